@@ -1,0 +1,437 @@
+//! Finds the body data in a message's bytes (RFC 9112, 7).
+
+use core::ops::Range;
+
+use crate::chars::{is_token_byte, is_value_byte};
+use crate::framing::BodyLength;
+use crate::head::{HeadLimits, Line, LineError, field_line};
+use crate::headers::HeaderList;
+use crate::name_id::NameId;
+
+/// Bytes of chunk extensions and of leading zeros in chunk sizes that a whole body may have.
+pub const MAX_CHUNK_OVERHEAD: u32 = 16 * 1024;
+/// Hexadecimal digits of a chunk size, leading zeros not counted.
+const MAX_SIZE_DIGITS: u8 = 16;
+
+/// What one call to [`BodyDecoder::decode`] found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Decoded {
+    /// Bytes of the input that are done with, those of `data` included.
+    pub consumed: usize,
+    /// Where the body data is in the input. May be empty.
+    pub data: Range<usize>,
+    /// The body is complete; what follows in the input belongs to the next message.
+    pub done: bool,
+}
+
+/// Why a body was refused. 400 and close for a request; a break that the client sees for a response.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
+pub enum BodyError {
+    /// A chunk size that is empty or holds anything but hexadecimal digits.
+    #[error("a chunk size is not a hexadecimal number")]
+    BadChunkSize,
+    /// A chunk size of 2^63 or more.
+    #[error("a chunk size is too large")]
+    ChunkSizeOverflow,
+    /// A chunk extension that does not follow RFC 9112, 7.1.1.
+    #[error("a chunk extension is malformed")]
+    BadExtension,
+    /// A missing CRLF: a bare CR, a bare LF, or data beyond the chunk's size.
+    #[error("a chunk or its size line does not end in CRLF")]
+    MissingCrlf,
+    /// More than [`MAX_CHUNK_OVERHEAD`] bytes of extensions and leading zeros.
+    #[error("the chunk extensions and leading zeros of the body are beyond 16 KiB")]
+    TooMuchOverhead,
+    /// A trailer that is no valid field line.
+    #[error("a trailer is not a valid header line")]
+    BadTrailer,
+    /// Trailers beyond the limits of a head.
+    #[error("the trailers are larger than the limits of a head")]
+    TrailersTooLarge,
+    /// The input ended before the body did.
+    #[error("the input ended before the body was complete")]
+    UnexpectedEof,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Done,
+    /// This many bytes of a body of fixed length are to come.
+    Fixed(u64),
+    UntilClose,
+    /// Before the first digit of a size.
+    SizeStart,
+    /// Only zeros so far.
+    SizeZeros,
+    Size(u64, u8),
+    Extension(Extension, u64),
+    /// After the CR of the size line.
+    SizeLf(u64),
+    /// This many bytes of the chunk are to come, never 0.
+    Data(u64),
+    DataCr,
+    DataLf,
+    Trailers,
+    /// An error was returned; nothing can follow.
+    Failed(BodyError),
+}
+
+/// Where inside `*( BWS ";" BWS name [ BWS "=" BWS ( token / quoted-string ) ] )` the decoder is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Extension {
+    BeforeSemicolon,
+    BeforeName,
+    Name,
+    AfterName,
+    BeforeValue,
+    Value,
+    Quoted,
+    QuotedEscape,
+    AfterQuoted,
+}
+
+/// Decodes one body. Feed it the unread bytes; it says which of them are data.
+#[derive(Clone, Debug)]
+pub struct BodyDecoder {
+    state: State,
+    /// Bytes of extensions and leading zeros so far.
+    overhead: u32,
+    limits: HeadLimits,
+    /// The part of a trailer line that earlier input ended in.
+    line: Vec<u8>,
+    trailer_bytes: usize,
+    trailer_fields: usize,
+}
+
+impl BodyDecoder {
+    /// A decoder for a body of this length; the limits are those for trailers.
+    pub fn new(length: BodyLength, limits: &HeadLimits) -> Self {
+        let state = match length {
+            BodyLength::Empty | BodyLength::Fixed(0) => State::Done,
+            BodyLength::Fixed(length) => State::Fixed(length),
+            BodyLength::Chunked => State::SizeStart,
+            BodyLength::UntilClose | BodyLength::Tunnel => State::UntilClose,
+        };
+        Self { state, overhead: 0, limits: *limits, line: Vec::new(), trailer_bytes: 0, trailer_fields: 0 }
+    }
+
+    /// Whether the body is complete.
+    #[inline]
+    pub fn is_done(&self) -> bool {
+        self.state == State::Done
+    }
+
+    /// Bytes of a body of fixed length that are still to come; `None` when the length is not known.
+    pub fn remaining(&self) -> Option<u64> {
+        match self.state {
+            State::Done => Some(0),
+            State::Fixed(left) => Some(left),
+            _ => None,
+        }
+    }
+
+    /// Bytes of data that are certain to come next: the rest of the body or of the chunk.
+    pub fn expected(&self) -> Option<u64> {
+        match self.state {
+            State::Fixed(left) | State::Data(left) => Some(left),
+            _ => None,
+        }
+    }
+
+    /// Takes note that data was moved past the decoder (by the kernel, for example).
+    ///
+    /// Returns false, and changes nothing, when that many bytes were not expected as data.
+    pub fn skip(&mut self, bytes: u64) -> bool {
+        match &mut self.state {
+            State::UntilClose => true,
+            State::Fixed(left) if *left >= bytes => {
+                *left -= bytes;
+                if *left == 0 {
+                    self.state = State::Done;
+                }
+                true
+            }
+            State::Data(left) if *left >= bytes => {
+                *left -= bytes;
+                if *left == 0 {
+                    self.state = State::DataCr;
+                }
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Looks at the unread bytes and returns the next run of data in them, with the framing around it consumed.
+    ///
+    /// Call it until `done`, or until it consumes nothing: then it needs more input. Trailers are added to
+    /// `trailers`; those that decide on framing, routing or the connection are left out (RFC 9110, 6.5.1).
+    ///
+    /// # Errors
+    /// The first fault; the connection cannot be used after it, and the call returns the same fault again.
+    #[inline]
+    pub fn decode(&mut self, input: &[u8], trailers: &mut HeaderList) -> Result<Decoded, BodyError> {
+        match &mut self.state {
+            State::Done => Ok(Decoded { consumed: 0, data: 0..0, done: true }),
+            State::UntilClose => Ok(Decoded { consumed: input.len(), data: 0..input.len(), done: false }),
+            State::Fixed(left) => {
+                let taken = take(left, input.len());
+                let done = *left == 0;
+                if done {
+                    self.state = State::Done;
+                }
+                Ok(Decoded { consumed: taken, data: 0..taken, done })
+            }
+            State::Failed(error) => Err(*error),
+            _ => self.decode_chunked(input, trailers).inspect_err(|&error| self.state = State::Failed(error)),
+        }
+    }
+
+    /// The input has ended.
+    ///
+    /// # Errors
+    /// [`BodyError::UnexpectedEof`] unless the body was complete or ends with the input.
+    pub fn finish_eof(&mut self) -> Result<(), BodyError> {
+        match self.state {
+            State::Done => Ok(()),
+            State::UntilClose => {
+                self.state = State::Done;
+                Ok(())
+            }
+            State::Failed(error) => Err(error),
+            _ => Err(BodyError::UnexpectedEof),
+        }
+    }
+
+    fn decode_chunked(&mut self, input: &[u8], trailers: &mut HeaderList) -> Result<Decoded, BodyError> {
+        let mut at = 0;
+        let mut data = 0..0;
+        while at < input.len() {
+            match self.state {
+                State::Data(mut left) => {
+                    // One run of data a call: the framing after it has been consumed, the next data is the next call's.
+                    if !data.is_empty() {
+                        break;
+                    }
+                    let taken = take(&mut left, input.len() - at);
+                    data = at..at + taken;
+                    at += taken;
+                    self.state = if left == 0 { State::DataCr } else { State::Data(left) };
+                }
+                State::Trailers => {
+                    at += self.trailer_line(&input[at..], trailers)?;
+                    if self.state == State::Done {
+                        break;
+                    }
+                }
+                _ => {
+                    self.framing_byte(input[at])?;
+                    at += 1;
+                }
+            }
+        }
+        Ok(Decoded { consumed: at, data, done: self.state == State::Done })
+    }
+
+    /// Takes one byte of a size line or of the CRLF after a chunk.
+    #[inline]
+    fn framing_byte(&mut self, byte: u8) -> Result<(), BodyError> {
+        self.state = match self.state {
+            State::SizeStart | State::SizeZeros if byte == b'0' => {
+                if self.state == State::SizeZeros {
+                    self.count_overhead()?;
+                }
+                State::SizeZeros
+            }
+            State::SizeStart => State::Size(hex_digit(byte).ok_or(BodyError::BadChunkSize)?, 1),
+            State::SizeZeros => match hex_digit(byte) {
+                Some(digit) => {
+                    self.count_overhead()?;
+                    State::Size(digit, 1)
+                }
+                None => self.after_size(0, byte)?,
+            },
+            State::Size(size, digits) => match hex_digit(byte) {
+                Some(_) if digits == MAX_SIZE_DIGITS || size > (i64::MAX as u64) >> 4 => {
+                    return Err(BodyError::ChunkSizeOverflow);
+                }
+                Some(digit) => State::Size(size << 4 | digit, digits + 1),
+                None => self.after_size(size, byte)?,
+            },
+            State::Extension(extension, size) => {
+                if byte == b'\r' && extension.may_end() {
+                    State::SizeLf(size)
+                } else {
+                    self.count_overhead()?;
+                    State::Extension(extension.next(byte)?, size)
+                }
+            }
+            State::SizeLf(size) => match (byte, size) {
+                (b'\n', 0) => State::Trailers,
+                (b'\n', size) => State::Data(size),
+                _ => return Err(BodyError::MissingCrlf),
+            },
+            State::DataCr if byte == b'\r' => State::DataLf,
+            State::DataLf if byte == b'\n' => State::SizeStart,
+            State::DataCr | State::DataLf => return Err(BodyError::MissingCrlf),
+            // The other states are handled by the callers and take no framing.
+            State::Done | State::Fixed(_) | State::UntilClose | State::Data(_) | State::Trailers => {
+                self.state
+            }
+            State::Failed(error) => return Err(error),
+        };
+        Ok(())
+    }
+
+    /// The byte after the last digit of a size.
+    fn after_size(&mut self, size: u64, byte: u8) -> Result<State, BodyError> {
+        match byte {
+            b'\r' => Ok(State::SizeLf(size)),
+            b'\n' => Err(BodyError::MissingCrlf),
+            b';' | b' ' | b'\t' => {
+                self.count_overhead()?;
+                Ok(State::Extension(Extension::BeforeSemicolon.next(byte)?, size))
+            }
+            _ => Err(BodyError::BadChunkSize),
+        }
+    }
+
+    fn count_overhead(&mut self) -> Result<(), BodyError> {
+        self.overhead += 1;
+        if self.overhead > MAX_CHUNK_OVERHEAD { Err(BodyError::TooMuchOverhead) } else { Ok(()) }
+    }
+
+    /// Takes input up to the end of the current trailer line and returns how much that was.
+    fn trailer_line(&mut self, input: &[u8], trailers: &mut HeaderList) -> Result<usize, BodyError> {
+        let newline = memchr::memchr(b'\n', input);
+        let taken = newline.map_or(input.len(), |at| at + 1);
+        let line_room = (self.limits.line.saturating_add(2)).saturating_sub(self.line.len());
+        let room = line_room.min(self.limits.bytes.saturating_sub(self.trailer_bytes));
+        if taken > room {
+            // A fault that comes before the limit is the one to report, however the input was split.
+            self.line.extend_from_slice(&input[..room]);
+            field_line(&self.line, 0).map_err(trailer_error)?;
+            return Err(BodyError::TrailersTooLarge);
+        }
+        self.trailer_bytes += taken;
+        if newline.is_none() {
+            self.line.extend_from_slice(&input[..taken]);
+            return Ok(taken);
+        }
+        let line = if self.line.is_empty() {
+            &input[..taken]
+        } else {
+            self.line.extend_from_slice(&input[..taken]);
+            &self.line
+        };
+        match field_line(line, 0).map_err(trailer_error)? {
+            Line::Field(field) => {
+                self.trailer_fields += 1;
+                if self.trailer_fields > self.limits.fields {
+                    return Err(BodyError::TrailersTooLarge);
+                }
+                let name = &line[..field.name_len];
+                let value = &line[field.value_start..field.value_start + field.value_len];
+                if may_be_trailer(NameId::from_name(name)) {
+                    trailers.push(name, value);
+                }
+            }
+            Line::End(_) => self.state = State::Done,
+            Line::Incomplete => return Err(BodyError::BadTrailer),
+        }
+        self.line.clear();
+        Ok(taken)
+    }
+}
+
+impl Extension {
+    fn may_end(self) -> bool {
+        matches!(self, Self::Name | Self::Value | Self::AfterQuoted)
+    }
+
+    fn next(self, byte: u8) -> Result<Self, BodyError> {
+        let blank = byte == b' ' || byte == b'\t';
+        let token = is_token_byte(byte);
+        Ok(match self {
+            Self::BeforeSemicolon if byte == b';' => Self::BeforeName,
+            Self::BeforeSemicolon if blank => Self::BeforeSemicolon,
+            Self::BeforeName if blank => Self::BeforeName,
+            Self::BeforeName | Self::Name if token => Self::Name,
+            Self::Name | Self::AfterName if byte == b'=' => Self::BeforeValue,
+            Self::Name | Self::AfterName if byte == b';' => Self::BeforeName,
+            Self::Name | Self::AfterName if blank => Self::AfterName,
+            Self::BeforeValue if blank => Self::BeforeValue,
+            Self::BeforeValue if byte == b'"' => Self::Quoted,
+            Self::BeforeValue | Self::Value if token => Self::Value,
+            Self::Value | Self::AfterQuoted if byte == b';' => Self::BeforeName,
+            Self::Value | Self::AfterQuoted if blank => Self::BeforeSemicolon,
+            Self::Quoted if byte == b'"' => Self::AfterQuoted,
+            Self::Quoted if byte == b'\\' => Self::QuotedEscape,
+            Self::Quoted | Self::QuotedEscape if is_value_byte(byte) => Self::Quoted,
+            _ if byte == b'\n' => return Err(BodyError::MissingCrlf),
+            _ => return Err(BodyError::BadExtension),
+        })
+    }
+}
+
+/// Takes at most `available` from what is left and returns how much that was.
+#[inline]
+fn take(left: &mut u64, available: usize) -> usize {
+    let taken = usize::try_from(*left).unwrap_or(usize::MAX).min(available);
+    *left -= taken as u64;
+    taken
+}
+
+#[inline]
+fn hex_digit(byte: u8) -> Option<u64> {
+    (byte as char).to_digit(16).map(u64::from)
+}
+
+fn trailer_error(error: LineError) -> BodyError {
+    match error {
+        LineError::LineTooLong | LineError::HeadTooLarge | LineError::TooManyFields => {
+            BodyError::TrailersTooLarge
+        }
+        _ => BodyError::BadTrailer,
+    }
+}
+
+/// Whether a field may come after the body: nothing that decides on framing, routing, authentication, caching or the
+/// connection (RFC 9110, 6.5.1).
+pub fn may_be_trailer(id: NameId) -> bool {
+    !matches!(
+        id,
+        NameId::Host
+            | NameId::ContentLength
+            | NameId::TransferEncoding
+            | NameId::Connection
+            | NameId::KeepAlive
+            | NameId::ProxyConnection
+            | NameId::Te
+            | NameId::Trailer
+            | NameId::Upgrade
+            | NameId::Expect
+            | NameId::Http2Settings
+            | NameId::Cookie
+            | NameId::SetCookie
+            | NameId::Authorization
+            | NameId::ProxyAuthorization
+            | NameId::ProxyAuthenticate
+            | NameId::WwwAuthenticate
+            | NameId::Forwarded
+            | NameId::XForwardedFor
+            | NameId::XForwardedProto
+            | NameId::XForwardedHost
+            | NameId::XForwardedPort
+            | NameId::XRealIp
+            | NameId::CacheControl
+            | NameId::Pragma
+            | NameId::Vary
+            | NameId::Age
+            | NameId::Range
+            | NameId::ContentRange
+            | NameId::ContentType
+            | NameId::ContentEncoding
+            | NameId::MaxForwards
+    )
+}

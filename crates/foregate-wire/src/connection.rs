@@ -1,0 +1,167 @@
+//! What belongs to one connection and not to the message (RFC 9110, 7.6).
+
+use crate::chars::trim;
+use crate::headers::HeaderList;
+use crate::method::Version;
+use crate::name_id::NameId;
+
+/// The most names in Connection fields that are looked at one by one; with more, the message is treated as if it
+/// named all its unknown fields.
+const MAX_CONNECTION_NAMES: usize = 32;
+
+/// What never crosses the proxy.
+const HOP: u128 = NameId::Connection.bit()
+    | NameId::KeepAlive.bit()
+    | NameId::ProxyConnection.bit()
+    | NameId::Te.bit()
+    | NameId::Upgrade.bit()
+    | NameId::Http2Settings.bit();
+/// What Connection cannot take away: without these the message would mean something else to the origin.
+const KEPT: u128 = NameId::Host.bit() | NameId::ContentLength.bit() | NameId::TransferEncoding.bit();
+
+/// What the client waits for before it sends its body.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Expectation {
+    /// No Expect field.
+    None,
+    /// `100-continue`, and nothing else.
+    Continue,
+    /// Anything else: answer with 417.
+    Unknown,
+}
+
+/// Removes the fields that must not cross the proxy: Connection and those that it names (except Host, Content-Length,
+/// Transfer-Encoding), Keep-Alive, Proxy-Connection, TE, Upgrade, HTTP2-Settings.
+///
+/// `TE: trailers` is put back when the message had it and `keep_te_trailers` says that the next hop may know.
+/// Transfer-Encoding and Content-Length stay: framing decides on them. Returns how many fields went.
+pub fn strip_hop_by_hop(headers: &mut HeaderList, keep_te_trailers: bool) -> usize {
+    if headers.present() & HOP == 0 {
+        return 0;
+    }
+    let te_trailers = keep_te_trailers && accepts_trailers(headers);
+    let named = Named::by_connection(headers);
+    let known = HOP | (named.known & !KEPT);
+    let before = headers.len();
+    headers.remove_all(known);
+    if named.all_unknown || !named.ends.is_empty() {
+        headers.retain(|field| field.id != NameId::Unknown || !named.has_unknown(field.name));
+    }
+    let removed = before - headers.len();
+    if te_trailers {
+        headers.push_id(NameId::Te, b"trailers");
+    }
+    removed
+}
+
+/// Whether TE names `trailers`: the sender is ready for a trailer section.
+pub fn accepts_trailers(headers: &HeaderList) -> bool {
+    headers.get_all(NameId::Te).flat_map(list).any(|coding| {
+        let name = coding.split(|&byte| byte == b';').next().unwrap_or_default();
+        trim(name).eq_ignore_ascii_case(b"trailers")
+    })
+}
+
+/// Whether the connection goes on after this message (RFC 9112, 9.3).
+pub fn keep_alive(version: Version, headers: &HeaderList) -> bool {
+    match version {
+        Version::Http10 => {
+            has_connection_option(headers, b"keep-alive") && !has_connection_option(headers, b"close")
+        }
+        _ => !has_connection_option(headers, b"close"),
+    }
+}
+
+/// The protocols that the message offers or switches to: the value of Upgrade, when Connection names it.
+///
+/// `None` when HTTP itself is among them (`h2c`, `h2`, `HTTP/2.0`): such a switch would put requests out of the
+/// proxy's sight. HTTP/1.0 has no Upgrade; that is for the caller to know.
+pub fn upgrade(headers: &HeaderList) -> Option<&[u8]> {
+    let value = headers.get(NameId::Upgrade)?;
+    if headers.count(NameId::Upgrade) > 1 || !has_connection_option(headers, b"upgrade") {
+        return None;
+    }
+    let mut protocols = list(value).peekable();
+    protocols.peek()?;
+    let is_http = |protocol: &[u8]| {
+        let name = trim(protocol.split(|&byte| byte == b'/').next().unwrap_or_default());
+        [&b"h2c"[..], b"h2", b"http"].iter().any(|http| name.eq_ignore_ascii_case(http))
+    };
+    if protocols.any(is_http) { None } else { Some(value) }
+}
+
+/// What Expect asks for (RFC 9110, 10.1.1).
+pub fn expects_continue(headers: &HeaderList) -> Expectation {
+    let mut found = Expectation::None;
+    for value in headers.get_all(NameId::Expect) {
+        if !value.eq_ignore_ascii_case(b"100-continue") {
+            return Expectation::Unknown;
+        }
+        found = Expectation::Continue;
+    }
+    found
+}
+
+/// Removes the fields whose name holds a `_`, and says how many there were. Programs behind CGI-like interfaces take
+/// `X_Real_IP` for `X-Real-IP`, so a client could pass for another.
+pub fn drop_underscore_names(headers: &mut HeaderList) -> usize {
+    // No known name has a `_`.
+    if headers.iter().all(|field| field.id != NameId::Unknown || !field.name.contains(&b'_')) {
+        return 0;
+    }
+    let before = headers.len();
+    headers.retain(|field| !field.name.contains(&b'_'));
+    before - headers.len()
+}
+
+/// Whether a Connection field names this option.
+pub fn has_connection_option(headers: &HeaderList, option: &[u8]) -> bool {
+    headers.get_all(NameId::Connection).flat_map(list).any(|name| name.eq_ignore_ascii_case(option))
+}
+
+/// The members of a comma-separated list, without blanks and without empty ones.
+pub(crate) fn list(value: &[u8]) -> impl Iterator<Item = &[u8]> {
+    value.split(|&byte| byte == b',').map(trim).filter(|member| !member.is_empty())
+}
+
+/// The names in Connection fields.
+#[derive(Default)]
+struct Named {
+    /// Those with an id; never the bit of [`NameId::Unknown`].
+    known: u128,
+    /// Those without one, end to end. Empty, and not allocated, for nearly every message.
+    unknown: Vec<u8>,
+    /// Where each of them ends.
+    ends: Vec<usize>,
+    /// There were too many to remember: all unknown fields go.
+    all_unknown: bool,
+}
+
+impl Named {
+    fn by_connection(headers: &HeaderList) -> Self {
+        let mut named = Self::default();
+        for name in headers.get_all(NameId::Connection).flat_map(list) {
+            match NameId::from_name(name) {
+                NameId::Unknown if name.eq_ignore_ascii_case(b"close") => {}
+                NameId::Unknown if named.ends.len() < MAX_CONNECTION_NAMES => {
+                    named.unknown.extend_from_slice(name);
+                    named.ends.push(named.unknown.len());
+                }
+                NameId::Unknown => named.all_unknown = true,
+                id => named.known |= id.bit(),
+            }
+        }
+        named
+    }
+
+    /// Lengths are compared before bytes: names that a peer made long cost it more than us.
+    fn has_unknown(&self, name: &[u8]) -> bool {
+        let mut start = 0;
+        self.all_unknown
+            || self.ends.iter().any(|&end| {
+                let named = &self.unknown[start..end];
+                start = end;
+                named.eq_ignore_ascii_case(name)
+            })
+    }
+}

@@ -1,0 +1,359 @@
+//! Request and response heads: start line and fields (RFC 9112, 2 to 5).
+//!
+//! The parser is handed all unread bytes on each call and keeps only where it was, so that input that comes byte by
+//! byte costs as much as input that comes at once. What it answers depends on the bytes alone, never on how they were
+//! split: an error belongs to the first byte at which it is certain, limits included.
+
+mod error;
+mod line;
+
+pub(crate) use self::error::LineError;
+pub use self::error::{RequestError, ResponseError};
+pub(crate) use self::line::{Line, field_line};
+use self::line::{request_line, status_line};
+use crate::chars::{token_end, value_end, word_end};
+use crate::headers::{HeaderList, MAX_NAME};
+use crate::method::{Method, Version};
+use crate::name_id::NameId;
+
+/// Empty lines that are skipped before a request line (RFC 9112, 2.2 asks for at least one).
+pub const MAX_LEADING_EMPTY_LINES: u8 = 4;
+/// No head is larger than this, whatever the limits say: offsets are 32 bits wide.
+const MAX_HEAD_BYTES: usize = 1 << 30;
+
+/// How large a head may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HeadLimits {
+    /// Bytes of the whole head, line ends and the empty line included. Default 64 KiB.
+    pub bytes: usize,
+    /// Bytes of one line without its line end. Default 16 KiB.
+    pub line: usize,
+    /// Number of fields. Default 128.
+    pub fields: usize,
+}
+
+impl Default for HeadLimits {
+    fn default() -> Self {
+        Self { bytes: 64 * 1024, line: 16 * 1024, fields: 128 }
+    }
+}
+
+/// A parsed request head. Meant to be reused: parsing clears it and keeps its memory.
+#[derive(Clone, Debug, Default)]
+pub struct RequestHead {
+    /// The method.
+    pub method: Method,
+    /// The version of the request line.
+    pub version: Version,
+    /// The fields in order.
+    pub headers: HeaderList,
+    target: Vec<u8>,
+}
+
+impl RequestHead {
+    /// An empty head that has not allocated.
+    pub const fn new() -> Self {
+        Self { method: Method::Get, version: Version::Http11, headers: HeaderList::new(), target: Vec::new() }
+    }
+
+    /// The request target as it came, never empty after a successful parse.
+    #[inline]
+    pub fn target(&self) -> &[u8] {
+        &self.target
+    }
+
+    /// Replaces the raw target, for heads that come from elsewhere than the HTTP/1 parser.
+    pub fn set_target(&mut self, target: &[u8]) {
+        self.target.clear();
+        self.target.extend_from_slice(target);
+    }
+
+    /// Empties the head and keeps its memory.
+    #[inline]
+    pub fn clear(&mut self) {
+        self.method = Method::Get;
+        self.version = Version::Http11;
+        self.headers.clear();
+        self.target.clear();
+    }
+
+    /// Gives back memory beyond these sizes, so that one large request does not stay for the connection's life.
+    pub fn shrink_to(&mut self, bytes: usize, fields: usize) {
+        self.headers.shrink_to(bytes, fields);
+        self.target.shrink_to(bytes);
+    }
+}
+
+/// A parsed response head. Meant to be reused: parsing clears it and keeps its memory.
+#[derive(Clone, Debug, Default)]
+pub struct ResponseHead {
+    /// The version of the status line.
+    pub version: Version,
+    /// The status code, 100 to 999 (0 before the first parse).
+    pub status: u16,
+    /// The fields in order.
+    pub headers: HeaderList,
+    reason: Vec<u8>,
+}
+
+impl ResponseHead {
+    /// An empty head that has not allocated.
+    pub const fn new() -> Self {
+        Self { version: Version::Http11, status: 0, headers: HeaderList::new(), reason: Vec::new() }
+    }
+
+    /// The reason phrase as it came, often empty.
+    #[inline]
+    pub fn reason(&self) -> &[u8] {
+        &self.reason
+    }
+
+    /// Replaces the reason phrase; the caller has made sure that it holds no control bytes.
+    pub fn set_reason(&mut self, reason: &[u8]) {
+        self.reason.clear();
+        self.reason.extend_from_slice(reason);
+    }
+
+    /// Empties the head and keeps its memory.
+    #[inline]
+    pub fn clear(&mut self) {
+        self.version = Version::Http11;
+        self.status = 0;
+        self.headers.clear();
+        self.reason.clear();
+    }
+
+    /// Gives back memory beyond these sizes.
+    pub fn shrink_to(&mut self, bytes: usize, fields: usize) {
+        self.headers.shrink_to(bytes, fields);
+        self.reason.shrink_to(bytes);
+    }
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Stage {
+    #[default]
+    StartLine,
+    Fields,
+}
+
+/// Where the parsing of a head has come to. One per connection and direction; ready for the next head after a complete
+/// one, and after [`reset`](Self::reset).
+#[derive(Clone, Debug, Default)]
+pub struct HeadParser {
+    stage: Stage,
+    /// Where the line begins that is not complete yet.
+    line: usize,
+    /// Up to where that line has been looked at.
+    seen: usize,
+    /// Which part of that line `seen` is in: spaces of a request line, colons (0 or 1) of a field line.
+    part: usize,
+    /// Where the fields begin: what entries of the list are relative to.
+    base: usize,
+    empty_lines: u8,
+}
+
+impl HeadParser {
+    /// A parser at the beginning of a head.
+    pub const fn new() -> Self {
+        Self { stage: Stage::StartLine, line: 0, seen: 0, part: 0, base: 0, empty_lines: 0 }
+    }
+
+    /// Forgets what was seen of an incomplete head.
+    pub fn reset(&mut self) {
+        *self = Self::new();
+    }
+
+    /// Whether a part of a head has been seen: what the connection waits for is the rest of it.
+    pub fn is_mid_head(&self) -> bool {
+        self.seen > 0
+    }
+
+    /// Parses a request head.
+    ///
+    /// `input` holds all unread bytes so far: what the last call got, and more. `Some(n)` says that the head is
+    /// complete and took the first `n` bytes; everything is copied into `head`, so that the buffer is free, and the
+    /// parser is ready for the next head. `None` asks for more input; `head` is not to be changed until then.
+    ///
+    /// # Errors
+    /// The first fault in the order of the bytes; the parser must be reset after it.
+    pub fn parse_request(
+        &mut self,
+        input: &[u8],
+        limits: &HeadLimits,
+        head: &mut RequestHead,
+    ) -> Result<Option<usize>, RequestError> {
+        if self.stage == Stage::StartLine {
+            if self.seen == 0 {
+                head.clear();
+            }
+            if !self.skip_empty_lines(input)? {
+                return Ok(None);
+            }
+            let window = Window::new(self.line, input, limits);
+            if !self.is_due(window, [token_end, word_end, word_end]) {
+                return Ok(None);
+            }
+            match request_line(window.bytes, self.line, head)? {
+                Some(end) => self.begin_fields(end),
+                None if window.is_full => return Err(RequestError::TargetTooLong),
+                None => {
+                    self.wait(window, b' ');
+                    return Ok(None);
+                }
+            }
+        }
+        Ok(self.fields(input, limits, &mut head.headers)?)
+    }
+
+    /// Parses a response head; see [`parse_request`](Self::parse_request).
+    ///
+    /// # Errors
+    /// The first fault in the order of the bytes; the parser must be reset after it.
+    pub fn parse_response(
+        &mut self,
+        input: &[u8],
+        limits: &HeadLimits,
+        head: &mut ResponseHead,
+    ) -> Result<Option<usize>, ResponseError> {
+        if self.stage == Stage::StartLine {
+            if self.seen == 0 {
+                head.clear();
+            }
+            let window = Window::new(self.line, input, limits);
+            if !self.is_due(window, [value_end; 3]) {
+                return Ok(None);
+            }
+            match status_line(window.bytes, self.line, head)? {
+                Some(end) => self.begin_fields(end),
+                None if window.is_full => return Err(ResponseError::LineTooLong),
+                None => {
+                    self.wait(window, b' ');
+                    return Ok(None);
+                }
+            }
+        }
+        Ok(self.fields(input, limits, &mut head.headers)?)
+    }
+
+    /// Moves the start of the line over CRLFs; false when it takes more input to know.
+    #[inline]
+    fn skip_empty_lines(&mut self, input: &[u8]) -> Result<bool, RequestError> {
+        while input.get(self.line) == Some(&b'\r') {
+            match input.get(self.line + 1) {
+                None => return Ok(false),
+                Some(b'\n') if self.empty_lines < MAX_LEADING_EMPTY_LINES => {
+                    self.empty_lines += 1;
+                    self.line += 2;
+                    self.seen = self.line;
+                }
+                Some(b'\n') => return Err(RequestError::BadRequestLine),
+                Some(_) => return Err(RequestError::BareCr),
+            }
+        }
+        Ok(true)
+    }
+
+    /// Whether the current line is worth parsing: always when nothing of it has been seen, else when the new bytes
+    /// hold something that ends the part of the line that they are in. `ends` finds that for each part. So a line is
+    /// parsed a few times at most, and a fault shows with the byte that makes it certain.
+    #[inline]
+    fn is_due<const N: usize>(&mut self, window: Window<'_>, ends: [fn(&[u8], usize) -> usize; N]) -> bool {
+        if self.seen <= self.line || window.is_full {
+            return true;
+        }
+        self.seen = ends[self.part.min(N - 1)](window.bytes, self.seen);
+        self.seen < window.bytes.len()
+    }
+
+    /// Remembers up to where an incomplete line was looked at, and in which part of it that is. A CR at the end is
+    /// looked at again.
+    fn wait(&mut self, window: Window<'_>, separator: u8) {
+        let line = &window.bytes[self.line..];
+        let undecided = usize::from(line.last() == Some(&b'\r'));
+        self.seen = window.bytes.len() - undecided;
+        self.part = line.iter().filter(|&&byte| byte == separator).count();
+    }
+
+    #[inline]
+    fn begin_fields(&mut self, at: usize) {
+        self.stage = Stage::Fields;
+        self.line = at;
+        self.seen = at;
+        self.base = at;
+    }
+
+    fn fields(
+        &mut self,
+        input: &[u8],
+        limits: &HeadLimits,
+        headers: &mut HeaderList,
+    ) -> Result<Option<usize>, LineError> {
+        loop {
+            let window = Window::new(self.line, input, limits);
+            if !self.is_due(window, [token_end, value_end]) {
+                break;
+            }
+            match field_line(window.bytes, self.line)? {
+                Line::Field(field) => {
+                    if headers.len() >= limits.fields {
+                        return Err(LineError::TooManyFields);
+                    }
+                    if field.name_len > MAX_NAME {
+                        return Err(LineError::LineTooLong);
+                    }
+                    let id = NameId::from_name(&input[self.line..self.line + field.name_len]);
+                    headers.push_entry(
+                        id,
+                        (self.line - self.base) as u32,
+                        field.name_len as u16,
+                        (field.value_start - self.base) as u32,
+                        field.value_len as u32,
+                    );
+                    self.line = field.end;
+                    self.seen = field.end;
+                }
+                Line::End(end) => {
+                    headers.append_arena(&input[self.base + headers.arena_len()..end]);
+                    self.reset();
+                    return Ok(Some(end));
+                }
+                Line::Incomplete if window.is_full && window.is_head => {
+                    return Err(LineError::HeadTooLarge);
+                }
+                Line::Incomplete if window.is_full => return Err(LineError::LineTooLong),
+                Line::Incomplete => {
+                    self.wait(window, b':');
+                    break;
+                }
+            }
+        }
+        // The list never holds an entry without its bytes, even between two calls.
+        headers.append_arena(&input[self.base + headers.arena_len()..self.line]);
+        Ok(None)
+    }
+}
+
+/// The part of the input that the limits let the current line see.
+#[derive(Clone, Copy)]
+struct Window<'a> {
+    bytes: &'a [u8],
+    /// The line may not grow beyond these bytes.
+    is_full: bool,
+    /// It is the limit of the head that ends the window, not that of the line.
+    is_head: bool,
+}
+
+impl<'a> Window<'a> {
+    #[inline]
+    fn new(line: usize, input: &'a [u8], limits: &HeadLimits) -> Self {
+        let head_end = limits.bytes.min(MAX_HEAD_BYTES);
+        let line_end = line.saturating_add(limits.line).saturating_add(2);
+        let end = head_end.min(line_end);
+        Self {
+            bytes: &input[..input.len().min(end)],
+            is_full: input.len() >= end,
+            is_head: head_end <= line_end,
+        }
+    }
+}

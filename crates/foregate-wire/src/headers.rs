@@ -1,0 +1,438 @@
+//! The ordered list of fields that every part of the proxy reads.
+
+use core::fmt;
+
+use crate::chars::{is_token, is_value_byte, trim};
+use crate::name_id::NameId;
+
+/// The longest field name a list holds, in bytes.
+pub const MAX_NAME: usize = u16::MAX as usize;
+
+/// Why a field was refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum FieldError {
+    /// The name is empty or holds a byte that is no token character (RFC 9110, 5.1).
+    #[error("the field name is empty or holds a byte that is not allowed in a token")]
+    BadName,
+    /// The value holds a control byte (RFC 9110, 5.5).
+    #[error("the field value holds a control byte")]
+    BadValue,
+    /// The name is longer than [`MAX_NAME`], or the list would outgrow 4 GiB.
+    #[error("the field is too long")]
+    TooLong,
+}
+
+/// One field as it stands in a [`HeaderList`].
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Field<'a> {
+    /// The id of the name.
+    pub id: NameId,
+    /// The name in the case in which it came.
+    pub name: &'a [u8],
+    /// The value without blanks around it.
+    pub value: &'a [u8],
+}
+
+impl fmt::Debug for Field<'_> {
+    /// Secrets show as `<masked>`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: ", self.name.escape_ascii())?;
+        if self.id.is_secret() { f.write_str("<masked>") } else { write!(f, "{}", self.value.escape_ascii()) }
+    }
+}
+
+/// Where a field's bytes are in the arena. 16 bytes, so that four of them share a cache line.
+#[derive(Clone, Copy)]
+struct Entry {
+    name_start: u32,
+    value_start: u32,
+    value_len: u32,
+    name_len: u16,
+    id: NameId,
+}
+
+const _: () = assert!(size_of::<Entry>() == 16);
+
+impl Entry {
+    #[inline]
+    fn name(self, arena: &[u8]) -> &[u8] {
+        let start = self.name_start as usize;
+        &arena[start..start + usize::from(self.name_len)]
+    }
+
+    #[inline]
+    fn value(self, arena: &[u8]) -> &[u8] {
+        let start = self.value_start as usize;
+        &arena[start..start + self.value_len as usize]
+    }
+
+    #[inline]
+    fn field(self, arena: &[u8]) -> Field<'_> {
+        Field { id: self.id, name: self.name(arena), value: self.value(arena) }
+    }
+}
+
+/// Fields in the order in which they came, with their case and their duplicates.
+///
+/// All bytes live in one buffer and each field is 16 bytes beside it, so that a list that is cleared and filled again
+/// allocates nothing. Removing leaves the bytes in the buffer until [`clear`](Self::clear).
+#[derive(Default)]
+pub struct HeaderList {
+    arena: Vec<u8>,
+    entries: Vec<Entry>,
+    /// The ids that may be present: a bit that is not set proves absence without a look at the entries.
+    present: u128,
+}
+
+impl HeaderList {
+    /// An empty list that has not allocated.
+    pub const fn new() -> Self {
+        Self { arena: Vec::new(), entries: Vec::new(), present: 0 }
+    }
+
+    /// Removes all fields and keeps the memory.
+    #[inline]
+    pub fn clear(&mut self) {
+        self.arena.clear();
+        self.entries.clear();
+        self.present = 0;
+    }
+
+    /// Gives back memory beyond these sizes: bytes of the buffer, and number of fields.
+    pub fn shrink_to(&mut self, arena: usize, fields: usize) {
+        self.arena.shrink_to(arena);
+        self.entries.shrink_to(fields);
+    }
+
+    /// Number of fields, duplicates counted.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Whether there is no field.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// Bytes in use in the buffer, those of removed fields included.
+    #[inline]
+    pub fn arena_len(&self) -> usize {
+        self.arena.len()
+    }
+
+    /// Adds a field at the end.
+    ///
+    /// The caller has validated name and value (a parser, HTTP/2's decoder); for bytes from anywhere else use
+    /// [`try_push`](Self::try_push). A name beyond [`MAX_NAME`] or a list beyond 4 GiB leaves the list as it was.
+    #[inline]
+    pub fn push(&mut self, name: &[u8], value: &[u8]) {
+        self.push_with_id(NameId::from_name(name), name, value);
+    }
+
+    /// Adds a field with a known name at the end, the name in its canonical case. Does nothing for
+    /// [`NameId::Unknown`].
+    #[inline]
+    pub fn push_id(&mut self, id: NameId, value: &[u8]) {
+        if id != NameId::Unknown {
+            self.push_with_id(id, id.as_canonical().as_bytes(), value);
+        }
+    }
+
+    /// Checks name and value and adds the field at the end. Blanks around the value are left out.
+    pub fn try_push(&mut self, name: &[u8], value: &[u8]) -> Result<(), FieldError> {
+        let value = check_field(name, value)?;
+        if name.len() > MAX_NAME || self.room() < name.len().saturating_add(value.len()) {
+            return Err(FieldError::TooLong);
+        }
+        self.push(name, value);
+        Ok(())
+    }
+
+    /// The fields in order.
+    #[inline]
+    pub fn iter(&self) -> Iter<'_> {
+        Iter { arena: &self.arena, entries: self.entries.iter() }
+    }
+
+    /// The first value of a known name.
+    #[inline]
+    pub fn get(&self, id: NameId) -> Option<&[u8]> {
+        if !self.may_have(id) {
+            return None;
+        }
+        self.entries.iter().find(|entry| entry.id == id).map(|entry| entry.value(&self.arena))
+    }
+
+    /// All values of a known name, in order.
+    #[inline]
+    pub fn get_all(&self, id: NameId) -> impl Iterator<Item = &[u8]> {
+        let entries = if self.may_have(id) { &self.entries[..] } else { &[] };
+        entries.iter().filter(move |entry| entry.id == id).map(|entry| entry.value(&self.arena))
+    }
+
+    /// The first value of any name, whatever its case.
+    pub fn get_name(&self, name: &[u8]) -> Option<&[u8]> {
+        let mut values = self.get_all_name(name);
+        values.next()
+    }
+
+    /// All values of any name, whatever its case, in order.
+    pub fn get_all_name<'a, 'n>(&'a self, name: &'n [u8]) -> impl Iterator<Item = &'a [u8]> + use<'a, 'n> {
+        let id = NameId::from_name(name);
+        let arena = &self.arena;
+        let entries = if self.may_have(id) { &self.entries[..] } else { &[] };
+        entries
+            .iter()
+            .filter(move |entry| {
+                entry.id == id && (id != NameId::Unknown || entry.name(arena).eq_ignore_ascii_case(name))
+            })
+            .map(|entry| entry.value(arena))
+    }
+
+    /// Whether a known name is present.
+    #[inline]
+    pub fn contains(&self, id: NameId) -> bool {
+        self.may_have(id) && self.entries.iter().any(|entry| entry.id == id)
+    }
+
+    /// Whether any name is present, whatever its case.
+    pub fn contains_name(&self, name: &[u8]) -> bool {
+        self.get_name(name).is_some()
+    }
+
+    /// How often a known name is present.
+    #[inline]
+    pub fn count(&self, id: NameId) -> usize {
+        if !self.may_have(id) {
+            return 0;
+        }
+        self.entries.iter().filter(|entry| entry.id == id).count()
+    }
+
+    /// Removes all fields of a known name and says how many there were.
+    #[inline]
+    pub fn remove(&mut self, id: NameId) -> usize {
+        if !self.may_have(id) || id == NameId::Unknown {
+            return 0;
+        }
+        let before = self.entries.len();
+        self.entries.retain(|entry| entry.id != id);
+        self.present &= !id.bit();
+        before - self.entries.len()
+    }
+
+    /// Removes all fields of any name, whatever its case, and says how many there were.
+    pub fn remove_name(&mut self, name: &[u8]) -> usize {
+        let id = NameId::from_name(name);
+        if id != NameId::Unknown {
+            return self.remove(id);
+        }
+        let before = self.entries.len();
+        self.retain(|field| field.id != NameId::Unknown || !field.name.eq_ignore_ascii_case(name));
+        before - self.entries.len()
+    }
+
+    /// Keeps the fields for which `keep` says so, in their order. One pass.
+    #[inline]
+    pub fn retain(&mut self, mut keep: impl FnMut(Field<'_>) -> bool) {
+        let arena = &self.arena;
+        let mut present = 0;
+        self.entries.retain(|entry| {
+            let kept = keep(entry.field(arena));
+            if kept {
+                present |= entry.id.bit();
+            }
+            kept
+        });
+        self.present = present;
+    }
+
+    /// Gives a known name exactly this value: the first field of that name takes it and keeps its place, the others
+    /// go; without one the field is added at the end. The caller has validated the value.
+    pub fn set(&mut self, id: NameId, value: &[u8]) {
+        if id == NameId::Unknown {
+            return;
+        }
+        if !self.may_have(id) {
+            self.push_id(id, value);
+            return;
+        }
+        let mut found = false;
+        self.retain(|field| field.id != id || !core::mem::replace(&mut found, true));
+        match self.entries.iter().position(|entry| entry.id == id) {
+            Some(at) => self.replace_value(at, value),
+            None => self.push_id(id, value),
+        }
+    }
+
+    /// As [`set`](Self::set), for any name. The caller has validated name and value.
+    pub fn set_name(&mut self, name: &[u8], value: &[u8]) {
+        let id = NameId::from_name(name);
+        if id != NameId::Unknown && self.may_have(id) {
+            self.set(id, value);
+            return;
+        }
+        let same = |field: Field<'_>| field.id == id && field.name.eq_ignore_ascii_case(name);
+        let mut found = false;
+        self.retain(|field| !same(field) || !core::mem::replace(&mut found, true));
+        let arena = &self.arena;
+        match self.entries.iter().position(|entry| same(entry.field(arena))) {
+            Some(at) => self.replace_value(at, value),
+            None => self.push_with_id(id, name, value),
+        }
+    }
+
+    /// Removes the fields of all ids in the mask. One pass over the entries.
+    #[inline]
+    pub(crate) fn remove_all(&mut self, ids: u128) {
+        if self.present & ids != 0 {
+            self.entries.retain(|entry| entry.id.bit() & ids == 0);
+            self.present &= !ids;
+        }
+    }
+
+    /// Bit mask of ids that may be present.
+    #[inline]
+    pub(crate) fn present(&self) -> u128 {
+        self.present
+    }
+
+    #[inline]
+    fn may_have(&self, id: NameId) -> bool {
+        self.present & id.bit() != 0
+    }
+
+    /// Bytes that the arena can still take: offsets are 32 bits wide.
+    fn room(&self) -> usize {
+        (u32::MAX as usize).saturating_sub(self.arena.len())
+    }
+
+    #[inline]
+    fn push_with_id(&mut self, id: NameId, name: &[u8], value: &[u8]) {
+        if name.len() > MAX_NAME || self.room() < name.len().saturating_add(value.len()) {
+            return;
+        }
+        let name_start = self.arena.len() as u32;
+        self.arena.extend_from_slice(name);
+        self.arena.extend_from_slice(value);
+        self.push_entry(
+            id,
+            name_start,
+            name.len() as u16,
+            name_start + name.len() as u32,
+            value.len() as u32,
+        );
+    }
+
+    fn replace_value(&mut self, at: usize, value: &[u8]) {
+        if self.room() < value.len() {
+            return;
+        }
+        let entry = &mut self.entries[at];
+        let start = if value.len() <= entry.value_len as usize {
+            let start = entry.value_start as usize;
+            self.arena[start..start + value.len()].copy_from_slice(value);
+            start
+        } else {
+            let start = self.arena.len();
+            self.arena.extend_from_slice(value);
+            start
+        };
+        entry.value_start = start as u32;
+        entry.value_len = value.len() as u32;
+    }
+
+    /// For the head parser: a field whose bytes are, or are about to be, at these offsets of the arena. The parser
+    /// appends those bytes with [`append_arena`](Self::append_arena) before anybody else sees the list.
+    #[inline]
+    pub(crate) fn push_entry(
+        &mut self,
+        id: NameId,
+        name_start: u32,
+        name_len: u16,
+        value_start: u32,
+        value_len: u32,
+    ) {
+        self.present |= id.bit();
+        self.entries.push(Entry { name_start, value_start, value_len, name_len, id });
+    }
+
+    /// For the head parser: the bytes that entries point at.
+    #[inline]
+    pub(crate) fn append_arena(&mut self, bytes: &[u8]) {
+        self.arena.extend_from_slice(bytes);
+    }
+}
+
+/// Checks a field from outside and returns its value without blanks around it.
+pub(crate) fn check_field<'a>(name: &[u8], value: &'a [u8]) -> Result<&'a [u8], FieldError> {
+    if !is_token(name) {
+        return Err(FieldError::BadName);
+    }
+    if !value.iter().all(|&byte| is_value_byte(byte)) {
+        return Err(FieldError::BadValue);
+    }
+    Ok(trim(value))
+}
+
+impl Clone for HeaderList {
+    fn clone(&self) -> Self {
+        Self { arena: self.arena.clone(), entries: self.entries.clone(), present: self.present }
+    }
+
+    /// Copies into the memory that is there already.
+    fn clone_from(&mut self, source: &Self) {
+        self.arena.clone_from(&source.arena);
+        self.entries.clone_from(&source.entries);
+        self.present = source.present;
+    }
+}
+
+impl fmt::Debug for HeaderList {
+    /// One line per field; secrets show as `<masked>`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.iter()).finish()
+    }
+}
+
+impl<'a> IntoIterator for &'a HeaderList {
+    type Item = Field<'a>;
+    type IntoIter = Iter<'a>;
+
+    fn into_iter(self) -> Iter<'a> {
+        self.iter()
+    }
+}
+
+impl PartialEq for HeaderList {
+    /// Same fields in the same order, names compared with their case.
+    fn eq(&self, other: &Self) -> bool {
+        self.iter().eq(other.iter())
+    }
+}
+
+impl Eq for HeaderList {}
+
+/// The fields of a [`HeaderList`], in order.
+#[derive(Clone)]
+pub struct Iter<'a> {
+    arena: &'a [u8],
+    entries: core::slice::Iter<'a, Entry>,
+}
+
+impl<'a> Iterator for Iter<'a> {
+    type Item = Field<'a>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Field<'a>> {
+        self.entries.next().map(|entry| entry.field(self.arena))
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        self.entries.size_hint()
+    }
+}
+
+impl ExactSizeIterator for Iter<'_> {}

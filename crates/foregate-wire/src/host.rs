@@ -1,0 +1,176 @@
+//! Hosts and authorities (RFC 3986, 3.2; RFC 9110, 7.2).
+
+use core::net::{Ipv4Addr, Ipv6Addr};
+
+use crate::chars::table;
+use crate::head::RequestHead;
+use crate::method::Version;
+use crate::name_id::NameId;
+use crate::target::Target;
+
+/// The longest authority that is accepted, in bytes.
+pub const MAX_AUTHORITY: usize = 255;
+
+/// What a host name is made of: letters, digits and these.
+static NAME: [bool; 256] = table(b"-_.", true);
+
+/// Why an authority was refused: 400.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
+pub enum HostError {
+    /// An HTTP/1.1 request without a Host field.
+    #[error("the request has no Host field")]
+    Missing,
+    /// More than one Host field.
+    #[error("the request has more than one Host field")]
+    Repeated,
+    /// There is no host.
+    #[error("the host is empty")]
+    Empty,
+    /// More than [`MAX_AUTHORITY`] bytes.
+    #[error("the host is longer than 255 bytes")]
+    TooLong,
+    /// User information before an `@`, which a request must not carry (RFC 9110, 4.2.4).
+    #[error("the authority holds user information")]
+    UserInfo,
+    /// A name with anything but letters, digits, `-`, `_` and `.`, or with an empty label.
+    #[error("the host is not a valid name or address")]
+    BadName,
+    /// Brackets around something other than an IPv6 address.
+    #[error("the host in brackets is not an IPv6 address")]
+    BadIpv6,
+    /// A port that is no number from 0 to 65535.
+    #[error("the port is not a number from 0 to 65535")]
+    BadPort,
+}
+
+/// What kind of host it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum HostKind {
+    /// A name.
+    Name,
+    /// A dotted IPv4 address.
+    Ipv4(Ipv4Addr),
+    /// An IPv6 address, written in brackets.
+    Ipv6(Ipv6Addr),
+}
+
+/// A host and port in their normal form.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Authority<'a> {
+    /// In lower case, without a trailing dot; an IPv6 address in brackets, in its canonical spelling.
+    pub host: &'a str,
+    /// The port, when one was given.
+    pub port: Option<u16>,
+    /// What kind of host it is.
+    pub kind: HostKind,
+}
+
+/// The authority that a request is for (RFC 9112, 3.2.2): that of its target, if the target has one, else that of its
+/// Host field. `None` for HTTP/1.0 without either. `out` is scratch space for the result.
+///
+/// # Errors
+/// Host missing from HTTP/1.1, repeated, or not valid, even when the target's authority replaces it.
+pub fn request_authority<'a>(
+    head: &RequestHead,
+    target: &Target<'_>,
+    out: &'a mut String,
+) -> Result<Option<Authority<'a>>, HostError> {
+    let host = head.headers.get(NameId::Host);
+    match host {
+        None if head.version >= Version::Http11 => return Err(HostError::Missing),
+        Some(_) if head.headers.count(NameId::Host) > 1 => return Err(HostError::Repeated),
+        _ => {}
+    }
+    match (host, target.authority()) {
+        (Some(host), Some(authority)) => {
+            // An empty Host is what a request for a URL without an authority has; here it stands for nothing.
+            if !host.is_empty() && host != authority {
+                parse_authority(host, out)?;
+            }
+            parse_authority(authority, out).map(Some)
+        }
+        (Some(authority), None) | (None, Some(authority)) => parse_authority(authority, out).map(Some),
+        (None, None) => Ok(None),
+    }
+}
+
+/// Checks an authority and writes its host in normal form into `out`, which is cleared first.
+///
+/// # Errors
+/// Anything that is not a host name, an IPv4 address or a bracketed IPv6 address with an optional port.
+pub fn parse_authority<'a>(raw: &[u8], out: &'a mut String) -> Result<Authority<'a>, HostError> {
+    use core::fmt::Write as _;
+
+    out.clear();
+    if raw.is_empty() {
+        return Err(HostError::Empty);
+    }
+    if raw.len() > MAX_AUTHORITY {
+        return Err(HostError::TooLong);
+    }
+    if let [b'[', rest @ ..] = raw {
+        let end = memchr::memchr(b']', rest).ok_or(HostError::BadIpv6)?;
+        let text = core::str::from_utf8(&rest[..end]).map_err(|_| HostError::BadIpv6)?;
+        let address: Ipv6Addr = text.parse().map_err(|_| HostError::BadIpv6)?;
+        let port = match &rest[end + 1..] {
+            [] => None,
+            [b':', port @ ..] => parse_port(port)?,
+            _ => return Err(HostError::BadIpv6),
+        };
+        write!(out, "[{address}]").map_err(|_| HostError::BadIpv6)?;
+        return Ok(Authority { host: out, port, kind: HostKind::Ipv6(address) });
+    }
+    let (name, port) = match memchr::memchr(b':', raw) {
+        Some(at) => (&raw[..at], parse_port(&raw[at + 1..])?),
+        None => (raw, None),
+    };
+    let kind = normalize_name(name, out)?;
+    Ok(Authority { host: out, port, kind })
+}
+
+/// Digits only; nothing at all stands for the scheme's own port.
+fn parse_port(digits: &[u8]) -> Result<Option<u16>, HostError> {
+    if digits.is_empty() {
+        return Ok(None);
+    }
+    let mut port: u32 = 0;
+    for &byte in digits {
+        if !byte.is_ascii_digit() {
+            return Err(if byte == b'@' { HostError::UserInfo } else { HostError::BadPort });
+        }
+        port = port * 10 + u32::from(byte - b'0');
+        if port > u32::from(u16::MAX) {
+            return Err(HostError::BadPort);
+        }
+    }
+    Ok(Some(port as u16))
+}
+
+/// Lower-cases a name, drops the dot at its end and refuses empty labels.
+fn normalize_name(name: &[u8], out: &mut String) -> Result<HostKind, HostError> {
+    let name = name.strip_suffix(b".").unwrap_or(name);
+    let Some(&last) = name.last() else {
+        return Err(HostError::Empty);
+    };
+    let mut before = b'.';
+    for &byte in name {
+        if !NAME[usize::from(byte)] {
+            return Err(if byte == b'@' { HostError::UserInfo } else { HostError::BadName });
+        }
+        if byte == b'.' && before == b'.' {
+            return Err(HostError::BadName);
+        }
+        before = byte;
+    }
+    if last == b'.' {
+        return Err(HostError::BadName);
+    }
+    out.push_str(core::str::from_utf8(name).map_err(|_| HostError::BadName)?);
+    out.make_ascii_lowercase();
+    if last.is_ascii_digit()
+        && let Ok(address) = out.parse()
+    {
+        return Ok(HostKind::Ipv4(address));
+    }
+    Ok(HostKind::Name)
+}

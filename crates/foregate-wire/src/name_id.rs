@@ -1,0 +1,263 @@
+//! Ids for the field names that a proxy meets every day.
+//!
+//! A known name is one byte, so that looking for a field is a comparison of bytes and asking for an absent one is a
+//! test of one bit (see [`HeaderList`](crate::HeaderList)).
+
+macro_rules! names {
+    ($($variant:ident: $lower:literal, $canonical:literal;)*) => {
+        /// A field name, known or not.
+        #[repr(u8)]
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        pub enum NameId {
+            /// Any name that has no id of its own.
+            Unknown,
+            $(
+                #[doc = concat!("`", $canonical, "`")]
+                $variant,
+            )*
+        }
+
+        /// Every known name, at the place of its id.
+        const ALL: &[NameId] = &[NameId::Unknown, $(NameId::$variant),*];
+        const LOWER: &[&str] = &["", $($lower),*];
+        const CANONICAL: &[&str] = &["", $($canonical),*];
+    };
+}
+
+names! {
+    Host: "host", "Host";
+    ContentLength: "content-length", "Content-Length";
+    TransferEncoding: "transfer-encoding", "Transfer-Encoding";
+    Connection: "connection", "Connection";
+    KeepAlive: "keep-alive", "Keep-Alive";
+    ProxyConnection: "proxy-connection", "Proxy-Connection";
+    Te: "te", "TE";
+    Trailer: "trailer", "Trailer";
+    Upgrade: "upgrade", "Upgrade";
+    Expect: "expect", "Expect";
+    Http2Settings: "http2-settings", "HTTP2-Settings";
+    Cookie: "cookie", "Cookie";
+    SetCookie: "set-cookie", "Set-Cookie";
+    Authorization: "authorization", "Authorization";
+    ProxyAuthorization: "proxy-authorization", "Proxy-Authorization";
+    ProxyAuthenticate: "proxy-authenticate", "Proxy-Authenticate";
+    WwwAuthenticate: "www-authenticate", "WWW-Authenticate";
+    Forwarded: "forwarded", "Forwarded";
+    XForwardedFor: "x-forwarded-for", "X-Forwarded-For";
+    XForwardedProto: "x-forwarded-proto", "X-Forwarded-Proto";
+    XForwardedHost: "x-forwarded-host", "X-Forwarded-Host";
+    XForwardedPort: "x-forwarded-port", "X-Forwarded-Port";
+    XRealIp: "x-real-ip", "X-Real-IP";
+    XRequestId: "x-request-id", "X-Request-ID";
+    Via: "via", "Via";
+    Date: "date", "Date";
+    Server: "server", "Server";
+    Range: "range", "Range";
+    IfRange: "if-range", "If-Range";
+    ContentRange: "content-range", "Content-Range";
+    AcceptRanges: "accept-ranges", "Accept-Ranges";
+    Accept: "accept", "Accept";
+    AcceptEncoding: "accept-encoding", "Accept-Encoding";
+    AcceptLanguage: "accept-language", "Accept-Language";
+    AcceptCharset: "accept-charset", "Accept-Charset";
+    ContentType: "content-type", "Content-Type";
+    ContentEncoding: "content-encoding", "Content-Encoding";
+    ContentLanguage: "content-language", "Content-Language";
+    ContentLocation: "content-location", "Content-Location";
+    ContentDisposition: "content-disposition", "Content-Disposition";
+    ContentSecurityPolicy: "content-security-policy", "Content-Security-Policy";
+    StrictTransportSecurity: "strict-transport-security", "Strict-Transport-Security";
+    CacheControl: "cache-control", "Cache-Control";
+    CdnCacheControl: "cdn-cache-control", "CDN-Cache-Control";
+    SurrogateControl: "surrogate-control", "Surrogate-Control";
+    SurrogateKey: "surrogate-key", "Surrogate-Key";
+    Age: "age", "Age";
+    Expires: "expires", "Expires";
+    Pragma: "pragma", "Pragma";
+    Vary: "vary", "Vary";
+    Etag: "etag", "ETag";
+    LastModified: "last-modified", "Last-Modified";
+    IfMatch: "if-match", "If-Match";
+    IfNoneMatch: "if-none-match", "If-None-Match";
+    IfModifiedSince: "if-modified-since", "If-Modified-Since";
+    IfUnmodifiedSince: "if-unmodified-since", "If-Unmodified-Since";
+    Location: "location", "Location";
+    RetryAfter: "retry-after", "Retry-After";
+    Allow: "allow", "Allow";
+    AltSvc: "alt-svc", "Alt-Svc";
+    Link: "link", "Link";
+    Origin: "origin", "Origin";
+    Referer: "referer", "Referer";
+    UserAgent: "user-agent", "User-Agent";
+    From: "from", "From";
+    MaxForwards: "max-forwards", "Max-Forwards";
+    Dnt: "dnt", "DNT";
+    SecFetchSite: "sec-fetch-site", "Sec-Fetch-Site";
+    SecFetchMode: "sec-fetch-mode", "Sec-Fetch-Mode";
+    SecFetchDest: "sec-fetch-dest", "Sec-Fetch-Dest";
+    SecFetchUser: "sec-fetch-user", "Sec-Fetch-User";
+    SecChUa: "sec-ch-ua", "Sec-CH-UA";
+    SecChUaMobile: "sec-ch-ua-mobile", "Sec-CH-UA-Mobile";
+    SecChUaPlatform: "sec-ch-ua-platform", "Sec-CH-UA-Platform";
+    UpgradeInsecureRequests: "upgrade-insecure-requests", "Upgrade-Insecure-Requests";
+    AccessControlAllowOrigin: "access-control-allow-origin", "Access-Control-Allow-Origin";
+    AccessControlAllowMethods: "access-control-allow-methods", "Access-Control-Allow-Methods";
+    AccessControlAllowHeaders: "access-control-allow-headers", "Access-Control-Allow-Headers";
+    AccessControlAllowCredentials: "access-control-allow-credentials", "Access-Control-Allow-Credentials";
+    AccessControlExposeHeaders: "access-control-expose-headers", "Access-Control-Expose-Headers";
+    AccessControlMaxAge: "access-control-max-age", "Access-Control-Max-Age";
+    AccessControlRequestMethod: "access-control-request-method", "Access-Control-Request-Method";
+    AccessControlRequestHeaders: "access-control-request-headers", "Access-Control-Request-Headers";
+    XFrameOptions: "x-frame-options", "X-Frame-Options";
+    XContentTypeOptions: "x-content-type-options", "X-Content-Type-Options";
+    XXssProtection: "x-xss-protection", "X-XSS-Protection";
+    XPoweredBy: "x-powered-by", "X-Powered-By";
+    XRequestedWith: "x-requested-with", "X-Requested-With";
+    SecWebsocketKey: "sec-websocket-key", "Sec-WebSocket-Key";
+    SecWebsocketAccept: "sec-websocket-accept", "Sec-WebSocket-Accept";
+    SecWebsocketVersion: "sec-websocket-version", "Sec-WebSocket-Version";
+    SecWebsocketProtocol: "sec-websocket-protocol", "Sec-WebSocket-Protocol";
+    SecWebsocketExtensions: "sec-websocket-extensions", "Sec-WebSocket-Extensions";
+    Traceparent: "traceparent", "Traceparent";
+    Tracestate: "tracestate", "Tracestate";
+    Baggage: "baggage", "Baggage";
+    Priority: "priority", "Priority";
+    EarlyData: "early-data", "Early-Data";
+    GrpcStatus: "grpc-status", "gRPC-Status";
+    GrpcMessage: "grpc-message", "gRPC-Message";
+    GrpcTimeout: "grpc-timeout", "gRPC-Timeout";
+    GrpcEncoding: "grpc-encoding", "gRPC-Encoding";
+    ServerTiming: "server-timing", "Server-Timing";
+    ReferrerPolicy: "referrer-policy", "Referrer-Policy";
+    PermissionsPolicy: "permissions-policy", "Permissions-Policy";
+    ContentMd5: "content-md5", "Content-MD5";
+    Digest: "digest", "Digest";
+}
+
+/// Slots of the table from hash to id. A power of two.
+const SLOTS: usize = 1024;
+/// Makes [`hash`] free of collisions over the known names; found by trying, checked when this file is compiled.
+const MULTIPLIER: u32 = 0xcc66_7e97;
+
+/// From hash to id, 0 where no known name has that hash.
+static TABLE: [u8; SLOTS] = build_table();
+
+const fn build_table() -> [u8; SLOTS] {
+    assert!(LOWER.len() <= 128, "ids must fit the bit mask of HeaderList");
+    let mut table = [0u8; SLOTS];
+    let mut id = 1;
+    while id < LOWER.len() {
+        let slot = hash(LOWER[id].as_bytes());
+        assert!(table[slot] == 0, "two names with one hash: choose another MULTIPLIER");
+        table[slot] = id as u8;
+        id += 1;
+    }
+    table
+}
+
+/// Length and four bytes of the name, folded to lower case. The name is not empty.
+const fn hash(name: &[u8]) -> usize {
+    let len = name.len();
+    let first = (name[0] | 0x20) as u32;
+    let middle = (name[len / 2] | 0x20) as u32;
+    let late = (name[len.saturating_sub(4)] | 0x20) as u32;
+    let last = (name[len - 1] | 0x20) as u32;
+    let key = (len as u32) ^ (first << 8) ^ (last << 16) ^ (late << 24) ^ (middle << 4);
+    (key.wrapping_mul(MULTIPLIER) >> (32 - SLOTS.trailing_zeros())) as usize
+}
+
+/// The longest known name, in bytes.
+const LONGEST: usize = 32;
+
+/// The known names in lower case, zeros behind them, so that they can be compared a word at a time.
+static PADDED: [[u8; LONGEST]; 128] = pad_names();
+
+const fn pad_names() -> [[u8; LONGEST]; 128] {
+    let mut padded = [[0; LONGEST]; 128];
+    let mut id = 1;
+    while id < LOWER.len() {
+        let name = LOWER[id].as_bytes();
+        let mut at = 0;
+        while at < name.len() {
+            padded[id][at] = name[at];
+            at += 1;
+        }
+        id += 1;
+    }
+    padded
+}
+
+/// Whether a name of the same length is this one, whatever its case. Whole words first, then one that ends with the
+/// name and may overlap them.
+#[inline]
+fn is_same(lower: &[u8; LONGEST], name: &[u8]) -> bool {
+    let known = &lower[..name.len()];
+    if let (Some(known_end), Some(end)) = (known.last_chunk::<8>(), name.last_chunk::<8>()) {
+        let pairs = known.as_chunks::<8>().0.iter().zip(name.as_chunks::<8>().0);
+        for (known, given) in pairs {
+            if differs(u64::from_le_bytes(*known), u64::from_le_bytes(*given)) {
+                return false;
+            }
+        }
+        return !differs(u64::from_le_bytes(*known_end), u64::from_le_bytes(*end));
+    }
+    if let (Some(known_start), Some(known_end), Some(start), Some(end)) =
+        (known.first_chunk::<4>(), known.last_chunk::<4>(), name.first_chunk::<4>(), name.last_chunk::<4>())
+    {
+        let join = |start: &[u8; 4], end: &[u8; 4]| {
+            u64::from(u32::from_le_bytes(*start)) << 32 | u64::from(u32::from_le_bytes(*end))
+        };
+        return !differs(join(known_start, known_end), join(start, end));
+    }
+    known.eq_ignore_ascii_case(name)
+}
+
+/// Compares eight bytes without regard to case. The bit that tells the cases apart also tells a few controls from the
+/// digits and the hyphen, so controls in the given name count as a difference.
+#[inline]
+fn differs(known: u64, given: u64) -> bool {
+    const SPACES: u64 = 0x2020_2020_2020_2020;
+    const HIGH: u64 = 0x8080_8080_8080_8080;
+    let controls = given.wrapping_sub(SPACES) & !given & HIGH;
+    (given | SPACES) != known || controls != 0
+}
+
+impl NameId {
+    /// The id of a name, whatever its case; [`NameId::Unknown`] when it has none.
+    #[inline]
+    pub fn from_name(name: &[u8]) -> Self {
+        if name.is_empty() {
+            return Self::Unknown;
+        }
+        let id = usize::from(TABLE[hash(name)]);
+        if LOWER[id].len() == name.len() && is_same(&PADDED[id], name) { ALL[id] } else { Self::Unknown }
+    }
+
+    /// The name in lower case, as HTTP/2 writes it. Empty for [`NameId::Unknown`].
+    #[inline]
+    pub fn as_str(self) -> &'static str {
+        LOWER[self as usize]
+    }
+
+    /// The name as HTTP/1 usually writes it, for example `Content-Length`. Empty for [`NameId::Unknown`].
+    #[inline]
+    pub fn as_canonical(self) -> &'static str {
+        CANONICAL[self as usize]
+    }
+
+    /// Every known name.
+    pub fn all() -> impl Iterator<Item = Self> {
+        ALL[1..].iter().copied()
+    }
+
+    /// Whether the field's value is a secret that must not show in logs, metrics or `Debug` output.
+    pub fn is_secret(self) -> bool {
+        matches!(self, Self::Authorization | Self::ProxyAuthorization | Self::Cookie | Self::SetCookie)
+    }
+
+    /// The bit of this id in a mask of ids.
+    #[inline]
+    pub(crate) const fn bit(self) -> u128 {
+        1 << (self as u8)
+    }
+}

@@ -1,0 +1,144 @@
+//! The normal form of a path (RFC 3986, 6.2.2) and of a query.
+//!
+//! Routing, rules, cache keys, the firewall and the origin all see this form, so no spelling of a path reaches
+//! something that another spelling would not.
+
+use crate::chars::table;
+use crate::target::TargetError;
+
+/// What happens to several slashes in a row.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Slashes {
+    /// They become one.
+    #[default]
+    Merge,
+    /// They stay.
+    Keep,
+}
+
+/// `unreserved` of RFC 3986, 2.3: the only bytes that are decoded.
+static UNRESERVED: [bool; 256] = table(b"-._~", true);
+/// What a path holds as it is: `pchar` and `/`, without `%`.
+static PATH: [bool; 256] = table(b"-._~!$&'()*+,;=:@/", true);
+/// What a query holds as it is. More than RFC 3986 has, since browsers send it raw: brackets, braces, `|`, `\`, `^`,
+/// `` ` ``. Controls, spaces, quotes, `<`, `>`, `#` and bytes from 0x80 on are encoded.
+static QUERY: [bool; 256] = table(b"-._~!$&'()*+,;=:@/?%[]{}|\\^`", true);
+const HEX: &[u8; 16] = b"0123456789ABCDEF";
+
+/// Appends the normal form of a raw path to `out`.
+///
+/// Encoded unreserved characters are decoded, other encodings get upper-case digits, bytes that a path cannot hold are
+/// encoded, dot segments go (`..` at the root stays at the root) and slashes are merged or kept. `%2F` stays as it is:
+/// it is no separator. The form of the form is the form itself.
+///
+/// # Errors
+/// A path without a leading slash, a broken percent-encoding, `%00`. `out` is then as long as before.
+pub fn normalize_path(raw: &[u8], slashes: Slashes, out: &mut Vec<u8>) -> Result<(), TargetError> {
+    if raw.first() != Some(&b'/') {
+        return Err(TargetError::BadForm);
+    }
+    let start = out.len();
+    if is_normal(raw, slashes) {
+        out.extend_from_slice(raw);
+        return Ok(());
+    }
+    out.reserve(raw.len());
+    let result = write_normal(raw, slashes, start, out);
+    if result.is_err() {
+        out.truncate(start);
+    }
+    result
+}
+
+/// Appends a query, what follows the `?`, with the bytes encoded that may not go on the wire. Nothing is decoded.
+pub fn normalize_query(raw: &[u8], out: &mut Vec<u8>) {
+    if raw.iter().all(|&byte| QUERY[usize::from(byte)]) {
+        out.extend_from_slice(raw);
+        return;
+    }
+    for &byte in raw {
+        if QUERY[usize::from(byte)] {
+            out.push(byte);
+        } else {
+            push_encoded(out, byte);
+        }
+    }
+}
+
+/// Whether a path surely is in normal form: one scan, no writing. May say no to some that are.
+pub fn is_normal(raw: &[u8], slashes: Slashes) -> bool {
+    let mut before = 0;
+    for &byte in raw {
+        if !PATH[usize::from(byte)] {
+            return false;
+        }
+        // A dot after a slash may begin a dot segment; the long way finds out.
+        if before == b'/' && (byte == b'.' || (byte == b'/' && slashes == Slashes::Merge)) {
+            return false;
+        }
+        before = byte;
+    }
+    raw.first() == Some(&b'/')
+}
+
+fn write_normal(raw: &[u8], slashes: Slashes, start: usize, out: &mut Vec<u8>) -> Result<(), TargetError> {
+    out.push(b'/');
+    // Where the segment that is being written begins: after its slash.
+    let mut segment = out.len();
+    let mut rest = &raw[1..];
+    loop {
+        match rest {
+            [] => {
+                end_segment(out, start, &mut segment, slashes, false);
+                return Ok(());
+            }
+            [b'/', after @ ..] => {
+                end_segment(out, start, &mut segment, slashes, true);
+                rest = after;
+            }
+            [b'%', high, low, after @ ..] => {
+                let digit = |byte: u8| (byte as char).to_digit(16).ok_or(TargetError::BadPercent);
+                let byte = (digit(*high)? << 4 | digit(*low)?) as u8;
+                match byte {
+                    0 => return Err(TargetError::Nul),
+                    byte if UNRESERVED[usize::from(byte)] => out.push(byte),
+                    byte => push_encoded(out, byte),
+                }
+                rest = after;
+            }
+            [b'%', ..] => return Err(TargetError::BadPercent),
+            [0, ..] => return Err(TargetError::Nul),
+            [byte, after @ ..] => {
+                if PATH[usize::from(*byte)] {
+                    out.push(*byte);
+                } else {
+                    push_encoded(out, *byte);
+                }
+                rest = after;
+            }
+        }
+    }
+}
+
+/// Acts on the segment that has just been written. `slash` says that a slash follows it, otherwise the path ends.
+fn end_segment(out: &mut Vec<u8>, start: usize, segment: &mut usize, slashes: Slashes, slash: bool) {
+    match &out[*segment..] {
+        b"." => out.truncate(*segment),
+        b".." => {
+            out.truncate(*segment);
+            // Without the slash before this segment, back to after the slash before that; never above the root.
+            if *segment > start + 1 {
+                let above = out[start..*segment - 1].iter().rposition(|&byte| byte == b'/').unwrap_or(0);
+                out.truncate(start + above + 1);
+            }
+        }
+        b"" if slashes == Slashes::Merge => {}
+        _ if slash => out.push(b'/'),
+        _ => {}
+    }
+    *segment = out.len();
+}
+
+fn push_encoded(out: &mut Vec<u8>, byte: u8) {
+    out.extend_from_slice(&[b'%', HEX[usize::from(byte >> 4)], HEX[usize::from(byte & 15)]]);
+}

@@ -1,0 +1,169 @@
+//! The forms of a request target (RFC 9112, 3.2).
+
+use crate::chars::word_end;
+use crate::host::HostError;
+use crate::method::Method;
+
+/// Why a request target was refused: 400.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
+pub enum TargetError {
+    /// A fragment: `#` never goes on the wire.
+    #[error("the request target holds a `#`")]
+    Fragment,
+    /// Neither a path from the root, nor a URL, nor a form that fits the method.
+    #[error("the request target is not a path that begins with `/`, nor an http or https URL")]
+    BadForm,
+    /// `*` with another method than OPTIONS.
+    #[error("the request target `*` belongs to OPTIONS alone")]
+    Asterisk,
+    /// A control byte or a space.
+    #[error("the request target holds a control byte or a space")]
+    BadByte,
+    /// A `%` that two hexadecimal digits do not follow.
+    #[error("the path holds a `%` without two hexadecimal digits after it")]
+    BadPercent,
+    /// `%00`.
+    #[error("the path holds `%00`")]
+    Nul,
+    /// The authority in the target is not valid.
+    #[error("the authority in the request target is not valid: {0}")]
+    Host(#[from] HostError),
+}
+
+/// The scheme of an absolute form.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Scheme {
+    /// `http`
+    Http,
+    /// `https`
+    Https,
+}
+
+/// Which of the four forms a target has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TargetForm<'a> {
+    /// `/path?query`
+    Origin,
+    /// `http://authority/path?query`
+    Absolute {
+        /// http or https.
+        scheme: Scheme,
+        /// Host and port as they came; it replaces the Host field.
+        authority: &'a [u8],
+    },
+    /// `host:port`, for CONNECT alone.
+    Authority {
+        /// Host and port as they came.
+        authority: &'a [u8],
+    },
+    /// `*`, for OPTIONS alone.
+    Asterisk,
+}
+
+/// A request target taken apart. Nothing is decoded yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Target<'a> {
+    /// Its form.
+    pub form: TargetForm<'a>,
+    /// The raw path: begins with `/` in origin and absolute form (where an empty one becomes `/`), `*` in asterisk
+    /// form, empty in authority form.
+    pub path: &'a [u8],
+    /// What follows the first `?`, without it.
+    pub query: Option<&'a [u8]>,
+}
+
+impl<'a> Target<'a> {
+    /// Takes a raw target apart. The authority is checked with [`parse_authority`](crate::parse_authority) by the
+    /// caller; here only user information is refused.
+    ///
+    /// # Errors
+    /// A form that does not fit the method, a `#`, a control byte.
+    pub fn parse(method: &Method, raw: &'a [u8]) -> Result<Self, TargetError> {
+        if *method == Method::Connect {
+            check_bytes(raw)?;
+            return parse_connect(raw);
+        }
+        match raw {
+            [b'/', ..] => {
+                let (path, query) = split_query(raw)?;
+                Ok(Self { form: TargetForm::Origin, path, query })
+            }
+            b"*" if *method == Method::Options => {
+                Ok(Self { form: TargetForm::Asterisk, path: raw, query: None })
+            }
+            b"*" => Err(TargetError::Asterisk),
+            _ => parse_absolute(method, raw),
+        }
+    }
+
+    /// The authority in the target, if its form has one.
+    pub fn authority(&self) -> Option<&'a [u8]> {
+        match self.form {
+            TargetForm::Absolute { authority, .. } | TargetForm::Authority { authority } => Some(authority),
+            TargetForm::Origin | TargetForm::Asterisk => None,
+        }
+    }
+}
+
+fn parse_connect(raw: &[u8]) -> Result<Target<'_>, TargetError> {
+    if raw.contains(&b'@') {
+        return Err(HostError::UserInfo.into());
+    }
+    // RFC 9112, 3.2.3: host and port, nothing else; a port must be there.
+    match raw.iter().rposition(|&byte| byte == b':') {
+        Some(colon) if colon > 0 && colon + 1 < raw.len() && !raw.contains(&b'/') && !raw.contains(&b'?') => {
+            Ok(Target { form: TargetForm::Authority { authority: raw }, path: b"", query: None })
+        }
+        _ => Err(TargetError::BadForm),
+    }
+}
+
+fn parse_absolute<'a>(method: &Method, raw: &'a [u8]) -> Result<Target<'a>, TargetError> {
+    let (scheme, rest) = if let Some(rest) = strip_prefix(raw, b"http://") {
+        (Scheme::Http, rest)
+    } else if let Some(rest) = strip_prefix(raw, b"https://") {
+        (Scheme::Https, rest)
+    } else {
+        check_bytes(raw)?;
+        return Err(TargetError::BadForm);
+    };
+    let (before_query, query) = split_query(rest)?;
+    let slash = memchr::memchr(b'/', before_query).unwrap_or(before_query.len());
+    let (authority, path) = before_query.split_at(slash);
+    if authority.contains(&b'@') {
+        return Err(HostError::UserInfo.into());
+    }
+    if authority.is_empty() {
+        return Err(HostError::Empty.into());
+    }
+    let form = TargetForm::Absolute { scheme, authority };
+    if path.is_empty() && query.is_none() && *method == Method::Options {
+        // RFC 9112, 3.2.4: OPTIONS for a whole server comes as a URL without a path.
+        return Ok(Target { form, path: b"*", query: None });
+    }
+    Ok(Target { form, path: if path.is_empty() { b"/" } else { path }, query })
+}
+
+/// Splits at the first `?` and refuses what no target may hold.
+fn split_query(raw: &[u8]) -> Result<(&[u8], Option<&[u8]>), TargetError> {
+    check_bytes(raw)?;
+    Ok(match memchr::memchr(b'?', raw) {
+        Some(at) => (&raw[..at], Some(&raw[at + 1..])),
+        None => (raw, None),
+    })
+}
+
+fn check_bytes(raw: &[u8]) -> Result<(), TargetError> {
+    if word_end(raw, 0) != raw.len() {
+        return Err(TargetError::BadByte);
+    }
+    if memchr::memchr(b'#', raw).is_some() {
+        return Err(TargetError::Fragment);
+    }
+    Ok(())
+}
+
+fn strip_prefix<'a>(raw: &'a [u8], prefix: &[u8]) -> Option<&'a [u8]> {
+    let (start, rest) = raw.split_at_checked(prefix.len())?;
+    start.eq_ignore_ascii_case(prefix).then_some(rest)
+}
