@@ -1,0 +1,162 @@
+//! Addresses of origin servers and blocks of client addresses.
+
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::sync::Arc;
+
+/// Where an origin server is.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum ServerAddress {
+    /// An address that needs no resolving.
+    Ip(SocketAddr),
+    /// A name, resolved off the request path.
+    Name {
+        /// Lower case, without a trailing dot.
+        host: Arc<str>,
+        /// TCP port.
+        port: u16,
+    },
+    /// A Unix stream socket (`unix:/path`).
+    Unix(PathBuf),
+}
+
+impl ServerAddress {
+    /// The host, as it is used for SNI and certificate checks; `None` for a Unix socket.
+    pub fn host(&self) -> Option<String> {
+        match self {
+            Self::Ip(address) => Some(address.ip().to_string()),
+            Self::Name { host, .. } => Some(host.to_string()),
+            Self::Unix(_) => None,
+        }
+    }
+}
+
+impl fmt::Display for ServerAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Ip(address) => address.fmt(f),
+            Self::Name { host, port } => write!(f, "{host}:{port}"),
+            Self::Unix(path) => write!(f, "unix:{}", path.display()),
+        }
+    }
+}
+
+/// A text that is not an address of an origin server.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("expected HOST:PORT, IP:PORT, [IPV6]:PORT or unix:PATH")]
+pub struct ServerAddressError;
+
+impl FromStr for ServerAddress {
+    type Err = ServerAddressError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        if let Some(path) = text.strip_prefix("unix:") {
+            return if path.starts_with('/') { Ok(Self::Unix(path.into())) } else { Err(ServerAddressError) };
+        }
+        if let Ok(address) = text.parse::<SocketAddr>() {
+            return if address.port() == 0 { Err(ServerAddressError) } else { Ok(Self::Ip(address)) };
+        }
+        let (host, port) = text.rsplit_once(':').ok_or(ServerAddressError)?;
+        let port = port.parse::<u16>().ok().filter(|port| *port != 0).ok_or(ServerAddressError)?;
+        let host = host.strip_suffix('.').unwrap_or(host).to_ascii_lowercase();
+        if !is_host_name(&host) {
+            return Err(ServerAddressError);
+        }
+        Ok(Self::Name { host: host.into(), port })
+    }
+}
+
+/// A host name of RFC 1123, underscores allowed: labels of 1 to 63 characters, 253 in all.
+pub fn is_host_name(host: &str) -> bool {
+    let label = |label: &str| {
+        (1..=63).contains(&label.len())
+            && !label.starts_with('-')
+            && !label.ends_with('-')
+            && label.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_')
+    };
+    host.len() <= 253 && host.split('.').all(label)
+}
+
+/// A CIDR block, such as `10.0.0.0/8`; a lone address is a block of one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct AddressBlock {
+    base: IpAddr,
+    prefix: u8,
+}
+
+impl AddressBlock {
+    /// Whether `address` lies in the block. IPv4 addresses mapped into IPv6 count as IPv4.
+    pub fn contains(&self, address: IpAddr) -> bool {
+        match (self.base, address.to_canonical()) {
+            (IpAddr::V4(base), IpAddr::V4(address)) => {
+                let mask = u32::MAX.checked_shl(32 - u32::from(self.prefix)).unwrap_or(0);
+                base.to_bits() & mask == address.to_bits() & mask
+            }
+            (IpAddr::V6(base), IpAddr::V6(address)) => {
+                let mask = u128::MAX.checked_shl(128 - u32::from(self.prefix)).unwrap_or(0);
+                base.to_bits() & mask == address.to_bits() & mask
+            }
+            _ => false,
+        }
+    }
+}
+
+/// A text that is not a CIDR block.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("expected an address or a block such as 10.0.0.0/8 or 2001:db8::/32")]
+pub struct AddressBlockError;
+
+impl FromStr for AddressBlock {
+    type Err = AddressBlockError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let (base, prefix) = match text.split_once('/') {
+            Some((base, prefix)) => (base, Some(prefix.parse::<u8>().map_err(|_| AddressBlockError)?)),
+            None => (text, None),
+        };
+        let base = base.parse::<IpAddr>().map_err(|_| AddressBlockError)?;
+        let widest = if base.is_ipv4() { 32 } else { 128 };
+        match prefix.unwrap_or(widest) {
+            prefix if prefix <= widest => Ok(Self { base, prefix }),
+            _ => Err(AddressBlockError),
+        }
+    }
+}
+
+impl Default for AddressBlock {
+    fn default() -> Self {
+        Self { base: IpAddr::V4(Ipv4Addr::UNSPECIFIED), prefix: 0 }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn server_addresses_are_understood() {
+        let parse = |text: &str| text.parse::<ServerAddress>().map(|a| a.to_string());
+        assert_eq!(parse("127.0.0.1:80"), Ok("127.0.0.1:80".into()));
+        assert_eq!(parse("[::1]:80"), Ok("[::1]:80".into()));
+        assert_eq!(parse("Origin.Example.:8080"), Ok("origin.example:8080".into()));
+        assert_eq!(parse("unix:/run/app.sock"), Ok("unix:/run/app.sock".into()));
+        for bad in ["", "host", "host:0", "host:70000", "unix:rel", "-a:80", "a..b:80", "http://a:80"] {
+            assert_eq!(parse(bad), Err(ServerAddressError), "{bad}");
+        }
+    }
+
+    #[test]
+    fn blocks_contain_their_addresses() {
+        let block = |text: &str| text.parse::<AddressBlock>().unwrap();
+        let ip = |text: &str| text.parse::<IpAddr>().unwrap();
+        assert!(block("10.0.0.0/8").contains(ip("10.255.0.1")));
+        assert!(block("10.0.0.0/8").contains(ip("::ffff:10.1.2.3")));
+        assert!(!block("10.0.0.0/8").contains(ip("11.0.0.1")));
+        assert!(block("0.0.0.0/0").contains(ip("1.2.3.4")));
+        assert!(block("::/0").contains(ip("2001:db8::1")));
+        assert!(!block("2001:db8::1").contains(ip("2001:db8::2")));
+        assert!("10.0.0.0/33".parse::<AddressBlock>().is_err());
+    }
+}

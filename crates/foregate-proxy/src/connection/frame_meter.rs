@@ -1,0 +1,400 @@
+//! Counts an HTTP/2 peer's frames that make no progress, and stops a peer that floods.
+//!
+//! `h2` answers every frame faithfully; how many of them are too many is decided here, by looking at the frame
+//! headers (RFC 9113, section 4.1) on their way in and out:
+//!
+//! - *Frames without progress* (PING, SETTINGS, PRIORITY, WINDOW_UPDATE, empty DATA, unknown types ...) draw on
+//!   a token bucket. An honest peer sends many of them as well, but in answer to what it gets: each request and
+//!   each DATA frame that we send earn credits, and only what no credit covers is drawn from the bucket.
+//! - *Premature resets* draw on a second bucket, and have a total: a RST_STREAM of the peer for a stream whose
+//!   response is not complete, and one of ours whose error code blames the peer.
+//! - *CONTINUATION* frames of one header block, and its bytes, have fixed limits.
+
+use std::time::Instant;
+
+use crate::settings::Limits;
+
+/// Bytes of the client's preface, before its first frame (RFC 9113, section 3.4).
+const PREFACE: usize = 24;
+/// Bytes of a frame's header.
+const HEADER: usize = 9;
+/// CONTINUATION frames of one header block. Beyond: a flood. With frames of 16 KiB, 128 KiB need eight.
+const CONTINUATIONS: u32 = 16;
+/// A header block may be so many times as large as the decoded list: what is only a little too large gets its
+/// 431 from `h2`.
+const BLOCK_FACTOR: usize = 2;
+/// A peer cannot save up more credits than this.
+const CREDITS_LIMIT: u32 = 4096;
+/// Credits of one request: a window for its stream, and its priority.
+const CREDITS_PER_REQUEST: u32 = 2;
+/// A DATA frame of ours earns this for itself and again for each [`CREDIT_BYTES`]: a window for the stream, one
+/// for the connection.
+const CREDITS_PER_DATA: u32 = 2;
+/// Windows are hardly ever opened in smaller steps.
+const CREDIT_BYTES: u32 = 4096;
+/// Streams that are remembered beyond the ones that may be open, because what opens another one and what ends
+/// one cross on the way.
+const STREAMS_SLACK: usize = 64;
+
+mod kind {
+    pub(super) const DATA: u8 = 0;
+    pub(super) const HEADERS: u8 = 1;
+    pub(super) const RST_STREAM: u8 = 3;
+    pub(super) const SETTINGS: u8 = 4;
+    pub(super) const PING: u8 = 6;
+    pub(super) const CONTINUATION: u8 = 9;
+}
+
+mod flag {
+    pub(super) const ACK: u8 = 1;
+    pub(super) const END_STREAM: u8 = 1;
+    pub(super) const END_HEADERS: u8 = 4;
+    pub(super) const PADDED: u8 = 8;
+}
+
+/// What a peer does too much of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Flood {
+    /// Frames without progress.
+    Control,
+    /// Premature resets, in too short a time or in all.
+    Resets,
+    /// CONTINUATION frames, or bytes of one header block.
+    Continuation,
+}
+
+/// Follows the frames of one HTTP/2 connection in both directions. Without I/O.
+#[derive(Debug)]
+pub struct FrameMeter {
+    received: Frames,
+    sent: Frames,
+    control: TokenBucket,
+    resets: TokenBucket,
+    /// Premature resets that are left on this connection.
+    resets_left: u32,
+    credits: u32,
+    /// SETTINGS and PING that we sent and that were not acknowledged yet.
+    awaited_acks: u32,
+    /// Streams whose response is not complete.
+    open: Vec<u32>,
+    open_limit: usize,
+    last_stream: u32,
+    block: Block,
+    block_limit: usize,
+    flood: Option<Flood>,
+}
+
+/// The header block that is being received.
+#[derive(Debug, Default)]
+struct Block {
+    continuations: u32,
+    bytes: usize,
+}
+
+impl FrameMeter {
+    /// A meter for a connection whose client preface has not been read yet.
+    pub fn new(limits: &Limits, now: Instant) -> Self {
+        Self {
+            received: Frames::after(PREFACE),
+            sent: Frames::after(0),
+            control: TokenBucket::new(limits.h2_control_burst, limits.h2_control_rate, now),
+            resets: TokenBucket::new(limits.h2_resets_burst, limits.h2_resets_rate, now),
+            resets_left: limits.h2_resets_total,
+            credits: 0,
+            awaited_acks: 0,
+            open: Vec::new(),
+            open_limit: limits.h2_streams as usize + STREAMS_SLACK,
+            last_stream: 0,
+            block: Block::default(),
+            block_limit: limits.head_bytes.saturating_mul(BLOCK_FACTOR),
+            flood: None,
+        }
+    }
+
+    /// Looks at bytes that the peer sent, split anywhere.
+    ///
+    /// # Errors
+    ///
+    /// The peer floods; every later call says so too.
+    pub fn observe(&mut self, now: Instant, mut bytes: &[u8]) -> Result<(), Flood> {
+        while let Some(frame) = self.received.next(&mut bytes, wanted_of_received) {
+            if self.flood.is_none() {
+                self.flood = self.received_frame(now, &frame).err();
+            }
+        }
+        self.flood.map_or(Ok(()), Err)
+    }
+
+    /// What the peer does too much of, if anything.
+    pub fn flood(&self) -> Option<Flood> {
+        self.flood
+    }
+
+    /// Looks at bytes that were sent to the peer, split anywhere. A flood that they show is told by the next
+    /// [`Self::observe`].
+    pub fn observe_sent(&mut self, now: Instant, mut bytes: &[u8]) {
+        while let Some(frame) = self.sent.next(&mut bytes, wanted_of_sent) {
+            self.sent_frame(now, &frame);
+        }
+    }
+
+    fn received_frame(&mut self, now: Instant, frame: &Frame) -> Result<(), Flood> {
+        match frame.kind {
+            kind::DATA if frame.has(flag::END_STREAM) || frame.content() > 0 => Ok(()),
+            kind::HEADERS => self.received_headers(now, frame),
+            kind::CONTINUATION => self.received_continuation(now, frame),
+            kind::RST_STREAM if self.close(frame.stream) => self.reset(now),
+            kind::SETTINGS | kind::PING if frame.has(flag::ACK) && self.awaited_acks > 0 => {
+                self.awaited_acks -= 1;
+                Ok(())
+            }
+            _ => self.without_progress(now),
+        }
+    }
+
+    fn received_headers(&mut self, now: Instant, frame: &Frame) -> Result<(), Flood> {
+        self.block = Block { continuations: 0, bytes: frame.length };
+        if frame.stream > self.last_stream {
+            self.last_stream = frame.stream;
+            self.earn(CREDITS_PER_REQUEST);
+            // Beyond what may be open, `h2` refuses the stream, which is a reset that is counted.
+            if self.open.len() < self.open_limit {
+                self.open.push(frame.stream);
+            }
+        }
+        if frame.length > self.block_limit {
+            return Err(Flood::Continuation);
+        }
+        if frame.length == 0 && !frame.has(flag::END_HEADERS) { self.without_progress(now) } else { Ok(()) }
+    }
+
+    fn received_continuation(&mut self, now: Instant, frame: &Frame) -> Result<(), Flood> {
+        self.block.continuations += 1;
+        self.block.bytes = self.block.bytes.saturating_add(frame.length);
+        if self.block.continuations > CONTINUATIONS || self.block.bytes > self.block_limit {
+            return Err(Flood::Continuation);
+        }
+        if frame.length == 0 { self.without_progress(now) } else { Ok(()) }
+    }
+
+    fn sent_frame(&mut self, now: Instant, frame: &Frame) {
+        match frame.kind {
+            kind::DATA => {
+                let steps = 1 + u32::try_from(frame.length).unwrap_or(u32::MAX) / CREDIT_BYTES;
+                self.earn(CREDITS_PER_DATA.saturating_mul(steps));
+            }
+            kind::SETTINGS | kind::PING if !frame.has(flag::ACK) => {
+                self.awaited_acks = self.awaited_acks.saturating_add(1).min(CREDITS_LIMIT);
+            }
+            kind::RST_STREAM => {
+                self.close(frame.stream);
+                if frame.blames_peer() && self.flood.is_none() {
+                    self.flood = self.reset(now).err();
+                }
+            }
+            _ => {}
+        }
+        if matches!(frame.kind, kind::DATA | kind::HEADERS) && frame.has(flag::END_STREAM) {
+            self.close(frame.stream);
+        }
+    }
+
+    fn earn(&mut self, credits: u32) {
+        self.credits = self.credits.saturating_add(credits).min(CREDITS_LIMIT);
+    }
+
+    /// Forgets a stream; whether its response had not been complete.
+    fn close(&mut self, stream: u32) -> bool {
+        match self.open.iter().position(|open| *open == stream) {
+            Some(position) => {
+                self.open.swap_remove(position);
+                true
+            }
+            None => false,
+        }
+    }
+
+    fn without_progress(&mut self, now: Instant) -> Result<(), Flood> {
+        if self.credits > 0 {
+            self.credits -= 1;
+            return Ok(());
+        }
+        if self.control.take(now) { Ok(()) } else { Err(Flood::Control) }
+    }
+
+    fn reset(&mut self, now: Instant) -> Result<(), Flood> {
+        self.resets_left = self.resets_left.checked_sub(1).ok_or(Flood::Resets)?;
+        if self.resets.take(now) { Ok(()) } else { Err(Flood::Resets) }
+    }
+}
+
+/// A frame's header, and as much of its payload as was wanted.
+#[derive(Debug, Clone, Copy)]
+struct Frame {
+    length: usize,
+    kind: u8,
+    flags: u8,
+    stream: u32,
+    payload: [u8; 4],
+}
+
+impl Frame {
+    fn parse(header: &[u8; HEADER]) -> Self {
+        let [a, b, c, kind, flags, d, e, f, g] = *header;
+        Self {
+            length: u32::from_be_bytes([0, a, b, c]) as usize,
+            kind,
+            flags,
+            stream: u32::from_be_bytes([d, e, f, g]) & 0x7fff_ffff,
+            payload: [0; 4],
+        }
+    }
+
+    fn has(&self, flag: u8) -> bool {
+        self.flags & flag != 0
+    }
+
+    /// Bytes of a DATA frame without its padding.
+    fn content(&self) -> usize {
+        if self.has(flag::PADDED) {
+            self.length.saturating_sub(1 + usize::from(self.payload[0]))
+        } else {
+            self.length
+        }
+    }
+
+    /// Whether the error code of a RST_STREAM means that the peer did wrong (RFC 9113, section 7):
+    /// PROTOCOL_ERROR, FLOW_CONTROL_ERROR, STREAM_CLOSED, FRAME_SIZE_ERROR, REFUSED_STREAM (it ignores the
+    /// limit), COMPRESSION_ERROR, ENHANCE_YOUR_CALM.
+    fn blames_peer(&self) -> bool {
+        matches!(u32::from_be_bytes(self.payload), 1 | 3 | 5 | 6 | 7 | 9 | 11)
+    }
+}
+
+/// Of what we receive, the length of a DATA frame's padding is wanted.
+fn wanted_of_received(frame: &Frame) -> usize {
+    usize::from(frame.kind == kind::DATA && frame.has(flag::PADDED))
+}
+
+/// Of what we send, the error code of a RST_STREAM is wanted.
+fn wanted_of_sent(frame: &Frame) -> usize {
+    if frame.kind == kind::RST_STREAM { 4 } else { 0 }
+}
+
+/// Finds the frames in one direction of a connection.
+#[derive(Debug)]
+struct Frames {
+    state: State,
+}
+
+#[derive(Debug)]
+enum State {
+    /// Bytes that are of no interest.
+    Skip(usize),
+    Header {
+        bytes: [u8; HEADER],
+        have: usize,
+    },
+    Payload {
+        frame: Frame,
+        want: usize,
+        have: usize,
+    },
+}
+
+impl State {
+    const START: Self = Self::Header { bytes: [0; HEADER], have: 0 };
+}
+
+impl Frames {
+    fn after(skipped: usize) -> Self {
+        Self { state: State::Skip(skipped) }
+    }
+
+    /// Takes bytes up to the next frame whose header, and whose wanted payload, is there.
+    fn next(&mut self, bytes: &mut &[u8], wanted: fn(&Frame) -> usize) -> Option<Frame> {
+        loop {
+            match &mut self.state {
+                State::Skip(left) => {
+                    let skipped = bytes.len().min(*left);
+                    *bytes = &bytes[skipped..];
+                    *left -= skipped;
+                    if *left > 0 {
+                        return None;
+                    }
+                    self.state = State::START;
+                }
+                State::Header { bytes: header, have } => {
+                    *have += fill(&mut header[*have..], bytes);
+                    if *have < HEADER {
+                        return None;
+                    }
+                    let frame = Frame::parse(header);
+                    let want = wanted(&frame).min(frame.length);
+                    if want == 0 {
+                        self.state = State::Skip(frame.length);
+                        return Some(frame);
+                    }
+                    self.state = State::Payload { frame, want, have: 0 };
+                }
+                State::Payload { frame, want, have } => {
+                    *have += fill(&mut frame.payload[*have..*want], bytes);
+                    if *have < *want {
+                        return None;
+                    }
+                    let (frame, left) = (*frame, frame.length - *want);
+                    self.state = State::Skip(left);
+                    return Some(frame);
+                }
+            }
+        }
+    }
+}
+
+/// Moves as many bytes as there are, or as there is room for.
+fn fill(room: &mut [u8], bytes: &mut &[u8]) -> usize {
+    let count = room.len().min(bytes.len());
+    let (taken, rest) = bytes.split_at(count);
+    room[..count].copy_from_slice(taken);
+    *bytes = rest;
+    count
+}
+
+/// Allows a burst, then a rate.
+#[derive(Debug)]
+struct TokenBucket {
+    /// In thousandths.
+    tokens: u64,
+    burst: u64,
+    per_second: u64,
+    filled: Instant,
+}
+
+impl TokenBucket {
+    const TOKEN: u64 = 1000;
+
+    fn new(burst: u32, per_second: u32, now: Instant) -> Self {
+        let burst = u64::from(burst) * Self::TOKEN;
+        Self { tokens: burst, burst, per_second: u64::from(per_second), filled: now }
+    }
+
+    fn take(&mut self, now: Instant) -> bool {
+        let millis =
+            u64::try_from(now.saturating_duration_since(self.filled).as_millis()).unwrap_or(u64::MAX);
+        if millis > 0 {
+            // A token is 1,000 thousandths and a second 1,000 ms: the factors cancel out.
+            self.tokens = self.tokens.saturating_add(millis.saturating_mul(self.per_second)).min(self.burst);
+            self.filled = now;
+        }
+        match self.tokens.checked_sub(Self::TOKEN) {
+            Some(left) => {
+                self.tokens = left;
+                true
+            }
+            None => false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

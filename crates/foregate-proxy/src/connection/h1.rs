@@ -1,0 +1,257 @@
+//! An HTTP/1 client: one request after the other.
+
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::{Duration, Instant};
+
+use foregate_wire::{BodyLength, Method, RequestError, ResponseHead};
+
+use super::Connection;
+use crate::error::Error;
+use crate::exchange::client::Client;
+use crate::exchange::request::Request;
+use crate::exchange::{self, Outcome};
+use crate::link::h1::HeadFault;
+use crate::link::{H1Link, Link, LinkError, Received};
+use crate::telemetry::clock;
+use crate::timer::Timer;
+
+/// How long a connection that has gone quiet keeps the memory for its next request: longer than the gaps of a client
+/// that is busy, and short, because many clients come at once and then fall silent.
+const LINGER: Duration = Duration::from_millis(50);
+
+/// Serves the connection until it ends.
+pub(super) async fn serve(connection: Connection, link: Box<H1Link>) {
+    let mut session = Session {
+        timer: Timer::new(connection.terms.timeouts.head),
+        client: Client::new(Link::H1(link), None),
+        connection,
+        requests: 0,
+    };
+    // While the connection is idle only this small future exists; what requests need comes and goes with them.
+    while session.wait(None).await {
+        if !Box::pin(session.burst()).await {
+            break;
+        }
+    }
+}
+
+struct Session {
+    connection: Connection,
+    client: Client,
+    timer: Timer,
+    requests: u64,
+}
+
+impl Session {
+    fn link(&mut self) -> &mut H1Link {
+        match &mut self.client.link {
+            Link::H1(link) => link,
+            Link::H2(_) => unreachable!("an HTTP/1 session has an HTTP/1 link"),
+        }
+    }
+
+    /// Waits for the first byte of a request, at most `span` or as long as an idle connection is kept. Whether
+    /// there is one.
+    async fn wait(&mut self, span: Option<Duration>) -> bool {
+        let since = clock::now();
+        let timeouts = &self.connection.terms.timeouts;
+        let deadline = since + span.unwrap_or(timeouts.keep_alive);
+        poll_fn(|cx| {
+            let Link::H1(link) = &mut self.client.link else { return Poll::Ready(false) };
+            if !link.ahead().is_empty() {
+                return Poll::Ready(true);
+            }
+            if let Poll::Ready(more) = link.poll_ahead(cx) {
+                return Poll::Ready(matches!(more, Ok(true)));
+            }
+            if self.connection.registered.poll_told(cx) {
+                return Poll::Ready(false);
+            }
+            self.timer.poll(cx, deadline).map(|()| false)
+        })
+        .await
+    }
+
+    /// Serves requests for as long as they come close after each other. Whether the connection goes on.
+    async fn burst(&mut self) -> bool {
+        let mut request = Request::new();
+        let mut response = ResponseHead::new();
+        loop {
+            match self.exchange(&mut request, &mut response).await {
+                Outcome::Abort => return false,
+                Outcome::Close => {
+                    self.close().await;
+                    return false;
+                }
+                Outcome::Reusable => {}
+            }
+            if !self.drain_body().await {
+                self.close().await;
+                return false;
+            }
+            if self.connection.registered.is_told() && self.link().ahead().is_empty() {
+                return false;
+            }
+            request.shrink();
+            if self.link().ahead().is_empty() && !self.wait(Some(LINGER)).await {
+                return !self.link().has_ended() && !self.connection.registered.is_told();
+            }
+        }
+    }
+
+    /// Receives one request and serves it.
+    async fn exchange(&mut self, request: &mut Request, response: &mut ResponseHead) -> Outcome {
+        let config = self.connection.proxy.config();
+        let received = self.receive(&config, request).await;
+        self.client.head_sent = false;
+        self.client.close = false;
+        self.requests += 1;
+        let limits = &config.settings.limits;
+        self.client.close_soon = self.connection.registered.is_told()
+            || self.requests >= limits.requests_per_connection
+            || clock::now().saturating_duration_since(self.connection.born)
+                >= config.settings.timeouts.connection_age;
+        let understood = match received {
+            Ok(()) => {
+                let peer = &self.connection.peer;
+                request.understand_h1(peer.is_secure(), peer.local)
+            }
+            Err(HeadFault::Closed) | Err(HeadFault::Link(LinkError::Io(_) | LinkError::Truncated)) => {
+                return Outcome::Abort;
+            }
+            Err(HeadFault::Link(_)) => Err(Error::HeadTimeout),
+            // Most likely a broken preface of HTTP/2, for which the connection ends (RFC 9113, section 3.4).
+            Err(HeadFault::Malformed(RequestError::BadRequestLine))
+                if self.requests == 1 && names_another_protocol(self.link().ahead()) =>
+            {
+                return Outcome::Abort;
+            }
+            Err(HeadFault::Malformed(error)) => Err(Error::Request(error)),
+        };
+        match understood {
+            Ok(()) => self.link().begin_receive(request.length, &config.head_limits),
+            Err(_) => {
+                // What follows cannot be told apart from a body: nothing of it may become a request.
+                self.client.close = true;
+                request.length = BodyLength::Empty;
+            }
+        }
+        exchange::serve(
+            exchange::Served {
+                proxy: &self.connection.proxy,
+                config,
+                peer: &self.connection.peer,
+                client: &mut self.client,
+                request,
+                response,
+                timer: &mut self.timer,
+            },
+            understood,
+        )
+        .await
+    }
+
+    /// Receives a request's head within its time.
+    async fn receive(
+        &mut self,
+        config: &Arc<crate::proxy::Config>,
+        request: &mut Request,
+    ) -> Result<(), HeadFault<RequestError>> {
+        let began = clock::now();
+        let deadline = began + config.settings.timeouts.head;
+        request.clear();
+        poll_fn(|cx| {
+            let Link::H1(link) = &mut self.client.link else { return Poll::Ready(Err(HeadFault::Closed)) };
+            if let Poll::Ready(result) = link.poll_request_head(cx, &config.head_limits, &mut request.head) {
+                return Poll::Ready(result);
+            }
+            // The time is up: told by an error that no connection gives.
+            self.timer.poll(cx, deadline).map(|()| Err(HeadFault::Link(LinkError::Length)))
+        })
+        .await
+    }
+
+    /// Reads and drops what is left of the request's body. Whether that was little, and came soon.
+    async fn drain_body(&mut self) -> bool {
+        if self.link().is_received() {
+            return true;
+        }
+        let terms = &self.connection.terms;
+        let deadline = Instant::now() + terms.timeouts.early_response_drain;
+        let mut left = terms.limits.early_response_drain;
+        poll_fn(|cx| {
+            let Link::H1(link) = &mut self.client.link else { return Poll::Ready(false) };
+            loop {
+                match link.poll_receive(cx) {
+                    Poll::Ready(Ok(Received::End)) => return Poll::Ready(true),
+                    Poll::Ready(Ok(Received::Data)) => {
+                        let count = link.data().len();
+                        link.consume(count);
+                        left = match left.checked_sub(count) {
+                            Some(left) => left,
+                            None => return Poll::Ready(false),
+                        };
+                    }
+                    Poll::Ready(Err(_)) => return Poll::Ready(false),
+                    Poll::Pending => return self.timer.poll(cx, deadline).map(|()| false),
+                }
+            }
+        })
+        .await
+    }
+
+    /// Ends the connection so that the client gets the whole response: a close while bytes of the client are
+    /// unread is a reset, which can overtake the response. So they are read, for a while (RFC 9112, 9.6).
+    async fn close(&mut self) {
+        let all_read = self.link().is_received() && self.link().ahead().is_empty();
+        let terms = &self.connection.terms;
+        let deadline = Instant::now() + terms.timeouts.early_response_drain;
+        let mut left = terms.limits.early_response_drain;
+        let mut shut = false;
+        poll_fn(|cx| {
+            let Link::H1(link) = &mut self.client.link else { return Poll::Ready(()) };
+            if !shut {
+                // Where nothing is unread, the close itself ends our side in good order.
+                let sent = if all_read { link.poll_goodbye(cx) } else { link.poll_shutdown(cx) };
+                match sent {
+                    Poll::Ready(Ok(())) if all_read => return Poll::Ready(()),
+                    Poll::Ready(Ok(())) => shut = true,
+                    Poll::Ready(Err(_)) => return Poll::Ready(()),
+                    Poll::Pending => return self.timer.poll(cx, deadline),
+                }
+            }
+            loop {
+                let count = link.ahead().len() + link.data().len();
+                link.discard();
+                left = match left.checked_sub(count) {
+                    Some(left) => left,
+                    None => return Poll::Ready(()),
+                };
+                match link.poll_ahead(cx) {
+                    Poll::Ready(Ok(true)) => {}
+                    Poll::Ready(Ok(false) | Err(_)) => return Poll::Ready(()),
+                    Poll::Pending => return self.timer.poll(cx, deadline),
+                }
+            }
+        })
+        .await;
+    }
+}
+
+/// Whether the first line has the shape of a request line with an unknown method, and something else than a version of
+/// HTTP at its end. A known method asks for an answer, whatever stands behind it.
+fn names_another_protocol(ahead: &[u8]) -> bool {
+    let line = ahead.split(|&byte| byte == b'\n').next().unwrap_or_default();
+    let mut words = line.trim_ascii_end().split(|&byte| byte == b' ');
+    let method = words.next().and_then(Method::from_bytes);
+    if !matches!(method, Some(Method::Other(_))) {
+        return false;
+    }
+    let protocol = words.nth(1).unwrap_or_default();
+    // The fault may show before the whole word has come.
+    let known = protocol.len().min(5);
+    let is_http = protocol[..known].eq_ignore_ascii_case(&b"HTTP/"[..known]);
+    !protocol.is_empty() && !is_http && words.next().is_none()
+}

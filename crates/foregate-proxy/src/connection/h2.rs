@@ -1,0 +1,323 @@
+//! An HTTP/2 client: each stream is a task of its own.
+
+use std::cell::RefCell;
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use foregate_wire::ResponseHead;
+use h2::server::SendResponse;
+use h2::{Reason, RecvStream};
+
+use super::metered::{Control, Metered, metered};
+use super::{Connection, registry::Registered};
+use crate::exchange;
+use crate::exchange::client::{Client, Peer};
+use crate::exchange::request::Request;
+use crate::link::{H2Link, Link, Stream};
+use crate::proxy::{Proxy, Terms};
+use crate::settings::Limits;
+use crate::telemetry::blocked::Watched;
+use crate::telemetry::clock;
+use crate::timer::Timer;
+
+/// What is buffered per stream for a client that does not read, in bytes.
+const SEND_BUFFER: usize = 32 * 1024;
+/// The largest frame that clients may send, in bytes.
+const FRAME: u32 = 16 * 1024;
+/// How many [`Scratch`]es a thread keeps.
+const KEPT_SCRATCH: usize = 128;
+/// How long a client may take to go away after it was told why.
+const FAREWELL: Duration = Duration::from_secs(1);
+
+/// Serves the connection until it ends.
+pub(super) async fn serve(connection: Connection, stream: Stream) {
+    let Connection { proxy, terms, peer, registered, born } = connection;
+    let (io, control) = metered(stream, &terms.limits);
+    let handshake = builder(&terms.limits).handshake::<_, Bytes>(io);
+    tokio::pin!(handshake);
+    let shaken = poll_fn(|cx| {
+        let shaken = handshake.as_mut().poll(cx);
+        // Our SETTINGS do not wait for the client's.
+        match control.poll_flush(cx) {
+            Poll::Ready(Err(_)) => Poll::Ready(None),
+            _ => shaken.map(Result::ok),
+        }
+    });
+    let Ok(Some(h2)) = tokio::time::timeout(terms.timeouts.head, shaken).await else { return };
+    let mut session = Session {
+        h2,
+        registered,
+        control,
+        gathering: false,
+        timer: Timer::new(terms.timeouts.keep_alive_h2),
+        streams: Arc::new(AtomicUsize::new(0)),
+        requests: 0,
+        busy_at: clock::now(),
+        told_at: born,
+        ending: None,
+        peer: Arc::new(peer),
+        proxy,
+        terms,
+        born,
+    };
+    session.run().await;
+}
+
+fn builder(limits: &Limits) -> h2::server::Builder {
+    let mut builder = h2::server::Builder::new();
+    builder
+        .initial_window_size(limits.h2_stream_window)
+        .initial_connection_window_size(limits.h2_connection_window)
+        .max_frame_size(FRAME)
+        .max_header_list_size(u32::try_from(limits.head_bytes).unwrap_or(u32::MAX))
+        .max_concurrent_streams(limits.h2_streams)
+        .max_concurrent_reset_streams(64)
+        .max_pending_accept_reset_streams(64)
+        .max_local_error_reset_streams(Some(limits.h2_resets_total as usize))
+        .reset_stream_duration(Duration::from_secs(1))
+        .max_send_buffer_size(SEND_BUFFER)
+        .header_table_size(limits.h2_header_table)
+        .enable_connect_protocol();
+    builder
+}
+
+struct Session {
+    h2: h2::server::Connection<Metered<Stream>, Bytes>,
+    registered: Registered,
+    control: Control<Stream>,
+    /// Whether streams that are ready to run have been let run before their output is written.
+    gathering: bool,
+    timer: Timer,
+    streams: Arc<AtomicUsize>,
+    requests: u64,
+    /// When a stream was last at work.
+    busy_at: Instant,
+    /// When the client was told that the connection is ending.
+    told_at: Instant,
+    /// When a connection that is ending ends whatever happens.
+    ending: Option<Instant>,
+    peer: Arc<Peer>,
+    proxy: Arc<Proxy>,
+    terms: Arc<Terms>,
+    born: Instant,
+}
+
+impl Session {
+    async fn run(&mut self) {
+        loop {
+            match poll_fn(|cx| self.poll_event(cx)).await {
+                Event::Request(request, respond) => self.start(request, respond),
+                Event::Flood => return self.expel(Reason::ENHANCE_YOUR_CALM).await,
+                Event::Stalled => return self.expel(Reason::NO_ERROR).await,
+                Event::Ended => return self.say_farewell().await,
+            }
+        }
+    }
+
+    fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<Event> {
+        match self.h2.poll_accept(cx) {
+            Poll::Ready(Some(Ok((request, respond)))) => {
+                return Poll::Ready(Event::Request(Box::new(request), respond));
+            }
+            Poll::Ready(Some(Err(_)) | None) => return Poll::Ready(Event::Ended),
+            Poll::Pending => {}
+        }
+        if self.control.flood().is_some() {
+            return Poll::Ready(Event::Flood);
+        }
+        // Streams that wait for their turn may have more to say: one write for all of them.
+        if !self.gathering && self.control.has_output() && self.streams.load(Ordering::Relaxed) > 0 {
+            self.gathering = true;
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        self.gathering = false;
+        if let Poll::Ready(Err(_)) = self.control.poll_flush(cx) {
+            return Poll::Ready(Event::Ended);
+        }
+        let now = clock::now();
+        let timeouts = &self.terms.timeouts;
+        if self.ending.is_none() {
+            let limits = &self.terms.limits;
+            let idle = self.streams.load(Ordering::Relaxed) == 0
+                && now.saturating_duration_since(self.busy_at) >= timeouts.keep_alive_h2;
+            let told = self.registered.poll_told(cx);
+            let old = now.saturating_duration_since(self.born) >= timeouts.connection_age;
+            if idle || old || self.requests >= limits.requests_per_connection || told {
+                self.h2.graceful_shutdown();
+                // Streams at work have time limits of their own; only the end of the process cuts them short.
+                let limit = if told { timeouts.drain } else { timeouts.connection_age };
+                self.ending = Some(now + limit);
+                self.told_at = now;
+                cx.waker().wake_by_ref();
+            }
+        }
+        if self.streams.load(Ordering::Relaxed) > 0 {
+            self.busy_at = now;
+        }
+        // What has been answered but is not taken by the client holds memory: no longer than a stall may last.
+        let unread = self.streams.load(Ordering::Relaxed) == 0 && self.h2.has_streams();
+        let idle = if unread { timeouts.write_stall } else { timeouts.keep_alive_h2 };
+        // A peer that reads nothing gets nothing written: no more is read from it, and it is given up in time.
+        let blocked = self.control.blocked_since().map(|since| since + timeouts.write_stall);
+        if blocked.is_some_and(|deadline| deadline <= now) {
+            return Poll::Ready(Event::Stalled);
+        }
+        let mut deadline = (self.busy_at + idle).min(self.born + timeouts.connection_age);
+        if let Some(ending) = self.ending {
+            // A client that has nothing more to come only has to go.
+            let idle = if unread { idle } else { FAREWELL };
+            let quiet = self.streams.load(Ordering::Relaxed) == 0;
+            deadline = if quiet { ending.min(self.busy_at.max(self.told_at) + idle) } else { ending };
+        }
+        if deadline <= now && self.streams.load(Ordering::Relaxed) > 0 && self.ending.is_none() {
+            deadline = now + idle;
+        }
+        if let Some(blocked) = blocked {
+            deadline = deadline.min(blocked);
+        }
+        if self.timer.poll(cx, deadline).is_pending() {
+            return Poll::Pending;
+        }
+        if unread || self.ending.is_some() {
+            return Poll::Ready(Event::Stalled);
+        }
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    }
+
+    fn start(&mut self, request: Box<http::Request<RecvStream>>, respond: SendResponse<Bytes>) {
+        self.requests += 1;
+        self.busy_at = clock::now();
+        let place = Place::take(&self.streams);
+        let task = stream(Arc::clone(&self.proxy), Arc::clone(&self.peer), request, respond, place);
+        // Boxed, so that it is not copied on its way into the runtime.
+        tokio::spawn(Watched::new(Box::pin(task), Arc::clone(&self.proxy.metrics)));
+    }
+
+    /// Says why, and ends the connection.
+    async fn expel(&mut self, reason: Reason) {
+        self.h2.abrupt_shutdown(reason);
+        let told = poll_fn(|cx| {
+            let closed = self.h2.poll_closed(cx);
+            match self.control.poll_flush(cx) {
+                Poll::Ready(_) => Poll::Ready(()),
+                Poll::Pending => closed.map(|_| ()),
+            }
+        });
+        // Whether it came through or not, the connection is over.
+        let _ = tokio::time::timeout(FAREWELL, told).await;
+    }
+
+    /// Sends what h2 has left behind when it ended the connection: a GOAWAY with the reason, for one.
+    async fn say_farewell(&mut self) {
+        let flushed = poll_fn(|cx| self.control.poll_flush(cx));
+        let _ = tokio::time::timeout(FAREWELL, flushed).await;
+    }
+}
+
+enum Event {
+    Request(Box<http::Request<RecvStream>>, SendResponse<Bytes>),
+    Flood,
+    Stalled,
+    Ended,
+}
+
+/// A stream's place among those at work.
+struct Place(Arc<AtomicUsize>);
+
+impl Place {
+    fn take(streams: &Arc<AtomicUsize>) -> Self {
+        streams.fetch_add(1, Ordering::Relaxed);
+        Self(Arc::clone(streams))
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Serves one stream.
+async fn stream(
+    proxy: Arc<Proxy>,
+    peer: Arc<Peer>,
+    request: Box<http::Request<RecvStream>>,
+    respond: SendResponse<Bytes>,
+    place: Place,
+) {
+    let config = proxy.config();
+    let (parts, body) = request.into_parts();
+    let ended = body.is_end_stream();
+    let mut scratch = Scratch::take();
+    let Scratch { request, response } = &mut *scratch;
+    let mut timer = Timer::new(config.settings.timeouts.body_idle);
+    let link = H2Link::new((!ended).then_some(body), None);
+    let mut client = Client::new(Link::H2(Box::new(link)), Some(respond));
+    let understood = request.understand_h2(&parts, ended, peer.is_secure(), config.head_limits.fields);
+    drop(parts);
+    let served = exchange::Served {
+        proxy: &proxy,
+        config,
+        peer: &peer,
+        client: &mut client,
+        request,
+        response,
+        timer: &mut timer,
+    };
+    // What is left of the request is not needed: dropping the stream says so once the response has been sent
+    // (RFC 9113, section 8.1).
+    exchange::serve(served, understood).await;
+    scratch.give();
+    drop(place);
+}
+
+/// Memory for one request and its response, handed on from stream to stream.
+struct Scratch {
+    request: Request,
+    response: ResponseHead,
+}
+
+thread_local! {
+    #[expect(clippy::vec_box, reason = "it is moved into a task and back, which should not copy it")]
+    static SCRATCH: RefCell<Vec<Box<Scratch>>> = const { RefCell::new(Vec::new()) };
+}
+
+impl Scratch {
+    fn take() -> Box<Self> {
+        let kept = SCRATCH.with_borrow_mut(Vec::pop);
+        kept.unwrap_or_else(|| Box::new(Self { request: Request::new(), response: ResponseHead::new() }))
+    }
+
+    fn give(mut self: Box<Self>) {
+        self.request.clear();
+        self.request.shrink();
+        self.response.clear();
+        SCRATCH.with_borrow_mut(|kept| {
+            if kept.len() < KEPT_SCRATCH {
+                kept.push(self);
+            }
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn size<A, B, C, D, E, F: Future>(_: fn(A, B, C, D, E) -> F) -> usize {
+        size_of::<F>()
+    }
+
+    /// Each stream allocates it, and creating it copies it.
+    #[test]
+    fn a_stream_holds_little() {
+        let size = size(stream);
+        assert!(size <= 2048, "the future of a stream has {size} bytes");
+    }
+}

@@ -1,0 +1,199 @@
+//! The byte stream of an HTTP/2 connection: metered, and written in few system calls.
+//!
+//! h2 writes each DATA frame with a system call of its own. Here what it writes is collected until the connection's
+//! task has polled everything there was to poll, and leaves at once.
+
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Instant;
+
+use parking_lot::Mutex;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+use super::frame_meter::{Flood, FrameMeter};
+use crate::link::buffer::Buffer;
+use crate::settings::Limits;
+use crate::telemetry::clock;
+
+/// What is collected before it is written, in bytes; with it waiting, nothing more is taken from h2, which then
+/// reads nothing more from the peer.
+const COLLECT: usize = 32 * 1024;
+
+/// h2's side of the stream.
+#[derive(Debug)]
+pub struct Metered<IO>(Arc<Mutex<Inner<IO>>>);
+
+/// The side of the connection's task, which has to flush. Both sides belong to that one task.
+#[derive(Debug)]
+pub struct Control<IO>(Arc<Mutex<Inner<IO>>>);
+
+#[derive(Debug)]
+struct Inner<IO> {
+    io: IO,
+    meter: FrameMeter,
+    output: Buffer,
+    /// Since when the peer takes nothing of what we have for it.
+    blocked: Option<Instant>,
+}
+
+/// Meters `io` from the client's preface on. After a flood its reads stay pending, so that nothing more of the peer
+/// is processed while the connection's task sends GOAWAY (ENHANCE_YOUR_CALM) and closes.
+pub fn metered<IO>(io: IO, limits: &Limits) -> (Metered<IO>, Control<IO>) {
+    let meter = FrameMeter::new(limits, clock::now());
+    let inner = Arc::new(Mutex::new(Inner { io, meter, output: Buffer::new(), blocked: None }));
+    (Metered(Arc::clone(&inner)), Control(inner))
+}
+
+impl<IO: AsyncWrite + Unpin> Control<IO> {
+    /// What the peer does too much of, if anything.
+    pub fn flood(&self) -> Option<Flood> {
+        self.0.lock().meter.flood()
+    }
+
+    /// Since when the peer takes nothing of what we have for it; `None` if it takes it.
+    pub fn blocked_since(&self) -> Option<Instant> {
+        self.0.lock().blocked
+    }
+
+    /// Whether something waits to be written.
+    pub fn has_output(&self) -> bool {
+        !self.0.lock().output.is_empty()
+    }
+
+    /// Waits until all that h2 has written has left the process.
+    pub fn poll_flush(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.0.lock().poll_flush(cx)
+    }
+}
+
+impl<IO: AsyncWrite + Unpin> Inner<IO> {
+    fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        while !self.output.is_empty() {
+            match Pin::new(&mut self.io).poll_write(cx, self.output.unread()) {
+                Poll::Ready(Ok(0)) => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
+                Poll::Ready(Ok(written)) => {
+                    self.blocked = None;
+                    self.output.consume(written);
+                }
+                Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
+                Poll::Pending => {
+                    self.blocked.get_or_insert_with(clock::now);
+                    return Poll::Pending;
+                }
+            }
+        }
+        self.output.release();
+        Pin::new(&mut self.io).poll_flush(cx)
+    }
+
+    /// Makes room for more output.
+    fn poll_room(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if self.output.len() < COLLECT { Poll::Ready(Ok(())) } else { self.poll_flush(cx) }
+    }
+
+    fn collect(&mut self, bytes: &[u8], now: Instant) {
+        self.meter.observe_sent(now, bytes);
+        self.output.tail().extend_from_slice(bytes);
+    }
+}
+
+impl<IO: AsyncRead + Unpin> AsyncRead for Metered<IO> {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let inner = &mut *self.0.lock();
+        if inner.meter.flood().is_some() {
+            return Poll::Pending;
+        }
+        let before = buffer.filled().len();
+        ready!(Pin::new(&mut inner.io).poll_read(cx, buffer))?;
+        if inner.meter.observe(clock::now(), &buffer.filled()[before..]).is_err() {
+            // The connection's task is the one that polls; it looks for the flood next.
+            buffer.set_filled(before);
+            return Poll::Pending;
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl<IO: AsyncWrite + Unpin> AsyncWrite for Metered<IO> {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        let inner = &mut *self.0.lock();
+        ready!(inner.poll_room(cx))?;
+        inner.collect(bytes, clock::now());
+        Poll::Ready(Ok(bytes.len()))
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let inner = &mut *self.0.lock();
+        ready!(inner.poll_room(cx))?;
+        let now = clock::now();
+        slices.iter().for_each(|slice| inner.collect(slice, now));
+        Poll::Ready(Ok(slices.iter().map(|slice| slice.len()).sum()))
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+
+    /// Nothing: the connection's task flushes once it has polled everything.
+    fn poll_flush(self: Pin<&mut Self>, _cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let inner = &mut *self.0.lock();
+        ready!(inner.poll_flush(cx))?;
+        Pin::new(&mut inner.io).poll_shutdown(cx)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_flood_stops_reading_and_is_told() {
+        let (mut near, far) = tokio::io::duplex(1024 * 1024);
+        let (mut stream, control) = metered(far, &Limits::default());
+        near.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").await.unwrap();
+        stream.read_exact(&mut [0; 24]).await.unwrap();
+        assert_eq!(control.flood(), None);
+        for _ in 0..1001 {
+            near.write_all(b"\0\0\x08\x06\0\0\0\0\0foregate").await.unwrap();
+        }
+        let mut bytes = vec![0; 64 * 1024];
+        let read = poll_fn(|cx| {
+            let mut buffer = ReadBuf::new(&mut bytes);
+            Poll::Ready(Pin::new(&mut stream).poll_read(cx, &mut buffer).is_ready())
+        });
+        assert!(!read.await, "the flood was read");
+        assert_eq!(control.flood(), Some(Flood::Control));
+    }
+
+    #[tokio::test]
+    async fn output_is_collected_until_it_is_flushed() {
+        let (mut near, far) = tokio::io::duplex(64);
+        let (mut stream, control) = metered(far, &Limits::default());
+        stream.write_all(&[b'a'; 40]).await.unwrap();
+        stream.write_all(&[b'b'; 40]).await.unwrap();
+        assert!(control.has_output());
+        let blocked = poll_fn(|cx| Poll::Ready(control.poll_flush(cx).is_pending())).await;
+        assert!(blocked && control.blocked_since().is_some());
+        near.read_exact(&mut [0; 64]).await.unwrap();
+        poll_fn(|cx| control.poll_flush(cx)).await.unwrap();
+        assert!(!control.has_output() && control.blocked_since().is_none());
+    }
+}

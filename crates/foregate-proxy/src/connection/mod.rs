@@ -1,0 +1,179 @@
+//! Clients' connections: from the accepted socket to the protocol that it speaks.
+
+mod frame_meter;
+mod h1;
+mod h2;
+mod metered;
+mod proxy_header;
+pub mod registry;
+
+use std::future::poll_fn;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+use tokio::time::timeout;
+
+use self::registry::Registered;
+use crate::exchange::client::Peer;
+use crate::link::{H1Link, Socket, Stream};
+use crate::proxy::{Proxy, Terms};
+use crate::settings::{Listen, any_contains};
+use crate::telemetry::clock;
+use crate::timer::Timer;
+use crate::tls::Alpn;
+
+/// What an HTTP/2 client sends first (RFC 9113, section 3.4).
+const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
+/// A connection that has just been accepted.
+#[derive(Debug)]
+pub struct Accepted {
+    /// Its socket.
+    pub socket: Socket,
+    /// The address of the peer; `None` for a Unix socket.
+    pub remote: Option<SocketAddr>,
+    /// Our own address.
+    pub local: Option<SocketAddr>,
+    /// Its place among the connections.
+    pub registered: Registered,
+}
+
+/// Serves a connection until it ends.
+pub async fn serve(proxy: Arc<Proxy>, listen: Arc<Listen>, accepted: Accepted) {
+    let config = proxy.config();
+    let Accepted { mut socket, remote, local, mut registered } = accepted;
+    let (mut client, mut local) = (remote, local);
+    let limit = config.settings.timeouts.tls_handshake;
+    let proxied = !listen.proxy_protocol_from.is_empty()
+        && remote.is_none_or(|remote| any_contains(&listen.proxy_protocol_from, remote.ip()));
+    if proxied {
+        match timeout(limit, Box::pin(proxy_header::read(&mut socket))).await {
+            Ok(Ok(Some((source, destination)))) => {
+                let most = proxy.connections_per_client.load(Ordering::Relaxed);
+                if !registered.attribute(source.ip(), most) {
+                    proxy.metrics.connections_refused.inc();
+                    return;
+                }
+                client = Some(source);
+                local = Some(destination);
+            }
+            Ok(Ok(None)) => {}
+            Ok(Err(_)) | Err(_) => return,
+        }
+    }
+    let mut peer = Peer::new(client, local);
+    let (stream, alpn) = if listen.tls.is_some() {
+        let Some(acceptor) = config.acceptor(&listen.address) else { return };
+        match timeout(limit, Box::pin(acceptor.accept(socket))).await {
+            Ok(Ok(accepted)) => {
+                proxy.metrics.handshakes_ok.inc();
+                if accepted.info.resumed {
+                    proxy.metrics.handshakes_resumed.inc();
+                }
+                peer.tls = Some((accepted.info, Arc::clone(acceptor)));
+                (Stream::TlsServer(Box::new(accepted.stream)), Some(accepted.alpn))
+            }
+            Ok(Err(error)) => {
+                proxy.metrics.handshakes_failed.inc();
+                tracing::debug!(%error, "TLS handshake with a client failed");
+                return;
+            }
+            Err(_) => {
+                proxy.metrics.handshakes_failed.inc();
+                return;
+            }
+        }
+    } else {
+        (Stream::Plain(socket), None)
+    };
+    let terms = Arc::clone(&config.terms);
+    // Requests take the one that is present when they come.
+    drop(config);
+    let born = clock::now();
+    let connection = Connection { proxy, terms, peer, registered, born };
+    let mut link = Box::new(H1Link::new(stream));
+    let is_h2 = match alpn {
+        Some(alpn) => alpn == Alpn::Http2,
+        None => {
+            listen.http2
+                && match connection.sniff(&mut link).await {
+                    Some(is_h2) => is_h2,
+                    None => return,
+                }
+        }
+    };
+    // Idle connections of HTTP/1 are many: what they do not need is kept out of the task's future.
+    if is_h2 {
+        let (stream, ahead) = link.into_parts();
+        Box::pin(h2::serve(connection, stream.read_again(ahead))).await;
+    } else {
+        h1::serve(connection, link).await;
+    }
+}
+
+/// A connection whose protocol is about to be served.
+struct Connection {
+    proxy: Arc<Proxy>,
+    terms: Arc<Terms>,
+    peer: Peer,
+    registered: Registered,
+    born: Instant,
+}
+
+impl Connection {
+    /// Tells HTTP/2 with prior knowledge from HTTP/1 by the first bytes; `None` if none come.
+    async fn sniff(&self, link: &mut H1Link) -> Option<bool> {
+        let mut timer = Timer::new(self.terms.timeouts.keep_alive);
+        let opened = clock::now();
+        let mut began = None;
+        poll_fn(|cx| {
+            loop {
+                let ahead = link.ahead();
+                let shared = ahead.len().min(PREFACE.len());
+                if shared == PREFACE.len() || ahead[..shared] != PREFACE[..shared] {
+                    return std::task::Poll::Ready(Some(ahead.starts_with(PREFACE)));
+                }
+                let timeouts = &self.terms.timeouts;
+                let deadline = if ahead.is_empty() {
+                    opened + timeouts.keep_alive
+                } else {
+                    *began.get_or_insert_with(clock::now) + timeouts.head
+                };
+                match link.poll_ahead(cx) {
+                    std::task::Poll::Ready(Ok(true)) => {}
+                    std::task::Poll::Ready(Ok(false) | Err(_)) => return std::task::Poll::Ready(None),
+                    std::task::Poll::Pending => {
+                        let told = link.ahead().is_empty() && self.registered.poll_told(cx);
+                        if told || timer.poll(cx, deadline).is_ready() {
+                            return std::task::Poll::Ready(None);
+                        }
+                        return std::task::Poll::Pending;
+                    }
+                }
+            }
+        })
+        .await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn size<A, B, C, F: Future>(_: fn(A, B, C) -> F) -> usize {
+        size_of::<F>()
+    }
+
+    /// It is most of what an idle connection costs.
+    #[test]
+    fn a_connection_holds_little() {
+        let size = size(serve);
+        assert!(
+            size <= 1664,
+            "the future of a connection has {size} bytes, its link {}",
+            size_of::<H1Link>()
+        );
+    }
+}

@@ -1,0 +1,210 @@
+//! The connections of clients: how many there are, of whom, and how to reach them for a graceful end.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::task::{Context, Waker};
+
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+
+/// Parts of the table that are locked on their own.
+const SHARDS: usize = 16;
+
+/// The connections of clients.
+#[derive(Debug)]
+pub struct Registry {
+    shards: [Mutex<Shard>; SHARDS],
+    count: AtomicUsize,
+    next: AtomicUsize,
+    emptied: Notify,
+}
+
+#[derive(Debug, Default)]
+struct Shard {
+    entries: HashMap<usize, Arc<Entry>, foldhash::fast::RandomState>,
+    clients: HashMap<IpAddr, usize, foldhash::fast::RandomState>,
+}
+
+#[derive(Debug, Default)]
+struct Entry {
+    listener: usize,
+    waker: Mutex<Option<Waker>>,
+    told: AtomicBool,
+}
+
+impl Registry {
+    /// No connections yet.
+    pub fn new() -> Self {
+        Self {
+            shards: std::array::from_fn(|_| Mutex::default()),
+            count: AtomicUsize::new(0),
+            next: AtomicUsize::new(0),
+            emptied: Notify::new(),
+        }
+    }
+
+    /// Takes note of a connection, unless its client has `most` of them already.
+    ///
+    /// `listener` tells the connections of one listener from those of others.
+    pub fn enter(
+        self: &Arc<Self>,
+        client: Option<IpAddr>,
+        most: usize,
+        listener: usize,
+    ) -> Option<Registered> {
+        let client = client.map(|client| network(client.to_canonical()));
+        if let Some(client) = client {
+            let mut shard = self.client_shard(client).lock();
+            let count = shard.clients.entry(client).or_insert(0);
+            if *count >= most {
+                return None;
+            }
+            *count += 1;
+        }
+        let id = self.next.fetch_add(1, Ordering::Relaxed);
+        let entry = Arc::new(Entry { listener, ..Entry::default() });
+        self.shards[id % SHARDS].lock().entries.insert(id, Arc::clone(&entry));
+        self.count.fetch_add(1, Ordering::Relaxed);
+        Some(Registered { registry: Arc::clone(self), id, client, entry })
+    }
+
+    /// How many connections there are.
+    pub fn count(&self) -> usize {
+        self.count.load(Ordering::Relaxed)
+    }
+
+    /// Has all connections end gracefully, or those of one listener.
+    pub fn drain(&self, listener: Option<usize>) {
+        for shard in &self.shards {
+            let entries: Vec<_> = shard.lock().entries.values().cloned().collect();
+            for entry in entries.iter().filter(|entry| listener.is_none_or(|wanted| wanted == entry.listener))
+            {
+                entry.told.store(true, Ordering::SeqCst);
+                if let Some(waker) = entry.waker.lock().take() {
+                    waker.wake();
+                }
+            }
+        }
+    }
+
+    /// Completes once there are no connections.
+    pub async fn empty(&self) {
+        loop {
+            let emptied = self.emptied.notified();
+            if self.count() == 0 {
+                return;
+            }
+            emptied.await;
+        }
+    }
+
+    fn client_shard(&self, client: IpAddr) -> &Mutex<Shard> {
+        let bits = match client {
+            IpAddr::V4(address) => address.to_bits(),
+            IpAddr::V6(address) => (address.to_bits() >> 64) as u32 ^ (address.to_bits() >> 96) as u32,
+        };
+        &self.shards[(bits ^ (bits >> 16) ^ (bits >> 8)) as usize % SHARDS]
+    }
+}
+
+/// One IPv6 client has a whole /64 to choose addresses from, so the network is what counts.
+fn network(client: IpAddr) -> IpAddr {
+    match client {
+        IpAddr::V4(_) => client,
+        IpAddr::V6(address) => IpAddr::V6((address.to_bits() & !u128::from(u64::MAX)).into()),
+    }
+}
+
+impl Registered {
+    /// Counts the connection as one of `client`'s, unless that one has `most` of them already.
+    pub fn attribute(&mut self, client: IpAddr, most: usize) -> bool {
+        let client = network(client.to_canonical());
+        let mut shard = self.registry.client_shard(client).lock();
+        let count = shard.clients.entry(client).or_insert(0);
+        if *count >= most || self.client.is_some() {
+            return self.client.is_some();
+        }
+        *count += 1;
+        self.client = Some(client);
+        true
+    }
+}
+
+/// A connection that is taken note of for as long as this value lives.
+#[derive(Debug)]
+pub struct Registered {
+    registry: Arc<Registry>,
+    id: usize,
+    client: Option<IpAddr>,
+    entry: Arc<Entry>,
+}
+
+impl Registered {
+    /// Whether the connection shall end gracefully.
+    pub fn is_told(&self) -> bool {
+        self.entry.told.load(Ordering::SeqCst)
+    }
+
+    /// Whether the connection shall end gracefully; if not, the task is woken when it shall.
+    pub fn poll_told(&self, cx: &mut Context<'_>) -> bool {
+        if self.entry.told.load(Ordering::SeqCst) {
+            return true;
+        }
+        let mut waker = self.entry.waker.lock();
+        match &mut *waker {
+            Some(waker) if waker.will_wake(cx.waker()) => {}
+            waker => *waker = Some(cx.waker().clone()),
+        }
+        drop(waker);
+        self.entry.told.load(Ordering::SeqCst)
+    }
+}
+
+impl Drop for Registered {
+    fn drop(&mut self) {
+        self.registry.shards[self.id % SHARDS].lock().entries.remove(&self.id);
+        if let Some(client) = self.client {
+            let mut shard = self.registry.client_shard(client).lock();
+            if let Some(count) = shard.clients.get_mut(&client) {
+                *count -= 1;
+                if *count == 0 {
+                    shard.clients.remove(&client);
+                }
+            }
+        }
+        if self.registry.count.fetch_sub(1, Ordering::Relaxed) == 1 {
+            self.registry.emptied.notify_waiters();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_client_has_so_many_connections_and_no_more() {
+        let registry = Arc::new(Registry::new());
+        let client = Some(IpAddr::from([192, 0, 2, 1]));
+        let first = registry.enter(client, 2, 0).expect("the first");
+        let _second = registry.enter(client, 2, 0).expect("the second");
+        assert!(registry.enter(client, 2, 0).is_none());
+        assert!(registry.enter(Some(IpAddr::from([192, 0, 2, 2])), 2, 1).is_some());
+        drop(first);
+        assert!(registry.enter(client, 2, 0).is_some());
+        assert_eq!(registry.count(), 1);
+    }
+
+    #[test]
+    fn a_listener_is_drained_alone() {
+        let registry = Arc::new(Registry::new());
+        let here = registry.enter(None, 1, 7).expect("one");
+        let there = registry.enter(None, 1, 8).expect("another");
+        registry.drain(Some(7));
+        assert!(here.is_told() && !there.is_told());
+        registry.drain(None);
+        assert!(there.is_told());
+    }
+}

@@ -1,0 +1,237 @@
+//! What can go wrong with an exchange, and whose fault it is.
+
+use foregate_wire::{FramingError, HostError, RequestError, ResponseError, TargetError};
+
+use crate::link::LinkError;
+
+/// The side at fault.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Side {
+    /// The client.
+    Downstream,
+    /// The origin, or the way to it.
+    Upstream,
+    /// The proxy itself, or its configuration.
+    Internal,
+}
+
+impl Side {
+    /// For logs and metrics.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Downstream => "downstream",
+            Self::Upstream => "upstream",
+            Self::Internal => "internal",
+        }
+    }
+}
+
+/// Why an exchange failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// The client's head is not HTTP.
+    #[error("malformed request: {0}")]
+    Request(RequestError),
+    /// The request's length cannot be told.
+    #[error("malformed request: {0}")]
+    RequestFraming(FramingError),
+    /// The request's target is not one.
+    #[error("malformed request: {0}")]
+    Target(TargetError),
+    /// `Host` or `:authority` is not a host.
+    #[error("malformed request: {0}")]
+    Host(HostError),
+    /// `Host` is missing, or there are several.
+    #[error("malformed request: exactly one Host is needed")]
+    HostCount,
+    /// A pseudo-field that HTTP/2 needs is missing or cannot be used.
+    #[error("malformed request: {0}")]
+    Pseudo(&'static str),
+    /// More fields than allowed.
+    #[error("too many fields in the request")]
+    TooManyFields,
+    /// An expectation other than `100-continue`.
+    #[error("the expectation cannot be met")]
+    Expectation,
+    /// CONNECT where the route does not allow it.
+    #[error("CONNECT is not allowed here")]
+    ConnectNotAllowed,
+    /// No site or route for the request.
+    #[error("no route for this request")]
+    NoRoute,
+    /// The authority is not covered by the connection.
+    #[error("this connection is not for that site")]
+    Misdirected,
+    /// The head did not come in time.
+    #[error("the request head did not come in time")]
+    HeadTimeout,
+    /// The body did not come in time, or too slowly.
+    #[error("the request body did not come in time")]
+    BodyTimeout,
+    /// The body is larger than the route allows.
+    #[error("the request body is too large")]
+    BodyTooLarge,
+    /// The client's connection or stream failed.
+    #[error("client: {0}")]
+    Client(LinkError),
+    /// The client did not take the response in time.
+    #[error("the client does not read the response")]
+    WriteStall,
+    /// No server of the upstream can be tried.
+    #[error("no server can be tried")]
+    NoServer,
+    /// The name of a server does not resolve.
+    #[error("the server's name does not resolve")]
+    Unresolved,
+    /// The process has no descriptor to spare for a connection.
+    #[error("no descriptor for a connection")]
+    NoDescriptors,
+    /// A connection could not be made.
+    #[error("connecting failed: {0}")]
+    Connect(std::io::ErrorKind),
+    /// A connection could not be made in time.
+    #[error("connecting took too long")]
+    ConnectTimeout,
+    /// The TLS handshake with the origin failed.
+    #[error("TLS handshake with the origin failed")]
+    OriginTls,
+    /// The origin's HTTP/2 connection took no more streams; nothing was processed.
+    #[error("the origin refused the stream")]
+    OriginRefused,
+    /// The origin's HTTP/2 connection does not carry upgrades (RFC 8441).
+    #[error("the origin does not take upgrades")]
+    NoUpgrade,
+    /// The origin's connection or stream failed.
+    #[error("origin: {0}")]
+    Origin(LinkError),
+    /// The origin closed the connection without a byte of response.
+    #[error("the origin closed the connection without a response")]
+    OriginClosed,
+    /// The origin's head is not HTTP.
+    #[error("malformed response: {0}")]
+    Response(ResponseError),
+    /// The response's length cannot be told.
+    #[error("malformed response: {0}")]
+    ResponseFraming(FramingError),
+    /// More interim responses than allowed, or one that nobody asked for.
+    #[error("malformed response: {0}")]
+    Interim(&'static str),
+    /// The origin did not answer in time.
+    #[error("the origin did not answer in time")]
+    FirstByteTimeout,
+    /// The origin fell silent within its response.
+    #[error("the origin fell silent in mid-response")]
+    OriginIdle,
+    /// The origin does not take the request in time.
+    #[error("the origin does not read the request")]
+    OriginStall,
+    /// The proxy is at fault.
+    #[error("internal error")]
+    Internal,
+}
+
+impl Error {
+    /// Who is at fault.
+    pub fn side(&self) -> Side {
+        match self {
+            Self::NoServer
+            | Self::Unresolved
+            | Self::Connect(_)
+            | Self::ConnectTimeout
+            | Self::OriginTls
+            | Self::OriginRefused
+            | Self::NoUpgrade
+            | Self::Origin(_)
+            | Self::OriginClosed
+            | Self::Response(_)
+            | Self::ResponseFraming(_)
+            | Self::Interim(_)
+            | Self::FirstByteTimeout
+            | Self::OriginIdle
+            | Self::OriginStall => Side::Upstream,
+            Self::Internal | Self::NoDescriptors => Side::Internal,
+            _ => Side::Downstream,
+        }
+    }
+
+    /// The label of this kind of error in logs and metrics.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Request(_) => "request",
+            Self::RequestFraming(_) => "request_framing",
+            Self::Target(_) => "target",
+            Self::Host(_) | Self::HostCount => "host",
+            Self::Pseudo(_) => "pseudo_field",
+            Self::TooManyFields => "too_many_fields",
+            Self::Expectation => "expectation",
+            Self::ConnectNotAllowed => "connect_not_allowed",
+            Self::NoRoute => "no_route",
+            Self::Misdirected => "misdirected",
+            Self::HeadTimeout => "head_timeout",
+            Self::BodyTimeout => "body_timeout",
+            Self::BodyTooLarge => "body_too_large",
+            Self::Client(_) => "client_connection",
+            Self::WriteStall => "write_stall",
+            Self::NoServer => "no_server",
+            Self::Unresolved => "unresolved",
+            Self::NoDescriptors => "no_descriptors",
+            Self::Connect(_) => "connect",
+            Self::ConnectTimeout => "connect_timeout",
+            Self::OriginTls => "origin_tls",
+            Self::OriginRefused => "origin_refused",
+            Self::NoUpgrade => "no_upgrade",
+            Self::Origin(_) => "origin_connection",
+            Self::OriginClosed => "origin_closed",
+            Self::Response(_) => "response",
+            Self::ResponseFraming(_) => "response_framing",
+            Self::Interim(_) => "interim_response",
+            Self::FirstByteTimeout => "first_byte_timeout",
+            Self::OriginIdle => "origin_idle",
+            Self::OriginStall => "origin_stall",
+            Self::Internal => "internal",
+        }
+    }
+
+    /// The status that tells the client.
+    pub fn status(&self) -> u16 {
+        match self {
+            Self::Request(error) => error.status(),
+            Self::RequestFraming(error) => error.status(),
+            Self::Target(_) | Self::Host(_) | Self::HostCount | Self::Pseudo(_) | Self::Client(_) => 400,
+            Self::TooManyFields => 431,
+            Self::Expectation => 417,
+            Self::ConnectNotAllowed => 405,
+            Self::NoRoute => 404,
+            Self::Misdirected => 421,
+            Self::HeadTimeout | Self::BodyTimeout | Self::WriteStall => 408,
+            Self::BodyTooLarge => 413,
+            Self::ConnectTimeout | Self::FirstByteTimeout | Self::OriginIdle | Self::OriginStall => 504,
+            Self::NoServer | Self::NoDescriptors => 503,
+            Self::Internal => 500,
+            _ => 502,
+        }
+    }
+
+    /// Whether nothing of the request can have reached the origin.
+    pub fn is_before_sending(&self) -> bool {
+        matches!(
+            self,
+            Self::Connect(_)
+                | Self::ConnectTimeout
+                | Self::Unresolved
+                | Self::OriginTls
+                | Self::OriginRefused
+        )
+    }
+
+    /// Whether no connection to the server could be made.
+    pub fn is_about_connecting(&self) -> bool {
+        self.is_before_sending() && !matches!(self, Self::OriginRefused)
+    }
+
+    /// Whether the origin may have lost the connection before it looked at the request: a repetition is safe for
+    /// an idempotent request.
+    pub fn is_before_response(&self) -> bool {
+        self.is_before_sending() || matches!(self, Self::OriginClosed)
+    }
+}

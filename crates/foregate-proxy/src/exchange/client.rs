@@ -1,0 +1,205 @@
+//! The client's end of an exchange: where heads and bodies of responses go.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use foregate_wire::serialise::{
+    end_head, reason_phrase, write_content_length, write_field, write_fields, write_status_line,
+};
+use foregate_wire::{BodyLength, HeaderList, ResponseHead, Version};
+use h2::server::SendResponse;
+
+use super::request::Request;
+use crate::link::{Link, LinkError, fields};
+use crate::tls;
+
+/// What is known of a client's connection.
+#[derive(Debug)]
+pub struct Peer {
+    /// Where the client is, after the PROXY protocol; `None` for a Unix socket.
+    pub client: Option<SocketAddr>,
+    /// Its address as text, as origins are told; empty for a Unix socket.
+    pub client_text: Box<str>,
+    /// Where it connected to.
+    pub local: Option<SocketAddr>,
+    /// Its handshake, over TLS, and who judges what it covers.
+    pub tls: Option<(Arc<tls::TlsInfo>, Arc<tls::Acceptor>)>,
+}
+
+impl Peer {
+    /// A client on a cleartext connection.
+    pub fn new(client: Option<SocketAddr>, local: Option<SocketAddr>) -> Self {
+        let client_text = client.map(|client| client.ip().to_canonical().to_string()).unwrap_or_default();
+        Self { client, client_text: client_text.into(), local, tls: None }
+    }
+
+    /// Whether the connection is under TLS.
+    pub fn is_secure(&self) -> bool {
+        self.tls.is_some()
+    }
+}
+
+/// The client's end of an exchange.
+#[derive(Debug)]
+pub struct Client {
+    /// Bodies come and go here.
+    pub link: Link,
+    /// Where the head goes, over HTTP/2.
+    pub respond: Option<SendResponse<Bytes>>,
+    /// Whether any byte of a final head has been handed over.
+    pub head_sent: bool,
+    /// Whether the connection ends after this response.
+    pub close: bool,
+    /// The same, as its age or number of requests demands.
+    pub close_soon: bool,
+}
+
+impl Client {
+    /// An end on which nothing has been sent yet.
+    pub fn new(link: Link, respond: Option<SendResponse<Bytes>>) -> Self {
+        Self { link, respond, head_sent: false, close: false, close_soon: false }
+    }
+
+    /// Sends the head of the final response. `length` is how the body will come from its source; returns how it
+    /// has to be sent.
+    ///
+    /// # Errors
+    ///
+    /// The client's stream is gone.
+    pub fn send_head(
+        &mut self,
+        request: &Request,
+        head: &ResponseHead,
+        length: BodyLength,
+    ) -> Result<(), LinkError> {
+        self.head_sent = true;
+        match &mut self.link {
+            Link::H1(link) => {
+                let (framing, close) = h1_framing(request, head.status, length, self.close);
+                self.close = close;
+                let out = link.head_out();
+                let reason = match head.reason() {
+                    b"" => reason_phrase(head.status).as_bytes(),
+                    reason => reason,
+                };
+                write_status_line(out, head.status, reason);
+                write_fields(out, &head.headers);
+                match framing {
+                    BodyLength::Fixed(length) => write_content_length(out, length),
+                    BodyLength::Chunked => write_field(out, b"Transfer-Encoding", b"chunked"),
+                    BodyLength::Tunnel => {
+                        if head.status == 101 {
+                            write_field(out, b"Connection", b"Upgrade");
+                            write_field(out, b"Upgrade", request.upgrade.as_deref().unwrap_or_default());
+                        }
+                    }
+                    BodyLength::Empty | BodyLength::UntilClose => {}
+                }
+                if framing != BodyLength::Tunnel {
+                    if self.close {
+                        write_field(out, b"Connection", b"close");
+                    } else if request.head.version == Version::Http10 {
+                        write_field(out, b"Connection", b"keep-alive");
+                    }
+                }
+                end_head(out);
+                link.begin_send(if length.is_empty() { BodyLength::Empty } else { framing });
+                Ok(())
+            }
+            Link::H2(link) => {
+                let Some(respond) = &mut self.respond else { return Err(LinkError::H2) };
+                let status = if length == BodyLength::Tunnel { 200 } else { head.status };
+                let mut response = http::Response::new(());
+                *response.status_mut() = http::StatusCode::from_u16(status).map_err(|_| LinkError::H2)?;
+                *response.headers_mut() = fields::to_map(&head.headers);
+                let from_h2 = head.version == Version::Http2;
+                if let BodyLength::Fixed(length) = length {
+                    response.headers_mut().insert(http::header::CONTENT_LENGTH, length.into());
+                }
+                let ends = length.is_empty();
+                let send = respond.send_response(response, ends)?;
+                let length = match length {
+                    // Trailers may follow a body from HTTP/2 even where its length is known.
+                    BodyLength::Fixed(_) if from_h2 => BodyLength::Chunked,
+                    length => length,
+                };
+                link.begin_send((!ends).then_some(send), length);
+                Ok(())
+            }
+        }
+    }
+
+    /// Sends an interim response (RFC 9110, section 15.2); HTTP/1.0 knows none.
+    ///
+    /// # Errors
+    ///
+    /// The client's stream is gone.
+    pub fn send_interim(
+        &mut self,
+        request: &Request,
+        status: u16,
+        headers: &HeaderList,
+    ) -> Result<(), LinkError> {
+        match &mut self.link {
+            Link::H1(_) if request.head.version == Version::Http10 => Ok(()),
+            Link::H1(link) => {
+                let out = link.head_out();
+                write_status_line(out, status, reason_phrase(status).as_bytes());
+                write_fields(out, headers);
+                end_head(out);
+                Ok(())
+            }
+            Link::H2(_) => {
+                let Some(respond) = &mut self.respond else { return Err(LinkError::H2) };
+                let mut response = http::Response::new(());
+                *response.status_mut() = http::StatusCode::from_u16(status).map_err(|_| LinkError::H2)?;
+                *response.headers_mut() = fields::to_map(headers);
+                Ok(respond.send_informational(response)?)
+            }
+        }
+    }
+
+    /// Ready once the client has given up on the exchange.
+    pub fn poll_abandoned(&mut self, cx: &mut std::task::Context<'_>) -> std::task::Poll<LinkError> {
+        if let (Some(respond), false) = (&mut self.respond, self.head_sent) {
+            return respond.poll_reset(cx).map(|reset| match reset {
+                Ok(reason) => LinkError::Reset(reason),
+                Err(error) => error.into(),
+            });
+        }
+        self.link.poll_abandoned(cx)
+    }
+
+    /// Breaks the exchange off so that the client cannot take what it has for a whole response.
+    pub fn abort(&mut self) {
+        self.close = true;
+        if let (Some(respond), false) = (&mut self.respond, self.head_sent) {
+            respond.send_reset(h2::Reason::INTERNAL_ERROR);
+        }
+        self.link.abort();
+    }
+}
+
+/// How a body is framed for an HTTP/1 client, and whether the connection ends with it (RFC 9112, section 6).
+fn h1_framing(request: &Request, status: u16, length: BodyLength, close: bool) -> (BodyLength, bool) {
+    let close = close || !request.keep_alive;
+    // A second guard: bytes after a head that has no body would be the next response to the client.
+    let bodiless =
+        request.head.method == foregate_wire::Method::Head || matches!(status, 100..=199 | 204 | 304);
+    let length = if bodiless && length != BodyLength::Tunnel { BodyLength::Empty } else { length };
+    match length {
+        BodyLength::Chunked | BodyLength::UntilClose if request.head.version == Version::Http10 => {
+            (BodyLength::UntilClose, true)
+        }
+        BodyLength::Chunked | BodyLength::UntilClose => (BodyLength::Chunked, close),
+        BodyLength::Tunnel => (BodyLength::Tunnel, true),
+        // The field says what a GET would have got; it stays among the others.
+        BodyLength::Empty if request.head.method == foregate_wire::Method::Head || status == 304 => {
+            (BodyLength::Empty, close)
+        }
+        BodyLength::Empty if status == 204 || status < 200 => (BodyLength::Empty, close),
+        BodyLength::Empty => (BodyLength::Fixed(0), close),
+        length => (length, close),
+    }
+}

@@ -1,0 +1,410 @@
+//! The way to the origin and back.
+
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use foregate_wire::{BodyLength, Method, NameId, Version, connection};
+
+use super::progress::Awaited;
+use super::{Exchange, Step};
+use crate::error::Error;
+use crate::link::Link;
+use crate::link::LinkError;
+use crate::link::copy::{CopyError, Kept, Waiting};
+use crate::telemetry::clock;
+use crate::upstream::{Addresses, Origin, Terms};
+
+/// Interim responses that are taken before the final one.
+const INTERIM_RESPONSES: u32 = 16;
+
+/// How long an HTTP/1 client that waits is not looked after.
+const UNWATCHED: Duration = Duration::from_millis(200);
+
+/// The fields that decide on framing or routing: they are written from what was understood, never copied.
+const FRAMING: [NameId; 3] = [NameId::ContentLength, NameId::TransferEncoding, NameId::Host];
+
+impl Exchange<'_> {
+    /// Makes the request what the origin shall see.
+    pub(super) fn prepare(&mut self, upstream: usize) -> Step {
+        let Some(upstream) = self.config.upstreams.get(upstream) else {
+            return Step::Failed(Error::Internal);
+        };
+        self.active = Some(upstream.enter());
+        if self.request.is_repeatable() && !self.upload.is_done() {
+            self.upload.kept = Some(Kept { bytes: Vec::new(), limit: upstream.settings.retry_body });
+        }
+        self.upstream = Some(Arc::clone(upstream));
+        let underscores = self.site.as_ref().is_some_and(|site| site.options.allow_underscores);
+        self.upload.drop_underscores = !underscores;
+        let secure = self.peer.is_secure();
+        let extended = self.request.head.version == Version::Http2 && self.request.upgrade.is_some();
+        if extended {
+            self.request.websocket_key = Some(crate::websocket::new_key());
+        }
+        let headers = &mut self.request.head.headers;
+        connection::strip_hop_by_hop(headers, true);
+        if !underscores {
+            connection::drop_underscore_names(headers);
+        }
+        for id in FRAMING {
+            headers.remove(id);
+        }
+        let version = self.request.head.version;
+        self.request.tell_origin(&self.peer.client_text, secure, version);
+        Step::Connect
+    }
+
+    /// Chooses a server and gets a connection to it.
+    pub(super) async fn connect(&mut self) -> Step {
+        let Some(upstream) = self.upstream.clone() else { return Step::Failed(Error::Internal) };
+        let now = clock::now();
+        let again = std::mem::take(&mut self.again);
+        let last = self.tried.last();
+        let server = match last {
+            // The connection was at fault, not the server.
+            Some(last) if again.fresh => Some(last),
+            Some(last) => upstream.other(&self.tried, now).or(Some(last).filter(|_| again.same_server)),
+            None => upstream.pick(now),
+        };
+        let Some(server) = server else { return Step::Failed(Error::NoServer) };
+        if last != Some(server) {
+            self.tried.push(server);
+        }
+        self.attempts += 1;
+        self.record.first_byte = None;
+        self.upload.resume();
+        self.record.attempt = now;
+        let terms = Terms {
+            fresh: again.fresh,
+            careful: !self.request.is_repeatable(),
+            addresses: Addresses { client: self.peer.client, local: self.peer.local },
+        };
+        let opened = {
+            let client = &mut self.client;
+            let open = upstream.open(server, terms, now);
+            tokio::pin!(open);
+            poll_fn(|cx| {
+                if let Poll::Ready(opened) = open.as_mut().poll(cx) {
+                    return Poll::Ready(opened);
+                }
+                client.poll_abandoned(cx).map(|error| Err(Error::Client(error)))
+            })
+            .await
+        };
+        match opened {
+            Ok(origin) => {
+                self.record.reused = Some(origin.reused);
+                Step::Request(origin)
+            }
+            Err(error) => Step::Failed(error),
+        }
+    }
+
+    /// Sends the request, and waits for the head of the final response while the body is on its way.
+    pub(super) async fn send_request(&mut self, mut origin: Origin) -> Step {
+        let Some(upstream) = self.upstream.clone() else { return Step::Failed(Error::Internal) };
+        if let Err(error) = origin.send_head(self.request, upstream.settings.tls.is_some()).await {
+            return Step::Failed(error);
+        }
+        match tokio::time::timeout(upstream.settings.idle_timeout, self.replay(&mut origin)).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => return self.attempt_failed(&origin, error),
+            Err(_) => return Step::Failed(Error::OriginStall),
+        }
+        self.progress.restart(clock::now());
+        let mut interim = 0;
+        loop {
+            match poll_fn(|cx| self.poll_request(cx, &mut origin)).await {
+                Ok(()) => {}
+                Err(error) => return self.attempt_failed(&origin, error),
+            }
+            if self.record.first_byte.is_none() {
+                self.record.first_byte = Some(self.record.attempt.elapsed());
+            }
+            if self.response.status >= 200 {
+                return Step::Response(origin);
+            }
+            if self.response.status == 101 && self.request.upgrade.is_some() {
+                return match self.agreed_protocol() {
+                    Ok(()) => Step::Response(origin),
+                    Err(error) => Step::Failed(error),
+                };
+            }
+            interim += 1;
+            if let Err(error) = self.relay_interim(interim) {
+                return Step::Failed(error);
+            }
+        }
+    }
+
+    /// Sends again what an earlier attempt has taken from the client's body.
+    async fn replay(&mut self, origin: &mut Origin) -> Result<(), Error> {
+        let kept = self.upload.kept.as_ref().map_or(&[][..], |kept| &kept.bytes);
+        let mut sent = 0;
+        while sent < kept.len() {
+            let taken = poll_fn(|cx| origin.link.poll_send(cx, &kept[sent..])).await;
+            sent += taken.map_err(|_| Error::OriginClosed)?;
+        }
+        if self.upload.has_ended() {
+            origin.link.finish(self.client.link.trailers()).map_err(Error::Origin)?;
+        }
+        Ok(())
+    }
+
+    fn attempt_failed(&mut self, origin: &Origin, error: Error) -> Step {
+        // A kept connection that turns out to be dead says nothing about the server.
+        if error == Error::OriginClosed {
+            self.again.fresh = origin.reused;
+            if let (false, Some(upstream), Some(server)) = (origin.reused, &self.upstream, self.tried.last())
+            {
+                upstream.failed(server, clock::now());
+            }
+        }
+        Step::Failed(error)
+    }
+
+    /// The protocol that the origin switches to must be one that the client offered.
+    fn agreed_protocol(&mut self) -> Result<(), Error> {
+        let chosen =
+            connection::upgrade(&self.response.headers).ok_or(Error::Interim("a switch to no protocol"))?;
+        let offered = self.request.upgrade.as_deref().unwrap_or_default();
+        if !offered.split(|byte| *byte == b',').any(|offer| offer.trim_ascii().eq_ignore_ascii_case(chosen)) {
+            return Err(Error::Interim("a switch to a protocol that was not offered"));
+        }
+        self.request.upgrade = Some(chosen.to_vec());
+        Ok(())
+    }
+
+    fn relay_interim(&mut self, count: u32) -> Result<(), Error> {
+        if count > INTERIM_RESPONSES {
+            return Err(Error::Interim("more than 16 interim responses"));
+        }
+        if self.response.status == 101 {
+            return Err(Error::Interim("a protocol switch that was not asked for"));
+        }
+        if self.response.status == 100 {
+            if !self.request.expect_continue {
+                return Ok(());
+            }
+            self.request.expect_continue = false;
+            self.progress.restart(clock::now());
+        }
+        connection::strip_hop_by_hop(&mut self.response.headers, false);
+        self.response.headers.remove(NameId::TransferEncoding);
+        self.response.headers.remove(NameId::ContentLength);
+        self.client
+            .send_interim(self.request, self.response.status, &self.response.headers)
+            .map_err(Error::Client)
+    }
+
+    fn poll_request(&mut self, cx: &mut Context<'_>, origin: &mut Origin) -> Poll<Result<(), Error>> {
+        // Interim responses must not wait for the final one.
+        if let Poll::Ready(Err(error)) = self.client.link.poll_flush(cx) {
+            return Poll::Ready(Err(Error::Client(error)));
+        }
+        if !self.upload.is_done() {
+            match self.upload.poll(cx, &mut self.client.link, &mut origin.link) {
+                Poll::Ready(Err(error)) => self.upload_failed(error)?,
+                Poll::Ready(Ok(())) | Poll::Pending => {}
+            }
+        } else if let Poll::Ready(Err(_)) = origin.link.poll_flush(cx) {
+            // An origin may close its side and still have an answer for us, which comes next.
+        }
+        let Some(upstream) = &self.upstream else { return Poll::Ready(Err(Error::Internal)) };
+        if let Poll::Ready(result) = origin.poll_head(cx, upstream, self.response) {
+            return Poll::Ready(result);
+        }
+        let now = clock::now();
+        if self.client_is_watched(now)
+            && let Poll::Ready(error) = self.client.poll_abandoned(cx)
+        {
+            return Poll::Ready(Err(Error::Client(error)));
+        }
+        self.progress.observe(self.upload.moved, 0, now);
+        let awaited = match self.upload.waiting {
+            Waiting::Source if !self.request.expect_continue => Awaited::ClientBody,
+            Waiting::Sink => Awaited::OriginRead,
+            _ => Awaited::FirstByte,
+        };
+        self.poll_deadline(cx, &[awaited], now)
+    }
+
+    /// Whether to look if the client is still there. Most answers come so soon that looking would cost more than it
+    /// saves; streams of HTTP/2 are always watched, because their resets are a way to attack.
+    fn client_is_watched(&self, now: Instant) -> bool {
+        matches!(self.client.link, Link::H2(_))
+            || now.saturating_duration_since(self.record.start) >= UNWATCHED
+    }
+
+    /// Judges a body that could not be moved to the origin.
+    fn upload_failed(&mut self, error: CopyError) -> Result<(), Error> {
+        match error {
+            CopyError::Source(LinkError::Body(_)) | CopyError::Source(LinkError::Length) => {
+                self.client.close = true;
+                Err(Error::Client(match error {
+                    CopyError::Source(error) => error,
+                    _ => LinkError::Length,
+                }))
+            }
+            CopyError::Source(error) => Err(Error::Client(error)),
+            CopyError::TooLarge => Err(Error::BodyTooLarge),
+            CopyError::Sink(_) => {
+                // The origin does not want the rest; it may have answered already.
+                self.upload.give_up();
+                Ok(())
+            }
+        }
+    }
+
+    pub(super) fn poll_deadline(
+        &mut self,
+        cx: &mut Context<'_>,
+        awaited: &[Awaited],
+        now: Instant,
+    ) -> Poll<Result<(), Error>> {
+        let Some(upstream) = &self.upstream else { return Poll::Pending };
+        let timeouts = &self.config.settings.timeouts;
+        if !awaited.contains(&Awaited::ClientBody) {
+            self.progress.excuse_client(now);
+        }
+        let next = awaited
+            .iter()
+            .map(|&awaited| (self.progress.deadline(awaited, timeouts, &upstream.settings, now), awaited))
+            .min_by_key(|(deadline, _)| *deadline);
+        let Some((deadline, awaited)) = next else { return Poll::Pending };
+        if !self.client_is_watched(now) {
+            let watch = self.record.start + UNWATCHED;
+            if watch < deadline && self.timer.poll(cx, watch).is_ready() {
+                cx.waker().wake_by_ref();
+            }
+            if watch < deadline {
+                return Poll::Pending;
+            }
+        }
+        if self.timer.poll(cx, deadline).is_pending() {
+            return Poll::Pending;
+        }
+        // The end of a span in which the client was fast enough is no timeout.
+        let still = self.progress.deadline(awaited, timeouts, &upstream.settings, Instant::now());
+        if still > deadline {
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        Poll::Ready(Err(match awaited {
+            Awaited::ClientBody => Error::BodyTimeout,
+            Awaited::ClientRead => Error::WriteStall,
+            Awaited::OriginRead => Error::OriginStall,
+            Awaited::FirstByte => Error::FirstByteTimeout,
+            Awaited::OriginBody => Error::OriginIdle,
+        }))
+    }
+
+    /// Makes the response what the client shall see, and sends its head.
+    pub(super) fn send_response(&mut self, mut origin: Origin) -> Step {
+        let Some(upstream) = self.upstream.clone() else { return Step::Failed(Error::Internal) };
+        let length = match origin.begin_body(&upstream, self.request, self.response) {
+            Ok(length) => length,
+            Err(error) => return Step::Failed(error),
+        };
+        if let Some(server) = self.tried.last() {
+            upstream.succeeded(server);
+        }
+        if length == BodyLength::Tunnel {
+            return self.open_tunnel(origin);
+        }
+        let extended = self.request.upgrade.is_some() && matches!(self.client.link, Link::H2(_));
+        if extended && (200..300).contains(&self.response.status) {
+            // To the client a 2xx would say that the tunnel is open (RFC 8441, section 5).
+            return Step::Failed(Error::NoUpgrade);
+        }
+        let has_no_body = self.request.head.method == Method::Head || self.response.status == 304;
+        let headers = &mut self.response.headers;
+        connection::strip_hop_by_hop(headers, false);
+        headers.remove(NameId::TransferEncoding);
+        if has_no_body {
+            foregate_wire::collapse_content_length(headers);
+        } else {
+            headers.remove(NameId::ContentLength);
+        }
+        if !self.upload.is_done() && self.request.expect_continue {
+            // The client was never told to go on, so it is not known whether its body will come.
+            self.client.close = true;
+            self.upload.give_up();
+        }
+        if let Err(error) = self.begin_response(length) {
+            return Step::Broken(Error::Client(error));
+        }
+        Step::Body(origin)
+    }
+
+    /// Sends the head of the final response.
+    pub(super) fn begin_response(&mut self, length: BodyLength) -> Result<(), LinkError> {
+        self.record.status = Some(self.response.status);
+        if self.proxy.is_draining() || self.client.close_soon {
+            self.client.close = true;
+        }
+        self.client.send_head(self.request, self.response, length)
+    }
+
+    /// Moves the bodies.
+    pub(super) async fn transfer(&mut self, mut origin: Origin) -> Step {
+        self.progress.restart(clock::now());
+        if let Err(error) = poll_fn(|cx| self.poll_transfer(cx, &mut origin)).await {
+            if matches!(origin.link, Link::H2(_)) {
+                origin.link.abort();
+            }
+            return Step::Broken(error);
+        }
+        if self.upload.is_done() && !self.upload.gave_up() {
+            if let Some(upstream) = &self.upstream {
+                upstream.recycle(origin, clock::now());
+            }
+        } else if matches!(origin.link, Link::H2(_)) {
+            origin.link.abort();
+        }
+        Step::Done
+    }
+
+    fn poll_transfer(&mut self, cx: &mut Context<'_>, origin: &mut Origin) -> Poll<Result<(), Error>> {
+        if !self.upload.is_done() {
+            match self.upload.poll(cx, &mut self.client.link, &mut origin.link) {
+                Poll::Ready(Err(CopyError::Source(_) | CopyError::TooLarge)) => {
+                    // An origin of HTTP/1 cannot be told; over HTTP/2 the response goes on.
+                    self.client.close = true;
+                    self.upload.give_up();
+                    if matches!(origin.link, Link::H1(_)) {
+                        return Poll::Ready(Err(Error::Client(LinkError::Truncated)));
+                    }
+                }
+                Poll::Ready(Err(CopyError::Sink(_))) => self.upload.give_up(),
+                Poll::Ready(Ok(())) | Poll::Pending => {}
+            }
+        }
+        match self.download.poll(cx, &mut origin.link, &mut self.client.link) {
+            Poll::Ready(Ok(())) if self.download.is_done() => return Poll::Ready(Ok(())),
+            Poll::Ready(Err(CopyError::Source(error))) => return Poll::Ready(Err(Error::Origin(error))),
+            Poll::Ready(Err(CopyError::Sink(error))) => return Poll::Ready(Err(Error::Client(error))),
+            Poll::Ready(Err(CopyError::TooLarge)) => return Poll::Ready(Err(Error::Internal)),
+            Poll::Ready(Ok(())) | Poll::Pending => {}
+        }
+        let now = clock::now();
+        if self.client_is_watched(now)
+            && let Poll::Ready(error) = self.client.poll_abandoned(cx)
+        {
+            return Poll::Ready(Err(Error::Client(error)));
+        }
+        self.progress.observe(self.upload.moved, self.download.moved, now);
+        let down = match self.download.waiting {
+            Waiting::Sink => Awaited::ClientRead,
+            // While the origin still takes a body it may well have nothing to say.
+            _ if self.upload.waiting == Waiting::Source => Awaited::ClientBody,
+            _ => Awaited::OriginBody,
+        };
+        match self.upload.waiting {
+            Waiting::Sink => self.poll_deadline(cx, &[down, Awaited::OriginRead], now),
+            _ => self.poll_deadline(cx, &[down], now),
+        }
+    }
+}

@@ -1,0 +1,349 @@
+//! The life of a request: one table of steps and one loop, the same for HTTP/1 and HTTP/2.
+
+mod answer;
+pub mod client;
+mod forward;
+mod progress;
+pub mod request;
+mod respond;
+mod tunnel;
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::{Instant, SystemTime};
+
+use foregate_wire::{BodyLength, NameId, ResponseHead, Slashes};
+use futures_util::FutureExt;
+
+use self::client::{Client, Peer};
+use self::progress::Progress;
+use self::request::Request;
+use self::respond::Answer;
+use crate::error::Error;
+use crate::link::copy::Copy;
+use crate::proxy::{Config, Proxy};
+use crate::routing::Site;
+use crate::settings::{Action, Route};
+use crate::telemetry::access_log::Entry;
+use crate::telemetry::clock;
+use crate::timer::Timer;
+use crate::upstream::{Active, Origin, Tried, Upstream};
+
+/// What a request goes through. Modules will run between these steps, in the order of their phases.
+enum Step {
+    /// Find the site and the route.
+    Route,
+    /// Make the request what the origin shall see.
+    Prepare(usize),
+    /// Choose a server and get a connection to it.
+    Connect,
+    /// Send the request and wait for the head of the response.
+    Request(Origin),
+    /// Make the response what the client shall see, and send its head.
+    Response(Origin),
+    /// Move the bodies.
+    Body(Origin),
+    /// Move bytes that are not HTTP.
+    Tunnel(Origin),
+    /// The attempt has failed: try again, or give up.
+    Failed(Error),
+    /// Answer from here.
+    Answer(Answer),
+    /// Break off: the client must see that something is missing.
+    Broken(Error),
+    /// Nothing is left to do.
+    Done,
+}
+
+/// What becomes of the client's connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outcome {
+    /// It may serve another request, once the rest of this one's body has been read.
+    Reusable,
+    /// It ends, after everything has been sent.
+    Close,
+    /// It ends at once.
+    Abort,
+}
+
+/// One request on its way.
+struct Exchange<'a> {
+    proxy: &'a Proxy,
+    config: Arc<Config>,
+    peer: &'a Peer,
+    client: &'a mut Client,
+    request: &'a mut Request,
+    response: &'a mut ResponseHead,
+    timer: &'a mut Timer,
+    site: Option<Arc<Site>>,
+    route: Option<Arc<Route>>,
+    upstream: Option<Arc<Upstream>>,
+    active: Option<Active>,
+    /// Servers that have been tried, in order.
+    tried: Tried,
+    attempts: u32,
+    /// What a further attempt has to observe.
+    again: Again,
+    upload: Copy,
+    download: Copy,
+    progress: Progress,
+    record: Record,
+}
+
+/// What a further attempt has to observe.
+#[derive(Debug, Clone, Copy, Default)]
+struct Again {
+    /// A kept connection has turned out to be dead: use a new one.
+    fresh: bool,
+    /// The server took a connection: it may be asked once more where there is no other.
+    same_server: bool,
+}
+
+/// What the log and the metrics are told.
+#[derive(Debug)]
+struct Record {
+    start: Instant,
+    attempt: Instant,
+    first_byte: Option<std::time::Duration>,
+    reused: Option<bool>,
+    status: Option<u16>,
+    error: Option<Error>,
+}
+
+/// A request and all that it is served with.
+pub struct Served<'a> {
+    /// What the process shares.
+    pub proxy: &'a Proxy,
+    /// The configuration that the request keeps.
+    pub config: Arc<Config>,
+    /// The client's connection.
+    pub peer: &'a Peer,
+    /// The client's end.
+    pub client: &'a mut Client,
+    /// What it asks for.
+    pub request: &'a mut Request,
+    /// Memory for the response's head.
+    pub response: &'a mut ResponseHead,
+    /// The connection's timer.
+    pub timer: &'a mut Timer,
+}
+
+/// Serves a request that has been understood, or tells the client why it cannot be.
+///
+/// A panic is the end of this request alone: it is counted, and the client gets a 500 if it has got nothing yet.
+pub async fn serve(served: Served<'_>, understood: Result<(), Error>) -> Outcome {
+    let first = match understood {
+        Ok(()) => Step::Route,
+        Err(error) => Step::Failed(error),
+    };
+    let mut exchange = Exchange::new(served);
+    match AssertUnwindSafe(exchange.drive(first)).catch_unwind().await {
+        Ok(outcome) => outcome,
+        Err(_) => {
+            exchange.proxy.metrics.panics.inc();
+            exchange.upstream = None;
+            exchange.client.close = true;
+            exchange.drive(Step::Failed(Error::Internal)).await
+        }
+    }
+}
+
+impl<'a> Exchange<'a> {
+    fn new(served: Served<'a>) -> Self {
+        let Served { proxy, config, peer, client, request, response, timer } = served;
+        let start = clock::now();
+        let upload = if request.length.is_empty() { Copy::done() } else { Copy::new() };
+        Self {
+            proxy,
+            config,
+            peer,
+            client,
+            request,
+            response,
+            timer,
+            site: None,
+            route: None,
+            upstream: None,
+            active: None,
+            tried: Tried::default(),
+            attempts: 0,
+            again: Again::default(),
+            upload,
+            download: Copy::new(),
+            progress: Progress::new(start),
+            record: Record {
+                start,
+                attempt: start,
+                first_byte: None,
+                reused: None,
+                status: None,
+                error: None,
+            },
+        }
+    }
+
+    async fn drive(&mut self, first: Step) -> Outcome {
+        let mut step = first;
+        let outcome = loop {
+            step = match step {
+                Step::Route => self.route(),
+                Step::Prepare(upstream) => self.prepare(upstream),
+                Step::Connect => self.connect().await,
+                Step::Request(origin) => self.send_request(origin).await,
+                Step::Response(origin) => self.send_response(origin),
+                Step::Body(origin) => self.transfer(origin).await,
+                Step::Tunnel(origin) => self.tunnel(origin).await,
+                Step::Failed(error) => self.failed(error),
+                Step::Answer(answer) => self.answer(answer).await,
+                Step::Broken(error) => {
+                    self.record.error = Some(error);
+                    self.client.abort();
+                    break Outcome::Abort;
+                }
+                Step::Done if self.client.close => break Outcome::Close,
+                Step::Done => break Outcome::Reusable,
+            };
+        };
+        self.log();
+        outcome
+    }
+
+    fn route(&mut self) -> Step {
+        let host = self.request.host().as_bytes();
+        if let Some((info, acceptor)) = &self.peer.tls
+            && !acceptor.covers(info, host)
+        {
+            return Step::Failed(Error::Misdirected);
+        }
+        let Some(site) = self.config.settings.sites.find(host) else {
+            return Step::Failed(Error::NoRoute);
+        };
+        let site = self.site.insert(Arc::clone(site));
+        if site.options.keep_slashes
+            && let Err(error) = self.request.normalise(Slashes::Keep)
+        {
+            return Step::Failed(error);
+        }
+        let path = match self.request.path() {
+            // A server-wide OPTIONS and CONNECT have no path; they belong to the site as a whole.
+            b"*" | b"" => b"/",
+            path => path,
+        };
+        let Some(route) = site.route(path) else {
+            return Step::Failed(Error::NoRoute);
+        };
+        let route = Arc::clone(route);
+        let connect = self.request.head.method == foregate_wire::Method::Connect;
+        if connect && !route.allow_connect {
+            self.client.close = true;
+            return Step::Failed(Error::ConnectNotAllowed);
+        }
+        if let Some(limit) = route.body_limit {
+            if matches!(self.request.length, BodyLength::Fixed(length) if length > limit) {
+                return Step::Failed(Error::BodyTooLarge);
+            }
+            self.upload.limit = limit;
+        }
+        let next = match &route.action {
+            Action::Proxy(upstream) => Step::Prepare(*upstream),
+            Action::Respond(fixed) => Step::Answer(Answer::fixed(fixed)),
+        };
+        self.route = Some(route);
+        next
+    }
+
+    /// Whether to try again after `error`, or what to tell the client.
+    fn failed(&mut self, error: Error) -> Step {
+        if self.may_try_again(&error) {
+            self.proxy.metrics.retries.inc();
+            return Step::Connect;
+        }
+        self.record.error = Some(error);
+        if self.client.head_sent {
+            return Step::Broken(error);
+        }
+        let client_is_gone = matches!(error, Error::Client(crate::link::LinkError::Io(_)))
+            || matches!(error, Error::Client(crate::link::LinkError::Reset(_)))
+            || matches!(error, Error::Client(crate::link::LinkError::Truncated));
+        if client_is_gone {
+            return Step::Broken(error);
+        }
+        if error.status() == 400 || error.status() == 408 || matches!(error, Error::RequestFraming(_)) {
+            self.client.close = true;
+        }
+        Step::Answer(Answer::error(&error))
+    }
+
+    fn may_try_again(&mut self, error: &Error) -> bool {
+        let (Some(upstream), Some(active)) = (&self.upstream, &mut self.active) else { return false };
+        let unseen = error.is_before_sending();
+        let lost = error.is_before_response() && self.request.is_repeatable();
+        if self.record.first_byte.is_some() {
+            return false;
+        }
+        // A body that has been taken from the client must still be at hand.
+        let whole = self.upload.moved == 0 || self.upload.kept.is_some();
+        if !(unseen || lost) || !whole || self.attempts > upstream.settings.retries || self.client.head_sent {
+            return false;
+        }
+        // Only servers that are thought to be up are asked once more; the last one too, if it took the connection.
+        let now = clock::now();
+        let last = self.tried.last();
+        self.again.same_server =
+            !error.is_about_connecting() && last.is_some_and(|last| upstream.is_up(last, now));
+        if !self.again.same_server && !upstream.has_other(&self.tried, now) {
+            return false;
+        }
+        if !active.may_retry() {
+            self.proxy.metrics.retries_denied.inc();
+            return false;
+        }
+        true
+    }
+
+    fn log(&self) {
+        let record = &self.record;
+        if let Some(site) = &self.site {
+            site.counters(&self.proxy.metrics).request(record.status);
+        } else {
+            self.proxy.unrouted.request(record.status);
+        }
+        if let Some(error) = &record.error {
+            self.proxy.metrics.error(error.kind(), error.side().as_str());
+        }
+        let Some(log) = &*self.proxy.access_log.load() else { return };
+        let duration = record.start.elapsed();
+        let headers = &self.request.head.headers;
+        let upstream = self.upstream.as_deref();
+        let server =
+            upstream.zip(self.tried.last()).and_then(|(upstream, server)| upstream.servers.get(server));
+        log.record(&Entry {
+            time: SystemTime::now() - duration,
+            client: self.peer.client.map(|client| client.ip()),
+            method: self.request.head.method.as_bytes(),
+            scheme: self.request.scheme(),
+            host: self.request.host().as_bytes(),
+            path: self.request.head.target(),
+            protocol: self.request.head.version.as_str(),
+            status: record.status,
+            bytes_in: self.upload.moved,
+            bytes_out: self.download.moved,
+            duration,
+            site: self.site.as_deref().map(|site| &*site.name),
+            route: self.route.as_deref().map(|route| &*route.pattern),
+            upstream: upstream.map(|upstream| &*upstream.settings.name),
+            server: server.map(|server| &*server.label),
+            attempts: self.attempts,
+            upstream_first_byte: record.first_byte,
+            upstream_reused: record.reused,
+            error: record.error.as_ref().map(Error::kind),
+            error_side: record.error.as_ref().map(|error| error.side().as_str()),
+            tls: self.peer.tls.as_ref().map(|(info, _)| match info.version {
+                crate::settings::TlsVersion::Tls12 => "TLSv1.2",
+                crate::settings::TlsVersion::Tls13 => "TLSv1.3",
+            }),
+            user_agent: headers.get(NameId::UserAgent),
+            referer: headers.get(NameId::Referer),
+        });
+    }
+}

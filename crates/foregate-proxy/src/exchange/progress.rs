@@ -1,0 +1,139 @@
+//! Whether bodies make progress, and until when the next must be seen.
+
+use std::time::{Duration, Instant};
+
+use crate::settings::{Timeouts, Upstream};
+
+/// When each direction last moved a byte, and how fast the client sends.
+#[derive(Debug)]
+pub struct Progress {
+    uploaded: u64,
+    uploaded_at: Instant,
+    downloaded: u64,
+    downloaded_at: Instant,
+    rate: Rate,
+}
+
+/// The average rate of a request's body over consecutive spans.
+#[derive(Debug)]
+struct Rate {
+    span_began: Instant,
+    span_bytes: u64,
+    graced: bool,
+}
+
+/// What is being waited for, as far as time limits are concerned.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Awaited {
+    /// The client's body.
+    ClientBody,
+    /// The client, to take what we have for it.
+    ClientRead,
+    /// The origin, to take what we have for it.
+    OriginRead,
+    /// The head of the origin's response.
+    FirstByte,
+    /// The origin's body.
+    OriginBody,
+}
+
+impl Progress {
+    /// Nothing has moved yet.
+    pub fn new(now: Instant) -> Self {
+        Self {
+            uploaded: 0,
+            uploaded_at: now,
+            downloaded: 0,
+            downloaded_at: now,
+            rate: Rate { span_began: now, span_bytes: 0, graced: false },
+        }
+    }
+
+    /// Starts anew: what is waited for now was not waited for before.
+    pub fn restart(&mut self, now: Instant) {
+        self.uploaded_at = now;
+        self.downloaded_at = now;
+        self.rate.span_began = now;
+        self.rate.span_bytes = self.uploaded;
+    }
+
+    /// Takes note of what has been moved so far in each direction.
+    pub fn observe(&mut self, uploaded: u64, downloaded: u64, now: Instant) {
+        if uploaded != self.uploaded {
+            self.uploaded = uploaded;
+            self.uploaded_at = now;
+        }
+        if downloaded != self.downloaded {
+            self.downloaded = downloaded;
+            self.downloaded_at = now;
+        }
+    }
+
+    /// The client was not being waited for: what it sends is not judged by this span.
+    pub fn excuse_client(&mut self, now: Instant) {
+        self.rate.span_began = now;
+        self.rate.span_bytes = self.uploaded;
+    }
+
+    /// Until when `awaited` must have happened.
+    pub fn deadline(
+        &mut self,
+        awaited: Awaited,
+        timeouts: &Timeouts,
+        upstream: &Upstream,
+        now: Instant,
+    ) -> Instant {
+        match awaited {
+            Awaited::ClientBody => {
+                let idle = self.uploaded_at + timeouts.body_idle;
+                idle.min(self.rate_deadline(timeouts, now))
+            }
+            Awaited::ClientRead => self.downloaded_at + timeouts.write_stall,
+            Awaited::OriginRead => self.uploaded_at + upstream.idle_timeout,
+            Awaited::FirstByte => self.uploaded_at + upstream.first_byte_timeout,
+            Awaited::OriginBody => self.downloaded_at + upstream.idle_timeout,
+        }
+    }
+
+    /// The end of the present span, or a time that has passed when the last one was too slow.
+    fn rate_deadline(&mut self, timeouts: &Timeouts, now: Instant) -> Instant {
+        let rate = &mut self.rate;
+        let grace = if rate.graced { Duration::ZERO } else { timeouts.body_rate_grace };
+        let end = rate.span_began + grace + timeouts.body_rate_window;
+        if now < end {
+            return end;
+        }
+        let bytes = self.uploaded - rate.span_bytes;
+        let seconds = timeouts.body_rate_window.as_secs_f64();
+        if (bytes as f64) < timeouts.body_rate as f64 * seconds {
+            return end;
+        }
+        rate.graced = true;
+        rate.span_began = now;
+        rate.span_bytes = self.uploaded;
+        now + timeouts.body_rate_window
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_body_that_trickles_is_too_slow_after_the_grace() {
+        let start = Instant::now();
+        let timeouts = Timeouts::default();
+        let upstream = Upstream::new("a", Vec::new());
+        let mut progress = Progress::new(start);
+        let mut deadline = |second: u64, bytes: u64| {
+            let now = start + Duration::from_secs(second);
+            progress.observe(bytes, 0, now);
+            progress.deadline(Awaited::ClientBody, &timeouts, &upstream, now) - start
+        };
+        assert_eq!(deadline(0, 0), Duration::from_secs(30));
+        assert_eq!(deadline(5, 10), Duration::from_secs(30));
+        assert_eq!(deadline(29, 256 * 20), Duration::from_secs(30));
+        assert_eq!(deadline(30, 256 * 20), Duration::from_secs(50));
+        assert_eq!(deadline(50, 256 * 20 + 1), Duration::from_secs(50), "too slow: the time has passed");
+    }
+}

@@ -1,0 +1,342 @@
+//! The canonical request: what routing, rules, cache and forwarding all read.
+//!
+//! What goes to the origin is serialised from it and never copied from the client's bytes.
+
+use std::net::SocketAddr;
+
+use foregate_wire::{
+    BodyLength, Expectation, Method, NameId, RequestHead, Slashes, Target, TargetForm, Version, connection,
+    normalize_path, normalize_query, parse_authority, request_length,
+};
+use h2::ext::Protocol;
+use http::request::Parts;
+
+use crate::error::Error;
+use crate::link::fields;
+
+/// The fields in which proxies tell who the client is (RFC 7239 and what was used before it).
+const CLIENT_CLAIMS: [NameId; 4] =
+    [NameId::Forwarded, NameId::XForwardedFor, NameId::XForwardedProto, NameId::XForwardedHost];
+
+/// A request that has been understood. Its memory is used again for the next request of a connection.
+#[derive(Debug)]
+pub struct Request {
+    /// As it was received; the fields are edited on the way to the origin.
+    pub head: RequestHead,
+    /// How the body is framed.
+    pub length: BodyLength,
+    /// The client waits for a 100 before it sends the body.
+    pub expect_continue: bool,
+    /// The protocol that the connection or stream is to be switched to.
+    pub upgrade: Option<Vec<u8>>,
+    /// The key that an HTTP/1 origin needs when the client's handshake had none (RFC 8441, section 5.1).
+    pub websocket_key: Option<String>,
+    /// Whether the client's connection may serve another request after this one.
+    pub keep_alive: bool,
+    secure: bool,
+    authority: String,
+    host_len: usize,
+    target: Vec<u8>,
+    path_len: usize,
+}
+
+impl Request {
+    /// A request of which nothing is known yet.
+    pub fn new() -> Self {
+        Self {
+            head: RequestHead::new(),
+            length: BodyLength::Empty,
+            expect_continue: false,
+            upgrade: None,
+            websocket_key: None,
+            keep_alive: false,
+            secure: false,
+            authority: String::new(),
+            host_len: 0,
+            target: Vec::new(),
+            path_len: 0,
+        }
+    }
+
+    /// Understands [`Self::head`], received over HTTP/1.
+    ///
+    /// `local` stands for the host in a request of HTTP/1.0 that names none.
+    ///
+    /// # Errors
+    ///
+    /// Whatever makes the request one that must not be forwarded.
+    pub fn understand_h1(&mut self, secure: bool, local: Option<SocketAddr>) -> Result<(), Error> {
+        self.secure = secure;
+        self.upgrade = None;
+        self.websocket_key = None;
+        self.keep_alive = false;
+        self.length = request_length(&self.head).map_err(Error::RequestFraming)?;
+        self.keep_alive = connection::keep_alive(self.head.version, &self.head.headers);
+        self.expect_continue = match connection::expects_continue(&self.head.headers) {
+            Expectation::Unknown => return Err(Error::Expectation),
+            // A request without a body has nothing to wait for, and HTTP/1.0 knows no 100 (RFC 9110, 10.1.1).
+            Expectation::Continue => !self.length.is_empty() && self.head.version == Version::Http11,
+            Expectation::None => false,
+        };
+        if self.head.method == Method::Connect {
+            // A body would have no meaning (RFC 9110, section 9.3.6), and nothing sent early is forwarded.
+            self.length = BodyLength::Empty;
+            self.keep_alive = false;
+        } else if self.head.version == Version::Http11 {
+            self.upgrade = connection::upgrade(&self.head.headers).map(<[u8]>::to_vec);
+        }
+        self.understand_target(local)
+    }
+
+    fn understand_target(&mut self, local: Option<SocketAddr>) -> Result<(), Error> {
+        let target = Target::parse(&self.head.method, self.head.target()).map_err(Error::Target)?;
+        let hosts = self.head.headers.count(NameId::Host);
+        if hosts > 1 || (hosts == 0 && self.head.version == Version::Http11) {
+            return Err(Error::HostCount);
+        }
+        let named = self.head.headers.get(NameId::Host);
+        let port = match (target.authority(), named) {
+            (authority, Some(host)) => {
+                // Host must be one even where the target's authority wins.
+                let found = parse_authority(host, &mut self.authority).map_err(Error::Host)?;
+                match authority {
+                    Some(authority) => {
+                        parse_authority(authority, &mut self.authority).map_err(Error::Host)?.port
+                    }
+                    None => found.port,
+                }
+            }
+            (Some(authority), None) => {
+                parse_authority(authority, &mut self.authority).map_err(Error::Host)?.port
+            }
+            (None, None) => {
+                self.authority.clear();
+                if let Some(local) = local {
+                    let local = local.to_string();
+                    parse_authority(local.as_bytes(), &mut self.authority).map_err(Error::Host)?.port
+                } else {
+                    None
+                }
+            }
+        };
+        self.host_len = self.authority.len();
+        self.push_port(port);
+        self.normalise(Slashes::Merge)
+    }
+
+    fn push_port(&mut self, port: Option<u16>) {
+        // The scheme's own port says nothing (RFC 9110, section 4.2.3).
+        let default = if self.secure { 443 } else { 80 };
+        if let Some(port) = port.filter(|port| *port != default || self.head.method == Method::Connect) {
+            self.authority.push(':');
+            self.authority.push_str(itoa::Buffer::new().format(port));
+        }
+    }
+
+    /// Brings the target into its normal form.
+    ///
+    /// # Errors
+    ///
+    /// A path that has none.
+    pub fn normalise(&mut self, slashes: Slashes) -> Result<(), Error> {
+        let target = Target::parse(&self.head.method, self.head.target()).map_err(Error::Target)?;
+        self.target.clear();
+        match target.form {
+            TargetForm::Authority { .. } => {
+                self.target.extend_from_slice(self.authority.as_bytes());
+                self.path_len = 0;
+                return Ok(());
+            }
+            _ if target.path == b"*" => self.target.push(b'*'),
+            _ => normalize_path(target.path, slashes, &mut self.target).map_err(Error::Target)?,
+        }
+        self.path_len = self.target.len();
+        if let Some(query) = target.query {
+            self.target.push(b'?');
+            normalize_query(query, &mut self.target);
+        }
+        Ok(())
+    }
+
+    /// Understands a request received over HTTP/2.
+    ///
+    /// # Errors
+    ///
+    /// Whatever makes the request one that must not be forwarded.
+    pub fn understand_h2(
+        &mut self,
+        parts: &Parts,
+        ended: bool,
+        secure: bool,
+        fields_limit: usize,
+    ) -> Result<(), Error> {
+        self.head.clear();
+        self.head.version = Version::Http2;
+        // What the connection is counts, not what the client says of it.
+        self.secure = secure;
+        // Without an authority the scheme is not handed on, only checked to be one.
+        if !matches!(parts.uri.scheme_str(), None | Some("http" | "https")) {
+            return Err(Error::Pseudo("the scheme is neither http nor https"));
+        }
+        if parts.headers.len() > fields_limit {
+            return Err(Error::TooManyFields);
+        }
+        let protocol = parts.extensions.get::<Protocol>().map(Protocol::as_str);
+        // h2 hands on any text. What is written into a head of HTTP/1 must be a token, and nothing else than WebSocket
+        // is known to mean the same there (RFC 8441, section 5).
+        if protocol.is_some_and(|protocol| protocol != "websocket") {
+            return Err(Error::Pseudo("the protocol is not websocket"));
+        }
+        self.head.method = match protocol {
+            Some(_) => Method::Get,
+            None => Method::from_bytes(parts.method.as_str().as_bytes())
+                .ok_or(Error::Pseudo("the method is longer than any known one"))?,
+        };
+        self.upgrade = protocol.map(|protocol| protocol.as_bytes().to_vec());
+        self.websocket_key = None;
+        fields::append(&mut self.head.headers, &parts.headers);
+        // RFC 9113, section 8.2.1.
+        let blank = |byte: Option<&u8>| matches!(byte, Some(b' ' | b'\t'));
+        if self.head.headers.iter().any(|field| blank(field.value.first()) || blank(field.value.last())) {
+            return Err(Error::Pseudo("a field value begins or ends with a blank"));
+        }
+        self.join_cookies();
+        self.expect_continue = match connection::expects_continue(&self.head.headers) {
+            Expectation::Unknown => return Err(Error::Expectation),
+            Expectation::Continue => !ended,
+            Expectation::None => false,
+        };
+        self.length =
+            match foregate_wire::content_length(&self.head.headers).map_err(Error::RequestFraming)? {
+                _ if ended || parts.method == http::Method::CONNECT => BodyLength::Empty,
+                Some(length) => BodyLength::Fixed(length),
+                None => BodyLength::Chunked,
+            };
+        self.keep_alive = true;
+        self.understand_h2_target(parts)
+    }
+
+    fn understand_h2_target(&mut self, parts: &Parts) -> Result<(), Error> {
+        let authority = parts.uri.authority().map(|authority| authority.as_str().as_bytes());
+        let host = self.head.headers.get(NameId::Host);
+        if self.head.headers.count(NameId::Host) > 1 {
+            return Err(Error::HostCount);
+        }
+        let port = match (authority, host) {
+            (Some(authority), host) => {
+                // A Host that names something else is an attempt to be routed by one and judged by the other.
+                if let Some(host) = host
+                    && !host.eq_ignore_ascii_case(authority)
+                {
+                    return Err(Error::Pseudo("Host differs from the authority"));
+                }
+                parse_authority(authority, &mut self.authority).map_err(Error::Host)?.port
+            }
+            (None, Some(host)) => parse_authority(host, &mut self.authority).map_err(Error::Host)?.port,
+            (None, None) => return Err(Error::Pseudo("the authority is missing")),
+        };
+        self.host_len = self.authority.len();
+        self.push_port(port);
+        let target = match parts.uri.path_and_query() {
+            Some(target) if self.head.method != Method::Connect => target.as_str().as_bytes(),
+            _ if self.head.method == Method::Connect => self.authority.as_bytes(),
+            _ => return Err(Error::Pseudo("the path is missing")),
+        };
+        self.head.set_target(target);
+        self.normalise(Slashes::Merge)
+    }
+
+    /// Crumbs of a cookie are one field again where HTTP/1 may read them (RFC 9113, section 8.2.3).
+    fn join_cookies(&mut self) {
+        let headers = &mut self.head.headers;
+        if headers.count(NameId::Cookie) > 1 {
+            let joined = headers.get_all(NameId::Cookie).collect::<Vec<_>>().join(&b"; "[..]);
+            headers.remove(NameId::Cookie);
+            headers.push(b"cookie", &joined);
+        }
+    }
+
+    /// `http` or `https`.
+    pub fn scheme(&self) -> &'static str {
+        if self.secure { "https" } else { "http" }
+    }
+
+    /// Host and port as the origin is told: lower case, without the scheme's own port.
+    pub fn authority(&self) -> &str {
+        &self.authority
+    }
+
+    /// The host, lower case, without a port or trailing dot.
+    pub fn host(&self) -> &str {
+        &self.authority[..self.host_len.min(self.authority.len())]
+    }
+
+    /// Path and query in their normal form.
+    pub fn target(&self) -> &[u8] {
+        &self.target
+    }
+
+    /// The path in its normal form; `*` for a server-wide OPTIONS, empty for CONNECT.
+    pub fn path(&self) -> &[u8] {
+        &self.target[..self.path_len]
+    }
+
+    /// Whether what follows the heads is no longer HTTP if the origin agrees.
+    pub fn opens_tunnel(&self) -> bool {
+        self.upgrade.is_some() || self.head.method == Method::Connect
+    }
+
+    /// Whether the request may be sent again although the origin may have seen it (RFC 9110, section 9.2.2).
+    pub fn is_repeatable(&self) -> bool {
+        self.head.method.is_idempotent() && !self.opens_tunnel()
+    }
+
+    /// Tells the origin who the client is and how it came. What the client claims about that itself goes: it is
+    /// not trusted.
+    pub fn tell_origin(&mut self, client: &str, secure: bool, version: Version) {
+        let headers = &mut self.head.headers;
+        for id in CLIENT_CLAIMS {
+            headers.remove(id);
+        }
+        if !client.is_empty() {
+            headers.push_id(NameId::XForwardedFor, client.as_bytes());
+        }
+        headers.push_id(NameId::XForwardedProto, if secure { b"https" } else { b"http" });
+        headers.push_id(NameId::XForwardedHost, self.authority.as_bytes());
+        // RFC 9110, section 7.6.3.
+        let via: &[u8] = match version {
+            Version::Http10 => b"1.0 foregate",
+            Version::Http11 => b"1.1 foregate",
+            Version::Http2 => b"2 foregate",
+            Version::Http3 => b"3 foregate",
+        };
+        headers.push_id(NameId::Via, via);
+    }
+
+    /// Forgets the last request and keeps its memory for the next.
+    pub fn clear(&mut self) {
+        self.head.clear();
+        self.upgrade = None;
+        self.websocket_key = None;
+        self.authority.clear();
+        self.host_len = 0;
+        self.target.clear();
+        self.path_len = 0;
+        self.length = BodyLength::Empty;
+        self.expect_continue = false;
+        self.secure = false;
+    }
+
+    /// Gives back memory that one unusual request needed.
+    pub fn shrink(&mut self) {
+        const KEPT: usize = 4096;
+        self.head.shrink_to(KEPT, 64);
+        self.target.shrink_to(KEPT);
+    }
+}
+
+impl Default for Request {
+    fn default() -> Self {
+        Self::new()
+    }
+}

@@ -1,0 +1,51 @@
+//! Answers of our own: fixed ones and those that tell of an error.
+
+use std::time::SystemTime;
+
+use foregate_wire::serialise::reason_phrase;
+use foregate_wire::{NameId, ResponseHead, Version};
+
+use crate::error::Error;
+use crate::settings::FixedResponse;
+
+/// The head and body of an answer that does not come from an origin.
+#[derive(Debug)]
+pub struct Answer {
+    /// Without framing.
+    pub head: ResponseHead,
+    /// The whole body.
+    pub body: Vec<u8>,
+}
+
+impl Answer {
+    fn new(status: u16, content_type: &str, body: Vec<u8>) -> Self {
+        let mut head = ResponseHead::new();
+        head.version = Version::Http11;
+        head.status = status;
+        head.headers.push_id(NameId::Date, httpdate::fmt_http_date(SystemTime::now()).as_bytes());
+        head.headers.push_id(NameId::Server, b"foregate");
+        if !body.is_empty() {
+            head.headers.push_id(NameId::ContentType, content_type.as_bytes());
+        }
+        Self { head, body }
+    }
+
+    /// A route's fixed answer.
+    pub fn fixed(fixed: &FixedResponse) -> Self {
+        Self::new(fixed.status, "text/plain; charset=utf-8", fixed.body.to_vec())
+    }
+
+    /// What the client is told of an error: the status, and no more than whose turn it is to look for the cause.
+    pub fn error(error: &Error) -> Self {
+        let status = error.status();
+        let mut body = format!("{status} {}\n", reason_phrase(status));
+        if status < 500 && error.side() == crate::error::Side::Downstream {
+            body.push_str(&format!("{error}\n"));
+        }
+        let mut answer = Self::new(status, "text/plain; charset=utf-8", body.into_bytes());
+        if status == 405 {
+            answer.head.headers.push(b"Allow", b"GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS");
+        }
+        answer
+    }
+}

@@ -1,0 +1,143 @@
+//! Upgrades and CONNECT: bytes both ways that are not HTTP (RFC 9110, sections 7.8 and 9.3.6; RFC 8441).
+
+use std::future::poll_fn;
+use std::task::{Context, Poll};
+
+use foregate_wire::{BodyLength, NameId, connection};
+
+use super::{Exchange, Step};
+use crate::error::Error;
+use crate::link::copy::{Copy, CopyError};
+use crate::link::{Link, LinkError};
+use crate::telemetry::clock;
+use crate::upstream::Origin;
+
+impl Exchange<'_> {
+    /// The origin has agreed: tells the client, and turns both connections into byte streams.
+    pub(super) fn open_tunnel(&mut self, mut origin: Origin) -> Step {
+        let key = self.request.head.headers.get_name(b"sec-websocket-key").map(<[u8]>::to_vec);
+        let headers = &mut self.response.headers;
+        connection::strip_hop_by_hop(headers, false);
+        headers.remove(NameId::TransferEncoding);
+        headers.remove(NameId::ContentLength);
+        match &self.client.link {
+            Link::H1(_) if self.request.upgrade.is_some() => {
+                if matches!(origin.link, Link::H2(_)) {
+                    if let Some(key) = key {
+                        let accept = crate::websocket::accept(&key);
+                        headers.set_name(b"Sec-WebSocket-Accept", accept.as_bytes());
+                    }
+                    self.response.status = 101;
+                }
+            }
+            Link::H1(_) => {}
+            Link::H2(_) => {
+                headers.remove_name(b"sec-websocket-accept");
+            }
+        }
+        self.client.close = true;
+        if let Err(error) = self.begin_response(BodyLength::Tunnel) {
+            origin.link.abort();
+            return Step::Broken(Error::Client(error));
+        }
+        let limits = foregate_wire::HeadLimits::default();
+        if let Link::H1(link) = &mut self.client.link {
+            link.begin_receive(BodyLength::UntilClose, &limits);
+            link.begin_send(BodyLength::UntilClose);
+        }
+        if let Link::H1(link) = &mut origin.link {
+            link.begin_send(BodyLength::UntilClose);
+        }
+        Step::Tunnel(origin)
+    }
+
+    /// Moves bytes both ways until both sides have ended, or nothing moves for too long.
+    pub(super) async fn tunnel(&mut self, mut origin: Origin) -> Step {
+        self.upload = Copy::new();
+        self.download = Copy::new();
+        let idle = self
+            .upstream
+            .as_ref()
+            .map_or(std::time::Duration::ZERO, |upstream| upstream.settings.tunnel_idle);
+        let mut moved = 0;
+        let mut moved_at = clock::now();
+        let mut shut = [false; 2];
+        let result = poll_fn(|cx| {
+            let done = self.poll_tunnel(cx, &mut origin, &mut shut);
+            if let Poll::Ready(result) = done {
+                return Poll::Ready(result);
+            }
+            let now_moved = self.upload.moved + self.download.moved;
+            if now_moved != moved {
+                moved = now_moved;
+                moved_at = clock::now();
+            }
+            self.timer.poll(cx, moved_at + idle).map(|()| Err(Error::OriginIdle))
+        })
+        .await;
+        match result {
+            Ok(()) => Step::Done,
+            Err(error) => {
+                origin.link.abort();
+                Step::Broken(error)
+            }
+        }
+    }
+
+    fn poll_tunnel(
+        &mut self,
+        cx: &mut Context<'_>,
+        origin: &mut Origin,
+        shut: &mut [bool; 2],
+    ) -> Poll<Result<(), Error>> {
+        let client = &mut self.client.link;
+        if let Poll::Ready(error) = client.poll_abandoned(cx) {
+            return Poll::Ready(Err(Error::Client(error)));
+        }
+        poll_way(cx, &mut self.upload, client, &mut origin.link, &mut shut[0]).map_err(
+            |error| match error {
+                CopyError::Sink(error) => Error::Origin(error),
+                CopyError::Source(error) => Error::Client(error),
+                CopyError::TooLarge => Error::Internal,
+            },
+        )?;
+        poll_way(cx, &mut self.download, &mut origin.link, client, &mut shut[1]).map_err(
+            |error| match error {
+                CopyError::Sink(error) => Error::Client(error),
+                CopyError::Source(error) => Error::Origin(error),
+                CopyError::TooLarge => Error::Internal,
+            },
+        )?;
+        // Once the origin has ended nothing that the client could still say has a reader.
+        if shut[1] { Poll::Ready(Ok(())) } else { Poll::Pending }
+    }
+}
+
+/// One direction: moves bytes, and passes on the end.
+fn poll_way(
+    cx: &mut Context<'_>,
+    copy: &mut Copy,
+    source: &mut Link,
+    sink: &mut Link,
+    shut: &mut bool,
+) -> Result<(), CopyError> {
+    if *shut {
+        return Ok(());
+    }
+    if !copy.is_done()
+        && let Poll::Ready(moved) = copy.poll(cx, source, sink)
+    {
+        moved?;
+    }
+    if copy.is_done() {
+        match sink {
+            Link::H1(link) => match link.poll_shutdown(cx) {
+                Poll::Ready(Err(LinkError::Io(std::io::ErrorKind::NotConnected)) | Ok(())) => *shut = true,
+                Poll::Ready(Err(error)) => return Err(CopyError::Sink(error)),
+                Poll::Pending => {}
+            },
+            Link::H2(_) => *shut = true,
+        }
+    }
+    Ok(())
+}

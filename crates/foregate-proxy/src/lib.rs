@@ -1,0 +1,26 @@
+//! The asynchronous half of Foregate: listeners, TLS, connections, the exchange, upstreams and telemetry.
+//!
+//! Everything else in the workspace is pure; this crate is the only one that awaits.
+//! Data flows one way: `listener -> connection -> exchange -> upstream -> connection`.
+
+#![deny(unsafe_code)]
+
+pub mod address;
+mod admin;
+mod connection;
+mod descriptors;
+mod error;
+mod exchange;
+mod link;
+mod listener;
+mod notify;
+mod proxy;
+pub mod routing;
+pub mod server;
+pub mod settings;
+mod sys;
+pub mod telemetry;
+mod timer;
+pub mod tls;
+mod upstream;
+mod websocket;

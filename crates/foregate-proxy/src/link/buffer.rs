@@ -1,0 +1,243 @@
+//! Byte buffers whose memory is shared by all connections of a thread.
+//!
+//! A connection that waits for its next request holds no buffer at all: memory is taken when bytes come and goes
+//! back as soon as they are used up.
+
+use std::cell::RefCell;
+use std::io;
+use std::task::{Context, Poll};
+
+use super::Stream;
+
+/// What a connection starts with: most heads fit, and a peer that sends half of one holds no more than this.
+pub const FIRST: usize = 4 * 1024;
+/// The usual size of a buffer for bodies.
+pub const SMALL: usize = 16 * 1024;
+/// The size of a buffer once a peer has shown that it sends faster than that.
+pub const LARGE: usize = 64 * 1024;
+/// Buffers of each size that a thread keeps for reuse; more go back to the allocator.
+const KEPT_PER_THREAD: usize = 32;
+
+thread_local! {
+    static POOL: RefCell<Pool> = const { RefCell::new(Pool { first: Vec::new(), small: Vec::new(), large: Vec::new() }) };
+}
+
+struct Pool {
+    first: Vec<Vec<u8>>,
+    small: Vec<Vec<u8>>,
+    large: Vec<Vec<u8>>,
+}
+
+impl Pool {
+    fn shelf(&mut self, size: usize) -> Option<&mut Vec<Vec<u8>>> {
+        match size {
+            FIRST => Some(&mut self.first),
+            SMALL => Some(&mut self.small),
+            LARGE => Some(&mut self.large),
+            _ => None,
+        }
+    }
+}
+
+fn take(size: usize) -> Vec<u8> {
+    let kept = POOL.try_with(|pool| pool.try_borrow_mut().ok()?.shelf(size)?.pop());
+    kept.ok().flatten().unwrap_or_else(|| Vec::with_capacity(size))
+}
+
+fn give(mut bytes: Vec<u8>) {
+    bytes.clear();
+    // The thread may be ending, in which case the memory just goes.
+    let _ = POOL.try_with(|pool| {
+        let mut pool = pool.borrow_mut();
+        if let Some(shelf) = pool.shelf(bytes.capacity())
+            && shelf.len() < KEPT_PER_THREAD
+        {
+            shelf.push(bytes);
+        }
+    });
+}
+
+/// Bytes that wait to be used, in the order in which they came.
+#[derive(Debug)]
+pub struct Buffer {
+    bytes: Vec<u8>,
+    start: usize,
+    /// How much is taken for the next read into an empty buffer.
+    next: usize,
+}
+
+impl Buffer {
+    /// A buffer without memory.
+    pub const fn new() -> Self {
+        Self { bytes: Vec::new(), start: 0, next: FIRST }
+    }
+
+    /// The bytes that wait.
+    pub fn unread(&self) -> &[u8] {
+        &self.bytes[self.start..]
+    }
+
+    /// How many bytes wait.
+    pub fn len(&self) -> usize {
+        self.bytes.len() - self.start
+    }
+
+    /// Whether none wait.
+    pub fn is_empty(&self) -> bool {
+        self.start == self.bytes.len()
+    }
+
+    /// Drops the first `count` of the bytes that wait.
+    pub fn consume(&mut self, count: usize) {
+        self.start = (self.start + count).min(self.bytes.len());
+        if self.is_empty() {
+            self.bytes.clear();
+            self.start = 0;
+        }
+    }
+
+    /// Where to append bytes.
+    pub fn tail(&mut self) -> &mut Vec<u8> {
+        if self.bytes.capacity() == 0 {
+            self.bytes = take(SMALL);
+        }
+        // What has been consumed must not pile up in a buffer that never becomes empty.
+        if self.start > 0 && self.start >= self.len() {
+            self.bytes.drain(..self.start);
+            self.start = 0;
+        }
+        &mut self.bytes
+    }
+
+    /// Gives the memory back unless bytes wait in it.
+    pub fn release(&mut self) {
+        if self.is_empty() && self.bytes.capacity() != 0 {
+            give(std::mem::take(&mut self.bytes));
+            self.start = 0;
+        }
+    }
+
+    /// Starts with little again, where something new begins.
+    pub fn start_small(&mut self) {
+        self.next = FIRST;
+    }
+
+    /// The bytes that wait, leaving an empty buffer behind.
+    pub fn take_unread(&mut self) -> Vec<u8> {
+        let unread = self.unread().to_vec();
+        self.consume(unread.len());
+        self.release();
+        unread
+    }
+
+    /// Reads once from `stream`, holding at most `limit` bytes that wait. `Ok(0)` is the end of the stream.
+    ///
+    /// Callers never ask for more while `limit` bytes wait; if they do, that is an error of kind `OutOfMemory`.
+    pub fn poll_fill(
+        &mut self,
+        cx: &mut Context<'_>,
+        stream: &mut Stream,
+        limit: usize,
+    ) -> Poll<io::Result<usize>> {
+        self.make_room(limit)?;
+        let spare = self.bytes.capacity() - self.bytes.len();
+        let read = stream.poll_receive(cx, &mut self.bytes);
+        match &read {
+            // A peer that fills the buffer has more: fewer, larger reads are cheaper for it.
+            Poll::Ready(Ok(count)) if *count == spare => {
+                self.next = if self.bytes.capacity() < SMALL { SMALL } else { LARGE };
+            }
+            Poll::Ready(Ok(_)) => {}
+            Poll::Ready(Err(_)) => {}
+            Poll::Pending => self.release(),
+        }
+        read
+    }
+
+    fn make_room(&mut self, limit: usize) -> io::Result<()> {
+        if self.is_empty() {
+            let wanted = self.next.min(limit.max(FIRST));
+            if self.bytes.capacity() < wanted {
+                self.release();
+                self.bytes = take(wanted);
+            }
+            return Ok(());
+        }
+        if self.bytes.len() < self.bytes.capacity() {
+            return Ok(());
+        }
+        if self.start > 0 {
+            self.bytes.drain(..self.start);
+            self.start = 0;
+            return Ok(());
+        }
+        let grown = (self.bytes.capacity() * 4).min(limit.max(FIRST));
+        if grown <= self.bytes.len() {
+            return Err(io::Error::from(io::ErrorKind::OutOfMemory));
+        }
+        let mut bytes = take(grown);
+        bytes.extend_from_slice(&self.bytes);
+        give(std::mem::replace(&mut self.bytes, bytes));
+        Ok(())
+    }
+}
+
+impl Drop for Buffer {
+    fn drop(&mut self) {
+        if self.bytes.capacity() != 0 {
+            give(std::mem::take(&mut self.bytes));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+
+    use tokio::io::AsyncWriteExt;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn grows_to_its_limit_and_no_further() {
+        let (near, mut far) = tokio::net::UnixStream::pair().unwrap();
+        let mut stream = Stream::Plain(near.into());
+        tokio::spawn(async move {
+            // The reader stops before the end.
+            let _ = far.write_all(&vec![7u8; 200 * 1024]).await;
+        });
+        let mut buffer = Buffer::new();
+        let error = loop {
+            match poll_fn(|cx| buffer.poll_fill(cx, &mut stream, 128 * 1024)).await {
+                Ok(0) => panic!("the limit was ignored"),
+                Ok(_) => {}
+                Err(error) => break error,
+            }
+        };
+        assert_eq!(error.kind(), io::ErrorKind::OutOfMemory);
+        assert_eq!(buffer.len(), 128 * 1024);
+    }
+
+    #[test]
+    fn a_buffer_that_never_empties_does_not_grow() {
+        let mut buffer = Buffer::new();
+        buffer.tail().extend_from_slice(&[1; 4096]);
+        for _ in 0..10_000 {
+            buffer.tail().extend_from_slice(&[2; 1000]);
+            buffer.consume(1000);
+        }
+        assert_eq!(buffer.len(), 4096);
+        assert!(buffer.bytes.capacity() <= 2 * SMALL, "{}", buffer.bytes.capacity());
+    }
+
+    #[test]
+    fn an_empty_buffer_holds_no_memory() {
+        let mut buffer = Buffer::new();
+        buffer.tail().extend_from_slice(b"abc");
+        buffer.release();
+        assert_eq!(buffer.unread(), b"abc");
+        buffer.consume(3);
+        buffer.release();
+        assert_eq!(buffer.bytes.capacity(), 0);
+    }
+}

@@ -1,0 +1,40 @@
+//! Between our header list and the `http` crate's map, which exists at the edge to HTTP/2 only.
+
+use bytes::Bytes;
+use foregate_wire::{HeaderList, NameId};
+use http::header::{HeaderMap, HeaderName, HeaderValue};
+
+/// Appends the fields of `map` to `list`, in order.
+pub fn append(list: &mut HeaderList, map: &HeaderMap) {
+    for (name, value) in map {
+        list.push(name.as_str().as_bytes(), value.as_bytes());
+    }
+}
+
+/// The fields of `list` as a map. Fields that HTTP/2 cannot carry were taken out before.
+pub fn to_map(list: &HeaderList) -> HeaderMap {
+    let mut map = HeaderMap::with_capacity(list.len());
+    let mut values = Vec::with_capacity(list.arena_len());
+    for field in list.iter() {
+        values.extend_from_slice(field.value);
+    }
+    // One allocation serves all values; each is a slice of it.
+    let values = Bytes::from(values);
+    let mut at = 0;
+    for field in list.iter() {
+        let value = values.slice(at..at + field.value.len());
+        at += field.value.len();
+        // Both were checked when they were parsed; what http refuses all the same must not cross.
+        if let (Some(name), Ok(value)) = (name(field.id, field.name), HeaderValue::from_maybe_shared(value)) {
+            map.append(name, value);
+        }
+    }
+    map
+}
+
+fn name(id: NameId, name: &[u8]) -> Option<HeaderName> {
+    match id {
+        NameId::Unknown => HeaderName::from_bytes(name).ok(),
+        id => Some(HeaderName::from_static(id.as_str())),
+    }
+}

@@ -1,0 +1,370 @@
+//! An HTTP/1 connection, seen from either side.
+
+use std::task::{Context, Poll, ready};
+
+use foregate_wire::serialise::{LAST_CHUNK, write_chunk_header, write_trailers};
+use foregate_wire::{
+    BodyDecoder, BodyLength, HeadLimits, HeadParser, HeaderList, RequestError, RequestHead, ResponseError,
+    ResponseHead,
+};
+use tokio::io::AsyncWrite;
+
+use super::buffer::{Buffer, LARGE};
+use super::stream::{Stream, poll_write_both};
+use super::{LinkError, Received};
+
+/// What is ever read of a head, in bytes, whatever the limits say.
+const MOST_OF_A_HEAD: usize = 128 * 1024;
+/// Pieces of a body up to this size are copied behind what waits to be written, so that a head and a small body
+/// leave in one system call; larger ones are written from where they are.
+const COPY_AT_MOST: usize = 4 * 1024;
+/// What waits to be written before it is written, in bytes.
+const WAIT_AT_MOST: usize = 16 * 1024;
+
+/// Why no head could be received.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HeadFault<E> {
+    /// The connection ended before the first byte of a head.
+    Closed,
+    /// The connection failed, or ended within the head.
+    Link(LinkError),
+    /// The bytes are not an acceptable head.
+    Malformed(E),
+}
+
+/// What is left to send of the present message's body.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Sending {
+    Nothing,
+    Fixed(u64),
+    /// So many bytes are left of the chunk that was announced.
+    Chunks(usize),
+    UntilClose,
+}
+
+/// An HTTP/1 connection, one message at a time in each direction.
+#[derive(Debug)]
+pub struct H1Link {
+    stream: Stream,
+    input: Buffer,
+    parser: HeadParser,
+    decoder: BodyDecoder,
+    /// Bytes of body at the start of `input`.
+    data: usize,
+    /// Bytes of framing that follow them.
+    after_data: usize,
+    trailers: HeaderList,
+    output: Buffer,
+    sending: Sending,
+    ended: bool,
+}
+
+impl H1Link {
+    /// A connection on which nothing has been exchanged yet.
+    pub fn new(stream: Stream) -> Self {
+        Self {
+            stream,
+            input: Buffer::new(),
+            parser: HeadParser::new(),
+            decoder: BodyDecoder::new(BodyLength::Empty, &HeadLimits::default()),
+            data: 0,
+            after_data: 0,
+            trailers: HeaderList::new(),
+            output: Buffer::new(),
+            sending: Sending::Nothing,
+            ended: false,
+        }
+    }
+
+    /// The byte stream below.
+    pub fn stream(&self) -> &Stream {
+        &self.stream
+    }
+
+    /// The byte stream and what was read ahead of the present message.
+    pub fn into_parts(mut self) -> (Stream, Vec<u8>) {
+        let ahead = self.input.take_unread();
+        (self.stream, ahead)
+    }
+
+    /// Bytes that have been received and belong to nothing yet: the start of the next message, or what should
+    /// not be there.
+    pub fn ahead(&self) -> &[u8] {
+        &self.input.unread()[self.data + self.after_data..]
+    }
+
+    /// Waits for more bytes to come in ahead of the next message; `false` at the end of the stream.
+    pub fn poll_ahead(&mut self, cx: &mut Context<'_>) -> Poll<Result<bool, LinkError>> {
+        let count = ready!(self.input.poll_fill(cx, &mut self.stream, MOST_OF_A_HEAD))?;
+        self.ended |= count == 0;
+        Poll::Ready(Ok(count > 0))
+    }
+
+    /// Drops all that has been received and not been consumed.
+    pub fn discard(&mut self) {
+        self.input.consume(self.input.len());
+        self.data = 0;
+        self.after_data = 0;
+    }
+
+    /// Receives a request's head.
+    pub fn poll_request_head(
+        &mut self,
+        cx: &mut Context<'_>,
+        limits: &HeadLimits,
+        head: &mut RequestHead,
+    ) -> Poll<Result<(), HeadFault<RequestError>>> {
+        self.poll_head(cx, |parser, input| parser.parse_request(input, limits, head))
+    }
+
+    /// Receives a response's head.
+    pub fn poll_response_head(
+        &mut self,
+        cx: &mut Context<'_>,
+        limits: &HeadLimits,
+        head: &mut ResponseHead,
+    ) -> Poll<Result<(), HeadFault<ResponseError>>> {
+        self.poll_head(cx, |parser, input| parser.parse_response(input, limits, head))
+    }
+
+    fn poll_head<E>(
+        &mut self,
+        cx: &mut Context<'_>,
+        mut parse: impl FnMut(&mut HeadParser, &[u8]) -> Result<Option<usize>, E>,
+    ) -> Poll<Result<(), HeadFault<E>>> {
+        if self.input.is_empty() {
+            self.input.start_small();
+        }
+        loop {
+            if !self.input.is_empty()
+                && let Some(consumed) =
+                    parse(&mut self.parser, self.input.unread()).map_err(HeadFault::Malformed)?
+            {
+                self.parser.reset();
+                self.input.consume(consumed);
+                return Poll::Ready(Ok(()));
+            }
+            let first = self.input.is_empty();
+            let filled = ready!(self.input.poll_fill(cx, &mut self.stream, MOST_OF_A_HEAD));
+            if filled.map_err(|error| HeadFault::Link(error.into()))? == 0 {
+                self.ended = true;
+                let fault = if first { HeadFault::Closed } else { HeadFault::Link(LinkError::Truncated) };
+                return Poll::Ready(Err(fault));
+            }
+        }
+    }
+
+    /// Prepares for the body that follows the head just received.
+    pub fn begin_receive(&mut self, length: BodyLength, limits: &HeadLimits) {
+        self.decoder = BodyDecoder::new(length, limits);
+        self.trailers.clear();
+    }
+
+    /// Waits until some of the body is there, or its end.
+    pub fn poll_receive(&mut self, cx: &mut Context<'_>) -> Poll<Result<Received, LinkError>> {
+        loop {
+            if self.data > 0 {
+                return Poll::Ready(Ok(Received::Data));
+            }
+            if self.decoder.is_done() {
+                return Poll::Ready(Ok(Received::End));
+            }
+            if !self.input.is_empty() {
+                let decoded = self.decoder.decode(self.input.unread(), &mut self.trailers)?;
+                self.input.consume(decoded.data.start.min(decoded.consumed));
+                self.data = decoded.data.len();
+                self.after_data = decoded.consumed - decoded.data.end.min(decoded.consumed);
+                if self.data == 0 {
+                    self.input.consume(std::mem::take(&mut self.after_data));
+                }
+                if decoded.consumed > 0 || decoded.done {
+                    continue;
+                }
+            }
+            if self.ended || ready!(self.input.poll_fill(cx, &mut self.stream, LARGE))? == 0 {
+                self.ended = true;
+                return Poll::Ready(match self.decoder.finish_eof() {
+                    Ok(()) => Ok(Received::End),
+                    Err(_) => Err(LinkError::Truncated),
+                });
+            }
+        }
+    }
+
+    /// What has been received of the body and not been consumed.
+    pub fn data(&self) -> &[u8] {
+        &self.input.unread()[..self.data]
+    }
+
+    /// Drops the first `count` bytes of [`Self::data`].
+    pub fn consume(&mut self, count: usize) {
+        let count = count.min(self.data);
+        self.input.consume(count);
+        self.data -= count;
+        if self.data == 0 {
+            self.input.consume(std::mem::take(&mut self.after_data));
+        }
+    }
+
+    /// The trailers of the message that was received.
+    pub fn trailers(&mut self) -> &mut HeaderList {
+        &mut self.trailers
+    }
+
+    /// Whether the whole body has been received and consumed.
+    pub fn is_received(&self) -> bool {
+        self.data == 0 && self.decoder.is_done()
+    }
+
+    /// Whether the peer has ended its side of the connection.
+    pub fn has_ended(&self) -> bool {
+        self.ended
+    }
+
+    /// Where to write a head; follow it with [`Self::begin_send`].
+    pub fn head_out(&mut self) -> &mut Vec<u8> {
+        self.output.tail()
+    }
+
+    /// Prepares for sending the body that belongs to the head just written.
+    pub fn begin_send(&mut self, length: BodyLength) {
+        self.sending = match length {
+            BodyLength::Empty => Sending::Nothing,
+            BodyLength::Fixed(length) => Sending::Fixed(length),
+            BodyLength::Chunked => Sending::Chunks(0),
+            BodyLength::UntilClose | BodyLength::Tunnel => Sending::UntilClose,
+        };
+    }
+
+    /// Sends the start of `data`; says how much of it was taken.
+    pub fn poll_send(&mut self, cx: &mut Context<'_>, data: &[u8]) -> Poll<Result<usize, LinkError>> {
+        let allowed = match &mut self.sending {
+            Sending::Nothing => return Poll::Ready(Err(LinkError::Length)),
+            Sending::Fixed(left) => usize::try_from(*left).unwrap_or(usize::MAX).min(data.len()),
+            Sending::Chunks(left) => {
+                if *left == 0 && !data.is_empty() {
+                    write_chunk_header(self.output.tail(), data.len());
+                    *left = data.len();
+                }
+                (*left).min(data.len())
+            }
+            Sending::UntilClose => data.len(),
+        };
+        if allowed == 0 && !data.is_empty() {
+            return Poll::Ready(Err(LinkError::Length));
+        }
+        let data = &data[..allowed];
+        let taken = if data.len() <= COPY_AT_MOST && self.output.len() + data.len() <= WAIT_AT_MOST {
+            self.output.tail().extend_from_slice(data);
+            data.len()
+        } else {
+            ready!(self.poll_write_through(cx, data))?
+        };
+        match &mut self.sending {
+            Sending::Fixed(left) => *left -= taken as u64,
+            Sending::Chunks(left) => {
+                *left -= taken;
+                if *left == 0 {
+                    self.output.tail().extend_from_slice(b"\r\n");
+                }
+            }
+            Sending::Nothing | Sending::UntilClose => {}
+        }
+        Poll::Ready(Ok(taken))
+    }
+
+    /// Writes what waits and then the start of `data`; at least one byte of `data` is taken.
+    fn poll_write_through(&mut self, cx: &mut Context<'_>, data: &[u8]) -> Poll<Result<usize, LinkError>> {
+        loop {
+            let waiting = self.output.len();
+            let written = ready!(poll_write_both(&mut self.stream, cx, self.output.unread(), data))?;
+            self.output.consume(written.min(waiting));
+            if written > waiting {
+                return Poll::Ready(Ok(written - waiting));
+            }
+        }
+    }
+
+    /// Waits until everything that was taken has left the process.
+    pub fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), LinkError>> {
+        while !self.output.is_empty() {
+            let written = ready!(poll_write_both(&mut self.stream, cx, self.output.unread(), &[]))?;
+            self.output.consume(written);
+        }
+        self.output.release();
+        if self.stream.buffers_writes() {
+            ready!(std::pin::Pin::new(&mut self.stream).poll_flush(cx))?;
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// Ends the body that is being sent.
+    pub fn finish(&mut self, trailers: &HeaderList) -> Result<(), LinkError> {
+        match std::mem::replace(&mut self.sending, Sending::Nothing) {
+            Sending::Nothing | Sending::Fixed(0) | Sending::UntilClose => Ok(()),
+            Sending::Chunks(0) if trailers.is_empty() => {
+                self.output.tail().extend_from_slice(LAST_CHUNK);
+                Ok(())
+            }
+            Sending::Chunks(0) => {
+                write_trailers(self.output.tail(), trailers);
+                Ok(())
+            }
+            Sending::Fixed(_) | Sending::Chunks(_) => Err(LinkError::Length),
+        }
+    }
+
+    /// Ends our side of the connection, flushed.
+    pub fn poll_shutdown(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), LinkError>> {
+        ready!(self.poll_flush(cx))?;
+        ready!(std::pin::Pin::new(&mut self.stream).poll_shutdown(cx))?;
+        Poll::Ready(Ok(()))
+    }
+
+    /// Ends our side of a connection that is closed next: under TLS its end has to be told (RFC 8446, 6.1).
+    pub fn poll_goodbye(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), LinkError>> {
+        match self.stream {
+            Stream::Plain(_) => self.poll_flush(cx),
+            _ => self.poll_shutdown(cx),
+        }
+    }
+
+    /// Whether the connection may serve another message: nothing of the last one is left over.
+    pub fn is_clean(&self) -> bool {
+        !self.ended
+            && self.is_received()
+            && self.input.is_empty()
+            && self.output.is_empty()
+            && self.sending == Sending::Nothing
+    }
+
+    /// Gives back all memory that is not needed while idle.
+    pub fn release(&mut self) {
+        self.input.release();
+        self.output.release();
+        self.trailers.shrink_to(0, 0);
+    }
+
+    /// Ready once the connection has failed while nothing was to be received. A peer that has only ended its own
+    /// side still waits for us.
+    pub fn poll_abandoned(&mut self, cx: &mut Context<'_>) -> Poll<LinkError> {
+        if self.ended || !self.input.is_empty() || !self.decoder.is_done() {
+            return Poll::Pending;
+        }
+        match self.poll_ahead(cx) {
+            Poll::Ready(Err(error)) => Poll::Ready(error),
+            Poll::Ready(Ok(_)) | Poll::Pending => Poll::Pending,
+        }
+    }
+
+    /// Breaks the message off that is being sent: what was taken leaves if it can, and where a plain close could
+    /// be misread as the end of the message, the connection is reset.
+    pub fn abort(&mut self) {
+        let mut nobody = Context::from_waker(std::task::Waker::noop());
+        // What cannot leave at once is lost, as is its message.
+        let _ = self.poll_flush(&mut nobody);
+        if self.sending == Sending::UntilClose {
+            self.stream.reset_on_close();
+        }
+    }
+}

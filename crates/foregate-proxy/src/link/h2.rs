@@ -1,0 +1,163 @@
+//! A stream of an HTTP/2 connection, seen from either side.
+
+use std::task::{Context, Poll, ready};
+
+use bytes::{Buf, Bytes};
+use foregate_wire::{BodyLength, HeaderList, may_be_trailer};
+use h2::{Reason, RecvStream, SendStream};
+
+use super::fields;
+use super::{LinkError, Received};
+
+/// A stream of an HTTP/2 connection.
+#[derive(Debug)]
+pub struct H2Link {
+    receive: Option<RecvStream>,
+    chunk: Bytes,
+    trailers: HeaderList,
+    send: Option<SendStream<Bytes>>,
+    /// What is left to send when the length is known and no trailers can follow.
+    left: Option<u64>,
+}
+
+impl H2Link {
+    /// A stream on which the peer's head has been received; `None` for a body that is known to be empty.
+    pub fn new(receive: Option<RecvStream>, send: Option<SendStream<Bytes>>) -> Self {
+        Self { receive, chunk: Bytes::new(), trailers: HeaderList::new(), send, left: None }
+    }
+
+    /// The peer's head has come, and this is its body.
+    pub fn set_receive(&mut self, receive: RecvStream) {
+        self.receive = Some(receive).filter(|receive| !receive.is_end_stream());
+    }
+
+    /// Our head has been sent, and this is where its body goes. With a known length and without trailers the
+    /// last byte ends the stream; with `None` it is ended by [`Self::finish`].
+    pub fn begin_send(&mut self, send: Option<SendStream<Bytes>>, length: BodyLength) {
+        self.send = send;
+        self.left = match length {
+            BodyLength::Fixed(length) => Some(length),
+            _ => None,
+        };
+    }
+
+    /// Waits until some of the body is there, or its end.
+    pub fn poll_receive(&mut self, cx: &mut Context<'_>) -> Poll<Result<Received, LinkError>> {
+        loop {
+            if !self.chunk.is_empty() {
+                return Poll::Ready(Ok(Received::Data));
+            }
+            let Some(receive) = &mut self.receive else {
+                return Poll::Ready(Ok(Received::End));
+            };
+            match ready!(receive.poll_data(cx)) {
+                Some(Ok(chunk)) => self.chunk = chunk,
+                Some(Err(error)) => return Poll::Ready(Err(error.into())),
+                None => {
+                    if let Some(trailers) = ready!(receive.poll_trailers(cx))? {
+                        fields::append(&mut self.trailers, &trailers);
+                        self.trailers.retain(|field| may_be_trailer(field.id));
+                    }
+                    self.receive = None;
+                }
+            }
+        }
+    }
+
+    /// Takes no body, whatever the peer sends: the message has none.
+    pub fn refuse_body(&mut self) {
+        self.receive = None;
+    }
+
+    /// What has been received and not been consumed.
+    pub fn data(&self) -> &[u8] {
+        &self.chunk
+    }
+
+    /// Drops the first `count` bytes of [`Self::data`] and lets the peer send as many more.
+    pub fn consume(&mut self, count: usize) {
+        self.chunk.advance(count);
+        if let Some(receive) = &mut self.receive {
+            // Fails only for a stream that is closed, which needs no window.
+            let _ = receive.flow_control().release_capacity(count);
+        }
+    }
+
+    /// The trailers; complete at the body's end.
+    pub fn trailers(&mut self) -> &mut HeaderList {
+        &mut self.trailers
+    }
+
+    /// Whether the whole body has been received and consumed.
+    pub fn is_received(&self) -> bool {
+        self.chunk.is_empty() && self.receive.as_ref().is_none_or(RecvStream::is_end_stream)
+    }
+
+    /// Sends the start of `data`; says how much of it was taken.
+    pub fn poll_send(&mut self, cx: &mut Context<'_>, data: &[u8]) -> Poll<Result<usize, LinkError>> {
+        if data.is_empty() {
+            return Poll::Ready(Ok(0));
+        }
+        let Some(send) = &mut self.send else {
+            return Poll::Ready(Err(LinkError::Length));
+        };
+        if self.left.is_some_and(|left| left < data.len() as u64) {
+            return Poll::Ready(Err(LinkError::Length));
+        }
+        let mut capacity = send.capacity();
+        if capacity == 0 {
+            send.reserve_capacity(data.len());
+            while capacity == 0 {
+                capacity = match ready!(send.poll_capacity(cx)) {
+                    Some(capacity) => capacity?,
+                    None => return Poll::Ready(Err(LinkError::Reset(Reason::STREAM_CLOSED))),
+                };
+            }
+        }
+        let taken = capacity.min(data.len());
+        let end = self.left == Some(taken as u64);
+        send.send_data(Bytes::copy_from_slice(&data[..taken]), end)?;
+        if let Some(left) = &mut self.left {
+            *left -= taken as u64;
+        }
+        Poll::Ready(Ok(taken))
+    }
+
+    /// Nothing to do: the connection's own task writes what was taken.
+    pub fn poll_flush(&mut self, _cx: &mut Context<'_>) -> Poll<Result<(), LinkError>> {
+        Poll::Ready(Ok(()))
+    }
+
+    /// Ends the body that is being sent.
+    pub fn finish(&mut self, trailers: &HeaderList) -> Result<(), LinkError> {
+        let Some(send) = &mut self.send else { return Ok(()) };
+        match self.left {
+            Some(0) => {}
+            Some(_) => return Err(LinkError::Length),
+            None if trailers.is_empty() => send.send_data(Bytes::new(), true)?,
+            None => send.send_trailers(fields::to_map(trailers))?,
+        }
+        // The stream is kept, so that a peer that gives up can still be noticed, but nothing more is sent.
+        self.left = Some(0);
+        Ok(())
+    }
+
+    /// Ready once the peer has reset the stream.
+    pub fn poll_abandoned(&mut self, cx: &mut Context<'_>) -> Poll<LinkError> {
+        match &mut self.send {
+            Some(send) => match ready!(send.poll_reset(cx)) {
+                Ok(reason) => Poll::Ready(LinkError::Reset(reason)),
+                Err(error) => Poll::Ready(error.into()),
+            },
+            None => Poll::Pending,
+        }
+    }
+
+    /// Resets the stream.
+    pub fn abort(&mut self) {
+        if let Some(send) = &mut self.send {
+            send.send_reset(Reason::CANCEL);
+        }
+        self.receive = None;
+    }
+}

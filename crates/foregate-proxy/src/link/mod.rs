@@ -1,0 +1,141 @@
+//! One peer's end of an exchange: what can be received from it and sent to it, whatever the protocol.
+//!
+//! Clients and origins look the same from here, so that the exchange has one way to move a body.
+
+pub mod buffer;
+pub mod copy;
+pub(crate) mod fields;
+pub mod h1;
+pub mod h2;
+pub mod stream;
+
+use std::io;
+use std::task::{Context, Poll};
+
+use foregate_wire::{BodyError, HeaderList};
+
+pub use h1::H1Link;
+pub use h2::H2Link;
+pub use stream::{Socket, Stream};
+
+/// Why nothing more can be received from a peer, or sent to it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum LinkError {
+    /// The connection failed.
+    #[error("connection failed: {0}")]
+    Io(io::ErrorKind),
+    /// The connection ended in the middle of a message.
+    #[error("connection closed in mid-message")]
+    Truncated,
+    /// The body's framing is not HTTP.
+    #[error("{0}")]
+    Body(BodyError),
+    /// The peer reset the HTTP/2 stream.
+    #[error("stream reset: {0}")]
+    Reset(::h2::Reason),
+    /// More or less body than its head has announced.
+    #[error("body does not have its announced length")]
+    Length,
+    /// The peer exceeded a limit of its HTTP/2 connection, or broke the protocol.
+    #[error("HTTP/2 connection failed")]
+    H2,
+}
+
+impl From<io::Error> for LinkError {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error.kind())
+    }
+}
+
+impl From<BodyError> for LinkError {
+    fn from(error: BodyError) -> Self {
+        Self::Body(error)
+    }
+}
+
+impl From<::h2::Error> for LinkError {
+    fn from(error: ::h2::Error) -> Self {
+        match (error.get_io(), error.reason()) {
+            (Some(error), _) => Self::Io(error.kind()),
+            (None, Some(reason)) => Self::Reset(reason),
+            (None, None) => Self::H2,
+        }
+    }
+}
+
+/// What has been received.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Received {
+    /// [`Link::data`] holds some of the body.
+    Data,
+    /// The body is complete, and so are [`Link::trailers`].
+    End,
+}
+
+/// One peer's end of an exchange.
+#[derive(Debug)]
+pub enum Link {
+    /// An HTTP/1 connection.
+    H1(Box<H1Link>),
+    /// A stream of an HTTP/2 connection.
+    H2(Box<H2Link>),
+}
+
+macro_rules! each {
+    ($self:expr, $link:ident => $body:expr) => {
+        match $self {
+            Link::H1($link) => $body,
+            Link::H2($link) => $body,
+        }
+    };
+}
+
+impl Link {
+    /// Waits until some of the body is there, or its end.
+    pub fn poll_receive(&mut self, cx: &mut Context<'_>) -> Poll<Result<Received, LinkError>> {
+        each!(self, link => link.poll_receive(cx))
+    }
+
+    /// What has been received and not been consumed.
+    pub fn data(&self) -> &[u8] {
+        each!(self, link => link.data())
+    }
+
+    /// Drops the first `count` bytes of [`Self::data`].
+    pub fn consume(&mut self, count: usize) {
+        each!(self, link => link.consume(count));
+    }
+
+    /// The trailers; complete at the body's end.
+    pub fn trailers(&mut self) -> &mut HeaderList {
+        each!(self, link => link.trailers())
+    }
+
+    /// Sends the start of `data`, or takes it into a small buffer; says how much of it.
+    pub fn poll_send(&mut self, cx: &mut Context<'_>, data: &[u8]) -> Poll<Result<usize, LinkError>> {
+        each!(self, link => link.poll_send(cx, data))
+    }
+
+    /// Waits until everything that was taken has left the process.
+    pub fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), LinkError>> {
+        each!(self, link => link.poll_flush(cx))
+    }
+
+    /// Ends the body that is being sent, with these trailers; does not flush.
+    pub fn finish(&mut self, trailers: &HeaderList) -> Result<(), LinkError> {
+        each!(self, link => link.finish(trailers))
+    }
+
+    /// Ready once the peer has given up on the exchange while it was not our turn to read.
+    pub fn poll_abandoned(&mut self, cx: &mut Context<'_>) -> Poll<LinkError> {
+        match self {
+            Self::H1(link) => link.poll_abandoned(cx),
+            Self::H2(link) => link.poll_abandoned(cx),
+        }
+    }
+
+    /// Breaks the exchange off so that the peer cannot take what it has for a whole message.
+    pub fn abort(&mut self) {
+        each!(self, link => link.abort());
+    }
+}

@@ -1,0 +1,311 @@
+//! A connection's byte stream: a TCP or Unix socket, plain or under TLS.
+
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use rustix::buffer::spare_capacity;
+use rustix::net::{RecvFlags, SendFlags, recv, send};
+use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
+use tokio::net::{TcpStream, UnixStream};
+use tokio_util::io::poll_read_buf;
+
+use crate::{descriptors, tls};
+
+/// A connected socket, with bytes that were read ahead of its present reader.
+#[derive(Debug)]
+pub struct Socket {
+    kind: SocketKind,
+    ahead: Option<Box<Ahead>>,
+    _descriptor: descriptors::Used,
+}
+
+#[derive(Debug)]
+enum SocketKind {
+    Tcp(TcpStream),
+    Unix(UnixStream),
+}
+
+#[derive(Debug)]
+struct Ahead {
+    bytes: Vec<u8>,
+    start: usize,
+}
+
+/// Runs one expression for whatever kind of socket it is.
+macro_rules! each_kind {
+    ($kind:expr, $stream:ident => $body:expr) => {
+        match $kind {
+            SocketKind::Tcp($stream) => $body,
+            SocketKind::Unix($stream) => $body,
+        }
+    };
+}
+
+impl From<TcpStream> for Socket {
+    fn from(stream: TcpStream) -> Self {
+        Self { kind: SocketKind::Tcp(stream), ahead: None, _descriptor: descriptors::Used::new() }
+    }
+}
+
+impl From<UnixStream> for Socket {
+    fn from(stream: UnixStream) -> Self {
+        Self { kind: SocketKind::Unix(stream), ahead: None, _descriptor: descriptors::Used::new() }
+    }
+}
+
+impl Socket {
+    /// Puts bytes that were read already before those that are still to come.
+    pub fn unread(&mut self, bytes: Vec<u8>) {
+        if !bytes.is_empty() {
+            self.ahead = Some(Box::new(Ahead { bytes, start: 0 }));
+        }
+    }
+
+    /// Our own address; `None` for a Unix socket.
+    pub fn local_address(&self) -> Option<std::net::SocketAddr> {
+        match &self.kind {
+            SocketKind::Tcp(stream) => stream.local_addr().ok(),
+            SocketKind::Unix(_) => None,
+        }
+    }
+
+    /// Reads without waiting.
+    fn try_read(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        match &self.kind {
+            SocketKind::Tcp(stream) => stream.try_read(buffer),
+            SocketKind::Unix(stream) => stream.try_read(buffer),
+        }
+    }
+
+    /// Reads once and appends to `bytes`, which has room. `Ok(0)` is the end of the stream.
+    ///
+    /// The C library's functions are points of cancellation, which costs on each call in a process of several
+    /// threads; these are not.
+    fn poll_receive(&mut self, cx: &mut Context<'_>, bytes: &mut Vec<u8>) -> Poll<io::Result<usize>> {
+        if self.ahead.is_some() {
+            return poll_read_buf(Pin::new(self), cx, bytes);
+        }
+        loop {
+            ready!(each_kind!(&self.kind, stream => stream.poll_read_ready(cx)))?;
+            let room = bytes.capacity() - bytes.len();
+            let mut received = None;
+            let result = each_kind!(&self.kind, stream => stream.try_io(Interest::READABLE, || {
+                let (count, _) = recv(stream, spare_capacity(bytes), RecvFlags::DONTWAIT)?;
+                received = Some(count);
+                // Less than there is room for is all there was: the next bytes announce themselves, and a read
+                // that would only find nothing is spared.
+                if count > 0 && count < room { Err(io::ErrorKind::WouldBlock.into()) } else { Ok(()) }
+            }));
+            match (received, result) {
+                (Some(count), _) => return Poll::Ready(Ok(count)),
+                (None, Err(error)) if error.kind() != io::ErrorKind::WouldBlock => {
+                    return Poll::Ready(Err(error));
+                }
+                (None, _) => {}
+            }
+        }
+    }
+
+    /// Whether the peer has closed an idle connection or sent bytes that nobody asked for, as far as the event
+    /// loop knows; costs no system call while nothing has happened.
+    pub fn is_stale(&self) -> bool {
+        !matches!(self.try_read(&mut [0]), Err(error) if error.kind() == io::ErrorKind::WouldBlock)
+    }
+
+    /// The same, asking the kernel.
+    pub fn is_stale_now(&self) -> bool {
+        let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
+        let mut byte = [0u8; 1];
+        let result = match &self.kind {
+            SocketKind::Tcp(stream) => recv(stream, &mut byte, flags),
+            SocketKind::Unix(stream) => recv(stream, &mut byte, flags),
+        };
+        !matches!(result, Err(rustix::io::Errno::AGAIN))
+    }
+}
+
+impl AsyncRead for Socket {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        if let Some(ahead) = &mut self.ahead {
+            let rest = &ahead.bytes[ahead.start..];
+            let count = rest.len().min(buffer.remaining());
+            buffer.put_slice(&rest[..count]);
+            ahead.start += count;
+            if ahead.start == ahead.bytes.len() {
+                self.ahead = None;
+            }
+            return Poll::Ready(Ok(()));
+        }
+        each_kind!(&mut self.kind, stream => Pin::new(stream).poll_read(cx, buffer))
+    }
+}
+
+impl AsyncWrite for Socket {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, data: &[u8]) -> Poll<io::Result<usize>> {
+        loop {
+            ready!(each_kind!(&self.kind, stream => stream.poll_write_ready(cx)))?;
+            let sent = each_kind!(&self.kind, stream => stream.try_io(Interest::WRITABLE, || {
+                Ok(send(stream, data, SendFlags::NOSIGNAL | SendFlags::DONTWAIT)?)
+            }));
+            match sent {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                sent => return Poll::Ready(sent),
+            }
+        }
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        data: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        match &mut self.kind {
+            SocketKind::Tcp(stream) => Pin::new(stream).poll_write_vectored(cx, data),
+            SocketKind::Unix(stream) => Pin::new(stream).poll_write_vectored(cx, data),
+        }
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match &mut self.kind {
+            SocketKind::Tcp(stream) => Pin::new(stream).poll_shutdown(cx),
+            SocketKind::Unix(stream) => Pin::new(stream).poll_shutdown(cx),
+        }
+    }
+}
+
+/// A socket, plain or under TLS.
+#[derive(Debug)]
+pub enum Stream {
+    /// Cleartext.
+    Plain(Socket),
+    /// TLS with a client.
+    TlsServer(Box<tls::ServerStream<Socket>>),
+    /// TLS with an origin.
+    TlsClient(Box<tls::ClientStream<Socket>>),
+}
+
+/// Runs one expression for whatever kind of stream it is.
+macro_rules! each {
+    ($self:expr, $stream:ident => $body:expr) => {
+        match $self {
+            Stream::Plain($stream) => $body,
+            Stream::TlsServer($stream) => $body,
+            Stream::TlsClient($stream) => $body,
+        }
+    };
+}
+
+impl Stream {
+    /// The socket below TLS.
+    pub fn socket(&self) -> &Socket {
+        match self {
+            Self::Plain(socket) => socket,
+            Self::TlsServer(stream) => stream.get_ref().0,
+            Self::TlsClient(stream) => stream.get_ref().0,
+        }
+    }
+
+    /// Reads once and appends to `bytes`, which has room. `Ok(0)` is the end of the stream.
+    pub fn poll_receive(&mut self, cx: &mut Context<'_>, bytes: &mut Vec<u8>) -> Poll<io::Result<usize>> {
+        match self {
+            Self::Plain(socket) => socket.poll_receive(cx, bytes),
+            Self::TlsServer(stream) => poll_read_buf(Pin::new(stream), cx, bytes),
+            Self::TlsClient(stream) => poll_read_buf(Pin::new(stream), cx, bytes),
+        }
+    }
+
+    /// The same stream with bytes before those that are still to come. Under TLS there are none to put back: its
+    /// protocol is known before anything is read.
+    pub fn read_again(mut self, bytes: Vec<u8>) -> Self {
+        if let Self::Plain(socket) = &mut self {
+            socket.unread(bytes);
+        }
+        self
+    }
+
+    /// Whether writing needs a flush of its own afterwards: TLS holds records back when the socket is full.
+    pub fn buffers_writes(&self) -> bool {
+        !matches!(self, Self::Plain(_))
+    }
+
+    /// Makes the close a reset (RST), so that the peer cannot take what it has for a whole message.
+    pub fn reset_on_close(&self) {
+        let linger = Some(std::time::Duration::ZERO);
+        let socket = match &self.socket().kind {
+            SocketKind::Tcp(stream) => socket2::SockRef::from(stream),
+            SocketKind::Unix(_) => return,
+        };
+        // A socket that is gone already needs no reset.
+        let _ = socket.set_linger(linger);
+    }
+}
+
+impl AsyncRead for Stream {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        each!(self.get_mut(), stream => Pin::new(stream).poll_read(cx, buffer))
+    }
+}
+
+impl AsyncWrite for Stream {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, data: &[u8]) -> Poll<io::Result<usize>> {
+        each!(self.get_mut(), stream => Pin::new(stream).poll_write(cx, data))
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        data: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        each!(self.get_mut(), stream => Pin::new(stream).poll_write_vectored(cx, data))
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        each!(self.get_mut(), stream => Pin::new(stream).poll_flush(cx))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        each!(self.get_mut(), stream => Pin::new(stream).poll_shutdown(cx))
+    }
+}
+
+/// Writes `first` and then `second`, as one system call where possible; returns how much of both was taken.
+pub fn poll_write_both(
+    stream: &mut Stream,
+    cx: &mut Context<'_>,
+    first: &[u8],
+    second: &[u8],
+) -> Poll<io::Result<usize>> {
+    let stream = Pin::new(stream);
+    let written = if first.is_empty() {
+        ready!(stream.poll_write(cx, second))?
+    } else if second.is_empty() {
+        ready!(stream.poll_write(cx, first))?
+    } else {
+        ready!(stream.poll_write_vectored(cx, &[IoSlice::new(first), IoSlice::new(second)]))?
+    };
+    match written {
+        0 if !(first.is_empty() && second.is_empty()) => Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
+        written => Poll::Ready(Ok(written)),
+    }
+}

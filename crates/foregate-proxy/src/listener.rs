@@ -1,0 +1,220 @@
+//! Listening sockets: binding them, taking them over, and accepting from them.
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::unix::fs::FileTypeExt;
+use std::os::unix::net::UnixListener as StdUnixListener;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use socket2::{Domain, Protocol, Type};
+use tokio::net::{TcpListener, UnixListener};
+use tokio::sync::watch;
+
+use crate::connection::{self, Accepted};
+use crate::descriptors;
+use crate::link::Socket;
+use crate::proxy::Proxy;
+use crate::settings::{Listen, ListenAddress, any_contains};
+use crate::telemetry::blocked::Watched;
+use crate::telemetry::metrics::Metrics;
+
+/// How long accepting pauses when there are no descriptors or too many connections.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// A socket that listens.
+#[derive(Debug)]
+pub enum Listener {
+    /// TCP over IPv4 or IPv6.
+    Tcp(TcpListener),
+    /// A Unix stream socket.
+    Unix(UnixListener),
+}
+
+impl Listener {
+    /// Binds `listen`.
+    ///
+    /// # Errors
+    ///
+    /// What the system says.
+    pub fn bind(listen: &Listen) -> io::Result<Self> {
+        match &listen.address {
+            ListenAddress::Tcp(address) => Self::bind_tcp(*address, listen),
+            ListenAddress::Unix(path) => {
+                remove_stale(path)?;
+                let listener = StdUnixListener::bind(path)?;
+                listener.set_nonblocking(true)?;
+                Ok(Self::Unix(UnixListener::from_std(listener)?))
+            }
+        }
+    }
+
+    fn bind_tcp(address: SocketAddr, listen: &Listen) -> io::Result<Self> {
+        let socket = socket2::Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+        socket.set_reuse_address(true)?;
+        if listen.reuse_port {
+            socket.set_reuse_port(true)?;
+        }
+        if address.is_ipv6() {
+            socket.set_only_v6(true)?;
+        }
+        socket.set_nonblocking(true)?;
+        // Accepted sockets inherit it, which saves a system call for each.
+        socket.set_tcp_nodelay(true)?;
+        socket.bind(&address.into())?;
+        socket.listen(i32::try_from(listen.backlog).unwrap_or(i32::MAX))?;
+        Ok(Self::Tcp(TcpListener::from_std(socket.into())?))
+    }
+
+    /// Takes over a socket that another process has bound.
+    ///
+    /// # Errors
+    ///
+    /// It is not a listening stream socket.
+    pub fn adopt(fd: std::os::fd::OwnedFd) -> io::Result<Self> {
+        let socket = socket2::Socket::from(fd);
+        socket.set_nonblocking(true)?;
+        if socket.local_addr()?.is_unix() {
+            return Ok(Self::Unix(UnixListener::from_std(socket.into())?));
+        }
+        socket.set_tcp_nodelay(true)?;
+        Ok(Self::Tcp(TcpListener::from_std(socket.into())?))
+    }
+
+    /// Where it listens, with the port that the system has chosen.
+    pub fn address(&self) -> io::Result<ListenAddress> {
+        match self {
+            Self::Tcp(listener) => Ok(ListenAddress::Tcp(listener.local_addr()?)),
+            Self::Unix(listener) => {
+                let path = listener.local_addr()?.as_pathname().map(Path::to_path_buf);
+                Ok(ListenAddress::Unix(path.unwrap_or_default()))
+            }
+        }
+    }
+
+    /// Accepts one connection.
+    ///
+    /// # Errors
+    ///
+    /// What the system says.
+    pub async fn accept(&self) -> io::Result<(Socket, Option<SocketAddr>)> {
+        match self {
+            Self::Tcp(listener) => {
+                let (stream, remote) = listener.accept().await?;
+                Ok((stream.into(), Some(remote)))
+            }
+            Self::Unix(listener) => Ok((listener.accept().await?.0.into(), None)),
+        }
+    }
+}
+
+/// A socket file that nobody listens on any more.
+fn remove_stale(path: &Path) -> io::Result<()> {
+    match std::fs::symlink_metadata(path) {
+        Ok(metadata) if metadata.file_type().is_socket() => {
+            if std::os::unix::net::UnixStream::connect(path).is_ok() {
+                return Err(io::ErrorKind::AddrInUse.into());
+            }
+            std::fs::remove_file(path)
+        }
+        Ok(_) => Err(io::Error::new(io::ErrorKind::AlreadyExists, "exists and is not a socket")),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+/// Accepts until `stop` says so, and serves each connection in a task of its own. `id` is what the registry knows the
+/// listener by.
+pub async fn run(
+    proxy: Arc<Proxy>,
+    listener: Arc<Listener>,
+    settings: watch::Receiver<Arc<Listen>>,
+    mut stop: watch::Receiver<bool>,
+    id: usize,
+) {
+    let local = listener.address().ok().and_then(|address| match address {
+        ListenAddress::Tcp(address) if !address.ip().is_unspecified() => Some(address),
+        _ => None,
+    });
+    loop {
+        if proxy.registry.count() >= proxy.connection_limit.load(Ordering::Relaxed)
+            || descriptors::are_scarce()
+        {
+            tokio::select! {
+                () = tokio::time::sleep(PAUSE) => continue,
+                _ = stop.wait_for(|stop| *stop) => return,
+            }
+        }
+        let accepted = tokio::select! {
+            biased;
+            _ = stop.wait_for(|stop| *stop) => return,
+            accepted = listener.accept() => accepted,
+        };
+        match accepted {
+            Ok((socket, remote)) => spawn(&proxy, &settings, id, socket, remote, local),
+            Err(error) if is_about_one_connection(&error) => {}
+            Err(error) => {
+                tracing::warn!(%error, "accepting pauses");
+                tokio::time::sleep(PAUSE).await;
+            }
+        }
+    }
+}
+
+fn spawn(
+    proxy: &Arc<Proxy>,
+    settings: &watch::Receiver<Arc<Listen>>,
+    id: usize,
+    socket: Socket,
+    remote: Option<SocketAddr>,
+    local: Option<SocketAddr>,
+) {
+    proxy.metrics.connections_accepted.inc();
+    let listen = Arc::clone(&settings.borrow());
+    let most = proxy.connections_per_client.load(Ordering::Relaxed);
+    // A peer that speaks for others is counted by whom it speaks for.
+    let client =
+        remote.map(|remote| remote.ip()).filter(|ip| !any_contains(&listen.proxy_protocol_from, *ip));
+    let Some(registered) = proxy.registry.enter(client, most, id) else {
+        proxy.metrics.connections_refused.inc();
+        return;
+    };
+    let local = local.or_else(|| socket.local_address());
+    let accepted = Accepted { socket, remote, local, registered };
+    let active = Active::new(&proxy.metrics);
+    let task_proxy = Arc::clone(proxy);
+    let task = async move {
+        connection::serve(task_proxy, listen, accepted).await;
+        drop(active);
+    };
+    tokio::spawn(Watched::new(task, Arc::clone(&proxy.metrics)));
+}
+
+/// Counts a connection as active until it is dropped, however its task ends.
+struct Active(Arc<Metrics>);
+
+impl Active {
+    fn new(metrics: &Arc<Metrics>) -> Self {
+        metrics.connections_active.inc();
+        Self(Arc::clone(metrics))
+    }
+}
+
+impl Drop for Active {
+    fn drop(&mut self) {
+        self.0.connections_active.dec();
+    }
+}
+
+/// Errors of `accept` that belong to the connection that was to be accepted (accept(2)).
+fn is_about_one_connection(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::ConnectionAborted
+            | io::ErrorKind::ConnectionReset
+            | io::ErrorKind::ConnectionRefused
+            | io::ErrorKind::Interrupted
+    )
+}

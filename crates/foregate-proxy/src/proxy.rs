@@ -1,0 +1,133 @@
+//! What all connections of the process share.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use arc_swap::{ArcSwap, ArcSwapOption};
+use foregate_wire::HeadLimits;
+
+use crate::connection::registry::Registry;
+use crate::settings::{Limits, ListenAddress, Settings, Timeouts};
+use crate::telemetry::access_log::AccessLog;
+use crate::telemetry::metrics::{Metrics, SiteCounters};
+use crate::tls::{Acceptor, CertificateStore, SiteHosts, TlsError};
+use crate::upstream::{Upstream, Upstreams};
+
+/// What connections keep of the configuration that they started with. They outlive many reloads, and must not hold
+/// what a configuration may have beside this: 100,000 sites.
+#[derive(Debug)]
+pub struct Terms {
+    /// Limits of size and count.
+    pub limits: Limits,
+    /// Time limits towards clients.
+    pub timeouts: Timeouts,
+}
+
+/// A configuration at work. A request keeps the one that it started with.
+#[derive(Debug)]
+pub struct Config {
+    /// What was configured.
+    pub settings: Settings,
+    /// The upstreams at work, by their index in the settings.
+    pub upstreams: Vec<Arc<Upstream>>,
+    /// What connections keep.
+    pub terms: Arc<Terms>,
+    /// The limits of heads.
+    pub head_limits: HeadLimits,
+    acceptors: HashMap<ListenAddress, Arc<Acceptor>>,
+}
+
+impl Config {
+    /// Puts `settings` to work beside what is there, sharing what is the same.
+    ///
+    /// # Errors
+    ///
+    /// A file of TLS that cannot be used.
+    pub fn build(
+        settings: Settings,
+        upstreams: &Upstreams,
+        certificates: &CertificateStore,
+        old: &[Arc<Upstream>],
+    ) -> Result<Self, TlsError> {
+        let limits = &settings.limits;
+        let head_limits =
+            HeadLimits { bytes: limits.head_bytes, line: limits.head_line, fields: limits.head_fields };
+        let mut acceptors = HashMap::new();
+        for listen in &settings.listeners {
+            if let Some(tls) = &listen.tls {
+                let sites = settings
+                    .sites
+                    .sites()
+                    .iter()
+                    .map(|site| SiteHosts { hosts: &site.hosts, tls: site.options.tls.as_ref() });
+                let acceptor = Acceptor::new(tls, listen.http2, sites, limits, certificates)?;
+                acceptors.insert(listen.address.clone(), Arc::new(acceptor));
+            }
+        }
+        let upstreams = upstreams.build(&settings.upstreams, head_limits, old)?;
+        let terms = Terms { limits: settings.limits.clone(), timeouts: settings.timeouts.clone() };
+        Ok(Self { terms: Arc::new(terms), settings, upstreams, head_limits, acceptors })
+    }
+
+    /// Who performs the handshakes of a listener that speaks TLS.
+    pub fn acceptor(&self, address: &ListenAddress) -> Option<&Arc<Acceptor>> {
+        self.acceptors.get(address)
+    }
+}
+
+/// What all connections of the process share. Survives reloads.
+#[derive(Debug)]
+pub struct Proxy {
+    config: ArcSwap<Config>,
+    /// Counters.
+    pub metrics: Arc<Metrics>,
+    /// Counters of requests that no site claims.
+    pub unrouted: Arc<SiteCounters>,
+    /// The access log, if there is one.
+    pub access_log: ArcSwapOption<AccessLog>,
+    /// The connections of clients.
+    pub registry: Arc<Registry>,
+    /// Descriptors that connections may use.
+    pub connection_limit: AtomicUsize,
+    /// Connections that one client may have.
+    pub connections_per_client: AtomicUsize,
+    draining: AtomicBool,
+}
+
+impl Proxy {
+    /// A proxy on its first configuration.
+    pub fn new(config: Config, metrics: Arc<Metrics>) -> Self {
+        Self {
+            config: ArcSwap::from_pointee(config),
+            unrouted: metrics.site("-"),
+            metrics,
+            access_log: ArcSwapOption::empty(),
+            registry: Arc::new(Registry::new()),
+            connection_limit: AtomicUsize::new(usize::MAX),
+            connections_per_client: AtomicUsize::new(usize::MAX),
+            draining: AtomicBool::new(false),
+        }
+    }
+
+    /// The present configuration.
+    pub fn config(&self) -> Arc<Config> {
+        self.config.load_full()
+    }
+
+    /// Makes another configuration the present one.
+    pub fn set_config(&self, config: Config) {
+        self.config.store(Arc::new(config));
+    }
+
+    /// Whether the process takes no new requests on connections after the present ones.
+    pub fn is_draining(&self) -> bool {
+        self.draining.load(Ordering::Relaxed)
+    }
+
+    /// Has all connections end gracefully.
+    pub fn drain(&self) {
+        self.draining.store(true, Ordering::SeqCst);
+        self.registry.drain(None);
+    }
+}

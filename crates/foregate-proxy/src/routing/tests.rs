@@ -1,0 +1,238 @@
+//! The compiled tables against matchers that read the rules from the documentation.
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::settings::Action;
+
+fn route(pattern: &PathPattern) -> Route {
+    Route {
+        pattern: pattern.text().clone(),
+        action: Action::Proxy(0),
+        body_limit: None,
+        allow_connect: false,
+    }
+}
+
+fn site_of(patterns: &[&str]) -> Result<Arc<Site>, Vec<Unreachable>> {
+    let mut builder = SiteTableBuilder::default();
+    let routes = patterns
+        .iter()
+        .map(|text| {
+            let pattern = builder.pattern(text).unwrap();
+            let route = builder.route(route(&pattern));
+            (pattern, route)
+        })
+        .collect();
+    let routes = builder.route_set(routes)?;
+    let site = builder.site("test".into(), SiteOptions::default(), routes);
+    builder.host(site, &HostPattern::Any).unwrap();
+    Ok(Arc::clone(builder.build().find(b"any").unwrap()))
+}
+
+fn chosen<'s>(site: &'s Site, path: &str) -> Option<&'s str> {
+    site.route(path.as_bytes()).map(|route| &*route.pattern)
+}
+
+fn table_of(hosts: &[&str]) -> SiteTable {
+    let mut builder = SiteTableBuilder::default();
+    let routes = builder.route_set(Vec::new()).unwrap();
+    for host in hosts {
+        let site = builder.site((*host).into(), SiteOptions::default(), routes.clone());
+        builder.host(site, &host.parse().unwrap()).unwrap();
+    }
+    builder.build()
+}
+
+#[test]
+fn hosts_are_found_by_the_longest_match() {
+    let table =
+        table_of(&["example.com", "*.example.com", "*.a.example.com", "*", "127.0.0.1", "::1", "localhost"]);
+    let find = |host: &str| table.find(host.as_bytes()).map(|site| site.name.to_string());
+    for (host, site) in [
+        ("example.com", "example.com"),
+        ("x.example.com", "*.example.com"),
+        ("x.y.example.com", "*.example.com"),
+        ("a.example.com", "*.example.com"),
+        ("x.a.example.com", "*.a.example.com"),
+        ("notexample.com", "*"),
+        ("com", "*"),
+        ("", "*"),
+        ("127.0.0.1", "127.0.0.1"),
+        ("[::1]", "::1"),
+        ("[::2]", "*"),
+        ("[", "*"),
+        ("localhost", "localhost"),
+    ] {
+        assert_eq!(find(host).as_deref(), Some(site), "{host}");
+    }
+    assert!(table_of(&["a.b"]).find(b"b").is_none());
+    assert!(SiteTable::default().find(b"b").is_none());
+}
+
+#[test]
+fn a_host_belongs_to_one_site() {
+    let mut builder = SiteTableBuilder::default();
+    let routes = builder.route_set(Vec::new()).unwrap();
+    let site = builder.site("a".into(), SiteOptions::default(), routes);
+    let host: HostPattern = "A.b".parse().unwrap();
+    assert_eq!(builder.host(site, &host), Ok(()));
+    assert_eq!(builder.host(site, &host), Err(DuplicateHost { site }));
+    assert_eq!(builder.host(site, &"*.a.b".parse().unwrap()), Ok(()));
+}
+
+#[test]
+fn routes_are_exact_before_wildcards_then_in_order() {
+    let site =
+        site_of(&["/static/**", "/users/*/posts", "/users/me/posts", "/users/*", "/users/**", "/", "/**"])
+            .unwrap();
+    for (path, pattern) in [
+        ("/", "/"),
+        ("/static", "/static/**"),
+        ("/static/", "/static/**"),
+        ("/static/a/b", "/static/**"),
+        ("/statics", "/**"),
+        ("/users/me/posts", "/users/me/posts"),
+        ("/users/7/posts", "/users/*/posts"),
+        ("/users/7", "/users/*"),
+        ("/users/", "/users/**"),
+        ("/users", "/users/**"),
+        ("/users/*", "/users/*"),
+        ("/users/7/posts/1", "/users/**"),
+        ("*", "/**"),
+        ("", "/**"),
+    ] {
+        assert_eq!(chosen(&site, path), Some(pattern), "{path}");
+    }
+    let site = site_of(&["/a/", "/b/*"]).unwrap();
+    assert_eq!(chosen(&site, "/a"), None);
+    assert_eq!(chosen(&site, "/a/"), Some("/a/"));
+    assert_eq!(chosen(&site, "/b/"), None);
+    assert_eq!(chosen(&site, "*"), None);
+}
+
+#[test]
+fn routes_that_are_never_reached_are_told() {
+    let unreachable = |patterns: &[&str]| site_of(patterns).err().map(|all| (all[0].index, all[0].by));
+    assert_eq!(unreachable(&["/a", "/b", "/a"]), Some((2, 0)));
+    assert_eq!(unreachable(&["/**", "/a/**"]), Some((1, 0)));
+    assert_eq!(unreachable(&["/a/**", "/a/*"]), Some((1, 0)));
+    assert_eq!(unreachable(&["/*/b", "/a/*", "/*/b"]), Some((2, 0)));
+    assert_eq!(unreachable(&["/*/**", "/a/**"]), Some((1, 0)));
+    assert_eq!(unreachable(&["/**", "/a"]), None);
+    assert_eq!(unreachable(&["/a/*", "/*/b", "/**"]), None);
+    assert_eq!(unreachable(&["/a/*", "/a/**"]), None);
+}
+
+#[test]
+fn patterns_that_no_path_can_match_are_refused() {
+    let parse = |text: &str| text.parse::<PathPattern>().unwrap_err();
+    assert_eq!(parse("a"), PathPatternError::NoSlash);
+    assert_eq!(parse(""), PathPatternError::NoSlash);
+    assert_eq!(parse("/**/a"), PathPatternError::InnerRest);
+    assert_eq!(parse("/a**"), PathPatternError::InnerRest);
+    assert_eq!(parse("/a*"), PathPatternError::PartialStar);
+    assert_eq!(parse("/a?b"), PathPatternError::Query);
+    for (text, normal) in
+        [("/a/../b", "/b"), ("/a b", "/a%20b"), ("/%c3", "/%C3"), ("/%41", "/A"), ("/é", "/%C3%A9")]
+    {
+        assert_eq!(parse(text), PathPatternError::NotNormal(normal.into()));
+    }
+    assert!(matches!(parse("/%4"), PathPatternError::NotAPath(_)));
+    assert!("/caf%C3%A9//x".parse::<PathPattern>().unwrap().has_duplicate_slash());
+}
+
+#[test]
+fn equal_sets_are_one_in_memory() {
+    let mut builder = SiteTableBuilder::default();
+    let mut set = || {
+        let pattern = builder.pattern("/**").unwrap();
+        let route = builder.route(route(&pattern));
+        builder.route_set(vec![(pattern, route)]).unwrap()
+    };
+    assert!(Arc::ptr_eq(&set(), &set()));
+}
+
+/// `cargo test --release -p foregate-proxy routing -- --ignored --nocapture`
+#[test]
+#[ignore = "measures"]
+fn a_lookup_costs_the_same_with_many_sites() {
+    for count in [1, 1000, 100_000] {
+        let hosts: Vec<String> = (0..count).map(|i| format!("host{i}.example.com")).collect();
+        let table = table_of(&hosts.iter().map(String::as_str).collect::<Vec<_>>());
+        let start = std::time::Instant::now();
+        let rounds = 2_000_000_u64;
+        let mut found = 0_u64;
+        for round in 0..rounds {
+            // A stride that has no factor in common with the number of hosts visits all of them.
+            let host = &hosts[(round * 7919 % count as u64) as usize];
+            found += u64::from(table.find(host.as_bytes()).is_some());
+        }
+        assert_eq!(found, rounds);
+        println!("{count} sites: {} ns", start.elapsed().as_nanos() as u64 / rounds);
+    }
+}
+
+/// Whether `pattern` takes `path`, by the words of the documentation.
+fn takes(pattern: &str, path: &str) -> bool {
+    if !path.starts_with('/') {
+        return pattern == "/**";
+    }
+    let (segments, open) = match pattern.strip_suffix("/**") {
+        Some(prefix) => (prefix.split('/').skip(1).collect::<Vec<_>>(), true),
+        None => (pattern.split('/').skip(1).collect(), false),
+    };
+    let path: Vec<&str> = path.split('/').skip(1).collect();
+    (path.len() == segments.len() || (open && path.len() > segments.len()))
+        && segments.iter().zip(&path).all(|(s, p)| if *s == "*" { !p.is_empty() } else { s == p })
+}
+
+fn naive<'p>(patterns: &[&'p str], path: &str) -> Option<&'p str> {
+    let exact = patterns.iter().find(|pattern| !pattern.contains('*') && takes(pattern, path));
+    exact.or_else(|| patterns.iter().find(|pattern| takes(pattern, path))).copied()
+}
+
+proptest! {
+    #[test]
+    fn the_matcher_agrees_with_the_rules(
+        patterns in prop::collection::vec("(/(a|b|\\*)){0,4}(/\\*\\*|/|/c)", 0..12),
+        paths in prop::collection::vec("(/(a|b|c|\\*|)){0,5}", 1..20),
+    ) {
+        let mut kept: Vec<&str> = Vec::new();
+        for pattern in &patterns {
+            kept.push(pattern);
+            // What is told as unreachable is never chosen by the rules either.
+            if site_of(&kept).is_err() {
+                kept.pop();
+                for path in &paths {
+                    let with: Vec<&str> = kept.iter().copied().chain([pattern.as_str()]).collect();
+                    prop_assert_eq!(naive(&with, path), naive(&kept, path));
+                }
+            }
+        }
+        let site = site_of(&kept).unwrap();
+        for path in &paths {
+            prop_assert_eq!(chosen(&site, path), naive(&kept, path), "{} in {:?}", path, kept);
+        }
+    }
+
+    #[test]
+    fn the_trie_agrees_with_the_rules(
+        hosts in prop::collection::hash_set("(\\*\\.)?([ab]\\.){0,3}[ab]", 0..12),
+        any in any::<bool>(),
+        asked in prop::collection::vec("([abc]\\.){0,4}[abc]", 1..20),
+    ) {
+        let mut hosts: Vec<&str> = hosts.iter().map(String::as_str).collect();
+        if any {
+            hosts.push("*");
+        }
+        let table = table_of(&hosts);
+        for host in &asked {
+            let below = |pattern: &&&str| pattern.strip_prefix('*').is_some_and(|suffix| host.ends_with(suffix));
+            let expected = hosts.iter().find(|pattern| *pattern == host)
+                .or_else(|| hosts.iter().filter(below).max_by_key(|pattern| pattern.len()));
+            let found = table.find(host.as_bytes()).map(|site| site.name.to_string());
+            prop_assert_eq!(found.as_deref(), expected.copied());
+        }
+    }
+}

@@ -1,0 +1,474 @@
+//! The process: start, reload, and the end.
+
+use std::collections::HashMap;
+use std::io;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::{mpsc, oneshot, watch};
+
+use crate::admin;
+use crate::listener::{self, Listener};
+use crate::proxy::{Config, Proxy};
+use crate::settings::{Listen, ListenAddress, Settings};
+use crate::sys;
+use crate::telemetry::access_log::AccessLog;
+use crate::telemetry::metrics::Metrics;
+use crate::tls::CertificateStore;
+use crate::upstream::{self, Upstreams};
+
+/// The most connections by default.
+const MOST_CONNECTIONS: u64 = 50_000;
+/// How long the log may take to be written at the end.
+const FLUSH: Duration = Duration::from_secs(2);
+
+/// How often an old configuration is looked at, whether requests still hold it.
+const RETIRE_EVERY: Duration = Duration::from_millis(200);
+
+/// Reads and validates the configuration anew.
+pub type Reload = Arc<dyn Fn() -> Result<Settings, String> + Send + Sync>;
+
+/// Runs the proxy until it is told to stop by a signal.
+///
+/// `reload` is called for each reload, on a thread of its own.
+///
+/// # Errors
+///
+/// A listener that cannot be bound, a file that cannot be used, or the system's refusal of threads or sockets.
+pub fn run(settings: Settings, reload: Reload) -> io::Result<()> {
+    let inherited = sys::inherited_sockets();
+    raise_descriptor_limit();
+    let mut runtime = tokio::runtime::Builder::new_multi_thread();
+    if let Some(workers) = settings.workers {
+        runtime.worker_threads(workers.get());
+    }
+    let runtime = runtime.enable_all().thread_name("foregate-worker").build()?;
+    let ended = runtime.block_on(async {
+        // Before anything listens: a signal that comes early must not end the process without a drain.
+        let mut signals = Signals::new()?;
+        let mut server = Server::start(settings, reload, inherited)?;
+        server.supervise(&mut signals).await;
+        Ok(())
+    });
+    // Tasks that are still running are dropped with their connections.
+    runtime.shutdown_background();
+    ended
+}
+
+/// Puts the configuration to work far enough to find what only the files that it names can tell.
+///
+/// # Errors
+///
+/// A certificate, key or authority file that cannot be used.
+pub fn check(settings: Settings) -> Result<(), String> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| error.to_string())?;
+    let _entered = runtime.enter();
+    let upstreams = Upstreams::new(Arc::new(Metrics::default()));
+    Config::build(settings, &upstreams, &CertificateStore::new(), &[])
+        .map(drop)
+        .map_err(|error| error.to_string())
+}
+
+struct Server {
+    proxy: Arc<Proxy>,
+    upstreams: Upstreams,
+    certificates: CertificateStore,
+    reload: Reload,
+    listening: HashMap<ListenAddress, Listening>,
+    next_listener: usize,
+    requests: mpsc::Receiver<admin::Request>,
+    admin: mpsc::Sender<admin::Request>,
+    metrics_task: Option<(std::net::SocketAddr, tokio::task::JoinHandle<()>)>,
+    admin_task: Option<(SocketFile, tokio::task::JoinHandle<()>)>,
+}
+
+/// A listener at work.
+struct Listening {
+    id: usize,
+    /// The socket file that we have made and remove again.
+    _file: Option<SocketFile>,
+    settings: watch::Sender<Arc<Listen>>,
+    stop: watch::Sender<bool>,
+}
+
+enum Stop {
+    Graceful(Duration),
+    AtOnce,
+}
+
+impl Server {
+    fn start(settings: Settings, reload: Reload, inherited: Vec<std::os::fd::OwnedFd>) -> io::Result<Self> {
+        let metrics = Arc::new(Metrics::default());
+        let upstreams = Upstreams::new(Arc::clone(&metrics));
+        let certificates = CertificateStore::new();
+        let config = Config::build(settings, &upstreams, &certificates, &[]).map_err(io::Error::other)?;
+        let proxy = Arc::new(Proxy::new(config, metrics));
+        let (admin, requests) = mpsc::channel(16);
+        let mut server = Self {
+            proxy: Arc::clone(&proxy),
+            upstreams,
+            certificates,
+            reload,
+            listening: HashMap::new(),
+            next_listener: 0,
+            requests,
+            admin,
+            metrics_task: None,
+            admin_task: None,
+        };
+        let config = proxy.config();
+        let mut adopted = HashMap::new();
+        for fd in inherited {
+            let listener = Listener::adopt(fd)?;
+            adopted.insert(listener.address()?, listener);
+        }
+        let bound = server.bind(&config.settings, &mut adopted)?;
+        server.open_log(&config.settings, None)?;
+        let side = server.bind_side(&config.settings)?;
+        server.apply(&config, bound, side);
+        server.certificates.watch();
+        tokio::spawn(upstream::sweep(move || proxy.config().upstreams.clone()));
+        crate::notify::ready();
+        Ok(server)
+    }
+
+    /// Binds those listeners that are not there yet; nothing changes if one of them cannot be bound.
+    fn bind(
+        &self,
+        settings: &Settings,
+        adopted: &mut HashMap<ListenAddress, Listener>,
+    ) -> io::Result<Vec<Bound>> {
+        let mut bound = Vec::new();
+        for listen in &settings.listeners {
+            if self.listening.contains_key(&listen.address) {
+                continue;
+            }
+            let (listener, file) = match adopted.remove(&listen.address) {
+                Some(listener) => (listener, None),
+                None => {
+                    let listener = Listener::bind(listen)
+                        .map_err(|error| named(error, &format!("listen {}", listen.address)))?;
+                    (listener, SocketFile::of(&listen.address))
+                }
+            };
+            bound.push(Bound { listen: Arc::new(listen.clone()), listener, file });
+        }
+        Ok(bound)
+    }
+
+    /// Binds the metrics and admin sockets if they are new.
+    fn bind_side(&self, settings: &Settings) -> io::Result<Side> {
+        let mut side = Side::default();
+        let metrics = self.metrics_task.as_ref().map(|(address, _)| *address);
+        if let Some(address) = settings.metrics
+            && metrics != Some(address)
+        {
+            let listen = Listen::new(ListenAddress::Tcp(address));
+            let bound =
+                Listener::bind(&listen).map_err(|error| named(error, &format!("metrics {address}")))?;
+            side.metrics = Some(bound);
+        }
+        let admin = self.admin_task.as_ref().map(|(file, _)| &file.0);
+        if let Some(path) = &settings.admin
+            && admin != Some(path)
+        {
+            side.admin = Some(bind_admin(path).map_err(|error| named(error, "admin socket"))?);
+        }
+        Ok(side)
+    }
+
+    fn open_log(&self, settings: &Settings, old: Option<&Settings>) -> io::Result<()> {
+        if old.is_some_and(|old| old.access_log == settings.access_log) {
+            return Ok(());
+        }
+        let log = match &settings.access_log {
+            Some(path) => {
+                let dropped = Arc::clone(&self.proxy.metrics.access_log_dropped);
+                let log = AccessLog::open(path, dropped)
+                    .map_err(|error| named(error, &format!("access log {}", path.display())))?;
+                Some(Arc::new(log))
+            }
+            None => None,
+        };
+        self.proxy.access_log.store(log);
+        Ok(())
+    }
+
+    /// Puts everything to work that can no longer fail.
+    fn apply(&mut self, config: &Arc<Config>, bound: Vec<Bound>, side: Side) {
+        let settings = &config.settings;
+        let limit = settings.limits.connections.unwrap_or_else(default_connections);
+        self.proxy.connection_limit.store(limit, Ordering::Relaxed);
+        self.proxy.connections_per_client.store(settings.limits.connections_per_client, Ordering::Relaxed);
+        let wanted: HashMap<_, _> =
+            settings.listeners.iter().map(|listen| (listen.address.clone(), listen)).collect();
+        self.listening.retain(|address, listening| match wanted.get(address) {
+            Some(listen) => {
+                listening.settings.send_replace(Arc::new((*listen).clone()));
+                true
+            }
+            None => {
+                listening.stop.send_replace(true);
+                self.proxy.registry.drain(Some(listening.id));
+                tracing::info!(%address, "stopped listening");
+                false
+            }
+        });
+        for bound in bound {
+            self.listen(bound);
+        }
+        self.apply_side(settings, side);
+    }
+
+    fn apply_side(&mut self, settings: &Settings, side: Side) {
+        if self.metrics_task.as_ref().is_some_and(|(address, _)| settings.metrics != Some(*address))
+            && let Some((_, task)) = self.metrics_task.take()
+        {
+            task.abort();
+        }
+        if let (Some(listener), Some(address)) = (side.metrics, settings.metrics) {
+            let task = tokio::spawn(admin::serve_metrics(listener, Arc::clone(&self.proxy)));
+            tracing::info!(%address, "metrics");
+            self.metrics_task = Some((address, task));
+        }
+        if self.admin_task.as_ref().is_some_and(|(file, _)| settings.admin.as_ref() != Some(&file.0))
+            && let Some((_, task)) = self.admin_task.take()
+        {
+            task.abort();
+        }
+        if let (Some(listener), Some(path)) = (side.admin, settings.admin.clone()) {
+            let task = tokio::spawn(admin::serve(listener, self.admin.clone()));
+            self.admin_task = Some((SocketFile(path), task));
+        }
+    }
+
+    fn listen(&mut self, bound: Bound) {
+        let Bound { listen, listener, file } = bound;
+        let address = listen.address.clone();
+        let shown = listener.address().unwrap_or_else(|_| address.clone());
+        tracing::info!(address = %shown, tls = listen.tls.is_some(), "listening");
+        let (settings, settings_receiver) = watch::channel(listen);
+        let (stop, stop_receiver) = watch::channel(false);
+        let listener = Arc::new(listener);
+        let id = self.next_listener;
+        self.next_listener += 1;
+        let proxy = Arc::clone(&self.proxy);
+        tokio::spawn(listener::run(proxy, listener, settings_receiver, stop_receiver, id));
+        self.listening.insert(address, Listening { id, _file: file, settings, stop });
+    }
+
+    /// Follows signals and admin requests until the end.
+    async fn supervise(&mut self, signals: &mut Signals) {
+        let stop = self.until_stopped(signals).await;
+        crate::notify::stopping();
+        // Their socket files go now, before a successor may make its own.
+        for (_, listening) in self.listening.drain() {
+            listening.stop.send_replace(true);
+        }
+        self.admin_task = None;
+        if let Stop::Graceful(limit) = stop {
+            self.proxy.drain();
+            let connections = self.proxy.registry.count();
+            tracing::info!(connections, ?limit, "draining");
+            if !self.drained(limit, signals).await {
+                tracing::warn!(connections = self.proxy.registry.count(), "cut off at the end of the drain");
+            }
+        }
+        if let Some(log) = &*self.proxy.access_log.load() {
+            log.flush(FLUSH);
+        }
+    }
+
+    /// Waits until all connections have ended. Signals still count: TERM shortens the wait, INT ends it.
+    async fn drained(&self, limit: Duration, signals: &mut Signals) -> bool {
+        let mut deadline = tokio::time::Instant::now() + limit;
+        loop {
+            tokio::select! {
+                () = self.proxy.registry.empty() => return true,
+                () = tokio::time::sleep_until(deadline) => return false,
+                _ = signals.interrupt.recv() => return false,
+                _ = signals.terminate.recv() => {
+                    deadline = deadline.min(tokio::time::Instant::now() + self.timeouts().1);
+                }
+            }
+        }
+    }
+
+    async fn until_stopped(&mut self, signals: &mut Signals) -> Stop {
+        loop {
+            tokio::select! {
+                _ = signals.hangup.recv() => drop(self.reload().await),
+                _ = signals.reopen.recv() => {
+                    if let Some(log) = &*self.proxy.access_log.load() {
+                        log.reopen();
+                    }
+                }
+                _ = signals.quit.recv() => return Stop::Graceful(self.timeouts().0),
+                _ = signals.terminate.recv() => return Stop::Graceful(self.timeouts().1),
+                _ = signals.interrupt.recv() => return Stop::AtOnce,
+                Some(request) = self.requests.recv() => match request {
+                    admin::Request::Reload(answer) => {
+                        let result = self.reload().await;
+                        // Whoever asked may be gone.
+                        let _ = answer.send(result);
+                    }
+                },
+            }
+        }
+    }
+
+    fn timeouts(&self) -> (Duration, Duration) {
+        let config = self.proxy.config();
+        (config.settings.timeouts.drain, config.settings.timeouts.drain_term)
+    }
+
+    /// Builds the new configuration beside the old one and swaps them; a refused one changes nothing.
+    async fn reload(&mut self) -> Result<(), String> {
+        crate::notify::reloading();
+        let result = self.try_reload().await;
+        match &result {
+            Ok(()) => {
+                self.proxy.metrics.reloads_ok.inc();
+                tracing::info!("reloaded");
+            }
+            Err(error) => {
+                self.proxy.metrics.reloads_refused.inc();
+                tracing::error!("reload refused, nothing has changed: {error}");
+            }
+        }
+        crate::notify::ready();
+        result
+    }
+
+    async fn try_reload(&mut self) -> Result<(), String> {
+        let reload = Arc::clone(&self.reload);
+        // Reading may take long and block, so it has a thread of its own.
+        let (sender, receiver) = oneshot::channel();
+        std::thread::Builder::new()
+            .name("foregate-reload".to_owned())
+            .spawn(move || {
+                // Whoever waits may be gone.
+                let _ = sender.send(reload());
+            })
+            .map_err(|error| error.to_string())?;
+        let settings = receiver.await.map_err(|_| "reading the configuration panicked".to_owned())??;
+        let old = self.proxy.config();
+        if settings.workers != old.settings.workers {
+            tracing::warn!("a change of `workers` takes effect with the next start");
+        }
+        self.certificates.check();
+        let config = Config::build(settings, &self.upstreams, &self.certificates, &old.upstreams)
+            .map_err(|error| error.to_string())?;
+        let bound = self.bind(&config.settings, &mut HashMap::new()).map_err(|error| error.to_string())?;
+        let side = self.bind_side(&config.settings).map_err(|error| error.to_string())?;
+        self.open_log(&config.settings, Some(&old.settings)).map_err(|error| error.to_string())?;
+        self.proxy.set_config(config);
+        let config = self.proxy.config();
+        self.apply(&config, bound, side);
+        retire(old);
+        Ok(())
+    }
+}
+
+/// A socket that is about to be listened on.
+struct Bound {
+    listen: Arc<Listen>,
+    listener: Listener,
+    file: Option<SocketFile>,
+}
+
+/// A socket file of our making; removed when this value is dropped.
+struct SocketFile(std::path::PathBuf);
+
+impl SocketFile {
+    fn of(address: &ListenAddress) -> Option<Self> {
+        match address {
+            ListenAddress::Unix(path) => Some(Self(path.clone())),
+            ListenAddress::Tcp(_) => None,
+        }
+    }
+}
+
+impl Drop for SocketFile {
+    fn drop(&mut self) {
+        // One that is gone already is fine.
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+/// Lets a configuration go once no request holds it, on a thread of its own: to drop 100,000 sites takes so long that
+/// the requests of a worker would wait for it.
+fn retire(old: Arc<Config>) {
+    tokio::spawn(async move {
+        while Arc::strong_count(&old) > 1 {
+            tokio::time::sleep(RETIRE_EVERY).await;
+        }
+        // Where no thread can be had, it is dropped here.
+        let _ = std::thread::Builder::new().name("foregate-retire".to_owned()).spawn(move || drop(old));
+    });
+}
+
+/// Sockets beside those of clients.
+#[derive(Default)]
+struct Side {
+    metrics: Option<Listener>,
+    admin: Option<tokio::net::UnixListener>,
+}
+
+struct Signals {
+    hangup: Signal,
+    reopen: Signal,
+    quit: Signal,
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Signals {
+    fn new() -> io::Result<Self> {
+        Ok(Self {
+            hangup: signal(SignalKind::hangup())?,
+            reopen: signal(SignalKind::user_defined1())?,
+            quit: signal(SignalKind::quit())?,
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+        })
+    }
+}
+
+fn bind_admin(path: &Path) -> io::Result<tokio::net::UnixListener> {
+    let listen = Listen::new(ListenAddress::Unix(path.to_owned()));
+    let Listener::Unix(listener) = Listener::bind(&listen)? else {
+        return Err(io::ErrorKind::Unsupported.into());
+    };
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))?;
+    Ok(listener)
+}
+
+fn named(error: io::Error, what: &str) -> io::Error {
+    io::Error::new(error.kind(), format!("{what}: {error}"))
+}
+
+/// As many descriptors as the system allows.
+fn raise_descriptor_limit() {
+    let limit = getrlimit(Resource::Nofile);
+    if limit.current < limit.maximum || limit.maximum.is_none() {
+        // A refusal leaves the lower limit, which is respected.
+        let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
+    }
+    let allowed = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    crate::descriptors::set_limit(usize::try_from(allowed).unwrap_or(usize::MAX));
+}
+
+/// Each client connection may need one to an origin as well.
+fn default_connections() -> usize {
+    let descriptors = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    let limit =
+        (descriptors / 2).saturating_sub(crate::descriptors::RESERVE as u64).clamp(1, MOST_CONNECTIONS);
+    usize::try_from(limit).unwrap_or(usize::MAX)
+}

@@ -1,0 +1,417 @@
+//! The typed configuration: what the proxy runs on.
+//!
+//! The binary builds these values from the configuration file; nothing here is a string that still has to be
+//! understood. Every default is the one that the operator's guide states.
+
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::address::{AddressBlock, ServerAddress};
+use crate::routing::SiteTable;
+
+const KIB: usize = 1024;
+const MIB: usize = 1024 * KIB;
+
+/// One complete, validated configuration.
+#[derive(Debug)]
+pub struct Settings {
+    /// Worker threads; `None` means one for each core that the process may use.
+    pub workers: Option<NonZeroUsize>,
+    /// Where to accept connections, in the order of the file.
+    pub listeners: Vec<Listen>,
+    /// Where to serve Prometheus metrics, if anywhere.
+    pub metrics: Option<SocketAddr>,
+    /// The admin socket (Unix, mode 0600), if any.
+    pub admin: Option<PathBuf>,
+    /// The JSON access log, off when `None`.
+    pub access_log: Option<PathBuf>,
+    /// Limits of size and count.
+    pub limits: Limits,
+    /// Time limits towards clients.
+    pub timeouts: Timeouts,
+    /// Groups of origin servers, in the order of the file; routes refer to them by index.
+    pub upstreams: Vec<Arc<Upstream>>,
+    /// Sites with their routes, compiled.
+    pub sites: SiteTable,
+}
+
+/// Where a listener accepts.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum ListenAddress {
+    /// An IPv4 or IPv6 address and port; an IPv6 wildcard accepts IPv6 only.
+    Tcp(SocketAddr),
+    /// The path of a Unix stream socket; a stale file there is replaced.
+    Unix(PathBuf),
+}
+
+/// One `listen` node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Listen {
+    /// Where to accept.
+    pub address: ListenAddress,
+    /// Bind with `SO_REUSEPORT`, so that another process may share the port. Default: no.
+    pub reuse_port: bool,
+    /// The length of the kernel's accept queue. Default: 4096, which the kernel caps at `somaxconn`.
+    pub backlog: u32,
+    /// Peers that must start each connection with a PROXY protocol header (v1 or v2). Peers outside of these
+    /// blocks are served without one. Default: empty.
+    pub proxy_protocol_from: Vec<AddressBlock>,
+    /// Speak TLS here.
+    pub tls: Option<ListenTls>,
+    /// Offer HTTP/2 (ALPN with TLS, prior knowledge without). Default: yes.
+    pub http2: bool,
+}
+
+impl Listen {
+    /// A cleartext listener with default settings.
+    pub fn new(address: ListenAddress) -> Self {
+        Self {
+            address,
+            reuse_port: false,
+            backlog: 4096,
+            proxy_protocol_from: Vec::new(),
+            tls: None,
+            http2: true,
+        }
+    }
+}
+
+impl fmt::Display for ListenAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tcp(address) => address.fmt(f),
+            Self::Unix(path) => write!(f, "unix:{}", path.display()),
+        }
+    }
+}
+
+/// TLS of one listener.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ListenTls {
+    /// Chosen by SNI: an exact name first, then a wildcard, then the first of the list.
+    pub certificates: Vec<CertificateFiles>,
+    /// Default for sites that state none.
+    pub policy: TlsPolicy,
+}
+
+/// A certificate chain and its key, as PEM files. Changed files are read again without a restart.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct CertificateFiles {
+    /// PEM chain, leaf first.
+    pub certificate: PathBuf,
+    /// PEM private key (PKCS#8, PKCS#1 or SEC1).
+    pub key: PathBuf,
+}
+
+/// What a TLS handshake must satisfy. Two sites with different policies never share a connection or a ticket.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+pub struct TlsPolicy {
+    /// The lowest version that is negotiated. Default: 1.2.
+    pub minimum_version: TlsVersion,
+    /// Whether clients present certificates. Default: they are not asked.
+    pub client_certificates: Option<ClientCertificates>,
+}
+
+/// A TLS protocol version.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, PartialOrd, Ord)]
+pub enum TlsVersion {
+    /// TLS 1.2 (RFC 5246).
+    #[default]
+    Tls12,
+    /// TLS 1.3 (RFC 8446).
+    Tls13,
+}
+
+/// Verification of client certificates.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct ClientCertificates {
+    /// PEM file with the authorities that clients' certificates must lead to.
+    pub authorities: PathBuf,
+    /// Refuse the handshake without a certificate; otherwise one is asked for, and verified when given.
+    pub required: bool,
+}
+
+/// Limits of size and count; see each field for what happens beyond it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Limits {
+    /// Bytes of a request or response head. Beyond: 431 (502 for an origin). Default: 64 KiB, at most 128 KiB.
+    pub head_bytes: usize,
+    /// Bytes of one line of a head. Beyond: 431, or 414 for the request line. Default: 16 KiB.
+    pub head_line: usize,
+    /// Fields of a head. Beyond: 431. Default: 128.
+    pub head_fields: usize,
+    /// Requests on one connection, then it is closed gracefully. Default: 10,000.
+    pub requests_per_connection: u64,
+    /// Client connections. Default (`None`): min(50,000, descriptors / 2 - 64). Beyond: accepting pauses.
+    pub connections: Option<usize>,
+    /// Connections from one client address. Beyond: closed at once. Default: 1,024.
+    pub connections_per_client: usize,
+    /// Bytes of a request's body that are read and dropped after an early response. Beyond: close. Default: 64 KiB.
+    pub early_response_drain: usize,
+    /// Bytes of a ClientHello. Beyond: close. Default: 64 KiB.
+    pub client_hello: usize,
+    /// Concurrent HTTP/2 streams. Beyond: REFUSED_STREAM. Default: 100.
+    pub h2_streams: u32,
+    /// HTTP/2 flow-control window of a stream, bytes. Default: 64 KiB.
+    pub h2_stream_window: u32,
+    /// HTTP/2 flow-control window of a connection, bytes. Default: 1 MiB.
+    pub h2_connection_window: u32,
+    /// HPACK dynamic table, bytes. Default: 4096.
+    pub h2_header_table: u32,
+    /// Premature stream resets: burst. Beyond burst and rate: GOAWAY ENHANCE_YOUR_CALM. Default: 100.
+    pub h2_resets_burst: u32,
+    /// Premature stream resets allowed per second after the burst. Default: 10.
+    pub h2_resets_rate: u32,
+    /// Premature stream resets on one connection in all. Default: 1,000.
+    pub h2_resets_total: u32,
+    /// Frames without progress (PING, SETTINGS, PRIORITY, empty DATA, ...): burst. Default: 1,000.
+    pub h2_control_burst: u32,
+    /// Frames without progress allowed per second after the burst. Default: 20.
+    pub h2_control_rate: u32,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            head_bytes: 64 * KIB,
+            head_line: 16 * KIB,
+            head_fields: 128,
+            requests_per_connection: 10_000,
+            connections: None,
+            connections_per_client: 1024,
+            early_response_drain: 64 * KIB,
+            client_hello: 64 * KIB,
+            h2_streams: 100,
+            h2_stream_window: 64 * KIB as u32,
+            h2_connection_window: MIB as u32,
+            h2_header_table: 4096,
+            h2_resets_burst: 100,
+            h2_resets_rate: 10,
+            h2_resets_total: 1000,
+            h2_control_burst: 1000,
+            h2_control_rate: 20,
+        }
+    }
+}
+
+/// Time limits towards clients.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Timeouts {
+    /// A request's head, from its first byte to its last. Beyond: 408, close. Default: 10 s.
+    pub head: Duration,
+    /// Silence in a request's body. Beyond: 408, close. Default: 30 s.
+    pub body_idle: Duration,
+    /// Least average rate of a request's body, bytes per second. Below: 408, close. Default: 256.
+    pub body_rate: u64,
+    /// The span over which the rate is averaged. Default: 20 s.
+    pub body_rate_window: Duration,
+    /// The start of a body during which its rate is not judged. Default: 10 s.
+    pub body_rate_grace: Duration,
+    /// An idle HTTP/1 connection. Beyond: close. Default: 60 s.
+    pub keep_alive: Duration,
+    /// An HTTP/2 connection without streams. Beyond: GOAWAY. Default: 120 s.
+    pub keep_alive_h2: Duration,
+    /// No progress while writing to a client. Beyond: reset. Default: 30 s.
+    pub write_stall: Duration,
+    /// Age of a connection, then it is closed gracefully. Default: 1 h.
+    pub connection_age: Duration,
+    /// TLS handshake and PROXY protocol header. Beyond: close. Default: 5 s.
+    pub tls_handshake: Duration,
+    /// Reading and dropping a request's body after an early response. Beyond: close. Default: 5 s.
+    pub early_response_drain: Duration,
+    /// Requests in flight at a graceful stop (SIGQUIT, reload of a removed listener). Beyond: close. Default: 30 s.
+    pub drain: Duration,
+    /// The same for SIGTERM. Default: 5 s.
+    pub drain_term: Duration,
+}
+
+impl Default for Timeouts {
+    fn default() -> Self {
+        Self {
+            head: Duration::from_secs(10),
+            body_idle: Duration::from_secs(30),
+            body_rate: 256,
+            body_rate_window: Duration::from_secs(20),
+            body_rate_grace: Duration::from_secs(10),
+            keep_alive: Duration::from_secs(60),
+            keep_alive_h2: Duration::from_secs(120),
+            write_stall: Duration::from_secs(30),
+            connection_age: Duration::from_secs(3600),
+            tls_handshake: Duration::from_secs(5),
+            early_response_drain: Duration::from_secs(5),
+            drain: Duration::from_secs(30),
+            drain_term: Duration::from_secs(5),
+        }
+    }
+}
+
+/// A group of origin servers that are used alike.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Upstream {
+    /// Its name in the configuration, unique.
+    pub name: Arc<str>,
+    /// At least one.
+    pub servers: Vec<Server>,
+    /// The protocol spoken to its servers. Default: HTTP/1.1.
+    pub protocol: UpstreamProtocol,
+    /// Speak TLS to its servers.
+    pub tls: Option<UpstreamTls>,
+    /// The PROXY protocol header sent at the start of each connection. Such connections serve one client
+    /// connection each and are never shared. Default: none.
+    pub send_proxy: Option<ProxyProtocolVersion>,
+    /// Connecting, TLS included. Beyond: next server or 504. Default: 3 s.
+    pub connect_timeout: Duration,
+    /// From the last byte of the request to the first of the response. Beyond: 504. Default: 30 s.
+    pub first_byte_timeout: Duration,
+    /// Silence in a response. Beyond: the response is broken off. Default: 60 s.
+    pub idle_timeout: Duration,
+    /// Silence in both directions of an upgraded connection. Beyond: it is closed. Default: 1 h.
+    pub tunnel_idle: Duration,
+    /// How long an unused connection is kept. Default: 55 s.
+    pub keep_alive: Duration,
+    /// Unused connections kept per server; beyond, the oldest is closed. Default: 256.
+    pub keep_alive_connections: usize,
+    /// Age of a connection, after which it is not used again. Default: 1 h.
+    pub connection_age: Duration,
+    /// Further attempts after the first. Default: 1.
+    pub retries: u32,
+    /// Largest request body that is kept for a further attempt, bytes. Default: 64 KiB.
+    pub retry_body: usize,
+    /// Further attempts as a share of the active requests, per cent. Default: 20.
+    pub retry_budget_percent: u32,
+    /// Further attempts that are allowed whatever the share says. Default: 3.
+    pub retry_budget_min: u32,
+}
+
+impl Upstream {
+    /// An upstream with default settings.
+    pub fn new(name: &str, servers: Vec<Server>) -> Self {
+        Self {
+            name: name.into(),
+            servers,
+            protocol: UpstreamProtocol::Http1,
+            tls: None,
+            send_proxy: None,
+            connect_timeout: Duration::from_secs(3),
+            first_byte_timeout: Duration::from_secs(30),
+            idle_timeout: Duration::from_secs(60),
+            tunnel_idle: Duration::from_secs(3600),
+            keep_alive: Duration::from_secs(55),
+            keep_alive_connections: 256,
+            connection_age: Duration::from_secs(3600),
+            retries: 1,
+            retry_body: 64 * KIB,
+            retry_budget_percent: 20,
+            retry_budget_min: 3,
+        }
+    }
+}
+
+/// One origin server.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Server {
+    /// Where it is.
+    pub address: ServerAddress,
+    /// Its share among its upstream's servers, 1 to 1,000. Default: 1.
+    pub weight: u32,
+}
+
+/// The protocol spoken to origin servers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum UpstreamProtocol {
+    /// HTTP/1.1, always.
+    #[default]
+    Http1,
+    /// HTTP/2: by ALPN over TLS, with prior knowledge on cleartext.
+    Http2,
+    /// What ALPN gives over TLS; HTTP/1.1 on cleartext.
+    Auto,
+}
+
+/// The version of a PROXY protocol header.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum ProxyProtocolVersion {
+    /// Text.
+    V1,
+    /// Binary.
+    V2,
+}
+
+/// TLS towards origin servers.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct UpstreamTls {
+    /// The name that is sent as SNI and that the certificate must carry. Default (`None`): the server's host.
+    pub server_name: Option<String>,
+    /// PEM file with the authorities to trust. Default (`None`): the system's.
+    pub authorities: Option<PathBuf>,
+    /// Check the server's certificate. Default: yes; turning it off is for tests.
+    pub verify: bool,
+    /// The certificate to present when the server asks for one.
+    pub certificate: Option<CertificateFiles>,
+}
+
+impl Default for UpstreamTls {
+    fn default() -> Self {
+        Self { server_name: None, authorities: None, verify: true, certificate: None }
+    }
+}
+
+/// What a site has besides its hosts and routes.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct SiteOptions {
+    /// Let field names with an underscore pass in both directions. Default: they are dropped from requests.
+    pub allow_underscores: bool,
+    /// Keep duplicate slashes in paths. Default: they are merged.
+    pub keep_slashes: bool,
+    /// Certificates and policy of this site; `None`: the listener's.
+    pub tls: Option<SiteTls>,
+}
+
+/// TLS of one site, on every listener that speaks TLS.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SiteTls {
+    /// Certificates beside the listener's; may be empty.
+    pub certificates: Vec<CertificateFiles>,
+    /// In place of the listener's policy.
+    pub policy: TlsPolicy,
+}
+
+/// A route: what happens to a request whose path it matches.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Route {
+    /// Its pattern as written, for logs and `explain`.
+    pub pattern: Arc<str>,
+    /// What answers.
+    pub action: Action,
+    /// Largest request body, bytes. Beyond: 413. Default (`None`): no limit.
+    pub body_limit: Option<u64>,
+    /// Let CONNECT through to the upstream. Default: no (405).
+    pub allow_connect: bool,
+}
+
+/// What answers a request.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Action {
+    /// The servers of an upstream, by index into [`Settings::upstreams`].
+    Proxy(usize),
+    /// A fixed answer.
+    Respond(Arc<FixedResponse>),
+}
+
+/// A fixed answer of a route.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct FixedResponse {
+    /// 200 to 599.
+    pub status: u16,
+    /// Sent as `text/plain; charset=utf-8`.
+    pub body: Arc<[u8]>,
+}
+
+/// Whether `address` lies in any of `blocks`.
+pub fn any_contains(blocks: &[AddressBlock], address: IpAddr) -> bool {
+    blocks.iter().any(|block| block.contains(address))
+}

@@ -1,0 +1,129 @@
+//! The access log: one JSON object per request and line.
+//!
+//! A line is formatted by the thread that served the request and copied into a buffer that all threads share; a
+//! thread of its own writes the buffer to the file. A file that is slow or full therefore never delays a request:
+//! beyond a backlog of 4 MiB lines are dropped and counted.
+
+use std::cell::RefCell;
+use std::io;
+use std::net::IpAddr;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use self::writer::Shared;
+use super::metrics::Counter;
+
+mod format;
+mod writer;
+
+/// The access log of the process. A clone writes to the same file; when the last one is dropped, the writer
+/// writes out what there is and ends.
+#[derive(Debug, Clone)]
+pub struct AccessLog {
+    handle: Arc<Handle>,
+}
+
+/// Ends the writer's thread when it is dropped.
+#[derive(Debug)]
+struct Handle {
+    shared: Arc<Shared>,
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        self.shared.close();
+    }
+}
+
+/// One line of the access log. What is `None` is left out of the line; the names of the fields in the line are
+/// those of the members, but for what is said there.
+#[derive(Debug, Clone, Copy)]
+pub struct Entry<'a> {
+    /// When the request began: `time`, RFC 3339 in UTC with milliseconds.
+    pub time: SystemTime,
+    /// Who sent it, after the PROXY protocol.
+    pub client: Option<IpAddr>,
+    /// Its method, any bytes.
+    pub method: &'a [u8],
+    /// `http` or `https`.
+    pub scheme: &'static str,
+    /// The host that it asked for, any bytes.
+    pub host: &'a [u8],
+    /// Its target as it was received, any bytes.
+    pub path: &'a [u8],
+    /// `HTTP/1.0`, `HTTP/1.1` or `HTTP/2`.
+    pub protocol: &'static str,
+    /// The status that was sent; `None` when none was.
+    pub status: Option<u16>,
+    /// Bytes of the request's body.
+    pub bytes_in: u64,
+    /// Bytes of the response's body.
+    pub bytes_out: u64,
+    /// From the request's first byte to the response's last: `duration_us`.
+    pub duration: Duration,
+    /// The site's name.
+    pub site: Option<&'a str>,
+    /// The route's pattern.
+    pub route: Option<&'a str>,
+    /// The upstream's name.
+    pub upstream: Option<&'a str>,
+    /// The server of the last attempt.
+    pub server: Option<&'a str>,
+    /// How often an origin was tried; 0 is left out.
+    pub attempts: u32,
+    /// From the start of the last attempt to the first byte of the origin's response:
+    /// `upstream_first_byte_us`.
+    pub upstream_first_byte: Option<Duration>,
+    /// Whether the last attempt used a kept connection.
+    pub upstream_reused: Option<bool>,
+    /// What went wrong.
+    pub error: Option<&'a str>,
+    /// Whose fault that was: `downstream`, `upstream` or `internal`.
+    pub error_side: Option<&'a str>,
+    /// `TLSv1.2` or `TLSv1.3`.
+    pub tls: Option<&'static str>,
+    /// The field `User-Agent`, any bytes.
+    pub user_agent: Option<&'a [u8]>,
+    /// The field `Referer`, any bytes.
+    pub referer: Option<&'a [u8]>,
+}
+
+impl AccessLog {
+    /// Opens (creates with mode 0640, appends to) the file and starts the writer's thread, `foregate-log`. Lines
+    /// that are lost are counted in `dropped`; give it [`super::metrics::Metrics::access_log_dropped`].
+    ///
+    /// # Errors
+    ///
+    /// The file cannot be opened or the thread cannot be started.
+    pub fn open(path: &Path, dropped: Arc<Counter>) -> io::Result<Self> {
+        Ok(Self { handle: Arc::new(Handle { shared: writer::start(path, dropped)? }) })
+    }
+
+    /// Adds a line. Never blocks on the file: beyond a backlog of 4 MiB the line is dropped and counted.
+    pub fn record(&self, entry: &Entry<'_>) {
+        thread_local! {
+            static LINE: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+        }
+        LINE.with_borrow_mut(|line| {
+            line.clear();
+            format::line(line, entry);
+            self.handle.shared.push(line);
+        });
+    }
+
+    /// Has the writer write out what there is, then open the path anew (after a rotation). Where that fails, it
+    /// is logged, and the old file is written on.
+    pub fn reopen(&self) {
+        self.handle.shared.reopen();
+    }
+
+    /// Writes out what there is and waits for it, at most `limit`; whether it was done by then. Blocks the
+    /// thread: for the end of the process.
+    pub fn flush(&self, limit: Duration) -> bool {
+        self.handle.shared.flush(limit)
+    }
+}
+
+#[cfg(test)]
+mod tests;

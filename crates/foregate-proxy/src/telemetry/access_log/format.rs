@@ -1,0 +1,197 @@
+//! Formats a line, without an allocation once its buffer has grown.
+
+use std::cell::Cell;
+use std::io::Write as _;
+use std::net::{IpAddr, Ipv4Addr};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use super::Entry;
+
+/// Bytes of one value. What is longer is cut off.
+const VALUE_LIMIT: usize = 16 * 1024;
+
+/// Appends the line of `entry`, its end included.
+pub(super) fn line(line: &mut Vec<u8>, entry: &Entry<'_>) {
+    line.extend_from_slice(b"{\"time\":\"");
+    time(line, entry.time);
+    line.push(b'"');
+    if let Some(client) = entry.client {
+        line.extend_from_slice(b",\"client\":\"");
+        address(line, client);
+        line.push(b'"');
+    }
+    text(line, b",\"method\":\"", entry.method);
+    plain(line, b",\"scheme\":\"", entry.scheme);
+    text(line, b",\"host\":\"", entry.host);
+    text(line, b",\"path\":\"", entry.path);
+    plain(line, b",\"protocol\":\"", entry.protocol);
+    optional(line, entry.status, |line, status| number(line, b",\"status\":", status.into()));
+    number(line, b",\"bytes_in\":", entry.bytes_in);
+    number(line, b",\"bytes_out\":", entry.bytes_out);
+    number(line, b",\"duration_us\":", micros(entry.duration));
+    optional(line, entry.site, |line, site| text(line, b",\"site\":\"", site.as_bytes()));
+    optional(line, entry.route, |line, route| text(line, b",\"route\":\"", route.as_bytes()));
+    origin(line, entry);
+    optional(line, entry.error, |line, error| text(line, b",\"error\":\"", error.as_bytes()));
+    optional(line, entry.error_side, |line, side| text(line, b",\"error_side\":\"", side.as_bytes()));
+    optional(line, entry.tls, |line, tls| plain(line, b",\"tls\":\"", tls));
+    optional(line, entry.user_agent, |line, agent| text(line, b",\"user_agent\":\"", agent));
+    optional(line, entry.referer, |line, referer| text(line, b",\"referer\":\"", referer));
+    line.extend_from_slice(b"}\n");
+}
+
+fn origin(line: &mut Vec<u8>, entry: &Entry<'_>) {
+    optional(line, entry.upstream, |line, upstream| text(line, b",\"upstream\":\"", upstream.as_bytes()));
+    optional(line, entry.server, |line, server| text(line, b",\"server\":\"", server.as_bytes()));
+    if entry.attempts > 0 {
+        number(line, b",\"attempts\":", entry.attempts.into());
+    }
+    optional(line, entry.upstream_first_byte, |line, span| {
+        number(line, b",\"upstream_first_byte_us\":", micros(span));
+    });
+    optional(line, entry.upstream_reused, |line, reused| {
+        line.extend_from_slice(if reused {
+            b",\"upstream_reused\":true"
+        } else {
+            b",\"upstream_reused\":false"
+        });
+    });
+}
+
+fn optional<T>(line: &mut Vec<u8>, value: Option<T>, write: impl FnOnce(&mut Vec<u8>, T)) {
+    if let Some(value) = value {
+        write(line, value);
+    }
+}
+
+fn micros(span: std::time::Duration) -> u64 {
+    u64::try_from(span.as_micros()).unwrap_or(u64::MAX)
+}
+
+fn number(line: &mut Vec<u8>, key: &[u8], value: u64) {
+    line.extend_from_slice(key);
+    line.extend_from_slice(itoa::Buffer::new().format(value).as_bytes());
+}
+
+/// A value of ours, which needs no escaping.
+fn plain(line: &mut Vec<u8>, key: &[u8], value: &'static str) {
+    line.extend_from_slice(key);
+    line.extend_from_slice(value.as_bytes());
+    line.push(b'"');
+}
+
+/// A value of any bytes. What is UTF-8 stays as it is; a byte that is not part of UTF-8 appears as the character
+/// of its number (`\u00ff`), so that every line is valid JSON.
+fn text(line: &mut Vec<u8>, key: &[u8], value: &[u8]) {
+    line.extend_from_slice(key);
+    let value = value.get(..VALUE_LIMIT).unwrap_or(value);
+    // Without an early end and without a branch, so that the compiler looks at many bytes at a time.
+    if value.iter().fold(true, |plain, byte| plain & is_plain(*byte)) {
+        line.extend_from_slice(value);
+    } else {
+        for chunk in value.utf8_chunks() {
+            escape(line, chunk.valid().as_bytes());
+            chunk.invalid().iter().for_each(|byte| code_point(line, *byte));
+        }
+    }
+    line.push(b'"');
+}
+
+/// Printable ASCII that means nothing in a JSON string.
+const fn is_plain(byte: u8) -> bool {
+    (byte >= 0x20) & (byte < 0x7f) & (byte != b'"') & (byte != b'\\')
+}
+
+fn escape(line: &mut Vec<u8>, value: &[u8]) {
+    for &byte in value {
+        match byte {
+            b'"' | b'\\' => line.extend_from_slice(&[b'\\', byte]),
+            b'\n' => line.extend_from_slice(b"\\n"),
+            b'\r' => line.extend_from_slice(b"\\r"),
+            b'\t' => line.extend_from_slice(b"\\t"),
+            ..0x20 | 0x7f => code_point(line, byte),
+            _ => line.push(byte),
+        }
+    }
+}
+
+fn code_point(line: &mut Vec<u8>, byte: u8) {
+    const HEX: &[u8; 16] = b"0123456789abcdef";
+    let digit = |value: u8| HEX[usize::from(value & 15)];
+    line.extend_from_slice(&[b'\\', b'u', b'0', b'0', digit(byte >> 4), digit(byte)]);
+}
+
+fn address(line: &mut Vec<u8>, address: IpAddr) {
+    match address.to_canonical() {
+        IpAddr::V4(address) => address_v4(line, address),
+        // Rare enough to be formatted by the standard library; writing to a Vec cannot fail.
+        IpAddr::V6(address) => drop(write!(line, "{address}")),
+    }
+}
+
+fn address_v4(line: &mut Vec<u8>, address: Ipv4Addr) {
+    for (position, octet) in address.octets().into_iter().enumerate() {
+        if position > 0 {
+            line.push(b'.');
+        }
+        line.extend_from_slice(itoa::Buffer::new().format(octet).as_bytes());
+    }
+}
+
+/// `2026-11-21T07:26:28`, which changes once a second.
+type Second = [u8; 19];
+
+fn time(line: &mut Vec<u8>, time: SystemTime) {
+    thread_local! {
+        static LAST: Cell<(u64, Second)> = const { Cell::new((u64::MAX, [0; 19])) };
+    }
+    // A clock before 1970 shows as 1970.
+    let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
+    let (mut second, mut formatted) = LAST.get();
+    if second != since.as_secs() {
+        second = since.as_secs();
+        formatted = format_second(second);
+        LAST.set((second, formatted));
+    }
+    line.extend_from_slice(&formatted);
+    let millis = since.subsec_millis();
+    let [.., hundreds, tens, ones] = digits::<3>(millis);
+    line.extend_from_slice(&[b'.', hundreds, tens, ones, b'Z']);
+}
+
+fn format_second(seconds: u64) -> Second {
+    let (year, month, day) = date(seconds / 86_400);
+    let (hour, minute, second) = (seconds / 3600 % 24, seconds / 60 % 60, seconds % 60);
+    let mut text = *b"0000-00-00T00:00:00";
+    // Four digits of a year are enough until 9999.
+    text[..4].copy_from_slice(&digits::<4>(year));
+    for (position, value) in
+        [(5, month), (8, day), (11, hour as u32), (14, minute as u32), (17, second as u32)]
+    {
+        text[position..position + 2].copy_from_slice(&digits::<2>(value));
+    }
+    text
+}
+
+fn digits<const N: usize>(mut value: u32) -> [u8; N] {
+    let mut digits = [b'0'; N];
+    for digit in digits.iter_mut().rev() {
+        *digit = b'0' + (value % 10) as u8;
+        value /= 10;
+    }
+    digits
+}
+
+/// Year, month and day of a day since 1970-01-01, in the Gregorian calendar.
+fn date(day: u64) -> (u32, u32, u32) {
+    const DAYS_OF_400_YEARS: u64 = 146_097;
+    // Counted from 1 March of the year 0, so that the leap day is the last of its year.
+    let day = day.saturating_add(719_468);
+    let (era, day) = (day / DAYS_OF_400_YEARS, day % DAYS_OF_400_YEARS);
+    let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
+    let day = day - (365 * year + year / 4 - year / 100);
+    let month = (5 * day + 2) / 153;
+    let (day, month) = (day - (153 * month + 2) / 5 + 1, if month < 10 { month + 3 } else { month - 9 });
+    let year = era.saturating_mul(400).saturating_add(year + u64::from(month <= 2));
+    (u32::try_from(year).unwrap_or(u32::MAX), month as u32, day as u32)
+}

@@ -1,0 +1,228 @@
+//! Lines, and what becomes of them.
+
+use std::fs;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Instant, UNIX_EPOCH};
+
+use super::*;
+
+fn entry() -> Entry<'static> {
+    Entry {
+        time: UNIX_EPOCH + Duration::from_millis(1_795_246_119_007),
+        client: Some([192, 0, 2, 1].into()),
+        method: b"GET",
+        scheme: "https",
+        host: b"a.example",
+        path: b"/",
+        protocol: "HTTP/1.1",
+        status: Some(200),
+        bytes_in: 0,
+        bytes_out: 1024,
+        duration: Duration::from_micros(150),
+        site: None,
+        route: None,
+        upstream: None,
+        server: None,
+        attempts: 0,
+        upstream_first_byte: None,
+        upstream_reused: None,
+        error: None,
+        error_side: None,
+        tls: None,
+        user_agent: None,
+        referer: None,
+    }
+}
+
+/// With everything that a proxied request has.
+fn full() -> Entry<'static> {
+    Entry {
+        site: Some("a.example"),
+        route: Some("/api/**"),
+        upstream: Some("app"),
+        server: Some("127.0.0.1:3000"),
+        attempts: 1,
+        upstream_first_byte: Some(Duration::from_micros(120)),
+        upstream_reused: Some(true),
+        tls: Some("TLSv1.3"),
+        user_agent: Some(b"Mozilla/5.0 (X11; Linux x86_64; rv:128.0) Gecko/20100101 Firefox/128.0"),
+        referer: Some(b"https://a.example/somewhere/else?with=query"),
+        error: Some("timeout"),
+        error_side: Some("upstream"),
+        path: b"/api/v1/things/12345?expand=all&page=2",
+        ..entry()
+    }
+}
+
+fn formatted(entry: &Entry<'_>) -> String {
+    let mut line = Vec::new();
+    format::line(&mut line, entry);
+    String::from_utf8(line).unwrap()
+}
+
+struct LogFile(PathBuf);
+
+impl LogFile {
+    fn new() -> Self {
+        static NEXT: AtomicUsize = AtomicUsize::new(0);
+        let name = format!("foregate-log-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+        Self(std::env::temp_dir().join(name))
+    }
+
+    fn lines(&self) -> usize {
+        fs::read_to_string(&self.0).unwrap().lines().count()
+    }
+}
+
+impl Drop for LogFile {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.0);
+    }
+}
+
+#[test]
+fn a_line_has_what_is_known() {
+    assert_eq!(
+        formatted(&entry()),
+        "{\"time\":\"2026-11-21T07:28:39.007Z\",\"client\":\"192.0.2.1\",\"method\":\"GET\",\
+         \"scheme\":\"https\",\"host\":\"a.example\",\"path\":\"/\",\"protocol\":\"HTTP/1.1\",\"status\":200,\
+         \"bytes_in\":0,\"bytes_out\":1024,\"duration_us\":150}\n"
+    );
+    assert_eq!(
+        formatted(&full()),
+        "{\"time\":\"2026-11-21T07:28:39.007Z\",\"client\":\"192.0.2.1\",\"method\":\"GET\",\
+         \"scheme\":\"https\",\"host\":\"a.example\",\"path\":\"/api/v1/things/12345?expand=all&page=2\",\
+         \"protocol\":\"HTTP/1.1\",\"status\":200,\"bytes_in\":0,\"bytes_out\":1024,\"duration_us\":150,\
+         \"site\":\"a.example\",\"route\":\"/api/**\",\"upstream\":\"app\",\"server\":\"127.0.0.1:3000\",\
+         \"attempts\":1,\"upstream_first_byte_us\":120,\"upstream_reused\":true,\"error\":\"timeout\",\
+         \"error_side\":\"upstream\",\"tls\":\"TLSv1.3\",\
+         \"user_agent\":\"Mozilla/5.0 (X11; Linux x86_64; rv:128.0) Gecko/20100101 Firefox/128.0\",\
+         \"referer\":\"https://a.example/somewhere/else?with=query\"}\n"
+    );
+}
+
+#[test]
+fn any_byte_can_be_logged() {
+    let path = |path: &[u8]| {
+        let line = formatted(&Entry { path, ..entry() });
+        let start = line.find("\"path\":\"").unwrap() + 8;
+        line[start..line.find("\",\"protocol\"").unwrap()].to_owned()
+    };
+    assert_eq!(path(b"a\"b\\c\n\r\t\0\x1f\x7f"), "a\\\"b\\\\c\\n\\r\\t\\u0000\\u001f\\u007f");
+    assert_eq!(path("gr\u{fc}n \u{1f980}".as_bytes()), "gr\u{fc}n \u{1f980}");
+    assert_eq!(path(b"\xff\xc3(\xe2\x82"), "\\u00ff\\u00c3(\\u00e2\\u0082");
+    assert_eq!(path(&[b'a'; 100_000]).len(), 16 * 1024);
+    for byte in 0..=255u8 {
+        let line = formatted(&Entry { user_agent: Some(&[byte, b'x']), ..entry() });
+        assert_eq!(line.lines().count(), 1);
+        assert!(line.bytes().all(|byte| byte == b'\n' || byte >= 0x20));
+    }
+}
+
+#[test]
+fn times_and_addresses_are_in_their_usual_form() {
+    let time = |seconds: u64| {
+        formatted(&Entry { time: UNIX_EPOCH + Duration::from_secs(seconds), ..entry() })[9..28].to_owned()
+    };
+    assert_eq!(time(0), "1970-01-01T00:00:00");
+    assert_eq!(time(951_782_399), "2000-02-28T23:59:59");
+    assert_eq!(time(951_782_400), "2000-02-29T00:00:00");
+    assert_eq!(time(951_868_800), "2000-03-01T00:00:00");
+    assert_eq!(time(1_735_689_599), "2024-12-31T23:59:59");
+    assert_eq!(time(4_107_542_400), "2100-03-01T00:00:00");
+    let line = formatted(&Entry { client: Some("2001:db8::1".parse().unwrap()), ..entry() });
+    assert!(line.contains("\"client\":\"2001:db8::1\""));
+    let line = formatted(&Entry { client: Some("::ffff:10.20.30.255".parse().unwrap()), ..entry() });
+    assert!(line.contains("\"client\":\"10.20.30.255\""));
+}
+
+#[test]
+fn lines_of_all_threads_reach_the_file() {
+    let file = LogFile::new();
+    let dropped = Arc::new(Counter::default());
+    let log = AccessLog::open(&file.0, Arc::clone(&dropped)).unwrap();
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| (0..500).for_each(|_| log.record(&full())));
+        }
+    });
+    assert!(log.flush(Duration::from_secs(5)));
+    assert_eq!((file.lines(), dropped.get()), (2000, 0));
+    log.record(&entry());
+    let patience = Instant::now() + Duration::from_secs(5);
+    while file.lines() < 2001 {
+        assert!(Instant::now() < patience, "a lone line is not written by itself");
+        std::thread::yield_now();
+    }
+    log.record(&entry());
+    drop(log);
+    while file.lines() < 2002 {
+        assert!(Instant::now() < patience, "the last line is not written at the end");
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn a_rotated_file_is_left_and_a_new_one_begun() {
+    let (file, old) = (LogFile::new(), LogFile::new());
+    let log = AccessLog::open(&file.0, Arc::default()).unwrap();
+    log.record(&entry());
+    fs::rename(
+        {
+            log.flush(Duration::from_secs(5));
+            &file.0
+        },
+        &old.0,
+    )
+    .unwrap();
+    log.record(&entry());
+    log.reopen();
+    let patience = Instant::now() + Duration::from_secs(5);
+    while !file.0.exists() {
+        assert!(Instant::now() < patience, "no new file");
+        std::thread::yield_now();
+    }
+    log.record(&entry());
+    assert!(log.flush(Duration::from_secs(5)));
+    assert_eq!((old.lines(), file.lines()), (2, 1));
+}
+
+#[test]
+fn what_cannot_be_written_is_counted() {
+    let dropped = Arc::new(Counter::default());
+    let log = AccessLog::open(Path::new("/dev/full"), Arc::clone(&dropped)).unwrap();
+    (0..10).for_each(|_| log.record(&entry()));
+    assert!(log.flush(Duration::from_secs(5)));
+    assert_eq!(dropped.get(), 10);
+    assert!(AccessLog::open(Path::new("/nonexistent/log"), Arc::default()).is_err());
+}
+
+#[test]
+fn a_backlog_has_an_end() {
+    // A pipe that nobody reads stops the writer.
+    let pipe = LogFile::new();
+    assert!(std::process::Command::new("mkfifo").arg(&pipe.0).status().unwrap().success());
+    let reader = fs::OpenOptions::new().read(true).write(true).open(&pipe.0).unwrap();
+    let dropped = Arc::new(Counter::default());
+    let log = AccessLog::open(&pipe.0, Arc::clone(&dropped)).unwrap();
+    let length = formatted(&full()).len();
+    let fits = writer::BACKLOG_LIMIT / length;
+    (0..2 * fits).for_each(|_| log.record(&full()));
+    let lost = usize::try_from(dropped.get()).unwrap();
+    assert!((fits / 2..=fits + 2).contains(&lost), "{lost} of {} lost", 2 * fits);
+    assert!(!log.flush(Duration::from_millis(10)));
+    drop(reader);
+}
+
+/// `cargo test --release -p foregate-proxy --lib -- --ignored --nocapture cost_of_a_line`
+#[test]
+#[ignore = "a measurement"]
+fn cost_of_a_line() {
+    const LINES: u32 = 2_000_000;
+    let log = AccessLog::open(Path::new("/dev/null"), Arc::default()).unwrap();
+    let start = Instant::now();
+    (0..LINES).for_each(|_| log.record(std::hint::black_box(&full())));
+    let nanos = start.elapsed().as_nanos() as f64 / f64::from(LINES);
+    println!("{} bytes a line: {nanos:.0} ns", formatted(&full()).len());
+}

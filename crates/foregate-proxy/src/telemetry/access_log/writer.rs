@@ -1,0 +1,187 @@
+//! The shared buffer of lines, and the thread that writes it to the file.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write as _};
+use std::mem;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use parking_lot::{Condvar, Mutex};
+
+use crate::telemetry::metrics::Counter;
+
+/// Bytes that wait to be written, those included that are being written. Beyond, lines are dropped.
+pub(super) const BACKLOG_LIMIT: usize = 4 * 1024 * 1024;
+/// As soon as so many bytes wait, they are written ...
+const BATCH: usize = 64 * 1024;
+/// ... and at least so often.
+const DELAY: Duration = Duration::from_millis(200);
+/// A buffer that has grown beyond this is given back when it is empty.
+const BUFFER_KEPT: usize = 256 * 1024;
+
+/// What the threads that serve requests share with the writer.
+#[derive(Debug)]
+pub(super) struct Shared {
+    state: Mutex<State>,
+    /// The writer has something to do.
+    work: Condvar,
+    /// The writer has written something.
+    progress: Condvar,
+    dropped: Arc<Counter>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    lines: Vec<u8>,
+    /// Bytes that the writer has taken and not written yet.
+    in_flight: usize,
+    /// Whether the writer waits for a first line.
+    idle: bool,
+    hurry: bool,
+    reopen: bool,
+    closed: bool,
+}
+
+/// Opens the file and starts the thread.
+pub(super) fn start(path: &Path, dropped: Arc<Counter>) -> io::Result<Arc<Shared>> {
+    let file = open(path)?;
+    let shared = Arc::new(Shared {
+        state: Mutex::new(State::default()),
+        work: Condvar::new(),
+        progress: Condvar::new(),
+        dropped,
+    });
+    let writer = Writer { shared: Arc::clone(&shared), path: path.to_owned(), file, failing: false };
+    thread::Builder::new().name("foregate-log".into()).spawn(move || writer.run())?;
+    Ok(shared)
+}
+
+fn open(path: &Path) -> io::Result<File> {
+    // Not for everybody to read: addresses and targets are personal data.
+    OpenOptions::new().create(true).append(true).mode(0o640).open(path)
+}
+
+impl Shared {
+    pub(super) fn push(&self, line: &[u8]) {
+        let mut state = self.state.lock();
+        if state.lines.len() + state.in_flight + line.len() > BACKLOG_LIMIT {
+            drop(state);
+            self.dropped.inc();
+            return;
+        }
+        let before = state.lines.len();
+        state.lines.extend_from_slice(line);
+        // The writer is woken twice a batch at most: for its first line, and when it is full.
+        let wake = state.idle || (before < BATCH && state.lines.len() >= BATCH);
+        state.idle = false;
+        drop(state);
+        if wake {
+            self.work.notify_one();
+        }
+    }
+
+    pub(super) fn reopen(&self) {
+        self.state.lock().reopen = true;
+        self.work.notify_one();
+    }
+
+    pub(super) fn close(&self) {
+        self.state.lock().closed = true;
+        self.work.notify_one();
+    }
+
+    pub(super) fn flush(&self, limit: Duration) -> bool {
+        let deadline = Instant::now() + limit;
+        let mut state = self.state.lock();
+        state.hurry = true;
+        self.work.notify_one();
+        while !state.lines.is_empty() || state.in_flight > 0 {
+            if self.progress.wait_until(&mut state, deadline).timed_out() {
+                return false;
+            }
+        }
+        true
+    }
+}
+
+struct Writer {
+    shared: Arc<Shared>,
+    path: PathBuf,
+    file: File,
+    /// The last write failed: say so once, not for each batch.
+    failing: bool,
+}
+
+/// What the writer does next.
+struct Work {
+    reopen: bool,
+    closed: bool,
+}
+
+impl Writer {
+    fn run(mut self) {
+        let mut batch = Vec::new();
+        loop {
+            let work = self.next(&mut batch);
+            if !batch.is_empty() {
+                self.write(&batch);
+                batch.clear();
+                batch.shrink_to(BUFFER_KEPT);
+            }
+            self.shared.state.lock().in_flight = 0;
+            self.shared.progress.notify_all();
+            if work.reopen {
+                self.reopen();
+            }
+            if work.closed {
+                return;
+            }
+        }
+    }
+
+    /// Waits for lines, lets them gather, and takes them.
+    fn next(&self, batch: &mut Vec<u8>) -> Work {
+        let mut state = self.shared.state.lock();
+        let urgent = |state: &State| state.hurry || state.reopen || state.closed;
+        while state.lines.is_empty() && !urgent(&state) {
+            state.idle = true;
+            self.shared.work.wait(&mut state);
+        }
+        state.idle = false;
+        let deadline = Instant::now() + DELAY;
+        while state.lines.len() < BATCH && !urgent(&state) {
+            if self.shared.work.wait_until(&mut state, deadline).timed_out() {
+                break;
+            }
+        }
+        mem::swap(&mut state.lines, batch);
+        state.in_flight = batch.len();
+        state.hurry = false;
+        Work { reopen: mem::take(&mut state.reopen), closed: state.closed }
+    }
+
+    fn write(&mut self, batch: &[u8]) {
+        match self.file.write_all(batch) {
+            Ok(()) => self.failing = false,
+            Err(error) => {
+                let lines = memchr::memchr_iter(b'\n', batch).count() as u64;
+                self.shared.dropped.add(lines);
+                if !mem::replace(&mut self.failing, true) {
+                    tracing::error!(file = %self.path.display(), %error, "the access log cannot be written");
+                }
+            }
+        }
+    }
+
+    fn reopen(&mut self) {
+        match open(&self.path) {
+            Ok(file) => self.file = file,
+            Err(error) => {
+                tracing::error!(file = %self.path.display(), %error, "the access log cannot be opened anew");
+            }
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! How long a poll keeps its worker from other tasks.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Instant;
+
+use pin_project_lite::pin_project;
+
+use super::clock::PollStart;
+use super::metrics::Metrics;
+
+pin_project! {
+    /// A task whose polls are measured: each goes into the `event_loop_blocked` histogram. While it is polled,
+    /// [`super::clock::now`] costs next to nothing.
+    ///
+    /// Wrap what is given to `tokio::spawn`, not futures within it: those would be counted twice.
+    #[derive(Debug)]
+    pub struct Watched<F> {
+        #[pin]
+        task: F,
+        metrics: Arc<Metrics>,
+    }
+}
+
+impl<F> Watched<F> {
+    /// Watches `task`.
+    pub fn new(task: F, metrics: Arc<Metrics>) -> Self {
+        Self { task, metrics }
+    }
+}
+
+impl<F: Future> Future for Watched<F> {
+    type Output = F::Output;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = self.project();
+        let start = Instant::now();
+        let guard = PollStart::set(start);
+        let polled = this.task.poll(context);
+        drop(guard);
+        this.metrics.blocked(start.elapsed());
+        polled
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::telemetry::clock;
+
+    #[tokio::test]
+    async fn polls_are_counted_and_the_clock_stands_still_in_each() {
+        let metrics = Arc::new(Metrics::default());
+        let task = async {
+            let before = clock::now();
+            let began = Instant::now();
+            while began.elapsed() < Duration::from_millis(3) {}
+            assert_eq!(clock::now(), before);
+            tokio::task::yield_now().await;
+            assert!(clock::now() > before);
+        };
+        Watched::new(task, Arc::clone(&metrics)).await;
+        assert!(clock::now() < clock::now() + Duration::from_nanos(1));
+        let text = metrics.render();
+        assert!(text.contains("foregate_event_loop_blocked_seconds_count 2\n"), "{text}");
+        assert!(text.contains("foregate_event_loop_blocked_seconds_bucket{le=\"0.0025\"} 1\n"), "{text}");
+        assert!(text.contains("foregate_event_loop_blocked_seconds_bucket{le=\"+Inf\"} 2\n"), "{text}");
+    }
+
+    /// `cargo test --release -p foregate-proxy --lib -- --ignored --nocapture cost_of_a_poll`
+    #[tokio::test]
+    #[ignore = "a measurement"]
+    async fn cost_of_a_poll() {
+        const POLLS: u32 = 5_000_000;
+        let metrics = Arc::new(Metrics::default());
+        let mut context = Context::from_waker(std::task::Waker::noop());
+        let mut bare = std::pin::pin!(std::future::poll_fn(|_| std::hint::black_box(Poll::<()>::Pending)));
+        let mut time = |mut poll: Pin<&mut dyn Future<Output = ()>>| {
+            let start = Instant::now();
+            for _ in 0..POLLS {
+                let _ = std::hint::black_box(poll.as_mut().poll(&mut context));
+            }
+            start.elapsed().as_nanos() as f64 / f64::from(POLLS)
+        };
+        let without = time(bare.as_mut());
+        let with = time(std::pin::pin!(Watched::new(bare.as_mut(), metrics)));
+        println!("a poll: {without:.1} ns, watched: {with:.1} ns");
+    }
+}

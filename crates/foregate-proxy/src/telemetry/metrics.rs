@@ -1,0 +1,443 @@
+//! Counters of the process and their exposition.
+//!
+//! What is counted for each request is spread over [`SHARDS`] cache lines, one per thread as long as there are no
+//! more threads than that; a scrape adds them up.
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use prometheus_client::encoding::text::encode;
+use prometheus_client::registry::Registry;
+
+use super::exposition::Exposition;
+
+/// Names that sites and upstreams each may have as labels. Beyond, they share the label [`OTHER`].
+const LABELS_LIMIT: usize = 1000;
+/// Kinds of errors, by side. There are a few dozen; the limit is there to be one.
+const ERRORS_LIMIT: usize = 256;
+/// The label of what has none of its own.
+const OTHER: &str = "other";
+/// Copies of the counters that change with each request. A power of two.
+const SHARDS: usize = 16;
+
+/// The upper ends of the buckets of the `event_loop_blocked` histogram, nanoseconds: 100 us to 10 s.
+pub(super) const BLOCKED_BUCKETS: [u64; 16] = [
+    100_000,
+    250_000,
+    500_000,
+    1_000_000,
+    2_500_000,
+    5_000_000,
+    10_000_000,
+    25_000_000,
+    50_000_000,
+    100_000_000,
+    250_000_000,
+    500_000_000,
+    1_000_000_000,
+    2_500_000_000,
+    5_000_000_000,
+    10_000_000_000,
+];
+
+/// The label values of the statuses that a site's requests are counted by.
+pub(super) const STATUS_CLASSES: [&str; 7] = ["none", "1xx", "2xx", "3xx", "4xx", "5xx", "other"];
+
+/// On cache lines of its own (two, because the processor fetches them in pairs).
+#[derive(Debug, Default)]
+#[repr(align(128))]
+struct Padded<T>(T);
+
+/// The shard of this thread.
+fn shard() -> usize {
+    static NEXT: AtomicUsize = AtomicUsize::new(0);
+    thread_local! {
+        static SHARD: Cell<usize> = const { Cell::new(usize::MAX) };
+    }
+    match SHARD.get() {
+        usize::MAX => {
+            let shard = NEXT.fetch_add(1, Ordering::Relaxed) % SHARDS;
+            SHARD.set(shard);
+            shard
+        }
+        shard => shard,
+    }
+}
+
+/// A count that only rises.
+#[derive(Debug, Default)]
+pub struct Counter(AtomicU64);
+
+impl Counter {
+    /// Adds one.
+    pub fn inc(&self) {
+        self.add(1);
+    }
+
+    /// Adds `n`.
+    pub fn add(&self, n: u64) {
+        self.0.fetch_add(n, Ordering::Relaxed);
+    }
+
+    /// What was counted so far.
+    pub fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// A count that rises and falls.
+#[derive(Debug, Default)]
+pub struct Gauge(AtomicI64);
+
+impl Gauge {
+    /// Adds one.
+    pub fn inc(&self) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Takes one off.
+    pub fn dec(&self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// What it stands at.
+    pub fn get(&self) -> i64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// A count that rises so often that threads should not share it.
+#[derive(Debug, Default)]
+pub struct ShardedCounter([Padded<AtomicU64>; SHARDS]);
+
+impl ShardedCounter {
+    /// Adds one.
+    pub fn inc(&self) {
+        self.0[shard()].0.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// What was counted so far.
+    pub fn get(&self) -> u64 {
+        self.0.iter().map(|shard| shard.0.load(Ordering::Relaxed)).sum()
+    }
+}
+
+/// All counters of the process; made once, shared by an `Arc`, kept across reloads.
+#[derive(Debug, Default)]
+pub struct Metrics {
+    /// Client connections accepted.
+    pub connections_accepted: Counter,
+    /// Client connections open now.
+    pub connections_active: Gauge,
+    /// Client connections closed at once, over a limit.
+    pub connections_refused: Counter,
+    /// Handshakes with clients that succeeded.
+    pub handshakes_ok: Counter,
+    /// Of these, resumed.
+    pub handshakes_resumed: Counter,
+    /// Handshakes with clients that failed.
+    pub handshakes_failed: Counter,
+    /// Further attempts of requests.
+    pub retries: Counter,
+    /// Further attempts that the budget did not allow.
+    pub retries_denied: Counter,
+    /// Access-log lines dropped; an [`super::access_log::AccessLog`] counts them here.
+    pub access_log_dropped: Arc<Counter>,
+    /// Reloads that took effect.
+    pub reloads_ok: Counter,
+    /// Reloads that were refused.
+    pub reloads_refused: Counter,
+    /// Panics caught.
+    pub panics: Counter,
+    blocked: BlockedHistogram,
+    sites: Labelled<SiteCounters>,
+    upstreams: Labelled<UpstreamCounters>,
+    errors: Mutex<Vec<ErrorCount>>,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub(super) struct ErrorCount {
+    pub(super) kind: &'static str,
+    pub(super) side: &'static str,
+    pub(super) count: u64,
+}
+
+/// Counters of one site.
+#[derive(Debug, Default)]
+pub struct SiteCounters([Padded<[AtomicU64; STATUS_CLASSES.len()]>; SHARDS]);
+
+impl SiteCounters {
+    /// Counts a request by the status of its response; `None`: there was none.
+    pub fn request(&self, status: Option<u16>) {
+        let class = match status {
+            None => 0,
+            Some(status @ 100..600) => usize::from(status / 100),
+            Some(_) => STATUS_CLASSES.len() - 1,
+        };
+        self.0[shard()].0[class].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Requests so far, by [`STATUS_CLASSES`].
+    pub(super) fn requests(&self) -> [u64; STATUS_CLASSES.len()] {
+        std::array::from_fn(|class| self.0.iter().map(|shard| shard.0[class].load(Ordering::Relaxed)).sum())
+    }
+}
+
+/// Counters of one upstream.
+#[derive(Debug, Default)]
+pub struct UpstreamCounters {
+    /// Connections opened.
+    pub opened: Counter,
+    /// Requests sent on a connection that had been used before, or beside others on it.
+    pub reused: ShardedCounter,
+    /// Connections that could not be opened.
+    pub failed: Counter,
+}
+
+impl Metrics {
+    /// The counters of the site `name`: the same ones for the same name. Beyond 1,000 names they are shared
+    /// under the label `other`; names that are not in use any more make room.
+    pub fn site(&self, name: &str) -> Arc<SiteCounters> {
+        self.sites.get(name)
+    }
+
+    /// The counters of the upstream `name`, in the same way.
+    pub fn upstream(&self, name: &str) -> Arc<UpstreamCounters> {
+        self.upstreams.get(name)
+    }
+
+    /// Counts a failed request by the kind of its error and the side at fault. Few fixed names, please.
+    pub fn error(&self, kind: &'static str, side: &'static str) {
+        let mut errors = self.errors.lock();
+        if let Some(known) = errors.iter_mut().find(|known| known.kind == kind && known.side == side) {
+            known.count += 1;
+        } else if errors.len() < ERRORS_LIMIT {
+            errors.push(ErrorCount { kind, side, count: 1 });
+        }
+    }
+
+    /// Records how long one poll kept its worker.
+    pub fn blocked(&self, span: Duration) {
+        self.blocked.record(u64::try_from(span.as_nanos()).unwrap_or(u64::MAX));
+    }
+
+    /// Everything in the OpenMetrics text format, for [`Self::CONTENT_TYPE`].
+    pub fn render(self: &Arc<Self>) -> String {
+        let mut registry = Registry::with_prefix("foregate");
+        registry.register_collector(Box::new(Exposition(Arc::clone(self))));
+        let mut text = String::new();
+        if let Err(fmt::Error) = encode(&mut text, &registry) {
+            tracing::error!("the metrics could not be written");
+        }
+        text
+    }
+
+    /// The media type of what [`Self::render`] gives.
+    pub const CONTENT_TYPE: &'static str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+    pub(super) fn blocked_counts(&self) -> ([u64; BLOCKED_BUCKETS.len() + 1], u64) {
+        self.blocked.counts()
+    }
+
+    pub(super) fn sites(&self) -> Vec<(Arc<str>, Arc<SiteCounters>)> {
+        self.sites.all()
+    }
+
+    pub(super) fn upstreams(&self) -> Vec<(Arc<str>, Arc<UpstreamCounters>)> {
+        self.upstreams.all()
+    }
+
+    pub(super) fn errors(&self) -> Vec<ErrorCount> {
+        self.errors.lock().clone()
+    }
+}
+
+/// How long polls took. Every poll is recorded, so each thread has a part of its own, which only it writes: that
+/// takes no locked instruction.
+#[derive(Debug)]
+struct BlockedHistogram {
+    /// Tells a thread whether the part that it has is one of this histogram.
+    id: u64,
+    /// One for each thread that has ever recorded; those of ended threads stay, because they count.
+    parts: Mutex<Vec<Arc<BlockedPart>>>,
+}
+
+/// Polls by how long they took; the last bucket has no end.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+struct BlockedPart {
+    buckets: [AtomicU64; BLOCKED_BUCKETS.len() + 1],
+    nanos: AtomicU64,
+}
+
+impl Default for BlockedHistogram {
+    fn default() -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        Self { id: NEXT.fetch_add(1, Ordering::Relaxed), parts: Mutex::default() }
+    }
+}
+
+impl BlockedHistogram {
+    fn record(&self, nanos: u64) {
+        thread_local! {
+            static PART: RefCell<(u64, Arc<BlockedPart>)> = RefCell::default();
+        }
+        PART.with_borrow_mut(|(owner, part)| {
+            if *owner != self.id {
+                *part = Arc::default();
+                *owner = self.id;
+                self.parts.lock().push(Arc::clone(part));
+            }
+            // Nearly all polls end in the first bucket.
+            let bucket =
+                BLOCKED_BUCKETS.iter().position(|end| nanos <= *end).unwrap_or(BLOCKED_BUCKETS.len());
+            let add = |to: &AtomicU64, n: u64| {
+                to.store(to.load(Ordering::Relaxed).wrapping_add(n), Ordering::Relaxed);
+            };
+            add(&part.buckets[bucket], 1);
+            add(&part.nanos, nanos);
+        });
+    }
+
+    /// Polls per bucket, and nanoseconds of all polls.
+    fn counts(&self) -> ([u64; BLOCKED_BUCKETS.len() + 1], u64) {
+        let mut buckets = [0; BLOCKED_BUCKETS.len() + 1];
+        let mut nanos = 0u64;
+        for part in self.parts.lock().iter() {
+            for (sum, bucket) in buckets.iter_mut().zip(&part.buckets) {
+                *sum += bucket.load(Ordering::Relaxed);
+            }
+            nanos = nanos.wrapping_add(part.nanos.load(Ordering::Relaxed));
+        }
+        (buckets, nanos)
+    }
+}
+
+/// Counters by the value of a label.
+#[derive(Debug)]
+struct Labelled<T> {
+    named: Mutex<HashMap<Arc<str>, Arc<T>>>,
+    other: Arc<T>,
+}
+
+impl<T: Default> Default for Labelled<T> {
+    fn default() -> Self {
+        Self { named: Mutex::default(), other: Arc::default() }
+    }
+}
+
+impl<T: Default> Labelled<T> {
+    fn get(&self, name: &str) -> Arc<T> {
+        let mut named = self.named.lock();
+        if let Some(known) = named.get(name) {
+            return Arc::clone(known);
+        }
+        if named.len() >= LABELS_LIMIT {
+            // Only what no configuration holds any more.
+            named.retain(|_, counters| Arc::strong_count(counters) > 1);
+        }
+        if named.len() >= LABELS_LIMIT {
+            return Arc::clone(&self.other);
+        }
+        Arc::clone(named.entry(name.into()).or_default())
+    }
+
+    /// In the order of their names; `other` last, when it is in use.
+    fn all(&self) -> Vec<(Arc<str>, Arc<T>)> {
+        let named = self.named.lock();
+        let mut all: Vec<_> =
+            named.iter().map(|(name, counters)| (Arc::clone(name), Arc::clone(counters))).collect();
+        drop(named);
+        all.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
+        if Arc::strong_count(&self.other) > 1 && !all.iter().any(|(name, _)| name.as_ref() == OTHER) {
+            all.push((OTHER.into(), Arc::clone(&self.other)));
+        }
+        all
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_counted_is_rendered() {
+        let metrics = Arc::new(Metrics::default());
+        let site = metrics.site("a\"b.example");
+        for status in [Some(200), Some(204), Some(404), Some(999), None] {
+            site.request(status);
+        }
+        let upstream = metrics.upstream("app");
+        upstream.opened.inc();
+        upstream.reused.inc();
+        upstream.reused.inc();
+        metrics.error("timeout", "upstream");
+        metrics.error("timeout", "upstream");
+        metrics.connections_accepted.add(3);
+        metrics.connections_active.inc();
+        metrics.handshakes_failed.inc();
+        metrics.reloads_refused.inc();
+        metrics.blocked(Duration::from_micros(50));
+        metrics.blocked(Duration::from_secs(20));
+        let text = metrics.render();
+        for line in [
+            "foregate_requests_total{site=\"a\\\"b.example\",status=\"2xx\"} 2",
+            "foregate_requests_total{site=\"a\\\"b.example\",status=\"4xx\"} 1",
+            "foregate_requests_total{site=\"a\\\"b.example\",status=\"other\"} 1",
+            "foregate_requests_total{site=\"a\\\"b.example\",status=\"none\"} 1",
+            "foregate_request_errors_total{kind=\"timeout\",side=\"upstream\"} 2",
+            "foregate_upstream_connections_opened_total{upstream=\"app\"} 1",
+            "foregate_upstream_connections_reused_total{upstream=\"app\"} 2",
+            "foregate_upstream_connections_failed_total{upstream=\"app\"} 0",
+            "foregate_connections_accepted_total 3",
+            "foregate_connections_active 1",
+            "foregate_connections_refused_total 0",
+            "foregate_tls_handshakes_total{result=\"ok\"} 0",
+            "foregate_tls_handshakes_total{result=\"failed\"} 1",
+            "foregate_tls_handshakes_resumed_total 0",
+            "foregate_retries_total 0",
+            "foregate_retries_denied_total 0",
+            "foregate_access_log_dropped_total 0",
+            "foregate_reloads_total{result=\"ok\"} 0",
+            "foregate_reloads_total{result=\"refused\"} 1",
+            "foregate_panics_total 0",
+            "foregate_event_loop_blocked_seconds_count 2",
+            "foregate_event_loop_blocked_seconds_bucket{le=\"0.0001\"} 1",
+            "foregate_event_loop_blocked_seconds_bucket{le=\"10.0\"} 1",
+            "foregate_event_loop_blocked_seconds_bucket{le=\"+Inf\"} 2",
+            "# EOF",
+        ] {
+            assert!(text.lines().any(|found| found == line), "{line} is missing in\n{text}");
+        }
+        assert!(!text.contains("status=\"5xx\""), "what never happened is left out:\n{text}");
+    }
+
+    #[test]
+    fn labels_are_capped_and_make_room() {
+        let metrics = Metrics::default();
+        let held: Vec<_> = (0..LABELS_LIMIT).map(|n| metrics.site(&n.to_string())).collect();
+        assert!(Arc::ptr_eq(&metrics.site("7"), &held[7]));
+        let one = metrics.site("one too many");
+        assert!(Arc::ptr_eq(&one, &metrics.site("two too many")));
+        assert_eq!(metrics.sites().last().unwrap().0.as_ref(), OTHER);
+        drop(held);
+        assert!(!Arc::ptr_eq(&one, &metrics.site("one too many")));
+    }
+
+    #[test]
+    fn threads_count_together() {
+        let metrics = Metrics::default();
+        let site = metrics.site("a");
+        std::thread::scope(|scope| {
+            for _ in 0..20 {
+                scope.spawn(|| (0..1000).for_each(|_| site.request(Some(200))));
+            }
+        });
+        assert_eq!(site.requests()[2], 20_000);
+    }
+}

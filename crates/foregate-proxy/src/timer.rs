@@ -1,0 +1,110 @@
+//! One timer for a connection or stream whose deadline moves all the time.
+//!
+//! Nearly every deadline is moved before it is reached. Moving one to a later time costs nothing here: the timer
+//! stays armed for the earlier time, finds out then that it is too early, and arms itself again. For the same
+//! reason an armed timer is handed on to the next connection of its thread.
+
+use std::cell::RefCell;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use tokio::time::Sleep;
+
+/// Armed timers that a thread keeps for its next connections.
+const KEPT_PER_THREAD: usize = 256;
+
+thread_local! {
+    static KEPT: RefCell<Vec<Armed>> = const { RefCell::new(Vec::new()) };
+}
+
+#[derive(Debug)]
+struct Armed {
+    sleep: Pin<Box<Sleep>>,
+    at: Instant,
+}
+
+/// A timer that is armed lazily.
+#[derive(Debug)]
+pub struct Timer {
+    /// `None` only while it is being dropped.
+    armed: Option<Armed>,
+}
+
+impl Timer {
+    /// A timer whose first deadline is likely to be this far away.
+    pub fn new(likely: Duration) -> Self {
+        let kept = KEPT.with_borrow_mut(Vec::pop);
+        let armed = kept.unwrap_or_else(|| {
+            let at = Instant::now() + likely;
+            Armed { sleep: Box::pin(tokio::time::sleep_until(at.into())), at }
+        });
+        Self { armed: Some(armed) }
+    }
+
+    /// Ready once `deadline` has passed.
+    pub fn poll(&mut self, cx: &mut Context<'_>, deadline: Instant) -> Poll<()> {
+        let Some(armed) = &mut self.armed else { return Poll::Ready(()) };
+        if deadline < armed.at {
+            armed.arm(deadline);
+        }
+        while armed.sleep.as_mut().poll(cx).is_ready() {
+            if Instant::now() >= deadline {
+                return Poll::Ready(());
+            }
+            armed.arm(deadline);
+        }
+        Poll::Pending
+    }
+}
+
+impl Armed {
+    fn arm(&mut self, deadline: Instant) {
+        self.at = deadline;
+        self.sleep.as_mut().reset(deadline.into());
+    }
+}
+
+impl Drop for Timer {
+    fn drop(&mut self) {
+        if let Some(armed) = self.armed.take() {
+            // The thread may be ending, in which case the timer goes with it.
+            let _ = KEPT.try_with(|kept| {
+                let mut kept = kept.borrow_mut();
+                if kept.len() < KEPT_PER_THREAD {
+                    kept.push(armed);
+                }
+            });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_deadline_may_move_both_ways() {
+        let start = Instant::now();
+        let mut timer = Timer::new(Duration::from_millis(5));
+        let later = start + Duration::from_millis(40);
+        poll_fn(|cx| timer.poll(cx, later)).await;
+        assert!(start.elapsed() >= Duration::from_millis(40));
+        let mut timer = Timer::new(Duration::from_secs(60));
+        poll_fn(|cx| timer.poll(cx, start)).await;
+        let soon = Instant::now() + Duration::from_millis(5);
+        poll_fn(|cx| timer.poll(cx, soon)).await;
+        assert!(start.elapsed() < Duration::from_secs(10));
+    }
+
+    #[tokio::test]
+    async fn a_timer_that_is_handed_on_keeps_the_new_deadline() {
+        let start = Instant::now();
+        drop(Timer::new(Duration::from_millis(1)));
+        let mut timer = Timer::new(Duration::from_secs(60));
+        poll_fn(|cx| timer.poll(cx, start + Duration::from_millis(30))).await;
+        assert!(start.elapsed() >= Duration::from_millis(30));
+    }
+}

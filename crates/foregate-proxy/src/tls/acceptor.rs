@@ -1,0 +1,396 @@
+//! Handshakes with clients.
+
+use std::collections::HashMap;
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use rustls::server::{NoServerSessionStorage, ServerConfig, ServerConnection};
+use rustls::{CipherSuite, Error as RustlsError, HandshakeKind, InvalidMessage, NamedGroup, ProtocolVersion};
+use rustls::{SupportedProtocolVersion, version};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio_rustls::server::StartHandshake;
+use tokio_rustls::{LazyConfigAcceptor, TlsAcceptor};
+
+use super::names::HostMap;
+use super::policy::{Policy, PolicyId};
+use super::sni::{CertificateTable, SiteCertificates};
+use super::{Alpn, CertificateStore, ClientIdentity, TlsError, provider};
+use crate::settings::{CertificateFiles, Limits, ListenTls, SiteTls, TlsVersion};
+
+/// Tickets sent after a full TLS 1.3 handshake, and after a resumed one. A ticket is used once (RFC 8446,
+/// appendix C.4), so a client that opens two connections at a time can resume both.
+const TICKETS: usize = 2;
+/// Tickets that a client may ask for (RFC 9149).
+const TICKETS_LIMIT: usize = 4;
+/// What `rustls` itself allows a ClientHello to have; beyond, it ends the handshake.
+const HELLO_LIMIT: usize = 0xffff;
+
+/// A client's connection after its handshake.
+pub type ServerStream<IO> = tokio_rustls::server::TlsStream<IO>;
+
+/// A site, as far as handshakes are concerned.
+#[derive(Debug, Clone, Copy)]
+pub struct SiteHosts<'a> {
+    /// Its host patterns as in the configuration: `a.example`, `*.example` (any depth) or `*`; lower case.
+    pub hosts: &'a [Arc<str>],
+    /// Its own certificates and policy; `None`: the listener's.
+    pub tls: Option<&'a SiteTls>,
+}
+
+/// Accepts TLS connections of one listener. Share it by an `Arc`; it never changes but for its certificates.
+#[derive(Debug)]
+pub struct Acceptor {
+    certificates: Arc<CertificateTable>,
+    default: PolicyConfig,
+    /// Hosts whose policy is not the listener's.
+    own: HostMap<PolicyConfig>,
+    client_hello_limit: usize,
+}
+
+#[derive(Debug, Clone)]
+struct PolicyConfig {
+    id: PolicyId,
+    config: Arc<ServerConfig>,
+}
+
+/// A finished handshake.
+#[derive(Debug)]
+pub struct Accepted<IO> {
+    /// Plain bytes in and out.
+    pub stream: ServerStream<IO>,
+    /// What to speak.
+    pub alpn: Alpn,
+    /// What else is known.
+    pub info: Arc<TlsInfo>,
+}
+
+/// What a handshake agreed on.
+#[derive(Debug, Clone)]
+pub struct TlsInfo {
+    /// The name that the client asked for, lower case.
+    pub sni: Option<Box<str>>,
+    /// The version.
+    pub version: TlsVersion,
+    /// IANA's name of the cipher suite.
+    pub cipher: &'static str,
+    /// IANA's name of the key exchange group; `None` where a TLS 1.2 session was resumed.
+    pub group: Option<&'static str>,
+    /// Resumed from a ticket.
+    pub resumed: bool,
+    /// The policy that the handshake satisfied.
+    pub policy: PolicyId,
+    /// The client's certificate, verified.
+    pub client: Option<Arc<ClientIdentity>>,
+}
+
+/// Why a handshake failed. Always the client's fault, or the network's.
+#[derive(Debug, thiserror::Error)]
+pub enum HandshakeError {
+    /// The first bytes are not TLS.
+    #[error("not TLS")]
+    NotTls,
+    /// The ClientHello is larger than the limit.
+    #[error("ClientHello too large")]
+    ClientHelloTooLarge,
+    /// The client's certificate is missing or does not verify.
+    #[error("client certificate: {0}")]
+    ClientCertificate(String),
+    /// The peers have no version, cipher suite or group in common, or the peer broke the protocol.
+    #[error("TLS: {0}")]
+    Protocol(String),
+    /// The connection failed or ended.
+    #[error("{0}")]
+    Io(#[from] io::Error),
+}
+
+impl HandshakeError {
+    /// A short fixed name, for metrics and logs.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::NotTls => "not_tls",
+            Self::ClientHelloTooLarge => "client_hello_too_large",
+            Self::ClientCertificate(_) => "client_certificate",
+            Self::Protocol(_) => "protocol",
+            Self::Io(_) => "io",
+        }
+    }
+
+    fn of(error: io::Error) -> Self {
+        let inner = error.get_ref();
+        if inner.is_some_and(|inner| inner.is::<HelloTooLarge>()) {
+            return Self::ClientHelloTooLarge;
+        }
+        let Some(tls) = inner.and_then(|inner| inner.downcast_ref::<RustlsError>()) else {
+            return Self::Io(error);
+        };
+        match tls {
+            RustlsError::InvalidMessage(
+                InvalidMessage::InvalidContentType
+                | InvalidMessage::UnknownProtocolVersion
+                | InvalidMessage::MessageTooLarge
+                | InvalidMessage::InvalidEmptyPayload,
+            ) => Self::NotTls,
+            RustlsError::InvalidMessage(InvalidMessage::HandshakePayloadTooLarge) => {
+                Self::ClientHelloTooLarge
+            }
+            RustlsError::NoCertificatesPresented | RustlsError::InvalidCertificate(_) => {
+                Self::ClientCertificate(tls.to_string())
+            }
+            _ => Self::Protocol(tls.to_string()),
+        }
+    }
+}
+
+impl Acceptor {
+    /// Loads certificates and authorities and builds one configuration per policy.
+    ///
+    /// `sites` are all sites of the configuration; it is walked once, and a second time only when a site with
+    /// a wildcard has a policy of its own.
+    ///
+    /// # Errors
+    ///
+    /// A file that cannot be read or used; the error names it and says how to fix it.
+    pub fn new<'a, S>(
+        listen: &ListenTls,
+        http2: bool,
+        sites: S,
+        limits: &Limits,
+        store: &CertificateStore,
+    ) -> Result<Self, TlsError>
+    where
+        S: Iterator<Item = SiteHosts<'a>> + Clone,
+    {
+        let certificates = load_certificates(listen, sites.clone(), store)?;
+        store.follow(&certificates);
+        let mut policies = Policies { http2, certificates: &certificates, store, known: HashMap::new() };
+        let default = policies.config(Policy::load(&listen.policy, None)?);
+        let own = own_policies(sites, &default, &mut policies)?;
+        Ok(Self { certificates, default, own, client_hello_limit: limits.client_hello })
+    }
+
+    /// Performs a handshake. The caller limits its time.
+    ///
+    /// # Errors
+    ///
+    /// See [`HandshakeError`]; where the protocol knows an alert for it, it has been sent.
+    pub async fn accept<IO>(&self, io: IO) -> Result<Accepted<IO>, HandshakeError>
+    where
+        IO: AsyncRead + AsyncWrite + Unpin,
+    {
+        let (policy, stream) = if self.own.is_empty() && self.client_hello_limit >= HELLO_LIMIT {
+            let acceptor = TlsAcceptor::from(Arc::clone(&self.default.config));
+            (&self.default, acceptor.accept(io).await.map_err(HandshakeError::of)?)
+        } else {
+            self.accept_by_name(io).await?
+        };
+        let connection = stream.get_ref().1;
+        let alpn = Alpn::agreed(connection.alpn_protocol());
+        let info = Arc::new(TlsInfo::of(connection, policy.id.clone()));
+        Ok(Accepted { stream, alpn, info })
+    }
+
+    /// Reads the ClientHello before it chooses the policy.
+    async fn accept_by_name<IO>(&self, io: IO) -> Result<(&PolicyConfig, ServerStream<IO>), HandshakeError>
+    where
+        IO: AsyncRead + AsyncWrite + Unpin,
+    {
+        let limited = Limited { io, left: self.client_hello_limit };
+        let start = LazyConfigAcceptor::new(rustls::server::Acceptor::default(), limited)
+            .await
+            .map_err(HandshakeError::of)?;
+        let policy = self.policy(start.client_hello().server_name().unwrap_or_default().as_bytes());
+        let start = StartHandshake::from_parts(start.accepted, start.io.io);
+        let stream = start.into_stream(Arc::clone(&policy.config)).await.map_err(HandshakeError::of)?;
+        Ok((policy, stream))
+    }
+
+    #[cfg(test)]
+    pub(super) fn config(&self) -> Arc<ServerConfig> {
+        Arc::clone(&self.default.config)
+    }
+
+    fn policy(&self, host: &[u8]) -> &PolicyConfig {
+        self.own.find(host).unwrap_or(&self.default)
+    }
+
+    /// Whether a request for `host` (lower case, without port) may be served on a connection that was
+    /// accepted with `info`; otherwise it gets a 421 (RFC 9110, section 15.5.20).
+    ///
+    /// It may when both hold:
+    ///
+    /// - the policy of `host` is the one that the connection's handshake satisfied;
+    /// - the client asked for that very name or, having connected to an address, for none; or the certificate
+    ///   that it got carries the name, or is the one that the site of `host` states.
+    pub fn covers(&self, info: &TlsInfo, host: &[u8]) -> bool {
+        if self.policy(host).id != info.policy {
+            return false;
+        }
+        match &info.sni {
+            None => true,
+            Some(sni) => sni.as_bytes() == host || self.certificates.covers(sni.as_bytes(), host),
+        }
+    }
+}
+
+fn load_certificates<'a>(
+    listen: &ListenTls,
+    sites: impl Iterator<Item = SiteHosts<'a>>,
+    store: &CertificateStore,
+) -> Result<Arc<CertificateTable>, TlsError> {
+    let load = |all: &[CertificateFiles]| {
+        all.iter().map(|files| store.load(files)).collect::<Result<Vec<_>, TlsError>>()
+    };
+    let mut own = Vec::new();
+    for site in sites {
+        if let Some(tls) = site.tls.filter(|tls| !tls.certificates.is_empty()) {
+            own.push(SiteCertificates { hosts: site.hosts.to_vec(), certificates: load(&tls.certificates)? });
+        }
+    }
+    Ok(Arc::new(CertificateTable::new(load(&listen.certificates)?, own)))
+}
+
+/// The hosts whose policy is not the listener's.
+fn own_policies<'a>(
+    sites: impl Iterator<Item = SiteHosts<'a>> + Clone,
+    default: &PolicyConfig,
+    policies: &mut Policies<'_>,
+) -> Result<HostMap<PolicyConfig>, TlsError> {
+    let mut own = HostMap::default();
+    for site in sites.clone() {
+        let Some(tls) = site.tls else { continue };
+        let policy = policies.config(Policy::load(&tls.policy, site.hosts.first())?);
+        if policy.id != default.id {
+            site.hosts.iter().for_each(|host| own.insert(host, policy.clone()));
+        }
+    }
+    if own.has_wildcards() {
+        // A site without a policy may lie below the wildcard of one that has one; it keeps the listener's.
+        for host in sites.filter(|site| is_default(site, default)).flat_map(|site| site.hosts) {
+            let below = host.strip_prefix("*.").unwrap_or(host);
+            if host.as_ref() != "*" && own.find(below.as_bytes()).is_some_and(|found| found.id != default.id)
+            {
+                own.insert(host, default.clone());
+            }
+        }
+    }
+    Ok(own)
+}
+
+fn is_default(site: &SiteHosts<'_>, default: &PolicyConfig) -> bool {
+    site.tls.is_none_or(|tls| tls.policy == *default.id.policy() && tls.policy.client_certificates.is_none())
+}
+
+/// Builds one configuration per policy.
+struct Policies<'a> {
+    http2: bool,
+    certificates: &'a Arc<CertificateTable>,
+    store: &'a CertificateStore,
+    known: HashMap<PolicyId, PolicyConfig>,
+}
+
+impl Policies<'_> {
+    fn config(&mut self, policy: Policy) -> PolicyConfig {
+        if let Some(known) = self.known.get(&policy.id) {
+            return known.clone();
+        }
+        let config = PolicyConfig { id: policy.id.clone(), config: Arc::new(self.build(&policy)) };
+        self.known.insert(policy.id, config.clone());
+        config
+    }
+
+    fn build(&self, policy: &Policy) -> ServerConfig {
+        let versions: &[&SupportedProtocolVersion] = match policy.id.policy().minimum_version {
+            TlsVersion::Tls12 => &[&version::TLS13, &version::TLS12],
+            TlsVersion::Tls13 => &[&version::TLS13],
+        };
+        let mut config = ServerConfig::builder_with_provider(Arc::clone(provider()))
+            .with_protocol_versions(versions)
+            .expect("the provider has cipher suites of both versions")
+            .with_client_cert_verifier(Arc::clone(&policy.verifier))
+            .with_cert_resolver(Arc::clone(self.certificates) as _);
+        config.alpn_protocols = vec![b"http/1.1".to_vec()];
+        if self.http2 {
+            config.alpn_protocols.insert(0, b"h2".to_vec());
+        }
+        config.ignore_client_order = true;
+        config.max_early_data_size = 0;
+        config.send_tls13_tickets = TICKETS;
+        config.max_tls13_tickets = TICKETS_LIMIT;
+        // Tickets need no memory here; clients that cannot keep one do a full handshake.
+        config.session_storage = Arc::new(NoServerSessionStorage {});
+        match self.store.tickets().of(&policy.id) {
+            Some(tickets) => config.ticketer = tickets,
+            None => config.send_tls13_tickets = 0,
+        }
+        config
+    }
+}
+
+impl TlsInfo {
+    fn of(connection: &ServerConnection, policy: PolicyId) -> Self {
+        let version = match connection.protocol_version() {
+            Some(ProtocolVersion::TLSv1_2) => TlsVersion::Tls12,
+            _ => TlsVersion::Tls13,
+        };
+        let suite = connection.negotiated_cipher_suite();
+        let group = connection.negotiated_key_exchange_group();
+        let asked = policy.policy().client_certificates.is_some();
+        let certificate = connection.peer_certificates().filter(|_| asked).and_then(<[_]>::first);
+        Self {
+            sni: connection.server_name().map(Into::into),
+            version,
+            cipher: suite.and_then(|suite| CipherSuite::as_str(&suite.suite())).unwrap_or("unknown"),
+            group: group.and_then(|group| NamedGroup::as_str(&group.name())),
+            resumed: connection.handshake_kind() == Some(HandshakeKind::Resumed),
+            policy,
+            client: certificate.and_then(|der| ClientIdentity::read(der)).map(Arc::new),
+        }
+    }
+}
+
+/// A stream that fails when more than so many bytes have been read. Whatever is read before the ClientHello is
+/// complete counts; a client sends nothing after it before it has an answer.
+struct Limited<IO> {
+    io: IO,
+    left: usize,
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("ClientHello too large")]
+struct HelloTooLarge;
+
+impl<IO: AsyncRead + Unpin> AsyncRead for Limited<IO> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = buffer.filled().len();
+        ready!(Pin::new(&mut self.io).poll_read(context, buffer))?;
+        let Some(left) = self.left.checked_sub(buffer.filled().len() - before) else {
+            return Poll::Ready(Err(io::Error::new(io::ErrorKind::InvalidData, HelloTooLarge)));
+        };
+        self.left = left;
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl<IO: AsyncWrite + Unpin> AsyncWrite for Limited<IO> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.io).poll_write(context, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.io).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.io).poll_shutdown(context)
+    }
+}

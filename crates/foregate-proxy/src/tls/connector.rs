@@ -1,0 +1,249 @@
+//! Handshakes with origin servers.
+
+use std::hash::{Hash, Hasher};
+use std::io;
+use std::sync::{Arc, Once, OnceLock};
+
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::client::{ClientConfig, WebPkiServerVerifier};
+use rustls::crypto::{verify_tls12_signature, verify_tls13_signature};
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::{DigitallySignedStruct, Error as RustlsError, RootCertStore, SignatureScheme};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio_rustls::TlsConnector;
+
+use super::policy::read_authorities;
+use super::store::{read_chain, read_file, read_key};
+use super::{Alpn, TlsError, provider, sha256};
+use crate::settings::{UpstreamProtocol, UpstreamTls};
+
+/// A connection to an origin after its handshake.
+pub type ClientStream<IO> = tokio_rustls::client::TlsStream<IO>;
+
+/// Performs handshakes with the servers of one upstream. A clone shares its sessions. Two of them are equal
+/// when a connection made by one may be used in place of the other's, across reloads too.
+#[derive(Debug, Clone)]
+pub struct Connector {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    config: Arc<ClientConfig>,
+    server_name: Option<String>,
+    http2_only: bool,
+    /// Digest of the settings and of the files that they name.
+    identity: [u8; 32],
+}
+
+impl PartialEq for Connector {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.shared, &other.shared) || self.shared.identity == other.shared.identity
+    }
+}
+
+impl Eq for Connector {}
+
+impl Hash for Connector {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.shared.identity.hash(state);
+    }
+}
+
+/// Why a handshake with an origin failed. No byte of a request had been sent: a retry is safe.
+#[derive(Debug, thiserror::Error)]
+pub enum ConnectError {
+    /// The host is neither a DNS name nor an address.
+    #[error("{0:?} is no name that a certificate can carry; set `server-name`")]
+    ServerName(String),
+    /// Its certificate does not verify.
+    #[error("certificate of {host}: {problem}")]
+    Certificate {
+        /// The name that was checked.
+        host: String,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// HTTP/2 is required but was not agreed on.
+    #[error("the server does not offer HTTP/2 by ALPN")]
+    NoHttp2,
+    /// Anything else of TLS.
+    #[error("TLS: {0}")]
+    Protocol(String),
+    /// The connection failed or ended.
+    #[error("{0}")]
+    Io(#[from] io::Error),
+}
+
+impl ConnectError {
+    /// A short fixed name, for metrics and logs.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::ServerName(_) => "server_name",
+            Self::Certificate { .. } => "certificate",
+            Self::NoHttp2 => "no_http2",
+            Self::Protocol(_) => "protocol",
+            Self::Io(_) => "io",
+        }
+    }
+
+    fn of(error: io::Error, host: &str) -> Self {
+        match error.get_ref().and_then(|inner| inner.downcast_ref::<RustlsError>()) {
+            Some(RustlsError::InvalidCertificate(problem)) => {
+                Self::Certificate { host: host.to_owned(), problem: problem.to_string() }
+            }
+            Some(tls) => Self::Protocol(tls.to_string()),
+            None => Self::Io(error),
+        }
+    }
+}
+
+impl Connector {
+    /// Loads the files that `tls` names; the system's authorities are loaded once per process, when the first
+    /// connector needs them. HTTP/1.1, HTTP/2 or both are offered by ALPN, as `protocol` says.
+    ///
+    /// # Errors
+    ///
+    /// A file that cannot be read or used; the error names it and says how to fix it.
+    pub fn new(tls: &UpstreamTls, protocol: UpstreamProtocol) -> Result<Self, TlsError> {
+        let mut digest = format!("{tls:?} {protocol:?}").into_bytes();
+        let builder = ClientConfig::builder_with_provider(Arc::clone(provider()))
+            .with_safe_default_protocol_versions()
+            .expect("the provider has cipher suites of both versions");
+        let builder = if tls.verify {
+            let roots = match &tls.authorities {
+                Some(file) => {
+                    let (roots, authorities) = read_authorities(file)?;
+                    digest.extend_from_slice(&authorities);
+                    Arc::new(roots)
+                }
+                None => system_roots(),
+            };
+            builder.with_webpki_verifier(verifier(roots, tls)?)
+        } else {
+            warn_unverified();
+            builder.dangerous().with_custom_certificate_verifier(Arc::new(Unverified))
+        };
+        let mut config = match &tls.certificate {
+            None => builder.with_no_client_auth(),
+            Some(files) => {
+                for file in [&files.certificate, &files.key] {
+                    digest.extend_from_slice(&sha256(&read_file(file)?));
+                }
+                builder
+                    .with_client_auth_cert(read_chain(&files.certificate)?, read_key(&files.key)?)
+                    .map_err(|error| TlsError::new(&files.key, error, CLIENT_KEY_FIX))?
+            }
+        };
+        let offered: &[&[u8]] = match protocol {
+            UpstreamProtocol::Http1 => &[b"http/1.1"],
+            UpstreamProtocol::Http2 => &[b"h2"],
+            UpstreamProtocol::Auto => &[b"h2", b"http/1.1"],
+        };
+        config.alpn_protocols = offered.iter().map(|protocol| protocol.to_vec()).collect();
+        let http2_only = protocol == UpstreamProtocol::Http2;
+        let server_name = tls.server_name.clone();
+        let identity = sha256(&digest);
+        Ok(Self { shared: Arc::new(Shared { config: Arc::new(config), server_name, http2_only, identity }) })
+    }
+
+    /// Performs a handshake with `host` (an address without brackets), or with `server_name` of the settings.
+    /// The caller limits its time.
+    ///
+    /// # Errors
+    ///
+    /// See [`ConnectError`].
+    pub async fn connect<IO>(&self, host: &str, io: IO) -> Result<(ClientStream<IO>, Alpn), ConnectError>
+    where
+        IO: AsyncRead + AsyncWrite + Unpin,
+    {
+        let host = self.shared.server_name.as_deref().unwrap_or(host);
+        let name =
+            ServerName::try_from(host).map_err(|_| ConnectError::ServerName(host.to_owned()))?.to_owned();
+        let connector = TlsConnector::from(Arc::clone(&self.shared.config));
+        let stream = connector.connect(name, io).await.map_err(|error| ConnectError::of(error, host))?;
+        let alpn = Alpn::agreed(stream.get_ref().1.alpn_protocol());
+        if self.shared.http2_only && alpn != Alpn::Http2 {
+            return Err(ConnectError::NoHttp2);
+        }
+        Ok((stream, alpn))
+    }
+}
+
+const CLIENT_KEY_FIX: &str = "give the PEM key that the certificate was issued for";
+
+fn verifier(roots: Arc<RootCertStore>, tls: &UpstreamTls) -> Result<Arc<WebPkiServerVerifier>, TlsError> {
+    WebPkiServerVerifier::builder_with_provider(roots, Arc::clone(provider())).build().map_err(|error| {
+        let file = tls.authorities.clone().unwrap_or_default();
+        TlsError::new(&file, error, "install the system's `ca-certificates`, or set `authorities`")
+    })
+}
+
+/// The system's authorities. Those that cannot be read are logged and left out.
+fn system_roots() -> Arc<RootCertStore> {
+    static ROOTS: OnceLock<Arc<RootCertStore>> = OnceLock::new();
+    Arc::clone(ROOTS.get_or_init(|| {
+        let found = rustls_native_certs::load_native_certs();
+        for error in &found.errors {
+            tracing::warn!(%error, "some of the system's authorities cannot be read");
+        }
+        let mut roots = RootCertStore::empty();
+        roots.add_parsable_certificates(found.certs);
+        Arc::new(roots)
+    }))
+}
+
+fn warn_unverified() {
+    static WARNED: Once = Once::new();
+    WARNED.call_once(|| {
+        tracing::warn!(
+            "an upstream is used WITHOUT CHECKING ITS CERTIFICATE (`verify false`): \
+             whoever sits on the way can read and change everything"
+        );
+    });
+}
+
+/// Accepts every certificate; the handshake's signature is checked nevertheless.
+#[derive(Debug)]
+struct Unverified;
+
+impl ServerCertVerifier for Unverified {
+    fn verify_server_cert(
+        &self,
+        _end_entity: &CertificateDer<'_>,
+        _intermediates: &[CertificateDer<'_>],
+        _server_name: &ServerName<'_>,
+        _ocsp_response: &[u8],
+        _now: UnixTime,
+    ) -> Result<ServerCertVerified, RustlsError> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, RustlsError> {
+        verify_tls12_signature(message, certificate, signature, &provider().signature_verification_algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, RustlsError> {
+        verify_tls13_signature(message, certificate, signature, &provider().signature_verification_algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        provider().signature_verification_algorithms.supported_schemes()
+    }
+}
+
+/// What makes a test's client believe everything.
+#[cfg(test)]
+pub(super) fn unverified() -> Arc<dyn ServerCertVerifier> {
+    Arc::new(Unverified)
+}

@@ -1,0 +1,135 @@
+//! What a handshake must satisfy.
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::{Arc, Weak};
+
+use parking_lot::Mutex;
+use rustls::RootCertStore;
+use rustls::crypto::aws_lc_rs::Ticketer;
+use rustls::server::danger::ClientCertVerifier;
+use rustls::server::{NoClientAuth, ProducesTickets, WebPkiClientVerifier};
+
+use super::store::{TlsError, read_chain};
+use super::{provider, sha256};
+use crate::settings::{ClientCertificates, TlsPolicy};
+
+/// Identifies the policy that a handshake satisfied. Equal across listeners and reloads when the policy, the
+/// authorities that it trusts and, with client certificates, the site that asks for them are the same. Comparing
+/// two of one configuration costs a comparison of pointers.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct PolicyId(Arc<Key>);
+
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Key {
+    policy: TlsPolicy,
+    /// SHA-256 of the authorities' certificates.
+    authorities: Option<[u8; 32]>,
+    /// The site, where clients' certificates are asked for: an identity that one site has asked for is
+    /// nothing that another one may build on.
+    site: Option<Arc<str>>,
+}
+
+/// A policy with what it was built from.
+#[derive(Debug)]
+pub(super) struct Policy {
+    pub(super) id: PolicyId,
+    pub(super) verifier: Arc<dyn ClientCertVerifier>,
+}
+
+impl Policy {
+    /// Reads the authorities; `site` is the first host of the site that states the policy, `None` for a
+    /// listener's.
+    pub(super) fn load(policy: &TlsPolicy, site: Option<&Arc<str>>) -> Result<Self, TlsError> {
+        let (verifier, authorities): (Arc<dyn ClientCertVerifier>, _) = match &policy.client_certificates {
+            None => (Arc::new(NoClientAuth), None),
+            Some(clients) => {
+                let (roots, digest) = read_authorities(&clients.authorities)?;
+                (client_verifier(clients, roots)?, Some(digest))
+            }
+        };
+        let site = site.filter(|_| authorities.is_some()).cloned();
+        let id = PolicyId(Arc::new(Key { policy: policy.clone(), authorities, site }));
+        Ok(Self { id, verifier })
+    }
+}
+
+impl PolicyId {
+    pub(super) fn policy(&self) -> &TlsPolicy {
+        &self.0.policy
+    }
+}
+
+fn client_verifier(
+    clients: &ClientCertificates,
+    roots: RootCertStore,
+) -> Result<Arc<dyn ClientCertVerifier>, TlsError> {
+    let builder = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::clone(provider()));
+    let builder = if clients.required { builder } else { builder.allow_unauthenticated() };
+    let verifier =
+        builder.build().map_err(|error| TlsError::new(&clients.authorities, error, AUTHORITIES_FIX))?;
+    Ok(verifier)
+}
+
+const AUTHORITIES_FIX: &str = "give a PEM file with the certificates of the authorities to trust";
+
+/// Reads a PEM file of authorities; also returns a digest of them.
+pub(super) fn read_authorities(file: &Path) -> Result<(RootCertStore, [u8; 32]), TlsError> {
+    let mut roots = RootCertStore::empty();
+    let mut all = Vec::new();
+    for certificate in read_chain(file)? {
+        all.extend_from_slice(&certificate);
+        roots.add(certificate).map_err(|error| {
+            TlsError::new(
+                file,
+                format!("a certificate in it cannot be used as an authority: {error}"),
+                AUTHORITIES_FIX,
+            )
+        })?;
+    }
+    Ok((roots, sha256(&all)))
+}
+
+/// The ticket keys of each policy. They outlive a reload as long as the policy does, and are never shared by
+/// two policies, so that a ticket resumes only what the policy of its first handshake allowed.
+#[derive(Debug, Default)]
+pub(super) struct Tickets(Mutex<HashMap<PolicyId, Weak<PolicyTickets>>>);
+
+impl Tickets {
+    /// The tickets of a policy; `None` where the system gives no random bytes, then sessions are not resumed.
+    pub(super) fn of(&self, policy: &PolicyId) -> Option<Arc<dyn ProducesTickets>> {
+        let mut tickets = self.0.lock();
+        if let Some(known) = tickets.get(policy).and_then(Weak::upgrade) {
+            return Some(known);
+        }
+        tickets.retain(|_, tickets| tickets.strong_count() > 0);
+        let inner = Ticketer::new()
+            .inspect_err(|error| tracing::error!(%error, "no ticket keys; sessions are not resumed"))
+            .ok()?;
+        let made = Arc::new(PolicyTickets(inner));
+        tickets.insert(policy.clone(), Arc::downgrade(&made));
+        Some(made)
+    }
+}
+
+/// A sized wrapper, for a weak pointer to it.
+#[derive(Debug)]
+struct PolicyTickets(Arc<dyn ProducesTickets>);
+
+impl ProducesTickets for PolicyTickets {
+    fn enabled(&self) -> bool {
+        self.0.enabled()
+    }
+
+    fn lifetime(&self) -> u32 {
+        self.0.lifetime()
+    }
+
+    fn encrypt(&self, plain: &[u8]) -> Option<Vec<u8>> {
+        self.0.encrypt(plain)
+    }
+
+    fn decrypt(&self, cipher: &[u8]) -> Option<Vec<u8>> {
+        self.0.decrypt(cipher)
+    }
+}

@@ -1,0 +1,107 @@
+//! Which certificate a client gets.
+
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use rustls::server::{ClientHello, ResolvesServerCert};
+use rustls::sign::CertifiedKey;
+
+use super::names::HostMap;
+use super::store::Certificate;
+
+/// The certificates of one listener, its own and those of the sites.
+#[derive(Debug)]
+pub(super) struct CertificateTable {
+    listener: Vec<Arc<Certificate>>,
+    sites: Vec<SiteCertificates>,
+    index: ArcSwap<Index>,
+}
+
+/// Certificates of one site.
+#[derive(Debug)]
+pub(super) struct SiteCertificates {
+    pub(super) hosts: Vec<Arc<str>>,
+    pub(super) certificates: Vec<Arc<Certificate>>,
+}
+
+/// Several certificates may serve one name: of those, the first whose key the client can verify is taken.
+type Candidates = Vec<Arc<Certificate>>;
+
+/// By host; built anew when a certificate's names change.
+#[derive(Debug, Default)]
+struct Index {
+    /// By the hosts of sites with certificates of their own.
+    sites: HostMap<Candidates>,
+    /// By the names in all certificates.
+    names: HostMap<Candidates>,
+}
+
+impl CertificateTable {
+    pub(super) fn new(listener: Vec<Arc<Certificate>>, sites: Vec<SiteCertificates>) -> Self {
+        let table = Self { listener, sites, index: ArcSwap::default() };
+        table.rebuild();
+        table
+    }
+
+    pub(super) fn rebuild(&self) {
+        let mut index = Index::default();
+        for site in &self.sites {
+            for host in &site.hosts {
+                index.sites.entry(host).extend(site.certificates.iter().cloned());
+            }
+        }
+        for certificate in self.listener.iter().chain(self.sites.iter().flat_map(|site| &site.certificates)) {
+            let current = certificate.current();
+            let wildcards = current.names.wildcard.iter().map(|suffix| format!("*.{suffix}"));
+            for name in current.names.exact.iter().map(ToString::to_string).chain(wildcards) {
+                let candidates = index.names.entry(&name);
+                if !candidates.iter().any(|known| Arc::ptr_eq(known, certificate)) {
+                    candidates.push(Arc::clone(certificate));
+                }
+            }
+        }
+        self.index.store(Arc::new(index));
+    }
+
+    /// Whether the certificate that a client got for `sni` may also serve `host`: it carries that name, or it
+    /// is the one that the site of `host` states.
+    pub(super) fn covers(&self, sni: &[u8], host: &[u8]) -> bool {
+        let index = self.index.load();
+        let served = match index.candidates(sni) {
+            Some(candidates) => candidates.as_slice(),
+            None => self.listener.get(..1).unwrap_or_default(),
+        };
+        let own = index.sites.find(host);
+        served.iter().any(|certificate| {
+            certificate.current().names.cover(host)
+                || own.is_some_and(|own| own.iter().any(|own| Arc::ptr_eq(own, certificate)))
+        })
+    }
+}
+
+impl Index {
+    fn candidates(&self, host: &[u8]) -> Option<&Candidates> {
+        self.sites
+            .exact(host)
+            .or_else(|| self.names.exact(host))
+            .or_else(|| self.sites.wildcard(host))
+            .or_else(|| self.names.near_wildcard(host))
+            .or_else(|| self.sites.any())
+    }
+}
+
+impl ResolvesServerCert for CertificateTable {
+    fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        let index = self.index.load();
+        let host = hello.server_name().unwrap_or_default().as_bytes();
+        let candidates = index.candidates(host).unwrap_or(&self.listener);
+        if let [only] = candidates.as_slice() {
+            return Some(Arc::clone(&only.current().key));
+        }
+        let usable = |certificate: &&Arc<Certificate>| {
+            certificate.current().key.key.choose_scheme(hello.signature_schemes()).is_some()
+        };
+        let chosen = candidates.iter().find(usable).or(candidates.first())?;
+        Some(Arc::clone(&chosen.current().key))
+    }
+}

@@ -1,0 +1,297 @@
+//! Certificates in files, shared and re-read when they change.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::fs::{self, Metadata};
+use std::io::Read as _;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Weak};
+
+use arc_swap::ArcSwap;
+use parking_lot::Mutex;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::sign::CertifiedKey;
+use rustls::{Error as RustlsError, InconsistentKeys};
+
+use super::names::CertificateNames;
+use super::policy::Tickets;
+use super::sni::CertificateTable;
+use super::watch::FileWatch;
+use crate::settings::CertificateFiles;
+
+/// Bytes of a PEM file. Beyond, it is refused: no chain, key or list of authorities is that large.
+const PEM_LIMIT: u64 = 4 * 1024 * 1024;
+
+/// A file that cannot be used, and what to do about it.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{}: {problem}; {fix}", file.display())]
+pub struct TlsError {
+    /// The file at fault.
+    pub file: PathBuf,
+    /// What is wrong with it.
+    pub problem: String,
+    /// How to put it right.
+    pub fix: &'static str,
+}
+
+impl TlsError {
+    pub(super) fn new(file: &Path, problem: impl fmt::Display, fix: &'static str) -> Self {
+        Self { file: file.to_owned(), problem: problem.to_string(), fix }
+    }
+}
+
+/// The certificates of the process, each read once however many listeners and sites use it. A clone shares
+/// them.
+#[derive(Debug, Clone, Default)]
+pub struct CertificateStore {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Shared {
+    certificates: Mutex<HashMap<CertificateFiles, Weak<Certificate>>>,
+    tables: Mutex<Vec<Weak<CertificateTable>>>,
+    watch: Mutex<Option<FileWatch>>,
+    tickets: Tickets,
+}
+
+impl CertificateStore {
+    /// An empty store, without a watcher.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Starts the thread that watches the files of this store, `foregate-certs`. Without it, files are only
+    /// looked at by [`Self::check`] and [`Self::load`]. Where the thread or the kernel's notification is not to
+    /// be had, that is logged, and so it stays.
+    pub fn watch(&self) {
+        let mut watch = self.shared.watch.lock();
+        if watch.is_some() {
+            return;
+        }
+        match FileWatch::start(&self.shared) {
+            Ok(mut started) => {
+                for files in self.shared.certificates.lock().keys() {
+                    started.add(files);
+                }
+                *watch = Some(started);
+            }
+            Err(error) => tracing::warn!(
+                %error,
+                "certificate files are not watched; changed ones are read at the next reload"
+            ),
+        }
+    }
+
+    /// The certificate of `files`, read when it is not in the store or has changed.
+    ///
+    /// # Errors
+    ///
+    /// A file that cannot be used; a certificate that was in the store stays as it was.
+    pub fn load(&self, files: &CertificateFiles) -> Result<Arc<Certificate>, TlsError> {
+        let known = self.shared.certificates.lock().get(files).and_then(Weak::upgrade);
+        if let Some(certificate) = known {
+            if certificate.refresh()? {
+                self.shared.rebuild_tables();
+            }
+            return Ok(certificate);
+        }
+        let certificate = Arc::new(Certificate::read(files)?);
+        let mut certificates = self.shared.certificates.lock();
+        certificates.retain(|_, certificate| certificate.strong_count() > 0);
+        certificates.insert(files.clone(), Arc::downgrade(&certificate));
+        drop(certificates);
+        if let Some(watch) = self.shared.watch.lock().as_mut() {
+            watch.add(files);
+        }
+        Ok(certificate)
+    }
+
+    /// Reads changed files again; what cannot be used is logged, and the old certificate stays. Returns how
+    /// many certificates were replaced.
+    pub fn check(&self) -> usize {
+        self.shared.check()
+    }
+
+    /// Has `table` follow the names of its certificates.
+    pub(super) fn follow(&self, table: &Arc<CertificateTable>) {
+        let mut tables = self.shared.tables.lock();
+        tables.retain(|table| table.strong_count() > 0);
+        tables.push(Arc::downgrade(table));
+    }
+
+    pub(super) fn tickets(&self) -> &Tickets {
+        &self.shared.tickets
+    }
+}
+
+impl Shared {
+    pub(super) fn check(&self) -> usize {
+        let live: Vec<_> = self.certificates.lock().values().filter_map(Weak::upgrade).collect();
+        let mut replaced = 0;
+        for certificate in live {
+            match certificate.refresh() {
+                Ok(true) => replaced += 1,
+                Ok(false) => {}
+                Err(error) => {
+                    tracing::error!(%error, "the changed certificate is not used, the old one stays");
+                }
+            }
+        }
+        if replaced > 0 {
+            self.rebuild_tables();
+        }
+        replaced
+    }
+
+    fn rebuild_tables(&self) {
+        let live: Vec<_> = self.tables.lock().iter().filter_map(Weak::upgrade).collect();
+        for table in live {
+            table.rebuild();
+        }
+    }
+}
+
+/// A certificate chain with its key; changes when its files do.
+#[derive(Debug)]
+pub struct Certificate {
+    files: CertificateFiles,
+    current: ArcSwap<Loaded>,
+    /// What the files looked like when they were last read, whether or not they could be used.
+    seen: Mutex<Stamps>,
+}
+
+#[derive(Debug)]
+pub(super) struct Loaded {
+    pub(super) key: Arc<CertifiedKey>,
+    pub(super) names: CertificateNames,
+}
+
+type Stamps = (Option<Stamp>, Option<Stamp>);
+
+impl Certificate {
+    fn read(files: &CertificateFiles) -> Result<Self, TlsError> {
+        let seen = stamps(files);
+        let current = ArcSwap::from_pointee(Loaded::read(files)?);
+        Ok(Self { files: files.clone(), current, seen: Mutex::new(seen) })
+    }
+
+    pub(super) fn current(&self) -> arc_swap::Guard<Arc<Loaded>> {
+        self.current.load()
+    }
+
+    /// The files that it was read from.
+    pub fn files(&self) -> &CertificateFiles {
+        &self.files
+    }
+
+    /// Reads the files if they changed since they were last looked at; `true` when they were replaced.
+    fn refresh(&self) -> Result<bool, TlsError> {
+        let mut seen = self.seen.lock();
+        let now = stamps(&self.files);
+        if *seen == now {
+            return Ok(false);
+        }
+        // Noted before reading: a broken pair is complained about once, not at every check.
+        *seen = now;
+        let loaded = Loaded::read(&self.files)?;
+        self.current.store(Arc::new(loaded));
+        tracing::info!(certificate = %self.files.certificate.display(), "certificate read again");
+        Ok(true)
+    }
+}
+
+impl Loaded {
+    fn read(files: &CertificateFiles) -> Result<Self, TlsError> {
+        let chain = read_chain(&files.certificate)?;
+        let key = read_key(&files.key)?;
+        let signer = super::provider().key_provider.load_private_key(key).map_err(|error| {
+            TlsError::new(&files.key, format!("the private key cannot be used: {error}"), KEY_FIX)
+        })?;
+        let names = chain.first().and_then(CertificateNames::read).ok_or_else(|| {
+            TlsError::new(&files.certificate, "the first certificate is malformed", CHAIN_FIX)
+        })?;
+        let key = CertifiedKey::new(chain, signer);
+        match key.keys_match() {
+            // Some signers do not tell their public key; then the first handshake would.
+            Ok(()) | Err(RustlsError::InconsistentKeys(InconsistentKeys::Unknown)) => {}
+            Err(_) => {
+                let problem = format!(
+                    "the private key does not belong to the certificate in {}",
+                    files.certificate.display()
+                );
+                return Err(TlsError::new(
+                    &files.key,
+                    problem,
+                    "put the key that the certificate was issued for",
+                ));
+            }
+        }
+        if names.expired() {
+            tracing::warn!(certificate = %files.certificate.display(), "the certificate has expired");
+        }
+        Ok(Self { key: Arc::new(key), names })
+    }
+}
+
+const CHAIN_FIX: &str = "give a PEM file with the certificate first and its intermediates after it";
+const KEY_FIX: &str = "give an unencrypted PEM key (PKCS#8, PKCS#1 or SEC1; RSA, ECDSA or Ed25519)";
+
+/// Reads a PEM file with at least one certificate.
+pub(super) fn read_chain(file: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+    let pem = read_file(file)?;
+    let chain = CertificateDer::pem_slice_iter(&pem)
+        .collect::<Result<Vec<_>, _>>()
+        .map_err(|error| TlsError::new(file, format!("malformed PEM: {error}"), CHAIN_FIX))?;
+    if chain.is_empty() {
+        return Err(TlsError::new(file, "no certificate in it", CHAIN_FIX));
+    }
+    Ok(chain)
+}
+
+/// Reads a PEM file with a private key.
+pub(super) fn read_key(file: &Path) -> Result<PrivateKeyDer<'static>, TlsError> {
+    PrivateKeyDer::from_pem_slice(&read_file(file)?)
+        .map_err(|error| TlsError::new(file, format!("no usable private key in it: {error}"), KEY_FIX))
+}
+
+/// Reads a file of at most [`PEM_LIMIT`] bytes.
+pub(super) fn read_file(file: &Path) -> Result<Vec<u8>, TlsError> {
+    const FIX: &str = "check the path, and that the user who runs the proxy may read the file";
+    let mut bytes = Vec::new();
+    let opened = fs::File::open(file).map_err(|error| TlsError::new(file, error, FIX))?;
+    opened.take(PEM_LIMIT + 1).read_to_end(&mut bytes).map_err(|error| TlsError::new(file, error, FIX))?;
+    if bytes.len() as u64 > PEM_LIMIT {
+        return Err(TlsError::new(file, "larger than 4 MiB", "give a PEM file"));
+    }
+    Ok(bytes)
+}
+
+/// What tells a changed file from an unchanged one without reading it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Stamp {
+    device: u64,
+    inode: u64,
+    size: u64,
+    modified: (i64, i64),
+    changed: (i64, i64),
+}
+
+impl From<Metadata> for Stamp {
+    fn from(metadata: Metadata) -> Self {
+        Self {
+            device: metadata.dev(),
+            inode: metadata.ino(),
+            size: metadata.size(),
+            modified: (metadata.mtime(), metadata.mtime_nsec()),
+            changed: (metadata.ctime(), metadata.ctime_nsec()),
+        }
+    }
+}
+
+fn stamps(files: &CertificateFiles) -> Stamps {
+    let stamp = |file: &Path| fs::metadata(file).ok().map(Stamp::from);
+    (stamp(&files.certificate), stamp(&files.key))
+}

@@ -1,0 +1,521 @@
+//! Handshakes over in-memory streams.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, SanType};
+use rustls::ClientConfig;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream, duplex};
+use tokio_rustls::TlsConnector;
+
+use super::*;
+use crate::settings::{
+    CertificateFiles, ClientCertificates, Limits, ListenTls, SiteTls, TlsPolicy, TlsVersion,
+    UpstreamProtocol, UpstreamTls,
+};
+
+/// A folder that is removed at the end of its test.
+pub(super) struct Folder(PathBuf);
+
+impl Folder {
+    pub(super) fn new() -> Self {
+        static NEXT: AtomicUsize = AtomicUsize::new(0);
+        let name = format!("foregate-tls-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+        let folder = std::env::temp_dir().join(name);
+        fs::create_dir_all(&folder).unwrap();
+        Self(folder)
+    }
+
+    fn write(&self, name: &str, text: &str) -> PathBuf {
+        // Written beside and renamed, as tools do that renew certificates.
+        let path = self.0.join(name);
+        fs::write(self.0.join("new"), text).unwrap();
+        fs::rename(self.0.join("new"), &path).unwrap();
+        path
+    }
+
+    /// A self-signed certificate for `names`, as `stem.pem` and `stem.key`.
+    pub(super) fn certificate(&self, stem: &str, names: &[&str]) -> CertificateFiles {
+        let made =
+            rcgen::generate_simple_self_signed(names.iter().map(ToString::to_string).collect::<Vec<_>>())
+                .unwrap();
+        CertificateFiles {
+            certificate: self.write(&format!("{stem}.pem"), &made.cert.pem()),
+            key: self.write(&format!("{stem}.key"), &made.signing_key.serialize_pem()),
+        }
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// An authority, and certificates that it signs.
+struct Authority {
+    pem: String,
+    issuer: Issuer<'static, KeyPair>,
+}
+
+impl Authority {
+    fn new() -> Self {
+        let mut params = CertificateParams::new(Vec::<String>::new()).unwrap();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params.distinguished_name.push(DnType::CommonName, "test authority");
+        let key = KeyPair::generate().unwrap();
+        let pem = params.self_signed(&key).unwrap().pem();
+        Self { pem, issuer: Issuer::new(params, key) }
+    }
+
+    fn issue(&self, common_name: &str, names: Vec<SanType>) -> (rcgen::Certificate, KeyPair) {
+        let mut params = CertificateParams::new(Vec::<String>::new()).unwrap();
+        params.distinguished_name.push(DnType::CommonName, common_name);
+        params.subject_alt_names = names;
+        let key = KeyPair::generate().unwrap();
+        (params.signed_by(&key, &self.issuer).unwrap(), key)
+    }
+}
+
+pub(super) fn listen(certificates: Vec<CertificateFiles>) -> ListenTls {
+    ListenTls { certificates, policy: TlsPolicy::default() }
+}
+
+pub(super) fn acceptor_of(
+    listen: &ListenTls,
+    sites: &[(Vec<Arc<str>>, Option<SiteTls>)],
+    store: &CertificateStore,
+) -> Acceptor {
+    let sites = sites.iter().map(|(hosts, tls)| SiteHosts { hosts, tls: tls.as_ref() });
+    Acceptor::new(listen, true, sites, &Limits::default(), store).unwrap()
+}
+
+pub(super) fn hosts(names: &[&str]) -> Vec<Arc<str>> {
+    names.iter().map(|name| Arc::from(*name)).collect()
+}
+
+fn asks(authorities: &Path, required: bool) -> TlsPolicy {
+    let clients = ClientCertificates { authorities: authorities.to_owned(), required };
+    TlsPolicy { client_certificates: Some(clients), ..TlsPolicy::default() }
+}
+
+/// A client that believes everything.
+pub(super) fn client() -> ClientConfig {
+    client_with(None, &[&rustls::version::TLS13, &rustls::version::TLS12])
+}
+
+pub(super) fn client_with(
+    identity: Option<(&rcgen::Certificate, &KeyPair)>,
+    versions: &[&'static rustls::SupportedProtocolVersion],
+) -> ClientConfig {
+    let builder = ClientConfig::builder_with_provider(Arc::clone(provider()))
+        .with_protocol_versions(versions)
+        .unwrap()
+        .dangerous()
+        .with_custom_certificate_verifier(connector::unverified());
+    match identity {
+        None => builder.with_no_client_auth(),
+        Some((certificate, key)) => builder
+            .with_client_auth_cert(
+                vec![certificate.der().clone()],
+                PrivateKeyDer::try_from(key.serialize_der()).unwrap(),
+            )
+            .unwrap(),
+    }
+}
+
+pub(super) struct Outcome {
+    pub(super) info: Arc<TlsInfo>,
+    alpn: Alpn,
+    certificate: CertificateDer<'static>,
+}
+
+/// One handshake and one byte each way, so that tickets reach the client.
+pub(super) async fn shake(
+    acceptor: &Acceptor,
+    client: &Arc<ClientConfig>,
+    name: &str,
+) -> Result<Outcome, HandshakeError> {
+    let (near, far) = duplex(16 * 1024);
+    let connector = TlsConnector::from(Arc::clone(client));
+    let name = ServerName::try_from(name.to_owned()).unwrap();
+    let client = async {
+        let mut stream = connector.connect(name, near).await?;
+        let certificate = stream.get_ref().1.peer_certificates().unwrap()[0].clone().into_owned();
+        stream.write_all(b"x").await?;
+        stream.read_u8().await?;
+        std::io::Result::Ok(certificate)
+    };
+    let server = async {
+        let mut accepted = acceptor.accept(far).await?;
+        accepted.stream.read_u8().await?;
+        accepted.stream.write_all(b"y").await?;
+        accepted.stream.flush().await?;
+        Ok::<_, HandshakeError>((accepted.info, accepted.alpn))
+    };
+    let (certificate, accepted) = tokio::join!(client, server);
+    let (info, alpn) = accepted?;
+    Ok(Outcome { info, alpn, certificate: certificate.map_err(HandshakeError::Io)? })
+}
+
+fn der(files: &CertificateFiles) -> CertificateDer<'static> {
+    store::read_chain(&files.certificate).unwrap().remove(0)
+}
+
+#[tokio::test]
+async fn the_name_chooses_the_certificate() {
+    let folder = Folder::new();
+    let first = folder.certificate("first", &["first.test"]);
+    let exact = folder.certificate("exact", &["a.wild.test"]);
+    let wild = folder.certificate("wild", &["*.wild.test"]);
+    let own = folder.certificate("own", &["unrelated.test"]);
+    let sites = [
+        (
+            hosts(&["own.test", "*.own.test"]),
+            Some(SiteTls { certificates: vec![own.clone()], policy: TlsPolicy::default() }),
+        ),
+        (hosts(&["*"]), None),
+    ];
+    let acceptor = acceptor_of(
+        &listen(vec![first.clone(), exact.clone(), wild.clone()]),
+        &sites,
+        &CertificateStore::new(),
+    );
+    let client = Arc::new(client());
+    for (name, expected) in [
+        ("first.test", &first),
+        ("A.wild.test", &exact),
+        ("b.wild.test", &wild),
+        ("c.b.wild.test", &first),
+        ("own.test", &own),
+        ("x.y.own.test", &own),
+        ("unrelated.test", &own),
+        ("127.0.0.1", &first),
+        ("unknown.test", &first),
+    ] {
+        let outcome = shake(&acceptor, &client, name).await.unwrap();
+        assert_eq!(outcome.certificate, der(expected), "{name}");
+        let sni = name.parse::<std::net::IpAddr>().is_err().then(|| name.to_ascii_lowercase());
+        assert_eq!(outcome.info.sni.as_deref(), sni.as_deref());
+    }
+    let info = shake(&acceptor, &client, "b.wild.test").await.unwrap().info;
+    assert!(acceptor.covers(&info, b"b.wild.test") && acceptor.covers(&info, b"c.wild.test"));
+    assert!(!acceptor.covers(&info, b"first.test") && !acceptor.covers(&info, b"own.test"));
+    let info = shake(&acceptor, &client, "unrelated.test").await.unwrap().info;
+    assert!(acceptor.covers(&info, b"x.own.test"), "the site states the same certificate");
+    let info = shake(&acceptor, &client, "unknown.test").await.unwrap().info;
+    assert!(acceptor.covers(&info, b"unknown.test") && acceptor.covers(&info, b"first.test"));
+    assert!(!acceptor.covers(&info, b"other.test"));
+    let info = shake(&acceptor, &client, "127.0.0.1").await.unwrap().info;
+    assert!(acceptor.covers(&info, b"other.test"), "the client asked for no name");
+}
+
+#[tokio::test]
+async fn versions_groups_and_protocols_are_agreed_on() {
+    let folder = Folder::new();
+    let files = folder.certificate("a", &["a.test"]);
+    let strict = TlsPolicy { minimum_version: TlsVersion::Tls13, ..TlsPolicy::default() };
+    let sites = [(hosts(&["strict.test"]), Some(SiteTls { certificates: vec![], policy: strict }))];
+    let acceptor = acceptor_of(&listen(vec![files.clone()]), &sites, &CertificateStore::new());
+
+    let mut modern = client();
+    modern.alpn_protocols = vec![b"http/1.1".to_vec(), b"h2".to_vec()];
+    let outcome = shake(&acceptor, &Arc::new(modern), "strict.test").await.unwrap();
+    assert_eq!((outcome.info.version, outcome.alpn), (TlsVersion::Tls13, Alpn::Http2));
+    assert_eq!(outcome.info.group, Some("X25519MLKEM768"));
+    assert_eq!(outcome.info.cipher, "TLS13_AES_128_GCM_SHA256");
+    assert!(!acceptor.covers(&outcome.info, b"a.test"), "another policy");
+
+    let old = Arc::new(client_with(None, &[&rustls::version::TLS12]));
+    let outcome = shake(&acceptor, &old, "a.test").await.unwrap();
+    assert_eq!((outcome.info.version, outcome.alpn), (TlsVersion::Tls12, Alpn::Http1));
+    assert!(!outcome.info.resumed);
+    assert!(shake(&acceptor, &old, "a.test").await.unwrap().info.resumed, "TLS 1.2 has tickets too");
+    assert!(matches!(shake(&acceptor, &old, "strict.test").await, Err(HandshakeError::Protocol(_))));
+
+    let only1 = Acceptor::new(
+        &listen(vec![files]),
+        false,
+        std::iter::empty(),
+        &Limits::default(),
+        &CertificateStore::new(),
+    )
+    .unwrap();
+    let mut both = client();
+    both.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    assert_eq!(shake(&only1, &Arc::new(both), "a.test").await.unwrap().alpn, Alpn::Http1);
+    let mut h2 = client();
+    h2.alpn_protocols = vec![b"h2".to_vec()];
+    assert!(shake(&only1, &Arc::new(h2), "a.test").await.is_err());
+}
+
+#[tokio::test]
+async fn clients_are_asked_for_certificates() {
+    let folder = Folder::new();
+    let files = folder.certificate("a", &["a.test"]);
+    let authority = Authority::new();
+    let authorities = folder.write("authorities.pem", &authority.pem);
+    let site = |required| Some(SiteTls { certificates: vec![], policy: asks(&authorities, required) });
+    let sites = [
+        (hosts(&["required.test"]), site(true)),
+        (hosts(&["*.optional.test"]), site(false)),
+        (hosts(&["open.optional.test"]), None),
+    ];
+    let acceptor = acceptor_of(&listen(vec![files]), &sites, &CertificateStore::new());
+
+    let (good, good_key) = authority.issue(
+        "alice",
+        vec![
+            SanType::DnsName("alice.test".try_into().unwrap()),
+            SanType::URI("spiffe://test/alice".try_into().unwrap()),
+            SanType::IpAddress([10, 0, 0, 1].into()),
+        ],
+    );
+    let (bad, bad_key) = Authority::new().issue("mallory", vec![]);
+    let versions = &[&rustls::version::TLS13];
+    let nobody = Arc::new(client());
+    let alice = Arc::new(client_with(Some((&good, &good_key)), versions));
+    let mallory = Arc::new(client_with(Some((&bad, &bad_key)), versions));
+
+    for host in ["required.test", "x.optional.test"] {
+        let info = shake(&acceptor, &alice, host).await.unwrap().info;
+        let identity = info.client.clone().unwrap();
+        assert_eq!(identity.subject, "CN=alice");
+        assert_eq!(identity.fingerprint, sha256(good.der()));
+        assert_eq!(
+            identity.names,
+            [
+                AlternativeName::Dns("alice.test".into()),
+                AlternativeName::Uri("spiffe://test/alice".into()),
+                AlternativeName::Ip([10, 0, 0, 1].into())
+            ]
+        );
+        let resumed = shake(&acceptor, &alice, host).await.unwrap().info;
+        assert!(resumed.resumed && resumed.client.as_deref() == Some(&*identity));
+        assert!(matches!(shake(&acceptor, &mallory, host).await, Err(HandshakeError::ClientCertificate(_))));
+    }
+    assert!(matches!(
+        shake(&acceptor, &nobody, "required.test").await,
+        Err(HandshakeError::ClientCertificate(_))
+    ));
+    let info = shake(&acceptor, &nobody, "x.optional.test").await.unwrap().info;
+    assert_eq!(info.client, None);
+    assert!(acceptor.covers(&info, b"x.optional.test"));
+    for other in ["required.test", "open.optional.test", "a.test"] {
+        assert!(!acceptor.covers(&info, other.as_bytes()), "{other}");
+    }
+    let open = shake(&acceptor, &mallory, "open.optional.test").await.unwrap().info;
+    assert_eq!(open.client, None);
+    let unnamed = shake(&acceptor, &nobody, "127.0.0.1").await.unwrap().info;
+    assert!(acceptor.covers(&unnamed, b"a.test") && !acceptor.covers(&unnamed, b"required.test"));
+}
+
+#[tokio::test]
+async fn two_sites_that_ask_for_certificates_share_nothing() {
+    let folder = Folder::new();
+    let files = folder.certificate("a", &["*.test"]);
+    let authorities = folder.write("authorities.pem", &Authority::new().pem);
+    let site = Some(SiteTls { certificates: vec![], policy: asks(&authorities, false) });
+    let sites = [(hosts(&["a.test"]), site.clone()), (hosts(&["b.test"]), site)];
+    let acceptor = acceptor_of(&listen(vec![files]), &sites, &CertificateStore::new());
+    let info = shake(&acceptor, &Arc::new(client()), "a.test").await.unwrap().info;
+    assert!(acceptor.covers(&info, b"a.test") && !acceptor.covers(&info, b"b.test"));
+}
+
+#[tokio::test]
+async fn a_ticket_resumes_under_its_own_policy_only() {
+    let folder = Folder::new();
+    let files = folder.certificate("a", &["a.test"]);
+    let authorities = folder.write("authorities.pem", &Authority::new().pem);
+    let store = CertificateStore::new();
+    let open = acceptor_of(&listen(vec![files.clone()]), &[], &store);
+    let site = |required| {
+        (hosts(&["a.test"]), Some(SiteTls { certificates: vec![], policy: asks(&authorities, required) }))
+    };
+    let optional = acceptor_of(&listen(vec![files.clone()]), &[site(false)], &store);
+    let required = acceptor_of(&listen(vec![files.clone()]), &[site(true)], &store);
+    for versions in [&[&rustls::version::TLS13], &[&rustls::version::TLS12]] {
+        let client = Arc::new(client_with(None, versions));
+        assert!(!shake(&open, &client, "a.test").await.unwrap().info.resumed);
+        assert!(shake(&open, &client, "a.test").await.unwrap().info.resumed);
+        let after_reload = acceptor_of(&listen(vec![files.clone()]), &[], &store);
+        let again = shake(&after_reload, &client, "a.test").await.unwrap().info;
+        assert!(again.resumed, "tickets outlive a reload");
+        assert!(open.covers(&again, b"a.test"), "and so does the policy");
+        assert!(!shake(&optional, &client, "a.test").await.unwrap().info.resumed, "another policy");
+        assert!(shake(&required, &client, "a.test").await.is_err());
+    }
+}
+
+#[tokio::test]
+async fn changed_files_are_read_again() {
+    let folder = Folder::new();
+    let old = folder.certificate("a", &["a.test"]);
+    let old_der = der(&old);
+    let store = CertificateStore::new();
+    let acceptor = acceptor_of(&listen(vec![old.clone()]), &[], &store);
+    // Each time another client: one that resumes sees no certificate.
+    let client = || Arc::new(client());
+    assert_eq!(store.check(), 0);
+
+    folder.write("a.key", "-----BEGIN NONSENSE-----");
+    assert_eq!(store.check(), 0);
+    assert_eq!(shake(&acceptor, &client(), "a.test").await.unwrap().certificate, old_der);
+    let error = CertificateStore::new().load(&old).unwrap_err();
+    assert_eq!(error.file, old.key);
+
+    let renewed = folder.certificate("a", &["a.test", "b.test"]);
+    assert_eq!(store.check(), 1);
+    let outcome = shake(&acceptor, &client(), "a.test").await.unwrap();
+    assert_eq!(outcome.certificate, der(&renewed));
+    assert_ne!(outcome.certificate, old_der);
+    assert!(acceptor.covers(&outcome.info, b"b.test"), "its names are new as well");
+}
+
+#[tokio::test]
+async fn a_watched_store_needs_no_telling() {
+    let folder = Folder::new();
+    let files = folder.certificate("a", &["a.test"]);
+    let store = CertificateStore::new();
+    let acceptor = acceptor_of(&listen(vec![files.clone()]), &[], &store);
+    store.watch();
+    let renewed = folder.certificate("a", &["a.test"]);
+    for _ in 0..100 {
+        if shake(&acceptor, &Arc::new(client()), "a.test").await.unwrap().certificate == der(&renewed) {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    panic!("the new certificate was not picked up within 5 s");
+}
+
+#[test]
+fn errors_name_the_file_and_the_way_out() {
+    let folder = Folder::new();
+    let store = CertificateStore::new();
+    let a = folder.certificate("a", &["a.test"]);
+    let b = folder.certificate("b", &["b.test"]);
+    let error = |certificate: &Path, key: &Path| {
+        let files = CertificateFiles { certificate: certificate.to_owned(), key: key.to_owned() };
+        let error = store.load(&files).unwrap_err();
+        let text = error.to_string();
+        (error.file, text)
+    };
+    let (file, text) = error(&a.certificate, &b.key);
+    assert!(file == b.key && text.contains("does not belong to") && text.contains("a.pem"), "{text}");
+    let (file, text) = error(&a.key, &a.key);
+    assert!(file == a.key && text.contains("no certificate in it"), "{text}");
+    let (file, text) = error(&a.certificate, &a.certificate);
+    assert!(file == a.certificate && text.contains("no usable private key"), "{text}");
+    let (file, text) = error(Path::new("/nonexistent.pem"), &a.key);
+    assert!(file == Path::new("/nonexistent.pem") && text.contains("check the path"), "{text}");
+}
+
+#[tokio::test]
+async fn what_is_not_tls_or_too_large_ends() {
+    let folder = Folder::new();
+    let files = folder.certificate("a", &["a.test"]);
+    let fails = |limits: Limits, bytes: Vec<u8>| {
+        let files = files.clone();
+        async move {
+            let acceptor = Acceptor::new(
+                &listen(vec![files]),
+                true,
+                std::iter::empty(),
+                &limits,
+                &CertificateStore::new(),
+            )
+            .unwrap();
+            let (mut near, far) = duplex(1024 * 1024);
+            near.write_all(&bytes).await.unwrap();
+            drop(near);
+            acceptor.accept(far).await.unwrap_err().kind()
+        }
+    };
+    let small = Limits { client_hello: 100, ..Limits::default() };
+    // A handshake record of a ClientHello that claims `length` bytes.
+    let hello = |length: u32, sent: usize| {
+        let mut bytes = Vec::new();
+        let mut body = vec![1];
+        body.extend_from_slice(&length.to_be_bytes()[1..]);
+        body.resize(4 + sent, 0);
+        for fragment in body.chunks(16 * 1024) {
+            bytes.extend_from_slice(&[22, 3, 1]);
+            bytes.extend_from_slice(&(fragment.len() as u16).to_be_bytes());
+            bytes.extend_from_slice(fragment);
+        }
+        bytes
+    };
+    assert_eq!(fails(Limits::default(), b"GET / HTTP/1.1\r\nHost: a\r\n\r\n".to_vec()).await, "not_tls");
+    assert_eq!(fails(small.clone(), b"GET / HTTP/1.1\r\nHost: a\r\n\r\n".to_vec()).await, "not_tls");
+    assert_eq!(fails(Limits::default(), hello(70_000, 70_000)).await, "client_hello_too_large");
+    assert_eq!(fails(small.clone(), hello(200, 200)).await, "client_hello_too_large");
+    assert_eq!(fails(small, hello(80, 10)).await, "io");
+}
+
+/// Both ends of a handshake between a connector and an acceptor.
+async fn meet(
+    connector: &Connector,
+    host: &str,
+    acceptor: &Acceptor,
+) -> (Result<(ClientStream<DuplexStream>, Alpn), ConnectError>, Result<Accepted<DuplexStream>, HandshakeError>)
+{
+    let (near, far) = duplex(16 * 1024);
+    tokio::join!(connector.connect(host, near), acceptor.accept(far))
+}
+
+#[tokio::test]
+async fn origins_are_verified() {
+    let folder = Folder::new();
+    let authority = Authority::new();
+    let authorities = folder.write("authorities.pem", &authority.pem);
+    let (certificate, key) =
+        authority.issue("origin", vec![SanType::DnsName("origin.test".try_into().unwrap())]);
+    let files = CertificateFiles {
+        certificate: folder.write("origin.pem", &certificate.pem()),
+        key: folder.write("origin.key", &key.serialize_pem()),
+    };
+    let mut listen = listen(vec![files.clone()]);
+    listen.policy = asks(&authorities, false);
+    let acceptor = acceptor_of(&listen, &[], &CertificateStore::new());
+    let trusting = UpstreamTls { authorities: Some(authorities), ..UpstreamTls::default() };
+
+    let connector = Connector::new(&trusting, UpstreamProtocol::Auto).unwrap();
+    let (client, server) = meet(&connector, "origin.test", &acceptor).await;
+    assert_eq!((client.unwrap().1, server.unwrap().alpn), (Alpn::Http2, Alpn::Http2));
+    let (client, _) = meet(&connector, "other.test", &acceptor).await;
+    assert!(matches!(client, Err(ConnectError::Certificate { .. })));
+    let (client, _) = meet(&connector, "not a name", &acceptor).await;
+    assert!(matches!(client, Err(ConnectError::ServerName(_))));
+
+    let named = UpstreamTls { server_name: Some("origin.test".into()), ..trusting.clone() };
+    let connector = Connector::new(&named, UpstreamProtocol::Http1).unwrap();
+    let (client, server) = meet(&connector, "10.0.0.1", &acceptor).await;
+    assert_eq!(client.unwrap().1, Alpn::Http1);
+    assert_eq!(server.unwrap().info.client, None);
+
+    let known = UpstreamTls { certificate: Some(files), ..named.clone() };
+    let connector = Connector::new(&known, UpstreamProtocol::Http1).unwrap();
+    let (client, server) = meet(&connector, "10.0.0.1", &acceptor).await;
+    assert!(client.is_ok());
+    assert_eq!(server.unwrap().info.client.as_ref().unwrap().subject, "CN=origin");
+
+    let careless = UpstreamTls { verify: false, ..UpstreamTls::default() };
+    let connector = Connector::new(&careless, UpstreamProtocol::Http2).unwrap();
+    assert!(meet(&connector, "127.0.0.1", &acceptor).await.0.is_ok());
+    let without_h2 =
+        Acceptor::new(&listen, false, std::iter::empty(), &Limits::default(), &CertificateStore::new())
+            .unwrap();
+    assert!(meet(&connector, "127.0.0.1", &without_h2).await.0.is_err());
+
+    assert_eq!(connector, Connector::new(&careless, UpstreamProtocol::Http2).unwrap());
+    assert_ne!(connector, Connector::new(&careless, UpstreamProtocol::Auto).unwrap());
+    assert_ne!(
+        Connector::new(&named, UpstreamProtocol::Http1).unwrap(),
+        Connector::new(&known, UpstreamProtocol::Http1).unwrap()
+    );
+}

@@ -1,0 +1,199 @@
+//! Makes connections to origin servers.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use foregate_wire::proxy_protocol;
+use h2::client::SendRequest;
+use tokio::io::AsyncWriteExt;
+use tokio::net::{TcpStream, UnixStream};
+use tokio::time::timeout_at;
+
+use super::pool::{Lease, Shared};
+use super::{Server, Upstream};
+use crate::address::ServerAddress;
+use crate::descriptors;
+use crate::error::Error;
+use crate::link::{H1Link, Socket, Stream};
+use crate::settings::{ProxyProtocolVersion, UpstreamProtocol};
+use crate::tls::{Alpn, ConnectError};
+
+/// The flow-control windows that origins are given, in bytes.
+const STREAM_WINDOW: u32 = 64 * 1024;
+const CONNECTION_WINDOW: u32 = 1024 * 1024;
+/// The largest decoded header list that is taken from an origin, in bytes.
+const HEADER_LIST: u32 = 64 * 1024;
+/// What is buffered per stream for an origin that does not read, in bytes.
+const SEND_BUFFER: usize = 32 * 1024;
+
+/// The addresses of the client's connection, for the PROXY protocol.
+#[derive(Debug, Clone, Copy)]
+pub struct Addresses {
+    /// Where the client is.
+    pub client: Option<SocketAddr>,
+    /// Where it connected to.
+    pub local: Option<SocketAddr>,
+}
+
+/// A connection that has just been made.
+pub enum Connected {
+    /// For one request at a time.
+    H1(Box<H1Link>),
+    /// Shared by stream.
+    H2(Lease),
+}
+
+impl Upstream {
+    /// Connects to a server before `deadline`.
+    pub(super) async fn connect(
+        &self,
+        server: &Server,
+        addresses: Addresses,
+        deadline: Instant,
+    ) -> Result<Connected, Error> {
+        if descriptors::are_scarce() && !self.servers.iter().any(|server| server.pool.evict()) {
+            tracing::debug!(server = %server.label, "no descriptor for a connection");
+            return Err(Error::NoDescriptors);
+        }
+        let connected = match timeout_at(deadline.into(), self.establish(server, addresses)).await {
+            Ok(connected) => connected,
+            Err(_) => Err(Error::ConnectTimeout),
+        };
+        match &connected {
+            // Whether the server is well shows when it answers.
+            Ok(_) => self.counters.opened.inc(),
+            Err(error) => {
+                tracing::debug!(server = %server.label, %error, "connecting failed");
+                server.health.failed(Instant::now());
+                self.counters.failed.inc();
+            }
+        }
+        connected
+    }
+
+    async fn establish(&self, server: &Server, addresses: Addresses) -> Result<Connected, Error> {
+        let mut socket = self.socket(server).await?;
+        if let Some(version) = self.settings.send_proxy {
+            let mut header = Vec::new();
+            write_proxy_header(&mut header, version, addresses);
+            socket.write_all(&header).await.map_err(|error| Error::Connect(error.kind()))?;
+        }
+        let (stream, alpn) = match &self.connector {
+            None => (Stream::Plain(socket), None),
+            Some(connector) => {
+                let host = server.address.host().unwrap_or_else(|| "localhost".to_owned());
+                let (stream, alpn) = connector.connect(&host, socket).await.map_err(|error| {
+                    tracing::warn!(server = %server.label, %error, "TLS handshake with an origin failed");
+                    match error {
+                        ConnectError::Io(error) if error.kind() != io::ErrorKind::InvalidData => {
+                            Error::Connect(error.kind())
+                        }
+                        _ => Error::OriginTls,
+                    }
+                })?;
+                (Stream::TlsClient(Box::new(stream)), Some(alpn))
+            }
+        };
+        let http2 = match (self.settings.protocol, alpn) {
+            (UpstreamProtocol::Http1, _) => false,
+            (UpstreamProtocol::Http2, _) => true,
+            (UpstreamProtocol::Auto, alpn) => alpn == Some(Alpn::Http2),
+        };
+        if http2 {
+            self.start_h2(server, stream).await
+        } else {
+            Ok(Connected::H1(Box::new(H1Link::new(stream))))
+        }
+    }
+
+    async fn socket(&self, server: &Server) -> Result<Socket, Error> {
+        let failed = |error: io::Error| Error::Connect(error.kind());
+        match &server.address {
+            ServerAddress::Unix(path) => Ok(UnixStream::connect(path).await.map_err(failed)?.into()),
+            ServerAddress::Ip(address) => Ok(tcp(*address).await.map_err(failed)?.into()),
+            ServerAddress::Name { port, .. } => {
+                let resolved = server.resolved.as_ref().ok_or(Error::Internal)?;
+                let found = match resolved.addresses() {
+                    Some(found) => Some(found),
+                    None => resolved.wait(self.settings.connect_timeout).await,
+                };
+                let found = found.filter(|found| !found.is_empty()).ok_or(Error::Unresolved)?;
+                // A server that is down costs one attempt, at each of its addresses in turn.
+                let failures = server.health.failures.load(Ordering::Relaxed) as usize;
+                let (first, most) = if failures > 0 { (failures % found.len(), 1) } else { (0, found.len()) };
+                self.first_of(&found, first, most, *port).await.map_err(failed)
+            }
+        }
+    }
+
+    /// The first of `most` addresses that answers, each with its share of the time.
+    async fn first_of(&self, found: &[IpAddr], first: usize, most: usize, port: u16) -> io::Result<Socket> {
+        let share = self.settings.connect_timeout / u32::try_from(most).unwrap_or(1).max(1);
+        let share = share.max(Duration::from_millis(50));
+        let mut last = io::Error::from(io::ErrorKind::AddrNotAvailable);
+        for address in found.iter().cycle().skip(first).take(most) {
+            match tokio::time::timeout(share, tcp(SocketAddr::new(*address, port))).await {
+                Ok(Ok(stream)) => return Ok(stream.into()),
+                Ok(Err(error)) => last = error,
+                Err(_) => last = io::ErrorKind::TimedOut.into(),
+            }
+        }
+        Err(last)
+    }
+
+    async fn start_h2(&self, server: &Server, stream: Stream) -> Result<Connected, Error> {
+        let failed = |error: h2::Error| Error::Origin(error.into());
+        let (sender, connection) = h2::client::Builder::new()
+            .initial_window_size(STREAM_WINDOW)
+            .initial_connection_window_size(CONNECTION_WINDOW)
+            .max_header_list_size(HEADER_LIST)
+            .max_send_buffer_size(SEND_BUFFER)
+            .max_concurrent_reset_streams(64)
+            .enable_push(false)
+            .handshake::<_, Bytes>(stream)
+            .await
+            .map_err(failed)?;
+        let mut sender: SendRequest<Bytes> = sender;
+        let shared = Arc::new(Shared::new(sender.clone(), Instant::now()));
+        let lease = Shared::lease(&shared).ok_or(Error::NoServer)?;
+        tokio::spawn(drive(connection, Arc::clone(&shared)));
+        // A connection that starts with one client's PROXY header is for that client alone.
+        if self.settings.send_proxy.is_none() {
+            server.pool.share(shared);
+        }
+        std::future::poll_fn(|cx| sender.poll_ready(cx)).await.map_err(failed)?;
+        Ok(Connected::H2(lease))
+    }
+}
+
+/// Runs an HTTP/2 connection until it ends. It ends, too, once nobody can send on it any more.
+async fn drive(connection: h2::client::Connection<Stream, Bytes>, shared: Arc<Shared>) {
+    // Held weakly: a connection ends once nobody can send on it.
+    let shared = { Arc::downgrade(&shared) };
+    let ended = connection.await;
+    if let Some(shared) = shared.upgrade() {
+        shared.close();
+    }
+    if let Err(error) = ended {
+        tracing::debug!(%error, "HTTP/2 connection to an origin ended");
+    }
+}
+
+async fn tcp(address: SocketAddr) -> io::Result<TcpStream> {
+    let stream = TcpStream::connect(address).await?;
+    stream.set_nodelay(true)?;
+    Ok(stream)
+}
+
+fn write_proxy_header(out: &mut Vec<u8>, version: ProxyProtocolVersion, addresses: Addresses) {
+    match (version, addresses.client.zip(addresses.local)) {
+        (ProxyProtocolVersion::V1, Some((client, local))) => proxy_protocol::write_v1(out, client, local),
+        (ProxyProtocolVersion::V1, None) => proxy_protocol::write_v1_unknown(out),
+        (ProxyProtocolVersion::V2, Some((client, local))) => proxy_protocol::write_v2(out, client, local),
+        (ProxyProtocolVersion::V2, None) => proxy_protocol::write_v2_local(out),
+    }
+}

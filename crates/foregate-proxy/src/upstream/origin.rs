@@ -1,0 +1,329 @@
+//! One attempt at an origin: a connection for one request.
+
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Instant;
+
+use foregate_wire::serialise::{
+    end_head, write_content_length, write_field, write_fields, write_request_line,
+};
+use foregate_wire::{BodyLength, Method, ResponseHead, Version, connection, response_length};
+use h2::client::ResponseFuture;
+use h2::ext::Protocol;
+use h2::{Reason, RecvStream};
+use tokio::time::timeout_at;
+
+use super::connect::Connected;
+use super::pool::Lease;
+use super::{Pool, Server, Upstream};
+use crate::error::Error;
+use crate::exchange::request::Request;
+use crate::link::h1::HeadFault;
+use crate::link::{H2Link, Link, LinkError, fields};
+use crate::settings::UpstreamProtocol;
+
+pub use super::connect::Addresses;
+
+/// A connection to an origin, or a stream of one, that serves one request.
+#[derive(Debug)]
+pub struct Origin {
+    /// Bodies go and come here.
+    pub link: Link,
+    /// Whether the connection has served requests before.
+    pub reused: bool,
+    born: Instant,
+    pool: Arc<Pool>,
+    keep_alive: bool,
+    h2: Option<H2Attempt>,
+}
+
+#[derive(Debug)]
+struct H2Attempt {
+    lease: Lease,
+    response: Option<ResponseFuture>,
+}
+
+/// How to get a connection.
+#[derive(Debug, Clone, Copy)]
+pub struct Terms {
+    /// Use no kept connection.
+    pub fresh: bool,
+    /// A request that cannot be repeated: ask the kernel whether a kept connection is still there.
+    pub careful: bool,
+    /// For the PROXY protocol.
+    pub addresses: Addresses,
+}
+
+impl Upstream {
+    /// A connection to `server`, kept or new.
+    ///
+    /// # Errors
+    ///
+    /// One for which [`Error::is_before_sending`] holds.
+    pub async fn open(&self, server: usize, terms: Terms, now: Instant) -> Result<Origin, Error> {
+        let server = self.servers.get(server).ok_or(Error::Internal)?;
+        let exclusive = self.settings.send_proxy.is_some();
+        if !terms.fresh
+            && !exclusive
+            && let Some(origin) = self.kept(server, terms, now)
+        {
+            self.counters.reused.inc();
+            return Ok(origin);
+        }
+        if self.settings.protocol == UpstreamProtocol::Http1 || exclusive {
+            // Rare, and large: kept out of the future that every request has.
+            let deadline = Instant::now() + self.settings.connect_timeout;
+            let made = Box::pin(self.connect(server, terms.addresses, deadline)).await?;
+            return Ok(self.attempt(server, made, false));
+        }
+        Box::pin(self.share(server, terms, now)).await
+    }
+
+    /// A stream on a shared connection; one is made if there is none with room.
+    async fn share(&self, server: &Server, terms: Terms, now: Instant) -> Result<Origin, Error> {
+        // Requests that come while a connection is being made wait for it, each for as long as it may take to connect.
+        let deadline = Instant::now() + self.settings.connect_timeout;
+        let lock = timeout_at(deadline.into(), server.pool.connecting.lock()).await;
+        let Ok(_guard) = lock else { return Err(Error::ConnectTimeout) };
+        if let Some(lease) = server.pool.lease(now, self.ages()) {
+            self.counters.reused.inc();
+            return Ok(self.attempt(server, Connected::H2(lease), true));
+        }
+        self.connect(server, terms.addresses, deadline).await.map(|made| self.attempt(server, made, false))
+    }
+
+    fn kept(&self, server: &Server, terms: Terms, now: Instant) -> Option<Origin> {
+        if self.settings.protocol != UpstreamProtocol::Http1
+            && let Some(lease) = server.pool.lease(now, self.ages())
+        {
+            return Some(self.attempt(server, Connected::H2(lease), true));
+        }
+        loop {
+            let (link, born) = server.pool.take(now, self.ages())?;
+            if terms.careful && link.stream().socket().is_stale_now() {
+                continue;
+            }
+            let mut origin = self.attempt(server, Connected::H1(link), true);
+            origin.born = born;
+            return Some(origin);
+        }
+    }
+
+    fn attempt(&self, server: &Server, connected: Connected, reused: bool) -> Origin {
+        let (link, h2) = match connected {
+            Connected::H1(link) => (Link::H1(link), None),
+            Connected::H2(lease) => {
+                (Link::H2(Box::new(H2Link::new(None, None))), Some(H2Attempt { lease, response: None }))
+            }
+        };
+        Origin { link, reused, born: Instant::now(), pool: Arc::clone(&server.pool), keep_alive: false, h2 }
+    }
+
+    /// Keeps the connection for another request if it is fit for one.
+    pub fn recycle(&self, origin: Origin, now: Instant) {
+        if let Link::H1(link) = origin.link
+            && origin.keep_alive
+            && link.is_clean()
+            && self.settings.send_proxy.is_none()
+        {
+            origin.pool.put(link, origin.born, now, self.settings.keep_alive_connections);
+        }
+    }
+}
+
+impl Origin {
+    /// Puts the request's head on its way.
+    ///
+    /// # Errors
+    ///
+    /// Only for HTTP/2: the connection takes no more streams.
+    pub async fn send_head(&mut self, request: &Request, over_tls: bool) -> Result<(), Error> {
+        match (&mut self.link, &mut self.h2) {
+            (Link::H1(link), _) => {
+                write_head(link.head_out(), request);
+                link.begin_send(request.length);
+                Ok(())
+            }
+            (Link::H2(link), Some(attempt)) => {
+                let mut sender = attempt.lease.sender();
+                std::future::poll_fn(|cx| sender.poll_ready(cx)).await.map_err(|_| {
+                    attempt.lease.close();
+                    Error::OriginRefused
+                })?;
+                if request.upgrade.is_some() && !sender.is_extended_connect_protocol_enabled() {
+                    return Err(Error::NoUpgrade);
+                }
+                let ends = request.length.is_empty() && !request.opens_tunnel();
+                let (response, send) =
+                    sender.send_request(h2_request(request, over_tls)?, ends).map_err(|error| {
+                        tracing::debug!(%error, "HTTP/2 request to an origin was refused");
+                        Error::OriginRefused
+                    })?;
+                attempt.response = Some(response);
+                let length = match request.length {
+                    _ if request.opens_tunnel() => BodyLength::UntilClose,
+                    // Trailers may follow a body from HTTP/2 even where its length is known.
+                    BodyLength::Fixed(length) if request.head.version != Version::Http2 => {
+                        BodyLength::Fixed(length)
+                    }
+                    _ => BodyLength::Chunked,
+                };
+                link.begin_send((!ends).then_some(send), length);
+                Ok(())
+            }
+            (Link::H2(_), None) => Err(Error::Internal),
+        }
+    }
+
+    /// Waits for a response's head, which may be an interim one.
+    pub fn poll_head(
+        &mut self,
+        cx: &mut Context<'_>,
+        upstream: &Upstream,
+        head: &mut ResponseHead,
+    ) -> Poll<Result<(), Error>> {
+        match (&mut self.link, &mut self.h2) {
+            (Link::H1(link), _) => {
+                let result = ready!(link.poll_response_head(cx, &upstream.head_limits, head));
+                Poll::Ready(result.map_err(|fault| match fault {
+                    HeadFault::Closed => Error::OriginClosed,
+                    HeadFault::Link(LinkError::Io(_)) if link.ahead().is_empty() => Error::OriginClosed,
+                    HeadFault::Link(error) => Error::Origin(error),
+                    HeadFault::Malformed(error) => Error::Response(error),
+                }))
+            }
+            (Link::H2(link), Some(H2Attempt { response: Some(response), .. })) => {
+                if let Poll::Ready(Some(interim)) = response.poll_informational(cx) {
+                    let (parts, ()) = interim.map_err(h2_error)?.into_parts();
+                    fill_head(head, &parts.headers, parts.status.as_u16());
+                    return Poll::Ready(Ok(()));
+                }
+                let (parts, body): (_, RecvStream) =
+                    ready!(std::pin::Pin::new(response).poll(cx)).map_err(h2_error)?.into_parts();
+                fill_head(head, &parts.headers, parts.status.as_u16());
+                link.set_receive(body);
+                Poll::Ready(Ok(()))
+            }
+            (Link::H2(_), _) => Poll::Ready(Err(Error::Internal)),
+        }
+    }
+
+    /// Prepares for the body of the final head just received, and tells how it is framed.
+    ///
+    /// # Errors
+    ///
+    /// Lengths that contradict each other, or bytes after a body that is complete.
+    pub fn begin_body(
+        &mut self,
+        upstream: &Upstream,
+        request: &Request,
+        head: &ResponseHead,
+    ) -> Result<BodyLength, Error> {
+        let link = match &mut self.link {
+            Link::H1(link) => link,
+            Link::H2(link) => {
+                let length = foregate_wire::content_length(&head.headers).map_err(Error::ResponseFraming)?;
+                let tunnel = request.opens_tunnel() && (200..300).contains(&head.status);
+                let bodiless = request.head.method == Method::Head || matches!(head.status, 204 | 304);
+                return Ok(match length {
+                    _ if tunnel => BodyLength::Tunnel,
+                    // Whatever the origin sends after such a head is no body (RFC 9110, section 6.4.1).
+                    _ if bodiless => {
+                        link.refuse_body();
+                        BodyLength::Empty
+                    }
+                    _ if link.is_received() => BodyLength::Empty,
+                    Some(length) => BodyLength::Fixed(length),
+                    None => BodyLength::Chunked,
+                });
+            }
+        };
+        let length = response_length(&request.head.method, head).map_err(Error::ResponseFraming)?;
+        let beyond = match length {
+            BodyLength::Empty => !link.ahead().is_empty(),
+            BodyLength::Fixed(length) => link.ahead().len() as u64 > length,
+            _ => false,
+        };
+        if beyond {
+            return Err(Error::Interim("bytes beyond the body"));
+        }
+        self.keep_alive = connection::keep_alive(head.version, &head.headers)
+            && !matches!(length, BodyLength::UntilClose | BodyLength::Tunnel);
+        let length_in = if length == BodyLength::Tunnel { BodyLength::UntilClose } else { length };
+        link.begin_receive(length_in, &upstream.head_limits);
+        if length == BodyLength::Tunnel {
+            link.begin_send(BodyLength::UntilClose);
+        }
+        Ok(length)
+    }
+}
+
+/// The head that an HTTP/1 origin gets, from the canonical request alone.
+fn write_head(out: &mut Vec<u8>, request: &Request) {
+    write_request_line(out, &request.head.method, request.target());
+    write_field(out, b"Host", request.authority().as_bytes());
+    write_fields(out, &request.head.headers);
+    if let Some(protocol) = &request.upgrade {
+        write_field(out, b"Connection", b"Upgrade");
+        write_field(out, b"Upgrade", protocol);
+        if let Some(key) = &request.websocket_key {
+            write_field(out, b"Sec-WebSocket-Key", key.as_bytes());
+        }
+    }
+    match request.length {
+        BodyLength::Fixed(length) => write_content_length(out, length),
+        BodyLength::Chunked => write_field(out, b"Transfer-Encoding", b"chunked"),
+        _ => {}
+    }
+    end_head(out);
+}
+
+fn h2_request(request: &Request, over_tls: bool) -> Result<http::Request<()>, Error> {
+    let internal = |_| Error::Internal;
+    let mut built = http::Request::new(());
+    let extended = request.upgrade.as_deref();
+    let connect = extended.is_some() || request.opens_tunnel();
+    *built.method_mut() = if connect {
+        http::Method::CONNECT
+    } else {
+        http::Method::from_bytes(request.head.method.as_bytes()).map_err(|_| Error::Internal)?
+    };
+    let uri = http::Uri::builder().authority(request.authority());
+    *built.uri_mut() = if connect && extended.is_none() {
+        uri.build().map_err(internal)?
+    } else {
+        let scheme = if over_tls { "https" } else { "http" };
+        uri.scheme(scheme).path_and_query(request.target()).build().map_err(internal)?
+    };
+    *built.version_mut() = http::Version::HTTP_2;
+    *built.headers_mut() = fields::to_map(&request.head.headers);
+    if let BodyLength::Fixed(length) = request.length
+        && !connect
+    {
+        built.headers_mut().insert(http::header::CONTENT_LENGTH, length.into());
+    }
+    if let Some(protocol) = extended {
+        let protocol = std::str::from_utf8(protocol).map_err(|_| Error::Internal)?;
+        built.extensions_mut().insert(Protocol::from(protocol));
+    }
+    Ok(built)
+}
+
+fn fill_head(head: &mut ResponseHead, map: &http::HeaderMap, status: u16) {
+    head.clear();
+    head.version = Version::Http2;
+    head.status = status;
+    fields::append(&mut head.headers, map);
+}
+
+fn h2_error(error: h2::Error) -> Error {
+    let unprocessed = error.reason() == Some(Reason::REFUSED_STREAM)
+        || (error.is_go_away() && error.reason() == Some(Reason::NO_ERROR));
+    if unprocessed {
+        return Error::OriginRefused;
+    }
+    match LinkError::from(error) {
+        LinkError::Io(_) => Error::OriginClosed,
+        error => Error::Origin(error),
+    }
+}

@@ -1,0 +1,183 @@
+//! Connections to one origin server that wait for their next request, shared by all threads.
+//!
+//! HTTP/1 connections are used last-in first-out: the warmest first, and those that are not needed grow old.
+//! HTTP/2 connections are shared by stream.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use h2::client::SendRequest;
+use parking_lot::Mutex;
+
+use crate::link::H1Link;
+use crate::telemetry::clock;
+
+/// Streams that are opened on one HTTP/2 connection at the same time, whatever the origin allows.
+const STREAMS_PER_CONNECTION: u32 = 100;
+
+/// Connections to one origin server.
+#[derive(Debug, Default)]
+pub struct Pool {
+    idle: Mutex<VecDeque<Idle>>,
+    shared: Mutex<Vec<Arc<Shared>>>,
+    /// One HTTP/2 connection is made at a time; whoever waits uses it too.
+    pub(super) connecting: tokio::sync::Mutex<()>,
+}
+
+#[derive(Debug)]
+struct Idle {
+    link: Box<H1Link>,
+    born: Instant,
+    since: Instant,
+}
+
+/// How long connections may be kept and used.
+#[derive(Debug, Clone, Copy)]
+pub struct Ages {
+    /// Longest time without a request.
+    pub idle: Duration,
+    /// Longest time since the connection was made.
+    pub total: Duration,
+}
+
+/// An HTTP/2 connection to an origin server.
+#[derive(Debug)]
+pub struct Shared {
+    sender: SendRequest<Bytes>,
+    born: Instant,
+    streams: AtomicU32,
+    /// When the last stream ended.
+    since: Mutex<Instant>,
+    closed: AtomicBool,
+}
+
+impl Pool {
+    /// The connection used last, and when it was made. Those that have died while idle are dropped on the way.
+    pub fn take(&self, now: Instant, ages: Ages) -> Option<(Box<H1Link>, Instant)> {
+        loop {
+            let entry = self.idle.lock().pop_back()?;
+            let fresh = now.saturating_duration_since(entry.since) < ages.idle
+                && now.saturating_duration_since(entry.born) < ages.total;
+            if fresh && !entry.link.stream().socket().is_stale() {
+                return Some((entry.link, entry.born));
+            }
+        }
+    }
+
+    /// Keeps a connection for the next request; beyond `most` the oldest is closed.
+    pub fn put(&self, mut link: Box<H1Link>, born: Instant, now: Instant, most: usize) {
+        link.release();
+        let evicted = {
+            let mut idle = self.idle.lock();
+            idle.push_back(Idle { link, born, since: now });
+            if idle.len() > most { idle.pop_front() } else { None }
+        };
+        drop(evicted);
+    }
+
+    /// Drops connections that are too old or have died, and forgets closed HTTP/2 connections.
+    pub fn sweep(&self, now: Instant, ages: Ages) {
+        let gone = |entry: &Idle| {
+            now.saturating_duration_since(entry.since) >= ages.idle
+                || now.saturating_duration_since(entry.born) >= ages.total
+                || entry.link.stream().socket().is_stale()
+        };
+        let mut dropped = Vec::new();
+        {
+            let mut idle = self.idle.lock();
+            let mut index = 0;
+            while index < idle.len() {
+                if idle.get(index).is_some_and(gone) {
+                    dropped.extend(idle.remove(index));
+                } else {
+                    index += 1;
+                }
+            }
+        }
+        let mut shared = self.shared.lock();
+        shared.retain(|shared| {
+            let idle = shared.streams.load(Ordering::Relaxed) == 0;
+            let old = now.saturating_duration_since(shared.born) >= ages.total
+                || now.saturating_duration_since(*shared.since.lock()) >= ages.idle;
+            !(shared.closed.load(Ordering::Relaxed) || idle && old)
+        });
+    }
+
+    /// Closes the idle connection that is the oldest; whether there was one.
+    pub fn evict(&self) -> bool {
+        let evicted = self.idle.lock().pop_front();
+        evicted.is_some()
+    }
+
+    /// A stream's place on a connection that has room for one more.
+    pub fn lease(&self, now: Instant, ages: Ages) -> Option<Lease> {
+        let mut shared = self.shared.lock();
+        shared.retain(|shared| !shared.closed.load(Ordering::Relaxed));
+        shared
+            .iter()
+            .filter(|shared| now.saturating_duration_since(shared.born) < ages.total)
+            .find_map(Shared::lease)
+    }
+
+    /// Shares a new HTTP/2 connection.
+    pub fn share(&self, shared: Arc<Shared>) {
+        self.shared.lock().push(shared);
+    }
+}
+
+impl Shared {
+    /// A connection without streams.
+    pub fn new(sender: SendRequest<Bytes>, now: Instant) -> Self {
+        Self {
+            sender,
+            born: now,
+            streams: AtomicU32::new(0),
+            since: Mutex::new(now),
+            closed: AtomicBool::new(false),
+        }
+    }
+
+    /// A stream's place, unless all are taken.
+    pub fn lease(shared: &Arc<Self>) -> Option<Lease> {
+        let allowed = u32::try_from(shared.sender.current_max_send_streams()).unwrap_or(u32::MAX);
+        let most = allowed.min(STREAMS_PER_CONNECTION);
+        let taken = shared.streams.fetch_update(Ordering::AcqRel, Ordering::Relaxed, |streams| {
+            (streams < most).then_some(streams + 1)
+        });
+        taken.is_ok().then(|| Lease { shared: Arc::clone(shared) })
+    }
+
+    /// The connection takes no more requests.
+    pub fn close(&self) {
+        self.closed.store(true, Ordering::Relaxed);
+    }
+}
+
+/// A stream's place on an HTTP/2 connection; dropping it makes room for another.
+#[derive(Debug)]
+pub struct Lease {
+    shared: Arc<Shared>,
+}
+
+impl Lease {
+    /// Where to send the request.
+    pub fn sender(&self) -> SendRequest<Bytes> {
+        self.shared.sender.clone()
+    }
+
+    /// The connection refuses new streams: nobody else should try it.
+    pub fn close(&self) {
+        self.shared.close();
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        if self.shared.streams.fetch_sub(1, Ordering::AcqRel) == 1 {
+            *self.shared.since.lock() = clock::now();
+        }
+    }
+}
