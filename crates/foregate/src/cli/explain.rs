@@ -1,0 +1,169 @@
+//! `foregate explain`.
+
+use clap::Args;
+use foregate::config;
+use foregate_proxy::routing::{HostMatch, Site};
+use foregate_proxy::settings::{Action, Listen, ListenAddress, Route, Settings};
+use foregate_wire::{
+    Authority, Method, Scheme, Slashes, Target, TargetForm, normalize_path, parse_authority,
+};
+use serde::Serialize;
+
+use super::output::{Outcome, complain, print, print_json, show_refused};
+use super::{ConfigFile, Json};
+
+#[derive(Debug, Args)]
+pub(super) struct Explain {
+    /// Such as https://example.com/path; the scheme may be left out
+    url: String,
+    #[command(flatten)]
+    file: ConfigFile,
+    #[command(flatten)]
+    output: Json,
+}
+
+/// What happens to a request, and why.
+#[derive(Debug, Default, Serialize)]
+struct Explanation {
+    /// Listeners of the URL's scheme and port.
+    listeners: Vec<String>,
+    host: String,
+    site: Option<String>,
+    site_because: String,
+    /// The path as it is matched.
+    path: String,
+    route: Option<String>,
+    route_because: String,
+    answer: Option<String>,
+    upstream: Option<String>,
+    servers: Vec<String>,
+}
+
+impl Explain {
+    pub(super) fn run(&self) -> Outcome {
+        let settings = match config::load(&self.file.path()) {
+            Ok(settings) => settings,
+            Err(refused) => return show_refused(&refused, self.output.json),
+        };
+        let explanation = match explain(&settings, &self.url) {
+            Ok(explanation) => explanation,
+            Err(error) => {
+                complain(&format!("{}: {error}", self.url));
+                return Outcome::Usage;
+            }
+        };
+        if self.output.json {
+            print_json(&explanation);
+        } else {
+            print(&text(&explanation));
+        }
+        if explanation.answer.is_some() { Outcome::Fine } else { Outcome::Wrong }
+    }
+}
+
+fn explain(settings: &Settings, url: &str) -> Result<Explanation, String> {
+    let url = if url.contains("://") { url.to_owned() } else { format!("http://{url}") };
+    let target = Target::parse(&Method::Get, url.as_bytes()).map_err(|error| error.to_string())?;
+    let TargetForm::Absolute { scheme, authority } = target.form else {
+        return Err("a URL has a host".into());
+    };
+    let mut host = String::new();
+    let authority = parse_authority(authority, &mut host).map_err(|error| error.to_string())?;
+    let mut explanation = Explanation {
+        listeners: listeners(settings, scheme, &authority),
+        host: authority.host.to_owned(),
+        ..Explanation::default()
+    };
+    let Some((site, why)) = settings.sites.explain(authority.host.as_bytes()) else {
+        explanation.site_because = "no site has this host, and there is no site \"*\"".into();
+        return Ok(explanation);
+    };
+    explanation.site = Some(site.name.to_string());
+    explanation.site_because = match why {
+        HostMatch::Exact => "it has this host",
+        HostMatch::Below => "it has the longest wildcard for this host",
+        HostMatch::Any => "no other site has this host",
+    }
+    .into();
+    explain_route(settings, site, target.path, &mut explanation)?;
+    Ok(explanation)
+}
+
+fn listeners(settings: &Settings, scheme: Scheme, authority: &Authority<'_>) -> Vec<String> {
+    let secure = scheme == Scheme::Https;
+    let port = authority.port.unwrap_or(if secure { 443 } else { 80 });
+    let fits = |listen: &&Listen| match &listen.address {
+        ListenAddress::Tcp(address) => address.port() == port && listen.tls.is_some() == secure,
+        ListenAddress::Unix(_) => false,
+    };
+    settings.listeners.iter().filter(fits).map(|listen| listen.address.to_string()).collect()
+}
+
+fn explain_route(
+    settings: &Settings,
+    site: &Site,
+    path: &[u8],
+    explanation: &mut Explanation,
+) -> Result<(), String> {
+    let slashes = if site.options.keep_slashes { Slashes::Keep } else { Slashes::Merge };
+    let mut normal = Vec::new();
+    normalize_path(path, slashes, &mut normal).map_err(|error| error.to_string())?;
+    explanation.path = String::from_utf8_lossy(&normal).into_owned();
+    let Some(route) = site.route(&normal) else {
+        explanation.route_because = "no route of the site takes this path".into();
+        return Ok(());
+    };
+    explanation.route = Some(route.pattern.to_string());
+    explanation.route_because = if route.pattern.contains('*') {
+        "the first with wildcards that takes this path, and none is exactly this path"
+    } else {
+        "it is exactly this path"
+    }
+    .into();
+    explain_action(settings, route, explanation);
+    Ok(())
+}
+
+fn explain_action(settings: &Settings, route: &Route, explanation: &mut Explanation) {
+    match &route.action {
+        Action::Respond(response) => explanation.answer = Some(format!("respond {}", response.status)),
+        Action::Proxy(index) => {
+            let Some(upstream) = settings.upstreams.get(*index) else { return };
+            explanation.answer = Some(format!("proxy \"{}\"", upstream.name));
+            explanation.upstream = Some(upstream.name.to_string());
+            let server = |server: &foregate_proxy::settings::Server| match server.weight {
+                1 => server.address.to_string(),
+                weight => format!("{} weight={weight}", server.address),
+            };
+            explanation.servers = upstream.servers.iter().map(server).collect();
+        }
+    }
+}
+
+fn text(explanation: &Explanation) -> String {
+    let Explanation {
+        listeners, host, site, site_because, path, route, route_because, answer, servers, ..
+    } = explanation;
+    let named = |name: &Option<String>, because: &str| match name {
+        Some(name) => format!("{name}  ({because})"),
+        None => format!("none: {because}"),
+    };
+    let listeners = match listeners.is_empty() {
+        true => {
+            "none of this scheme and port; the rest holds where a request comes in another way".to_owned()
+        }
+        false => listeners.join(", "),
+    };
+    let mut text =
+        format!("listener  {listeners}\nhost      {host}\nsite      {}\n", named(site, site_because));
+    if site.is_some() {
+        text.push_str(&format!("path      {path}\nroute     {}\n", named(route, route_because)));
+    }
+    if let Some(answer) = answer {
+        text.push_str(&format!("answer    {answer}\n"));
+    }
+    if !servers.is_empty() {
+        text.push_str(&format!("servers   {}\n", servers.join(", ")));
+    }
+    text
+}

@@ -1,0 +1,95 @@
+//! `foregate fmt`.
+
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use foregate::config;
+
+use super::output::{Outcome, complain, print, show_refused};
+
+#[derive(Debug, Args)]
+pub(super) struct Fmt {
+    /// Change nothing; exit 1 when a file is not formatted
+    #[arg(long)]
+    check: bool,
+    /// Files; `-` is the standard input, formatted to the standard output
+    #[arg(value_name = "FILE")]
+    files: Vec<PathBuf>,
+}
+
+impl Fmt {
+    pub(super) fn run(&self) -> Outcome {
+        let default = [config::default_file()];
+        let files = if self.files.is_empty() { &default[..] } else { &self.files };
+        let mut outcome = Outcome::Fine;
+        for file in files {
+            if self.file(file) != Outcome::Fine {
+                outcome = Outcome::Wrong;
+            }
+        }
+        outcome
+    }
+
+    fn file(&self, path: &Path) -> Outcome {
+        let standard = path.as_os_str() == "-";
+        if path.extension().is_some_and(|extension| extension == "json") {
+            complain(&format!("{}: only KDL is formatted", path.display()));
+            return Outcome::Wrong;
+        }
+        let source = if standard {
+            let mut text = String::new();
+            io::stdin().read_to_string(&mut text).map(|_| text)
+        } else {
+            std::fs::read_to_string(path)
+        };
+        let source = match source {
+            Ok(source) => source,
+            Err(error) => {
+                complain(&format!("cannot read {}: {error}", path.display()));
+                return Outcome::Wrong;
+            }
+        };
+        let text = match config::format(path, &source) {
+            Ok(text) => text,
+            Err(refused) => return show_refused(&refused, false),
+        };
+        if self.check {
+            if text == source {
+                return Outcome::Fine;
+            }
+            print(&format!("{}\n", path.display()));
+            return Outcome::Wrong;
+        }
+        if standard {
+            print(&text);
+        } else if text != source
+            && let Err(error) = replace(path, &text)
+        {
+            complain(&format!("cannot write {}: {error}", path.display()));
+            return Outcome::Wrong;
+        }
+        Outcome::Fine
+    }
+}
+
+/// Replaces a file in one step, so that nobody, a reload least of all, sees half of it. Links are followed and the
+/// mode is kept.
+fn replace(path: &Path, text: &str) -> io::Result<()> {
+    let path = path.canonicalize()?;
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(format!(".{}.tmp", std::process::id()));
+    let beside = path.with_file_name(name);
+    let write = || {
+        let mut file = std::fs::File::create_new(&beside)?;
+        file.set_permissions(std::fs::metadata(&path)?.permissions())?;
+        file.write_all(text.as_bytes())?;
+        file.sync_all()?;
+        std::fs::rename(&beside, &path)
+    };
+    let result = write();
+    if result.is_err() {
+        let _ = std::fs::remove_file(&beside);
+    }
+    result
+}

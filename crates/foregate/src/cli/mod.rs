@@ -1,0 +1,147 @@
+//! The command line.
+
+mod check;
+mod defaults;
+mod explain;
+mod fmt;
+mod output;
+mod reload;
+mod run;
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Args, CommandFactory, Parser, Subcommand};
+use foregate::config;
+
+use self::output::{Outcome, complain, print, print_json};
+use crate::demo::{DemoArguments, QuickstartArguments, QuickstartError};
+
+/// A programmable edge reverse proxy.
+#[derive(Debug, Parser)]
+#[command(name = "foregate", disable_version_flag = true, max_term_width = 100)]
+struct Cli {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    /// Run the proxy
+    Run(run::Run),
+    /// Start a tour: the proxy with HTTP/2 and TLS, and an origin to try it on
+    Quickstart(QuickstartArguments),
+    /// Serve the demo origin alone
+    Demo(DemoArguments),
+    /// Check the configuration (also: -t)
+    Check(check::Check),
+    /// Format configuration files
+    Fmt(fmt::Fmt),
+    /// Say which listener, site, route and upstream answer a URL, and why
+    Explain(explain::Explain),
+    /// Make a running proxy read its configuration again
+    Reload(reload::Reload),
+    /// Print the version
+    Version(Json),
+    /// Print the completions of a shell
+    Completions {
+        /// The shell
+        shell: clap_complete::Shell,
+    },
+}
+
+/// Which configuration file.
+#[derive(Debug, Args)]
+struct ConfigFile {
+    /// Configuration file [default: foregate.kdl, else /etc/foregate/foregate.kdl]
+    #[arg(short = 'c', long = "config", value_name = "FILE")]
+    config: Option<PathBuf>,
+}
+
+impl ConfigFile {
+    fn path(&self) -> PathBuf {
+        self.config.clone().unwrap_or_else(config::default_file)
+    }
+}
+
+/// Whether the output is for machines.
+#[derive(Debug, Args)]
+struct Json {
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Runs the verb of the command line.
+pub(crate) fn main() -> ExitCode {
+    match Cli::parse_from(arguments()).verb {
+        Verb::Run(run) => run.run(),
+        Verb::Quickstart(arguments) => quickstart(arguments),
+        Verb::Demo(arguments) => demo(arguments),
+        Verb::Check(check) => check.run(),
+        Verb::Fmt(fmt) => fmt.run(),
+        Verb::Explain(explain) => explain.run(),
+        Verb::Reload(reload) => reload.run(),
+        Verb::Version(Json { json }) => version(json),
+        Verb::Completions { shell } => completions(shell),
+    }
+    .into()
+}
+
+/// The arguments, with `check` for a leading `-t`, which clap would take for an option.
+fn arguments() -> impl Iterator<Item = OsString> {
+    let short = |(at, argument): (usize, OsString)| {
+        if at == 1 && argument == "-t" { "check".into() } else { argument }
+    };
+    std::env::args_os().enumerate().map(short)
+}
+
+fn quickstart(arguments: QuickstartArguments) -> Outcome {
+    match arguments.start() {
+        Ok(started) => {
+            print(&started.banner);
+            run::Run::file(started.configuration).run()
+        }
+        Err(error) => wrong(&error),
+    }
+}
+
+fn demo(arguments: DemoArguments) -> Outcome {
+    match arguments.run(|address| print(&format!("The demo origin is on http://{address}.\n"))) {
+        Ok(()) => Outcome::Fine,
+        Err(error) => wrong(&error),
+    }
+}
+
+fn wrong(error: &QuickstartError) -> Outcome {
+    complain(&format!("error: {error}"));
+    Outcome::Wrong
+}
+
+fn version(json: bool) -> Outcome {
+    let version = env!("CARGO_PKG_VERSION");
+    if json {
+        print_json(&serde_json::json!({ "version": version }));
+    } else {
+        print(&format!("foregate {version}\n"));
+    }
+    Outcome::Fine
+}
+
+fn completions(shell: clap_complete::Shell) -> Outcome {
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut Cli::command(), "foregate", &mut script);
+    print(&String::from_utf8_lossy(&script));
+    Outcome::Fine
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+}

@@ -1,0 +1,93 @@
+//! From the tree to [`Settings`].
+
+mod block;
+mod listen;
+mod numbers;
+mod site;
+mod tls;
+mod upstream;
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use foregate_proxy::routing::SiteTableBuilder;
+use foregate_proxy::settings::{Limits, Settings, Timeouts, Upstream};
+
+use self::block::Decoder;
+pub(super) use self::listen::listen_addresses;
+use super::load::{INCLUDE, Item, Tree};
+use super::problem::{Place, Problem, Problems};
+use super::schema::ROOT;
+use super::value::{self, Wrong};
+
+/// Upstreams by name, with the place of each.
+#[derive(Default)]
+struct Upstreams {
+    list: Vec<Arc<Upstream>>,
+    by_name: HashMap<Arc<str>, (usize, Place), foldhash::fast::RandomState>,
+}
+
+/// What the tree says. What is wrong is added to `problems`; the settings are whole only when there are none.
+pub(super) fn decode(tree: &Tree, problems: &mut Problems) -> Settings {
+    let mut decoder = Decoder::new(problems);
+    let mut settings = Settings {
+        workers: None,
+        listeners: Vec::new(),
+        metrics: None,
+        admin: None,
+        access_log: None,
+        limits: Limits::default(),
+        timeouts: Timeouts::default(),
+        upstreams: Vec::new(),
+        sites: SiteTableBuilder::default().build(),
+    };
+    let nodes = decoder.level(tree.roots(), &ROOT, None);
+    // Routes refer to upstreams by name, wherever these stand.
+    let mut upstreams = Upstreams::default();
+    for (key, item) in &nodes {
+        if key.name == "upstream" {
+            upstream::decode(&mut decoder, *item, &mut upstreams);
+        }
+    }
+    let mut sites = site::Sites::new(&upstreams);
+    let mut listened = HashMap::new();
+    for (key, item) in nodes {
+        match key.name {
+            "workers" => {
+                let workers = decoder.read(item, 0, |v| value::number(v, 1..=1024)).unwrap_or(1);
+                settings.workers = std::num::NonZeroUsize::new(workers as usize);
+            }
+            "listen" => listen::decode(&mut decoder, item, &mut settings.listeners, &mut listened),
+            "metrics" => settings.metrics = decoder.read(item, 0, socket_address),
+            "admin" => settings.admin = admin(&mut decoder, item),
+            "access-log" => settings.access_log = decoder.path(item, 0),
+            "limits" => numbers::limits(&mut decoder, item, &mut settings.limits),
+            "timeouts" => numbers::timeouts(&mut decoder, item, &mut settings.timeouts),
+            "site" => sites.decode(&mut decoder, item),
+            _ => debug_assert!(matches!(key.name, "upstream" | INCLUDE), "{} is not read", key.name),
+        }
+    }
+    settings.sites = sites.build();
+    settings.upstreams = upstreams.list;
+    settings
+}
+
+fn socket_address(value: &value::Value<'_>) -> Result<SocketAddr, Wrong> {
+    value::string(value)?.parse().map_err(|_| Wrong::new("expected IP:PORT or [IPV6]:PORT"))
+}
+
+/// `unix:` may stand before the path, as it must where an address could also be one of TCP.
+fn admin(decoder: &mut Decoder<'_>, item: Item<'_>) -> Option<PathBuf> {
+    let path = decoder.read(item, 0, |v| {
+        let text = value::string(v)?;
+        Ok(text.strip_prefix("unix:").unwrap_or(text).to_owned())
+    })?;
+    if path.is_empty() || path.parse::<SocketAddr>().is_ok() {
+        let problem = Problem::new(Some(item.place()), "the admin socket is a Unix socket, never TCP");
+        decoder.push(problem.help("write a path, such as `admin \"/run/foregate/admin.sock\"`"));
+        return None;
+    }
+    Some(item.base().join(path))
+}

@@ -1,0 +1,183 @@
+//! `site` and its routes.
+
+use std::sync::Arc;
+
+use foregate_proxy::routing::{HostPattern, PathPattern, RouteSet, SiteTable, SiteTableBuilder};
+use foregate_proxy::settings::{Action, FixedResponse, Route, SiteOptions, SiteTls};
+
+use super::Upstreams;
+use super::block::Decoder;
+use super::tls;
+use crate::config::load::Item;
+use crate::config::problem::{Place, Problem, nearest};
+use crate::config::schema::{ROUTE, SITE, SITE_TLS};
+use crate::config::value::{self, Wrong};
+
+/// What happens to duplicate slashes; true keeps them.
+const SLASHES: &[(&str, bool)] = &[("merge", false), ("keep", true)];
+
+/// All sites as they are read.
+pub(super) struct Sites<'u> {
+    builder: SiteTableBuilder,
+    upstreams: &'u Upstreams,
+    /// By the index of a site.
+    places: Vec<Place>,
+}
+
+impl<'u> Sites<'u> {
+    pub(super) fn new(upstreams: &'u Upstreams) -> Self {
+        Self { builder: SiteTableBuilder::default(), upstreams, places: Vec::new() }
+    }
+
+    pub(super) fn build(self) -> SiteTable {
+        self.builder.build()
+    }
+
+    pub(super) fn decode(&mut self, decoder: &mut Decoder<'_>, item: Item<'_>) {
+        let hosts = decoder.read_all(item, |value| {
+            value::string(value)?.parse::<HostPattern>().map_err(|error| Wrong::new(format!("{error}")))
+        });
+        let mut options = SiteOptions::default();
+        let mut routes = Vec::new();
+        for (key, item) in decoder.block(item, &SITE) {
+            match key.name {
+                "route" => routes.push(item),
+                "allow-underscores" => options.allow_underscores = decoder.flag(item),
+                "slashes" => options.keep_slashes = decoder.choice(item, 0, SLASHES).unwrap_or_default(),
+                "tls" => {
+                    let (certificates, policy) = tls::decode(decoder, item, &SITE_TLS);
+                    options.tls = Some(SiteTls { certificates, policy });
+                }
+                name => debug_assert!(false, "{name} is not read"),
+            }
+        }
+        let routes = self.routes(decoder, routes, options.keep_slashes);
+        let (Some(routes), Some(first)) = (routes, hosts.first()) else { return };
+        let site = self.builder.site(first.to_string().into(), options, routes);
+        self.places.push(item.place());
+        for host in &hosts {
+            if let Err(duplicate) = self.builder.host(site, host) {
+                let problem = Problem::new(Some(item.place()), format!("`{host}` belongs to a site already"));
+                decoder.push(problem.also(self.places[duplicate.site], "this one"));
+            }
+        }
+    }
+
+    fn routes(
+        &mut self,
+        decoder: &mut Decoder<'_>,
+        items: Vec<Item<'_>>,
+        keep: bool,
+    ) -> Option<Arc<RouteSet>> {
+        let mut routes = Vec::with_capacity(items.len());
+        let mut places = Vec::with_capacity(items.len());
+        let mut whole = true;
+        for item in items {
+            match self.route(decoder, item, keep) {
+                Some(route) => {
+                    routes.push(route);
+                    places.push(item.place());
+                }
+                None => whole = false,
+            }
+        }
+        let patterns: Vec<Arc<str>> = routes.iter().map(|(pattern, _)| pattern.text().clone()).collect();
+        match self.builder.route_set(routes) {
+            Ok(set) => whole.then_some(set),
+            Err(unreachable) => {
+                for route in unreachable {
+                    let by = &patterns[route.by];
+                    let place = Some(places[route.index]);
+                    let problem = if *by == patterns[route.index] {
+                        Problem::new(place, format!("`{by}` has a route already"))
+                    } else {
+                        let message = format!(
+                            "this route is never reached: `{by}` before it takes all of its requests"
+                        );
+                        Problem::new(place, message)
+                            .help("routes with wildcards are tried in the order of the file")
+                    };
+                    decoder.push(problem.also(places[route.by], "this one"));
+                }
+                None
+            }
+        }
+    }
+
+    fn route(
+        &mut self,
+        decoder: &mut Decoder<'_>,
+        item: Item<'_>,
+        keep: bool,
+    ) -> Option<(PathPattern, Arc<Route>)> {
+        let pattern = decoder.read(item, 0, |value| {
+            let pattern = self.builder.pattern(value::string(value)?);
+            let pattern = pattern.map_err(|error| Wrong::new(format!("{error}")))?;
+            if pattern.has_duplicate_slash() && !keep {
+                return Err(Wrong::new("duplicate slashes are merged before a path is matched")
+                    .help("write one slash, or `slashes \"keep\"` in the site"));
+            }
+            Ok(pattern)
+        });
+        let mut actions: Vec<(Place, Option<Action>)> = Vec::new();
+        let mut body_limit = None;
+        let mut allow_connect = false;
+        for (key, item) in decoder.block(item, &ROUTE) {
+            match key.name {
+                "proxy" => actions.push((item.place(), self.proxy(decoder, item))),
+                "respond" => actions.push((item.place(), respond(decoder, item))),
+                "body-limit" => body_limit = decoder.read(item, 0, |v| value::size(v, 0..=u64::MAX)),
+                "allow-connect" => allow_connect = decoder.flag(item),
+                name => debug_assert!(false, "{name} is not read"),
+            }
+        }
+        let action = match actions.len() {
+            1 => actions.pop().and_then(|(_, action)| action),
+            // One that was refused was meant to be it.
+            0 if item.children().iter().any(|child| matches!(child.node.name(), "proxy" | "respond")) => None,
+            0 => {
+                let problem = Problem::new(Some(item.place()), "this route does not say what answers");
+                decoder.push(problem.help("add `proxy \"UPSTREAM\"` or `respond STATUS \"BODY\"`"));
+                None
+            }
+            _ => {
+                let problem =
+                    Problem::new(Some(actions[1].0), "a route has one answer: `proxy` or `respond`");
+                decoder.push(problem.also(actions[0].0, "the first one"));
+                None
+            }
+        };
+        let pattern = pattern?;
+        let route = Route { pattern: pattern.text().clone(), action: action?, body_limit, allow_connect };
+        Some((pattern, self.builder.route(route)))
+    }
+
+    fn proxy(&self, decoder: &mut Decoder<'_>, item: Item<'_>) -> Option<Action> {
+        decoder.read(item, 0, |value| {
+            let name = value::string(value)?;
+            if let Some((index, _)) = self.upstreams.by_name.get(name) {
+                return Ok(Action::Proxy(*index));
+            }
+            let wrong = Wrong::new("there is no upstream of this name");
+            Err(match nearest(name, self.upstreams.by_name.keys().map(|name| &**name)) {
+                Some(near) => wrong.help(format!("did you mean \"{near}\"?")),
+                None if name.contains(':') => {
+                    wrong.help("write an `upstream` with this server, and its name here")
+                }
+                None => wrong.help("add `upstream \"NAME\" { server \"HOST:PORT\"; }`".to_string()),
+            })
+        })
+    }
+}
+
+fn respond(decoder: &mut Decoder<'_>, item: Item<'_>) -> Option<Action> {
+    let status = decoder.read(item, 0, |v| value::number(v, 200..=599));
+    let body = decoder.read(item, 1, |value| Ok(Arc::<[u8]>::from(value::string(value)?.as_bytes())));
+    let status = status? as u16;
+    let body = body.unwrap_or_default();
+    if !body.is_empty() && matches!(status, 204 | 205 | 304) {
+        decoder.push(Problem::new(Some(item.place()), format!("an answer with status {status} has no body")));
+        return None;
+    }
+    Some(Action::Respond(Arc::new(FixedResponse { status, body })))
+}

@@ -1,0 +1,133 @@
+//! `upstream`.
+
+use std::sync::Arc;
+
+use foregate_proxy::address::{ServerAddress, is_host_name};
+use foregate_proxy::settings::{ProxyProtocolVersion, Server, Upstream, UpstreamProtocol, UpstreamTls};
+
+use super::Upstreams;
+use super::block::Decoder;
+use super::numbers::{TIMES, set};
+use super::tls;
+use crate::config::load::Item;
+use crate::config::problem::Problem;
+use crate::config::schema::{UPSTREAM, UPSTREAM_TIMEOUTS, UPSTREAM_TLS};
+use crate::config::value::{self, Value, Wrong};
+
+const PROTOCOLS: &[(&str, UpstreamProtocol)] =
+    &[("1.1", UpstreamProtocol::Http1), ("2", UpstreamProtocol::Http2), ("auto", UpstreamProtocol::Auto)];
+
+const PROXY_VERSIONS: &[(&str, ProxyProtocolVersion)] =
+    &[("v1", ProxyProtocolVersion::V1), ("v2", ProxyProtocolVersion::V2)];
+
+pub(super) fn decode(decoder: &mut Decoder<'_>, item: Item<'_>, upstreams: &mut Upstreams) {
+    let name = decoder.read(item, 0, |value| match value::string(value)? {
+        "" => Err(Wrong::new("an upstream needs a name")),
+        name => Ok(Arc::<str>::from(name)),
+    });
+    let mut upstream = Upstream::new(name.as_deref().unwrap_or_default(), Vec::new());
+    for (key, item) in decoder.block(item, &UPSTREAM) {
+        match key.name {
+            "server" => {
+                let address = decoder.read(item, 0, |value| address(value, item));
+                let weight = decoder.prop(item, "weight", |v| value::number(v, 1..=1000)).unwrap_or(1);
+                upstream.servers.extend(address.map(|address| Server { address, weight: weight as u32 }));
+            }
+            "balance" => balance(decoder, item),
+            "http" => set(&mut upstream.protocol, decoder.choice(item, 0, PROTOCOLS)),
+            "tls" => upstream.tls = Some(upstream_tls(decoder, item)),
+            "timeouts" => timeouts(decoder, item, &mut upstream),
+            "keep-alive-connections" => {
+                let count = decoder.read(item, 0, |v| value::number(v, 0..=1_000_000));
+                set(&mut upstream.keep_alive_connections, count);
+            }
+            "connection-age" => {
+                set(&mut upstream.connection_age, decoder.read(item, 0, |v| value::duration(v, TIMES)));
+            }
+            "retries" => set(&mut upstream.retries, decoder.read(item, 0, |v| value::number(v, 0..=16))),
+            "retry-body" => {
+                set(&mut upstream.retry_body, decoder.read(item, 0, |v| value::size(v, 0..=16 << 20)));
+            }
+            "retry-budget" => {
+                let percent = decoder.prop(item, "percent", |v| value::number(v, 0..=100));
+                let minimum = decoder.prop(item, "minimum", |v| value::number(v, 0..=1_000_000));
+                set(&mut upstream.retry_budget_percent, percent);
+                set(&mut upstream.retry_budget_min, minimum);
+            }
+            "send-proxy" => upstream.send_proxy = decoder.choice(item, 0, PROXY_VERSIONS),
+            name => debug_assert!(false, "{name} is not read"),
+        }
+    }
+    let Some(name) = name else { return };
+    let index = upstreams.list.len();
+    if let Some((_, first)) = upstreams.by_name.insert(name, (index, item.place())) {
+        let problem = Problem::new(Some(item.place()), "another upstream has this name already");
+        decoder.push(problem.also(first, "the first one"));
+    }
+    upstreams.list.push(Arc::new(upstream));
+}
+
+/// `unix:` paths are taken from the folder of the file, as all paths are.
+fn address(value: &Value<'_>, item: Item<'_>) -> Result<ServerAddress, Wrong> {
+    let text = value::string(value)?;
+    match text.strip_prefix("unix:") {
+        Some("") => Err(Wrong::new("expected a path after `unix:`")),
+        Some(path) => Ok(ServerAddress::Unix(item.base().join(path))),
+        None => text.parse().map_err(|error| {
+            let wrong = Wrong::new(format!("{error}"));
+            match text.split_once("://") {
+                Some(("https", _)) => wrong.help("write `server \"HOST:443\"`, and `tls` beside it"),
+                Some(_) => wrong.help("write it without a scheme, such as `server \"127.0.0.1:3000\"`"),
+                None => wrong,
+            }
+        }),
+    }
+}
+
+/// The one method there is, so that there is nothing to store.
+fn balance(decoder: &mut Decoder<'_>, item: Item<'_>) {
+    const LATER: &[&str] =
+        &["least-requests", "least-connections", "hash", "random", "ewma", "consistent-hash"];
+    decoder.read(item, 0, |value| match value::string(value)? {
+        "round-robin" => Ok(()),
+        method if LATER.contains(&method) => {
+            Err(Wrong::new(format!("balance \"{method}\" is not in this version"))
+                .help("use \"round-robin\""))
+        }
+        _ => Err(Wrong::new("expected \"round-robin\"")),
+    });
+}
+
+fn upstream_tls(decoder: &mut Decoder<'_>, item: Item<'_>) -> UpstreamTls {
+    let mut settings = UpstreamTls::default();
+    for (key, item) in decoder.block(item, &UPSTREAM_TLS) {
+        match key.name {
+            "server-name" => {
+                settings.server_name = decoder.read(item, 0, |value| {
+                    let name = value::string(value)?.to_ascii_lowercase();
+                    let valid = is_host_name(&name);
+                    valid.then_some(name).ok_or_else(|| Wrong::new("expected a host name without a port"))
+                });
+            }
+            "ca" => settings.authorities = decoder.file(item, 0),
+            "verify" => settings.verify = decoder.flag(item),
+            "certificate" => settings.certificate = tls::certificate(decoder, item),
+            name => debug_assert!(false, "{name} is not read"),
+        }
+    }
+    settings
+}
+
+fn timeouts(decoder: &mut Decoder<'_>, item: Item<'_>, upstream: &mut Upstream) {
+    for (key, item) in decoder.block(item, &UPSTREAM_TIMEOUTS) {
+        let time = decoder.read(item, 0, |v| value::duration(v, TIMES));
+        match key.name {
+            "connect" => set(&mut upstream.connect_timeout, time),
+            "first-byte" => set(&mut upstream.first_byte_timeout, time),
+            "idle" => set(&mut upstream.idle_timeout, time),
+            "tunnel-idle" => set(&mut upstream.tunnel_idle, time),
+            "keep-alive" => set(&mut upstream.keep_alive, time),
+            name => debug_assert!(false, "{name} is not read"),
+        }
+    }
+}

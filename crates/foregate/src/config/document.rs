@@ -1,0 +1,326 @@
+//! The tree of one configuration file, whichever syntax it was written in.
+//!
+//! A file of 100,000 sites has more than a million nodes, so that the tree is two flat arrays whose texts are
+//! slices of the file: about 60 bytes a node with one argument.
+
+/// Bytes of one configuration file, so that every position fits into 32 bits.
+pub(super) const FILE_LIMIT: usize = 1 << 30;
+
+/// How deep blocks may be nested.
+pub(super) const DEPTH_LIMIT: usize = 64;
+
+/// Bytes of a short node such as `proxy "app"` with its space.
+const BYTES_PER_NODE: usize = 16;
+
+/// A range of bytes of the file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Span {
+    /// The first byte.
+    pub start: u32,
+    /// How many bytes.
+    pub len: u32,
+}
+
+impl Span {
+    /// From `start` up to, but without, `end`; both below [`FILE_LIMIT`].
+    pub(super) fn new(start: usize, end: usize) -> Self {
+        Self { start: start as u32, len: (end - start) as u32 }
+    }
+
+    /// The position after the last byte.
+    pub(super) fn end(self) -> usize {
+        self.start as usize + self.len as usize
+    }
+}
+
+/// A text: a slice of the file, or of what was decoded from it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Text {
+    start: u32,
+    len: u32,
+}
+
+impl Text {
+    const ABSENT: Self = Self { start: 0, len: u32::MAX };
+
+    /// The text of a range of the file.
+    pub(super) fn of(span: Span) -> Self {
+        Self { start: span.start, len: span.len }
+    }
+}
+
+/// What a value is; numbers are kept as they are written, so that none loses digits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// A string.
+    String,
+    /// A number, as written.
+    Number,
+    /// `#true` or `#false`.
+    Bool(bool),
+    /// `#null`.
+    Null,
+}
+
+/// An argument or a property.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Entry {
+    key: Text,
+    text: Text,
+    /// What the value is.
+    pub kind: Kind,
+    /// Where the value is.
+    pub span: Span,
+}
+
+impl Entry {
+    /// A value; `key` makes it a property.
+    pub(super) fn new(key: Option<Text>, kind: Kind, text: Text, span: Span) -> Self {
+        Self { key: key.unwrap_or(Text::ABSENT), text, kind, span }
+    }
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Node {
+    name: Text,
+    span: Span,
+    entries: u32,
+    entries_end: u32,
+    /// The index after the last node of its block.
+    end: u32,
+}
+
+/// The tree of one file.
+#[derive(Debug, Default)]
+pub(super) struct Document {
+    source: String,
+    decoded: String,
+    nodes: Vec<Node>,
+    entries: Vec<Entry>,
+}
+
+/// A mistake in the syntax of a file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct SyntaxError {
+    /// Where.
+    pub span: Span,
+    /// What is wrong.
+    pub message: String,
+    /// What to write instead.
+    pub help: Option<String>,
+}
+
+impl SyntaxError {
+    /// A mistake without further advice.
+    pub(super) fn new(span: Span, message: impl Into<String>) -> Self {
+        Self { span, message: message.into(), help: None }
+    }
+
+    /// The same with advice.
+    pub(super) fn help(self, help: impl Into<String>) -> Self {
+        Self { help: Some(help.into()), ..self }
+    }
+}
+
+/// Where a tree was before a part of it was read, to take that part back.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Mark {
+    nodes: usize,
+    entries: usize,
+}
+
+impl Document {
+    /// An empty tree for `source`, for messages about a file that has none.
+    pub(super) fn new(source: String) -> Self {
+        Self { source, ..Self::default() }
+    }
+
+    /// An empty tree with room for what a file of this length usually holds. What is not written to is not in
+    /// memory; an array that grows is there twice for a moment.
+    pub(super) fn with_room(source_len: usize) -> Self {
+        let room = source_len / BYTES_PER_NODE;
+        Self { nodes: Vec::with_capacity(room), entries: Vec::with_capacity(room), ..Self::default() }
+    }
+
+    /// The file.
+    pub(super) fn source(&self) -> &str {
+        &self.source
+    }
+
+    /// Puts the file's text back after it was read from beside the tree.
+    pub(super) fn set_source(&mut self, source: String) {
+        self.source = source;
+    }
+
+    /// Keeps a text that does not stand in the file as it is. `source_len` is the length of the file.
+    pub(super) fn decode(&mut self, source_len: usize, text: &str) -> Text {
+        let start = source_len + self.decoded.len();
+        self.decoded.push_str(text);
+        Text { start: start as u32, len: text.len() as u32 }
+    }
+
+    /// Adds a node, whose entries and block follow. It must be ended by [`Self::end_entries`] and
+    /// [`Self::end_node`].
+    pub(super) fn start_node(&mut self, name: Text, span: Span) -> usize {
+        let entries = self.entries.len() as u32;
+        self.nodes.push(Node { name, span, entries, entries_end: entries, end: 0 });
+        self.nodes.len() - 1
+    }
+
+    /// Adds an entry to the node that was started last.
+    pub(super) fn push_entry(&mut self, entry: Entry) {
+        self.entries.push(entry);
+    }
+
+    /// States that the node has no further entries.
+    pub(super) fn end_entries(&mut self, node: usize) {
+        self.nodes[node].entries_end = self.entries.len() as u32;
+    }
+
+    /// States that all nodes since `node` were its block.
+    pub(super) fn end_node(&mut self, node: usize) {
+        self.nodes[node].end = self.nodes.len() as u32;
+    }
+
+    /// The present state.
+    pub(super) fn mark(&self) -> Mark {
+        Mark { nodes: self.nodes.len(), entries: self.entries.len() }
+    }
+
+    /// Forgets all nodes and entries since `mark`.
+    pub(super) fn forget(&mut self, mark: Mark) {
+        self.nodes.truncate(mark.nodes);
+        self.entries.truncate(mark.entries);
+    }
+
+    /// The nodes of the outermost level.
+    pub(super) fn roots(&self) -> Siblings<'_> {
+        Siblings { document: self, next: 0, end: self.nodes.len() as u32 }
+    }
+
+    /// All nodes of all levels, each before those of its block.
+    pub(super) fn all(&self) -> impl Iterator<Item = NodeRef<'_>> {
+        (0..self.nodes.len() as u32).map(|index| NodeRef { document: self, index })
+    }
+
+    fn text(&self, text: Text) -> &str {
+        let start = text.start as usize;
+        match start.checked_sub(self.source.len()) {
+            Some(start) => &self.decoded[start..][..text.len as usize],
+            None => &self.source[start..][..text.len as usize],
+        }
+    }
+}
+
+/// Nodes of one level.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Siblings<'d> {
+    document: &'d Document,
+    next: u32,
+    end: u32,
+}
+
+impl<'d> Iterator for Siblings<'d> {
+    type Item = NodeRef<'d>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.next >= self.end {
+            return None;
+        }
+        let node = NodeRef { document: self.document, index: self.next };
+        self.next = self.document.nodes[self.next as usize].end;
+        Some(node)
+    }
+}
+
+/// One node of a tree.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct NodeRef<'d> {
+    document: &'d Document,
+    index: u32,
+}
+
+impl<'d> NodeRef<'d> {
+    /// Its number in the tree.
+    pub(super) fn index(self) -> u32 {
+        self.index
+    }
+
+    /// Its name.
+    pub(super) fn name(self) -> &'d str {
+        self.document.text(self.node().name)
+    }
+
+    /// Where its name stands.
+    pub(super) fn span(self) -> Span {
+        self.node().span
+    }
+
+    /// Its arguments and properties, in the order of the file.
+    pub(super) fn entries(self) -> impl Iterator<Item = EntryRef<'d>> {
+        let node = self.node();
+        let document = self.document;
+        document.entries[node.entries as usize..node.entries_end as usize]
+            .iter()
+            .map(move |entry| EntryRef { document, entry })
+    }
+
+    /// The nodes of its block.
+    pub(super) fn children(self) -> Siblings<'d> {
+        Siblings { document: self.document, next: self.index + 1, end: self.node().end }
+    }
+
+    fn node(self) -> &'d Node {
+        &self.document.nodes[self.index as usize]
+    }
+}
+
+/// One argument or property.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct EntryRef<'d> {
+    document: &'d Document,
+    entry: &'d Entry,
+}
+
+impl<'d> EntryRef<'d> {
+    /// The name of a property; `None` for an argument.
+    pub(super) fn key(self) -> Option<&'d str> {
+        (self.entry.key != Text::ABSENT).then(|| self.document.text(self.entry.key))
+    }
+
+    /// What the value is.
+    pub(super) fn kind(self) -> Kind {
+        self.entry.kind
+    }
+
+    /// The text of a string, or a number as written.
+    pub(super) fn text(self) -> &'d str {
+        self.document.text(self.entry.text)
+    }
+
+    /// Where the value stands.
+    pub(super) fn span(self) -> Span {
+        self.entry.span
+    }
+}
+
+/// Whether two trees say the same, wherever it stands.
+pub(super) fn same(left: &Document, right: &Document) -> bool {
+    fn same_level(mut left: Siblings<'_>, mut right: Siblings<'_>) -> bool {
+        loop {
+            match (left.next(), right.next()) {
+                (None, None) => return true,
+                (Some(left), Some(right)) if same_node(left, right) => {}
+                _ => return false,
+            }
+        }
+    }
+    fn same_node(left: NodeRef<'_>, right: NodeRef<'_>) -> bool {
+        let entry =
+            |entry: EntryRef<'_>| (entry.key().map(str::to_owned), entry.kind(), entry.text().to_owned());
+        left.name() == right.name()
+            && left.entries().map(entry).eq(right.entries().map(entry))
+            && same_level(left.children(), right.children())
+    }
+    same_level(left.roots(), right.roots())
+}

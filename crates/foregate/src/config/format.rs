@@ -1,0 +1,310 @@
+//! Formats a KDL file: four spaces a level, one node a line, short blocks that stand on one line stay there.
+//! Comments, the spelling of values and single empty lines are kept.
+
+use super::document::{SyntaxError, same};
+use super::scan::{Scanner, Token};
+use super::{kdl, problem::Problems, problem::Refused};
+use std::path::Path;
+
+use super::load::Tree;
+
+/// Columns that a block on one line may reach.
+const WIDTH: usize = 100;
+
+const INDENT: &str = "    ";
+
+/// The formatted text of a file.
+///
+/// # Errors
+///
+/// A mistake in its syntax.
+pub fn format(path: &Path, source: &str) -> Result<String, Box<Refused>> {
+    let refuse = || {
+        let mut problems = Problems::default();
+        let tree = Tree::read_syntax(path, source.to_owned(), &mut problems);
+        Box::new(Refused::new(tree, problems))
+    };
+    let before = kdl::read(source.to_owned()).map_err(|_| refuse())?;
+    let text = write(source).map_err(|_| refuse())?;
+    // Nobody reads what a formatter has done to a file of 10,000 lines.
+    match kdl::read(text) {
+        Ok(after) if same(&before, &after) => Ok(after.source().to_owned()),
+        _ => Ok(source.to_owned()),
+    }
+}
+
+fn write(source: &str) -> Result<String, SyntaxError> {
+    let mut tokens = Vec::new();
+    let mut scanner = Scanner::new(source);
+    loop {
+        let (token, span) = scanner.next()?;
+        if token == Token::End {
+            break;
+        }
+        let text = &source[span.start as usize..span.end()];
+        if token != Token::Space {
+            tokens.push((token, text));
+        }
+    }
+    let mut writer = Writer { tokens: &tokens, line_start: true, ..Writer::default() };
+    writer.all();
+    Ok(writer.out)
+}
+
+type Tokens<'s> = [(Token, &'s str)];
+
+#[derive(Default)]
+struct Writer<'s, 't> {
+    tokens: &'t Tokens<'s>,
+    out: String,
+    depth: usize,
+    /// How many blocks of one line are open.
+    inline: usize,
+    /// Nothing stands on the line yet.
+    line_start: bool,
+    /// The node has ended; only a comment may follow on the line.
+    ended: bool,
+    /// No space before the next piece.
+    glue: bool,
+    /// What comes next stands on the same line: after a slashdash, and in an empty block.
+    held: bool,
+    /// A line continuation waits for its line break.
+    continued: bool,
+    /// The line is the rest of the one before.
+    resumed: bool,
+    /// Line breaks since the last piece.
+    breaks: usize,
+}
+
+impl Writer<'_, '_> {
+    fn all(&mut self) {
+        for at in 0..self.tokens.len() {
+            self.token(at);
+        }
+        if !self.resumed {
+            self.end_line();
+        }
+    }
+
+    fn token(&mut self, at: usize) {
+        let (token, text) = self.tokens[at];
+        match token {
+            Token::Newline => self.line_break(),
+            Token::Semicolon if self.inline == 0 => self.ended = true,
+            Token::Semicolon => {
+                if self.next(at).is_some_and(|next| next != Token::Close) {
+                    self.out.push(';');
+                }
+            }
+            Token::Equals => {
+                self.out.push('=');
+                self.glue = true;
+            }
+            Token::LineComment => {
+                self.ended = false;
+                self.piece(text.trim_end());
+                if !self.continued {
+                    self.end_line();
+                    self.breaks = 0;
+                }
+            }
+            Token::Slashdash => {
+                // After a block, it can only be for another block of the same node.
+                if self.next(at) == Some(Token::Open) {
+                    self.ended = false;
+                }
+                self.piece("/-");
+                self.glue = true;
+                self.held = true;
+            }
+            Token::LineContinuation => {
+                self.piece("\\");
+                self.continued = true;
+            }
+            Token::Open => self.open(at),
+            Token::Close => self.close(at),
+            _ => self.piece(text),
+        }
+    }
+
+    /// The next token but space and line breaks.
+    fn next(&self, at: usize) -> Option<Token> {
+        let mut tokens = self.tokens[at + 1..].iter().map(|(token, _)| *token);
+        tokens.find(|token| *token != Token::Newline)
+    }
+
+    fn line_break(&mut self) {
+        if self.continued {
+            self.continued = false;
+            self.resumed = true;
+            self.out.push('\n');
+        } else if !self.held {
+            self.end_line();
+            self.breaks += 1;
+        }
+    }
+
+    fn open(&mut self, at: usize) {
+        self.piece("{");
+        if self.next(at) == Some(Token::Close) {
+            self.held = true;
+        } else if self.inline > 0 || self.fits(at) {
+            self.inline += 1;
+        } else {
+            self.end_line();
+            self.depth += 1;
+            self.breaks = 0;
+        }
+    }
+
+    fn close(&mut self, at: usize) {
+        if std::mem::take(&mut self.held) {
+            self.out.push('}');
+        } else if self.inline > 0 {
+            self.inline -= 1;
+            self.piece("}");
+        } else {
+            self.end_line();
+            self.depth = self.depth.saturating_sub(1);
+            self.breaks = 0;
+            self.piece("}");
+        }
+        if self.inline == 0 && self.next(at) != Some(Token::Slashdash) {
+            self.ended = true;
+        }
+    }
+
+    /// Whether the block that opens at a token stands on one line and has room there.
+    fn fits(&self, open: usize) -> bool {
+        let mut depth = 0_usize;
+        for (at, (token, text)) in self.tokens.iter().enumerate().skip(open) {
+            match token {
+                Token::Newline | Token::LineComment | Token::LineContinuation => return false,
+                _ if text.contains('\n') => return false,
+                Token::Open => depth += 1,
+                Token::Close => depth -= 1,
+                _ => {}
+            }
+            if depth == 0 {
+                let mut writer =
+                    Writer { tokens: &self.tokens[open..=at], inline: 1, glue: true, ..Writer::default() };
+                writer.all();
+                let column = self.out.len() - self.out.rfind('\n').map_or(0, |at| at + 1);
+                return column + writer.out.trim_end().len() <= WIDTH;
+            }
+        }
+        false
+    }
+
+    fn piece(&mut self, text: &str) {
+        if std::mem::take(&mut self.ended) {
+            self.end_line();
+        }
+        if std::mem::take(&mut self.resumed) {
+            self.indent(self.depth + 1);
+        } else if self.line_start {
+            let first = self.out.is_empty() || self.out.ends_with("{\n");
+            if self.breaks > 1 && !first && text != "}" {
+                self.out.push('\n');
+            }
+            self.indent(self.depth);
+            self.line_start = false;
+        } else if !self.glue {
+            self.out.push(' ');
+        }
+        self.out.push_str(text);
+        self.glue = false;
+        self.held = false;
+        self.breaks = 0;
+    }
+
+    fn end_line(&mut self) {
+        self.ended = false;
+        self.resumed = false;
+        if !self.line_start {
+            self.out.push('\n');
+            self.line_start = true;
+        }
+    }
+
+    fn indent(&mut self, depth: usize) {
+        self.out.extend(std::iter::repeat_n(INDENT, depth));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn formatted(source: &str) -> String {
+        let text = format(Path::new("test.kdl"), source).unwrap();
+        assert_eq!(format(Path::new("test.kdl"), &text).unwrap(), text, "a second time");
+        text
+    }
+
+    #[test]
+    fn comments_and_spellings_stay() {
+        let source = "\
+// top
+listen   \"0.0.0.0:80\"; listen   \":81\"   // trailing
+/* block
+   c */
+listen \"0.0.0.0:8443\" { tls { certificate \"site.pem\"  key = \"site.key\" };
+}   // after
+
+
+
+upstream \"app\" { // first
+
+      server \"a:1\"   weight=2 // w
+   /- server \"b:1\"
+
+   // last
+
+}
+site \"*\" \"b\" \\
+   \"c\" { route \"/**\" { proxy \"app\";}}
+/- site \"x\" {
+   a
+}
+empty {
+}
+";
+        let expected = "\
+// top
+listen \"0.0.0.0:80\"
+listen \":81\" // trailing
+/* block
+   c */
+listen \"0.0.0.0:8443\" {
+    tls { certificate \"site.pem\" key=\"site.key\" }
+} // after
+
+upstream \"app\" {
+    // first
+
+    server \"a:1\" weight=2 // w
+    /-server \"b:1\"
+
+    // last
+}
+site \"*\" \"b\" \\
+    \"c\" { route \"/**\" { proxy \"app\" } }
+/-site \"x\" {
+    a
+}
+empty {}
+";
+        assert_eq!(formatted(source), expected);
+    }
+
+    #[test]
+    fn long_lines_are_broken_at_blocks() {
+        let body = "x".repeat(90);
+        let text = formatted(&format!("site \"*\" {{ route \"/**\" {{ respond 200 \"{body}\" }} }}\n"));
+        assert_eq!(
+            text,
+            format!("site \"*\" {{\n    route \"/**\" {{\n        respond 200 \"{body}\"\n    }}\n}}\n")
+        );
+    }
+}

@@ -1,0 +1,258 @@
+//! Reads a configuration file and everything that it includes.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+
+use super::document::{Document, EntryRef, FILE_LIMIT, NodeRef, Siblings, Span, SyntaxError};
+use super::problem::{Place, Problem, Problems};
+use super::value;
+use super::{glob, json, kdl};
+
+/// How many files one configuration may consist of.
+const FILES_LIMIT: usize = 10_000;
+
+/// How deep files may include each other.
+const INCLUDE_DEPTH_LIMIT: usize = 16;
+
+/// The node that is replaced by the content of files.
+pub(super) const INCLUDE: &str = "include";
+
+/// All files of a configuration, and which nodes stand for which of them.
+#[derive(Debug, Default)]
+pub(super) struct Tree {
+    files: Vec<File>,
+    includes: HashMap<(u32, u32), Vec<u32>>,
+}
+
+/// One file.
+#[derive(Debug)]
+pub(super) struct File {
+    /// The path as it was asked for, for messages.
+    pub path: PathBuf,
+    /// What is in it.
+    pub document: Document,
+}
+
+impl Tree {
+    /// Reads `path` and what it includes. What is wrong is added to `problems`.
+    pub(super) fn read(path: &Path, problems: &mut Problems) -> Self {
+        let mut tree = Self::default();
+        if let Err(error) = tree.read_file(path, &mut Vec::new(), problems) {
+            problems.push(Problem::new(None, format!("cannot read {}: {error}", path.display())));
+        }
+        tree
+    }
+
+    /// Reads `text` as if it stood in a file of this name.
+    pub(super) fn read_text(path: &Path, text: String, problems: &mut Problems) -> Self {
+        let mut tree = Self::default();
+        tree.add(path, text, &mut Vec::new(), problems);
+        tree
+    }
+
+    /// Reads the text of one file, but nothing that it includes.
+    pub(super) fn read_syntax(path: &Path, text: String, problems: &mut Problems) -> Self {
+        let mut tree = Self::default();
+        tree.add_file(path, text, problems);
+        tree
+    }
+
+    /// The file with this number.
+    pub(super) fn file(&self, number: u32) -> Option<&File> {
+        self.files.get(number as usize)
+    }
+
+    /// The nodes of the outermost level, included ones in the place of their `include`.
+    pub(super) fn roots(&self) -> Vec<Item<'_>> {
+        let mut items = Vec::new();
+        if let Some(file) = self.files.first() {
+            self.level(0, file.document.roots(), &mut items);
+        }
+        items
+    }
+
+    fn level<'t>(&'t self, file: u32, nodes: Siblings<'t>, items: &mut Vec<Item<'t>>) {
+        for node in nodes {
+            match self.includes.get(&(file, node.index())) {
+                None => items.push(Item { tree: self, file, node }),
+                Some(files) => {
+                    for file in files {
+                        self.level(*file, self.files[*file as usize].document.roots(), items);
+                    }
+                }
+            }
+        }
+    }
+
+    fn read_file(
+        &mut self,
+        path: &Path,
+        stack: &mut Vec<PathBuf>,
+        problems: &mut Problems,
+    ) -> std::io::Result<Option<u32>> {
+        let same = path.canonicalize()?;
+        if stack.contains(&same) {
+            return Err(std::io::Error::other("it includes itself"));
+        }
+        if stack.len() >= INCLUDE_DEPTH_LIMIT {
+            return Err(std::io::Error::other(format!(
+                "files include each other over {INCLUDE_DEPTH_LIMIT} levels"
+            )));
+        }
+        if self.files.len() >= FILES_LIMIT {
+            return Err(std::io::Error::other(format!("there are more than {FILES_LIMIT} files")));
+        }
+        // The first file may be a pipe, as shells make them; what is included may not keep us waiting.
+        if !stack.is_empty() && !same.is_file() {
+            return Err(std::io::Error::other("it is not a file"));
+        }
+        let text = read_text(path)?;
+        stack.push(same);
+        let number = self.add(path, text, stack, problems);
+        stack.pop();
+        Ok(number)
+    }
+
+    fn add(
+        &mut self,
+        path: &Path,
+        text: String,
+        stack: &mut Vec<PathBuf>,
+        problems: &mut Problems,
+    ) -> Option<u32> {
+        let number = self.add_file(path, text, problems)?;
+        self.include_all(number, stack, problems);
+        Some(number)
+    }
+
+    /// Reads the syntax of a file; `None` when there is a mistake in it.
+    fn add_file(&mut self, path: &Path, text: String, problems: &mut Problems) -> Option<u32> {
+        let number = self.files.len() as u32;
+        let is_json = path.extension().is_some_and(|extension| extension == "json");
+        let (document, error) = match if is_json { json::read(text) } else { kdl::read(text) } {
+            Ok(document) => (document, None),
+            Err((error, text)) => (Document::new(text), Some(error)),
+        };
+        self.files.push(File { path: path.into(), document });
+        if let Some(SyntaxError { span, message, help }) = error {
+            let problem = Problem::new(Some(Place { file: number, span }), message);
+            problems.push(Problem { help, ..problem });
+            return None;
+        }
+        Some(number)
+    }
+
+    /// Reads the files of every `include` node of a file.
+    fn include_all(&mut self, number: u32, stack: &mut Vec<PathBuf>, problems: &mut Problems) {
+        let file = &self.files[number as usize];
+        let base = file.path.parent().unwrap_or(Path::new("")).to_owned();
+        let mut wanted = Vec::new();
+        for node in file.document.all().filter(|node| node.name() == INCLUDE) {
+            for entry in include_arguments(number, node, problems) {
+                let place = Place { file: number, span: entry.span() };
+                match value::expand(entry.text(), &base) {
+                    Ok(pattern) => wanted.push((node.index(), place, base.join(&*pattern))),
+                    Err(wrong) => problems.push(wrong.at(place)),
+                }
+            }
+        }
+        for (node, place, pattern) in wanted {
+            let paths = match glob::expand(&pattern) {
+                Ok(paths) => paths,
+                Err(error) => {
+                    problems.push(Problem::new(
+                        Some(place),
+                        format!("cannot list {}: {error}", pattern.display()),
+                    ));
+                    continue;
+                }
+            };
+            self.includes.entry((number, node)).or_default();
+            for path in paths {
+                match self.read_file(&path, stack, problems) {
+                    Ok(Some(file)) => self.includes.entry((number, node)).or_default().push(file),
+                    Ok(None) => {}
+                    Err(error) => {
+                        let message = format!("cannot include {}: {error}", path.display());
+                        problems.push(Problem::new(Some(place), message));
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn read_text(path: &Path) -> std::io::Result<String> {
+    use std::io::Read;
+    let mut bytes = Vec::new();
+    std::fs::File::open(path)?.take(FILE_LIMIT as u64 + 1).read_to_end(&mut bytes)?;
+    if bytes.len() > FILE_LIMIT {
+        return Err(std::io::Error::other("it is longer than 1 GiB"));
+    }
+    String::from_utf8(bytes).map_err(|error| {
+        let at = error.utf8_error().valid_up_to();
+        let line = error.as_bytes()[..at].iter().filter(|byte| **byte == b'\n').count() + 1;
+        std::io::Error::other(format!("line {line} is not UTF-8"))
+    })
+}
+
+/// The arguments of an `include` node; anything else there is a problem.
+fn include_arguments<'d>(file: u32, node: NodeRef<'d>, problems: &mut Problems) -> Vec<EntryRef<'d>> {
+    use super::document::Kind;
+    let wrong = |span: Span, message: &str| {
+        Problem::new(Some(Place { file, span }), message).help("write `include \"sites/*.kdl\"`")
+    };
+    let mut arguments = Vec::new();
+    for entry in node.entries() {
+        if entry.key().is_some() || entry.kind() != Kind::String {
+            problems.push(wrong(entry.span(), "`include` takes the paths of files"));
+        } else {
+            arguments.push(entry);
+        }
+    }
+    if node.children().next().is_some() {
+        problems.push(wrong(node.span(), "`include` has no block"));
+    } else if arguments.is_empty() {
+        problems.push(wrong(node.span(), "`include` needs the path of a file"));
+    }
+    arguments
+}
+
+/// A node, and the file that it stands in.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Item<'t> {
+    tree: &'t Tree,
+    file: u32,
+    /// The node.
+    pub node: NodeRef<'t>,
+}
+
+impl<'t> Item<'t> {
+    /// Where its name stands.
+    pub(super) fn place(self) -> Place {
+        self.place_of(self.node.span())
+    }
+
+    /// Where a part of it stands.
+    pub(super) fn place_of(self, span: Span) -> Place {
+        Place { file: self.file, span }
+    }
+
+    /// How a part of it is written.
+    pub(super) fn source_of(self, span: Span) -> &'t str {
+        let source = self.tree.files[self.file as usize].document.source();
+        source.get(span.start as usize..span.end()).unwrap_or_default()
+    }
+
+    /// The nodes of its block, included ones in the place of their `include`.
+    pub(super) fn children(self) -> Vec<Item<'t>> {
+        let mut items = Vec::new();
+        self.tree.level(self.file, self.node.children(), &mut items);
+        items
+    }
+
+    /// The folder that relative paths start from.
+    pub(super) fn base(self) -> &'t Path {
+        self.tree.files[self.file as usize].path.parent().unwrap_or(Path::new(""))
+    }
+}

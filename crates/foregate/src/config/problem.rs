@@ -1,0 +1,266 @@
+//! What is wrong with a configuration, and how it is shown.
+
+use std::fmt::Write;
+
+use miette::{GraphicalReportHandler, GraphicalTheme, LabeledSpan, MietteDiagnostic, NamedSource, Report};
+use serde::Serialize;
+
+use super::document::Span;
+use super::load::Tree;
+
+/// How many problems are kept; of further ones there is only the number.
+const PROBLEMS_LIMIT: usize = 100;
+
+/// How different a name may be, in per cent of its length, to be proposed.
+const NEAREST_PERCENT: usize = 40;
+
+/// A range of a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Place {
+    /// The number of the file in its [`Tree`].
+    pub file: u32,
+    /// The range.
+    pub span: Span,
+}
+
+/// One thing that is wrong.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Problem {
+    /// Where; `None` when it is no single place.
+    pub place: Option<Place>,
+    /// What is wrong. Never the content of a secret.
+    pub message: String,
+    /// How to put it right.
+    pub help: Option<String>,
+    /// Another place that plays a part, and which.
+    pub also: Option<(Place, &'static str)>,
+}
+
+impl Problem {
+    /// A problem without advice.
+    pub(super) fn new(place: Option<Place>, message: impl Into<String>) -> Self {
+        Self { place, message: message.into(), help: None, also: None }
+    }
+
+    /// The same with advice.
+    pub(super) fn help(self, help: impl Into<String>) -> Self {
+        Self { help: Some(help.into()), ..self }
+    }
+
+    /// The same with a second place.
+    pub(super) fn also(self, place: Place, what: &'static str) -> Self {
+        Self { also: Some((place, what)), ..self }
+    }
+}
+
+/// All problems that were found, up to a limit.
+#[derive(Debug, Default)]
+pub(super) struct Problems {
+    kept: Vec<Problem>,
+    more: usize,
+}
+
+impl Problems {
+    /// Adds one.
+    pub(super) fn push(&mut self, problem: Problem) {
+        if self.kept.len() < PROBLEMS_LIMIT {
+            self.kept.push(problem);
+        } else {
+            self.more += 1;
+        }
+    }
+
+    /// Whether nothing is wrong.
+    pub(super) fn is_empty(&self) -> bool {
+        self.kept.is_empty()
+    }
+
+    /// Whether any further problem is only counted.
+    pub(super) fn is_full(&self) -> bool {
+        self.kept.len() >= PROBLEMS_LIMIT
+    }
+}
+
+/// A configuration that was refused.
+#[derive(Debug)]
+pub struct Refused {
+    tree: Tree,
+    problems: Problems,
+}
+
+/// A problem for machines.
+#[derive(Debug, Serialize)]
+pub struct Shown<'r> {
+    /// The file, if it is in one.
+    pub file: Option<String>,
+    /// From 1.
+    pub line: Option<usize>,
+    /// From 1, in characters.
+    pub column: Option<usize>,
+    /// How many bytes the place has.
+    pub length: Option<u32>,
+    /// What is wrong.
+    pub message: &'r str,
+    /// Another place that plays a part.
+    pub note: Option<String>,
+    /// How to put it right.
+    pub help: Option<&'r str>,
+}
+
+impl Refused {
+    pub(super) fn new(tree: Tree, problems: Problems) -> Self {
+        Self { tree, problems }
+    }
+
+    /// The problems, in the order of the files.
+    pub fn shown(&self) -> Vec<Shown<'_>> {
+        let mut problems: Vec<_> = self.problems.kept.iter().collect();
+        problems.sort_by_key(|problem| problem.place.map(|place| (place.file, place.span.start)));
+        problems.into_iter().map(|problem| self.show(problem)).collect()
+    }
+
+    /// How many problems there are, those that are not shown included.
+    pub fn count(&self) -> usize {
+        self.problems.kept.len() + self.problems.more
+    }
+
+    /// One line a problem, further ones for its note and help: `FILE:LINE:COLUMN: error: MESSAGE`.
+    pub fn plain(&self) -> String {
+        let mut text = String::new();
+        for shown in self.shown() {
+            if let (Some(file), Some(line), Some(column)) = (&shown.file, shown.line, shown.column) {
+                let _ = write!(text, "{file}:{line}:{column}: ");
+            }
+            let _ = writeln!(text, "error: {}", shown.message);
+            if let Some(note) = shown.note {
+                let _ = writeln!(text, "  note: {note}");
+            }
+            if let Some(help) = shown.help {
+                let _ = writeln!(text, "  help: {help}");
+            }
+        }
+        if self.problems.more > 0 {
+            let _ = writeln!(text, "error: and {} more", self.problems.more);
+        }
+        text
+    }
+
+    /// With the lines of the file, for people at a terminal.
+    pub fn graphical(&self, width: usize) -> String {
+        let handler = GraphicalReportHandler::new_themed(GraphicalTheme::unicode()).with_width(width);
+        let mut problems: Vec<_> = self.problems.kept.iter().collect();
+        problems.sort_by_key(|problem| problem.place.map(|place| (place.file, place.span.start)));
+        let mut text = String::new();
+        for problem in problems {
+            let _ = handler.render_report(&mut text, self.report(problem).as_ref());
+            text.push('\n');
+        }
+        if self.problems.more > 0 {
+            let _ = writeln!(text, "and {} more", self.problems.more);
+        }
+        text
+    }
+
+    fn report(&self, problem: &Problem) -> Report {
+        let mut labels = Vec::new();
+        let mut diagnostic = MietteDiagnostic::new(problem.message.clone());
+        diagnostic.help.clone_from(&problem.help);
+        let Some(place) = problem.place else { return diagnostic.into() };
+        let Some(file) = self.tree.file(place.file) else { return diagnostic.into() };
+        let range = |span: Span| span.start as usize..span.end();
+        labels.push(LabeledSpan::new_primary_with_span(None, range(place.span)));
+        if let Some((also, what)) = problem.also {
+            if also.file == place.file {
+                labels.push(LabeledSpan::new_with_span(Some(what.into()), range(also.span)));
+            } else if let Some(line) = self.line_of(also) {
+                diagnostic.help = Some(format!("{what}: {line}"));
+            }
+        }
+        diagnostic.labels = Some(labels);
+        let excerpt = NamedSource::new(file.path.display().to_string(), file.document.source().to_owned());
+        Report::new(diagnostic).with_source_code(excerpt)
+    }
+
+    fn show<'r>(&'r self, problem: &'r Problem) -> Shown<'r> {
+        let position = problem.place.and_then(|place| {
+            let file = self.tree.file(place.file)?;
+            let (line, column) = line_and_column(file.document.source(), place.span.start as usize);
+            Some((file.path.display().to_string(), line, column, place.span.len))
+        });
+        let (file, line, column, length) = match position {
+            Some((file, line, column, length)) => (Some(file), Some(line), Some(column), Some(length)),
+            None => (None, None, None, None),
+        };
+        let note = problem.also.and_then(|(place, what)| Some(format!("{what}: {}", self.line_of(place)?)));
+        Shown { file, line, column, length, message: &problem.message, note, help: problem.help.as_deref() }
+    }
+
+    fn line_of(&self, place: Place) -> Option<String> {
+        let file = self.tree.file(place.file)?;
+        let (line, column) = line_and_column(file.document.source(), place.span.start as usize);
+        Some(format!("{}:{line}:{column}", file.path.display()))
+    }
+}
+
+/// The line and column, both from 1, of a byte.
+fn line_and_column(source: &str, at: usize) -> (usize, usize) {
+    let before = source.get(..at).unwrap_or(source);
+    let line_start = before.rfind('\n').map_or(0, |at| at + 1);
+    let line = before.bytes().filter(|byte| *byte == b'\n').count() + 1;
+    (line, before[line_start..].chars().count() + 1)
+}
+
+/// The name that was probably meant.
+pub(super) fn nearest<'n>(name: &str, known: impl Iterator<Item = &'n str>) -> Option<&'n str> {
+    let limit = (name.chars().count() * NEAREST_PERCENT / 100).max(1);
+    known
+        .filter(|known| known.len().abs_diff(name.len()) <= limit)
+        .map(|known| (distance(name, known), known))
+        .filter(|(distance, _)| *distance <= limit)
+        .min_by_key(|(distance, _)| *distance)
+        .map(|(_, known)| known)
+}
+
+/// How many characters have to be put in, taken out, replaced or swapped with their neighbour.
+fn distance(left: &str, right: &str) -> usize {
+    let right: Vec<char> = right.chars().collect();
+    let mut before: Vec<usize> = Vec::new();
+    let mut row: Vec<usize> = (0..=right.len()).collect();
+    let mut last = None;
+    for (i, l) in left.chars().enumerate() {
+        let mut next = vec![i + 1];
+        for (j, r) in right.iter().enumerate() {
+            let mut least = (row[j] + usize::from(l != *r)).min(row[j + 1] + 1).min(next[j] + 1);
+            if j > 0 && last == Some(*r) && right[j - 1] == l {
+                least = least.min(before[j - 1] + 1);
+            }
+            next.push(least);
+        }
+        before = std::mem::replace(&mut row, next);
+        last = Some(l);
+    }
+    row[right.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_nearest_name_is_found() {
+        let known = ["listen", "upstream", "site", "metrics"];
+        let near = |name: &str| nearest(name, known.into_iter());
+        assert_eq!(near("lisen"), Some("listen"));
+        assert_eq!(near("upstraem"), Some("upstream"));
+        assert_eq!(near("sites"), Some("site"));
+        assert_eq!(near("quite-different"), None);
+        assert_eq!(distance("ab", "ba"), 1);
+        assert_eq!(distance("", "abc"), 3);
+    }
+
+    #[test]
+    fn lines_and_columns_count_characters() {
+        assert_eq!(line_and_column("a\nbüc", 5), (2, 3));
+        assert_eq!(line_and_column("", 0), (1, 1));
+    }
+}

@@ -1,0 +1,392 @@
+//! Every key of the configuration: one table that the reader, the documentation, `check --show-defaults` and the
+//! tests share.
+
+/// What may stand in a block.
+#[derive(Debug)]
+pub struct Block {
+    /// The keys.
+    pub keys: &'static [Key],
+    /// Names that are meant for later versions. They are refused, not ignored.
+    pub later: &'static [&'static str],
+}
+
+/// One key: the name of a node, and what belongs to it.
+#[derive(Debug)]
+pub struct Key {
+    /// The name.
+    pub name: &'static str,
+    /// What follows the name, as it is written in the documentation.
+    pub usage: &'static str,
+    /// The least and the greatest number of arguments.
+    pub args: (u8, u8),
+    /// Its properties.
+    pub props: &'static [Prop],
+    /// What may stand in its block, if it has one.
+    pub block: Option<&'static Block>,
+    /// Whether it may stand there several times.
+    pub many: bool,
+    /// Whether it must stand there.
+    pub required: bool,
+    /// What holds without it, as it would be written after the name; empty when that needs words.
+    pub default: &'static str,
+    /// The same in words.
+    pub otherwise: &'static str,
+    /// One line that uses it, with another value than the default.
+    pub example: &'static str,
+    /// What it does.
+    pub about: &'static str,
+}
+
+/// A property of a key.
+#[derive(Debug)]
+pub struct Prop {
+    /// The name.
+    pub name: &'static str,
+    /// What follows `=`.
+    pub usage: &'static str,
+    /// Whether it must stand there.
+    pub required: bool,
+    /// What holds without it.
+    pub default: &'static str,
+    /// What it does.
+    pub about: &'static str,
+}
+
+/// Any number of arguments.
+const ANY: u8 = u8::MAX;
+
+impl Key {
+    /// A key with one argument.
+    const fn one(
+        name: &'static str,
+        usage: &'static str,
+        example: &'static str,
+        about: &'static str,
+    ) -> Self {
+        Self {
+            name,
+            usage,
+            args: (1, 1),
+            props: &[],
+            block: None,
+            many: false,
+            required: false,
+            default: "",
+            otherwise: "",
+            example,
+            about,
+        }
+    }
+
+    /// A key that is on when it stands there, unless its argument is `#false`.
+    const fn flag(
+        name: &'static str,
+        default: &'static str,
+        example: &'static str,
+        about: &'static str,
+    ) -> Self {
+        Self { args: (0, 1), ..Self::one(name, "[#true|#false]", example, about) }.default(default)
+    }
+
+    /// A key that only has a block.
+    const fn block(
+        name: &'static str,
+        block: &'static Block,
+        example: &'static str,
+        about: &'static str,
+    ) -> Self {
+        Self { args: (0, 0), block: Some(block), ..Self::one(name, "{ ... }", example, about) }
+    }
+
+    const fn default(self, default: &'static str) -> Self {
+        Self { default, ..self }
+    }
+
+    const fn otherwise(self, otherwise: &'static str) -> Self {
+        Self { otherwise, ..self }
+    }
+
+    const fn args(self, least: u8, most: u8) -> Self {
+        Self { args: (least, most), ..self }
+    }
+
+    const fn with(self, block: &'static Block) -> Self {
+        Self { block: Some(block), ..self }
+    }
+
+    const fn props(self, props: &'static [Prop]) -> Self {
+        Self { props, ..self }
+    }
+
+    const fn many(self) -> Self {
+        Self { many: true, ..self }
+    }
+
+    const fn required(self) -> Self {
+        Self { required: true, ..self }
+    }
+}
+
+/// The outermost level of a file.
+pub static ROOT: Block = Block {
+    keys: &[
+        Key::one("workers", "NUMBER", "workers 4", "Worker threads, 1 to 1024.").otherwise("one for each core"),
+        Key::one("listen", "ADDRESS { ... }", "listen \"0.0.0.0:8080\"", "Accepts connections: `IP:PORT`, `[IPV6]:PORT`, `:PORT` for all addresses of the machine, `unix:PATH`. Speaks HTTP/1.1 and HTTP/2 on the same port.")
+            .with(&LISTEN)
+            .many()
+            .required(),
+        Key::one("metrics", "ADDRESS", "metrics \"127.0.0.1:9145\"", "Serves Prometheus metrics at `/metrics`.").otherwise("off"),
+        Key::one("admin", "PATH", "admin \"/run/foregate/admin.sock\"", "The Unix socket that `foregate reload` talks to; mode 0600.").otherwise("off"),
+        Key::one("access-log", "FILE", "access-log \"access.log\"", "Writes one JSON line per request.").otherwise("off"),
+        Key::block("limits", &LIMITS, "limits { head-fields 200; }", "Limits of size and count towards clients."),
+        Key::block("timeouts", &TIMEOUTS, "timeouts { head \"5s\"; }", "Time limits towards clients."),
+        Key::one("upstream", "NAME { ... }", "upstream \"app\" { server \"127.0.0.1:3000\"; }", "A group of origin servers that are used alike.")
+            .with(&UPSTREAM)
+            .many(),
+        Key::one("site", "HOST... { ... }", "site \"example.com\" \"*.example.com\" { route \"/**\" { respond 204; }; }", "What answers for these hosts: a name or address without a port, `*.NAME` for every name below (at any depth, not the name itself), `*` for every other host.")
+            .args(1, ANY)
+            .with(&SITE)
+            .many(),
+        Key::one("include", "PATH...", "include \"sites/*.kdl\"", "Puts the content of other files in its place, in every block. `*` and `?` stand for parts of names; such a path may name no file.")
+            .args(1, ANY)
+            .many(),
+    ],
+    later: &["cache", "module", "modules", "waf", "rules", "trace", "log", "resolver"],
+};
+
+/// The block of `listen`.
+pub static LISTEN: Block = Block {
+    keys: &[
+        Key::block("tls", &LISTEN_TLS, "tls { certificate \"site.pem\" key=\"site.key\"; }", "Speaks TLS.").otherwise("cleartext"),
+        Key::one("proxy-protocol", "BLOCK...", "proxy-protocol \"10.0.0.0/8\"", "Peers in these address blocks must start each connection with a PROXY protocol header (v1 or v2).")
+            .args(1, ANY)
+            .otherwise("from nobody"),
+        Key::flag("reuse-port", "#false", "reuse-port", "Binds with `SO_REUSEPORT`, so that another process may share the port."),
+        Key::one("backlog", "NUMBER", "backlog 511", "Length of the kernel's accept queue, which the kernel caps at `net.core.somaxconn`.").default("4096"),
+        Key::flag("http2", "#true", "http2 #false", "Offers HTTP/2: by ALPN with TLS, by prior knowledge without."),
+    ],
+    later: &["http3", "quic"],
+};
+
+/// The block of `listen { tls }`.
+pub static LISTEN_TLS: Block = Block {
+    keys: &[CERTIFICATE.required(), MINIMUM_VERSION, CLIENT_CERTIFICATES],
+    later: &["acme", "ciphers", "ocsp"],
+};
+
+/// The block of `site { tls }`.
+pub static SITE_TLS: Block =
+    Block { keys: &[CERTIFICATE, MINIMUM_VERSION, CLIENT_CERTIFICATES], later: &["acme", "ciphers", "ocsp"] };
+
+const CERTIFICATE: Key = Key::one("certificate", "FILE key=FILE", "certificate \"site.pem\" key=\"site.key\"", "A certificate chain, leaf first, and its key, both PEM. Chosen by SNI: the exact name, a wildcard, the first one. Changed files are picked up without a restart.")
+    .props(&[Prop { name: "key", usage: "FILE", required: true, default: "", about: "The private key: PKCS#8, PKCS#1 or SEC1." }])
+    .many();
+
+const MINIMUM_VERSION: Key =
+    Key::one("minimum-version", "\"1.2\"|\"1.3\"", "minimum-version \"1.3\"", "The lowest TLS version.")
+        .default("\"1.2\"");
+
+const CLIENT_CERTIFICATES: Key = Key::one(
+    "client-certificates",
+    "FILE mode=MODE",
+    "client-certificates \"ca.pem\" mode=\"optional\"",
+    "Asks clients for a certificate that leads to one of the authorities in a PEM file.",
+)
+.props(&[Prop {
+    name: "mode",
+    usage: "\"required\"|\"optional\"",
+    required: false,
+    default: "\"required\"",
+    about: "Whether a client without a certificate is refused.",
+}])
+.otherwise("not asked for");
+
+/// The block of `limits`.
+pub static LIMITS: Block = Block {
+    keys: &[
+        Key::one("head-bytes", "SIZE", "head-bytes \"32KiB\"", "Bytes of a request or response head, at most 128 KiB. Beyond: 431, or 502 for an origin.").default("\"64KiB\""),
+        Key::one("head-line", "SIZE", "head-line \"8KiB\"", "Bytes of one line of a head. Beyond: 431, or 414 for the request line.").default("\"16KiB\""),
+        Key::one("head-fields", "NUMBER", "head-fields 100", "Fields of a head. Beyond: 431.").default("128"),
+        Key::one("requests-per-connection", "NUMBER", "requests-per-connection 1000", "Requests on one connection, then it is closed gracefully.").default("10000"),
+        Key::one("connections", "NUMBER", "connections 10000", "Client connections. Beyond: accepting pauses.").otherwise("the lesser of 50000 and half the descriptor limit less 64"),
+        Key::one("connections-per-client", "NUMBER", "connections-per-client 100", "Connections from one client address. Beyond: closed at once.").default("1024"),
+        Key::one("early-response-drain", "SIZE", "early-response-drain \"1MiB\"", "Bytes of a request's body that are read and dropped after an early response. Beyond: close.").default("\"64KiB\""),
+        Key::one("client-hello", "SIZE", "client-hello \"32KiB\"", "Bytes of a TLS ClientHello. Beyond: close.").default("\"64KiB\""),
+        Key::one("h2-streams", "NUMBER", "h2-streams 250", "Concurrent HTTP/2 streams of a connection. Beyond: REFUSED_STREAM.").default("100"),
+        Key::one("h2-stream-window", "SIZE", "h2-stream-window \"256KiB\"", "HTTP/2 flow-control window of a stream.").default("\"64KiB\""),
+        Key::one("h2-connection-window", "SIZE", "h2-connection-window \"2MiB\"", "HTTP/2 flow-control window of a connection.").default("\"1MiB\""),
+        Key::one("h2-header-table", "SIZE", "h2-header-table \"8KiB\"", "HPACK dynamic table.").default("\"4KiB\""),
+        Key::one("h2-resets-burst", "NUMBER", "h2-resets-burst 200", "Premature stream resets, of either side, before the rate counts. Beyond both: GOAWAY.").default("100"),
+        Key::one("h2-resets-rate", "NUMBER", "h2-resets-rate 20", "Premature stream resets per second after the burst.").default("10"),
+        Key::one("h2-resets-total", "NUMBER", "h2-resets-total 2000", "Premature stream resets on one connection in all.").default("1000"),
+        Key::one("h2-control-burst", "NUMBER", "h2-control-burst 2000", "Frames without progress (PING, SETTINGS, PRIORITY, empty DATA, ...) before the rate counts. Beyond both: GOAWAY.").default("1000"),
+        Key::one("h2-control-rate", "NUMBER", "h2-control-rate 40", "Frames without progress per second after the burst.").default("20"),
+    ],
+    later: &["memory", "requests"],
+};
+
+/// The block of `timeouts`.
+pub static TIMEOUTS: Block = Block {
+    keys: &[
+        Key::one("head", "DURATION", "head \"5s\"", "A request's head, from its first byte to its last. Beyond: 408, close.").default("\"10s\""),
+        Key::one("body-idle", "DURATION", "body-idle \"1m\"", "Silence in a request's body. Beyond: 408, close.").default("\"30s\""),
+        Key::one("body-rate", "SIZE", "body-rate \"1KiB\"", "Least average rate of a request's body, bytes per second; 0 for none. Below: 408, close.").default("256"),
+        Key::one("body-rate-window", "DURATION", "body-rate-window \"1m\"", "The span over which the rate is averaged.").default("\"20s\""),
+        Key::one("body-rate-grace", "DURATION", "body-rate-grace \"30s\"", "The start of a body during which its rate is not judged.").default("\"10s\""),
+        Key::one("keep-alive", "DURATION", "keep-alive \"75s\"", "An idle HTTP/1 connection. Beyond: close.").default("\"60s\""),
+        Key::one("keep-alive-h2", "DURATION", "keep-alive-h2 \"5m\"", "An HTTP/2 connection without streams. Beyond: GOAWAY.").default("\"120s\""),
+        Key::one("write-stall", "DURATION", "write-stall \"1m\"", "No progress while writing to a client. Beyond: reset.").default("\"30s\""),
+        Key::one("connection-age", "DURATION", "connection-age \"1d\"", "Age of a client's connection, then it is closed gracefully.").default("\"1h\""),
+        Key::one("tls-handshake", "DURATION", "tls-handshake \"10s\"", "TLS handshake and PROXY protocol header. Beyond: close.").default("\"5s\""),
+        Key::one("early-response-drain", "DURATION", "early-response-drain \"1s\"", "Reading and dropping a request's body after an early response. Beyond: close.").default("\"5s\""),
+        Key::one("drain", "DURATION", "drain \"1m\"", "Requests in flight at a graceful stop (SIGQUIT, or a listener that a reload removed). Beyond: close.").default("\"30s\""),
+        Key::one("drain-term", "DURATION", "drain-term \"10s\"", "The same for SIGTERM.").default("\"5s\""),
+    ],
+    later: &[],
+};
+
+/// The block of `upstream`.
+pub static UPSTREAM: Block = Block {
+    keys: &[
+        Key::one("server", "ADDRESS weight=NUMBER", "server \"127.0.0.1:3001\" weight=2", "An origin server: `IP:PORT`, `[IPV6]:PORT`, `NAME:PORT` or `unix:PATH`. Names are resolved off the request path.")
+            .props(&[Prop { name: "weight", usage: "NUMBER", required: false, default: "1", about: "Its share, 1 to 1000." }])
+            .many()
+            .required(),
+        Key::one("balance", "\"round-robin\"", "balance \"round-robin\"", "How requests are spread over the servers.").default("\"round-robin\""),
+        Key::one("http", "\"1.1\"|\"2\"|\"auto\"", "http \"2\"", "The protocol: HTTP/1.1; HTTP/2, by ALPN over TLS and by prior knowledge on cleartext; or what ALPN gives.").default("\"1.1\""),
+        Key::block("tls", &UPSTREAM_TLS, "tls", "Speaks TLS to the servers.").otherwise("cleartext"),
+        Key::block("timeouts", &UPSTREAM_TIMEOUTS, "timeouts { connect \"1s\"; }", "Time limits towards the servers."),
+        Key::one("keep-alive-connections", "NUMBER", "keep-alive-connections 32", "Unused connections kept per server. Beyond: the oldest is closed.").default("256"),
+        Key::one("connection-age", "DURATION", "connection-age \"10m\"", "Age of a connection, after which it is not used again.").default("\"1h\""),
+        Key::one("retries", "NUMBER", "retries 2", "Further attempts when the first fails before any byte of a response came and the request can be repeated; 0 to 16.").default("1"),
+        Key::one("retry-body", "SIZE", "retry-body \"16KiB\"", "Largest request body that is kept for a further attempt, at most 16 MiB.").default("\"64KiB\""),
+        Key::one("retry-budget", "percent=NUMBER minimum=NUMBER", "retry-budget percent=10 minimum=5", "How many further attempts there may be at a time.")
+            .args(0, 0)
+            .props(&[
+                Prop { name: "percent", usage: "NUMBER", required: false, default: "20", about: "Share of the active requests." },
+                Prop { name: "minimum", usage: "NUMBER", required: false, default: "3", about: "Allowed whatever the share says." },
+            ])
+            .default("percent=20 minimum=3"),
+        Key::one("send-proxy", "\"v1\"|\"v2\"", "send-proxy \"v2\"", "Starts each connection with a PROXY protocol header. Such a connection serves one client connection.").otherwise("none"),
+    ],
+    later: &["health", "slow-start", "circuit-breaker", "discover", "sticky"],
+};
+
+/// The block of `upstream { tls }`.
+pub static UPSTREAM_TLS: Block = Block {
+    keys: &[
+        Key::one(
+            "server-name",
+            "NAME",
+            "server-name \"origin.example\"",
+            "The name that is sent as SNI and that the certificate must carry.",
+        )
+        .otherwise("the server's host"),
+        Key::one("ca", "FILE", "ca \"ca.pem\"", "PEM file with the authorities to trust.")
+            .otherwise("the system's"),
+        Key::flag(
+            "verify",
+            "#true",
+            "verify #false",
+            "Checks the server's certificate. Turning it off is for tests.",
+        ),
+        Key::one(
+            "certificate",
+            "FILE key=FILE",
+            "certificate \"client.pem\" key=\"client.key\"",
+            "The certificate to present when a server asks for one.",
+        )
+        .props(&[Prop { name: "key", usage: "FILE", required: true, default: "", about: "Its private key." }])
+        .otherwise("none"),
+    ],
+    later: &["minimum-version"],
+};
+
+/// The block of `upstream { timeouts }`.
+pub static UPSTREAM_TIMEOUTS: Block = Block {
+    keys: &[
+        Key::one(
+            "connect",
+            "DURATION",
+            "connect \"1s\"",
+            "Connecting, TLS included. Beyond: the next server, or 504.",
+        )
+        .default("\"3s\""),
+        Key::one(
+            "first-byte",
+            "DURATION",
+            "first-byte \"2m\"",
+            "From the last byte of the request to the first of the response. Beyond: 504.",
+        )
+        .default("\"30s\""),
+        Key::one("idle", "DURATION", "idle \"5m\"", "Silence in a response. Beyond: it is broken off.")
+            .default("\"60s\""),
+        Key::one(
+            "tunnel-idle",
+            "DURATION",
+            "tunnel-idle \"10m\"",
+            "Silence in both directions of an upgraded connection, such as a WebSocket. Beyond: it is closed.",
+        )
+        .default("\"1h\""),
+        Key::one("keep-alive", "DURATION", "keep-alive \"15s\"", "How long an unused connection is kept.")
+            .default("\"55s\""),
+    ],
+    later: &[],
+};
+
+/// The block of `site`.
+pub static SITE: Block = Block {
+    keys: &[
+        Key::one("route", "PATTERN { ... }", "route \"/static/**\" { respond 204; }", "What answers for these paths: `/a/b` for that path; `*` for one segment, `/users/*/posts`; `/**` at the end for the rest, so that `/static/**` takes `/static`, `/static/` and everything below. Patterns without wildcards come first, then the order of the file.")
+            .with(&ROUTE)
+            .many()
+            .required(),
+        Key::flag("allow-underscores", "#false", "allow-underscores", "Lets field names with `_` pass; without it they are dropped from requests."),
+        Key::one("slashes", "\"merge\"|\"keep\"", "slashes \"keep\"", "What happens to duplicate slashes in paths.").default("\"merge\""),
+        Key::block("tls", &SITE_TLS, "tls { minimum-version \"1.3\"; }", "Certificates of this site beside the listener's, and its own policy.").otherwise("the listener's"),
+    ],
+    later: &["cache", "waf", "rules", "error-page", "redirect", "headers"],
+};
+
+/// The block of `route`.
+pub static ROUTE: Block = Block {
+    keys: &[
+        Key::one("proxy", "UPSTREAM", "proxy \"app\"", "The servers of this upstream answer."),
+        Key::one(
+            "respond",
+            "STATUS [BODY]",
+            "respond 404 \"no such page\"",
+            "A fixed answer, 200 to 599, as text/plain.",
+        )
+        .args(1, 2),
+        Key::one("body-limit", "SIZE", "body-limit \"10MiB\"", "Largest request body. Beyond: 413.")
+            .otherwise("no limit"),
+        Key::flag(
+            "allow-connect",
+            "#false",
+            "allow-connect",
+            "Lets CONNECT through to the upstream; without it: 405.",
+        ),
+    ],
+    later: &[
+        "cache", "waf", "rules", "rewrite", "redirect", "headers", "dry-run", "retry", "timeouts", "compress",
+    ],
+};
+
+/// A key and the names of the blocks around it.
+pub type Path = Vec<&'static str>;
+
+/// Calls `visit` for every key, each before those of its block.
+pub fn walk(visit: &mut impl FnMut(&Path, &'static Key)) {
+    fn level(block: &'static Block, path: &mut Path, visit: &mut impl FnMut(&Path, &'static Key)) {
+        for key in block.keys {
+            path.push(key.name);
+            visit(path, key);
+            if let Some(block) = key.block {
+                level(block, path, visit);
+            }
+            path.pop();
+        }
+    }
+    level(&ROOT, &mut Vec::new(), visit);
+}

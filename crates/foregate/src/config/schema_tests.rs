@@ -1,0 +1,142 @@
+//! The table of keys against the reader, the defaults and the text cases.
+
+use std::path::{Path, PathBuf};
+
+use super::load_text;
+use super::schema::{Block, ROOT, walk};
+
+/// A folder with the files that the examples name.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("foregate-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&path).unwrap();
+        for file in ["site.pem", "site.key", "client.pem", "client.key", "ca.pem"] {
+            std::fs::write(path.join(file), "").unwrap();
+        }
+        Self(path)
+    }
+
+    fn debug(&self, text: &str) -> String {
+        match load_text(&self.0.join("test.kdl"), text.to_owned()) {
+            Ok(settings) => format!("{settings:?}"),
+            Err(refused) => panic!("{text}\n{}", refused.plain()),
+        }
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A configuration with `line` in the block at `path`. All blocks around it are there, whether there is a line
+/// or not.
+fn around(path: &[&str], line: &str) -> String {
+    let mut text = line.to_owned();
+    for (depth, name) in path.iter().enumerate().rev() {
+        text = match (*name, depth) {
+            ("listen", _) => format!("listen \"127.0.0.1:1\" {{\n{text}\n}}"),
+            ("upstream", _) => format!("upstream \"test\" {{\nserver \"127.0.0.1:1\"\n{text}\n}}"),
+            ("site", _) => format!("site \"test\" {{\nroute \"/test\" {{ respond 200; }}\n{text}\n}}"),
+            ("route", _) if ["proxy", "respond"].iter().any(|key| text.starts_with(key)) => {
+                format!("route \"/inner\" {{\n{text}\n}}")
+            }
+            ("route", _) => format!("route \"/inner\" {{\nproxy \"app\"\n{text}\n}}"),
+            ("tls", 1) if path[0] == "listen" => {
+                format!("tls {{\ncertificate \"client.pem\" key=\"client.key\"\n{text}\n}}")
+            }
+            (name, _) => format!("{name} {{\n{text}\n}}"),
+        };
+    }
+    let listen = if path.first() == Some(&"listen") { "" } else { "listen \"127.0.0.1:2\"\n" };
+    format!("{listen}upstream \"app\" {{ server \"127.0.0.1:2\"; }}\n{text}\n")
+}
+
+#[test]
+fn every_key_changes_the_settings() {
+    let folder = Folder::new("examples");
+    walk(&mut |path, key| {
+        let (name, outer) = path.split_last().unwrap();
+        if matches!(*name, "include" | "balance") {
+            return;
+        }
+        // The route around examples has the same `proxy`.
+        let base = if *name == "proxy" { "allow-connect" } else { "" };
+        let example = key.example.replace("upstream \"app\"", "upstream \"other\"");
+        let with = folder.debug(&around(outer, &example));
+        let without = folder.debug(&around(outer, base));
+        assert_ne!(with, without, "{} has no effect", path.join(" "));
+        assert_ne!(key.example, format!("{} {}", key.name, key.default), "the example is the default");
+    });
+}
+
+#[test]
+fn the_table_has_the_defaults() {
+    let folder = Folder::new("defaults");
+    walk(&mut |path, key| {
+        let (_, outer) = path.split_last().unwrap();
+        if key.default.is_empty() {
+            return;
+        }
+        let with = folder.debug(&around(outer, &format!("{} {}", key.name, key.default)));
+        assert_eq!(with, folder.debug(&around(outer, "")), "the default of {}", path.join(" "));
+    });
+}
+
+#[test]
+fn values_stand_in_the_table_as_they_do_in_a_file() {
+    walk(&mut |path, key| {
+        let ends = |text: &str| text.ends_with('.') || text.is_empty();
+        assert!(ends(key.about), "{path:?}");
+        assert!(key.default.is_empty() || key.otherwise.is_empty(), "{path:?}");
+        assert!(key.example.starts_with(key.name), "{path:?}");
+        assert!(!key.required || key.default.is_empty(), "{path:?}");
+    });
+    fn later_are_unknown(block: &Block) {
+        for key in block.keys {
+            assert!(!block.later.contains(&key.name), "{} is here already", key.name);
+            key.block.into_iter().for_each(later_are_unknown);
+        }
+        // The reader keeps the keys that it has seen in 64 bits.
+        assert!(block.keys.len() <= 64);
+    }
+    later_are_unknown(&ROOT);
+}
+
+/// A key whose effect nobody shows from outside may as well do nothing.
+#[test]
+fn every_key_has_a_text_case() {
+    let cases = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/cases");
+    if !cases.exists() {
+        return;
+    }
+    let mut texts = String::new();
+    read_all(&cases, &mut texts);
+    let words: std::collections::HashSet<&str> =
+        texts.split(|c: char| !(c.is_ascii_alphanumeric() || c == '-')).collect();
+    let mut missing = Vec::new();
+    walk(&mut |path, key| {
+        if !words.contains(key.name) {
+            missing.push(path.join(" "));
+        }
+    });
+    assert!(missing.is_empty(), "no case names: {}", missing.join(", "));
+}
+
+fn read_all(folder: &Path, texts: &mut String) {
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            read_all(&path, texts);
+        } else if path.extension().is_some_and(|extension| extension == "case") {
+            let text = std::fs::read_to_string(&path).unwrap();
+            // That a key is listed says nothing about what it does.
+            if !text.contains("--show-defaults") {
+                texts.push_str(&text);
+            }
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! The configuration of `foregate run --to URL`, which needs no file.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use foregate_proxy::address::ServerAddress;
+use foregate_proxy::routing::{HostPattern, SiteTableBuilder};
+use foregate_proxy::settings::{
+    Action, Limits, Listen, Route, Server, Settings, SiteOptions, Timeouts, Upstream, UpstreamProtocol,
+    UpstreamTls,
+};
+
+use super::decode::listen_addresses;
+
+/// Why there is no such configuration.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum SingleError {
+    /// Not the URL of an origin server.
+    #[error(
+        "`{0}` is not an origin: write http://HOST:PORT, https://HOST:PORT or h2c://HOST:PORT, without a path"
+    )]
+    Origin(String),
+    /// Several origins that are not spoken to alike.
+    #[error("all origins have the same scheme")]
+    Schemes,
+    /// Not an address to listen on.
+    #[error("`{0}` is not an address to listen on: write IP:PORT, [IPV6]:PORT, :PORT or unix:PATH")]
+    Listen(String),
+}
+
+/// Sends all requests to the servers `to`; accepts them at `listen`.
+///
+/// `http` speaks HTTP/1.1, `https` what ALPN gives, `h2c` HTTP/2 on cleartext.
+///
+/// # Errors
+///
+/// A text that is not understood.
+pub fn single(to: &[String], listen: &[String]) -> Result<Settings, SingleError> {
+    let mut servers = Vec::new();
+    let mut schemes = Vec::new();
+    for url in to {
+        let (scheme, address) = origin(url).ok_or_else(|| SingleError::Origin(url.clone()))?;
+        schemes.push(scheme);
+        servers.push(Server { address, weight: 1 });
+    }
+    if schemes.windows(2).any(|pair| pair[0] != pair[1]) {
+        return Err(SingleError::Schemes);
+    }
+    let mut upstream = Upstream::new("origin", servers);
+    match schemes.first() {
+        Some(&"https") => {
+            upstream.tls = Some(UpstreamTls::default());
+            upstream.protocol = UpstreamProtocol::Auto;
+        }
+        Some(&"h2c") => upstream.protocol = UpstreamProtocol::Http2,
+        _ => {}
+    }
+    let mut listeners = Vec::new();
+    for text in listen {
+        let addresses =
+            listen_addresses(text, Path::new("")).ok_or_else(|| SingleError::Listen(text.clone()))?;
+        listeners.extend(addresses.into_iter().map(Listen::new));
+    }
+    let mut sites = SiteTableBuilder::default();
+    let pattern = sites.pattern("/**").expect("the pattern for every path is one");
+    let action = Action::Proxy(0);
+    let route = Route { pattern: pattern.text().clone(), action, body_limit: None, allow_connect: false };
+    let route = sites.route(route);
+    let routes = sites.route_set(vec![(pattern, route)]).expect("a single route is reached");
+    let site = sites.site("*".into(), SiteOptions::default(), routes);
+    sites.host(site, &HostPattern::Any).expect("the first site has no rival");
+    Ok(Settings {
+        workers: None,
+        listeners,
+        metrics: None,
+        admin: None,
+        access_log: None,
+        limits: Limits::default(),
+        timeouts: Timeouts::default(),
+        upstreams: vec![Arc::new(upstream)],
+        sites: sites.build(),
+    })
+}
+
+fn origin(url: &str) -> Option<(&str, ServerAddress)> {
+    let (scheme, rest) = url.split_once("://")?;
+    let port = match scheme {
+        "http" | "h2c" => 80,
+        "https" => 443,
+        _ => return None,
+    };
+    let authority = rest.strip_suffix('/').unwrap_or(rest);
+    let address = authority.parse().or_else(|_| format!("{authority}:{port}").parse()).ok()?;
+    (!authority.starts_with("unix:")).then_some((scheme, address))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn origins_are_urls_without_a_path() {
+        let origin = |url: &str| origin(url).map(|(scheme, address)| format!("{scheme} {address}"));
+        assert_eq!(origin("http://127.0.0.1:3000").as_deref(), Some("http 127.0.0.1:3000"));
+        assert_eq!(origin("https://origin.example/").as_deref(), Some("https origin.example:443"));
+        assert_eq!(origin("h2c://[::1]").as_deref(), Some("h2c [::1]:80"));
+        for bad in ["127.0.0.1:80", "ftp://a", "http://", "http://a/b", "http://a:b", "http://u@a"] {
+            assert_eq!(origin(bad), None, "{bad}");
+        }
+        let of = |to: &[&str]| {
+            single(&to.iter().map(|t| (*t).to_owned()).collect::<Vec<_>>(), &["127.0.0.1:0".into()])
+        };
+        assert_eq!(of(&["http://a", "h2c://b"]).err(), Some(SingleError::Schemes));
+        let settings = of(&["https://a", "https://b"]).unwrap();
+        assert_eq!(settings.upstreams[0].servers.len(), 2);
+        assert!(settings.sites.find(b"x").is_some_and(|site| site.route(b"/y").is_some()));
+    }
+}

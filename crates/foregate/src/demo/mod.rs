@@ -1,0 +1,331 @@
+//! The quickstart: a demo origin inside the binary, a certificate made at first start, and a
+//! configuration that shows proxying, HTTP/2 and TLS at once.
+//!
+//! `foregate demo` is [`DemoArguments::run`]: the origin alone. `foregate quickstart` is
+//! [`QuickstartArguments::start`], which makes everything ready and serves the origin from a thread of
+//! its own; then the proxy is started with the file that [`Started`] names.
+
+mod certificate;
+mod large;
+mod live;
+mod origin;
+
+use std::{
+    env,
+    fmt::Write as _,
+    fs, io,
+    net::{Ipv4Addr, SocketAddr, TcpListener},
+    path::{Path, PathBuf},
+};
+
+use clap::Args;
+
+/// The tour's configuration, as shipped in `examples/quickstart.kdl`.
+const CONFIGURATION: &str = include_str!("../../../../examples/quickstart.kdl");
+
+/// Where the demo origin listens unless told otherwise.
+const ORIGIN: SocketAddr = loopback(8081);
+
+/// The names that the quickstart's certificate is made for.
+const NAMES: &[&str] = &["localhost", "127.0.0.1", "::1"];
+
+const HTTP: SocketAddr = loopback(8080);
+const HTTPS: SocketAddr = loopback(8443);
+const METRICS: SocketAddr = loopback(9145);
+
+const fn loopback(port: u16) -> SocketAddr {
+    SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), port)
+}
+
+/// Why the quickstart could not be prepared.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum QuickstartError {
+    /// Neither `XDG_STATE_HOME` nor `HOME` is an absolute path.
+    #[error("no folder for the state: set XDG_STATE_HOME or HOME to an absolute path")]
+    NoStateFolder,
+    /// The certificate is missing and could not be made.
+    #[error(transparent)]
+    Certificate(#[from] certificate::CertificateError),
+    /// The configuration cannot be written.
+    #[error("cannot write {path}: {source}", path = path.display())]
+    Write {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The demo origin could not be started.
+    #[error("cannot start the demo origin: {0}")]
+    Origin(io::Error),
+    /// No loopback port could be had.
+    #[error("cannot listen on {address}: {source}")]
+    Listen {
+        /// The address tried.
+        address: SocketAddr,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+/// The arguments of `foregate quickstart`.
+#[derive(Debug, Args)]
+pub(crate) struct QuickstartArguments {
+    /// Start the proxy with this file in place of the tour's; its upstream is 127.0.0.1:8081
+    #[arg(short = 'c', long = "config", value_name = "FILE")]
+    configuration: Option<PathBuf>,
+    /// Where to keep the certificate [default: $XDG_STATE_HOME/foregate, else ~/.local/state/foregate]
+    #[arg(long, value_name = "FOLDER")]
+    state: Option<PathBuf>,
+}
+
+/// What is ready when the quickstart has started.
+#[derive(Debug)]
+pub(crate) struct Started {
+    /// The configuration to run the proxy with.
+    pub(crate) configuration: PathBuf,
+    /// What to print: where everything is, and the commands to try.
+    pub(crate) banner: String,
+}
+
+impl QuickstartArguments {
+    /// Makes certificate and configuration if needed and starts the demo origin on a thread of its own,
+    /// which ends with the process.
+    ///
+    /// # Errors
+    ///
+    /// See [`QuickstartError`].
+    pub(crate) fn start(self) -> Result<Started, QuickstartError> {
+        let folder = self.state.map_or_else(state_folder, Ok)?;
+        let Some(configuration) = self.configuration else {
+            let quickstart = prepare(&folder)?;
+            let banner = quickstart.banner();
+            origin::spawn(quickstart.origin).map_err(QuickstartError::Origin)?;
+            return Ok(Started { configuration: quickstart.configuration, banner });
+        };
+        let pair = certificate::ensure(&folder, NAMES)?;
+        // No other port will do: the file names this one.
+        let listener = TcpListener::bind(ORIGIN)
+            .map_err(|source| QuickstartError::Listen { address: ORIGIN, source })?;
+        origin::spawn(listener).map_err(QuickstartError::Origin)?;
+        let banner = format!(
+            "A demo origin is on http://{ORIGIN}.\nA certificate for localhost: {}, key {}\n",
+            pair.certificate.display(),
+            pair.key.display()
+        );
+        Ok(Started { configuration, banner })
+    }
+}
+
+/// The arguments of `foregate demo`.
+#[derive(Debug, Args)]
+pub(crate) struct DemoArguments {
+    /// Where to listen
+    #[arg(long, value_name = "ADDRESS", default_value_t = ORIGIN)]
+    listen: SocketAddr,
+}
+
+impl DemoArguments {
+    /// Serves the demo origin until the process is interrupted or terminated. Calls `ready` with the
+    /// address once it listens.
+    ///
+    /// # Errors
+    ///
+    /// [`QuickstartError::Listen`] and [`QuickstartError::Origin`].
+    pub(crate) fn run(self, ready: impl FnOnce(SocketAddr)) -> Result<(), QuickstartError> {
+        let listener = TcpListener::bind(self.listen)
+            .map_err(|source| QuickstartError::Listen { address: self.listen, source })?;
+        ready(address(&listener, self.listen)?);
+        origin::run(listener).map_err(QuickstartError::Origin)
+    }
+}
+
+/// Everything that the quickstart needs to start.
+#[derive(Debug)]
+struct Quickstart {
+    /// The configuration to start the proxy with: [`CONFIGURATION`], written beside the certificate
+    /// so that its relative paths hold, with other ports where the usual ones are taken.
+    configuration: PathBuf,
+    /// The demo origin's socket, for [`origin::serve`].
+    origin: TcpListener,
+    /// The certificate that the configuration names.
+    certificate: certificate::Pair,
+    addresses: Addresses,
+}
+
+/// Where the quickstart's parts listen.
+#[derive(Debug, Clone, Copy)]
+struct Addresses {
+    http: SocketAddr,
+    https: SocketAddr,
+    metrics: SocketAddr,
+    origin: SocketAddr,
+}
+
+/// The folder for what outlives a run: `$XDG_STATE_HOME/foregate`, or `~/.local/state/foregate`.
+///
+/// # Errors
+///
+/// [`QuickstartError::NoStateFolder`]. Relative paths count as unset, as the XDG specification asks.
+fn state_folder() -> Result<PathBuf, QuickstartError> {
+    let absolute = |name| env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    absolute("XDG_STATE_HOME")
+        .or_else(|| absolute("HOME").map(|home| home.join(".local/state")))
+        .map(|state| state.join("foregate"))
+        .ok_or(QuickstartError::NoStateFolder)
+}
+
+/// Makes the certificate if needed, opens the demo origin's socket and writes the configuration, all
+/// in `folder` (see [`state_folder`]).
+///
+/// A usual port that is taken is replaced by a free one. The proxy opens its own sockets a moment
+/// later, so in theory somebody else can be faster; it then says which address is taken.
+///
+/// # Errors
+///
+/// See [`QuickstartError`].
+fn prepare(folder: &Path) -> Result<Quickstart, QuickstartError> {
+    let certificate = certificate::ensure(folder, NAMES)?;
+    // All four are held until each has its port, so that no two get the same one.
+    let http = listen(HTTP)?;
+    let https = listen(HTTPS)?;
+    let metrics = listen(METRICS)?;
+    let origin = listen(ORIGIN)?;
+    let addresses = Addresses {
+        http: address(&http, HTTP)?,
+        https: address(&https, HTTPS)?,
+        metrics: address(&metrics, METRICS)?,
+        origin: address(&origin, ORIGIN)?,
+    };
+    let configuration = folder.join("quickstart.kdl");
+    fs::write(&configuration, configuration_for(&addresses))
+        .map_err(|source| QuickstartError::Write { path: configuration.clone(), source })?;
+    Ok(Quickstart { configuration, origin, certificate, addresses })
+}
+
+fn listen(usual: SocketAddr) -> Result<TcpListener, QuickstartError> {
+    let listener = match TcpListener::bind(usual) {
+        Err(error) if error.kind() == io::ErrorKind::AddrInUse => TcpListener::bind(loopback(0)),
+        other => other,
+    };
+    listener.map_err(|source| QuickstartError::Listen { address: usual, source })
+}
+
+fn address(listener: &TcpListener, usual: SocketAddr) -> Result<SocketAddr, QuickstartError> {
+    listener.local_addr().map_err(|source| QuickstartError::Listen { address: usual, source })
+}
+
+fn configuration_for(addresses: &Addresses) -> String {
+    [
+        (HTTP, addresses.http),
+        (HTTPS, addresses.https),
+        (METRICS, addresses.metrics),
+        (ORIGIN, addresses.origin),
+    ]
+    .into_iter()
+    .fold(CONFIGURATION.to_owned(), |text, (usual, actual)| {
+        text.replace(&format!("\"{usual}\""), &format!("\"{actual}\""))
+    })
+}
+
+impl Quickstart {
+    /// The commands to try, ready to be pasted, for the addresses of this start.
+    fn banner(&self) -> String {
+        let Addresses { http, https, metrics, origin } = self.addresses;
+        let certificate = self.certificate.certificate.display();
+        let configuration = self.configuration.display();
+        let websocket = "-H 'Connection: Upgrade' -H 'Upgrade: websocket' \
+                         -H 'Sec-WebSocket-Version: 13' \
+                         -H 'Sec-WebSocket-Key: AQIDBAUGBwgJCgsMDQ4PEA=='";
+        let rows = [
+            ("HTTP/1.1", format!("curl -i http://{http}/api/echo")),
+            ("HTTP/2 over TLS", format!("curl -i --http2 --cacert '{certificate}' https://{https}/api/echo")),
+            ("HTTP/2, cleartext", format!("curl -i --http2-prior-knowledge http://{http}/api/time")),
+            ("answered by the proxy", format!("curl -i http://{http}/hello")),
+            ("server-sent events", format!("curl -N 'http://{http}/events?count=3'")),
+            ("a WebSocket, held open for a second", format!("curl -i -N -m 1 {websocket} http://{http}/ws")),
+            (
+                "64 MiB",
+                format!(
+                    "curl -o /dev/null -w '%{{size_download}} bytes in %{{time_total}} s\\n' \
+                     http://{http}/large"
+                ),
+            ),
+            ("part of it", format!("curl -r 64-127 'http://{http}/large'")),
+            ("a slow answer", format!("curl 'http://{http}/slow?ms=2000'")),
+            ("an upload", format!("head -c 8388608 /dev/zero | curl --data-binary @- http://{http}/upload")),
+            ("metrics", format!("curl http://{metrics}/metrics")),
+        ];
+        let mut text = format!(
+            "Foregate on http://{http} and https://{https}, \
+             with a demo origin on http://{origin}.\n\
+             Configuration: {configuration}\n\n\
+             Open http://{http}/ in a browser, or try in another terminal:\n\n"
+        );
+        for (what, command) in rows {
+            // Writing to a String cannot fail.
+            let _ = writeln!(text, "  # {what}\n  {command}");
+        }
+        text.push_str("\nCtrl-C stops it.\n");
+        text
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use super::*;
+
+    /// A folder of its own for one test, removed at its end.
+    pub(crate) struct Folder(PathBuf);
+
+    impl Folder {
+        pub(crate) fn new() -> Self {
+            static NUMBER: AtomicU32 = AtomicU32::new(0);
+            let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+            let name = format!("foregate-demo-{}-{number}", std::process::id());
+            let path = env::temp_dir().join(name);
+            fs::create_dir(&path).unwrap();
+            Self(path)
+        }
+
+        pub(crate) fn path(&self) -> &Path {
+            &self.0
+        }
+    }
+
+    impl Drop for Folder {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    #[test]
+    fn shipped_configuration_names_each_usual_address_once() {
+        for usual in [HTTP, HTTPS, METRICS, ORIGIN] {
+            let quoted = format!("\"{usual}\"");
+            assert_eq!(CONFIGURATION.matches(&quoted).count(), 1, "{usual}");
+        }
+        assert!(CONFIGURATION.contains("\"localhost.pem\""));
+        assert!(CONFIGURATION.contains("\"localhost.key\""));
+        CONFIGURATION.parse::<kdl::KdlDocument>().unwrap();
+    }
+
+    #[test]
+    fn taken_ports_are_replaced_in_configuration_and_banner() {
+        let folder = Folder::new();
+        // Taken by this test or by somebody else: either way the usual origin port is not free.
+        let _taken = TcpListener::bind(ORIGIN);
+        let quickstart = prepare(folder.path()).unwrap();
+        let actual = quickstart.origin.local_addr().unwrap();
+        assert_ne!(actual, ORIGIN);
+        let text = fs::read_to_string(&quickstart.configuration).unwrap();
+        assert!(text.contains(&format!("server \"{actual}\"")), "{text}");
+        assert!(!text.contains(&format!("\"{ORIGIN}\"")));
+        let banner = quickstart.banner();
+        assert!(banner.contains(&actual.to_string()), "{banner}");
+        for part in ["curl", "/events", "/ws", "/large", "/slow", "/metrics", "localhost.pem"] {
+            assert!(banner.contains(part), "{part} in {banner}");
+        }
+    }
+}

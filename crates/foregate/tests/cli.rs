@@ -1,0 +1,219 @@
+//! The verbs, from outside.
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test stops at what it did not expect")]
+
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::net::UnixListener;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use serde_json::Value;
+
+/// A folder for the files of one test.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("foregate-cli-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+
+    fn write(&self, name: &str, text: &str) -> PathBuf {
+        let path = self.0.join(name);
+        std::fs::write(&path, text).unwrap();
+        path
+    }
+
+    fn run(&self, arguments: &[&str]) -> Output {
+        Command::new(env!("CARGO_BIN_EXE_foregate")).args(arguments).current_dir(&self.0).output().unwrap()
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn stdout(output: &Output) -> String {
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8(output.stderr.clone()).unwrap()
+}
+
+fn json(output: &Output) -> Value {
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+const FINE: &str = "\
+listen \"127.0.0.1:8080\"
+upstream \"app\" { server \"127.0.0.1:3000\"; server \"unix:app.sock\" weight=2 }
+site \"example.com\" \"*.example.com\" {
+    route \"/static/**\" { proxy \"app\" }
+    route \"/a\" { respond 200 \"x\" }
+}
+";
+
+#[test]
+fn check_counts_what_is_there() {
+    let folder = Folder::new("check");
+    folder.write("foregate.kdl", FINE);
+    for arguments in [&["check"][..], &["-t"], &["check", "-c", "foregate.kdl"]] {
+        let output = folder.run(arguments);
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        assert!(stdout(&output).starts_with("foregate.kdl is fine: 1 listener"));
+    }
+    let counts = json(&folder.run(&["check", "--json"]));
+    assert_eq!((&counts["ok"], &counts["servers"], &counts["routes"]), (&true.into(), &2.into(), &2.into()));
+}
+
+#[test]
+fn check_tells_mistakes_as_json() {
+    let folder = Folder::new("check-json");
+    folder.write("foregate.kdl", "listen \"127.0.0.1:1\"\nsit \"*\"\n");
+    let output = folder.run(&["check", "--json"]);
+    assert_eq!(output.status.code(), Some(1));
+    let error = &json(&output)["errors"][0];
+    assert_eq!((&error["line"], &error["column"], &error["length"]), (&2.into(), &1.into(), &3.into()));
+    assert_eq!(error["help"], "did you mean `site`?");
+}
+
+#[test]
+fn check_shows_defaults() {
+    let folder = Folder::new("defaults");
+    let text = stdout(&folder.run(&["check", "--show-defaults"]));
+    assert!(text.contains("limits head-bytes "), "{text}");
+    let keys = json(&folder.run(&["check", "--show-defaults", "--json"]));
+    assert!(
+        keys.as_array()
+            .unwrap()
+            .iter()
+            .any(|key| key["key"] == "timeouts head" && key["default"] == "\"10s\"")
+    );
+}
+
+#[test]
+fn fmt_changes_files_only_when_asked() {
+    let folder = Folder::new("fmt");
+    let path = folder.write("foregate.kdl", "listen   \":8080\" // all\n");
+    let output = folder.run(&["fmt", "--check"]);
+    assert_eq!((output.status.code(), &*stdout(&output)), (Some(1), "foregate.kdl\n"));
+    assert_eq!(folder.run(&["fmt"]).status.code(), Some(0));
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), "listen \":8080\" // all\n");
+    assert_eq!(folder.run(&["fmt", "--check"]).status.code(), Some(0));
+    folder.write("broken.kdl", "listen {");
+    let output = folder.run(&["fmt", "broken.kdl"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stderr(&output).starts_with("broken.kdl:1:8: error:"));
+}
+
+#[test]
+fn fmt_passes_the_standard_input_on() {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_foregate"))
+        .args(["fmt", "-"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    child.stdin.take().unwrap().write_all(b"a   1").unwrap();
+    assert_eq!(stdout(&child.wait_with_output().unwrap()), "a 1\n");
+}
+
+#[test]
+fn explain_says_what_answers_and_why() {
+    let folder = Folder::new("explain");
+    folder.write("foregate.kdl", FINE);
+    let output = folder.run(&["explain", "http://www.example.com:8080/x/../static/%41"]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let unix = folder.run(&["explain", "example.com/static", "--json"]);
+    let expected = "\
+listener  127.0.0.1:8080
+host      www.example.com
+site      example.com  (it has the longest wildcard for this host)
+path      /static/A
+route     /static/**  (the first with wildcards that takes this path, and none is exactly this path)
+answer    proxy \"app\"
+servers   127.0.0.1:3000, unix:app.sock weight=2
+";
+    assert_eq!(stdout(&output), expected);
+    assert_eq!(json(&unix)["upstream"], "app");
+    let output = folder.run(&["explain", "http://example.com/b"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stdout(&output).contains("none: no route of the site takes this path"));
+    assert_eq!(folder.run(&["explain", "http://a b/"]).status.code(), Some(2));
+}
+
+#[test]
+fn reload_asks_the_admin_socket() {
+    let folder = Folder::new("reload");
+    folder.write("foregate.kdl", &format!("admin \"admin.sock\"\n{FINE}"));
+    let listener = UnixListener::bind(folder.0.join("admin.sock")).unwrap();
+    let server = std::thread::spawn(move || {
+        let answers = ["{\"ok\":true}\n", "{\"ok\":false,\"error\":\"line 1 is wrong\"}\n", "nonsense\n"];
+        for answer in answers {
+            let (mut stream, _) = listener.accept().unwrap();
+            let mut line = String::new();
+            BufReader::new(&stream).read_line(&mut line).unwrap();
+            assert_eq!(line, "{\"verb\":\"reload\"}\n");
+            stream.write_all(answer.as_bytes()).unwrap();
+        }
+    });
+    assert_eq!(folder.run(&["reload"]).status.code(), Some(0));
+    let output = folder.run(&["reload", "--admin", "admin.sock"]);
+    assert_eq!((output.status.code(), &*stderr(&output)), (Some(1), "line 1 is wrong\n"));
+    assert_eq!(folder.run(&["reload"]).status.code(), Some(1));
+    server.join().unwrap();
+    assert_eq!(folder.run(&["reload", "--admin", "nobody.sock"]).status.code(), Some(1));
+}
+
+#[test]
+fn wrong_usage_is_2() {
+    let folder = Folder::new("usage");
+    for arguments in
+        [&["jump"][..], &[], &["run", "--to", "nonsense"], &["run", "--listen", ":1"], &["check", "-x"]]
+    {
+        assert_eq!(folder.run(arguments).status.code(), Some(2), "{arguments:?}");
+    }
+    assert_eq!(folder.run(&["check", "-c", "nothing.kdl"]).status.code(), Some(1));
+    assert!(stdout(&folder.run(&["version"])).starts_with("foregate "));
+    assert!(stdout(&folder.run(&["completions", "bash"])).contains("explain"));
+}
+
+/// 100,000 sites with five routes each. `cargo test --release -p foregate --test cli -- --ignored --nocapture`
+#[test]
+#[ignore = "takes long without optimisation"]
+fn many_sites_are_read_fast() {
+    let folder = Folder::new("many");
+    let mut text =
+        String::from("listen \"127.0.0.1:8080\"\nupstream \"app\" { server \"127.0.0.1:3000\" }\n");
+    for i in 0..100_000 {
+        text.push_str(&format!(
+            "site \"host{i}.example.com\" \"*.host{i}.example.net\" {{\n    route \"/\" {{ proxy \"app\" }}\n    \
+             route \"/static/**\" {{ proxy \"app\" }}\n    route \"/api/*/items\" {{ proxy \"app\"; body-limit \
+             \"10MiB\" }}\n    route \"/health\" {{ respond 200 \"ok\" }}\n    route \"/**\" {{ proxy \"app\" }}\n}}\n"
+        ));
+    }
+    let path = folder.write("many.kdl", &text);
+    let (seconds, kibibytes) = measured(&["check", "-c", path.to_str().unwrap()]);
+    println!("{seconds:.2} s, {} MiB", kibibytes / 1024);
+    assert!(seconds < 3.0, "{seconds} s");
+    assert!(kibibytes < 300_000, "{kibibytes} KiB");
+}
+
+/// Wall-clock seconds and peak memory of a run.
+fn measured(arguments: &[&str]) -> (f64, u64) {
+    let start = std::time::Instant::now();
+    let mut child = Command::new(env!("CARGO_BIN_EXE_foregate")).args(arguments).spawn().unwrap();
+    let status = Path::new("/proc").join(child.id().to_string()).join("status");
+    let mut peak = 0;
+    while child.try_wait().unwrap().is_none() {
+        let text = std::fs::read_to_string(&status).unwrap_or_default();
+        let line = text.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+        peak = line.and_then(|line| line.trim().trim_end_matches(" kB").parse().ok()).unwrap_or(peak);
+        std::thread::yield_now();
+    }
+    assert!(child.wait().unwrap().success());
+    (start.elapsed().as_secs_f64(), peak)
+}

@@ -1,0 +1,257 @@
+//! What the documentation shows is true: its configurations are checked by the binary, its commands run.
+//!
+//! CONTRIBUTING.md says which fences mean what.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::disallowed_methods,
+    reason = "tests stop at what they do not expect"
+)]
+
+use std::{
+    env,
+    fmt::Write as _,
+    fs,
+    net::{SocketAddr, TcpStream},
+    path::{Path, PathBuf},
+    process::{Child, Command, Output, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+
+const BINARY: &str = env!("CARGO_BIN_EXE_foregate");
+
+/// How long the quickstart may take to accept connections; a debug build on a busy machine needs a while.
+const START_LIMIT: Duration = Duration::from_secs(20);
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
+}
+
+/// A block between fences in a Markdown file.
+struct Snippet {
+    /// File and line, for messages.
+    place: String,
+    /// What follows the fence, for example `kdl site`.
+    kind: String,
+    text: String,
+}
+
+fn snippets() -> Vec<Snippet> {
+    let mut documents: Vec<_> = ["", "docs", "bench", "conformance"]
+        .iter()
+        .filter_map(|folder| fs::read_dir(root().join(folder)).ok())
+        .flatten()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.extension().is_some_and(|extension| extension == "md"))
+        .collect();
+    documents.sort();
+    documents.iter().flat_map(|path| snippets_of(path)).collect()
+}
+
+fn snippets_of(path: &Path) -> Vec<Snippet> {
+    let text = fs::read_to_string(path).unwrap();
+    let mut found: Vec<Snippet> = Vec::new();
+    let mut open = false;
+    for (number, line) in text.lines().enumerate() {
+        if let Some(kind) = line.strip_prefix("```") {
+            open = !open;
+            if open {
+                let place = format!("{}:{}", path.display(), number + 1);
+                found.push(Snippet { place, kind: kind.trim().to_owned(), text: String::new() });
+            }
+        } else if open {
+            let snippet = found.last_mut().expect("a fence has opened it");
+            snippet.text.push_str(line);
+            snippet.text.push('\n');
+        }
+    }
+    assert!(!open, "{}: a fence is not closed", path.display());
+    found
+}
+
+/// Completes a fragment to a file that can be checked.
+fn completed(snippet: &Snippet) -> String {
+    let text = &snippet.text;
+    let listen = "listen \"127.0.0.1:1\"\n";
+    let app = "upstream \"app\" { server \"127.0.0.1:2\" }\n";
+    let site = "site \"site.example\" { route \"/**\" { respond 204 } }\n";
+    let around = |open: &str, close: &str| format!("{open}{text}{close}");
+    match snippet.kind.strip_prefix("kdl").expect("only KDL gets here").trim() {
+        "" | "refused" => text.clone(),
+        "file" => {
+            let mut text = around("", site);
+            if !snippet.text.contains("listen ") {
+                text.push_str(listen);
+            }
+            text + app
+        }
+        "listen" => around("listen \"127.0.0.1:1\" {\n", "}\n") + site,
+        "upstream" => around("upstream \"other\" {\nserver \"127.0.0.1:3\"\n", "}\n") + listen + site,
+        "site" => around("site \"*\" {\n", "}\n") + listen + app,
+        "route" => around("site \"*\" {\nroute \"/**\" {\n", "}\n}\n") + listen + app,
+        other => panic!("{}: `kdl {other}` means nothing", snippet.place),
+    }
+}
+
+/// A folder of its own with everything that the snippets name: certificates, keys, included files.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Self {
+        let path = env::temp_dir().join(format!("foregate-{name}-{}", std::process::id()));
+        fs::create_dir_all(path.join("sites")).unwrap();
+        let hosts = ["localhost", "example.com", "*.example.com", "internal.example.com"];
+        let made = rcgen::generate_simple_self_signed(hosts.map(str::to_owned)).unwrap();
+        for name in ["site", "other", "localhost", "client", "ca"] {
+            fs::write(path.join(name).with_extension("pem"), made.cert.pem()).unwrap();
+            fs::write(path.join(name).with_extension("key"), made.signing_key.serialize_pem()).unwrap();
+        }
+        Self(path)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn check(folder: &Folder, name: &str, text: &str) -> Output {
+    let file = folder.0.join(name);
+    fs::write(&file, text).unwrap();
+    Command::new(BINARY).arg("check").arg("-c").arg(file).output().unwrap()
+}
+
+#[test]
+fn configurations_are_taken_and_wrong_ones_refused() {
+    let folder = Folder::new("snippets");
+    let mut wrong = String::new();
+    let mut count = 0;
+    for snippet in snippets() {
+        if snippet.kind.split(' ').next() != Some("kdl") {
+            continue;
+        }
+        count += 1;
+        let output = check(&folder, "snippet.kdl", &completed(&snippet));
+        let expected = i32::from(snippet.kind == "kdl refused");
+        if output.status.code() != Some(expected) {
+            let said = String::from_utf8_lossy(&output.stderr);
+            writeln!(wrong, "{}: {}, expected {expected}\n{said}", snippet.place, output.status).unwrap();
+        }
+    }
+    assert!(count > 5, "the documents were not found");
+    assert!(wrong.is_empty(), "{wrong}");
+}
+
+#[test]
+fn examples_are_taken() {
+    let folder = Folder::new("examples");
+    for entry in fs::read_dir(root().join("examples")).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_some_and(|extension| extension == "kdl") {
+            let output = check(&folder, "example.kdl", &fs::read_to_string(&path).unwrap());
+            let said = String::from_utf8_lossy(&output.stderr);
+            assert!(output.status.success(), "{}:\n{said}", path.display());
+        }
+    }
+}
+
+/// The quickstart, stopped at the end of the test whatever its result.
+struct Quickstart {
+    child: Child,
+    home: Folder,
+}
+
+impl Quickstart {
+    fn start() -> Self {
+        let home = Folder::new("tour");
+        let child = Command::new(BINARY)
+            .arg("quickstart")
+            .env("HOME", &home.0)
+            .env_remove("XDG_STATE_HOME")
+            .stdout(fs::File::create(home.0.join("out")).unwrap())
+            .stderr(fs::File::create(home.0.join("err")).unwrap())
+            .stdin(Stdio::null())
+            .spawn()
+            .unwrap();
+        Self { child, home }
+    }
+
+    fn output(&self) -> String {
+        let read = |name| fs::read_to_string(self.home.0.join(name)).unwrap_or_default();
+        read("out") + &read("err")
+    }
+
+    /// The addresses in use, in the order HTTP, HTTPS, metrics: other ones where the usual are taken.
+    fn addresses(&mut self) -> [SocketAddr; 3] {
+        let file = self.home.0.join(".local/state/foregate/quickstart.kdl");
+        let end = Instant::now() + START_LIMIT;
+        while Instant::now() < end && self.child.try_wait().unwrap().is_none() {
+            let text = fs::read_to_string(&file).unwrap_or_default();
+            let found: Vec<SocketAddr> = text
+                .lines()
+                .filter(|line| line.starts_with("listen ") || line.starts_with("metrics "))
+                .filter_map(|line| line.split('"').nth(1)?.parse().ok())
+                .collect();
+            if let Ok(addresses) = <[SocketAddr; 3]>::try_from(found)
+                && addresses.iter().all(|address| TcpStream::connect(address).is_ok())
+            {
+                return addresses;
+            }
+            thread::sleep(Duration::from_millis(50));
+        }
+        panic!("the quickstart does not answer:\n{}", self.output());
+    }
+}
+
+impl Drop for Quickstart {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn the_tour_of_the_readme_works() {
+    let mut quickstart = Quickstart::start();
+    let [http, https, metrics] = quickstart.addresses();
+    let banner = quickstart.output();
+    assert!(banner.contains(&format!("http://{http}/")), "{banner}");
+
+    let mut path = vec![Path::new(BINARY).parent().unwrap().to_owned()];
+    path.extend(env::split_paths(&env::var_os("PATH").unwrap()));
+    let path = env::join_paths(path).unwrap();
+    let tour: Vec<_> = snippets().into_iter().filter(|snippet| snippet.kind == "sh tour").collect();
+    assert!(tour.len() > 4, "the tour was not found");
+    for snippet in &tour {
+        let commands = snippet
+            .text
+            .replace("127.0.0.1:8080", &http.to_string())
+            .replace("127.0.0.1:8443", &https.to_string())
+            .replace("127.0.0.1:9145", &metrics.to_string())
+            // An error status is an error, except where it is what the tour shows.
+            .replace("curl ", "curl -sS -f ")
+            .replace("-f -i --data-binary", "-i --data-binary");
+        let output = Command::new("bash")
+            .args(["-e", "-o", "pipefail", "-c", &commands])
+            .current_dir(root())
+            .env("HOME", &quickstart.home.0)
+            .env("PATH", &path)
+            .output()
+            .unwrap();
+        let (said, failed) =
+            (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        assert!(output.status.success(), "{}\n{commands}\n{said}\n{failed}", snippet.place);
+        if commands.contains("--http2") {
+            assert_eq!(said.matches("HTTP/2 200").count(), 2, "{said}");
+        }
+        if commands.contains("/upload") {
+            assert!(said.contains(" 413"), "{said}");
+        }
+        if commands.contains("/large") {
+            assert!(said.contains("67108864 bytes"), "{said}");
+        }
+    }
+}

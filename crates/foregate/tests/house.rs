@@ -1,0 +1,246 @@
+//! Rules of the house that no compiler checks: who may depend on whom, and what every crate states.
+//!
+//! A rule that is in the way is changed here, with its reason, together with what it was in the way of.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests stop at what they do not expect")]
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+    sync::Arc,
+};
+
+use serde_json::Value;
+
+/// Which of our crates each crate may use (ARCHITECTURE.md says why). Tests may use more.
+const ALLOWED: &[(&str, &[&str])] = &[
+    ("foregate-module", &[]),
+    ("foregate-wire", &[]),
+    ("foregate-rules", &[]),
+    ("foregate-cache", &["foregate-wire"]),
+    ("foregate-waf", &["foregate-module"]),
+    ("foregate-html", &["foregate-module"]),
+    ("foregate-modules", &["foregate-module", "foregate-rules"]),
+    ("foregate-proxy", &["foregate-module", "foregate-wire", "foregate-cache", "foregate-rules"]),
+    (
+        "foregate",
+        &[
+            "foregate-module",
+            "foregate-wire",
+            "foregate-rules",
+            "foregate-cache",
+            "foregate-waf",
+            "foregate-html",
+            "foregate-modules",
+            "foregate-proxy",
+        ],
+    ),
+    (
+        "foregate-nginx",
+        &["foregate-module", "foregate-modules", "foregate-waf", "foregate-html", "foregate-rules"],
+    ),
+    // Tools judge the proxy from outside: they share no code with it.
+    ("foregate-cases", &[]),
+];
+
+/// Crates that hold no I/O, and what would bring it in.
+const PURE: &[&str] = &[
+    "foregate-module",
+    "foregate-wire",
+    "foregate-rules",
+    "foregate-waf",
+    "foregate-html",
+    "foregate-modules",
+];
+const IMPURE: &[&str] =
+    &["tokio", "mio", "h2", "hyper", "rustls", "rustix", "socket2", "notify", "hickory-resolver"];
+
+/// The only crates that may hold unsafe code anywhere.
+const MAY_BE_UNSAFE: &[&str] = &["foregate-nginx"];
+
+/// The one file besides that may hold some: system calls that no safe crate offers. Its crate denies what it cannot
+/// forbid.
+const SYSTEM_CALLS: (&str, &str) = ("foregate-proxy", "src/sys.rs");
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
+}
+
+/// The workspace's packages as `cargo metadata` tells them.
+fn packages() -> Vec<Value> {
+    let output = Command::new(env!("CARGO"))
+        .args(["metadata", "--format-version=1", "--no-deps", "--offline", "--locked"])
+        .current_dir(root())
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let metadata: Value = serde_json::from_slice(&output.stdout).unwrap();
+    metadata["packages"].as_array().unwrap().clone()
+}
+
+fn name(package: &Value) -> &str {
+    package["name"].as_str().unwrap()
+}
+
+/// What the package itself uses, its build script included; tests may use what they like.
+fn dependencies(package: &Value) -> Vec<&str> {
+    let all = package["dependencies"].as_array().unwrap();
+    all.iter().filter(|dependency| dependency["kind"] != "dev").map(name).collect()
+}
+
+#[test]
+fn crates_use_only_what_the_architecture_allows() {
+    let allowed: BTreeMap<_, _> = ALLOWED.iter().copied().collect();
+    let mut wrong = Vec::new();
+    for package in &packages() {
+        let name = name(package);
+        let Some(allowed) = allowed.get(name) else {
+            wrong.push(format!("{name} is not in the list: add it, with what it may use"));
+            continue;
+        };
+        for dependency in dependencies(package) {
+            if dependency.starts_with("foregate") && !allowed.contains(&dependency) {
+                wrong.push(format!("{name} must not use {dependency}"));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn pure_crates_bring_in_no_input_or_output() {
+    for package in &packages() {
+        if PURE.contains(&name(package)) {
+            let impure: Vec<_> =
+                dependencies(package).into_iter().filter(|used| IMPURE.contains(used)).collect();
+            assert!(impure.is_empty(), "{} is pure and uses {impure:?}", name(package));
+        }
+    }
+}
+
+#[test]
+fn every_crate_forbids_unsafe_code_and_takes_the_lints_of_the_workspace() {
+    for package in &packages() {
+        let manifest = Path::new(package["manifest_path"].as_str().unwrap());
+        let text = fs::read_to_string(manifest).unwrap();
+        assert!(text.contains("[lints]\nworkspace = true"), "{}", manifest.display());
+        if MAY_BE_UNSAFE.contains(&name(package)) {
+            continue;
+        }
+        for target in package["targets"].as_array().unwrap() {
+            let kind = target["kind"][0].as_str().unwrap();
+            if kind == "lib" || kind == "bin" {
+                let source = target["src_path"].as_str().unwrap();
+                let text = fs::read_to_string(source).unwrap();
+                let verb = if name(package) == SYSTEM_CALLS.0 { "deny" } else { "forbid" };
+                assert!(text.contains(&format!("#![{verb}(unsafe_code)]")), "{source}");
+            }
+        }
+        if name(package) == SYSTEM_CALLS.0 {
+            let allowing = files_with("allow(unsafe_code)", &manifest.with_file_name("src"));
+            assert_eq!(allowing, [manifest.with_file_name(SYSTEM_CALLS.1)]);
+        }
+    }
+}
+
+/// The files below `folder` that hold `text`.
+fn files_with(text: &str, folder: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            found.extend(files_with(text, &path));
+        } else if fs::read_to_string(&path).unwrap().contains(text) {
+            found.push(path);
+        }
+    }
+    found
+}
+
+#[test]
+fn every_target_of_the_makefile_is_explained() {
+    let makefile = fs::read_to_string(root().join("Makefile")).unwrap();
+    // `toolchain` and `cargo-deny` are steps of others, not for people.
+    let internal = ["toolchain", "cargo-deny"];
+    for target in makefile.lines().filter_map(|line| line.strip_prefix(".PHONY: ")) {
+        let explained = makefile.lines().any(|line| {
+            line.strip_prefix(target).is_some_and(|rest| rest.starts_with(':') && rest.contains(" ## "))
+        });
+        assert_eq!(explained, !internal.contains(&target), "{target}");
+    }
+}
+
+#[test]
+fn every_metric_and_every_field_of_the_access_log_is_documented() {
+    let telemetry = root().join("crates/foregate-proxy/src/telemetry");
+    let read = |name| fs::read_to_string(telemetry.join(name)).unwrap();
+    let guide = fs::read_to_string(root().join("docs/operations.md")).unwrap();
+
+    let format = read("access_log/format.rs");
+    let fields: BTreeSet<_> = format
+        .match_indices("\\\":")
+        .filter_map(|(at, _)| format[..at].rsplit_once("\\\"").map(|(_, name)| name))
+        .collect();
+    assert!(fields.len() > 10, "the fields of the access log were not found: {fields:?}");
+
+    // What is rendered without any traffic: the families whose labels come with traffic are asked for.
+    let metrics = Arc::new(foregate_proxy::telemetry::metrics::Metrics::default());
+    metrics.site("site").request(Some(200));
+    metrics.upstream("upstream").opened.inc();
+    metrics.error("kind", "side");
+    let rendered = metrics.render();
+    let families: Vec<_> = rendered
+        .lines()
+        .filter_map(|line| line.strip_prefix("# TYPE ")?.split_once(' '))
+        .map(|(name, kind)| if kind == "counter" { format!("{name}_total") } else { name.to_owned() })
+        .collect();
+    assert!(families.len() > 10, "the metrics were not found: {families:?}");
+
+    let names = fields.into_iter().map(str::to_owned).chain(families);
+    let missing: Vec<_> = names.filter(|name| !guide.contains(&format!("`{name}`"))).collect();
+    assert!(missing.is_empty(), "docs/operations.md does not explain {missing:?}");
+}
+
+#[test]
+fn the_root_holds_the_documents_that_readers_look_for() {
+    for document in [
+        "README.md",
+        "TENETS.md",
+        "CONTRIBUTING.md",
+        "SECURITY.md",
+        "CHANGELOG.md",
+        "LICENSE",
+        "docs/README.md",
+    ] {
+        assert!(root().join(document).is_file(), "{document}");
+    }
+}
+
+#[test]
+fn links_between_documents_lead_somewhere() {
+    let mut broken = Vec::new();
+    for document in documents() {
+        let text = fs::read_to_string(&document).unwrap();
+        let folder = document.parent().unwrap();
+        for (_, rest) in text.match_indices("](").map(|(at, _)| text.split_at(at + 2)) {
+            let target = rest.split(')').next().unwrap();
+            let file = target.split('#').next().unwrap();
+            if !file.is_empty() && !file.contains("://") && !folder.join(file).exists() {
+                broken.push(format!("{}: {target}", document.display()));
+            }
+        }
+    }
+    assert!(broken.is_empty(), "{}", broken.join("\n"));
+}
+
+/// The Markdown files for people: those in the root, in docs/ and in conformance/.
+fn documents() -> Vec<PathBuf> {
+    ["", "docs", "conformance"]
+        .iter()
+        .flat_map(|folder| fs::read_dir(root().join(folder)).unwrap())
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.extension().is_some_and(|extension| extension == "md"))
+        .collect()
+}
