@@ -1,0 +1,231 @@
+"""The proxies compared: how each is built or found, configured and started."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+from .processes import Failed, Process, free_port
+
+BENCH = Path(__file__).resolve().parent.parent
+PEERS = BENCH / "peers"
+TARGET = BENCH / "target"
+
+# The same fields in every proxy's log.
+NGINX_LOG = (
+    "log_format bench escape=json '{\"time\":\"$time_iso8601\",\"client\":\"$remote_addr\","
+    '"host":"$host","method":"$request_method","target":"$request_uri","status":$status,'
+    '"bytes":$body_bytes_sent,"seconds":$request_time,"agent":"$http_user_agent"}\';\n'
+    "    access_log %s bench buffer=64k flush=1s;"
+)
+HAPROXY_LOG = (
+    "log global\n"
+    "    http-request capture req.hdr(host) len 64\n"
+    "    http-request capture req.hdr(user-agent) len 64\n"
+    '    log-format "{\\"time\\":\\"%tr\\",\\"client\\":\\"%ci\\",\\"host\\":\\"%[capture.req.hdr(0),json]\\",'
+    '\\"method\\":\\"%HM\\",\\"target\\":\\"%HP\\",\\"status\\":%ST,\\"bytes\\":%B,\\"milliseconds\\":%Ta,'
+    '\\"agent\\":\\"%[capture.req.hdr(1),json]\\"}"'
+)
+
+
+def fill(template, values):
+    """The text of a template with each @NAME@ replaced; an unknown name is an error."""
+    text = (PEERS / template).read_text()
+    text = text.replace("@NAMES@", "Names in at signs")
+    return re.sub(r"@([A-Z_]+)@", lambda match: str(values[match.group(1)]), text)
+
+
+def output_of(command):
+    """What a command prints, on either stream."""
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    return (done.stdout + done.stderr).strip()
+
+
+def need(program):
+    """The path of an installed program."""
+    # Debian has the servers in /usr/sbin, which is not in every user's path.
+    path = shutil.which(program, path=os.environ.get("PATH", "") + ":/usr/sbin")
+    if not path:
+        raise Failed(f"{program} is not installed (apt-get install {program})")
+    return path
+
+
+class Proxy:
+    """One of the proxies. `start` gives a running process and its port."""
+
+    name = ""
+
+    def prepare(self):
+        """Builds or finds the program; says what is missing."""
+
+    def version(self):
+        """Name and version of the program, for the report."""
+        raise NotImplementedError
+
+    def command(self, work, port, origin, folder, tls):
+        """The command line; writes the configuration into the folder."""
+        raise NotImplementedError
+
+    def start(self, work, origin, folder, tls, cpus):
+        """Starts the proxy for a work and waits until it listens."""
+        port = free_port()
+        command = self.command(work, port, f"127.0.0.1:{origin}", folder, tls)
+        log = folder / "output.log"
+        stdout = self.access_log(folder).open("ab") if work.log and self.logs_to_stdout else None
+        process = Process(command, cpus, log, stdout=stdout)
+        if stdout:
+            stdout.close()
+        try:
+            process.wait_for_port(port)
+        except BaseException:
+            process.stop()
+            raise
+        return process, port
+
+    logs_to_stdout = False
+
+    @staticmethod
+    def access_log(folder):
+        """Where the access log of a work that has one is written."""
+        return folder / "access.log"
+
+
+class Foregate(Proxy):
+    """The proxy of this repository, as built by `cargo build --release`."""
+
+    name = "foregate"
+
+    def __init__(self, path):
+        self.path = path
+
+    def prepare(self):
+        if not (self.path and Path(self.path).is_file()):
+            raise Failed(
+                f"no foregate program at {self.path}: build it (cargo build --release), name it with"
+                " --foregate or $FOREGATE, or leave it out with --peers nginx,haproxy,pingora"
+            )
+        self.path = Path(self.path).resolve()
+
+    def version(self):
+        return (output_of([self.path, "version"]).splitlines() or ["Foregate of unknown version"])[0]
+
+    def command(self, work, port, origin, folder, tls):
+        # KDL's raw strings are not needed: the paths are made here.
+        tls_node = f'{{ tls {{ certificate "{tls}/site.pem" key="{tls}/site.key"; }}; }}' if work.tls else ""
+        config = folder / "foregate.kdl"
+        config.write_text(fill("foregate.kdl", {
+            "WORKERS": work.workers,
+            "LISTEN": f"127.0.0.1:{port}",
+            "ORIGIN": origin,
+            "TLS": tls_node,
+            "LOG": f'access-log "{self.access_log(folder)}"' if work.log else "",
+        }))
+        return [self.path, "run", "-c", config]
+
+
+class Nginx(Proxy):
+    """NGINX as the system has it."""
+
+    name = "nginx"
+
+    def prepare(self):
+        self.path = need("nginx")
+
+    def version(self):
+        return output_of([self.path, "-v"]).rpartition("nginx version: ")[2].replace("/", " ")
+
+    def command(self, work, port, origin, folder, tls):
+        listen = f"127.0.0.1:{port}" + (" ssl" if work.tls else "") + (" http2" if work.http2 else "")
+        # TLS 1.3 is off by default before 1.23.4.
+        tls_lines = (
+            f"ssl_certificate {tls}/site.pem; ssl_certificate_key {tls}/site.key; ssl_protocols TLSv1.2 TLSv1.3;"
+        )
+        config = folder / "nginx.conf"
+        config.write_text(fill("nginx.conf", {
+            "USER": "user root;" if os.geteuid() == 0 else "",
+            "WORKERS": work.workers,
+            "FOLDER": folder,
+            "LISTEN": listen,
+            "ORIGIN": origin,
+            "TLS": tls_lines if work.tls else "",
+            "LOG": NGINX_LOG % self.access_log(folder) if work.log else "access_log off;",
+        }))
+        return [self.path, "-p", folder, "-e", folder / "error.log", "-c", config]
+
+
+class Haproxy(Proxy):
+    """HAProxy as the system has it."""
+
+    name = "haproxy"
+    # It writes to a descriptor, not to a file of its own.
+    logs_to_stdout = True
+
+    def prepare(self):
+        self.path = need("haproxy")
+
+    def version(self):
+        return "HAProxy " + output_of([self.path, "-v"]).split()[2]
+
+    def command(self, work, port, origin, folder, tls):
+        bind = f"127.0.0.1:{port}"
+        if work.tls:
+            bind += f" ssl crt {tls}/both.pem alpn " + ("h2,http/1.1" if work.http2 else "http/1.1")
+        elif work.http2:
+            bind += " proto h2"
+        config = folder / "haproxy.cfg"
+        config.write_text(fill("haproxy.cfg", {
+            "WORKERS": work.workers,
+            "LISTEN": bind,
+            "ORIGIN": origin,
+            "LOG_TARGET": "log stdout format raw local0 info" if work.log else "",
+            "LOG_FORMAT": HAPROXY_LOG if work.log else "",
+        }))
+        return [self.path, "-db", "-f", config]
+
+
+class Pingora(Proxy):
+    """The small Pingora proxy in bench/peers/pingora."""
+
+    name = "pingora"
+    manifest = PEERS / "pingora" / "Cargo.toml"
+
+    def prepare(self):
+        self.path = cargo_build(self.manifest, TARGET / "pingora", "bench-pingora")
+
+    def version(self):
+        lock = self.manifest.with_name("Cargo.lock").read_text()
+        return "Pingora " + re.search(r'name = "pingora"\nversion = "([^"]+)"', lock).group(1)
+
+    def command(self, work, port, origin, folder, tls):
+        command = [self.path, "h2" if work.http2 else "h1", f"127.0.0.1:{port}", origin, work.workers]
+        if work.tls:
+            command += ["--tls", tls / "site.pem", tls / "site.key"]
+        if work.log:
+            command += ["--log", self.access_log(folder)]
+        return command
+
+
+def cargo_build(manifest, target, program):
+    """Builds a program of this benchmark, quietly unless it fails, and gives its path."""
+    print(f"building {program} ...", flush=True)
+    done = subprocess.run(
+        ["cargo", "build", "--release", "--locked", "--manifest-path", manifest, "--target-dir", target],
+        cwd=manifest.parent, capture_output=True, text=True, check=False,
+    )
+    if done.returncode != 0:
+        raise Failed(f"{program} does not build:\n{done.stderr[-3000:]}")
+    return target / "release" / program
+
+
+def check_log(path, requests):
+    """Raises unless a log has about one JSON line per request.
+
+    Some lines may still be in the proxy's buffer, and the warming-up is logged too."""
+    lines = path.read_bytes().splitlines()
+    if len(lines) < requests * 0.95:
+        raise Failed(f"the access log has {len(lines)} lines for {requests} requests")
+    entry = json.loads(lines[len(lines) // 2])
+    if 200 not in entry.values():
+        raise Failed(f"the access log tells no status: {entry}")

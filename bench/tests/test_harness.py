@@ -1,0 +1,98 @@
+"""Tests of what the benchmark computes: python3 -m unittest discover bench/tests"""
+
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from harness import report
+from harness.measure import figure, summary
+from harness.proxies import PEERS, fill
+from harness.reload import ROUTES, alike, large
+from harness.works import UNITS, WORKS, Target
+
+
+def cells(**figures):
+    return {name: {"figure": value, "faults": 0} for name, value in figures.items()}
+
+
+class Targets(unittest.TestCase):
+    def test_the_best_of_the_peers_counts(self):
+        target = Target(0.90, ("nginx", "haproxy"))
+        self.assertAlmostEqual(report.limit(target, cells(nginx=20, haproxy=10)), 9.0)
+        self.assertEqual(report.verdict(target, cells(foregate=9.0, nginx=20, haproxy=10)), "reached")
+        self.assertEqual(report.verdict(target, cells(foregate=9.1, nginx=20, haproxy=10)), "missed (9.00)")
+
+    def test_a_peer_that_was_not_measured_leaves_a_target_open(self):
+        target = Target(0.90, ("nginx", "haproxy"))
+        self.assertEqual(report.verdict(target, cells(foregate=1, nginx=20)), "not measured")
+
+    def test_a_failed_measurement_leaves_a_target_open(self):
+        measured = cells(foregate=1, nginx=20)
+        measured["nginx"] = {"error": "no"}
+        self.assertEqual(report.verdict(Target(1.0, ("nginx",)), measured), "not measured")
+
+    def test_throughput_is_better_when_higher(self):
+        target = Target(1.0, ("nginx",), throughput=True)
+        measured = {"foregate": {"mib_per_s": 99.0}, "nginx": {"mib_per_s": 100.0}}
+        self.assertEqual(report.verdict(target, measured), "missed (100 MiB/s)")
+        measured["foregate"]["mib_per_s"] = 100.0
+        self.assertEqual(report.verdict(target, measured), "reached")
+
+
+class Figures(unittest.TestCase):
+    def test_units(self):
+        counts = {
+            "cpu_s": 2.0, "requests": 1000, "bytes": 4 << 30, "memory_kib": {"pss": 3.5},
+            "origin": {"accepted": 5},
+        }
+        wanted = {"request": 2000.0, "gib": 0.5, "memory": 3.5, "opened": 5, "missed": 0.5}
+        self.assertEqual(set(wanted), set(UNITS))
+        for work in WORKS:
+            self.assertAlmostEqual(figure(work, counts), wanted[work.kind])
+
+    def test_the_median_of_the_rounds(self):
+        rounds = [
+            {"figure": value, "faults": {"cut": 1}, "tls": {"a": 2}, "cpu_s": 1, "seconds": 2,
+             "requests": 10, "bytes": 10, "p50_us": 1, "p99_us": 2}
+            for value in (5.0, 1.0, 3.0)
+        ]
+        found = summary(WORKS[0], rounds)
+        self.assertEqual((found["figure"], found["lowest"], found["highest"]), (3.0, 1.0, 5.0))
+        self.assertEqual((found["faults"], found["tls"], found["busy"]), (3, {"a": 6}, 0.5))
+
+
+class ManySites(unittest.TestCase):
+    def test_every_site_has_its_routes(self):
+        text = large(3)
+        self.assertEqual(text.count("site "), 4)
+        self.assertEqual(text.count("route "), 3 * ROUTES + 1)
+        self.assertIn("/static2/**", text)
+
+    def test_alike_means_the_same_routes(self):
+        sites = alike(large(3)).split('site "')[1:4]
+        self.assertEqual(len({site.partition("{")[2] for site in sites}), 1)
+
+
+class Documents(unittest.TestCase):
+    def test_only_the_generated_part_changes(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "RESULTS.md"
+            path.write_text(f"before\n{report.BEGIN}\nold\n{report.END}\nafter\n")
+            report.write_document(path, "new")
+            text = path.read_text()
+        self.assertEqual(text, f"before\n{report.BEGIN}\n\nnew\n\n{report.END}\nafter\n")
+
+    def test_every_name_in_a_template_is_filled(self):
+        values = dict.fromkeys(
+            "USER WORKERS FOLDER LOG LISTEN ORIGIN TLS LOG_TARGET LOG_FORMAT".split(), "x"
+        )
+        for template in ("nginx.conf", "haproxy.cfg", "foregate.kdl"):
+            self.assertTrue((PEERS / template).is_file())
+            self.assertNotIn("@", fill(template, values))
+
+
+if __name__ == "__main__":
+    unittest.main()
