@@ -1,0 +1,134 @@
+# `make help` explains every target.
+
+SHELL := /bin/sh
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+MAKEFLAGS += --no-print-directory
+
+# Built files live outside of the checkout, so that several checkouts can be cleaned apart and a
+# checkout can be copied.
+CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/foregate
+export CARGO_TARGET_DIR ?= $(CACHE)/target
+
+# Programs that the checks need and that are not there otherwise.
+TOOLS := $(CACHE)/tools
+
+BINARY := $(CARGO_TARGET_DIR)/release/foregate
+CARGO_DENY_VERSION := 0.20.2
+
+# Seconds for each fuzz target in `make fuzz`.
+FUZZ_SECONDS ?= 60
+# Arguments passed on by `make run`, `make cases` and `make bench`.
+ARGS ?=
+
+##@ Use
+
+.PHONY: run
+run: release ## Build and start the quickstart: proxy, HTTP/2, TLS and a demo origin (needs Rust, a C compiler, make)
+	$(BINARY) quickstart $(ARGS)
+
+.PHONY: release
+release: toolchain ## Build the optimised binary
+	cargo build --locked --release -p foregate
+
+.PHONY: install
+install: release ## Install the binary into PREFIX/bin (default /usr/local)
+	install -Dm755 $(BINARY) $(DESTDIR)$(or $(PREFIX),/usr/local)/bin/foregate
+
+##@ Check
+
+.PHONY: test
+test: ## Everything that has to pass before a merge, counted; installs what is missing
+	@$(MAKE) packages toolchain
+	@MAKE="$(MAKE)" scripts/test fmt-check deny lint unit harness cases
+
+.PHONY: fmt-check
+fmt-check: ## Check the formatting
+	cargo fmt --all --check
+	cargo fmt --manifest-path bench/Cargo.toml --all --check
+	cargo fmt --manifest-path fuzz/Cargo.toml --check
+
+.PHONY: fmt
+fmt: ## Format the code
+	cargo fmt --all
+	cargo fmt --manifest-path bench/Cargo.toml --all
+	cargo fmt --manifest-path fuzz/Cargo.toml
+
+.PHONY: lint
+lint: toolchain ## Clippy and rustdoc; a warning is an error
+	cargo clippy --locked --workspace --all-targets -- -D warnings
+	RUSTDOCFLAGS="-D warnings -A rustdoc::private-intra-doc-links" cargo doc --locked --workspace --no-deps --document-private-items --quiet
+
+.PHONY: deny
+deny: cargo-deny ## Check licenses, sources and banned crates (deny.toml)
+	@# cargo-deny reads the sources of every platform; once they are here this asks nobody.
+	cargo fetch --locked --quiet
+	PATH="$(TOOLS)/bin:$$PATH" cargo deny --offline --locked check bans licenses sources
+
+.PHONY: audit
+audit: cargo-deny ## Compare the dependencies with the advisory database (needs network)
+	PATH="$(TOOLS)/bin:$$PATH" cargo deny --locked check advisories
+
+.PHONY: unit
+unit: toolchain ## Unit tests, properties, fuzz corpora, documentation snippets, rules of the house
+	cargo test --locked --workspace --no-fail-fast
+
+.PHONY: harness
+harness: toolchain ## Tests of the benchmark's own programs, which measure nothing
+	python3 -B -m unittest discover -s bench/tests
+	cargo test --locked --manifest-path bench/Cargo.toml
+
+.PHONY: snippets
+snippets: toolchain ## Run the snippets of README and docs/ only
+	cargo test --locked --workspace --test documentation --test reference
+
+.PHONY: cases
+cases: release ## Text cases against the release binary (ARGS: parts of their names)
+	@# With the tests' choice of crates: alone it would build its dependencies again with other features.
+	cargo build --locked --quiet --workspace --bins --tests
+	$(CARGO_TARGET_DIR)/debug/foregate-cases --binary $(BINARY) $(ARGS)
+
+.PHONY: conformance
+conformance: release ## h2spec, gRPC interop and a TLS scan (installs Go programs and a Python package into the cache)
+	@scripts/install-packages go:golang-go python3 curl openssl
+	@python3 -c 'import ensurepip' 2>/dev/null || scripts/install-packages /no/ensurepip:python3-venv
+	CACHE=$(CACHE) BINARY=$(BINARY) conformance/run
+
+.PHONY: fuzz
+fuzz: ## Fuzz each target for FUZZ_SECONDS (default 60); needs cargo-fuzz and a nightly toolchain
+	scripts/fuzz $(FUZZ_SECONDS)
+
+.PHONY: bench
+bench: release ## Compare with NGINX, HAProxy and Pingora; prints CPU per request and ratios (takes a while)
+	@scripts/install-packages nginx haproxy openssl python3 pkg-config /usr/include/openssl/ssl.h:libssl-dev
+	FOREGATE=$(BINARY) bench/run $(ARGS)
+
+##@ Other
+
+.PHONY: docs
+docs: toolchain ## Build the API documentation of our crates
+	cargo doc --locked --workspace --no-deps --document-private-items
+
+.PHONY: packages
+packages: ## Install the Debian packages that the tests use, when missing
+	@scripts/install-packages cc:gcc /usr/include/stdio.h:libc6-dev curl openssl python3
+
+.PHONY: clean
+clean: ## Remove what was built
+	cargo clean
+
+.PHONY: help
+help: ## Explain the targets
+	@awk 'BEGIN { FS = ":.*## " } \
+	  /^##@ / { printf "\n%s\n", substr($$0, 5) } \
+	  /^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+
+.PHONY: toolchain
+toolchain:
+	@scripts/need-toolchain
+	@scripts/claim-target
+
+.PHONY: cargo-deny
+cargo-deny:
+	@PATH="$(TOOLS)/bin:$$PATH" command -v cargo-deny >/dev/null 2>&1 || \
+	  cargo install --quiet --locked --root $(TOOLS) --version $(CARGO_DENY_VERSION) cargo-deny
