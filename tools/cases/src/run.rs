@@ -1,6 +1,7 @@
 //! A case from its start to its verdict, and many of them at a time.
 
 use std::fs;
+use std::io::ErrorKind;
 use std::net::TcpListener;
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
@@ -196,7 +197,16 @@ fn listen(origin: &Origin, variables: &Variables) -> Result<Option<Listener>, St
         listener.set_nonblocking(true).map_err(told)?;
         return Ok(Some(Listener::Unix(listener)));
     }
-    let listener = TcpListener::bind(&address).map_err(told)?;
+    // Another run's probe for free ports may hold it for a moment.
+    let patience = Instant::now() + Duration::from_secs(2);
+    let listener = loop {
+        match TcpListener::bind(&address) {
+            Err(error) if error.kind() == ErrorKind::AddrInUse && Instant::now() < patience => {
+                std::thread::sleep(ACCEPT_POLL);
+            }
+            bound => break bound.map_err(told)?,
+        }
+    };
     listener.set_nonblocking(true).map_err(told)?;
     Ok(Some(Listener::Tcp(listener)))
 }
