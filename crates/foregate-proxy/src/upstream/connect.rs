@@ -2,8 +2,8 @@
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -160,7 +160,7 @@ impl Upstream {
         let mut sender: SendRequest<Bytes> = sender;
         let shared = Arc::new(Shared::new(sender.clone(), Instant::now()));
         let lease = Shared::lease(&shared).ok_or(Error::NoServer)?;
-        tokio::spawn(drive(connection, Arc::clone(&shared)));
+        tokio::spawn(drive(connection, Arc::downgrade(&shared)));
         // A connection that starts with one client's PROXY header is for that client alone.
         if self.settings.send_proxy.is_none() {
             server.pool.share(shared);
@@ -171,9 +171,7 @@ impl Upstream {
 }
 
 /// Runs an HTTP/2 connection until it ends. It ends, too, once nobody can send on it any more.
-async fn drive(connection: h2::client::Connection<Stream, Bytes>, shared: Arc<Shared>) {
-    // Held weakly: a connection ends once nobody can send on it.
-    let shared = { Arc::downgrade(&shared) };
+async fn drive(connection: h2::client::Connection<Stream, Bytes>, shared: Weak<Shared>) {
     let ended = connection.await;
     if let Some(shared) = shared.upgrade() {
         shared.close();
