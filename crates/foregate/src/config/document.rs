@@ -3,6 +3,8 @@
 //! A file of 100,000 sites has more than a million nodes, so that the tree is two flat arrays whose texts are
 //! slices of the file: about 60 bytes a node with one argument.
 
+pub(super) use foregate_module::settings::value::Kind;
+
 /// Bytes of one configuration file, so that every position fits into 32 bits.
 pub(super) const FILE_LIMIT: usize = 1 << 30;
 
@@ -47,19 +49,6 @@ impl Text {
     pub(super) fn of(span: Span) -> Self {
         Self { start: span.start, len: span.len }
     }
-}
-
-/// What a value is; numbers are kept as they are written, so that none loses digits.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
-    /// A string.
-    String,
-    /// A number, as written.
-    Number,
-    /// `#true` or `#false`.
-    Bool(bool),
-    /// `#null`.
-    Null,
 }
 
 /// An argument or a property.

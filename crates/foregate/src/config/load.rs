@@ -152,7 +152,7 @@ impl Tree {
                 let place = Place { file: number, span: entry.span() };
                 match value::expand(entry.text(), &base) {
                     Ok(pattern) => wanted.push((node.index(), place, base.join(&*pattern))),
-                    Err(wrong) => problems.push(wrong.at(place)),
+                    Err(wrong) => problems.push(value::at(wrong, place)),
                 }
             }
         }

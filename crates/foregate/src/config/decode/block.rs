@@ -204,7 +204,7 @@ impl<'p> Decoder<'p> {
         number: usize,
         words: &[(&str, T)],
     ) -> Option<T> {
-        self.read(item, number, |value| choose(value, words))
+        self.read(item, number, |value| value::choose(value, words))
     }
 
     /// An argument that is a path, from the folder of its file.
@@ -237,7 +237,7 @@ impl<'p> Decoder<'p> {
             Ok(value) => Some(value),
             Err(wrong) => {
                 let message = format!("`{}`: {}", written(item, entry), wrong.message);
-                self.push(Wrong { message, ..wrong }.at(item.place_of(entry.span())));
+                self.push(value::at(Wrong { message, ..wrong }, item.place_of(entry.span())));
                 None
             }
         }
@@ -257,13 +257,6 @@ fn written(item: Item<'_>, entry: EntryRef<'_>) -> String {
         Some(key) => format!("{key}={value}"),
         None => format!("{} {value}", item.node.name()),
     }
-}
-
-/// The value that a word stands for.
-pub(super) fn choose<T: Copy>(value: &Value<'_>, words: &[(&str, T)]) -> Result<T, Wrong> {
-    let known = || words.iter().map(|(word, _)| format!("\"{word}\"")).collect::<Vec<_>>().join(" or ");
-    let found = words.iter().find(|(word, _)| value.kind == Kind::String && *word == value.text);
-    found.map(|(_, value)| *value).ok_or_else(|| Wrong::new(format!("expected {}", known())))
 }
 
 fn not_empty(value: &Value<'_>) -> Result<String, Wrong> {

@@ -2,9 +2,10 @@
 
 use foregate_proxy::settings::{CertificateFiles, ClientCertificates, TlsPolicy, TlsVersion};
 
-use super::block::{Decoder, choose};
+use super::block::Decoder;
 use crate::config::load::Item;
 use crate::config::schema::Block;
+use crate::config::value::choose;
 
 const VERSIONS: &[(&str, TlsVersion)] = &[("1.2", TlsVersion::Tls12), ("1.3", TlsVersion::Tls13)];
 

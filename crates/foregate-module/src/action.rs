@@ -1,0 +1,168 @@
+//! How a step ends a request.
+
+use alloc::vec::Vec;
+
+use crate::fields::Field;
+use crate::phase_id::{BeforeBody, BeforeEnd, BeforeResponse, Phase};
+use crate::text::Text;
+
+/// A response of our own. Length, date and connection fields are the platform's.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Response {
+    /// 200 to 999.
+    pub status: u16,
+    /// In their order.
+    pub fields: Vec<Field>,
+    /// The whole body; not sent where the status or the method forbid one.
+    pub body: Text,
+}
+
+impl Response {
+    /// A response without fields and body. A status out of range is 500.
+    pub fn new(status: u16) -> Self {
+        let status = if (200..1000).contains(&status) { status } else { 500 };
+        Self { status, fields: Vec::new(), body: Text::EMPTY }
+    }
+
+    /// The same with a body of a type, such as `text/plain; charset=utf-8`.
+    #[must_use]
+    pub fn body(mut self, content_type: impl Into<Text>, body: impl Into<Text>) -> Self {
+        self.body = body.into();
+        self.field("content-type", content_type)
+    }
+
+    /// The same with one more field; what cannot be one is left out.
+    #[must_use]
+    pub fn field(mut self, name: impl Into<Text>, value: impl Into<Text>) -> Self {
+        self.fields.extend(Field::new(name, value));
+        self
+    }
+}
+
+/// What the platform is told to do instead of going on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Action {
+    /// Answer with this.
+    Respond(Response),
+    /// Send nothing more, and close so that the client sees it.
+    Abort,
+}
+
+impl Action {
+    /// For metrics and logs.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Respond(_) => "respond",
+            Self::Abort => "abort",
+        }
+    }
+}
+
+/// A way to end a request.
+pub trait Terminal: Sized {
+    /// Its name in descriptions; `None` for none.
+    const NAMES: &'static [&'static str];
+
+    /// What the platform has to do.
+    fn action(self) -> Action;
+}
+
+/// Ways to end a request that a phase allows.
+#[diagnostic::on_unimplemented(message = "phase `{P}` does not allow the terminal action `{Self}`")]
+pub trait StopAt<P: Phase>: Terminal {}
+
+/// The step never ends a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Never {}
+
+/// The request is answered here; no origin sees it. Steps of the phases of the response run on the answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Respond(pub Response);
+
+/// The client is sent elsewhere.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Redirect {
+    /// 301, 302, 303, 307 or 308; anything else is 302.
+    pub status: u16,
+    /// Where to. Bytes that cannot stand in a field make it a 500.
+    pub location: Text,
+}
+
+/// The response is replaced by this one; what its origin still sends is dropped. The next phases see the new one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Replace(pub Response);
+
+/// The connection, or the stream, is reset.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Abort;
+
+/// One of two ways.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Either<A, B> {
+    /// The first.
+    A(A),
+    /// The second.
+    B(B),
+}
+
+impl Terminal for Never {
+    const NAMES: &'static [&'static str] = &[];
+    fn action(self) -> Action {
+        match self {}
+    }
+}
+
+impl Terminal for Respond {
+    const NAMES: &'static [&'static str] = &["respond"];
+    fn action(self) -> Action {
+        Action::Respond(self.0)
+    }
+}
+
+impl Terminal for Redirect {
+    const NAMES: &'static [&'static str] = &["redirect"];
+    fn action(self) -> Action {
+        let status = if matches!(self.status, 301 | 302 | 303 | 307 | 308) { self.status } else { 302 };
+        Action::Respond(match Field::new("location", self.location) {
+            Ok(location) => Response { status, fields: Vec::from([location]), body: Text::EMPTY },
+            Err(_) => Response::new(500),
+        })
+    }
+}
+
+impl Terminal for Replace {
+    const NAMES: &'static [&'static str] = &["replace"];
+    fn action(self) -> Action {
+        Action::Respond(self.0)
+    }
+}
+
+impl Terminal for Abort {
+    const NAMES: &'static [&'static str] = &["abort"];
+    fn action(self) -> Action {
+        Action::Abort
+    }
+}
+
+impl<A: Terminal, B: Terminal> Terminal for Either<A, B> {
+    const NAMES: &'static [&'static str] = match (A::NAMES, B::NAMES) {
+        (&[a], &[b]) => &[a, b],
+        (&[a, b], &[c]) | (&[a], &[b, c]) => &[a, b, c],
+        (a, &[]) => a,
+        (&[], b) => b,
+        _ => &["respond", "redirect", "replace", "abort"],
+    };
+    fn action(self) -> Action {
+        match self {
+            Self::A(stop) => stop.action(),
+            Self::B(stop) => stop.action(),
+        }
+    }
+}
+
+impl<P: Phase> StopAt<P> for Never {}
+impl<P: BeforeResponse> StopAt<P> for Respond {}
+impl<P: BeforeResponse> StopAt<P> for Redirect {}
+impl<P: BeforeBody> StopAt<P> for Replace {}
+impl<P: BeforeEnd> StopAt<P> for Abort {}
+impl<P: Phase, A: StopAt<P>, B: StopAt<P>> StopAt<P> for Either<A, B> {}

@@ -1,0 +1,223 @@
+//! Filters of bodies.
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+/// Where a filter writes.
+pub trait Sink {
+    /// Takes these bytes.
+    fn write(&mut self, bytes: &[u8]);
+}
+
+impl Sink for Vec<u8> {
+    fn write(&mut self, bytes: &[u8]) {
+        self.extend_from_slice(bytes);
+    }
+}
+
+/// Changes a body while it streams.
+///
+/// A filter gets the body in pieces of any size, at most [`Chain::PIECE`] bytes, and writes what shall go on. It must not
+/// keep more than its budget; what it writes is taken away before it gets more, so that a filter whose output grows needs
+/// no memory for that.
+pub trait BodyFilter: Send {
+    /// Takes a piece.
+    ///
+    /// # Errors
+    ///
+    /// The filter cannot go on: see [`Bail`].
+    fn write(&mut self, piece: &[u8], out: &mut dyn Sink) -> Result<(), Bail>;
+
+    /// The body has ended; what is still held is written.
+    ///
+    /// # Errors
+    ///
+    /// As [`write`](Self::write).
+    fn end(&mut self, out: &mut dyn Sink) -> Result<(), Bail>;
+
+    /// Gives up: what is held is written as it came, so that no byte is lost. Called when the budget is exceeded.
+    ///
+    /// # Errors
+    ///
+    /// [`Bail::Break`] if the rest cannot pass unchanged, as within a compressed stream.
+    fn bail(&mut self, out: &mut dyn Sink) -> Result<(), Bail>;
+
+    /// Bytes that the filter holds now.
+    fn held(&self) -> usize {
+        0
+    }
+}
+
+/// Why a filter cannot go on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Bail {
+    /// It has written all that it held, the present piece included; the rest passes as it comes.
+    Pass,
+    /// The body is broken off, so that its receiver sees that something is missing.
+    Break,
+    /// The body is longer than it may be. For a request: 413.
+    TooLarge,
+}
+
+/// What a filter needs the body to be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Coding {
+    /// As it comes.
+    #[default]
+    Any,
+    /// Without content coding (RFC 9110, section 8.4): the platform takes `gzip`, `br`, `zstd` and `deflate` off before,
+    /// and leaves the filter out where it cannot.
+    Identity,
+}
+
+/// A filter, and what the platform has to know of it.
+pub struct Filtered {
+    /// The step that it belongs to, for metrics.
+    pub name: &'static str,
+    /// The filter.
+    pub filter: Box<dyn BodyFilter>,
+    /// The most that it may hold, bytes. Beyond, it is told to bail out.
+    pub budget: usize,
+    /// What it needs the body to be.
+    pub coding: Coding,
+    /// Whether the body has the same length afterwards. If not, `content-length` goes, a strong validator becomes weak,
+    /// and ranges are no longer offered.
+    pub keeps_length: bool,
+}
+
+impl Filtered {
+    /// A filter that changes lengths and takes the body as it comes, with a budget of 64 KiB.
+    pub fn new(name: &'static str, filter: impl BodyFilter + 'static) -> Self {
+        Self { name, filter: Box::new(filter), budget: 64 * 1024, coding: Coding::Any, keeps_length: false }
+    }
+}
+
+/// Filters behind each other: what one writes the next one gets.
+pub struct Chain {
+    links: Vec<Link>,
+}
+
+struct Link {
+    filtered: Filtered,
+    passing: bool,
+}
+
+/// What became of a piece.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Passed {
+    /// The filter that has bailed out now, and will no longer be asked.
+    pub bailed: Option<&'static str>,
+}
+
+impl Chain {
+    /// The largest piece that filters get at once, bytes.
+    pub const PIECE: usize = 4096;
+
+    /// Filters in their order.
+    pub fn new(filters: Vec<Filtered>) -> Self {
+        Self { links: filters.into_iter().map(|filtered| Link { filtered, passing: false }).collect() }
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.links.is_empty()
+    }
+
+    /// Takes a piece; what comes out goes to `out`.
+    ///
+    /// # Errors
+    ///
+    /// The body cannot go on, and which filter says so: never [`Bail::Pass`].
+    pub fn write(&mut self, piece: &[u8], out: &mut dyn Sink) -> Result<Passed, (Bail, &'static str)> {
+        let mut passed = Passed::default();
+        push(&mut self.links, piece, out, &mut passed)?;
+        Ok(passed)
+    }
+
+    /// The body has ended; what is still held goes to `out`.
+    ///
+    /// # Errors
+    ///
+    /// As [`write`](Self::write).
+    pub fn end(&mut self, out: &mut dyn Sink) -> Result<Passed, (Bail, &'static str)> {
+        let mut passed = Passed::default();
+        for first in 0..self.links.len() {
+            let (link, rest) = match self.links.get_mut(first..) {
+                Some([link, rest @ ..]) => (link, rest),
+                _ => break,
+            };
+            if link.passing {
+                continue;
+            }
+            let mut next = Next { links: rest, out: &mut *out, passed: &mut passed, failed: None };
+            let ended = link.filtered.filter.end(&mut next);
+            if let Some(failed) = next.failed {
+                return Err(failed);
+            }
+            settle(link, ended, &mut passed)?;
+        }
+        Ok(passed)
+    }
+}
+
+/// What comes after a filter.
+struct Next<'a> {
+    links: &'a mut [Link],
+    out: &'a mut dyn Sink,
+    passed: &'a mut Passed,
+    failed: Option<(Bail, &'static str)>,
+}
+
+impl Sink for Next<'_> {
+    fn write(&mut self, bytes: &[u8]) {
+        if self.failed.is_none() && !bytes.is_empty() {
+            self.failed = push(self.links, bytes, self.out, self.passed).err();
+        }
+    }
+}
+
+fn push(
+    links: &mut [Link],
+    piece: &[u8],
+    out: &mut dyn Sink,
+    passed: &mut Passed,
+) -> Result<(), (Bail, &'static str)> {
+    let Some((link, rest)) = links.split_first_mut() else {
+        out.write(piece);
+        return Ok(());
+    };
+    if link.passing {
+        return push(rest, piece, out, passed);
+    }
+    let mut next = Next { links: rest, out, passed, failed: None };
+    let mut written = link.filtered.filter.write(piece, &mut next);
+    let mut over = false;
+    if written.is_ok() && link.filtered.filter.held() > link.filtered.budget {
+        written = link.filtered.filter.bail(&mut next);
+        over = true;
+    }
+    if let Some(failed) = next.failed {
+        return Err(failed);
+    }
+    if over && written.is_ok() {
+        written = Err(Bail::Pass);
+    }
+    settle(link, written, passed)
+}
+
+/// Notes what a filter has said of itself.
+fn settle(
+    link: &mut Link,
+    result: Result<(), Bail>,
+    passed: &mut Passed,
+) -> Result<(), (Bail, &'static str)> {
+    match result {
+        Ok(()) => Ok(()),
+        Err(Bail::Pass) => {
+            link.passing = true;
+            passed.bailed = Some(link.filtered.name);
+            Ok(())
+        }
+        Err(bail) => Err((bail, link.filtered.name)),
+    }
+}

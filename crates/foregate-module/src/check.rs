@@ -1,0 +1,322 @@
+//! What the compiler checks about a pipeline.
+
+use crate::phase_id::{Phase, PhaseId};
+use crate::step::{Filter, Step, Weight};
+use crate::value::{Kind, Value};
+use crate::{Inputs, Outputs, Terminal};
+
+/// One thing that a step reads or writes.
+#[derive(Debug, Clone, Copy)]
+pub struct Slot {
+    /// Its name.
+    pub name: &'static str,
+    /// What it is.
+    pub access: Access,
+    /// What expressions see of it.
+    pub shows: Option<Kind>,
+    /// How they see it.
+    pub(crate) show: crate::pipeline::Show,
+    /// What it is, in a sentence; empty for what the platform knows by itself.
+    pub about: &'static str,
+    /// The value that the platform writes in answer to it.
+    pub answer: Option<&'static str>,
+}
+
+/// What kind of thing a step reads or writes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Access {
+    /// Something that the platform knows, or a part of the exchange that any number of steps may change.
+    Platform,
+    /// A part of the exchange that one step of the pipeline may change.
+    Only,
+    /// A value of a step.
+    Value,
+}
+
+impl Slot {
+    /// What the platform knows.
+    pub const fn builtin(name: &'static str) -> Self {
+        Self {
+            name,
+            access: Access::Platform,
+            shows: None,
+            show: crate::pipeline::show_nothing,
+            about: "",
+            answer: None,
+        }
+    }
+
+    /// A part of the exchange that any number of steps may change.
+    pub const fn effect(name: &'static str) -> Self {
+        Self::builtin(name)
+    }
+
+    /// A part of the exchange that one step may change.
+    pub const fn only(name: &'static str) -> Self {
+        Self { access: Access::Only, ..Self::builtin(name) }
+    }
+
+    /// A value of a step.
+    pub const fn value<V: Value>() -> Self {
+        Self {
+            name: V::NAME,
+            access: Access::Value,
+            shows: V::SHOWS,
+            show: crate::pipeline::show::<V>,
+            about: V::ABOUT,
+            answer: V::ANSWER,
+        }
+    }
+}
+
+/// What a step declares.
+#[derive(Debug, Clone, Copy)]
+pub struct Decl {
+    /// Its name.
+    pub name: &'static str,
+    /// What it does, in a sentence.
+    pub about: &'static str,
+    /// When.
+    pub phase: PhaseId,
+    /// What it reads.
+    pub inputs: &'static [Slot],
+    /// What it writes.
+    pub outputs: &'static [Slot],
+    /// How it may end a request.
+    pub stops: &'static [&'static str],
+    /// When it runs at all.
+    pub filters: &'static [Filter],
+    /// Whether it belongs on the threads for heavy work.
+    pub weight: Weight,
+    /// Whether a request goes on without it when it panics.
+    pub optional: bool,
+}
+
+/// What `S` declares.
+pub const fn decl<S: Step>() -> Decl {
+    Decl {
+        name: S::NAME,
+        about: S::ABOUT,
+        phase: <S::At as Phase>::ID,
+        inputs: <S::In<'static> as Inputs<'static, S::At>>::SLOTS,
+        outputs: <S::Out as Outputs<S::At>>::SLOTS,
+        stops: <S::Stop as Terminal>::NAMES,
+        filters: S::FILTERS,
+        weight: S::WEIGHT,
+        optional: S::OPTIONAL,
+    }
+}
+
+/// Refuses a pipeline that cannot work, by a panic that the compiler shows. `groups` are merged phase by phase, the
+/// steps of an earlier group first.
+///
+/// # Panics
+///
+/// With a sentence that names the value, its reader, its writer and their phases.
+#[allow(clippy::panic, reason = "only evaluated by the compiler, whose error it becomes")]
+pub const fn check(groups: &[&[Decl]]) {
+    let mut group = 0;
+    while group < groups.len() {
+        let steps = groups[group];
+        let mut at = 1;
+        while at < steps.len() {
+            let (before, step) = (&steps[at - 1], &steps[at]);
+            if step.phase.order() < before.phase.order() {
+                let mut text = Sentence::new();
+                text.say("step `").say(step.name).say("` of phase ").say(step.phase.name());
+                text.say(" is listed after step `").say(before.name).say("` of the later phase ");
+                text.say(before.phase.name()).say("; list steps in the order of their phases");
+                panic!("{}", text.as_str());
+            }
+            at += 1;
+        }
+        group += 1;
+    }
+    let mut cursor = Cursor::new();
+    while let Some(step) = cursor.next(groups) {
+        check_name(groups, &cursor, step);
+        let mut number = 0;
+        while number < step.outputs.len() {
+            check_writer(groups, &cursor, step, &step.outputs[number]);
+            number += 1;
+        }
+        number = 0;
+        while number < step.inputs.len() {
+            if matches!(step.inputs[number].access, Access::Value) {
+                check_reader(groups, &cursor, step, &step.inputs[number]);
+            }
+            number += 1;
+        }
+    }
+}
+
+/// Goes through the steps of all groups in the order in which they run.
+#[derive(Clone, Copy)]
+struct Cursor {
+    phase: usize,
+    group: usize,
+    at: usize,
+}
+
+impl Cursor {
+    const fn new() -> Self {
+        Self { phase: 0, group: 0, at: 0 }
+    }
+
+    const fn next<'g>(&mut self, groups: &[&'g [Decl]]) -> Option<&'g Decl> {
+        while self.phase < PhaseId::COUNT {
+            while self.group < groups.len() {
+                let steps = groups[self.group];
+                while self.at < steps.len() {
+                    self.at += 1;
+                    if steps[self.at - 1].phase.order() == self.phase {
+                        return Some(&steps[self.at - 1]);
+                    }
+                }
+                self.group += 1;
+                self.at = 0;
+            }
+            self.phase += 1;
+            self.group = 0;
+        }
+        None
+    }
+
+    const fn is(&self, other: &Self) -> bool {
+        self.phase == other.phase && self.group == other.group && self.at == other.at
+    }
+}
+
+#[allow(clippy::panic, reason = "only evaluated by the compiler, whose error it becomes")]
+const fn check_name(groups: &[&[Decl]], here: &Cursor, step: &Decl) {
+    let mut cursor = Cursor::new();
+    while let Some(other) = cursor.next(groups) {
+        if cursor.is(here) {
+            return;
+        }
+        if same(other.name, step.name) {
+            let mut text = Sentence::new();
+            text.say("two steps have the name `").say(step.name).say("`");
+            panic!("{}", text.as_str());
+        }
+    }
+}
+
+/// A value may have one writer, which is not the platform.
+#[allow(clippy::panic, reason = "only evaluated by the compiler, whose error it becomes")]
+const fn check_writer(groups: &[&[Decl]], here: &Cursor, step: &Decl, slot: &Slot) {
+    if matches!(slot.access, Access::Platform) {
+        return;
+    }
+    let mut cursor = Cursor::new();
+    while let Some(other) = cursor.next(groups) {
+        if cursor.is(here) {
+            return;
+        }
+        let mut number = 0;
+        while number < other.outputs.len() {
+            let output = &other.outputs[number];
+            let written = !matches!(output.access, Access::Platform) && same(output.name, slot.name);
+            let answered = match output.answer {
+                Some(answer) => same(answer, slot.name),
+                None => false,
+            };
+            if written || answered {
+                let mut text = Sentence::new();
+                text.say("`").say(slot.name).say("` is written by step `").say(step.name).say("` (phase ");
+                text.say(step.phase.name()).say(") and already by step `").say(other.name);
+                text.say("` (phase ").say(other.phase.name()).say("); a value has one writer");
+                panic!("{}", text.as_str());
+            }
+            number += 1;
+        }
+    }
+}
+
+/// A value must have been written before it is read; the answer to a fetch comes with the next phase.
+#[allow(clippy::panic, reason = "only evaluated by the compiler, whose error it becomes")]
+const fn check_reader(groups: &[&[Decl]], here: &Cursor, step: &Decl, slot: &Slot) {
+    let mut cursor = Cursor::new();
+    let mut before = true;
+    let mut later: Option<&Decl> = None;
+    while let Some(other) = cursor.next(groups) {
+        if cursor.is(here) {
+            before = false;
+        }
+        let mut number = 0;
+        while number < other.outputs.len() {
+            let output = &other.outputs[number];
+            let answers = match output.answer {
+                Some(answer) => same(answer, slot.name),
+                None => false,
+            };
+            let written = matches!(output.access, Access::Value) && same(output.name, slot.name);
+            if (written && before) || (answers && other.phase.order() < step.phase.order()) {
+                return;
+            }
+            if written || answers {
+                later = Some(other);
+            }
+            number += 1;
+        }
+    }
+    let mut text = Sentence::new();
+    text.say("`").say(slot.name).say("` is read by step `").say(step.name).say("` (phase ");
+    text.say(step.phase.name());
+    match later {
+        Some(writer) => {
+            text.say("), but only written later, by step `").say(writer.name).say("` (phase ");
+            text.say(writer.phase.name()).say(")");
+        }
+        None => {
+            text.say("), but no step of the pipeline writes it");
+        }
+    }
+    panic!("{}", text.as_str());
+}
+
+const fn same(a: &str, b: &str) -> bool {
+    let (a, b) = (a.as_bytes(), b.as_bytes());
+    if a.len() != b.len() {
+        return false;
+    }
+    let mut at = 0;
+    while at < a.len() {
+        if a[at] != b[at] {
+            return false;
+        }
+        at += 1;
+    }
+    true
+}
+
+/// A sentence put together while compiling.
+struct Sentence {
+    bytes: [u8; 512],
+    length: usize,
+}
+
+impl Sentence {
+    const fn new() -> Self {
+        Self { bytes: [0; 512], length: 0 }
+    }
+
+    const fn say(&mut self, text: &str) -> &mut Self {
+        let text = text.as_bytes();
+        let mut at = 0;
+        while at < text.len() && self.length < self.bytes.len() {
+            self.bytes[self.length] = text[at];
+            self.length += 1;
+            at += 1;
+        }
+        self
+    }
+
+    const fn as_str(&self) -> &str {
+        let (text, _) = self.bytes.split_at(self.length);
+        match core::str::from_utf8(text) {
+            Ok(text) => text,
+            Err(_) => "the pipeline cannot work",
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! What a server tells steps about an exchange, and what it changes for them.
+
+use core::net::IpAddr;
+use core::time::Duration;
+
+use crate::fields::{Fields, FieldsMut};
+use crate::settings::UpstreamId;
+
+/// One exchange on a server: the proxy, or NGINX. Steps never see this trait; they read [inputs](crate::Input) and
+/// return [outputs](crate::Output).
+///
+/// All bytes of a request are as it was understood: host and path in their normal form, the raw target beside them.
+pub trait Exchange {
+    /// The client: the peer, or whom a trusted peer named. `None` for a Unix socket.
+    fn client(&self) -> Option<IpAddr>;
+    /// The other end of the connection, after a PROXY protocol header.
+    fn peer(&self) -> Option<IpAddr>;
+    /// The handshake, over TLS.
+    fn tls(&self) -> Option<TlsFacts<'_>>;
+    /// `http` or `https`.
+    fn scheme(&self) -> &str;
+    /// `HTTP/1.0`, `HTTP/1.1`, `HTTP/2`, `HTTP/3`.
+    fn protocol(&self) -> &str;
+    /// The method, as it was sent.
+    fn method(&self) -> &[u8];
+    /// The host: lower case, without port or trailing dot.
+    fn host(&self) -> &str;
+    /// Host and port, without the scheme's own port.
+    fn authority(&self) -> &str;
+    /// The path in its normal form; `*` for a server-wide OPTIONS, empty for CONNECT.
+    fn path(&self) -> &[u8];
+    /// What stands behind the first `?`, without it.
+    fn query(&self) -> Option<&[u8]>;
+    /// The target as it was sent.
+    fn raw_target(&self) -> &[u8];
+    /// The fields of the request.
+    fn request_fields(&self) -> &dyn Fields;
+    /// The length of the request's body, where it was announced; 0 for none.
+    fn request_length(&self) -> Option<u64>;
+    /// The start of the request's body that was received for the steps, and whether that is all of it.
+    fn request_body(&self) -> (&[u8], bool);
+    /// The first host of the site, as the configuration writes it; empty where there is none.
+    fn site(&self) -> &str;
+    /// The pattern of the route; empty where there is none.
+    fn route(&self) -> &str;
+    /// The time, the same for all steps of a phase.
+    fn now(&self) -> Now;
+    /// A number that nobody can guess; another one each time.
+    fn random(&self) -> u64;
+
+    /// The status of the response, once there is one.
+    fn status(&self) -> Option<u16>;
+    /// The fields of the response; none before there is one.
+    fn response_fields(&self) -> &dyn Fields;
+    /// Who made the response.
+    fn source(&self) -> Source<'_>;
+    /// What became of the exchange; complete in the phase `log`.
+    fn summary(&self) -> Summary;
+
+    /// Changes whom the request is taken to come from.
+    fn set_client(&mut self, client: IpAddr);
+    /// Changes path and query of the request; what is no target in its normal form is brought into it, or refused by
+    /// returning false.
+    fn set_target(&mut self, path: Option<&[u8]>, query: Option<&[u8]>) -> bool;
+    /// Chooses another upstream.
+    fn set_upstream(&mut self, upstream: UpstreamId);
+    /// The fields of the request, to change them.
+    fn request_fields_mut(&mut self) -> &mut dyn FieldsMut;
+    /// The fields of the response, to change them.
+    fn response_fields_mut(&mut self) -> &mut dyn FieldsMut;
+    /// Lowers the most that the request's body may have, bytes.
+    fn limit_request_body(&mut self, bytes: u64);
+}
+
+/// What is known of a TLS handshake.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TlsFacts<'r> {
+    /// `TLSv1.2` or `TLSv1.3`.
+    pub version: &'r str,
+    /// The name that the client asked for (SNI).
+    pub server_name: Option<&'r str>,
+    /// Whether the client has shown a certificate that was verified.
+    pub client_verified: bool,
+    /// The subject of that certificate (RFC 4514).
+    pub client_subject: Option<&'r str>,
+}
+
+/// A time: the clock of the wall, and one that never goes back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Now {
+    /// Milliseconds since the start of 1970, UTC.
+    pub unix_ms: u64,
+    /// Milliseconds since some moment in the life of the process; never goes back.
+    pub steady_ms: u64,
+}
+
+impl Now {
+    /// Seconds since the start of 1970, UTC.
+    pub fn unix_seconds(self) -> u64 {
+        self.unix_ms / 1000
+    }
+}
+
+/// Who made a response.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Source<'r> {
+    /// There is none yet.
+    Nobody,
+    /// An upstream.
+    Upstream,
+    /// The route itself, by `respond`.
+    Route,
+    /// A step, by its name.
+    Step(&'static str),
+    /// The server, because of an error of this kind.
+    Error(&'r str),
+}
+
+/// What became of an exchange.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Summary {
+    /// Bytes of the request's body.
+    pub bytes_in: u64,
+    /// Bytes of the response's body, as they were sent.
+    pub bytes_out: u64,
+    /// From the first byte of the request on.
+    pub duration: Duration,
+}

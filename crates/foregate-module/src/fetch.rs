@@ -1,0 +1,149 @@
+//! Asking the platform for an answer from elsewhere.
+
+use alloc::vec::Vec;
+use core::fmt;
+use core::marker::PhantomData;
+use core::time::Duration;
+
+use crate::action::Response;
+use crate::fields::Field;
+use crate::settings::UpstreamId;
+use crate::text::Text;
+use crate::value::Value;
+
+/// The name of a fetch: a type that is nothing else.
+///
+/// A step that needs an answer emits `Emit<Fetch<Name>>`; a step of a later phase reads `Read<'r, Fetched<Name>>`.
+pub trait FetchKey: 'static {
+    /// The name of what is asked, such as `forward-auth.request`.
+    const NAME: &'static str;
+    /// The name of the answer, such as `forward-auth.answer`.
+    const ANSWER: &'static str;
+}
+
+/// The value by which a step asks: see [`FetchKey`].
+#[derive(Debug)]
+pub struct Fetch<K: FetchKey>(PhantomData<K>);
+
+impl<K: FetchKey> Value for Fetch<K> {
+    type Data = FetchRequest;
+    const NAME: &'static str = K::NAME;
+    const ABOUT: &'static str = "A request that the platform is to make.";
+    const ANSWER: Option<&'static str> = Some(K::ANSWER);
+}
+
+/// The value in which the platform answers: see [`FetchKey`]. Written at the end of the phase in which it was asked for.
+#[derive(Debug)]
+pub struct Fetched<K: FetchKey>(PhantomData<K>);
+
+impl<K: FetchKey> Value for Fetched<K> {
+    type Data = FetchResult;
+    const NAME: &'static str = K::ANSWER;
+    const ABOUT: &'static str = "The answer to a request that the platform has made.";
+}
+
+/// The answer to a fetch.
+pub type FetchResult = Result<FetchResponse, FetchError>;
+
+/// What to ask, and whom.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FetchRequest {
+    /// Whom.
+    pub target: FetchTarget,
+    /// The method, a token.
+    pub method: Text,
+    /// Path and query. Must start with `/`.
+    pub path: Text,
+    /// The host that is asked for; `None`: the one of the client's request.
+    pub authority: Option<Text>,
+    /// Fields beside `host`.
+    pub fields: Vec<Field>,
+    /// The body.
+    pub body: Text,
+    /// How long all of it may take. Beyond: [`FetchError::Timeout`].
+    pub timeout: Duration,
+    /// The most that the answer's body may have, bytes. Beyond: [`FetchError::TooLarge`].
+    pub limit: usize,
+    /// How long an answer with a status of 200 is kept for the same question, asked by whichever request; zero: not at
+    /// all. After that it still serves, for as long again, while asking fails.
+    pub keep: Duration,
+}
+
+impl FetchRequest {
+    /// GET `path` from an upstream: 5 seconds, 64 KiB, not kept.
+    pub fn get(upstream: UpstreamId, path: impl Into<Text>) -> Self {
+        Self {
+            target: FetchTarget::Upstream(upstream),
+            method: Text::Static(b"GET"),
+            path: path.into(),
+            authority: None,
+            fields: Vec::new(),
+            body: Text::EMPTY,
+            timeout: Duration::from_secs(5),
+            limit: 64 * 1024,
+            keep: Duration::ZERO,
+        }
+    }
+}
+
+/// Who is asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum FetchTarget {
+    /// A server of this upstream.
+    Upstream(UpstreamId),
+    /// The route of the same site that the path leads to, without its modules.
+    Site,
+}
+
+/// An answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FetchResponse {
+    /// Its status, 200 to 999.
+    pub status: u16,
+    /// Its fields, without those of the connection and the framing.
+    pub fields: Vec<Field>,
+    /// Its body.
+    pub body: Text,
+}
+
+impl FetchResponse {
+    /// The value of the first field of this name.
+    pub fn field(&self, name: &str) -> Option<&[u8]> {
+        self.fields.iter().find(|field| field.name().eq_ignore_ascii_case(name.as_bytes())).map(Field::value)
+    }
+
+    /// The same as a response for the client.
+    pub fn into_response(self) -> Response {
+        Response { status: self.status, fields: self.fields, body: self.body }
+    }
+}
+
+/// Why there is no answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FetchError {
+    /// No connection, or one that failed.
+    Connection,
+    /// The time was up.
+    Timeout,
+    /// The body was larger than the limit.
+    TooLarge,
+    /// What came is not HTTP.
+    Malformed,
+    /// The request cannot be made: a path, method or host that is none, or no such route.
+    BadRequest,
+    /// Too many fetches at a time.
+    Busy,
+}
+
+impl fmt::Display for FetchError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Connection => "no connection, or one that failed",
+            Self::Timeout => "no answer in time",
+            Self::TooLarge => "the answer is too large",
+            Self::Malformed => "the answer is not HTTP",
+            Self::BadRequest => "the request cannot be made",
+            Self::Busy => "too many requests of this kind at a time",
+        })
+    }
+}

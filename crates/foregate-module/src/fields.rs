@@ -1,0 +1,259 @@
+//! The fields of heads, as steps read and change them.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::fmt;
+
+use crate::text::Text;
+
+/// The fields of a head, in their order. Names are compared without regard to case.
+pub trait Fields {
+    /// How many there are.
+    fn count(&self) -> usize;
+
+    /// Name and value of the field with this number, from 0.
+    fn field(&self, number: usize) -> Option<(&[u8], &[u8])>;
+
+    /// The value of the first field of this name.
+    fn get(&self, name: &str) -> Option<&[u8]> {
+        (0..self.count()).find_map(|number| {
+            let (found, value) = self.field(number)?;
+            found.eq_ignore_ascii_case(name.as_bytes()).then_some(value)
+        })
+    }
+}
+
+impl dyn Fields + '_ {
+    /// All fields, in their order.
+    pub fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
+        (0..self.count()).filter_map(|number| self.field(number))
+    }
+
+    /// The values of all fields of a name.
+    pub fn all<'f>(&'f self, name: &'f str) -> impl Iterator<Item = &'f [u8]> {
+        self.iter()
+            .filter(move |(found, _)| found.eq_ignore_ascii_case(name.as_bytes()))
+            .map(|(_, value)| value)
+    }
+}
+
+/// Fields that can be changed. Only the platform does; steps return [`Edits`].
+pub trait FieldsMut: Fields {
+    /// Adds a field at the end.
+    fn append(&mut self, name: &[u8], value: &[u8]);
+
+    /// Gives a name exactly this value: the first field of it takes the value and keeps its place, the others go.
+    fn set(&mut self, name: &[u8], value: &[u8]);
+
+    /// Removes all fields of a name.
+    fn remove(&mut self, name: &[u8]);
+
+    /// Removes the fields for which `keep` is false; it is asked in order.
+    fn retain(&mut self, keep: &mut dyn FnMut(&[u8], &[u8]) -> bool);
+}
+
+/// Why a field cannot be set by a module.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FieldError {
+    /// The name is not a token (RFC 9110, section 5.6.2).
+    Name,
+    /// The value has a control byte, or a blank at an end (RFC 9110, section 5.5).
+    Value,
+    /// The field says how the message is framed or how the connection goes on; that is the platform's business.
+    Framing,
+}
+
+impl fmt::Display for FieldError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Name => "this is not the name of a field",
+            Self::Value => "this cannot be the value of a field: it has a control byte, or a blank at an end",
+            Self::Framing => "this field belongs to the connection or the framing, which no module changes",
+        })
+    }
+}
+
+/// Fields that say how a message is framed or how its connection goes on.
+const FRAMING: [&str; 9] = [
+    "connection",
+    "content-length",
+    "transfer-encoding",
+    "keep-alive",
+    "proxy-connection",
+    "upgrade",
+    "te",
+    "trailer",
+    "http2-settings",
+];
+
+/// Name and value of a field; both are known to be valid.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Field {
+    name: Text,
+    value: Text,
+}
+
+impl Field {
+    /// A field.
+    ///
+    /// # Errors
+    ///
+    /// Name or value cannot be one, or the field belongs to the framing.
+    pub fn new(name: impl Into<Text>, value: impl Into<Text>) -> Result<Self, FieldError> {
+        let (name, value) = (name.into(), value.into());
+        check_name(&name)?;
+        check_value(&value)?;
+        Ok(Self { name, value })
+    }
+
+    /// The name, as it is to be written.
+    pub fn name(&self) -> &[u8] {
+        &self.name
+    }
+
+    /// The value.
+    pub fn value(&self) -> &[u8] {
+        &self.value
+    }
+}
+
+/// Whether a module may set or remove fields of this name.
+///
+/// # Errors
+///
+/// It is not a name, or belongs to the framing.
+pub fn check_name(name: &[u8]) -> Result<(), FieldError> {
+    let token = |byte: &u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(byte);
+    if name.is_empty() || !name.iter().all(token) {
+        return Err(FieldError::Name);
+    }
+    if FRAMING.iter().any(|framing| name.eq_ignore_ascii_case(framing.as_bytes())) {
+        return Err(FieldError::Framing);
+    }
+    Ok(())
+}
+
+/// Whether these bytes can be the value of a field.
+///
+/// # Errors
+///
+/// A control byte, or a blank at an end.
+pub fn check_value(value: &[u8]) -> Result<(), FieldError> {
+    let blank = |byte: Option<&u8>| matches!(byte, Some(b' ' | b'\t'));
+    let control = |byte: &u8| (*byte < b' ' && *byte != b'\t') || *byte == 0x7f;
+    if value.iter().any(control) || blank(value.first()) || blank(value.last()) {
+        return Err(FieldError::Value);
+    }
+    Ok(())
+}
+
+/// One change to the fields of a head.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Edit {
+    /// The name gets exactly this value.
+    Set(Field),
+    /// One more field.
+    Append(Field),
+    /// The field is added unless there is one of its name.
+    Default(Field),
+    /// All fields of this name go.
+    Remove(Text),
+    /// The fields with these numbers go, as they were counted when the step read them: bit `n % 64` of word `n / 64`.
+    RemoveNumbers(Vec<u64>),
+}
+
+/// Changes to the fields of a head, in their order.
+///
+/// What cannot be a field is left out by the methods that take constants and bytes of a request alike, and counted by
+/// nobody: a step that must know makes a [`Field`] first.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Edits {
+    shared: Option<Arc<[Edit]>>,
+    own: Vec<Edit>,
+}
+
+impl Edits {
+    /// No change.
+    pub const fn new() -> Self {
+        Self { shared: None, own: Vec::new() }
+    }
+
+    /// Changes that stand in settings; they come before those that are added.
+    pub fn shared(edits: &Arc<[Edit]>) -> Self {
+        Self { shared: Some(Arc::clone(edits)), own: Vec::new() }
+    }
+
+    /// Whether nothing changes.
+    pub fn is_empty(&self) -> bool {
+        self.own.is_empty() && self.shared.as_ref().is_none_or(|shared| shared.is_empty())
+    }
+
+    /// Adds a change.
+    pub fn push(&mut self, edit: Edit) {
+        self.own.push(edit);
+    }
+
+    /// Gives a name exactly this value; a value that cannot stand in a field changes nothing.
+    #[must_use]
+    pub fn set(mut self, name: impl Into<Text>, value: impl Into<Text>) -> Self {
+        if let Ok(field) = Field::new(name, value) {
+            self.own.push(Edit::Set(field));
+        }
+        self
+    }
+
+    /// Adds a field; a value that cannot stand in a field changes nothing.
+    #[must_use]
+    pub fn append(mut self, name: impl Into<Text>, value: impl Into<Text>) -> Self {
+        if let Ok(field) = Field::new(name, value) {
+            self.own.push(Edit::Append(field));
+        }
+        self
+    }
+
+    /// Removes all fields of a name.
+    #[must_use]
+    pub fn remove(mut self, name: impl Into<Text>) -> Self {
+        let name = name.into();
+        if check_name(&name).is_ok() {
+            self.own.push(Edit::Remove(name));
+        }
+        self
+    }
+
+    /// The changes, in order.
+    pub fn iter(&self) -> impl Iterator<Item = &Edit> {
+        self.shared.iter().flat_map(|shared| shared.iter()).chain(&self.own)
+    }
+
+    /// Makes the changes. Whatever they are, the framing fields stay as they are.
+    pub fn apply(&self, fields: &mut dyn FieldsMut) {
+        for edit in self.iter() {
+            match edit {
+                Edit::Set(field) => fields.set(field.name(), field.value()),
+                Edit::Append(field) => fields.append(field.name(), field.value()),
+                Edit::Default(field) => {
+                    let missing = !(0..fields.count()).any(|number| {
+                        fields.field(number).is_some_and(|(name, _)| name.eq_ignore_ascii_case(field.name()))
+                    });
+                    if missing {
+                        fields.append(field.name(), field.value());
+                    }
+                }
+                Edit::Remove(name) if check_name(name).is_ok() => fields.remove(name),
+                Edit::Remove(_) => {}
+                Edit::RemoveNumbers(numbers) => remove_numbers(fields, numbers),
+            }
+        }
+    }
+}
+
+fn remove_numbers(fields: &mut dyn FieldsMut, numbers: &[u64]) {
+    let mut number = 0;
+    fields.retain(&mut |name, _| {
+        let word = numbers.get(number / 64).copied().unwrap_or_default();
+        let named = word >> (number % 64) & 1 == 1;
+        number += 1;
+        !named || check_name(name) == Err(FieldError::Framing)
+    });
+}

@@ -1,0 +1,234 @@
+//! What a step reads.
+
+use core::any::Any;
+use core::net::IpAddr;
+
+use crate::check::Slot;
+use crate::exchange::{Exchange, Now, Source, Summary, TlsFacts};
+use crate::fields::Fields;
+use crate::phase_id::{AfterBody, AfterResponse, Phase};
+use crate::pipeline::Pipeline;
+use crate::state::Slots;
+use crate::value::Shown;
+
+/// One thing that a step reads.
+pub trait Input<'r>: Sized {
+    /// What it is, for checks and descriptions.
+    const SLOT: Slot;
+
+    /// Reads it. `slot` is where its value is, if it is one.
+    fn read(view: &View<'r>, slot: u16) -> Self;
+}
+
+/// Inputs that are known in a phase.
+#[diagnostic::on_unimplemented(message = "`{Self}` is not known in phase `{P}`")]
+pub trait ReadableAt<P: Phase> {}
+
+/// All that a step reads: a tuple of up to ten inputs.
+pub trait Inputs<'r, P: Phase>: Sized {
+    /// What they are.
+    const SLOTS: &'static [Slot];
+
+    /// Reads them. `slots` has one entry for each.
+    fn read(view: &View<'r>, slots: &[u16]) -> Self;
+}
+
+macro_rules! inputs {
+    ($($input:ident $number:tt),*) => {
+        impl<'r, Ph: Phase, $($input: Input<'r> + ReadableAt<Ph>),*> Inputs<'r, Ph> for ($($input,)*) {
+            const SLOTS: &'static [Slot] = &[$($input::SLOT),*];
+            #[allow(clippy::unused_unit, unused_variables, reason = "the empty tuple reads nothing")]
+            fn read(view: &View<'r>, slots: &[u16]) -> Self {
+                ($($input::read(view, slots.get($number).copied().unwrap_or(u16::MAX)),)*)
+            }
+        }
+    };
+}
+
+inputs!();
+inputs!(A 0);
+inputs!(A 0, B 1);
+inputs!(A 0, B 1, C 2);
+inputs!(A 0, B 1, C 2, D 3);
+inputs!(A 0, B 1, C 2, D 3, E 4);
+inputs!(A 0, B 1, C 2, D 3, E 4, F 5);
+inputs!(A 0, B 1, C 2, D 3, E 4, F 5, G 6);
+inputs!(A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7);
+inputs!(A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7, I 8);
+inputs!(A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7, I 8, J 9);
+
+/// Everything that is known so far: for expressions, which read what their author wrote. A step that knows what it reads
+/// states that instead.
+#[derive(Clone, Copy)]
+pub struct View<'r> {
+    exchange: &'r dyn Exchange,
+    slots: &'r Slots,
+    pipeline: &'r Pipeline,
+}
+
+impl<'r> View<'r> {
+    /// For platforms: what steps may read of an exchange.
+    pub fn new(exchange: &'r dyn Exchange, slots: &'r Slots, pipeline: &'r Pipeline) -> Self {
+        Self { exchange, slots, pipeline }
+    }
+
+    /// The exchange.
+    pub fn exchange(&self) -> &'r dyn Exchange {
+        self.exchange
+    }
+
+    /// A value that steps have written, by its number in [`Pipeline::values`].
+    pub fn value(&self, number: u16) -> Option<Shown<'r>> {
+        self.pipeline.values().get(usize::from(number))?.show(self.slots.get(number)?)
+    }
+
+    pub(crate) fn slot(&self, slot: u16) -> Option<&'r (dyn Any + Send + Sync)> {
+        self.slots.get(slot)
+    }
+}
+
+impl<'r> Input<'r> for View<'r> {
+    const SLOT: Slot = Slot::builtin("everything");
+    fn read(view: &View<'r>, _: u16) -> Self {
+        *view
+    }
+}
+
+impl<P: Phase> ReadableAt<P> for View<'_> {}
+
+macro_rules! plain {
+    ($($(#[$doc:meta])* $name:ident($type:ty), $label:literal, $when:ident, $read:expr;)*) => { $(
+        $(#[$doc])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        pub struct $name(pub $type);
+
+        impl<'r> Input<'r> for $name {
+            const SLOT: Slot = Slot::builtin($label);
+            fn read(view: &View<'r>, _: u16) -> Self {
+                let read: fn(&dyn Exchange) -> $type = $read;
+                Self(read(view.exchange))
+            }
+        }
+
+        impl<P: $when> ReadableAt<P> for $name {}
+    )* };
+}
+
+macro_rules! borrowed {
+    ($($(#[$doc:meta])* $name:ident($type:ty), $label:literal, $when:ident, $read:expr;)*) => { $(
+        $(#[$doc])*
+        #[derive(Clone, Copy)]
+        pub struct $name<'r>(pub $type);
+
+        impl<'r> Input<'r> for $name<'r> {
+            const SLOT: Slot = Slot::builtin($label);
+            fn read(view: &View<'r>, _: u16) -> Self {
+                let read: fn(&'r dyn Exchange) -> $type = $read;
+                Self(read(view.exchange))
+            }
+        }
+
+        impl<P: $when> ReadableAt<P> for $name<'_> {}
+    )* };
+}
+
+plain! {
+    /// The client's address: the peer's, or what a trusted peer named. `None` for a Unix socket.
+    ClientAddress(Option<IpAddr>), "client address", Phase, |exchange| exchange.client();
+    /// The address of the connection's other end.
+    PeerAddress(Option<IpAddr>), "peer address", Phase, |exchange| exchange.peer();
+    /// The time of the phase.
+    Time(Now), "time", Phase, |exchange| exchange.now();
+    /// A number that nobody can guess.
+    Random(u64), "random number", Phase, |exchange| exchange.random();
+    /// The status of the response.
+    Status(u16), "status", AfterResponse, |exchange| exchange.status().unwrap_or_default();
+    /// What became of the exchange so far; complete in the phase `log`.
+    Outcome(Summary), "outcome", AfterResponse, |exchange| exchange.summary();
+}
+
+borrowed! {
+    /// `http` or `https`.
+    Scheme(&'r str), "scheme", Phase, |exchange| exchange.scheme();
+    /// `HTTP/1.1` and its like.
+    Protocol(&'r str), "protocol", Phase, |exchange| exchange.protocol();
+    /// The handshake, over TLS.
+    Tls(Option<TlsFacts<'r>>), "tls", Phase, |exchange| exchange.tls();
+    /// The method.
+    Method(&'r [u8]), "method", Phase, |exchange| exchange.method();
+    /// The host: lower case, without port.
+    Host(&'r str), "host", Phase, |exchange| exchange.host();
+    /// The path in its normal form.
+    Path(&'r [u8]), "path", Phase, |exchange| exchange.path();
+    /// The query, without `?`.
+    Query(Option<&'r [u8]>), "query", Phase, |exchange| exchange.query();
+    /// The target as it was sent.
+    RawTarget(&'r [u8]), "raw target", Phase, |exchange| exchange.raw_target();
+    /// The first host of the site.
+    SiteName(&'r str), "site", Phase, |exchange| exchange.site();
+    /// The pattern of the route.
+    RouteName(&'r str), "route", Phase, |exchange| exchange.route();
+    /// Who made the response.
+    ResponseSource(Source<'r>), "response source", AfterResponse, |exchange| exchange.source();
+}
+
+/// The fields of the request.
+#[derive(Clone, Copy)]
+pub struct RequestFields<'r>(pub &'r dyn Fields);
+
+impl<'r> Input<'r> for RequestFields<'r> {
+    const SLOT: Slot = Slot::builtin("request fields");
+    fn read(view: &View<'r>, _: u16) -> Self {
+        Self(view.exchange.request_fields())
+    }
+}
+
+impl<P: Phase> ReadableAt<P> for RequestFields<'_> {}
+
+/// The fields of the response.
+#[derive(Clone, Copy)]
+pub struct ResponseFields<'r>(pub &'r dyn Fields);
+
+impl<'r> Input<'r> for ResponseFields<'r> {
+    const SLOT: Slot = Slot::builtin("response fields");
+    fn read(view: &View<'r>, _: u16) -> Self {
+        Self(view.exchange.response_fields())
+    }
+}
+
+impl<P: AfterResponse> ReadableAt<P> for ResponseFields<'_> {}
+
+/// The kind of the error that the response tells of, if the server made it because of one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ErrorKind<'r>(pub Option<&'r str>);
+
+impl<'r> Input<'r> for ErrorKind<'r> {
+    const SLOT: Slot = Slot::builtin("error");
+    fn read(view: &View<'r>, _: u16) -> Self {
+        match view.exchange.source() {
+            Source::Error(kind) => Self(Some(kind)),
+            _ => Self(None),
+        }
+    }
+}
+
+impl<P: AfterResponse> ReadableAt<P> for ErrorKind<'_> {}
+
+/// The start of the request's body: as much as [`Step::body`](crate::Step::body) of the route's steps asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Body<'r> {
+    /// What has been received.
+    pub bytes: &'r [u8],
+    /// Whether that is all of it.
+    pub whole: bool,
+}
+
+impl<'r> Input<'r> for Body<'r> {
+    const SLOT: Slot = Slot::builtin("request body");
+    fn read(view: &View<'r>, _: u16) -> Self {
+        let (bytes, whole) = view.exchange.request_body();
+        Self { bytes, whole }
+    }
+}
+
+impl<P: AfterBody> ReadableAt<P> for Body<'_> {}

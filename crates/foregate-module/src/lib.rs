@@ -1,0 +1,84 @@
+//! The contract between Foregate and its modules.
+//!
+//! A module is pure product logic: no input or output, no clock, no globals. It consists of [`Step`]s. Each step says in
+//! which [`Phase`] of an exchange it runs, what it reads, what it may write, and how it may end the request. The list of
+//! all steps, made with [`pipeline!`], is checked by the compiler: a value that nobody writes before it is read, two
+//! writers of one value, a status code read before there is one, are errors of compilation, told in a sentence.
+//!
+//! ```
+//! use core::ops::ControlFlow;
+//! use foregate_module::{Edits, EditResponse, Never, Step, Filter, phase, pipeline};
+//!
+//! /// Says who made it.
+//! #[derive(Debug, Default)]
+//! pub struct Signature;
+//!
+//! impl Step for Signature {
+//!     type At = phase::ResponseHeaders;
+//!     type Settings = ();
+//!     type In<'r> = ();
+//!     type Out = (EditResponse,);
+//!     type Stop = Never;
+//!     const NAME: &'static str = "signature";
+//!     const ABOUT: &'static str = "Adds `x-signature` to every response.";
+//!     const FILTERS: &'static [Filter] = &[];
+//!     fn run(&self, (): &(), (): ()) -> ControlFlow<Never, Self::Out> {
+//!         ControlFlow::Continue((EditResponse(Edits::new().set("x-signature", "foregate")),))
+//!     }
+//! }
+//!
+//! pipeline! { pub fn steps { Signature } }
+//! assert_eq!(steps().steps().count(), 1);
+//! ```
+//!
+//! The crate is `no_std`: the names of files, sockets and clocks do not resolve in it, nor in the crates of modules. A step
+//! that needs an answer from elsewhere emits a [`Fetch`]; the platform performs it between phases.
+
+#![no_std]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+
+mod action;
+mod body;
+mod check;
+mod exchange;
+mod fetch;
+mod fields;
+mod input;
+mod output;
+mod phase_id;
+mod pipeline;
+mod plan;
+pub mod settings;
+mod state;
+mod step;
+pub mod testing;
+mod text;
+mod value;
+
+pub use action::{Abort, Action, Either, Never, Redirect, Replace, Respond, Response, StopAt, Terminal};
+pub use body::{Bail, BodyFilter, Chain, Coding, Filtered, Passed, Sink};
+pub use check::{Access, Decl, Slot, check, decl};
+pub use exchange::{Exchange, Now, Source, Summary, TlsFacts};
+pub use fetch::{
+    Fetch, FetchError, FetchKey, FetchRequest, FetchResponse, FetchResult, FetchTarget, Fetched,
+};
+pub use fields::{Edit, Edits, Field, FieldError, Fields, FieldsMut};
+pub use input::{
+    Body, ClientAddress, ErrorKind, Host, Input, Inputs, Method, Outcome, Path, PeerAddress, Protocol, Query,
+    Random, RawTarget, ReadableAt, RequestFields, ResponseFields, ResponseSource, RouteName, Scheme,
+    SiteName, Status, Time, Tls, View,
+};
+pub use output::{
+    Apply, ChooseUpstream, EditRequest, EditResponse, Emit, FilterRequestBody, FilterResponseBody,
+    LimitRequestBody, Note, Notes, Output, Outputs, RewriteTarget, SetClientAddress, Skip, WritableAt,
+};
+pub use phase_id::{Phase, PhaseId, phase};
+pub use pipeline::{Entry, Group, Pipeline, ValueInfo, group, groups};
+pub use plan::{Condition, Conditions, Configured, Expression, Plan, PlanBuilder, Planned, Steps};
+pub use settings::{Argument, Context, FromNode, Key, Node, Problem, UpstreamId};
+pub use state::{Read, Slots, State};
+pub use step::{Erased, Filter, Step, Verdict, Weight, WhenFull, erase};
+pub use text::Text;
+pub use value::{Kind, Shown, Value};

@@ -1,0 +1,166 @@
+//! What a step writes.
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use core::net::IpAddr;
+
+use crate::body::Filtered;
+use crate::check::Slot;
+use crate::exchange::Exchange;
+use crate::fields::Edits;
+use crate::phase_id::{BeforeEnd, BeforeResponse, BeforeUpstream, HoldsResponse, Phase};
+use crate::plan::Steps;
+use crate::settings::UpstreamId;
+use crate::state::State;
+use crate::text::Text;
+use crate::value::Value;
+
+/// Where outputs go.
+pub struct Apply<'a> {
+    /// The exchange.
+    pub exchange: &'a mut dyn Exchange,
+    /// What is kept of it for steps.
+    pub state: &'a mut State,
+}
+
+/// One thing that a step writes.
+pub trait Output {
+    /// What it is, for checks and descriptions.
+    const SLOT: Slot;
+
+    /// Writes it. `slot` is where its value goes, if it is one.
+    fn apply(self, apply: &mut Apply<'_>, slot: u16);
+}
+
+/// Outputs that a phase allows.
+#[diagnostic::on_unimplemented(message = "phase `{P}` does not allow the output `{Self}`")]
+pub trait WritableAt<P: Phase> {}
+
+/// All that a step writes: a tuple of up to six outputs.
+pub trait Outputs<P: Phase> {
+    /// What they are.
+    const SLOTS: &'static [Slot];
+
+    /// Writes them, in their order. `slots` has one entry for each.
+    fn apply(self, apply: &mut Apply<'_>, slots: &[u16]);
+}
+
+macro_rules! outputs {
+    ($($output:ident $number:tt),*) => {
+        impl<Ph: Phase, $($output: Output + WritableAt<Ph>),*> Outputs<Ph> for ($($output,)*) {
+            const SLOTS: &'static [Slot] = &[$($output::SLOT),*];
+            #[allow(unused_variables, reason = "the empty tuple writes nothing")]
+            fn apply(self, apply: &mut Apply<'_>, slots: &[u16]) {
+                $(self.$number.apply(apply, slots.get($number).copied().unwrap_or(u16::MAX));)*
+            }
+        }
+    };
+}
+
+outputs!();
+outputs!(A 0);
+outputs!(A 0, B 1);
+outputs!(A 0, B 1, C 2);
+outputs!(A 0, B 1, C 2, D 3);
+outputs!(A 0, B 1, C 2, D 3, E 4);
+outputs!(A 0, B 1, C 2, D 3, E 4, F 5);
+
+/// A value for later steps; `None` writes nothing.
+#[derive(Debug)]
+pub struct Emit<V: Value>(pub Option<V::Data>);
+
+impl<V: Value> Output for Emit<V> {
+    const SLOT: Slot = Slot::value::<V>();
+    fn apply(self, apply: &mut Apply<'_>, slot: u16) {
+        if let Some(data) = self.0 {
+            apply.state.slots.put(slot, Box::new(data));
+            if V::ANSWER.is_some() {
+                apply.state.fetches.push(slot);
+            }
+        }
+    }
+}
+
+impl<P: BeforeEnd, V: Value> WritableAt<P> for Emit<V> {}
+
+macro_rules! effects {
+    ($($(#[$doc:meta])* $name:ident($type:ty), $label:literal, $once:ident, $when:ident, $apply:expr;)*) => { $(
+        $(#[$doc])*
+        pub struct $name(pub $type);
+
+        impl Output for $name {
+            const SLOT: Slot = Slot::$once($label);
+            fn apply(self, apply: &mut Apply<'_>, _: u16) {
+                let write: fn(&mut Apply<'_>, $type) = $apply;
+                write(apply, self.0);
+            }
+        }
+
+        impl<P: $when> WritableAt<P> for $name {}
+    )* };
+}
+
+effects! {
+    /// Changes to the fields of the request; any number of steps may make some, in their order.
+    EditRequest(Edits), "request fields", effect, BeforeResponse, |apply, edits| {
+        if !edits.is_empty() {
+            edits.apply(apply.exchange.request_fields_mut());
+        }
+    };
+    /// Changes to the fields of the response; any number of steps may make some, in their order.
+    EditResponse(Edits), "response fields", effect, HoldsResponse, |apply, edits| {
+        if !edits.is_empty() {
+            edits.apply(apply.exchange.response_fields_mut());
+        }
+    };
+    /// Whom the request is taken to come from. One step of the pipeline may say so.
+    SetClientAddress(Option<IpAddr>), "client address", only, BeforeUpstream, |apply, client| {
+        if let Some(client) = client {
+            apply.exchange.set_client(client);
+        }
+    };
+    /// Another path and query for the request: what the origin sees; the route stays. `None` for a part that stays; an
+    /// empty query goes. A target that has no normal form changes nothing.
+    RewriteTarget(Option<(Option<Text>, Option<Text>)>), "target", effect, BeforeUpstream, |apply, target| {
+        if let Some((path, query)) = target {
+            apply.exchange.set_target(path.as_deref(), query.as_deref());
+        }
+    };
+    /// Another upstream than the route's.
+    ChooseUpstream(Option<UpstreamId>), "upstream", effect, BeforeUpstream, |apply, upstream| {
+        if let Some(upstream) = upstream {
+            apply.exchange.set_upstream(upstream);
+        }
+    };
+    /// The most that the request's body may have, bytes; the least of all limits holds. Beyond: 413.
+    LimitRequestBody(Option<u64>), "request body limit", effect, BeforeResponse, |apply, limit| {
+        if let Some(limit) = limit {
+            apply.exchange.limit_request_body(limit);
+        }
+    };
+    /// A filter of the request's body; filters run in the order of their steps.
+    FilterRequestBody(Option<Filtered>), "request body", effect, BeforeResponse, |apply, filter| {
+        apply.state.request_filters.extend(filter);
+    };
+    /// A filter of the response's body; filters run in the order of their steps.
+    FilterResponseBody(Option<Filtered>), "response body", effect, HoldsResponse, |apply, filter| {
+        apply.state.response_filters.extend(filter);
+    };
+    /// Names and values for the access log.
+    Notes(Vec<Note>), "log", effect, Phase, |apply, notes| {
+        apply.state.notes.extend(notes.into_iter().map(|note| (note.name, note.value)));
+    };
+    /// Steps that do not run for this request any more.
+    Skip(Steps), "steps", effect, BeforeEnd, |apply, steps| {
+        apply.state.skipped = apply.state.skipped.and(steps);
+    };
+}
+
+/// A name and a value for the access log, under the key `notes`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Note {
+    /// The name.
+    pub name: Text,
+    /// The value; bytes that are not UTF-8 are replaced.
+    pub value: Text,
+}

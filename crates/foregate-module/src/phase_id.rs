@@ -1,0 +1,175 @@
+//! The phases of an exchange, in their one order.
+
+use core::fmt;
+
+/// A phase, as a value. Phases are ordered as they come in an exchange.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum PhaseId {
+    /// The site and the route are known; nothing has been judged.
+    RequestEarly,
+    /// Who asks.
+    RequestIdentity,
+    /// Whether they may.
+    RequestSecurity,
+    /// As much of the body as the steps asked for has been received.
+    RequestBody,
+    /// What the origin shall see.
+    RequestRewrite,
+    /// What tells this response from others in the cache.
+    CacheKey,
+    /// Which upstream.
+    UpstreamSelect,
+    /// The request as it goes out, forwarded fields included.
+    UpstreamRequest,
+    /// The head of the upstream's response, as it came. Not run for answers of our own.
+    UpstreamResponse,
+    /// The head of the response that the client gets, whoever made it.
+    ResponseHeaders,
+    /// Responses that tell of an error can be replaced.
+    ResponseErrorPage,
+    /// The body's filters are chosen; the head can still be changed.
+    ResponseBody,
+    /// The exchange has ended.
+    Log,
+}
+
+impl PhaseId {
+    /// How many there are.
+    pub const COUNT: usize = 13;
+
+    /// All of them, in order.
+    pub const ALL: [Self; Self::COUNT] = [
+        Self::RequestEarly,
+        Self::RequestIdentity,
+        Self::RequestSecurity,
+        Self::RequestBody,
+        Self::RequestRewrite,
+        Self::CacheKey,
+        Self::UpstreamSelect,
+        Self::UpstreamRequest,
+        Self::UpstreamResponse,
+        Self::ResponseHeaders,
+        Self::ResponseErrorPage,
+        Self::ResponseBody,
+        Self::Log,
+    ];
+
+    /// As it is written in documentation, messages and metrics.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::RequestEarly => "request-early",
+            Self::RequestIdentity => "request-identity",
+            Self::RequestSecurity => "request-security",
+            Self::RequestBody => "request-body",
+            Self::RequestRewrite => "request-rewrite",
+            Self::CacheKey => "cache-key",
+            Self::UpstreamSelect => "upstream-select",
+            Self::UpstreamRequest => "upstream-request",
+            Self::UpstreamResponse => "upstream-response",
+            Self::ResponseHeaders => "response-headers",
+            Self::ResponseErrorPage => "response-error-page",
+            Self::ResponseBody => "response-body",
+            Self::Log => "log",
+        }
+    }
+
+    /// Its place in the order, from 0.
+    pub const fn order(self) -> usize {
+        self as usize
+    }
+}
+
+impl fmt::Display for PhaseId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// A phase, as a type. There are no others than those in [`phase`].
+pub trait Phase: sealed::Sealed + 'static {
+    /// The same as a value.
+    const ID: PhaseId;
+}
+
+/// Phases in which there is no response yet, so that the request can be answered here.
+#[diagnostic::on_unimplemented(message = "in phase `{Self}` the request has been sent, or answered, already")]
+pub trait BeforeResponse: Phase {}
+
+/// Phases in which the request's target can still be rewritten and its upstream chosen.
+#[diagnostic::on_unimplemented(message = "in phase `{Self}` the upstream has been chosen already")]
+pub trait BeforeUpstream: Phase {}
+
+/// Phases in which the head of the response is known.
+#[diagnostic::on_unimplemented(message = "the response is not known in phase `{Self}`")]
+pub trait AfterResponse: Phase {}
+
+/// Phases in which the head of the response has not been sent yet.
+#[diagnostic::on_unimplemented(message = "there is no response to change in phase `{Self}`")]
+pub trait HoldsResponse: AfterResponse {}
+
+/// Phases in which the response can be replaced as a whole.
+#[diagnostic::on_unimplemented(message = "the response cannot be replaced in phase `{Self}`")]
+pub trait BeforeBody: HoldsResponse {}
+
+/// Phases in which the start of the request's body has been received.
+#[diagnostic::on_unimplemented(message = "the body of the request has not been received in phase `{Self}`")]
+pub trait AfterBody: Phase {}
+
+/// Phases before the last.
+#[diagnostic::on_unimplemented(message = "in phase `{Self}` the exchange has ended")]
+pub trait BeforeEnd: Phase {}
+
+mod sealed {
+    pub trait Sealed {}
+}
+
+macro_rules! phases {
+    ($($(#[$doc:meta])* $name:ident: $($is:ident)*;)*) => {
+        /// The phases as types, for [`Step::At`](crate::Step::At).
+        pub mod phase {
+            use super::*;
+            $(
+                $(#[$doc])*
+                #[derive(Debug, Clone, Copy)]
+                pub struct $name;
+                impl sealed::Sealed for $name {}
+                impl Phase for $name {
+                    const ID: PhaseId = PhaseId::$name;
+                }
+                $(impl $is for $name {})*
+            )*
+            pub use super::{
+                AfterBody, AfterResponse, BeforeBody, BeforeEnd, BeforeResponse, BeforeUpstream, HoldsResponse,
+            };
+        }
+    };
+}
+
+phases! {
+    /// See [`PhaseId::RequestEarly`].
+    RequestEarly: BeforeResponse BeforeUpstream BeforeEnd;
+    /// See [`PhaseId::RequestIdentity`].
+    RequestIdentity: BeforeResponse BeforeUpstream BeforeEnd;
+    /// See [`PhaseId::RequestSecurity`].
+    RequestSecurity: BeforeResponse BeforeUpstream BeforeEnd;
+    /// See [`PhaseId::RequestBody`].
+    RequestBody: BeforeResponse BeforeUpstream BeforeEnd AfterBody;
+    /// See [`PhaseId::RequestRewrite`].
+    RequestRewrite: BeforeResponse BeforeUpstream BeforeEnd AfterBody;
+    /// See [`PhaseId::CacheKey`].
+    CacheKey: BeforeResponse BeforeUpstream BeforeEnd AfterBody;
+    /// See [`PhaseId::UpstreamSelect`].
+    UpstreamSelect: BeforeResponse BeforeUpstream BeforeEnd AfterBody;
+    /// See [`PhaseId::UpstreamRequest`].
+    UpstreamRequest: BeforeResponse BeforeEnd AfterBody;
+    /// See [`PhaseId::UpstreamResponse`].
+    UpstreamResponse: AfterResponse HoldsResponse BeforeBody BeforeEnd;
+    /// See [`PhaseId::ResponseHeaders`].
+    ResponseHeaders: AfterResponse HoldsResponse BeforeBody BeforeEnd;
+    /// See [`PhaseId::ResponseErrorPage`].
+    ResponseErrorPage: AfterResponse HoldsResponse BeforeBody BeforeEnd;
+    /// See [`PhaseId::ResponseBody`].
+    ResponseBody: AfterResponse HoldsResponse BeforeEnd;
+    /// See [`PhaseId::Log`].
+    Log: AfterResponse;
+}

@@ -1,0 +1,252 @@
+//! All steps of a program, in their order.
+
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::any::Any;
+use core::fmt;
+
+use crate::check::{Access, Decl, Slot};
+use crate::exchange::Exchange;
+use crate::phase_id::PhaseId;
+use crate::plan::{Planned, Steps};
+use crate::settings::{Context, Key, Node, Problem};
+use crate::state::State;
+use crate::step::{Call, Erased, Verdict};
+use crate::value::{Kind, Shown, Value};
+
+/// How a value is shown to expressions.
+pub(crate) type Show = fn(&(dyn Any + Send + Sync)) -> Option<Shown<'_>>;
+
+pub(crate) fn show<V: Value>(value: &(dyn Any + Send + Sync)) -> Option<Shown<'_>> {
+    value.downcast_ref().and_then(V::show)
+}
+
+pub(crate) fn show_nothing(_: &(dyn Any + Send + Sync)) -> Option<Shown<'_>> {
+    None
+}
+
+/// A value of a pipeline. Its number is its place in [`Pipeline::values`].
+#[derive(Clone, Copy)]
+pub struct ValueInfo {
+    /// Its name.
+    pub name: &'static str,
+    /// What it is.
+    pub about: &'static str,
+    /// As what expressions see it.
+    pub shows: Option<Kind>,
+    /// The phase in which it is written: expressions of later phases may read it.
+    pub phase: PhaseId,
+    show: Show,
+}
+
+impl ValueInfo {
+    pub(crate) fn show<'v>(&self, value: &'v (dyn Any + Send + Sync)) -> Option<Shown<'v>> {
+        (self.show)(value)
+    }
+}
+
+impl fmt::Debug for ValueInfo {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name)
+    }
+}
+
+/// One step of a pipeline.
+pub struct Entry {
+    step: Box<dyn Erased>,
+    inputs: Box<[u16]>,
+    outputs: Box<[u16]>,
+}
+
+impl Entry {
+    /// What the step declares.
+    pub fn decl(&self) -> &'static Decl {
+        self.step.decl()
+    }
+
+    /// The key of the configuration that turns it on; `None`: it is always on.
+    pub fn key(&self) -> Option<&'static Key> {
+        self.step.key()
+    }
+
+    /// Reads the step's settings.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with them.
+    pub fn decode(
+        &self,
+        nodes: &[Node],
+        context: &mut dyn Context,
+    ) -> Result<Arc<dyn Any + Send + Sync>, Problem> {
+        self.step.decode(nodes, context)
+    }
+
+    /// How much of the request's body these settings ask for, bytes.
+    pub fn body(&self, settings: &Arc<dyn Any + Send + Sync>) -> usize {
+        self.step.body(&**settings)
+    }
+}
+
+/// All steps of a program, in the order in which they run. Made by [`pipeline!`](crate::pipeline!).
+pub struct Pipeline {
+    entries: Box<[Entry]>,
+    values: Box<[ValueInfo]>,
+    /// For each fetch, the slot of the request and of the answer.
+    fetches: Box<[(u16, u16)]>,
+}
+
+impl Pipeline {
+    /// Merges groups of steps phase by phase, the steps of an earlier group first. Programs use
+    /// [`pipeline!`](crate::pipeline!), which has the compiler check the result.
+    pub fn new(groups: Vec<Vec<Box<dyn Erased>>>) -> Self {
+        let mut steps: Vec<_> = groups.into_iter().flatten().collect();
+        // Stable: within a phase the order of the groups stays.
+        steps.sort_by_key(|step| step.decl().phase);
+        steps.truncate(Steps::LIMIT);
+        let mut values: Vec<ValueInfo> = Vec::new();
+        let mut fetches = Vec::new();
+        for decl in steps.iter().map(|step| step.decl()) {
+            for slot in decl.outputs.iter().filter(|slot| slot.access == Access::Value) {
+                let number = values.len() as u16;
+                let phase = decl.phase;
+                values.push(ValueInfo {
+                    name: slot.name,
+                    about: slot.about,
+                    shows: slot.shows,
+                    phase,
+                    show: slot.show,
+                });
+                if let Some(answer) = slot.answer {
+                    fetches.push((number, number + 1));
+                    let about = "The answer to a request that the platform has made.";
+                    values.push(ValueInfo { name: answer, about, shows: None, phase, show: show_nothing });
+                }
+            }
+        }
+        let slots = |slots: &[Slot]| -> Box<[u16]> {
+            let number = |slot: &Slot| values.iter().position(|value| value.name == slot.name);
+            let value = |slot: &Slot| if slot.access == Access::Value { number(slot) } else { None };
+            slots.iter().map(|slot| value(slot).map_or(u16::MAX, |number| number as u16)).collect()
+        };
+        let entry = |step: Box<dyn Erased>| {
+            let decl = step.decl();
+            Entry { inputs: slots(decl.inputs), outputs: slots(decl.outputs), step }
+        };
+        let entries = steps.into_iter().map(entry).collect();
+        Self { entries, values: values.into(), fetches: fetches.into() }
+    }
+
+    /// What all steps declare, in their order.
+    pub fn steps(&self) -> impl ExactSizeIterator<Item = &'static Decl> {
+        self.entries.iter().map(Entry::decl)
+    }
+
+    /// All steps, in their order; a step's number is its place here.
+    pub fn entries(&self) -> &[Entry] {
+        &self.entries
+    }
+
+    /// All values, in the order in which they are written.
+    pub fn values(&self) -> &[ValueInfo] {
+        &self.values
+    }
+
+    /// The slot in which the answer to a fetch goes; `request` is the slot in which it was emitted.
+    pub fn answer_slot(&self, request: u16) -> Option<u16> {
+        self.fetches.iter().find(|(slot, _)| *slot == request).map(|(_, answer)| *answer)
+    }
+
+    /// The keys of the configuration, each with the number of a step that reads it.
+    pub fn keys(&self) -> Vec<(&'static Key, usize)> {
+        let mut keys: Vec<(&'static Key, usize)> = Vec::new();
+        for (number, entry) in self.entries.iter().enumerate() {
+            if let Some(key) = entry.key()
+                && keys.iter().all(|(other, _)| other.name != key.name)
+            {
+                keys.push((key, number));
+            }
+        }
+        keys
+    }
+
+    /// The steps that a key turns on, or the one of this name.
+    pub fn named(&self, name: &str) -> Steps {
+        let named =
+            |entry: &Entry| entry.decl().name == name || entry.key().is_some_and(|key| key.name == name);
+        let numbers = self.entries.iter().enumerate().filter(|(_, entry)| named(entry));
+        numbers.fold(Steps::NONE, |steps, (number, _)| steps.with(number))
+    }
+
+    /// Runs a planned step on this thread, if its filters hold. The platform has looked at `when` and what is skipped, and
+    /// catches panics.
+    pub fn run(&self, planned: &Planned, exchange: &mut dyn Exchange, state: &mut State) -> Verdict {
+        let Some(entry) = self.entries.get(usize::from(planned.step)) else { return Verdict::Passed };
+        entry.step.run(Call {
+            settings: &*planned.settings,
+            exchange,
+            state,
+            pipeline: self,
+            inputs: &entry.inputs,
+            outputs: &entry.outputs,
+            dry: planned.dry_run,
+        })
+    }
+}
+
+impl fmt::Debug for Pipeline {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.steps().map(|decl| decl.name)).finish()
+    }
+}
+
+/// Lists the steps of a program, in the order of their phases, and has the compiler check them.
+///
+/// ```text
+/// pipeline! { pub fn steps { StepA, StepB } }
+/// pipeline! { pub fn steps { use foregate_modules::shipped; MyStep } }
+/// ```
+///
+/// makes a function `steps() -> Pipeline`, and a type of the same name by which another list takes the group in (`use`). Groups are merged phase by phase; within a phase the steps of a group that was taken
+/// in come first.
+#[macro_export]
+macro_rules! pipeline {
+    ($(#[$attribute:meta])* $vis:vis fn $name:ident { $(use $group:ty;)* $($step:ty),* $(,)? }) => {
+        const _: () = $crate::check(&[$(<$group>::DECLS,)* &[$($crate::decl::<$step>()),*]]);
+
+        /// The steps of this list, for lists that take it in.
+        #[allow(non_camel_case_types, reason = "it stands beside the function of the same name")]
+        $vis enum $name {}
+
+        impl $name {
+            /// What the steps declare.
+            pub const DECLS: &[$crate::Decl] = &[$($crate::decl::<$step>()),*];
+
+            /// The steps.
+            pub fn group() -> $crate::Group {
+                $crate::group([$($crate::erase::<$step>()),*])
+            }
+        }
+
+        $(#[$attribute])*
+        $vis fn $name() -> $crate::Pipeline {
+            $crate::Pipeline::new($crate::groups([$(<$group>::group(),)* $name::group()]))
+        }
+    };
+}
+
+/// Steps without their types.
+pub type Group = Vec<Box<dyn Erased>>;
+
+/// For [`pipeline!`](crate::pipeline!).
+#[doc(hidden)]
+pub fn group<const N: usize>(steps: [Box<dyn Erased>; N]) -> Group {
+    steps.into()
+}
+
+/// For [`pipeline!`](crate::pipeline!).
+#[doc(hidden)]
+pub fn groups<const N: usize>(groups: [Group; N]) -> Vec<Group> {
+    groups.into()
+}

@@ -1,0 +1,200 @@
+//! What of a pipeline a route uses.
+
+use alloc::borrow::Cow;
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::any::Any;
+use core::fmt;
+use core::ops::{ControlFlow, Range};
+
+use crate::input::View;
+use crate::phase_id::PhaseId;
+use crate::pipeline::Pipeline;
+
+/// A set of steps, by their numbers in the pipeline: one bit each.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct Steps([u64; Self::WORDS]);
+
+impl Steps {
+    const WORDS: usize = 4;
+    /// How many steps a pipeline may have.
+    pub const LIMIT: usize = 64 * Self::WORDS;
+    /// No step.
+    pub const NONE: Self = Self([0; Self::WORDS]);
+
+    /// The same set with one step more.
+    #[must_use]
+    pub const fn with(mut self, step: usize) -> Self {
+        if step < Self::LIMIT {
+            self.0[step / 64] |= 1 << (step % 64);
+        }
+        self
+    }
+
+    /// Whether a step is in the set.
+    pub const fn contains(&self, step: usize) -> bool {
+        step < Self::LIMIT && self.0[step / 64] >> (step % 64) & 1 == 1
+    }
+
+    /// The steps of either set.
+    #[must_use]
+    pub fn and(self, other: Self) -> Self {
+        Self(core::array::from_fn(|word| self.0[word] | other.0[word]))
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::NONE
+    }
+}
+
+/// An expression of type bool over an exchange, compiled.
+pub trait Condition: Send + Sync {
+    /// Whether it holds.
+    fn holds(&self, view: &View<'_>) -> bool;
+}
+
+/// An expression over an exchange, compiled; its value is turned into bytes.
+pub trait Expression: Send + Sync {
+    /// Its value; `None` where a part that it needs is absent.
+    fn evaluate<'v>(&'v self, view: &View<'v>) -> Option<Cow<'v, [u8]>>;
+}
+
+/// Many conditions, compiled together so that those over the same part share one look at it.
+pub trait Conditions: Send + Sync {
+    /// Calls `visit` with the number of each that holds, in their order, until it breaks.
+    fn each(&self, view: &View<'_>, visit: &mut dyn FnMut(usize) -> ControlFlow<()>);
+}
+
+/// One step as a route uses it.
+#[derive(Clone)]
+pub struct Planned {
+    /// Its number in the pipeline.
+    pub step: u16,
+    /// It runs, but nothing that it does counts.
+    pub dry_run: bool,
+    /// What the configuration says.
+    pub settings: Arc<dyn Any + Send + Sync>,
+    /// When it runs.
+    pub when: Option<Arc<dyn Condition>>,
+}
+
+/// What of a pipeline a route uses: its steps in their order. A step that is not used is not there, and costs nothing.
+#[derive(Default)]
+pub struct Plan {
+    steps: Box<[Planned]>,
+    /// Where the steps of each phase begin; one more entry for the end.
+    phases: [u16; PhaseId::COUNT + 1],
+    body: usize,
+}
+
+impl Plan {
+    /// Whether no step is used.
+    pub fn is_empty(&self) -> bool {
+        self.steps.is_empty()
+    }
+
+    /// The steps of a phase, in their order.
+    #[inline]
+    pub fn phase(&self, phase: PhaseId) -> &[Planned] {
+        let range = self.range(phase.order()..phase.order() + 1);
+        self.steps.get(range).unwrap_or_default()
+    }
+
+    /// Whether any of the phases from the first to the second, both included, has a step.
+    #[inline]
+    pub fn has_any(&self, first: PhaseId, last: PhaseId) -> bool {
+        !self.range(first.order()..last.order() + 1).is_empty()
+    }
+
+    /// How much of the request's body the steps want, bytes.
+    pub fn body(&self) -> usize {
+        self.body
+    }
+
+    /// All steps, in their order.
+    pub fn steps(&self) -> &[Planned] {
+        &self.steps
+    }
+
+    fn range(&self, phases: Range<usize>) -> Range<usize> {
+        let at = |phase: usize| usize::from(self.phases.get(phase).copied().unwrap_or_default());
+        at(phases.start)..at(phases.end)
+    }
+}
+
+impl fmt::Debug for Plan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.steps.iter().map(|planned| planned.step)).finish()
+    }
+}
+
+/// Settings of one key of the configuration, as a route has them.
+#[derive(Clone)]
+pub struct Configured {
+    /// The name of the key.
+    pub key: &'static str,
+    /// Of the type that the key's steps state.
+    pub settings: Arc<dyn Any + Send + Sync>,
+    /// When the steps run.
+    pub when: Option<Arc<dyn Condition>>,
+    /// Whether nothing that they do counts.
+    pub dry_run: bool,
+}
+
+/// Makes the [`Plan`] of a route.
+pub struct PlanBuilder<'p> {
+    pipeline: &'p Pipeline,
+    configured: Vec<Configured>,
+}
+
+impl<'p> PlanBuilder<'p> {
+    /// A plan in which nothing is configured.
+    pub fn new(pipeline: &'p Pipeline) -> Self {
+        Self { pipeline, configured: Vec::new() }
+    }
+
+    /// Adds the settings of a key.
+    pub fn configure(&mut self, configured: Configured) -> &mut Self {
+        self.configured.push(configured);
+        self
+    }
+
+    /// The plan for a route that asks an upstream, or does not.
+    pub fn build(&self, proxied: bool) -> Plan {
+        let nothing: Arc<dyn Any + Send + Sync> = Arc::new(());
+        let mut steps = Vec::new();
+        let mut phases = [0; PhaseId::COUNT + 1];
+        let mut body = 0;
+        for (number, entry) in self.pipeline.entries().iter().enumerate() {
+            let decl = entry.decl();
+            if decl.filters.iter().any(|filter| filter.of_route(proxied) == Some(false)) {
+                continue;
+            }
+            let planned = match entry.key() {
+                None => Planned {
+                    step: number as u16,
+                    dry_run: false,
+                    settings: Arc::clone(&nothing),
+                    when: None,
+                },
+                Some(key) => match self.configured.iter().find(|configured| configured.key == key.name) {
+                    Some(configured) => Planned {
+                        step: number as u16,
+                        dry_run: configured.dry_run,
+                        settings: Arc::clone(&configured.settings),
+                        when: configured.when.clone(),
+                    },
+                    None => continue,
+                },
+            };
+            body = body.max(entry.body(&planned.settings));
+            steps.push(planned);
+            for phase in &mut phases[decl.phase.order() + 1..] {
+                *phase += 1;
+            }
+        }
+        Plan { steps: steps.into(), phases, body }
+    }
+}

@@ -1,0 +1,113 @@
+//! The configuration of modules: which keys there are, and how a module reads its own.
+//!
+//! A module states its key as a constant table ([`Key`]): the platform checks names, counts and blocks by it, writes the
+//! reference from it, and hands on nodes that fit. The module turns them into its own type once, at load.
+//!
+//! ```
+//! use foregate_module::settings::{Context, FromNode, Key, Node, Problem};
+//!
+//! /// `greeting "hello"`
+//! pub struct Greeting {
+//!     text: String,
+//! }
+//!
+//! impl FromNode for Greeting {
+//!     const KEY: Option<&'static Key> = Some(&Key::one(
+//!         "greeting",
+//!         "TEXT",
+//!         "greeting \"hello\"",
+//!         "Adds `x-greeting` to every response.",
+//!     ));
+//!     fn from_nodes(nodes: &[Node], _: &mut dyn Context) -> Result<Self, Problem> {
+//!         let [node] = nodes else { return Ok(Self { text: String::new() }) };
+//!         Ok(Self { text: node.arg(0)?.text()?.into() })
+//!     }
+//! }
+//! ```
+
+mod node;
+mod schema;
+pub mod value;
+
+use alloc::sync::Arc;
+
+pub use self::node::{Argument, Node, Place, Problem};
+pub use self::schema::{ANY, Block, Key, Prop};
+pub use self::value::{Scalar, Wrong};
+use crate::phase_id::PhaseId;
+use crate::plan::{Condition, Conditions, Expression, Steps};
+
+/// An upstream of the configuration, by its number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct UpstreamId(pub u32);
+
+/// Settings of a module, read from the configuration.
+pub trait FromNode: Sized + Send + Sync + 'static {
+    /// The key; `None` for steps that need none and are always on.
+    ///
+    /// The key may stand at the top of the file, in a site and in a route. A key that may stand there once is taken from
+    /// the innermost of these; one that may stand there several times is taken from all, the outermost first. `KEY #false`
+    /// turns off what stands further out. Every key takes `when="EXPRESSION"` and `dry-run=#true` besides its own
+    /// properties, unless it may stand there several times: then the module gives each node its own meaning.
+    const KEY: Option<&'static Key>;
+
+    /// Reads the nodes: one, or as many as there are of a key that may stand there several times. They fit the table.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong, and where.
+    fn from_nodes(nodes: &[Node], context: &mut dyn Context) -> Result<Self, Problem>;
+}
+
+impl FromNode for () {
+    const KEY: Option<&'static Key> = None;
+    fn from_nodes(_: &[Node], _: &mut dyn Context) -> Result<Self, Problem> {
+        Ok(())
+    }
+}
+
+/// What a module may ask for while its settings are read.
+pub trait Context {
+    /// The upstream of this name.
+    ///
+    /// # Errors
+    ///
+    /// There is none.
+    fn upstream(&mut self, name: &Argument) -> Result<UpstreamId, Problem>;
+
+    /// The content of a file, whose path is taken from the folder of the configuration file. The configuration is loaded
+    /// again when it changes.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be read, or has more than `limit` bytes.
+    fn file(&mut self, path: &Argument, limit: usize) -> Result<Arc<[u8]>, Problem>;
+
+    /// An expression of type bool, to be evaluated in `phase`.
+    ///
+    /// # Errors
+    ///
+    /// A mistake in it, or a part that is not known in that phase.
+    fn condition(&mut self, text: &Argument, phase: PhaseId) -> Result<Arc<dyn Condition>, Problem>;
+
+    /// An expression of any type, to be evaluated in `phase`.
+    ///
+    /// # Errors
+    ///
+    /// As [`condition`](Self::condition).
+    fn expression(&mut self, text: &Argument, phase: PhaseId) -> Result<Arc<dyn Expression>, Problem>;
+
+    /// Many conditions, evaluated together in `phase`.
+    ///
+    /// # Errors
+    ///
+    /// As [`condition`](Self::condition).
+    fn conditions(&mut self, texts: &[Argument], phase: PhaseId) -> Result<Arc<dyn Conditions>, Problem>;
+
+    /// The steps of a module, by the name of its key or of a step.
+    ///
+    /// # Errors
+    ///
+    /// There is no such module.
+    fn steps(&mut self, name: &Argument) -> Result<Steps, Problem>;
+}

@@ -1,0 +1,273 @@
+//! Nodes of the configuration, as modules read them.
+
+use alloc::boxed::Box;
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use core::hash::{Hash, Hasher};
+use core::ops::RangeInclusive;
+use core::time::Duration;
+
+use super::value::{self, Kind, Scalar, Wrong};
+
+/// Where something stands in the configuration. Means something to the platform only.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Place {
+    /// The file, by its number.
+    pub file: u32,
+    /// The first byte.
+    pub start: u32,
+    /// How many bytes.
+    pub length: u32,
+}
+
+/// A mistake in the configuration.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Problem {
+    /// Where it is.
+    pub place: Place,
+    /// What is wrong.
+    pub message: String,
+    /// What to write instead.
+    pub help: Option<String>,
+}
+
+impl Problem {
+    /// A mistake without advice.
+    pub fn new(place: Place, message: impl Into<String>) -> Self {
+        Self { place, message: message.into(), help: None }
+    }
+
+    /// The same with advice.
+    #[must_use]
+    pub fn help(mut self, help: impl Into<String>) -> Self {
+        self.help = Some(help.into());
+        self
+    }
+}
+
+/// A value of a node: an argument, or a property's. References to the environment and to files are resolved.
+#[derive(Debug, Clone)]
+pub struct Argument {
+    scalar: Scalar<'static>,
+    place: Place,
+}
+
+impl Argument {
+    /// A value at a place.
+    pub fn new(scalar: Scalar<'static>, place: Place) -> Self {
+        Self { scalar, place }
+    }
+
+    /// Where it stands.
+    pub fn place(&self) -> Place {
+        self.place
+    }
+
+    /// A problem with it.
+    pub fn problem(&self, wrong: Wrong) -> Problem {
+        Problem { place: self.place, message: wrong.message, help: wrong.help }
+    }
+
+    /// A problem with it, in a sentence.
+    pub fn wrong(&self, message: impl Into<String>) -> Problem {
+        Problem::new(self.place, message)
+    }
+
+    /// A text.
+    ///
+    /// # Errors
+    ///
+    /// It is something else.
+    pub fn text(&self) -> Result<&str, Problem> {
+        value::string(&self.scalar).map_err(|wrong| self.problem(wrong))
+    }
+
+    /// A truth value.
+    ///
+    /// # Errors
+    ///
+    /// It is something else.
+    pub fn flag(&self) -> Result<bool, Problem> {
+        value::boolean(&self.scalar).map_err(|wrong| self.problem(wrong))
+    }
+
+    /// A whole number within a range.
+    ///
+    /// # Errors
+    ///
+    /// It is something else, or out of range.
+    pub fn number(&self, range: RangeInclusive<u64>) -> Result<u64, Problem> {
+        value::number(&self.scalar, range).map_err(|wrong| self.problem(wrong))
+    }
+
+    /// A number of bytes within a range.
+    ///
+    /// # Errors
+    ///
+    /// It is something else, or out of range.
+    pub fn size(&self, range: RangeInclusive<u64>) -> Result<u64, Problem> {
+        value::size(&self.scalar, range).map_err(|wrong| self.problem(wrong))
+    }
+
+    /// A span of time within a range.
+    ///
+    /// # Errors
+    ///
+    /// It is something else, or out of range.
+    pub fn duration(&self, range: RangeInclusive<Duration>) -> Result<Duration, Problem> {
+        value::duration(&self.scalar, range).map_err(|wrong| self.problem(wrong))
+    }
+
+    /// One of several words.
+    ///
+    /// # Errors
+    ///
+    /// It is none of them.
+    pub fn choice<T: Copy>(&self, words: &[(&str, T)]) -> Result<T, Problem> {
+        value::choose(&self.scalar, words).map_err(|wrong| self.problem(wrong))
+    }
+
+    /// What a type reads from a text.
+    ///
+    /// # Errors
+    ///
+    /// It is no text, or the type does not take it; `expected` says what it takes.
+    pub fn parse<T: core::str::FromStr>(&self, expected: &str) -> Result<T, Problem> {
+        self.text()?.parse().map_err(|_| self.wrong(format!("expected {expected}")))
+    }
+}
+
+impl PartialEq for Argument {
+    /// The same value, wherever it stands.
+    fn eq(&self, other: &Self) -> bool {
+        self.scalar == other.scalar
+    }
+}
+
+impl Eq for Argument {}
+
+impl Hash for Argument {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.scalar.hash(state);
+    }
+}
+
+/// A node of the configuration. Two are equal when they say the same, wherever they stand.
+#[derive(Debug, Clone)]
+pub struct Node {
+    name: Box<str>,
+    place: Place,
+    args: Vec<Argument>,
+    props: Vec<(Box<str>, Argument)>,
+    children: Vec<Node>,
+}
+
+impl Node {
+    /// A node without values and block.
+    pub fn new(name: &str, place: Place) -> Self {
+        Self { name: name.into(), place, args: Vec::new(), props: Vec::new(), children: Vec::new() }
+    }
+
+    /// Adds an argument.
+    #[must_use]
+    pub fn with_arg(mut self, argument: Argument) -> Self {
+        self.args.push(argument);
+        self
+    }
+
+    /// Adds a property.
+    #[must_use]
+    pub fn with_prop(mut self, name: &str, argument: Argument) -> Self {
+        self.props.push((name.into(), argument));
+        self
+    }
+
+    /// Adds a node to its block.
+    #[must_use]
+    pub fn with_child(mut self, child: Node) -> Self {
+        self.children.push(child);
+        self
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Where its name stands.
+    pub fn place(&self) -> Place {
+        self.place
+    }
+
+    /// A problem with it.
+    pub fn wrong(&self, message: impl Into<String>) -> Problem {
+        Problem::new(self.place, message)
+    }
+
+    /// Its arguments.
+    pub fn args(&self) -> &[Argument] {
+        &self.args
+    }
+
+    /// The argument with this number, from 0.
+    ///
+    /// # Errors
+    ///
+    /// It is missing.
+    pub fn arg(&self, number: usize) -> Result<&Argument, Problem> {
+        self.args.get(number).ok_or_else(|| self.wrong(format!("`{}` needs a value", self.name)))
+    }
+
+    /// The property of this name.
+    pub fn prop(&self, name: &str) -> Option<&Argument> {
+        self.props.iter().find(|(found, _)| **found == *name).map(|(_, argument)| argument)
+    }
+
+    /// The nodes of its block.
+    pub fn children(&self) -> &[Node] {
+        &self.children
+    }
+
+    /// The first node of this name in its block.
+    pub fn child(&self, name: &str) -> Option<&Node> {
+        self.children.iter().find(|child| *child.name == *name)
+    }
+
+    /// All nodes of this name in its block.
+    pub fn children_named<'n>(&'n self, name: &'n str) -> impl Iterator<Item = &'n Node> {
+        self.children.iter().filter(move |child| *child.name == *name)
+    }
+
+    /// Whether it only turns off what stands further out: `NAME #false`.
+    pub fn turns_off(&self) -> bool {
+        matches!(&*self.args, [argument] if argument.scalar.kind == Kind::Bool(false))
+            && self.props.is_empty()
+            && self.children.is_empty()
+    }
+
+    /// Its name, as a text that lives on.
+    pub fn to_name(&self) -> String {
+        self.name.to_string()
+    }
+}
+
+impl PartialEq for Node {
+    fn eq(&self, other: &Self) -> bool {
+        self.name == other.name
+            && self.args == other.args
+            && self.props == other.props
+            && self.children == other.children
+    }
+}
+
+impl Eq for Node {}
+
+impl Hash for Node {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.name.hash(state);
+        self.args.hash(state);
+        self.props.hash(state);
+        self.children.hash(state);
+    }
+}

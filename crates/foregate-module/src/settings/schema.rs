@@ -1,0 +1,144 @@
+//! Keys of the configuration, as tables that the reader, the documentation and the tests share.
+
+/// What may stand in a block.
+#[derive(Debug)]
+pub struct Block {
+    /// The keys.
+    pub keys: &'static [Key],
+    /// Names that are meant for later versions. They are refused, not ignored.
+    pub later: &'static [&'static str],
+}
+
+/// One key: the name of a node, and what belongs to it.
+#[derive(Debug)]
+pub struct Key {
+    /// The name.
+    pub name: &'static str,
+    /// What follows the name, as it is written in the documentation.
+    pub usage: &'static str,
+    /// The least and the greatest number of arguments.
+    pub args: (u8, u8),
+    /// Its properties.
+    pub props: &'static [Prop],
+    /// What may stand in its block, if it has one.
+    pub block: Option<&'static Block>,
+    /// Whether it may stand there several times.
+    pub many: bool,
+    /// Whether it must stand there.
+    pub required: bool,
+    /// What holds without it, as it would be written after the name; empty when that needs words.
+    pub default: &'static str,
+    /// The same in words.
+    pub otherwise: &'static str,
+    /// One line that uses it, with another value than the default.
+    pub example: &'static str,
+    /// What it does.
+    pub about: &'static str,
+}
+
+/// A property of a key.
+#[derive(Debug)]
+pub struct Prop {
+    /// The name.
+    pub name: &'static str,
+    /// What follows `=`.
+    pub usage: &'static str,
+    /// Whether it must stand there.
+    pub required: bool,
+    /// What holds without it.
+    pub default: &'static str,
+    /// What it does.
+    pub about: &'static str,
+}
+
+/// Any number of arguments.
+pub const ANY: u8 = u8::MAX;
+
+impl Key {
+    /// A key with one argument.
+    #[must_use]
+    pub const fn one(
+        name: &'static str,
+        usage: &'static str,
+        example: &'static str,
+        about: &'static str,
+    ) -> Self {
+        Self {
+            name,
+            usage,
+            args: (1, 1),
+            props: &[],
+            block: None,
+            many: false,
+            required: false,
+            default: "",
+            otherwise: "",
+            example,
+            about,
+        }
+    }
+
+    /// A key that is on when it stands there, unless its argument is `#false`.
+    #[must_use]
+    pub const fn flag(
+        name: &'static str,
+        default: &'static str,
+        example: &'static str,
+        about: &'static str,
+    ) -> Self {
+        Self { args: (0, 1), ..Self::one(name, "[#true|#false]", example, about) }.default(default)
+    }
+
+    /// A key that only has a block.
+    #[must_use]
+    pub const fn block(
+        name: &'static str,
+        block: &'static Block,
+        example: &'static str,
+        about: &'static str,
+    ) -> Self {
+        Self { args: (0, 0), block: Some(block), ..Self::one(name, "{ ... }", example, about) }
+    }
+
+    /// What holds without it.
+    #[must_use]
+    pub const fn default(self, default: &'static str) -> Self {
+        Self { default, ..self }
+    }
+
+    /// What holds without it, in words.
+    #[must_use]
+    pub const fn otherwise(self, otherwise: &'static str) -> Self {
+        Self { otherwise, ..self }
+    }
+
+    /// With from `least` to `most` arguments.
+    #[must_use]
+    pub const fn args(self, least: u8, most: u8) -> Self {
+        Self { args: (least, most), ..self }
+    }
+
+    /// With a block.
+    #[must_use]
+    pub const fn with(self, block: &'static Block) -> Self {
+        Self { block: Some(block), ..self }
+    }
+
+    /// With properties.
+    #[must_use]
+    pub const fn props(self, props: &'static [Prop]) -> Self {
+        Self { props, ..self }
+    }
+
+    /// That may stand there several times.
+    #[must_use]
+    pub const fn many(self) -> Self {
+        Self { many: true, ..self }
+    }
+
+    /// That must stand there.
+    #[must_use]
+    pub const fn required(self) -> Self {
+        Self { required: true, ..self }
+    }
+}

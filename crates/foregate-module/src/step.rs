@@ -1,0 +1,223 @@
+//! A step: what the author of a module writes.
+
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+use core::any::Any;
+use core::ops::ControlFlow;
+
+use crate::action::{Action, StopAt, Terminal};
+use crate::check::{Decl, decl};
+use crate::exchange::Exchange;
+use crate::input::{Inputs, View};
+use crate::output::{Apply, Outputs};
+use crate::phase_id::Phase;
+use crate::pipeline::Pipeline;
+use crate::settings::{Context, FromNode, Key, Node, Problem};
+use crate::state::State;
+
+/// One step of a module.
+///
+/// A step is made once for the process, by [`Default`], and shared by all threads; its settings are those of the route
+/// that a request takes. What a step keeps beyond a request is its own and bounded, in atomics.
+pub trait Step: Default + Send + Sync + 'static {
+    /// The phase in which it runs.
+    type At: Phase;
+    /// Its part of the configuration, validated. Steps of one module share a type. `()` for none.
+    type Settings: FromNode;
+    /// What it reads: a tuple such as `(ClientAddress, Path<'r>, Read<'r, Score>)`.
+    type In<'r>: Inputs<'r, Self::At>;
+    /// What it writes: a tuple such as `(Emit<Score>, EditRequest)`.
+    type Out: Outputs<Self::At>;
+    /// How it may end the request: [`Never`](crate::Never), [`Respond`](crate::Respond), ...
+    type Stop: StopAt<Self::At>;
+    /// Its name: lower case, words joined by `-`; the module's name first.
+    const NAME: &'static str;
+    /// What it does, in a sentence.
+    const ABOUT: &'static str;
+    /// When it runs at all; all must hold. A step with settings runs only where they are configured, without saying so.
+    const FILTERS: &'static [Filter];
+    /// Whether it belongs on the threads for heavy work. Default: no.
+    const WEIGHT: Weight = Weight::Light;
+    /// Whether a request goes on without it when it panics; otherwise it is answered with 500. Default: no.
+    const OPTIONAL: bool = false;
+
+    /// How much of the request's body must have been received before the phase `request-body`, bytes. Default: none.
+    fn body(_settings: &Self::Settings) -> usize {
+        0
+    }
+
+    /// Runs it. Must not block; heavy work is declared by [`WEIGHT`](Self::WEIGHT).
+    fn run(&self, settings: &Self::Settings, input: Self::In<'_>) -> ControlFlow<Self::Stop, Self::Out>;
+}
+
+/// A condition under which a step runs. The first two are decided once for a route, the others cost a look at the
+/// request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Filter {
+    /// The route asks an upstream.
+    Proxied,
+    /// The route does not ask an upstream.
+    Answered,
+    /// The request has this method.
+    Method(&'static str),
+    /// The request has a field of this name.
+    RequestField(&'static str),
+    /// The response's status lies between these, both included.
+    Status(u16, u16),
+    /// The response has a field of this name.
+    ResponseField(&'static str),
+}
+
+impl Filter {
+    /// Whether it can be decided for a route, and how.
+    pub(crate) fn of_route(self, proxied: bool) -> Option<bool> {
+        match self {
+            Self::Proxied => Some(proxied),
+            Self::Answered => Some(!proxied),
+            _ => None,
+        }
+    }
+
+    fn holds(self, exchange: &dyn Exchange) -> bool {
+        match self {
+            Self::Proxied | Self::Answered => true,
+            Self::Method(method) => exchange.method() == method.as_bytes(),
+            Self::RequestField(name) => exchange.request_fields().get(name).is_some(),
+            Self::Status(from, to) => exchange.status().is_some_and(|status| (from..=to).contains(&status)),
+            Self::ResponseField(name) => exchange.response_fields().get(name).is_some(),
+        }
+    }
+}
+
+/// Where a step runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Weight {
+    /// On the thread of the request: under some ten microseconds.
+    Light,
+    /// On the threads for heavy work, whose queue is bounded.
+    Heavy(WhenFull),
+}
+
+/// What becomes of a heavy step when the queue is full.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WhenFull {
+    /// It runs on the thread of the request, which other requests of that thread feel.
+    Inline,
+    /// The request goes on without it.
+    Shed,
+    /// The request is answered with 503.
+    Error,
+}
+
+/// What a step has decided.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Verdict {
+    /// It was filtered out.
+    Passed,
+    /// It ran; its outputs have been written.
+    Continue,
+    /// It ends the request.
+    Stop(Action),
+}
+
+/// A step without its types, for the platform.
+pub trait Erased: Send + Sync {
+    /// What the step declares.
+    fn decl(&self) -> &'static Decl;
+
+    /// The key of the configuration that turns it on.
+    fn key(&self) -> Option<&'static Key>;
+
+    /// Reads its settings.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with them.
+    fn decode(
+        &self,
+        nodes: &[Node],
+        context: &mut dyn Context,
+    ) -> Result<Arc<dyn Any + Send + Sync>, Problem>;
+
+    /// How much of the request's body it asks for with these settings, bytes.
+    fn body(&self, settings: &(dyn Any + Send + Sync)) -> usize;
+
+    /// Runs the step if its filters hold. With `dry`, nothing is written, and the platform must not act on what is
+    /// returned.
+    fn run(&self, call: Call<'_>) -> Verdict;
+}
+
+/// All that a step is run with.
+pub struct Call<'a> {
+    /// The settings of the route, of the type that the step states.
+    pub settings: &'a (dyn Any + Send + Sync),
+    /// The exchange.
+    pub exchange: &'a mut dyn Exchange,
+    /// What is kept of it.
+    pub state: &'a mut State,
+    /// The pipeline that the step belongs to.
+    pub pipeline: &'a Pipeline,
+    /// Where its inputs are.
+    pub inputs: &'a [u16],
+    /// Where its outputs go.
+    pub outputs: &'a [u16],
+    /// Whether nothing may change.
+    pub dry: bool,
+}
+
+/// A step, and what it declares as a constant.
+struct Typed<S: Step>(S);
+
+impl<S: Step> Typed<S> {
+    const DECL: Decl = decl::<S>();
+}
+
+impl<S: Step> Erased for Typed<S> {
+    fn decl(&self) -> &'static Decl {
+        &Self::DECL
+    }
+
+    fn key(&self) -> Option<&'static Key> {
+        S::Settings::KEY
+    }
+
+    fn decode(
+        &self,
+        nodes: &[Node],
+        context: &mut dyn Context,
+    ) -> Result<Arc<dyn Any + Send + Sync>, Problem> {
+        Ok(Arc::new(S::Settings::from_nodes(nodes, context)?))
+    }
+
+    fn body(&self, settings: &(dyn Any + Send + Sync)) -> usize {
+        settings.downcast_ref().map_or(0, |settings| S::body(settings))
+    }
+
+    fn run(&self, call: Call<'_>) -> Verdict {
+        let Some(settings) = call.settings.downcast_ref::<S::Settings>() else { return Verdict::Passed };
+        run_typed(&self.0, settings, call)
+    }
+}
+
+/// Runs a step whose types are known; of `call`, the settings are not looked at.
+pub(crate) fn run_typed<S: Step>(step: &S, settings: &S::Settings, call: Call<'_>) -> Verdict {
+    if !S::FILTERS.iter().all(|filter| filter.holds(call.exchange)) {
+        return Verdict::Passed;
+    }
+    let view = View::new(call.exchange, &call.state.slots, call.pipeline);
+    let input = <S::In<'_> as Inputs<'_, S::At>>::read(&view, call.inputs);
+    match step.run(settings, input) {
+        ControlFlow::Continue(output) => {
+            if !call.dry {
+                output.apply(&mut Apply { exchange: call.exchange, state: call.state }, call.outputs);
+            }
+            Verdict::Continue
+        }
+        ControlFlow::Break(stop) => Verdict::Stop(stop.action()),
+    }
+}
+
+/// A new instance of `S`, without its type.
+pub fn erase<S: Step>() -> Box<dyn Erased> {
+    Box::new(Typed(S::default()))
+}

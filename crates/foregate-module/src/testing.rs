@@ -1,0 +1,578 @@
+//! Running one step with literal inputs, without a server.
+//!
+//! Most steps need no more than their own function, whose inputs are plain values:
+//!
+//! ```
+//! use core::ops::ControlFlow;
+//! use foregate_module::{Never, Path, Step, Emit, Value, Filter, phase};
+//!
+//! # pub struct Depth;
+//! # impl Value for Depth { type Data = usize; const NAME: &'static str = "depth"; const ABOUT: &'static str = ""; }
+//! #[derive(Default)]
+//! pub struct Measure;
+//!
+//! impl Step for Measure {
+//!     type At = phase::RequestEarly;
+//!     type Settings = ();
+//!     type In<'r> = (Path<'r>,);
+//!     type Out = (Emit<Depth>,);
+//!     type Stop = Never;
+//!     const NAME: &'static str = "measure";
+//!     const ABOUT: &'static str = "Counts the segments of the path.";
+//!     const FILTERS: &'static [Filter] = &[];
+//!     fn run(&self, (): &(), (Path(path),): (Path<'_>,)) -> ControlFlow<Never, Self::Out> {
+//!         ControlFlow::Continue((Emit(Some(path.iter().filter(|byte| **byte == b'/').count())),))
+//!     }
+//! }
+//!
+//! let ControlFlow::Continue((Emit(depth),)) = Measure.run(&(), (Path(b"/a/b"),));
+//! assert_eq!(depth, Some(2));
+//! ```
+//!
+//! [`Sample`] stands for a whole exchange, for filters, edits and steps that read everything:
+//!
+//! ```
+//! # use core::ops::ControlFlow;
+//! # use foregate_module::{Never, Step, EditResponse, Edits, Filter, phase};
+//! # #[derive(Default)]
+//! # pub struct Signature;
+//! # impl Step for Signature {
+//! #     type At = phase::ResponseHeaders;
+//! #     type Settings = ();
+//! #     type In<'r> = ();
+//! #     type Out = (EditResponse,);
+//! #     type Stop = Never;
+//! #     const NAME: &'static str = "signature";
+//! #     const ABOUT: &'static str = "";
+//! #     const FILTERS: &'static [Filter] = &[];
+//! #     fn run(&self, (): &(), (): ()) -> ControlFlow<Never, Self::Out> {
+//! #         ControlFlow::Continue((EditResponse(Edits::new().set("x-signature", "foregate")),))
+//! #     }
+//! # }
+//! use foregate_module::{Fields, testing::Sample};
+//!
+//! let mut sample = Sample::get("/").response(200);
+//! sample.run(&Signature, &());
+//! assert_eq!(sample.response.get("x-signature"), Some(&b"foregate"[..]));
+//! ```
+
+use alloc::borrow::Cow;
+use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::net::{IpAddr, Ipv4Addr};
+
+use crate::body::{BodyFilter, Chain};
+use crate::check::{Access, Slot, decl};
+use crate::exchange::{Exchange, Now, Source, Summary, TlsFacts};
+use crate::fields::{Fields, FieldsMut};
+use crate::phase_id::PhaseId;
+use crate::pipeline::Pipeline;
+use crate::plan::{Condition, Conditions, Expression, Steps};
+use crate::settings::value::Kind;
+use crate::settings::{Argument, Context, FromNode, Node, Place, Problem, Scalar, UpstreamId};
+use crate::state::State;
+use crate::step::{Call, Step, Verdict, run_typed};
+use crate::value::Value;
+
+/// The fields of a head.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct List(pub Vec<(Vec<u8>, Vec<u8>)>);
+
+impl Fields for List {
+    fn count(&self) -> usize {
+        self.0.len()
+    }
+
+    fn field(&self, number: usize) -> Option<(&[u8], &[u8])> {
+        self.0.get(number).map(|(name, value)| (&**name, &**value))
+    }
+}
+
+impl FieldsMut for List {
+    fn append(&mut self, name: &[u8], value: &[u8]) {
+        self.0.push((name.into(), value.into()));
+    }
+
+    fn set(&mut self, name: &[u8], value: &[u8]) {
+        let at = self.0.iter().position(|(found, _)| found.eq_ignore_ascii_case(name));
+        let mut number = 0;
+        self.0.retain(|(found, _)| {
+            number += 1;
+            Some(number - 1) == at || !found.eq_ignore_ascii_case(name)
+        });
+        match at.and_then(|at| self.0.get_mut(at)) {
+            Some((_, old)) => *old = value.into(),
+            None => self.append(name, value),
+        }
+    }
+
+    fn remove(&mut self, name: &[u8]) {
+        self.0.retain(|(found, _)| !found.eq_ignore_ascii_case(name));
+    }
+
+    fn retain(&mut self, keep: &mut dyn FnMut(&[u8], &[u8]) -> bool) {
+        self.0.retain(|(name, value)| keep(name, value));
+    }
+}
+
+/// A TLS handshake, as [`TlsFacts`] tells of it.
+#[derive(Debug, Clone, Default)]
+pub struct Handshake {
+    /// `TLSv1.3`.
+    pub version: String,
+    /// The name that the client asked for.
+    pub server_name: Option<String>,
+    /// The subject of its certificate, which was verified.
+    pub client_subject: Option<String>,
+}
+
+/// An exchange made of literals. Everything can be set; what is not, is what a plain GET over cleartext would have.
+pub struct Sample {
+    /// The client. Default: 192.0.2.1.
+    pub client: Option<IpAddr>,
+    /// The connection's other end. Default: 192.0.2.1.
+    pub peer: Option<IpAddr>,
+    /// The handshake. Default: cleartext.
+    pub tls: Option<Handshake>,
+    /// The protocol. Default: `HTTP/1.1`.
+    pub protocol: String,
+    /// The method. Default: `GET`.
+    pub method: Vec<u8>,
+    /// The host. Default: `example.com`.
+    pub host: String,
+    /// The path.
+    pub path: Vec<u8>,
+    /// The query.
+    pub query: Option<Vec<u8>>,
+    /// The target as it was sent.
+    pub raw_target: Vec<u8>,
+    /// The fields of the request.
+    pub request: List,
+    /// The start of the request's body, and whether that is all of it.
+    pub body: (Vec<u8>, bool),
+    /// The time. Default: 2026-01-01.
+    pub now: Now,
+    /// The number that nobody can guess.
+    pub random: u64,
+    /// The status of the response. Default: there is none.
+    pub status: Option<u16>,
+    /// The fields of the response.
+    pub response: List,
+    /// The error that the response tells of.
+    pub error: Option<String>,
+    /// The upstream that a step has chosen.
+    pub upstream: Option<UpstreamId>,
+    /// The least limit of the request's body.
+    pub body_limit: Option<u64>,
+    /// What is kept for steps: filters, notes, what is skipped.
+    pub state: State,
+    slots: BTreeMap<&'static str, u16>,
+}
+
+impl Sample {
+    /// A GET request for a path, which may have a query.
+    pub fn get(target: &str) -> Self {
+        let (path, query) = match target.split_once('?') {
+            Some((path, query)) => (path, Some(query.as_bytes().to_vec())),
+            None => (target, None),
+        };
+        Self {
+            client: Some(IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1))),
+            peer: Some(IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1))),
+            tls: None,
+            protocol: "HTTP/1.1".into(),
+            method: b"GET".to_vec(),
+            host: "example.com".into(),
+            path: path.into(),
+            query,
+            raw_target: target.into(),
+            request: List::default(),
+            body: (Vec::new(), true),
+            now: Now { unix_ms: 1_767_225_600_000, steady_ms: 1_000_000 },
+            random: 4,
+            status: None,
+            response: List::default(),
+            error: None,
+            upstream: None,
+            body_limit: None,
+            state: State::default(),
+            slots: BTreeMap::new(),
+        }
+    }
+
+    /// The same with another method.
+    #[must_use]
+    pub fn method(mut self, method: &str) -> Self {
+        self.method = method.into();
+        self
+    }
+
+    /// The same with one more field of the request.
+    #[must_use]
+    pub fn field(mut self, name: &str, value: &str) -> Self {
+        self.request.append(name.as_bytes(), value.as_bytes());
+        self
+    }
+
+    /// The same from another client.
+    #[must_use]
+    pub fn from(mut self, client: &str) -> Self {
+        self.client = client.parse().ok();
+        self.peer = self.client;
+        self
+    }
+
+    /// The same with a response.
+    #[must_use]
+    pub fn response(mut self, status: u16) -> Self {
+        self.status = Some(status);
+        self
+    }
+
+    /// The same with one more field of the response.
+    #[must_use]
+    pub fn response_field(mut self, name: &str, value: &str) -> Self {
+        self.response.append(name.as_bytes(), value.as_bytes());
+        self
+    }
+
+    /// Writes a value, as an earlier step would have.
+    pub fn put<V: Value>(&mut self, data: V::Data) {
+        let slot = self.slot(V::NAME);
+        self.state.slots.put(slot, Box::new(data));
+    }
+
+    /// A value that steps have written.
+    pub fn value<V: Value>(&self) -> Option<&V::Data> {
+        self.state.slots.get(*self.slots.get(V::NAME)?)?.downcast_ref()
+    }
+
+    /// Runs one step as the platform does: filters, inputs, outputs.
+    pub fn run<S: Step>(&mut self, step: &S, settings: &S::Settings) -> Verdict {
+        let mut numbers = |slots: &[Slot]| -> Vec<u16> {
+            let number = |slot: &Slot| match slot.access {
+                Access::Value => self.slot(slot.name),
+                _ => u16::MAX,
+            };
+            slots.iter().map(number).collect()
+        };
+        let (inputs, outputs) = (numbers(decl::<S>().inputs), numbers(decl::<S>().outputs));
+        let mut state = core::mem::take(&mut self.state);
+        let call = Call {
+            settings,
+            exchange: self,
+            state: &mut state,
+            pipeline: &Pipeline::new(Vec::new()),
+            inputs: &inputs,
+            outputs: &outputs,
+            dry: false,
+        };
+        let verdict = run_typed(step, settings, call);
+        self.state = state;
+        verdict
+    }
+
+    fn slot(&mut self, name: &'static str) -> u16 {
+        let next = self.slots.len() as u16;
+        *self.slots.entry(name).or_insert(next)
+    }
+}
+
+impl Exchange for Sample {
+    fn client(&self) -> Option<IpAddr> {
+        self.client
+    }
+
+    fn peer(&self) -> Option<IpAddr> {
+        self.peer
+    }
+
+    fn tls(&self) -> Option<TlsFacts<'_>> {
+        self.tls.as_ref().map(|tls| TlsFacts {
+            version: &tls.version,
+            server_name: tls.server_name.as_deref(),
+            client_verified: tls.client_subject.is_some(),
+            client_subject: tls.client_subject.as_deref(),
+        })
+    }
+
+    fn scheme(&self) -> &str {
+        if self.tls.is_some() { "https" } else { "http" }
+    }
+
+    fn protocol(&self) -> &str {
+        &self.protocol
+    }
+
+    fn method(&self) -> &[u8] {
+        &self.method
+    }
+
+    fn host(&self) -> &str {
+        &self.host
+    }
+
+    fn authority(&self) -> &str {
+        &self.host
+    }
+
+    fn path(&self) -> &[u8] {
+        &self.path
+    }
+
+    fn query(&self) -> Option<&[u8]> {
+        self.query.as_deref()
+    }
+
+    fn raw_target(&self) -> &[u8] {
+        &self.raw_target
+    }
+
+    fn request_fields(&self) -> &dyn Fields {
+        &self.request
+    }
+
+    fn request_length(&self) -> Option<u64> {
+        self.body.1.then_some(self.body.0.len() as u64)
+    }
+
+    fn request_body(&self) -> (&[u8], bool) {
+        (&self.body.0, self.body.1)
+    }
+
+    fn site(&self) -> &str {
+        &self.host
+    }
+
+    fn route(&self) -> &str {
+        "/**"
+    }
+
+    fn now(&self) -> Now {
+        self.now
+    }
+
+    fn random(&self) -> u64 {
+        self.random
+    }
+
+    fn status(&self) -> Option<u16> {
+        self.status
+    }
+
+    fn response_fields(&self) -> &dyn Fields {
+        &self.response
+    }
+
+    fn source(&self) -> Source<'_> {
+        match (&self.error, self.status) {
+            (Some(error), _) => Source::Error(error),
+            (None, Some(_)) => Source::Upstream,
+            (None, None) => Source::Nobody,
+        }
+    }
+
+    fn summary(&self) -> Summary {
+        Summary { bytes_in: self.body.0.len() as u64, ..Summary::default() }
+    }
+
+    fn set_client(&mut self, client: IpAddr) {
+        self.client = Some(client);
+    }
+
+    fn set_target(&mut self, path: Option<&[u8]>, query: Option<&[u8]>) -> bool {
+        if path.is_some_and(|path| !path.starts_with(b"/")) {
+            return false;
+        }
+        if let Some(path) = path {
+            self.path = path.into();
+        }
+        if let Some(query) = query {
+            self.query = (!query.is_empty()).then(|| query.into());
+        }
+        true
+    }
+
+    fn set_upstream(&mut self, upstream: UpstreamId) {
+        self.upstream = Some(upstream);
+    }
+
+    fn request_fields_mut(&mut self) -> &mut dyn FieldsMut {
+        &mut self.request
+    }
+
+    fn response_fields_mut(&mut self) -> &mut dyn FieldsMut {
+        &mut self.response
+    }
+
+    fn limit_request_body(&mut self, bytes: u64) {
+        self.body_limit = Some(self.body_limit.map_or(bytes, |limit| limit.min(bytes)));
+    }
+}
+
+/// A node of the configuration: `node("limit").arg(5).prop("per", "1s")`.
+pub fn node(name: &str) -> Node {
+    Node::new(name, Place::default())
+}
+
+impl Node {
+    /// Adds an argument; see [`with_arg`](Self::with_arg) for one with a place.
+    #[must_use]
+    pub fn arg_literal(self, argument: impl Into<Argument>) -> Self {
+        self.with_arg(argument.into())
+    }
+
+    /// Adds a property; see [`with_prop`](Self::with_prop) for one with a place.
+    #[must_use]
+    pub fn prop_literal(self, name: &str, argument: impl Into<Argument>) -> Self {
+        self.with_prop(name, argument.into())
+    }
+}
+
+impl From<&str> for Argument {
+    fn from(text: &str) -> Self {
+        let scalar = Scalar { kind: Kind::String, text: Cow::Owned(text.to_string()) };
+        Self::new(scalar, Place::default())
+    }
+}
+
+impl From<u64> for Argument {
+    fn from(number: u64) -> Self {
+        let scalar = Scalar { kind: Kind::Number, text: Cow::Owned(number.to_string()) };
+        Self::new(scalar, Place::default())
+    }
+}
+
+impl From<bool> for Argument {
+    fn from(flag: bool) -> Self {
+        let text = if flag { "#true" } else { "#false" };
+        Self::new(Scalar { kind: Kind::Bool(flag), text: Cow::Borrowed(text) }, Place::default())
+    }
+}
+
+/// How expressions are compiled in tests; the crate of the expression language has one to give.
+pub trait Compile {
+    /// See [`Context::condition`].
+    ///
+    /// # Errors
+    ///
+    /// A sentence.
+    fn condition(&self, text: &str, phase: PhaseId) -> Result<Arc<dyn Condition>, String>;
+
+    /// See [`Context::expression`].
+    ///
+    /// # Errors
+    ///
+    /// A sentence.
+    fn expression(&self, text: &str, phase: PhaseId) -> Result<Arc<dyn Expression>, String>;
+
+    /// See [`Context::conditions`].
+    ///
+    /// # Errors
+    ///
+    /// A sentence, and the number of the text at fault.
+    fn conditions(&self, texts: &[&str], phase: PhaseId) -> Result<Arc<dyn Conditions>, (usize, String)>;
+}
+
+/// What modules may ask for while their settings are read, made of literals.
+#[derive(Default)]
+pub struct Literals {
+    /// The names of the upstreams, in their order.
+    pub upstreams: Vec<&'static str>,
+    /// Files, by path.
+    pub files: Vec<(&'static str, Vec<u8>)>,
+    /// Steps, by the name of their module.
+    pub steps: Vec<(&'static str, Steps)>,
+    /// Who compiles expressions.
+    pub compile: Option<Box<dyn Compile>>,
+}
+
+impl Literals {
+    fn compile(&self, text: &Argument) -> Result<&dyn Compile, Problem> {
+        self.compile.as_deref().ok_or_else(|| text.wrong("nobody compiles expressions here"))
+    }
+}
+
+impl Context for Literals {
+    fn upstream(&mut self, name: &Argument) -> Result<UpstreamId, Problem> {
+        let text = name.text()?;
+        let found = self.upstreams.iter().position(|upstream| *upstream == text);
+        let number = found.ok_or_else(|| name.wrong("there is no upstream of this name"))?;
+        Ok(UpstreamId(number as u32))
+    }
+
+    fn file(&mut self, path: &Argument, limit: usize) -> Result<Arc<[u8]>, Problem> {
+        let text = path.text()?;
+        match self.files.iter().find(|(name, _)| *name == text) {
+            Some((_, bytes)) if bytes.len() <= limit => Ok(bytes.as_slice().into()),
+            Some(_) => Err(path.wrong(format!("{text} is longer than {limit} bytes"))),
+            None => Err(path.wrong(format!("cannot read {text}"))),
+        }
+    }
+
+    fn condition(&mut self, text: &Argument, phase: PhaseId) -> Result<Arc<dyn Condition>, Problem> {
+        self.compile(text)?.condition(text.text()?, phase).map_err(|message| text.wrong(message))
+    }
+
+    fn expression(&mut self, text: &Argument, phase: PhaseId) -> Result<Arc<dyn Expression>, Problem> {
+        self.compile(text)?.expression(text.text()?, phase).map_err(|message| text.wrong(message))
+    }
+
+    fn conditions(&mut self, texts: &[Argument], phase: PhaseId) -> Result<Arc<dyn Conditions>, Problem> {
+        let [first, ..] = texts else {
+            return Err(Problem::new(Place::default(), "there is no expression"));
+        };
+        let strings = texts.iter().map(Argument::text).collect::<Result<Vec<_>, _>>()?;
+        self.compile(first)?
+            .conditions(&strings, phase)
+            .map_err(|(number, message)| texts.get(number).unwrap_or(first).wrong(message))
+    }
+
+    fn steps(&mut self, name: &Argument) -> Result<Steps, Problem> {
+        let text = name.text()?;
+        let found = self.steps.iter().find(|(module, _)| *module == text);
+        found.map(|(_, steps)| *steps).ok_or_else(|| name.wrong("there is no module of this name"))
+    }
+}
+
+/// Reads settings from nodes that ask for nothing else.
+///
+/// # Errors
+///
+/// What is wrong with them.
+pub fn settings<T: FromNode>(nodes: &[Node]) -> Result<T, Problem> {
+    T::from_nodes(nodes, &mut Literals::default())
+}
+
+/// What a filter makes of a body that comes in these pieces; `None` if it breaks the body off.
+pub fn filtered(filter: impl BodyFilter + 'static, pieces: &[&[u8]]) -> Option<Vec<u8>> {
+    let mut chain = Chain::new(Vec::from([crate::body::Filtered::new("filter", filter)]));
+    let mut out = Vec::new();
+    for piece in pieces {
+        chain.write(piece, &mut out).ok()?;
+    }
+    chain.end(&mut out).ok()?;
+    Some(out)
+}
+
+/// What filters make of a body, which must be the same wherever it is split in two.
+///
+/// # Panics
+///
+/// It is not.
+pub fn filtered_at_every_split<F: BodyFilter + 'static>(
+    make: impl Fn() -> F,
+    body: &[u8],
+) -> Option<Vec<u8>> {
+    let whole = filtered(make(), &[body]);
+    for at in 0..=body.len() {
+        let (head, tail) = body.split_at(at);
+        let split = filtered(make(), &[head, tail]);
+        assert!(split == whole, "split at byte {at}: {split:?}, in one piece: {whole:?}");
+    }
+    whole
+}

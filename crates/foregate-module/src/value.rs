@@ -1,0 +1,66 @@
+//! Values that steps hand to later steps.
+
+use core::any::Any;
+use core::net::IpAddr;
+
+/// A value that one step writes and later steps read; a type that is only a name.
+///
+/// ```
+/// use foregate_module::{Shown, Value};
+///
+/// /// How much a client is thought to be a program, 0 to 100.
+/// pub struct BotScore;
+///
+/// impl Value for BotScore {
+///     type Data = u8;
+///     const NAME: &'static str = "bot.score";
+///     const ABOUT: &'static str = "How much the client is thought to be a program, 0 to 100.";
+///     fn show(score: &u8) -> Option<Shown<'_>> {
+///         Some(Shown::Int(i64::from(*score)))
+///     }
+///     const SHOWS: Option<foregate_module::Kind> = Some(foregate_module::Kind::Int);
+/// }
+/// ```
+pub trait Value: 'static {
+    /// What it holds.
+    type Data: Any + Send + Sync;
+    /// Its name in expressions, documentation and messages: lower case, words joined by `-`, parts by `.`.
+    const NAME: &'static str;
+    /// What it is, in a sentence.
+    const ABOUT: &'static str;
+    /// As what expressions and logs can read it; `None`: only steps can.
+    const SHOWS: Option<Kind> = None;
+    /// The value that the platform writes in answer to this one; only [`Fetch`](crate::Fetch) has one.
+    const ANSWER: Option<&'static str> = None;
+
+    /// The same for expressions and logs, of the kind that [`SHOWS`](Self::SHOWS) says.
+    fn show(_data: &Self::Data) -> Option<Shown<'_>> {
+        None
+    }
+}
+
+/// What kind of value expressions and logs see.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// A truth value.
+    Bool,
+    /// A whole number.
+    Int,
+    /// Bytes.
+    Bytes,
+    /// An address.
+    Ip,
+}
+
+/// A value as expressions and logs see it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Shown<'v> {
+    /// A truth value.
+    Bool(bool),
+    /// A whole number.
+    Int(i64),
+    /// Bytes.
+    Bytes(&'v [u8]),
+    /// An address.
+    Ip(IpAddr),
+}
