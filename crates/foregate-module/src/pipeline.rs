@@ -89,7 +89,8 @@ impl Entry {
     }
 }
 
-/// All steps of a program, in the order in which they run. Made by [`pipeline!`](crate::pipeline!).
+/// All steps of a program, in the order in which they run. Made by [`pipeline!`](crate::pipeline!); the default has none.
+#[derive(Default)]
 pub struct Pipeline {
     entries: Box<[Entry]>,
     values: Box<[ValueInfo]>,

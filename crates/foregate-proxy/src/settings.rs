@@ -4,11 +4,14 @@
 //! understood. Every default is the one that the operator's guide states.
 
 use std::fmt;
+use std::hash::{Hash, Hasher};
 use std::net::{IpAddr, SocketAddr};
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
+
+use foregate_module::{Pipeline, Plan};
 
 use crate::address::{AddressBlock, ServerAddress};
 use crate::routing::SiteTable;
@@ -37,6 +40,29 @@ pub struct Settings {
     pub upstreams: Vec<Arc<Upstream>>,
     /// Sites with their routes, compiled.
     pub sites: SiteTable,
+    /// All steps of modules that the program has; the plans of routes refer to it.
+    pub pipeline: Arc<Pipeline>,
+    /// The steps of modules that run on the answers to requests that no route takes.
+    pub unrouted: RoutePlan,
+}
+
+impl Settings {
+    /// Defaults, with nothing that listens and nothing that answers.
+    pub fn new(pipeline: Arc<Pipeline>) -> Self {
+        Self {
+            workers: None,
+            listeners: Vec::new(),
+            metrics: None,
+            admin: None,
+            access_log: None,
+            limits: Limits::default(),
+            timeouts: Timeouts::default(),
+            upstreams: Vec::new(),
+            sites: SiteTable::default(),
+            pipeline,
+            unrouted: RoutePlan::default(),
+        }
+    }
 }
 
 /// Where a listener accepts.
@@ -391,6 +417,57 @@ pub struct Route {
     pub body_limit: Option<u64>,
     /// Let CONNECT through to the upstream. Default: no (405).
     pub allow_connect: bool,
+    /// The steps of modules that run on its requests. Default: none.
+    pub plan: RoutePlan,
+}
+
+impl Route {
+    /// A route without limits and modules.
+    pub fn new(pattern: Arc<str>, action: Action) -> Self {
+        Self { pattern, action, body_limit: None, allow_connect: false, plan: RoutePlan::default() }
+    }
+}
+
+/// The steps of modules that run on the requests of a route. Two are equal only when they are the same one, so whoever
+/// builds routes shares plans that say the same.
+#[derive(Clone, Default)]
+pub struct RoutePlan(Option<Arc<Plan>>);
+
+impl RoutePlan {
+    /// A plan, shared.
+    pub fn new(plan: Plan) -> Self {
+        Self((!plan.is_empty()).then(|| Arc::new(plan)))
+    }
+
+    /// The plan, unless no step runs.
+    #[inline]
+    pub fn get(&self) -> Option<&Arc<Plan>> {
+        self.0.as_ref()
+    }
+
+    fn address(&self) -> Option<*const Plan> {
+        self.0.as_ref().map(Arc::as_ptr)
+    }
+}
+
+impl PartialEq for RoutePlan {
+    fn eq(&self, other: &Self) -> bool {
+        self.address() == other.address()
+    }
+}
+
+impl Eq for RoutePlan {}
+
+impl Hash for RoutePlan {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.address().hash(state);
+    }
+}
+
+impl fmt::Debug for RoutePlan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
 }
 
 /// What answers a request.

@@ -22,7 +22,7 @@ use foregate_proxy::address::ServerAddress;
 use foregate_proxy::routing::{HostPattern, SiteTableBuilder};
 use foregate_proxy::server;
 use foregate_proxy::settings::{
-    Action, Limits, Listen, ListenAddress, Route, Server, Settings, SiteOptions, Timeouts, Upstream,
+    Action, Listen, ListenAddress, Route, Server, Settings, SiteOptions, Upstream,
 };
 use parking_lot::Mutex;
 
@@ -229,23 +229,17 @@ fn settings(front: SocketAddr, origin: SocketAddr, access_log: Option<PathBuf>) 
     let address: ServerAddress = origin.to_string().parse().unwrap();
     let mut sites = SiteTableBuilder::default();
     let pattern = sites.pattern("/**").unwrap();
-    let action = Action::Proxy(0);
-    let route = Route { pattern: pattern.text().clone(), action, body_limit: None, allow_connect: false };
-    let route = sites.route(route);
+    let route = sites.route(Route::new(pattern.text().clone(), Action::Proxy(0)));
     let routes = sites.route_set(vec![(pattern, route)]).unwrap();
     let site = sites.site("*".into(), SiteOptions::default(), routes);
     sites.host(site, &HostPattern::Any).unwrap();
-    Settings {
-        workers: std::num::NonZeroUsize::new(2),
-        listeners: vec![Listen::new(ListenAddress::Tcp(front))],
-        metrics: None,
-        admin: None,
-        access_log,
-        limits: Limits::default(),
-        timeouts: Timeouts::default(),
-        upstreams: vec![Arc::new(Upstream::new("origin", vec![Server { address, weight: 1 }]))],
-        sites: sites.build(),
-    }
+    let mut settings = Settings::new(Arc::default());
+    settings.workers = std::num::NonZeroUsize::new(2);
+    settings.listeners.push(Listen::new(ListenAddress::Tcp(front)));
+    settings.access_log = access_log;
+    settings.upstreams.push(Arc::new(Upstream::new("origin", vec![Server { address, weight: 1 }])));
+    settings.sites = sites.build();
+    settings
 }
 
 /// An address that nothing listens on.

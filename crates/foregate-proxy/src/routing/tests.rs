@@ -6,12 +6,7 @@ use super::*;
 use crate::settings::Action;
 
 fn route(pattern: &PathPattern) -> Route {
-    Route {
-        pattern: pattern.text().clone(),
-        action: Action::Proxy(0),
-        body_limit: None,
-        allow_connect: false,
-    }
+    Route::new(pattern.text().clone(), Action::Proxy(0))
 }
 
 fn site_of(patterns: &[&str]) -> Result<Arc<Site>, Vec<Unreachable>> {

@@ -20,6 +20,7 @@ mod tests;
 mod value;
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use foregate_proxy::settings::Settings;
 
@@ -64,7 +65,7 @@ pub fn load_text(path: &Path, text: String) -> Result<Settings, Box<Refused>> {
 /// What a file with mistakes in its syntax says is not looked at: most of it would be said twice.
 fn finish(tree: Tree, mut problems: Problems) -> Result<Settings, Box<Refused>> {
     if problems.is_empty() {
-        let settings = decode::decode(&tree, &mut problems);
+        let settings = decode::decode(&tree, &Arc::new(foregate_modules::shipped()), &mut problems);
         if problems.is_empty() {
             return Ok(settings);
         }

@@ -6,8 +6,7 @@ use std::sync::Arc;
 use foregate_proxy::address::ServerAddress;
 use foregate_proxy::routing::{HostPattern, SiteTableBuilder};
 use foregate_proxy::settings::{
-    Action, Limits, Listen, Route, Server, Settings, SiteOptions, Timeouts, Upstream, UpstreamProtocol,
-    UpstreamTls,
+    Action, Listen, Route, Server, Settings, SiteOptions, Upstream, UpstreamProtocol, UpstreamTls,
 };
 
 use super::decode::listen_addresses;
@@ -63,23 +62,15 @@ pub fn single(to: &[String], listen: &[String]) -> Result<Settings, SingleError>
     }
     let mut sites = SiteTableBuilder::default();
     let pattern = sites.pattern("/**").expect("the pattern for every path is one");
-    let action = Action::Proxy(0);
-    let route = Route { pattern: pattern.text().clone(), action, body_limit: None, allow_connect: false };
-    let route = sites.route(route);
+    let route = sites.route(Route::new(pattern.text().clone(), Action::Proxy(0)));
     let routes = sites.route_set(vec![(pattern, route)]).expect("a single route is reached");
     let site = sites.site("*".into(), SiteOptions::default(), routes);
     sites.host(site, &HostPattern::Any).expect("the first site has no rival");
-    Ok(Settings {
-        workers: None,
-        listeners,
-        metrics: None,
-        admin: None,
-        access_log: None,
-        limits: Limits::default(),
-        timeouts: Timeouts::default(),
-        upstreams: vec![Arc::new(upstream)],
-        sites: sites.build(),
-    })
+    let mut settings = Settings::new(Arc::new(foregate_modules::shipped()));
+    settings.listeners = listeners;
+    settings.upstreams.push(Arc::new(upstream));
+    settings.sites = sites.build();
+    Ok(settings)
 }
 
 fn origin(url: &str) -> Option<(&str, ServerAddress)> {

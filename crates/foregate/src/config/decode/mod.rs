@@ -12,8 +12,8 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use foregate_proxy::routing::SiteTableBuilder;
-use foregate_proxy::settings::{Limits, Settings, Timeouts, Upstream};
+use foregate_module::Pipeline;
+use foregate_proxy::settings::{Settings, Upstream};
 
 use self::block::Decoder;
 pub(super) use self::listen::listen_addresses;
@@ -30,19 +30,9 @@ struct Upstreams {
 }
 
 /// What the tree says. What is wrong is added to `problems`; the settings are whole only when there are none.
-pub(super) fn decode(tree: &Tree, problems: &mut Problems) -> Settings {
+pub(super) fn decode(tree: &Tree, pipeline: &Arc<Pipeline>, problems: &mut Problems) -> Settings {
     let mut decoder = Decoder::new(problems);
-    let mut settings = Settings {
-        workers: None,
-        listeners: Vec::new(),
-        metrics: None,
-        admin: None,
-        access_log: None,
-        limits: Limits::default(),
-        timeouts: Timeouts::default(),
-        upstreams: Vec::new(),
-        sites: SiteTableBuilder::default().build(),
-    };
+    let mut settings = Settings::new(Arc::clone(pipeline));
     let nodes = decoder.level(tree.roots(), &ROOT, None);
     // Routes refer to upstreams by name, wherever these stand.
     let mut upstreams = Upstreams::default();

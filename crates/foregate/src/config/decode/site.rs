@@ -148,7 +148,7 @@ impl<'u> Sites<'u> {
             }
         };
         let pattern = pattern?;
-        let route = Route { pattern: pattern.text().clone(), action: action?, body_limit, allow_connect };
+        let route = Route { body_limit, allow_connect, ..Route::new(pattern.text().clone(), action?) };
         Some((pattern, self.builder.route(route)))
     }
 
