@@ -125,6 +125,21 @@ pub enum Error {
     /// The origin does not take the request in time.
     #[error("the origin does not read the request")]
     OriginStall,
+    /// A step of a module has panicked, or is not run because it did so too often; its name.
+    #[error("the step {0} has failed")]
+    Step(&'static str),
+    /// The queue for the heavy work of a step is full; its name.
+    #[error("the queue for the step {0} is full")]
+    StepQueue(&'static str),
+    /// The response's body is longer than a module allows.
+    #[error("the response body is too large")]
+    ResponseTooLarge,
+    /// A filter of a module has broken a body off; the name of its step.
+    #[error("the filter of {0} has broken the body off")]
+    Filter(&'static str),
+    /// A step of a module has had the request broken off; its name.
+    #[error("the step {0} has broken the request off")]
+    Aborted(&'static str),
     /// The proxy is at fault.
     #[error("internal error")]
     Internal,
@@ -148,8 +163,14 @@ impl Error {
             | Self::Interim(_)
             | Self::FirstByteTimeout
             | Self::OriginIdle
-            | Self::OriginStall => Side::Upstream,
-            Self::Internal | Self::NoDescriptors => Side::Internal,
+            | Self::OriginStall
+            | Self::ResponseTooLarge => Side::Upstream,
+            Self::Internal
+            | Self::NoDescriptors
+            | Self::Step(_)
+            | Self::StepQueue(_)
+            | Self::Filter(_)
+            | Self::Aborted(_) => Side::Internal,
             _ => Side::Downstream,
         }
     }
@@ -188,6 +209,11 @@ impl Error {
             Self::FirstByteTimeout => "first_byte_timeout",
             Self::OriginIdle => "origin_idle",
             Self::OriginStall => "origin_stall",
+            Self::Step(_) => "step",
+            Self::StepQueue(_) => "step_queue",
+            Self::Filter(_) => "filter",
+            Self::ResponseTooLarge => "response_too_large",
+            Self::Aborted(_) => "aborted",
             Self::Internal => "internal",
         }
     }
@@ -206,8 +232,8 @@ impl Error {
             Self::HeadTimeout | Self::BodyTimeout | Self::WriteStall => 408,
             Self::BodyTooLarge => 413,
             Self::ConnectTimeout | Self::FirstByteTimeout | Self::OriginIdle | Self::OriginStall => 504,
-            Self::NoServer | Self::NoDescriptors => 503,
-            Self::Internal => 500,
+            Self::NoServer | Self::NoDescriptors | Self::StepQueue(_) => 503,
+            Self::Internal | Self::Step(_) | Self::Filter(_) | Self::Aborted(_) => 500,
             _ => 502,
         }
     }

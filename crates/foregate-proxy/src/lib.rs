@@ -14,6 +14,7 @@ mod exchange;
 mod link;
 mod listener;
 mod notify;
+mod offload;
 mod proxy;
 pub mod routing;
 pub mod server;

@@ -8,9 +8,12 @@ use arc_swap::{ArcSwap, ArcSwapOption};
 use foregate_wire::HeadLimits;
 
 use crate::connection::registry::Registry;
+use crate::exchange::fetch::Fetches;
+use crate::offload::Offload;
 use crate::settings::{Limits, ListenAddress, Settings, Timeouts};
 use crate::telemetry::access_log::AccessLog;
 use crate::telemetry::metrics::{Metrics, SiteCounters};
+use crate::telemetry::steps::StepCounters;
 use crate::tls::{Acceptor, CertificateStore, SiteHosts, TlsError};
 use crate::upstream::{Upstream, Upstreams};
 
@@ -92,13 +95,28 @@ pub struct Proxy {
     pub connection_limit: AtomicUsize,
     /// Connections that one client may have.
     pub connections_per_client: AtomicUsize,
+    /// What steps of modules did.
+    pub steps: Arc<StepCounters>,
+    /// Where heavy steps run.
+    pub offload: Offload,
+    /// Requests that steps have asked for.
+    pub fetches: Fetches,
     draining: AtomicBool,
 }
 
 impl Proxy {
     /// A proxy on its first configuration.
     pub fn new(config: Config, metrics: Arc<Metrics>) -> Self {
+        let limits = &config.settings.limits;
+        let threads = config.settings.offload_threads.or(config.settings.workers);
+        let threads = threads.or_else(|| std::thread::available_parallelism().ok());
+        let threads = threads.map_or(1, std::num::NonZeroUsize::get);
+        let offload = Offload::new(threads, limits.offload_queue, Arc::clone(&metrics));
+        let steps = Arc::clone(metrics.steps(config.settings.pipeline.steps().map(|decl| decl.name)));
         Self {
+            steps,
+            offload,
+            fetches: Fetches::default(),
             config: ArcSwap::from_pointee(config),
             unrouted: metrics.site("-"),
             metrics,
@@ -117,6 +135,7 @@ impl Proxy {
 
     /// Makes another configuration the present one.
     pub fn set_config(&self, config: Config) {
+        self.offload.set_limit(config.settings.limits.offload_queue);
         self.config.store(Arc::new(config));
     }
 

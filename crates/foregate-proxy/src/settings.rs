@@ -24,6 +24,8 @@ const MIB: usize = 1024 * KIB;
 pub struct Settings {
     /// Worker threads; `None` means one for each core that the process may use.
     pub workers: Option<NonZeroUsize>,
+    /// Threads for heavy steps of modules; `None` means as many as workers. They are started when there is work for them.
+    pub offload_threads: Option<NonZeroUsize>,
     /// Where to accept connections, in the order of the file.
     pub listeners: Vec<Listen>,
     /// Where to serve Prometheus metrics, if anywhere.
@@ -51,6 +53,7 @@ impl Settings {
     pub fn new(pipeline: Arc<Pipeline>) -> Self {
         Self {
             workers: None,
+            offload_threads: None,
             listeners: Vec::new(),
             metrics: None,
             admin: None,
@@ -198,6 +201,8 @@ pub struct Limits {
     pub h2_control_burst: u32,
     /// Frames without progress allowed per second after the burst. Default: 20.
     pub h2_control_rate: u32,
+    /// Pieces of heavy work of modules' steps that may wait for a thread. Beyond: what the step says. Default: 1,024.
+    pub offload_queue: usize,
 }
 
 impl Default for Limits {
@@ -220,6 +225,7 @@ impl Default for Limits {
             h2_resets_total: 1000,
             h2_control_burst: 1000,
             h2_control_rate: 20,
+            offload_queue: 1024,
         }
     }
 }

@@ -156,6 +156,12 @@ impl HeaderList {
         Iter { arena: &self.arena, entries: self.entries.iter() }
     }
 
+    /// The field with this number, from 0.
+    #[inline]
+    pub fn at(&self, number: usize) -> Option<Field<'_>> {
+        self.entries.get(number).map(|entry| entry.field(&self.arena))
+    }
+
     /// The first value of a known name.
     #[inline]
     pub fn get(&self, id: NameId) -> Option<&[u8]> {

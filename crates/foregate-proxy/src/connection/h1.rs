@@ -5,12 +5,13 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
-use foregate_wire::{BodyLength, Method, RequestError, ResponseHead};
+use foregate_wire::{BodyLength, Method, RequestError};
 
 use super::Connection;
 use crate::error::Error;
 use crate::exchange::client::Client;
 use crate::exchange::request::Request;
+use crate::exchange::response::Response;
 use crate::exchange::{self, Outcome};
 use crate::link::h1::HeadFault;
 use crate::link::{H1Link, Link, LinkError, Received};
@@ -77,7 +78,7 @@ impl Session {
     /// Serves requests for as long as they come close after each other. Whether the connection goes on.
     async fn burst(&mut self) -> bool {
         let mut request = Request::new();
-        let mut response = ResponseHead::new();
+        let mut response = Response::new();
         loop {
             match self.exchange(&mut request, &mut response).await {
                 Outcome::Abort => return false,
@@ -102,7 +103,7 @@ impl Session {
     }
 
     /// Receives one request and serves it.
-    async fn exchange(&mut self, request: &mut Request, response: &mut ResponseHead) -> Outcome {
+    async fn exchange(&mut self, request: &mut Request, response: &mut Response) -> Outcome {
         let config = self.connection.proxy.config();
         let received = self.receive(&config, request).await;
         self.client.head_sent = false;

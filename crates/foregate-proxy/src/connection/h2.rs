@@ -8,7 +8,6 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use foregate_wire::ResponseHead;
 use h2::server::SendResponse;
 use h2::{Reason, RecvStream};
 
@@ -17,6 +16,7 @@ use super::{Connection, registry::Registered};
 use crate::exchange;
 use crate::exchange::client::{Client, Peer};
 use crate::exchange::request::Request;
+use crate::exchange::response::Response;
 use crate::link::{H2Link, Link, Stream};
 use crate::proxy::{Proxy, Terms};
 use crate::settings::Limits;
@@ -280,7 +280,7 @@ async fn stream(
 /// Memory for one request and its response, handed on from stream to stream.
 struct Scratch {
     request: Request,
-    response: ResponseHead,
+    response: Response,
 }
 
 thread_local! {
@@ -291,7 +291,7 @@ thread_local! {
 impl Scratch {
     fn take() -> Box<Self> {
         let kept = SCRATCH.with_borrow_mut(Vec::pop);
-        kept.unwrap_or_else(|| Box::new(Self { request: Request::new(), response: ResponseHead::new() }))
+        kept.unwrap_or_else(|| Box::new(Self { request: Request::new(), response: Response::new() }))
     }
 
     fn give(mut self: Box<Self>) {

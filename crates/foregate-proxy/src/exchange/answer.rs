@@ -3,23 +3,43 @@
 use std::future::poll_fn;
 use std::task::{Context, Poll};
 
-use foregate_wire::{BodyLength, HeaderList, Method};
+use foregate_module::{Chain, PhaseId, Text};
+use foregate_wire::{BodyLength, HeaderList, Method, NameId};
 
+use super::modules::Ended;
 use super::respond::Answer;
 use super::{Exchange, Step};
 use crate::error::Error;
 use crate::link::LinkError;
+use crate::link::copy::{CopyError, Filter};
 use crate::telemetry::clock;
 
 impl Exchange<'_> {
     pub(super) async fn answer(&mut self, answer: Answer) -> Step {
-        let Answer { head, body } = answer;
-        *self.response = head;
+        let mut body = self.take_answer(answer);
+        while self.run.is_some() {
+            match self.shape_answer(body).await {
+                Ok(shaped) => {
+                    body = shaped;
+                    break;
+                }
+                Err(Ended::Answer(response, step)) => {
+                    body = self.take_answer(Answer::module(*response, step));
+                }
+                Err(Ended::Failed(error)) => {
+                    // Steps that have run do not run again, so that this comes to an end.
+                    self.record.error = Some(error);
+                    body = self.take_answer(Answer::error(&error));
+                }
+                Err(Ended::Abort(step)) => return Step::Broken(Error::Aborted(step)),
+            }
+        }
         let head_only = self.request.head.method == Method::Head;
         let forbidden = matches!(self.response.status, 204 | 304);
+        self.response.headers.remove(NameId::ContentLength);
         if head_only && !forbidden {
             let length = body.len().to_string();
-            self.response.headers.push_id(foregate_wire::NameId::ContentLength, length.as_bytes());
+            self.response.headers.push_id(NameId::ContentLength, length.as_bytes());
         }
         if self.request.expect_continue && !self.upload.is_done() {
             // The client was never told to go on, so it is not known whether its body will come.
@@ -48,10 +68,40 @@ impl Exchange<'_> {
         })
         .await;
         self.download.moved = sent as u64;
+        self.download.sent = sent as u64;
         match result {
             Ok(()) => Step::Done,
             Err(error) => Step::Broken(error),
         }
+    }
+
+    /// Makes an answer the response; gives its body.
+    fn take_answer(&mut self, answer: Answer) -> Text {
+        let Answer { head, body, source } = answer;
+        **self.response = head;
+        self.response_is_from(source);
+        body
+    }
+
+    /// Runs the steps of the response over an answer of our own; gives its body.
+    async fn shape_answer(&mut self, body: Text) -> Result<Text, Ended> {
+        self.skip_to(PhaseId::ResponseHeaders);
+        self.response.headers.push_id(NameId::ContentLength, body.len().to_string().as_bytes());
+        self.run_phases(PhaseId::ResponseBody).await?;
+        let filters = self.take_response_filters();
+        if filters.is_empty() || body.is_empty() {
+            return Ok(body);
+        }
+        if filters.iter().any(|filter| !filter.keeps_length) {
+            self.response.body_changes(BodyLength::Empty);
+        }
+        let filtered = Filter::new(Chain::new(filters)).whole(&body);
+        let (body, bailed) = filtered.map_err(|error| match error {
+            CopyError::Filter(step) => Ended::Failed(Error::Filter(step)),
+            _ => Ended::Failed(Error::Internal),
+        })?;
+        self.count_bails(&bailed);
+        Ok(body.into())
     }
 
     fn poll_answer(

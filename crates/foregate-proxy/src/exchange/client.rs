@@ -15,7 +15,7 @@ use crate::link::{Link, LinkError, fields};
 use crate::tls;
 
 /// What is known of a client's connection.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Peer {
     /// Where the client is, after the PROXY protocol; `None` for a Unix socket.
     pub client: Option<SocketAddr>,

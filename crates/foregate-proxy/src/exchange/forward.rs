@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
+use foregate_module::{Chain, PhaseId, Source};
 use foregate_wire::{BodyLength, Method, NameId, Version, connection};
 
 use super::progress::Awaited;
@@ -12,7 +13,7 @@ use super::{Exchange, Step};
 use crate::error::Error;
 use crate::link::Link;
 use crate::link::LinkError;
-use crate::link::copy::{CopyError, Kept, Waiting};
+use crate::link::copy::{CopyError, Filter, Kept, Waiting};
 use crate::telemetry::clock;
 use crate::upstream::{Addresses, Origin, Terms};
 
@@ -33,7 +34,10 @@ impl Exchange<'_> {
         };
         self.active = Some(upstream.enter());
         if self.request.is_repeatable() && !self.upload.is_done() {
-            self.upload.kept = Some(Kept { bytes: Vec::new(), limit: upstream.settings.retry_body });
+            // What steps have looked at already has to be sent first.
+            let bytes = self.upload.kept.take().map_or(Vec::new(), |kept| kept.bytes);
+            let limit = upstream.settings.retry_body.max(bytes.len());
+            self.upload.kept = Some(Kept { bytes, limit });
         }
         self.upstream = Some(Arc::clone(upstream));
         let underscores = self.site.as_ref().is_some_and(|site| site.options.allow_underscores);
@@ -52,7 +56,21 @@ impl Exchange<'_> {
             headers.remove(id);
         }
         let version = self.request.head.version;
-        self.request.tell_origin(&self.peer.client_text, secure, version);
+        match self.run.as_ref().and_then(|run| run.facts.client) {
+            Some(client) => self.request.tell_origin(&client.to_string(), secure, version),
+            None => self.request.tell_origin(&self.peer.client_text, secure, version),
+        }
+        if self.run.is_some() { Step::Outgoing } else { Step::Connect }
+    }
+
+    /// Runs the steps that see the request as it goes out.
+    pub(super) async fn outgoing(&mut self) -> Step {
+        if let Err(ended) = self.run_phases(PhaseId::UpstreamRequest).await {
+            return ended.into();
+        }
+        if let Err(error) = self.limit_body().and_then(|()| self.filter_request()) {
+            return Step::Failed(error);
+        }
         Step::Connect
     }
 
@@ -250,6 +268,7 @@ impl Exchange<'_> {
             }
             CopyError::Source(error) => Err(Error::Client(error)),
             CopyError::TooLarge => Err(Error::BodyTooLarge),
+            CopyError::Filter(step) => Err(Error::Filter(step)),
             CopyError::Sink(_) => {
                 // The origin does not want the rest; it may have answered already.
                 self.upload.give_up();
@@ -319,10 +338,37 @@ impl Exchange<'_> {
             // To the client a 2xx would say that the tunnel is open (RFC 8441, section 5).
             return Step::Failed(Error::NoUpgrade);
         }
+        connection::strip_hop_by_hop(&mut self.response.headers, false);
+        self.response.headers.remove(NameId::TransferEncoding);
+        if self.has_steps(PhaseId::UpstreamResponse, PhaseId::ResponseBody) {
+            return Step::Shape(origin, length);
+        }
+        self.send_final(origin, length)
+    }
+
+    /// Runs the steps of the response.
+    pub(super) async fn shape(&mut self, origin: Origin, length: BodyLength) -> Step {
+        self.response_is_from(Source::Upstream);
+        self.skip_to(PhaseId::UpstreamResponse);
+        if let Err(ended) = self.run_phases(PhaseId::ResponseBody).await {
+            // What the origin still sends is dropped with its connection.
+            return ended.into();
+        }
+        let filters = self.take_response_filters();
+        if filters.is_empty() {
+            return self.send_final(origin, length);
+        }
+        let changes = filters.iter().any(|filter| !filter.keeps_length);
+        let length = if changes { self.response.body_changes(length) } else { length };
+        if !length.is_empty() {
+            self.download.filter = Some(Box::new(Filter::new(Chain::new(filters))));
+        }
+        self.send_final(origin, length)
+    }
+
+    fn send_final(&mut self, origin: Origin, length: BodyLength) -> Step {
         let has_no_body = self.request.head.method == Method::Head || self.response.status == 304;
         let headers = &mut self.response.headers;
-        connection::strip_hop_by_hop(headers, false);
-        headers.remove(NameId::TransferEncoding);
         if has_no_body {
             foregate_wire::collapse_content_length(headers);
         } else {
@@ -370,7 +416,7 @@ impl Exchange<'_> {
     fn poll_transfer(&mut self, cx: &mut Context<'_>, origin: &mut Origin) -> Poll<Result<(), Error>> {
         if !self.upload.is_done() {
             match self.upload.poll(cx, &mut self.client.link, &mut origin.link) {
-                Poll::Ready(Err(CopyError::Source(_) | CopyError::TooLarge)) => {
+                Poll::Ready(Err(CopyError::Source(_) | CopyError::TooLarge | CopyError::Filter(_))) => {
                     // An origin of HTTP/1 cannot be told; over HTTP/2 the response goes on.
                     self.client.close = true;
                     self.upload.give_up();
@@ -386,7 +432,8 @@ impl Exchange<'_> {
             Poll::Ready(Ok(())) if self.download.is_done() => return Poll::Ready(Ok(())),
             Poll::Ready(Err(CopyError::Source(error))) => return Poll::Ready(Err(Error::Origin(error))),
             Poll::Ready(Err(CopyError::Sink(error))) => return Poll::Ready(Err(Error::Client(error))),
-            Poll::Ready(Err(CopyError::TooLarge)) => return Poll::Ready(Err(Error::Internal)),
+            Poll::Ready(Err(CopyError::Filter(step))) => return Poll::Ready(Err(Error::Filter(step))),
+            Poll::Ready(Err(CopyError::TooLarge)) => return Poll::Ready(Err(Error::ResponseTooLarge)),
             Poll::Ready(Ok(())) | Poll::Pending => {}
         }
         let now = clock::now();
@@ -395,7 +442,7 @@ impl Exchange<'_> {
         {
             return Poll::Ready(Err(Error::Client(error)));
         }
-        self.progress.observe(self.upload.moved, self.download.moved, now);
+        self.progress.observe(self.upload.moved, self.download.progress(), now);
         let down = match self.download.waiting {
             Waiting::Sink => Awaited::ClientRead,
             // While the origin still takes a body it may well have nothing to say.

@@ -2,23 +2,31 @@
 
 mod answer;
 pub mod client;
+pub(crate) mod fetch;
 mod forward;
+mod inspect;
+mod modules;
 mod progress;
 pub mod request;
 mod respond;
+pub mod response;
 mod tunnel;
+mod view;
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
-use foregate_wire::{BodyLength, NameId, ResponseHead, Slashes};
+use foregate_module::PhaseId;
+use foregate_wire::{BodyLength, NameId, Slashes};
 use futures_util::FutureExt;
 
 use self::client::{Client, Peer};
+use self::modules::Run;
 use self::progress::Progress;
 use self::request::Request;
 use self::respond::Answer;
+use self::response::Response;
 use crate::error::Error;
 use crate::link::copy::Copy;
 use crate::proxy::{Config, Proxy};
@@ -29,25 +37,31 @@ use crate::telemetry::clock;
 use crate::timer::Timer;
 use crate::upstream::{Active, Origin, Tried, Upstream};
 
-/// What a request goes through. Modules will run between these steps, in the order of their phases.
+/// What a request goes through. Steps of modules run in those that say so, in the order of their phases.
 enum Step {
     /// Find the site and the route.
     Route,
+    /// Run the steps of the request, from `request-early` to `upstream-select`.
+    Screen,
     /// Make the request what the origin shall see.
     Prepare(usize),
+    /// Run the steps that see the request as it goes out: `upstream-request`.
+    Outgoing,
     /// Choose a server and get a connection to it.
     Connect,
     /// Send the request and wait for the head of the response.
     Request(Origin),
     /// Make the response what the client shall see, and send its head.
     Response(Origin),
+    /// Run the steps of the response, from `upstream-response` to `response-body`.
+    Shape(Origin, BodyLength),
     /// Move the bodies.
     Body(Origin),
     /// Move bytes that are not HTTP.
     Tunnel(Origin),
     /// The attempt has failed: try again, or give up.
     Failed(Error),
-    /// Answer from here.
+    /// Answer from here; steps of the response run on the answer.
     Answer(Answer),
     /// Break off: the client must see that something is missing.
     Broken(Error),
@@ -73,7 +87,7 @@ struct Exchange<'a> {
     peer: &'a Peer,
     client: &'a mut Client,
     request: &'a mut Request,
-    response: &'a mut ResponseHead,
+    response: &'a mut Response,
     timer: &'a mut Timer,
     site: Option<Arc<Site>>,
     route: Option<Arc<Route>>,
@@ -88,6 +102,8 @@ struct Exchange<'a> {
     download: Copy,
     progress: Progress,
     record: Record,
+    /// What there is beside when the route uses steps of modules.
+    run: Option<Box<Run>>,
 }
 
 /// What a further attempt has to observe.
@@ -123,7 +139,7 @@ pub struct Served<'a> {
     /// What it asks for.
     pub request: &'a mut Request,
     /// Memory for the response's head.
-    pub response: &'a mut ResponseHead,
+    pub response: &'a mut Response,
     /// The connection's timer.
     pub timer: &'a mut Timer,
 }
@@ -179,6 +195,7 @@ impl<'a> Exchange<'a> {
                 status: None,
                 error: None,
             },
+            run: None,
         }
     }
 
@@ -187,10 +204,13 @@ impl<'a> Exchange<'a> {
         let outcome = loop {
             step = match step {
                 Step::Route => self.route(),
+                Step::Screen => self.screen().await,
                 Step::Prepare(upstream) => self.prepare(upstream),
+                Step::Outgoing => self.outgoing().await,
                 Step::Connect => self.connect().await,
                 Step::Request(origin) => self.send_request(origin).await,
                 Step::Response(origin) => self.send_response(origin),
+                Step::Shape(origin, length) => self.shape(origin, length).await,
                 Step::Body(origin) => self.transfer(origin).await,
                 Step::Tunnel(origin) => self.tunnel(origin).await,
                 Step::Failed(error) => self.failed(error),
@@ -216,7 +236,7 @@ impl<'a> Exchange<'a> {
             return Step::Failed(Error::Misdirected);
         }
         let Some(site) = self.config.settings.sites.find(host) else {
-            return Step::Failed(Error::NoRoute);
+            return self.unrouted();
         };
         let site = self.site.insert(Arc::clone(site));
         if site.options.keep_slashes
@@ -230,7 +250,7 @@ impl<'a> Exchange<'a> {
             path => path,
         };
         let Some(route) = site.route(path) else {
-            return Step::Failed(Error::NoRoute);
+            return self.unrouted();
         };
         let route = Arc::clone(route);
         let connect = self.request.head.method == foregate_wire::Method::Connect;
@@ -238,18 +258,65 @@ impl<'a> Exchange<'a> {
             self.client.close = true;
             return Step::Failed(Error::ConnectNotAllowed);
         }
-        if let Some(limit) = route.body_limit {
-            if matches!(self.request.length, BodyLength::Fixed(length) if length > limit) {
-                return Step::Failed(Error::BodyTooLarge);
-            }
-            self.upload.limit = limit;
+        if let Err(error) = self.limit_body_to(route.body_limit) {
+            return Step::Failed(error);
         }
-        let next = match &route.action {
-            Action::Proxy(upstream) => Step::Prepare(*upstream),
-            Action::Respond(fixed) => Step::Answer(Answer::fixed(fixed)),
-        };
+        let plan = route.plan.get().cloned();
         self.route = Some(route);
-        next
+        if plan.is_none() {
+            return self.dispatch();
+        }
+        self.use_plan(plan.as_ref());
+        Step::Screen
+    }
+
+    fn limit_body_to(&mut self, limit: Option<u64>) -> Result<(), Error> {
+        let Some(limit) = limit else { return Ok(()) };
+        self.upload.limit = self.upload.limit.min(limit);
+        match self.request.length {
+            BodyLength::Fixed(length) if length > self.upload.limit => Err(Error::BodyTooLarge),
+            _ => Ok(()),
+        }
+    }
+
+    /// Holds the request to the limit that steps have set.
+    fn limit_body(&mut self) -> Result<(), Error> {
+        self.limit_body_to(self.run.as_ref().and_then(|run| run.facts.body_limit))
+    }
+
+    /// No route takes the request: the answer to it goes through the steps that hold for all.
+    fn unrouted(&mut self) -> Step {
+        let plan = self.config.settings.unrouted.get().cloned();
+        self.use_plan(plan.as_ref());
+        Step::Failed(Error::NoRoute)
+    }
+
+    /// Runs the steps of the request.
+    async fn screen(&mut self) -> Step {
+        if let Err(ended) = self.run_phases(PhaseId::RequestSecurity).await {
+            return ended.into();
+        }
+        if let Err(error) = self.limit_body() {
+            return Step::Failed(error);
+        }
+        if let Err(error) = self.receive_start().await {
+            return Step::Failed(error);
+        }
+        match self.run_phases(PhaseId::UpstreamSelect).await {
+            Ok(()) => self.dispatch(),
+            Err(ended) => ended.into(),
+        }
+    }
+
+    /// Goes where the route, or a step, says.
+    fn dispatch(&mut self) -> Step {
+        let Some(route) = &self.route else { return Step::Failed(Error::Internal) };
+        let chosen = self.run.as_ref().and_then(|run| run.facts.upstream);
+        match (&route.action, chosen) {
+            (_, Some(upstream)) => Step::Prepare(upstream.0 as usize),
+            (Action::Proxy(upstream), None) => Step::Prepare(*upstream),
+            (Action::Respond(fixed), None) => Step::Answer(Answer::fixed(fixed)),
+        }
     }
 
     /// Whether to try again after `error`, or what to tell the client.
@@ -301,7 +368,10 @@ impl<'a> Exchange<'a> {
         true
     }
 
-    fn log(&self) {
+    fn log(&mut self) {
+        if self.has_steps(PhaseId::Log, PhaseId::Log) || self.has_filters() {
+            self.run_log_phase();
+        }
         let record = &self.record;
         if let Some(site) = &self.site {
             site.counters(&self.proxy.metrics).request(record.status);
@@ -319,7 +389,7 @@ impl<'a> Exchange<'a> {
             upstream.zip(self.tried.last()).and_then(|(upstream, server)| upstream.servers.get(server));
         log.record(&Entry {
             time: SystemTime::now() - duration,
-            client: self.peer.client.map(|client| client.ip()),
+            client: self.client_address(),
             method: self.request.head.method.as_bytes(),
             scheme: self.request.scheme(),
             host: self.request.host().as_bytes(),
@@ -327,7 +397,7 @@ impl<'a> Exchange<'a> {
             protocol: self.request.head.version.as_str(),
             status: record.status,
             bytes_in: self.upload.moved,
-            bytes_out: self.download.moved,
+            bytes_out: self.download.sent,
             duration,
             site: self.site.as_deref().map(|site| &*site.name),
             route: self.route.as_deref().map(|route| &*route.pattern),
@@ -344,6 +414,7 @@ impl<'a> Exchange<'a> {
             }),
             user_agent: headers.get(NameId::UserAgent),
             referer: headers.get(NameId::Referer),
+            notes: self.run.as_ref().map_or(&[], |run| &run.state.notes),
         });
     }
 }

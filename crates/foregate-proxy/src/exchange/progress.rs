@@ -84,15 +84,18 @@ impl Progress {
         now: Instant,
     ) -> Instant {
         match awaited {
-            Awaited::ClientBody => {
-                let idle = self.uploaded_at + timeouts.body_idle;
-                idle.min(self.rate_deadline(timeouts, now))
-            }
+            Awaited::ClientBody => self.client_deadline(timeouts, now),
             Awaited::ClientRead => self.downloaded_at + timeouts.write_stall,
             Awaited::OriginRead => self.uploaded_at + upstream.idle_timeout,
             Awaited::FirstByte => self.uploaded_at + upstream.first_byte_timeout,
             Awaited::OriginBody => self.downloaded_at + upstream.idle_timeout,
         }
+    }
+
+    /// Until when more of the client's body must have come.
+    pub fn client_deadline(&mut self, timeouts: &Timeouts, now: Instant) -> Instant {
+        let idle = self.uploaded_at + timeouts.body_idle;
+        idle.min(self.rate_deadline(timeouts, now))
     }
 
     /// The end of the present span, or a time that has passed when the last one was too slow.

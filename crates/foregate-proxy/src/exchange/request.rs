@@ -4,6 +4,7 @@
 
 use std::net::SocketAddr;
 
+use foregate_module::{Fields, FieldsMut};
 use foregate_wire::{
     BodyLength, Expectation, Method, NameId, RequestHead, Slashes, Target, TargetForm, Version, connection,
     normalize_path, normalize_query, parse_authority, request_length,
@@ -38,6 +39,8 @@ pub struct Request {
     host_len: usize,
     target: Vec<u8>,
     path_len: usize,
+    /// The authority that the origin is told, where it is not the client's.
+    origin_authority: String,
 }
 
 impl Request {
@@ -55,6 +58,7 @@ impl Request {
             host_len: 0,
             target: Vec::new(),
             path_len: 0,
+            origin_authority: String::new(),
         }
     }
 
@@ -86,6 +90,35 @@ impl Request {
             self.upgrade = connection::upgrade(&self.head.headers).map(<[u8]>::to_vec);
         }
         self.understand_target(local)
+    }
+
+    /// A request of our own, with a body of `length` bytes.
+    ///
+    /// # Errors
+    ///
+    /// A target or authority that is none.
+    pub fn make(
+        method: Method,
+        target: &[u8],
+        authority: &[u8],
+        fields: &[foregate_module::Field],
+        length: u64,
+    ) -> Result<Self, Error> {
+        let mut request = Self::new();
+        request.head.version = Version::Http11;
+        request.head.method = method;
+        if !target.starts_with(b"/") || target.iter().any(|byte| !byte.is_ascii_graphic()) {
+            return Err(Error::Internal);
+        }
+        request.head.set_target(target);
+        request.head.headers.push(b"Host", authority);
+        request.understand_target(None)?;
+        request.head.headers.clear();
+        for field in fields {
+            request.append(field.name(), field.value());
+        }
+        request.length = if length == 0 { BodyLength::Empty } else { BodyLength::Fixed(length) };
+        Ok(request)
     }
 
     fn understand_target(&mut self, local: Option<SocketAddr>) -> Result<(), Error> {
@@ -271,6 +304,53 @@ impl Request {
         &self.authority[..self.host_len.min(self.authority.len())]
     }
 
+    /// Host and port as the origin is told them.
+    pub fn origin_authority(&self) -> &str {
+        if self.origin_authority.is_empty() { &self.authority } else { &self.origin_authority }
+    }
+
+    /// Makes the request one for another path or query, brought into their normal form; an empty query goes.
+    ///
+    /// # Errors
+    ///
+    /// A path that has none, or a request that has no path. Nothing has changed then.
+    pub fn rewrite(
+        &mut self,
+        path: Option<&[u8]>,
+        query: Option<&[u8]>,
+        slashes: Slashes,
+    ) -> Result<(), Error> {
+        if !self.path().starts_with(b"/") {
+            return Err(Error::Internal);
+        }
+        let mut target = Vec::with_capacity(self.target.len());
+        match path {
+            Some(path) if !path.starts_with(b"/") => return Err(Error::Internal),
+            Some(path) => normalize_path(path, slashes, &mut target).map_err(Error::Target)?,
+            None => target.extend_from_slice(self.path()),
+        }
+        let path_len = target.len();
+        match query {
+            Some(b"") => {}
+            Some(query) => {
+                target.push(b'?');
+                normalize_query(query, &mut target);
+            }
+            None => target.extend_from_slice(&self.target[self.path_len..]),
+        }
+        if target.iter().any(|byte| !byte.is_ascii_graphic()) {
+            return Err(Error::Internal);
+        }
+        self.target = target;
+        self.path_len = path_len;
+        Ok(())
+    }
+
+    /// The query in its normal form, without `?`.
+    pub fn query(&self) -> Option<&[u8]> {
+        self.target.get(self.path_len + 1..).filter(|_| self.target.len() > self.path_len)
+    }
+
     /// Path and query in their normal form.
     pub fn target(&self) -> &[u8] {
         &self.target
@@ -319,6 +399,7 @@ impl Request {
         self.upgrade = None;
         self.websocket_key = None;
         self.authority.clear();
+        self.origin_authority.clear();
         self.host_len = 0;
         self.target.clear();
         self.path_len = 0;
@@ -332,6 +413,56 @@ impl Request {
         const KEPT: usize = 4096;
         self.head.shrink_to(KEPT, 64);
         self.target.shrink_to(KEPT);
+    }
+}
+
+/// Modules change the fields through this. `Host` is no field here: what origins are told is kept apart.
+impl Fields for Request {
+    fn count(&self) -> usize {
+        self.head.headers.len()
+    }
+
+    fn field(&self, number: usize) -> Option<(&[u8], &[u8])> {
+        self.head.headers.at(number).map(|field| (field.name, field.value))
+    }
+
+    fn get(&self, name: &str) -> Option<&[u8]> {
+        self.head.headers.get_name(name.as_bytes())
+    }
+}
+
+impl FieldsMut for Request {
+    fn append(&mut self, name: &[u8], value: &[u8]) {
+        if name.eq_ignore_ascii_case(b"host") {
+            self.set(name, value);
+        } else {
+            self.head.headers.push(name, value);
+        }
+    }
+
+    fn set(&mut self, name: &[u8], value: &[u8]) {
+        if !name.eq_ignore_ascii_case(b"host") {
+            self.head.headers.set_name(name, value);
+            return;
+        }
+        let mut authority = String::new();
+        if let Ok(found) = parse_authority(value, &mut authority) {
+            if let Some(port) = found.port {
+                authority.push(':');
+                authority.push_str(itoa::Buffer::new().format(port));
+            }
+            self.origin_authority = authority;
+        }
+    }
+
+    fn remove(&mut self, name: &[u8]) {
+        if !name.eq_ignore_ascii_case(b"host") {
+            self.head.headers.remove_name(name);
+        }
+    }
+
+    fn retain(&mut self, keep: &mut dyn FnMut(&[u8], &[u8]) -> bool) {
+        self.head.headers.retain(|field| keep(field.name, field.value) || field.id == NameId::Host);
     }
 }
 

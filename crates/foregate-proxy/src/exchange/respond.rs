@@ -1,7 +1,9 @@
 //! Answers of our own: fixed ones and those that tell of an error.
 
+use std::sync::Arc;
 use std::time::SystemTime;
 
+use foregate_module::{self as module, Source, Text};
 use foregate_wire::serialise::reason_phrase;
 use foregate_wire::{NameId, ResponseHead, Version};
 
@@ -14,11 +16,13 @@ pub struct Answer {
     /// Without framing.
     pub head: ResponseHead,
     /// The whole body.
-    pub body: Vec<u8>,
+    pub body: Text,
+    /// Who made it.
+    pub source: Source<'static>,
 }
 
 impl Answer {
-    fn new(status: u16, content_type: &str, body: Vec<u8>) -> Self {
+    fn new(status: u16, content_type: &str, body: Text, source: Source<'static>) -> Self {
         let mut head = ResponseHead::new();
         head.version = Version::Http11;
         head.status = status;
@@ -27,12 +31,27 @@ impl Answer {
         if !body.is_empty() {
             head.headers.push_id(NameId::ContentType, content_type.as_bytes());
         }
-        Self { head, body }
+        Self { head, body, source }
     }
 
     /// A route's fixed answer.
     pub fn fixed(fixed: &FixedResponse) -> Self {
-        Self::new(fixed.status, "text/plain; charset=utf-8", fixed.body.to_vec())
+        let body = Text::Shared(Arc::clone(&fixed.body));
+        Self::new(fixed.status, "text/plain; charset=utf-8", body, Source::Route)
+    }
+
+    /// What a step answers.
+    pub fn module(response: module::Response, step: &'static str) -> Self {
+        let mut answer = Self::new(response.status, "", Text::EMPTY, Source::Step(step));
+        for field in &response.fields {
+            if field.name().eq_ignore_ascii_case(b"server") || field.name().eq_ignore_ascii_case(b"date") {
+                answer.head.headers.set_name(field.name(), field.value());
+            } else {
+                answer.head.headers.push(field.name(), field.value());
+            }
+        }
+        answer.body = response.body;
+        answer
     }
 
     /// What the client is told of an error: the status, and no more than whose turn it is to look for the cause.
@@ -42,7 +61,8 @@ impl Answer {
         if status < 500 && error.side() == crate::error::Side::Downstream {
             body.push_str(&format!("{error}\n"));
         }
-        let mut answer = Self::new(status, "text/plain; charset=utf-8", body.into_bytes());
+        let mut answer =
+            Self::new(status, "text/plain; charset=utf-8", body.into(), Source::Error(error.kind()));
         if status == 405 {
             answer.head.headers.push(b"Allow", b"GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS");
         }

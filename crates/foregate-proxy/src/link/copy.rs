@@ -2,6 +2,7 @@
 
 use std::task::{Context, Poll};
 
+use foregate_module::{Bail, Chain};
 use foregate_wire::connection;
 
 use super::{Link, LinkError, Received};
@@ -26,6 +27,8 @@ pub enum CopyError {
     Sink(LinkError),
     /// It is longer than the route allows.
     TooLarge,
+    /// A filter cannot go on; the name of its step.
+    Filter(&'static str),
 }
 
 /// A body on its way from one peer to another.
@@ -33,16 +36,93 @@ pub enum CopyError {
 pub struct Copy {
     /// Who is being waited for.
     pub waiting: Waiting,
-    /// Bytes moved so far.
+    /// Bytes taken from the source so far.
     pub moved: u64,
+    /// Bytes given to the sink so far.
+    pub sent: u64,
     /// The most that may be moved.
     pub limit: u64,
     /// Bytes kept for another attempt, and the most that may be kept; `None` once more than that was moved.
     pub kept: Option<Kept>,
     /// Whether trailers whose names have an underscore are left out.
     pub drop_underscores: bool,
+    /// Filters of modules that the body goes through.
+    pub filter: Option<Box<Filter>>,
     finished: bool,
     gave_up: bool,
+}
+
+/// Filters, and what they have written that is still to be sent.
+pub struct Filter {
+    chain: Chain,
+    out: Vec<u8>,
+    sent: usize,
+    /// The source has ended, and so have the filters.
+    ended: bool,
+    /// Steps whose filters have bailed out, to be counted.
+    pub bailed: Vec<&'static str>,
+}
+
+/// What a buffer of filters may keep of its memory once it is empty, bytes.
+const FILTER_KEPT: usize = 16 * 1024;
+
+impl Filter {
+    /// Filters behind each other.
+    pub fn new(chain: Chain) -> Self {
+        Self { chain, out: Vec::new(), sent: 0, ended: false, bailed: Vec::new() }
+    }
+
+    /// Filters a body that is whole.
+    ///
+    /// # Errors
+    ///
+    /// A filter cannot go on.
+    pub fn whole(mut self, body: &[u8]) -> Result<(Vec<u8>, Vec<&'static str>), CopyError> {
+        for piece in body.chunks(Chain::PIECE) {
+            self.write(piece)?;
+        }
+        self.end()?;
+        Ok((self.out, self.bailed))
+    }
+
+    fn pending(&self) -> &[u8] {
+        self.out.get(self.sent..).unwrap_or_default()
+    }
+
+    fn consume(&mut self, count: usize) {
+        self.sent += count;
+        if self.sent >= self.out.len() {
+            self.sent = 0;
+            self.out.clear();
+            self.out.shrink_to(FILTER_KEPT);
+        }
+    }
+
+    fn write(&mut self, piece: &[u8]) -> Result<(), CopyError> {
+        let passed = self.chain.write(piece, &mut self.out).map_err(filter_error)?;
+        self.bailed.extend(passed.bailed);
+        Ok(())
+    }
+
+    fn end(&mut self) -> Result<(), CopyError> {
+        let passed = self.chain.end(&mut self.out).map_err(filter_error)?;
+        self.bailed.extend(passed.bailed);
+        self.ended = true;
+        Ok(())
+    }
+}
+
+impl std::fmt::Debug for Filter {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Filter").field("pending", &self.pending().len()).finish_non_exhaustive()
+    }
+}
+
+fn filter_error((bail, step): (Bail, &'static str)) -> CopyError {
+    match bail {
+        Bail::TooLarge => CopyError::TooLarge,
+        Bail::Break | Bail::Pass => CopyError::Filter(step),
+    }
 }
 
 /// The start of a body, kept in case it has to be sent again.
@@ -60,9 +140,11 @@ impl Copy {
         Self {
             waiting: Waiting::Source,
             moved: 0,
+            sent: 0,
             limit: u64::MAX,
             kept: None,
             drop_underscores: false,
+            filter: None,
             finished: false,
             gave_up: false,
         }
@@ -78,9 +160,40 @@ impl Copy {
         self.waiting == Waiting::Nobody
     }
 
+    /// Puts filters before the body. What is kept of it already, because nothing was sent yet, goes through them now.
+    ///
+    /// # Errors
+    ///
+    /// A filter cannot go on.
+    pub fn filter_from_start(&mut self, chain: Chain) -> Result<(), CopyError> {
+        let mut filter = Filter::new(chain);
+        if let Some(kept) = &mut self.kept {
+            for piece in std::mem::take(&mut kept.bytes).chunks(Chain::PIECE) {
+                filter.write(piece)?;
+            }
+        }
+        if std::mem::take(&mut self.finished) {
+            filter.end()?;
+            self.waiting = Waiting::Sink;
+        }
+        self.filter = Some(Box::new(filter));
+        Ok(())
+    }
+
+    /// Bytes that have gone through, for judging whether anything moves.
+    pub fn progress(&self) -> u64 {
+        self.moved.wrapping_add(self.sent)
+    }
+
     /// Whether the source has come to its end.
     pub fn has_ended(&self) -> bool {
         self.finished
+    }
+
+    /// The source has come to its end before anything was moved; what is kept is all of the body.
+    pub fn source_ended(&mut self) {
+        self.finished = true;
+        self.waiting = Waiting::Nobody;
     }
 
     /// Moves no more of the body: the sink does not want it.
@@ -112,6 +225,11 @@ impl Copy {
             if self.finished {
                 return self.poll_flush(cx, sink, Waiting::Nobody);
             }
+            match self.poll_filtered(cx, source, sink) {
+                Poll::Ready(Ok(())) if self.finished => continue,
+                Poll::Ready(Ok(())) => {}
+                other => return other,
+            }
             match source.poll_receive(cx) {
                 Poll::Pending => {
                     // What was taken from the source must not wait for what it sends next.
@@ -129,14 +247,64 @@ impl Copy {
                     Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
                     Poll::Ready(Ok(())) => {}
                 },
-                Poll::Ready(Ok(Received::End)) => {
-                    let trailers = source.trailers();
-                    if self.drop_underscores {
-                        connection::drop_underscore_names(trailers);
-                    }
-                    sink.finish(trailers).map_err(CopyError::Sink)?;
-                    self.finished = true;
+                Poll::Ready(Ok(Received::End)) => match &mut self.filter {
+                    Some(filter) => filter.end()?,
+                    None => self.finish(source, sink)?,
+                },
+            }
+        }
+    }
+
+    fn finish(&mut self, source: &mut Link, sink: &mut Link) -> Result<(), CopyError> {
+        let trailers = source.trailers();
+        if self.drop_underscores {
+            connection::drop_underscore_names(trailers);
+        }
+        sink.finish(trailers).map_err(CopyError::Sink)?;
+        self.finished = true;
+        Ok(())
+    }
+
+    /// Sends what filters have written; nothing more is taken from the source before that.
+    fn poll_filtered(
+        &mut self,
+        cx: &mut Context<'_>,
+        source: &mut Link,
+        sink: &mut Link,
+    ) -> Poll<Result<(), CopyError>> {
+        let Some(mut filter) = self.filter.take() else { return Poll::Ready(Ok(())) };
+        let sent = loop {
+            if filter.pending().is_empty() {
+                break Poll::Ready(Ok(()));
+            }
+            match sink.poll_send(cx, filter.pending()) {
+                Poll::Ready(Ok(taken)) => {
+                    self.took(filter.pending().get(..taken).unwrap_or_default());
+                    filter.consume(taken);
                 }
+                Poll::Ready(Err(error)) => break Poll::Ready(Err(CopyError::Sink(error))),
+                Poll::Pending => {
+                    self.waiting = Waiting::Sink;
+                    break Poll::Pending;
+                }
+            }
+        };
+        let ended = filter.ended && filter.pending().is_empty();
+        self.filter = Some(filter);
+        if ended && matches!(sent, Poll::Ready(Ok(()))) {
+            self.finish(source, sink)?;
+        }
+        sent
+    }
+
+    /// Notes what the sink has taken, and keeps it for another attempt.
+    fn took(&mut self, data: &[u8]) {
+        self.sent += data.len() as u64;
+        if let Some(kept) = &mut self.kept {
+            if kept.bytes.len() + data.len() <= kept.limit {
+                kept.bytes.extend_from_slice(data);
+            } else {
+                self.kept = None;
             }
         }
     }
@@ -151,17 +319,19 @@ impl Copy {
         if self.moved.saturating_add(data.len() as u64) > self.limit {
             return Poll::Ready(Err(CopyError::TooLarge));
         }
+        if let Some(filter) = &mut self.filter {
+            let piece = data.get(..Chain::PIECE).unwrap_or(data);
+            filter.write(piece)?;
+            let count = piece.len();
+            source.consume(count);
+            self.moved += count as u64;
+            return Poll::Ready(Ok(()));
+        }
         let taken = match sink.poll_send(cx, data) {
             Poll::Ready(taken) => taken.map_err(CopyError::Sink)?,
             Poll::Pending => return Poll::Pending,
         };
-        if let Some(kept) = &mut self.kept {
-            if kept.bytes.len() + taken <= kept.limit {
-                kept.bytes.extend_from_slice(&data[..taken]);
-            } else {
-                self.kept = None;
-            }
-        }
+        self.took(data.get(..taken).unwrap_or_default());
         source.consume(taken);
         self.moved += taken as u64;
         Poll::Ready(Ok(()))

@@ -11,6 +11,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use foregate_module::Text;
+
 use self::writer::Shared;
 use super::metrics::Counter;
 
@@ -87,6 +89,8 @@ pub struct Entry<'a> {
     pub user_agent: Option<&'a [u8]>,
     /// The field `Referer`, any bytes.
     pub referer: Option<&'a [u8]>,
+    /// What steps of modules say, as an object: of a name that stands there twice the last value counts for most readers.
+    pub notes: &'a [(Text, Text)],
 }
 
 impl AccessLog {

@@ -9,6 +9,7 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Unit;
 
 use super::metrics::{BLOCKED_BUCKETS, Metrics, STATUS_CLASSES, UpstreamCounters};
+use super::steps::{StepCounter, StepCounters};
 
 #[derive(Debug)]
 pub(super) struct Exposition(pub(super) Arc<Metrics>);
@@ -20,7 +21,9 @@ impl Collector for Exposition {
         upstreams(&mut encoder, metrics)?;
         connections(&mut encoder, metrics)?;
         process(&mut encoder, metrics)?;
-        blocked(&mut encoder, metrics)
+        modules(&mut encoder, metrics)?;
+        let help = "How long a poll kept its worker from other tasks";
+        histogram(&mut encoder, "event_loop_blocked", help, metrics.blocked_counts())
     }
 }
 
@@ -106,13 +109,71 @@ fn process(encoder: &mut DescriptorEncoder<'_>, metrics: &Metrics) -> fmt::Resul
     counter(encoder, "panics", "Panics that were caught", metrics.panics.get())
 }
 
-fn blocked(encoder: &mut DescriptorEncoder<'_>, metrics: &Metrics) -> fmt::Result {
-    let (counts, nanos) = metrics.blocked_counts();
+fn modules(encoder: &mut DescriptorEncoder<'_>, metrics: &Metrics) -> fmt::Result {
+    if let Some(counters) = metrics.known_steps() {
+        steps(encoder, counters)?;
+    }
+    counter(encoder, "fetches", "Requests made for steps of modules", metrics.fetches.get())?;
+    counter(encoder, "fetches_failed", "Of these, without an answer", metrics.fetches_failed.get())?;
+    encoder
+        .encode_descriptor("offload_queue", "Heavy work that waits for a thread", None, MetricType::Gauge)?
+        .encode_gauge(&metrics.offload_queue.get())?;
+    let help = "How long heavy work waited for a thread";
+    histogram(encoder, "offload_wait", help, metrics.offload_wait.counts())
+}
+
+fn steps(encoder: &mut DescriptorEncoder<'_>, counters: &StepCounters) -> fmt::Result {
+    type Read = fn(&StepCounter) -> u64;
+    let families: [(&str, &str, Read); 8] = [
+        ("step_stops", "Requests that a step ended", |step| step.stops.get()),
+        ("step_dry_run_stops", "Requests that a step would have ended, in a dry run", |step| {
+            step.dry_stops.get()
+        }),
+        ("step_panics", "Panics of a step", |step| step.panics.get()),
+        ("step_broken", "Requests on which a step was not run because it had panicked often", |step| {
+            step.broken.get()
+        }),
+        ("step_shed", "Requests on which a step was not run because the queue was full", |step| {
+            step.shed.get()
+        }),
+        ("step_bails", "Bodies that the filter of a step let pass unchanged", |step| step.bails.get()),
+        ("step_timed", "Runs of a step that were timed", |step| step.timed.get()),
+        ("step_blocked", "Timed runs of a step that held their worker for more than 10 ms", |step| {
+            step.blocked.get()
+        }),
+    ];
+    // A step that was never used has nothing to tell.
+    let used: Vec<_> = counters.all().filter(|(step, runs)| *runs > 0 || step.has_news()).collect();
+    let mut family = self::counters(encoder, "step_runs", "Requests on which a step ran")?;
+    for (step, runs) in &used {
+        labelled(&mut family, &[("step", step.name)], *runs)?;
+    }
+    for (name, help, read) in families {
+        let mut family = self::counters(encoder, name, help)?;
+        for (step, _) in &used {
+            labelled(&mut family, &[("step", step.name)], read(step))?;
+        }
+    }
+    let help = "Time of the timed runs of a step";
+    let mut family =
+        encoder.encode_descriptor("step_timed", help, Some(&Unit::Seconds), MetricType::Counter)?;
+    for (step, _) in &used {
+        let seconds = step.nanos.get() as f64 / 1e9;
+        family.encode_family(&[("step", step.name)])?.encode_counter::<NoLabelSet, _, f64>(&seconds, None)?;
+    }
+    Ok(())
+}
+
+fn histogram(
+    encoder: &mut DescriptorEncoder<'_>,
+    name: &str,
+    help: &str,
+    (counts, nanos): ([u64; BLOCKED_BUCKETS.len() + 1], u64),
+) -> fmt::Result {
     let ends = BLOCKED_BUCKETS.iter().map(|end| *end as f64 / 1e9).chain([f64::INFINITY]);
     let buckets: Vec<_> = ends.zip(counts).collect();
-    let help = "How long a poll kept its worker from other tasks";
     encoder
-        .encode_descriptor("event_loop_blocked", help, Some(&Unit::Seconds), MetricType::Histogram)?
+        .encode_descriptor(name, help, Some(&Unit::Seconds), MetricType::Histogram)?
         .encode_histogram::<NoLabelSet>(nanos as f64 / 1e9, counts.iter().sum(), &buckets, None)
 }
 

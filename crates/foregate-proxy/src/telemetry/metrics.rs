@@ -6,8 +6,8 @@
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -15,6 +15,7 @@ use prometheus_client::encoding::text::encode;
 use prometheus_client::registry::Registry;
 
 use super::exposition::Exposition;
+use super::steps::StepCounters;
 
 /// Names that sites and upstreams each may have as labels. Beyond, they share the label [`OTHER`].
 const LABELS_LIMIT: usize = 1000;
@@ -23,7 +24,7 @@ const ERRORS_LIMIT: usize = 256;
 /// The label of what has none of its own.
 const OTHER: &str = "other";
 /// Copies of the counters that change with each request. A power of two.
-const SHARDS: usize = 16;
+pub(super) const SHARDS: usize = 16;
 
 /// The upper ends of the buckets of the `event_loop_blocked` histogram, nanoseconds: 100 us to 10 s.
 pub(super) const BLOCKED_BUCKETS: [u64; 16] = [
@@ -54,7 +55,7 @@ pub(super) const STATUS_CLASSES: [&str; 7] = ["none", "1xx", "2xx", "3xx", "4xx"
 struct Padded<T>(T);
 
 /// The shard of this thread.
-fn shard() -> usize {
+pub(super) fn shard() -> usize {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     thread_local! {
         static SHARD: Cell<usize> = const { Cell::new(usize::MAX) };
@@ -154,6 +155,15 @@ pub struct Metrics {
     pub reloads_refused: Counter,
     /// Panics caught.
     pub panics: Counter,
+    /// Pieces of heavy work that wait for a thread.
+    pub offload_queue: Gauge,
+    /// How long they waited.
+    pub offload_wait: WaitHistogram,
+    /// Requests made for steps of modules.
+    pub fetches: Counter,
+    /// Of these, without an answer.
+    pub fetches_failed: Counter,
+    steps: OnceLock<Arc<StepCounters>>,
     blocked: BlockedHistogram,
     sites: Labelled<SiteCounters>,
     upstreams: Labelled<UpstreamCounters>,
@@ -221,6 +231,15 @@ impl Metrics {
         }
     }
 
+    /// The counters of the pipeline's steps; the names count the first time.
+    pub fn steps(&self, names: impl ExactSizeIterator<Item = &'static str>) -> &Arc<StepCounters> {
+        self.steps.get_or_init(|| Arc::new(StepCounters::new(names)))
+    }
+
+    pub(super) fn known_steps(&self) -> Option<&Arc<StepCounters>> {
+        self.steps.get()
+    }
+
     /// Records how long one poll kept its worker.
     pub fn blocked(&self, span: Duration) {
         self.blocked.record(u64::try_from(span.as_nanos()).unwrap_or(u64::MAX));
@@ -254,6 +273,28 @@ impl Metrics {
 
     pub(super) fn errors(&self) -> Vec<ErrorCount> {
         self.errors.lock().clone()
+    }
+}
+
+/// How long something took that does not happen with every request.
+#[derive(Debug, Default)]
+pub struct WaitHistogram {
+    buckets: [AtomicU64; BLOCKED_BUCKETS.len() + 1],
+    nanos: AtomicU64,
+}
+
+impl WaitHistogram {
+    /// Records one.
+    pub fn record(&self, span: Duration) {
+        let nanos = u64::try_from(span.as_nanos()).unwrap_or(u64::MAX);
+        let bucket = BLOCKED_BUCKETS.iter().position(|end| nanos <= *end).unwrap_or(BLOCKED_BUCKETS.len());
+        self.buckets[bucket].fetch_add(1, Ordering::Relaxed);
+        self.nanos.fetch_add(nanos, Ordering::Relaxed);
+    }
+
+    pub(super) fn counts(&self) -> ([u64; BLOCKED_BUCKETS.len() + 1], u64) {
+        let buckets = std::array::from_fn(|bucket| self.buckets[bucket].load(Ordering::Relaxed));
+        (buckets, self.nanos.load(Ordering::Relaxed))
     }
 }
 

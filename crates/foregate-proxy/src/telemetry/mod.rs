@@ -5,3 +5,4 @@ pub mod blocked;
 pub mod clock;
 mod exposition;
 pub mod metrics;
+pub mod steps;

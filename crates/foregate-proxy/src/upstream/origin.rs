@@ -261,7 +261,7 @@ impl Origin {
 /// The head that an HTTP/1 origin gets, from the canonical request alone.
 fn write_head(out: &mut Vec<u8>, request: &Request) {
     write_request_line(out, &request.head.method, request.target());
-    write_field(out, b"Host", request.authority().as_bytes());
+    write_field(out, b"Host", request.origin_authority().as_bytes());
     write_fields(out, &request.head.headers);
     if let Some(protocol) = &request.upgrade {
         write_field(out, b"Connection", b"Upgrade");
@@ -288,7 +288,7 @@ fn h2_request(request: &Request, over_tls: bool) -> Result<http::Request<()>, Er
     } else {
         http::Method::from_bytes(request.head.method.as_bytes()).map_err(|_| Error::Internal)?
     };
-    let uri = http::Uri::builder().authority(request.authority());
+    let uri = http::Uri::builder().authority(request.origin_authority());
     *built.uri_mut() = if connect && extended.is_none() {
         uri.build().map_err(internal)?
     } else {

@@ -5,6 +5,8 @@ use std::io::Write as _;
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use foregate_module::Text;
+
 use super::Entry;
 
 /// Bytes of one value. What is longer is cut off.
@@ -37,7 +39,18 @@ pub(super) fn line(line: &mut Vec<u8>, entry: &Entry<'_>) {
     optional(line, entry.tls, |line, tls| plain(line, b",\"tls\":\"", tls));
     optional(line, entry.user_agent, |line, agent| text(line, b",\"user_agent\":\"", agent));
     optional(line, entry.referer, |line, referer| text(line, b",\"referer\":\"", referer));
+    notes(line, entry.notes);
     line.extend_from_slice(b"}\n");
+}
+
+fn notes(line: &mut Vec<u8>, notes: &[(Text, Text)]) {
+    for (number, (name, value)) in notes.iter().enumerate() {
+        text(line, if number == 0 { b",\"notes\":{\"" } else { b",\"" }, name);
+        text(line, b":\"", value);
+    }
+    if !notes.is_empty() {
+        line.push(b'}');
+    }
 }
 
 fn origin(line: &mut Vec<u8>, entry: &Entry<'_>) {

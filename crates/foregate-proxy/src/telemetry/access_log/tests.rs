@@ -32,6 +32,7 @@ fn entry() -> Entry<'static> {
         tls: None,
         user_agent: None,
         referer: None,
+        notes: &[],
     }
 }
 
@@ -48,6 +49,7 @@ fn full() -> Entry<'static> {
         tls: Some("TLSv1.3"),
         user_agent: Some(b"Mozilla/5.0 (X11; Linux x86_64; rv:128.0) Gecko/20100101 Firefox/128.0"),
         referer: Some(b"https://a.example/somewhere/else?with=query"),
+        notes: &[],
         error: Some("timeout"),
         error_side: Some("upstream"),
         path: b"/api/v1/things/12345?expand=all&page=2",

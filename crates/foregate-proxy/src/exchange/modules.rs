@@ -1,0 +1,436 @@
+//! The steps of modules, run between the platform's own.
+
+use std::cell::Cell;
+use std::net::IpAddr;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::time::Instant;
+
+use foregate_module::{
+    self as module, Action, Chain, FetchRequest, Filtered, PhaseId, Pipeline, Plan, Planned, Source, State,
+    Summary, Verdict, Weight, WhenFull,
+};
+use foregate_wire::{BodyLength, Slashes};
+use tokio::sync::oneshot;
+
+use super::client::Peer;
+use super::fetch;
+use super::request::Request;
+use super::respond::Answer;
+use super::response::Response;
+use super::view::{Facts, View, now};
+use super::{Exchange, Step};
+use crate::error::Error;
+use crate::link::copy::{Copy, CopyError};
+use crate::proxy::Config;
+use crate::routing::Site;
+use crate::settings::Route;
+use crate::telemetry::steps::StepCounter;
+
+/// Steps of a phase, up to which each run is timed; of longer phases only one run in [`SAMPLE`] is.
+const FEW: usize = 4;
+/// See [`FEW`].
+const SAMPLE: u32 = 16;
+
+/// What an exchange has beside its heads when its route uses steps.
+pub(super) struct Run {
+    /// The steps.
+    pub plan: Arc<Plan>,
+    /// What steps have written.
+    pub state: State,
+    /// What they have said of the exchange.
+    pub facts: Facts,
+    /// The order of the next phase; those before it have run, or have been left out.
+    next: usize,
+}
+
+/// How a step has ended the usual way of a request.
+pub(super) enum Ended {
+    /// Answer with this, made by the step of this name.
+    Answer(Box<module::Response>, &'static str),
+    /// Break off, says the step of this name.
+    Abort(&'static str),
+    /// A step has failed, and the request cannot go on without it.
+    Failed(Error),
+}
+
+impl From<Ended> for Step {
+    fn from(ended: Ended) -> Self {
+        match ended {
+            Ended::Answer(response, step) => Self::Answer(Answer::module(*response, step)),
+            Ended::Abort(step) => Self::Broken(Error::Aborted(step)),
+            Ended::Failed(error) => Self::Failed(error),
+        }
+    }
+}
+
+/// Why a step gave no verdict.
+enum Fault {
+    Panicked,
+    Broken,
+    Full(WhenFull),
+}
+
+/// What a heavy step takes along to another thread.
+struct Moved {
+    request: Request,
+    response: Response,
+    run: Box<Run>,
+    peer: Peer,
+    config: Arc<Config>,
+    site: Option<Arc<Site>>,
+    route: Option<Arc<Route>>,
+}
+
+impl Exchange<'_> {
+    /// Takes the steps of `plan` along.
+    pub(super) fn use_plan(&mut self, plan: Option<&Arc<Plan>>) {
+        self.run = plan.map(|plan| {
+            Box::new(Run {
+                plan: Arc::clone(plan),
+                state: State::default(),
+                facts: Facts::new(self.request.length.is_empty()),
+                next: 0,
+            })
+        });
+    }
+
+    /// Whether any step is planned in the phases from `first` to `last`.
+    pub(super) fn has_steps(&self, first: PhaseId, last: PhaseId) -> bool {
+        self.run.as_ref().is_some_and(|run| run.plan.has_any(first, last))
+    }
+
+    /// Whether a body goes through filters.
+    pub(super) fn has_filters(&self) -> bool {
+        self.upload.filter.is_some() || self.download.filter.is_some()
+    }
+
+    /// Whom the request is taken to come from.
+    pub(super) fn client_address(&self) -> Option<IpAddr> {
+        let said = self.run.as_ref().and_then(|run| run.facts.client);
+        said.or_else(|| self.peer.client.map(|client| client.ip()))
+    }
+
+    /// Leaves out the phases before `phase` that have not run.
+    pub(super) fn skip_to(&mut self, phase: PhaseId) {
+        if let Some(run) = &mut self.run {
+            run.next = run.next.max(phase.order());
+        }
+    }
+
+    /// Tells steps who has made the response that they are about to see.
+    pub(super) fn response_is_from(&mut self, source: Source<'static>) {
+        if let Some(run) = &mut self.run {
+            run.facts.source = source;
+        }
+    }
+
+    /// Runs the steps of all phases up to `last` that have not run yet.
+    pub(super) async fn run_phases(&mut self, last: PhaseId) -> Result<(), Ended> {
+        while let Some(run) = &mut self.run
+            && run.next <= last.order()
+        {
+            let phase = PhaseId::ALL[run.next];
+            run.next += 1;
+            if run.plan.phase(phase).is_empty() {
+                continue;
+            }
+            run.facts.now = now();
+            let plan = Arc::clone(&run.plan);
+            self.run_phase(plan.phase(phase)).await?;
+            if self.run.as_ref().is_some_and(|run| !run.state.fetches.is_empty()) {
+                Box::pin(self.fetch_all()).await;
+            }
+        }
+        Ok(())
+    }
+
+    async fn run_phase(&mut self, steps: &[Planned]) -> Result<(), Ended> {
+        let config = Arc::clone(&self.config);
+        let pipeline = &*config.settings.pipeline;
+        let mut since = is_timed(steps.len()).then(Instant::now);
+        for planned in steps {
+            let weight = pipeline.entries().get(usize::from(planned.step)).map(|entry| entry.decl().weight);
+            let verdict = match weight {
+                Some(Weight::Heavy(full)) => {
+                    let verdict = Box::pin(self.run_heavy(planned, full)).await;
+                    since = since.map(|_| Instant::now());
+                    verdict
+                }
+                _ => {
+                    let verdict = self.run_light(planned, pipeline);
+                    if let (Some(began), Ok(Verdict::Continue | Verdict::Stop(_))) = (since, &verdict) {
+                        let now = Instant::now();
+                        if let Some(counters) = self.proxy.steps.get(planned.step) {
+                            counters.took(now - began);
+                        }
+                        since = Some(now);
+                    }
+                    verdict
+                }
+            };
+            self.judge(planned, pipeline, verdict)?;
+        }
+        Ok(())
+    }
+
+    /// Runs a step on this thread.
+    fn run_light(&mut self, planned: &Planned, pipeline: &Pipeline) -> Result<Verdict, Fault> {
+        let Some(run) = self.run.as_deref_mut() else { return Ok(Verdict::Passed) };
+        if run.state.skipped.contains(usize::from(planned.step)) {
+            return Ok(Verdict::Passed);
+        }
+        if self.proxy.steps.get(planned.step).is_some_and(|step| step.is_broken(run.facts.now.steady_ms)) {
+            return Err(Fault::Broken);
+        }
+        let mut view = View {
+            request: self.request,
+            response: self.response,
+            peer: self.peer,
+            site: self.site.as_ref().map_or("", |site| &site.name),
+            route: self.route.as_ref().map_or("", |route| &route.pattern),
+            slashes: slashes(self.site.as_ref()),
+            facts: &mut run.facts,
+        };
+        let state = &mut run.state;
+        catch_unwind(AssertUnwindSafe(|| call(planned, pipeline, &mut view, state)))
+            .map_err(|_| Fault::Panicked)
+    }
+
+    /// Runs a step on the threads for heavy work, with everything that it may see.
+    async fn run_heavy(&mut self, planned: &Planned, full: WhenFull) -> Result<Verdict, Fault> {
+        let config = Arc::clone(&self.config);
+        let pipeline = &config.settings.pipeline;
+        let Some(run) = &self.run else { return Ok(Verdict::Passed) };
+        let step = self.proxy.steps.get(planned.step);
+        if run.state.skipped.contains(usize::from(planned.step)) {
+            return Ok(Verdict::Passed);
+        }
+        if step.is_some_and(|step| step.is_broken(run.facts.now.steady_ms)) {
+            return Err(Fault::Broken);
+        }
+        let Some(place) = self.proxy.offload.reserve() else {
+            if full == WhenFull::Inline {
+                return self.run_light(planned, pipeline);
+            }
+            return Err(Fault::Full(full));
+        };
+        let Some(run) = self.run.take() else { return Ok(Verdict::Passed) };
+        let mut moved = Moved {
+            request: std::mem::take(self.request),
+            response: std::mem::take(self.response),
+            run,
+            peer: self.peer.clone(),
+            config: Arc::clone(&config),
+            site: self.site.clone(),
+            route: self.route.clone(),
+        };
+        let planned = planned.clone();
+        let (tell, told) = oneshot::channel();
+        place.submit(Box::new(move || {
+            let began = Instant::now();
+            let verdict = catch_unwind(AssertUnwindSafe(|| moved.call(&planned)));
+            // Nobody waits any more if the client has gone.
+            let _ = tell.send((moved, verdict, began.elapsed()));
+        }));
+        let Ok((moved, verdict, took)) = told.await else {
+            // Only if the process ends.
+            self.client.close = true;
+            return Err(Fault::Panicked);
+        };
+        *self.request = moved.request;
+        *self.response = moved.response;
+        self.run = Some(moved.run);
+        if let Some(step) = step {
+            step.timed.inc();
+            step.nanos.add(u64::try_from(took.as_nanos()).unwrap_or(u64::MAX));
+        }
+        verdict.map_err(|_| Fault::Panicked)
+    }
+
+    /// What a step's verdict means for the request.
+    fn judge(
+        &mut self,
+        planned: &Planned,
+        pipeline: &Pipeline,
+        verdict: Result<Verdict, Fault>,
+    ) -> Result<(), Ended> {
+        let (Some(counters), Some(entry)) =
+            (self.proxy.steps.get(planned.step), pipeline.entries().get(usize::from(planned.step)))
+        else {
+            return Ok(());
+        };
+        let decl = entry.decl();
+        match verdict {
+            Ok(Verdict::Passed) => Ok(()),
+            Ok(Verdict::Continue) => {
+                self.proxy.steps.ran(planned.step);
+                Ok(())
+            }
+            Ok(Verdict::Stop(action)) => {
+                self.proxy.steps.ran(planned.step);
+                self.stop(planned, counters, action)
+            }
+            Err(fault) => {
+                self.count_fault(counters, &fault);
+                match fault {
+                    Fault::Full(WhenFull::Shed) => Ok(()),
+                    Fault::Full(_) => Err(Ended::Failed(Error::StepQueue(decl.name))),
+                    Fault::Panicked | Fault::Broken if decl.optional || planned.dry_run => Ok(()),
+                    Fault::Panicked | Fault::Broken => Err(Ended::Failed(Error::Step(decl.name))),
+                }
+            }
+        }
+    }
+
+    fn stop(&mut self, planned: &Planned, counters: &StepCounter, action: Action) -> Result<(), Ended> {
+        if planned.dry_run {
+            counters.dry_stops.inc();
+            let what = match &action {
+                Action::Respond(response) => format!("{} {}", action.name(), response.status),
+                Action::Abort => action.name().to_owned(),
+            };
+            if let Some(run) = &mut self.run {
+                let note = format!("{}: {what}", counters.name);
+                run.state.notes.push(("dry-run".into(), note.into()));
+            }
+            return Ok(());
+        }
+        counters.stops.inc();
+        Err(match action {
+            Action::Respond(response) => Ended::Answer(Box::new(response), counters.name),
+            Action::Abort => Ended::Abort(counters.name),
+        })
+    }
+
+    fn count_fault(&self, counters: &StepCounter, fault: &Fault) {
+        match fault {
+            Fault::Panicked => {
+                self.proxy.metrics.panics.inc();
+                counters.panicked(now().steady_ms);
+            }
+            Fault::Broken => counters.broken.inc(),
+            Fault::Full(_) => counters.shed.inc(),
+        }
+    }
+
+    /// Performs what the steps of the phase have asked for, all at once.
+    async fn fetch_all(&mut self) {
+        let Some(run) = &mut self.run else { return };
+        let asked: Vec<(u16, Box<FetchRequest>)> = std::mem::take(&mut run.state.fetches)
+            .into_iter()
+            .filter_map(|slot| Some((slot, run.state.slots.take(slot)?.downcast().ok()?)))
+            .collect();
+        let pipeline = Arc::clone(&self.config.settings.pipeline);
+        let (proxy, config, site, request) = (self.proxy, &self.config, self.site.as_deref(), &*self.request);
+        let answers = asked.into_iter().map(|(slot, ask)| async move {
+            (slot, fetch::fetch(proxy, config, site, request.authority(), *ask).await)
+        });
+        let answers = futures_util::future::join_all(answers).await;
+        if let Some(run) = &mut self.run {
+            for (slot, answer) in answers {
+                if let Some(slot) = pipeline.answer_slot(slot) {
+                    run.state.slots.put(slot, Box::new(answer));
+                }
+            }
+        }
+    }
+
+    /// The filters that steps have put before the response's body, as far as they fit the response.
+    pub(super) fn take_response_filters(&mut self) -> Vec<Filtered> {
+        let Some(run) = &mut self.run else { return Vec::new() };
+        let mut filters = std::mem::take(&mut run.state.response_filters);
+        if self.response.status == 206 {
+            // A part of a body cannot be changed as if it were all of it.
+            filters.retain(|filter| filter.keeps_length);
+        }
+        filters
+    }
+
+    /// Counts filters that have let their body pass unchanged.
+    pub(super) fn count_bails(&self, steps: &[&'static str]) {
+        for step in steps {
+            if let Some(counters) = self.proxy.steps.named(step) {
+                counters.bails.inc();
+            }
+        }
+    }
+
+    /// Puts the filters that steps have asked for before the request's body.
+    pub(super) fn filter_request(&mut self) -> Result<(), Error> {
+        let Some(run) = &mut self.run else { return Ok(()) };
+        let filters = std::mem::take(&mut run.state.request_filters);
+        if filters.is_empty() || self.request.length.is_empty() || self.request.opens_tunnel() {
+            return Ok(());
+        }
+        let changes = filters.iter().any(|filter| !filter.keeps_length);
+        self.upload.filter_from_start(Chain::new(filters)).map_err(|error| match error {
+            CopyError::TooLarge => Error::BodyTooLarge,
+            CopyError::Filter(step) => Error::Filter(step),
+            _ => Error::Internal,
+        })?;
+        if changes {
+            self.request.length = BodyLength::Chunked;
+        }
+        Ok(())
+    }
+
+    /// Runs the steps of the phase `log`, whatever has become of the request.
+    pub(super) fn run_log_phase(&mut self) {
+        let bailed = |copy: &Copy| copy.filter.as_ref().map(|filter| filter.bailed.clone());
+        for steps in [bailed(&self.upload), bailed(&self.download)].into_iter().flatten() {
+            self.count_bails(&steps);
+        }
+        let summary = Summary {
+            bytes_in: self.upload.moved,
+            bytes_out: self.download.sent,
+            duration: self.record.start.elapsed(),
+        };
+        let config = Arc::clone(&self.config);
+        let Some(run) = &mut self.run else { return };
+        run.facts.summary = summary;
+        run.facts.now = now();
+        let plan = Arc::clone(&run.plan);
+        for planned in plan.phase(PhaseId::Log) {
+            let verdict = self.run_light(planned, &config.settings.pipeline);
+            // Nothing is left that could be ended.
+            let _ = self.judge(planned, &config.settings.pipeline, verdict);
+        }
+    }
+}
+
+impl Moved {
+    fn call(&mut self, planned: &Planned) -> Verdict {
+        let mut view = View {
+            request: &mut self.request,
+            response: &mut self.response,
+            peer: &self.peer,
+            site: self.site.as_ref().map_or("", |site| &site.name),
+            route: self.route.as_ref().map_or("", |route| &route.pattern),
+            slashes: slashes(self.site.as_ref()),
+            facts: &mut self.run.facts,
+        };
+        call(planned, &self.config.settings.pipeline, &mut view, &mut self.run.state)
+    }
+}
+
+fn call(planned: &Planned, pipeline: &Pipeline, view: &mut View<'_>, state: &mut State) -> Verdict {
+    if let Some(when) = &planned.when
+        && !when.holds(&module::View::new(view, &state.slots, pipeline))
+    {
+        return Verdict::Passed;
+    }
+    pipeline.run(planned, view, state)
+}
+
+fn slashes(site: Option<&Arc<Site>>) -> Slashes {
+    if site.is_some_and(|site| site.options.keep_slashes) { Slashes::Keep } else { Slashes::Merge }
+}
+
+/// Whether the runs of a phase with so many steps are timed now.
+fn is_timed(steps: usize) -> bool {
+    thread_local! {
+        static COUNT: Cell<u32> = const { Cell::new(0) };
+    }
+    steps <= FEW || COUNT.replace(COUNT.get().wrapping_add(1)).is_multiple_of(SAMPLE)
+}

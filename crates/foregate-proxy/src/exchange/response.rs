@@ -1,0 +1,99 @@
+//! The head of a response, as the client is to see it.
+
+use std::ops::{Deref, DerefMut};
+
+use foregate_module::{Fields, FieldsMut};
+use foregate_wire::{BodyLength, HeaderList, NameId, ResponseHead};
+
+/// The head of a response. Its memory is used again for the next response of a connection.
+#[derive(Debug, Default)]
+pub struct Response(ResponseHead);
+
+impl Response {
+    /// A head of which nothing is known yet.
+    pub fn new() -> Self {
+        Self(ResponseHead::new())
+    }
+
+    /// Says that the body will not be the one that its origin described: its length, validators and ranges are not
+    /// true any more (RFC 9110, sections 8.6, 8.8.1 and 14.3; RFC 9530). Returns how it has to be framed.
+    pub fn body_changes(&mut self, length: BodyLength) -> BodyLength {
+        let headers = &mut self.0.headers;
+        headers.remove(NameId::ContentLength);
+        headers.remove(NameId::AcceptRanges);
+        for digest in [&b"content-digest"[..], b"repr-digest", b"digest", b"content-md5"] {
+            headers.remove_name(digest);
+        }
+        if let Some(tag) = headers.get_name(b"etag").filter(|tag| !tag.starts_with(b"W/")) {
+            let weak = [b"W/", tag].concat();
+            headers.set_name(b"ETag", &weak);
+        }
+        if length.is_empty() { length } else { BodyLength::Chunked }
+    }
+}
+
+impl Deref for Response {
+    type Target = ResponseHead;
+
+    fn deref(&self) -> &ResponseHead {
+        &self.0
+    }
+}
+
+impl DerefMut for Response {
+    fn deref_mut(&mut self) -> &mut ResponseHead {
+        &mut self.0
+    }
+}
+
+impl From<ResponseHead> for Response {
+    fn from(head: ResponseHead) -> Self {
+        Self(head)
+    }
+}
+
+impl Fields for Response {
+    fn count(&self) -> usize {
+        self.0.headers.len()
+    }
+
+    fn field(&self, number: usize) -> Option<(&[u8], &[u8])> {
+        self.0.headers.at(number).map(|field| (field.name, field.value))
+    }
+
+    fn get(&self, name: &str) -> Option<&[u8]> {
+        self.0.headers.get_name(name.as_bytes())
+    }
+}
+
+impl FieldsMut for Response {
+    fn append(&mut self, name: &[u8], value: &[u8]) {
+        self.0.headers.push(name, value);
+    }
+
+    fn set(&mut self, name: &[u8], value: &[u8]) {
+        self.0.headers.set_name(name, value);
+    }
+
+    fn remove(&mut self, name: &[u8]) {
+        self.0.headers.remove_name(name);
+    }
+
+    fn retain(&mut self, keep: &mut dyn FnMut(&[u8], &[u8]) -> bool) {
+        self.0.headers.retain(|field| keep(field.name, field.value));
+    }
+}
+
+/// No fields at all: what stands for a response that there is not yet.
+#[derive(Debug, Default)]
+pub(super) struct Nothing(HeaderList);
+
+impl Fields for Nothing {
+    fn count(&self) -> usize {
+        self.0.len()
+    }
+
+    fn field(&self, _: usize) -> Option<(&[u8], &[u8])> {
+        None
+    }
+}

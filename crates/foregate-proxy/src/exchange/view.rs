@@ -1,0 +1,229 @@
+//! An exchange as the steps of modules see it.
+
+use std::cell::Cell;
+use std::net::IpAddr;
+use std::sync::OnceLock;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use aws_lc_rs::rand::{SecureRandom, SystemRandom};
+use foregate_module::{self as module, Fields, FieldsMut, Now, Source, Summary, TlsFacts, UpstreamId};
+use foregate_wire::Slashes;
+
+use super::client::Peer;
+use super::request::Request;
+use super::response::Response;
+use crate::settings::TlsVersion;
+
+/// What steps have said of an exchange, and what they are told of it beside its heads.
+#[derive(Debug)]
+pub(super) struct Facts {
+    /// Whom a step takes the request to come from.
+    pub client: Option<IpAddr>,
+    /// The upstream that a step has chosen.
+    pub upstream: Option<UpstreamId>,
+    /// The least limit of the request's body that a step has set.
+    pub body_limit: Option<u64>,
+    /// The start of the request's body, received for the steps.
+    pub body: Vec<u8>,
+    /// Whether that is all of it.
+    pub body_is_whole: bool,
+    /// Who has made the response.
+    pub source: Source<'static>,
+    /// What became of the exchange.
+    pub summary: Summary,
+    /// The time of the present phase.
+    pub now: Now,
+}
+
+impl Facts {
+    /// An exchange that has just begun.
+    pub fn new(body_is_empty: bool) -> Self {
+        Self {
+            client: None,
+            upstream: None,
+            body_limit: None,
+            body: Vec::new(),
+            body_is_whole: body_is_empty,
+            source: Source::Nobody,
+            summary: Summary::default(),
+            now: now(),
+        }
+    }
+}
+
+/// The time, as steps are told it.
+pub(super) fn now() -> Now {
+    static START: OnceLock<Instant> = OnceLock::new();
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    // A steady clock that starts with the process would repeat times that a step has kept over a restart; nothing is kept.
+    let steady = START.get_or_init(Instant::now).elapsed();
+    Now { unix_ms: since.as_millis() as u64, steady_ms: steady.as_millis() as u64 }
+}
+
+/// All that steps may see and change.
+pub(super) struct View<'a> {
+    pub request: &'a mut Request,
+    pub response: &'a mut Response,
+    pub peer: &'a Peer,
+    pub site: &'a str,
+    pub route: &'a str,
+    pub slashes: Slashes,
+    pub facts: &'a mut Facts,
+}
+
+impl View<'_> {
+    fn has_response(&self) -> bool {
+        self.facts.source != Source::Nobody
+    }
+}
+
+impl module::Exchange for View<'_> {
+    fn client(&self) -> Option<IpAddr> {
+        self.facts.client.or_else(|| self.peer())
+    }
+
+    fn peer(&self) -> Option<IpAddr> {
+        self.peer.client.map(|client| client.ip().to_canonical())
+    }
+
+    fn tls(&self) -> Option<TlsFacts<'_>> {
+        let (info, _) = self.peer.tls.as_ref()?;
+        Some(TlsFacts {
+            version: match info.version {
+                TlsVersion::Tls12 => "TLSv1.2",
+                TlsVersion::Tls13 => "TLSv1.3",
+            },
+            server_name: info.sni.as_deref(),
+            client_verified: info.client.is_some(),
+            client_subject: info.client.as_ref().map(|client| &*client.subject),
+        })
+    }
+
+    fn scheme(&self) -> &str {
+        self.request.scheme()
+    }
+
+    fn protocol(&self) -> &str {
+        self.request.head.version.as_str()
+    }
+
+    fn method(&self) -> &[u8] {
+        self.request.head.method.as_bytes()
+    }
+
+    fn host(&self) -> &str {
+        self.request.host()
+    }
+
+    fn authority(&self) -> &str {
+        self.request.authority()
+    }
+
+    fn path(&self) -> &[u8] {
+        self.request.path()
+    }
+
+    fn query(&self) -> Option<&[u8]> {
+        self.request.query()
+    }
+
+    fn raw_target(&self) -> &[u8] {
+        self.request.head.target()
+    }
+
+    fn request_fields(&self) -> &dyn Fields {
+        &*self.request
+    }
+
+    fn request_length(&self) -> Option<u64> {
+        match self.request.length {
+            foregate_wire::BodyLength::Empty => Some(0),
+            foregate_wire::BodyLength::Fixed(length) => Some(length),
+            _ => None,
+        }
+    }
+
+    fn request_body(&self) -> (&[u8], bool) {
+        (&self.facts.body, self.facts.body_is_whole)
+    }
+
+    fn site(&self) -> &str {
+        self.site
+    }
+
+    fn route(&self) -> &str {
+        self.route
+    }
+
+    fn now(&self) -> Now {
+        self.facts.now
+    }
+
+    fn random(&self) -> u64 {
+        random()
+    }
+
+    fn status(&self) -> Option<u16> {
+        self.has_response().then_some(self.response.status)
+    }
+
+    fn response_fields(&self) -> &dyn Fields {
+        static NOTHING: OnceLock<super::response::Nothing> = OnceLock::new();
+        if self.has_response() { &*self.response } else { NOTHING.get_or_init(Default::default) }
+    }
+
+    fn source(&self) -> Source<'_> {
+        self.facts.source
+    }
+
+    fn summary(&self) -> Summary {
+        self.facts.summary
+    }
+
+    fn set_client(&mut self, client: IpAddr) {
+        self.facts.client = Some(client.to_canonical());
+    }
+
+    fn set_target(&mut self, path: Option<&[u8]>, query: Option<&[u8]>) -> bool {
+        self.request.rewrite(path, query, self.slashes).is_ok()
+    }
+
+    fn set_upstream(&mut self, upstream: UpstreamId) {
+        self.facts.upstream = Some(upstream);
+    }
+
+    fn request_fields_mut(&mut self) -> &mut dyn FieldsMut {
+        self.request
+    }
+
+    fn response_fields_mut(&mut self) -> &mut dyn FieldsMut {
+        self.response
+    }
+
+    fn limit_request_body(&mut self, bytes: u64) {
+        self.facts.body_limit = Some(self.facts.body_limit.map_or(bytes, |limit| limit.min(bytes)));
+    }
+}
+
+/// A number from the system's source; what a thread takes at once serves for several.
+fn random() -> u64 {
+    const TAKEN: usize = 32;
+    thread_local! {
+        static KEPT: Cell<([u64; TAKEN], usize)> = const { Cell::new(([0; TAKEN], 0)) };
+    }
+    let (mut kept, mut left) = KEPT.get();
+    if left == 0 {
+        let mut bytes = [0; TAKEN * 8];
+        if SystemRandom::new().fill(&mut bytes).is_err() {
+            // Predictable numbers are worse than none: whoever needs one that is not gets the same each time.
+            return 0;
+        }
+        for (number, bytes) in kept.iter_mut().zip(bytes.chunks_exact(8)) {
+            *number = bytes.iter().fold(0, |number, byte| number << 8 | u64::from(*byte));
+        }
+        left = TAKEN;
+    }
+    left -= 1;
+    KEPT.set((kept, left));
+    kept[left]
+}

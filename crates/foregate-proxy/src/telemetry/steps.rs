@@ -1,0 +1,175 @@
+//! What the steps of modules did, and which of them are not run for a while because they panicked.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use super::metrics::{Counter, SHARDS, shard};
+
+/// Panics of one step, within [`PANIC_SPAN`] of each other, that open its circuit breaker.
+const PANICS: u64 = 5;
+/// See [`PANICS`], milliseconds.
+const PANIC_SPAN: u64 = 10_000;
+/// How long a step is not run after that, milliseconds; then it is tried again.
+const OPEN: u64 = 10_000;
+/// A step that held its worker for longer than this is counted as having blocked it.
+const BLOCKED: Duration = Duration::from_millis(10);
+
+/// Counters of all steps of a pipeline.
+#[derive(Debug)]
+pub struct StepCounters {
+    steps: Box<[StepCounter]>,
+    /// Runs, by shard and step: they change with each request.
+    runs: Box<[Box<[AtomicU64]>]>,
+}
+
+/// Counters of one step.
+#[derive(Debug)]
+pub struct StepCounter {
+    /// Its name.
+    pub name: &'static str,
+    /// Requests that it ended.
+    pub stops: Counter,
+    /// Requests that it would have ended, in a dry run.
+    pub dry_stops: Counter,
+    /// Panics.
+    pub panics: Counter,
+    /// Requests on which it was not run because of earlier panics.
+    pub broken: Counter,
+    /// Requests on which it was not run because the queue was full.
+    pub shed: Counter,
+    /// Bodies that its filter let pass unchanged, because it could not go on.
+    pub bails: Counter,
+    /// Runs that were timed.
+    pub timed: Counter,
+    /// How long these took, nanoseconds.
+    pub nanos: Counter,
+    /// Runs among these that held a worker for more than 10 ms.
+    pub blocked: Counter,
+    breaker: Breaker,
+}
+
+/// Panics so far within the present span, and until when the step is not run; in milliseconds of the steady clock.
+#[derive(Debug, Default)]
+struct Breaker {
+    panics: AtomicU64,
+    since: AtomicU64,
+    until: AtomicU64,
+}
+
+impl StepCounters {
+    /// Counters of steps with these names, in the order of their pipeline.
+    pub fn new(names: impl ExactSizeIterator<Item = &'static str>) -> Self {
+        let count = names.len();
+        let shard = || (0..count).map(|_| AtomicU64::new(0)).collect();
+        Self { steps: names.map(StepCounter::new).collect(), runs: (0..SHARDS).map(|_| shard()).collect() }
+    }
+
+    /// The counters of a step.
+    pub fn get(&self, step: u16) -> Option<&StepCounter> {
+        self.steps.get(usize::from(step))
+    }
+
+    /// Those of the step with this name.
+    pub fn named(&self, name: &str) -> Option<&StepCounter> {
+        self.steps.iter().find(|step| step.name == name)
+    }
+
+    /// Counts a run.
+    #[inline]
+    pub fn ran(&self, step: u16) {
+        if let Some(runs) = self.runs.get(shard()).and_then(|runs| runs.get(usize::from(step))) {
+            runs.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// All steps, with their runs so far.
+    pub fn all(&self) -> impl Iterator<Item = (&StepCounter, u64)> {
+        self.steps.iter().enumerate().map(|(number, step)| {
+            let runs = self.runs.iter().filter_map(|shard| shard.get(number));
+            (step, runs.map(|runs| runs.load(Ordering::Relaxed)).sum())
+        })
+    }
+}
+
+impl StepCounter {
+    fn new(name: &'static str) -> Self {
+        Self {
+            name,
+            stops: Counter::default(),
+            dry_stops: Counter::default(),
+            panics: Counter::default(),
+            broken: Counter::default(),
+            shed: Counter::default(),
+            bails: Counter::default(),
+            timed: Counter::default(),
+            nanos: Counter::default(),
+            blocked: Counter::default(),
+            breaker: Breaker::default(),
+        }
+    }
+
+    /// Whether anything was counted besides runs.
+    pub(super) fn has_news(&self) -> bool {
+        self.panics.get() + self.broken.get() + self.shed.get() + self.bails.get() > 0
+    }
+
+    /// Takes note of how long a run took.
+    pub fn took(&self, span: Duration) {
+        self.timed.inc();
+        self.nanos.add(u64::try_from(span.as_nanos()).unwrap_or(u64::MAX));
+        if span >= BLOCKED {
+            self.blocked.inc();
+        }
+    }
+
+    /// Whether the step is not to be run now. `now` is in milliseconds of the steady clock.
+    #[inline]
+    pub fn is_broken(&self, now: u64) -> bool {
+        let until = self.breaker.until.load(Ordering::Relaxed);
+        until != 0 && now < until
+    }
+
+    /// Takes note of a panic.
+    pub fn panicked(&self, now: u64) {
+        self.panics.inc();
+        let breaker = &self.breaker;
+        if now.saturating_sub(breaker.since.load(Ordering::Relaxed)) > PANIC_SPAN {
+            breaker.since.store(now, Ordering::Relaxed);
+            breaker.panics.store(0, Ordering::Relaxed);
+        }
+        if breaker.panics.fetch_add(1, Ordering::Relaxed) + 1 >= PANICS {
+            breaker.panics.store(0, Ordering::Relaxed);
+            breaker.until.store(now + OPEN, Ordering::Relaxed);
+            tracing::error!(step = self.name, "a step panics again and again and is not run for 10 s");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_step_that_panics_too_often_is_not_run_for_a_while() {
+        let counters = StepCounters::new(["a", "b"].into_iter());
+        let step = counters.get(0).unwrap();
+        for panic in 0..PANICS {
+            assert!(!step.is_broken(1000 + panic));
+            step.panicked(1000 + panic);
+        }
+        assert!(step.is_broken(1005));
+        assert!(!counters.get(1).unwrap().is_broken(1005));
+        assert!(!step.is_broken(1004 + OPEN));
+    }
+
+    #[test]
+    fn panics_far_apart_do_no_harm() {
+        let counters = StepCounters::new(["a"].into_iter());
+        let step = counters.get(0).unwrap();
+        for panic in 0..100 {
+            step.panicked(panic * (PANIC_SPAN / (PANICS - 1) + 1000));
+        }
+        assert!(!step.is_broken(100 * PANIC_SPAN));
+        assert_eq!(step.panics.get(), 100);
+    }
+}
