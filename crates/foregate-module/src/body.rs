@@ -28,6 +28,17 @@ pub trait BodyFilter: Send {
     /// The filter cannot go on: see [`Bail`].
     fn write(&mut self, piece: &[u8], out: &mut dyn Sink) -> Result<(), Bail>;
 
+    /// The body's source has nothing more for now, and its receiver may wait for what is held: a filter that holds output
+    /// back, as compression does, writes it. Input of which the end has not come, such as half a token, stays held. Called
+    /// at any time before the end, several times in a row too. Default: nothing is held back.
+    ///
+    /// # Errors
+    ///
+    /// As [`write`](Self::write).
+    fn flush(&mut self, _out: &mut dyn Sink) -> Result<(), Bail> {
+        Ok(())
+    }
+
     /// The body has ended; what is still held is written.
     ///
     /// # Errors
@@ -134,27 +145,43 @@ impl Chain {
         Ok(passed)
     }
 
+    /// The body's source has nothing more for now; what filters hold back for no other reason than to do better with more
+    /// goes to `out`. For platforms to call before they wait for the source.
+    ///
+    /// # Errors
+    ///
+    /// As [`write`](Self::write).
+    pub fn flush(&mut self, out: &mut dyn Sink) -> Result<Passed, (Bail, &'static str)> {
+        self.each(out, |filter, next| filter.flush(next))
+    }
+
     /// The body has ended; what is still held goes to `out`.
     ///
     /// # Errors
     ///
     /// As [`write`](Self::write).
     pub fn end(&mut self, out: &mut dyn Sink) -> Result<Passed, (Bail, &'static str)> {
+        self.each(out, |filter, next| filter.end(next))
+    }
+
+    /// Tells the filters something, each after it has got what those before it had to write.
+    fn each(
+        &mut self,
+        out: &mut dyn Sink,
+        tell: impl Fn(&mut dyn BodyFilter, &mut Next<'_>) -> Result<(), Bail>,
+    ) -> Result<Passed, (Bail, &'static str)> {
         let mut passed = Passed::default();
-        for first in 0..self.links.len() {
-            let (link, rest) = match self.links.get_mut(first..) {
-                Some([link, rest @ ..]) => (link, rest),
-                _ => break,
-            };
-            if link.passing {
-                continue;
+        let mut links = &mut *self.links;
+        while let [link, rest @ ..] = links {
+            if !link.passing {
+                let mut next = Next { links: &mut *rest, out: &mut *out, passed: &mut passed, failed: None };
+                let told = tell(&mut *link.filtered.filter, &mut next);
+                if let Some(failed) = next.failed {
+                    return Err(failed);
+                }
+                settle(link, told, &mut passed)?;
             }
-            let mut next = Next { links: rest, out: &mut *out, passed: &mut passed, failed: None };
-            let ended = link.filtered.filter.end(&mut next);
-            if let Some(failed) = next.failed {
-                return Err(failed);
-            }
-            settle(link, ended, &mut passed)?;
+            links = rest;
         }
         Ok(passed)
     }
@@ -219,5 +246,91 @@ fn settle(
             Ok(())
         }
         Err(bail) => Err((bail, link.filtered.name)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::boxed::Box;
+    use alloc::vec::Vec;
+
+    use super::{Bail, BodyFilter, Chain, Filtered, Sink};
+
+    /// Holds back up to three bytes, and marks what a flush and the end bring out.
+    #[derive(Default)]
+    struct Threes(Vec<u8>);
+
+    impl BodyFilter for Threes {
+        fn write(&mut self, piece: &[u8], out: &mut dyn Sink) -> Result<(), Bail> {
+            for byte in piece {
+                self.0.push(*byte);
+                if self.0.len() == 3 {
+                    out.write(&core::mem::take(&mut self.0));
+                }
+            }
+            Ok(())
+        }
+
+        fn flush(&mut self, out: &mut dyn Sink) -> Result<(), Bail> {
+            if self.0.contains(&b'!') {
+                return Err(Bail::Break);
+            }
+            out.write(&core::mem::take(&mut self.0));
+            Ok(())
+        }
+
+        fn end(&mut self, out: &mut dyn Sink) -> Result<(), Bail> {
+            out.write(&core::mem::take(&mut self.0));
+            out.write(b".");
+            Ok(())
+        }
+
+        fn bail(&mut self, out: &mut dyn Sink) -> Result<(), Bail> {
+            out.write(&core::mem::take(&mut self.0));
+            Ok(())
+        }
+    }
+
+    /// Passes everything on, and holds nothing.
+    struct Plain;
+
+    impl BodyFilter for Plain {
+        fn write(&mut self, piece: &[u8], out: &mut dyn Sink) -> Result<(), Bail> {
+            out.write(piece);
+            Ok(())
+        }
+
+        fn end(&mut self, _: &mut dyn Sink) -> Result<(), Bail> {
+            Ok(())
+        }
+
+        fn bail(&mut self, _: &mut dyn Sink) -> Result<(), Bail> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn what_one_filter_flushes_the_next_one_gets_and_flushes_too() {
+        let filters: [Box<dyn BodyFilter>; 3] =
+            [Box::new(Threes::default()), Box::new(Plain), Box::new(Threes::default())];
+        let filtered = filters.map(|filter| Filtered { filter, ..Filtered::new("filter", Plain) });
+        let mut chain = Chain::new(Vec::from(filtered));
+        let mut out = Vec::new();
+        chain.write(b"ab", &mut out).unwrap();
+        assert_eq!(out, b"");
+        chain.flush(&mut out).unwrap();
+        assert_eq!(out, b"ab");
+        chain.flush(&mut out).unwrap();
+        chain.write(b"cdef", &mut out).unwrap();
+        assert_eq!(out, b"abcde");
+        chain.end(&mut out).unwrap();
+        assert_eq!(out, b"abcdef..");
+    }
+
+    #[test]
+    fn a_filter_that_breaks_the_body_off_while_flushing_is_named() {
+        let mut chain = Chain::new(Vec::from([Filtered::new("threes", Threes::default())]));
+        chain.write(b"!", &mut Vec::new()).unwrap();
+        assert_eq!(chain.flush(&mut Vec::new()).unwrap_err(), (Bail::Break, "threes"));
     }
 }
