@@ -28,6 +28,13 @@ pub trait BodyFilter: Send {
     /// The filter cannot go on: see [`Bail`].
     fn write(&mut self, piece: &[u8], out: &mut dyn Sink) -> Result<(), Bail>;
 
+    /// Whether more is to be written without another piece. A filter that can make much of little, such as one that
+    /// decompresses, writes some ten KiB at once, keeps the rest of the piece, and says so here; it is given empty pieces
+    /// until it has no more. Default: no.
+    fn pending(&self) -> bool {
+        false
+    }
+
     /// The body's source has nothing more for now, and its receiver may wait for what is held: a filter that holds output
     /// back, as compression does, writes it. Input of which the end has not come, such as half a token, stays held. Called
     /// at any time before the end, several times in a row too. Default: nothing is held back.
@@ -113,6 +120,12 @@ struct Link {
     passing: bool,
 }
 
+impl Link {
+    fn pending(&self) -> bool {
+        !self.passing && self.filtered.filter.pending()
+    }
+}
+
 /// What became of a piece.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Passed {
@@ -145,6 +158,27 @@ impl Chain {
         Ok(passed)
     }
 
+    /// Whether a filter has more to write without another piece. Platforms take away what was written and call
+    /// [`resume`](Self::resume) before they hand in more, so that a small piece that becomes large needs no memory. Where
+    /// they do not, nothing is lost: the rest is written with the next piece, all at once.
+    pub fn is_pending(&self) -> bool {
+        self.links.iter().any(Link::pending)
+    }
+
+    /// Lets the filter that is pending, and nearest to the receiver, write more.
+    ///
+    /// # Errors
+    ///
+    /// As [`write`](Self::write).
+    pub fn resume(&mut self, out: &mut dyn Sink) -> Result<Passed, (Bail, &'static str)> {
+        let mut passed = Passed::default();
+        let last = self.links.iter().rposition(Link::pending).and_then(|last| self.links.get_mut(last..));
+        if let Some([link, rest @ ..]) = last {
+            give(link, rest, b"", out, &mut passed)?;
+        }
+        Ok(passed)
+    }
+
     /// The body's source has nothing more for now; what filters hold back for no other reason than to do better with more
     /// goes to `out`. For platforms to call before they wait for the source.
     ///
@@ -173,6 +207,9 @@ impl Chain {
         let mut passed = Passed::default();
         let mut links = &mut *self.links;
         while let [link, rest @ ..] = links {
+            if !link.passing {
+                drain(link, rest, out, &mut passed)?;
+            }
             if !link.passing {
                 let mut next = Next { links: &mut *rest, out: &mut *out, passed: &mut passed, failed: None };
                 let told = tell(&mut *link.filtered.filter, &mut next);
@@ -209,13 +246,40 @@ fn push(
     out: &mut dyn Sink,
     passed: &mut Passed,
 ) -> Result<(), (Bail, &'static str)> {
-    let Some((link, rest)) = links.split_first_mut() else {
-        out.write(piece);
-        return Ok(());
-    };
-    if link.passing {
-        return push(rest, piece, out, passed);
+    match links.split_first_mut() {
+        None => out.write(piece),
+        Some((link, rest)) => {
+            drain(link, rest, out, passed)?;
+            if link.passing {
+                return push(rest, piece, out, passed);
+            }
+            give(link, rest, piece, out, passed)?;
+        }
     }
+    Ok(())
+}
+
+/// Lets a filter write all that it can without another piece.
+fn drain(
+    link: &mut Link,
+    rest: &mut [Link],
+    out: &mut dyn Sink,
+    passed: &mut Passed,
+) -> Result<(), (Bail, &'static str)> {
+    while link.pending() {
+        give(link, rest, b"", out, passed)?;
+    }
+    Ok(())
+}
+
+/// Gives a piece to a filter that has not bailed out.
+fn give(
+    link: &mut Link,
+    rest: &mut [Link],
+    piece: &[u8],
+    out: &mut dyn Sink,
+    passed: &mut Passed,
+) -> Result<(), (Bail, &'static str)> {
     let mut next = Next { links: rest, out, passed, failed: None };
     let mut written = link.filtered.filter.write(piece, &mut next);
     let mut over = false;
@@ -325,6 +389,58 @@ mod tests {
         assert_eq!(out, b"abcde");
         chain.end(&mut out).unwrap();
         assert_eq!(out, b"abcdef..");
+    }
+
+    /// Writes each byte three times, one byte at a time.
+    #[derive(Default)]
+    struct Thrice(Vec<u8>);
+
+    impl BodyFilter for Thrice {
+        fn write(&mut self, piece: &[u8], out: &mut dyn Sink) -> Result<(), Bail> {
+            self.0.extend(piece.iter().flat_map(|byte| [*byte; 3]));
+            if !self.0.is_empty() {
+                out.write(&[self.0.remove(0)]);
+            }
+            Ok(())
+        }
+
+        fn pending(&self) -> bool {
+            !self.0.is_empty()
+        }
+
+        fn end(&mut self, out: &mut dyn Sink) -> Result<(), Bail> {
+            assert!(!self.pending(), "told of the end before all was written");
+            out.write(b".");
+            Ok(())
+        }
+
+        fn bail(&mut self, out: &mut dyn Sink) -> Result<(), Bail> {
+            out.write(&core::mem::take(&mut self.0));
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn what_becomes_large_is_written_a_little_at_a_time() {
+        let mut chain = Chain::new(Vec::from([
+            Filtered::new("first", Thrice::default()),
+            Filtered::new("second", Thrice::default()),
+        ]));
+        let mut out = Vec::new();
+        chain.write(b"a", &mut out).unwrap();
+        let mut rounds = 0;
+        while chain.is_pending() {
+            let before = out.len();
+            chain.resume(&mut out).unwrap();
+            assert!(out.len() - before <= 1);
+            rounds += 1;
+        }
+        assert_eq!((out.as_slice(), rounds), (&b"aaaaaaaaa"[..], 8));
+        // A platform that does not ask loses nothing.
+        chain.write(b"b", &mut out).unwrap();
+        chain.write(b"c", &mut out).unwrap();
+        chain.end(&mut out).unwrap();
+        assert_eq!(out, b"aaaaaaaaabbbbbbbbbccccccccc....");
     }
 
     #[test]

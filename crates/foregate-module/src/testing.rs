@@ -554,6 +554,9 @@ pub fn filtered(filter: impl BodyFilter + 'static, pieces: &[&[u8]]) -> Option<V
     let mut out = Vec::new();
     for piece in pieces {
         chain.write(piece, &mut out).ok()?;
+        while chain.is_pending() {
+            chain.resume(&mut out).ok()?;
+        }
     }
     chain.end(&mut out).ok()?;
     Some(out)
