@@ -77,17 +77,6 @@ pub enum Bail {
     TooLarge,
 }
 
-/// What a filter needs the body to be.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Coding {
-    /// As it comes.
-    #[default]
-    Any,
-    /// Without content coding (RFC 9110, section 8.4): the platform takes `gzip`, `br`, `zstd` and `deflate` off before,
-    /// and leaves the filter out where it cannot.
-    Identity,
-}
-
 /// A filter, and what the platform has to know of it.
 pub struct Filtered {
     /// The step that it belongs to, for metrics.
@@ -96,8 +85,6 @@ pub struct Filtered {
     pub filter: Box<dyn BodyFilter>,
     /// The most that it may hold, bytes. Beyond, it is told to bail out.
     pub budget: usize,
-    /// What it needs the body to be.
-    pub coding: Coding,
     /// Whether the body has the same length afterwards. If not, `content-length` goes, a strong validator becomes weak,
     /// and ranges are no longer offered.
     pub keeps_length: bool,
@@ -106,7 +93,7 @@ pub struct Filtered {
 impl Filtered {
     /// A filter that changes lengths and takes the body as it comes, with a budget of 64 KiB.
     pub fn new(name: &'static str, filter: impl BodyFilter + 'static) -> Self {
-        Self { name, filter: Box::new(filter), budget: 64 * 1024, coding: Coding::Any, keeps_length: false }
+        Self { name, filter: Box::new(filter), budget: 64 * 1024, keeps_length: false }
     }
 }
 
