@@ -1,6 +1,7 @@
 //! What must hold for any configuration. The body of a fuzz target, also run over its corpus by `cargo test`.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use foregate::config::{format, load_text};
 
@@ -11,8 +12,9 @@ pub(crate) fn config(data: &[u8]) {
         let again = format(Path::new("fuzz.kdl"), &formatted).expect("what was formatted can be read");
         assert_eq!(again, formatted, "formatting twice");
     }
+    let pipeline = Arc::new(foregate_modules::shipped());
     for path in ["fuzz.kdl", "fuzz.json"] {
-        if let Err(refused) = load_text(Path::new(path), text.clone().into_owned()) {
+        if let Err(refused) = load_text(Path::new(path), text.clone().into_owned(), &pipeline) {
             assert!(refused.count() > 0);
             assert!(!refused.plain().is_empty());
             assert!(!refused.graphical(80).is_empty());

@@ -46,6 +46,8 @@ pub struct Settings {
     pub pipeline: Arc<Pipeline>,
     /// The steps of modules that run on the answers to requests that no route takes.
     pub unrouted: RoutePlan,
+    /// Files that were read into these settings, each once: when one changes, they are to be loaded again.
+    pub watched: Vec<PathBuf>,
 }
 
 impl Settings {
@@ -64,6 +66,7 @@ impl Settings {
             sites: SiteTable::default(),
             pipeline,
             unrouted: RoutePlan::default(),
+            watched: Vec::new(),
         }
     }
 }

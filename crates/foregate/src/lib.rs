@@ -1,4 +1,28 @@
-//! What the `foregate` binary is made of, as a library for its tests and fuzz targets.
+//! Foregate as a library: for binaries with modules of their own, for tests and for fuzz targets.
+//!
+//! A binary is its list of modules:
+//!
+//! ```no_run
+//! foregate_module::pipeline! { pub fn steps { use foregate_modules::shipped; } }
+//!
+//! fn main() -> std::process::ExitCode {
+//!     foregate::main(steps())
+//! }
+//! ```
 #![forbid(unsafe_code)]
 
+mod cli;
 pub mod config;
+mod demo;
+
+use std::process::ExitCode;
+
+use foregate_module::Pipeline;
+
+/// The whole program: reads the command line and does what it says, with the modules of `pipeline`. To be called once,
+/// by `main`.
+///
+/// A binary chooses its allocator itself; ours uses `mimalloc`, which the `foregate` crate does not set for others.
+pub fn main(pipeline: Pipeline) -> ExitCode {
+    cli::main(pipeline)
+}

@@ -1,8 +1,5 @@
-//! The `foregate` binary.
+//! The `foregate` binary: the modules that ship, and nothing else.
 #![forbid(unsafe_code)]
-
-mod cli;
-mod demo;
 
 use std::process::ExitCode;
 
@@ -10,5 +7,5 @@ use std::process::ExitCode;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
-    cli::main()
+    foregate::main(foregate_modules::shipped())
 }

@@ -224,6 +224,17 @@ impl Node {
         self.props.iter().find(|(found, _)| **found == *name).map(|(_, argument)| argument)
     }
 
+    /// Its properties, in the order of the file.
+    pub fn props(&self) -> impl Iterator<Item = (&str, &Argument)> {
+        self.props.iter().map(|(name, argument)| (&**name, argument))
+    }
+
+    /// Takes a property out.
+    pub fn take_prop(&mut self, name: &str) -> Option<Argument> {
+        let at = self.props.iter().position(|(found, _)| **found == *name)?;
+        Some(self.props.remove(at).1)
+    }
+
     /// The nodes of its block.
     pub fn children(&self) -> &[Node] {
         &self.children

@@ -3,8 +3,9 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use crate::config;
 use clap::Args;
-use foregate::config;
+use foregate_module::Pipeline;
 use foregate_proxy::settings::Settings;
 use serde::Serialize;
 
@@ -35,14 +36,14 @@ struct Counts {
 }
 
 impl Check {
-    pub(super) fn run(&self) -> Outcome {
+    pub(super) fn run(&self, pipeline: &Arc<Pipeline>) -> Outcome {
         let json = self.output.json;
         if self.show_defaults {
-            defaults::show(json);
+            defaults::show(pipeline, json);
             return Outcome::Fine;
         }
         let path = self.file.path();
-        match config::load(&path) {
+        match config::load(&path, pipeline) {
             Err(refused) => show_refused(&refused, json),
             Ok(settings) => {
                 let counts = count(&settings, path.display().to_string());

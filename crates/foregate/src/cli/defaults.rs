@@ -1,9 +1,10 @@
 //! `foregate check --show-defaults`.
 
-use foregate::config::schema::{self, Key};
+use foregate_module::Pipeline;
 use serde::Serialize;
 
 use super::output::{print, print_json};
+use crate::config::schema::{self, Key};
 
 /// One key for machines.
 #[derive(Debug, Serialize)]
@@ -12,13 +13,18 @@ struct Shown {
     usage: &'static str,
     default: &'static str,
     about: &'static str,
+    /// Whether it is one of a module: then it may stand at the top of the file, in a site, and in a route.
+    module: bool,
 }
 
-pub(super) fn show(json: bool) {
+pub(super) fn show(pipeline: &Pipeline, json: bool) {
     let mut shown = Vec::new();
-    schema::walk(&mut |path, key| {
-        shown.push(Shown { key: path.join(" "), usage: key.usage, default: default(key), about: key.about });
-    });
+    let mut add = |path: &schema::Path, key: &'static Key, module| {
+        let default = default(key);
+        shown.push(Shown { key: path.join(" "), usage: key.usage, default, about: key.about, module });
+    };
+    schema::walk(&mut |path, key| add(path, key, false));
+    schema::walk_keys(pipeline.keys().into_iter().map(|(key, _)| key), &mut |path, key| add(path, key, true));
     if json {
         print_json(&shown);
         return;

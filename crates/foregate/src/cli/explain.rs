@@ -1,7 +1,10 @@
 //! `foregate explain`.
 
+use std::sync::Arc;
+
+use crate::config;
 use clap::Args;
-use foregate::config;
+use foregate_module::{Pipeline, Plan};
 use foregate_proxy::routing::{HostMatch, Site};
 use foregate_proxy::settings::{Action, Listen, ListenAddress, Route, Settings};
 use foregate_wire::{
@@ -37,11 +40,26 @@ struct Explanation {
     answer: Option<String>,
     upstream: Option<String>,
     servers: Vec<String>,
+    /// The steps of modules that run, in their order.
+    steps: Vec<PlannedStep>,
+}
+
+/// A step of a module as the route uses it.
+#[derive(Debug, Serialize)]
+struct PlannedStep {
+    step: &'static str,
+    phase: &'static str,
+    /// The key that turns it on; `None`: it is always on.
+    key: Option<&'static str>,
+    /// It runs, but nothing that it does counts.
+    dry_run: bool,
+    /// It runs only where a condition holds.
+    conditional: bool,
 }
 
 impl Explain {
-    pub(super) fn run(&self) -> Outcome {
-        let settings = match config::load(&self.file.path()) {
+    pub(super) fn run(&self, pipeline: &Arc<Pipeline>) -> Outcome {
+        let settings = match config::load(&self.file.path(), pipeline) {
             Ok(settings) => settings,
             Err(refused) => return show_refused(&refused, self.output.json),
         };
@@ -121,6 +139,7 @@ fn explain_route(
     }
     .into();
     explain_action(settings, route, explanation);
+    explanation.steps = route.plan.get().map(|plan| steps(&settings.pipeline, plan)).unwrap_or_default();
     Ok(())
 }
 
@@ -140,9 +159,34 @@ fn explain_action(settings: &Settings, route: &Route, explanation: &mut Explanat
     }
 }
 
+fn steps(pipeline: &Pipeline, plan: &Plan) -> Vec<PlannedStep> {
+    let planned = plan.steps().iter();
+    let step = |planned: &foregate_module::Planned| {
+        let entry = pipeline.entries().get(usize::from(planned.step))?;
+        Some(PlannedStep {
+            step: entry.decl().name,
+            phase: entry.decl().phase.name(),
+            key: entry.key().map(|key| key.name),
+            dry_run: planned.dry_run,
+            conditional: planned.when.is_some(),
+        })
+    };
+    planned.filter_map(step).collect()
+}
+
 fn text(explanation: &Explanation) -> String {
     let Explanation {
-        listeners, host, site, site_because, path, route, route_because, answer, servers, ..
+        listeners,
+        host,
+        site,
+        site_because,
+        path,
+        route,
+        route_because,
+        answer,
+        servers,
+        steps,
+        ..
     } = explanation;
     let named = |name: &Option<String>, because: &str| match name {
         Some(name) => format!("{name}  ({because})"),
@@ -164,6 +208,16 @@ fn text(explanation: &Explanation) -> String {
     }
     if !servers.is_empty() {
         text.push_str(&format!("servers   {}\n", servers.join(", ")));
+    }
+    let width = steps.iter().map(|step| step.phase.len()).max().unwrap_or_default();
+    for (number, step) in steps.iter().enumerate() {
+        let label = if number == 0 { "steps" } else { "" };
+        let marks: Vec<_> = [(step.conditional, "when"), (step.dry_run, "dry-run")]
+            .into_iter()
+            .filter_map(|(marked, mark)| marked.then_some(mark))
+            .collect();
+        let marks = if marks.is_empty() { String::new() } else { format!("  ({})", marks.join(", ")) };
+        text.push_str(&format!("{label:<10}{:width$}  {}{marks}\n", step.phase, step.step));
     }
     text
 }

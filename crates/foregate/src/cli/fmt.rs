@@ -3,8 +3,8 @@
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
+use crate::config;
 use clap::Args;
-use foregate::config;
 
 use super::output::{Outcome, complain, print, show_refused};
 

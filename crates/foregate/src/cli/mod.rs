@@ -11,11 +11,13 @@ mod run;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use clap::{Args, CommandFactory, Parser, Subcommand};
-use foregate::config;
+use foregate_module::Pipeline;
 
 use self::output::{Outcome, complain, print, print_json};
+use crate::config;
 use crate::demo::{DemoArguments, QuickstartArguments, QuickstartError};
 
 /// A programmable edge reverse proxy.
@@ -74,15 +76,16 @@ struct Json {
 }
 
 /// Runs the verb of the command line.
-pub(crate) fn main() -> ExitCode {
+pub(crate) fn main(pipeline: Pipeline) -> ExitCode {
+    let pipeline = Arc::new(pipeline);
     match Cli::parse_from(arguments()).verb {
-        Verb::Run(run) => run.run(),
-        Verb::Quickstart(arguments) => quickstart(arguments),
+        Verb::Run(run) => run.run(pipeline),
+        Verb::Quickstart(arguments) => quickstart(arguments, pipeline),
         Verb::Demo(arguments) => demo(arguments),
-        Verb::Check(check) => check.run(),
+        Verb::Check(check) => check.run(&pipeline),
         Verb::Fmt(fmt) => fmt.run(),
-        Verb::Explain(explain) => explain.run(),
-        Verb::Reload(reload) => reload.run(),
+        Verb::Explain(explain) => explain.run(&pipeline),
+        Verb::Reload(reload) => reload.run(&pipeline),
         Verb::Version(Json { json }) => version(json),
         Verb::Completions { shell } => completions(shell),
     }
@@ -97,11 +100,11 @@ fn arguments() -> impl Iterator<Item = OsString> {
     std::env::args_os().enumerate().map(short)
 }
 
-fn quickstart(arguments: QuickstartArguments) -> Outcome {
+fn quickstart(arguments: QuickstartArguments, pipeline: Arc<Pipeline>) -> Outcome {
     match arguments.start() {
         Ok(started) => {
             print(&started.banner);
-            run::Run::file(started.configuration).run()
+            run::Run::file(started.configuration).run(pipeline)
         }
         Err(error) => wrong(&error),
     }

@@ -3,7 +3,7 @@
 use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
 
-use foregate::config::Refused;
+use crate::config::Refused;
 use serde::Serialize;
 
 /// Columns of a report when the terminal does not say.

@@ -3,10 +3,12 @@
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
+use crate::config;
 use clap::Args;
-use foregate::config;
+use foregate_module::Pipeline;
 use serde_json::Value;
 
 use super::output::{Outcome, complain, print, print_json, show_refused};
@@ -30,12 +32,12 @@ pub(super) struct Reload {
 }
 
 impl Reload {
-    pub(super) fn run(&self) -> Outcome {
+    pub(super) fn run(&self, pipeline: &Arc<Pipeline>) -> Outcome {
         let json = self.output.json;
         let admin = match &self.admin {
             Some(admin) => admin.clone(),
             // The file is read here to find the socket; it also tells what is wrong better than the socket can.
-            None => match config::load(&self.file.path()) {
+            None => match config::load(&self.file.path(), pipeline) {
                 Err(refused) => return show_refused(&refused, json),
                 Ok(settings) => match settings.admin {
                     Some(admin) => admin,

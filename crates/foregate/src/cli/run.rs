@@ -4,8 +4,9 @@ use std::io::{self, IsTerminal};
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use crate::config;
 use clap::Args;
-use foregate::config;
+use foregate_module::Pipeline;
 use foregate_proxy::settings::Settings;
 use tracing_subscriber::EnvFilter;
 
@@ -33,27 +34,29 @@ impl Run {
         Self { file: ConfigFile { config: Some(path) }, to: Vec::new(), listen: Vec::new() }
     }
 
-    pub(super) fn run(self) -> Outcome {
+    pub(super) fn run(self, pipeline: Arc<Pipeline>) -> Outcome {
         if let Err(error) = log_to_stderr() {
             complain(&format!("{LOG_VARIABLE}: {error}"));
             return Outcome::Usage;
         }
         if !self.to.is_empty() {
             let (to, listen) = (self.to, self.listen);
-            return match config::single(&to, &listen) {
+            return match config::single(&to, &listen, &pipeline) {
                 Err(error) => {
                     complain(&error.to_string());
                     Outcome::Usage
                 }
-                Ok(settings) => {
-                    serve(settings, move || config::single(&to, &listen).map_err(|error| error.to_string()))
-                }
+                Ok(settings) => serve(settings, move || {
+                    config::single(&to, &listen, &pipeline).map_err(|error| error.to_string())
+                }),
             };
         }
         let path = self.file.path();
-        match config::load(&path) {
+        match config::load(&path, &pipeline) {
             Err(refused) => show_refused(&refused, false),
-            Ok(settings) => serve(settings, move || config::load(&path).map_err(|refused| refused.plain())),
+            Ok(settings) => {
+                serve(settings, move || config::load(&path, &pipeline).map_err(|refused| refused.plain()))
+            }
         }
     }
 }

@@ -22,6 +22,9 @@ pub(super) const INCLUDE: &str = "include";
 pub(super) struct Tree {
     files: Vec<File>,
     includes: HashMap<(u32, u32), Vec<u32>>,
+    /// For each file, the number of the first one in the same folder.
+    folders: Vec<u32>,
+    folder_numbers: HashMap<PathBuf, u32>,
 }
 
 /// One file.
@@ -60,6 +63,22 @@ impl Tree {
     /// The file with this number.
     pub(super) fn file(&self, number: u32) -> Option<&File> {
         self.files.get(number as usize)
+    }
+
+    /// The folder that relative paths of a file start from.
+    pub(super) fn base(&self, file: u32) -> Option<&Path> {
+        self.file(file)?.path.parent()
+    }
+
+    /// A number that tells the folder of an item's file from other folders.
+    pub(super) fn folder(&self, item: Item<'_>) -> u32 {
+        self.folders.get(item.file as usize).copied().unwrap_or_default()
+    }
+
+    /// How a range of a file is written.
+    pub(super) fn source_at(&self, file: u32, start: u32, length: u32) -> &str {
+        let source = self.file(file).map_or("", |file| file.document.source());
+        source.get(start as usize..start as usize + length as usize).unwrap_or_default()
     }
 
     /// The nodes of the outermost level, included ones in the place of their `include`.
@@ -133,6 +152,8 @@ impl Tree {
             Ok(document) => (document, None),
             Err((error, text)) => (Document::new(text), Some(error)),
         };
+        let folder = path.parent().unwrap_or(Path::new("")).to_owned();
+        self.folders.push(*self.folder_numbers.entry(folder).or_insert(number));
         self.files.push(File { path: path.into(), document });
         if let Some(SyntaxError { span, message, help }) = error {
             let problem = Problem::new(Some(Place { file: number, span }), message);

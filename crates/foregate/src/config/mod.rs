@@ -8,6 +8,8 @@ mod glob;
 mod json;
 mod kdl;
 mod load;
+#[cfg(test)]
+mod module_tests;
 mod problem;
 mod scan;
 pub mod schema;
@@ -22,6 +24,7 @@ mod value;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use foregate_module::Pipeline;
 use foregate_proxy::settings::Settings;
 
 pub use self::format::format;
@@ -40,15 +43,15 @@ pub fn default_file() -> PathBuf {
 }
 
 /// Reads and checks a configuration file (JSON when its name ends with `.json`, else KDL) and all that it
-/// includes.
+/// includes. The keys of the pipeline's modules may stand in it beside our own.
 ///
 /// # Errors
 ///
 /// Everything that is wrong with it.
-pub fn load(path: &Path) -> Result<Settings, Box<Refused>> {
+pub fn load(path: &Path, pipeline: &Arc<Pipeline>) -> Result<Settings, Box<Refused>> {
     let mut problems = Problems::default();
     let tree = Tree::read(path, &mut problems);
-    finish(tree, problems)
+    finish(tree, pipeline, problems)
 }
 
 /// The same for a text that could stand in the file `path`.
@@ -56,16 +59,16 @@ pub fn load(path: &Path) -> Result<Settings, Box<Refused>> {
 /// # Errors
 ///
 /// As for [`load()`].
-pub fn load_text(path: &Path, text: String) -> Result<Settings, Box<Refused>> {
+pub fn load_text(path: &Path, text: String, pipeline: &Arc<Pipeline>) -> Result<Settings, Box<Refused>> {
     let mut problems = Problems::default();
     let tree = Tree::read_text(path, text, &mut problems);
-    finish(tree, problems)
+    finish(tree, pipeline, problems)
 }
 
 /// What a file with mistakes in its syntax says is not looked at: most of it would be said twice.
-fn finish(tree: Tree, mut problems: Problems) -> Result<Settings, Box<Refused>> {
+fn finish(tree: Tree, pipeline: &Arc<Pipeline>, mut problems: Problems) -> Result<Settings, Box<Refused>> {
     if problems.is_empty() {
-        let settings = decode::decode(&tree, &Arc::new(foregate_modules::shipped()), &mut problems);
+        let settings = decode::decode(&tree, pipeline, &mut problems);
         if problems.is_empty() {
             return Ok(settings);
         }

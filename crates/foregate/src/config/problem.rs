@@ -70,6 +70,11 @@ impl Problems {
         }
     }
 
+    /// How many there are.
+    pub(super) fn count(&self) -> usize {
+        self.kept.len() + self.more
+    }
+
     /// Whether nothing is wrong.
     pub(super) fn is_empty(&self) -> bool {
         self.kept.is_empty()

@@ -24,12 +24,44 @@ pub static ROOT: Block = Block {
             .args(1, ANY)
             .with(&SITE)
             .many(),
+        Key::one("list", "NAME [ENTRY...] type=TYPE", "list \"office\" \"192.0.2.0/24\" type=\"ip\"", "Entries under a name, for `in $NAME` in expressions. They stand after the name, in `entry`, or one on each line of a file; what follows `#` there is a comment.")
+            .args(1, ANY)
+            .props(&[
+                Prop { name: "type", usage: "\"ip\"|\"host\"|\"string\"", required: true, default: "", about: "What they are: addresses (`192.0.2.1`, `192.0.2.0/24`, `192.0.2.1..192.0.2.9`); hosts (`example.com`, `*.example.com` for all names below); or texts." },
+                Prop { name: "file", usage: "FILE", required: false, default: "", about: "Where more of them are. The configuration is loaded again when it changes." },
+            ])
+            .with(&LIST)
+            .many(),
         Key::one("include", "PATH...", "include \"sites/*.kdl\"", "Puts the content of other files in its place, in every block. `*` and `?` stand for parts of names; such a path may name no file.")
             .args(1, ANY)
             .many(),
     ],
     later: &["cache", "module", "modules", "waf", "rules", "trace", "log", "resolver"],
 };
+
+/// The block of `list`.
+pub static LIST: Block = Block {
+    keys: &[Key::one("entry", "ENTRY...", "entry \"198.51.100.7\"", "More entries.").args(1, ANY).many()],
+    later: &[],
+};
+
+/// Properties that every key of a module takes that may stand once.
+pub static GENERIC: &[Prop] = &[
+    Prop {
+        name: "when",
+        usage: "EXPRESSION",
+        required: false,
+        default: "",
+        about: "The module runs only on requests for which this holds.",
+    },
+    Prop {
+        name: "dry-run",
+        usage: "#true|#false",
+        required: false,
+        default: "#false",
+        about: "The module runs, and what it would have done is counted and logged, but nothing changes.",
+    },
+];
 
 /// The block of `listen`.
 pub static LISTEN: Block = Block {
@@ -253,17 +285,22 @@ pub static ROUTE: Block = Block {
 /// A key and the names of the blocks around it.
 pub type Path = Vec<&'static str>;
 
-/// Calls `visit` for every key, each before those of its block.
+/// Calls `visit` for every key of our own, each before those of its block.
 pub fn walk(visit: &mut impl FnMut(&Path, &'static Key)) {
-    fn level(block: &'static Block, path: &mut Path, visit: &mut impl FnMut(&Path, &'static Key)) {
-        for key in block.keys {
-            path.push(key.name);
-            visit(path, key);
-            if let Some(block) = key.block {
-                level(block, path, visit);
-            }
-            path.pop();
+    walk_keys(ROOT.keys, visit);
+}
+
+/// The same for these keys, such as those of modules.
+pub fn walk_keys(keys: impl IntoIterator<Item = &'static Key>, visit: &mut impl FnMut(&Path, &'static Key)) {
+    fn level(key: &'static Key, path: &mut Path, visit: &mut impl FnMut(&Path, &'static Key)) {
+        path.push(key.name);
+        visit(path, key);
+        for key in key.block.into_iter().flat_map(|block| block.keys) {
+            level(key, path, visit);
         }
+        path.pop();
     }
-    level(&ROOT, &mut Vec::new(), visit);
+    for key in keys {
+        level(key, &mut Vec::new(), visit);
+    }
 }

@@ -1,9 +1,10 @@
 //! The table of keys against the reader, the defaults and the text cases.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use super::load_text;
-use super::schema::{Block, ROOT, walk};
+use super::schema::{Block, GENERIC, ROOT, ROUTE, SITE, walk, walk_keys};
 
 /// A folder with the files that the examples name.
 struct Folder(PathBuf);
@@ -19,7 +20,7 @@ impl Folder {
     }
 
     fn debug(&self, text: &str) -> String {
-        match load_text(&self.0.join("test.kdl"), text.to_owned()) {
+        match load_text(&self.0.join("test.kdl"), text.to_owned(), &Arc::new(foregate_modules::shipped())) {
             Ok(settings) => format!("{settings:?}"),
             Err(refused) => panic!("{text}\n{}", refused.plain()),
         }
@@ -40,6 +41,7 @@ fn around(path: &[&str], line: &str) -> String {
         text = match (*name, depth) {
             ("listen", _) => format!("listen \"127.0.0.1:1\" {{\n{text}\n}}"),
             ("upstream", _) => format!("upstream \"test\" {{\nserver \"127.0.0.1:1\"\n{text}\n}}"),
+            ("list", _) => format!("list \"test\" type=\"ip\" {{\n{text}\n}}"),
             ("site", _) => format!("site \"test\" {{\nroute \"/test\" {{ respond 200; }}\n{text}\n}}"),
             ("route", _) if ["proxy", "respond"].iter().any(|key| text.starts_with(key)) => {
                 format!("route \"/inner\" {{\n{text}\n}}")
@@ -60,7 +62,8 @@ fn every_key_changes_the_settings() {
     let folder = Folder::new("examples");
     walk(&mut |path, key| {
         let (name, outer) = path.split_last().unwrap();
-        if matches!(*name, "include" | "balance") {
+        // A list has none until an expression names it.
+        if matches!(*name, "include" | "balance" | "list" | "entry") {
             return;
         }
         // The route around examples has the same `proxy`.
@@ -106,6 +109,29 @@ fn values_stand_in_the_table_as_they_do_in_a_file() {
     later_are_unknown(&ROOT);
 }
 
+/// The keys of the modules that ship.
+fn of_modules() -> Vec<&'static foregate_module::Key> {
+    foregate_modules::shipped().keys().into_iter().map(|(key, _)| key).collect()
+}
+
+#[test]
+fn keys_of_modules_stand_beside_our_own() {
+    for key in of_modules() {
+        for block in [&ROOT, &SITE, &ROUTE] {
+            assert!(block.keys.iter().all(|own| own.name != key.name), "{} is a key of ours", key.name);
+            assert!(!block.later.contains(&key.name), "{} is here already: it is no later name", key.name);
+        }
+        let generic = |name: &str| GENERIC.iter().any(|prop| prop.name == name);
+        assert!(key.many || !key.props.iter().any(|prop| generic(prop.name)), "{}", key.name);
+        assert!(!key.required, "{}", key.name);
+    }
+    walk_keys(of_modules(), &mut |path, key| {
+        assert!(key.about.ends_with('.'), "{path:?}");
+        assert!(key.example.starts_with(key.name), "{path:?}");
+        assert!(key.default.is_empty() || key.otherwise.is_empty(), "{path:?}");
+    });
+}
+
 /// A key whose effect nobody shows from outside may as well do nothing.
 #[test]
 fn every_key_has_a_text_case() {
@@ -118,11 +144,13 @@ fn every_key_has_a_text_case() {
     let words: std::collections::HashSet<&str> =
         texts.split(|c: char| !(c.is_ascii_alphanumeric() || c == '-')).collect();
     let mut missing = Vec::new();
-    walk(&mut |path, key| {
+    let mut look = |path: &super::schema::Path, key: &foregate_module::Key| {
         if !words.contains(key.name) {
             missing.push(path.join(" "));
         }
-    });
+    };
+    walk(&mut look);
+    walk_keys(of_modules(), &mut look);
     assert!(missing.is_empty(), "no case names: {}", missing.join(", "));
 }
 

@@ -3,10 +3,11 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use foregate_module::{Pipeline, PlanBuilder};
 use foregate_proxy::address::ServerAddress;
 use foregate_proxy::routing::{HostPattern, SiteTableBuilder};
 use foregate_proxy::settings::{
-    Action, Listen, Route, Server, Settings, SiteOptions, Upstream, UpstreamProtocol, UpstreamTls,
+    Action, Listen, Route, RoutePlan, Server, Settings, SiteOptions, Upstream, UpstreamProtocol, UpstreamTls,
 };
 
 use super::decode::listen_addresses;
@@ -34,7 +35,7 @@ pub enum SingleError {
 /// # Errors
 ///
 /// A text that is not understood.
-pub fn single(to: &[String], listen: &[String]) -> Result<Settings, SingleError> {
+pub fn single(to: &[String], listen: &[String], pipeline: &Arc<Pipeline>) -> Result<Settings, SingleError> {
     let mut servers = Vec::new();
     let mut schemes = Vec::new();
     for url in to {
@@ -62,11 +63,15 @@ pub fn single(to: &[String], listen: &[String]) -> Result<Settings, SingleError>
     }
     let mut sites = SiteTableBuilder::default();
     let pattern = sites.pattern("/**").expect("the pattern for every path is one");
-    let route = sites.route(Route::new(pattern.text().clone(), Action::Proxy(0)));
+    // Nothing is configured, but some steps are always on.
+    let plan = |proxied| RoutePlan::new(PlanBuilder::new(pipeline).build(proxied));
+    let route = Route::new(pattern.text().clone(), Action::Proxy(0));
+    let route = sites.route(Route { plan: plan(true), ..route });
     let routes = sites.route_set(vec![(pattern, route)]).expect("a single route is reached");
     let site = sites.site("*".into(), SiteOptions::default(), routes);
     sites.host(site, &HostPattern::Any).expect("the first site has no rival");
-    let mut settings = Settings::new(Arc::new(foregate_modules::shipped()));
+    let mut settings = Settings::new(Arc::clone(pipeline));
+    settings.unrouted = plan(false);
     settings.listeners = listeners;
     settings.upstreams.push(Arc::new(upstream));
     settings.sites = sites.build();
@@ -99,7 +104,8 @@ mod tests {
             assert_eq!(origin(bad), None, "{bad}");
         }
         let of = |to: &[&str]| {
-            single(&to.iter().map(|t| (*t).to_owned()).collect::<Vec<_>>(), &["127.0.0.1:0".into()])
+            let to: Vec<_> = to.iter().map(|t| (*t).to_owned()).collect();
+            single(&to, &["127.0.0.1:0".into()], &Arc::default())
         };
         assert_eq!(of(&["http://a", "h2c://b"]).err(), Some(SingleError::Schemes));
         let settings = of(&["https://a", "https://b"]).unwrap();

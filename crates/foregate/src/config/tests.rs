@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 use std::path::Path;
+use std::sync::Arc;
 
 use kdl::{KdlDocument, KdlEntry, KdlNode, KdlValue};
 use proptest::prelude::*;
@@ -253,7 +254,7 @@ fn hold(source: &str) {
         assert_eq!(format(path, &formatted).ok(), Some(formatted), "formatting twice");
     }
     for path in ["test.kdl", "test.json"] {
-        if let Err(refused) = load_text(Path::new(path), source.to_owned()) {
+        if let Err(refused) = load_text(Path::new(path), source.to_owned(), &Arc::default()) {
             assert!(refused.count() > 0);
             refused.plain();
             refused.graphical(80);

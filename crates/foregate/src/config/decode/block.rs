@@ -3,43 +3,88 @@
 use std::borrow::Cow;
 use std::path::PathBuf;
 
-use crate::config::document::{EntryRef, Kind};
-use crate::config::load::Item;
-use crate::config::problem::{Problem, Problems, nearest};
-use crate::config::schema::{Block, Key};
+use foregate_module::settings::{Argument, Node, Scalar};
+
+use crate::config::document::{EntryRef, Kind, Span};
+use crate::config::load::{Item, Tree};
+use crate::config::problem::{Place, Problem, Problems, nearest};
+use crate::config::schema::{Block, GENERIC, Key, Prop};
 use crate::config::value::{self, Value, Wrong};
 
 /// Collects what is wrong while nodes are read.
 pub(super) struct Decoder<'p> {
     problems: &'p mut Problems,
+    /// The keys of modules, in the order of their numbers.
+    modules: Vec<&'static Key>,
 }
 
+/// The nodes of a block that fit its table.
+pub(super) type Nodes<'t> = Vec<(&'static Key, Item<'t>)>;
+
+/// Keys of modules by number, and their nodes. A node that turns off what stands further out may not fit its table.
+pub(super) type ModuleNodes<'t> = Vec<(usize, Item<'t>)>;
+
 impl<'p> Decoder<'p> {
-    pub(super) fn new(problems: &'p mut Problems) -> Self {
-        Self { problems }
+    pub(super) fn new(problems: &'p mut Problems, modules: Vec<&'static Key>) -> Self {
+        Self { problems, modules }
     }
 
     pub(super) fn push(&mut self, problem: Problem) {
         self.problems.push(problem);
     }
 
+    /// Adds a problem that a module has told of; `nodes` are what it was given.
+    pub(super) fn push_of_module(
+        &mut self,
+        tree: &Tree,
+        nodes: &[Node],
+        problem: foregate_module::settings::Problem,
+    ) {
+        let foregate_module::settings::Problem { place, message, help } = problem;
+        let span = Span { start: place.start, len: place.length };
+        let written = tree.source_at(place.file, place.start, place.length);
+        // As for our own keys, where the place is a whole value.
+        let message = match nodes.iter().find_map(|node| value_at(node, place, written)) {
+            Some(value) => format!("`{value}`: {message}"),
+            None => message,
+        };
+        self.push(Problem { help, ..Problem::new(Some(Place { file: place.file, span }), message) });
+    }
+
     /// The nodes of a block that fit its table.
-    pub(super) fn block<'t>(
+    pub(super) fn block<'t>(&mut self, item: Item<'t>, block: &'static Block) -> Nodes<'t> {
+        self.level(item.children(), block, Some(item), None)
+    }
+
+    /// The same for a block in which keys of modules may stand.
+    pub(super) fn open_block<'t>(
         &mut self,
         item: Item<'t>,
         block: &'static Block,
-    ) -> Vec<(&'static Key, Item<'t>)> {
-        self.level(item.children(), block, Some(item))
+    ) -> (Nodes<'t>, ModuleNodes<'t>) {
+        self.open_level(item.children(), block, Some(item))
     }
 
-    /// Those of `items` that fit the table of `block`; `of` is the node that they stand in.
-    pub(super) fn level<'t>(
+    /// Those of `items` that fit the table of `block`, and those that are of modules; `of` is the node that they stand
+    /// in.
+    pub(super) fn open_level<'t>(
         &mut self,
         items: Vec<Item<'t>>,
         block: &'static Block,
         of: Option<Item<'t>>,
-    ) -> Vec<(&'static Key, Item<'t>)> {
-        let mut nodes: Vec<(&'static Key, Item<'t>)> = Vec::with_capacity(items.len());
+    ) -> (Nodes<'t>, ModuleNodes<'t>) {
+        let mut modules = Vec::new();
+        (self.level(items, block, of, Some(&mut modules)), modules)
+    }
+
+    fn level<'t>(
+        &mut self,
+        items: Vec<Item<'t>>,
+        block: &'static Block,
+        of: Option<Item<'t>>,
+        mut modules: Option<&mut ModuleNodes<'t>>,
+    ) -> Nodes<'t> {
+        let mut nodes: Nodes<'t> = Vec::with_capacity(items.len());
         let mut seen = Seen::default();
         for item in items {
             if self.problems.is_full() {
@@ -48,7 +93,11 @@ impl<'p> Decoder<'p> {
             let Some((number, key)) =
                 block.keys.iter().enumerate().find(|(_, key)| key.name == item.node.name())
             else {
-                if let Some(meant) = self.unknown(item, block, of) {
+                if let Some(modules) = &mut modules
+                    && let Some(number) = self.modules.iter().position(|key| key.name == item.node.name())
+                {
+                    self.module(number, item, modules);
+                } else if let Some(meant) = self.unknown(item, block, of, modules.is_some()) {
                     // Then it is not missing, too.
                     seen.insert(meant);
                 }
@@ -64,7 +113,7 @@ impl<'p> Decoder<'p> {
                 });
                 continue;
             }
-            if self.fits(key, item) {
+            if self.fits(key, item, &[]) {
                 nodes.push((key, item));
             }
         }
@@ -80,8 +129,36 @@ impl<'p> Decoder<'p> {
         nodes
     }
 
-    /// Tells that a node is not known; gives the number of the key that was probably meant.
-    fn unknown(&mut self, item: Item<'_>, block: &'static Block, of: Option<Item<'_>>) -> Option<usize> {
+    /// Adds a node of a module if it fits, or turns off what stands further out.
+    fn module<'t>(&mut self, number: usize, item: Item<'t>, modules: &mut ModuleNodes<'t>) {
+        let Some(&key) = self.modules.get(number) else { return };
+        if !key.many
+            && let Some((_, first)) = modules.iter().find(|(other, _)| *other == number)
+        {
+            let problem = Problem::new(Some(item.place()), format!("`{}` stands here twice", key.name));
+            self.push(problem.also(first.place(), "the first one"));
+            return;
+        }
+        if !turns_off(item) && item.node.entries().next().is_some_and(is_false) {
+            let message = format!("`{} #false` turns it off and takes nothing else", key.name);
+            self.push(Problem::new(Some(item.place()), message));
+            return;
+        }
+        let generic = if key.many { &[][..] } else { GENERIC };
+        if turns_off(item) || self.fits(key, item, generic) {
+            modules.push((number, item));
+        }
+    }
+
+    /// Tells that a node is not known; gives the number of the key that was probably meant. `open`: keys of modules may
+    /// stand here.
+    fn unknown(
+        &mut self,
+        item: Item<'_>,
+        block: &'static Block,
+        of: Option<Item<'_>>,
+        open: bool,
+    ) -> Option<usize> {
         let name = item.node.name();
         let place = Some(item.place());
         if block.later.contains(&name) {
@@ -90,20 +167,29 @@ impl<'p> Decoder<'p> {
         }
         let where_to = of.map_or(String::new(), |item| format!(" in `{}`", item.node.name()));
         let problem = Problem::new(place, format!("`{name}` is not known{where_to}"));
-        let near = nearest(name, block.keys.iter().map(|key| key.name));
-        self.push(match near {
+        if !open && self.modules.iter().any(|key| key.name == name) {
+            self.push(problem.help("it stands at the top of the file, in a `site`, or in a `route`"));
+            return None;
+        }
+        let modules: &[_] = if open { &self.modules } else { &[] };
+        let known = || block.keys.iter().chain(modules.iter().copied());
+        let near = nearest(name, known().map(|key| key.name));
+        let problem = match near {
             Some(near) => problem.help(format!("did you mean `{near}`?")),
             None => {
-                let names: Vec<_> = block.keys.iter().map(|key| format!("`{}`", key.name)).collect();
+                let names: Vec<_> = known().map(|key| format!("`{}`", key.name)).collect();
                 problem.help(format!("known here: {}", names.join(", ")))
             }
-        });
+        };
+        self.push(problem);
         block.keys.iter().position(|key| Some(key.name) == near)
     }
 
-    /// Whether arguments, properties and block of a node are those of its key.
-    fn fits(&mut self, key: &'static Key, item: Item<'_>) -> bool {
+    /// Whether arguments, properties and block of a node are those of its key; the `generic` properties are allowed
+    /// besides.
+    fn fits(&mut self, key: &'static Key, item: Item<'_>, generic: &'static [Prop]) -> bool {
         let usage = || format!("write `{} {}`", key.name, key.usage);
+        let known = || key.props.iter().chain(generic);
         let mut fits = true;
         let mut count = 0_usize;
         let mut props: Vec<&str> = Vec::new();
@@ -118,9 +204,9 @@ impl<'p> Decoder<'p> {
                 continue;
             };
             let place = Some(item.place_of(entry.span()));
-            if !key.props.iter().any(|prop| prop.name == name) {
+            if !known().any(|prop| prop.name == name) {
                 let problem = Problem::new(place, format!("`{}` has no property `{name}`", key.name));
-                self.push(match nearest(name, key.props.iter().map(|prop| prop.name)) {
+                self.push(match nearest(name, known().map(|prop| prop.name)) {
                     Some(near) => problem.help(format!("did you mean `{near}`?")),
                     None if key.props.is_empty()
                         && key.block.is_some_and(|b| b.keys.iter().any(|k| k.name == name)) =>
@@ -155,6 +241,35 @@ impl<'p> Decoder<'p> {
             fits = false;
         }
         fits
+    }
+
+    /// The nodes of a module's block as a module reads them, with references resolved; `None` when one does not fit.
+    pub(super) fn node(&mut self, item: Item<'_>, block: Option<&'static Block>) -> Option<Node> {
+        let place = item.place();
+        let mut node = Node::new(item.node.name(), contract_place(place));
+        let mut whole = true;
+        for entry in item.node.entries() {
+            let place = contract_place(item.place_of(entry.span()));
+            let read = |value: &Value<'_>| Ok((value.kind, value.text.clone().into_owned()));
+            let Some((kind, text)) = self.entry(item, entry, read) else {
+                whole = false;
+                continue;
+            };
+            let argument = Argument::new(Scalar { kind, text: Cow::Owned(text) }, place);
+            node = match entry.key() {
+                None => node.with_arg(argument),
+                Some(name) => node.with_prop(name, argument),
+            };
+        }
+        let Some(block) = block else { return whole.then_some(node) };
+        let before = self.problems.count();
+        for (key, child) in self.block(item, block) {
+            match self.node(child, key.block) {
+                Some(child) => node = node.with_child(child),
+                None => whole = false,
+            }
+        }
+        (whole && self.problems.count() == before).then_some(node)
     }
 
     /// The argument with this number, counted from 0.
@@ -244,18 +359,50 @@ impl<'p> Decoder<'p> {
     }
 }
 
+/// Whether a node of a module only turns off what stands further out: `NAME #false`.
+pub(super) fn turns_off(item: Item<'_>) -> bool {
+    let mut entries = item.node.entries();
+    entries.next().is_some_and(is_false) && entries.next().is_none() && item.node.children().next().is_none()
+}
+
+fn is_false(entry: EntryRef<'_>) -> bool {
+    entry.key().is_none() && entry.kind() == Kind::Bool(false)
+}
+
+/// A place as modules hand it back.
+fn contract_place(place: Place) -> foregate_module::settings::Place {
+    foregate_module::settings::Place { file: place.file, start: place.span.start, length: place.span.len }
+}
+
+/// Characters of a value that messages show.
+const SHOWN: usize = 60;
+
 /// How an entry stands in the file, after the name of its node. References are not resolved here: what they stand
 /// for may be a secret.
 fn written(item: Item<'_>, entry: EntryRef<'_>) -> String {
-    const SHOWN: usize = 60;
-    let value = item.source_of(entry.span());
+    shown(item.node.name(), entry.key(), item.source_of(entry.span()))
+}
+
+fn shown(node: &str, key: Option<&str>, value: &str) -> String {
     let value = match value.char_indices().nth(SHOWN) {
         Some((end, _)) => format!("{}...", &value[..end]),
         None => value.to_owned(),
     };
-    match entry.key() {
+    match key {
         Some(key) => format!("{key}={value}"),
-        None => format!("{} {value}", item.node.name()),
+        None => format!("{node} {value}"),
+    }
+}
+
+/// How the value at a place stands in the file, if it is one of this node or of its block.
+fn value_at(node: &Node, place: foregate_module::settings::Place, written: &str) -> Option<String> {
+    if place.length > 0 && node.args().iter().any(|argument| argument.place() == place) {
+        return Some(shown(node.name(), None, written));
+    }
+    let prop = node.props().find(|(_, argument)| place.length > 0 && argument.place() == place);
+    match prop {
+        Some((name, _)) => Some(shown(node.name(), Some(name), written)),
+        None => node.children().iter().find_map(|child| value_at(child, place, written)),
     }
 }
 

@@ -1,7 +1,12 @@
 //! From the tree to [`Settings`].
 
 mod block;
+mod context;
+mod expressions;
+mod files;
 mod listen;
+mod lists;
+mod modules;
 mod numbers;
 mod site;
 mod tls;
@@ -16,9 +21,11 @@ use foregate_module::Pipeline;
 use foregate_proxy::settings::{Settings, Upstream};
 
 use self::block::Decoder;
+use self::files::Files;
 pub(super) use self::listen::listen_addresses;
+use self::modules::Modules;
 use super::load::{INCLUDE, Item, Tree};
-use super::problem::{Place, Problem, Problems};
+use super::problem::{Place, Problem, Problems, nearest};
 use super::schema::ROOT;
 use super::value::{self, Wrong};
 
@@ -29,11 +36,29 @@ struct Upstreams {
     by_name: HashMap<Arc<str>, (usize, Place), foldhash::fast::RandomState>,
 }
 
+impl Upstreams {
+    /// The number of the upstream of this name.
+    fn find(&self, name: &str) -> Result<usize, Wrong> {
+        if let Some((index, _)) = self.by_name.get(name) {
+            return Ok(*index);
+        }
+        let wrong = Wrong::new("there is no upstream of this name");
+        Err(match nearest(name, self.by_name.keys().map(|name| &**name)) {
+            Some(near) => wrong.help(format!("did you mean \"{near}\"?")),
+            None if name.contains(':') => {
+                wrong.help("write an `upstream` with this server, and its name here")
+            }
+            None => wrong.help("add `upstream \"NAME\" { server \"HOST:PORT\"; }`"),
+        })
+    }
+}
+
 /// What the tree says. What is wrong is added to `problems`; the settings are whole only when there are none.
 pub(super) fn decode(tree: &Tree, pipeline: &Arc<Pipeline>, problems: &mut Problems) -> Settings {
-    let mut decoder = Decoder::new(problems);
+    let keys = pipeline.keys().into_iter().map(|(key, _)| key).collect();
+    let mut decoder = Decoder::new(problems, keys);
     let mut settings = Settings::new(Arc::clone(pipeline));
-    let nodes = decoder.level(tree.roots(), &ROOT, None);
+    let (nodes, of_modules) = decoder.open_level(tree.roots(), &ROOT, None);
     // Routes refer to upstreams by name, wherever these stand.
     let mut upstreams = Upstreams::default();
     for (key, item) in &nodes {
@@ -41,7 +66,13 @@ pub(super) fn decode(tree: &Tree, pipeline: &Arc<Pipeline>, problems: &mut Probl
             upstream::decode(&mut decoder, *item, &mut upstreams);
         }
     }
-    let mut sites = site::Sites::new(&upstreams);
+    let (mut files, mut expressions) = (Files::default(), expressions::compiler(pipeline));
+    let items: Vec<_> = nodes.iter().filter(|(key, _)| key.name == "list").map(|(_, item)| *item).collect();
+    lists::decode(&mut decoder, &items, &mut files, &mut *expressions);
+    let mut modules = Modules::new(tree, pipeline, &upstreams, expressions, files);
+    let top = modules.scope(&mut decoder, None, of_modules);
+    settings.unrouted = modules.plan(&top, false);
+    let mut sites = site::Sites::new(&upstreams, modules, top);
     let mut listened = HashMap::new();
     for (key, item) in nodes {
         match key.name {
@@ -56,10 +87,10 @@ pub(super) fn decode(tree: &Tree, pipeline: &Arc<Pipeline>, problems: &mut Probl
             "limits" => numbers::limits(&mut decoder, item, &mut settings.limits),
             "timeouts" => numbers::timeouts(&mut decoder, item, &mut settings.timeouts),
             "site" => sites.decode(&mut decoder, item),
-            _ => debug_assert!(matches!(key.name, "upstream" | INCLUDE), "{} is not read", key.name),
+            _ => debug_assert!(matches!(key.name, "upstream" | "list" | INCLUDE), "{} is not read", key.name),
         }
     }
-    settings.sites = sites.build();
+    (settings.sites, settings.watched) = sites.build();
     settings.upstreams = upstreams.list;
     settings
 }

@@ -1,5 +1,6 @@
 //! `site` and its routes.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use foregate_proxy::routing::{HostPattern, PathPattern, RouteSet, SiteTable, SiteTableBuilder};
@@ -7,9 +8,10 @@ use foregate_proxy::settings::{Action, FixedResponse, Route, SiteOptions, SiteTl
 
 use super::Upstreams;
 use super::block::Decoder;
+use super::modules::{Modules, Scope};
 use super::tls;
 use crate::config::load::Item;
-use crate::config::problem::{Place, Problem, nearest};
+use crate::config::problem::{Place, Problem};
 use crate::config::schema::{ROUTE, SITE, SITE_TLS};
 use crate::config::value::{self, Wrong};
 
@@ -20,17 +22,21 @@ const SLASHES: &[(&str, bool)] = &[("merge", false), ("keep", true)];
 pub(super) struct Sites<'u> {
     builder: SiteTableBuilder,
     upstreams: &'u Upstreams,
+    modules: Modules<'u>,
+    /// What modules are told at the top of the file.
+    top: Scope,
     /// By the index of a site.
     places: Vec<Place>,
 }
 
 impl<'u> Sites<'u> {
-    pub(super) fn new(upstreams: &'u Upstreams) -> Self {
-        Self { builder: SiteTableBuilder::default(), upstreams, places: Vec::new() }
+    pub(super) fn new(upstreams: &'u Upstreams, modules: Modules<'u>, top: Scope) -> Self {
+        Self { builder: SiteTableBuilder::default(), upstreams, modules, top, places: Vec::new() }
     }
 
-    pub(super) fn build(self) -> SiteTable {
-        self.builder.build()
+    /// The sites, and the files that were read for their modules.
+    pub(super) fn build(self) -> (SiteTable, Vec<PathBuf>) {
+        (self.builder.build(), self.modules.into_files().into_watched())
     }
 
     pub(super) fn decode(&mut self, decoder: &mut Decoder<'_>, item: Item<'_>) {
@@ -39,7 +45,9 @@ impl<'u> Sites<'u> {
         });
         let mut options = SiteOptions::default();
         let mut routes = Vec::new();
-        for (key, item) in decoder.block(item, &SITE) {
+        let (nodes, of_modules) = decoder.open_block(item, &SITE);
+        let scope = self.modules.scope(decoder, Some(&self.top), of_modules);
+        for (key, item) in nodes {
             match key.name {
                 "route" => routes.push(item),
                 "allow-underscores" => options.allow_underscores = decoder.flag(item),
@@ -51,7 +59,7 @@ impl<'u> Sites<'u> {
                 name => debug_assert!(false, "{name} is not read"),
             }
         }
-        let routes = self.routes(decoder, routes, options.keep_slashes);
+        let routes = self.routes(decoder, routes, options.keep_slashes, &scope);
         let (Some(routes), Some(first)) = (routes, hosts.first()) else { return };
         let site = self.builder.site(first.to_string().into(), options, routes);
         self.places.push(item.place());
@@ -68,12 +76,13 @@ impl<'u> Sites<'u> {
         decoder: &mut Decoder<'_>,
         items: Vec<Item<'_>>,
         keep: bool,
+        site: &Scope,
     ) -> Option<Arc<RouteSet>> {
         let mut routes = Vec::with_capacity(items.len());
         let mut places = Vec::with_capacity(items.len());
         let mut whole = true;
         for item in items {
-            match self.route(decoder, item, keep) {
+            match self.route(decoder, item, keep, site) {
                 Some(route) => {
                     routes.push(route);
                     places.push(item.place());
@@ -109,6 +118,7 @@ impl<'u> Sites<'u> {
         decoder: &mut Decoder<'_>,
         item: Item<'_>,
         keep: bool,
+        site: &Scope,
     ) -> Option<(PathPattern, Arc<Route>)> {
         let pattern = decoder.read(item, 0, |value| {
             let pattern = self.builder.pattern(value::string(value)?);
@@ -122,7 +132,9 @@ impl<'u> Sites<'u> {
         let mut actions: Vec<(Place, Option<Action>)> = Vec::new();
         let mut body_limit = None;
         let mut allow_connect = false;
-        for (key, item) in decoder.block(item, &ROUTE) {
+        let (nodes, of_modules) = decoder.open_block(item, &ROUTE);
+        let scope = self.modules.scope(decoder, Some(site), of_modules);
+        for (key, item) in nodes {
             match key.name {
                 "proxy" => actions.push((item.place(), self.proxy(decoder, item))),
                 "respond" => actions.push((item.place(), respond(decoder, item))),
@@ -148,25 +160,14 @@ impl<'u> Sites<'u> {
             }
         };
         let pattern = pattern?;
-        let route = Route { body_limit, allow_connect, ..Route::new(pattern.text().clone(), action?) };
+        let action = action?;
+        let plan = self.modules.plan(&scope, matches!(action, Action::Proxy(_)));
+        let route = Route { body_limit, allow_connect, plan, ..Route::new(pattern.text().clone(), action) };
         Some((pattern, self.builder.route(route)))
     }
 
     fn proxy(&self, decoder: &mut Decoder<'_>, item: Item<'_>) -> Option<Action> {
-        decoder.read(item, 0, |value| {
-            let name = value::string(value)?;
-            if let Some((index, _)) = self.upstreams.by_name.get(name) {
-                return Ok(Action::Proxy(*index));
-            }
-            let wrong = Wrong::new("there is no upstream of this name");
-            Err(match nearest(name, self.upstreams.by_name.keys().map(|name| &**name)) {
-                Some(near) => wrong.help(format!("did you mean \"{near}\"?")),
-                None if name.contains(':') => {
-                    wrong.help("write an `upstream` with this server, and its name here")
-                }
-                None => wrong.help("add `upstream \"NAME\" { server \"HOST:PORT\"; }`".to_string()),
-            })
-        })
+        decoder.read(item, 0, |value| Ok(Action::Proxy(self.upstreams.find(value::string(value)?)?)))
     }
 }
 

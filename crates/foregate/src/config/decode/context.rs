@@ -1,0 +1,131 @@
+//! What modules may ask for while their settings are read.
+
+use std::ops::Range;
+use std::path::Path;
+use std::sync::Arc;
+
+use foregate_module::settings::{Argument, Context, Place, Problem, UpstreamId, Wrong};
+use foregate_module::{Condition, Conditions, Expression, PhaseId, Pipeline, Steps};
+
+use super::Upstreams;
+use super::expressions::{Expressions, Mistake};
+use super::files::Files;
+use crate::config::load::Tree;
+use crate::config::problem::nearest;
+
+/// All that settings may depend on beside their nodes.
+pub(super) struct Reading<'a> {
+    pub tree: &'a Tree,
+    pub pipeline: &'a Pipeline,
+    pub upstreams: &'a Upstreams,
+    pub expressions: &'a dyn Expressions,
+    pub files: &'a mut Files,
+}
+
+impl Reading<'_> {
+    /// The condition of the property `when`.
+    pub(super) fn when(&mut self, text: &Argument, phase: PhaseId) -> Result<Arc<dyn Condition>, Problem> {
+        self.condition(text, phase)
+    }
+
+    fn mistake(&self, argument: &Argument, text: &str, mistake: Mistake) -> Problem {
+        let place = argument.place();
+        let literal = self.tree.source_at(place.file, place.start, place.length);
+        let place = inside(literal, text, &mistake.span).map_or(place, |inside| Place {
+            start: place.start + inside.start as u32,
+            length: inside.len() as u32,
+            ..place
+        });
+        Problem { place, message: mistake.message, help: mistake.help }
+    }
+}
+
+impl Context for Reading<'_> {
+    fn upstream(&mut self, name: &Argument) -> Result<UpstreamId, Problem> {
+        let found = self.upstreams.find(name.text()?).map_err(|wrong| name.problem(wrong))?;
+        Ok(UpstreamId(found as u32))
+    }
+
+    fn file(&mut self, path: &Argument, limit: usize) -> Result<Arc<[u8]>, Problem> {
+        let text = path.text()?;
+        if text.is_empty() {
+            return Err(path.wrong("expected a path"));
+        }
+        let base = self.tree.base(path.place().file).unwrap_or(Path::new(""));
+        self.files.read(&base.join(text), limit).map_err(|wrong| path.problem(wrong))
+    }
+
+    fn condition(&mut self, argument: &Argument, phase: PhaseId) -> Result<Arc<dyn Condition>, Problem> {
+        let text = argument.text()?;
+        self.expressions.condition(text, phase).map_err(|mistake| self.mistake(argument, text, mistake))
+    }
+
+    fn expression(&mut self, argument: &Argument, phase: PhaseId) -> Result<Arc<dyn Expression>, Problem> {
+        let text = argument.text()?;
+        self.expressions.expression(text, phase).map_err(|mistake| self.mistake(argument, text, mistake))
+    }
+
+    fn conditions(&mut self, arguments: &[Argument], phase: PhaseId) -> Result<Arc<dyn Conditions>, Problem> {
+        let texts = arguments.iter().map(Argument::text).collect::<Result<Vec<_>, _>>()?;
+        self.expressions.conditions(&texts, phase).map_err(|(number, mistake)| match arguments.get(number) {
+            Some(argument) => self.mistake(argument, texts.get(number).unwrap_or(&""), mistake),
+            None => Problem { place: Place::default(), message: mistake.message, help: mistake.help },
+        })
+    }
+
+    fn steps(&mut self, name: &Argument) -> Result<Steps, Problem> {
+        let text = name.text()?;
+        let steps = self.pipeline.named(text);
+        if !steps.is_empty() {
+            return Ok(steps);
+        }
+        let keys = self.pipeline.keys();
+        let known = keys.iter().map(|(key, _)| key.name).chain(self.pipeline.steps().map(|step| step.name));
+        let wrong = Wrong::new("there is no module or step of this name");
+        Err(name.problem(match nearest(text, known) {
+            Some(near) => wrong.help(format!("did you mean \"{near}\"?")),
+            None => wrong.help("`foregate modules` lists them"),
+        }))
+    }
+}
+
+/// Where a part of a text stands in its literal, as the file writes it; `None` where that cannot be told, as behind an
+/// escape or a reference.
+fn inside(literal: &str, text: &str, part: &Range<usize>) -> Option<Range<usize>> {
+    if literal.is_empty() {
+        return None;
+    }
+    let hashes = literal.bytes().take_while(|byte| *byte == b'#').count();
+    let open = match literal.as_bytes().get(hashes..)? {
+        [b'"', b'"', b'"', ..] => return None,
+        [b'"', ..] => hashes + 1,
+        _ if hashes == 0 => 0,
+        _ => return None,
+    };
+    let same = |range: Range<usize>| {
+        let written = literal.get(open + range.start..open + range.end)?;
+        (written == text.get(range)?).then_some(())
+    };
+    same(0..part.start)?;
+    let end = if same(part.clone()).is_some() { part.end } else { part.start };
+    // A marker needs something to stand under.
+    Some(open + part.start..open + end.max(part.start + 1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_of_a_text_are_found_in_its_literal() {
+        assert_eq!(inside("\"ab cd\"", "ab cd", &(3..5)), Some(4..6));
+        assert_eq!(inside("##\"ab \"cd\"##", "ab \"cd", &(3..6)), Some(6..9));
+        assert_eq!(inside("word", "word", &(1..2)), Some(1..2));
+        assert_eq!(inside("\"a b\"", "a b", &(3..3)), Some(4..5), "the end");
+        assert_eq!(inside("\"a\\\"b\"", "a\"b", &(0..1)), Some(1..2), "before an escape");
+        assert_eq!(inside("\"a\\\"b\"", "a\"b", &(2..3)), None, "behind an escape");
+        assert_eq!(inside("\"${env:X} b\"", "value b", &(6..7)), None, "behind a reference");
+        assert_eq!(inside("\"\"\"\n  a\n  \"\"\"", "a", &(0..1)), None, "lines are indented");
+        assert_eq!(inside("", "a", &(0..1)), None);
+    }
+}

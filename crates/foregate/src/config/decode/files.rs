@@ -1,0 +1,54 @@
+//! Files that are read into the settings, and watched.
+
+use std::collections::{BTreeSet, HashMap};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use foregate_module::settings::value::show_size;
+
+use crate::config::value::Wrong;
+
+/// What was read so far; each file is read once.
+#[derive(Default)]
+pub(super) struct Files {
+    contents: HashMap<PathBuf, Arc<[u8]>>,
+    /// In the order of their paths, so that equal configurations watch equal lists.
+    watched: BTreeSet<PathBuf>,
+}
+
+impl Files {
+    /// The content of a file, of at most `limit` bytes.
+    pub(super) fn read(&mut self, path: &Path, limit: usize) -> Result<Arc<[u8]>, Wrong> {
+        let too_long =
+            || Wrong::new(format!("{} is longer than {}", path.display(), show_size(limit as u64)));
+        if let Some(content) = self.contents.get(path) {
+            return if content.len() > limit { Err(too_long()) } else { Ok(Arc::clone(content)) };
+        }
+        let read = read(path, limit);
+        let content = read.map_err(|error| Wrong::new(format!("cannot read {}: {error}", path.display())))?;
+        if content.len() > limit {
+            return Err(too_long());
+        }
+        let content: Arc<[u8]> = content.into();
+        self.watched.insert(path.to_owned());
+        self.contents.insert(path.to_owned(), Arc::clone(&content));
+        Ok(content)
+    }
+
+    /// All files that were read.
+    pub(super) fn into_watched(self) -> Vec<PathBuf> {
+        self.watched.into_iter().collect()
+    }
+}
+
+/// Reads one byte more than allowed, so that the caller sees that there is more.
+fn read(path: &Path, limit: usize) -> std::io::Result<Vec<u8>> {
+    use std::io::Read;
+    // A pipe or a device may keep us waiting for ever.
+    if !std::fs::metadata(path)?.is_file() {
+        return Err(std::io::Error::other("it is not a file"));
+    }
+    let mut bytes = Vec::new();
+    std::fs::File::open(path)?.take(limit as u64 + 1).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}

@@ -1,0 +1,249 @@
+//! What the keys of modules say: inherited from the file to its sites and routes, read once for equal nodes, and put
+//! together to plans that routes share.
+
+use std::cell::OnceCell;
+use std::collections::HashMap;
+use std::rc::Rc;
+
+use foregate_module::settings::{self, Argument, Node};
+use foregate_module::{Condition, Configured, PhaseId, Pipeline, PlanBuilder};
+use foregate_proxy::settings::RoutePlan;
+
+use super::Upstreams;
+use super::block::{Decoder, ModuleNodes, turns_off};
+use super::context::Reading;
+use super::expressions::Expressions;
+use super::files::Files;
+use crate::config::load::{Item, Tree};
+
+type Map<K, V> = HashMap<K, V, foldhash::fast::RandomState>;
+
+/// The modules of a configuration.
+pub(super) struct Modules<'t> {
+    tree: &'t Tree,
+    pipeline: &'t Pipeline,
+    upstreams: &'t Upstreams,
+    expressions: Box<dyn Expressions>,
+    files: Files,
+    keys: Vec<ModuleKey>,
+    /// By what the nodes say; the value is an index of `settings`.
+    known: Map<Said, u32>,
+    settings: Vec<Configured>,
+    /// By the settings of each key and whether an upstream is asked.
+    plans: Map<(Vec<u32>, bool), RoutePlan>,
+}
+
+/// A key, and what is known of its steps.
+struct ModuleKey {
+    key: &'static settings::Key,
+    /// A step that reads it.
+    step: usize,
+    /// The first phase in which a step of it runs.
+    phase: PhaseId,
+}
+
+/// All nodes of a key that count at one place, the outermost first.
+#[derive(Clone, PartialEq, Eq, Hash, Default)]
+struct Said {
+    key: usize,
+    nodes: Vec<Node>,
+    /// For each node, which folder its paths start from.
+    folders: Vec<u32>,
+    when: Option<Argument>,
+    dry_run: bool,
+}
+
+/// What modules are told at one place of the file: at its top, in a site, or in a route.
+#[derive(Clone)]
+pub(super) struct Scope(Rc<Told>);
+
+#[derive(Default)]
+struct Told {
+    /// In the order of the keys' numbers.
+    entries: Vec<Entry>,
+    /// For a route that asks an upstream, and for one that does not.
+    plans: [OnceCell<RoutePlan>; 2],
+}
+
+/// One key that is told something.
+#[derive(Clone)]
+struct Entry {
+    key: usize,
+    /// The nodes so far, for a key that may stand several times.
+    said: Option<Rc<Said>>,
+    /// An index of [`Modules::settings`]; `None` where a problem was found.
+    settings: Option<u32>,
+}
+
+impl<'t> Modules<'t> {
+    pub(super) fn new(
+        tree: &'t Tree,
+        pipeline: &'t Pipeline,
+        upstreams: &'t Upstreams,
+        expressions: Box<dyn Expressions>,
+        files: Files,
+    ) -> Self {
+        let keys = pipeline.keys().into_iter().map(|(key, step)| {
+            let steps = pipeline.named(key.name);
+            let mut decls = pipeline.steps().enumerate().filter(|(number, _)| steps.contains(*number));
+            let phase = decls.next().map_or(PhaseId::Log, |(_, decl)| decl.phase);
+            ModuleKey { key, step, phase }
+        });
+        Self {
+            tree,
+            pipeline,
+            upstreams,
+            expressions,
+            files,
+            keys: keys.collect(),
+            known: Map::default(),
+            settings: Vec::new(),
+            plans: Map::default(),
+        }
+    }
+
+    /// The files that were read.
+    pub(super) fn into_files(self) -> Files {
+        self.files
+    }
+
+    /// What modules are told by `nodes`, and by `outer` where these say nothing.
+    pub(super) fn scope(
+        &mut self,
+        decoder: &mut Decoder<'_>,
+        outer: Option<&Scope>,
+        nodes: ModuleNodes<'_>,
+    ) -> Scope {
+        if let Some(outer) = outer
+            && nodes.is_empty()
+        {
+            return outer.clone();
+        }
+        let mut entries = outer.map(|outer| outer.0.entries.clone()).unwrap_or_default();
+        // What is turned off goes first, wherever it stands beside nodes of this place.
+        entries.retain(|entry| !nodes.iter().any(|(key, item)| *key == entry.key && turns_off(*item)));
+        let mut keys: Vec<usize> = nodes.iter().map(|(key, _)| *key).collect();
+        keys.sort_unstable();
+        keys.dedup();
+        for key in keys {
+            let items: Vec<_> = nodes
+                .iter()
+                .filter(|(number, item)| *number == key && !turns_off(*item))
+                .map(|(_, item)| *item)
+                .collect();
+            if items.is_empty() {
+                continue;
+            }
+            let at = entries.binary_search_by_key(&key, |entry| entry.key);
+            let outer = at.ok().and_then(|at| entries.get(at)).cloned();
+            let entry = self.entry(decoder, key, outer, &items);
+            match at {
+                Ok(at) => entries[at] = entry,
+                Err(at) => entries.insert(at, entry),
+            }
+        }
+        Scope(Rc::new(Told { entries, plans: Default::default() }))
+    }
+
+    /// One key at one place; `outer` is what stands further out.
+    fn entry(
+        &mut self,
+        decoder: &mut Decoder<'_>,
+        key: usize,
+        outer: Option<Entry>,
+        items: &[Item<'_>],
+    ) -> Entry {
+        let many = self.keys[key].key.many;
+        let mut said = Said { key, ..Said::default() };
+        if many && let Some(outer) = outer {
+            match outer.said {
+                Some(outer) if outer.key == key => said = (*outer).clone(),
+                // What stands further out is wrong, which has been said.
+                _ => return outer,
+            }
+        }
+        let mut settings = None;
+        if self.add(decoder, &mut said, items).is_some() {
+            settings = self.decode(decoder, &said);
+        }
+        let said = (many && settings.is_some()).then(|| Rc::new(said));
+        Entry { key, said, settings }
+    }
+
+    /// Adds nodes to what was said; `None` where a problem was found.
+    fn add(&self, decoder: &mut Decoder<'_>, said: &mut Said, items: &[Item<'_>]) -> Option<()> {
+        let key = self.keys[said.key].key;
+        let mut whole = Some(());
+        for item in items {
+            let Some(mut node) = decoder.node(*item, key.block) else {
+                whole = None;
+                continue;
+            };
+            if !key.many {
+                said.when = node.take_prop("when");
+                if let Some(dry_run) = node.take_prop("dry-run") {
+                    match dry_run.flag() {
+                        Ok(dry_run) => said.dry_run = dry_run,
+                        Err(problem) => {
+                            decoder.push_of_module(
+                                self.tree,
+                                &[node.clone().with_prop("dry-run", dry_run.clone())],
+                                problem,
+                            );
+                            whole = None;
+                        }
+                    }
+                }
+            }
+            said.nodes.push(node);
+            said.folders.push(self.tree.folder(*item));
+        }
+        whole
+    }
+
+    /// The settings for what was said, read once; `None` where a problem was found.
+    fn decode(&mut self, decoder: &mut Decoder<'_>, said: &Said) -> Option<u32> {
+        if let Some(known) = self.known.get(said) {
+            return Some(*known);
+        }
+        let ModuleKey { key, step, phase } = self.keys[said.key];
+        let mut context = Reading {
+            tree: self.tree,
+            pipeline: self.pipeline,
+            upstreams: self.upstreams,
+            expressions: &*self.expressions,
+            files: &mut self.files,
+        };
+        let when = said.when.as_ref().map(|when| context.when(when, phase)).transpose();
+        let settings = self.pipeline.entries()[step].decode(&said.nodes, &mut context);
+        let mut problem = |problem| decoder.push_of_module(self.tree, &said.nodes, problem);
+        let when: Option<Option<std::sync::Arc<dyn Condition>>> = when.map_err(&mut problem).ok();
+        let settings = settings.map_err(&mut problem).ok();
+        let configured =
+            Configured { key: key.name, settings: settings?, when: when?, dry_run: said.dry_run };
+        let number = self.settings.len() as u32;
+        self.settings.push(configured);
+        self.known.insert(said.clone(), number);
+        Some(number)
+    }
+
+    /// The plan of a route that asks an upstream, or does not.
+    pub(super) fn plan(&mut self, scope: &Scope, proxied: bool) -> RoutePlan {
+        let plan = &scope.0.plans[usize::from(proxied)];
+        plan.get_or_init(|| {
+            let numbers: Vec<u32> = scope.0.entries.iter().filter_map(|entry| entry.settings).collect();
+            let pipeline = self.pipeline;
+            let settings = &self.settings;
+            let build = |(numbers, proxied): &(Vec<u32>, bool)| {
+                let mut builder = PlanBuilder::new(pipeline);
+                for configured in numbers.iter().filter_map(|number| settings.get(*number as usize)) {
+                    builder.configure(configured.clone());
+                }
+                RoutePlan::new(builder.build(*proxied))
+            };
+            let key = (numbers, proxied);
+            self.plans.entry(key).or_insert_with_key(build).clone()
+        })
+        .clone()
+    }
+}

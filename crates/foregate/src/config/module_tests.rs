@@ -1,0 +1,315 @@
+//! Keys of modules: where they may stand, what is inherited, what is shared.
+
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use foregate_module::settings::{Block, Context, FromNode, Key, Node, Problem, Prop};
+use foregate_module::{Filter, Never, Note, Notes, Pipeline, Plan, Step, UpstreamId, phase};
+use foregate_proxy::settings::{RoutePlan, Settings};
+
+use super::{Refused, load_text};
+
+/// One that may stand once.
+#[derive(Debug, PartialEq)]
+struct Greeting {
+    text: String,
+    loud: bool,
+    times: u64,
+}
+
+static GREETING: Key = Key::one("greeting", "TEXT", "greeting \"hello\"", "Greets.")
+    .props(&[Prop { name: "loud", usage: "#true|#false", required: false, default: "", about: "Shouts." }])
+    .with(&Block {
+        keys: &[Key::one("times", "NUMBER", "times 3", "How often.").default("1")],
+        later: &["pause"],
+    });
+
+impl FromNode for Greeting {
+    const KEY: Option<&'static Key> = Some(&GREETING);
+    fn from_nodes(nodes: &[Node], _: &mut dyn Context) -> Result<Self, Problem> {
+        let [node] = nodes else { return Err(Problem::new(Default::default(), "more than one")) };
+        let loud = node.prop("loud").map(|loud| loud.flag()).transpose()?;
+        let times = node.child("times").map(|times| times.arg(0)?.number(1..=9)).transpose()?;
+        assert!(node.prop("dry-run").is_none(), "the platform keeps it");
+        Ok(Self {
+            text: node.arg(0)?.text()?.into(),
+            loud: loud.unwrap_or_default(),
+            times: times.unwrap_or(1),
+        })
+    }
+}
+
+/// One that may stand several times.
+#[derive(Debug, PartialEq)]
+struct Tags(Vec<String>);
+
+impl FromNode for Tags {
+    const KEY: Option<&'static Key> = Some(&Key::one("tag", "TEXT", "tag \"a\"", "Tags.").many());
+    fn from_nodes(nodes: &[Node], _: &mut dyn Context) -> Result<Self, Problem> {
+        let text = |node: &Node| Ok(node.arg(0)?.text()?.to_owned());
+        Ok(Self(nodes.iter().map(text).collect::<Result<_, Problem>>()?))
+    }
+}
+
+/// One that asks for things.
+#[derive(Debug, PartialEq)]
+struct Asks {
+    file: Vec<u8>,
+    upstream: UpstreamId,
+}
+
+static ASKS: Key = Key::one("asks", "FILE of=UPSTREAM", "asks \"a\" of=\"app\"", "Asks.").props(&[Prop {
+    name: "of",
+    usage: "UPSTREAM",
+    required: true,
+    default: "",
+    about: "Whom.",
+}]);
+
+impl FromNode for Asks {
+    const KEY: Option<&'static Key> = Some(&ASKS);
+    fn from_nodes(nodes: &[Node], context: &mut dyn Context) -> Result<Self, Problem> {
+        let [node] = nodes else { return Err(Problem::new(Default::default(), "more than one")) };
+        let file = context.file(node.arg(0)?, 8)?.to_vec();
+        let of = node.prop("of").ok_or_else(|| node.wrong("of whom?"))?;
+        Ok(Self { file, upstream: context.upstream(of)? })
+    }
+}
+
+macro_rules! steps {
+    ($($name:ident $label:literal $settings:ty, $filters:expr;)*) => { $(
+        #[derive(Default)]
+        struct $name;
+
+        impl Step for $name {
+            type At = phase::RequestEarly;
+            type Settings = $settings;
+            type In<'r> = ();
+            type Out = (Notes,);
+            type Stop = Never;
+            const NAME: &'static str = $label;
+            const ABOUT: &'static str = "Notes its settings.";
+            const FILTERS: &'static [Filter] = $filters;
+            fn run(&self, settings: &$settings, (): ()) -> ControlFlow<Never, Self::Out> {
+                let value = format!("{settings:?}").into_bytes().into();
+                ControlFlow::Continue((Notes(vec![Note { name: $label.into(), value }]),))
+            }
+        }
+    )* };
+}
+
+steps! {
+    Greet "greeting" Greeting, &[];
+    Tag "tag" Tags, &[];
+    Ask "asks" Asks, &[Filter::Proxied];
+}
+
+foregate_module::pipeline! { fn steps { Greet, Tag, Ask } }
+
+const FRAME: &str = "listen \"127.0.0.1:1\"\nupstream \"app\" { server \"127.0.0.1:2\"; }\n";
+
+fn load_in(folder: &Path, text: &str) -> Result<Settings, Box<Refused>> {
+    load_text(&folder.join("test.kdl"), format!("{FRAME}{text}"), &Arc::new(steps()))
+}
+
+fn load(text: &str) -> Settings {
+    load_in(Path::new(""), text).unwrap_or_else(|refused| panic!("{}", refused.plain()))
+}
+
+fn refused(text: &str) -> String {
+    load_in(Path::new(""), text).map(|_| ()).unwrap_err().plain()
+}
+
+fn plan_of(settings: &Settings, host: &str, path: &str) -> RoutePlan {
+    settings.sites.find(host.as_bytes()).unwrap().route(path.as_bytes()).unwrap().plan.clone()
+}
+
+/// The settings of a step in a plan.
+fn told<T: Send + Sync + 'static>(plan: &RoutePlan, name: &str) -> Option<Arc<T>> {
+    let pipeline: Pipeline = steps();
+    let plan: &Arc<Plan> = plan.get()?;
+    let planned = plan
+        .steps()
+        .iter()
+        .find(|planned| pipeline.entries()[usize::from(planned.step)].decl().name == name)?;
+    Some(Arc::clone(&planned.settings).downcast().unwrap())
+}
+
+fn greeting(plan: &RoutePlan) -> Option<String> {
+    Some(told::<Greeting>(plan, "greeting")?.text.clone())
+}
+
+fn tags(plan: &RoutePlan) -> Vec<String> {
+    told::<Tags>(plan, "tag").map(|tags| tags.0.clone()).unwrap_or_default()
+}
+
+#[test]
+fn the_innermost_wins_or_all_count() {
+    let settings = load(
+        "greeting \"file\"\ntag \"1\"\ntag \"2\"\n\
+         site \"a\" { greeting \"site\"; tag \"3\"\n\
+           route \"/r\" { greeting \"route\" loud=#true { times 3; }; tag \"4\"; respond 200; }\n\
+           route \"/s\" { respond 200; }\n\
+           route \"/off\" { greeting #false; tag #false; respond 200; }\n\
+           route \"/only\" { tag \"5\"; tag #false; respond 200; }\n\
+         }\n\
+         site \"b\" { route \"/**\" { respond 200; }; }",
+    );
+    let plan = |host, path| plan_of(&settings, host, path);
+    let route = told::<Greeting>(&plan("a", "/r"), "greeting").unwrap();
+    assert_eq!(*route, Greeting { text: "route".into(), loud: true, times: 3 });
+    assert_eq!(tags(&plan("a", "/r")), ["1", "2", "3", "4"]);
+    assert_eq!(greeting(&plan("a", "/s")).as_deref(), Some("site"));
+    assert_eq!(tags(&plan("a", "/s")), ["1", "2", "3"]);
+    assert!(plan("a", "/off").get().is_none(), "nothing is left");
+    assert_eq!(tags(&plan("a", "/only")), ["5"], "only what stands further out is turned off");
+    assert_eq!(greeting(&plan("b", "/x")).as_deref(), Some("file"));
+    assert_eq!(greeting(&settings.unrouted).as_deref(), Some("file"));
+    assert_eq!(tags(&settings.unrouted), ["1", "2"]);
+}
+
+#[test]
+fn equal_settings_and_plans_are_shared() {
+    let site = |host: &str, extra: &str| {
+        format!("site \"{host}\" {{ tag \"x\"; route \"/**\" {{ greeting \"g\"{extra}; respond 200; }}; }}\n")
+    };
+    let settings = load(&[site("a", ""), site("b", ""), site("c", " dry-run=#true")].concat());
+    let [a, b, c] = ["a", "b", "c"].map(|host| plan_of(&settings, host, "/"));
+    assert_eq!(a, b);
+    assert_ne!(a, c);
+    let routes =
+        ["a", "b"].map(|host| Arc::clone(settings.sites.find(host.as_bytes()).unwrap().route(b"/").unwrap()));
+    assert!(Arc::ptr_eq(&routes[0], &routes[1]), "routes that say the same are one");
+    assert!(Arc::ptr_eq(&told::<Tags>(&a, "tag").unwrap(), &told::<Tags>(&c, "tag").unwrap()));
+    let dry =
+        |plan: &RoutePlan| plan.get().unwrap().steps().iter().map(|step| step.dry_run).collect::<Vec<_>>();
+    assert_eq!((dry(&a), dry(&c)), (vec![false, false], vec![true, false]));
+}
+
+#[test]
+fn without_keys_of_modules_there_is_no_plan() {
+    let settings = load("site \"*\" { route \"/**\" { proxy \"app\"; }; }");
+    assert!(plan_of(&settings, "x", "/").get().is_none());
+    assert!(settings.unrouted.get().is_none());
+    assert!(settings.watched.is_empty());
+}
+
+#[test]
+fn files_and_upstreams_are_found() {
+    let folder = Folder::new();
+    std::fs::write(folder.0.join("a.txt"), "content").unwrap();
+    let text = "asks \"a.txt\" of=\"app\"\nsite \"*\" { route \"/p\" { proxy \"app\"; }; route \"/r\" { respond 200; }; }";
+    let settings = load_in(&folder.0, text).unwrap_or_else(|refused| panic!("{}", refused.plain()));
+    let asked = told::<Asks>(&plan_of(&settings, "x", "/p"), "asks").unwrap();
+    assert_eq!(*asked, Asks { file: b"content".to_vec(), upstream: UpstreamId(0) });
+    assert!(plan_of(&settings, "x", "/r").get().is_none(), "the step runs only where an upstream is asked");
+    assert_eq!(settings.watched, [folder.0.join("a.txt")]);
+    std::fs::write(folder.0.join("a.txt"), "too long a content").unwrap();
+    let refused = load_in(&folder.0, text).map(|_| ()).unwrap_err().plain();
+    assert!(refused.contains("a.txt is longer than 8"), "{refused}");
+}
+
+#[test]
+fn equal_paths_in_other_folders_are_other_files() {
+    let folder = Folder::new();
+    for name in ["a", "b"] {
+        std::fs::create_dir(folder.0.join(name)).unwrap();
+        std::fs::write(folder.0.join(name).join("x"), name).unwrap();
+        let site =
+            format!("site \"{name}\" {{ asks \"x\" of=\"app\"; route \"/**\" {{ proxy \"app\"; }}; }}");
+        std::fs::write(folder.0.join(name).join("site.kdl"), site).unwrap();
+    }
+    let settings = load_in(&folder.0, "include \"*/site.kdl\"").unwrap();
+    for name in ["a", "b"] {
+        let asked = told::<Asks>(&plan_of(&settings, name, "/"), "asks").unwrap();
+        assert_eq!(asked.file, name.as_bytes());
+    }
+}
+
+#[test]
+fn mistakes_are_told_as_for_our_own_keys() {
+    let site = "site \"*\" { route \"/**\" { respond 200; }; }\n";
+    let cases = [
+        ("greting \"x\"", "3:1: error: `greting` is not known", "did you mean `greeting`?"),
+        ("greeting", "3:1: error: `greeting` needs a value", "write `greeting TEXT`"),
+        ("greeting \"x\" lod=1", "3:18: error: `greeting` has no property `lod`", "did you mean `loud`?"),
+        ("greeting \"x\" wen=1", "3:18: error: `greeting` has no property `wen`", "did you mean `when`?"),
+        ("greeting \"x\" loud=1", "3:19: error: `loud=1`: expected #true or #false", ""),
+        ("greeting \"x\" dry-run=1", "3:22: error: `dry-run=1`: expected #true or #false", ""),
+        ("greeting \"x\" { times 10; }", "3:22: error: `times 10`: expected a whole number from 1 to 9", ""),
+        (
+            "greeting \"x\" { time 1; }",
+            "3:16: error: `time` is not known in `greeting`",
+            "did you mean `times`?",
+        ),
+        ("greeting \"x\" { pause 1; }", "3:16: error: `pause` is not in this version", ""),
+        ("greeting \"x\"\ngreeting \"y\"", "4:1: error: `greeting` stands here twice", "3:1"),
+        (
+            "greeting #false loud=#true",
+            "3:1: error: `greeting #false` turns it off and takes nothing else",
+            "",
+        ),
+        (
+            "greeting \"${env:SURELY_NOT_SET_1}\"",
+            "3:10: error: `greeting \"${env:SURELY_NOT_SET_1}\"`: the environment",
+            "",
+        ),
+        ("tag \"x\" dry-run=#true", "3:17: error: `tag` has no property `dry-run`", "write `tag TEXT`"),
+        ("tag \"x\"\ntag 5", "4:5: error: `tag 5`: expected a text, found a number", "put it in quotes"),
+        (
+            "asks \"/dev/zero\" of=\"app\"",
+            "3:6: error: `asks \"/dev/zero\"`: cannot read /dev/zero: it is not a file",
+            "",
+        ),
+        ("asks \"\" of=\"app\"", "3:6: error: `asks \"\"`: expected a path", ""),
+        (
+            "limits { greeting \"x\"; }",
+            "3:10: error: `greeting` is not known in `limits`",
+            "it stands at the top of the file",
+        ),
+        (
+            "list \"x\" type=\"ipp\"",
+            "3:15: error: `type=\"ipp\"`: expected \"ip\" or \"host\" or \"string\"",
+            "",
+        ),
+        ("list \"x y\" type=\"ip\"", "3:6: error: `list \"x y\"`: the name of a list", ""),
+        (
+            "list \"x\" type=\"ip\"\nlist \"x\" type=\"ip\"",
+            "4:1: error: another list has this name already",
+            "3:1",
+        ),
+        ("list \"x\" type=\"ip\" file=\"none\"", "3:25: error: `file=\"none\"`: cannot read none", ""),
+    ];
+    for (line, message, help) in cases {
+        let said = refused(&format!("{line}\n{site}"));
+        assert!(said.contains(message) && said.contains(help), "{line}\n{said}");
+        assert!(!said.contains("\ntest.kdl:"), "one mistake, one message:\n{said}");
+    }
+}
+
+#[test]
+fn a_mistake_further_out_is_told_once() {
+    let said =
+        refused("greeting 5\ntag 5\nsite \"*\" { tag \"x\"; route \"/**\" { tag \"y\"; respond 200; }; }");
+    assert_eq!(said.matches("error:").count(), 2, "{said}");
+}
+
+/// A folder of one test.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new() -> Self {
+        static NUMBER: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
+        let number = NUMBER.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        let path = std::env::temp_dir().join(format!("foregate-modules-{number}-{}", std::process::id()));
+        std::fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
