@@ -1,0 +1,53 @@
+//! What is wrong with an expression, and where.
+
+use std::fmt;
+use std::ops::Range;
+
+/// Why an expression was refused: a place in its text, one sentence, and what would fit there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Error {
+    span: Range<usize>,
+    message: String,
+    help: Option<String>,
+}
+
+impl Error {
+    pub(crate) fn new(span: Range<usize>, message: impl Into<String>) -> Self {
+        Self { span, message: message.into(), help: None }
+    }
+
+    pub(crate) fn with_help(mut self, help: impl Into<String>) -> Self {
+        self.help = Some(help.into());
+        self
+    }
+
+    /// Where in the text, in bytes. Empty where something is missing.
+    #[must_use]
+    pub fn span(&self) -> Range<usize> {
+        self.span.clone()
+    }
+
+    /// What is wrong, in one sentence without full stop.
+    #[must_use]
+    pub fn message(&self) -> &str {
+        &self.message
+    }
+
+    /// What would fit, where that can be said.
+    #[must_use]
+    pub fn help(&self) -> Option<&str> {
+        self.help.as_deref()
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "at byte {}: {}", self.span.start, self.message)?;
+        match &self.help {
+            Some(help) => write!(formatter, " ({help})"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl std::error::Error for Error {}

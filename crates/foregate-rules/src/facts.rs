@@ -1,0 +1,266 @@
+//! What an expression asks a request for.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::ops::ControlFlow;
+
+use crate::scheme::{FieldId, Scheme};
+
+/// A value that is not an array: an element of one, or what an [`Expression`](crate::Expression) comes to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Value<'v> {
+    /// `true` or `false`.
+    Bool(bool),
+    /// A whole number.
+    Int(i64),
+    /// Text: bytes in any encoding.
+    Bytes(Cow<'v, [u8]>),
+    /// An address.
+    Ip(IpAddr),
+}
+
+impl Value<'_> {
+    /// The value as it stands in a text: numbers in decimal, addresses in their usual form, `true` and `false`.
+    #[must_use]
+    pub fn to_text(&self) -> Cow<'_, [u8]> {
+        match self {
+            Self::Bool(value) => Cow::Borrowed(if *value { b"true" } else { b"false" }),
+            Self::Int(value) => Cow::Owned(value.to_string().into_bytes()),
+            Self::Bytes(value) => Cow::Borrowed(value),
+            Self::Ip(value) => Cow::Owned(value.to_string().into_bytes()),
+        }
+    }
+
+    /// The value on its own, whatever it was taken from.
+    #[must_use]
+    pub fn into_owned(self) -> Value<'static> {
+        match self {
+            Self::Bool(value) => Value::Bool(value),
+            Self::Int(value) => Value::Int(value),
+            Self::Bytes(value) => Value::Bytes(Cow::Owned(value.into_owned())),
+            Self::Ip(value) => Value::Ip(value),
+        }
+    }
+}
+
+/// One request, as far as it is known: what the evaluation asks for the values of fields.
+///
+/// Only the getter that fits the field's [`Type`](crate::Type) is called. `None` says that the request has no such
+/// value; that is no error (see the [crate's documentation](crate#absent-values)). A getter may be called any number of
+/// times, or never, and has to give the same answer each time.
+pub trait Facts {
+    /// The value of a text field.
+    fn bytes(&self, field: FieldId) -> Option<Cow<'_, [u8]>>;
+
+    /// The value of a number field.
+    fn int(&self, field: FieldId) -> Option<i64>;
+
+    /// The value of a yes-or-no field.
+    fn bool(&self, field: FieldId) -> Option<bool>;
+
+    /// The value of an address field. IPv4 addresses mapped into IPv6 are taken as IPv4.
+    fn ip(&self, field: FieldId) -> Option<IpAddr>;
+
+    /// Calls `visit` for each element of an array (`name` is `None`), for each value of a map (`name` is `None`), or
+    /// for the values that a map has under `name`, in order, until it breaks; passes on how that ended.
+    ///
+    /// Names of header fields come in lower case and are compared without regard to case.
+    fn each<'f>(
+        &'f self,
+        field: FieldId,
+        name: Option<&[u8]>,
+        visit: &mut dyn FnMut(Value<'f>) -> ControlFlow<()>,
+    ) -> ControlFlow<()>;
+}
+
+/// A request without any value: only constants are known.
+pub(crate) struct Nothing;
+
+impl Facts for Nothing {
+    fn bytes(&self, _: FieldId) -> Option<Cow<'_, [u8]>> {
+        None
+    }
+
+    fn int(&self, _: FieldId) -> Option<i64> {
+        None
+    }
+
+    fn bool(&self, _: FieldId) -> Option<bool> {
+        None
+    }
+
+    fn ip(&self, _: FieldId) -> Option<IpAddr> {
+        None
+    }
+
+    fn each<'f>(
+        &'f self,
+        _: FieldId,
+        _: Option<&[u8]>,
+        _: &mut dyn FnMut(Value<'f>) -> ControlFlow<()>,
+    ) -> ControlFlow<()> {
+        ControlFlow::Continue(())
+    }
+}
+
+/// Facts written down one by one: for tests, and to try an expression on a request that never came.
+///
+/// ```
+/// use foregate_rules::{FactTable, Lists, Scheme, Stage, Value};
+///
+/// let scheme = Scheme::standard();
+/// let mut facts = FactTable::new(&scheme);
+/// facts.set("http.host", "example.com").set("ip.src", std::net::Ipv4Addr::LOCALHOST);
+/// facts.add("http.request.headers", "X-Role", "admin");
+///
+/// let text = r#"http.host eq "example.com" and http.request.headers["x-role"][0] eq "admin""#;
+/// assert!(scheme.compile(text, Stage::Request, &Lists::new())?.matches(&facts));
+/// # Ok::<(), foregate_rules::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct FactTable<'s> {
+    scheme: &'s Scheme,
+    values: HashMap<FieldId, Value<'static>>,
+    entries: HashMap<FieldId, Vec<(Vec<u8>, Value<'static>)>>,
+}
+
+impl<'s> FactTable<'s> {
+    /// Nothing is known yet.
+    #[must_use]
+    pub fn new(scheme: &'s Scheme) -> Self {
+        Self { scheme, values: HashMap::new(), entries: HashMap::new() }
+    }
+
+    fn id(&self, field: &str) -> FieldId {
+        self.scheme.id(field).expect("a field of the scheme that the table was made for")
+    }
+
+    /// States the value of a field that is not an array or map.
+    ///
+    /// # Panics
+    ///
+    /// The scheme has no such field.
+    pub fn set(&mut self, field: &str, value: impl Into<Value<'static>>) -> &mut Self {
+        self.values.insert(self.id(field), value.into());
+        self
+    }
+
+    /// Adds a value to an array field.
+    ///
+    /// # Panics
+    ///
+    /// The scheme has no such field.
+    pub fn push(&mut self, field: &str, value: impl Into<Value<'static>>) -> &mut Self {
+        self.entries.entry(self.id(field)).or_default().push((Vec::new(), value.into()));
+        self
+    }
+
+    /// Adds a value to a map field. The fields with the map's `.names` and `.values` follow, where there are such.
+    ///
+    /// # Panics
+    ///
+    /// The scheme has no such field.
+    pub fn add(&mut self, field: &str, name: &str, value: impl Into<Value<'static>>) -> &mut Self {
+        let id = self.id(field);
+        let folds = self.scheme.field(id).is_some_and(|field| field.names_fold);
+        let name = if folds { name.to_ascii_lowercase() } else { name.to_owned() };
+        let value = value.into();
+        for (part, copy) in [("names", Value::from(name.as_str())), ("values", value.clone())] {
+            if let Some(id) = self.scheme.id(&format!("{field}.{part}")) {
+                self.entries.entry(id).or_default().push((Vec::new(), copy));
+            }
+        }
+        self.entries.entry(id).or_default().push((name.into_bytes(), value));
+        self
+    }
+}
+
+impl Facts for FactTable<'_> {
+    fn bytes(&self, field: FieldId) -> Option<Cow<'_, [u8]>> {
+        match self.values.get(&field)? {
+            Value::Bytes(value) => Some(Cow::Borrowed(value)),
+            _ => None,
+        }
+    }
+
+    fn int(&self, field: FieldId) -> Option<i64> {
+        match self.values.get(&field)? {
+            Value::Int(value) => Some(*value),
+            _ => None,
+        }
+    }
+
+    fn bool(&self, field: FieldId) -> Option<bool> {
+        match self.values.get(&field)? {
+            Value::Bool(value) => Some(*value),
+            _ => None,
+        }
+    }
+
+    fn ip(&self, field: FieldId) -> Option<IpAddr> {
+        match self.values.get(&field)? {
+            Value::Ip(value) => Some(*value),
+            _ => None,
+        }
+    }
+
+    fn each<'f>(
+        &'f self,
+        field: FieldId,
+        name: Option<&[u8]>,
+        visit: &mut dyn FnMut(Value<'f>) -> ControlFlow<()>,
+    ) -> ControlFlow<()> {
+        for (key, value) in self.entries.get(&field).into_iter().flatten() {
+            if name.is_none_or(|name| name == key) {
+                visit(match value {
+                    Value::Bytes(value) => Value::Bytes(Cow::Borrowed(value)),
+                    other => other.clone(),
+                })?;
+            }
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+impl From<bool> for Value<'_> {
+    fn from(value: bool) -> Self {
+        Self::Bool(value)
+    }
+}
+
+impl From<i64> for Value<'_> {
+    fn from(value: i64) -> Self {
+        Self::Int(value)
+    }
+}
+
+impl From<&str> for Value<'_> {
+    fn from(value: &str) -> Self {
+        Self::Bytes(Cow::Owned(value.as_bytes().to_vec()))
+    }
+}
+
+impl From<&[u8]> for Value<'_> {
+    fn from(value: &[u8]) -> Self {
+        Self::Bytes(Cow::Owned(value.to_vec()))
+    }
+}
+
+impl From<IpAddr> for Value<'_> {
+    fn from(value: IpAddr) -> Self {
+        Self::Ip(value)
+    }
+}
+
+impl From<Ipv4Addr> for Value<'_> {
+    fn from(value: Ipv4Addr) -> Self {
+        Self::Ip(value.into())
+    }
+}
+
+impl From<Ipv6Addr> for Value<'_> {
+    fn from(value: Ipv6Addr) -> Self {
+        Self::Ip(value.into())
+    }
+}

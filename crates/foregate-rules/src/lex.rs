@@ -1,0 +1,202 @@
+//! The words of an expression. Knows nothing of what they mean together.
+
+use std::net::IpAddr;
+use std::ops::Range;
+
+use crate::error::Error;
+use crate::sets::IpRange;
+
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Token<'t> {
+    /// A field, a function or an operator in letters.
+    Name(&'t str),
+    Text(Vec<u8>),
+    Int(i64),
+    /// From the first to the last, both included.
+    Ints(i64, i64),
+    Ip(IpAddr),
+    /// A network, or a range of addresses.
+    Ips(IpRange),
+    /// `$name`, without `$`.
+    List(&'t str),
+    /// An operator or bracket.
+    Symbol(&'static str),
+    End,
+}
+
+/// How the backslash is read in a text in plain quotes.
+#[derive(Clone, Copy, PartialEq)]
+pub(crate) enum Quote {
+    /// `\"`, `\\`, `\n`, `\r`, `\t` and `\xHH`.
+    Text,
+    /// `\"` alone; all other backslashes belong to the regular expression.
+    Pattern,
+}
+
+/// Longest first.
+const SYMBOLS: &[&str] =
+    &["==", "!=", "<=", ">=", "&&", "||", "^^", "<", ">", "~", "!", "(", ")", "[", "]", "{", "}", ",", "*"];
+
+/// The word at `from` or behind the blanks there, and where it stands.
+pub(crate) fn token(text: &str, from: usize, quote: Quote) -> Result<(Token<'_>, Range<usize>), Error> {
+    let rest = text[from..].trim_ascii_start();
+    let start = text.len() - rest.len();
+    let Some(first) = rest.chars().next() else {
+        return Ok((Token::End, start..start));
+    };
+    if first == '"' {
+        let (bytes, len) = quoted(rest, start, quote)?;
+        return Ok((Token::Text(bytes), start..start + len));
+    }
+    if let Some(hashes) = raw_hashes(rest) {
+        let len =
+            raw_length(rest, hashes).ok_or_else(|| Error::new(start..text.len(), "this text has no end"))?;
+        let inner = &rest[hashes + 2..len - hashes - 1];
+        return Ok((Token::Text(inner.as_bytes().to_vec()), start..start + len));
+    }
+    if let Some(name) = rest.strip_prefix('$') {
+        let len = name.bytes().take_while(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-')).count();
+        return match len {
+            0 => Err(Error::new(start..start + 1, "a list's name has to follow `$`")),
+            len => Ok((Token::List(&name[..len]), start..start + 1 + len)),
+        };
+    }
+    if let Some(symbol) = SYMBOLS.iter().copied().find(|symbol| rest.starts_with(*symbol)) {
+        return Ok((Token::Symbol(symbol), start..start + symbol.len()));
+    }
+    let word = |b: &u8| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'.' | b':' | b'/' | b'-');
+    let len = rest.as_bytes().iter().take_while(|b| word(b)).count();
+    if len == 0 {
+        let span = start..start + first.len_utf8();
+        return Err(unexpected(first, span));
+    }
+    let token = classify(&rest[..len], start..start + len)?;
+    Ok((token, start..start + len))
+}
+
+fn unexpected(character: char, span: Range<usize>) -> Error {
+    let error = Error::new(span, format!("`{}` means nothing here", character.escape_debug()));
+    match character {
+        '=' => error.with_help("to compare, write `==` or `eq`"),
+        '&' => error.with_help("write `&&` or `and`"),
+        '|' => error.with_help("write `||` or `or`"),
+        '\'' | '\u{201c}' | '\u{201d}' => error.with_help("texts stand in straight double quotes"),
+        _ => error,
+    }
+}
+
+fn classify(word: &str, span: Range<usize>) -> Result<Token<'_>, Error> {
+    let begins_a_name = word.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_');
+    if begins_a_name && !word.contains([':', '/', '-']) {
+        return Ok(Token::Name(word));
+    }
+    if let Ok(number) = word.parse() {
+        return Ok(Token::Int(number));
+    }
+    if let Ok(address) = word.parse::<IpAddr>() {
+        return Ok(Token::Ip(address.to_canonical()));
+    }
+    if let Some((address, bits)) = word.split_once('/') {
+        return network(address, bits, span);
+    }
+    if let Some((first, last)) = word.split_once("..") {
+        return range(first, last, span);
+    }
+    let digits = word.strip_prefix('-').unwrap_or(word);
+    if !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit()) {
+        return Err(Error::new(span, "this number does not fit into 64 bits"));
+    }
+    Err(Error::new(span, format!("`{word}` is neither a name, nor a number, nor an address")))
+}
+
+fn network(address: &str, bits: &str, span: Range<usize>) -> Result<Token<'static>, Error> {
+    let parsed = address.parse::<IpAddr>().ok().zip(bits.parse::<u8>().ok());
+    let Some((address, bits)) = parsed else {
+        let error = Error::new(span, format!("`{address}/{bits}` is not a network"));
+        return Err(error.with_help("a network is an address and a number of bits: `10.0.0.0/8`"));
+    };
+    IpRange::network(address, bits).map(Token::Ips).map_err(|problem| Error::new(span, problem))
+}
+
+fn range(first: &str, last: &str, span: Range<usize>) -> Result<Token<'static>, Error> {
+    if let (Ok(first), Ok(last)) = (first.parse(), last.parse()) {
+        if first > last {
+            return Err(Error::new(span, "this range ends before it begins"));
+        }
+        return Ok(Token::Ints(first, last));
+    }
+    if let (Ok(first), Ok(last)) = (first.parse::<IpAddr>(), last.parse::<IpAddr>()) {
+        return IpRange::new(first, last).map(Token::Ips).map_err(|problem| Error::new(span, problem));
+    }
+    let error = Error::new(span, format!("`{first}..{last}` is not a range"));
+    Err(error.with_help("a range is between two numbers or two addresses: `8000..8080`"))
+}
+
+/// A text in plain quotes that begins at the start of `rest`, and its length with quotes.
+fn quoted(rest: &str, start: usize, quote: Quote) -> Result<(Vec<u8>, usize), Error> {
+    let bytes = rest.as_bytes();
+    let mut text = Vec::new();
+    let mut at = 1;
+    loop {
+        match (bytes.get(at), bytes.get(at + 1)) {
+            (None, _) => return Err(Error::new(start..start + rest.len(), "this text has no end")),
+            (Some(b'"'), _) => return Ok((text, at + 1)),
+            (Some(b'\\'), Some(b'"')) => {
+                text.push(b'"');
+                at += 2;
+            }
+            (Some(b'\\'), Some(&next)) if quote == Quote::Pattern => {
+                // Both, so that an escaped backslash does not escape what follows it.
+                text.extend([b'\\', next]);
+                at += 2;
+            }
+            (Some(b'\\'), _) => {
+                let (byte, len) =
+                    escape(&rest[at..]).ok_or_else(|| unknown_escape(&rest[at..], start + at))?;
+                text.push(byte);
+                at += len;
+            }
+            (Some(&byte), _) => {
+                text.push(byte);
+                at += 1;
+            }
+        }
+    }
+}
+
+/// What an escape stands for, and its length.
+fn escape(rest: &str) -> Option<(u8, usize)> {
+    match rest.as_bytes().get(1)? {
+        b'\\' => Some((b'\\', 2)),
+        b'n' => Some((b'\n', 2)),
+        b'r' => Some((b'\r', 2)),
+        b't' => Some((b'\t', 2)),
+        b'x' => {
+            let digits = rest.get(2..4).filter(|digits| digits.bytes().all(|b| b.is_ascii_hexdigit()))?;
+            Some((u8::from_str_radix(digits, 16).ok()?, 4))
+        }
+        _ => None,
+    }
+}
+
+fn unknown_escape(rest: &str, at: usize) -> Error {
+    let sequence: String = rest.chars().take(2).collect();
+    let message = format!("`{}` is no escape", sequence.escape_default().to_string().replace("\\\\", "\\"));
+    Error::new(at..at + sequence.len(), message).with_help(
+        r#"known are `\"`, `\\`, `\n`, `\r`, `\t` and `\xHH`; in r"..." a backslash is a backslash"#,
+    )
+}
+
+/// If this begins a raw text, with how many `#`.
+fn raw_hashes(rest: &str) -> Option<usize> {
+    let after = rest.strip_prefix('r')?;
+    let hashes = after.bytes().take_while(|&b| b == b'#').count();
+    after[hashes..].starts_with('"').then_some(hashes)
+}
+
+/// The length of a raw text with its delimiters; `None` if it has no end.
+fn raw_length(rest: &str, hashes: usize) -> Option<usize> {
+    let start = hashes + 2;
+    let end = format!("\"{}", "#".repeat(hashes));
+    rest[start..].find(&end).map(|at| start + at + end.len())
+}

@@ -1,0 +1,82 @@
+//! The expression language of Foregate, in the syntax of Cloudflare's Rules language: conditions and values over a
+//! request, compiled once, evaluated without input, output or clock.
+//!
+//! A [`Scheme`] says which fields exist. It compiles a text to a [`Predicate`] (a condition) or an [`Expression`] (a
+//! value). Evaluating asks a request, through [`Facts`], for the fields that are needed and no others. A [`RuleSet`]
+//! evaluates many predicates in order and shares the work between them.
+//!
+//! ```
+//! use foregate_rules::{FactTable, List, Lists, Scheme, Stage, Value};
+//!
+//! let scheme = Scheme::standard();
+//! let mut lists = Lists::new();
+//! lists.insert("office", List::parse_ips("192.0.2.0/24  # Berlin\n2001:db8::/48\n")?);
+//!
+//! let text = r#"starts_with(http.request.uri.path, "/admin/") and not ip.src in $office"#;
+//! let blocked = scheme.compile(text, Stage::Request, &lists)?;
+//!
+//! let mut facts = FactTable::new(&scheme);
+//! facts.set("http.request.uri.path", "/admin/users").set("ip.src", std::net::Ipv4Addr::new(198, 51, 100, 7));
+//! assert!(blocked.matches(&facts));
+//!
+//! let text = r#"regex_replace(http.request.uri.path, "^/admin/(.*)$", "/staff/${1}")"#;
+//! let rewritten = scheme.compile_value(text, Stage::Request, &lists)?;
+//! assert_eq!(rewritten.evaluate(&facts), Some(Value::from("/staff/users")));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! An error says where it is and what would fit:
+//!
+//! ```
+//! # use foregate_rules::{Lists, Scheme, Stage};
+//! let error = Scheme::standard().compile(r#"http.hots eq "a""#, Stage::Request, &Lists::new()).unwrap_err();
+//! assert_eq!(error.span(), 0..9);
+//! assert_eq!(error.message(), "there is no field `http.hots`");
+//! assert_eq!(error.help(), Some("did you mean `http.host`?"));
+//! ```
+//!
+//! # Absent values
+//!
+//! A request does not have every value: a header field that was not sent, the country of an unknown address. That is
+//! no error. A comparison with an absent value is false, so `ne`, which is `not eq`, is true. A boolean field that is
+//! absent is false. A function of an absent value is absent, but for `concat`, which leaves it out; `starts_with`,
+//! `ends_with`, `has_key` and `has_value` are false. `any` over no elements is false, `all` is true. The `len` of a
+//! name that a map does not have is absent, of an array field without elements it is 0.
+//!
+//! # Limits
+//!
+//! What can grow has a bound in [`limits`]; an expression beyond it is refused when it is compiled. Regular expressions
+//! are matched in linear time. Evaluation takes no memory of its own but for the results of functions, and a tree no
+//! deeper than [`limits::MAX_DEPTH`] is walked.
+
+#![forbid(unsafe_code)]
+
+mod check;
+mod error;
+mod evaluate;
+mod facts;
+mod functions;
+mod lex;
+pub mod limits;
+mod lists;
+mod nearest;
+mod parse;
+mod pattern;
+mod predicate;
+mod program;
+mod rule_set;
+mod scheme;
+mod sets;
+
+pub use error::Error;
+pub use facts::{FactTable, Facts, Value};
+pub use functions::{FUNCTIONS, Function};
+pub use lists::{List, ListError, Lists};
+pub use predicate::{Expression, Predicate};
+pub use rule_set::{RuleSet, RuleSetError};
+pub use scheme::{Field, FieldError, FieldId, Scalar, Scheme, Stage, StandardField, Type};
+
+/// Whether a name cannot be that of a field.
+fn is_reserved(name: &str) -> bool {
+    parse::is_keyword(name) || functions::is_known(name)
+}

@@ -1,0 +1,36 @@
+//! Which known name somebody may have meant.
+
+/// How many letters in a hundred may differ.
+const MAX_DIFFERENCE_PERCENT: usize = 34;
+
+/// Names longer than this are compared with nothing.
+const MAX_NAME: usize = 128;
+
+/// The known name that is most like `name`, if any is much like it; of equals, the first in the alphabet.
+pub(crate) fn nearest<'n>(name: &str, known: impl Iterator<Item = &'n str>) -> Option<&'n str> {
+    if name.len() > MAX_NAME {
+        return None;
+    }
+    let most = (name.len() * MAX_DIFFERENCE_PERCENT / 100).max(1);
+    known
+        .filter(|known| known.len().abs_diff(name.len()) <= most)
+        .map(|known| (distance(name.as_bytes(), known.as_bytes()), known))
+        .filter(|(distance, _)| *distance <= most)
+        .min()
+        .map(|(_, known)| known)
+}
+
+/// How many bytes have to be put in, taken out or replaced to make one text of the other.
+fn distance(left: &[u8], right: &[u8]) -> usize {
+    let mut row: Vec<usize> = (0..=right.len()).collect();
+    for (i, l) in left.iter().enumerate() {
+        let mut diagonal = i;
+        row[0] = i + 1;
+        for (j, r) in right.iter().enumerate() {
+            let replaced = diagonal + usize::from(l != r);
+            diagonal = row[j + 1];
+            row[j + 1] = replaced.min(row[j] + 1).min(diagonal + 1);
+        }
+    }
+    row[right.len()]
+}

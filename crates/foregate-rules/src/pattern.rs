@@ -1,0 +1,292 @@
+//! Regular expressions, wildcards, and the texts put in place of what they matched.
+
+use std::borrow::Cow;
+
+use aho_corasick::AhoCorasick;
+use memchr::memmem::Finder;
+use regex_automata::meta;
+use regex_automata::nfa::thompson::WhichCaptures;
+use regex_automata::util::syntax;
+
+use crate::limits::{
+    MAX_COMPILED_PATTERN, MAX_PATTERN, MAX_PATTERN_CACHE, MAX_PATTERN_DEPTH, MAX_REFERENCES,
+};
+
+/// A regular expression over bytes, matched in linear time.
+#[derive(Debug)]
+pub(crate) struct Regex(meta::Regex);
+
+impl Regex {
+    /// What is wrong comes as a sentence.
+    pub(crate) fn new(pattern: &[u8]) -> Result<Self, String> {
+        Self::build(pattern, WhichCaptures::Implicit)
+    }
+
+    fn build(pattern: &[u8], captures: WhichCaptures) -> Result<Self, String> {
+        if pattern.len() > MAX_PATTERN {
+            return Err(format!("the regular expression is longer than {MAX_PATTERN} bytes"));
+        }
+        let pattern = std::str::from_utf8(pattern).map_err(|_| {
+            "a regular expression is written in UTF-8; write other bytes as `\\xHH` in it".to_owned()
+        })?;
+        let config = meta::Config::new()
+            .utf8_empty(false)
+            .which_captures(captures)
+            .nfa_size_limit(Some(MAX_COMPILED_PATTERN))
+            .hybrid_cache_capacity(MAX_PATTERN_CACHE);
+        // Bytes, not characters: header fields and paths are in no encoding that one could rely on.
+        let syntax = syntax::Config::new().unicode(false).utf8(false).nest_limit(MAX_PATTERN_DEPTH);
+        match meta::Regex::builder().configure(config).syntax(syntax).build(pattern) {
+            Ok(regex) => Ok(Self(regex)),
+            Err(error) => Err(explain(&error)),
+        }
+    }
+
+    pub(crate) fn is_match(&self, text: &[u8]) -> bool {
+        self.0.is_match(text)
+    }
+
+    /// In bytes.
+    pub(crate) fn memory(&self) -> usize {
+        self.0.memory_usage()
+    }
+}
+
+/// One sentence out of the several lines of the parser's message.
+fn explain(error: &meta::BuildError) -> String {
+    if error.size_limit().is_some() {
+        return format!(
+            "the regular expression takes more than {MAX_COMPILED_PATTERN} bytes when it is compiled"
+        );
+    }
+    match error.syntax_error() {
+        Some(syntax) => {
+            let text = syntax.to_string();
+            let last = text.lines().last().unwrap_or_default();
+            format!("this is no regular expression: {}", last.trim_start_matches("error: "))
+        }
+        None => format!("this regular expression cannot be used: {error}"),
+    }
+}
+
+/// A text with `*` for any bytes, which the whole of another has to match.
+#[derive(Debug)]
+pub(crate) struct Wildcard {
+    pub(crate) strict: bool,
+    /// Without any `*`, this alone.
+    pub(crate) prefix: Box<[u8]>,
+    /// What stands between two `*` each.
+    middle: Box<[Middle]>,
+    /// What stands behind the last `*`, if there is one.
+    pub(crate) suffix: Option<Box<[u8]>>,
+}
+
+#[derive(Debug)]
+enum Middle {
+    Exact(Box<Finder<'static>>),
+    Folded(AhoCorasick, usize),
+}
+
+/// The parts of a wildcard pattern between its `*`.
+fn parts(pattern: &[u8]) -> Result<Vec<Vec<u8>>, String> {
+    if pattern.len() > MAX_PATTERN {
+        return Err(format!("the pattern is longer than {MAX_PATTERN} bytes"));
+    }
+    let mut parts = vec![Vec::new()];
+    let mut bytes = pattern.iter().copied();
+    let mut after_star = false;
+    while let Some(byte) = bytes.next() {
+        if byte == b'*' {
+            if after_star {
+                return Err(
+                    "`**` stands in the pattern: one `*` stands for any text, `\\*` for itself".to_owned()
+                );
+            }
+            after_star = true;
+            parts.push(Vec::new());
+            continue;
+        }
+        after_star = false;
+        let byte = match byte {
+            b'\\' => bytes.next().filter(|next| matches!(next, b'*' | b'\\')).ok_or_else(|| {
+                "in a pattern, a backslash stands before `*` or another backslash only".to_owned()
+            })?,
+            other => other,
+        };
+        if let Some(part) = parts.last_mut() {
+            part.push(byte);
+        }
+    }
+    Ok(parts)
+}
+
+impl Wildcard {
+    /// What is wrong comes as a sentence.
+    pub(crate) fn new(pattern: &[u8], strict: bool) -> Result<Self, String> {
+        let mut parts = parts(pattern)?;
+        if !strict {
+            parts.iter_mut().for_each(|part| part.make_ascii_lowercase());
+        }
+        let suffix = if parts.len() > 1 { parts.pop() } else { None };
+        let prefix = parts.remove(0);
+        let finder = |part: Vec<u8>| match strict {
+            true => Ok(Middle::Exact(Box::new(Finder::new(&part).into_owned()))),
+            false => AhoCorasick::builder()
+                .ascii_case_insensitive(true)
+                .build([&part])
+                .map(|finder| Middle::Folded(finder, part.len()))
+                .map_err(|error| format!("this pattern cannot be used: {error}")),
+        };
+        let middle = parts.into_iter().map(finder).collect::<Result<_, _>>()?;
+        Ok(Self { strict, prefix: prefix.into(), middle, suffix: suffix.map(Into::into) })
+    }
+
+    pub(crate) fn matches(&self, text: &[u8]) -> bool {
+        let equal = |left: &[u8], right: &[u8]| match self.strict {
+            true => left == right,
+            false => left.eq_ignore_ascii_case(right),
+        };
+        let Some(suffix) = &self.suffix else {
+            return equal(text, &self.prefix);
+        };
+        let Some((start, rest)) = text.split_at_checked(self.prefix.len()) else {
+            return false;
+        };
+        let Some(split) = rest.len().checked_sub(suffix.len()) else {
+            return false;
+        };
+        let (mut rest, end) = rest.split_at(split);
+        if !equal(start, &self.prefix) || !equal(end, suffix) {
+            return false;
+        }
+        // What lies between is found as early as it can be, which leaves the most for what follows.
+        for middle in &self.middle {
+            let end = match middle {
+                Middle::Exact(finder) => finder.find(rest).map(|at| at + finder.needle().len()),
+                Middle::Folded(finder, len) => finder.find(rest).map(|found| found.start() + len),
+            };
+            match end.and_then(|end| rest.get(end..)) {
+                Some(behind) => rest = behind,
+                None => return false,
+            }
+        }
+        true
+    }
+
+    /// In bytes, roughly.
+    pub(crate) fn memory(&self) -> usize {
+        let middle = self.middle.iter().map(|middle| match middle {
+            Middle::Exact(finder) => finder.needle().len(),
+            Middle::Folded(finder, _) => finder.memory_usage(),
+        });
+        self.prefix.len() + middle.sum::<usize>()
+    }
+}
+
+/// A pattern, and what comes in the place of what it matched.
+#[derive(Debug)]
+pub(crate) struct Replacement {
+    regex: Regex,
+    template: Box<[Part]>,
+}
+
+#[derive(Debug)]
+enum Part {
+    Literal(Box<[u8]>),
+    Group(usize),
+}
+
+impl Replacement {
+    /// Of the first match of a regular expression.
+    pub(crate) fn regex(pattern: &[u8], template: &[u8]) -> Result<Self, String> {
+        let regex = Regex::build(pattern, WhichCaptures::All)?;
+        let groups = regex.0.captures_len() - 1;
+        Ok(Self { template: parse_template(template, groups, "group")?, regex })
+    }
+
+    /// Of the whole text, if it matches a wildcard pattern. Each `*` takes as little as it can.
+    pub(crate) fn wildcard(pattern: &[u8], template: &[u8], strict: bool) -> Result<Self, String> {
+        let parts = parts(pattern)?;
+        let mut regex = String::from(if strict { r"(?s)\A" } else { r"(?si)\A" });
+        for (number, part) in parts.iter().enumerate() {
+            if number > 0 {
+                regex.push_str("(.*?)");
+            }
+            for byte in part {
+                regex.push_str(&format!(r"\x{byte:02x}"));
+            }
+        }
+        regex.push_str(r"\z");
+        let regex = Regex::build(regex.as_bytes(), WhichCaptures::All)?;
+        Ok(Self { template: parse_template(template, parts.len() - 1, "`*`")?, regex })
+    }
+
+    pub(crate) fn apply<'t>(&self, text: Cow<'t, [u8]>) -> Cow<'t, [u8]> {
+        let mut captures = self.regex.0.create_captures();
+        self.regex.0.captures(&*text, &mut captures);
+        let Some(whole) = captures.get_match() else {
+            return text;
+        };
+        let mut out = text[..whole.start()].to_vec();
+        for part in &self.template {
+            match part {
+                Part::Literal(literal) => out.extend_from_slice(literal),
+                Part::Group(group) => {
+                    out.extend_from_slice(captures.get_group(*group).map_or(&[][..], |span| &text[span]));
+                }
+            }
+        }
+        out.extend_from_slice(&text[whole.end()..]);
+        Cow::Owned(out)
+    }
+
+    /// In bytes.
+    pub(crate) fn memory(&self) -> usize {
+        self.regex.memory()
+    }
+}
+
+fn parse_template(template: &[u8], groups: usize, what: &str) -> Result<Box<[Part]>, String> {
+    let mut parts = Vec::new();
+    let mut literal = Vec::new();
+    let mut references = 0;
+    let mut rest = template;
+    while let Some((&byte, behind)) = rest.split_first() {
+        rest = behind;
+        if byte != b'$' {
+            literal.push(byte);
+            continue;
+        }
+        if let Some(behind) = rest.strip_prefix(b"$") {
+            literal.push(b'$');
+            rest = behind;
+            continue;
+        }
+        let (number, behind) = reference(rest).ok_or_else(|| {
+            "in a replacement, `$` stands before a number, as in `${1}`, or before another `$`".to_owned()
+        })?;
+        rest = behind;
+        if number > groups {
+            return Err(format!("the replacement asks for {what} {number}, and the pattern has {groups}"));
+        }
+        references += 1;
+        if references > MAX_REFERENCES {
+            return Err(format!("the replacement has more than {MAX_REFERENCES} references"));
+        }
+        parts.push(Part::Literal(std::mem::take(&mut literal).into()));
+        parts.push(Part::Group(number));
+    }
+    parts.push(Part::Literal(literal.into()));
+    Ok(parts.into())
+}
+
+/// The number behind a `$`, with or without braces, and what follows.
+fn reference(rest: &[u8]) -> Option<(usize, &[u8])> {
+    let braced = rest.strip_prefix(b"{");
+    let digits = braced.unwrap_or(rest);
+    let len = digits.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    let (number, behind) = digits.split_at(len);
+    let number = std::str::from_utf8(number).ok()?.parse().ok()?;
+    let behind = if braced.is_some() { behind.strip_prefix(b"}")? } else { behind };
+    Some((number, behind))
+}

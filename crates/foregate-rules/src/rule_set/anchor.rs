@@ -1,0 +1,238 @@
+//! Which conditions have to hold for a rule to match, as far as scans can find out.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use crate::lists::List;
+use crate::program::{Address, AddressTest, Cond, Number, NumberTest, Quantor, Source, Text, TextTest};
+use crate::scheme::FieldId;
+use crate::sets::{IpRange, IpSet, TextSet};
+
+/// Sets of more texts than this are looked up as they are, not text by text.
+const MAX_SPREAD: usize = 256;
+
+/// What a scan reads.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(super) enum Input {
+    Text {
+        field: FieldId,
+        /// Of a map.
+        name: Option<Box<[u8]>>,
+        /// Each value of an array or map.
+        many: bool,
+        /// In lower case.
+        fold: bool,
+    },
+    Address(FieldId),
+    Number(FieldId),
+}
+
+/// A condition on an input.
+#[derive(Clone, Debug)]
+pub(super) enum Test {
+    Is(Box<[u8]>),
+    StartsWith(Box<[u8]>),
+    EndsWith(Box<[u8]>),
+    Contains(Box<[u8]>),
+    /// In a set that is looked up as a whole.
+    Member(Member),
+    Within(IpRange),
+    Number(i64),
+}
+
+/// A set of texts or addresses, shared with the rules. Two are the same if they are one in memory.
+#[derive(Clone, Debug)]
+pub(super) enum Member {
+    Texts(Arc<TextSet>),
+    List(Arc<List>),
+}
+
+impl Member {
+    fn address(&self) -> usize {
+        match self {
+            Self::Texts(set) => Arc::as_ptr(set) as usize,
+            Self::List(list) => Arc::as_ptr(list) as usize,
+        }
+    }
+}
+
+impl PartialEq for Member {
+    fn eq(&self, other: &Self) -> bool {
+        self.address() == other.address()
+    }
+}
+
+/// A test as something to count.
+#[derive(PartialEq, Eq, Hash)]
+enum Key<'a> {
+    Text(u8, &'a [u8]),
+    Member(usize),
+    Within(bool, u128, u128),
+    Number(i64),
+}
+
+impl Test {
+    fn key(&self) -> Key<'_> {
+        match self {
+            Self::Is(text) => Key::Text(0, text),
+            Self::StartsWith(text) => Key::Text(1, text),
+            Self::EndsWith(text) => Key::Text(2, text),
+            Self::Contains(text) => Key::Text(3, text),
+            Self::Member(member) => Key::Member(member.address()),
+            Self::Within(range) => Key::Within(range.v4, range.first, range.last),
+            Self::Number(number) => Key::Number(*number),
+        }
+    }
+
+    /// How much more often than a whole text it holds, as a guess.
+    fn weight(&self) -> u64 {
+        match self {
+            Self::Is(_) | Self::Number(_) => 1,
+            Self::Within(_) => 2,
+            Self::StartsWith(_) | Self::EndsWith(_) => 4,
+            Self::Contains(_) => 8,
+            Self::Member(_) => 16,
+        }
+    }
+}
+
+/// What has to hold for a condition to hold.
+pub(super) enum Anchor {
+    /// One of these about one input.
+    Tests(Input, Vec<Test>),
+    /// One of these.
+    AnyOf(Vec<Anchor>),
+    /// Each of these: the rarest is enough to look for.
+    AllOf(Vec<Anchor>),
+}
+
+/// How many rules have a test.
+#[derive(Default)]
+pub(super) struct Frequencies<'a>(HashMap<(&'a Input, Key<'a>), u64>);
+
+impl<'a> Frequencies<'a> {
+    pub(super) fn count(&mut self, anchor: &'a Anchor) {
+        match anchor {
+            Anchor::Tests(input, tests) => {
+                for test in tests {
+                    *self.0.entry((input, test.key())).or_default() += test.weight();
+                }
+            }
+            Anchor::AnyOf(anchors) | Anchor::AllOf(anchors) => {
+                anchors.iter().for_each(|anchor| self.count(anchor));
+            }
+        }
+    }
+
+    /// The tests to scan for, the fewest and rarest that will do, and how often one of them may hold.
+    pub(super) fn rarest(&self, anchor: &'a Anchor) -> (u64, Vec<(&'a Input, &'a Test)>) {
+        match anchor {
+            Anchor::Tests(input, tests) => {
+                let often = tests.iter().filter_map(|test| self.0.get(&(input, test.key())));
+                (often.sum(), tests.iter().map(|test| (input, test)).collect())
+            }
+            Anchor::AnyOf(anchors) => anchors.iter().map(|anchor| self.rarest(anchor)).fold(
+                (0, Vec::new()),
+                |(sum, mut all), (often, tests)| {
+                    all.extend(tests);
+                    (sum + often, all)
+                },
+            ),
+            Anchor::AllOf(anchors) => {
+                let each = anchors.iter().map(|anchor| self.rarest(anchor));
+                each.min_by_key(|(often, _)| *often).unwrap_or_default()
+            }
+        }
+    }
+}
+
+/// What has to hold for the condition to hold; `None` if no scan can tell. `element` is the array whose elements the
+/// condition is about.
+pub(super) fn anchor(cond: &Cond, element: Option<&Source>) -> Option<Anchor> {
+    match cond {
+        Cond::Const(false) => Some(Anchor::AnyOf(Vec::new())),
+        Cond::All(parts) => {
+            let anchors: Vec<_> = parts.iter().filter_map(|part| anchor(part, element)).collect();
+            (!anchors.is_empty()).then_some(Anchor::AllOf(anchors))
+        }
+        Cond::Any(parts) => {
+            parts.iter().map(|part| anchor(part, element)).collect::<Option<_>>().map(Anchor::AnyOf)
+        }
+        Cond::Each(source, each, Quantor::Any) => anchor(each, Some(source)),
+        Cond::Text(text, test) => text_anchor(text, test, element),
+        Cond::Address(Address::Field(field), test) => address_anchor(*field, test),
+        Cond::Number(Number::Field(field), test) => number_anchor(*field, test),
+        _ => None,
+    }
+}
+
+fn text_input(text: &Text, element: Option<&Source>, fold: bool) -> Option<Input> {
+    let source = match text {
+        Text::Field(field) => return Some(Input::Text { field: *field, name: None, many: false, fold }),
+        Text::Lower(inner) if !fold => return text_input(inner, element, true),
+        Text::Element => element?,
+        Text::At(source, _) => source,
+        _ => return None,
+    };
+    match source {
+        Source::Field(field) => Some(Input::Text { field: *field, name: None, many: true, fold }),
+        Source::Named(field, name) => {
+            Some(Input::Text { field: *field, name: Some(name.clone()), many: true, fold })
+        }
+        Source::Split(..) => None,
+    }
+}
+
+fn text_anchor(text: &Text, test: &TextTest, element: Option<&Source>) -> Option<Anchor> {
+    let mut input = text_input(text, element, false)?;
+    let tests = match test {
+        TextTest::Eq(text) => vec![Test::Is(text.clone())],
+        TextTest::StartsWith(start) => vec![Test::StartsWith(start.clone())],
+        TextTest::EndsWith(end) => vec![Test::EndsWith(end.clone())],
+        TextTest::Contains(finder) if !finder.needle().is_empty() => {
+            vec![Test::Contains(finder.needle().into())]
+        }
+        TextTest::In(set) if set.len() <= MAX_SPREAD => set.iter().cloned().map(Test::Is).collect(),
+        TextTest::In(set) => vec![Test::Member(Member::Texts(Arc::clone(set)))],
+        TextTest::InList(list) => vec![Test::Member(Member::List(Arc::clone(list)))],
+        TextTest::Wildcard(wildcard) => {
+            if let (false, Input::Text { fold, .. }) = (wildcard.strict, &mut input) {
+                *fold = true;
+            }
+            match &wildcard.suffix {
+                None => vec![Test::Is(wildcard.prefix.clone())],
+                Some(suffix) if suffix.len() > wildcard.prefix.len() => vec![Test::EndsWith(suffix.clone())],
+                Some(_) if wildcard.prefix.is_empty() => return None,
+                Some(_) => vec![Test::StartsWith(wildcard.prefix.clone())],
+            }
+        }
+        TextTest::Contains(_) | TextTest::Order(..) | TextTest::Matches(_) => return None,
+    };
+    Some(Anchor::Tests(input, tests))
+}
+
+fn address_anchor(field: FieldId, test: &AddressTest) -> Option<Anchor> {
+    let within = |set: &IpSet| set.ranges().map(Test::Within).collect();
+    let tests = match test {
+        AddressTest::Eq(address) => vec![Test::Within(IpRange::single(*address))],
+        AddressTest::In(set) => within(set),
+        AddressTest::InList(list) => vec![Test::Member(Member::List(Arc::clone(list)))],
+    };
+    Some(Anchor::Tests(Input::Address(field), tests))
+}
+
+fn number_anchor(field: FieldId, test: &NumberTest) -> Option<Anchor> {
+    let tests = match test {
+        NumberTest::Eq(number) => vec![Test::Number(*number)],
+        NumberTest::In(set) => {
+            let numbers: Vec<_> =
+                set.ranges().iter().flat_map(|&(first, last)| first..=last).take(MAX_SPREAD + 1).collect();
+            if numbers.len() > MAX_SPREAD {
+                return None;
+            }
+            numbers.into_iter().map(Test::Number).collect()
+        }
+        NumberTest::Order(..) => return None,
+    };
+    Some(Anchor::Tests(Input::Number(field), tests))
+}

@@ -1,0 +1,145 @@
+//! Many rules over one request, with the work between them shared.
+//!
+//! Most rules ask for something that is seldom so: this host, that network. For each such rule one of these conditions
+//! is chosen as its *anchor*, and the anchors of all rules over one field go into one *scan*: a hash table for whole
+//! texts, sorted tables for beginnings, ends and networks, an automaton for what a text contains. A scan names the rules
+//! whose anchor holds; only these are evaluated, in their order, together with those that have no anchor. What a request
+//! costs depends on how many scans there are, and not on the number of rules.
+
+mod anchor;
+mod scan;
+mod tables;
+
+use std::ops::ControlFlow;
+
+use smallvec::SmallVec;
+
+use crate::facts::Facts;
+use crate::limits::{MAX_COMPILED_PATTERNS, MAX_RULES};
+use crate::predicate::Predicate;
+use scan::Scan;
+
+/// The rules whose turn it may be. More than a handful in one request is rare; then they move to the heap.
+type Candidates = SmallVec<[u32; 64]>;
+
+/// Why rules cannot be a set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RuleSetError {
+    /// More than [`MAX_RULES`].
+    #[error("there are more than {MAX_RULES} rules")]
+    TooMany,
+    /// Together their patterns take more than [`MAX_COMPILED_PATTERNS`].
+    #[error("up to rule {0} the patterns of the rules take more than {MAX_COMPILED_PATTERNS} bytes")]
+    Patterns(usize),
+}
+
+/// Rules in an order.
+///
+/// ```
+/// use std::ops::ControlFlow;
+/// use foregate_rules::{FactTable, Lists, RuleSet, Scheme, Stage};
+///
+/// let scheme = Scheme::standard();
+/// let texts = [r#"http.host eq "a.example""#, "ssl", r#"http.host in {"a.example" "b.example"}"#];
+/// let rules = texts.map(|text| scheme.compile(text, Stage::Request, &Lists::new()).unwrap());
+/// let rules = RuleSet::new(rules)?;
+///
+/// let mut facts = FactTable::new(&scheme);
+/// facts.set("http.host", "a.example");
+/// let mut matched = Vec::new();
+/// let flow = rules.each_match(&facts, |index| {
+///     matched.push(index);
+///     ControlFlow::<()>::Continue(())
+/// });
+/// assert_eq!((flow, matched), (ControlFlow::Continue(()), vec![0, 2]));
+/// # Ok::<(), foregate_rules::RuleSetError>(())
+/// ```
+#[derive(Debug, Default)]
+pub struct RuleSet {
+    rules: Box<[Predicate]>,
+    /// Those without anchor, in order.
+    always: Box<[u32]>,
+    /// By the first rule that they may name.
+    scans: Box<[Scan]>,
+}
+
+impl RuleSet {
+    /// Takes the rules in their order.
+    ///
+    /// # Errors
+    ///
+    /// There are too many, or their patterns take too much memory.
+    pub fn new(rules: impl IntoIterator<Item = Predicate>) -> Result<Self, RuleSetError> {
+        let rules: Box<[Predicate]> = rules.into_iter().take(MAX_RULES + 1).collect();
+        if rules.len() > MAX_RULES {
+            return Err(RuleSetError::TooMany);
+        }
+        let mut memory = 0_usize;
+        for (index, rule) in rules.iter().enumerate() {
+            memory = memory.saturating_add(rule.pattern_memory());
+            if memory > MAX_COMPILED_PATTERNS {
+                return Err(RuleSetError::Patterns(index));
+            }
+        }
+        let (scans, always) = scan::plan(&rules);
+        Ok(Self { always, scans, rules })
+    }
+
+    /// Visits the rules that match, in their order, by their position from 0, until a visit breaks; passes on how that
+    /// ended. A rule behind the one at which it breaks is not evaluated.
+    pub fn each_match<B>(
+        &self,
+        facts: &dyn Facts,
+        mut visit: impl FnMut(usize) -> ControlFlow<B>,
+    ) -> ControlFlow<B> {
+        let mut scans = self.scans.iter().peekable();
+        let mut always = self.always.iter().copied().peekable();
+        // In reverse order: the next is the last.
+        let mut candidates = Candidates::new();
+        loop {
+            let next = |candidates: &Candidates, always: Option<&u32>| {
+                candidates.last().into_iter().chain(always).min().copied()
+            };
+            let mut turn = next(&candidates, always.peek());
+            // A scan waits until it could name a rule that would come before the next.
+            while let Some(scan) = scans.next_if(|scan| turn.is_none_or(|turn| scan.first() <= turn)) {
+                let before = candidates.len();
+                scan.run(facts, &mut candidates);
+                if candidates.len() > before {
+                    candidates.sort_unstable_by(|left, right| right.cmp(left));
+                    candidates.dedup();
+                    turn = next(&candidates, always.peek());
+                }
+            }
+            let Some(turn) = turn else {
+                return ControlFlow::Continue(());
+            };
+            if candidates.last() == Some(&turn) {
+                candidates.pop();
+            }
+            always.next_if_eq(&turn);
+            let index = turn as usize;
+            if self.rules.get(index).is_some_and(|rule| rule.matches(facts)) {
+                visit(index)?;
+            }
+        }
+    }
+
+    /// The first rule that matches.
+    #[must_use]
+    pub fn first_match(&self, facts: &dyn Facts) -> Option<usize> {
+        self.each_match(facts, ControlFlow::Break).break_value()
+    }
+
+    /// The rules, in order.
+    #[must_use]
+    pub fn rules(&self) -> &[Predicate] {
+        &self.rules
+    }
+
+    /// How many rules have to be evaluated for every request, since no scan says when they cannot match.
+    #[must_use]
+    pub fn unscanned(&self) -> usize {
+        self.always.len()
+    }
+}

@@ -1,0 +1,181 @@
+//! Tables that find all entries that enclose a value: beginnings of a text, networks of an address.
+//!
+//! Both have the property that two entries either lie one within the other or apart, so that the entries around a value
+//! are the innermost one and those around that.
+
+use std::cmp::Ordering;
+
+use smallvec::SmallVec;
+
+use super::Candidates;
+use crate::sets::IpRange;
+
+/// The rules that one entry names.
+pub(super) type Rules = SmallVec<[u32; 2]>;
+
+/// No entry encloses this one.
+const NONE: u32 = u32::MAX;
+
+fn number(index: usize) -> u32 {
+    u32::try_from(index).unwrap_or(NONE)
+}
+
+/// Which entries enclose which.
+#[derive(Debug, Default)]
+struct Nested {
+    rules: Vec<Rules>,
+    parents: Vec<u32>,
+}
+
+impl Nested {
+    /// All rules of an entry and of those around it.
+    fn collect(&self, innermost: u32, found: &mut Candidates) {
+        let mut at = innermost;
+        while let Some(rules) = self.rules.get(at as usize) {
+            found.extend_from_slice(rules);
+            at = self.parents.get(at as usize).copied().unwrap_or(NONE);
+        }
+    }
+}
+
+/// Beginnings of texts, or ends, read backwards.
+#[derive(Debug)]
+pub(super) struct Affixes {
+    texts: Vec<Box<[u8]>>,
+    nested: Nested,
+    backwards: bool,
+}
+
+impl Affixes {
+    /// Each text once.
+    pub(super) fn new(entries: impl IntoIterator<Item = (Box<[u8]>, Rules)>, backwards: bool) -> Self {
+        let mut entries: Vec<_> = entries.into_iter().collect();
+        if backwards {
+            entries.iter_mut().for_each(|(text, _)| text.reverse());
+        }
+        entries.sort_unstable();
+        let mut affixes =
+            Self { texts: Vec::with_capacity(entries.len()), nested: Nested::default(), backwards };
+        let mut around: Vec<u32> = Vec::new();
+        for (text, rules) in entries {
+            while around.last().is_some_and(|&last| !text.starts_with(&affixes.texts[last as usize])) {
+                around.pop();
+            }
+            affixes.nested.parents.push(around.last().copied().unwrap_or(NONE));
+            around.push(number(affixes.texts.len()));
+            affixes.texts.push(text);
+            affixes.nested.rules.push(rules);
+        }
+        affixes
+    }
+
+    fn order(&self, affix: &[u8], text: &[u8]) -> Ordering {
+        if self.backwards { affix.iter().cmp(text.iter().rev()) } else { affix.cmp(text) }
+    }
+
+    fn holds(&self, affix: &[u8], text: &[u8]) -> bool {
+        match self.backwards {
+            true => affix.len() <= text.len() && affix.iter().eq(text.iter().rev().take(affix.len())),
+            false => text.starts_with(affix),
+        }
+    }
+
+    pub(super) fn find(&self, text: &[u8], found: &mut Candidates) {
+        // The longest that begins the text is the last one up to it in order, or around that one.
+        let after = self.texts.partition_point(|affix| self.order(affix, text) != Ordering::Greater);
+        let mut at = after.checked_sub(1).map_or(NONE, number);
+        while let Some(affix) = self.texts.get(at as usize) {
+            if self.holds(affix, text) {
+                return self.nested.collect(at, found);
+            }
+            at = self.nested.parents.get(at as usize).copied().unwrap_or(NONE);
+        }
+    }
+}
+
+/// Networks of addresses of one family.
+#[derive(Debug)]
+pub(super) struct Networks<N> {
+    /// Where another network becomes the innermost one, in order.
+    starts: Vec<N>,
+    /// Which one that is from there on.
+    innermost: Vec<u32>,
+    nested: Nested,
+}
+
+impl<N: Ord + Copy> Networks<N> {
+    /// The ranges are taken apart into networks.
+    pub(super) fn new(ranges: &[(IpRange, u32)], width: u32, narrow: impl Fn(u128) -> N) -> Self {
+        let mut networks: Vec<(u128, u128, u32)> = Vec::new();
+        for (range, rule) in ranges {
+            networks.extend(split(*range, width).map(|(first, last)| (first, last, *rule)));
+        }
+        networks.sort_unstable_by_key(|&(first, last, rule)| (first, u128::MAX - last, rule));
+        let mut table = Self { starts: Vec::new(), innermost: Vec::new(), nested: Nested::default() };
+        // Those around the place at hand: where they end, and their entry.
+        let mut around: Vec<(u128, u32)> = Vec::new();
+        let mut before = None;
+        for (first, last, rule) in networks {
+            if before == Some((first, last)) {
+                if let Some(rules) = table.nested.rules.last_mut() {
+                    rules.push(rule);
+                }
+                continue;
+            }
+            before = Some((first, last));
+            table.leave(&mut around, Some(first), &narrow);
+            let entry = number(table.nested.rules.len());
+            table.nested.parents.push(around.last().map_or(NONE, |(_, entry)| *entry));
+            table.nested.rules.push(Rules::from_slice(&[rule]));
+            around.push((last, entry));
+            table.begin(narrow(first), entry);
+        }
+        table.leave(&mut around, None, &narrow);
+        table
+    }
+
+    /// Ends the networks that end before `next`, or all.
+    fn leave(&mut self, around: &mut Vec<(u128, u32)>, next: Option<u128>, narrow: &impl Fn(u128) -> N) {
+        while let Some((last, _)) = around.pop_if(|(last, _)| next.is_none_or(|next| *last < next)) {
+            let outer = around.last().map_or(NONE, |(_, entry)| *entry);
+            // Behind the last address of the family nothing begins.
+            if let Some(behind) = last.checked_add(1)
+                && narrow(behind) > narrow(last)
+            {
+                self.begin(narrow(behind), outer);
+            }
+        }
+    }
+
+    fn begin(&mut self, start: N, entry: u32) {
+        if self.starts.last() == Some(&start) {
+            self.innermost.pop();
+        } else {
+            self.starts.push(start);
+        }
+        self.innermost.push(entry);
+    }
+
+    pub(super) fn find(&self, address: N, found: &mut Candidates) {
+        let after = self.starts.partition_point(|start| *start <= address);
+        if let Some(entry) = after.checked_sub(1).and_then(|at| self.innermost.get(at)) {
+            self.nested.collect(*entry, found);
+        }
+    }
+}
+
+/// The fewest networks that make up a range, as first and last address.
+fn split(range: IpRange, width: u32) -> impl Iterator<Item = (u128, u128)> {
+    let mut next = Some(range.first);
+    std::iter::from_fn(move || {
+        let first = next.filter(|first| *first <= range.last)?;
+        let mut bits = first.trailing_zeros().min(width);
+        let end = |bits: u32| first | u128::MAX.checked_shr(128 - bits).unwrap_or(0);
+        while end(bits) > range.last {
+            bits -= 1;
+        }
+        let last = end(bits);
+        next = last.checked_add(1);
+        Some((first, last))
+    })
+}
