@@ -126,7 +126,7 @@ impl Text {
                 Some(functions::substring(text.get(context)?, from.get(context)?, to))
             }
             Self::RemoveBytes(text, bytes) => Some(functions::remove_bytes(text.get(context)?, bytes)),
-            Self::Replace(text, replacement) => Some(replacement.apply(text.get(context)?)),
+            Self::Replace(text, replacement) => replacement.apply(text.get(context)?),
             Self::UrlDecode(text, options) => Some(functions::url_decode(text.get(context)?, *options)),
             Self::Json(text, path) => functions::json_string(&text.get(context)?, path).map(Cow::Owned),
             Self::Join(source, item, separator) => join(source, item, separator, context),

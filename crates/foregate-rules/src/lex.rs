@@ -75,7 +75,9 @@ pub(crate) fn token(text: &str, from: usize, quote: Quote) -> Result<(Token<'_>,
 }
 
 fn unexpected(character: char, span: Range<usize>) -> Error {
-    let error = Error::new(span, format!("`{}` means nothing here", character.escape_debug()));
+    let shown =
+        if character.is_control() { character.escape_default().to_string() } else { character.into() };
+    let error = Error::new(span, format!("`{shown}` means nothing here"));
     match character {
         '=' => error.with_help("to compare, write `==` or `eq`"),
         '&' => error.with_help("write `&&` or `and`"),
@@ -181,8 +183,8 @@ fn escape(rest: &str) -> Option<(u8, usize)> {
 
 fn unknown_escape(rest: &str, at: usize) -> Error {
     let sequence: String = rest.chars().take(2).collect();
-    let message = format!("`{}` is no escape", sequence.escape_default().to_string().replace("\\\\", "\\"));
-    Error::new(at..at + sequence.len(), message).with_help(
+    let shown = sequence.replace(char::is_control, " ");
+    Error::new(at..at + sequence.len(), format!("`{shown}` is no escape")).with_help(
         r#"known are `\"`, `\\`, `\n`, `\r`, `\t` and `\xHH`; in r"..." a backslash is a backslash"#,
     )
 }

@@ -32,6 +32,9 @@ pub const MAX_COMPILED_PATTERNS: usize = 64 * 1024 * 1024;
 /// The most references such as `${1}` in one replacement.
 pub const MAX_REFERENCES: usize = 8;
 
+/// The longest text that a replacement makes, in bytes: one that would be longer is absent.
+pub const MAX_REPLACED: usize = 1024 * 1024;
+
 /// The most parts that `split` may be asked for.
 pub const MAX_SPLIT: usize = 128;
 

@@ -20,17 +20,21 @@ pub(crate) fn nearest<'n>(name: &str, known: impl Iterator<Item = &'n str>) -> O
         .map(|(_, known)| known)
 }
 
-/// How many bytes have to be put in, taken out or replaced to make one text of the other.
+/// How many bytes have to be put in, taken out, replaced or swapped with their neighbour to make one text of the other.
 fn distance(left: &[u8], right: &[u8]) -> usize {
+    let mut before: Vec<usize> = Vec::new();
     let mut row: Vec<usize> = (0..=right.len()).collect();
     for (i, l) in left.iter().enumerate() {
-        let mut diagonal = i;
-        row[0] = i + 1;
+        let mut next = vec![i + 1];
         for (j, r) in right.iter().enumerate() {
-            let replaced = diagonal + usize::from(l != r);
-            diagonal = row[j + 1];
-            row[j + 1] = replaced.min(row[j] + 1).min(diagonal + 1);
+            let replaced = row[j] + usize::from(l != r);
+            let mut least = replaced.min(row[j + 1] + 1).min(next[j] + 1);
+            if i > 0 && j > 0 && left[i - 1] == *r && right[j - 1] == *l {
+                least = least.min(before[j - 1] + 1);
+            }
+            next.push(least);
         }
+        before = std::mem::replace(&mut row, next);
     }
     row[right.len()]
 }

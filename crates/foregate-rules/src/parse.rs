@@ -25,7 +25,16 @@ pub(crate) enum Kind<'t> {
     Call(&'t str, Range<usize>, Vec<Node<'t>>),
     Not(Box<Node<'t>>),
     Logic(Logic, Vec<Node<'t>>),
-    Compare(Box<Node<'t>>, Operator, Right<'t>, Range<usize>),
+    Compare(Box<Node<'t>>, Comparison<'t>),
+}
+
+/// What stands behind the left side of a comparison.
+#[derive(Debug)]
+pub(crate) struct Comparison<'t> {
+    pub(crate) operator: Operator,
+    pub(crate) operator_span: Range<usize>,
+    pub(crate) right: Right<'t>,
+    pub(crate) right_span: Range<usize>,
 }
 
 #[derive(Debug)]
@@ -257,13 +266,15 @@ impl<'t> Parser<'t> {
             return Ok(left);
         };
         let quote = if operator == Operator::Matches { Quote::Pattern } else { Quote::Text };
-        self.take(quote)?;
+        let (_, mut operator_span) = self.take(quote)?;
         if operator == Operator::StrictWildcard && !self.accept(&["wildcard"])? {
             return Err(self.unexpected("`wildcard`"));
         }
+        operator_span.end = self.end;
         let (right, right_span) = self.right(operator)?;
         let span = left.span.start..self.end;
-        Ok(Node { span, kind: Kind::Compare(Box::new(left), operator, right, right_span) })
+        let comparison = Comparison { operator, operator_span, right, right_span };
+        Ok(Node { span, kind: Kind::Compare(Box::new(left), comparison) })
     }
 
     fn right(&mut self, operator: Operator) -> Result<(Right<'t>, Range<usize>), Error> {

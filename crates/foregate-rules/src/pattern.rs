@@ -9,7 +9,7 @@ use regex_automata::nfa::thompson::WhichCaptures;
 use regex_automata::util::syntax;
 
 use crate::limits::{
-    MAX_COMPILED_PATTERN, MAX_PATTERN, MAX_PATTERN_CACHE, MAX_PATTERN_DEPTH, MAX_REFERENCES,
+    MAX_COMPILED_PATTERN, MAX_PATTERN, MAX_PATTERN_CACHE, MAX_PATTERN_DEPTH, MAX_REFERENCES, MAX_REPLACED,
 };
 
 /// A regular expression over bytes, matched in linear time.
@@ -63,7 +63,11 @@ fn explain(error: &meta::BuildError) -> String {
         Some(syntax) => {
             let text = syntax.to_string();
             let last = text.lines().last().unwrap_or_default();
-            format!("this is no regular expression: {}", last.trim_start_matches("error: "))
+            let last = last.trim_start_matches("error: ");
+            if last.starts_with("Unicode not allowed") {
+                return "a regular expression is about bytes; `(?u)` at its beginning makes it about characters".to_owned();
+            }
+            format!("this is no regular expression: {last}")
         }
         None => format!("this regular expression cannot be used: {error}"),
     }
@@ -221,23 +225,26 @@ impl Replacement {
         Ok(Self { template: parse_template(template, parts.len() - 1, "`*`")?, regex })
     }
 
-    pub(crate) fn apply<'t>(&self, text: Cow<'t, [u8]>) -> Cow<'t, [u8]> {
+    /// `None` if the result would be too long.
+    pub(crate) fn apply<'t>(&self, text: Cow<'t, [u8]>) -> Option<Cow<'t, [u8]>> {
         let mut captures = self.regex.0.create_captures();
         self.regex.0.captures(&*text, &mut captures);
         let Some(whole) = captures.get_match() else {
-            return text;
+            return Some(text);
         };
         let mut out = text[..whole.start()].to_vec();
         for part in &self.template {
-            match part {
-                Part::Literal(literal) => out.extend_from_slice(literal),
-                Part::Group(group) => {
-                    out.extend_from_slice(captures.get_group(*group).map_or(&[][..], |span| &text[span]));
-                }
+            let more = match part {
+                Part::Literal(literal) => literal,
+                Part::Group(group) => captures.get_group(*group).map_or(&[][..], |span| &text[span]),
+            };
+            if out.len() + more.len() > MAX_REPLACED {
+                return None;
             }
+            out.extend_from_slice(more);
         }
         out.extend_from_slice(&text[whole.end()..]);
-        Cow::Owned(out)
+        (out.len() <= MAX_REPLACED).then_some(Cow::Owned(out))
     }
 
     /// In bytes.

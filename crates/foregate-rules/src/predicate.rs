@@ -25,8 +25,10 @@ impl Scheme {
         match item {
             Item::Cond(cond) => Ok(Predicate(Arc::new(Program { root: cond, uses: checker.uses }))),
             _ => {
-                let error =
-                    Error::new(span, format!("a rule has to come to a boolean, and this is a {kind}"));
+                let error = Error::new(
+                    span,
+                    format!("a rule has to come to a boolean, and this is {}", kind.phrase()),
+                );
                 Err(error.with_help("compare it with something: `eq`, `contains`, `in`"))
             }
         }

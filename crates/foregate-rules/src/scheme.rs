@@ -46,20 +46,28 @@ impl From<Scalar> for Type {
     }
 }
 
+impl Type {
+    /// With its article, for messages.
+    pub(crate) fn phrase(self) -> &'static str {
+        match self {
+            Self::Bool => "a boolean",
+            Self::Int => "a number",
+            Self::Bytes => "a text",
+            Self::Ip => "an address",
+            Self::Array(Scalar::Bool) => "an array of booleans",
+            Self::Array(Scalar::Int) => "an array of numbers",
+            Self::Array(Scalar::Bytes) => "an array of texts",
+            Self::Array(Scalar::Ip) => "an array of addresses",
+            Self::Map => "a map of texts",
+        }
+    }
+}
+
 impl fmt::Display for Type {
     /// As messages and the reference say it: `text`, `number`, `array of texts`.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(match self {
-            Self::Bool => "boolean",
-            Self::Int => "number",
-            Self::Bytes => "text",
-            Self::Ip => "address",
-            Self::Array(Scalar::Bool) => "array of booleans",
-            Self::Array(Scalar::Int) => "array of numbers",
-            Self::Array(Scalar::Bytes) => "array of texts",
-            Self::Array(Scalar::Ip) => "array of addresses",
-            Self::Map => "map of texts",
-        })
+        let phrase = self.phrase();
+        formatter.write_str(phrase.split_once(' ').map_or(phrase, |(_, name)| name))
     }
 }
 

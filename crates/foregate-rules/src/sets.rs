@@ -53,14 +53,10 @@ impl IpRange {
                 "{address}/{bits} has bits set behind the first {bits}: the network is {base}/{bits}"
             ));
         }
-        // A network of mapped addresses is one of IPv4, as the addresses are.
+        // Addresses mapped from IPv4 count as IPv4: their networks have 96 bits or more, else bits behind were set.
         let (v4, first) = key(address);
-        let host_bits = u32::from(width - bits);
-        if v4 && width == 128 && host_bits <= 32 || v4 == (width == 32) {
-            let last = first | u128::MAX.checked_shr(128 - host_bits).unwrap_or(0);
-            return Ok(Self { v4, first, last });
-        }
-        Err(format!("{address}/{bits} reaches beyond the IPv4 addresses in IPv6"))
+        let last = first | u128::MAX.checked_shr(128 - u32::from(width - bits)).unwrap_or(0);
+        Ok(Self { v4, first, last })
     }
 
     pub(crate) fn new(first: IpAddr, last: IpAddr) -> Result<Self, String> {

@@ -36,7 +36,8 @@ impl Arguments {
     }
 
     fn wrong(&self, argument: &Typed, wanted: &str) -> Error {
-        let message = format!("`{}` takes a {wanted} here, and this is a {}", self.function, argument.kind());
+        let message =
+            format!("`{}` takes {wanted} here, and this is {}", self.function, argument.kind().phrase());
         let error = self.error(argument.span.clone(), message);
         match argument.kind() {
             // What is missing is mostly the index.
@@ -46,6 +47,11 @@ impl Arguments {
             }
             _ => error,
         }
+    }
+
+    fn not_literal(&self, argument: &Typed, wanted: &str) -> Error {
+        let message = format!("`{}` takes a literal {wanted} here", self.function);
+        self.error(argument.span.clone(), message)
     }
 
     fn required(&mut self) -> Result<Typed, Error> {
@@ -62,14 +68,14 @@ impl Arguments {
     fn as_text(&self, argument: Typed) -> Result<Text, Error> {
         match argument.shape {
             Shape::Item(Item::Text(text)) => Ok(text),
-            _ => Err(self.wrong(&argument, "text")),
+            _ => Err(self.wrong(&argument, "a text")),
         }
     }
 
     fn number(&self, argument: Typed) -> Result<Number, Error> {
         match argument.shape {
             Shape::Item(Item::Number(number)) => Ok(number),
-            _ => Err(self.wrong(&argument, "number")),
+            _ => Err(self.wrong(&argument, "a number")),
         }
     }
 
@@ -77,7 +83,7 @@ impl Arguments {
         let argument = self.required()?;
         match argument.shape {
             Shape::Item(Item::Address(address)) => Ok(address),
-            _ => Err(self.wrong(&argument, "address")),
+            _ => Err(self.wrong(&argument, "an address")),
         }
     }
 
@@ -86,15 +92,18 @@ impl Arguments {
         let argument = self.required()?;
         match argument.shape {
             Shape::Item(Item::Text(Text::Literal(text))) => Ok((text, argument.span)),
-            _ => Err(self.wrong(&argument, "literal text")),
+            Shape::Item(Item::Text(_)) => Err(self.not_literal(&argument, "text")),
+            _ => Err(self.wrong(&argument, "a literal text")),
         }
     }
 
     /// A literal number in a range.
     fn literal_number(&mut self, range: RangeInclusive<i64>) -> Result<u8, Error> {
         let argument = self.required()?;
-        let Shape::Item(Item::Number(Number::Literal(number))) = argument.shape else {
-            return Err(self.wrong(&argument, "literal number"));
+        let number = match argument.shape {
+            Shape::Item(Item::Number(Number::Literal(number))) => number,
+            Shape::Item(Item::Number(_)) => return Err(self.not_literal(&argument, "number")),
+            _ => return Err(self.wrong(&argument, "a literal number")),
         };
         let fitting = u8::try_from(number).ok().filter(|_| range.contains(&number));
         fitting.ok_or_else(|| {
@@ -244,7 +253,7 @@ impl Checker<'_> {
     fn has_key(&self, arguments: &mut Arguments) -> Result<Cond, Error> {
         let argument = arguments.required()?;
         let Shape::Map(field) = argument.shape else {
-            return Err(arguments.wrong(&argument, "map"));
+            return Err(arguments.wrong(&argument, "a map"));
         };
         let name = match arguments.text()? {
             Text::Literal(name) => Text::Literal(self.map_name(field, name.into_vec())),
@@ -298,7 +307,7 @@ fn join(arguments: &mut Arguments, each: &Option<Source>) -> Result<Text, Error>
         return Err(arguments.error(argument.span, "`join` takes the array itself, without `[*]`".to_owned()));
     }
     let Shape::Array(source, item) = argument.shape else {
-        let wrong = arguments.wrong(&argument, "array");
+        let wrong = arguments.wrong(&argument, "an array");
         return Err(wrong);
     };
     Ok(Text::Join(Box::new(source), Box::new(item), Box::new(arguments.text()?)))
@@ -337,7 +346,7 @@ fn has_value(arguments: &mut Arguments) -> Result<Cond, Error> {
     let (source, item) = match argument.shape {
         Shape::Map(field) => (Source::Field(field), Item::Text(Text::Element)),
         Shape::Array(source, item) => (source, item),
-        Shape::Item(_) => return Err(arguments.wrong(&argument, "map or array")),
+        Shape::Item(_) => return Err(arguments.wrong(&argument, "a map or array")),
     };
     let value = arguments.required()?;
     let cond = match (item, &value.shape) {
@@ -350,7 +359,7 @@ fn has_value(arguments: &mut Arguments) -> Result<Cond, Error> {
         (Item::Address(address), Shape::Item(Item::Address(Address::Literal(value)))) => {
             Cond::Address(address, AddressTest::Eq(*value))
         }
-        _ => return Err(arguments.wrong(&value, "literal of the elements' type")),
+        _ => return Err(arguments.not_literal(&value, "of the elements' type")),
     };
     Ok(Cond::Each(Box::new(source), Box::new(cond), Quantor::Any))
 }
@@ -360,7 +369,7 @@ fn length(arguments: &mut Arguments) -> Result<Number, Error> {
     match argument.shape {
         Shape::Item(Item::Text(text)) => Ok(Number::Len(Box::new(text))),
         Shape::Array(source, _) => Ok(Number::Count(Box::new(source))),
-        _ => Err(arguments.wrong(&argument, "text or array")),
+        _ => Err(arguments.wrong(&argument, "a text or array")),
     }
 }
 
@@ -407,14 +416,14 @@ fn as_text(argument: Typed, arguments: &Arguments) -> Result<Text, Error> {
         Shape::Item(Item::Number(number)) => Ok(Text::OfNumber(Box::new(number))),
         Shape::Item(Item::Address(address)) => Ok(Text::OfAddress(Box::new(address))),
         Shape::Item(Item::Cond(cond)) => Ok(Text::OfCond(Box::new(cond))),
-        _ => Err(arguments.wrong(&argument, "single value")),
+        _ => Err(arguments.wrong(&argument, "a single value")),
     }
 }
 
 fn to_string(arguments: &mut Arguments) -> Result<Text, Error> {
     let argument = arguments.required()?;
     if argument.kind() == Type::Bytes {
-        return Err(arguments.wrong(&argument, "number, boolean or address"));
+        return Err(arguments.wrong(&argument, "a number, boolean or address"));
     }
     as_text(argument, arguments)
 }

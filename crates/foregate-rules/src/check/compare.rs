@@ -9,7 +9,7 @@ use super::{Checker, Shape, Typed};
 use crate::error::Error;
 use crate::lists::{List, ListKind};
 use crate::nearest::nearest;
-use crate::parse::{Item as Member, Operator, Right};
+use crate::parse::{Comparison, Item as Member, Operator, Right};
 use crate::pattern::{Regex, Wildcard};
 use crate::program::{Address, AddressTest, Cond, Item, Number, NumberTest, Order, Text, TextTest};
 use crate::scheme::Type;
@@ -19,23 +19,25 @@ impl Checker<'_> {
     pub(super) fn compare(
         &mut self,
         left: Typed,
-        operator: Operator,
-        right: Right<'_>,
-        right_span: Range<usize>,
+        comparison: Comparison<'_>,
         span: Range<usize>,
     ) -> Result<Typed, Error> {
         let kind = left.kind();
+        let operator = comparison.operator;
         let cond = match left.shape {
-            Shape::Item(Item::Text(text)) => self.text(text, operator, right, &right_span)?,
-            Shape::Item(Item::Number(number)) => self.number(number, operator, right, &right_span)?,
-            Shape::Item(Item::Address(address)) => self.address(address, operator, right, &right_span)?,
-            Shape::Item(Item::Cond(cond)) => boolean(cond, operator, right, &right_span)?,
+            Shape::Item(Item::Text(text)) => self.text(text, comparison)?,
+            Shape::Item(Item::Number(number)) => self.number(number, comparison)?,
+            Shape::Item(Item::Address(address)) => self.address(address, comparison)?,
+            Shape::Item(Item::Cond(cond)) => boolean(cond, comparison)?,
             Shape::Array(..) | Shape::Map(_) => {
-                let message = format!("`{}` compares one value, and this is a {kind}", operator.name());
+                let message =
+                    format!("`{}` compares one value, and this is {}", operator.name(), kind.phrase());
                 let error = Error::new(left.span, message);
                 return Err(error.with_help(match kind {
-                    Type::Map => "take the first value under a name with `[\"name\"][0]`, or all with `any(...[\"name\"][*] ...)`",
-                    _ => "take one element with `[0]`, or all with `any(...[*] ...)`",
+                    Type::Map => {
+                        "take the first value under a name with `[\"name\"][0]`, or each with `any(...[\"name\"][*] ...)`"
+                    }
+                    _ => "take one element with `[0]`, or each with `any(...[*] ...)`",
                 }));
             }
         };
@@ -43,26 +45,19 @@ impl Checker<'_> {
         Ok(Typed { span, shape: Shape::Item(Item::Cond(cond)), each: left.each, constant: left.constant })
     }
 
-    fn text(
-        &mut self,
-        text: Text,
-        operator: Operator,
-        right: Right<'_>,
-        span: &Range<usize>,
-    ) -> Result<Cond, Error> {
-        let test = match right {
-            Right::Text(literal) => self.text_test(operator, literal, span)?,
+    fn text(&mut self, text: Text, comparison: Comparison<'_>) -> Result<Cond, Error> {
+        let span = comparison.right_span;
+        let test = match comparison.right {
+            Right::Text(literal) => self.text_test(comparison.operator, literal, &span)?,
             Right::Set(members) => {
                 let texts = members.into_iter().map(|(member, span)| match member {
                     Member::Text(text) => Ok(text.into()),
-                    _ => Err(misfit(span, Type::Bytes, "\"...\"")),
+                    other => Err(misfit(span, Type::Bytes, other.kind(), "a text in quotes")),
                 });
                 TextTest::In(Arc::new(texts.collect::<Result<TextSet, _>>()?))
             }
-            Right::List(name) => TextTest::InList(self.list(name, Type::Bytes, span)?),
-            Right::Int(_) | Right::Ip(_) | Right::Bool(_) => {
-                return Err(misfit(span.clone(), Type::Bytes, "\"...\""));
-            }
+            Right::List(name) => TextTest::InList(self.list(name, Type::Bytes, &span)?),
+            other => return Err(misfit(span, Type::Bytes, other.kind(), "a text in quotes")),
         };
         Ok(Cond::Text(text, test))
     }
@@ -94,66 +89,49 @@ impl Checker<'_> {
         })
     }
 
-    fn number(
-        &mut self,
-        number: Number,
-        operator: Operator,
-        right: Right<'_>,
-        span: &Range<usize>,
-    ) -> Result<Cond, Error> {
-        let test = match right {
-            Right::Int(literal) => match (operator, order(operator)) {
-                (_, Some(order)) => NumberTest::Order(order, literal),
-                (Operator::Eq | Operator::Ne, None) => NumberTest::Eq(literal),
-                _ => return Err(wrong_operator(operator, Type::Int, span)),
-            },
+    fn number(&mut self, number: Number, comparison: Comparison<'_>) -> Result<Cond, Error> {
+        let order = order(comparison.operator);
+        if order.is_none() && !matches!(comparison.operator, Operator::Eq | Operator::Ne | Operator::In) {
+            return Err(wrong_operator(&comparison, Type::Int));
+        }
+        let span = comparison.right_span;
+        let test = match comparison.right {
+            Right::Int(literal) => {
+                order.map_or(NumberTest::Eq(literal), |order| NumberTest::Order(order, literal))
+            }
             Right::Set(members) => {
                 let ranges = members.into_iter().map(|(member, span)| match member {
                     Member::Ints(first, last) => Ok((first, last)),
-                    _ => Err(misfit(span, Type::Int, "`80` or `8000..8080`")),
+                    other => Err(misfit(span, Type::Int, other.kind(), "`80` or `8000..8080`")),
                 });
                 NumberTest::In(IntSet::new(ranges.collect::<Result<_, _>>()?))
             }
             Right::List(name) => {
-                self.list(name, Type::Int, span)?;
-                return Err(misfit(span.clone(), Type::Int, "`{80 8000..8080}`"));
+                // No list holds numbers.
+                self.list(name, Type::Int, &span)?;
+                return Err(misfit(span, Type::Int, Type::Bytes, "`{80 8000..8080}`"));
             }
-            Right::Text(_) | Right::Ip(_) | Right::Bool(_) => {
-                return Err(match operator {
-                    Operator::Contains
-                    | Operator::Matches
-                    | Operator::Wildcard
-                    | Operator::StrictWildcard => wrong_operator(operator, Type::Int, span),
-                    _ => misfit(span.clone(), Type::Int, "a number"),
-                });
-            }
+            other => return Err(misfit(span, Type::Int, other.kind(), "a number without quotes")),
         };
         Ok(Cond::Number(number, test))
     }
 
-    fn address(
-        &mut self,
-        address: Address,
-        operator: Operator,
-        right: Right<'_>,
-        span: &Range<usize>,
-    ) -> Result<Cond, Error> {
-        if !matches!(operator, Operator::Eq | Operator::Ne | Operator::In) {
-            return Err(wrong_operator(operator, Type::Ip, span));
+    fn address(&mut self, address: Address, comparison: Comparison<'_>) -> Result<Cond, Error> {
+        if !matches!(comparison.operator, Operator::Eq | Operator::Ne | Operator::In) {
+            return Err(wrong_operator(&comparison, Type::Ip));
         }
-        let test = match right {
+        let span = comparison.right_span;
+        let test = match comparison.right {
             Right::Ip(literal) => AddressTest::Eq(literal),
             Right::Set(members) => {
                 let ranges = members.into_iter().map(|(member, span)| match member {
                     Member::Ips(range) => Ok(range),
-                    _ => Err(misfit(span, Type::Ip, "`192.0.2.1` or `10.0.0.0/8`")),
+                    other => Err(misfit(span, Type::Ip, other.kind(), "`192.0.2.1` or `10.0.0.0/8`")),
                 });
                 AddressTest::In(IpSet::new(&ranges.collect::<Result<Vec<_>, _>>()?))
             }
-            Right::List(name) => AddressTest::InList(self.list(name, Type::Ip, span)?),
-            Right::Text(_) | Right::Int(_) | Right::Bool(_) => {
-                return Err(misfit(span.clone(), Type::Ip, "an address without quotes"));
-            }
+            Right::List(name) => AddressTest::InList(self.list(name, Type::Ip, &span)?),
+            other => return Err(misfit(span, Type::Ip, other.kind(), "an address without quotes")),
         };
         Ok(Cond::Address(address, test))
     }
@@ -173,7 +151,8 @@ impl Checker<'_> {
             ListKind::Strings(_) => (Type::Bytes, "texts"),
         };
         if holds != kind {
-            let message = format!("the list `${name}` holds {what}, and a {kind} is looked up in it");
+            let message =
+                format!("the list `${name}` holds {what}, and {} is looked up in it", kind.phrase());
             return Err(Error::new(span.clone(), message));
         }
         self.uses.lists.insert(name.into());
@@ -192,28 +171,52 @@ fn order(operator: Operator) -> Option<Order> {
 }
 
 /// `eq` and `ne` with `true` or `false`.
-fn boolean(cond: Cond, operator: Operator, right: Right<'_>, span: &Range<usize>) -> Result<Cond, Error> {
-    if !matches!(operator, Operator::Eq | Operator::Ne) {
-        return Err(wrong_operator(operator, Type::Bool, span));
+fn boolean(cond: Cond, comparison: Comparison<'_>) -> Result<Cond, Error> {
+    if !matches!(comparison.operator, Operator::Eq | Operator::Ne) {
+        return Err(wrong_operator(&comparison, Type::Bool));
     }
-    match (cond, right) {
+    match (cond, comparison.right) {
         (Cond::Field(field), Right::Bool(value)) => Ok(Cond::FieldIs(field, value)),
         (cond, Right::Bool(true)) => Ok(cond),
         (cond, Right::Bool(false)) => Ok(Cond::Not(Box::new(cond))),
-        _ => Err(misfit(span.clone(), Type::Bool, "`true` or `false`")),
+        (_, other) => Err(misfit(comparison.right_span, Type::Bool, other.kind(), "`true` or `false`")),
     }
 }
 
-fn misfit(span: Range<usize>, kind: Type, what: &str) -> Error {
-    Error::new(span, format!("a {kind} is compared with something else")).with_help(format!("write {what}"))
+impl Right<'_> {
+    /// What a single value is; of a set, what its first value is.
+    fn kind(&self) -> Type {
+        match self {
+            Self::Int(_) => Type::Int,
+            Self::Ip(_) => Type::Ip,
+            Self::Bool(_) => Type::Bool,
+            Self::Set(members) => members.first().map_or(Type::Bytes, |(member, _)| member.kind()),
+            Self::Text(_) | Self::List(_) => Type::Bytes,
+        }
+    }
 }
 
-fn wrong_operator(operator: Operator, kind: Type, span: &Range<usize>) -> Error {
+impl Member {
+    fn kind(&self) -> Type {
+        match self {
+            Self::Text(_) => Type::Bytes,
+            Self::Ints(..) => Type::Int,
+            Self::Ips(_) => Type::Ip,
+        }
+    }
+}
+
+fn misfit(span: Range<usize>, kind: Type, other: Type, what: &str) -> Error {
+    let message = format!("{} is compared with {}", kind.phrase(), other.phrase());
+    Error::new(span, message).with_help(format!("write {what}"))
+}
+
+fn wrong_operator(comparison: &Comparison<'_>, kind: Type) -> Error {
     let fits = match kind {
         Type::Int => "`eq`, `ne`, `lt`, `le`, `gt`, `ge` and `in`",
         Type::Ip => "`eq`, `ne` and `in`",
-        _ => "`eq` and `ne`, `and`, `or`, `xor` and `not`",
+        _ => "`eq` and `ne`, and between conditions `and`, `or` and `xor`",
     };
-    Error::new(span.clone(), format!("`{}` does not go with a {kind}", operator.name()))
-        .with_help(format!("what does: {fits}"))
+    let message = format!("`{}` does not go with {}", comparison.operator.name(), kind.phrase());
+    Error::new(comparison.operator_span.clone(), message).with_help(format!("these do: {fits}"))
 }

@@ -175,9 +175,9 @@ impl<'c> Checker<'c> {
                 Typed { span, shape: Shape::Item(Item::Cond(cond)), each, constant }
             }
             Kind::Logic(logic, operands) => self.logic(logic, operands, span)?,
-            Kind::Compare(left, operator, right, right_span) => {
+            Kind::Compare(left, comparison) => {
                 let left = self.node(*left)?;
-                self.compare(left, operator, right, right_span, span)?
+                self.compare(left, comparison, span)?
             }
         };
         Ok(typed.fold())
@@ -196,10 +196,13 @@ impl<'c> Checker<'c> {
         };
         let field = self.scheme.field(id).expect("the scheme has the fields that it has names for");
         if field.stage > self.stage {
-            let message = format!(
-                "`{name}` is known from the {} on; this expression is used on the {}",
-                field.stage, self.stage
-            );
+            let used = match self.stage {
+                Stage::Request => "requests",
+                Stage::Body => "requests with their body",
+                Stage::Response => "responses",
+            };
+            let message =
+                format!("`{name}` is known from the {} on; this expression is used on {used}", field.stage);
             return Err(Error::new(span, message));
         }
         self.uses.reads.insert(id);
@@ -247,7 +250,8 @@ impl<'c> Checker<'c> {
                     (Shape::Item(Item::at(item.scalar(), source, at)), None)
                 }
                 (Shape::Array(..), Index::At(_)) => {
-                    let error = Error::new(span, "an element of what a function made of an array");
+                    let error =
+                        Error::new(span, "an element cannot be taken of what a function made of an array");
                     return Err(error.with_help("take the element first, as in `lower(x[0])`"));
                 }
                 (Shape::Array(..), Index::Name(_)) => {
@@ -256,7 +260,7 @@ impl<'c> Checker<'c> {
                     );
                 }
                 (Shape::Item(_), _) => {
-                    return Err(Error::new(span, format!("a {kind} cannot be indexed")));
+                    return Err(Error::new(span, format!("{} cannot be indexed", kind.phrase())));
                 }
             };
             typed = Typed { span: whole, shape, each, constant };
@@ -337,9 +341,13 @@ fn condition(typed: Typed, operator: &str) -> Result<(Cond, Option<Source>, bool
     let kind = typed.kind();
     match typed.shape {
         Shape::Item(Item::Cond(cond)) => Ok((cond, typed.each, typed.constant)),
+        // What a function made of each element is a condition on the element, as a comparison is.
+        Shape::Array(source, Item::Cond(cond)) => Ok((cond, Some(source), false)),
         _ => {
-            let error =
-                Error::new(typed.span, format!("`{operator}` takes a condition, and this is a {kind}"));
+            let error = Error::new(
+                typed.span,
+                format!("`{operator}` takes a condition, and this is {}", kind.phrase()),
+            );
             Err(error.with_help("compare it with something: `eq`, `contains`, `in`"))
         }
     }

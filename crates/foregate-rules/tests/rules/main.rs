@@ -3,7 +3,12 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests stop at what they do not expect")]
 
+mod errors;
 mod evaluation;
+mod lists;
+mod properties;
+mod rule_set;
+mod values;
 
 use foregate_rules::{FactTable, List, Lists, Scheme, Stage};
 use std::net::Ipv4Addr;

@@ -1,0 +1,189 @@
+//! Every way to be refused: where, what is said, and what is proposed.
+
+use foregate_rules::{Error, FieldError, Lists, Scheme, Stage, Type, limits};
+
+use crate::{LISTS, SCHEME};
+
+fn refused(text: &str) -> Error {
+    match SCHEME.compile(text, Stage::Request, &LISTS) {
+        Ok(_) => panic!("not refused: {text}"),
+        Err(error) => error,
+    }
+}
+
+/// Three lines each: the expression, carets under the place, message and, in brackets, help.
+const TABLE: &str = include_str!("errors.txt");
+
+fn shown(text: &str) -> String {
+    let error = refused(text);
+    let span = error.span();
+    let carets = "^".repeat(text[span.clone()].chars().count().max(1));
+    let help = error.help().map(|help| format!(" [{help}]")).unwrap_or_default();
+    format!("{text}\n{}{carets}\n{}{help}\n", " ".repeat(text[..span.start].chars().count()), error.message())
+}
+
+#[test]
+fn messages_are_these() {
+    let mut shown_all = String::new();
+    let mut count = 0;
+    for case in TABLE.split("\n\n").filter(|case| !case.trim().is_empty()) {
+        let text = case.lines().next().unwrap();
+        shown_all.push_str(&shown(text));
+        shown_all.push('\n');
+        count += 1;
+    }
+    assert!(count > 80, "{count}");
+    if std::env::var_os("UPDATE_ERRORS").is_some() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/rules/errors.txt");
+        std::fs::write(path, format!("{}\n", shown_all.trim_end())).unwrap();
+        return;
+    }
+    assert_eq!(
+        shown_all.trim_end(),
+        TABLE.trim_end(),
+        "UPDATE_ERRORS=1 writes errors.txt anew; read what changed"
+    );
+}
+
+#[test]
+fn an_error_is_one_line() {
+    let error = refused("http.hots eq \"a\"");
+    assert_eq!(error.to_string(), "at byte 0: there is no field `http.hots` (did you mean `http.host`?)");
+    assert_eq!(error.span(), 0..9);
+}
+
+#[test]
+fn fields_are_refused_before_they_are_known() {
+    for (stage, field, expected) in [
+        (
+            Stage::Request,
+            "http.response.code",
+            Some("`http.response.code` is known from the response on; this expression is used on requests"),
+        ),
+        (
+            Stage::Request,
+            "http.request.body.size",
+            Some(
+                "`http.request.body.size` is known from the request's body on; this expression is used on requests",
+            ),
+        ),
+        (
+            Stage::Body,
+            "http.response.code",
+            Some(
+                "`http.response.code` is known from the response on; this expression is used on requests with their body",
+            ),
+        ),
+        (Stage::Body, "http.request.body.size", None),
+        (Stage::Response, "http.response.code", None),
+        (Stage::Response, "http.request.body.size", None),
+    ] {
+        let outcome = SCHEME.compile(&format!("{field} eq 1"), stage, &Lists::new());
+        assert_eq!(outcome.err().as_ref().map(Error::message), expected, "{field} at {stage}");
+    }
+}
+
+#[test]
+fn values_that_are_many_are_refused() {
+    for (text, help) in [
+        ("http.request.headers", "take one of its values: `[\"name\"][0]`"),
+        ("http.request.headers.names", "take one of its elements with `[0]`, or all as one text with `join`"),
+        (
+            "http.request.headers[\"x\"]",
+            "take one of its elements with `[0]`, or all as one text with `join`",
+        ),
+        (
+            "lower(http.request.headers[\"x\"][*])",
+            "take one of its elements with `[0]`, or all as one text with `join`",
+        ),
+        ("http.request.headers[\"x\"][*] eq \"a\"", "write `any(...)` or `all(...)` around it"),
+    ] {
+        let error = SCHEME.compile_value(text, Stage::Request, &LISTS).unwrap_err();
+        assert_eq!(error.message(), "the expression comes to many values and not to one", "{text}");
+        assert_eq!(error.help(), Some(help), "{text}");
+    }
+}
+
+/// What is just within a bound is taken, what is just beyond it refused with a message that names it.
+fn bound(within: &str, beyond: &str, message: &str) {
+    let compile = |text: &str| SCHEME.compile(text, Stage::Request, &Lists::new());
+    compile(within).unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(compile(beyond).unwrap_err().message(), message);
+}
+
+#[test]
+fn bounds() {
+    let padded = |len: usize| format!("ssl{}", " ".repeat(len - 3));
+    bound(
+        &padded(limits::MAX_EXPRESSION),
+        &padded(limits::MAX_EXPRESSION + 1),
+        "an expression is longer than 262144 bytes",
+    );
+    let nested = |depth: usize| format!("{}ssl{}", "(".repeat(depth), ")".repeat(depth));
+    let deep = "the expression nests deeper than 64 levels";
+    bound(&nested(limits::MAX_DEPTH), &nested(limits::MAX_DEPTH + 1), deep);
+    let denied = |depth: usize| format!("{}ssl", "not ".repeat(depth));
+    bound(&denied(limits::MAX_DEPTH), &denied(limits::MAX_DEPTH + 1), deep);
+    let called = |depth: usize| format!("{}http.host{} eq \"\"", "lower(".repeat(depth), ")".repeat(depth));
+    bound(&called(limits::MAX_DEPTH), &called(limits::MAX_DEPTH + 1), deep);
+    let set = |count: usize| format!("http.host in {{{}}}", "\"\" ".repeat(count));
+    bound(&set(limits::MAX_SET), &set(limits::MAX_SET + 1), "a set holds more than 16384 values");
+    let arguments = |count: usize| format!("concat({}) eq \"\"", vec!["ssl"; count].join(","));
+    bound(
+        &arguments(limits::MAX_ARGUMENTS),
+        &arguments(limits::MAX_ARGUMENTS + 1),
+        "`concat` has more than 64 arguments",
+    );
+    let references =
+        |count: usize| format!("regex_replace(http.host, \"a\", \"{}\") eq \"\"", "$0".repeat(count));
+    bound(
+        &references(limits::MAX_REFERENCES),
+        &references(limits::MAX_REFERENCES + 1),
+        "the replacement has more than 8 references",
+    );
+}
+
+#[test]
+fn bounds_of_patterns() {
+    let compile = |text: &str| SCHEME.compile(text, Stage::Request, &Lists::new());
+    let regex = |pattern: &str| compile(&format!("http.host matches r\"{pattern}\""));
+    let message = |outcome: Result<_, Error>| outcome.err().map(|error| error.message().to_owned());
+    assert_eq!(message(regex(&"a".repeat(1000))), None);
+    assert_eq!(
+        message(regex(&"a".repeat(limits::MAX_PATTERN + 1))).as_deref(),
+        Some("the regular expression is longer than 65536 bytes")
+    );
+    assert_eq!(
+        message(regex("(((a{100}){100}){100}){100}")).as_deref(),
+        Some("the regular expression takes more than 1048576 bytes when it is compiled")
+    );
+    let nested = |depth: usize| format!("{}a{}", "(".repeat(depth), ")".repeat(depth));
+    assert_eq!(message(regex(&nested(100))), None);
+    assert!(message(regex(&nested(101))).unwrap().contains("nest"), "{:?}", message(regex(&nested(101))));
+    let wildcard = |pattern: &str| compile(&format!("http.host wildcard r\"{pattern}\""));
+    assert_eq!(
+        message(wildcard(&"a".repeat(limits::MAX_PATTERN + 1))).as_deref(),
+        Some("the pattern is longer than 65536 bytes")
+    );
+    let many: Vec<_> = (0..400).map(|n| format!("http.host matches \"{n}(a{{100}}){{200}}\"")).collect();
+    assert_eq!(
+        message(compile(&many.join(" or "))).as_deref(),
+        Some("the patterns of the expression take more than 67108864 bytes")
+    );
+}
+
+#[test]
+fn fields_are_added_under_names_that_are_free() {
+    let add = |name: &str| Scheme::standard().with_field(name, Type::Int, Stage::Request, "").map(|_| ());
+    assert_eq!(add("waf.score_1"), Ok(()));
+    assert_eq!(add("http.host"), Err(FieldError::Taken("http.host".into())));
+    assert_eq!(add("ip.geoip.country"), Err(FieldError::Taken("ip.geoip.country".into())));
+    for keyword in ["and", "lower", "true", "in"] {
+        assert_eq!(add(keyword), Err(FieldError::Taken(keyword.into())));
+    }
+    for name in ["", "a..b", ".a", "1a", "A", "a-b", "a.", "ä"] {
+        let error = add(name).unwrap_err();
+        assert_eq!(error, FieldError::Name(name.into()));
+        assert!(error.to_string().contains("is not the name of a field"));
+    }
+}
