@@ -158,6 +158,8 @@ borrowed! {
     Method(&'r [u8]), "method", Phase, |exchange| exchange.method();
     /// The host: lower case, without port.
     Host(&'r str), "host", Phase, |exchange| exchange.host();
+    /// Host and port, without the scheme's own port.
+    Authority(&'r str), "authority", Phase, |exchange| exchange.authority();
     /// The path in its normal form.
     Path(&'r [u8]), "path", Phase, |exchange| exchange.path();
     /// The query, without `?`.

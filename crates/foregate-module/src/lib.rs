@@ -66,9 +66,9 @@ pub use fetch::{
 };
 pub use fields::{Edit, Edits, Field, FieldError, Fields, FieldsMut};
 pub use input::{
-    Body, ClientAddress, ErrorKind, Host, Input, Inputs, Method, Outcome, Path, PeerAddress, Protocol, Query,
-    Random, RawTarget, ReadableAt, RequestFields, ResponseFields, ResponseSource, RouteName, Scheme,
-    SiteName, Status, Time, Tls, View,
+    Authority, Body, ClientAddress, ErrorKind, Host, Input, Inputs, Method, Outcome, Path, PeerAddress,
+    Protocol, Query, Random, RawTarget, ReadableAt, RequestFields, ResponseFields, ResponseSource, RouteName,
+    Scheme, SiteName, Status, Time, Tls, View,
 };
 pub use output::{
     Apply, ChooseUpstream, EditRequest, EditResponse, Emit, FilterRequestBody, FilterResponseBody,

@@ -12,8 +12,12 @@
 
 extern crate alloc;
 
+pub mod redirects;
+
 foregate_module::pipeline! {
     /// The steps that ship, in the order of their phases.
     pub fn shipped {
+        redirects::FollowRedirects,
+        redirects::FollowLists,
     }
 }

@@ -1,0 +1,405 @@
+//! Redirects: single ones with exact paths and patterns, and lists of very many from files.
+//!
+//! ```kdl
+//! redirect "/old" to="/new" status=301
+//! redirect "/blog/**" to="https://blog.example.com/${1}" keep-query=#true
+//! redirects "moved.csv" status=308
+//! ```
+//!
+//! Exact sources are looked up in a hash table, before patterns, which are tried in the order of the configuration.
+
+mod address;
+mod table;
+#[cfg(test)]
+mod tests;
+
+use alloc::boxed::Box;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::ops::ControlFlow;
+
+use foregate_module::settings::{Argument, Context, FromNode, Key, Node, Problem, Prop};
+use foregate_module::{Authority, Filter, Host, Path, Query, Redirect, Scheme, Step, Text, phase};
+
+use self::address::{Pattern, Source, Target, Template};
+use self::table::{Builder, Refused, Table};
+
+/// The most patterns of a route.
+const PATTERNS_LIMIT: usize = 1000;
+
+/// The largest list, bytes.
+const LIST_LIMIT: usize = 128 * 1024 * 1024;
+
+/// What a redirect without `status` has.
+const STATUS: u16 = 302;
+
+const STATUS_PROP: Prop = Prop {
+    name: "status",
+    usage: "301|302|303|307|308",
+    required: false,
+    default: "302",
+    about: "The status: 301 and 308 are permanent, browsers keep them; 307 and 308 keep the method.",
+};
+
+const QUERY_PROP: Prop = Prop {
+    name: "keep-query",
+    usage: "#true|#false",
+    required: false,
+    default: "#false",
+    about: "Whether the request's query is added to the target.",
+};
+
+const REDIRECT: Key = Key::one(
+    "redirect",
+    "SOURCE",
+    "redirect \"/blog/**\" to=\"/journal/${1}\" status=301",
+    "Sends requests for a path elsewhere. The source is a path, `/old`, or a host and a path, `example.com/old`; `*` stands \
+     for one segment, `/**` at the end for the rest. In the target, a path or an address with scheme and host, `*` and \
+     `**` in their order or `${1}` by number stand for the same text.",
+)
+.props(&[
+    Prop {
+        name: "to",
+        usage: "TARGET",
+        required: true,
+        default: "",
+        about: "Where to: a path of the same site, or an address that begins with `http://` or `https://`.",
+    },
+    STATUS_PROP,
+    QUERY_PROP,
+])
+.many();
+
+const REDIRECTS: Key = Key::one(
+    "redirects",
+    "FILE",
+    "redirects \"moved.csv\" status=301",
+    "Sends requests elsewhere as a file says: `source,target` or `source,target,status` on each line, sources as those of \
+     `redirect` but without wildcards. `#` at the start of a line begins a comment; a text with a comma stands in double \
+     quotes.",
+)
+.props(&[STATUS_PROP, QUERY_PROP])
+.many();
+
+/// The nodes `redirect`.
+#[derive(Default)]
+pub struct Redirects {
+    exact: Table,
+    patterns: Box<[PatternRedirect]>,
+}
+
+struct PatternRedirect {
+    source: Pattern,
+    target: Template,
+    status: u16,
+    keeps_query: bool,
+}
+
+/// The nodes `redirects`, in one table.
+#[derive(Default)]
+pub struct RedirectLists(Table);
+
+impl RedirectLists {
+    /// How many redirects there are.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.0.len() == 0
+    }
+
+    /// Memory that they take, bytes.
+    pub fn memory(&self) -> usize {
+        self.0.memory()
+    }
+}
+
+impl FromNode for Redirects {
+    const KEY: Option<&'static Key> = Some(&REDIRECT);
+
+    fn from_nodes(nodes: &[Node], _: &mut dyn Context) -> Result<Self, Problem> {
+        let (mut exact, mut arguments, mut patterns) = (Builder::default(), Vec::new(), Vec::new());
+        for node in nodes {
+            let argument = node.arg(0)?;
+            let source = Source::parse(argument.text()?).map_err(|message| argument.wrong(message))?;
+            let to = node.prop("to").ok_or_else(|| node.wrong("`redirect` needs `to`"))?;
+            let (status, keeps_query) = properties(node)?;
+            match Pattern::parse(&source).map_err(|message| argument.wrong(message))? {
+                None => {
+                    if to.text()?.contains("${") {
+                        return Err(to.wrong("the source has no wildcard that the target could name"));
+                    }
+                    let target = Target::parse(to.text()?).map_err(|message| to.wrong(message))?;
+                    if !exact.add(&source, &target, status, keeps_query) {
+                        return Err(argument.wrong("there are too many redirects"));
+                    }
+                    arguments.push(argument);
+                }
+                Some(pattern) => {
+                    let target = Template::parse(to.text()?, pattern.wildcards());
+                    let target = target.map_err(|message| to.wrong(message))?;
+                    check_circle(&pattern, &target, to)?;
+                    if patterns.len() >= PATTERNS_LIMIT {
+                        let message =
+                            format!("there are more than {PATTERNS_LIMIT} redirects with wildcards");
+                        return Err(argument.wrong(message));
+                    }
+                    patterns.push(PatternRedirect { source: pattern, target, status, keeps_query });
+                }
+            }
+        }
+        let problem = |number: usize, message: &str| match arguments.get(number) {
+            Some(argument) => argument.wrong(message),
+            None => Problem::new(nodes.first().map(Node::place).unwrap_or_default(), message),
+        };
+        let exact = exact.build().map_err(|refused| match refused {
+            Refused::Duplicate(_, second) => problem(second, "there is a redirect from this source already"),
+            Refused::Loop(number) => problem(number, "this redirect leads back to itself"),
+        })?;
+        Ok(Self { exact, patterns: patterns.into() })
+    }
+}
+
+/// Whether a target leads into its own pattern, each time with another text.
+fn check_circle(pattern: &Pattern, target: &Template, to: &Argument) -> Result<(), Problem> {
+    let expanded = target.expand(&[b"x"; address::WILDCARDS_LIMIT]);
+    let path = expanded.split(|byte| matches!(byte, b'?' | b'#')).next().unwrap_or_default();
+    if target.varies() && path.starts_with(b"/") && pattern.takes(path) {
+        return Err(to.wrong("this target leads back to its own source"));
+    }
+    Ok(())
+}
+
+impl FromNode for RedirectLists {
+    const KEY: Option<&'static Key> = Some(&REDIRECTS);
+
+    fn from_nodes(nodes: &[Node], context: &mut dyn Context) -> Result<Self, Problem> {
+        let mut builder = Builder::default();
+        // Of each redirect: its list, and its line.
+        let mut origins: Vec<(u16, u32)> = Vec::new();
+        for (number, node) in nodes.iter().enumerate() {
+            let argument = node.arg(0)?;
+            let (status, keeps_query) = properties(node)?;
+            let bytes = context.file(argument, LIST_LIMIT)?;
+            let text = core::str::from_utf8(&bytes).map_err(|_| argument.wrong("the list is not UTF-8"))?;
+            for (line, content) in (1_u32..).zip(text.trim_start_matches('\u{feff}').lines()) {
+                if content.trim().is_empty() || content.starts_with('#') {
+                    continue;
+                }
+                let wrong = |message: &str| argument.wrong(format!("line {line}: {message}"));
+                let row = Row::parse(content).map_err(wrong)?;
+                let source = Source::parse(&row.source).map_err(wrong)?;
+                if source.path.contains('*') {
+                    return Err(wrong("a list has no wildcards; `redirect` takes them"));
+                }
+                let target = Target::parse(&row.target).map_err(wrong)?;
+                if !builder.add(&source, &target, row.status.unwrap_or(status), keeps_query) {
+                    return Err(wrong("there are too many redirects"));
+                }
+                origins.push((number as u16, line));
+            }
+        }
+        let origin = |number: usize| origins.get(number).copied().unwrap_or_default();
+        let problem = |number: usize, message: &str| {
+            let (node, line) = origin(number);
+            let node = nodes.get(usize::from(node)).or(nodes.first());
+            let argument = node.and_then(|node| node.args().first());
+            let place = argument.map(Argument::place).unwrap_or_default();
+            Problem::new(place, format!("line {line}: {message}"))
+        };
+        builder.build().map(Self).map_err(|refused| match refused {
+            Refused::Duplicate(first, second) => {
+                let (list, line) = origin(first);
+                let there = if list == origin(second).0 { "" } else { " of another list" };
+                problem(second, &format!("this source stands in line {line}{there} already"))
+            }
+            Refused::Loop(number) => problem(number, "this redirect leads back to itself"),
+        })
+    }
+}
+
+/// Status, and whether the query is kept.
+fn properties(node: &Node) -> Result<(u16, bool), Problem> {
+    let status = match node.prop("status") {
+        None => STATUS,
+        Some(argument) => {
+            let number = argument.number(300..=399)? as u16;
+            check_status(number).map_err(|message| argument.wrong(message))?
+        }
+    };
+    let keeps_query = node.prop("keep-query").map_or(Ok(false), Argument::flag)?;
+    Ok((status, keeps_query))
+}
+
+/// A status that browsers follow.
+pub(crate) fn check_status(status: u16) -> Result<u16, &'static str> {
+    match status {
+        301 | 302 | 303 | 307 | 308 => Ok(status),
+        _ => Err("expected 301, 302, 303, 307 or 308"),
+    }
+}
+
+/// A line of a list.
+struct Row {
+    source: String,
+    target: String,
+    status: Option<u16>,
+}
+
+impl Row {
+    fn parse(line: &str) -> Result<Self, &'static str> {
+        let mut rest = Some(line);
+        let mut cells = core::iter::from_fn(|| rest.map(|line| cell(line, &mut rest)));
+        let mut next = || cells.next().transpose();
+        let (source, target, status) = (next()?, next()?, next()?);
+        if next()?.is_some() {
+            return Err("expected `source,target,status`; put texts with a comma in double quotes");
+        }
+        let (Some(source), Some(target)) = (source, target) else {
+            return Err("expected `source,target` or `source,target,status`");
+        };
+        let status = match status.as_deref() {
+            None | Some("") => None,
+            Some(text) => Some(check_status(text.parse().unwrap_or_default())?),
+        };
+        Ok(Self { source, target, status })
+    }
+}
+
+/// The first value of a line; `rest` becomes what follows its comma.
+fn cell<'l>(line: &'l str, rest: &mut Option<&'l str>) -> Result<String, &'static str> {
+    const QUOTES: &str = "double quotes stand around a whole value";
+    let Some(quoted) = line.trim_start().strip_prefix('"') else {
+        let (value, behind) = line.split_once(',').map_or((line, None), |(value, rest)| (value, Some(rest)));
+        *rest = behind;
+        return if value.contains('"') { Err(QUOTES) } else { Ok(value.trim().into()) };
+    };
+    let mut value = String::new();
+    let mut left = quoted;
+    loop {
+        let (before, behind) = left.split_once('"').ok_or(QUOTES)?;
+        value.push_str(before);
+        match behind.strip_prefix('"') {
+            Some(behind) => {
+                value.push('"');
+                left = behind;
+            }
+            None => {
+                let behind = behind.trim();
+                *rest = if behind.is_empty() { None } else { Some(behind.strip_prefix(',').ok_or(QUOTES)?) };
+                return Ok(value);
+            }
+        }
+    }
+}
+
+/// Ends requests that `redirect` names.
+#[derive(Debug, Default)]
+pub struct FollowRedirects;
+
+impl Step for FollowRedirects {
+    type At = phase::RequestSecurity;
+    type Settings = Redirects;
+    type In<'r> = (Scheme<'r>, Authority<'r>, Host<'r>, Path<'r>, Query<'r>);
+    type Out = ();
+    type Stop = Redirect;
+    const NAME: &'static str = "redirect";
+    const ABOUT: &'static str = "Sends requests for single paths and patterns elsewhere.";
+    const FILTERS: &'static [Filter] = &[];
+
+    fn run(&self, settings: &Redirects, input: Self::In<'_>) -> ControlFlow<Redirect> {
+        let (_, _, Host(host), Path(path), _) = input;
+        if let Some(found) = settings.exact.find(host, path) {
+            return lead(found.target.into(), found.status, found.keeps_query, input);
+        }
+        for redirect in &settings.patterns {
+            if let Some(captures) = redirect.source.captures(host, path) {
+                let target = redirect.target.expand(&captures);
+                return lead(target, redirect.status, redirect.keeps_query, input);
+            }
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+/// Ends requests that a list of `redirects` names.
+#[derive(Debug, Default)]
+pub struct FollowLists;
+
+impl Step for FollowLists {
+    type At = phase::RequestSecurity;
+    type Settings = RedirectLists;
+    type In<'r> = (Scheme<'r>, Authority<'r>, Host<'r>, Path<'r>, Query<'r>);
+    type Out = ();
+    type Stop = Redirect;
+    const NAME: &'static str = "redirect-lists";
+    const ABOUT: &'static str = "Sends requests for the paths of lists elsewhere.";
+    const FILTERS: &'static [Filter] = &[];
+
+    fn run(&self, settings: &RedirectLists, input: Self::In<'_>) -> ControlFlow<Redirect> {
+        let (_, _, Host(host), Path(path), _) = input;
+        match settings.0.find(host, path) {
+            Some(found) => lead(found.target.into(), found.status, found.keeps_query, input),
+            None => ControlFlow::Continue(()),
+        }
+    }
+}
+
+/// Leads a request to a target, unless that is what it asked for.
+fn lead(
+    mut target: Vec<u8>,
+    status: u16,
+    keeps_query: bool,
+    (Scheme(scheme), Authority(authority), _, Path(path), Query(query)): (
+        Scheme<'_>,
+        Authority<'_>,
+        Host<'_>,
+        Path<'_>,
+        Query<'_>,
+    ),
+) -> ControlFlow<Redirect> {
+    if keeps_query && let Some(query) = query {
+        add_query(&mut target, query);
+    }
+    if is_same(&target, scheme, authority, path, query) {
+        return ControlFlow::Continue(());
+    }
+    ControlFlow::Break(Redirect { status, location: Text::Owned(target) })
+}
+
+/// Adds a query to a target, behind the one that it has.
+fn add_query(target: &mut Vec<u8>, query: &[u8]) {
+    let end = target.iter().position(|byte| *byte == b'#').unwrap_or(target.len());
+    let fragment = target.split_off(end);
+    target.push(if target.contains(&b'?') { b'&' } else { b'?' });
+    target.extend_from_slice(query);
+    target.extend_from_slice(&fragment);
+}
+
+/// Whether a target is what was asked for, so that a client would come back for ever.
+pub(crate) fn is_same(
+    target: &[u8],
+    scheme: &str,
+    authority: &str,
+    path: &[u8],
+    query: Option<&[u8]>,
+) -> bool {
+    let target = target.split(|byte| *byte == b'#').next().unwrap_or_default();
+    let local = if target.starts_with(b"/") {
+        Some(target)
+    } else {
+        let rest = target.strip_prefix(scheme.as_bytes()).and_then(|rest| rest.strip_prefix(b"://"));
+        let host = rest.and_then(|rest| rest.split_at_checked(authority.len()));
+        host.filter(|(host, _)| host.eq_ignore_ascii_case(authority.as_bytes())).map(|(_, local)| local)
+    };
+    let Some(local) = local else { return false };
+    let mut parts = local.splitn(2, |byte| *byte == b'?');
+    let target_path = match parts.next() {
+        None | Some(b"") => b"/",
+        Some(path) => path,
+    };
+    target_path == path && parts.next() == query
+}

@@ -1,0 +1,305 @@
+//! What redirects lead from and to, as texts that have been checked.
+
+use alloc::borrow::Cow;
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+/// The longest host of a source, bytes (RFC 1035, section 2.3.4).
+const HOST_LIMIT: usize = 253;
+
+/// The longest path of a source and the longest target, bytes.
+pub(super) const ADDRESS_LIMIT: usize = 8 * 1024;
+
+/// The most wildcards of a pattern.
+pub(super) const WILDCARDS_LIMIT: usize = 9;
+
+/// Where a redirect leads from: a path, with a host or without. Both are as requests have them after they were brought
+/// into their normal form.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Source<'t> {
+    /// In lower case; empty for any.
+    pub(super) host: Cow<'t, str>,
+    pub(super) path: &'t str,
+}
+
+impl<'t> Source<'t> {
+    /// Reads `/path` or `host/path`.
+    ///
+    /// # Errors
+    ///
+    /// A sentence.
+    pub(super) fn parse(text: &'t str) -> Result<Self, &'static str> {
+        if text.contains("://") {
+            return Err("a source has no scheme: write the host and the path, `example.com/old`");
+        }
+        let Some(slash) = text.find('/') else {
+            return Err("a source is a path, `/old`, or a host and a path, `example.com/old`");
+        };
+        let (host, path) = text.split_at(slash);
+        if host.contains(':') && !host.starts_with('[') || host.contains("]:") {
+            return Err("a source has no port");
+        }
+        let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"-._[]:".contains(&byte);
+        if !host.bytes().all(fits) || host.len() > HOST_LIMIT {
+            return Err("this is not a host");
+        }
+        check_path(path)?;
+        let upper = host.bytes().any(|byte| byte.is_ascii_uppercase());
+        let host = if upper { Cow::Owned(host.to_ascii_lowercase()) } else { Cow::Borrowed(host) };
+        Ok(Self { host, path })
+    }
+}
+
+/// Whether a path is one, in its normal form: the only one that is ever looked for.
+fn check_path(path: &str) -> Result<(), &'static str> {
+    const ENCODED: &str = "a path has this byte percent-encoded, with upper-case digits, as in `/a%20b`";
+    if path.len() > ADDRESS_LIMIT {
+        return Err("a source has at most 8 KiB");
+    }
+    if path.contains(['?', '#']) {
+        return Err("a source has no query and no fragment: it takes the path, whatever the query is");
+    }
+    if path.split('/').any(|segment| matches!(segment, "." | "..")) {
+        return Err("paths are compared after their dot segments have been resolved; no path has one then");
+    }
+    let mut bytes = path.bytes();
+    while let Some(byte) = bytes.next() {
+        match byte {
+            b'%' => {
+                let digit = |byte: Option<u8>| match byte? {
+                    digit @ b'0'..=b'9' => Some(digit - b'0'),
+                    digit @ b'A'..=b'F' => Some(digit - b'A' + 10),
+                    _ => None,
+                };
+                let (Some(high), Some(low)) = (digit(bytes.next()), digit(bytes.next())) else {
+                    return Err(ENCODED);
+                };
+                match high << 4 | low {
+                    0 => return Err("no path has `%00`"),
+                    byte if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) => {
+                        return Err("paths are compared with letters, digits, `-`, `.`, `_` and `~` decoded");
+                    }
+                    _ => {}
+                }
+            }
+            byte if byte.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=:@/".contains(&byte) => {}
+            _ => return Err(ENCODED),
+        }
+    }
+    Ok(())
+}
+
+/// Where a redirect leads to: a path of the same site, or an address with scheme and host. It can stand in a field.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Target<'t>(&'t str);
+
+impl<'t> Target<'t> {
+    /// Reads `/path` or `https://host/path`, either with query and fragment.
+    ///
+    /// # Errors
+    ///
+    /// A sentence.
+    pub(super) fn parse(text: &'t str) -> Result<Self, &'static str> {
+        if text.bytes().any(|byte| byte < b' ' || byte == 0x7f) {
+            return Err("a target has no control bytes, so no line breaks either");
+        }
+        let fits = |byte: u8| byte.is_ascii_graphic() && !b"\"<>\\^`{|}".contains(&byte);
+        if !text.bytes().all(fits) {
+            return Err("a target has this byte percent-encoded, as in `/a%20b`");
+        }
+        if text.len() > ADDRESS_LIMIT {
+            return Err("a target has at most 8 KiB");
+        }
+        if text.starts_with("//") {
+            return Err("a target that begins with `//` names another host; write its scheme too");
+        }
+        if !text.starts_with('/') {
+            let rest = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://"));
+            let Some(rest) = rest else {
+                return Err("a target is a path, `/new`, or begins with `http://` or `https://`");
+            };
+            let host = rest.split(['/', '?', '#']).next().unwrap_or_default();
+            if host.is_empty() || host.contains('@') {
+                return Err("a target with a scheme has a host behind it, and no user");
+            }
+        }
+        Ok(Self(text))
+    }
+
+    pub(super) fn as_bytes(&self) -> &'t [u8] {
+        self.0.as_bytes()
+    }
+}
+
+/// Sources with wildcards, in the language of routes: `*` is one whole segment, `/**` at the end the rest.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Pattern {
+    host: Box<str>,
+    /// The segments, `None` for `*`.
+    segments: Box<[Option<Box<[u8]>>]>,
+    rest: bool,
+}
+
+/// What the wildcards of a pattern stand for in a path, in their order.
+pub(super) type Captures<'p> = [&'p [u8]; WILDCARDS_LIMIT];
+
+impl Pattern {
+    /// The pattern, if there is a wildcard in the source.
+    ///
+    /// # Errors
+    ///
+    /// A sentence.
+    pub(super) fn parse(source: &Source<'_>) -> Result<Option<Self>, &'static str> {
+        if !source.path.contains('*') {
+            return Ok(None);
+        }
+        let (path, rest) = match source.path.strip_suffix("/**") {
+            Some(path) => (path, true),
+            None => (source.path, false),
+        };
+        let mut segments = Vec::new();
+        for segment in path.split('/').skip(1) {
+            segments.push(match segment {
+                "*" => None,
+                _ if segment.contains("**") => {
+                    return Err("`**` stands at the end, after a slash: `/blog/**`");
+                }
+                _ if segment.contains('*') => {
+                    return Err("`*` stands for one whole segment: `/users/*/posts`");
+                }
+                text => Some(text.as_bytes().into()),
+            });
+        }
+        let pattern = Self { host: source.host.as_ref().into(), segments: segments.into(), rest };
+        if pattern.wildcards() > WILDCARDS_LIMIT {
+            return Err("a pattern has at most 9 wildcards");
+        }
+        Ok(Some(pattern))
+    }
+
+    /// How many wildcards it has.
+    pub(super) fn wildcards(&self) -> usize {
+        self.segments.iter().filter(|segment| segment.is_none()).count() + usize::from(self.rest)
+    }
+
+    /// Whether it takes this path on its own host.
+    pub(super) fn takes(&self, path: &[u8]) -> bool {
+        self.captures(&self.host, path).is_some()
+    }
+
+    /// What its wildcards stand for, if it takes this request.
+    pub(super) fn captures<'p>(&self, host: &str, path: &'p [u8]) -> Option<Captures<'p>> {
+        if !self.host.is_empty() && *self.host != *host {
+            return None;
+        }
+        let mut captures = Captures::default();
+        let mut free = captures.iter_mut();
+        let mut rest = path;
+        for segment in &self.segments {
+            rest = rest.strip_prefix(b"/")?;
+            let length = rest.iter().position(|byte| *byte == b'/').unwrap_or(rest.len());
+            let (found, behind) = rest.split_at(length);
+            match segment {
+                Some(text) if **text == *found => {}
+                None if !found.is_empty() => *free.next()? = found,
+                _ => return None,
+            }
+            rest = behind;
+        }
+        match (self.rest, rest) {
+            (false, []) | (true, []) => {}
+            (true, [b'/', behind @ ..]) => *free.next()? = behind,
+            _ => return None,
+        }
+        Some(captures)
+    }
+}
+
+/// A target in which the wildcards of a pattern are named: `*` and `**` in their order, or `${1}` by their number.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Template(Box<[Part]>);
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Part {
+    Text(Box<[u8]>),
+    /// The capture with this number, from 0.
+    Capture(usize),
+}
+
+impl Template {
+    /// Reads a target for a pattern with so many wildcards.
+    ///
+    /// # Errors
+    ///
+    /// A sentence.
+    pub(super) fn parse(text: &str, wildcards: usize) -> Result<Self, &'static str> {
+        let mut parts = Vec::new();
+        // What stands there when every wildcard stands for the same.
+        let mut sample = alloc::string::String::new();
+        let (mut rest, mut stars) = (text, 0);
+        while let Some(at) = rest.find(['*', '$']) {
+            let (before, behind) = rest.split_at(at);
+            sample.push_str(before);
+            let (capture, length) = match reference(behind) {
+                Some((number, length)) => (number.checked_sub(1), length),
+                None if behind.starts_with('*') => {
+                    stars += 1;
+                    (Some(stars - 1), if behind.starts_with("**") { 2 } else { 1 })
+                }
+                None => {
+                    return Err("`$` stands before a number in braces: `${1}`; write `%24` for the character");
+                }
+            };
+            let Some(capture) = capture.filter(|capture| *capture < wildcards) else {
+                return Err("the source has fewer wildcards than the target names");
+            };
+            if is_authority(&sample) {
+                return Err("a part of the request's path cannot stand in the host that a redirect leads to");
+            }
+            parts.push(Part::Text(before.as_bytes().into()));
+            parts.push(Part::Capture(capture));
+            sample.push('x');
+            rest = behind.get(length..).unwrap_or_default();
+        }
+        sample.push_str(rest);
+        parts.push(Part::Text(rest.as_bytes().into()));
+        Target::parse(&sample)?;
+        Ok(Self(parts.into()))
+    }
+
+    /// Whether it names a wildcard.
+    pub(super) fn varies(&self) -> bool {
+        self.0.iter().any(|part| matches!(part, Part::Capture(_)))
+    }
+
+    /// The target for a path.
+    pub(super) fn expand(&self, captures: &Captures<'_>) -> Vec<u8> {
+        let mut target = Vec::new();
+        for part in &self.0 {
+            target.extend_from_slice(match part {
+                Part::Text(text) => text,
+                Part::Capture(number) => captures.get(*number).copied().unwrap_or_default(),
+            });
+        }
+        // What was captured may begin with a slash where slashes are kept, and two at the start would name a host.
+        let slashes = target.iter().take_while(|byte| **byte == b'/').count();
+        if slashes > 1 {
+            target.drain(1..slashes);
+        }
+        target
+    }
+}
+
+/// `${N}`: the number, and how long it is.
+fn reference(text: &str) -> Option<(usize, usize)> {
+    let (number, _) = text.strip_prefix("${")?.split_once('}')?;
+    Some((number.parse().ok()?, number.len() + 3))
+}
+
+/// Whether what follows would still belong to the scheme or the host.
+fn is_authority(before: &str) -> bool {
+    match before.split_once("://") {
+        Some((_, rest)) => !rest.contains(['/', '?', '#']),
+        None => !before.starts_with('/'),
+    }
+}

@@ -1,0 +1,235 @@
+//! Redirects of exact sources, as many as there are, in little memory.
+//!
+//! All texts stand behind each other in one piece of memory; an entry is 12 bytes, and its place in the hash table five
+//! to eight more.
+
+use alloc::boxed::Box;
+use alloc::vec;
+use alloc::vec::Vec;
+use core::hash::{BuildHasher, Hasher};
+
+use super::address::{Source, Target};
+
+/// The most entries of all tables of a route together.
+pub(super) const ENTRIES_LIMIT: usize = 1_000_000;
+
+/// The most bytes of their texts together.
+pub(super) const TEXT_LIMIT: usize = 256 * 1024 * 1024;
+
+/// The bit of [`Entry::status`] that says that the query is kept.
+const KEEPS_QUERY: u16 = 1 << 15;
+
+/// Where the texts of one redirect stand, and what belongs to it.
+#[derive(Clone, Copy)]
+struct Entry {
+    /// Where the host of the source begins; path and target follow.
+    start: u32,
+    path: u16,
+    target: u16,
+    status: u16,
+    host: u8,
+}
+
+/// What a source leads to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Found<'t> {
+    pub(super) target: &'t [u8],
+    pub(super) status: u16,
+    pub(super) keeps_query: bool,
+}
+
+/// Why redirects cannot be a table. Numbers are those of [`Builder::add`], from 0.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Refused {
+    /// The second has the source of the first.
+    Duplicate(usize, usize),
+    /// Whoever follows this one comes back to it.
+    Loop(usize),
+}
+
+/// Takes redirects one by one.
+#[derive(Default)]
+pub(super) struct Builder {
+    text: Vec<u8>,
+    entries: Vec<Entry>,
+}
+
+impl Builder {
+    /// Adds a redirect; false if there is no room for it.
+    #[must_use]
+    pub(super) fn add(
+        &mut self,
+        source: &Source<'_>,
+        target: &Target<'_>,
+        status: u16,
+        keeps_query: bool,
+    ) -> bool {
+        let parts = [source.host.as_bytes(), source.path.as_bytes(), target.as_bytes()];
+        let length: usize = parts.iter().map(|part| part.len()).sum();
+        if self.entries.len() >= ENTRIES_LIMIT || self.text.len() + length > TEXT_LIMIT {
+            return false;
+        }
+        let entry = || {
+            Some(Entry {
+                start: u32::try_from(self.text.len()).ok()?,
+                host: u8::try_from(source.host.len()).ok()?,
+                path: u16::try_from(source.path.len()).ok()?,
+                target: u16::try_from(target.as_bytes().len()).ok()?,
+                status: status | if keeps_query { KEEPS_QUERY } else { 0 },
+            })
+        };
+        let Some(entry) = entry() else { return false };
+        self.entries.push(entry);
+        parts.iter().for_each(|part| self.text.extend_from_slice(part));
+        true
+    }
+
+    /// All of them.
+    ///
+    /// # Errors
+    ///
+    /// Two have the same source, or some lead in a circle.
+    pub(super) fn build(self) -> Result<Table, Refused> {
+        let places = match self.entries.len() {
+            0 => 0,
+            // At most four in five are taken.
+            count => (count + count / 4 + 1).next_power_of_two(),
+        };
+        let mut table = Table {
+            text: self.text.into(),
+            entries: self.entries.into(),
+            places: vec![0; places].into(),
+            has_hosts: false,
+        };
+        for number in 0..table.entries.len() {
+            table.place(number)?;
+        }
+        match table.circle() {
+            Some(number) => Err(Refused::Loop(number)),
+            None => Ok(table),
+        }
+    }
+}
+
+/// Redirects by their source.
+#[derive(Default)]
+pub(super) struct Table {
+    text: Box<[u8]>,
+    entries: Box<[Entry]>,
+    /// The number of an entry, from 1, at the place of its hash or behind it; 0 for none. As many as a power of two.
+    places: Box<[u32]>,
+    has_hosts: bool,
+}
+
+impl Table {
+    /// What a request leads to. A source with this host comes before one without.
+    pub(super) fn find(&self, host: &str, path: &[u8]) -> Option<Found<'_>> {
+        let with_host = if self.has_hosts { self.number(host.as_bytes(), path) } else { None };
+        let entry = self.entries.get(with_host.or_else(|| self.number(b"", path))?)?;
+        Some(Found {
+            target: self.part(entry, entry.host as usize + entry.path as usize, entry.target as usize),
+            status: entry.status & !KEEPS_QUERY,
+            keeps_query: entry.status & KEEPS_QUERY != 0,
+        })
+    }
+
+    /// How many there are.
+    pub(super) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Memory, bytes.
+    pub(super) fn memory(&self) -> usize {
+        self.text.len() + size_of_val(&*self.entries) + size_of_val(&*self.places)
+    }
+
+    /// The source with this number.
+    pub(super) fn source(&self, number: usize) -> (&[u8], &[u8]) {
+        self.entries.get(number).map_or((b"", b""), |entry| {
+            let host = entry.host as usize;
+            (self.part(entry, 0, host), self.part(entry, host, entry.path as usize))
+        })
+    }
+
+    fn part(&self, entry: &Entry, from: usize, length: usize) -> &[u8] {
+        let from = entry.start as usize + from;
+        self.text.get(from..from + length).unwrap_or_default()
+    }
+
+    /// Walks over the places at which a source may be: for each, its number and the entry that is there.
+    fn walk(&self, host: &[u8], path: &[u8]) -> impl Iterator<Item = (usize, Option<usize>)> {
+        let mut hasher = foldhash::fast::FixedState::with_seed(0).build_hasher();
+        hasher.write(host);
+        hasher.write(path);
+        let (count, start) = (self.places.len(), hasher.finish() as usize);
+        // The count is a power of two, and no place comes twice.
+        (0..count).map(move |step| {
+            let place = start.wrapping_add(step) & (count - 1);
+            let entry = self.places.get(place).copied().unwrap_or_default();
+            (place, (entry as usize).checked_sub(1))
+        })
+    }
+
+    fn number(&self, host: &[u8], path: &[u8]) -> Option<usize> {
+        for (_, entry) in self.walk(host, path) {
+            let number = entry?;
+            if self.source(number) == (host, path) {
+                return Some(number);
+            }
+        }
+        None
+    }
+
+    /// Gives an entry its place.
+    fn place(&mut self, number: usize) -> Result<(), Refused> {
+        let (host, path) = self.source(number);
+        let mut free = None;
+        for (place, entry) in self.walk(host, path) {
+            match entry {
+                Some(other) if self.source(other) == (host, path) => {
+                    return Err(Refused::Duplicate(other, number));
+                }
+                Some(_) => {}
+                None => {
+                    free = Some(place);
+                    break;
+                }
+            }
+        }
+        self.has_hosts |= !host.is_empty();
+        if let Some(place) = free.and_then(|place| self.places.get_mut(place)) {
+            *place = number as u32 + 1;
+        }
+        Ok(())
+    }
+
+    /// An entry that leads back to itself. Only targets that are paths are followed: whether an absolute one comes here
+    /// is not known.
+    fn circle(&self) -> Option<usize> {
+        let follow = |number: usize| {
+            let entry = self.entries.get(number)?;
+            let target = self.part(entry, entry.host as usize + entry.path as usize, entry.target as usize);
+            let path = target.split(|byte| matches!(byte, b'?' | b'#')).next()?;
+            let (host, _) = self.source(number);
+            if !path.starts_with(b"/") {
+                return None;
+            }
+            let with_host = if host.is_empty() { None } else { self.number(host, path) };
+            with_host.or_else(|| self.number(b"", path))
+        };
+        // From which entry each was reached first, from 1. Each has one successor, so each is looked at once.
+        let mut reached = vec![0_u32; self.entries.len()];
+        for start in 0..self.entries.len() {
+            let mut next = Some(start);
+            while let Some(number) = next {
+                match reached.get_mut(number) {
+                    Some(from @ 0) => *from = start as u32 + 1,
+                    Some(from) if *from == start as u32 + 1 => return Some(number),
+                    _ => break,
+                }
+                next = follow(number);
+            }
+        }
+        None
+    }
+}
