@@ -13,11 +13,14 @@
 extern crate alloc;
 
 pub mod redirects;
+pub mod clear_headers;
 
 foregate_module::pipeline! {
     /// The steps that ship, in the order of their phases.
     pub fn shipped {
         redirects::FollowRedirects,
         redirects::FollowLists,
+        clear_headers::ClearRequest,
+        clear_headers::ClearResponse,
     }
 }

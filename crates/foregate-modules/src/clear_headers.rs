@@ -1,0 +1,240 @@
+//! Removes internal fields: from requests, so that no client can pretend to be a part of the system, and from responses,
+//! so that none gets to see what parts of the system tell each other.
+//!
+//! ```kdl
+//! clear-headers "x-internal-*" "x-debug-token" file="internal-headers.txt" builtin=#true responses=#true
+//! ```
+//!
+//! Names are exact, or begin like the text before a `*` at the end. Which fields go is found in one pass over the head,
+//! by a trie made at load (see [`trie`]), and they are removed in one pass, by their numbers.
+
+pub mod trie;
+
+use alloc::format;
+use alloc::string::String;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::ops::ControlFlow;
+
+use foregate_module::settings::{ANY, Argument, Prop};
+use foregate_module::{
+    Context, Edit, EditRequest, EditResponse, Edits, FieldError, Fields, Filter, FromNode, Key, Never, Node,
+    Problem, RequestFields, ResponseFields, Step, phase,
+};
+
+use self::trie::{LENGTH_LIMIT, NAMES_LIMIT, Names};
+
+/// The largest file of names, bytes.
+const FILE_LIMIT: usize = 1 << 20;
+
+/// Names by which proxies, clouds and gateways tell the server behind them what it believes, one to a line.
+const BUILTIN: &str = include_str!("clear_headers/builtin.txt");
+
+const KEY: Key = Key {
+    usage: "NAME... file=FILE builtin=#true|#false requests=#true|#false responses=#true|#false",
+    ..Key::one(
+        "clear-headers",
+        "",
+        "clear-headers \"x-internal-*\" builtin=#true",
+        "Removes fields with these names, or with names that begin like the text before a `*`, from requests before \
+         anything else reads them, but for `trusted-proxies`, and from responses if told so.",
+    )
+}
+.args(0, ANY)
+.otherwise("all fields of requests and responses pass")
+.props(&[
+    Prop {
+        name: "file",
+        usage: "FILE",
+        required: false,
+        default: "",
+        about: "More names, one to a line; `#` begins a comment.",
+    },
+    Prop {
+        name: "builtin",
+        usage: "#true|#false",
+        required: false,
+        default: "#false",
+        about: "Also the names by which proxies, clouds and gateways tell a server who the client is, such as \
+                `cf-connecting-ip`, `x-remote-user`, `x-original-url`.",
+    },
+    Prop {
+        name: "requests",
+        usage: "#true|#false",
+        required: false,
+        default: "#true",
+        about: "Whether requests are cleared.",
+    },
+    Prop {
+        name: "responses",
+        usage: "#true|#false",
+        required: false,
+        default: "#false",
+        about: "Whether responses are cleared.",
+    },
+]);
+
+/// The settings: which names, and where.
+#[derive(Debug)]
+pub struct ClearHeaders {
+    names: Names,
+    requests: bool,
+    responses: bool,
+}
+
+impl FromNode for ClearHeaders {
+    const KEY: Option<&'static Key> = Some(&KEY);
+
+    fn from_nodes(nodes: &[Node], context: &mut dyn Context) -> Result<Self, Problem> {
+        let [node] = nodes else {
+            return Ok(Self { names: Names::default(), requests: false, responses: false });
+        };
+        let flag = |name: &str, default: bool| node.prop(name).map_or(Ok(default), Argument::flag);
+        let (requests, responses) = (flag("requests", true)?, flag("responses", false)?);
+        if !requests && !responses {
+            return Err(node.wrong("`clear-headers` has nothing to clear: both requests and responses are left out"));
+        }
+        let mut patterns = Patterns::default();
+        for name in node.args() {
+            patterns.add(name.text()?, |message| name.wrong(message))?;
+        }
+        let file: Option<(&Argument, Arc<[u8]>)> = match node.prop("file") {
+            Some(path) => Some((path, context.file(path, FILE_LIMIT)?)),
+            None => None,
+        };
+        if let Some((path, bytes)) = &file {
+            patterns.add_lines(path, bytes)?;
+        }
+        if flag("builtin", false)? {
+            for name in builtin() {
+                patterns.exact.push(name.as_bytes());
+            }
+        }
+        if patterns.exact.is_empty() && patterns.prefixes.is_empty() {
+            return Err(node
+                .wrong("`clear-headers` needs names")
+                .help("write names, file=FILE, or builtin=#true for those that ship"));
+        }
+        let names = Names::new(patterns.exact, patterns.prefixes)
+            .ok_or_else(|| node.wrong(format!("more than {NAMES_LIMIT} names")))?;
+        Ok(Self { names, requests, responses })
+    }
+}
+
+/// The names that ship.
+pub fn builtin() -> impl Iterator<Item = &'static str> {
+    BUILTIN.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'))
+}
+
+/// Names as they are written.
+#[derive(Default)]
+struct Patterns<'t> {
+    exact: Vec<&'t [u8]>,
+    prefixes: Vec<&'t [u8]>,
+}
+
+impl<'t> Patterns<'t> {
+    fn add(&mut self, text: &'t str, wrong: impl Fn(String) -> Problem) -> Result<(), Problem> {
+        let (name, list) = match text.strip_suffix('*') {
+            Some(prefix) => (prefix, &mut self.prefixes),
+            None => (text, &mut self.exact),
+        };
+        if name.is_empty() && text == "*" {
+            return Err(wrong("`*` alone would clear every field".into()));
+        }
+        if name.contains('*') {
+            return Err(wrong(format!("`{text}`: a `*` can only stand at the end")));
+        }
+        if name.len() > LENGTH_LIMIT {
+            return Err(wrong(format!("a name of more than {LENGTH_LIMIT} bytes")));
+        }
+        check(name.as_bytes()).map_err(|error| wrong(format!("`{text}`: {error}")))?;
+        list.push(name.as_bytes());
+        Ok(())
+    }
+
+    fn add_lines(&mut self, path: &Argument, bytes: &'t [u8]) -> Result<(), Problem> {
+        let text = core::str::from_utf8(bytes).map_err(|_| path.wrong("the file of names is not UTF-8"))?;
+        for (number, line) in text.lines().enumerate() {
+            let line = line.split('#').next().unwrap_or_default().trim();
+            if !line.is_empty() {
+                self.add(line, |message| path.wrong(format!("line {}: {message}", number + 1)))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether a name may be cleared.
+fn check(name: &[u8]) -> Result<(), FieldError> {
+    foregate_module::Field::new(name.to_vec(), "").map(|_| ())
+}
+
+/// The fields whose names are in the set.
+fn found(names: &Names, fields: &dyn Fields) -> Edits {
+    let mut words: Vec<u64> = Vec::new();
+    for number in 0..fields.count() {
+        if fields.field(number).is_some_and(|(name, _)| names.contains(name)) {
+            if words.is_empty() {
+                words.resize(fields.count().div_ceil(64), 0);
+            }
+            words[number / 64] |= 1 << (number % 64);
+        }
+    }
+    let mut edits = Edits::new();
+    if !words.is_empty() {
+        edits.push(Edit::RemoveNumbers(words));
+    }
+    edits
+}
+
+/// Clears requests.
+#[derive(Debug, Default)]
+pub struct ClearRequest;
+
+impl Step for ClearRequest {
+    type At = phase::RequestEarly;
+    type Settings = ClearHeaders;
+    type In<'r> = (RequestFields<'r>,);
+    type Out = (EditRequest,);
+    type Stop = Never;
+    const NAME: &'static str = "clear-headers-request";
+    const ABOUT: &'static str = "Removes internal fields from the request.";
+    const FILTERS: &'static [Filter] = &[];
+
+    fn run(
+        &self,
+        settings: &ClearHeaders,
+        (RequestFields(fields),): (RequestFields<'_>,),
+    ) -> ControlFlow<Never, Self::Out> {
+        let edits = if settings.requests { found(&settings.names, fields) } else { Edits::new() };
+        ControlFlow::Continue((EditRequest(edits),))
+    }
+}
+
+/// Clears responses, after every other step has seen and changed them.
+#[derive(Debug, Default)]
+pub struct ClearResponse;
+
+impl Step for ClearResponse {
+    type At = phase::ResponseBody;
+    type Settings = ClearHeaders;
+    type In<'r> = (ResponseFields<'r>,);
+    type Out = (EditResponse,);
+    type Stop = Never;
+    const NAME: &'static str = "clear-headers-response";
+    const ABOUT: &'static str = "Removes internal fields from the response.";
+    const FILTERS: &'static [Filter] = &[];
+
+    fn run(
+        &self,
+        settings: &ClearHeaders,
+        (ResponseFields(fields),): (ResponseFields<'_>,),
+    ) -> ControlFlow<Never, Self::Out> {
+        let edits = if settings.responses { found(&settings.names, fields) } else { Edits::new() };
+        ControlFlow::Continue((EditResponse(edits),))
+    }
+}
+
+#[cfg(test)]
+mod tests;
