@@ -3,6 +3,7 @@
 use alloc::vec::Vec;
 
 use crate::fields::Field;
+use crate::output::Note;
 use crate::phase_id::{BeforeBody, BeforeEnd, BeforeResponse, Phase};
 use crate::text::Text;
 
@@ -63,6 +64,11 @@ pub trait Terminal: Sized {
     /// Its name in descriptions; `None` for none.
     const NAMES: &'static [&'static str];
 
+    /// What the access log is to say of it; see [`Noted`].
+    fn notes(&mut self) -> Vec<Note> {
+        Vec::new()
+    }
+
     /// What the platform has to do.
     fn action(self) -> Action;
 }
@@ -95,6 +101,15 @@ pub struct Replace(pub Response);
 /// The connection, or the stream, is reset.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Abort;
+
+/// A way to end a request, with notes for the access log: why, which the client is not told.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Noted<S> {
+    /// How the request ends.
+    pub stop: S,
+    /// What the access log says.
+    pub notes: Vec<Note>,
+}
 
 /// One of two ways.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -144,6 +159,16 @@ impl Terminal for Abort {
     }
 }
 
+impl<S: Terminal> Terminal for Noted<S> {
+    const NAMES: &'static [&'static str] = S::NAMES;
+    fn notes(&mut self) -> Vec<Note> {
+        core::mem::take(&mut self.notes)
+    }
+    fn action(self) -> Action {
+        self.stop.action()
+    }
+}
+
 impl<A: Terminal, B: Terminal> Terminal for Either<A, B> {
     const NAMES: &'static [&'static str] = match (A::NAMES, B::NAMES) {
         (&[a], &[b]) => &[a, b],
@@ -152,6 +177,12 @@ impl<A: Terminal, B: Terminal> Terminal for Either<A, B> {
         (&[], b) => b,
         _ => &["respond", "redirect", "replace", "abort"],
     };
+    fn notes(&mut self) -> Vec<Note> {
+        match self {
+            Self::A(stop) => stop.notes(),
+            Self::B(stop) => stop.notes(),
+        }
+    }
     fn action(self) -> Action {
         match self {
             Self::A(stop) => stop.action(),
@@ -165,4 +196,5 @@ impl<P: BeforeResponse> StopAt<P> for Respond {}
 impl<P: BeforeResponse> StopAt<P> for Redirect {}
 impl<P: BeforeBody> StopAt<P> for Replace {}
 impl<P: BeforeEnd> StopAt<P> for Abort {}
+impl<P: Phase, S: StopAt<P>> StopAt<P> for Noted<S> {}
 impl<P: Phase, A: StopAt<P>, B: StopAt<P>> StopAt<P> for Either<A, B> {}

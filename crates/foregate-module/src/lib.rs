@@ -57,7 +57,9 @@ pub mod testing;
 mod text;
 mod value;
 
-pub use action::{Abort, Action, Either, Never, Redirect, Replace, Respond, Response, StopAt, Terminal};
+pub use action::{
+    Abort, Action, Either, Never, Noted, Redirect, Replace, Respond, Response, StopAt, Terminal,
+};
 pub use body::{Bail, BodyFilter, Chain, Filtered, Passed, Sink};
 pub use check::{Access, Decl, Slot, check, decl};
 pub use exchange::{Exchange, Now, Source, Summary, TlsFacts};

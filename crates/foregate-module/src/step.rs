@@ -9,7 +9,7 @@ use crate::action::{Action, StopAt, Terminal};
 use crate::check::{Decl, decl};
 use crate::exchange::Exchange;
 use crate::input::{Inputs, View};
-use crate::output::{Apply, Outputs};
+use crate::output::{Apply, Notes, Output, Outputs};
 use crate::phase_id::Phase;
 use crate::pipeline::Pipeline;
 use crate::settings::{Context, FromNode, Key, Node, Problem};
@@ -213,7 +213,13 @@ pub(crate) fn run_typed<S: Step>(step: &S, settings: &S::Settings, call: Call<'_
             }
             Verdict::Continue
         }
-        ControlFlow::Break(stop) => Verdict::Stop(stop.action()),
+        ControlFlow::Break(mut stop) => {
+            if !call.dry {
+                Notes(stop.notes())
+                    .apply(&mut Apply { exchange: call.exchange, state: call.state }, u16::MAX);
+            }
+            Verdict::Stop(stop.action())
+        }
     }
 }
 
