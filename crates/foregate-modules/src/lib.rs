@@ -14,6 +14,9 @@ extern crate alloc;
 
 pub mod redirects;
 pub mod clear_headers;
+#[cfg(test)]
+mod expressions;
+pub mod rate_limit;
 
 foregate_module::pipeline! {
     /// The steps that ship, in the order of their phases.
@@ -22,5 +25,23 @@ foregate_module::pipeline! {
         redirects::FollowLists,
         clear_headers::ClearRequest,
         clear_headers::ClearResponse,
+        // request-identity
+        rate_limit::RateLimit<rate_limit::Identity>,
+        // request-security
+        rate_limit::RateLimit<rate_limit::Security>,
+        // request-body
+        rate_limit::RateLimit<rate_limit::Late>,
+        // response-headers
+        rate_limit::RateLimitFields,
     }
+}
+
+/// A media type for `content-type`.
+pub(crate) fn content_type(argument: &foregate_module::Argument) -> Result<&str, foregate_module::Problem> {
+    let text = argument.text()?;
+    let well_formed = text.split_once('/').is_some_and(|(kind, rest)| !kind.is_empty() && !rest.is_empty());
+    if well_formed && foregate_module::Field::new("content-type", alloc::string::String::from(text)).is_ok() {
+        return Ok(text);
+    }
+    Err(argument.wrong("this is not a media type").help("write something like \"text/html; charset=utf-8\""))
 }

@@ -1,0 +1,496 @@
+//! Rate limits: so many requests in so much time for each key.
+//!
+//! ```kdl
+//! rate-limit 100 per="1m"
+//! rate-limit 5 per="1m" name="login" algorithm="sliding-window" when="http.request.uri.path eq \"/login\""
+//! rate-limit 50 per="1s" burst=200 algorithm="token-bucket" key="http.request.headers[\"x-api-key\"]"
+//! ```
+//!
+//! A limit runs in the first of the phases `request-identity`, `request-security` and `request-body` in which its
+//! expressions are known: one by address comes before anybody is asked who somebody is, one by user name after that. What is
+//! remembered of keys lives in the steps, one [`table`] for each phase, so that it survives reloads; it is found by the
+//! limit's definition, its name or else the site, and the key.
+
+mod algorithm;
+mod table;
+#[cfg(test)]
+mod tests;
+
+use alloc::boxed::Box;
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::hash::Hasher;
+use core::marker::PhantomData;
+use core::net::IpAddr;
+use core::ops::ControlFlow;
+use core::time::Duration;
+
+use foregate_module::settings::{Argument, Context, FromNode, Key, Node, Problem, Prop};
+use foregate_module::{
+    ClientAddress, Condition, EditResponse, Edits, Emit, Expression, Filter, Kind, Note, Noted, Notes, Phase,
+    PhaseId, Random, Read, Respond, Response, Shown, SiteName, Step, StopAt, Text, Time, Value, View, phase,
+};
+use once_cell::race::OnceBox;
+use siphasher::sip::SipHasher13;
+
+pub use self::algorithm::{Algorithm, Rule, Standing};
+use self::table::{SETS, Table};
+
+/// The most limits that one route may have.
+const LIMITS_MOST: usize = 64;
+/// The largest limit and burst, requests.
+const REQUESTS_MOST: u64 = 10_000_000;
+/// The longest name, bytes.
+const NAME_MOST: usize = 64;
+/// The longest window.
+const WINDOW_MOST: Duration = Duration::from_secs(30 * 86_400);
+/// The most bytes of a body for what is refused.
+const BODY_MOST: usize = 64 * 1024;
+
+/// `rate-limit`
+static KEY: Key = Key {
+    args: (1, 1),
+    props: &PROPS,
+    ..Key::one(
+        "rate-limit",
+        "REQUESTS per=\"DURATION\"",
+        "rate-limit 100 per=\"1m\"",
+        "Lets so many requests of one key pass in so much time; others are answered with 429. Several limits hold at \
+         once, the outermost first; what an earlier one let pass counts there even if a later one refuses it.",
+    )
+    .many()
+};
+
+static PROPS: [Prop; 12] = [
+    prop("per", "DURATION", true, "", "The window, 1s to 30d."),
+    prop(
+        "algorithm",
+        "\"fixed-window\"|\"sliding-window\"|\"token-bucket\"",
+        false,
+        "\"sliding-window\"",
+        "How requests are counted.",
+    ),
+    prop(
+        "key",
+        "EXPRESSION",
+        false,
+        "\"ip.src\"",
+        "What is counted apart. `ip.src` is the client's address, IPv6 by `ipv6-prefix`. A request for which the \
+         expression has no value, or an empty one, counts by its client's address.",
+    ),
+    prop("ipv6-prefix", "N", false, "64", "How many bits of an IPv6 address tell clients apart, 1 to 128."),
+    prop("burst", "REQUESTS", false, "", "The size of a token bucket. Without it: as much as the limit."),
+    prop("when", "EXPRESSION", false, "", "Which requests count. Without it: all."),
+    prop(
+        "name",
+        "TEXT",
+        false,
+        "",
+        "Its name in fields and logs. Limits of the same name and definition count together wherever they stand; \
+         without a name, each site counts for itself.",
+    ),
+    prop("status", "STATUS", false, "429", "The status of the refusal, 400 to 599."),
+    prop("body", "TEXT", false, "\"Too many requests\\n\"", "The body of the refusal."),
+    prop("type", "TEXT", false, "\"text/plain; charset=utf-8\"", "The type of that body."),
+    prop(
+        "fields",
+        "#true|#false",
+        false,
+        "#true",
+        "Whether responses carry `RateLimit` and `RateLimit-Policy` for this limit.",
+    ),
+    prop("dry-run", "#true|#false", false, "#false", "Counts and notes in the log, but refuses nothing."),
+];
+
+const fn prop(
+    name: &'static str,
+    usage: &'static str,
+    required: bool,
+    default: &'static str,
+    about: &'static str,
+) -> Prop {
+    Prop { name, usage, required, default, about }
+}
+
+/// What tells the requests of a limit apart.
+enum By {
+    /// The client's address.
+    Client,
+    /// An expression.
+    Expression(Arc<dyn Expression>),
+}
+
+/// One limit of a route.
+struct Limit {
+    rule: Rule,
+    by: By,
+    ipv6_prefix: u8,
+    when: Option<Arc<dyn Condition>>,
+    /// Where it runs.
+    phase: PhaseId,
+    /// What of its definition tells it from other limits.
+    id: u64,
+    /// Whether sites count apart.
+    of_site: bool,
+    name: Arc<str>,
+    /// One member of `RateLimit-Policy`.
+    policy: Arc<[u8]>,
+    refusal: Refusal,
+    fields: bool,
+    dry_run: bool,
+}
+
+struct Refusal {
+    status: u16,
+    body: Arc<[u8]>,
+    content_type: Arc<[u8]>,
+}
+
+/// The limits of a route.
+pub struct RateLimits {
+    limits: Box<[Limit]>,
+}
+
+impl FromNode for RateLimits {
+    const KEY: Option<&'static Key> = Some(&KEY);
+
+    fn from_nodes(nodes: &[Node], context: &mut dyn Context) -> Result<Self, Problem> {
+        if let Some(node) = nodes.get(LIMITS_MOST) {
+            return Err(node.wrong(format!("a route may have {LIMITS_MOST} rate limits at most")));
+        }
+        let limits = nodes.iter().enumerate().map(|(number, node)| Limit::read(number, node, context));
+        Ok(Self { limits: limits.collect::<Result<_, _>>()? })
+    }
+}
+
+impl Limit {
+    fn read(number: usize, node: &Node, context: &mut dyn Context) -> Result<Self, Problem> {
+        let rule = read_rule(node)?;
+        let name = match node.prop("name") {
+            Some(name) => read_name(name)?,
+            None if number == 0 => "default".to_string(),
+            None => format!("default-{}", number + 1),
+        };
+        let (by, when, phase) = read_expressions(node, context)?;
+        let ipv6_prefix = node.prop("ipv6-prefix").map_or(Ok(64), |prefix| prefix.number(1..=128))? as u8;
+        let key = node.prop("key").map_or(Ok("ip.src"), Argument::text)?;
+        let named = node.prop("name").map(|_| &*name);
+        let policy = format!("\"{name}\";q={};w={}", rule.limit, rule.window.div_ceil(1000));
+        Ok(Self {
+            id: definition(&rule, key, ipv6_prefix, named),
+            rule,
+            by,
+            ipv6_prefix,
+            when,
+            phase,
+            of_site: named.is_none(),
+            policy: policy.into_bytes().into(),
+            name: name.into(),
+            refusal: Refusal::read(node)?,
+            fields: node.prop("fields").map_or(Ok(true), Argument::flag)?,
+            dry_run: node.prop("dry-run").map_or(Ok(false), Argument::flag)?,
+        })
+    }
+
+    /// The key of a request, hashed with everything that tells its counter from others.
+    fn hash(&self, seed: u64, request: &Asked<'_>) -> u64 {
+        let mut hasher = SipHasher13::new_with_keys(seed, self.id);
+        if self.of_site {
+            hasher.write(request.site.as_bytes());
+        }
+        // No host has this byte: the site's end.
+        hasher.write_u8(0xff);
+        let expression = match &self.by {
+            By::Client => None,
+            By::Expression(expression) => expression.evaluate(&request.view).filter(|key| !key.is_empty()),
+        };
+        match (expression, request.client.map(|client| client.to_canonical())) {
+            (Some(key), _) => {
+                hasher.write_u8(0);
+                hasher.write(&key);
+            }
+            (None, None) => hasher.write_u8(1),
+            (None, Some(IpAddr::V4(client))) => {
+                hasher.write_u8(4);
+                hasher.write(&client.octets());
+            }
+            (None, Some(IpAddr::V6(client))) => {
+                hasher.write_u8(6);
+                let host_bits = 128 - u32::from(self.ipv6_prefix);
+                let prefix = u128::MAX.checked_shl(host_bits).unwrap_or_default();
+                hasher.write(&(client.to_bits() & prefix).to_be_bytes());
+            }
+        }
+        hasher.finish()
+    }
+
+    fn response(&self, standing: Standing) -> Response {
+        let seconds = standing.retry.div_ceil(1000).max(1);
+        let refusal = &self.refusal;
+        let response = Response::new(refusal.status)
+            .body(Arc::clone(&refusal.content_type), Arc::clone(&refusal.body))
+            .field("retry-after", seconds.to_string());
+        if !self.fields {
+            return response;
+        }
+        response
+            .field("ratelimit-policy", Arc::clone(&self.policy))
+            .field("ratelimit", member(&self.name, standing))
+    }
+}
+
+/// One member of `RateLimit`.
+fn member(name: &str, standing: Standing) -> String {
+    format!("\"{name}\";r={};t={}", standing.remaining, standing.reset.div_ceil(1000))
+}
+
+fn read_rule(node: &Node) -> Result<Rule, Problem> {
+    const WORDS: [(&str, Algorithm); 3] = [
+        ("fixed-window", Algorithm::FixedWindow),
+        ("sliding-window", Algorithm::SlidingWindow),
+        ("token-bucket", Algorithm::TokenBucket),
+    ];
+    let limit = node.arg(0)?.number(1..=REQUESTS_MOST)? as u32;
+    let per = node.prop("per").ok_or_else(|| node.wrong("`rate-limit` needs `per`, such as per=\"1m\""))?;
+    let window = per.duration(Duration::from_secs(1)..=WINDOW_MOST)?.as_millis() as u64;
+    let algorithm =
+        node.prop("algorithm").map_or(Ok(Algorithm::SlidingWindow), |word| word.choice(&WORDS))?;
+    let burst = match node.prop("burst") {
+        None => limit,
+        Some(burst) if algorithm == Algorithm::TokenBucket => burst.number(1..=REQUESTS_MOST)? as u32,
+        Some(burst) => {
+            let problem = burst.wrong("only a token bucket has a burst");
+            return Err(problem.help("add algorithm=\"token-bucket\", or leave `burst` out"));
+        }
+    };
+    Ok(Rule { algorithm, limit, window, burst })
+}
+
+/// A name that can stand in a structured field (RFC 9651) without escapes.
+fn read_name(name: &Argument) -> Result<String, Problem> {
+    let text = name.text()?;
+    let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.:/".contains(&byte);
+    if text.is_empty() || text.len() > NAME_MOST || !text.bytes().all(fits) {
+        let problem = name.wrong("this cannot be the name of a limit");
+        return Err(problem.help(format!("use 1 to {NAME_MOST} letters, digits, and any of - _ . : /")));
+    }
+    Ok(text.into())
+}
+
+type Expressions = (By, Option<Arc<dyn Condition>>, PhaseId);
+
+/// Key and condition, in the first phase that knows what both need.
+fn read_expressions(node: &Node, context: &mut dyn Context) -> Result<Expressions, Problem> {
+    let key = match node.prop("key") {
+        Some(key) if key.text()?.trim() != "ip.src" => Some(key),
+        _ => None,
+    };
+    let when = node.prop("when");
+    let mut compile = |phase| -> Result<Expressions, Problem> {
+        let by = match key {
+            None => By::Client,
+            Some(key) => By::Expression(context.expression(key, phase)?),
+        };
+        let when = when.map(|when| context.condition(when, phase)).transpose()?;
+        Ok((by, when, phase))
+    };
+    let early = [Identity::ID, Security::ID].into_iter().find_map(|phase| compile(phase).ok());
+    match early {
+        Some(expressions) => Ok(expressions),
+        None => compile(Late::ID),
+    }
+}
+
+/// A number for what a limit is; another definition is another limit, and begins anew.
+fn definition(rule: &Rule, key: &str, ipv6_prefix: u8, name: Option<&str>) -> u64 {
+    // No secret is needed here: definitions do not come from clients.
+    let mut hasher = SipHasher13::new_with_keys(0, 0);
+    hasher.write_u8(match rule.algorithm {
+        Algorithm::FixedWindow => 0,
+        Algorithm::SlidingWindow => 1,
+        Algorithm::TokenBucket => 2,
+    });
+    hasher.write_u32(rule.limit);
+    hasher.write_u64(rule.window);
+    hasher.write_u32(rule.burst);
+    hasher.write_u8(ipv6_prefix);
+    hasher.write_usize(key.len());
+    hasher.write(key.as_bytes());
+    hasher.write_u8(u8::from(name.is_some()));
+    hasher.write(name.unwrap_or_default().as_bytes());
+    hasher.finish()
+}
+
+impl Refusal {
+    fn read(node: &Node) -> Result<Self, Problem> {
+        let status = node.prop("status").map_or(Ok(429), |status| status.number(400..=599))? as u16;
+        let body = node.prop("body").map_or(Ok("Too many requests\n"), Argument::text)?;
+        if let Some(argument) = node.prop("body").filter(|_| body.len() > BODY_MOST) {
+            return Err(argument.wrong(format!("the body has more than {BODY_MOST} bytes")));
+        }
+        let content_type = match node.prop("type") {
+            None => "text/plain; charset=utf-8",
+            Some(argument) => crate::content_type(argument)?,
+        };
+        Ok(Self { status, body: body.as_bytes().into(), content_type: content_type.as_bytes().into() })
+    }
+}
+
+/// A phase in which limits run.
+pub trait Stage: Default + Send + Sync + 'static {
+    /// The phase.
+    type At: Phase;
+    /// The step's name.
+    const NAME: &'static str;
+    /// The value's name.
+    const VALUE: &'static str;
+    /// The phase, as a value.
+    const ID: PhaseId = <Self::At as Phase>::ID;
+}
+
+/// Limits whose expressions need no more than the request and its client.
+#[derive(Debug, Default)]
+pub struct Identity;
+/// Limits whose expressions need what `request-identity` has found out.
+#[derive(Debug, Default)]
+pub struct Security;
+/// Limits whose expressions need what `request-security` has found out, such as the user.
+#[derive(Debug, Default)]
+pub struct Late;
+
+impl Stage for Identity {
+    type At = phase::RequestIdentity;
+    const NAME: &'static str = "rate-limit";
+    const VALUE: &'static str = "rate-limit.remaining";
+}
+
+impl Stage for Security {
+    type At = phase::RequestSecurity;
+    const NAME: &'static str = "rate-limit-security";
+    const VALUE: &'static str = "rate-limit-security.remaining";
+}
+
+impl Stage for Late {
+    type At = phase::RequestBody;
+    const NAME: &'static str = "rate-limit-late";
+    const VALUE: &'static str = "rate-limit-late.remaining";
+}
+
+/// How the limits of a stage stand after a request that passed them. Expressions see the least that remains.
+#[derive(Debug)]
+pub struct Remaining<S>(PhantomData<S>);
+
+/// One limit that a request passed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Passed {
+    name: Arc<str>,
+    policy: Arc<[u8]>,
+    standing: Standing,
+    fields: bool,
+}
+
+impl<S: Stage> Value for Remaining<S> {
+    type Data = Vec<Passed>;
+    const NAME: &'static str = S::VALUE;
+    const ABOUT: &'static str = "How many more requests the tightest limit of this phase would let pass now.";
+    const SHOWS: Option<Kind> = Some(Kind::Int);
+    fn show(passed: &Vec<Passed>) -> Option<Shown<'_>> {
+        let least = passed.iter().map(|passed| passed.standing.remaining).min()?;
+        Some(Shown::Int(least.into()))
+    }
+}
+
+/// What a limit looks at.
+struct Asked<'r> {
+    view: View<'r>,
+    client: Option<IpAddr>,
+    site: &'r str,
+}
+
+/// Counts requests and refuses those beyond a limit.
+#[derive(Default)]
+pub struct RateLimit<S> {
+    /// Made on first use, so that a process without limits pays nothing.
+    table: OnceBox<Table>,
+    stage: PhantomData<S>,
+}
+
+impl<S: Stage> Step for RateLimit<S>
+where
+    Noted<Respond>: StopAt<S::At>,
+    (Emit<Remaining<S>>, Notes): foregate_module::Outputs<S::At>,
+{
+    type At = S::At;
+    type Settings = RateLimits;
+    type In<'r> = (View<'r>, Time, Random, ClientAddress, SiteName<'r>);
+    type Out = (Emit<Remaining<S>>, Notes);
+    type Stop = Noted<Respond>;
+    const NAME: &'static str = S::NAME;
+    const ABOUT: &'static str = "Counts requests by key and refuses those beyond a limit.";
+    const FILTERS: &'static [Filter] = &[];
+
+    fn run(&self, settings: &RateLimits, input: Self::In<'_>) -> ControlFlow<Self::Stop, Self::Out> {
+        let (view, Time(now), Random(random), ClientAddress(client), SiteName(site)) = input;
+        let asked = Asked { view, client, site };
+        let (mut passed, mut notes) = (Vec::new(), Vec::new());
+        for limit in settings.limits.iter().filter(|limit| limit.phase == S::ID) {
+            if limit.when.as_ref().is_some_and(|when| !when.holds(&asked.view)) {
+                continue;
+            }
+            let table = self.table.get_or_init(|| Box::new(Table::new(SETS, random)));
+            let hash = limit.hash(table.seed(), &asked);
+            let standing = table.update(hash, now.steady_ms, |known| limit.rule.take(known, now.steady_ms));
+            let named = |name: &'static str| Note {
+                name: name.into(),
+                value: Text::Owned(limit.name.as_bytes().into()),
+            };
+            match (standing.admitted, limit.dry_run) {
+                (true, false) => passed.push(Passed {
+                    name: Arc::clone(&limit.name),
+                    policy: Arc::clone(&limit.policy),
+                    standing,
+                    fields: limit.fields,
+                }),
+                (true, true) => {}
+                (false, true) => notes.push(named("rate-limit-dry-run")),
+                (false, false) => {
+                    notes.push(named("rate-limit"));
+                    let stop = Respond(limit.response(standing));
+                    return ControlFlow::Break(Noted { stop, notes });
+                }
+            }
+        }
+        let passed = if passed.is_empty() { None } else { Some(passed) };
+        ControlFlow::Continue((Emit(passed), Notes(notes)))
+    }
+}
+
+/// Tells clients how they stand (draft-ietf-httpapi-ratelimit-headers).
+#[derive(Debug, Default)]
+pub struct RateLimitFields;
+
+impl Step for RateLimitFields {
+    type At = phase::ResponseHeaders;
+    type Settings = RateLimits;
+    type In<'r> = (Read<'r, Remaining<Identity>>, Read<'r, Remaining<Security>>, Read<'r, Remaining<Late>>);
+    type Out = (EditResponse,);
+    type Stop = foregate_module::Never;
+    const NAME: &'static str = "rate-limit-fields";
+    const ABOUT: &'static str = "Adds `RateLimit` and `RateLimit-Policy` to responses.";
+    const FILTERS: &'static [Filter] = &[];
+
+    fn run(&self, _: &RateLimits, input: Self::In<'_>) -> ControlFlow<Self::Stop, Self::Out> {
+        let (Read(identity), Read(security), Read(late)) = input;
+        let mut edits = Edits::new();
+        // Both fields are lists: a line for each limit is the same as one line for all.
+        for passed in
+            [identity, security, late].into_iter().flatten().flatten().filter(|passed| passed.fields)
+        {
+            edits = edits.append("ratelimit-policy", Arc::clone(&passed.policy));
+            edits = edits.append("ratelimit", member(&passed.name, passed.standing));
+        }
+        ControlFlow::Continue((EditResponse(edits),))
+    }
+}

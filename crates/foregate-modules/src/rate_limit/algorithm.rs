@@ -1,0 +1,140 @@
+//! The arithmetic of limits: whole numbers only, so that nothing is lost by rounding.
+
+use super::table::State;
+
+/// How requests are counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Algorithm {
+    /// Windows that follow each other; in each as many requests as the limit says.
+    FixedWindow,
+    /// The same, but the window before counts with the share of it that lies within the last window's length.
+    SlidingWindow,
+    /// Tokens come back at an even pace; each request takes one.
+    TokenBucket,
+}
+
+/// A limit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Rule {
+    /// How it counts.
+    pub algorithm: Algorithm,
+    /// Requests in a window, 1 to [`COUNT_MOST`](super::table::COUNT_MOST).
+    pub limit: u32,
+    /// The window, milliseconds; at least 1.
+    pub window: u64,
+    /// Requests at once: the tokens of a bucket; the same as `limit` for windows.
+    pub burst: u32,
+}
+
+/// How a key stands after a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Standing {
+    /// Whether the request is within the limit. One that is not does not count.
+    pub admitted: bool,
+    /// How many more would be admitted now.
+    pub remaining: u32,
+    /// When the window ends or the bucket is full, milliseconds from now.
+    pub reset: u64,
+    /// When a request would be admitted, milliseconds from now; 0 if this one was.
+    pub retry: u64,
+}
+
+impl Rule {
+    /// Counts a request at `now`. `known` is what is remembered of its key, or how much of the limit is to count as used, in
+    /// 255ths.
+    pub fn take(&self, known: Result<State, u8>, now: u64) -> (Option<State>, Standing) {
+        match self.algorithm {
+            Algorithm::FixedWindow => self.take_fixed(known, now),
+            Algorithm::SlidingWindow => self.take_sliding(known, now),
+            Algorithm::TokenBucket => self.take_token(known, now),
+        }
+    }
+
+    fn inherited(&self, used: u8) -> u32 {
+        (u64::from(self.limit) * u64::from(used) / 255) as u32
+    }
+
+    fn used(part: u128, whole: u128) -> u8 {
+        (part * 255 / whole.max(1)).min(255) as u8
+    }
+
+    /// `until` is the end of the window, `first` the count.
+    fn take_fixed(&self, known: Result<State, u8>, now: u64) -> (Option<State>, Standing) {
+        let end = (now / self.window + 1) * self.window;
+        let (end, count) = match known {
+            // Later: another thread has seen the next window already.
+            Ok(state) if state.until >= end => (state.until, state.first),
+            Ok(_) => (end, 0),
+            Err(used) => (end, self.inherited(used)),
+        };
+        let reset = end - now;
+        if count >= self.limit {
+            return (None, Standing { admitted: false, remaining: 0, reset, retry: reset });
+        }
+        let first = count + 1;
+        let used = Self::used(first.into(), self.limit.into());
+        let standing = Standing { admitted: true, remaining: self.limit - first, reset, retry: 0 };
+        (Some(State { until: end, first, second: 0, used }), standing)
+    }
+
+    /// `until` is the end of the next window, `first` the count of this one, `second` that of the one before.
+    fn take_sliding(&self, known: Result<State, u8>, now: u64) -> (Option<State>, Standing) {
+        let window = self.window;
+        let end = (now / window + 1) * window;
+        let (end, current, before) = match known {
+            Ok(state) if state.until >= end + window => (state.until - window, state.first, state.second),
+            Ok(state) if state.until == end => (end, 0, state.first),
+            Ok(_) => (end, 0, 0),
+            Err(used) => (end, self.inherited(used), 0),
+        };
+        let reset = end - now;
+        let [limit, wide, left, count, earlier] =
+            [self.limit.into(), window.into(), reset.into(), current.into(), before.into()].map(|n: u128| n);
+        // All in units of a request times a millisecond of the window.
+        let (most, weighed) = (limit * wide, earlier * left.min(wide) + count * wide);
+        if weighed + wide > most {
+            let retry = if current < self.limit {
+                // Until the part of the window before has shrunk enough.
+                left - ((limit - count - 1) * wide / earlier.max(1)).min(left)
+            } else {
+                // Until the part of this window, once it is the one before, has.
+                left + wide - ((limit - 1) * wide / count.max(1)).min(wide)
+            };
+            let standing = Standing { admitted: false, remaining: 0, reset, retry: retry.max(1) as u64 };
+            return (None, standing);
+        }
+        let weighed = weighed + wide;
+        let remaining = ((most - weighed) / wide) as u32;
+        let used = Self::used(weighed, most);
+        let state = State { until: end + window, first: current + 1, second: before, used };
+        (Some(state), Standing { admitted: true, remaining, reset, retry: 0 })
+    }
+
+    /// The generic cell rate algorithm: `until` and `first` say when the bucket will be full, `first` being the part of a
+    /// millisecond, in units of 1/limit. Each request moves that by window/limit.
+    fn take_token(&self, known: Result<State, u8>, now: u64) -> (Option<State>, Standing) {
+        let [limit, window, burst] =
+            [self.limit.into(), self.window.into(), self.burst.into()].map(|n: u128| n);
+        let capacity = burst * window;
+        let now = u128::from(now) * limit;
+        let full = match known {
+            Ok(state) => (u128::from(state.until) * limit + u128::from(state.first)).max(now),
+            Err(used) => now + capacity * u128::from(used) / 255 / window * window,
+        };
+        let level = full - now + window;
+        if level > capacity {
+            let retry = (level - capacity).div_ceil(limit) as u64;
+            let reset = (full - now).div_ceil(limit) as u64;
+            return (None, Standing { admitted: false, remaining: 0, reset, retry });
+        }
+        let full = full + window;
+        let remaining = ((capacity - level) / window) as u32;
+        let state = State {
+            until: (full / limit) as u64,
+            first: (full % limit) as u32,
+            second: 0,
+            used: Self::used(level, capacity),
+        };
+        (Some(state), Standing { admitted: true, remaining, reset: level.div_ceil(limit) as u64, retry: 0 })
+    }
+}

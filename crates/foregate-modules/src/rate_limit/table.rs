@@ -1,0 +1,190 @@
+//! What is remembered of keys: a table of fixed size, without locks.
+//!
+//! The table is set-associative: a key's hash names a set of [`WAYS`] entries, and the key may stand in any of them. An
+//! entry is one word of 128 bits (fingerprint, state), changed by compare-and-swap, so that no reader sees half of it. The
+//! hash takes a secret of the process: nobody outside can tell which keys share a set.
+//!
+//! # What happens beyond its size
+//!
+//! A key that finds its set full of live entries takes the place of the one that has used up the least of its limit, and
+//! starts with what that one had used, but never more than half. Hence
+//!
+//! - a key that is new always has at least half of its limit, however many others there are;
+//! - a key that has used up its limit is forgotten before its time only when all other entries of its set have used up
+//!   theirs as well; it then has at most half of its limit again. As the sets cannot be told apart from outside, bringing
+//!   that about for one key takes about as many requests that are let through, within one window, as the table has entries,
+//!   times half the limit.
+//!
+//! Two keys of the same set with the same fingerprint share an entry: one pair in 2^32.
+
+use alloc::boxed::Box;
+use core::sync::atomic::Ordering;
+
+use portable_atomic::AtomicU128;
+
+/// Entries of a set.
+pub const WAYS: usize = 8;
+
+/// Sets of a table: 262,144 entries, 4 MiB.
+pub const SETS: usize = 1 << 15;
+
+/// What of a limit an entry that was given to another key hands on at most, in 255ths.
+const INHERITED_MOST: u8 = 127;
+
+const UNTIL_BITS: u32 = 40;
+const COUNT_BITS: u32 = 24;
+
+/// The largest count that an entry holds.
+pub const COUNT_MOST: u32 = (1 << COUNT_BITS) - 1;
+
+/// What is remembered of one key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct State {
+    /// When it no longer matters: milliseconds on the steady clock, less than 2^40 (34 years).
+    pub until: u64,
+    /// A count, at most [`COUNT_MOST`].
+    pub first: u32,
+    /// Another.
+    pub second: u32,
+    /// How much of the limit is used up, in 255ths.
+    pub used: u8,
+}
+
+impl State {
+    fn pack(self, fingerprint: u32) -> u128 {
+        let until = self.until.min((1 << UNTIL_BITS) - 1);
+        let mut word = u128::from(fingerprint);
+        word = word << UNTIL_BITS | u128::from(until);
+        word = word << COUNT_BITS | u128::from(self.first.min(COUNT_MOST));
+        word = word << COUNT_BITS | u128::from(self.second.min(COUNT_MOST));
+        word << 8 | u128::from(self.used)
+    }
+
+    fn unpack(word: u128) -> (u32, Self) {
+        let bits = |from: u32, count: u32| (word >> from) as u64 & ((1 << count) - 1);
+        let state = Self {
+            used: bits(0, 8) as u8,
+            second: bits(8, COUNT_BITS) as u32,
+            first: bits(8 + COUNT_BITS, COUNT_BITS) as u32,
+            until: bits(8 + 2 * COUNT_BITS, UNTIL_BITS),
+        };
+        (bits(8 + 2 * COUNT_BITS + UNTIL_BITS, 32) as u32, state)
+    }
+}
+
+/// One cache line pair, so that looking at a set touches no other.
+#[repr(align(128))]
+struct Set([AtomicU128; WAYS]);
+
+/// See the [module](self).
+pub struct Table {
+    sets: Box<[Set]>,
+    seed: u64,
+}
+
+impl Table {
+    /// An empty table. `sets` is a power of two; `seed` is the secret.
+    pub fn new(sets: usize, seed: u64) -> Self {
+        let empty = |_| Set(core::array::from_fn(|_| AtomicU128::new(0)));
+        Self { sets: (0..sets.next_power_of_two()).map(empty).collect(), seed }
+    }
+
+    /// The secret by which keys are hashed.
+    pub fn seed(&self) -> u64 {
+        self.seed
+    }
+
+    /// Changes what is remembered of a key, by its hash.
+    ///
+    /// `change` gets the state of the key, if there is one, or else what of the limit counts as used (in 255ths), and says
+    /// what is to be remembered now (`None`: nothing changes) and what comes of it. It is called again when another thread
+    /// was faster. Threads that bring in the same key at the same instant while entries of its set are being replaced may
+    /// each bring it in; one of the two counts is then lost.
+    pub fn update<T>(
+        &self,
+        hash: u64,
+        now: u64,
+        change: impl Fn(Result<State, u8>) -> (Option<State>, T),
+    ) -> T {
+        // Never 0, which is an empty entry.
+        let fingerprint = ((hash >> 32) as u32).max(1);
+        let set = &self.sets[hash as usize & (self.sets.len() - 1)].0;
+        loop {
+            let words: [u128; WAYS] = core::array::from_fn(|way| set[way].load(Ordering::Relaxed));
+            let states = words.map(State::unpack);
+            let found = states.iter().position(|(other, _)| *other == fingerprint);
+            let (way, known) = match found {
+                Some(way) => (way, Ok(states[way].1)),
+                None => {
+                    let way = least(&states, now);
+                    let (other, state) = states[way];
+                    let used = if is_live(other, state, now) { state.used.min(INHERITED_MOST) } else { 0 };
+                    (way, Err(used))
+                }
+            };
+            let (state, outcome) = change(known);
+            let Some(state) = state else { return outcome };
+            let new = state.pack(fingerprint);
+            // Relaxed: the word is all there is, nothing is published by it.
+            if set[way].compare_exchange(words[way], new, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
+                return outcome;
+            }
+        }
+    }
+}
+
+fn is_live(fingerprint: u32, state: State, now: u64) -> bool {
+    fingerprint != 0 && state.until >= now
+}
+
+/// The entry that matters least: one that no longer matters, else the one that has used up the least of its limit, and of
+/// those the one that is over first.
+fn least(states: &[(u32, State); WAYS], now: u64) -> usize {
+    let rank = |way: &usize| match states[*way] {
+        (fingerprint, state) if is_live(fingerprint, state, now) => (1, state.used, state.until),
+        _ => (0, 0, 0),
+    };
+    (0..WAYS).min_by_key(rank).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn entries_lose_nothing(
+            fingerprint in 1..=u32::MAX, until in 0_u64..1 << UNTIL_BITS,
+            first in 0..=COUNT_MOST, second in 0..=COUNT_MOST, used: u8,
+        ) {
+            let state = State { until, first, second, used };
+            prop_assert_eq!(State::unpack(state.pack(fingerprint)), (fingerprint, state));
+        }
+    }
+
+    #[test]
+    fn a_new_key_takes_the_place_that_matters_least() {
+        let table = Table::new(1, 0);
+        let put = |key: u64, used: u8, until: u64| {
+            table.update(key << 32, 10, |known| (Some(State { used, until, ..State::default() }), known))
+        };
+        for key in 1..=8 {
+            assert_eq!(put(key, 10 + key as u8, 100), Err(0), "there was an empty entry for key {key}");
+        }
+        assert_eq!(put(9, 255, 100), Err(11), "the first had used the least");
+        assert_eq!(put(2, 255, 9).map(|state| state.used), Ok(12));
+        assert_eq!(put(10, 255, 100), Err(0), "the second no longer matters");
+        for key in 3..=8 {
+            assert!(put(key, 255, 100).is_ok(), "key {key} is still there");
+        }
+        assert_eq!(put(11, 255, 100), Err(INHERITED_MOST), "never more than half is handed on");
+    }
+
+    #[test]
+    fn what_changes_nothing_is_not_written() {
+        let table = Table::new(1, 0);
+        table.update(1 << 32, 0, |_| (None, ()));
+        assert_eq!(table.update(1 << 32, 0, |known| (None, known)), Err(0));
+    }
+}
