@@ -84,7 +84,8 @@ fn hashed<S: BuildHasher + Default>() -> HashSet<&'static str, S> {
 fn matching(criterion: &mut Criterion) {
     let ours = Names::new(builtin().map(str::as_bytes), []).expect("few");
     let with_prefixes =
-        Names::new(builtin().map(str::as_bytes), [&b"x-internal-"[..], b"x-debug-", b"cf-int-"]).expect("few");
+        Names::new(builtin().map(str::as_bytes), [&b"x-internal-"[..], b"x-debug-", b"cf-int-"])
+            .expect("few");
     let trie_hard: TrieHard<'_, &str> = builtin().collect();
     let hash_set: HashSet<&str> = hashed();
     let fold_hash_set: HashSet<&str, foldhash::fast::RandomState> = hashed();
@@ -150,7 +151,11 @@ fn clearing(criterion: &mut Criterion) {
                 sample.request = list.clone();
                 sample
             };
-            bencher.iter_batched_ref(sample, |sample| sample.run(&ClearRequest, &clear), BatchSize::SmallInput);
+            bencher.iter_batched_ref(
+                sample,
+                |sample| sample.run(&ClearRequest, &clear),
+                BatchSize::SmallInput,
+            );
         });
         group.bench_function(BenchmarkId::new("removals", internal), |bencher| {
             bencher.iter_batched_ref(

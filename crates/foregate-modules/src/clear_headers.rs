@@ -92,7 +92,9 @@ impl FromNode for ClearHeaders {
         let flag = |name: &str, default: bool| node.prop(name).map_or(Ok(default), Argument::flag);
         let (requests, responses) = (flag("requests", true)?, flag("responses", false)?);
         if !requests && !responses {
-            return Err(node.wrong("`clear-headers` has nothing to clear: both requests and responses are left out"));
+            return Err(
+                node.wrong("`clear-headers` has nothing to clear: both requests and responses are left out")
+            );
         }
         let mut patterns = Patterns::default();
         for name in node.args() {

@@ -12,27 +12,29 @@
 
 extern crate alloc;
 
-pub mod redirects;
 pub mod clear_headers;
-#[cfg(test)]
-mod expressions;
 pub mod rate_limit;
+pub mod redirects;
+#[cfg(test)]
+mod test_expressions;
 
 foregate_module::pipeline! {
     /// The steps that ship, in the order of their phases.
     pub fn shipped {
-        redirects::FollowRedirects,
-        redirects::FollowLists,
+        // request-early
         clear_headers::ClearRequest,
-        clear_headers::ClearResponse,
         // request-identity
         rate_limit::RateLimit<rate_limit::Identity>,
         // request-security
         rate_limit::RateLimit<rate_limit::Security>,
+        redirects::FollowRedirects,
+        redirects::FollowLists,
         // request-body
         rate_limit::RateLimit<rate_limit::Late>,
         // response-headers
         rate_limit::RateLimitFields,
+        // response-body
+        clear_headers::ClearResponse,
     }
 }
 

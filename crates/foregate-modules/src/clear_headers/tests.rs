@@ -60,8 +60,7 @@ fn the_list_that_ships_has_more_than_a_hundred_names() {
         check(name.as_bytes()).unwrap();
         assert_eq!(name, name.to_ascii_lowercase());
     }
-    let clear: ClearHeaders =
-        settings(&[node("clear-headers").prop_literal("builtin", true)]).unwrap();
+    let clear: ClearHeaders = settings(&[node("clear-headers").prop_literal("builtin", true)]).unwrap();
     let mut sample = Sample::get("/").field("CF-Connecting-IP", "1.2.3.4").field("accept", "*/*");
     sample.run(&ClearRequest, &clear);
     assert_eq!(names(&sample), ["accept"]);

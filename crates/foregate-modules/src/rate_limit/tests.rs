@@ -9,7 +9,7 @@ use proptest::prelude::*;
 
 use super::table::State;
 use super::*;
-use crate::expressions::literals;
+use crate::test_expressions::literals;
 
 fn limit(requests: u64, per: &str) -> Node {
     node("rate-limit").arg_literal(requests).prop_literal("per", per)

@@ -247,7 +247,9 @@ impl Template {
                     (Some(stars - 1), if behind.starts_with("**") { 2 } else { 1 })
                 }
                 None => {
-                    return Err("`$` stands before a number in braces: `${1}`; write `%24` for the character");
+                    return Err(
+                        "`$` stands before a number in braces: `${1}`; write `%24` for the character",
+                    );
                 }
             };
             let Some(capture) = capture.filter(|capture| *capture < wildcards) else {

@@ -2,7 +2,7 @@
 
 use std::task::{Context, Poll};
 
-use foregate_module::{Bail, Chain};
+use foregate_module::{Bail, Chain, Passed};
 use foregate_wire::connection;
 
 use super::{Link, LinkError, Received};
@@ -59,6 +59,8 @@ pub struct Filter {
     sent: usize,
     /// The source has ended, and so have the filters.
     ended: bool,
+    /// Filters hold nothing back that could be sent now.
+    flushed: bool,
     /// Steps whose filters have bailed out, to be counted.
     pub bailed: Vec<&'static str>,
 }
@@ -69,7 +71,7 @@ const FILTER_KEPT: usize = 16 * 1024;
 impl Filter {
     /// Filters behind each other.
     pub fn new(chain: Chain) -> Self {
-        Self { chain, out: Vec::new(), sent: 0, ended: false, bailed: Vec::new() }
+        Self { chain, out: Vec::new(), sent: 0, ended: false, flushed: true, bailed: Vec::new() }
     }
 
     /// Filters a body that is whole.
@@ -99,15 +101,43 @@ impl Filter {
     }
 
     fn write(&mut self, piece: &[u8]) -> Result<(), CopyError> {
-        let passed = self.chain.write(piece, &mut self.out).map_err(filter_error)?;
-        self.bailed.extend(passed.bailed);
-        Ok(())
+        self.flushed = false;
+        let passed = self.chain.write(piece, &mut self.out);
+        self.note(passed)
+    }
+
+    /// Has filters write more that they could write without another piece. Whether there was any.
+    fn resume(&mut self) -> Result<bool, CopyError> {
+        if !self.chain.is_pending() {
+            return Ok(false);
+        }
+        let passed = self.chain.resume(&mut self.out);
+        self.note(passed)?;
+        Ok(true)
+    }
+
+    /// Nothing more comes for now: has filters write what they hold back. Whether that was anything.
+    fn flush(&mut self) -> Result<bool, CopyError> {
+        if std::mem::replace(&mut self.flushed, true) {
+            return Ok(false);
+        }
+        let passed = self.chain.flush(&mut self.out);
+        self.note(passed)?;
+        Ok(!self.pending().is_empty() || self.chain.is_pending())
     }
 
     fn end(&mut self) -> Result<(), CopyError> {
-        let passed = self.chain.end(&mut self.out).map_err(filter_error)?;
-        self.bailed.extend(passed.bailed);
         self.ended = true;
+        let passed = self.chain.end(&mut self.out);
+        self.note(passed)
+    }
+
+    fn note(&mut self, passed: Result<Passed, (Bail, &'static str)>) -> Result<(), CopyError> {
+        let passed = passed.map_err(|(bail, step)| match bail {
+            Bail::TooLarge => CopyError::TooLarge,
+            Bail::Break | Bail::Pass => CopyError::Filter(step),
+        })?;
+        self.bailed.extend(passed.bailed);
         Ok(())
     }
 }
@@ -115,13 +145,6 @@ impl Filter {
 impl std::fmt::Debug for Filter {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Filter").field("pending", &self.pending().len()).finish_non_exhaustive()
-    }
-}
-
-fn filter_error((bail, step): (Bail, &'static str)) -> CopyError {
-    match bail {
-        Bail::TooLarge => CopyError::TooLarge,
-        Bail::Break | Bail::Pass => CopyError::Filter(step),
     }
 }
 
@@ -232,6 +255,11 @@ impl Copy {
             }
             match source.poll_receive(cx) {
                 Poll::Pending => {
+                    if let Some(filter) = &mut self.filter
+                        && filter.flush()?
+                    {
+                        continue;
+                    }
                     // What was taken from the source must not wait for what it sends next.
                     return match self.poll_flush(cx, sink, Waiting::Source) {
                         Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
@@ -275,7 +303,11 @@ impl Copy {
         let Some(mut filter) = self.filter.take() else { return Poll::Ready(Ok(())) };
         let sent = loop {
             if filter.pending().is_empty() {
-                break Poll::Ready(Ok(()));
+                match filter.resume() {
+                    Ok(true) => continue,
+                    Ok(false) => break Poll::Ready(Ok(())),
+                    Err(error) => break Poll::Ready(Err(error)),
+                }
             }
             match sink.poll_send(cx, filter.pending()) {
                 Poll::Ready(Ok(taken)) => {
