@@ -9,7 +9,7 @@ use crate::fields::Fields;
 use crate::phase_id::{AfterBody, AfterResponse, Phase};
 use crate::pipeline::Pipeline;
 use crate::state::Slots;
-use crate::value::Shown;
+use crate::value::{Shown, Value};
 
 /// One thing that a step reads.
 pub trait Input<'r>: Sized {
@@ -64,12 +64,23 @@ pub struct View<'r> {
     exchange: &'r dyn Exchange,
     slots: &'r Slots,
     pipeline: &'r Pipeline,
+    /// A value that stands in for that of a slot.
+    instead: Option<(u16, &'r (dyn Any + Send + Sync))>,
 }
 
 impl<'r> View<'r> {
     /// For platforms: what steps may read of an exchange.
     pub fn new(exchange: &'r dyn Exchange, slots: &'r Slots, pipeline: &'r Pipeline) -> Self {
-        Self { exchange, slots, pipeline }
+        Self { exchange, slots, pipeline, instead: None }
+    }
+
+    /// The same with one value as a step is going to write it: for a step whose expressions see what its earlier ones
+    /// have led to. A second call takes back the first.
+    #[must_use]
+    pub fn with<V: Value>(self, data: &'r V::Data) -> Self {
+        let number = self.pipeline.values().iter().position(|value| value.name == V::NAME);
+        let instead = number.map(|number| (number as u16, data as &'r (dyn Any + Send + Sync)));
+        Self { instead, ..self }
     }
 
     /// The exchange.
@@ -79,7 +90,11 @@ impl<'r> View<'r> {
 
     /// A value that steps have written, by its number in [`Pipeline::values`].
     pub fn value(&self, number: u16) -> Option<Shown<'r>> {
-        self.pipeline.values().get(usize::from(number))?.show(self.slots.get(number)?)
+        let value = match self.instead {
+            Some((instead, data)) if instead == number => data,
+            _ => self.slots.get(number)?,
+        };
+        self.pipeline.values().get(usize::from(number))?.show(value)
     }
 
     pub(crate) fn slot(&self, slot: u16) -> Option<&'r (dyn Any + Send + Sync)> {

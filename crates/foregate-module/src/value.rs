@@ -3,6 +3,8 @@
 use core::any::Any;
 use core::net::IpAddr;
 
+use crate::text::Text;
+
 /// A value that one step writes and later steps read; a type that is only a name.
 ///
 /// ```
@@ -50,6 +52,8 @@ pub enum Kind {
     Bytes,
     /// An address.
     Ip,
+    /// Bytes by their names.
+    Map,
 }
 
 /// A value as expressions and logs see it.
@@ -63,4 +67,6 @@ pub enum Shown<'v> {
     Bytes(&'v [u8]),
     /// An address.
     Ip(IpAddr),
+    /// Bytes by their names, each name once.
+    Map(&'v [(Text, Text)]),
 }

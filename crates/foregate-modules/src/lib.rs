@@ -14,6 +14,7 @@ extern crate alloc;
 
 pub mod clear_headers;
 pub mod rate_limit;
+pub mod expressions;
 pub mod redirects;
 #[cfg(test)]
 mod test_expressions;

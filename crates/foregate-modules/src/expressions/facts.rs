@@ -1,0 +1,259 @@
+//! An exchange, as expressions ask for it.
+
+use alloc::borrow::Cow;
+use alloc::vec::Vec;
+use core::net::IpAddr;
+use core::ops::ControlFlow;
+
+use foregate_module::{Exchange, Fields, Shown, Source, View};
+use foregate_rules::{Facts, FieldId, StandardField as Standard, Value};
+
+/// Where the values of a pipeline are, by its numbers.
+#[derive(Debug, Default)]
+pub(super) struct Numbers {
+    /// Of each added field; `None` for the variables.
+    pub(super) added: Vec<Option<u16>>,
+    /// Of the variables, in the order of their phases.
+    pub(super) variables: Vec<u16>,
+    /// Of the country.
+    pub(super) country: Option<u16>,
+}
+
+/// What an exchange answers.
+pub(super) struct ExchangeFacts<'v> {
+    pub(super) view: View<'v>,
+    pub(super) numbers: &'v Numbers,
+}
+
+impl<'v> ExchangeFacts<'v> {
+    fn exchange(&self) -> &'v dyn Exchange {
+        self.view.exchange()
+    }
+
+    /// The value of a field that was added.
+    fn shown(&self, field: FieldId) -> Option<Shown<'v>> {
+        match self.numbers.added.get(field.added()?)? {
+            Some(number) => self.view.value(*number),
+            // A later one has all entries of the earlier.
+            None => self.numbers.variables.iter().rev().find_map(|number| self.view.value(*number)),
+        }
+    }
+
+    fn request_field(&self, name: &str) -> Option<Cow<'v, [u8]>> {
+        self.exchange().request_fields().get(name).map(Cow::Borrowed)
+    }
+
+    fn standard(&self, field: Standard) -> Option<Cow<'v, [u8]>> {
+        let exchange = self.exchange();
+        let text = |text: &'v str| Some(Cow::Borrowed(text.as_bytes()));
+        match field {
+            Standard::Host => text(exchange.host()),
+            Standard::Uri => Some(with_query(b"", exchange)),
+            Standard::UriPath => Some(Cow::Borrowed(exchange.path())),
+            Standard::UriPathExtension => extension(exchange.path()).map(lower),
+            Standard::UriQuery => Some(Cow::Borrowed(exchange.query().unwrap_or_default())),
+            Standard::FullUri => {
+                let start = [exchange.scheme(), "://", exchange.authority()].concat();
+                Some(with_query(start.as_bytes(), exchange))
+            }
+            Standard::Method => Some(Cow::Borrowed(exchange.method())),
+            Standard::Version => text(exchange.protocol()),
+            Standard::Cookie => self.request_field("cookie"),
+            Standard::UserAgent => self.request_field("user-agent"),
+            Standard::Referer => self.request_field("referer"),
+            Standard::XForwardedFor => self.request_field("x-forwarded-for"),
+            Standard::RawUri => Some(Cow::Borrowed(origin_form(exchange.raw_target()))),
+            Standard::RawUriPath => Some(Cow::Borrowed(split_query(origin_form(exchange.raw_target())).0)),
+            Standard::RawUriQuery => Some(Cow::Borrowed(split_query(origin_form(exchange.raw_target())).1)),
+            Standard::Country => match self.view.value(self.numbers.country?)? {
+                Shown::Bytes(country) => Some(Cow::Borrowed(country)),
+                _ => None,
+            },
+            Standard::TlsVersion => text(exchange.tls()?.version),
+            Standard::TlsClientSubject => text(exchange.tls()?.client_subject?),
+            Standard::TlsServerName => Some(lower(exchange.tls()?.server_name?.as_bytes())),
+            Standard::Site => text(exchange.site()),
+            Standard::Route => text(exchange.route()),
+            Standard::ResponseMediaType => {
+                let value = exchange.response_fields().get("content-type")?;
+                Some(lower(value.split(|byte| *byte == b';').next()?.trim_ascii()))
+            }
+            Standard::Error => match exchange.source() {
+                Source::Error(kind) => text(kind),
+                _ => text(""),
+            },
+            _ => None,
+        }
+    }
+}
+
+impl Facts for ExchangeFacts<'_> {
+    fn bytes(&self, field: FieldId) -> Option<Cow<'_, [u8]>> {
+        match field.standard() {
+            Some(standard) => self.standard(standard),
+            None => match self.shown(field)? {
+                Shown::Bytes(bytes) => Some(Cow::Borrowed(bytes)),
+                _ => None,
+            },
+        }
+    }
+
+    fn int(&self, field: FieldId) -> Option<i64> {
+        let exchange = self.exchange();
+        match field.standard() {
+            Some(Standard::BodySize) => {
+                let (body, whole) = exchange.request_body();
+                let length = exchange.request_length().or(if whole { Some(body.len() as u64) } else { None });
+                i64::try_from(length?).ok()
+            }
+            Some(Standard::Timestamp) => i64::try_from(exchange.now().unix_seconds()).ok(),
+            Some(Standard::ResponseCode) => exchange.status().map(i64::from),
+            Some(_) => None,
+            None => match self.shown(field)? {
+                Shown::Int(number) => Some(number),
+                _ => None,
+            },
+        }
+    }
+
+    fn bool(&self, field: FieldId) -> Option<bool> {
+        match field.standard() {
+            Some(Standard::Ssl) => Some(self.exchange().tls().is_some()),
+            Some(Standard::TlsClientVerified) => {
+                Some(self.exchange().tls().is_some_and(|tls| tls.client_verified))
+            }
+            Some(_) => None,
+            None => match self.shown(field)? {
+                Shown::Bool(flag) => Some(flag),
+                _ => None,
+            },
+        }
+    }
+
+    fn ip(&self, field: FieldId) -> Option<IpAddr> {
+        match field.standard() {
+            Some(Standard::IpSrc) => self.exchange().client(),
+            Some(_) => None,
+            None => match self.shown(field)? {
+                Shown::Ip(address) => Some(address),
+                _ => None,
+            },
+        }
+    }
+
+    fn each<'f>(
+        &'f self,
+        field: FieldId,
+        name: Option<&[u8]>,
+        visit: &mut dyn FnMut(Value<'f>) -> ControlFlow<()>,
+    ) -> ControlFlow<()> {
+        let exchange = self.exchange();
+        let Some(standard) = field.standard() else {
+            let Some(Shown::Map(entries)) = self.shown(field) else { return ControlFlow::Continue(()) };
+            let wanted = entries.iter().filter(|(found, _)| name.is_none_or(|name| *name == **found));
+            return visit_all(wanted.map(|(_, value)| Cow::Borrowed(&**value)), visit);
+        };
+        let arguments = || pairs(exchange.query().unwrap_or_default(), b'&');
+        match standard {
+            Standard::UriArgs | Standard::UriArgsValues => visit_all(values_of(arguments(), name), visit),
+            Standard::UriArgsNames => visit_all(arguments().map(|(name, _)| Cow::Borrowed(name)), visit),
+            Standard::Cookies => {
+                let fields = exchange.request_fields().iter();
+                let cookies = fields.filter(|(name, _)| name.eq_ignore_ascii_case(b"cookie"));
+                visit_all(values_of(cookies.flat_map(|(_, value)| pairs(value, b';')), name), visit)
+            }
+            Standard::Headers | Standard::HeadersValues => {
+                visit_fields(exchange.request_fields(), name, visit)
+            }
+            Standard::ResponseHeaders | Standard::ResponseHeadersValues => {
+                visit_fields(exchange.response_fields(), name, visit)
+            }
+            Standard::HeadersNames => {
+                visit_all(exchange.request_fields().iter().map(|(name, _)| lower(name)), visit)
+            }
+            Standard::ResponseHeadersNames => {
+                visit_all(exchange.response_fields().iter().map(|(name, _)| lower(name)), visit)
+            }
+            _ => ControlFlow::Continue(()),
+        }
+    }
+}
+
+fn visit_all<'f>(
+    mut texts: impl Iterator<Item = Cow<'f, [u8]>>,
+    visit: &mut dyn FnMut(Value<'f>) -> ControlFlow<()>,
+) -> ControlFlow<()> {
+    texts.try_for_each(|text| visit(Value::Bytes(text)))
+}
+
+/// The values of all fields, or of those of a name.
+fn visit_fields<'f>(
+    fields: &'f dyn Fields,
+    name: Option<&[u8]>,
+    visit: &mut dyn FnMut(Value<'f>) -> ControlFlow<()>,
+) -> ControlFlow<()> {
+    let wanted = fields.iter().filter(|(found, _)| name.is_none_or(|name| name.eq_ignore_ascii_case(found)));
+    visit_all(wanted.map(|(_, value)| Cow::Borrowed(value)), visit)
+}
+
+/// The values of all pairs, or of those of a name.
+fn values_of<'f>(
+    pairs: impl Iterator<Item = (&'f [u8], &'f [u8])>,
+    name: Option<&[u8]>,
+) -> impl Iterator<Item = Cow<'f, [u8]>> {
+    pairs
+        .filter(move |(found, _)| name.is_none_or(|name| name == *found))
+        .map(|(_, value)| Cow::Borrowed(value))
+}
+
+/// Names and values as they stand in a query or a field `cookie`.
+fn pairs(text: &[u8], separator: u8) -> impl Iterator<Item = (&[u8], &[u8])> {
+    text.split(move |byte| *byte == separator).map(<[u8]>::trim_ascii).filter(|pair| !pair.is_empty()).map(
+        |pair| {
+            let at = pair.iter().position(|byte| *byte == b'=').unwrap_or(pair.len());
+            let (name, value) = pair.split_at(at);
+            (name, value.get(1..).unwrap_or_default())
+        },
+    )
+}
+
+fn lower(text: &[u8]) -> Cow<'_, [u8]> {
+    if text.iter().any(u8::is_ascii_uppercase) {
+        return Cow::Owned(text.to_ascii_lowercase());
+    }
+    Cow::Borrowed(text)
+}
+
+/// What follows the last dot of the last segment.
+fn extension(path: &[u8]) -> Option<&[u8]> {
+    let segment = path.rsplit(|byte| *byte == b'/').next()?;
+    let dot = segment.iter().rposition(|byte| *byte == b'.')?;
+    segment.get(dot + 1..)
+}
+
+/// A start, the path, and the query if there is one.
+fn with_query<'v>(start: &[u8], exchange: &'v dyn Exchange) -> Cow<'v, [u8]> {
+    match (start, exchange.query()) {
+        (b"", None) => Cow::Borrowed(exchange.path()),
+        (start, None) => Cow::Owned([start, exchange.path()].concat()),
+        (start, Some(query)) => Cow::Owned([start, exchange.path(), b"?", query].concat()),
+    }
+}
+
+/// Path and query of a target, which may have come with scheme and host.
+fn origin_form(target: &[u8]) -> &[u8] {
+    if target.starts_with(b"/") {
+        return target;
+    }
+    let Some(scheme) = target.windows(3).position(|three| three == b"://") else { return target };
+    let rest = target.get(scheme + 3..).unwrap_or_default();
+    let path = rest.iter().position(|byte| matches!(byte, b'/' | b'?'));
+    path.and_then(|path| rest.get(path..)).unwrap_or_default()
+}
+
+/// A path, and the query without `?`.
+fn split_query(target: &[u8]) -> (&[u8], &[u8]) {
+    let at = target.iter().position(|byte| *byte == b'?').unwrap_or(target.len());
+    let (path, query) = target.split_at(at);
+    (path, query.get(1..).unwrap_or_default())
+}

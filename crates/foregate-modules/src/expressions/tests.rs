@@ -1,0 +1,298 @@
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use core::net::{IpAddr, Ipv4Addr};
+use core::ops::ControlFlow;
+
+use foregate_module::testing::{Handshake, Sample};
+use foregate_module::{
+    Emit, Filter, Kind, Never, PhaseId, Pipeline, Shown, State, Step, Text, Value, View, erase, phase,
+};
+use foregate_rules::{List, Lists};
+
+use super::{Compiler, Mistake};
+
+macro_rules! values {
+    ($($name:ident $label:literal $data:ty, $kind:ident, $show:expr;)*) => { $(
+        struct $name;
+        impl Value for $name {
+            type Data = $data;
+            const NAME: &'static str = $label;
+            const ABOUT: &'static str = "A value of the tests.";
+            const SHOWS: Option<Kind> = Some(Kind::$kind);
+            fn show(data: &$data) -> Option<Shown<'_>> {
+                let show: fn(&$data) -> Option<Shown<'_>> = $show;
+                show(data)
+            }
+        }
+    )* };
+}
+
+values! {
+    Score "bot.hot-score" i64, Int, |score| Some(Shown::Int(*score));
+    Known "known" bool, Bool, |known| Some(Shown::Bool(*known));
+    Country "ip.src.country" Vec<u8>, Bytes, |country| Some(Shown::Bytes(country));
+    Upstream "proxy" IpAddr, Ip, |address| Some(Shown::Ip(*address));
+    First "vars" Vec<(Text, Text)>, Map, |entries| Some(Shown::Map(entries));
+    Second "vars-rewrite" Vec<(Text, Text)>, Map, |entries| Some(Shown::Map(entries));
+}
+
+type Outputs = (Emit<Score>, Emit<Known>, Emit<Country>, Emit<Upstream>);
+
+#[derive(Default)]
+struct Judge;
+
+impl Step for Judge {
+    type At = phase::RequestIdentity;
+    type Settings = ();
+    type In<'r> = ();
+    type Out = Outputs;
+    type Stop = Never;
+    const NAME: &'static str = "judge";
+    const ABOUT: &'static str = "Writes values.";
+    const FILTERS: &'static [Filter] = &[];
+    fn run(&self, (): &(), (): ()) -> ControlFlow<Never, Outputs> {
+        let address = IpAddr::V4(Ipv4Addr::new(198, 51, 100, 7));
+        let country = Emit(Some(b"DE".to_vec()));
+        ControlFlow::Continue((Emit(Some(70)), Emit(Some(true)), country, Emit(Some(address))))
+    }
+}
+
+macro_rules! variables {
+    ($step:ident $phase:ident $value:ident $name:literal $entries:expr) => {
+        #[derive(Default)]
+        struct $step;
+
+        impl Step for $step {
+            type At = phase::$phase;
+            type Settings = ();
+            type In<'r> = ();
+            type Out = (Emit<$value>,);
+            type Stop = Never;
+            const NAME: &'static str = $name;
+            const ABOUT: &'static str = "Writes variables.";
+            const FILTERS: &'static [Filter] = &[];
+            fn run(&self, (): &(), (): ()) -> ControlFlow<Never, Self::Out> {
+                let entry =
+                    |(name, value): &(&'static str, &'static str)| (Text::from(*name), Text::from(*value));
+                ControlFlow::Continue((Emit(Some($entries.iter().map(entry).collect())),))
+            }
+        }
+    };
+}
+
+variables! { SetFirst RequestSecurity First "first" [("a", "1"), ("b", "2")] }
+variables! { SetSecond RequestRewrite Second "second" [("a", "3"), ("b", "2")] }
+
+fn pipeline() -> Pipeline {
+    Pipeline::new(Vec::from([Vec::from([erase::<Judge>(), erase::<SetFirst>(), erase::<SetSecond>()])]))
+}
+
+fn compiler(pipeline: &Pipeline) -> Compiler {
+    let mut lists = Lists::new();
+    lists.insert("office", List::parse_ips("192.0.2.0/24\n").expect("a list"));
+    Compiler::new(pipeline, lists).expect("names that fit")
+}
+
+/// What steps have left by the end of a phase.
+fn state_after(pipeline: &Pipeline, phase: PhaseId) -> State {
+    let mut state = State::default();
+    let plan = foregate_module::PlanBuilder::new(pipeline).build(true);
+    let mut sample = Sample::get("/");
+    for planned in plan.steps() {
+        let decl = pipeline.entries()[usize::from(planned.step)].decl();
+        if decl.phase <= phase {
+            pipeline.run(planned, &mut sample, &mut state);
+        }
+    }
+    state
+}
+
+fn sample() -> Sample {
+    let mut sample = Sample::get("/a/b.tar.GZ?x=1&y=%20&x=2&flag")
+        .field("User-Agent", "test")
+        .field("X-Role", "admin")
+        .field("x-role", "guest")
+        .field("Cookie", "a=1; b=2 ;c")
+        .response(404)
+        .response_field("Content-Type", "Text/HTML; charset=utf-8");
+    sample.raw_target = b"http://EXAMPLE.com/a//b.tar.GZ?x=1".to_vec();
+    sample
+}
+
+#[test]
+fn every_field_is_answered() {
+    let pipeline = pipeline();
+    let compiler = compiler(&pipeline);
+    let mut encrypted = sample();
+    encrypted.error = Some("timeout".into());
+    encrypted.tls = Some(Handshake {
+        version: "TLSv1.3".into(),
+        server_name: Some("Example.com".into()),
+        client_subject: Some("CN=ann".into()),
+    });
+    let state = state_after(&pipeline, PhaseId::Log);
+    let view = View::new(&encrypted, &state.slots, &pipeline);
+    for text in [
+        r#"http.host eq "example.com""#,
+        r#"http.request.uri eq "/a/b.tar.GZ?x=1&y=%20&x=2&flag""#,
+        r#"http.request.uri.path eq "/a/b.tar.GZ""#,
+        r#"http.request.uri.path.extension eq "gz""#,
+        r#"http.request.uri.query eq "x=1&y=%20&x=2&flag""#,
+        r#"http.request.uri.args["x"][1] eq "2""#,
+        r#"any(http.request.uri.args.names[*] eq "flag")"#,
+        r#"any(http.request.uri.args.values[*] eq "%20")"#,
+        r#"http.request.full_uri eq "https://example.com/a/b.tar.GZ?x=1&y=%20&x=2&flag""#,
+        r#"http.request.method eq "GET""#,
+        r#"http.request.version eq "HTTP/1.1""#,
+        r#"http.request.headers["x-role"][1] eq "guest""#,
+        r#"any(http.request.headers.names[*] eq "x-role")"#,
+        r#"any(http.request.headers.values[*] eq "admin")"#,
+        r#"http.request.cookies["b"][0] eq "2""#,
+        r#"http.request.cookies["c"][0] eq """#,
+        r#"http.cookie contains "a=1""#,
+        r#"http.user_agent eq "test""#,
+        r#"not http.referer eq """#,
+        r#"http.request.body.size eq 0"#,
+        r#"raw.http.request.uri eq "/a//b.tar.GZ?x=1""#,
+        r#"raw.http.request.uri.path eq "/a//b.tar.GZ""#,
+        r#"raw.http.request.uri.query eq "x=1""#,
+        "http.request.timestamp.sec eq 1767225600",
+        "ip.src in $office and ip.src eq 192.0.2.1",
+        r#"ip.src.country eq "DE" and ip.geoip.country in {"DE" "FR"}"#,
+        "ssl and tls.client.verified",
+        r#"tls.version eq "TLSv1.3" and tls.server_name eq "example.com""#,
+        r#"tls.client.subject eq "CN=ann""#,
+        r#"foregate.site eq "example.com" and foregate.route eq "/**""#,
+        "http.response.code eq 404",
+        r#"http.response.headers["content-type"][0] contains "charset""#,
+        r#"any(http.response.headers.names[*] eq "content-type")"#,
+        r#"http.response.content_type.media_type eq "text/html""#,
+        r#"foregate.error eq "timeout""#,
+        "bot.hot_score eq 70 and known and proxy eq 198.51.100.7",
+        r#"vars["a"][0] eq "3" and vars["b"][0] eq "2""#,
+    ] {
+        let condition = compiler.condition(text, PhaseId::Log).expect(text);
+        assert!(condition.holds(&view), "{text}");
+    }
+}
+
+#[test]
+fn what_a_request_lacks_is_absent() {
+    let pipeline = pipeline();
+    let compiler = compiler(&pipeline);
+    let (plain, state) = (Sample::get("/a"), State::default());
+    let view = View::new(&plain, &state.slots, &pipeline);
+    for text in [
+        r#"http.user_agent eq "" or tls.version eq "" or ssl or tls.client.verified or known"#,
+        r#"any(http.request.headers["x"][*] eq "") or any(http.request.uri.args["x"][*] eq "")"#,
+        r#"ip.src.country eq "" or bot.hot_score lt 1 or vars["a"][0] eq """#,
+        r#"http.request.uri.path.extension eq """#,
+    ] {
+        assert!(!compiler.condition(text, PhaseId::CacheKey).expect(text).holds(&view), "{text}");
+    }
+    let uri = compiler.condition(r#"http.request.uri eq "/a""#, PhaseId::CacheKey).expect("a condition");
+    assert!(uri.holds(&view));
+}
+
+#[test]
+fn a_phase_knows_what_earlier_ones_have_written() {
+    let pipeline = pipeline();
+    let compiler = compiler(&pipeline);
+    let wrong = |text: &str, phase| compiler.condition(text, phase).err().map(|mistake| mistake.message);
+    for (text, first) in [
+        ("bot.hot_score eq 1", PhaseId::RequestSecurity),
+        (r#"ip.geoip.country eq "DE""#, PhaseId::RequestSecurity),
+        (r#"vars["a"][0] eq "1""#, PhaseId::RequestSecurity),
+        ("http.request.body.size gt 1", PhaseId::RequestBody),
+        ("http.response.code eq 200", PhaseId::UpstreamResponse),
+        ("ssl", PhaseId::RequestEarly),
+    ] {
+        for phase in PhaseId::ALL {
+            assert_eq!(wrong(text, phase).is_none(), phase >= first, "{text} in {phase}");
+        }
+    }
+    let mistake = compiler.condition("ssl and bot.hot_score eq 1", PhaseId::RequestEarly).err();
+    let message =
+        "`bot.hot_score` is not known before phase request-security, and this is evaluated in request-early";
+    assert_eq!(mistake, Some(Mistake { span: 8..21, message: message.into(), help: None }));
+    let mistake = compiler.condition(r#"ip.geoip.country eq "DE""#, PhaseId::RequestEarly).err();
+    assert_eq!(mistake.map(|mistake| mistake.span), Some(0..16));
+    let mistake = Compiler::new(&Pipeline::default(), Lists::new()).expect("a compiler");
+    let mistake =
+        mistake.condition(r#"ip.src.country eq "DE""#, PhaseId::Log).err().expect("nobody knows it");
+    assert_eq!(
+        mistake.to_string(),
+        "at byte 0: nobody tells `ip.src.country` (configure a module that knows it)"
+    );
+}
+
+#[test]
+fn mistakes_have_their_place() {
+    let compiler = compiler(&Pipeline::default());
+    let mistake =
+        compiler.condition(r#"ssl and http.hots eq "a""#, PhaseId::Log).err().expect("no such field");
+    assert_eq!((mistake.span, &*mistake.message), (8..17, "there is no field `http.hots`"));
+    assert_eq!(mistake.help.as_deref(), Some("did you mean `http.host`?"));
+    let texts = ["ssl", "not ssl", "ssl and"];
+    assert_eq!(compiler.conditions(&texts, PhaseId::Log).err().map(|(number, _)| number), Some(2));
+    let mistake = compiler.condition("http.host in $offices", PhaseId::Log).err().expect("no such list");
+    assert_eq!(mistake.span, 13..21);
+}
+
+#[test]
+fn values_become_bytes() {
+    let pipeline = pipeline();
+    let compiler = compiler(&pipeline);
+    let (sample, state) = (sample(), state_after(&pipeline, PhaseId::RequestIdentity));
+    let view = View::new(&sample, &state.slots, &pipeline);
+    let value = |text: &str| {
+        let expression = compiler.expression(text, PhaseId::RequestSecurity).expect(text);
+        expression.evaluate(&view).map(|value| String::from_utf8_lossy(&value).into_owned())
+    };
+    for (text, expected) in [
+        (r#""constant""#, Some("constant")),
+        ("bot.hot_score", Some("70")),
+        ("ip.src", Some("192.0.2.1")),
+        ("ssl", Some("false")),
+        (r#"concat("https://", http.host, http.request.uri.path)"#, Some("https://example.com/a/b.tar.GZ")),
+        (r#"http.request.headers["x-role"][0]"#, Some("admin")),
+        (r#"http.request.headers["x-none"][0]"#, None),
+        (r#"vars["a"][0]"#, None),
+    ] {
+        assert_eq!(value(text).as_deref(), expected, "{text}");
+    }
+}
+
+#[test]
+fn a_step_shows_its_own_value_before_it_is_written() {
+    let pipeline = pipeline();
+    let compiler = compiler(&pipeline);
+    let condition =
+        compiler.condition(r#"vars["a"][0] eq "own""#, PhaseId::RequestSecurity).expect("a condition");
+    let (sample, state) = (sample(), State::default());
+    let view = View::new(&sample, &state.slots, &pipeline);
+    assert!(!condition.holds(&view));
+    let own = Vec::from([(Text::from("a"), Text::from("own"))]);
+    assert!(condition.holds(&view.with::<First>(&own)));
+}
+
+#[test]
+fn many_conditions_are_visited_in_order() {
+    let pipeline = pipeline();
+    let compiler = compiler(&pipeline);
+    let texts =
+        [r#"http.host eq "example.com""#, "ssl", "ip.src in {192.0.2.0/24}", r#"http.host eq "a""#, "known"];
+    let conditions = compiler.conditions(&texts, PhaseId::RequestSecurity).expect("conditions");
+    let (sample, state) = (sample(), state_after(&pipeline, PhaseId::RequestIdentity));
+    let view = View::new(&sample, &state.slots, &pipeline);
+    let visited = |last: usize| {
+        let mut visited = Vec::new();
+        conditions.each(&view, &mut |number| {
+            visited.push(number);
+            if number == last { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        });
+        visited
+    };
+    assert_eq!(visited(usize::MAX), [0, 2, 4]);
+    assert_eq!(visited(2), [0, 2]);
+}
