@@ -18,6 +18,7 @@ pub mod expressions;
 pub mod redirects;
 #[cfg(test)]
 mod test_expressions;
+pub mod coding;
 
 foregate_module::pipeline! {
     /// The steps that ship, in the order of their phases.

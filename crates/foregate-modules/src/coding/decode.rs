@@ -1,0 +1,324 @@
+//! Decoders: one loop for all codings, and each coding behind a trait of three functions.
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+use brotli::enc::StandardAlloc;
+use brotli::{BrotliDecompressStream, BrotliResult, BrotliState};
+use flate2::{Decompress, FlushDecompress, Status};
+use foregate_module::{Bail, BodyFilter, Chain, Sink};
+use zstd_safe::{DCtx, DParameter, InBuffer, OutBuffer};
+
+use super::Limits;
+
+/// How much is written before a decoder is pending, bytes.
+const BURST: usize = 64 * 1024;
+/// The base-2 logarithm of the largest window that zstd frames may have (RFC 9659).
+const ZSTD_WINDOW_LOG: u32 = 23;
+/// The base-2 logarithm of the window of gzip and deflate: there is no larger one.
+const DEFLATE_WINDOW_LOG: u8 = 15;
+/// What the state of inflating takes beside its buffers, bytes: the window and the tables of codes.
+const INFLATE_MEMORY: usize = 48 * 1024;
+
+/// What a codec has taken and given.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct Moved {
+    pub(super) read: usize,
+    pub(super) written: usize,
+}
+
+/// The body does not have the form of its coding.
+#[derive(Debug)]
+pub(super) struct Broken;
+
+/// A coding that is taken off. It fills `output` as far as it can with what it has.
+pub(super) trait Decode: Send {
+    fn decode(&mut self, input: &[u8], output: &mut [u8]) -> Result<Moved, Broken>;
+    /// Whether the body may end here.
+    fn complete(&self) -> bool;
+    /// Bytes that it holds, at most.
+    fn held(&self) -> usize;
+}
+
+pub(super) fn filter(codec: impl Decode + 'static, limits: Limits) -> Box<dyn BodyFilter> {
+    Box::new(Decoder { codec, limits, total: (0, 0), rest: Vec::new(), pending: false })
+}
+
+struct Decoder<D> {
+    codec: D,
+    limits: Limits,
+    /// Bytes that went in, and that came out.
+    total: (u64, u64),
+    /// Input that waits until more may be written.
+    rest: Vec<u8>,
+    pending: bool,
+}
+
+impl<D: Decode> Decoder<D> {
+    /// Decodes until the input is used up or enough has been written; how much of the input was used.
+    fn run(&mut self, input: &[u8], out: &mut dyn Sink) -> Result<usize, Bail> {
+        let mut buffer = [0; Chain::PIECE];
+        let (mut used, mut burst) = (0, 0);
+        loop {
+            let rest = input.get(used..).unwrap_or_default();
+            let moved = self.codec.decode(rest, &mut buffer).map_err(|Broken| Bail::Break)?;
+            let bytes = buffer.get(..moved.written).unwrap_or_default();
+            used += moved.read;
+            burst += bytes.len();
+            self.total.0 = self.total.0.saturating_add(moved.read as u64);
+            self.total.1 = self.total.1.saturating_add(bytes.len() as u64);
+            self.check()?;
+            out.write(bytes);
+            let full = bytes.len() == Chain::PIECE;
+            if used >= input.len() && !full {
+                self.pending = false;
+                return Ok(used);
+            }
+            if moved == Moved::default() {
+                return Err(Bail::Break);
+            }
+            if burst >= BURST {
+                self.pending = true;
+                return Ok(used);
+            }
+        }
+    }
+
+    fn check(&self) -> Result<(), Bail> {
+        let (read, written) = self.total;
+        let ratio = written > Limits::RATIO_FREE && written > read.saturating_mul(self.limits.ratio);
+        if ratio || written > self.limits.total { Err(Bail::TooLarge) } else { Ok(()) }
+    }
+}
+
+impl<D: Decode> BodyFilter for Decoder<D> {
+    fn write(&mut self, piece: &[u8], out: &mut dyn Sink) -> Result<(), Bail> {
+        if self.rest.is_empty() {
+            if !piece.is_empty() || self.pending {
+                let used = self.run(piece, out)?;
+                self.rest.extend_from_slice(piece.get(used..).unwrap_or_default());
+            }
+            return Ok(());
+        }
+        let mut input = core::mem::take(&mut self.rest);
+        input.extend_from_slice(piece);
+        let used = self.run(&input, out)?;
+        input.drain(..used.min(input.len()));
+        self.rest = input;
+        Ok(())
+    }
+
+    fn pending(&self) -> bool {
+        self.pending
+    }
+
+    fn end(&mut self, out: &mut dyn Sink) -> Result<(), Bail> {
+        while self.pending {
+            self.write(b"", out)?;
+        }
+        if self.total.0 == 0 || self.codec.complete() { Ok(()) } else { Err(Bail::Break) }
+    }
+
+    fn bail(&mut self, _: &mut dyn Sink) -> Result<(), Bail> {
+        // The rest is of no use to somebody who has been promised the plain body.
+        Err(Bail::Break)
+    }
+
+    fn held(&self) -> usize {
+        self.codec.held().saturating_add(self.rest.capacity())
+    }
+}
+
+/// A piece for `inflate`, and whether its stream has ended.
+fn inflate(state: &mut Decompress, input: &[u8], output: &mut [u8]) -> Result<(Moved, bool), Broken> {
+    let before = (state.total_in(), state.total_out());
+    let status = state.decompress(input, output, FlushDecompress::Sync).map_err(|_| Broken)?;
+    // Both are differences of at most the lengths of the slices.
+    let moved = Moved {
+        read: (state.total_in() - before.0) as usize,
+        written: (state.total_out() - before.1) as usize,
+    };
+    Ok((moved, status == Status::StreamEnd))
+}
+
+/// gzip members, one after the other. Their checksums and lengths are compared.
+pub(super) struct Gzip {
+    state: Decompress,
+    ended: bool,
+}
+
+impl Gzip {
+    pub(super) fn new() -> Self {
+        Self { state: Decompress::new_gzip(DEFLATE_WINDOW_LOG), ended: false }
+    }
+}
+
+impl Decode for Gzip {
+    fn decode(&mut self, input: &[u8], output: &mut [u8]) -> Result<Moved, Broken> {
+        if self.ended {
+            if input.is_empty() {
+                return Ok(Moved::default());
+            }
+            // Whatever follows has to be another member.
+            self.state.reset(true);
+            self.ended = false;
+        }
+        let (moved, ended) = inflate(&mut self.state, input, output)?;
+        self.ended = ended;
+        Ok(moved)
+    }
+
+    fn complete(&self) -> bool {
+        self.ended
+    }
+
+    fn held(&self) -> usize {
+        INFLATE_MEMORY
+    }
+}
+
+/// deflate with the head of zlib, or without; the first two bytes tell.
+pub(super) struct Deflate {
+    first: Option<u8>,
+    state: Option<Decompress>,
+    ended: bool,
+}
+
+impl Deflate {
+    pub(super) fn new() -> Self {
+        Self { first: None, state: None, ended: false }
+    }
+
+    /// Whether two bytes begin a zlib stream (RFC 1950, section 2.2) without a preset dictionary.
+    fn is_zlib([method, flags]: [u8; 2]) -> bool {
+        const DICTIONARY: u8 = 0x20;
+        method & 0x0f == 8
+            && method >> 4 <= 7
+            && u16::from_be_bytes([method, flags]).is_multiple_of(31)
+            && flags & DICTIONARY == 0
+    }
+}
+
+impl Decode for Deflate {
+    fn decode(&mut self, input: &[u8], output: &mut [u8]) -> Result<Moved, Broken> {
+        if self.ended {
+            return if input.is_empty() { Ok(Moved::default()) } else { Err(Broken) };
+        }
+        if let Some(state) = &mut self.state {
+            let (moved, ended) = inflate(state, input, output)?;
+            self.ended = ended;
+            return Ok(moved);
+        }
+        let Some((&byte, _)) = input.split_first() else { return Ok(Moved::default()) };
+        let Some(first) = self.first else {
+            self.first = Some(byte);
+            return Ok(Moved { read: 1, written: 0 });
+        };
+        let head = [first, byte];
+        let zlib = Self::is_zlib(head);
+        let state = self.state.insert(Decompress::new_with_window_bits(zlib, DEFLATE_WINDOW_LOG));
+        let (moved, ended) = inflate(state, &head, output)?;
+        self.ended = ended;
+        // Two bytes never hold enough to fill the output, nor a whole stream that ends before the second.
+        if moved.read == head.len() { Ok(Moved { read: 1, ..moved }) } else { Err(Broken) }
+    }
+
+    fn complete(&self) -> bool {
+        self.ended
+    }
+
+    fn held(&self) -> usize {
+        INFLATE_MEMORY
+    }
+}
+
+/// Brotli, without large windows.
+pub(super) struct Brotli {
+    state: Box<BrotliState<StandardAlloc, StandardAlloc, StandardAlloc>>,
+    ended: bool,
+}
+
+impl Brotli {
+    pub(super) fn new() -> Self {
+        let alloc = StandardAlloc::default;
+        Self { state: Box::new(BrotliState::new_strict(alloc(), alloc(), alloc())), ended: false }
+    }
+}
+
+impl Decode for Brotli {
+    fn decode(&mut self, input: &[u8], output: &mut [u8]) -> Result<Moved, Broken> {
+        if self.ended {
+            return if input.is_empty() { Ok(Moved::default()) } else { Err(Broken) };
+        }
+        let (mut left, mut read) = (input.len(), 0);
+        let (mut room, mut written) = (output.len(), 0);
+        let state = &mut *self.state;
+        let result = BrotliDecompressStream(
+            &mut left,
+            &mut read,
+            input,
+            &mut room,
+            &mut written,
+            output,
+            &mut 0,
+            state,
+        );
+        match result {
+            BrotliResult::ResultFailure => Err(Broken),
+            BrotliResult::ResultSuccess => {
+                self.ended = true;
+                Ok(Moved { read, written })
+            }
+            BrotliResult::NeedsMoreInput | BrotliResult::NeedsMoreOutput => Ok(Moved { read, written }),
+        }
+    }
+
+    fn complete(&self) -> bool {
+        self.ended
+    }
+
+    fn held(&self) -> usize {
+        // The window is allocated as it is filled; how far, only the state knows.
+        super::BROTLI_DECODER_MEMORY / 2
+    }
+}
+
+/// Zstandard frames, one after the other; frames to skip are skipped.
+pub(super) struct Zstd {
+    /// `None`: there was no memory for it.
+    state: Option<DCtx<'static>>,
+    ended: bool,
+}
+
+impl Zstd {
+    pub(super) fn new() -> Self {
+        let mut state = DCtx::try_create();
+        if let Some(created) = &mut state
+            && created.set_parameter(DParameter::WindowLogMax(ZSTD_WINDOW_LOG)).is_err()
+        {
+            state = None;
+        }
+        Self { state, ended: false }
+    }
+}
+
+impl Decode for Zstd {
+    fn decode(&mut self, input: &[u8], output: &mut [u8]) -> Result<Moved, Broken> {
+        if self.ended && input.is_empty() {
+            return Ok(Moved::default());
+        }
+        let state = self.state.as_mut().ok_or(Broken)?;
+        let (mut source, mut target) = (InBuffer::around(input), OutBuffer::around(output));
+        let wanted = state.decompress_stream(&mut target, &mut source).map_err(|_| Broken)?;
+        self.ended = wanted == 0;
+        Ok(Moved { read: source.pos(), written: target.pos() })
+    }
+
+    fn complete(&self) -> bool {
+        self.ended
+    }
+
+    fn held(&self) -> usize {
+        self.state.as_ref().map_or(0, DCtx::sizeof)
+    }
+}

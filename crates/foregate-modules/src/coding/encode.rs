@@ -1,0 +1,249 @@
+//! Encoders: one loop for all codings, and each coding behind a trait of two functions.
+
+use alloc::boxed::Box;
+
+use brotli::enc::StandardAlloc;
+use brotli::enc::encode::{
+    BrotliEncoderDestroyInstance, BrotliEncoderOperation, BrotliEncoderParameter, BrotliEncoderStateStruct,
+};
+use flate2::{Compress, Compression, FlushCompress, Status};
+use foregate_module::{Bail, BodyFilter, Chain, Sink};
+use zstd_safe::{CCtx, CParameter, InBuffer, OutBuffer};
+
+use super::decode::{Broken, Moved};
+use super::{ContentCoding, DEFLATE_MEMORY};
+
+/// The base-2 logarithm of the largest window that `br` and `zstd` bodies get: what it would save beyond is little, what
+/// it would cost both sides is not.
+const WINDOW_LOG: u32 = 19;
+/// The base-2 logarithms of the least windows of the formats.
+const DEFLATE_LEAST_WINDOW_LOG: u32 = 9;
+const BROTLI_LEAST_WINDOW_LOG: u32 = 10;
+const ZSTD_LEAST_WINDOW_LOG: u32 = 10;
+const DEFLATE_WINDOW_LOG: u32 = 15;
+
+/// What an encoder is to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Aim {
+    /// Take input, and write when it pays.
+    Gather,
+    /// Write all of it.
+    Flush,
+    /// Write all of it, and the end.
+    Finish,
+}
+
+/// A coding that is put on. It fills `output` as far as it can.
+trait Encode: Send {
+    /// Takes input, of which there is none but to gather. The second value: whether the aim is reached.
+    fn encode(&mut self, aim: Aim, input: &[u8], output: &mut [u8]) -> Result<(Moved, bool), Broken>;
+    /// Bytes that it holds.
+    fn held(&self) -> usize;
+}
+
+/// The filter.
+pub(super) struct Encoder {
+    coding: ContentCoding,
+    level: u32,
+    length: Option<u64>,
+    /// Made when the first byte comes.
+    codec: Option<Box<dyn Encode>>,
+    /// Whether something has come since the last flush.
+    dirty: bool,
+}
+
+impl Encoder {
+    pub(super) fn new(coding: ContentCoding, level: u32, length: Option<u64>) -> Self {
+        Self { coding, level, length, codec: None, dirty: false }
+    }
+
+    /// The base-2 logarithm of the least window that holds the whole body, within bounds.
+    fn window_log(&self, least: u32, most: u32) -> u32 {
+        let whole = |length: u64| length.max(1).checked_next_power_of_two().map_or(most, u64::ilog2);
+        self.length.map_or(most, whole).clamp(least, most)
+    }
+
+    fn make(&self) -> Result<Box<dyn Encode>, Broken> {
+        let level = Compression::new(self.level);
+        let deflate_window = self.window_log(DEFLATE_LEAST_WINDOW_LOG, DEFLATE_WINDOW_LOG) as u8;
+        Ok(match self.coding {
+            ContentCoding::Gzip => Box::new(Deflate(Compress::new_gzip(level, deflate_window))),
+            ContentCoding::Deflate => {
+                Box::new(Deflate(Compress::new_with_window_bits(level, true, deflate_window)))
+            }
+            ContentCoding::Brotli => {
+                Box::new(Brotli::new(self.level, self.window_log(BROTLI_LEAST_WINDOW_LOG, WINDOW_LOG)))
+            }
+            ContentCoding::Zstd => {
+                Box::new(Zstd::new(self.level, self.window_log(ZSTD_LEAST_WINDOW_LOG, WINDOW_LOG))?)
+            }
+        })
+    }
+
+    fn run(&mut self, aim: Aim, mut input: &[u8], out: &mut dyn Sink) -> Result<(), Bail> {
+        let mut buffer = [0; Chain::PIECE];
+        if self.codec.is_none() {
+            self.codec = Some(self.make().map_err(|Broken| Bail::Break)?);
+        }
+        let Some(codec) = &mut self.codec else { return Err(Bail::Break) };
+        loop {
+            let (moved, reached) = codec.encode(aim, input, &mut buffer).map_err(|Broken| Bail::Break)?;
+            out.write(buffer.get(..moved.written).unwrap_or_default());
+            input = input.get(moved.read..).unwrap_or_default();
+            if reached {
+                return Ok(());
+            }
+            if moved == Moved::default() {
+                return Err(Bail::Break);
+            }
+        }
+    }
+}
+
+impl BodyFilter for Encoder {
+    fn write(&mut self, piece: &[u8], out: &mut dyn Sink) -> Result<(), Bail> {
+        if piece.is_empty() {
+            return Ok(());
+        }
+        self.dirty = true;
+        self.run(Aim::Gather, piece, out)
+    }
+
+    fn flush(&mut self, out: &mut dyn Sink) -> Result<(), Bail> {
+        if core::mem::take(&mut self.dirty) { self.run(Aim::Flush, b"", out) } else { Ok(()) }
+    }
+
+    fn end(&mut self, out: &mut dyn Sink) -> Result<(), Bail> {
+        self.run(Aim::Finish, b"", out)
+    }
+
+    fn bail(&mut self, _: &mut dyn Sink) -> Result<(), Bail> {
+        // Plain bytes cannot follow encoded ones.
+        Err(Bail::Break)
+    }
+
+    fn held(&self) -> usize {
+        self.codec.as_ref().map_or(0, |codec| codec.held())
+    }
+}
+
+/// gzip, or deflate with the head of zlib.
+struct Deflate(Compress);
+
+impl Encode for Deflate {
+    fn encode(&mut self, aim: Aim, input: &[u8], output: &mut [u8]) -> Result<(Moved, bool), Broken> {
+        let flush = match aim {
+            Aim::Gather => FlushCompress::None,
+            Aim::Flush => FlushCompress::Sync,
+            Aim::Finish => FlushCompress::Finish,
+        };
+        let before = (self.0.total_in(), self.0.total_out());
+        let room = output.len();
+        let status = self.0.compress(input, output, flush).map_err(|_| Broken)?;
+        // Both are differences of at most the lengths of the slices.
+        let moved = Moved {
+            read: (self.0.total_in() - before.0) as usize,
+            written: (self.0.total_out() - before.1) as usize,
+        };
+        let reached = match aim {
+            Aim::Gather | Aim::Flush => moved.read == input.len() && moved.written < room,
+            Aim::Finish => status == Status::StreamEnd,
+        };
+        Ok((moved, reached))
+    }
+
+    fn held(&self) -> usize {
+        DEFLATE_MEMORY
+    }
+}
+
+/// Brotli.
+struct Brotli(Box<BrotliEncoderStateStruct<StandardAlloc>>);
+
+impl Brotli {
+    fn new(level: u32, window_log: u32) -> Self {
+        let mut state = Box::new(BrotliEncoderStateStruct::new(StandardAlloc::default()));
+        state.set_parameter(BrotliEncoderParameter::BROTLI_PARAM_QUALITY, level);
+        state.set_parameter(BrotliEncoderParameter::BROTLI_PARAM_LGWIN, window_log);
+        Self(state)
+    }
+}
+
+impl Encode for Brotli {
+    fn encode(&mut self, aim: Aim, input: &[u8], output: &mut [u8]) -> Result<(Moved, bool), Broken> {
+        let operation = match aim {
+            Aim::Gather => BrotliEncoderOperation::BROTLI_OPERATION_PROCESS,
+            Aim::Flush => BrotliEncoderOperation::BROTLI_OPERATION_FLUSH,
+            Aim::Finish => BrotliEncoderOperation::BROTLI_OPERATION_FINISH,
+        };
+        let (mut left, mut read) = (input.len(), 0);
+        let (mut room, mut written) = (output.len(), 0);
+        let taken = self.0.compress_stream(
+            operation,
+            &mut left,
+            input,
+            &mut read,
+            &mut room,
+            output,
+            &mut written,
+            &mut None,
+            &mut |_, _, _, _| (),
+        );
+        if !taken {
+            return Err(Broken);
+        }
+        let reached = match aim {
+            Aim::Gather | Aim::Flush => left == 0 && !self.0.has_more_output(),
+            Aim::Finish => self.0.is_finished(),
+        };
+        Ok((Moved { read, written }, reached))
+    }
+
+    fn held(&self) -> usize {
+        // The state does not tell; this is what was measured at the highest level.
+        super::BROTLI_ENCODER_MEMORY / 2
+    }
+}
+
+impl Drop for Brotli {
+    fn drop(&mut self) {
+        BrotliEncoderDestroyInstance(&mut self.0);
+    }
+}
+
+/// Zstandard.
+struct Zstd(CCtx<'static>);
+
+impl Zstd {
+    fn new(level: u32, window_log: u32) -> Result<Self, Broken> {
+        let mut state = CCtx::try_create().ok_or(Broken)?;
+        // Levels are below ten.
+        for parameter in [CParameter::CompressionLevel(level as i32), CParameter::WindowLog(window_log)] {
+            state.set_parameter(parameter).map_err(|_| Broken)?;
+        }
+        Ok(Self(state))
+    }
+}
+
+impl Encode for Zstd {
+    fn encode(&mut self, aim: Aim, input: &[u8], output: &mut [u8]) -> Result<(Moved, bool), Broken> {
+        let room = output.len();
+        let (mut source, mut target) = (InBuffer::around(input), OutBuffer::around(output));
+        let left = match aim {
+            Aim::Gather => self.0.compress_stream(&mut target, &mut source),
+            Aim::Flush => self.0.flush_stream(&mut target),
+            Aim::Finish => self.0.end_stream(&mut target),
+        };
+        let left = left.map_err(|_| Broken)?;
+        let moved = Moved { read: source.pos(), written: target.pos() };
+        let reached = match aim {
+            Aim::Gather => moved.read == input.len() && moved.written < room,
+            Aim::Flush | Aim::Finish => left == 0,
+        };
+        Ok((moved, reached))
+    }
+
+    fn held(&self) -> usize {
+        self.0.sizeof()
+    }
+}

@@ -1,0 +1,199 @@
+//! Content codings (RFC 9110, section 8.4) of bodies while they stream: `gzip`, `deflate`, `br`, `zstd`.
+//!
+//! [`encoder`] and [`decoder`] make filters of bodies; [`decoded`] puts a decoder before a filter that needs the plain
+//! body. What they keep is bounded, whatever the peer sends:
+//!
+//! | coding | decoder | encoder |
+//! |---|---|---|
+//! | `gzip`, `deflate` | 48 KiB: a window of 32 KiB | 320 KiB |
+//! | `br` | as much as the body needs, at most [`BROTLI_DECODER_MEMORY`]: a window of up to 16 MiB; large windows are refused | [`BROTLI_ENCODER_MEMORY`], with a window of 512 KiB |
+//! | `zstd` | a window as the frame states, at most 8 MiB (RFC 9659); beyond, it is refused | some 2 MiB, with a window of 512 KiB |
+//!
+//! Encoders write when they have gathered enough, and all that they hold when they are told to
+//! [`flush`](BodyFilter::flush). Their windows shrink with the length of the body, where that is known.
+//!
+//! Decoders are strict: a body that ends early, has another form, or goes on after its end is broken off. Only gzip
+//! members and zstd frames may follow each other. An empty body is taken for what it is. How much may come out of how
+//! little is bounded by [`Limits`].
+
+mod decode;
+mod encode;
+#[cfg(test)]
+mod tests;
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+use foregate_module::{Bail, BodyFilter, Chain, Filtered, Sink};
+
+/// The most that decoding `br` holds, bytes: its window, and tables.
+pub const BROTLI_DECODER_MEMORY: usize = (16 << 20) + (1 << 20);
+/// The most that encoding `br` holds, bytes.
+pub const BROTLI_ENCODER_MEMORY: usize = 8 << 20;
+/// The most that decoding `zstd` holds, bytes: its window, a block, and tables.
+pub const ZSTD_DECODER_MEMORY: usize = (8 << 20) + (1 << 20);
+/// The most that encoding `zstd` holds, bytes.
+pub const ZSTD_ENCODER_MEMORY: usize = 16 << 20;
+/// The most that `gzip` and `deflate` hold either way, bytes.
+pub const DEFLATE_MEMORY: usize = 320 << 10;
+
+/// A content coding.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum ContentCoding {
+    /// `gzip`, also known as `x-gzip` (RFC 1952).
+    Gzip,
+    /// `deflate`: the zlib format (RFC 1950). Bodies in the raw format (RFC 1951), which some send, are decoded too.
+    Deflate,
+    /// `br` (RFC 7932).
+    Brotli,
+    /// `zstd` (RFC 8878, with the window of RFC 9659).
+    Zstd,
+}
+
+impl ContentCoding {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Gzip, Self::Deflate, Self::Brotli, Self::Zstd];
+
+    /// The coding of this name, in any case.
+    pub fn from_token(token: &[u8]) -> Option<Self> {
+        if token.eq_ignore_ascii_case(b"x-gzip") {
+            return Some(Self::Gzip);
+        }
+        Self::ALL.into_iter().find(|coding| token.eq_ignore_ascii_case(coding.token().as_bytes()))
+    }
+
+    /// Its name in fields.
+    pub const fn token(self) -> &'static str {
+        match self {
+            Self::Gzip => "gzip",
+            Self::Deflate => "deflate",
+            Self::Brotli => "br",
+            Self::Zstd => "zstd",
+        }
+    }
+
+    /// The levels that an encoder has, from the fastest to the smallest. The highest ones of `br` and `zstd` are left out:
+    /// they take hundreds of times as long, for files that are compressed once.
+    pub const fn levels(self) -> (u32, u32) {
+        match self {
+            Self::Gzip | Self::Deflate => (1, 9),
+            Self::Brotli => (0, 9),
+            Self::Zstd => (1, 9),
+        }
+    }
+
+    /// The level for bodies that are compressed as they pass.
+    pub const fn default_level(self) -> u32 {
+        match self {
+            Self::Gzip | Self::Deflate => 5,
+            Self::Brotli => 4,
+            Self::Zstd => 3,
+        }
+    }
+}
+
+/// How much a decoder may make of how little. Beyond: [`Bail::TooLarge`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// The most that comes out, bytes.
+    pub total: u64,
+    /// How many bytes may come out of each that goes in, once more than [`RATIO_FREE`](Self::RATIO_FREE) have.
+    pub ratio: u64,
+}
+
+impl Limits {
+    /// Up to so many bytes the ratio is not looked at: small bodies of one repeated line are no attack.
+    pub const RATIO_FREE: u64 = 1 << 20;
+    /// The default of [`total`](Self::total). The body streams, so this costs no memory.
+    pub const TOTAL: u64 = 1 << 30;
+    /// The default of [`ratio`](Self::ratio): text seldom reaches 50.
+    pub const RATIO: u64 = 200;
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { total: Self::TOTAL, ratio: Self::RATIO }
+    }
+}
+
+/// The one coding that a value of `content-encoding` names; `None` for none, for one that is not known, and for several.
+///
+/// Bodies that are encoded twice are left alone: nobody sends them but to get past a filter.
+pub fn coding_of(content_encoding: &[u8]) -> Option<ContentCoding> {
+    ContentCoding::from_token(content_encoding.trim_ascii())
+}
+
+/// A filter that takes a coding off, and the most that it holds, which is its budget.
+///
+/// It is [pending](BodyFilter::pending) after each 64 KiB that it has written.
+pub fn decoder(name: &'static str, coding: ContentCoding, limits: Limits) -> Filtered {
+    let (filter, budget) = match coding {
+        ContentCoding::Gzip => (decode::filter(decode::Gzip::new(), limits), DEFLATE_MEMORY),
+        ContentCoding::Deflate => (decode::filter(decode::Deflate::new(), limits), DEFLATE_MEMORY),
+        ContentCoding::Brotli => (decode::filter(decode::Brotli::new(), limits), BROTLI_DECODER_MEMORY),
+        ContentCoding::Zstd => (decode::filter(decode::Zstd::new(), limits), ZSTD_DECODER_MEMORY),
+    };
+    Filtered { name, filter, budget, keeps_length: false }
+}
+
+/// A filter that puts a coding on, and the most that it holds, which is its budget.
+///
+/// A level out of range is the nearest one. With the length of the body, if it is known, less memory is used for short
+/// ones; a wrong length does no harm. Nothing is allocated before the first byte comes, so that one made for the answer
+/// to a HEAD request costs nothing.
+pub fn encoder(name: &'static str, coding: ContentCoding, level: u32, length: Option<u64>) -> Filtered {
+    let budget = match coding {
+        ContentCoding::Gzip | ContentCoding::Deflate => DEFLATE_MEMORY,
+        ContentCoding::Brotli => BROTLI_ENCODER_MEMORY,
+        ContentCoding::Zstd => ZSTD_ENCODER_MEMORY,
+    };
+    let (least, most) = coding.levels();
+    let filter = Box::new(encode::Encoder::new(coding, level.clamp(least, most), length));
+    Filtered { name, filter, budget, keeps_length: false }
+}
+
+/// A filter that needs the plain body, behind a decoder for the coding that `content_encoding` names. As it is where that
+/// says `identity` or nothing; `None` where the coding cannot be taken off, so that the step can say what then.
+///
+/// The step that uses it removes `content-encoding` by an edit. When the filter bails out, the rest passes decoded.
+pub fn decoded(filtered: Filtered, content_encoding: Option<&[u8]>, limits: Limits) -> Option<Filtered> {
+    let coding = match content_encoding.map(<[u8]>::trim_ascii) {
+        None | Some(b"") => return Some(filtered),
+        Some(name) if name.eq_ignore_ascii_case(b"identity") => return Some(filtered),
+        Some(name) => coding_of(name)?,
+    };
+    let name = filtered.name;
+    let chain = Chain::new(Vec::from([decoder(name, coding, limits), filtered]));
+    // Each of the two has its own budget within.
+    Some(Filtered { name, filter: Box::new(Joined(chain)), budget: usize::MAX, keeps_length: false })
+}
+
+/// Filters behind each other that look like one.
+struct Joined(Chain);
+
+impl BodyFilter for Joined {
+    fn write(&mut self, piece: &[u8], out: &mut dyn Sink) -> Result<(), Bail> {
+        let done = if piece.is_empty() && self.0.is_pending() {
+            self.0.resume(out)
+        } else {
+            self.0.write(piece, out)
+        };
+        done.map(drop).map_err(|(bail, _)| bail)
+    }
+
+    fn pending(&self) -> bool {
+        self.0.is_pending()
+    }
+
+    fn flush(&mut self, out: &mut dyn Sink) -> Result<(), Bail> {
+        self.0.flush(out).map(drop).map_err(|(bail, _)| bail)
+    }
+
+    fn end(&mut self, out: &mut dyn Sink) -> Result<(), Bail> {
+        self.0.end(out).map(drop).map_err(|(bail, _)| bail)
+    }
+
+    fn bail(&mut self, _: &mut dyn Sink) -> Result<(), Bail> {
+        Err(Bail::Break)
+    }
+}
