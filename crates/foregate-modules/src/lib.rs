@@ -13,12 +13,12 @@
 extern crate alloc;
 
 pub mod clear_headers;
-pub mod rate_limit;
+pub mod coding;
 pub mod expressions;
+pub mod rate_limit;
 pub mod redirects;
 #[cfg(test)]
 mod test_expressions;
-pub mod coding;
 
 foregate_module::pipeline! {
     /// The steps that ship, in the order of their phases.

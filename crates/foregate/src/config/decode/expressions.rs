@@ -4,6 +4,8 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use foregate_module::{Condition, Conditions, Expression, PhaseId, Pipeline};
+use foregate_modules::expressions::Compiler;
+use foregate_rules::{List, Lists};
 
 /// A mistake in an expression.
 #[derive(Debug)]
@@ -47,33 +49,42 @@ pub(super) trait Expressions {
 }
 
 /// The compiler for a pipeline.
-pub(super) fn compiler(_: &Pipeline) -> Box<dyn Expressions> {
-    Box::new(Absent)
+///
+/// # Panics
+///
+/// A module gives a value the name of a field that every request has: a mistake in the program.
+pub(super) fn compiler(pipeline: &Pipeline) -> Box<dyn Expressions> {
+    let compiler = Compiler::new(pipeline, Lists::new());
+    Box::new(compiler.expect("the values of a pipeline have names that no field of a request has"))
 }
 
-/// Stands here until a compiler does.
-struct Absent;
-
-impl Absent {
-    fn mistake() -> Mistake {
-        Mistake { span: 0..0, message: "expressions are not available".into(), help: None }
+impl From<foregate_modules::expressions::Mistake> for Mistake {
+    fn from(mistake: foregate_modules::expressions::Mistake) -> Self {
+        Self { span: mistake.span, message: mistake.message, help: mistake.help }
     }
 }
 
-impl Expressions for Absent {
-    fn list(&mut self, _: &str, _: ListType, _: &str) -> Result<(), (usize, String)> {
+impl Expressions for Compiler {
+    fn list(&mut self, name: &str, kind: ListType, text: &str) -> Result<(), (usize, String)> {
+        let list = match kind {
+            ListType::Ip => List::parse_ips(text),
+            ListType::Host => List::parse_hosts(text),
+            ListType::String => List::parse_strings(text),
+        };
+        let list = list.map_err(|error| (error.line, error.message))?;
+        self.lists_mut().insert(name, list);
         Ok(())
     }
 
-    fn condition(&self, _: &str, _: PhaseId) -> Result<Arc<dyn Condition>, Mistake> {
-        Err(Self::mistake())
+    fn condition(&self, text: &str, phase: PhaseId) -> Result<Arc<dyn Condition>, Mistake> {
+        Ok(Self::condition(self, text, phase)?)
     }
 
-    fn expression(&self, _: &str, _: PhaseId) -> Result<Arc<dyn Expression>, Mistake> {
-        Err(Self::mistake())
+    fn expression(&self, text: &str, phase: PhaseId) -> Result<Arc<dyn Expression>, Mistake> {
+        Ok(Self::expression(self, text, phase)?)
     }
 
-    fn conditions(&self, _: &[&str], _: PhaseId) -> Result<Arc<dyn Conditions>, (usize, Mistake)> {
-        Err((0, Self::mistake()))
+    fn conditions(&self, texts: &[&str], phase: PhaseId) -> Result<Arc<dyn Conditions>, (usize, Mistake)> {
+        Self::conditions(self, texts, phase).map_err(|(number, mistake)| (number, mistake.into()))
     }
 }
