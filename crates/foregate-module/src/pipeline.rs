@@ -8,10 +8,11 @@ use core::fmt;
 
 use crate::check::{Access, Decl, Slot};
 use crate::exchange::Exchange;
+use crate::input::View;
 use crate::phase_id::PhaseId;
-use crate::plan::{Planned, Steps};
+use crate::plan::{Condition, Planned, Steps};
 use crate::settings::{Context, Key, Node, Problem};
-use crate::state::State;
+use crate::state::{Slots, State};
 use crate::step::{Call, Erased, Verdict};
 use crate::value::{Kind, Shown, Value};
 
@@ -178,6 +179,13 @@ impl Pipeline {
             |entry: &Entry| entry.decl().name == name || entry.key().is_some_and(|key| key.name == name);
         let numbers = self.entries.iter().enumerate().filter(|(_, entry)| named(entry));
         numbers.fold(Steps::NONE, |steps, (number, _)| steps.with(number))
+    }
+
+    /// Whether a planned step would run now: its `when` and its filters hold.
+    pub fn applies(&self, planned: &Planned, exchange: &dyn Exchange, slots: &Slots) -> bool {
+        let holds = |when: &Arc<dyn Condition>| when.holds(&View::new(exchange, slots, self));
+        self.entries.get(usize::from(planned.step)).is_some_and(|entry| entry.step.applies(exchange))
+            && planned.when.as_ref().is_none_or(holds)
     }
 
     /// Runs a planned step on this thread, if its filters hold. The platform has looked at `when` and what is skipped, and

@@ -142,6 +142,9 @@ pub trait Erased: Send + Sync {
     /// How much of the request's body it asks for with these settings, bytes.
     fn body(&self, settings: &(dyn Any + Send + Sync)) -> usize;
 
+    /// Whether its filters hold.
+    fn applies(&self, exchange: &dyn Exchange) -> bool;
+
     /// Runs the step if its filters hold. With `dry`, nothing is written, and the platform must not act on what is
     /// returned.
     fn run(&self, call: Call<'_>) -> Verdict;
@@ -191,6 +194,10 @@ impl<S: Step> Erased for Typed<S> {
 
     fn body(&self, settings: &(dyn Any + Send + Sync)) -> usize {
         settings.downcast_ref().map_or(0, |settings| S::body(settings))
+    }
+
+    fn applies(&self, exchange: &dyn Exchange) -> bool {
+        S::FILTERS.iter().all(|filter| filter.holds(exchange))
     }
 
     fn run(&self, call: Call<'_>) -> Verdict {

@@ -176,14 +176,23 @@ impl Exchange<'_> {
 
     /// Runs a step on this thread.
     fn run_light(&mut self, planned: &Planned, pipeline: &Pipeline) -> Result<Verdict, Fault> {
-        let Some(run) = self.run.as_deref_mut() else { return Ok(Verdict::Passed) };
-        if run.state.skipped.contains(usize::from(planned.step)) {
+        let broken = self.is_broken(planned);
+        let Some((mut view, state)) = self.view() else { return Ok(Verdict::Passed) };
+        if state.skipped.contains(usize::from(planned.step)) {
             return Ok(Verdict::Passed);
         }
-        if self.proxy.steps.get(planned.step).is_some_and(|step| step.is_broken(run.facts.now.steady_ms)) {
-            return Err(Fault::Broken);
-        }
-        let mut view = View {
+        catch_unwind(AssertUnwindSafe(|| match broken {
+            false => Ok(call(planned, pipeline, &mut view, state)),
+            true if pipeline.applies(planned, &view, &state.slots) => Err(Fault::Broken),
+            true => Ok(Verdict::Passed),
+        }))
+        .unwrap_or(Err(Fault::Panicked))
+    }
+
+    /// What a step may see and change; `None` where the route uses none.
+    fn view(&mut self) -> Option<(View<'_>, &mut State)> {
+        let run = self.run.as_deref_mut()?;
+        let view = View {
             request: self.request,
             response: self.response,
             peer: self.peer,
@@ -192,22 +201,29 @@ impl Exchange<'_> {
             slashes: slashes(self.site.as_ref()),
             facts: &mut run.facts,
         };
-        let state = &mut run.state;
-        catch_unwind(AssertUnwindSafe(|| call(planned, pipeline, &mut view, state)))
-            .map_err(|_| Fault::Panicked)
+        Some((view, &mut run.state))
+    }
+
+    fn is_broken(&self, planned: &Planned) -> bool {
+        let Some(run) = &self.run else { return false };
+        self.proxy.steps.get(planned.step).is_some_and(|step| step.is_broken(run.facts.now.steady_ms))
     }
 
     /// Runs a step on the threads for heavy work, with everything that it may see.
     async fn run_heavy(&mut self, planned: &Planned, full: WhenFull) -> Result<Verdict, Fault> {
         let config = Arc::clone(&self.config);
         let pipeline = &config.settings.pipeline;
-        let Some(run) = &self.run else { return Ok(Verdict::Passed) };
-        let step = self.proxy.steps.get(planned.step);
-        if run.state.skipped.contains(usize::from(planned.step)) {
-            return Ok(Verdict::Passed);
-        }
-        if step.is_some_and(|step| step.is_broken(run.facts.now.steady_ms)) {
-            return Err(Fault::Broken);
+        let broken = self.is_broken(planned);
+        let Some((view, state)) = self.view() else { return Ok(Verdict::Passed) };
+        // What would not run is not worth the way there and back.
+        let applies = catch_unwind(AssertUnwindSafe(|| pipeline.applies(planned, &view, &state.slots)));
+        match applies {
+            Err(_) => return Err(Fault::Panicked),
+            Ok(applies) if !applies || state.skipped.contains(usize::from(planned.step)) => {
+                return Ok(Verdict::Passed);
+            }
+            Ok(_) if broken => return Err(Fault::Broken),
+            Ok(_) => {}
         }
         let Some(place) = self.proxy.offload.reserve() else {
             if full == WhenFull::Inline {
@@ -225,7 +241,7 @@ impl Exchange<'_> {
             site: self.site.clone(),
             route: self.route.clone(),
         };
-        let planned = planned.clone();
+        let (step, planned) = (planned.step, planned.clone());
         let (tell, told) = oneshot::channel();
         place.submit(Box::new(move || {
             let began = Instant::now();
@@ -241,7 +257,7 @@ impl Exchange<'_> {
         *self.request = moved.request;
         *self.response = moved.response;
         self.run = Some(moved.run);
-        if let Some(step) = step {
+        if let Some(step) = self.proxy.steps.get(step) {
             step.timed.inc();
             step.nanos.add(u64::try_from(took.as_nanos()).unwrap_or(u64::MAX));
         }
@@ -410,7 +426,7 @@ impl Moved {
             slashes: slashes(self.site.as_ref()),
             facts: &mut self.run.facts,
         };
-        call(planned, &self.config.settings.pipeline, &mut view, &mut self.run.state)
+        self.config.settings.pipeline.run(planned, &mut view, &mut self.run.state)
     }
 }
 

@@ -1,0 +1,394 @@
+//! Steps of modules on a running proxy: isolation, heavy work, fetches, bodies, replaced responses.
+//!
+//! The steps are this test's own. Each runs only where a request has its field, so that one proxy serves all tests.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests stop at what they do not expect")]
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::ops::ControlFlow;
+use std::sync::{Arc, OnceLock};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use foregate_module::{
+    Abort, Bail, Body, BodyFilter, EditRequest, EditResponse, Edits, Emit, Fetch, FetchKey, FetchRequest,
+    Fetched, Filter, FilterRequestBody, FilterResponseBody, Filtered, Never, Note, Notes, Outcome, Path,
+    PlanBuilder, Read as ReadValue, Replace, Respond, Response, Sink, Status, Step, UpstreamId, Weight,
+    WhenFull, phase, pipeline,
+};
+use foregate_proxy::routing::{HostPattern, SiteTableBuilder};
+use foregate_proxy::server;
+use foregate_proxy::settings::{
+    Action, Listen, ListenAddress, Route, RoutePlan, Server, Settings, SiteOptions, Upstream,
+};
+
+macro_rules! step {
+    ($name:ident, $at:ident, $field:literal, $in:ty, $out:ty, $stop:ty, |$input:pat_param| $run:expr $(, $more:item)*) => {
+        #[derive(Default)]
+        struct $name;
+        impl Step for $name {
+            type At = phase::$at;
+            type Settings = ();
+            type In<'r> = $in;
+            type Out = $out;
+            type Stop = $stop;
+            const NAME: &'static str = stringify!($name);
+            const ABOUT: &'static str = "A step of this test.";
+            const FILTERS: &'static [Filter] = &[Filter::RequestField($field)];
+            $($more)*
+            fn run(&self, (): &(), $input: Self::In<'_>) -> ControlFlow<$stop, $out> {
+                $run
+            }
+        }
+    };
+}
+
+fn edit(name: &'static str, value: impl Into<foregate_module::Text>) -> EditRequest {
+    EditRequest(Edits::new().set(name, value))
+}
+
+step!(Panics, RequestEarly, "x-panic", (), (), Never, |()| panic!("as asked"));
+step!(
+    Stumbles,
+    RequestEarly,
+    "x-stumble",
+    (),
+    (),
+    Never,
+    |()| panic!("as asked"),
+    const OPTIONAL: bool = true;
+);
+step!(Refuses, RequestSecurity, "x-refuse", (), (), Respond, |()| ControlFlow::Break(Respond(
+    Response::new(403).body("text/plain", "no\n")
+)));
+step!(Aborts, RequestSecurity, "x-abort", (), (), Abort, |()| ControlFlow::Break(Abort));
+step!(
+    Spins,
+    RequestSecurity,
+    "x-spin",
+    (),
+    (EditRequest,),
+    Never,
+    |()| {
+        let began = Instant::now();
+        while began.elapsed() < Duration::from_millis(300) {}
+        ControlFlow::Continue((edit("x-thread", thread::current().name().unwrap_or_default().to_owned()),))
+    },
+    const WEIGHT: Weight = Weight::Heavy(WhenFull::Error);
+);
+
+struct Asked;
+impl FetchKey for Asked {
+    const NAME: &'static str = "asked.request";
+    const ANSWER: &'static str = "asked.answer";
+}
+step!(Asks, RequestIdentity, "x-ask", (Path<'r>,), (Emit<Fetch<Asked>>,), Never, |(Path(path),)| {
+    let upstream = if path.starts_with(b"/silent") { 1 } else { 0 };
+    let ask = FetchRequest {
+        timeout: Duration::from_millis(500),
+        ..FetchRequest::get(UpstreamId(upstream), "/asked")
+    };
+    ControlFlow::Continue((Emit(Some(ask)),))
+});
+step!(Hears, RequestSecurity, "x-ask", (ReadValue<'r, Fetched<Asked>>,), (EditRequest,), Never, |(
+    ReadValue(answer),
+)| {
+    let said = match answer {
+        Some(Ok(answer)) => format!("{} {}", answer.status, String::from_utf8_lossy(&answer.body[..9])),
+        Some(Err(error)) => format!("{error:?}"),
+        None => "nothing".to_owned(),
+    };
+    ControlFlow::Continue((edit("x-heard", said),))
+});
+step!(
+    Looks,
+    RequestBody,
+    "x-look",
+    (Body<'r>,),
+    (EditRequest,),
+    Never,
+    |(body,)| ControlFlow::Continue((edit("x-looked", format!("{} {}", body.bytes.len(), body.whole)),)),
+    fn body((): &()) -> usize {
+        8
+    }
+);
+
+/// Writes every byte twice, in upper case.
+struct Louder;
+impl BodyFilter for Louder {
+    fn write(&mut self, piece: &[u8], out: &mut dyn Sink) -> Result<(), Bail> {
+        let louder: Vec<u8> = piece.iter().flat_map(|byte| [byte.to_ascii_uppercase(); 2]).collect();
+        out.write(&louder);
+        Ok(())
+    }
+    fn end(&mut self, _: &mut dyn Sink) -> Result<(), Bail> {
+        Ok(())
+    }
+    fn bail(&mut self, _: &mut dyn Sink) -> Result<(), Bail> {
+        Ok(())
+    }
+}
+step!(ShoutsOut, RequestRewrite, "x-shout-out", (), (FilterRequestBody,), Never, |()| {
+    ControlFlow::Continue((FilterRequestBody(Some(Filtered::new("ShoutsOut", Louder))),))
+});
+step!(Signs, ResponseHeaders, "x-sign", (Status,), (EditResponse,), Never, |(Status(status),)| {
+    ControlFlow::Continue((EditResponse(Edits::new().set("x-signed", status.to_string())),))
+});
+step!(Pages, ResponseErrorPage, "x-page", (Status,), (), Replace, |(Status(status),)| match status {
+    500.. => ControlFlow::Break(Replace(Response::new(status).body("text/html", "<p>sorry\n"))),
+    _ => ControlFlow::Continue(()),
+});
+step!(ShoutsBack, ResponseBody, "x-shout-back", (), (FilterResponseBody,), Never, |()| {
+    ControlFlow::Continue((FilterResponseBody(Some(Filtered::new("ShoutsBack", Louder))),))
+});
+step!(Tells, Log, "x-tell", (Status, Outcome), (Notes,), Never, |(Status(status), Outcome(summary))| {
+    let value = format!("{status} {}", summary.bytes_out);
+    ControlFlow::Continue((Notes(vec![Note { name: "told".into(), value: value.into() }]),))
+});
+
+pipeline! {
+    fn steps {
+        Panics, Stumbles, Asks, Refuses, Aborts, Spins, Hears, Looks, ShoutsOut, Signs, Pages, ShoutsBack, Tells,
+    }
+}
+
+/// A proxy in front of an origin that answers with what it got, and of one that is silent.
+struct Front {
+    address: SocketAddr,
+    metrics: SocketAddr,
+    log: std::path::PathBuf,
+}
+
+/// The proxy of all tests.
+fn front() -> &'static Front {
+    static FRONT: OnceLock<Front> = OnceLock::new();
+    FRONT.get_or_init(|| start(1024))
+}
+
+fn start(queue: usize) -> Front {
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let silent_address = silent.local_addr().unwrap();
+    thread::spawn(move || {
+        // Kept open, never answered.
+        let _kept: Vec<_> = silent.incoming().collect();
+    });
+    let address = free_address();
+    let metrics = free_address();
+    let log = std::env::temp_dir().join(format!("foregate-modules-{}-{queue}.log", std::process::id()));
+    let pipeline = Arc::new(steps());
+    let mut sites = SiteTableBuilder::default();
+    let pattern = sites.pattern("/**").unwrap();
+    let plan = RoutePlan::new(PlanBuilder::new(&pipeline).build(true));
+    let route = Route { plan, ..Route::new(pattern.text().clone(), Action::Proxy(0)) };
+    let route = sites.route(route);
+    let routes = sites.route_set(vec![(pattern, route)]).unwrap();
+    let site = sites.site("*".into(), SiteOptions::default(), routes);
+    sites.host(site, &HostPattern::Any).unwrap();
+    let upstream = |name, address: SocketAddr| {
+        let address = address.to_string().parse().unwrap();
+        Arc::new(Upstream::new(name, vec![Server { address, weight: 1 }]))
+    };
+    let mut settings = Settings::new(pipeline);
+    settings.workers = std::num::NonZeroUsize::new(1);
+    settings.offload_threads = std::num::NonZeroUsize::new(1);
+    settings.limits.offload_queue = queue;
+    settings.listeners.push(Listen::new(ListenAddress::Tcp(address)));
+    settings.metrics = Some(metrics);
+    settings.access_log = Some(log.clone());
+    settings.upstreams = vec![upstream("echo", echo()), upstream("silent", silent_address)];
+    settings.sites = sites.build();
+    // It runs until the process ends.
+    thread::spawn(move || server::run(settings, Arc::new(|| Err("this test reloads nothing".to_owned()))));
+    Front { address, metrics, log }
+}
+
+/// An origin that answers with the head and the body that it got; with 500 on `/broken`.
+fn echo() -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            thread::spawn(move || answer(stream.unwrap()));
+        }
+    });
+    address
+}
+
+fn answer(mut stream: TcpStream) {
+    let mut got = Vec::new();
+    let mut buffer = [0; 4096];
+    while !is_whole(&got) {
+        match stream.read(&mut buffer) {
+            Ok(read) if read > 0 => got.extend_from_slice(&buffer[..read]),
+            _ => return,
+        }
+    }
+    let status = if got.windows(7).any(|seven| seven == b"/broken") { "500 Oops" } else { "200 OK" };
+    let head = format!(
+        "HTTP/1.1 {status}\r\nETag: \"a\"\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
+        got.len()
+    );
+    stream.write_all(&[head.as_bytes(), &got].concat()).unwrap();
+}
+
+/// Whether a request has come with all of its body.
+fn is_whole(got: &[u8]) -> bool {
+    let text = String::from_utf8_lossy(got).to_lowercase();
+    let Some((head, body)) = text.split_once("\r\n\r\n") else { return false };
+    let length = head.lines().find_map(|line| line.strip_prefix("content-length: "));
+    match length {
+        Some(length) => body.len() >= length.parse().unwrap(),
+        None => !head.contains("chunked") || body.ends_with("0\r\n\r\n"),
+    }
+}
+
+fn free_address() -> SocketAddr {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
+}
+
+fn connect(address: SocketAddr) -> TcpStream {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    loop {
+        match TcpStream::connect(address) {
+            Ok(stream) => {
+                stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+                return stream;
+            }
+            Err(error) => assert!(Instant::now() < deadline, "the proxy does not listen: {error}"),
+        }
+        thread::yield_now();
+    }
+}
+
+fn send(front: &Front, method: &str, path: &str, field: &str, body: &str) -> TcpStream {
+    let mut stream = connect(front.address);
+    let length = if body.is_empty() { String::new() } else { format!("Content-Length: {}\r\n", body.len()) };
+    write!(
+        stream,
+        "{method} {path} HTTP/1.1\r\nHost: a\r\n{field}: 1\r\n{length}Connection: close\r\n\r\n{body}"
+    )
+    .unwrap();
+    stream
+}
+
+fn receive(mut stream: TcpStream) -> String {
+    let mut got = Vec::new();
+    stream.read_to_end(&mut got).unwrap();
+    String::from_utf8_lossy(&got).into_owned()
+}
+
+fn ask(method: &str, path: &str, field: &str, body: &str) -> String {
+    receive(send(front(), method, path, field, body))
+}
+
+/// A metric of the proxy, 0 where it is not shown.
+fn metric(front: &Front, name: &str) -> u64 {
+    let mut stream = connect(front.metrics);
+    stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").unwrap();
+    let text = receive(stream);
+    text.lines().find_map(|line| line.strip_prefix(name)?.trim().parse().ok()).unwrap_or(0)
+}
+
+#[test]
+fn a_panic_costs_one_request_and_opens_the_breaker() {
+    let front = start(1023);
+    for _ in 0..7 {
+        let answer = receive(send(&front, "GET", "/", "x-panic", ""));
+        assert!(answer.starts_with("HTTP/1.1 500 "), "{answer}");
+        let answer = receive(send(&front, "GET", "/", "x-none", ""));
+        assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+    }
+    assert_eq!(metric(&front, "foregate_step_panics_total{step=\"Panics\"}"), 5);
+    assert_eq!(metric(&front, "foregate_step_broken_total{step=\"Panics\"}"), 2);
+}
+
+#[test]
+fn an_optional_step_may_panic() {
+    let answer = ask("GET", "/", "x-stumble", "");
+    assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+}
+
+#[test]
+fn steps_answer_abort_and_edit() {
+    assert!(ask("GET", "/", "x-refuse", "").starts_with("HTTP/1.1 403 "));
+    assert_eq!(ask("GET", "/", "x-abort", ""), "");
+    assert!(ask("GET", "/", "x-sign", "").contains("x-signed: 200\r\n"));
+}
+
+#[test]
+fn heavy_steps_keep_no_worker_from_other_requests() {
+    let front = front();
+    let heavy = send(front, "GET", "/", "x-spin", "");
+    // There is one worker: were the step on it, this would have to wait for it.
+    let answer = receive(send(front, "GET", "/", "x-none", ""));
+    assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+    heavy.set_nonblocking(true).unwrap();
+    let first = heavy.peek(&mut [0]);
+    assert!(first.is_err(), "the heavy step was over before the other request");
+    heavy.set_nonblocking(false).unwrap();
+    let answer = receive(heavy);
+    assert!(answer.contains("x-thread: foregate-offload\r\n"), "{answer}");
+}
+
+#[test]
+fn a_full_queue_answers_as_the_step_says() {
+    let front = start(1);
+    let all: Vec<_> = (0..5).map(|_| send(&front, "GET", "/", "x-spin", "")).collect();
+    let answers: Vec<_> = all.into_iter().map(receive).collect();
+    let count = |status: &str| answers.iter().filter(|answer| answer.starts_with(status)).count();
+    let (done, refused) = (count("HTTP/1.1 200 "), count("HTTP/1.1 503 "));
+    assert!(done >= 1 && refused >= 1 && done + refused == 5, "{answers:?}");
+    assert_eq!(metric(&front, "foregate_step_shed_total{step=\"Spins\"}"), refused as u64);
+}
+
+#[test]
+fn fetches_are_answered_or_time_out() {
+    let answer = ask("GET", "/", "x-ask", "");
+    assert!(answer.contains("x-heard: 200 GET /aske"), "{answer}");
+    let answer = ask("GET", "/silent", "x-ask", "");
+    assert!(answer.contains("x-heard: Timeout\r\n"), "{answer}");
+}
+
+#[test]
+fn steps_see_the_start_of_a_body_and_the_origin_all_of_it() {
+    let answer = ask("POST", "/", "x-look", "0123456789abcdef");
+    assert!(answer.contains("x-looked: 8 false\r\n") && answer.ends_with("0123456789abcdef"), "{answer}");
+    let answer = ask("POST", "/", "x-look", "01234");
+    assert!(answer.contains("x-looked: 5 true\r\n") && answer.ends_with("01234"), "{answer}");
+}
+
+#[test]
+fn filters_change_bodies_and_their_framing() {
+    let answer = ask("POST", "/", "x-shout-out", "abc");
+    assert!(answer.contains("Transfer-Encoding: chunked") && answer.contains("AABBCC"), "{answer}");
+    let answer = ask("GET", "/", "x-shout-back", "");
+    assert!(answer.contains("ETag: W/\"a\"\r\n"), "{answer}");
+    assert!(answer.contains("Transfer-Encoding: chunked\r\n") && answer.contains("GGEETT  //"), "{answer}");
+    let large = "x".repeat(100_000);
+    let answer = ask("POST", "/", "x-shout-out", &large);
+    assert_eq!(answer.matches('X').count(), 200_000 + answer.matches("X-Forwarded").count());
+}
+
+#[test]
+fn responses_that_tell_of_an_error_can_be_replaced() {
+    let answer = ask("GET", "/broken", "x-page", "");
+    assert!(answer.starts_with("HTTP/1.1 500 ") && answer.ends_with("<p>sorry\n"), "{answer}");
+}
+
+#[test]
+fn what_steps_note_stands_in_the_log() {
+    let answer = ask("GET", "/told", "x-tell", "");
+    assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+    let body = answer.split_once("\r\n\r\n").unwrap().1.len();
+    let wanted = format!("\"notes\":{{\"told\":\"200 {body}\"}}");
+    let deadline = Instant::now() + Duration::from_secs(20);
+    loop {
+        let log = std::fs::read_to_string(&front().log).unwrap_or_default();
+        if log.contains(&wanted) {
+            return;
+        }
+        assert!(Instant::now() < deadline, "{wanted} is not in {log}");
+        thread::yield_now();
+    }
+}
