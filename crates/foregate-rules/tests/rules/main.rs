@@ -3,10 +3,12 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests stop at what they do not expect")]
 
+mod corpus;
 mod errors;
 mod evaluation;
 mod lists;
 mod properties;
+mod reference;
 mod rule_set;
 mod values;
 
