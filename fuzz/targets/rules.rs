@@ -30,7 +30,7 @@ pub(crate) fn rules_compile_and_match(data: &[u8]) {
         }
     }
     let mut facts = FactTable::new(&SCHEME);
-    facts.set("http.host", host).set("http.request.uri.path", path).set("ssl", path.len() % 2 == 0);
+    facts.set("http.host", host).set("http.request.uri.path", path).set("ssl", path.len().is_multiple_of(2));
     facts.set("ip.src", Ipv4Addr::from_bits(u32::try_from(host.len()).unwrap_or(0) << 24));
     for value in path.split('/') {
         facts.add("http.request.headers", "x-a", value);

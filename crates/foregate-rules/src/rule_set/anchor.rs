@@ -98,12 +98,23 @@ impl Test {
 
 /// What has to hold for a condition to hold.
 pub(super) enum Anchor {
-    /// One of these about one input.
-    Tests(Input, Vec<Test>),
+    /// One of these about one input; and if so, whether the condition is sure to hold.
+    Tests(Input, Vec<Test>, bool),
     /// One of these.
     AnyOf(Vec<Anchor>),
     /// Each of these: the rarest is enough to look for.
     AllOf(Vec<Anchor>),
+}
+
+impl Anchor {
+    /// Whether the condition holds if the anchor does, so that nothing is left to evaluate.
+    pub(super) fn decides(&self) -> bool {
+        match self {
+            Self::Tests(_, _, decides) => *decides,
+            Self::AnyOf(anchors) => anchors.iter().all(Self::decides),
+            Self::AllOf(_) => false,
+        }
+    }
 }
 
 /// How many rules have a test.
@@ -113,7 +124,7 @@ pub(super) struct Frequencies<'a>(HashMap<(&'a Input, Key<'a>), u64>);
 impl<'a> Frequencies<'a> {
     pub(super) fn count(&mut self, anchor: &'a Anchor) {
         match anchor {
-            Anchor::Tests(input, tests) => {
+            Anchor::Tests(input, tests, _) => {
                 for test in tests {
                     *self.0.entry((input, test.key())).or_default() += test.weight();
                 }
@@ -127,7 +138,7 @@ impl<'a> Frequencies<'a> {
     /// The tests to scan for, the fewest and rarest that will do, and how often one of them may hold.
     pub(super) fn rarest(&self, anchor: &'a Anchor) -> (u64, Vec<(&'a Input, &'a Test)>) {
         match anchor {
-            Anchor::Tests(input, tests) => {
+            Anchor::Tests(input, tests, _) => {
                 let often = tests.iter().filter_map(|test| self.0.get(&(input, test.key())));
                 (often.sum(), tests.iter().map(|test| (input, test)).collect())
             }
@@ -158,10 +169,11 @@ pub(super) fn anchor(cond: &Cond, element: Option<&Source>) -> Option<Anchor> {
         Cond::Any(parts) => {
             parts.iter().map(|part| anchor(part, element)).collect::<Option<_>>().map(Anchor::AnyOf)
         }
-        Cond::Each(source, each, Quantor::Any) => anchor(each, Some(source)),
+        // Within another `any`, an element of that one is needed as well.
+        Cond::Each(source, each, Quantor::Any) if element.is_none() => anchor(each, Some(source)),
         Cond::Text(text, test) => text_anchor(text, test, element),
-        Cond::Address(Address::Field(field), test) => address_anchor(*field, test),
-        Cond::Number(Number::Field(field), test) => number_anchor(*field, test),
+        Cond::Address(Address::Field(field), test) => address_anchor(*field, test, element.is_none()),
+        Cond::Number(Number::Field(field), test) => number_anchor(*field, test, element.is_none()),
         _ => None,
     }
 }
@@ -180,6 +192,16 @@ fn text_input(text: &Text, element: Option<&Source>, fold: bool) -> Option<Input
             Some(Input::Text { field: *field, name: Some(name.clone()), many: true, fold })
         }
         Source::Split(..) => None,
+    }
+}
+
+/// Whether the text is that of the element, or of the request where there is no element.
+fn is_about(text: &Text, element: Option<&Source>) -> bool {
+    match text {
+        Text::Lower(inner) => is_about(inner, element),
+        Text::Field(_) => element.is_none(),
+        Text::Element => element.is_some(),
+        _ => false,
     }
 }
 
@@ -208,20 +230,23 @@ fn text_anchor(text: &Text, test: &TextTest, element: Option<&Source>) -> Option
         }
         TextTest::Contains(_) | TextTest::Order(..) | TextTest::Matches(_) => return None,
     };
-    Some(Anchor::Tests(input, tests))
+    // A part of a pattern, or any value where one was meant, is not all that was asked for. Within `any`, a condition
+    // that is not about the element needs an element all the same.
+    let whole = !matches!(test, TextTest::Wildcard(wildcard) if wildcard.suffix.is_some());
+    Some(Anchor::Tests(input, tests, whole && is_about(text, element)))
 }
 
-fn address_anchor(field: FieldId, test: &AddressTest) -> Option<Anchor> {
+fn address_anchor(field: FieldId, test: &AddressTest, decides: bool) -> Option<Anchor> {
     let within = |set: &IpSet| set.ranges().map(Test::Within).collect();
     let tests = match test {
         AddressTest::Eq(address) => vec![Test::Within(IpRange::single(*address))],
         AddressTest::In(set) => within(set),
         AddressTest::InList(list) => vec![Test::Member(Member::List(Arc::clone(list)))],
     };
-    Some(Anchor::Tests(Input::Address(field), tests))
+    Some(Anchor::Tests(Input::Address(field), tests, decides))
 }
 
-fn number_anchor(field: FieldId, test: &NumberTest) -> Option<Anchor> {
+fn number_anchor(field: FieldId, test: &NumberTest, decides: bool) -> Option<Anchor> {
     let tests = match test {
         NumberTest::Eq(number) => vec![Test::Number(*number)],
         NumberTest::In(set) => {
@@ -234,5 +259,5 @@ fn number_anchor(field: FieldId, test: &NumberTest) -> Option<Anchor> {
         }
         NumberTest::Order(..) => return None,
     };
-    Some(Anchor::Tests(Input::Number(field), tests))
+    Some(Anchor::Tests(Input::Number(field), tests, decides))
 }

@@ -17,7 +17,7 @@ use smallvec::SmallVec;
 use crate::facts::Facts;
 use crate::limits::{MAX_COMPILED_PATTERNS, MAX_RULES};
 use crate::predicate::Predicate;
-use scan::Scan;
+use scan::Plan;
 
 /// The rules whose turn it may be. More than a handful in one request is rare; then they move to the heap.
 type Candidates = SmallVec<[u32; 64]>;
@@ -57,10 +57,7 @@ pub enum RuleSetError {
 #[derive(Debug, Default)]
 pub struct RuleSet {
     rules: Box<[Predicate]>,
-    /// Those without anchor, in order.
-    always: Box<[u32]>,
-    /// By the first rule that they may name.
-    scans: Box<[Scan]>,
+    plan: Plan,
 }
 
 impl RuleSet {
@@ -81,8 +78,8 @@ impl RuleSet {
                 return Err(RuleSetError::Patterns(index));
             }
         }
-        let (scans, always) = scan::plan(&rules);
-        Ok(Self { always, scans, rules })
+        let plan = scan::plan(&rules);
+        Ok(Self { plan, rules })
     }
 
     /// Visits the rules that match, in their order, by their position from 0, until a visit breaks; passes on how that
@@ -92,8 +89,8 @@ impl RuleSet {
         facts: &dyn Facts,
         mut visit: impl FnMut(usize) -> ControlFlow<B>,
     ) -> ControlFlow<B> {
-        let mut scans = self.scans.iter().peekable();
-        let mut always = self.always.iter().copied().peekable();
+        let mut scans = self.plan.scans.iter().peekable();
+        let mut always = self.plan.always.iter().copied().peekable();
         // In reverse order: the next is the last.
         let mut candidates = Candidates::new();
         loop {
@@ -119,7 +116,8 @@ impl RuleSet {
             }
             always.next_if_eq(&turn);
             let index = turn as usize;
-            if self.rules.get(index).is_some_and(|rule| rule.matches(facts)) {
+            let decided = self.plan.decided.get(index).is_some_and(|decided| *decided);
+            if decided || self.rules.get(index).is_some_and(|rule| rule.matches(facts)) {
                 visit(index)?;
             }
         }
@@ -140,6 +138,6 @@ impl RuleSet {
     /// How many rules have to be evaluated for every request, since no scan says when they cannot match.
     #[must_use]
     pub fn unscanned(&self) -> usize {
-        self.always.len()
+        self.plan.always.len()
     }
 }

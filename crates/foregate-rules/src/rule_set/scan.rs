@@ -56,8 +56,18 @@ struct AddressScan {
     members: Vec<(Member, Rules)>,
 }
 
-/// The scans for these rules, and the rules that no scan is for.
-pub(super) fn plan(rules: &[Predicate]) -> (Box<[Scan]>, Box<[u32]>) {
+/// How rules are found.
+#[derive(Debug, Default)]
+pub(super) struct Plan {
+    /// By the first rule that they may name.
+    pub(super) scans: Box<[Scan]>,
+    /// Those that no scan is for, in order.
+    pub(super) always: Box<[u32]>,
+    /// For each rule, whether it matches if a scan names it.
+    pub(super) decided: Box<[bool]>,
+}
+
+pub(super) fn plan(rules: &[Predicate]) -> Plan {
     let anchors: Vec<Option<Anchor>> = rules.iter().map(|rule| anchor(rule.root(), None)).collect();
     let mut frequencies = Frequencies::default();
     anchors.iter().flatten().for_each(|anchor| frequencies.count(anchor));
@@ -92,7 +102,14 @@ pub(super) fn plan(rules: &[Predicate]) -> (Box<[Scan]>, Box<[u32]>) {
     always.sort_unstable();
     always.dedup();
     scans.sort_by_key(|scan| scan.first);
-    (scans.into(), always.into())
+    let mut decided: Box<[bool]> =
+        anchors.iter().map(|anchor| anchor.as_ref().is_some_and(Anchor::decides)).collect();
+    for rule in &always {
+        if let Some(decided) = decided.get_mut(*rule as usize) {
+            *decided = false;
+        }
+    }
+    Plan { scans: scans.into(), always: always.into(), decided }
 }
 
 impl Scan {

@@ -176,6 +176,31 @@ fn one_within_the_other() {
 }
 
 #[test]
+fn a_rule_that_a_scan_decides_is_not_evaluated() {
+    let texts = ["http.host eq \"www.example.com\"", "lower(http.host) in {\"a\" \"www.example.com\"}"];
+    let set = RuleSet::new(rules(&texts)).unwrap();
+    let counted = Counted(facts(), RefCell::default());
+    assert_eq!(matches(&set, &counted), [0, 1]);
+    assert_eq!(counted.asked("http.host"), 2);
+}
+
+#[test]
+fn a_scan_decides_no_more_than_it_looked_for() {
+    let texts = [
+        "http.host wildcard \"www.*.org\"",
+        "http.request.headers[\"x-tag\"][0] eq \"two\"",
+        "any(http.request.headers[\"none\"][*] eq \"a\" or http.host eq \"www.example.com\")",
+        "any(http.request.headers[\"none\"][*] eq \"a\" or any(http.request.headers[\"x-tag\"][*] eq \"two\"))",
+        "any(http.request.headers[\"none\"][*] eq \"a\" or ip.src eq 192.0.2.7)",
+        "any(http.request.headers[\"none\"][*] eq \"a\" or waf.score eq -5)",
+        "all(http.request.headers[\"x-tag\"][*] eq \"two\")",
+        "any(http.request.headers[\"x-tag\"][*] eq \"two\" and http.host eq \"x\")",
+    ];
+    let set = RuleSet::new(rules(&texts)).unwrap();
+    assert_eq!(matches(&set, &facts()), [0_usize; 0]);
+}
+
+#[test]
 fn a_list_is_looked_up_once_for_all_rules() {
     let texts: Vec<String> = (0..200)
         .map(|n| format!("ip.src in $office and http.request.uri.path eq \"/{n}\""))
