@@ -49,6 +49,59 @@ impl Value<'_> {
 /// Only the getter that fits the field's [`Type`](crate::Type) is called. `None` says that the request has no such
 /// value; that is no error (see the [crate's documentation](crate#absent-values)). A getter may be called any number of
 /// times, or never, and has to give the same answer each time.
+///
+/// ```
+/// use std::borrow::Cow;
+/// use std::net::IpAddr;
+/// use std::ops::ControlFlow;
+///
+/// use foregate_rules::{Facts, FieldId, Lists, Scheme, Stage, StandardField, Value};
+///
+/// struct Head<'h> {
+///     host: &'h str,
+///     fields: &'h [(&'h str, &'h str)],
+/// }
+///
+/// impl Facts for Head<'_> {
+///     fn bytes(&self, field: FieldId) -> Option<Cow<'_, [u8]>> {
+///         match field.standard()? {
+///             StandardField::Host => Some(Cow::Borrowed(self.host.as_bytes())),
+///             _ => None,
+///         }
+///     }
+///
+///     fn int(&self, _: FieldId) -> Option<i64> {
+///         None
+///     }
+///
+///     fn bool(&self, _: FieldId) -> Option<bool> {
+///         None
+///     }
+///
+///     fn ip(&self, _: FieldId) -> Option<IpAddr> {
+///         None
+///     }
+///
+///     fn each<'f>(
+///         &'f self,
+///         field: FieldId,
+///         name: Option<&[u8]>,
+///         visit: &mut dyn FnMut(Value<'f>) -> ControlFlow<()>,
+///     ) -> ControlFlow<()> {
+///         if field.standard() != Some(StandardField::Headers) {
+///             return ControlFlow::Continue(());
+///         }
+///         let wanted = |key: &str| name.is_none_or(|name| key.as_bytes().eq_ignore_ascii_case(name));
+///         let mut values = self.fields.iter().filter(|(key, _)| wanted(key)).map(|(_, value)| value.as_bytes());
+///         values.try_for_each(|value| visit(Value::Bytes(Cow::Borrowed(value))))
+///     }
+/// }
+///
+/// let head = Head { host: "example.com", fields: &[("Accept", "text/html"), ("X-Tag", "one")] };
+/// let text = r#"http.host eq "example.com" and any(http.request.headers["x-tag"][*] in {"one" "two"})"#;
+/// assert!(Scheme::standard().compile(text, Stage::Request, &Lists::new())?.matches(&head));
+/// # Ok::<(), foregate_rules::Error>(())
+/// ```
 pub trait Facts {
     /// The value of a text field.
     fn bytes(&self, field: FieldId) -> Option<Cow<'_, [u8]>>;

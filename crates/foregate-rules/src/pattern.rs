@@ -37,6 +37,8 @@ impl Regex {
         // Bytes, not characters: header fields and paths are in no encoding that one could rely on.
         let syntax = syntax::Config::new().unicode(false).utf8(false).nest_limit(MAX_PATTERN_DEPTH);
         match meta::Regex::builder().configure(config).syntax(syntax).build(pattern) {
+            // The bound above is on one automaton of several.
+            Ok(regex) if regex.memory_usage() > MAX_COMPILED_PATTERN => Err(too_large()),
             Ok(regex) => Ok(Self(regex)),
             Err(error) => Err(explain(&error)),
         }
@@ -52,12 +54,14 @@ impl Regex {
     }
 }
 
+fn too_large() -> String {
+    format!("the regular expression takes more than {MAX_COMPILED_PATTERN} bytes when it is compiled")
+}
+
 /// One sentence out of the several lines of the parser's message.
 fn explain(error: &meta::BuildError) -> String {
     if error.size_limit().is_some() {
-        return format!(
-            "the regular expression takes more than {MAX_COMPILED_PATTERN} bytes when it is compiled"
-        );
+        return too_large();
     }
     match error.syntax_error() {
         Some(syntax) => {
