@@ -73,19 +73,25 @@ impl Affixes {
         if self.backwards { affix.iter().cmp(text.iter().rev()) } else { affix.cmp(text) }
     }
 
-    fn holds(&self, affix: &[u8], text: &[u8]) -> bool {
+    /// How many bytes the two share, from the beginning or from the end.
+    fn shared(&self, affix: &[u8], text: &[u8]) -> usize {
+        let same = |(left, right): &(&u8, &u8)| left == right;
         match self.backwards {
-            true => affix.len() <= text.len() && affix.iter().eq(text.iter().rev().take(affix.len())),
-            false => text.starts_with(affix),
+            true => affix.iter().zip(text.iter().rev()).take_while(same).count(),
+            false => affix.iter().zip(text).take_while(same).count(),
         }
     }
 
     pub(super) fn find(&self, text: &[u8], found: &mut Candidates) {
-        // The longest that begins the text is the last one up to it in order, or around that one.
+        // The longest that begins the text is the last one up to it in order, or one around that: those are beginnings of
+        // it, so that how long they are says whether they are beginnings of the text.
         let after = self.texts.partition_point(|affix| self.order(affix, text) != Ordering::Greater);
         let mut at = after.checked_sub(1).map_or(NONE, number);
+        let Some(shared) = self.texts.get(at as usize).map(|affix| self.shared(affix, text)) else {
+            return;
+        };
         while let Some(affix) = self.texts.get(at as usize) {
-            if self.holds(affix, text) {
+            if affix.len() <= shared {
                 return self.nested.collect(at, found);
             }
             at = self.nested.parents.get(at as usize).copied().unwrap_or(NONE);
