@@ -106,7 +106,9 @@ pub struct Proxy {
 
 impl Proxy {
     /// A proxy on its first configuration.
-    pub fn new(config: Config, metrics: Arc<Metrics>) -> Self {
+    pub fn new(mut config: Config, metrics: Arc<Metrics>) -> Self {
+        let unrouted = metrics.unrouted();
+        config.settings.sites.count_in(&metrics);
         let limits = &config.settings.limits;
         let threads = config.settings.offload_threads.or(config.settings.workers);
         let threads = threads.or_else(|| std::thread::available_parallelism().ok());
@@ -118,7 +120,7 @@ impl Proxy {
             offload,
             fetches: Fetches::default(),
             config: ArcSwap::from_pointee(config),
-            unrouted: metrics.site("-"),
+            unrouted,
             metrics,
             access_log: ArcSwapOption::empty(),
             registry: Arc::new(Registry::new()),
@@ -134,7 +136,8 @@ impl Proxy {
     }
 
     /// Makes another configuration the present one.
-    pub fn set_config(&self, config: Config) {
+    pub fn set_config(&self, mut config: Config) {
+        config.settings.sites.count_in(&self.metrics);
         self.offload.set_limit(config.settings.limits.offload_queue);
         self.config.store(Arc::new(config));
     }

@@ -187,8 +187,9 @@ fn every_metric_and_every_field_of_the_access_log_is_documented() {
 
     // What is rendered without any traffic: the families whose labels come with traffic are asked for.
     let metrics = Arc::new(foregate_proxy::telemetry::metrics::Metrics::default());
-    metrics.site("site").request(Some(200));
-    metrics.upstream("upstream").opened.inc();
+    metrics.unrouted().request(Some(200));
+    let upstream = metrics.upstream("upstream");
+    upstream.opened.inc();
     metrics.error("kind", "side");
     let rendered = metrics.render();
     let families: Vec<_> = rendered

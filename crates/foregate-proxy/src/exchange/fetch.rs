@@ -15,7 +15,7 @@ use super::request::Request;
 use crate::error::Error;
 use crate::link::Received;
 use crate::proxy::{Config, Proxy};
-use crate::routing::Site;
+use crate::routing::HostId;
 use crate::settings::Action;
 use crate::upstream::{Addresses, Origin, Terms, Upstream};
 
@@ -72,7 +72,7 @@ impl Default for Fetches {
 pub(super) async fn fetch(
     proxy: &Proxy,
     config: &Config,
-    site: Option<&Site>,
+    site: Option<HostId>,
     authority: &str,
     ask: FetchRequest,
 ) -> FetchResult {
@@ -95,11 +95,11 @@ pub(super) async fn fetch(
 async fn from_kept(
     proxy: &Proxy,
     config: &Config,
-    site: Option<&Site>,
+    site: Option<HostId>,
     authority: &str,
     ask: &FetchRequest,
 ) -> FetchResult {
-    let entry = proxy.fetches.entry(question(site, authority, ask));
+    let entry = proxy.fetches.entry(question(config, site, authority, ask));
     // Waiting for another's answer may take no longer than one's own.
     let Ok(mut slot) = tokio::time::timeout(ask.timeout, entry.0.lock()).await else {
         return Err(FetchError::Timeout);
@@ -142,11 +142,13 @@ fn stale(kept: &Answered, ask: &FetchRequest, now: Instant) -> Option<FetchRespo
     kept.answer.clone().filter(|_| now.duration_since(kept.at) < ask.keep * 2)
 }
 
-fn question(site: Option<&Site>, authority: &str, ask: &FetchRequest) -> Question {
+fn question(config: &Config, site: Option<HostId>, authority: &str, ask: &FetchRequest) -> Question {
     let field = |field: &Field| (field.name().to_ascii_lowercase(), field.value().to_vec());
     Question {
         target: ask.target,
-        site: (ask.target == FetchTarget::Site).then(|| site.map(|site| Arc::clone(&site.name))).flatten(),
+        site: (ask.target == FetchTarget::Site)
+            .then(|| site.map(|site| Arc::clone(&config.settings.sites.site(site).name)))
+            .flatten(),
         authority: ask.authority.as_deref().unwrap_or(authority.as_bytes()).to_vec(),
         method: ask.method.to_vec(),
         path: ask.path.to_vec(),
@@ -179,7 +181,7 @@ impl Fetches {
     }
 }
 
-async fn in_time(config: &Config, site: Option<&Site>, authority: &str, ask: &FetchRequest) -> FetchResult {
+async fn in_time(config: &Config, site: Option<HostId>, authority: &str, ask: &FetchRequest) -> FetchResult {
     let authority = ask.authority.as_deref().unwrap_or(authority.as_bytes());
     let method = Method::from_bytes(&ask.method).ok_or(FetchError::BadRequest)?;
     let request = Request::make(method, &ask.path, authority, &ask.fields, ask.body.len() as u64)
@@ -187,7 +189,8 @@ async fn in_time(config: &Config, site: Option<&Site>, authority: &str, ask: &Fe
     let upstream = match ask.target {
         FetchTarget::Upstream(upstream) => upstream.0 as usize,
         FetchTarget::Site => {
-            let route = site.and_then(|site| site.route(request.path())).ok_or(FetchError::BadRequest)?;
+            let route = site.and_then(|site| config.settings.sites.route(site, request.path()));
+            let route = route.ok_or(FetchError::BadRequest)?;
             match &route.action {
                 Action::Proxy(upstream) => *upstream,
                 Action::Respond(fixed) => {

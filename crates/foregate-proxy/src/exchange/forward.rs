@@ -40,7 +40,7 @@ impl Exchange<'_> {
             self.upload.kept = Some(Kept { bytes, limit });
         }
         self.upstream = Some(Arc::clone(upstream));
-        let underscores = self.site.as_ref().is_some_and(|site| site.options.allow_underscores);
+        let underscores = self.site.is_some_and(|site| self.config.settings.sites.allows_underscores(site));
         self.upload.drop_underscores = !underscores;
         let secure = self.peer.is_secure();
         let extended = self.request.head.version == Version::Http2 && self.request.upgrade.is_some();

@@ -30,7 +30,7 @@ use self::response::Response;
 use crate::error::Error;
 use crate::link::copy::Copy;
 use crate::proxy::{Config, Proxy};
-use crate::routing::Site;
+use crate::routing::HostId;
 use crate::settings::{Action, Route};
 use crate::telemetry::access_log::Entry;
 use crate::telemetry::clock;
@@ -89,7 +89,8 @@ struct Exchange<'a> {
     request: &'a mut Request,
     response: &'a mut Response,
     timer: &'a mut Timer,
-    site: Option<Arc<Site>>,
+    /// What of the configuration's sites it belongs to.
+    site: Option<HostId>,
     route: Option<Arc<Route>>,
     upstream: Option<Arc<Upstream>>,
     active: Option<Active>,
@@ -235,11 +236,12 @@ impl<'a> Exchange<'a> {
         {
             return Step::Failed(Error::Misdirected);
         }
-        let Some(site) = self.config.settings.sites.find(host) else {
+        let sites = &self.config.settings.sites;
+        let Some(site) = sites.find(host) else {
             return self.unrouted();
         };
-        let site = self.site.insert(Arc::clone(site));
-        if site.options.keep_slashes
+        self.site = Some(site);
+        if sites.keeps_slashes(site)
             && let Err(error) = self.request.normalise(Slashes::Keep)
         {
             return Step::Failed(error);
@@ -249,7 +251,7 @@ impl<'a> Exchange<'a> {
             b"*" | b"" => b"/",
             path => path,
         };
-        let Some(route) = site.route(path) else {
+        let Some(route) = sites.route(site, path) else {
             return self.unrouted();
         };
         let route = Arc::clone(route);
@@ -373,10 +375,10 @@ impl<'a> Exchange<'a> {
             self.run_log_phase();
         }
         let record = &self.record;
-        if let Some(site) = &self.site {
-            site.counters(&self.proxy.metrics).request(record.status);
-        } else {
-            self.proxy.unrouted.request(record.status);
+        let sites = &self.config.settings.sites;
+        match self.site {
+            Some(site) => sites.counters(site).request(record.status),
+            None => self.proxy.unrouted.request(record.status),
         }
         if let Some(error) = &record.error {
             self.proxy.metrics.error(error.kind(), error.side().as_str());
@@ -399,7 +401,7 @@ impl<'a> Exchange<'a> {
             bytes_in: self.upload.moved,
             bytes_out: self.download.sent,
             duration,
-            site: self.site.as_deref().map(|site| &*site.name),
+            site: self.site.map(|site| &*sites.site(site).name),
             route: self.route.as_deref().map(|route| &*route.pattern),
             upstream: upstream.map(|upstream| &*upstream.settings.name),
             server: server.map(|server| &*server.label),

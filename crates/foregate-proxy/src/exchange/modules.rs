@@ -23,7 +23,7 @@ use super::{Exchange, Step};
 use crate::error::Error;
 use crate::link::copy::{Copy, CopyError};
 use crate::proxy::Config;
-use crate::routing::Site;
+use crate::routing::HostId;
 use crate::settings::Route;
 use crate::telemetry::steps::StepCounter;
 
@@ -78,7 +78,7 @@ struct Moved {
     run: Box<Run>,
     peer: Peer,
     config: Arc<Config>,
-    site: Option<Arc<Site>>,
+    site: Option<HostId>,
     route: Option<Arc<Route>>,
 }
 
@@ -196,9 +196,9 @@ impl Exchange<'_> {
             request: self.request,
             response: self.response,
             peer: self.peer,
-            site: self.site.as_ref().map_or("", |site| &site.name),
+            site: site_name(&self.config, self.site),
             route: self.route.as_ref().map_or("", |route| &route.pattern),
-            slashes: slashes(self.site.as_ref()),
+            slashes: slashes(&self.config, self.site),
             facts: &mut run.facts,
         };
         Some((view, &mut run.state))
@@ -238,7 +238,7 @@ impl Exchange<'_> {
             run,
             peer: self.peer.clone(),
             config: Arc::clone(&config),
-            site: self.site.clone(),
+            site: self.site,
             route: self.route.clone(),
         };
         let (step, planned) = (planned.step, planned.clone());
@@ -338,7 +338,7 @@ impl Exchange<'_> {
             .filter_map(|slot| Some((slot, run.state.slots.take(slot)?.downcast().ok()?)))
             .collect();
         let pipeline = Arc::clone(&self.config.settings.pipeline);
-        let (proxy, config, site, request) = (self.proxy, &self.config, self.site.as_deref(), &*self.request);
+        let (proxy, config, site, request) = (self.proxy, &self.config, self.site, &*self.request);
         let answers = asked.into_iter().map(|(slot, ask)| async move {
             (slot, fetch::fetch(proxy, config, site, request.authority(), *ask).await)
         });
@@ -421,9 +421,9 @@ impl Moved {
             request: &mut self.request,
             response: &mut self.response,
             peer: &self.peer,
-            site: self.site.as_ref().map_or("", |site| &site.name),
+            site: site_name(&self.config, self.site),
             route: self.route.as_ref().map_or("", |route| &route.pattern),
-            slashes: slashes(self.site.as_ref()),
+            slashes: slashes(&self.config, self.site),
             facts: &mut self.run.facts,
         };
         self.config.settings.pipeline.run(planned, &mut view, &mut self.run.state)
@@ -439,8 +439,15 @@ fn call(planned: &Planned, pipeline: &Pipeline, view: &mut View<'_>, state: &mut
     pipeline.run(planned, view, state)
 }
 
-fn slashes(site: Option<&Arc<Site>>) -> Slashes {
-    if site.is_some_and(|site| site.options.keep_slashes) { Slashes::Keep } else { Slashes::Merge }
+fn slashes(config: &Config, site: Option<HostId>) -> Slashes {
+    match site {
+        Some(site) if config.settings.sites.keeps_slashes(site) => Slashes::Keep,
+        _ => Slashes::Merge,
+    }
+}
+
+fn site_name(config: &Config, site: Option<HostId>) -> &str {
+    site.map_or("", |site| &config.settings.sites.site(site).name)
 }
 
 /// Whether the runs of a phase with so many steps are timed now.

@@ -1,49 +1,41 @@
 //! Which site and which route a request belongs to.
 //!
-//! Sites are found by a trie over reversed labels, routes by a compiled matcher; what a lookup costs depends on
-//! the length of the host and of the path, not on how many sites or routes there are. Sites whose routes are the
-//! same share them, and sites whose patterns are the same share the matcher.
+//! Sites are found by a hash table over whole hosts, and by one look for each depth at which there are wildcards;
+//! routes by a compiled matcher. What a lookup costs depends on the length of the host and of the path, not on how
+//! many sites or routes there are, and it waits for memory as few times as can be: see `hosts.rs` and `routes.rs`.
+//! Sites whose routes are the same share them.
 
 mod host;
+mod hosts;
 mod path;
+mod routes;
 #[cfg(test)]
 mod tests;
 mod trie;
 
-use std::borrow::Borrow;
-use std::collections::{HashMap, HashSet};
-use std::hash::{Hash, Hasher};
-use std::sync::{Arc, OnceLock};
+use std::collections::HashSet;
+use std::sync::Arc;
 
 use foldhash::fast::RandomState;
 
 pub use self::host::{HostPattern, HostPatternError};
-use self::path::PathMatcher;
+pub use self::hosts::HostId;
+use self::hosts::HostTable;
 pub use self::path::{PathPattern, PathPatternError, Unreachable};
-use self::trie::{Node, ROOT, Trie};
+pub use self::routes::{RouteId, RouteSet};
+use self::routes::{RouteTable, RouteTableBuilder};
 use crate::settings::{Route, SiteOptions};
 use crate::telemetry::metrics::{Metrics, SiteCounters};
-
-/// No site.
-const NONE: u32 = u32::MAX;
 
 /// All sites of a configuration, compiled.
 #[derive(Debug)]
 pub struct SiteTable {
-    trie: Trie,
-    /// By node of the trie.
-    ends: Vec<Ends>,
-    sites: Vec<Arc<Site>>,
+    hosts: HostTable,
+    routes: RouteTable,
+    sites: Vec<Site>,
+    /// What entries of `hosts` refer to by their index.
+    counters: Vec<Arc<SiteCounters>>,
 }
-
-/// What ends at a node: indices into the list of sites.
-#[derive(Debug, Clone, Copy)]
-struct Ends {
-    exact: u32,
-    below: u32,
-}
-
-const NOTHING: Ends = Ends { exact: NONE, below: NONE };
 
 /// One site.
 #[derive(Debug)]
@@ -54,15 +46,7 @@ pub struct Site {
     pub options: SiteOptions,
     /// Its host patterns in their normal form, as handshakes need them.
     pub hosts: Vec<Arc<str>>,
-    routes: Arc<RouteSet>,
-    counters: OnceLock<Arc<SiteCounters>>,
-}
-
-/// The routes of a site, compiled.
-#[derive(Debug)]
-pub struct RouteSet {
-    matcher: Arc<PathMatcher>,
-    routes: Box<[Arc<Route>]>,
+    routes: RouteSet,
 }
 
 /// What of a host led to its site.
@@ -77,71 +61,80 @@ pub enum HostMatch {
 }
 
 impl SiteTable {
-    /// The site for a host (lower case, without port or trailing dot; IPv6 in brackets and in its shortest form):
+    /// The pattern for a host (lower case, without port or trailing dot; IPv6 in brackets and in its shortest form):
     /// the exact name, else the longest wildcard, else `*`.
     #[inline]
-    pub fn find(&self, host: &[u8]) -> Option<&Arc<Site>> {
-        self.explain(host).map(|(site, _)| site)
+    pub fn find(&self, host: &[u8]) -> Option<HostId> {
+        self.explain(host).map(|(id, _)| id)
     }
 
-    /// The site for a host, and why.
-    pub fn explain(&self, host: &[u8]) -> Option<(&Arc<Site>, HostMatch)> {
-        let (index, why) = match host {
-            // An address, whose last part may have dots.
-            [b'[', ..] => self.walk([host].into_iter()),
-            _ => self.walk(host.rsplit(|byte| *byte == b'.')),
-        };
-        self.sites.get(index as usize).map(|site| (site, why))
+    /// The pattern for a host, and why.
+    #[inline]
+    pub fn explain(&self, host: &[u8]) -> Option<(HostId, HostMatch)> {
+        let exact =
+            self.hosts.exact(host, |routes| self.routes.fetch(routes)).map(|id| (id, HostMatch::Exact));
+        exact
+            .or_else(|| self.hosts.below(host).map(|id| (id, HostMatch::Below)))
+            .or_else(|| self.hosts.any().map(|id| (id, HostMatch::Any)))
+    }
+
+    /// The site that a pattern belongs to.
+    pub fn site(&self, id: HostId) -> &Site {
+        &self.sites[self.hosts.entry(id).site as usize]
+    }
+
+    /// The route of a pattern's site for a normalised path: an exact pattern first, then the first pattern with
+    /// wildcards of the file. A path that does not start with a slash (`*`, or the empty one of CONNECT) is taken by
+    /// `/**` alone.
+    #[inline]
+    pub fn route(&self, id: HostId, path: &[u8]) -> Option<&Arc<Route>> {
+        self.routes.find(self.hosts.entry(id).routes, path)
+    }
+
+    /// [`SiteOptions::keep_slashes`] of a pattern's site.
+    pub fn keeps_slashes(&self, id: HostId) -> bool {
+        self.hosts.entry(id).keeps_slashes()
+    }
+
+    /// [`SiteOptions::allow_underscores`] of a pattern's site.
+    pub fn allows_underscores(&self, id: HostId) -> bool {
+        self.hosts.entry(id).allows_underscores()
+    }
+
+    /// The counters of a pattern's site.
+    pub fn counters(&self, id: HostId) -> &SiteCounters {
+        &self.counters[self.hosts.entry(id).counters as usize]
+    }
+
+    /// Counts the requests of these sites in `metrics` from now on, and shows no other sites there.
+    pub fn count_in(&mut self, metrics: &Metrics) {
+        let names = self.sites.iter().map(|site| &site.name);
+        let (counters, of_sites) = metrics.set_sites(names);
+        for entry in self.hosts.entries_mut() {
+            entry.counters = of_sites[entry.site as usize];
+        }
+        self.counters = counters;
     }
 
     /// All sites, in the order of the file.
-    pub fn sites(&self) -> &[Arc<Site>] {
+    pub fn sites(&self) -> &[Site] {
         &self.sites
     }
 
-    fn walk<'h>(&self, labels: impl Iterator<Item = &'h [u8]>) -> (u32, HostMatch) {
-        let mut best = (NONE, HostMatch::Any);
-        let mut node = ROOT;
-        for label in labels {
-            let below = self.ends[node as usize].below;
-            if below != NONE {
-                best = (below, if node == ROOT { HostMatch::Any } else { HostMatch::Below });
-            }
-            match self.trie.child(node, label) {
-                Some(child) => node = child,
-                None => return best,
-            }
-        }
-        match self.ends[node as usize].exact {
-            NONE => best,
-            exact => (exact, HostMatch::Exact),
-        }
+    /// All routes; those that are equal are there once.
+    pub fn routes(&self) -> &[Arc<Route>] {
+        self.routes.routes()
     }
 }
 
 impl Default for SiteTable {
     fn default() -> Self {
-        Self { trie: Trie::default(), ends: vec![NOTHING], sites: Vec::new() }
-    }
-}
-
-impl Site {
-    /// Its counters, by its name.
-    #[inline]
-    pub fn counters(&self, metrics: &Metrics) -> &Arc<SiteCounters> {
-        self.counters.get_or_init(|| metrics.site(&self.name))
-    }
-
-    /// The route for a normalised path: an exact pattern first, then the first pattern with wildcards of the
-    /// file. A path that does not start with a slash (`*`, or the empty one of CONNECT) is taken by `/**` alone.
-    #[inline]
-    pub fn route(&self, path: &[u8]) -> Option<&Arc<Route>> {
-        self.routes.matcher.find(path).and_then(|index| self.routes.routes.get(index))
-    }
-
-    /// All routes, in the order of the file.
-    pub fn routes(&self) -> &[Arc<Route>] {
-        &self.routes.routes
+        Self {
+            hosts: HostTable::default(),
+            routes: RouteTable::default(),
+            sites: Vec::new(),
+            counters: vec![Arc::default()],
+        }
     }
 }
 
@@ -152,38 +145,13 @@ pub struct DuplicateHost {
     pub site: usize,
 }
 
-/// A set that is equal to others with the same routes.
-#[derive(Debug)]
-struct ByRoutes(Arc<RouteSet>);
-
-impl Borrow<[Arc<Route>]> for ByRoutes {
-    fn borrow(&self) -> &[Arc<Route>] {
-        &self.0.routes
-    }
-}
-
-impl Hash for ByRoutes {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        self.0.routes.hash(state);
-    }
-}
-
-impl PartialEq for ByRoutes {
-    fn eq(&self, other: &Self) -> bool {
-        self.0.routes == other.0.routes
-    }
-}
-
-impl Eq for ByRoutes {}
-
-/// Builds a [`SiteTable`]; equal routes, route sets and matchers become one in memory.
+/// Builds a [`SiteTable`]; equal patterns, routes and route sets become one in memory.
 #[derive(Debug, Default)]
 pub struct SiteTableBuilder {
-    table: SiteTable,
+    hosts: HostTable,
+    routes: RouteTableBuilder,
+    sites: Vec<Site>,
     patterns: HashSet<PathPattern, RandomState>,
-    routes: HashSet<Arc<Route>, RandomState>,
-    sets: HashSet<ByRoutes, RandomState>,
-    matchers: HashMap<Box<[PathPattern]>, Arc<PathMatcher>, RandomState>,
 }
 
 impl SiteTableBuilder {
@@ -198,13 +166,8 @@ impl SiteTableBuilder {
     }
 
     /// `route`, or an equal one that exists already.
-    pub fn route(&mut self, route: Route) -> Arc<Route> {
-        if let Some(route) = self.routes.get(&route) {
-            return route.clone();
-        }
-        let route = Arc::new(route);
-        self.routes.insert(route.clone());
-        route
+    pub fn route(&mut self, route: Route) -> RouteId {
+        self.routes.route(route)
     }
 
     /// Compiles routes, each with its pattern.
@@ -212,41 +175,15 @@ impl SiteTableBuilder {
     /// # Errors
     ///
     /// Every route that an earlier one, or one with the same pattern, makes unreachable.
-    pub fn route_set(
-        &mut self,
-        routes: Vec<(PathPattern, Arc<Route>)>,
-    ) -> Result<Arc<RouteSet>, Vec<Unreachable>> {
+    pub fn route_set(&mut self, routes: Vec<(PathPattern, RouteId)>) -> Result<RouteSet, Vec<Unreachable>> {
         let (patterns, routes): (Vec<_>, Vec<_>) = routes.into_iter().unzip();
-        if let Some(set) = self.sets.get(&*routes) {
-            return Ok(set.0.clone());
-        }
-        let matcher = match self.matchers.get(&*patterns) {
-            Some(matcher) => matcher.clone(),
-            None => {
-                let mut unreachable = Vec::new();
-                let matcher = Arc::new(PathMatcher::compile(&patterns, &mut unreachable));
-                if !unreachable.is_empty() {
-                    return Err(unreachable);
-                }
-                self.matchers.insert(patterns.into(), matcher.clone());
-                matcher
-            }
-        };
-        let set = Arc::new(RouteSet { matcher, routes: routes.into() });
-        self.sets.insert(ByRoutes(set.clone()));
-        Ok(set)
+        self.routes.set(&patterns, &routes)
     }
 
     /// Adds a site without hosts and returns its index.
-    pub fn site(&mut self, name: Arc<str>, options: SiteOptions, routes: Arc<RouteSet>) -> usize {
-        self.table.sites.push(Arc::new(Site {
-            name,
-            options,
-            hosts: Vec::new(),
-            routes,
-            counters: OnceLock::new(),
-        }));
-        self.table.sites.len() - 1
+    pub fn site(&mut self, name: Arc<str>, options: SiteOptions, routes: RouteSet) -> usize {
+        self.sites.push(Site { name, options, hosts: Vec::new(), routes });
+        self.sites.len() - 1
     }
 
     /// Makes a site answer for a host.
@@ -254,42 +191,42 @@ impl SiteTableBuilder {
     /// # Errors
     ///
     /// Another site, or this one, has the host already.
-    pub fn host(&mut self, site: usize, host: &HostPattern) -> Result<(), DuplicateHost> {
-        let node = match host {
-            HostPattern::Exact(name) | HostPattern::Below(name) => self.node(name),
-            HostPattern::Any => ROOT,
+    pub fn host(&mut self, index: usize, host: &HostPattern) -> Result<(), DuplicateHost> {
+        let (name, below) = match host {
+            HostPattern::Exact(name) => (name.as_str(), false),
+            HostPattern::Below(name) => (name.as_str(), true),
+            HostPattern::Any => ("", true),
         };
-        let ends = &mut self.table.ends[node as usize];
-        let end = if matches!(host, HostPattern::Exact(_)) { &mut ends.exact } else { &mut ends.below };
-        if *end != NONE {
-            return Err(DuplicateHost { site: *end as usize });
+        let any = *host == HostPattern::Any;
+        let known = if any { self.hosts.any() } else { self.hosts.known(name, below) };
+        if let Some(known) = known {
+            return Err(DuplicateHost { site: self.hosts.entry(known).site as usize });
         }
-        *end = u32::try_from(site).expect("a configuration file has fewer than 4 billion sites");
-        let site = self.table.sites.get_mut(site).and_then(Arc::get_mut);
-        let site = site.expect("a site is shared only once the table is built");
+        let site = &mut self.sites[index];
         let text: Arc<str> = host.to_string().into();
+        site.hosts.reserve_exact(1);
         site.hosts.push(if *text == *site.name { Arc::clone(&site.name) } else { text });
+        if any {
+            self.hosts.add_any(narrow(index), site.routes, &site.options);
+        } else {
+            self.hosts.add(name, below, narrow(index), site.routes, &site.options);
+        }
         Ok(())
     }
 
     /// The finished table.
     pub fn build(mut self) -> SiteTable {
-        self.table.trie.shrink();
-        self.table.ends.shrink_to_fit();
-        self.table.sites.shrink_to_fit();
-        self.table
-    }
-
-    fn node(&mut self, name: &str) -> Node {
-        let mut node = ROOT;
-        if name.starts_with('[') {
-            node = self.table.trie.child_or_add(node, name.as_bytes());
-        } else {
-            for label in name.rsplit('.') {
-                node = self.table.trie.child_or_add(node, label.as_bytes());
-            }
+        self.hosts.shrink();
+        self.sites.shrink_to_fit();
+        SiteTable {
+            hosts: self.hosts,
+            routes: self.routes.build(),
+            sites: self.sites,
+            ..SiteTable::default()
         }
-        self.table.ends.resize(self.table.trie.nodes(), NOTHING);
-        node
     }
+}
+
+fn narrow(size: usize) -> u32 {
+    u32::try_from(size).expect("a configuration file is shorter than 4 GiB")
 }

@@ -96,17 +96,23 @@ impl PathPattern {
         self.0.contains("//")
     }
 
-    /// The segments, and whether any further ones may follow.
-    fn segments(&self) -> (impl Iterator<Item = &str>, bool) {
-        let (text, rest) = match self.0.strip_suffix("/**") {
+    /// The text without `/**` at its end, and whether that was there.
+    pub(super) fn parts(&self) -> (&str, bool) {
+        match self.0.strip_suffix("/**") {
             Some(text) => (text, true),
             None => (&*self.0, false),
-        };
+        }
+    }
+
+    /// The segments, and whether any further ones may follow.
+    fn segments(&self) -> (impl Iterator<Item = &str>, bool) {
+        let (text, rest) = self.parts();
         // `/**` has no segment at all, `/` has an empty one.
         (text.split('/').skip(1), rest)
     }
 
-    fn is_literal(&self) -> bool {
+    /// Whether it has no wildcards.
+    pub(super) fn is_literal(&self) -> bool {
         !self.0.contains('*')
     }
 }
@@ -140,7 +146,7 @@ struct Ends {
 
 const NOTHING: Ends = Ends { literal: NONE, whole: NONE, rest: NONE, star: NONE, least: NONE };
 
-/// The patterns of a site, compiled: a pattern without wildcards first, then the first of the list.
+/// The patterns of a large set, compiled: a pattern without wildcards first, then the first of the list.
 ///
 /// A lookup takes one step per segment of the path. Where `*` and a name stand at the same place, both ways are
 /// tried, so that the cost can rise with the number of such places, but never above the number of nodes.

@@ -7,6 +7,8 @@ use std::hash::{BuildHasher, Hasher};
 
 use foldhash::fast::FixedState;
 
+use super::narrow;
+
 /// A node of a [`Trie`]; the root is 0, and nodes are numbered in the order in which they were added.
 pub(super) type Node = u32;
 
@@ -122,10 +124,6 @@ fn hash(parent: Node, label: &[u8]) -> u64 {
     hasher.write_u32(parent);
     hasher.write(label);
     hasher.finish()
-}
-
-fn narrow(size: usize) -> u32 {
-    u32::try_from(size).expect("a configuration file is shorter than 4 GiB")
 }
 
 #[cfg(test)]

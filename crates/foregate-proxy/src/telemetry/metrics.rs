@@ -23,6 +23,8 @@ const LABELS_LIMIT: usize = 1000;
 const ERRORS_LIMIT: usize = 256;
 /// The label of what has none of its own.
 const OTHER: &str = "other";
+/// The label of requests that no site claims.
+const UNROUTED: &str = "-";
 /// Copies of the counters that change with each request. A power of two.
 pub(super) const SHARDS: usize = 16;
 
@@ -210,13 +212,23 @@ pub struct UpstreamCounters {
 }
 
 impl Metrics {
-    /// The counters of the site `name`: the same ones for the same name. Beyond 1,000 names they are shared
-    /// under the label `other`; names that are not in use any more make room.
-    pub fn site(&self, name: &str) -> Arc<SiteCounters> {
-        self.sites.get(name)
+    /// Makes `names` the sites that are shown, and no others: those that are shown already go on counting, and the
+    /// first of the others get counters as long as there are fewer than 1,000; the rest share those of the label
+    /// `other`. The result is the counters, and for each name in turn the index of its own.
+    pub fn set_sites<'n>(
+        &self,
+        names: impl Iterator<Item = &'n Arc<str>> + Clone,
+    ) -> (Vec<Arc<SiteCounters>>, Vec<u32>) {
+        self.sites.set(names)
     }
 
-    /// The counters of the upstream `name`, in the same way.
+    /// The counters of requests that no site claims.
+    pub fn unrouted(&self) -> Arc<SiteCounters> {
+        self.sites.get(UNROUTED)
+    }
+
+    /// The counters of the upstream `name`: the same ones for the same name, as long as anything holds them. Beyond
+    /// 1,000 names they are shared under the label `other`.
     pub fn upstream(&self, name: &str) -> Arc<UpstreamCounters> {
         self.upstreams.get(name)
     }
@@ -379,8 +391,7 @@ impl<T: Default> Labelled<T> {
             return Arc::clone(known);
         }
         if named.len() >= LABELS_LIMIT {
-            // Only what no configuration holds any more.
-            named.retain(|_, counters| Arc::strong_count(counters) > 1);
+            named.retain(|_, counters| is_in_use(counters));
         }
         if named.len() >= LABELS_LIMIT {
             return Arc::clone(&self.other);
@@ -388,18 +399,54 @@ impl<T: Default> Labelled<T> {
         Arc::clone(named.entry(name.into()).or_default())
     }
 
-    /// In the order of their names; `other` last, when it is in use.
+    fn set<'n>(&self, names: impl Iterator<Item = &'n Arc<str>> + Clone) -> (Vec<Arc<T>>, Vec<u32>) {
+        let mut named = self.named.lock();
+        let mut old = std::mem::take(&mut *named);
+        named.extend(old.remove_entry(UNROUTED));
+        for name in names.clone() {
+            if old.is_empty() {
+                break;
+            }
+            named.extend(old.remove_entry(name));
+        }
+        let mut counters = Vec::new();
+        let mut other = None;
+        let indices = names.map(|name| {
+            let own = match named.get(name) {
+                Some(own) => own,
+                None if named.len() < LABELS_LIMIT => named.entry(Arc::clone(name)).or_default(),
+                None => {
+                    return *other.get_or_insert_with(|| {
+                        counters.push(Arc::clone(&self.other));
+                        counters.len() as u32 - 1
+                    });
+                }
+            };
+            counters.push(Arc::clone(own));
+            counters.len() as u32 - 1
+        });
+        let indices = indices.collect();
+        (counters, indices)
+    }
+
+    /// In the order of their names; `other` last, when it is in use. What nothing holds any more is let go.
     fn all(&self) -> Vec<(Arc<str>, Arc<T>)> {
-        let named = self.named.lock();
+        let mut named = self.named.lock();
+        named.retain(|_, counters| is_in_use(counters));
         let mut all: Vec<_> =
             named.iter().map(|(name, counters)| (Arc::clone(name), Arc::clone(counters))).collect();
         drop(named);
         all.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
-        if Arc::strong_count(&self.other) > 1 && !all.iter().any(|(name, _)| name.as_ref() == OTHER) {
+        if is_in_use(&self.other) && !all.iter().any(|(name, _)| name.as_ref() == OTHER) {
             all.push((OTHER.into(), Arc::clone(&self.other)));
         }
         all
     }
+}
+
+/// Whether anything holds these counters besides the table that they stand in.
+fn is_in_use<T>(counters: &Arc<T>) -> bool {
+    Arc::strong_count(counters) > 1
 }
 
 #[cfg(test)]
@@ -409,7 +456,8 @@ mod tests {
     #[test]
     fn what_was_counted_is_rendered() {
         let metrics = Arc::new(Metrics::default());
-        let site = metrics.site("a\"b.example");
+        let (sites, _) = metrics.set_sites([&"a\"b.example".into()].into_iter());
+        let site = &sites[0];
         for status in [Some(200), Some(204), Some(404), Some(999), None] {
             site.request(status);
         }
@@ -461,19 +509,57 @@ mod tests {
     #[test]
     fn labels_are_capped_and_make_room() {
         let metrics = Metrics::default();
-        let held: Vec<_> = (0..LABELS_LIMIT).map(|n| metrics.site(&n.to_string())).collect();
-        assert!(Arc::ptr_eq(&metrics.site("7"), &held[7]));
-        let one = metrics.site("one too many");
-        assert!(Arc::ptr_eq(&one, &metrics.site("two too many")));
-        assert_eq!(metrics.sites().last().unwrap().0.as_ref(), OTHER);
+        let held: Vec<_> = (0..LABELS_LIMIT).map(|n| metrics.upstream(&n.to_string())).collect();
+        assert!(Arc::ptr_eq(&metrics.upstream("7"), &held[7]));
+        let one = metrics.upstream("one too many");
+        assert!(Arc::ptr_eq(&one, &metrics.upstream("two too many")));
+        assert_eq!(metrics.upstreams().last().unwrap().0.as_ref(), OTHER);
         drop(held);
-        assert!(!Arc::ptr_eq(&one, &metrics.site("one too many")));
+        assert!(!Arc::ptr_eq(&one, &metrics.upstream("one too many")));
+    }
+
+    #[test]
+    fn what_is_not_configured_any_more_is_not_shown() {
+        let metrics = Metrics::default();
+        let unrouted = metrics.unrouted();
+        let names = |all: Vec<(Arc<str>, Arc<SiteCounters>)>| {
+            all.into_iter().map(|(name, _)| name.to_string()).collect::<Vec<_>>()
+        };
+        let (old, indices) = metrics.set_sites([&"a".into(), &"b".into()].into_iter());
+        assert_eq!(indices, [0, 1]);
+        old[1].request(Some(200));
+        let (new, _) = metrics.set_sites([&"b".into(), &"c".into()].into_iter());
+        assert!(Arc::ptr_eq(&old[1], &new[0]), "what stays goes on counting");
+        assert!(Arc::ptr_eq(&unrouted, &metrics.unrouted()));
+        assert_eq!(names(metrics.sites()), [UNROUTED, "b", "c"]);
+        drop((old, new));
+        assert_eq!(names(metrics.sites()), [UNROUTED]);
+        let upstream = metrics.upstream("gone");
+        assert_eq!(metrics.upstreams().len(), 1);
+        drop(upstream);
+        assert_eq!(metrics.upstreams().len(), 0);
+    }
+
+    #[test]
+    fn the_first_sites_have_counters_of_their_own() {
+        let metrics = Metrics::default();
+        let _unrouted = metrics.unrouted();
+        let names: Vec<Arc<str>> = (0..LABELS_LIMIT + 2).map(|n| n.to_string().into()).collect();
+        let (counters, indices) = metrics.set_sites(names.iter());
+        assert_eq!(counters.len(), LABELS_LIMIT);
+        assert_eq!(indices[LABELS_LIMIT - 2] as usize, LABELS_LIMIT - 2);
+        assert!(indices[LABELS_LIMIT - 1..].iter().all(|index| *index as usize == LABELS_LIMIT - 1));
+        assert!(Arc::ptr_eq(&counters[LABELS_LIMIT - 1], &metrics.sites.other));
+        // Who was shown before stays so.
+        let (counters, indices) = metrics.set_sites(names.iter().rev());
+        assert!(Arc::ptr_eq(&counters[indices[0] as usize], &metrics.sites.other));
+        assert!(!Arc::ptr_eq(&counters[indices[LABELS_LIMIT + 1] as usize], &metrics.sites.other));
     }
 
     #[test]
     fn threads_count_together() {
         let metrics = Metrics::default();
-        let site = metrics.site("a");
+        let site = metrics.unrouted();
         std::thread::scope(|scope| {
             for _ in 0..20 {
                 scope.spawn(|| (0..1000).for_each(|_| site.request(Some(200))));

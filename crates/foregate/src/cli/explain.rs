@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::config;
 use clap::Args;
 use foregate_module::{Pipeline, Plan};
-use foregate_proxy::routing::{HostMatch, Site};
+use foregate_proxy::routing::{HostId, HostMatch};
 use foregate_proxy::settings::{Action, Listen, ListenAddress, Route, Settings};
 use foregate_wire::{
     Authority, Method, Scheme, Slashes, Target, TargetForm, normalize_path, parse_authority,
@@ -96,7 +96,7 @@ fn explain(settings: &Settings, url: &str) -> Result<Explanation, String> {
         explanation.site_because = "no site has this host, and there is no site \"*\"".into();
         return Ok(explanation);
     };
-    explanation.site = Some(site.name.to_string());
+    explanation.site = Some(settings.sites.site(site).name.to_string());
     explanation.site_because = match why {
         HostMatch::Exact => "it has this host",
         HostMatch::Below => "it has the longest wildcard for this host",
@@ -119,15 +119,15 @@ fn listeners(settings: &Settings, scheme: Scheme, authority: &Authority<'_>) -> 
 
 fn explain_route(
     settings: &Settings,
-    site: &Site,
+    site: HostId,
     path: &[u8],
     explanation: &mut Explanation,
 ) -> Result<(), String> {
-    let slashes = if site.options.keep_slashes { Slashes::Keep } else { Slashes::Merge };
+    let slashes = if settings.sites.keeps_slashes(site) { Slashes::Keep } else { Slashes::Merge };
     let mut normal = Vec::new();
     normalize_path(path, slashes, &mut normal).map_err(|error| error.to_string())?;
     explanation.path = String::from_utf8_lossy(&normal).into_owned();
-    let Some(route) = site.route(&normal) else {
+    let Some(route) = settings.sites.route(site, &normal) else {
         explanation.route_because = "no route of the site takes this path".into();
         return Ok(());
     };

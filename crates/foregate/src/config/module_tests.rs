@@ -122,7 +122,10 @@ fn refused(text: &str) -> String {
 }
 
 fn plan_of(settings: &Settings, host: &str, path: &str) -> RoutePlan {
-    settings.sites.find(host.as_bytes()).unwrap().route(path.as_bytes()).unwrap().plan.clone()
+    {
+        let site = settings.sites.find(host.as_bytes()).unwrap();
+        settings.sites.route(site, path.as_bytes()).unwrap().plan.clone()
+    }
 }
 
 /// The settings of a step in a plan.
@@ -178,8 +181,10 @@ fn equal_settings_and_plans_are_shared() {
     let [a, b, c] = ["a", "b", "c"].map(|host| plan_of(&settings, host, "/"));
     assert_eq!(a, b);
     assert_ne!(a, c);
-    let routes =
-        ["a", "b"].map(|host| Arc::clone(settings.sites.find(host.as_bytes()).unwrap().route(b"/").unwrap()));
+    let routes = ["a", "b"].map(|host| {
+        let site = settings.sites.find(host.as_bytes()).unwrap();
+        Arc::clone(settings.sites.route(site, b"/").unwrap())
+    });
     assert!(Arc::ptr_eq(&routes[0], &routes[1]), "routes that say the same are one");
     assert!(Arc::ptr_eq(&told::<Tags>(&a, "tag").unwrap(), &told::<Tags>(&c, "tag").unwrap()));
     let dry =

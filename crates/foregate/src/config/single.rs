@@ -110,6 +110,6 @@ mod tests {
         assert_eq!(of(&["http://a", "h2c://b"]).err(), Some(SingleError::Schemes));
         let settings = of(&["https://a", "https://b"]).unwrap();
         assert_eq!(settings.upstreams[0].servers.len(), 2);
-        assert!(settings.sites.find(b"x").is_some_and(|site| site.route(b"/y").is_some()));
+        assert!(settings.sites.find(b"x").is_some_and(|site| settings.sites.route(site, b"/y").is_some()));
     }
 }

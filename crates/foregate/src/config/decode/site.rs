@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use foregate_proxy::routing::{HostPattern, PathPattern, RouteSet, SiteTable, SiteTableBuilder};
+use foregate_proxy::routing::{HostPattern, PathPattern, RouteId, RouteSet, SiteTable, SiteTableBuilder};
 use foregate_proxy::settings::{Action, FixedResponse, Route, SiteOptions, SiteTls};
 
 use super::Upstreams;
@@ -77,7 +77,7 @@ impl<'u> Sites<'u> {
         items: Vec<Item<'_>>,
         keep: bool,
         site: &Scope,
-    ) -> Option<Arc<RouteSet>> {
+    ) -> Option<RouteSet> {
         let mut routes = Vec::with_capacity(items.len());
         let mut places = Vec::with_capacity(items.len());
         let mut whole = true;
@@ -119,7 +119,7 @@ impl<'u> Sites<'u> {
         item: Item<'_>,
         keep: bool,
         site: &Scope,
-    ) -> Option<(PathPattern, Arc<Route>)> {
+    ) -> Option<(PathPattern, RouteId)> {
         let pattern = decoder.read(item, 0, |value| {
             let pattern = self.builder.pattern(value::string(value)?);
             let pattern = pattern.map_err(|error| Wrong::new(format!("{error}")))?;

@@ -1,0 +1,275 @@
+//! The host patterns of all sites, in one hash table.
+//!
+//! A request to a site that no cache of the processor holds waits for memory twice: for a slot, and for what it leads
+//! to, the entry and the routes at once. An entry is one cache line, which holds the name and all else that is needed.
+
+use std::hash::{BuildHasher, Hasher};
+
+use foldhash::fast::RandomState;
+
+use super::routes::RouteSet;
+use crate::settings::SiteOptions;
+
+/// The longest name that an entry holds itself.
+const INLINE: usize = 50;
+
+/// Eighths of the slots that may be in use.
+const FULL: usize = 7;
+
+/// No entry.
+const NONE: u32 = u32::MAX;
+
+/// An unused slot.
+const FREE: Slot = Slot { hash: 0, entry: NONE, routes: RouteSet::EMPTY };
+
+/// Bits of [`Entry::bits`].
+const BELOW: u8 = 1;
+const ALLOW_UNDERSCORES: u8 = 2;
+const KEEP_SLASHES: u8 = 4;
+
+/// A host pattern of a site.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct HostId(u32);
+
+/// What a host pattern leads to, in one cache line.
+#[derive(Debug, Clone, Copy)]
+#[repr(C, align(64))]
+pub(super) struct Entry {
+    /// The index of its site.
+    pub(super) site: u32,
+    /// The routes of its site.
+    pub(super) routes: RouteSet,
+    /// The index of its site's counters.
+    pub(super) counters: u32,
+    bits: u8,
+    name_len: u8,
+    /// The name; or, of one that is longer, where in [`HostTable::long_names`] it begins.
+    name: [u8; INLINE],
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Slot {
+    /// So that hardly any entry is looked at in vain.
+    hash: u64,
+    entry: u32,
+    /// The same as in the entry, for whoever does not want to wait for it.
+    routes: RouteSet,
+}
+
+/// Host patterns.
+#[derive(Debug, Default)]
+pub(super) struct HostTable {
+    entries: Vec<Entry>,
+    long_names: Vec<u8>,
+    /// Open addressing with linear probing, a power of two, at most [`FULL`] full: four slots are one cache line.
+    slots: Vec<Slot>,
+    /// The entry of `*`.
+    any: Option<HostId>,
+    /// Bit `n` is set when there is a pattern `*.` and a name of `n + 1` labels.
+    depths: u128,
+    /// Another one for each table, so that nobody can choose names that are far from their slots.
+    hash: RandomState,
+}
+
+impl Entry {
+    pub(super) fn allows_underscores(&self) -> bool {
+        self.bits & ALLOW_UNDERSCORES != 0
+    }
+
+    pub(super) fn keeps_slashes(&self) -> bool {
+        self.bits & KEEP_SLASHES != 0
+    }
+}
+
+impl HostTable {
+    /// The pattern that is `host` itself. `likely` is told its routes before that is certain.
+    #[inline]
+    pub(super) fn exact(&self, host: &[u8], likely: impl Fn(RouteSet)) -> Option<HostId> {
+        self.find(host, 0, likely)
+    }
+
+    /// The longest pattern `*.` and a name that `host` ends with.
+    pub(super) fn below(&self, host: &[u8]) -> Option<HostId> {
+        // In brackets there is an address, whose last part may have dots.
+        if self.depths == 0 || host.first() == Some(&b'[') {
+            return None;
+        }
+        let mut labels = memchr::memchr_iter(b'.', host).count();
+        let mut rest = host;
+        while let Some(dot) = memchr::memchr(b'.', rest) {
+            rest = &rest[dot + 1..];
+            labels -= 1;
+            if self.depths.checked_shr(labels as u32).unwrap_or(0) & 1 != 0
+                && let Some(found) = self.find(rest, BELOW, |_| {})
+            {
+                return Some(found);
+            }
+        }
+        None
+    }
+
+    /// The pattern `*`.
+    pub(super) fn any(&self) -> Option<HostId> {
+        self.any
+    }
+
+    pub(super) fn entry(&self, id: HostId) -> &Entry {
+        &self.entries[id.0 as usize]
+    }
+
+    pub(super) fn entries_mut(&mut self) -> &mut [Entry] {
+        &mut self.entries
+    }
+
+    /// Adds an exact name, or a name that a wildcard stands before. It must not be there.
+    pub(super) fn add(
+        &mut self,
+        name: &str,
+        below: bool,
+        site: u32,
+        routes: RouteSet,
+        options: &SiteOptions,
+    ) -> HostId {
+        let id = self.push(name.as_bytes(), below, site, routes, options);
+        if below {
+            // A name has at most 127 labels: each takes a letter and a dot.
+            self.depths |= 1 << name.bytes().filter(|byte| *byte == b'.').count().min(127);
+        }
+        if self.entries.len() * 8 > self.slots.len() * FULL {
+            self.rebuild_slots();
+        } else {
+            self.place(id.0);
+        }
+        id
+    }
+
+    /// Adds `*`. It must not be there.
+    pub(super) fn add_any(&mut self, site: u32, routes: RouteSet, options: &SiteOptions) {
+        self.any = Some(self.push(b"", false, site, routes, options));
+    }
+
+    /// The pattern of this kind that is there already.
+    pub(super) fn known(&self, name: &str, below: bool) -> Option<HostId> {
+        self.find(name.as_bytes(), if below { BELOW } else { 0 }, |_| {})
+    }
+
+    /// Gives back the memory that growing has left over.
+    pub(super) fn shrink(&mut self) {
+        self.entries.shrink_to_fit();
+        self.long_names.shrink_to_fit();
+    }
+
+    #[inline]
+    fn find(&self, name: &[u8], kind: u8, likely: impl Fn(RouteSet)) -> Option<HostId> {
+        let mask = self.slots.len().checked_sub(1)?;
+        let hash = self.hash(name, kind);
+        let mut slot = hash as usize & mask;
+        loop {
+            let found = self.slots[slot];
+            if found.entry == NONE {
+                return None;
+            }
+            if found.hash == hash {
+                likely(found.routes);
+                if self.is(found.entry, name, kind) {
+                    return Some(HostId(found.entry));
+                }
+            }
+            slot = (slot + 1) & mask;
+        }
+    }
+
+    #[inline]
+    fn is(&self, entry: u32, name: &[u8], kind: u8) -> bool {
+        let entry = &self.entries[entry as usize];
+        entry.bits & BELOW == kind && self.name(entry) == name
+    }
+
+    #[inline]
+    fn name<'t>(&'t self, entry: &'t Entry) -> &'t [u8] {
+        let len = usize::from(entry.name_len);
+        entry.name.get(..len).unwrap_or_else(|| {
+            let [a, b, c, d, ..] = entry.name;
+            &self.long_names[u32::from_le_bytes([a, b, c, d]) as usize..][..len]
+        })
+    }
+
+    fn push(
+        &mut self,
+        name: &[u8],
+        below: bool,
+        site: u32,
+        routes: RouteSet,
+        options: &SiteOptions,
+    ) -> HostId {
+        let mut inline = [0; INLINE];
+        if name.len() <= INLINE {
+            inline[..name.len()].copy_from_slice(name);
+        } else {
+            inline[..4].copy_from_slice(&super::narrow(self.long_names.len()).to_le_bytes());
+            self.long_names.extend_from_slice(name);
+        }
+        let name_len = u8::try_from(name.len()).expect("a host name has at most 253 bytes");
+        let bits = if below { BELOW } else { 0 }
+            | if options.allow_underscores { ALLOW_UNDERSCORES } else { 0 }
+            | if options.keep_slashes { KEEP_SLASHES } else { 0 };
+        self.entries.push(Entry { site, routes, counters: 0, bits, name_len, name: inline });
+        HostId(super::narrow(self.entries.len() - 1))
+    }
+
+    fn rebuild_slots(&mut self) {
+        self.slots = vec![FREE; (self.entries.len() * 8 / FULL + 1).next_power_of_two()];
+        for entry in 0..super::narrow(self.entries.len()) {
+            if self.any != Some(HostId(entry)) {
+                self.place(entry);
+            }
+        }
+    }
+
+    fn place(&mut self, index: u32) {
+        let entry = &self.entries[index as usize];
+        let (hash, routes) = (self.hash(self.name(entry), entry.bits & BELOW), entry.routes);
+        let mask = self.slots.len() - 1;
+        let mut slot = hash as usize & mask;
+        while self.slots[slot].entry != NONE {
+            slot = (slot + 1) & mask;
+        }
+        self.slots[slot] = Slot { hash, entry: index, routes };
+    }
+
+    #[inline]
+    fn hash(&self, name: &[u8], kind: u8) -> u64 {
+        let mut hasher = self.hash.build_hasher();
+        hasher.write_u8(kind);
+        hasher.write(name);
+        hasher.finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_entry_is_one_cache_line() {
+        assert_eq!(size_of::<Entry>(), 64);
+    }
+
+    #[test]
+    fn names_of_all_lengths_are_found() {
+        let mut table = HostTable::default();
+        let names: Vec<String> = (1..=253).map(|len| "a".repeat(len)).collect();
+        let options = SiteOptions::default();
+        for (site, name) in names.iter().enumerate() {
+            table.add(name, site % 2 == 1, site as u32, RouteSet::EMPTY, &options);
+        }
+        table.shrink();
+        for (site, name) in names.iter().enumerate() {
+            let found = table.known(name, site % 2 == 1).map(|id| table.entry(id).site);
+            assert_eq!(found, Some(site as u32));
+            assert_eq!(table.known(name, site % 2 == 0), None);
+        }
+        assert_eq!(table.exact(&[b'a'; 300], |_| {}), None);
+        assert_eq!(table.exact(b"", |_| {}), None);
+    }
+}
