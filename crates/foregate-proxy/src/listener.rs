@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use socket2::{Domain, Protocol, Type};
+use socket2::{Domain, Protocol, SockRef, Type};
 use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::watch;
 
@@ -46,7 +46,9 @@ impl Listener {
                 remove_stale(path)?;
                 let listener = StdUnixListener::bind(path)?;
                 listener.set_nonblocking(true)?;
-                Ok(Self::Unix(UnixListener::from_std(listener)?))
+                let listener = Self::Unix(UnixListener::from_std(listener)?);
+                listener.set_backlog(listen.backlog)?;
+                Ok(listener)
             }
         }
     }
@@ -75,12 +77,29 @@ impl Listener {
     /// It is not a listening stream socket.
     pub fn adopt(fd: std::os::fd::OwnedFd) -> io::Result<Self> {
         let socket = socket2::Socket::from(fd);
+        // What is no socket at all is refused by the first question.
+        if socket.r#type()? != Type::STREAM || !socket.is_listener()? {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a listening stream socket"));
+        }
         socket.set_nonblocking(true)?;
         if socket.local_addr()?.is_unix() {
             return Ok(Self::Unix(UnixListener::from_std(socket.into())?));
         }
         socket.set_tcp_nodelay(true)?;
         Ok(Self::Tcp(TcpListener::from_std(socket.into())?))
+    }
+
+    /// Changes the length of the kernel's accept queue, at once; connections that wait in it stay.
+    ///
+    /// # Errors
+    ///
+    /// What the system says.
+    pub fn set_backlog(&self, backlog: u32) -> io::Result<()> {
+        let backlog = i32::try_from(backlog).unwrap_or(i32::MAX);
+        match self {
+            Self::Tcp(listener) => SockRef::from(listener).listen(backlog),
+            Self::Unix(listener) => SockRef::from(listener).listen(backlog),
+        }
     }
 
     /// Where it listens, with the port that the system has chosen.
@@ -217,4 +236,22 @@ fn is_about_one_connection(error: &io::Error) -> bool {
             | io::ErrorKind::ConnectionRefused
             | io::ErrorKind::Interrupted
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn only_listening_stream_sockets_are_adopted() {
+        let listening = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        assert!(Listener::adopt(listening.into()).is_ok());
+        let silent = socket2::Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+        let datagrams = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        for socket in [silent.into(), datagrams.into()] {
+            assert_eq!(Listener::adopt(socket).unwrap_err().kind(), io::ErrorKind::InvalidInput);
+        }
+        let file = std::fs::File::open("/dev/null").unwrap();
+        assert!(Listener::adopt(file.into()).is_err());
+    }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::io;
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::Arc;
@@ -93,8 +94,25 @@ struct Listening {
     id: usize,
     /// The socket file that we have made and remove again.
     _file: Option<SocketFile>,
+    listener: Arc<Listener>,
     settings: watch::Sender<Arc<Listen>>,
     stop: watch::Sender<bool>,
+}
+
+impl Listening {
+    /// Goes on with other settings. What the socket cannot take on is said.
+    fn change(&self, listen: &Listen) {
+        let address = &listen.address;
+        let old = self.settings.send_replace(Arc::new(listen.clone()));
+        if old.backlog != listen.backlog
+            && let Err(error) = self.listener.set_backlog(listen.backlog)
+        {
+            tracing::warn!(%address, %error, "the backlog could not be changed");
+        }
+        if old.reuse_port != listen.reuse_port {
+            tracing::warn!(%address, "a change of `reuse-port` takes effect with the next start");
+        }
+    }
 }
 
 enum Stop {
@@ -125,7 +143,9 @@ impl Server {
         let config = proxy.config();
         let mut adopted = HashMap::new();
         for fd in inherited {
-            let listener = Listener::adopt(fd)?;
+            let number = fd.as_raw_fd();
+            let listener = Listener::adopt(fd)
+                .map_err(|error| named(error, &format!("LISTEN_FDS, descriptor {number}")))?;
             adopted.insert(listener.address()?, listener);
         }
         let bound = server.bind(&config.settings, &mut adopted)?;
@@ -150,7 +170,12 @@ impl Server {
                 continue;
             }
             let (listener, file) = match adopted.remove(&listen.address) {
-                Some(listener) => (listener, None),
+                Some(listener) => {
+                    listener
+                        .set_backlog(listen.backlog)
+                        .map_err(|error| named(error, &format!("listen {}", listen.address)))?;
+                    (listener, None)
+                }
                 None => {
                     let listener = Listener::bind(listen)
                         .map_err(|error| named(error, &format!("listen {}", listen.address)))?;
@@ -210,7 +235,7 @@ impl Server {
             settings.listeners.iter().map(|listen| (listen.address.clone(), listen)).collect();
         self.listening.retain(|address, listening| match wanted.get(address) {
             Some(listen) => {
-                listening.settings.send_replace(Arc::new((*listen).clone()));
+                listening.change(listen);
                 true
             }
             None => {
@@ -259,8 +284,8 @@ impl Server {
         let id = self.next_listener;
         self.next_listener += 1;
         let proxy = Arc::clone(&self.proxy);
-        tokio::spawn(listener::run(proxy, listener, settings_receiver, stop_receiver, id));
-        self.listening.insert(address, Listening { id, _file: file, settings, stop });
+        tokio::spawn(listener::run(proxy, Arc::clone(&listener), settings_receiver, stop_receiver, id));
+        self.listening.insert(address, Listening { id, _file: file, listener, settings, stop });
     }
 
     /// Follows signals and admin requests until the end.

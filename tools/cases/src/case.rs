@@ -16,6 +16,8 @@ pub struct Case {
     pub title: String,
     /// What the case says about the configuration.
     pub config: ConfigParts,
+    /// What the proxy is started with.
+    pub start: Start,
     /// The certificates to make before the start, in the order of the file.
     pub certificates: Vec<Certificate>,
     /// Further files to write into the folder of the case.
@@ -26,6 +28,15 @@ pub struct Case {
     pub clients: Vec<Client>,
     /// Commands to run instead of the proxy, one after the other.
     pub commands: Vec<Command>,
+}
+
+/// What the proxy is started with, besides its configuration.
+#[derive(Debug, Default)]
+pub struct Start {
+    /// The most descriptors that it may have; otherwise what the runner may have.
+    pub descriptors: Option<u32>,
+    /// The address of a listening socket that it inherits by `LISTEN_FDS`.
+    pub inherit: Option<Text>,
 }
 
 /// The configuration: a whole one, or additions to the default one.
@@ -67,6 +78,8 @@ pub enum OriginMode {
     Each,
     /// Nobody listens.
     Down,
+    /// Connecting gets no answer: the kernel's queue is full.
+    Full,
     /// Connections are taken, but not one byte may arrive.
     Untouched,
     /// Connections are taken and read, but no request may arrive whole.

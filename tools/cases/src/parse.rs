@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use crate::case::{
     Action, Case, Certificate, Client, ClientTls, Command, ConfigParts, Connect, Origin, OriginMode,
-    OutputCheck, Step,
+    OutputCheck, Start, Step,
 };
 use crate::steps;
 use crate::text::Text;
@@ -58,6 +58,7 @@ fn read(name: &str, path: &Path, source: &str) -> Result<Case, LineError> {
         path: path.to_owned(),
         title: title.trim().to_owned(),
         config: ConfigParts::default(),
+        start: Start::default(),
         certificates: Vec::new(),
         files: Vec::new(),
         origins: Vec::new(),
@@ -99,6 +100,13 @@ fn read_block(case: &mut Case, block: &Block<'_>) -> Result<(), LineError> {
         "origin" => case.origins.push(read_origin(&mut words, block)?),
         "client" => case.clients.push(read_client(&mut words, block)?),
         "command" => case.commands.push(read_command(&mut words, block)?),
+        "start" => {
+            if let Some(descriptors) = words.option("descriptors") {
+                let number = descriptors.parse().map_err(|_| at(format!("`{descriptors}` is no number")))?;
+                case.start.descriptors = Some(number);
+            }
+            case.start.inherit = words.text_option("inherit").map_err(at)?;
+        }
         "certificate" => {
             let name = words.word("the name").map_err(at)?;
             let stranger = words.flag("stranger");
@@ -110,7 +118,9 @@ fn read_block(case: &mut Case, block: &Block<'_>) -> Result<(), LineError> {
             case.files.push((name, raw_lines(block)?));
         }
         _ => {
-            return Err(at(format!("no block `{kind}`: config, origin, client, command, certificate, file")));
+            return Err(at(format!(
+                "no block `{kind}`: config, start, origin, client, command, certificate, file"
+            )));
         }
     }
     words.finish().map_err(at)
@@ -166,6 +176,7 @@ fn read_origin(words: &mut Words, block: &Block<'_>) -> Result<Origin, LineError
             "unix" => origin.unix = true,
             "each" => origin.mode = OriginMode::Each,
             "down" => origin.mode = OriginMode::Down,
+            "full" => origin.mode = OriginMode::Full,
             "untouched" => origin.mode = OriginMode::Untouched,
             "incomplete" => origin.mode = OriginMode::Incomplete,
             _ => origin.name = word,
@@ -176,7 +187,10 @@ fn read_origin(words: &mut Words, block: &Block<'_>) -> Result<Origin, LineError
     }
     origin.steps = read_steps(block)?;
     if !matches!(origin.mode, OriginMode::Script | OriginMode::Each) && !origin.steps.is_empty() {
-        return Err((block.line, "an origin that is down, untouched or incomplete has no steps".to_owned()));
+        return Err((
+            block.line,
+            "an origin that is down, full, untouched or incomplete has no steps".to_owned(),
+        ));
     }
     Ok(origin)
 }

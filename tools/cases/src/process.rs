@@ -2,7 +2,8 @@
 
 use std::fs::{self, File};
 use std::io::{Read, Write};
-use std::net::TcpStream;
+use std::net::{TcpListener, TcpStream};
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -24,30 +25,52 @@ const POLL: Duration = Duration::from_millis(3);
 /// The running proxy.
 pub struct Proxy {
     child: Child,
+    /// The socket that it inherited: as long as it is open here, the proxy cannot have bound it itself.
+    _inherited: Option<TcpListener>,
     stderr: PathBuf,
     exit: Option<i32>,
 }
 
 impl Proxy {
-    /// Starts `BINARY run -c CONFIG` in the folder and waits until it listens wherever the configuration says.
+    /// Starts `BINARY run -c CONFIG` in the folder and waits until it listens wherever the configuration says. It gets
+    /// `inherited` by `LISTEN_FDS`, and at most so many `descriptors`.
     ///
     /// # Errors
     ///
     /// When it ends or does not listen in time, with its standard error.
-    pub fn start(binary: &Path, folder: &Path, config: &str) -> Result<Self, String> {
+    pub fn start(
+        binary: &Path,
+        folder: &Path,
+        config: &str,
+        inherited: Option<TcpListener>,
+        descriptors: Option<u32>,
+    ) -> Result<Self, String> {
         let stderr = folder.join("stderr");
         let output = File::create(&stderr).and_then(|file| Ok((file.try_clone()?, file)));
         let (out, err) = output.map_err(|error| format!("{}: {error}", stderr.display()))?;
-        let child = Command::new(binary)
+        let mut input = Stdio::null();
+        let mut script = String::new();
+        if let Some(number) = descriptors {
+            script.push_str(&format!("ulimit -n {number}; "));
+        }
+        if let Some(listener) = &inherited {
+            // The socket comes as standard input; LISTEN_PID has to be that of the proxy, which the shell becomes.
+            input = OwnedFd::from(listener.try_clone().map_err(|error| error.to_string())?).into();
+            script.push_str("exec 3<&0 </dev/null; export LISTEN_FDS=1 LISTEN_PID=$$; ");
+        }
+        script.push_str("exec \"$@\"");
+        let child = Command::new("/bin/sh")
+            .args(["-c", &script, "sh"])
+            .arg(binary)
             .args(["run", "-c"])
             .arg(folder.join("case.kdl"))
             .current_dir(folder)
-            .stdin(Stdio::null())
+            .stdin(input)
             .stdout(out)
             .stderr(err)
             .spawn()
             .map_err(|error| format!("{}: {error}", binary.display()))?;
-        let mut proxy = Self { child, stderr, exit: None };
+        let mut proxy = Self { child, _inherited: inherited, stderr, exit: None };
         let addresses = listening_addresses(config);
         let deadline = Instant::now() + START_LIMIT;
         // Twice in a row: another run that looks for free ports may hold one of them for a moment.

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::ErrorKind;
-use std::net::TcpListener;
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -30,6 +30,9 @@ const PORTS: [&str; 4] = ["listen", "listen2", "metrics", "spare"];
 
 /// Pause between two looks for a new connection.
 const ACCEPT_POLL: Duration = Duration::from_millis(2);
+
+/// A connection that takes so long meets a full queue.
+const FULL_AFTER: Duration = Duration::from_millis(200);
 
 /// How cases are run.
 #[derive(Debug, Clone)]
@@ -138,7 +141,14 @@ fn run_in(case: &Case, options: &Options, folder: &Path) -> Result<(), String> {
         run_command(&shared, options, command);
     }
     if !case.clients.is_empty() && shared.failure().is_none() {
-        *shared.proxy.lock() = Some(Proxy::start(&options.binary, folder, &config).map_err(bare)?);
+        let inherited = case.start.inherit.as_ref().map(|address| address.string(&shared.variables));
+        let inherited = inherited.transpose().map_err(bare)?;
+        let inherited =
+            inherited.map(TcpListener::bind).transpose().map_err(|error| bare(error.to_string()))?;
+        *shared.proxy.lock() = Some(
+            Proxy::start(&options.binary, folder, &config, inherited, case.start.descriptors)
+                .map_err(bare)?,
+        );
         run_scripts(case, &shared, &listeners);
         let expected_end = shared.expected_end();
         if let Some(Err(message)) = shared.proxy.lock().as_mut().map(|proxy| proxy.finish(expected_end)) {
@@ -197,6 +207,9 @@ fn listen(origin: &Origin, variables: &Variables) -> Result<Option<Listener>, St
         listener.set_nonblocking(true).map_err(told)?;
         return Ok(Some(Listener::Unix(listener)));
     }
+    if origin.mode == OriginMode::Full {
+        return full(&address).map(Some).map_err(told);
+    }
     // Another run's probe for free ports may hold it for a moment.
     let patience = Instant::now() + Duration::from_secs(2);
     let listener = loop {
@@ -209,6 +222,21 @@ fn listen(origin: &Origin, variables: &Variables) -> Result<Option<Listener>, St
     };
     listener.set_nonblocking(true).map_err(told)?;
     Ok(Some(Listener::Tcp(listener)))
+}
+
+/// A listener whose queue is full, so that the kernel drops what would begin further connections.
+fn full(address: &str) -> std::io::Result<Listener> {
+    let address: SocketAddr = address.parse().map_err(std::io::Error::other)?;
+    let listener = TcpListener::bind(address)?;
+    socket2::SockRef::from(&listener).listen(0)?;
+    let mut queue = Vec::new();
+    loop {
+        match TcpStream::connect_timeout(&address, FULL_AFTER) {
+            Ok(stream) => queue.push(stream),
+            Err(error) if error.kind() == ErrorKind::TimedOut => return Ok(Listener::Full(listener, queue)),
+            Err(error) => return Err(error),
+        }
+    }
 }
 
 fn run_scripts(case: &Case, shared: &Shared, listeners: &[Option<Listener>]) {
@@ -226,7 +254,7 @@ fn run_scripts(case: &Case, shared: &Shared, listeners: &[Option<Listener>]) {
                 OriginMode::Untouched | OriginMode::Incomplete => {
                     scope.spawn(|| run_untouched(shared, origin, listener));
                 }
-                OriginMode::Down => {}
+                OriginMode::Down | OriginMode::Full => {}
             }
         }
         let clients: Vec<_> = case

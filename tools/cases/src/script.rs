@@ -33,6 +33,8 @@ pub enum Listener {
     Tcp(TcpListener),
     /// On a Unix socket.
     Unix(UnixListener),
+    /// On a TCP port whose queue these connections fill.
+    Full(TcpListener, Vec<TcpStream>),
 }
 
 /// Who runs the script.
@@ -422,6 +424,7 @@ impl Listener {
         match self {
             Self::Tcp(listener) => listener.accept().ok().map(|(stream, _)| Conn::tcp(stream, stop)),
             Self::Unix(listener) => listener.accept().ok().map(|(stream, _)| Conn::unix(stream, stop)),
+            Self::Full(..) => None,
         }
     }
 }

@@ -59,7 +59,8 @@ impl Upstream {
     ///
     /// # Errors
     ///
-    /// One for which [`Error::is_before_sending`] holds.
+    /// [`Error::Internal`] when there is no such server. Otherwise why no connection could be had: nothing of the request
+    /// was sent, and [`Error::is_before_sending`] holds.
     pub async fn open(&self, server: usize, terms: Terms, now: Instant) -> Result<Origin, Error> {
         let server = self.servers.get(server).ok_or(Error::Internal)?;
         let exclusive = self.settings.send_proxy.is_some();
