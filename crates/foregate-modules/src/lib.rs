@@ -19,11 +19,14 @@ pub mod rate_limit;
 pub mod redirects;
 #[cfg(test)]
 mod test_expressions;
+pub mod client_address;
+pub mod ranges;
 
 foregate_module::pipeline! {
     /// The steps that ship, in the order of their phases.
     pub fn shipped {
         // request-early
+        client_address::ClientAddress,
         clear_headers::ClearRequest,
         // request-identity
         rate_limit::RateLimit<rate_limit::Identity>,
