@@ -12,6 +12,7 @@
 
 extern crate alloc;
 
+pub mod access;
 pub mod clear_headers;
 pub mod coding;
 pub mod expressions;
@@ -20,6 +21,7 @@ pub mod redirects;
 #[cfg(test)]
 mod test_expressions;
 pub mod client_address;
+pub mod geo;
 pub mod ranges;
 
 foregate_module::pipeline! {
@@ -39,6 +41,8 @@ foregate_module::pipeline! {
         // response-headers
         rate_limit::RateLimitFields,
         // response-body
+        geo::Lookup,
+        access::Judge,
         clear_headers::ClearResponse,
     }
 }

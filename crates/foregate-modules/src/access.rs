@@ -1,0 +1,208 @@
+//! Who may come in, by address and country.
+//!
+//! ```kdl
+//! access {
+//!     allow "10.0.0.0/8" "2001:db8::/32"
+//!     deny "country:XX" "192.0.2.7"
+//!     deny file="blocked.txt"
+//!     allow "all"
+//! }
+//! ```
+//!
+//! The rules are tried in their order, and the first that matches decides; who matches none is allowed. However many
+//! networks there are, a request costs one binary search.
+
+use alloc::collections::BTreeMap;
+use alloc::format;
+use alloc::vec::Vec;
+use core::net::IpAddr;
+use core::ops::ControlFlow;
+
+use foregate_module::settings::{ANY, Argument, Block, Prop};
+use foregate_module::{
+    ClientAddress, Context, Filter, FromNode, Key, Node, Problem, Read, Respond, Response, Step, phase,
+};
+
+use crate::geo::{Country, CountryCode};
+use crate::ranges::{self, Network, Ranges};
+
+/// The most nodes of `allow` and `deny`.
+const RULES_LIMIT: usize = 10_000;
+
+const FILE: &[Prop] = &[Prop {
+    name: "file",
+    usage: "FILE",
+    required: false,
+    default: "",
+    about: "More networks, one to a line; `#` begins a comment.",
+}];
+
+const RULES: Block = Block {
+    keys: &[
+        Key {
+            usage: "WHO... file=FILE",
+            ..Key::one(
+                "allow",
+                "",
+                "allow \"10.0.0.0/8\" \"country:DE\"",
+                "Lets in who matches: an address, a network, `country:XX` (with `geoip`), `country:unknown`, `unix`, \
+                 or `all`.",
+            )
+        }
+        .args(0, ANY)
+        .props(FILE)
+        .many(),
+        Key {
+            usage: "WHO... file=FILE",
+            ..Key::one("deny", "", "deny \"all\"", "Refuses who matches, as with `allow`.")
+        }
+        .args(0, ANY)
+        .props(FILE)
+        .many(),
+    ],
+    later: &[],
+};
+
+const KEY: Key = Key {
+    usage: "status=STATUS { allow ...; deny ... }",
+    ..Key::one(
+        "access",
+        "",
+        "access { allow \"10.0.0.0/8\"; deny \"all\" }",
+        "Lets clients in, or refuses them, by address and country. The first of its rules that matches decides; who \
+         matches none is allowed.",
+    )
+}
+.args(0, 1)
+.with(&RULES)
+.otherwise("everybody is let in")
+.props(&[Prop {
+    name: "status",
+    usage: "STATUS",
+    required: false,
+    default: "403",
+    about: "The status of the answer to who is refused, 400 to 599.",
+}]);
+
+/// The settings: rules, by what they match; each has a number, and the least one that matches decides.
+#[derive(Debug, Default)]
+pub struct Access {
+    networks: Ranges,
+    countries: BTreeMap<CountryCode, u32>,
+    unknown_country: Option<u32>,
+    unix: Option<u32>,
+    all: Option<u32>,
+    /// For each number, whether it lets in.
+    allows: Vec<bool>,
+    status: u16,
+}
+
+impl FromNode for Access {
+    const KEY: Option<&'static Key> = Some(&KEY);
+
+    fn from_nodes(nodes: &[Node], context: &mut dyn Context) -> Result<Self, Problem> {
+        let [node] = nodes else { return Ok(Self::default()) };
+        if let Some(argument) = node.args().first() {
+            return Err(argument
+                .wrong("`access` takes a block")
+                .help("write access { deny \"192.0.2.0/24\" }"));
+        }
+        if node.children().is_empty() {
+            return Err(node.wrong("`access` needs a rule").help("write allow or deny in its block"));
+        }
+        if node.children().len() > RULES_LIMIT {
+            return Err(node.wrong(format!("more than {RULES_LIMIT} rules")));
+        }
+        let status = node.prop("status").map_or(Ok(403), |status| status.number(400..=599))?;
+        let mut access = Self { status: status as u16, ..Self::default() };
+        let mut networks = Vec::new();
+        for rule in node.children() {
+            let number = access.allows.len() as u32;
+            if let Some(argument) = access.all.and_then(|_| rule.args().first()) {
+                return Err(argument.wrong("this rule is never reached: the one before matches everybody"));
+            }
+            access.allows.push(rule.name() == "allow");
+            if rule.args().is_empty() && rule.prop("file").is_none() {
+                return Err(rule.wrong(format!("`{}` needs somebody, or file=FILE", rule.name())));
+            }
+            for who in rule.args() {
+                networks.extend(access.add(who, number)?.map(|network| (network, number)));
+            }
+            if let Some(path) = rule.prop("file") {
+                let bytes = context.file(path, ranges::FILE_LIMIT)?;
+                networks.extend(ranges::lines(path, &bytes)?.into_iter().map(|network| (network, number)));
+            }
+        }
+        access.networks = Ranges::new(networks);
+        Ok(access)
+    }
+}
+
+impl Access {
+    /// Takes what is no network.
+    fn add(&mut self, who: &Argument, number: u32) -> Result<Option<Network>, Problem> {
+        match who.text()? {
+            "all" => _ = self.all.get_or_insert(number),
+            "unix" => _ = self.unix.get_or_insert(number),
+            text => {
+                let Some(country) = text.strip_prefix("country:") else {
+                    return text.parse().map(Some).map_err(|error| {
+                        who.wrong(format!("{error}"))
+                            .help("or `country:XX`, `country:unknown`, `unix`, `all`")
+                    });
+                };
+                match country.parse() {
+                    Ok(code) => _ = self.countries.entry(code).or_insert(number),
+                    Err(()) if country == "unknown" => _ = self.unknown_country.get_or_insert(number),
+                    Err(()) => {
+                        return Err(who.wrong("expected `country:` and two letters, such as country:DE"));
+                    }
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    fn allowed(&self, client: Option<IpAddr>, country: Option<CountryCode>) -> bool {
+        let by_address = match client {
+            Some(client) => self.networks.get(client),
+            None => self.unix,
+        };
+        let by_country = match country {
+            Some(country) => self.countries.get(&country).copied(),
+            None => self.unknown_country,
+        };
+        let first = [by_address, by_country, self.all].into_iter().flatten().min();
+        first.and_then(|number| self.allows.get(number as usize)).copied().unwrap_or(true)
+    }
+}
+
+/// Refuses who may not come in.
+#[derive(Debug, Default)]
+pub struct Judge;
+
+impl Step for Judge {
+    type At = phase::RequestSecurity;
+    type Settings = Access;
+    type In<'r> = (ClientAddress, Read<'r, Country>);
+    type Out = ();
+    type Stop = Respond;
+    const NAME: &'static str = "access";
+    const ABOUT: &'static str = "Refuses clients by address and country.";
+    const FILTERS: &'static [Filter] = &[];
+
+    fn run(
+        &self,
+        settings: &Access,
+        (ClientAddress(client), Read(country)): Self::In<'_>,
+    ) -> ControlFlow<Respond, ()> {
+        if settings.allowed(client, country.copied()) {
+            return ControlFlow::Continue(());
+        }
+        let refusal = Response::new(settings.status).body("text/plain; charset=utf-8", "access denied\n");
+        ControlFlow::Break(Respond(refusal))
+    }
+}
+
+#[cfg(test)]
+mod tests;
