@@ -23,6 +23,8 @@ mod test_expressions;
 pub mod client_address;
 pub mod geo;
 pub mod ranges;
+pub mod request_id;
+pub mod trace;
 
 foregate_module::pipeline! {
     /// The steps that ship, in the order of their phases.
@@ -41,8 +43,11 @@ foregate_module::pipeline! {
         // response-headers
         rate_limit::RateLimitFields,
         // response-body
+        request_id::Identify,
+        trace::Continue,
         geo::Lookup,
         access::Judge,
+        request_id::Tell,
         clear_headers::ClearResponse,
     }
 }

@@ -1,0 +1,382 @@
+//! Trace context (W3C Trace Context): each request belongs to a trace, and each hop has its own number in it.
+//!
+//! ```kdl
+//! trace
+//! trace keep="always" sample="1%"
+//! ```
+//!
+//! A trace that a trusted proxy has begun goes on, with a new parent id for this hop and the proxy's decision about
+//! recording it; `tracestate` passes unchanged. Without one, with a malformed one, or with one of somebody who is not
+//! trusted, a new trace begins, recorded with the share that is configured, and `tracestate` goes.
+
+use alloc::vec::Vec;
+use core::ops::ControlFlow;
+
+use foregate_module::settings::Prop;
+use foregate_module::{
+    Argument, Context, EditRequest, Edits, Emit, Fields, Filter, FromNode, Key, Kind, Never, Node, Problem,
+    Random, Read, RequestFields, Shown, Step, Value, phase,
+};
+
+use crate::client_address::PeerTrusted;
+use crate::request_id::{Keep, hex};
+
+/// The most members of `tracestate` (section 3.3.1.1).
+const MEMBERS_LIMIT: usize = 32;
+
+/// The longest `traceparent` of a later version that is looked at, bytes.
+const PARENT_LIMIT: usize = 512;
+
+/// The trace is recorded.
+const SAMPLED: u8 = 1;
+
+/// The last seven bytes of the trace's id are random (level 2).
+const RANDOM: u8 = 2;
+
+const KEY: Key = Key {
+    usage: "keep=\"trusted\"|\"always\"|\"never\" sample=SHARE",
+    ..Key::flag(
+        "trace",
+        "#false",
+        "trace sample=\"1%\"",
+        "Continues or begins a trace (W3C Trace Context) and tells the origin by `traceparent`.",
+    )
+}
+.otherwise("`traceparent` and `tracestate` pass as they come")
+.props(&[
+    Prop {
+        name: "keep",
+        usage: "\"trusted\"|\"always\"|\"never\"",
+        required: false,
+        default: "\"trusted\"",
+        about: "Whose traces go on: those of `trusted-proxies`, everybody's, or nobody's.",
+    },
+    Prop {
+        name: "sample",
+        usage: "SHARE",
+        required: false,
+        default: "\"0%\"",
+        about: "How many of the traces that begin here are recorded, such as `\"1%\"` or `\"0.05%\"`.",
+    },
+]);
+
+/// The context of this hop.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Hop {
+    trace: [u8; 32],
+    parent: [u8; 16],
+    flags: u8,
+}
+
+impl Hop {
+    /// The trace: 32 hexadecimal digits.
+    pub fn trace(&self) -> &[u8] {
+        &self.trace
+    }
+
+    /// What this hop is for the next one: 16 hexadecimal digits.
+    pub fn parent(&self) -> &[u8] {
+        &self.parent
+    }
+
+    /// Whether the trace is recorded.
+    pub fn sampled(&self) -> bool {
+        self.flags & SAMPLED != 0
+    }
+
+    /// The value of `traceparent` for the next hop.
+    fn to_field(self) -> Vec<u8> {
+        let mut flags = [0; 2];
+        hex(u64::from(self.flags), &mut flags);
+        [b"00-", &self.trace[..], b"-", &self.parent, b"-", &flags].concat()
+    }
+}
+
+macro_rules! shown {
+    ($($(#[$doc:meta])* $value:ident, $name:literal, $about:literal, $data:ty, $kind:ident, $show:expr;)*) => { $(
+        $(#[$doc])*
+        #[derive(Debug)]
+        pub enum $value {}
+
+        impl Value for $value {
+            type Data = $data;
+            const NAME: &'static str = $name;
+            const ABOUT: &'static str = $about;
+            const SHOWS: Option<Kind> = Some(Kind::$kind);
+            fn show(data: &$data) -> Option<Shown<'_>> {
+                let show: fn(&$data) -> Shown<'_> = $show;
+                Some(show(data))
+            }
+        }
+    )* };
+}
+
+shown! {
+    /// The trace, and this hop in it; shown as the trace's id.
+    Trace, "trace.id", "The id of the trace: 32 hexadecimal digits.", Hop, Bytes, |hop| Shown::Bytes(hop.trace());
+    /// This hop's id.
+    Span, "trace.span", "The id of this hop in the trace: 16 hexadecimal digits.", [u8; 16], Bytes,
+        |span| Shown::Bytes(span);
+    /// Whether the trace is recorded.
+    Sampled, "trace.sampled", "Whether the trace is recorded.", bool, Bool, |sampled| Shown::Bool(*sampled);
+}
+
+/// The settings.
+#[derive(Debug)]
+pub struct Settings {
+    on: bool,
+    keep: Keep,
+    /// Of 2^64 new traces, so many are recorded.
+    share: u128,
+}
+
+impl FromNode for Settings {
+    const KEY: Option<&'static Key> = Some(&KEY);
+
+    fn from_nodes(nodes: &[Node], _: &mut dyn Context) -> Result<Self, Problem> {
+        let [node] = nodes else { return Ok(Self { on: false, keep: Keep::Never, share: 0 }) };
+        let on = node.args().first().map_or(Ok(true), Argument::flag)?;
+        let share = match node.prop("sample") {
+            None => 0,
+            Some(argument) => share(argument.text()?)
+                .ok_or_else(|| argument.wrong("expected a share from \"0%\" to \"100%\""))?,
+        };
+        Ok(Self { on, keep: Keep::of(node)?, share })
+    }
+}
+
+/// A share in percent, with at most six digits behind the point, as a part of 2^64.
+fn share(text: &str) -> Option<u128> {
+    let text = text.strip_suffix('%')?.trim_end();
+    let (whole, part) = text.split_once('.').unwrap_or((text, "0"));
+    let digits = |text: &str, most: usize| {
+        (1..=most).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_digit())
+    };
+    if !digits(whole, 3) || !digits(part, 6) {
+        return None;
+    }
+    let millionths = whole.parse::<u128>().ok()? * 1_000_000
+        + part.parse::<u128>().ok()? * 10_u128.pow(6 - part.len() as u32);
+    (millionths <= 100_000_000).then_some((millionths << 64) / 100_000_000)
+}
+
+/// Reads `traceparent` (section 3.2): the trace's id and the flags.
+fn parse(value: &[u8]) -> Option<([u8; 32], u8)> {
+    let digits = |bytes: &[u8]| bytes.iter().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
+    let (head, rest) = value.split_first_chunk::<55>()?;
+    let (version, trace, parent, flags) =
+        (head.get(..2)?, head.get(3..35)?.first_chunk::<32>()?, head.get(36..52)?, head.get(53..55)?);
+    let dashes = [2, 35, 52].iter().all(|at| head.get(*at) == Some(&b'-'));
+    if !dashes || ![version, trace, parent, flags].iter().all(|part| digits(part)) || version == b"ff" {
+        return None;
+    }
+    // A later version may go on behind another dash; this one ends here.
+    let ends = if version == b"00" { rest.is_empty() } else { matches!(rest, [] | [b'-', ..]) };
+    let zero = |bytes: &[u8]| bytes.iter().all(|byte| *byte == b'0');
+    if !ends || value.len() > PARENT_LIMIT || zero(trace) || zero(parent) {
+        return None;
+    }
+    let flags = u8::from_str_radix(core::str::from_utf8(flags).ok()?, 16).ok()?;
+    Some((*trace, flags & (SAMPLED | RANDOM)))
+}
+
+/// Whether `tracestate` is well-formed (section 3.3.1): at most 32 members, each key once.
+fn state_is_valid(fields: &dyn Fields) -> bool {
+    let mut keys: Vec<&[u8]> = Vec::new();
+    for member in fields.all("tracestate").flat_map(|value| value.split(|byte| *byte == b',')) {
+        let member = member.trim_ascii();
+        if member.is_empty() {
+            continue;
+        }
+        let Some(equals) = member.iter().position(|byte| *byte == b'=') else { return false };
+        let (key, value) = (&member[..equals], &member[equals + 1..]);
+        let printable = |byte: &u8| (b' '..=b'~').contains(byte) && *byte != b'=';
+        let valid = is_key(key) && (1..=256).contains(&value.len()) && value.iter().all(printable);
+        if !valid || keys.len() == MEMBERS_LIMIT || keys.contains(&key) {
+            return false;
+        }
+        keys.push(key);
+    }
+    true
+}
+
+fn is_key(key: &[u8]) -> bool {
+    let plain = |byte: &u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"_-*/@".contains(byte);
+    let starts = key.first().is_some_and(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit());
+    let tenants = key.iter().filter(|byte| **byte == b'@').count();
+    starts && key.len() <= 256 && tenants <= 1 && key.iter().all(plain)
+}
+
+/// Continues or begins the trace.
+#[derive(Debug, Default)]
+pub struct Continue;
+
+impl Step for Continue {
+    type At = phase::RequestEarly;
+    type Settings = Settings;
+    type In<'r> = (RequestFields<'r>, Read<'r, PeerTrusted>, Random, Random, Random, Random);
+    type Out = (Emit<Trace>, Emit<Span>, Emit<Sampled>, EditRequest);
+    type Stop = Never;
+    const NAME: &'static str = "trace";
+    const ABOUT: &'static str = "Continues a trusted proxy's trace, or begins one.";
+    const FILTERS: &'static [Filter] = &[];
+
+    fn run(
+        &self,
+        settings: &Settings,
+        (RequestFields(fields), Read(trusted), Random(high), Random(low), Random(span), Random(dice)): Self::In<'_>,
+    ) -> ControlFlow<Never, Self::Out> {
+        if !settings.on {
+            return ControlFlow::Continue((Emit(None), Emit(None), Emit(None), EditRequest(Edits::new())));
+        }
+        let mut sent = fields.all("traceparent");
+        let parent = match (sent.next(), sent.next()) {
+            (Some(parent), None) if settings.keep.holds(trusted) => parse(parent),
+            _ => None,
+        };
+        let (trace, flags) = parent.unwrap_or_else(|| {
+            let mut trace = [0; 32];
+            // An id of nothing but zeros is none.
+            hex(high, &mut trace[..16]);
+            hex(low | 1, &mut trace[16..]);
+            let sampled = if u128::from(dice) < settings.share { SAMPLED } else { 0 };
+            (trace, sampled | RANDOM)
+        });
+        let mut hop = Hop { trace, parent: [0; 16], flags };
+        hex(if span == 0 { 1 } else { span }, &mut hop.parent);
+        let mut edits = Edits::new().set("traceparent", hop.to_field());
+        if parent.is_none() || !state_is_valid(fields) {
+            edits = edits.remove("tracestate");
+        }
+        let (span, sampled) = (hop.parent, hop.sampled());
+        ControlFlow::Continue((Emit(Some(hop)), Emit(Some(span)), Emit(Some(sampled)), EditRequest(edits)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::format;
+    use alloc::string::String;
+    use foregate_module::testing::{Sample, node, settings};
+
+    const PARENT: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+
+    fn run(keep: &str, fields: &[(&str, &str)]) -> Sample {
+        let settings = settings(&[node("trace").prop_literal("keep", keep)]).unwrap();
+        let mut sample =
+            fields.iter().fold(Sample::get("/"), |sample, (name, value)| sample.field(name, value));
+        sample.random = 0xabc;
+        sample.run(&Continue, &settings);
+        sample
+    }
+
+    fn field(sample: &Sample, name: &str) -> Option<String> {
+        sample.request.get(name).map(|value| String::from_utf8(value.to_vec()).unwrap())
+    }
+
+    const NEW: &str = "00-0000000000000abc0000000000000abd-0000000000000abc-02";
+
+    #[test]
+    fn a_trace_goes_on_with_a_new_parent() {
+        let sample =
+            run("always", &[("Traceparent", PARENT), ("tracestate", "a=1,b@c=2"), ("tracestate", "d=3")]);
+        assert_eq!(
+            field(&sample, "traceparent").unwrap(),
+            "00-4bf92f3577b34da6a3ce929d0e0e4736-0000000000000abc-01"
+        );
+        let fields: &dyn Fields = &sample.request;
+        assert_eq!(fields.all("tracestate").collect::<Vec<_>>(), [&b"a=1,b@c=2"[..], b"d=3"]);
+        assert_eq!(sample.value::<Sampled>(), Some(&true));
+        assert_eq!(
+            Trace::show(sample.value::<Trace>().unwrap()),
+            Some(Shown::Bytes(&PARENT.as_bytes()[3..35]))
+        );
+        assert_eq!(sample.value::<Span>(), Some(b"0000000000000abc"));
+    }
+
+    #[test]
+    fn later_versions_are_read_as_far_as_they_are_known() {
+        let later = PARENT.replacen("00", "cc", 1);
+        assert!(
+            field(&run("always", &[("traceparent", &later)]), "traceparent").unwrap().starts_with("00-4bf")
+        );
+        let longer = format!("{later}-what-the-future-brings");
+        assert!(
+            field(&run("always", &[("traceparent", &longer)]), "traceparent").unwrap().starts_with("00-4bf")
+        );
+        let flags = PARENT.replace("-01", "-ff");
+        assert!(field(&run("always", &[("traceparent", &flags)]), "traceparent").unwrap().ends_with("-03"));
+    }
+
+    #[test]
+    fn malformed_ones_are_replaced() {
+        let longer = format!("{PARENT}-00");
+        let endless = format!("cc{}-{}", &PARENT[2..], "0".repeat(PARENT_LIMIT));
+        for bad in [
+            "",
+            "00",
+            "ff-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
+            "00-4BF92F3577B34DA6A3CE929D0E0E4736-00f067aa0ba902b7-01",
+            "00-00000000000000000000000000000000-00f067aa0ba902b7-01",
+            "00-4bf92f3577b34da6a3ce929d0e0e4736-0000000000000000-01",
+            "00-4bf92f3577b34da6a3ce929d0e0e473-00f067aa0ba902b7-010",
+            "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-0g",
+            "00.4bf92f3577b34da6a3ce929d0e0e4736.00f067aa0ba902b7.01",
+            "cc-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01.x",
+            &longer,
+            &endless,
+        ] {
+            let sample = run("always", &[("traceparent", bad), ("tracestate", "a=1")]);
+            assert_eq!(field(&sample, "traceparent").unwrap(), NEW, "{bad}");
+            assert_eq!(field(&sample, "tracestate"), None);
+        }
+        let twice = run("always", &[("traceparent", PARENT), ("traceparent", PARENT)]);
+        let fields: &dyn Fields = &twice.request;
+        assert_eq!(fields.all("traceparent").collect::<Vec<_>>(), [NEW.as_bytes()]);
+    }
+
+    #[test]
+    fn a_malformed_state_goes_and_the_trace_stays() {
+        let many = (0..33).map(|number| format!("k{number}=1")).collect::<Vec<_>>().join(",");
+        let long = format!("a={}", "v".repeat(257));
+        for bad in ["a", "A=1", "a=", "a=1,a=2", "=1", "a=b=c", "a@b@c=1", "a=\u{e4}", &many, &long] {
+            let sample = run("always", &[("traceparent", PARENT), ("tracestate", bad)]);
+            assert_eq!(field(&sample, "tracestate"), None, "{bad}");
+            assert!(field(&sample, "traceparent").unwrap().starts_with("00-4bf"), "{bad}");
+        }
+        let fine = (0..32).map(|number| format!("{number}k=1")).collect::<Vec<_>>().join(" , ,");
+        let sample = run("always", &[("traceparent", PARENT), ("tracestate", &fine)]);
+        assert_eq!(field(&sample, "tracestate").unwrap(), fine);
+    }
+
+    #[test]
+    fn only_the_traces_of_the_trusted_go_on() {
+        assert_eq!(field(&run("trusted", &[("traceparent", PARENT)]), "traceparent").unwrap(), NEW);
+        assert_eq!(field(&run("never", &[("traceparent", PARENT)]), "traceparent").unwrap(), NEW);
+        let settings = settings(&[node("trace")]).unwrap();
+        let mut sample = Sample::get("/").field("traceparent", PARENT);
+        sample.put::<PeerTrusted>(true);
+        sample.run(&Continue, &settings);
+        assert!(field(&sample, "traceparent").unwrap().starts_with("00-4bf"));
+    }
+
+    #[test]
+    fn a_share_of_the_new_ones_is_recorded() {
+        let sampled = |sample: &str, random: u64| {
+            let settings = settings(&[node("trace").prop_literal("sample", sample)]).unwrap();
+            let mut request = Sample::get("/");
+            request.random = random;
+            request.run(&Continue, &settings);
+            *request.value::<Sampled>().unwrap()
+        };
+        assert!(!sampled("0%", 0));
+        assert!(sampled("100%", u64::MAX));
+        assert!(sampled("50%", u64::MAX / 2) && !sampled("50%", u64::MAX / 2 + 1));
+        assert!(sampled("0.000001%", 0) && !sampled("0.000001%", u64::MAX / 1_000_000));
+        for bad in ["", "%", "1", "101%", "100.000001%", "-1%", "1.0000001%", "1e1%", "0.%"] {
+            let problem = settings::<Settings>(&[node("trace").prop_literal("sample", bad)]).unwrap_err();
+            assert_eq!(problem.message, "expected a share from \"0%\" to \"100%\"", "{bad}");
+        }
+    }
+}
