@@ -16,6 +16,9 @@ pub mod access;
 pub mod clear_headers;
 pub mod coding;
 pub mod expressions;
+pub mod basic_auth;
+#[cfg(test)]
+mod expressions;
 pub mod rate_limit;
 pub mod redirects;
 #[cfg(test)]
@@ -38,6 +41,9 @@ foregate_module::pipeline! {
         rate_limit::RateLimit<rate_limit::Security>,
         redirects::FollowRedirects,
         redirects::FollowLists,
+        basic_auth::LookUp,
+        basic_auth::Verify,
+        basic_auth::BasicAuth,
         // request-body
         rate_limit::RateLimit<rate_limit::Late>,
         // response-headers
@@ -60,4 +66,15 @@ pub(crate) fn content_type(argument: &foregate_module::Argument) -> Result<&str,
         return Ok(text);
     }
     Err(argument.wrong("this is not a media type").help("write something like \"text/html; charset=utf-8\""))
+}
+
+/// The name of a field that a module may set.
+pub(crate) fn field_name(
+    argument: &foregate_module::Argument,
+) -> Result<foregate_module::Text, foregate_module::Problem> {
+    let name = foregate_module::Text::from(alloc::string::String::from(argument.text()?));
+    match foregate_module::Field::new(name.clone(), "") {
+        Ok(_) => Ok(name),
+        Err(error) => Err(argument.wrong(alloc::format!("{error}"))),
+    }
 }

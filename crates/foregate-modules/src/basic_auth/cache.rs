@@ -1,0 +1,68 @@
+//! Credentials that were verified lately, so that not each request pays for the hash.
+
+use alloc::boxed::Box;
+use core::sync::atomic::{AtomicU64, Ordering};
+
+use aws_lc_rs::hmac;
+use portable_atomic::AtomicU128;
+
+use super::Credentials;
+
+/// Entries; a power of two. 16 KiB.
+const ENTRIES: usize = 1024;
+/// Entries in which credentials may stand.
+const WAYS: usize = 4;
+
+/// A set of credentials that fit, of fixed size. It holds no passwords: only 128 bits of an HMAC under a secret of the
+/// process. Only what was verified comes in, so that nobody without a password can push others out. It lives as long as
+/// the settings: other users or hashes have another one.
+pub struct Cache {
+    entries: Box<[AtomicU128]>,
+    /// 0 until the first use.
+    seed: AtomicU64,
+}
+
+impl Default for Cache {
+    fn default() -> Self {
+        Self { entries: (0..ENTRIES).map(|_| AtomicU128::new(0)).collect(), seed: AtomicU64::new(0) }
+    }
+}
+
+impl Cache {
+    /// Whether these credentials were verified.
+    pub fn holds(&self, credentials: &Credentials, random: u64) -> bool {
+        let tag = self.tag(credentials, random);
+        self.places(tag).any(|place| self.entries[place].load(Ordering::Relaxed) == tag)
+    }
+
+    /// Notes that these credentials fit.
+    pub fn insert(&self, credentials: &Credentials, random: u64) {
+        let tag = self.tag(credentials, random);
+        let empty = self.places(tag).find(|place| self.entries[*place].load(Ordering::Relaxed) == 0);
+        // Which one goes when all are taken is as good as random.
+        let taken = self.places(tag).nth((tag >> 64) as usize % WAYS);
+        if let Some(place) = empty.or(taken) {
+            self.entries[place].store(tag, Ordering::Relaxed);
+        }
+    }
+
+    fn places(&self, tag: u128) -> impl Iterator<Item = usize> {
+        let first = tag as usize & (ENTRIES - 1) & !(WAYS - 1);
+        first..first + WAYS
+    }
+
+    fn tag(&self, credentials: &Credentials, random: u64) -> u128 {
+        let random = random.max(1);
+        let seed = match self.seed.compare_exchange(0, random, Ordering::Relaxed, Ordering::Relaxed) {
+            Ok(_) => random,
+            Err(seed) => seed,
+        };
+        let key = hmac::Key::new(hmac::HMAC_SHA256, &seed.to_be_bytes());
+        // User and password, with the colon that no user name has.
+        let tag = hmac::sign(&key, &credentials.text);
+        let mut bytes = [0; 16];
+        bytes.copy_from_slice(&tag.as_ref()[..16]);
+        // Never 0, which is an empty entry.
+        u128::from_be_bytes(bytes).max(1)
+    }
+}
