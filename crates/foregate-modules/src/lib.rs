@@ -19,6 +19,7 @@ pub mod expressions;
 pub mod basic_auth;
 #[cfg(test)]
 mod expressions;
+pub mod forward_auth;
 pub mod rate_limit;
 pub mod redirects;
 #[cfg(test)]
@@ -37,6 +38,7 @@ foregate_module::pipeline! {
         clear_headers::ClearRequest,
         // request-identity
         rate_limit::RateLimit<rate_limit::Identity>,
+        forward_auth::Ask,
         // request-security
         rate_limit::RateLimit<rate_limit::Security>,
         redirects::FollowRedirects,
@@ -44,6 +46,7 @@ foregate_module::pipeline! {
         basic_auth::LookUp,
         basic_auth::Verify,
         basic_auth::BasicAuth,
+        forward_auth::ForwardAuth,
         // request-body
         rate_limit::RateLimit<rate_limit::Late>,
         // response-headers
@@ -55,6 +58,7 @@ foregate_module::pipeline! {
         access::Judge,
         request_id::Tell,
         clear_headers::ClearResponse,
+        forward_auth::ToClient,
     }
 }
 
@@ -77,4 +81,15 @@ pub(crate) fn field_name(
         Ok(_) => Ok(name),
         Err(error) => Err(argument.wrong(alloc::format!("{error}"))),
     }
+}
+
+/// Path and query of a request that a module makes.
+pub(crate) fn target(
+    argument: &foregate_module::Argument,
+) -> Result<foregate_module::Text, foregate_module::Problem> {
+    let text = argument.text()?;
+    if !text.starts_with('/') || !text.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'#') {
+        return Err(argument.wrong("this is not a path").help("write something like \"/verify\""));
+    }
+    Ok(alloc::string::String::from(text).into())
 }

@@ -1,0 +1,366 @@
+//! Forward authentication: another server says who may come in.
+//!
+//! ```kdl
+//! forward-auth upstream="auth" path="/verify" {
+//!     copy "x-user" "x-groups"
+//! }
+//! ```
+//!
+//! One step asks before anything is judged; another reads the answer: 2xx lets in, everything else goes to the client as
+//! it came, and no answer lets nobody in.
+
+#[cfg(test)]
+mod tests;
+
+use alloc::borrow::Cow;
+use alloc::boxed::Box;
+use alloc::string::{String, ToString};
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::ops::{ControlFlow, RangeInclusive};
+use core::time::Duration;
+
+use foregate_module::settings::{ANY, Argument, Block, Context, FromNode, Key, Node, Problem, Prop};
+use foregate_module::{
+    Authority, ClientAddress, Edit, EditRequest, EditResponse, Edits, Emit, Fetch, FetchKey, FetchRequest,
+    FetchResponse, FetchTarget, Fetched, Field, Fields, Filter, Method, Never, Note, Noted, Path, Query,
+    Read, RequestFields, Respond, Response, Scheme, Step, Text, UpstreamId, phase,
+};
+
+/// What the authentication server is always told, as far as the client has sent it.
+const SENT: [&str; 2] = ["authorization", "cookie"];
+/// What is said of the request; copies that a client has sent never get through.
+const SAID: [&str; 5] =
+    ["x-forwarded-method", "x-forwarded-proto", "x-forwarded-host", "x-forwarded-uri", "x-forwarded-for"];
+/// What of a refusal goes to the client beside its status and body.
+const RELAYED: [&str; 7] = [
+    "location",
+    "set-cookie",
+    "www-authenticate",
+    "content-type",
+    "content-language",
+    "cache-control",
+    "retry-after",
+];
+/// The most fields in a list of the settings.
+const FIELDS_MOST: usize = 64;
+/// The most bytes of a refusal's body.
+const BODY_MOST: usize = 64 * 1024;
+const TIMEOUTS: RangeInclusive<Duration> = Duration::from_millis(10)..=Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(5);
+
+static KEY: Key = Key {
+    args: (0, 1),
+    props: &PROPS,
+    block: Some(&Block { keys: &CHILDREN, later: &[] }),
+    otherwise: "nobody is asked",
+    ..Key::one(
+        "forward-auth",
+        "[#false] upstream=NAME path=PATH { ... }",
+        "forward-auth upstream=\"app\" path=\"/verify\"",
+        "Asks another server whether a request may pass: 2xx lets it, any other answer goes to the client.",
+    )
+};
+
+static PROPS: [Prop; 5] = [
+    Prop { name: "upstream", usage: "NAME", required: true, default: "", about: "The server that is asked." },
+    Prop {
+        name: "path",
+        usage: "PATH",
+        required: true,
+        default: "",
+        about: "What it is asked for, with GET; a query may follow.",
+    },
+    Prop {
+        name: "host",
+        usage: "HOST",
+        required: false,
+        default: "",
+        about: "The host that it is asked for. Without it: the one of the request.",
+    },
+    Prop {
+        name: "timeout",
+        usage: "DURATION",
+        required: false,
+        default: "\"5s\"",
+        about: "How long it may take to answer, 10ms to 1m.",
+    },
+    Prop {
+        name: "failure-status",
+        usage: "STATUS",
+        required: false,
+        default: "503",
+        about: "The status when there is no answer, 500 to 599.",
+    },
+];
+
+static CHILDREN: [Key; 3] = [
+    Key::one(
+        "send",
+        "NAME ...",
+        "send \"x-api-key\"",
+        "Fields of the request that the server is sent beside `authorization`, `cookie` and the `x-forwarded` ones.",
+    )
+    .args(1, ANY)
+    .many(),
+    Key::one(
+        "copy",
+        "NAME ...",
+        "copy \"x-user\" \"x-groups\"",
+        "Fields of a 2xx answer that the origin gets. What the client sends under these names is removed.",
+    )
+    .args(1, ANY)
+    .many(),
+    Key::one(
+        "copy-to-response",
+        "NAME ...",
+        "copy-to-response \"set-cookie\"",
+        "Fields of a 2xx answer that are added to the response.",
+    )
+    .args(1, ANY)
+    .many(),
+];
+
+/// Whom to ask, and what of the answer counts.
+pub struct ForwardAuthSettings {
+    upstream: UpstreamId,
+    path: Text,
+    host: Option<Text>,
+    timeout: Duration,
+    failure_status: u16,
+    send: Box<[String]>,
+    copy: Box<[String]>,
+    to_response: Box<[String]>,
+    /// Takes what is copied out of the request.
+    clear: Arc<[Edit]>,
+}
+
+impl FromNode for ForwardAuthSettings {
+    const KEY: Option<&'static Key> = Some(&KEY);
+
+    fn from_nodes(nodes: &[Node], context: &mut dyn Context) -> Result<Self, Problem> {
+        let Some(node) = nodes.first() else {
+            return Err(Problem::new(Default::default(), "`forward-auth` has no settings"));
+        };
+        if let Some(argument) = node.args().first() {
+            return Err(argument.wrong("`forward-auth` takes no value but #false"));
+        }
+        let prop = |name: &str| {
+            node.prop(name).ok_or_else(|| node.wrong("`forward-auth` needs `upstream` and `path`"))
+        };
+        let copy = read_names(node, "copy", &["host"])?;
+        let clear = copy.iter().map(|name| Edit::Remove(Text::from(name.clone())));
+        let timeout = node.prop("timeout").map_or(Ok(TIMEOUT), |timeout| timeout.duration(TIMEOUTS))?;
+        let failure = node.prop("failure-status").map_or(Ok(503), |status| status.number(500..=599))?;
+        Ok(Self {
+            upstream: context.upstream(prop("upstream")?)?,
+            path: crate::target(prop("path")?)?,
+            host: node.prop("host").map(read_host).transpose()?,
+            timeout,
+            failure_status: failure as u16,
+            clear: clear.collect(),
+            send: read_names(node, "send", &SAID)?.into(),
+            copy: copy.into(),
+            to_response: read_names(node, "copy-to-response", &[])?.into(),
+        })
+    }
+}
+
+fn read_host(argument: &Argument) -> Result<Text, Problem> {
+    let text = argument.text()?;
+    let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"-._:[]".contains(&byte);
+    if text.is_empty() || !text.bytes().all(fits) {
+        return Err(argument.wrong("this is not a host"));
+    }
+    Ok(String::from(text).into())
+}
+
+fn read_names(node: &Node, key: &str, refused: &[&str]) -> Result<Vec<String>, Problem> {
+    let mut names: Vec<String> = Vec::new();
+    for argument in node.children_named(key).flat_map(|child| child.args()) {
+        crate::field_name(argument)?;
+        let name = argument.text()?.to_ascii_lowercase();
+        if refused.contains(&&*name) {
+            return Err(argument.wrong("this field is set by Foregate itself"));
+        }
+        if !names.contains(&name) {
+            names.push(name);
+        }
+        if names.len() > FIELDS_MOST {
+            return Err(argument.wrong(alloc::format!("there are more than {FIELDS_MOST} fields")));
+        }
+    }
+    Ok(names)
+}
+
+/// The question to the authentication server, and its answer.
+#[derive(Debug)]
+pub struct Question;
+
+impl FetchKey for Question {
+    const NAME: &'static str = "forward-auth.question";
+    const ANSWER: &'static str = "forward-auth.answer";
+}
+
+/// Asks.
+#[derive(Debug, Default)]
+pub struct Ask;
+
+type Request<'r> =
+    (Method<'r>, Scheme<'r>, Authority<'r>, Path<'r>, Query<'r>, ClientAddress, RequestFields<'r>);
+
+impl Step for Ask {
+    type At = phase::RequestIdentity;
+    type Settings = ForwardAuthSettings;
+    type In<'r> = Request<'r>;
+    type Out = (Emit<Fetch<Question>>, EditRequest);
+    type Stop = Never;
+    const NAME: &'static str = "forward-auth-ask";
+    const ABOUT: &'static str = "Asks another server whether the request may pass.";
+    const FILTERS: &'static [Filter] = &[];
+
+    fn run(&self, settings: &ForwardAuthSettings, input: Self::In<'_>) -> ControlFlow<Never, Self::Out> {
+        // A question that leaves something out could be answered with yes: rather none, which lets nobody in.
+        let question = fields(settings, input).map(|fields| FetchRequest {
+            target: FetchTarget::Upstream(settings.upstream),
+            authority: settings.host.clone(),
+            fields,
+            timeout: settings.timeout,
+            limit: BODY_MOST,
+            ..FetchRequest::get(settings.upstream, settings.path.clone())
+        });
+        ControlFlow::Continue((Emit(question), EditRequest(Edits::shared(&settings.clear))))
+    }
+}
+
+/// What the server is told; `None` if some of it cannot stand in a field.
+fn fields(settings: &ForwardAuthSettings, request: Request<'_>) -> Option<Vec<Field>> {
+    let (Method(method), Scheme(scheme), Authority(authority), Path(path), Query(query), client, fields) =
+        request;
+    let (ClientAddress(client), RequestFields(fields)) = (client, fields);
+    let mut uri = path.to_vec();
+    if let Some(query) = query {
+        uri.push(b'?');
+        uri.extend_from_slice(query);
+    }
+    let said: [Option<Vec<u8>>; 5] = [
+        Some(method.to_vec()),
+        Some(scheme.into()),
+        Some(authority.into()),
+        Some(uri),
+        client.map(|client| client.to_string().into_bytes()),
+    ];
+    let mut sent = Vec::new();
+    for (name, value) in SAID.into_iter().zip(said) {
+        if let Some(value) = value {
+            sent.push(Field::new(name, value).ok()?);
+        }
+    }
+    for name in SENT {
+        if let Some(value) = joined(fields, name) {
+            sent.push(Field::new(name, value.into_owned()).ok()?);
+        }
+    }
+    for name in settings.send.iter().filter(|name| !SENT.contains(&&***name)) {
+        for value in fields.all(name) {
+            sent.push(Field::new(name.clone(), value.to_vec()).ok()?);
+        }
+    }
+    Some(sent)
+}
+
+/// The value of a field; the pieces of a cookie, which may come in several (RFC 9113, section 8.2.3), are put together.
+fn joined<'f>(fields: &'f dyn Fields, name: &'f str) -> Option<Cow<'f, [u8]>> {
+    let mut values = fields.all(name);
+    let mut value = Cow::Borrowed(values.next()?);
+    for more in values {
+        let owned = value.to_mut();
+        owned.extend_from_slice(if name == "cookie" { b"; " } else { b", " });
+        owned.extend_from_slice(more);
+    }
+    Some(value)
+}
+
+fn let_in(answer: &FetchResponse) -> bool {
+    (200..300).contains(&answer.status)
+}
+
+fn fields_of<'a>(answer: &'a FetchResponse, name: &'a str) -> impl Iterator<Item = &'a Field> {
+    answer.fields.iter().filter(move |field| field.name().eq_ignore_ascii_case(name.as_bytes()))
+}
+
+/// Reads the answer.
+#[derive(Debug, Default)]
+pub struct ForwardAuth;
+
+impl Step for ForwardAuth {
+    type At = phase::RequestSecurity;
+    type Settings = ForwardAuthSettings;
+    type In<'r> = (Read<'r, Fetched<Question>>,);
+    type Out = (EditRequest,);
+    type Stop = Noted<Respond>;
+    const NAME: &'static str = "forward-auth";
+    const ABOUT: &'static str = "Lets in whom the authentication server lets in.";
+    const FILTERS: &'static [Filter] = &[];
+
+    fn run(
+        &self,
+        settings: &ForwardAuthSettings,
+        (Read(answer),): Self::In<'_>,
+    ) -> ControlFlow<Self::Stop, Self::Out> {
+        let refuse = |response: Response, why: String| {
+            let notes = Vec::from([Note { name: "forward-auth".into(), value: why.into() }]);
+            ControlFlow::Break(Noted { stop: Respond(response), notes })
+        };
+        let fail = |why: String| {
+            let response = Response::new(settings.failure_status);
+            refuse(response.body("text/plain; charset=utf-8", "Authentication is not available\n"), why)
+        };
+        match answer {
+            Some(Ok(answer)) if let_in(answer) => {
+                let mut edits = Edits::shared(&settings.clear);
+                for field in settings.copy.iter().flat_map(|name| fields_of(answer, name)) {
+                    edits.push(Edit::Append(field.clone()));
+                }
+                ControlFlow::Continue((EditRequest(edits),))
+            }
+            Some(Ok(answer)) => {
+                let relayed = RELAYED.iter().flat_map(|name| fields_of(answer, name)).cloned().collect();
+                let response = Response { fields: relayed, ..answer.clone().into_response() };
+                refuse(response, alloc::format!("refused with {}", answer.status))
+            }
+            Some(Err(error)) => fail(error.to_string()),
+            None => fail("the server was not asked".into()),
+        }
+    }
+}
+
+/// Hands fields of the answer on to the client.
+#[derive(Debug, Default)]
+pub struct ToClient;
+
+impl Step for ToClient {
+    type At = phase::ResponseHeaders;
+    type Settings = ForwardAuthSettings;
+    type In<'r> = (Read<'r, Fetched<Question>>,);
+    type Out = (EditResponse,);
+    type Stop = Never;
+    const NAME: &'static str = "forward-auth-to-client";
+    const ABOUT: &'static str = "Adds fields of the authentication server's answer to the response.";
+    const FILTERS: &'static [Filter] = &[];
+
+    fn run(
+        &self,
+        settings: &ForwardAuthSettings,
+        (Read(answer),): Self::In<'_>,
+    ) -> ControlFlow<Never, Self::Out> {
+        let mut edits = Edits::new();
+        // Of a refusal the client has got all there is.
+        if let Some(Ok(answer)) = answer.filter(|answer| answer.as_ref().is_ok_and(let_in)) {
+            for field in settings.to_response.iter().flat_map(|name| fields_of(answer, name)) {
+                edits.push(Edit::Append(field.clone()));
+            }
+        }
+        ControlFlow::Continue((EditResponse(edits),))
+    }
+}
