@@ -43,7 +43,7 @@ const USERS_MOST: usize = 100_000;
 const FILE_MOST: usize = 16 << 20;
 /// The most bytes of user and password together; longer ones are wrong.
 const CREDENTIALS_MOST: usize = 1024;
-/// The longest user name and realm, bytes.
+/// The longest user name, bytes.
 const NAME_MOST: usize = 255;
 
 static KEY: Key = Key {
@@ -148,14 +148,7 @@ impl FromNode for Users {
 }
 
 fn read_realm(node: &Node) -> Result<Arc<[u8]>, Problem> {
-    let realm = node.prop("realm").map_or(Ok("restricted"), Argument::text)?;
-    let fits = |byte: u8| (byte == b' ' || byte.is_ascii_graphic()) && byte != b'"' && byte != b'\\';
-    if let Some(argument) = node.prop("realm")
-        && (realm.is_empty() || realm.len() > NAME_MOST || !realm.bytes().all(fits))
-    {
-        let problem = argument.wrong("this cannot be a realm");
-        return Err(problem.help("use letters, digits, blanks and signs of ASCII, but no \" and no \\"));
-    }
+    let realm = crate::quotable(node.prop("realm"), "restricted")?;
     Ok(format!("Basic realm=\"{realm}\", charset=\"UTF-8\"").into_bytes().into())
 }
 

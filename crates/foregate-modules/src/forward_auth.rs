@@ -20,7 +20,7 @@ use alloc::vec::Vec;
 use core::ops::{ControlFlow, RangeInclusive};
 use core::time::Duration;
 
-use foregate_module::settings::{ANY, Argument, Block, Context, FromNode, Key, Node, Problem, Prop};
+use foregate_module::settings::{ANY, Block, Context, FromNode, Key, Node, Problem, Prop};
 use foregate_module::{
     Authority, ClientAddress, Edit, EditRequest, EditResponse, Edits, Emit, Fetch, FetchKey, FetchRequest,
     FetchResponse, FetchTarget, Fetched, Field, Fields, Filter, Method, Never, Note, Noted, Path, Query,
@@ -155,7 +155,7 @@ impl FromNode for ForwardAuthSettings {
         Ok(Self {
             upstream: context.upstream(prop("upstream")?)?,
             path: crate::target(prop("path")?)?,
-            host: node.prop("host").map(read_host).transpose()?,
+            host: node.prop("host").map(crate::host).transpose()?,
             timeout,
             failure_status: failure as u16,
             clear: clear.collect(),
@@ -164,15 +164,6 @@ impl FromNode for ForwardAuthSettings {
             to_response: read_names(node, "copy-to-response", &[])?.into(),
         })
     }
-}
-
-fn read_host(argument: &Argument) -> Result<Text, Problem> {
-    let text = argument.text()?;
-    let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"-._:[]".contains(&byte);
-    if text.is_empty() || !text.bytes().all(fits) {
-        return Err(argument.wrong("this is not a host"));
-    }
-    Ok(String::from(text).into())
 }
 
 fn read_names(node: &Node, key: &str, refused: &[&str]) -> Result<Vec<String>, Problem> {

@@ -20,6 +20,7 @@ pub mod basic_auth;
 #[cfg(test)]
 mod expressions;
 pub mod forward_auth;
+pub mod jwt;
 pub mod rate_limit;
 pub mod redirects;
 #[cfg(test)]
@@ -39,6 +40,7 @@ foregate_module::pipeline! {
         // request-identity
         rate_limit::RateLimit<rate_limit::Identity>,
         forward_auth::Ask,
+        jwt::AskForKeys,
         // request-security
         rate_limit::RateLimit<rate_limit::Security>,
         redirects::FollowRedirects,
@@ -47,6 +49,7 @@ foregate_module::pipeline! {
         basic_auth::Verify,
         basic_auth::BasicAuth,
         forward_auth::ForwardAuth,
+        jwt::Jwt,
         // request-body
         rate_limit::RateLimit<rate_limit::Late>,
         // response-headers
@@ -92,4 +95,45 @@ pub(crate) fn target(
         return Err(argument.wrong("this is not a path").help("write something like \"/verify\""));
     }
     Ok(alloc::string::String::from(text).into())
+}
+
+/// A host, with or without port, for a request that a module makes.
+pub(crate) fn host(
+    argument: &foregate_module::Argument,
+) -> Result<foregate_module::Text, foregate_module::Problem> {
+    let text = argument.text()?;
+    let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"-._:[]".contains(&byte);
+    if text.is_empty() || !text.bytes().all(fits) {
+        return Err(argument.wrong("this is not a host"));
+    }
+    Ok(alloc::string::String::from(text).into())
+}
+
+/// A text that can stand in quotes in a field: a realm.
+pub(crate) fn quotable<'a>(
+    argument: Option<&'a foregate_module::Argument>,
+    otherwise: &'a str,
+) -> Result<&'a str, foregate_module::Problem> {
+    /// The longest realm, bytes.
+    const MOST: usize = 255;
+    let Some(argument) = argument else { return Ok(otherwise) };
+    let text = argument.text()?;
+    let fits = |byte: u8| (byte == b' ' || byte.is_ascii_graphic()) && byte != b'"' && byte != b'\\';
+    if text.is_empty() || text.len() > MOST || !text.bytes().all(fits) {
+        let problem = argument.wrong("this cannot be a realm");
+        return Err(problem.help("use letters, digits, blanks and signs of ASCII, but no \" and no \\"));
+    }
+    Ok(text)
+}
+
+/// The value of the first cookie of this name.
+pub(crate) fn cookie<'f>(fields: &'f dyn foregate_module::Fields, name: &str) -> Option<&'f [u8]> {
+    let number = |number: usize| fields.field(number);
+    let cookies =
+        (0..fields.count()).filter_map(number).filter(|(name, _)| name.eq_ignore_ascii_case(b"cookie"));
+    cookies.flat_map(|(_, value)| value.split(|byte| *byte == b';')).find_map(|pair| {
+        let pair = pair.trim_ascii();
+        let value = pair.strip_prefix(name.as_bytes())?.strip_prefix(b"=")?;
+        Some(value)
+    })
 }

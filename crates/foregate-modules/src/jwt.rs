@@ -1,0 +1,457 @@
+//! JSON Web Tokens (RFC 7519): who has one that is signed and valid comes in.
+//!
+//! ```kdl
+//! jwt {
+//!     jwks upstream="idp" path="/.well-known/jwks.json"
+//!     issuer "https://idp.example"
+//!     audience "shop"
+//!     claim "sub" field="x-user"
+//! }
+//! ```
+//!
+//! Keys come from the configuration, from files, or from a server that the platform asks. Each key is for one algorithm:
+//! what a token says of its own algorithm only chooses among the keys.
+//!
+//! Verifying a signature takes 10 to 100 microseconds, a hundredth of a TLS handshake's work at worst and about what
+//! handing it to another thread would cost; so it happens where the request is.
+
+mod keys;
+#[cfg(test)]
+mod tests;
+mod token;
+
+use alloc::boxed::Box;
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::ops::{ControlFlow, RangeInclusive};
+use core::time::Duration;
+
+use arc_swap::ArcSwapOption;
+use foregate_module::settings::{
+    ANY, Argument, Block, Context, FromNode, Key as ConfigKey, Node, Problem, Prop,
+};
+use foregate_module::{
+    Edit, EditRequest, Edits, Emit, Fetch, FetchKey, FetchRequest, FetchResult, Fetched, Field, Fields,
+    Filter, Kind, Never, Note, Noted, Read, RequestFields, Respond, Response, Shown, Step, Text, Time, Value,
+    phase,
+};
+use serde_json::{Map, Value as Json};
+
+use self::keys::{ALGORITHMS, Key, Keys};
+use self::token::{Demands, Fault, verify};
+
+/// The largest file with keys, and the largest answer of a server that has some, bytes.
+const KEYS_FILE_MOST: usize = 256 * 1024;
+/// The most nodes of a block.
+const NODES_MOST: usize = 64;
+const LEEWAYS: RangeInclusive<Duration> = Duration::ZERO..=Duration::from_secs(300);
+const KEEPS: RangeInclusive<Duration> = Duration::from_secs(10)..=Duration::from_secs(86_400);
+
+static KEY: ConfigKey = ConfigKey {
+    args: (0, 1),
+    props: &PROPS,
+    block: Some(&Block { keys: &CHILDREN, later: &[] }),
+    otherwise: "no token is needed",
+    ..ConfigKey::one(
+        "jwt",
+        "[#false] { ... }",
+        "jwt { secret \"HS256\" \"an example of 32 bytes or more...\" }",
+        "Lets in who has a JSON Web Token that is signed and valid; others are answered with 401.",
+    )
+};
+
+static PROPS: [Prop; 7] = [
+    prop("cookie", "NAME", "", "The cookie that holds the token when there is no `authorization: bearer`."),
+    prop("realm", "TEXT", "\"restricted\"", "What the challenge names."),
+    prop("leeway", "DURATION", "\"30s\"", "By how much clocks may differ, at most 5m."),
+    prop("require-expiry", "#true|#false", "#true", "Whether a token must say when it ends."),
+    prop("optional", "#true|#false", "#false", "Whether requests without a token pass. Bad tokens never do."),
+    prop("strip-authorization", "#true|#false", "#false", "Whether `authorization` is kept from the origin."),
+    prop("failure-status", "STATUS", "503", "The status when the keys cannot be had, 500 to 599."),
+];
+
+static JWKS_PROPS: [Prop; 5] = [
+    prop("file", "FILE", "", "A file with the set."),
+    prop("upstream", "NAME", "", "The server that has the set."),
+    prop("path", "PATH", "\"/.well-known/jwks.json\"", "What it is asked for."),
+    prop("host", "HOST", "", "The host that it is asked for. Without it: the one of the request."),
+    prop(
+        "keep",
+        "DURATION",
+        "\"5m\"",
+        "How long its answer serves, 10s to 1d; as long again while it does not answer.",
+    ),
+];
+
+static KEY_PROPS: [Prop; 2] = [
+    prop("file", "FILE", "", "A file with the public key in PEM."),
+    prop("id", "TEXT", "", "The `kid` of tokens that it is for. Without it: any."),
+];
+
+const fn prop(name: &'static str, usage: &'static str, default: &'static str, about: &'static str) -> Prop {
+    Prop { name, usage, required: false, default, about }
+}
+
+static CHILDREN: [ConfigKey; 7] = [
+    ConfigKey::one("key", "ALGORITHM file=FILE", "key \"ES256\" file=\"site.pem\"", "A public key, and what it is for.")
+        .props(&KEY_PROPS)
+        .many(),
+    ConfigKey::one(
+        "secret",
+        "ALGORITHM TEXT",
+        "secret \"HS256\" \"an example of 32 bytes or more...\"",
+        "A shared secret for HS256, HS384 or HS512: at least as long as the digest.",
+    )
+    .args(2, 2)
+    .props(&[prop("id", "TEXT", "", "The `kid` of tokens that it is for. Without it: any.")])
+    .many(),
+    ConfigKey::one("jwks", "file=FILE | upstream=NAME", "jwks upstream=\"app\" keep=\"1h\"", "A set of keys (RFC 7517).")
+        .args(0, 0)
+        .props(&JWKS_PROPS),
+    ConfigKey::one("issuer", "TEXT ...", "issuer \"https://idp.example\"", "Who may have issued a token (`iss`).")
+        .args(1, ANY),
+    ConfigKey::one("audience", "TEXT ...", "audience \"shop\"", "For whom a token may be (`aud`).").args(1, ANY),
+    ConfigKey::one(
+        "require",
+        "CLAIM [VALUE ...]",
+        "require \"role\" \"admin\" \"editor\"",
+        "A claim that must be there, with one of these values if there are any. `scope` is a list of words. Without \
+         it: 403.",
+    )
+    .args(1, ANY)
+    .many(),
+    ConfigKey::one(
+        "claim",
+        "NAME field=NAME",
+        "claim \"sub\" field=\"x-user\"",
+        "A claim that the origin gets in a field. What the client sends under its name is removed.",
+    )
+    .props(&[Prop { name: "field", usage: "NAME", required: true, default: "", about: "The field." }])
+    .many(),
+];
+
+/// What a token needs, and what becomes of it.
+pub struct JwtSettings {
+    keys: Keys,
+    remote: Option<Remote>,
+    cookie: Option<String>,
+    realm: String,
+    demands: Demands,
+    optional: bool,
+    strip: bool,
+    failure_status: u16,
+    claims: Box<[(String, Text)]>,
+    /// Takes what is copied out of the request.
+    clear: Arc<[Edit]>,
+}
+
+/// Keys of a server.
+struct Remote {
+    request: FetchRequest,
+    /// The answer that was understood last, and its keys: it is the same for thousands of requests.
+    parsed: ArcSwapOption<(Text, Keys)>,
+}
+
+impl FromNode for JwtSettings {
+    const KEY: Option<&'static ConfigKey> = Some(&KEY);
+
+    fn from_nodes(nodes: &[Node], context: &mut dyn Context) -> Result<Self, Problem> {
+        let Some(node) = nodes.first() else {
+            return Err(Problem::new(Default::default(), "`jwt` has no settings"));
+        };
+        if let Some(argument) = node.args().first() {
+            return Err(argument.wrong("`jwt` takes no value but #false"));
+        }
+        if let Some(child) = node.children().get(NODES_MOST) {
+            return Err(child.wrong(format!("there are more than {NODES_MOST} nodes in the block")));
+        }
+        let (keys, remote) = read_keys(node, context)?;
+        let flag = |name: &str, otherwise: bool| node.prop(name).map_or(Ok(otherwise), Argument::flag);
+        let claims = node.children_named("claim").map(read_claim).collect::<Result<Vec<_>, _>>()?;
+        let failure = node.prop("failure-status").map_or(Ok(503), |status| status.number(500..=599))?;
+        Ok(Self {
+            keys,
+            remote,
+            cookie: node.prop("cookie").map(read_cookie).transpose()?,
+            realm: crate::quotable(node.prop("realm"), "restricted")?.into(),
+            demands: read_demands(node, flag("require-expiry", true)?)?,
+            optional: flag("optional", false)?,
+            strip: flag("strip-authorization", false)?,
+            failure_status: failure as u16,
+            clear: claims.iter().map(|(_, field)| Edit::Remove(field.clone())).collect(),
+            claims: claims.into(),
+        })
+    }
+}
+
+fn read_keys(node: &Node, context: &mut dyn Context) -> Result<(Keys, Option<Remote>), Problem> {
+    let (mut keys, mut remote) = (Keys::default(), None);
+    let id = |node: &Node| node.prop("id").map(|id| id.text().map(String::from)).transpose();
+    for child in node.children() {
+        match child.name() {
+            "key" => {
+                let file = child.prop("file").ok_or_else(|| child.wrong("`key` needs `file`"))?;
+                let algorithm = child.arg(0)?.choice(&ALGORITHMS)?;
+                let pem = context.file(file, KEYS_FILE_MOST)?;
+                keys.push(Key::pem(algorithm, &pem, id(child)?).map_err(|message| file.wrong(message))?);
+            }
+            "secret" => {
+                let (algorithm, secret) = (child.arg(0)?.choice(&ALGORITHMS)?, child.arg(1)?);
+                let key = Key::secret(algorithm, secret.text()?.as_bytes(), id(child)?);
+                keys.push(key.map_err(|message| secret.wrong(message))?);
+            }
+            "jwks" => match (child.prop("file"), child.prop("upstream")) {
+                (Some(file), None) => {
+                    let set = Keys::of_set(&context.file(file, KEYS_FILE_MOST)?, true);
+                    let set = set.map_err(|message| file.wrong(message))?;
+                    if set.is_empty() {
+                        return Err(file.wrong("there is no key in this set that can be used"));
+                    }
+                    keys.append(set);
+                }
+                (None, Some(upstream)) => remote = Some(read_remote(child, upstream, context)?),
+                _ => return Err(child.wrong("`jwks` needs either `file` or `upstream`")),
+            },
+            _ => {}
+        }
+    }
+    if keys.is_empty() && remote.is_none() {
+        let problem = node.wrong("`jwt` has no keys, so nobody could come in");
+        return Err(problem.help("add `key`, `secret` or `jwks` to its block"));
+    }
+    Ok((keys, remote))
+}
+
+fn read_remote(node: &Node, upstream: &Argument, context: &mut dyn Context) -> Result<Remote, Problem> {
+    let path = node.prop("path").map_or(Ok("/.well-known/jwks.json".into()), crate::target)?;
+    let keep = node.prop("keep").map_or(Ok(Duration::from_secs(300)), |keep| keep.duration(KEEPS))?;
+    let request = FetchRequest {
+        authority: node.prop("host").map(crate::host).transpose()?,
+        limit: KEYS_FILE_MOST,
+        keep,
+        ..FetchRequest::get(context.upstream(upstream)?, path)
+    };
+    Ok(Remote { request, parsed: ArcSwapOption::empty() })
+}
+
+fn read_demands(node: &Node, expiry: bool) -> Result<Demands, Problem> {
+    let texts = |arguments: &[Argument]| -> Result<Vec<String>, Problem> {
+        arguments.iter().map(|argument| argument.text().map(String::from)).collect()
+    };
+    let list = |name: &str| node.child(name).map_or(Ok(Vec::new()), |child| texts(child.args()));
+    let required = node.children_named("require").map(|child| {
+        let (name, values) = (child.arg(0)?.text()?, child.args().get(1..).unwrap_or_default());
+        Ok((name.to_string(), texts(values)?))
+    });
+    Ok(Demands {
+        issuers: list("issuer")?,
+        audiences: list("audience")?,
+        required: required.collect::<Result<_, Problem>>()?,
+        expiry,
+        leeway: node.prop("leeway").map_or(Ok(Duration::from_secs(30)), |leeway| leeway.duration(LEEWAYS))?,
+    })
+}
+
+fn read_claim(node: &Node) -> Result<(String, Text), Problem> {
+    let field = node.prop("field").ok_or_else(|| node.wrong("`claim` needs `field`"))?;
+    let name = crate::field_name(field)?;
+    if [&b"host"[..], b"authorization", b"cookie"].iter().any(|own| name.eq_ignore_ascii_case(own)) {
+        return Err(field.wrong("a claim cannot take the place of this field"));
+    }
+    Ok((node.arg(0)?.text()?.into(), name))
+}
+
+fn read_cookie(argument: &Argument) -> Result<String, Problem> {
+    crate::field_name(argument).map_err(|_| argument.wrong("this is not the name of a cookie"))?;
+    Ok(argument.text()?.into())
+}
+
+/// The question for keys, and its answer.
+#[derive(Debug)]
+pub struct KeySet;
+
+impl FetchKey for KeySet {
+    const NAME: &'static str = "jwt.keys-question";
+    const ANSWER: &'static str = "jwt.keys";
+}
+
+/// The claims of a token that was verified. Expressions see them as JSON.
+#[derive(Debug)]
+pub struct Claims;
+
+impl Value for Claims {
+    type Data = String;
+    const NAME: &'static str = "jwt.claims";
+    const ABOUT: &'static str = "The claims of the token, as JSON.";
+    const SHOWS: Option<Kind> = Some(Kind::Bytes);
+    fn show(claims: &String) -> Option<Shown<'_>> {
+        Some(Shown::Bytes(claims.as_bytes()))
+    }
+}
+
+/// For whom the token speaks.
+#[derive(Debug)]
+pub struct Subject;
+
+impl Value for Subject {
+    type Data = String;
+    const NAME: &'static str = "jwt.subject";
+    const ABOUT: &'static str = "The subject of the token (`sub`).";
+    const SHOWS: Option<Kind> = Some(Kind::Bytes);
+    fn show(subject: &String) -> Option<Shown<'_>> {
+        Some(Shown::Bytes(subject.as_bytes()))
+    }
+}
+
+/// What a request has brought.
+enum Brought<'r> {
+    Nothing,
+    /// Several, or one of another scheme.
+    Unclear,
+    Token(&'r [u8]),
+}
+
+fn brought<'r>(settings: &JwtSettings, fields: &'r dyn Fields) -> Brought<'r> {
+    let mut values = fields.all("authorization");
+    if let Some(value) = values.next() {
+        return match value.split_at_checked(7) {
+            Some((scheme, token)) if scheme.eq_ignore_ascii_case(b"bearer ") && values.next().is_none() => {
+                Brought::Token(token.trim_ascii_start())
+            }
+            _ => Brought::Unclear,
+        };
+    }
+    let token = settings.cookie.as_ref().and_then(|name| crate::cookie(fields, name));
+    token.map_or(Brought::Nothing, Brought::Token)
+}
+
+/// Has the platform ask for keys.
+#[derive(Debug, Default)]
+pub struct AskForKeys;
+
+impl Step for AskForKeys {
+    type At = phase::RequestIdentity;
+    type Settings = JwtSettings;
+    type In<'r> = (RequestFields<'r>,);
+    type Out = (Emit<Fetch<KeySet>>, EditRequest);
+    type Stop = Never;
+    const NAME: &'static str = "jwt-keys";
+    const ABOUT: &'static str =
+        "Asks a server for the keys of tokens, and removes what a client may not say.";
+    const FILTERS: &'static [Filter] = &[];
+
+    fn run(
+        &self,
+        settings: &JwtSettings,
+        (RequestFields(fields),): Self::In<'_>,
+    ) -> ControlFlow<Never, Self::Out> {
+        let needed = matches!(brought(settings, fields), Brought::Token(_));
+        let question = settings.remote.as_ref().filter(|_| needed).map(|remote| remote.request.clone());
+        ControlFlow::Continue((Emit(question), EditRequest(Edits::shared(&settings.clear))))
+    }
+}
+
+impl Remote {
+    /// The keys of an answer.
+    fn keys(&self, answer: Option<&FetchResult>) -> Result<Arc<(Text, Keys)>, String> {
+        let answer = match answer {
+            Some(Ok(answer)) if answer.status == 200 => answer,
+            Some(Ok(answer)) => return Err(format!("the keys were answered with {}", answer.status)),
+            Some(Err(error)) => return Err(format!("the keys: {error}")),
+            None => return Err("the keys were not asked for".into()),
+        };
+        if let Some(parsed) = self.parsed.load_full().filter(|parsed| parsed.0 == answer.body) {
+            return Ok(parsed);
+        }
+        // Whoever has the server has no say over secrets.
+        let parsed = Arc::new((answer.body.clone(), Keys::of_set(&answer.body, false)?));
+        self.parsed.store(Some(Arc::clone(&parsed)));
+        Ok(parsed)
+    }
+}
+
+/// Verifies tokens.
+#[derive(Debug, Default)]
+pub struct Jwt;
+
+type Outcome = ControlFlow<Noted<Respond>, (Emit<Subject>, Emit<Claims>, EditRequest)>;
+
+impl Step for Jwt {
+    type At = phase::RequestSecurity;
+    type Settings = JwtSettings;
+    type In<'r> = (RequestFields<'r>, Read<'r, Fetched<KeySet>>, Time);
+    type Out = (Emit<Subject>, Emit<Claims>, EditRequest);
+    type Stop = Noted<Respond>;
+    const NAME: &'static str = "jwt";
+    const ABOUT: &'static str = "Lets in who has a token that is signed and valid.";
+    const FILTERS: &'static [Filter] = &[];
+
+    fn run(&self, settings: &JwtSettings, input: Self::In<'_>) -> Outcome {
+        let (RequestFields(fields), Read(answer), Time(now)) = input;
+        let token = match brought(settings, fields) {
+            Brought::Token(token) => token,
+            Brought::Nothing if settings.optional => {
+                return ControlFlow::Continue((
+                    Emit(None),
+                    Emit(None),
+                    EditRequest(Edits::shared(&settings.clear)),
+                ));
+            }
+            Brought::Nothing => return settings.refuse(401, "", "there is no token"),
+            Brought::Unclear => {
+                return settings.refuse(401, "invalid_token", "`authorization` is not one bearer token");
+            }
+        };
+        let own = verify(token, &[&settings.keys], &settings.demands, now);
+        let verified = match (own, &settings.remote) {
+            (Err(Fault::Signature), Some(remote)) => match remote.keys(answer) {
+                Ok(parsed) => verify(token, &[&parsed.1], &settings.demands, now),
+                Err(why) => return settings.fail(why),
+            },
+            (verified, _) => verified,
+        };
+        match verified.and_then(|claims| settings.let_in(&claims)) {
+            Ok(outputs) => ControlFlow::Continue(outputs),
+            Err(fault @ Fault::Required) => settings.refuse(403, "insufficient_scope", fault.reason()),
+            Err(fault) => settings.refuse(401, "invalid_token", fault.reason()),
+        }
+    }
+}
+
+impl JwtSettings {
+    fn let_in(&self, claims: &Map<String, Json>) -> Result<<Jwt as Step>::Out, Fault> {
+        let mut edits = Edits::shared(&self.clear);
+        for (name, field) in &self.claims {
+            let Some(claim) = claims.get(name).filter(|claim| !claim.is_null()) else { continue };
+            let value = token::shown(claim).into_owned();
+            edits.push(Edit::Set(Field::new(field.clone(), value).map_err(|_| Fault::Unprintable)?));
+        }
+        if self.strip {
+            edits = edits.remove("authorization");
+        }
+        let subject = claims.get("sub").and_then(Json::as_str).map(String::from);
+        let claims = serde_json::to_string(claims).ok();
+        Ok((Emit(subject), Emit(claims), EditRequest(edits)))
+    }
+
+    /// A refusal (RFC 6750, section 3). The client learns the kind of the error, the log the reason.
+    fn refuse(&self, status: u16, error: &str, why: &'static str) -> Outcome {
+        let error = if error.is_empty() { String::new() } else { format!(", error=\"{error}\"") };
+        let response = Response::new(status)
+            .body("text/plain; charset=utf-8", "A valid token is needed\n")
+            .field("www-authenticate", format!("Bearer realm=\"{}\"{error}", self.realm));
+        noted(response, why.into())
+    }
+
+    fn fail(&self, why: String) -> Outcome {
+        let response = Response::new(self.failure_status);
+        noted(response.body("text/plain; charset=utf-8", "Authentication is not available\n"), why.into())
+    }
+}
+
+fn noted(response: Response, why: Text) -> Outcome {
+    let notes = Vec::from([Note { name: "jwt".into(), value: why }]);
+    ControlFlow::Break(Noted { stop: Respond(response), notes })
+}

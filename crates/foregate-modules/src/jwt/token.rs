@@ -1,0 +1,179 @@
+//! Tokens: their form, their signature, their claims.
+
+use alloc::borrow::Cow;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use core::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use foregate_module::Now;
+use serde_json::{Map, Value as Json};
+
+use super::keys::Keys;
+
+/// The longest token, bytes.
+pub const TOKEN_MOST: usize = 8 * 1024;
+
+/// Why a token is not taken. For the log: clients learn less.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fault {
+    /// It is longer than [`TOKEN_MOST`].
+    TooLong,
+    /// It does not have the form of a token.
+    Malformed,
+    /// It has a critical extension, of which none is known.
+    Critical,
+    /// No key verifies its signature.
+    Signature,
+    /// It says nothing of its end.
+    NoExpiry,
+    /// It has ended.
+    Expired,
+    /// It has not begun.
+    NotYet,
+    /// Somebody else has issued it.
+    Issuer,
+    /// It is for somebody else.
+    Audience,
+    /// A claim that is required is missing, or has another value.
+    Required,
+    /// A claim that is copied cannot stand in a field.
+    Unprintable,
+}
+
+impl Fault {
+    /// For the log.
+    pub fn reason(self) -> &'static str {
+        match self {
+            Self::TooLong => "the token is too long",
+            Self::Malformed => "the token is malformed",
+            Self::Critical => "the token has a critical extension",
+            Self::Signature => "no key verifies the signature",
+            Self::NoExpiry => "the token has no exp",
+            Self::Expired => "the token has expired",
+            Self::NotYet => "the token is not valid yet",
+            Self::Issuer => "the issuer is another",
+            Self::Audience => "the audience is another",
+            Self::Required => "a required claim is missing",
+            Self::Unprintable => "a claim cannot stand in a field",
+        }
+    }
+}
+
+/// What a token must say.
+#[derive(Debug, Default)]
+pub struct Demands {
+    /// One of these issuers; empty: any.
+    pub issuers: Vec<String>,
+    /// One of these audiences; empty: the token may name none.
+    pub audiences: Vec<String>,
+    /// Claims that must be there, with one of these values if there are any.
+    pub required: Vec<(String, Vec<String>)>,
+    /// Whether a token must end.
+    pub expiry: bool,
+    /// By how much clocks may differ.
+    pub leeway: Duration,
+}
+
+/// Verifies a token; its claims.
+pub fn verify(token: &[u8], keys: &[&Keys], demands: &Demands, now: Now) -> Result<Map<String, Json>, Fault> {
+    if token.len() > TOKEN_MOST {
+        return Err(Fault::TooLong);
+    }
+    let mut parts = token.split(|byte| *byte == b'.');
+    let (Some(head), Some(body), Some(signature), None) =
+        (parts.next(), parts.next(), parts.next(), parts.next())
+    else {
+        return Err(Fault::Malformed);
+    };
+    let decode = |part: &[u8]| URL_SAFE_NO_PAD.decode(part).map_err(|_| Fault::Malformed);
+    let object = |part: &[u8]| match serde_json::from_slice(&decode(part)?) {
+        Ok(Json::Object(members)) => Ok(members),
+        _ => Err(Fault::Malformed),
+    };
+    let (head_members, signature) = (object(head)?, decode(signature)?);
+    if head_members.contains_key("crit") {
+        return Err(Fault::Critical);
+    }
+    let algorithm = head_members.get("alg").and_then(Json::as_str).ok_or(Fault::Malformed)?;
+    let id = head_members.get("kid").and_then(Json::as_str);
+    let message = &token[..head.len() + 1 + body.len()];
+    if !keys.iter().any(|keys| keys.verify(algorithm, id, message, &signature)) {
+        return Err(Fault::Signature);
+    }
+    // Only now: nothing of what an unknown writes is looked into.
+    let claims = object(body)?;
+    demands.check(&claims, now)?;
+    Ok(claims)
+}
+
+impl Demands {
+    fn check(&self, claims: &Map<String, Json>, now: Now) -> Result<(), Fault> {
+        self.check_times(claims, now)?;
+        let issuer = claims.get("iss").and_then(Json::as_str);
+        if !self.issuers.is_empty()
+            && !issuer.is_some_and(|issuer| self.issuers.iter().any(|one| one == issuer))
+        {
+            return Err(Fault::Issuer);
+        }
+        match claims.get("aud") {
+            // A token that is for somebody is for nobody else (RFC 7519, section 4.1.3).
+            Some(audience) if !has_one(audience, &self.audiences, false) => return Err(Fault::Audience),
+            None if !self.audiences.is_empty() => return Err(Fault::Audience),
+            _ => {}
+        }
+        for (name, values) in &self.required {
+            let words = name == "scope" || name == "scp";
+            match claims.get(name) {
+                Some(Json::Null) | None => return Err(Fault::Required),
+                Some(claim) if !values.is_empty() && !has_one(claim, values, words) => {
+                    return Err(Fault::Required);
+                }
+                Some(_) => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn check_times(&self, claims: &Map<String, Json>, now: Now) -> Result<(), Fault> {
+        let time = |name: &str| match claims.get(name) {
+            None => Ok(None),
+            Some(claim) => claim.as_f64().map(Some).ok_or(Fault::Malformed),
+        };
+        let (now, leeway) = (now.unix_ms as f64 / 1000.0, self.leeway.as_secs_f64());
+        match time("exp")? {
+            None if self.expiry => return Err(Fault::NoExpiry),
+            Some(end) if now >= end + leeway => return Err(Fault::Expired),
+            _ => {}
+        }
+        match time("nbf")? {
+            Some(start) if now + leeway < start => Err(Fault::NotYet),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Whether a claim is, or has among its elements, one of these values. With `words`, a text is a list of words (RFC 8693,
+/// section 4.2).
+fn has_one(claim: &Json, values: &[String], words: bool) -> bool {
+    match claim {
+        Json::Array(elements) => elements.iter().any(|element| has_one(element, values, false)),
+        Json::String(text) if words => text.split(' ').any(|word| values.iter().any(|value| value == word)),
+        Json::String(text) => values.iter().any(|value| value == text),
+        Json::Number(_) | Json::Bool(_) => values.iter().any(|value| *value == claim.to_string()),
+        Json::Null | Json::Object(_) => false,
+    }
+}
+
+/// A claim as the value of a field: texts as they are, lists with commas, everything else as JSON.
+pub fn shown(claim: &Json) -> Cow<'_, str> {
+    match claim {
+        Json::String(text) => Cow::Borrowed(text),
+        Json::Array(elements) => {
+            let elements: Vec<_> = elements.iter().map(shown).collect();
+            Cow::Owned(elements.join(","))
+        }
+        other => Cow::Owned(other.to_string()),
+    }
+}
