@@ -30,6 +30,12 @@ pub mod geo;
 pub mod ranges;
 pub mod request_id;
 pub mod trace;
+mod accept_encoding;
+pub mod coding;
+pub mod compression;
+pub mod decompression;
+mod lists;
+mod media_type;
 
 foregate_module::pipeline! {
     /// The steps that ship, in the order of their phases.
@@ -62,6 +68,9 @@ foregate_module::pipeline! {
         request_id::Tell,
         clear_headers::ClearResponse,
         forward_auth::ToClient,
+        decompression::DecompressRequest,
+        decompression::DecompressResponse,
+        compression::Compress,
     }
 }
 

@@ -278,8 +278,8 @@ impl Decode for Brotli {
     }
 
     fn held(&self) -> usize {
-        // The window is allocated as it is filled; how far, only the state knows.
-        super::BROTLI_DECODER_MEMORY / 2
+        // The window grows with what is decoded; how far it has, only the state knows.
+        super::BROTLI_DECODER_MEMORY
     }
 }
 

@@ -13,14 +13,18 @@ use zstd_safe::{CCtx, CParameter, InBuffer, OutBuffer};
 use super::decode::{Broken, Moved};
 use super::{ContentCoding, DEFLATE_MEMORY};
 
-/// The base-2 logarithm of the largest window that `br` and `zstd` bodies get: what it would save beyond is little, what
-/// it would cost both sides is not.
-const WINDOW_LOG: u32 = 19;
+/// The base-2 logarithms of the largest windows that bodies get: what more would save is little, what it would cost both
+/// sides is not.
+const DEFLATE_WINDOW_LOG: u32 = 15;
+const BROTLI_WINDOW_LOG: u32 = 18;
+const ZSTD_WINDOW_LOG: u32 = 19;
 /// The base-2 logarithms of the least windows of the formats.
 const DEFLATE_LEAST_WINDOW_LOG: u32 = 9;
 const BROTLI_LEAST_WINDOW_LOG: u32 = 10;
 const ZSTD_LEAST_WINDOW_LOG: u32 = 10;
-const DEFLATE_WINDOW_LOG: u32 = 15;
+/// From this level on, brotli takes a search for windows of up to 64 KiB that needs 32 MiB; so they get a larger one.
+const BROTLI_DEEP_LEVEL: u32 = 5;
+const BROTLI_DEEP_LEAST_WINDOW_LOG: u32 = 17;
 
 /// What an encoder is to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -72,10 +76,12 @@ impl Encoder {
                 Box::new(Deflate(Compress::new_with_window_bits(level, true, deflate_window)))
             }
             ContentCoding::Brotli => {
-                Box::new(Brotli::new(self.level, self.window_log(BROTLI_LEAST_WINDOW_LOG, WINDOW_LOG)))
+                let deep = self.level >= BROTLI_DEEP_LEVEL;
+                let least = if deep { BROTLI_DEEP_LEAST_WINDOW_LOG } else { BROTLI_LEAST_WINDOW_LOG };
+                Box::new(Brotli::new(self.level, self.window_log(least, BROTLI_WINDOW_LOG)))
             }
             ContentCoding::Zstd => {
-                Box::new(Zstd::new(self.level, self.window_log(ZSTD_LEAST_WINDOW_LOG, WINDOW_LOG))?)
+                Box::new(Zstd::new(self.level, self.window_log(ZSTD_LEAST_WINDOW_LOG, ZSTD_WINDOW_LOG))?)
             }
         })
     }
@@ -200,8 +206,8 @@ impl Encode for Brotli {
     }
 
     fn held(&self) -> usize {
-        // The state does not tell; this is what was measured at the highest level.
-        super::BROTLI_ENCODER_MEMORY / 2
+        // The state does not tell.
+        super::BROTLI_ENCODER_MEMORY
     }
 }
 

@@ -5,9 +5,9 @@
 //!
 //! | coding | decoder | encoder |
 //! |---|---|---|
-//! | `gzip`, `deflate` | 48 KiB: a window of 32 KiB | 320 KiB |
-//! | `br` | as much as the body needs, at most [`BROTLI_DECODER_MEMORY`]: a window of up to 16 MiB; large windows are refused | [`BROTLI_ENCODER_MEMORY`], with a window of 512 KiB |
-//! | `zstd` | a window as the frame states, at most 8 MiB (RFC 9659); beyond, it is refused | some 2 MiB, with a window of 512 KiB |
+//! | `gzip`, `deflate` | 48 KiB: a window of 32 KiB | 372 KiB |
+//! | `br` | as much as the body needs, at most [`BROTLI_DECODER_MEMORY`]: a window of up to 16 MiB; large windows are refused | 1 to 5 MiB up to level 4, 6 MiB at level 6, with a window of 256 KiB; a third of that for bodies of some 10 KiB |
+//! | `zstd` | a window as the frame states, at most 8 MiB (RFC 9659); beyond, it is refused | 2 to 4 MiB, with a window of 512 KiB; its state tells |
 //!
 //! Encoders write when they have gathered enough, and all that they hold when they are told to
 //! [`flush`](BodyFilter::flush). Their windows shrink with the length of the body, where that is known.
@@ -35,7 +35,10 @@ pub const ZSTD_DECODER_MEMORY: usize = (8 << 20) + (1 << 20);
 /// The most that encoding `zstd` holds, bytes.
 pub const ZSTD_ENCODER_MEMORY: usize = 16 << 20;
 /// The most that `gzip` and `deflate` hold either way, bytes.
-pub const DEFLATE_MEMORY: usize = 320 << 10;
+pub const DEFLATE_MEMORY: usize = 384 << 10;
+
+/// What a decoder may keep of the pieces that it gets, bytes; a piece at a time is what chains hand on.
+const REST_ROOM: usize = 16 * Chain::PIECE;
 
 /// A content coding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -73,11 +76,11 @@ impl ContentCoding {
     }
 
     /// The levels that an encoder has, from the fastest to the smallest. The highest ones of `br` and `zstd` are left out:
-    /// they take hundreds of times as long, for files that are compressed once.
+    /// they are for files that are compressed once, and take many times the time and the memory.
     pub const fn levels(self) -> (u32, u32) {
         match self {
             Self::Gzip | Self::Deflate => (1, 9),
-            Self::Brotli => (0, 9),
+            Self::Brotli => (0, 6),
             Self::Zstd => (1, 9),
         }
     }
@@ -123,7 +126,7 @@ pub fn coding_of(content_encoding: &[u8]) -> Option<ContentCoding> {
     ContentCoding::from_token(content_encoding.trim_ascii())
 }
 
-/// A filter that takes a coding off, and the most that it holds, which is its budget.
+/// A filter that takes a coding off; its budget is the most that it holds.
 ///
 /// It is [pending](BodyFilter::pending) after each 64 KiB that it has written.
 pub fn decoder(name: &'static str, coding: ContentCoding, limits: Limits) -> Filtered {
@@ -133,10 +136,10 @@ pub fn decoder(name: &'static str, coding: ContentCoding, limits: Limits) -> Fil
         ContentCoding::Brotli => (decode::filter(decode::Brotli::new(), limits), BROTLI_DECODER_MEMORY),
         ContentCoding::Zstd => (decode::filter(decode::Zstd::new(), limits), ZSTD_DECODER_MEMORY),
     };
-    Filtered { name, filter, budget, keeps_length: false }
+    Filtered { name, filter, budget: budget + REST_ROOM, keeps_length: false }
 }
 
-/// A filter that puts a coding on, and the most that it holds, which is its budget.
+/// A filter that puts a coding on; its budget is the most that it holds.
 ///
 /// A level out of range is the nearest one. With the length of the body, if it is known, less memory is used for short
 /// ones; a wrong length does no harm. Nothing is allocated before the first byte comes, so that one made for the answer

@@ -1,0 +1,250 @@
+//! Compression of responses, as clients ask for it.
+//!
+//! ```kdl
+//! compress {
+//!     codings "zstd" "br" "gzip"
+//!     types "text/*" "application/json"
+//!     minimum "1KiB"
+//!     level "br" 5
+//! }
+//! ```
+//!
+//! The coding is negotiated by `Accept-Encoding`: what the client likes most, among equals the first of `codings`. Never
+//! compressed are responses that are encoded already, parts of bodies, those whose cache directives say `no-transform`,
+//! and those of other types. `Vary: Accept-Encoding` is added wherever another client might get something else.
+
+use alloc::vec::Vec;
+use core::ops::ControlFlow;
+
+use foregate_module::settings::{ANY, Block};
+use foregate_module::{
+    Context, Edit, EditResponse, Edits, Field, Fields, Filter, FilterResponseBody, FromNode, Key, Never,
+    Node, Problem, RequestFields, ResponseFields, Status, Step, phase,
+};
+
+use crate::accept_encoding::AcceptEncoding;
+use crate::coding::{self, ContentCoding};
+use crate::lists::{has_element, vary};
+use crate::media_type::MediaPattern;
+
+/// The media types that are compressed without being named: text, in the wide sense.
+const TYPES: [&str; 7] = [
+    "text/*",
+    "application/json",
+    "application/javascript",
+    "application/xml",
+    "application/*+json",
+    "application/*+xml",
+    "image/svg+xml",
+];
+/// Shorter bodies are not worth it, bytes.
+const MINIMUM: u64 = 256;
+/// The largest value of `minimum`, bytes.
+const MINIMUM_LIMIT: u64 = 1 << 30;
+/// How many types may be named.
+const TYPES_LIMIT: u8 = 64;
+
+/// What a response varies by, where clients may get different codings.
+pub(crate) const VARY: &str = "Accept-Encoding";
+
+/// The names of codings, for settings.
+pub(crate) const CODINGS: [(&str, ContentCoding); 4] = [
+    ("zstd", ContentCoding::Zstd),
+    ("br", ContentCoding::Brotli),
+    ("gzip", ContentCoding::Gzip),
+    ("deflate", ContentCoding::Deflate),
+];
+
+const KEY: Key = Key {
+    usage: "[{ ... }]",
+    ..Key::block(
+        "compress",
+        &BLOCK,
+        "compress",
+        "Compresses responses as clients ask for it (`Accept-Encoding`).",
+    )
+}
+.args(0, 1)
+.otherwise("nothing is compressed");
+
+static BLOCK: Block = Block {
+    keys: &[
+        Key::one(
+            "codings",
+            "CODING...",
+            "codings \"br\" \"gzip\"",
+            "Which codings are used (`zstd`, `br`, `gzip`, `deflate`), the preferred one first.",
+        )
+        .args(1, 4)
+        .default("\"zstd\" \"br\" \"gzip\""),
+        Key::one(
+            "types",
+            "TYPE...",
+            "types \"text/*\" \"application/*+json\"",
+            "The media types that are compressed; `*` stands for any, also before a suffix.",
+        )
+        .args(1, TYPES_LIMIT)
+        .otherwise(
+            "`text/*`, `application/json`, `application/javascript`, `application/xml`, `application/*+json`, \
+             `application/*+xml`, `image/svg+xml`",
+        ),
+        Key::one(
+            "minimum",
+            "SIZE",
+            "minimum \"1KiB\"",
+            "Shorter bodies pass as they are. Those whose length nobody knows are compressed.",
+        )
+        .default("256"),
+        Key::one(
+            "level",
+            "CODING NUMBER",
+            "level \"br\" 6",
+            "How hard a coding tries: `gzip` and `deflate` 1 to 9, `br` 0 to 6, `zstd` 1 to 9. Higher is smaller and slower.",
+        )
+        .args(2, 2)
+        .many()
+        .otherwise("`zstd` 3, `br` 4, `gzip` and `deflate` 5"),
+    ],
+    later: &[],
+};
+
+const _: () = assert!(TYPES_LIMIT < ANY);
+
+/// The settings of `compress`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Compression {
+    /// With their levels, the preferred one first.
+    codings: Vec<(ContentCoding, u32)>,
+    types: Vec<MediaPattern>,
+    minimum: u64,
+}
+
+impl FromNode for Compression {
+    const KEY: Option<&'static Key> = Some(&KEY);
+
+    fn from_nodes(nodes: &[Node], _: &mut dyn Context) -> Result<Self, Problem> {
+        let standard = [ContentCoding::Zstd, ContentCoding::Brotli, ContentCoding::Gzip];
+        let mut settings = Self {
+            codings: standard.map(|coding| (coding, coding.default_level())).into(),
+            types: TYPES.iter().filter_map(|pattern| MediaPattern::parse(pattern)).collect(),
+            minimum: MINIMUM,
+        };
+        let Some(node) = nodes.last() else { return Ok(settings) };
+        only_flag(node)?;
+        if let Some(node) = node.child("codings") {
+            settings.codings.clear();
+            for argument in node.args() {
+                let coding = argument.choice(&CODINGS)?;
+                if settings.codings.iter().any(|(named, _)| *named == coding) {
+                    return Err(argument.wrong("this coding is named twice"));
+                }
+                settings.codings.push((coding, coding.default_level()));
+            }
+        }
+        if let Some(node) = node.child("types") {
+            settings.types = MediaPattern::all(node.args())?;
+        }
+        if let Some(node) = node.child("minimum") {
+            settings.minimum = node.arg(0)?.size(0..=MINIMUM_LIMIT)?;
+        }
+        for node in node.children_named("level") {
+            let coding = node.arg(0)?.choice(&CODINGS)?;
+            let (least, most) = coding.levels();
+            let number = node.arg(1)?.number(u64::from(least)..=u64::from(most))? as u32;
+            let found = settings.codings.iter_mut().find(|(named, _)| *named == coding);
+            let Some((_, level)) = found else {
+                return Err(node.arg(0)?.wrong("this coding is not among `codings`"));
+            };
+            *level = number;
+        }
+        Ok(settings)
+    }
+}
+
+/// A key that has a block is on by its name alone, or `#true`.
+pub(crate) fn only_flag(node: &Node) -> Result<(), Problem> {
+    match node.args().first() {
+        Some(argument) if !argument.flag()? => {
+            Err(argument.wrong("`#false` stands alone: it turns off what stands further out"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Compresses responses.
+#[derive(Debug, Default)]
+pub struct Compress;
+
+impl Step for Compress {
+    type At = phase::ResponseBody;
+    type Settings = Compression;
+    type In<'r> = (RequestFields<'r>, ResponseFields<'r>, Status);
+    type Out = (EditResponse, FilterResponseBody);
+    type Stop = Never;
+    const NAME: &'static str = "compress";
+    const ABOUT: &'static str = "Compresses responses as clients ask for it.";
+    const FILTERS: &'static [Filter] = &[Filter::Status(200, 599)];
+
+    fn run(
+        &self,
+        settings: &Compression,
+        (RequestFields(request), ResponseFields(response), Status(status)): Self::In<'_>,
+    ) -> ControlFlow<Never, Self::Out> {
+        if status == 304 {
+            let edits = revalidated(request, response);
+            return ControlFlow::Continue((EditResponse(edits), FilterResponseBody(None)));
+        }
+        if !is_whole(status, response) || !settings.is_worth_it(response) {
+            return ControlFlow::Continue((EditResponse(Edits::new()), FilterResponseBody(None)));
+        }
+        let edits = vary(Edits::new(), response, VARY);
+        let Some((coding, level)) = AcceptEncoding::new(request).choose(&settings.codings) else {
+            return ControlFlow::Continue((EditResponse(edits), FilterResponseBody(None)));
+        };
+        let filter = coding::encoder(Self::NAME, coding, level, length(response));
+        let edits = edits.set("content-encoding", coding.token());
+        ControlFlow::Continue((EditResponse(edits), FilterResponseBody(Some(filter))))
+    }
+}
+
+impl Compression {
+    fn is_worth_it(&self, response: &dyn Fields) -> bool {
+        let plain = response.get("content-encoding").is_none();
+        let fits = |value: &[u8]| self.types.iter().any(|pattern| pattern.fits(value));
+        plain
+            && response.get("content-type").is_some_and(fits)
+            && length(response).is_none_or(|length| length > 0 && length >= self.minimum)
+    }
+}
+
+/// Whether the response has a whole body that may be transformed.
+pub(crate) fn is_whole(status: u16, response: &dyn Fields) -> bool {
+    const WITHOUT_OR_IN_PARTS: [u16; 4] = [204, 205, 206, 304];
+    status >= 200
+        && !WITHOUT_OR_IN_PARTS.contains(&status)
+        && response.get("content-range").is_none()
+        && !has_element(response, "cache-control", b"no-transform")
+}
+
+/// The length of the body, where the head tells it.
+fn length(response: &dyn Fields) -> Option<u64> {
+    core::str::from_utf8(response.get("content-length")?).ok()?.trim().parse().ok()
+}
+
+/// The answer to a client that has the compressed response: it knows the weak form of the validator, so it is told that
+/// one (RFC 9110, section 15.4.5).
+fn revalidated(request: &dyn Fields, response: &dyn Fields) -> Edits {
+    let mut edits = Edits::new();
+    let Some(strong) = response.get("etag").filter(|tag| tag.starts_with(b"\"")) else { return edits };
+    let weak = [b"W/", strong].concat();
+    if has_element(request, "if-none-match", &weak)
+        && let Ok(field) = Field::new("ETag", weak)
+    {
+        edits.push(Edit::Set(field));
+        return vary(edits, response, VARY);
+    }
+    edits
+}
+
+#[cfg(test)]
+mod tests;

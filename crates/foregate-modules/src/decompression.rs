@@ -1,0 +1,209 @@
+//! Decompression of bodies, for origins and clients that cannot do it.
+//!
+//! ```kdl
+//! decompress {
+//!     responses "unless-accepted"
+//!     requests
+//!     limit "64MiB"
+//!     ratio 100
+//! }
+//! ```
+//!
+//! Responses are decoded for clients that do not take their coding (what NGINX calls `gunzip`), or always, so that
+//! `compress` can encode them as the client likes best. Requests are decoded for origins that cannot; one whose coding is
+//! not known is answered with 415.
+
+use core::ops::ControlFlow;
+
+use foregate_module::settings::Block;
+use foregate_module::{
+    Context, EditRequest, EditResponse, Edits, Filter, FilterRequestBody, FilterResponseBody, FromNode, Key,
+    Never, Node, Problem, RequestFields, Respond, Response, ResponseFields, Status, Step, phase,
+};
+
+use crate::accept_encoding::AcceptEncoding;
+use crate::coding::{self, Limits};
+use crate::compression::{VARY, is_whole, only_flag};
+use crate::lists::vary;
+
+/// The bounds of `limit`, bytes.
+const LIMIT: (u64, u64) = (1024, 1 << 40);
+/// The bounds of `ratio`.
+const RATIO: (u64, u64) = (2, 100_000);
+
+const KEY: Key = Key {
+    usage: "[{ ... }]",
+    ..Key::block(
+        "decompress",
+        &BLOCK,
+        "decompress",
+        "Takes `gzip`, `deflate`, `br` and `zstd` off bodies for those who cannot.",
+    )
+}
+.args(0, 1)
+.otherwise("bodies keep their coding");
+
+static BLOCK: Block = Block {
+    keys: &[
+        Key::one(
+            "responses",
+            "MODE",
+            "responses \"always\"",
+            "Which responses are decoded: `unless-accepted` by the client, `always`, or `never`.",
+        )
+        .default("\"unless-accepted\""),
+        Key::flag(
+            "requests",
+            "#false",
+            "requests",
+            "Whether bodies of requests are decoded before the origin gets them. One that cannot be: 415.",
+        ),
+        Key::one(
+            "limit",
+            "SIZE",
+            "limit \"64MiB\"",
+            "The most that a body may have when it is decoded. Beyond, a request is answered with 413, a response broken off.",
+        )
+        .default("\"1GiB\""),
+        Key::one(
+            "ratio",
+            "NUMBER",
+            "ratio 100",
+            "How many bytes may come of each, once a body has more than 1 MiB; beyond, as for `limit`.",
+        )
+        .default("200"),
+    ],
+    later: &[],
+};
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Responses {
+    UnlessAccepted,
+    Always,
+    Never,
+}
+
+/// The settings of `decompress`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Decompression {
+    responses: Responses,
+    requests: bool,
+    limits: Limits,
+}
+
+impl FromNode for Decompression {
+    const KEY: Option<&'static Key> = Some(&KEY);
+
+    fn from_nodes(nodes: &[Node], _: &mut dyn Context) -> Result<Self, Problem> {
+        const MODES: [(&str, Responses); 3] = [
+            ("unless-accepted", Responses::UnlessAccepted),
+            ("always", Responses::Always),
+            ("never", Responses::Never),
+        ];
+        let mut settings =
+            Self { responses: Responses::UnlessAccepted, requests: false, limits: Limits::default() };
+        let Some(node) = nodes.last() else { return Ok(settings) };
+        only_flag(node)?;
+        if let Some(node) = node.child("responses") {
+            settings.responses = node.arg(0)?.choice(&MODES)?;
+        }
+        if let Some(node) = node.child("requests") {
+            settings.requests = node.args().first().map_or(Ok(true), |argument| argument.flag())?;
+        }
+        if let Some(node) = node.child("limit") {
+            settings.limits.total = node.arg(0)?.size(LIMIT.0..=LIMIT.1)?;
+        }
+        if let Some(node) = node.child("ratio") {
+            settings.limits.ratio = node.arg(0)?.number(RATIO.0..=RATIO.1)?;
+        }
+        if settings.responses == Responses::Never && !settings.requests {
+            return Err(node.wrong("this decompresses nothing").help("add `requests`, or take it out"));
+        }
+        Ok(settings)
+    }
+}
+
+/// Decodes bodies of requests. So early, that every other filter of the body sees it plain.
+#[derive(Debug, Default)]
+pub struct DecompressRequest;
+
+impl Step for DecompressRequest {
+    type At = phase::RequestEarly;
+    type Settings = Decompression;
+    type In<'r> = (RequestFields<'r>,);
+    type Out = (EditRequest, FilterRequestBody);
+    type Stop = Respond;
+    const NAME: &'static str = "decompress-request";
+    const ABOUT: &'static str = "Takes the content coding off bodies of requests.";
+    const FILTERS: &'static [Filter] = &[Filter::RequestField("content-encoding")];
+
+    fn run(
+        &self,
+        settings: &Decompression,
+        (RequestFields(request),): Self::In<'_>,
+    ) -> ControlFlow<Respond, Self::Out> {
+        let mut values = request.all("content-encoding");
+        let (value, several) = (values.next().unwrap_or_default().trim_ascii(), values.next().is_some());
+        if !settings.requests || (!several && (value.is_empty() || value.eq_ignore_ascii_case(b"identity"))) {
+            return ControlFlow::Continue((EditRequest(Edits::new()), FilterRequestBody(None)));
+        }
+        match coding::coding_of(value).filter(|_| !several) {
+            Some(coding) => ControlFlow::Continue((
+                EditRequest(Edits::new().remove("content-encoding")),
+                FilterRequestBody(Some(coding::decoder(Self::NAME, coding, settings.limits))),
+            )),
+            None => {
+                // RFC 9110, section 15.5.16: what would have been taken.
+                let response = Response::new(415)
+                    .body("text/plain; charset=utf-8", "415: this content coding is not supported\n")
+                    .field("Accept-Encoding", "gzip, deflate, br, zstd");
+                ControlFlow::Break(Respond(response))
+            }
+        }
+    }
+}
+
+/// Decodes responses, before anything else sees their bodies.
+#[derive(Debug, Default)]
+pub struct DecompressResponse;
+
+impl Step for DecompressResponse {
+    type At = phase::ResponseBody;
+    type Settings = Decompression;
+    type In<'r> = (RequestFields<'r>, ResponseFields<'r>, Status);
+    type Out = (EditResponse, FilterResponseBody);
+    type Stop = Never;
+    const NAME: &'static str = "decompress-response";
+    const ABOUT: &'static str = "Takes the content coding off responses.";
+    const FILTERS: &'static [Filter] = &[Filter::Status(200, 599), Filter::ResponseField("content-encoding")];
+
+    fn run(
+        &self,
+        settings: &Decompression,
+        (RequestFields(request), ResponseFields(response), Status(status)): Self::In<'_>,
+    ) -> ControlFlow<Never, Self::Out> {
+        let as_it_is = |edits| ControlFlow::Continue((EditResponse(edits), FilterResponseBody(None)));
+        let mut values = response.all("content-encoding");
+        let coding = values.next().and_then(coding::coding_of).filter(|_| values.next().is_none());
+        let Some(coding) = coding.filter(|_| is_whole(status, response)) else {
+            return as_it_is(Edits::new());
+        };
+        let edits = match settings.responses {
+            Responses::Never => return as_it_is(Edits::new()),
+            Responses::Always => Edits::new(),
+            Responses::UnlessAccepted => {
+                let edits = vary(Edits::new(), response, VARY);
+                if AcceptEncoding::new(request).quality(coding) > 0 {
+                    return as_it_is(edits);
+                }
+                edits
+            }
+        };
+        let filter = coding::decoder(Self::NAME, coding, settings.limits);
+        let edits = edits.remove("content-encoding");
+        ControlFlow::Continue((EditResponse(edits), FilterResponseBody(Some(filter))))
+    }
+}
+
+#[cfg(test)]
+mod tests;

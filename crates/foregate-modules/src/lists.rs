@@ -1,0 +1,17 @@
+//! Fields whose values are lists (RFC 9110, section 5.6.1).
+
+use foregate_module::{Edits, Fields};
+
+/// Whether a list has an element, in any case.
+pub(crate) fn has_element(fields: &dyn Fields, name: &str, wanted: &[u8]) -> bool {
+    let mut elements = fields.all(name).flat_map(|value| value.split(|byte| *byte == b','));
+    elements.any(|element| element.trim_ascii().eq_ignore_ascii_case(wanted))
+}
+
+/// Adds a name to `Vary` unless it says so already.
+pub(crate) fn vary(edits: Edits, response: &dyn Fields, name: &'static str) -> Edits {
+    if has_element(response, "vary", name.as_bytes()) || has_element(response, "vary", b"*") {
+        return edits;
+    }
+    edits.append("Vary", name)
+}

@@ -1,0 +1,115 @@
+//! Media types, and patterns of them.
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+use foregate_module::{Argument, Problem};
+
+/// The longest pattern, bytes (RFC 6838, section 4.2: two names of at most 127).
+const PATTERN_LIMIT: usize = 255;
+
+/// A pattern of media types: `text/html`, `text/*`, `application/*+json`, `*/*`. In lower case.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct MediaPattern {
+    /// `None`: any.
+    main: Option<Box<[u8]>>,
+    sub: Sub,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Sub {
+    Any,
+    Exactly(Box<[u8]>),
+    EndsWith(Box<[u8]>),
+}
+
+impl MediaPattern {
+    /// Reads a pattern.
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        let text = text.to_ascii_lowercase();
+        let (main, sub) = text.split_once('/').filter(|_| text.len() <= PATTERN_LIMIT)?;
+        let token = |text: &str| {
+            !text.is_empty()
+                && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"!#$&-^_.+".contains(&byte))
+        };
+        let sub = match sub.strip_prefix('*') {
+            Some("") => Sub::Any,
+            Some(suffix) if suffix.starts_with('+') && token(suffix) && main != "*" => {
+                Sub::EndsWith(suffix.as_bytes().into())
+            }
+            None if token(sub) && main != "*" => Sub::Exactly(sub.as_bytes().into()),
+            _ => return None,
+        };
+        let main = match main {
+            "*" => None,
+            main if token(main) => Some(main.as_bytes().into()),
+            _ => return None,
+        };
+        Some(Self { main, sub })
+    }
+
+    /// Reads the arguments of a node.
+    pub(crate) fn all(arguments: &[Argument]) -> Result<Vec<Self>, Problem> {
+        let pattern = |argument: &Argument| {
+            Self::parse(argument.text()?).ok_or_else(|| {
+                argument
+                    .wrong("this is not a media type")
+                    .help("write one such as \"text/html\", or a pattern: \"text/*\", \"application/*+json\"")
+            })
+        };
+        arguments.iter().map(pattern).collect()
+    }
+
+    /// Whether a value of `content-type` fits; its parameters do not count.
+    pub(crate) fn fits(&self, content_type: &[u8]) -> bool {
+        let essence = content_type.split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii();
+        let mut parts = essence.splitn(2, |byte| *byte == b'/');
+        let (Some(main), Some(sub)) = (parts.next(), parts.next()) else { return false };
+        self.main.as_ref().is_none_or(|wanted| main.eq_ignore_ascii_case(wanted))
+            && match &self.sub {
+                Sub::Any => true,
+                Sub::Exactly(wanted) => sub.eq_ignore_ascii_case(wanted),
+                Sub::EndsWith(suffix) => {
+                    let tail = sub.len().checked_sub(suffix.len()).and_then(|at| sub.get(at..));
+                    tail.is_some_and(|tail| tail.eq_ignore_ascii_case(suffix))
+                }
+            }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns_fit_types_without_their_parameters() {
+        let fits = |pattern: &str, value: &str| MediaPattern::parse(pattern).unwrap().fits(value.as_bytes());
+        assert!(fits("text/*", "Text/HTML; charset=utf-8"));
+        assert!(fits("text/html", "text/html ;charset=utf-8"));
+        assert!(fits("application/*+json", "application/problem+JSON"));
+        assert!(fits("*/*", "image/png"));
+        assert!(!fits("text/*", "texty/html"));
+        assert!(!fits("text/html", "text/html2"));
+        assert!(!fits("application/*+json", "application/json"));
+        assert!(!fits("text/*", "text"));
+        assert!(!fits("*/*", ""));
+    }
+
+    #[test]
+    fn what_is_no_pattern_is_refused() {
+        for bad in [
+            "",
+            "text",
+            "text/",
+            "/html",
+            "*",
+            "*/html",
+            "*/*+json",
+            "text/*html",
+            "te xt/html",
+            "text/html; q=1",
+        ] {
+            assert_eq!(MediaPattern::parse(bad), None, "{bad}");
+        }
+    }
+}
