@@ -33,6 +33,7 @@ pub mod trace;
 mod accept_encoding;
 pub mod coding;
 pub mod compression;
+pub mod cors;
 pub mod decompression;
 mod lists;
 mod media_type;
@@ -69,6 +70,8 @@ foregate_module::pipeline! {
         clear_headers::ClearResponse,
         forward_auth::ToClient,
         decompression::DecompressRequest,
+        cors::CorsPreflight,
+        cors::CorsResponse,
         decompression::DecompressResponse,
         compression::Compress,
     }

@@ -1,0 +1,442 @@
+//! Cross-origin resource sharing (the CORS protocol of the Fetch standard), answered at the edge.
+//!
+//! ```kdl
+//! cors {
+//!     origins "https://app.example.com" "https://*.example.org"
+//!     methods "GET" "POST" "PUT"
+//!     headers "Content-Type" "X-Token"
+//!     expose "X-Total"
+//!     credentials
+//!     max-age "10m"
+//! }
+//! ```
+//!
+//! Preflight requests are answered here with 204, and no origin server sees them. What the origin server says about CORS
+//! is replaced. A page of another origin gets no field and no error: its browser then refuses it the response.
+
+use alloc::string::String;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::ops::ControlFlow;
+use core::time::Duration;
+
+use foregate_module::settings::Block;
+use foregate_module::{
+    Argument, Condition, Context, EditResponse, Edits, Field, Filter, FromNode, Key, Never, Node, PhaseId,
+    Problem, RequestFields, Respond, Response, ResponseFields, ResponseSource, Source, Step, Text, View,
+    phase,
+};
+
+use crate::compression::only_flag;
+use crate::lists::vary;
+
+/// How many origins, methods or names may be listed.
+const LIST_LIMIT: u8 = 200;
+/// The longest `max-age`: no browser keeps a preflight for longer.
+const MAX_AGE_LIMIT: Duration = Duration::from_secs(24 * 60 * 60);
+/// The default of `max-age`.
+const MAX_AGE: Duration = Duration::from_secs(600);
+/// The longest list of names that is granted by repeating it, bytes.
+const ECHO_LIMIT: usize = 4096;
+
+/// The fields by which an origin server would speak of CORS.
+const FIELDS: [&str; 7] = [
+    "access-control-allow-origin",
+    "access-control-allow-credentials",
+    "access-control-expose-headers",
+    "access-control-allow-methods",
+    "access-control-allow-headers",
+    "access-control-max-age",
+    "access-control-allow-private-network",
+];
+
+const KEY: Key = Key::block(
+    "cors",
+    &BLOCK,
+    "cors { origins \"https://app.example.com\" }",
+    "Which pages of other origins may use the responses (CORS). Preflight requests are answered at the edge.",
+)
+.args(0, 1)
+.otherwise("what the origin server says passes");
+
+static BLOCK: Block = Block {
+    keys: &[
+        Key::one(
+            "origins",
+            "ORIGIN...",
+            "origins \"https://app.example.com\" \"https://*.example.org\"",
+            "The origins whose pages may: scheme, host, and the port unless it is the scheme's own. `*.` stands for any \
+             subdomain, `*` for everybody.",
+        )
+        .args(1, LIST_LIMIT),
+        Key::one(
+            "origins-if",
+            "EXPRESSION",
+            "origins-if \"http.request.headers[\\\"origin\\\"][0] in $partners\"",
+            "Besides those, any origin for whose request this holds.",
+        ),
+        Key::one(
+            "methods",
+            "METHOD...",
+            "methods \"GET\" \"PUT\" \"DELETE\"",
+            "The methods that pages may use; `*` for all.",
+        )
+        .args(1, LIST_LIMIT)
+        .default("\"GET\" \"HEAD\" \"POST\""),
+        Key::one(
+            "headers",
+            "NAME...",
+            "headers \"Content-Type\" \"X-Token\"",
+            "The fields that pages may send besides the harmless ones; `*` for all.",
+        )
+        .args(1, LIST_LIMIT)
+        .otherwise("none besides those that need no permission"),
+        Key::one(
+            "expose",
+            "NAME...",
+            "expose \"X-Total\"",
+            "The fields of responses that pages may read besides the harmless ones; `*` for all, without `credentials`.",
+        )
+        .args(1, LIST_LIMIT)
+        .otherwise("none besides those that need no permission"),
+        Key::flag(
+            "credentials",
+            "#false",
+            "credentials",
+            "Whether pages may send cookies and other credentials. Not together with `origins \"*\"`.",
+        ),
+        Key::one("max-age", "DURATION", "max-age \"1h\"", "How long browsers may keep the answer to a preflight.")
+            .default("\"10m\""),
+        Key::flag(
+            "private-network",
+            "#false",
+            "private-network",
+            "Whether pages of public networks may reach this server in a private one.",
+        ),
+    ],
+    later: &[],
+};
+
+/// The settings of `cors`.
+pub struct Cors {
+    origins: Origins,
+    methods: Grant,
+    headers: Grant,
+    expose: Option<Text>,
+    credentials: bool,
+    max_age: Text,
+    private_network: bool,
+}
+
+/// Whose pages may.
+struct Origins {
+    everybody: bool,
+    patterns: Vec<Pattern>,
+    condition: Option<Arc<dyn Condition>>,
+}
+
+/// An origin, in lower case.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Pattern {
+    Exactly(Vec<u8>),
+    /// `https://` and `.example.com:8443`: any host between them.
+    Subdomains(Vec<u8>, Vec<u8>),
+}
+
+/// What a preflight is granted.
+enum Grant {
+    /// What it asks for.
+    All,
+    /// These, as they are written; `None` for nothing.
+    These(Option<Text>),
+}
+
+impl FromNode for Cors {
+    const KEY: Option<&'static Key> = Some(&KEY);
+
+    fn from_nodes(nodes: &[Node], context: &mut dyn Context) -> Result<Self, Problem> {
+        let node = nodes.last().ok_or_else(|| Problem::new(Default::default(), "`cors` is not there"))?;
+        only_flag(node)?;
+        let flag = |name| match node.child(name) {
+            Some(child) => child.args().first().map_or(Ok(true), Argument::flag),
+            None => Ok(false),
+        };
+        let credentials = flag("credentials")?;
+        let max_age = match node.child("max-age") {
+            Some(child) => child.arg(0)?.duration(Duration::ZERO..=MAX_AGE_LIMIT)?,
+            None => MAX_AGE,
+        };
+        Ok(Self {
+            origins: Origins::from_node(node, credentials, context)?,
+            methods: match node.child("methods") {
+                Some(child) => Grant::from_args(child.args())?,
+                None => Grant::These(Some("GET, HEAD, POST".into())),
+            },
+            headers: Grant::from_args(node.child("headers").map_or(&[], Node::args))?,
+            expose: match node.child("expose") {
+                Some(child) => expose(child.args(), credentials)?,
+                None => None,
+            },
+            credentials,
+            max_age: shared(&alloc::format!("{}", max_age.as_secs())),
+            private_network: flag("private-network")?,
+        })
+    }
+}
+
+impl Origins {
+    fn from_node(node: &Node, credentials: bool, context: &mut dyn Context) -> Result<Self, Problem> {
+        let mut origins = Self { everybody: false, patterns: Vec::new(), condition: None };
+        for argument in node.child("origins").map_or(&[][..], Node::args) {
+            let text = argument.text()?;
+            if credentials && matches!(text, "*" | "null") {
+                let message =
+                    "with `credentials`, origins have to be named: anybody's page could act for the visitor";
+                return Err(argument.wrong(message));
+            }
+            match text {
+                "*" => origins.everybody = true,
+                "null" => origins.patterns.push(Pattern::Exactly(b"null".to_vec())),
+                text => origins.patterns.push(Pattern::parse(text).ok_or_else(|| {
+                    argument.wrong("this is not an origin").help(
+                        "write scheme and host, and the port unless it is the scheme's own, without a path: \
+                         \"https://example.com\", \"https://*.example.com\", \"http://localhost:3000\"",
+                    )
+                })?),
+            }
+        }
+        if let Some(child) = node.child("origins-if") {
+            origins.condition = Some(context.condition(child.arg(0)?, PhaseId::RequestSecurity)?);
+        }
+        if !origins.everybody && origins.patterns.is_empty() && origins.condition.is_none() {
+            return Err(node.wrong("nobody may").help("add `origins` or `origins-if`"));
+        }
+        Ok(origins)
+    }
+
+    fn contain(&self, origin: &[u8], view: &View<'_>) -> bool {
+        self.everybody
+            || self.patterns.iter().any(|pattern| pattern.fits(origin))
+            || self.condition.as_ref().is_some_and(|condition| condition.holds(view))
+    }
+}
+
+impl Pattern {
+    fn parse(text: &str) -> Option<Self> {
+        let text = text.to_ascii_lowercase();
+        let (scheme, host) = text.split_once("://")?;
+        let (name, port) = match host.rsplit_once(':') {
+            // An address of IPv6 has colons of its own, and brackets around them.
+            Some((name, port)) if !port.ends_with(']') => (name, Some(port)),
+            _ => (host, None),
+        };
+        let own = matches!((scheme, port), ("https", Some("443")) | ("http", Some("80")));
+        let port_fits = port.is_none_or(|port| !port.starts_with('0') && port.parse::<u16>().is_ok());
+        let scheme_fits = scheme.starts_with(|first: char| first.is_ascii_lowercase())
+            && scheme.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte));
+        let (wildcard, rest) = match name.strip_prefix("*.") {
+            Some(rest) => (true, rest),
+            None => (false, name),
+        };
+        let host_fits = !rest.is_empty() && (rest.bytes().all(is_host) || (!wildcard && is_ipv6(rest)));
+        if own || !port_fits || !scheme_fits || !host_fits {
+            return None;
+        }
+        Some(match host.strip_prefix('*') {
+            Some(tail) => Self::Subdomains(alloc::format!("{scheme}://").into_bytes(), tail.into()),
+            None => Self::Exactly(text.into_bytes()),
+        })
+    }
+
+    fn fits(&self, origin: &[u8]) -> bool {
+        match self {
+            Self::Exactly(wanted) => origin.eq_ignore_ascii_case(wanted),
+            Self::Subdomains(head, tail) => {
+                let fits = |part: Option<&[u8]>, wanted: &[u8]| {
+                    part.is_some_and(|part| part.eq_ignore_ascii_case(wanted))
+                };
+                let end = origin.len().checked_sub(tail.len());
+                fits(origin.get(..head.len()), head)
+                    && fits(end.and_then(|end| origin.get(end..)), tail)
+                    && end
+                        .and_then(|end| origin.get(head.len()..end))
+                        .is_some_and(|middle| !middle.is_empty() && middle.iter().copied().all(is_host))
+            }
+        }
+    }
+}
+
+fn is_host(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"-._".contains(&byte)
+}
+
+fn is_ipv6(host: &str) -> bool {
+    let inner = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
+    inner.is_some_and(|inner| inner.parse::<core::net::Ipv6Addr>().is_ok())
+}
+
+impl Grant {
+    fn from_args(arguments: &[Argument]) -> Result<Self, Problem> {
+        Ok(match list(arguments)? {
+            Some(list) if list == "*" => Self::All,
+            list => Self::These(list.map(|list| shared(&list))),
+        })
+    }
+
+    /// What is said to a preflight that asks for `asked`.
+    fn say(&self, asked: Option<&[u8]>) -> Option<Text> {
+        match self {
+            Self::These(these) => these.clone(),
+            // With credentials `*` means nothing but itself, so what is asked for is said again.
+            Self::All => asked.filter(|asked| is_list(asked)).map(|asked| asked.to_vec().into()),
+        }
+    }
+}
+
+/// Whether these are names with commas between them, and not too many.
+fn is_list(asked: &[u8]) -> bool {
+    let names = |element: &[u8]| is_token(element.trim_ascii());
+    asked.len() <= ECHO_LIMIT && asked.split(|byte| *byte == b',').all(names)
+}
+
+/// Whether this is a token (RFC 9110, section 5.6.2): the name of a field, or a method.
+fn is_token(name: &[u8]) -> bool {
+    !name.is_empty()
+        && name.iter().all(|byte| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(byte))
+}
+
+/// Names with commas between them.
+fn list(arguments: &[Argument]) -> Result<Option<String>, Problem> {
+    let mut list = String::new();
+    for argument in arguments {
+        let name = argument.text()?;
+        if !is_token(name.as_bytes()) {
+            return Err(argument.wrong("this is neither a name nor `*`"));
+        }
+        if name == "*" && arguments.len() > 1 {
+            return Err(argument.wrong("`*` stands for all, and stands alone"));
+        }
+        if !list.is_empty() {
+            list.push_str(", ");
+        }
+        list.push_str(name);
+    }
+    Ok((!list.is_empty()).then_some(list))
+}
+
+fn expose(arguments: &[Argument], credentials: bool) -> Result<Option<Text>, Problem> {
+    let list = list(arguments)?;
+    match arguments.first() {
+        Some(first) if credentials && list.as_deref() == Some("*") => {
+            Err(first.wrong("with `credentials`, browsers take `*` for a name: list the fields"))
+        }
+        _ => Ok(list.map(|list| shared(&list))),
+    }
+}
+
+/// A text of settings.
+fn shared(text: &str) -> Text {
+    Text::Shared(text.as_bytes().into())
+}
+
+impl Cors {
+    /// What is said of an origin: itself, everybody, or nothing.
+    fn allowed(&self, origin: Option<&[u8]>, view: &View<'_>) -> Option<Text> {
+        if self.origins.everybody {
+            return Some("*".into());
+        }
+        let origin = origin.filter(|origin| self.origins.contain(origin, view))?;
+        // What a field cannot hold is left out when the field is made.
+        Some(origin.to_vec().into())
+    }
+
+    /// Whether the response depends on who asks.
+    fn varies(&self) -> bool {
+        !self.origins.everybody
+    }
+}
+
+/// Answers preflight requests.
+#[derive(Debug, Default)]
+pub struct CorsPreflight;
+
+impl Step for CorsPreflight {
+    type At = phase::RequestSecurity;
+    type Settings = Cors;
+    type In<'r> = (RequestFields<'r>, View<'r>);
+    type Out = ();
+    type Stop = Respond;
+    const NAME: &'static str = "cors-preflight";
+    const ABOUT: &'static str = "Answers preflight requests of browsers (CORS).";
+    const FILTERS: &'static [Filter] = &[
+        Filter::Method("OPTIONS"),
+        Filter::RequestField("origin"),
+        Filter::RequestField("access-control-request-method"),
+    ];
+
+    fn run(&self, settings: &Cors, (RequestFields(request), view): Self::In<'_>) -> ControlFlow<Respond, ()> {
+        let mut response = Response::new(204)
+            .field("Vary", "Origin, Access-Control-Request-Method, Access-Control-Request-Headers");
+        if let Some(origin) = settings.allowed(request.get("origin"), &view) {
+            let methods = settings.methods.say(request.get("access-control-request-method"));
+            let headers = settings.headers.say(request.get("access-control-request-headers"));
+            let yes = |said: bool| said.then_some(Text::from("true"));
+            let private = settings.private_network
+                && request.get("access-control-request-private-network") == Some(b"true");
+            let said = [
+                ("Access-Control-Allow-Origin", Some(origin)),
+                ("Access-Control-Allow-Methods", methods),
+                ("Access-Control-Allow-Headers", headers),
+                ("Access-Control-Allow-Credentials", yes(settings.credentials)),
+                ("Access-Control-Allow-Private-Network", yes(private)),
+                ("Access-Control-Max-Age", Some(settings.max_age.clone())),
+            ];
+            let fields = said.into_iter().filter_map(|(name, value)| Field::new(name, value?).ok());
+            response.fields.extend(fields);
+        }
+        ControlFlow::Break(Respond(response))
+    }
+}
+
+/// Says which pages may use a response, instead of the origin server.
+#[derive(Debug, Default)]
+pub struct CorsResponse;
+
+impl Step for CorsResponse {
+    type At = phase::ResponseHeaders;
+    type Settings = Cors;
+    type In<'r> = (RequestFields<'r>, ResponseFields<'r>, ResponseSource<'r>, View<'r>);
+    type Out = (EditResponse,);
+    type Stop = Never;
+    const NAME: &'static str = "cors-response";
+    const ABOUT: &'static str = "Says which pages of other origins may use a response (CORS).";
+    const FILTERS: &'static [Filter] = &[];
+
+    fn run(
+        &self,
+        settings: &Cors,
+        (RequestFields(request), ResponseFields(response), ResponseSource(source), view): Self::In<'_>,
+    ) -> ControlFlow<Never, Self::Out> {
+        if source == Source::Step(CorsPreflight::NAME) {
+            return ControlFlow::Continue((EditResponse(Edits::new()),));
+        }
+        let present = |name: &&&str| response.get(name).is_some();
+        let mut edits = FIELDS.iter().filter(present).fold(Edits::new(), |edits, name| edits.remove(*name));
+        if settings.varies() {
+            edits = vary(edits, response, "Origin");
+        }
+        if let Some(origin) = settings.allowed(request.get("origin"), &view) {
+            edits = edits.append("Access-Control-Allow-Origin", origin);
+            if settings.credentials {
+                edits = edits.append("Access-Control-Allow-Credentials", "true");
+            }
+            if let Some(expose) = &settings.expose {
+                edits = edits.append("Access-Control-Expose-Headers", expose.clone());
+            }
+        }
+        ControlFlow::Continue((EditResponse(edits),))
+    }
+}
+
+#[cfg(test)]
+mod tests;
