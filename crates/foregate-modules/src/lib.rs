@@ -37,6 +37,7 @@ pub mod cors;
 pub mod decompression;
 mod lists;
 mod media_type;
+pub mod security_headers;
 
 foregate_module::pipeline! {
     /// The steps that ship, in the order of their phases.
@@ -72,6 +73,7 @@ foregate_module::pipeline! {
         decompression::DecompressRequest,
         cors::CorsPreflight,
         cors::CorsResponse,
+        security_headers::SecurityHeaders,
         decompression::DecompressResponse,
         compression::Compress,
     }

@@ -1,0 +1,397 @@
+//! Fields of responses by which browsers protect a site and its visitors.
+//!
+//! ```kdl
+//! security-headers {
+//!     strict-transport-security "365d" subdomains=#true
+//!     frame-options "DENY"
+//!     content-security-policy "default-src 'self'"
+//!     permissions-policy "camera=(), microphone=()"
+//!     force
+//! }
+//! ```
+//!
+//! `security-headers` alone adds what breaks no page. Each field can have another value or be off (`#false`). What the
+//! origin server says itself stays, unless `force` is given.
+
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::ops::ControlFlow;
+use core::time::Duration;
+
+use foregate_module::settings::Block;
+use foregate_module::settings::Prop;
+use foregate_module::{
+    Argument, Context, Edit, EditResponse, Edits, Field, Filter, FromNode, Key, Never, Node, Problem, Scheme,
+    Step, Text, phase,
+};
+
+use crate::compression::only_flag;
+
+/// For how long browsers are to use TLS alone, unless said otherwise.
+const TRANSPORT_AGE: Duration = Duration::from_secs(180 * DAY);
+/// The longest such time.
+const TRANSPORT_AGE_LIMIT: Duration = Duration::from_secs(3650 * DAY);
+/// The least such time with which browsers take a site into their lists.
+const PRELOAD_AGE: Duration = Duration::from_secs(365 * DAY);
+const DAY: u64 = 24 * 60 * 60;
+/// How many fields may be removed, and how many sources may frame a page.
+const LIST_LIMIT: u8 = 100;
+/// The longest policy, bytes: all fields of a head have to fit into what clients take.
+const POLICY_LIMIT: usize = 8 * 1024;
+
+/// Fields that only tell strangers what is installed.
+const TELLING: [&str; 5] =
+    ["Server", "X-Powered-By", "X-AspNet-Version", "X-AspNetMvc-Version", "X-Generator"];
+
+const TRANSPORT: &str = "Strict-Transport-Security";
+const FRAME_OPTIONS: &str = "X-Frame-Options";
+const CONTENT_POLICY: &str = "Content-Security-Policy";
+
+/// Fields that have one of a few values: the key, the field, the values, and the default.
+struct Choice {
+    key: &'static str,
+    field: &'static str,
+    values: &'static [(&'static str, &'static str)],
+    default: Option<&'static str>,
+}
+
+/// Pairs of a word with itself.
+macro_rules! words {
+    ($($word:literal),*) => { &[$(($word, $word)),*] };
+}
+
+const CHOICES: [Choice; 5] = [
+    Choice {
+        key: "frame-options",
+        field: FRAME_OPTIONS,
+        values: words!("SAMEORIGIN", "DENY"),
+        default: Some("SAMEORIGIN"),
+    },
+    Choice {
+        key: "referrer-policy",
+        field: "Referrer-Policy",
+        values: words!(
+            "no-referrer",
+            "no-referrer-when-downgrade",
+            "origin",
+            "origin-when-cross-origin",
+            "same-origin",
+            "strict-origin",
+            "strict-origin-when-cross-origin",
+            "unsafe-url"
+        ),
+        default: Some("strict-origin-when-cross-origin"),
+    },
+    Choice {
+        key: "cross-origin-opener-policy",
+        field: "Cross-Origin-Opener-Policy",
+        values: words!("same-origin", "same-origin-allow-popups", "noopener-allow-popups", "unsafe-none"),
+        default: None,
+    },
+    Choice {
+        key: "cross-origin-embedder-policy",
+        field: "Cross-Origin-Embedder-Policy",
+        values: words!("require-corp", "credentialless", "unsafe-none"),
+        default: None,
+    },
+    Choice {
+        key: "cross-origin-resource-policy",
+        field: "Cross-Origin-Resource-Policy",
+        values: words!("same-origin", "same-site", "cross-origin"),
+        default: None,
+    },
+];
+
+const KEY: Key = Key {
+    usage: "[{ ... }]",
+    ..Key::block(
+        "security-headers",
+        &BLOCK,
+        "security-headers",
+        "Adds fields by which browsers protect a site and its visitors, and removes those that tell what is installed.",
+    )
+}
+.args(0, 1)
+.otherwise("none is added or removed");
+
+static BLOCK: Block = Block {
+    keys: &[
+        Key::one(
+            "strict-transport-security",
+            "DURATION|#false",
+            "strict-transport-security \"365d\" subdomains=#true",
+            "For how long browsers use TLS alone for the site. Said over TLS only.",
+        )
+        .props(&[
+            Prop {
+                name: "subdomains",
+                usage: "#true|#false",
+                required: false,
+                default: "#false",
+                about: "Whether that holds for all subdomains too.",
+            },
+            Prop {
+                name: "preload",
+                usage: "#true|#false",
+                required: false,
+                default: "#false",
+                about: "Whether browsers may ship with it. Needs `subdomains` and a year, and is hard to take back.",
+            },
+        ])
+        .default("\"180d\""),
+        Key::flag(
+            "content-type-options",
+            "#true",
+            "content-type-options #false",
+            "Whether browsers are told to believe `Content-Type` (`X-Content-Type-Options: nosniff`).",
+        ),
+        Key::one(
+            "frame-options",
+            "SAMEORIGIN|DENY|#false",
+            "frame-options \"DENY\"",
+            "Whether pages may be framed by their own origin, or by nobody (`X-Frame-Options`).",
+        )
+        .default("\"SAMEORIGIN\""),
+        Key::one(
+            "frame-ancestors",
+            "SOURCE...",
+            "frame-ancestors \"'self'\" \"https://partner.example\"",
+            "Who may frame pages, as a content security policy besides others; `X-Frame-Options` is not said then.",
+        )
+        .args(1, LIST_LIMIT)
+        .otherwise("what `frame-options` says"),
+        Key::one(
+            "referrer-policy",
+            "POLICY|#false",
+            "referrer-policy \"no-referrer\"",
+            "What other sites learn about where their visitors come from (`Referrer-Policy`).",
+        )
+        .default("\"strict-origin-when-cross-origin\""),
+        Key::one(
+            "permissions-policy",
+            "POLICY|#false",
+            "permissions-policy \"camera=(), microphone=()\"",
+            "Which abilities of the browser pages may use (`Permissions-Policy`).",
+        )
+        .otherwise("not said"),
+        Key::one(
+            "content-security-policy",
+            "POLICY|#false",
+            "content-security-policy \"default-src 'self'\"",
+            "What pages may load and run (`Content-Security-Policy`).",
+        )
+        .props(&[Prop {
+            name: "report-only",
+            usage: "#true|#false",
+            required: false,
+            default: "#false",
+            about: "Whether breaches are only reported (`Content-Security-Policy-Report-Only`).",
+        }])
+        .otherwise("not said"),
+        Key::one(
+            "cross-origin-opener-policy",
+            "POLICY|#false",
+            "cross-origin-opener-policy \"same-origin\"",
+            "Whether pages share a group with those that opened them (`Cross-Origin-Opener-Policy`).",
+        )
+        .otherwise("not said"),
+        Key::one(
+            "cross-origin-embedder-policy",
+            "POLICY|#false",
+            "cross-origin-embedder-policy \"require-corp\"",
+            "Whether pages load what has not been permitted to them (`Cross-Origin-Embedder-Policy`).",
+        )
+        .otherwise("not said"),
+        Key::one(
+            "cross-origin-resource-policy",
+            "POLICY|#false",
+            "cross-origin-resource-policy \"same-site\"",
+            "Whose pages may load responses (`Cross-Origin-Resource-Policy`).",
+        )
+        .otherwise("not said"),
+        Key::one(
+            "remove",
+            "NAME...|#false",
+            "remove \"Server\" \"X-Runtime\"",
+            "The fields of origin servers that go.",
+        )
+        .args(1, LIST_LIMIT)
+        .default("\"Server\" \"X-Powered-By\" \"X-AspNet-Version\" \"X-AspNetMvc-Version\" \"X-Generator\""),
+        Key::flag(
+            "force",
+            "#false",
+            "force",
+            "Whether these values replace what the origin server says.",
+        ),
+    ],
+    later: &[],
+};
+
+/// The settings of `security-headers`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Headers {
+    cleartext: Arc<[Edit]>,
+    tls: Arc<[Edit]>,
+}
+
+impl FromNode for Headers {
+    const KEY: Option<&'static Key> = Some(&KEY);
+
+    fn from_nodes(nodes: &[Node], _: &mut dyn Context) -> Result<Self, Problem> {
+        let empty = Node::new("security-headers", Default::default());
+        let node = nodes.last().unwrap_or(&empty);
+        only_flag(node)?;
+        let force = flag(node.child("force"), false)?;
+        let mut edits = removals(node.child("remove"))?;
+        let mut say = |name: &'static str, value: String, place: Option<&Argument>| {
+            let field = field(name, value, place)?;
+            edits.push(if force { Edit::Set(field) } else { Edit::Default(field) });
+            Ok(())
+        };
+        if flag(node.child("content-type-options"), true)? {
+            say("X-Content-Type-Options", "nosniff".to_string(), None)?;
+        }
+        let ancestors = node.child("frame-ancestors");
+        for choice in &CHOICES {
+            let framed_otherwise = choice.field == FRAME_OPTIONS && ancestors.is_some();
+            if let Some(child) = node.child(choice.key).filter(|_| framed_otherwise) {
+                return Err(child.wrong("`frame-ancestors` says that already"));
+            }
+            if let Some(value) = chosen(choice, node.child(choice.key))?.filter(|_| !framed_otherwise) {
+                say(choice.field, value.to_string(), None)?;
+            }
+        }
+        if let Some((policy, place)) = policy(node.child("permissions-policy"))? {
+            say("Permissions-Policy", policy, Some(place))?;
+        }
+        if let Some(child) = node.child("content-security-policy")
+            && let Some((policy, place)) = policy(Some(child))?
+        {
+            let report_only = child.prop("report-only").map_or(Ok(false), Argument::flag)?;
+            let name = if report_only { "Content-Security-Policy-Report-Only" } else { CONTENT_POLICY };
+            say(name, policy, Some(place))?;
+        }
+        if let Some(child) = ancestors {
+            edits.push(Edit::Append(frame_ancestors(child)?));
+        }
+        let cleartext = edits.clone().into();
+        if let Some(value) = transport_security(node.child("strict-transport-security"))? {
+            let field = field(TRANSPORT, value, None)?;
+            edits.push(if force { Edit::Set(field) } else { Edit::Default(field) });
+        }
+        Ok(Self { cleartext, tls: edits.into() })
+    }
+}
+
+/// A field of settings.
+fn field(name: &'static str, value: String, place: Option<&Argument>) -> Result<Field, Problem> {
+    Field::new(name, Text::Shared(value.into_bytes().into())).map_err(|error| match place {
+        Some(argument) => argument.wrong(error.to_string()),
+        None => Problem::new(Default::default(), error.to_string()),
+    })
+}
+
+fn flag(child: Option<&Node>, default: bool) -> Result<bool, Problem> {
+    match child {
+        Some(child) => child.args().first().map_or(Ok(true), Argument::flag),
+        None => Ok(default),
+    }
+}
+
+/// The value that a key has, and `None` where it is off.
+fn chosen(choice: &Choice, child: Option<&Node>) -> Result<Option<&'static str>, Problem> {
+    match child {
+        None => Ok(choice.default),
+        Some(child) if child.turns_off() => Ok(None),
+        Some(child) => child.arg(0)?.choice(choice.values).map(Some),
+    }
+}
+
+/// A policy, and where it stands.
+fn policy(child: Option<&Node>) -> Result<Option<(String, &Argument)>, Problem> {
+    let Some(child) = child.filter(|child| !child.turns_off()) else { return Ok(None) };
+    let argument = child.arg(0)?;
+    // Long policies are written in several lines.
+    let words: Vec<&str> = argument.text()?.split_ascii_whitespace().collect();
+    let text = words.join(" ");
+    if text.is_empty() {
+        return Err(argument.wrong("this policy is empty").help("write `#false` to say none"));
+    }
+    if text.len() > POLICY_LIMIT {
+        return Err(argument.wrong(format!("this policy is longer than {POLICY_LIMIT} bytes")));
+    }
+    Ok(Some((text, argument)))
+}
+
+fn frame_ancestors(child: &Node) -> Result<Field, Problem> {
+    let mut value = String::from("frame-ancestors");
+    for argument in child.args() {
+        let source = argument.text()?;
+        if source.is_empty() || source.bytes().any(|byte| byte.is_ascii_whitespace() || b";,".contains(&byte))
+        {
+            return Err(argument.wrong("this is not one source").help("write each in quotes of its own"));
+        }
+        value.push(' ');
+        value.push_str(source);
+    }
+    field(CONTENT_POLICY, value, child.args().first())
+}
+
+fn removals(child: Option<&Node>) -> Result<Vec<Edit>, Problem> {
+    let Some(child) = child else {
+        return Ok(TELLING.iter().map(|name| Edit::Remove((*name).into())).collect());
+    };
+    if child.turns_off() {
+        return Ok(Vec::new());
+    }
+    let remove = |argument: &Argument| {
+        // What can be set can be removed.
+        let field = Field::new(argument.text()?.to_string(), "")
+            .map_err(|error| argument.wrong(error.to_string()))?;
+        Ok(Edit::Remove(Text::Shared(field.name().into())))
+    };
+    child.args().iter().map(remove).collect()
+}
+
+fn transport_security(child: Option<&Node>) -> Result<Option<String>, Problem> {
+    let Some(child) = child else { return Ok(Some(format!("max-age={}", TRANSPORT_AGE.as_secs()))) };
+    if child.turns_off() {
+        return Ok(None);
+    }
+    let age = child.arg(0)?.duration(Duration::ZERO..=TRANSPORT_AGE_LIMIT)?;
+    let property = |name| child.prop(name).map_or(Ok(false), Argument::flag);
+    let (subdomains, preload) = (property("subdomains")?, property("preload")?);
+    if preload && (!subdomains || age < PRELOAD_AGE) {
+        let message = "browsers take only what holds for subdomains and for a year into their lists";
+        return Err(child.wrong(message).help("write at least \"365d\" and subdomains=#true"));
+    }
+    let subdomains = if subdomains { "; includeSubDomains" } else { "" };
+    let preload = if preload { "; preload" } else { "" };
+    Ok(Some(format!("max-age={}{subdomains}{preload}", age.as_secs())))
+}
+
+/// Adds and removes the fields.
+#[derive(Debug, Default)]
+pub struct SecurityHeaders;
+
+impl Step for SecurityHeaders {
+    type At = phase::ResponseHeaders;
+    type Settings = Headers;
+    type In<'r> = (Scheme<'r>,);
+    type Out = (EditResponse,);
+    type Stop = Never;
+    const NAME: &'static str = "security-headers";
+    const ABOUT: &'static str =
+        "Adds fields by which browsers protect a site, and removes those that tell too much.";
+    const FILTERS: &'static [Filter] = &[];
+
+    fn run(&self, settings: &Headers, (Scheme(scheme),): Self::In<'_>) -> ControlFlow<Never, Self::Out> {
+        let edits = if scheme == "https" { &settings.tls } else { &settings.cleartext };
+        ControlFlow::Continue((EditResponse(Edits::shared(edits)),))
+    }
+}
+
+#[cfg(test)]
+mod tests;
