@@ -156,6 +156,8 @@ plain! {
     Time(Now), "time", Phase, |exchange| exchange.now();
     /// A number that nobody can guess.
     Random(u64), "random number", Phase, |exchange| exchange.random();
+    /// The length of the request's body, bytes; 0 for none, `None` where nobody has said it.
+    RequestLength(Option<u64>), "request length", Phase, |exchange| exchange.request_length();
     /// The status of the response.
     Status(u16), "status", AfterResponse, |exchange| exchange.status().unwrap_or_default();
     /// What became of the exchange so far; complete in the phase `log`.
