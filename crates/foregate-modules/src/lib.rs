@@ -31,6 +31,7 @@ pub mod ranges;
 pub mod request_id;
 pub mod trace;
 mod accept_encoding;
+pub mod body_limits;
 pub mod coding;
 pub mod compression;
 pub mod cors;
@@ -72,6 +73,9 @@ foregate_module::pipeline! {
         forward_auth::ToClient,
         decompression::DecompressRequest,
         cors::CorsPreflight,
+        body_limits::LimitRequest,
+        body_limits::CheckUpload,
+        body_limits::LimitResponse,
         cors::CorsResponse,
         security_headers::SecurityHeaders,
         decompression::DecompressResponse,
