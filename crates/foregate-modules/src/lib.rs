@@ -39,6 +39,7 @@ pub mod decompression;
 mod lists;
 mod media_type;
 pub mod security_headers;
+pub mod rules;
 
 foregate_module::pipeline! {
     /// The steps that ship, in the order of their phases.
@@ -80,6 +81,16 @@ foregate_module::pipeline! {
         security_headers::SecurityHeaders,
         decompression::DecompressResponse,
         compression::Compress,
+        rules::EvaluateRequest,
+        rules::StopRequest,
+        redirects::FollowRedirects,
+        redirects::FollowLists,
+        rules::ChangeRequest,
+        rules::EvaluateRewrite,
+        rules::StopRewrite,
+        rules::SelectUpstream,
+        rules::EvaluateResponse,
+        rules::ReplaceResponse,
     }
 }
 

@@ -223,19 +223,46 @@ impl FromNode for RedirectLists {
 
 /// Status, and whether the query is kept.
 fn properties(node: &Node) -> Result<(u16, bool), Problem> {
-    let status = match node.prop("status") {
-        None => STATUS,
-        Some(argument) => {
-            let number = argument.number(300..=399)? as u16;
-            check_status(number).map_err(|message| argument.wrong(message))?
-        }
-    };
     let keeps_query = node.prop("keep-query").map_or(Ok(false), Argument::flag)?;
-    Ok((status, keeps_query))
+    Ok((status(node)?, keeps_query))
+}
+
+/// The property `status` of a redirect.
+pub(crate) fn status(node: &Node) -> Result<u16, Problem> {
+    let Some(argument) = node.prop("status") else { return Ok(STATUS) };
+    let number = argument.number(300..=399)? as u16;
+    check_status(number).map_err(|message| argument.wrong(message))
+}
+
+/// Whether a text can be the target of a redirect.
+///
+/// # Errors
+///
+/// A sentence.
+pub(crate) fn check_target(text: &str) -> Result<(), &'static str> {
+    Target::parse(text).map(|_| ())
+}
+
+/// A target that was made for a request, as it can stand in a field: what no address holds is percent-encoded, and slashes
+/// at the start become one, so that a path stays a path. `None` for nothing.
+pub(crate) fn made_safe(target: Vec<u8>) -> Option<Vec<u8>> {
+    let mut safe = Vec::with_capacity(target.len());
+    for byte in target {
+        match byte {
+            b'/' if safe == b"/" => {}
+            byte if byte.is_ascii_graphic() && !b"\"<>\\^`{|}".contains(&byte) => safe.push(byte),
+            byte => {
+                const HEX: &[u8; 16] = b"0123456789ABCDEF";
+                let digits = [b'%', HEX[usize::from(byte >> 4)], HEX[usize::from(byte & 15)]];
+                safe.extend_from_slice(&digits);
+            }
+        }
+    }
+    (!safe.is_empty()).then_some(safe)
 }
 
 /// A status that browsers follow.
-pub(crate) fn check_status(status: u16) -> Result<u16, &'static str> {
+fn check_status(status: u16) -> Result<u16, &'static str> {
     match status {
         301 | 302 | 303 | 307 | 308 => Ok(status),
         _ => Err("expected 301, 302, 303, 307 or 308"),

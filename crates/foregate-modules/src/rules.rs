@@ -1,0 +1,292 @@
+//! Rules: conditions in the expression language, and what is done where they hold.
+//!
+//! ```kdl
+//! rule #"http.request.uri.path eq "/admin" and not ip.src in $office"# name="admin" { block; }
+//! rule #"http.host eq "old.example""# {
+//!     redirect #"concat("https://new.example", http.request.uri)"# expression=#true status=301
+//! }
+//! rule "http.response.code ge 500" phase="response" { set-response-header "retry-after" "10"; }
+//! ```
+//!
+//! The rules of a phase are evaluated at once, by one step, against the request as it is then; what they decide is carried
+//! out by further steps, each in the phase to which it belongs: responses and `skip` at once, changes to the request in
+//! `request-rewrite`, upstreams in `upstream-select`, changes to the response in `response-headers`. Only variables are
+//! seen by the rules behind.
+
+mod challenge;
+mod evaluate;
+mod keys;
+mod settings;
+#[cfg(test)]
+mod tests;
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::ops::ControlFlow;
+
+use foregate_module::{
+    ChooseUpstream, EditRequest, EditResponse, Edits, Emit, Filter, Kind, Never, Notes, Read, Replace,
+    Respond, Response, RewriteTarget, Shown, Skip, Step, Text, Value, View, phase,
+};
+
+pub use self::evaluate::Decision;
+use self::evaluate::{Evaluation, evaluate};
+pub use self::settings::Rules;
+use crate::expressions::VARIABLES;
+
+/// Texts that rules keep for a request, each name once.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Variables(Vec<(Text, Text)>);
+
+impl Variables {
+    fn set(&mut self, name: Arc<[u8]>, value: Text) {
+        match self.0.iter_mut().find(|(found, _)| **found == *name) {
+            Some((_, old)) => *old = value,
+            None => self.0.push((Text::Shared(name), value)),
+        }
+    }
+}
+
+macro_rules! values {
+    ($($(#[$doc:meta])* $name:ident: $data:ty, $label:expr, $about:literal $(, $kind:ident, $show:expr)?;)*) => { $(
+        $(#[$doc])*
+        #[derive(Debug)]
+        pub struct $name;
+
+        impl Value for $name {
+            type Data = $data;
+            const NAME: &'static str = $label;
+            const ABOUT: &'static str = $about;
+            $(
+                const SHOWS: Option<Kind> = Some(Kind::$kind);
+                fn show(data: &$data) -> Option<Shown<'_>> {
+                    let show: fn(&$data) -> Shown<'_> = $show;
+                    Some(show(data))
+                }
+            )?
+        }
+    )* };
+}
+
+values! {
+    /// What rules of the phase `request` have kept.
+    Kept: Variables, VARIABLES[0], "Texts that rules have kept.", Map, |variables| Shown::Map(&variables.0);
+    /// The same with what rules of the phase `rewrite` have kept.
+    KeptInRewrite: Variables, VARIABLES[1], "Texts that rules have kept.", Map, |variables| Shown::Map(&variables.0);
+    /// The same with what rules of the phase `response` have kept.
+    KeptInResponse: Variables, VARIABLES[2], "Texts that rules have kept.", Map, |variables| Shown::Map(&variables.0);
+    /// What rules of the phase `request` have decided.
+    Decided: Decision, "rules.decision", "What rules have decided about the request.";
+    /// What rules of the phase `rewrite` have decided.
+    DecidedInRewrite: Decision, "rules.rewrite-decision", "What rules of the phase `rewrite` have decided.";
+    /// What rules of the phase `response` have decided.
+    DecidedInResponse: Decision, "rules.response-decision", "What rules of the phase `response` have decided.";
+}
+
+/// Evaluates the rules of the phase `request`.
+#[derive(Debug, Default)]
+pub struct EvaluateRequest;
+
+impl Step for EvaluateRequest {
+    type At = phase::RequestSecurity;
+    type Settings = Rules;
+    type In<'r> = (View<'r>,);
+    type Out = (Emit<Decided>, Emit<Kept>, Notes, Skip);
+    type Stop = Never;
+    const NAME: &'static str = "rules";
+    const ABOUT: &'static str = "Evaluates the rules of the phase `request`.";
+    const FILTERS: &'static [Filter] = &[];
+
+    fn run(&self, rules: &Rules, (view,): (View<'_>,)) -> ControlFlow<Never, Self::Out> {
+        let done = evaluate::<Kept>(&rules.request, view, None);
+        ControlFlow::Continue((
+            Emit(done.decision),
+            Emit(done.variables),
+            Notes(done.notes),
+            Skip(done.skipped),
+        ))
+    }
+}
+
+/// Ends requests as rules of the phase `request` have decided.
+#[derive(Debug, Default)]
+pub struct StopRequest;
+
+impl Step for StopRequest {
+    type At = phase::RequestSecurity;
+    type Settings = Rules;
+    type In<'r> = (Read<'r, Decided>,);
+    type Out = ();
+    type Stop = Respond;
+    const NAME: &'static str = "rules-stop";
+    const ABOUT: &'static str = "Answers requests that rules block, redirect or challenge.";
+    const FILTERS: &'static [Filter] = &[];
+
+    fn run(&self, _: &Rules, (Read(decided),): (Read<'_, Decided>,)) -> ControlFlow<Respond> {
+        stop(decided).map_break(Respond)
+    }
+}
+
+/// Changes requests as rules of the phase `request` have decided.
+#[derive(Debug, Default)]
+pub struct ChangeRequest;
+
+impl Step for ChangeRequest {
+    type At = phase::RequestRewrite;
+    type Settings = Rules;
+    type In<'r> = (Read<'r, Decided>,);
+    type Out = (EditRequest, RewriteTarget);
+    type Stop = Never;
+    const NAME: &'static str = "rules-change";
+    const ABOUT: &'static str = "Changes the request as rules of the phase `request` say.";
+    const FILTERS: &'static [Filter] = &[];
+
+    fn run(&self, _: &Rules, (Read(decided),): (Read<'_, Decided>,)) -> ControlFlow<Never, Self::Out> {
+        ControlFlow::Continue(changes(decided))
+    }
+}
+
+/// Evaluates the rules of the phase `rewrite`.
+#[derive(Debug, Default)]
+pub struct EvaluateRewrite;
+
+impl Step for EvaluateRewrite {
+    type At = phase::RequestRewrite;
+    type Settings = Rules;
+    type In<'r> = (View<'r>, Read<'r, Decided>, Read<'r, Kept>);
+    type Out = (Emit<DecidedInRewrite>, Emit<KeptInRewrite>, EditRequest, RewriteTarget, Notes, Skip);
+    type Stop = Never;
+    const NAME: &'static str = "rules-rewrite";
+    const ABOUT: &'static str =
+        "Evaluates the rules of the phase `rewrite`, and changes the request as they say.";
+    const FILTERS: &'static [Filter] = &[];
+
+    fn run(
+        &self,
+        rules: &Rules,
+        (view, Read(decided), Read(kept)): Self::In<'_>,
+    ) -> ControlFlow<Never, Self::Out> {
+        let leaves = decided.is_some_and(|decided| decided.leaves_rules);
+        let done = match leaves {
+            true => Evaluation::default(),
+            false => evaluate::<KeptInRewrite>(&rules.rewrite, view, kept),
+        };
+        let (edits, target) = changes(done.decision.as_ref());
+        let (notes, skip) = (Notes(done.notes), Skip(done.skipped));
+        ControlFlow::Continue((Emit(done.decision), Emit(done.variables), edits, target, notes, skip))
+    }
+}
+
+/// Ends requests as rules of the phase `rewrite` have decided.
+#[derive(Debug, Default)]
+pub struct StopRewrite;
+
+impl Step for StopRewrite {
+    type At = phase::RequestRewrite;
+    type Settings = Rules;
+    type In<'r> = (Read<'r, DecidedInRewrite>,);
+    type Out = ();
+    type Stop = Respond;
+    const NAME: &'static str = "rules-rewrite-stop";
+    const ABOUT: &'static str =
+        "Answers requests that rules of the phase `rewrite` block, redirect or challenge.";
+    const FILTERS: &'static [Filter] = &[];
+
+    fn run(&self, _: &Rules, (Read(decided),): (Read<'_, DecidedInRewrite>,)) -> ControlFlow<Respond> {
+        stop(decided).map_break(Respond)
+    }
+}
+
+/// Chooses the upstream that a rule names.
+#[derive(Debug, Default)]
+pub struct SelectUpstream;
+
+impl Step for SelectUpstream {
+    type At = phase::UpstreamSelect;
+    type Settings = Rules;
+    type In<'r> = (Read<'r, Decided>, Read<'r, DecidedInRewrite>);
+    type Out = (ChooseUpstream,);
+    type Stop = Never;
+    const NAME: &'static str = "rules-upstream";
+    const ABOUT: &'static str = "Asks the upstream that a rule names.";
+    const FILTERS: &'static [Filter] = &[Filter::Proxied];
+
+    fn run(
+        &self,
+        _: &Rules,
+        (Read(decided), Read(later)): (Read<'_, Decided>, Read<'_, DecidedInRewrite>),
+    ) -> ControlFlow<Never, Self::Out> {
+        let chosen = [later, decided].into_iter().flatten().find_map(|decided| decided.upstream);
+        ControlFlow::Continue((ChooseUpstream(chosen),))
+    }
+}
+
+/// Evaluates the rules of the phase `response`.
+#[derive(Debug, Default)]
+pub struct EvaluateResponse;
+
+impl Step for EvaluateResponse {
+    type At = phase::ResponseHeaders;
+    type Settings = Rules;
+    type In<'r> =
+        (View<'r>, Read<'r, Decided>, Read<'r, DecidedInRewrite>, Read<'r, Kept>, Read<'r, KeptInRewrite>);
+    type Out = (Emit<DecidedInResponse>, Emit<KeptInResponse>, EditResponse, Notes, Skip);
+    type Stop = Never;
+    const NAME: &'static str = "rules-response";
+    const ABOUT: &'static str =
+        "Evaluates the rules of the phase `response`, and changes the response as all rules say.";
+    const FILTERS: &'static [Filter] = &[];
+
+    fn run(&self, rules: &Rules, input: Self::In<'_>) -> ControlFlow<Never, Self::Out> {
+        let (view, Read(decided), Read(rewrite), Read(kept), Read(later)) = input;
+        let before = [decided, rewrite];
+        let leaves = before.iter().flatten().any(|decided| decided.leaves_rules);
+        let mut done = match leaves {
+            true => Evaluation::default(),
+            false => evaluate::<KeptInResponse>(&rules.response, view, later.or(kept)),
+        };
+        let mut edits = Edits::new();
+        for decided in before.into_iter().flatten().chain(&done.decision) {
+            decided.response.iter().for_each(|edit| edits.push(edit.clone()));
+        }
+        // What is left of the decision is for the next step.
+        let decision = done.decision.take().filter(|decision| decision.stop.is_some());
+        let (notes, skip) = (Notes(done.notes), Skip(done.skipped));
+        ControlFlow::Continue((Emit(decision), Emit(done.variables), EditResponse(edits), notes, skip))
+    }
+}
+
+/// Replaces responses as rules of the phase `response` have decided.
+#[derive(Debug, Default)]
+pub struct ReplaceResponse;
+
+impl Step for ReplaceResponse {
+    type At = phase::ResponseHeaders;
+    type Settings = Rules;
+    type In<'r> = (Read<'r, DecidedInResponse>,);
+    type Out = ();
+    type Stop = Replace;
+    const NAME: &'static str = "rules-replace";
+    const ABOUT: &'static str = "Replaces responses as rules of the phase `response` say.";
+    const FILTERS: &'static [Filter] = &[];
+
+    fn run(&self, _: &Rules, (Read(decided),): (Read<'_, DecidedInResponse>,)) -> ControlFlow<Replace> {
+        stop(decided).map_break(Replace)
+    }
+}
+
+/// How rules have decided to end a request.
+fn stop(decided: Option<&Decision>) -> ControlFlow<Response> {
+    match decided.and_then(|decided| decided.stop.as_ref()) {
+        Some(response) => ControlFlow::Break(response.clone()),
+        None => ControlFlow::Continue(()),
+    }
+}
+
+/// The changes to a request that rules have decided on.
+fn changes(decided: Option<&Decision>) -> (EditRequest, RewriteTarget) {
+    let Some(decided) = decided else { return (EditRequest(Edits::new()), RewriteTarget(None)) };
+    let rewritten = decided.path.is_some() || decided.query.is_some();
+    let target = rewritten.then(|| (decided.path.clone(), decided.query.clone()));
+    (EditRequest(decided.request.clone()), RewriteTarget(target))
+}

@@ -1,0 +1,203 @@
+//! Evaluating the rules of a phase.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::ops::ControlFlow;
+
+use foregate_module::settings::UpstreamId;
+use foregate_module::{Edit, Edits, Exchange, Field, Note, Response, Steps, Text, Value, View};
+
+use super::Variables;
+use super::settings::{Action, Change, Group, Rule};
+use crate::redirects;
+
+/// What the rules of a phase have led to, for the steps that carry it out.
+#[derive(Default)]
+pub struct Decision {
+    /// How the request ends.
+    pub(super) stop: Option<Response>,
+    /// Changes to the request's fields.
+    pub(super) request: Edits,
+    /// Changes to the response's fields.
+    pub(super) response: Edits,
+    pub(super) path: Option<Text>,
+    pub(super) query: Option<Text>,
+    pub(super) upstream: Option<UpstreamId>,
+    /// The rules of later phases are left out.
+    pub(super) leaves_rules: bool,
+}
+
+/// What evaluating has led to so far.
+#[derive(Default)]
+pub(super) struct Evaluation {
+    /// `None` as long as nothing has been decided.
+    pub(super) decision: Option<Decision>,
+    /// `None` as long as none has been set in this phase.
+    pub(super) variables: Option<Variables>,
+    pub(super) notes: Vec<Note>,
+    pub(super) skipped: Steps,
+}
+
+/// Evaluates the rules of a phase, whose variables are the value `V`; `before` are those of the phases before.
+pub(super) fn evaluate<V: Value<Data = Variables>>(
+    group: &Group,
+    view: View<'_>,
+    before: Option<&Variables>,
+) -> Evaluation {
+    let mut evaluation = Evaluation::default();
+    for segment in &group.segments {
+        let seen = evaluation.variables.clone();
+        let conditions_view = seen.as_ref().map_or(view, |seen| view.with::<V>(seen));
+        let mut over = false;
+        segment.conditions.each(&conditions_view, &mut |number| {
+            let Some(rule) = group.rules.get(segment.first + number) else {
+                return ControlFlow::Continue(());
+            };
+            let flow = evaluation.follow::<V>(rule, view, before);
+            over = flow.is_break();
+            flow
+        });
+        if over {
+            break;
+        }
+    }
+    evaluation
+}
+
+impl Evaluation {
+    /// Does what a rule says; breaks if no further rule counts.
+    fn follow<V: Value<Data = Variables>>(
+        &mut self,
+        rule: &Rule,
+        view: View<'_>,
+        before: Option<&Variables>,
+    ) -> ControlFlow<()> {
+        if rule.dry_run {
+            self.note("rule-dry-run", Text::Shared(Arc::clone(&rule.name)));
+            return ControlFlow::Continue(());
+        }
+        let mut flow = ControlFlow::Continue(());
+        for action in &rule.actions {
+            // A value sees what the actions before it have set.
+            let variables = self.variables.take();
+            let seen = variables.as_ref().map_or(view, |variables| view.with::<V>(variables));
+            let done = self.act(action, &seen);
+            self.variables = variables;
+            match done {
+                Done::Nothing => {}
+                Done::Set(name, value) => {
+                    let variables = self.variables.get_or_insert_with(|| before.cloned().unwrap_or_default());
+                    variables.set(name, value);
+                }
+                Done::LeftRules => flow = ControlFlow::Break(()),
+                Done::Stopped(response) => {
+                    self.note("rule", Text::Shared(Arc::clone(&rule.name)));
+                    self.decide().stop = Some(response);
+                    return ControlFlow::Break(());
+                }
+            }
+        }
+        flow
+    }
+
+    fn act(&mut self, action: &Action, view: &View<'_>) -> Done {
+        match action {
+            Action::Respond { status, content_type, body } => {
+                let response = Response::new(*status);
+                let body = body.get(view).unwrap_or_default();
+                return Done::Stopped(match &*body {
+                    b"" => response,
+                    _ => response.body(Text::Shared(Arc::clone(content_type)), body),
+                });
+            }
+            Action::Redirect { status, target } => {
+                let location = target.get(view).and_then(|target| location(target, view.exchange()));
+                if let Some(location) = location {
+                    return Done::Stopped(Response::new(*status).field("location", location));
+                }
+            }
+            Action::Rewrite { path, query } => {
+                let (path, query) = (
+                    path.as_ref().and_then(|path| path.get(view)),
+                    query.as_ref().and_then(|query| query.get(view)),
+                );
+                let decision = self.decide();
+                decision.path = path.or(decision.path.take());
+                decision.query = query.or(decision.query.take());
+            }
+            Action::EditRequest(change) => {
+                if let Some(edit) = edit(change, view) {
+                    self.decide().request.push(edit);
+                }
+            }
+            Action::EditResponse(change) => {
+                if let Some(edit) = edit(change, view) {
+                    self.decide().response.push(edit);
+                }
+            }
+            Action::Set { name, value } => {
+                if let Some(value) = value.get(view) {
+                    return Done::Set(Arc::clone(name), value);
+                }
+            }
+            Action::Upstream(upstream) => self.decide().upstream = Some(*upstream),
+            Action::Skip { steps, rules } => {
+                self.skipped = self.skipped.and(*steps);
+                if *rules {
+                    self.decide().leaves_rules = true;
+                    return Done::LeftRules;
+                }
+            }
+            Action::Log { name, value } => {
+                if let Some(value) = value.get(view) {
+                    self.note(Text::Shared(Arc::clone(name)), value);
+                }
+            }
+            Action::Challenge(challenge) => {
+                if !challenge.is_solved(view.exchange()) {
+                    return Done::Stopped(challenge.page(view.exchange()));
+                }
+            }
+        }
+        Done::Nothing
+    }
+
+    fn decide(&mut self) -> &mut Decision {
+        self.decision.get_or_insert_default()
+    }
+
+    fn note(&mut self, name: impl Into<Text>, value: Text) {
+        self.notes.push(Note { name: name.into(), value });
+    }
+}
+
+/// What an action has led to.
+enum Done {
+    Nothing,
+    Set(Arc<[u8]>, Text),
+    LeftRules,
+    Stopped(Response),
+}
+
+/// The change for a request; `None` where a value is absent or cannot stand in a field.
+fn edit(change: &Change, view: &View<'_>) -> Option<Edit> {
+    match change {
+        Change::Fixed(edit) => Some(edit.clone()),
+        Change::Computed { name, appends, value } => {
+            let value = value.evaluate(view)?.into_owned();
+            let field = Field::new(Text::Shared(Arc::clone(name)), value).ok()?;
+            Some(if *appends { Edit::Append(field) } else { Edit::Set(field) })
+        }
+    }
+}
+
+/// A target as it can stand in a field; `None` if it is none, or what was asked for.
+fn location(target: Text, exchange: &dyn Exchange) -> Option<Text> {
+    let target = match target {
+        Text::Owned(target) => Text::Owned(redirects::made_safe(target)?),
+        target => target,
+    };
+    let (path, query) = (exchange.path(), exchange.query());
+    let same = redirects::is_same(&target, exchange.scheme(), exchange.authority(), path, query);
+    (!same).then_some(target)
+}

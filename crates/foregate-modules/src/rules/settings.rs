@@ -1,0 +1,353 @@
+//! Rules as the configuration has them.
+
+use alloc::boxed::Box;
+use alloc::format;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use foregate_module::settings::{Argument, Context, FromNode, Key, Node, Problem, UpstreamId};
+use foregate_module::{Conditions, Edit, Expression, Field, PhaseId, Steps, Text, View};
+
+use super::challenge::Challenge;
+use super::keys::RULE;
+use crate::redirects;
+
+/// The longest name of a variable, bytes.
+const NAME_LIMIT: usize = 64;
+
+/// The rules of a route.
+#[derive(Default)]
+pub struct Rules {
+    pub(super) request: Group,
+    pub(super) rewrite: Group,
+    pub(super) response: Group,
+}
+
+/// The rules of one phase.
+#[derive(Default)]
+pub(super) struct Group {
+    pub(super) segments: Box<[Segment]>,
+    pub(super) rules: Box<[Rule]>,
+}
+
+/// Rules whose conditions are evaluated together. A rule that may read a variable which an earlier one sets begins
+/// another.
+pub(super) struct Segment {
+    /// The number of its first rule.
+    pub(super) first: usize,
+    pub(super) conditions: Arc<dyn Conditions>,
+}
+
+/// What is done where a condition holds.
+pub(super) struct Rule {
+    pub(super) name: Arc<[u8]>,
+    pub(super) dry_run: bool,
+    pub(super) actions: Box<[Action]>,
+}
+
+/// One action of a rule.
+pub(super) enum Action {
+    Respond { status: u16, content_type: Arc<[u8]>, body: Given },
+    Redirect { status: u16, target: Given },
+    Rewrite { path: Option<Given>, query: Option<Given> },
+    EditRequest(Change),
+    EditResponse(Change),
+    Set { name: Arc<[u8]>, value: Given },
+    Upstream(UpstreamId),
+    Skip { steps: Steps, rules: bool },
+    Log { name: Arc<[u8]>, value: Given },
+    Challenge(Box<Challenge>),
+}
+
+impl Action {
+    /// Whether it ends the request.
+    fn is_terminal(&self) -> bool {
+        matches!(self, Self::Respond { .. } | Self::Redirect { .. })
+    }
+
+    /// Whether it is about what the origin gets.
+    fn changes_request(&self) -> bool {
+        matches!(self, Self::Rewrite { .. } | Self::EditRequest(_) | Self::Upstream(_) | Self::Challenge(_))
+    }
+}
+
+/// A value of an action.
+pub(super) enum Given {
+    Text(Arc<[u8]>),
+    Expression(Arc<dyn Expression>),
+}
+
+impl Given {
+    /// The value for a request; `None` where an expression has none.
+    pub(super) fn get(&self, view: &View<'_>) -> Option<Text> {
+        match self {
+            Self::Text(text) => Some(Text::Shared(Arc::clone(text))),
+            Self::Expression(expression) => Some(Text::Owned(expression.evaluate(view)?.into_owned())),
+        }
+    }
+}
+
+/// A change to the fields of a head.
+pub(super) enum Change {
+    Fixed(Edit),
+    Computed { name: Arc<[u8]>, appends: bool, value: Arc<dyn Expression> },
+}
+
+/// When a rule is evaluated.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum When {
+    Request,
+    Rewrite,
+    Response,
+}
+
+impl When {
+    const WORDS: [(&'static str, Self); 3] =
+        [("request", Self::Request), ("rewrite", Self::Rewrite), ("response", Self::Response)];
+
+    fn phase(self) -> PhaseId {
+        match self {
+            Self::Request => PhaseId::RequestSecurity,
+            Self::Rewrite => PhaseId::RequestRewrite,
+            Self::Response => PhaseId::ResponseHeaders,
+        }
+    }
+
+    /// Advice to move a rule to the first later phase for which `fits` holds.
+    fn advise(self, problem: Problem, mut fits: impl FnMut(PhaseId) -> bool) -> Problem {
+        let mut later = Self::WORDS.iter().filter(|(_, when)| when.phase() > self.phase());
+        match later.find(|(_, when)| fits(when.phase())) {
+            Some((word, when)) => problem.help(format!(
+                "with phase=\"{word}\", the rule is evaluated in {}, where this is known",
+                when.phase()
+            )),
+            None => problem,
+        }
+    }
+}
+
+impl FromNode for Rules {
+    const KEY: Option<&'static Key> = Some(&RULE);
+
+    fn from_nodes(nodes: &[Node], context: &mut dyn Context) -> Result<Self, Problem> {
+        let mut groups: [Vec<(&Argument, Rule)>; 3] = Default::default();
+        for (number, node) in (1..).zip(nodes) {
+            let when = node.prop("phase").map_or(Ok(When::Request), |phase| phase.choice(&When::WORDS))?;
+            let name = match node.prop("name") {
+                Some(name) => name.text()?.as_bytes().into(),
+                None => format!("rule {number}").into_bytes().into(),
+            };
+            let dry_run = node.prop("dry-run").map_or(Ok(false), Argument::flag)?;
+            let actions = actions(node, when, context)?;
+            groups[when as usize].push((node.arg(0)?, Rule { name, dry_run, actions }));
+        }
+        let [request, rewrite, response] = groups;
+        Ok(Self {
+            request: group(request, When::Request, context)?,
+            rewrite: group(rewrite, When::Rewrite, context)?,
+            response: group(response, When::Response, context)?,
+        })
+    }
+}
+
+/// Compiles the rules of a phase.
+fn group(rules: Vec<(&Argument, Rule)>, when: When, context: &mut dyn Context) -> Result<Group, Problem> {
+    let mut segments = Vec::new();
+    let mut texts: Vec<Argument> = Vec::new();
+    let (mut first, mut sets) = (0, false);
+    for (number, (text, rule)) in rules.iter().enumerate() {
+        // A rule that only seems to read one begins another segment in vain.
+        if sets && text.text()?.contains("vars") {
+            segments.push(Segment { first, conditions: conditions(&texts, when, context)? });
+            (first, sets) = (number, false);
+            texts.clear();
+        }
+        texts.push((*text).clone());
+        sets |= rule.actions.iter().any(|action| matches!(action, Action::Set { .. }));
+    }
+    if !texts.is_empty() {
+        segments.push(Segment { first, conditions: conditions(&texts, when, context)? });
+    }
+    Ok(Group { segments: segments.into(), rules: rules.into_iter().map(|(_, rule)| rule).collect() })
+}
+
+fn conditions(
+    texts: &[Argument],
+    when: When,
+    context: &mut dyn Context,
+) -> Result<Arc<dyn Conditions>, Problem> {
+    context.conditions(texts, when.phase()).map_err(|problem| {
+        // Which of them it was is found out by asking for each.
+        let wrong = texts.iter().find(|text| context.condition(text, when.phase()).is_err());
+        when.advise(problem, |phase| wrong.is_some_and(|text| context.condition(text, phase).is_ok()))
+    })
+}
+
+fn actions(rule: &Node, when: When, context: &mut dyn Context) -> Result<Box<[Action]>, Problem> {
+    let mut actions = Vec::new();
+    for node in rule.children() {
+        if actions.last().is_some_and(Action::is_terminal) {
+            return Err(
+                node.wrong(format!("`{}` does not run: the action before it ends the request", node.name()))
+            );
+        }
+        let action = Reader { node, when, context }.action()?;
+        if when == When::Response && action.changes_request() {
+            let message = format!(
+                "`{}` is about the request, which has been answered in phase {}",
+                node.name(),
+                when.phase()
+            );
+            return Err(node
+                .wrong(message)
+                .help("leave out phase=\"response\", or use an action on the response"));
+        }
+        actions.push(action);
+    }
+    if actions.is_empty() {
+        return Err(rule
+            .wrong("a rule has an action")
+            .help("write one in its block: `rule \"ssl\" { block; }`"));
+    }
+    Ok(actions.into())
+}
+
+/// Reads one action.
+struct Reader<'a> {
+    node: &'a Node,
+    when: When,
+    context: &'a mut dyn Context,
+}
+
+impl Reader<'_> {
+    fn action(mut self) -> Result<Action, Problem> {
+        let node = self.node;
+        Ok(match node.name() {
+            "block" => self.respond(400, 403)?,
+            "respond" => self.respond(200, 200)?,
+            "redirect" => self.redirect()?,
+            "rewrite" => self.rewrite()?,
+            "set-header" => Action::EditRequest(self.change(false)?),
+            "add-header" => Action::EditRequest(self.change(true)?),
+            "remove-header" => Action::EditRequest(self.removal()?),
+            "set-response-header" => Action::EditResponse(self.change(false)?),
+            "add-response-header" => Action::EditResponse(self.change(true)?),
+            "remove-response-header" => Action::EditResponse(self.removal()?),
+            "set" => {
+                let (name, value) = (self.name()?, self.given(node.arg(1)?)?);
+                Action::Set { name, value }
+            }
+            "log" => {
+                let (name, value) = (self.name()?, self.given(node.arg(1)?)?);
+                Action::Log { name, value }
+            }
+            "upstream" => Action::Upstream(self.context.upstream(node.arg(0)?)?),
+            "skip" => self.skip()?,
+            "challenge" => Action::Challenge(Box::new(Challenge::read(node, self.context)?)),
+            name => return Err(node.wrong(format!("there is no action `{name}`"))),
+        })
+    }
+
+    /// A value of the node: as it stands there, or an expression.
+    fn given(&mut self, argument: &Argument) -> Result<Given, Problem> {
+        let is_expression = self.node.prop("expression").map_or(Ok(false), Argument::flag)?;
+        if !is_expression {
+            return Ok(Given::Text(argument.text()?.as_bytes().into()));
+        }
+        let (when, context) = (self.when, &mut *self.context);
+        match context.expression(argument, when.phase()) {
+            Ok(expression) => Ok(Given::Expression(expression)),
+            Err(problem) => Err(when.advise(problem, |phase| context.expression(argument, phase).is_ok())),
+        }
+    }
+
+    fn respond(&mut self, least: u64, default: u16) -> Result<Action, Problem> {
+        let node = self.node;
+        let status =
+            node.args().first().map_or(Ok(u64::from(default)), |status| status.number(least..=999))?;
+        let body = node.args().get(1).map_or(Ok(Given::Text(Arc::default())), |body| self.given(body))?;
+        let content_type = match node.prop("type") {
+            None => "text/plain; charset=utf-8",
+            Some(argument) => {
+                let text = argument.text()?;
+                Field::new("content-type", Text::Owned(text.into()))
+                    .map_err(|error| argument.wrong(format!("{error}")))?;
+                text
+            }
+        };
+        Ok(Action::Respond { status: status as u16, content_type: content_type.as_bytes().into(), body })
+    }
+
+    fn redirect(&mut self) -> Result<Action, Problem> {
+        let argument = self.node.arg(0)?;
+        let status = redirects::status(self.node)?;
+        let target = self.given(argument)?;
+        if let Given::Text(_) = target {
+            redirects::check_target(argument.text()?).map_err(|message| argument.wrong(message))?;
+        }
+        Ok(Action::Redirect { status, target })
+    }
+
+    fn rewrite(&mut self) -> Result<Action, Problem> {
+        let node = self.node;
+        let (path, query) = (node.prop("path"), node.prop("query"));
+        if path.is_none() && query.is_none() {
+            return Err(node.wrong("`rewrite` needs `path`, `query` or both"));
+        }
+        let mut read =
+            |argument: Option<&Argument>| argument.map(|argument| self.given(argument)).transpose();
+        let (path_value, query_value) = (read(path)?, read(query)?);
+        if let (Some(argument), Some(Given::Text(text))) = (path, &path_value)
+            && (!text.starts_with(b"/") || text.iter().any(|byte| matches!(byte, b'?' | b'#')))
+        {
+            return Err(argument.wrong("a path begins with `/` and has no query; that has its own property"));
+        }
+        Ok(Action::Rewrite { path: path_value, query: query_value })
+    }
+
+    fn change(&mut self, appends: bool) -> Result<Change, Problem> {
+        let (name, argument) = (self.field_name()?, self.node.arg(1)?);
+        match self.given(argument)? {
+            Given::Text(value) => {
+                let field = Field::new(Text::Shared(name), Text::Shared(value));
+                let field = field.map_err(|error| argument.wrong(format!("{error}")))?;
+                Ok(Change::Fixed(if appends { Edit::Append(field) } else { Edit::Set(field) }))
+            }
+            Given::Expression(value) => Ok(Change::Computed { name, appends, value }),
+        }
+    }
+
+    fn removal(&self) -> Result<Change, Problem> {
+        Ok(Change::Fixed(Edit::Remove(Text::Shared(self.field_name()?))))
+    }
+
+    /// The name of a field that may be changed.
+    fn field_name(&self) -> Result<Arc<[u8]>, Problem> {
+        let argument = self.node.arg(0)?;
+        let name: Arc<[u8]> = argument.text()?.as_bytes().into();
+        Field::new(Text::Shared(Arc::clone(&name)), Text::EMPTY)
+            .map_err(|error| argument.wrong(format!("{error}")))?;
+        Ok(name)
+    }
+
+    /// The name of a variable or a note.
+    fn name(&self) -> Result<Arc<[u8]>, Problem> {
+        let argument = self.node.arg(0)?;
+        let name = argument.text()?;
+        if name.is_empty() || name.len() > NAME_LIMIT {
+            return Err(argument.wrong(format!("a name has 1 to {NAME_LIMIT} bytes")));
+        }
+        Ok(name.as_bytes().into())
+    }
+
+    fn skip(&mut self) -> Result<Action, Problem> {
+        let (mut steps, mut rules) = (Steps::NONE, false);
+        for argument in self.node.args() {
+            match argument.text()? {
+                "rules" | "rule" => rules = true,
+                _ => steps = steps.and(self.context.steps(argument)?),
+            }
+        }
+        Ok(Action::Skip { steps, rules })
+    }
+}
