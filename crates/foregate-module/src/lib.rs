@@ -68,14 +68,9 @@ pub use fetch::{
 };
 pub use fields::{Edit, Edits, Field, FieldError, Fields, FieldsMut};
 pub use input::{
-<<<<<<< HEAD
     Authority, Body, ClientAddress, ErrorKind, Host, Input, Inputs, Method, Outcome, Path, PeerAddress,
-    Protocol, Query, Random, RawTarget, ReadableAt, RequestFields, ResponseFields, ResponseSource, RouteName,
-=======
-    Body, ClientAddress, ErrorKind, Host, Input, Inputs, Method, Outcome, Path, PeerAddress, Protocol, Query,
-    Random, RawTarget, ReadableAt, RequestFields, RequestLength, ResponseFields, ResponseSource, RouteName,
->>>>>>> be48469 (Steps can read the length of a request's body)
-    Scheme, SiteName, Status, Time, Tls, View,
+    Protocol, Query, Random, RawTarget, ReadableAt, RequestFields, RequestLength, ResponseFields,
+    ResponseSource, RouteName, Scheme, SiteName, Status, Time, Tls, View,
 };
 pub use output::{
     Apply, ChooseUpstream, EditRequest, EditResponse, Emit, FilterRequestBody, FilterResponseBody,

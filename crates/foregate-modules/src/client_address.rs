@@ -117,7 +117,7 @@ impl FromNode for TrustedProxies {
             match argument.text()? {
                 UNIX => unix = true,
                 PRIVATE => {
-                    networks.extend(ranges::PRIVATE.iter().filter_map(|text| text.parse::<Network>().ok()))
+                    networks.extend(ranges::PRIVATE.iter().filter_map(|text| text.parse::<Network>().ok()));
                 }
                 text => networks.push(text.parse().map_err(|error| argument.wrong(format!("{error}")))?),
             }
@@ -143,9 +143,9 @@ impl TrustedProxies {
 
     /// The client, if it is another than the peer, which is trusted.
     fn client(&self, fields: &dyn Fields) -> Option<IpAddr> {
-        let (name, address): (&str, fn(&[u8]) -> Option<IpAddr>) = match &self.header {
-            Header::Forwarded => ("forwarded", forwarded_for),
-            Header::List(name) => (name, listed),
+        let (name, address) = match &self.header {
+            Header::Forwarded => ("forwarded", forwarded_for as fn(&[u8]) -> Option<IpAddr>),
+            Header::List(name) => (name.as_str(), listed as _),
         };
         let mut believed = None;
         let mut hops = 0;

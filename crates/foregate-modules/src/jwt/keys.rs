@@ -1,5 +1,6 @@
 //! Keys, each bound to the one algorithm that it is for: what a token's head says only chooses among keys.
 
+use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -92,7 +93,7 @@ impl Algorithm {
 }
 
 enum Verifier {
-    Mac(hmac::Key),
+    Mac(Box<hmac::Key>),
     Public(signature::ParsedPublicKey),
 }
 
@@ -112,7 +113,7 @@ impl Key {
         if secret.len() < least {
             return Err(format!("a secret for {} needs {least} bytes at least", algorithm.name()));
         }
-        Ok(Self { id, algorithm, verifier: Verifier::Mac(hmac::Key::new(mac, secret)) })
+        Ok(Self { id, algorithm, verifier: Verifier::Mac(Box::new(hmac::Key::new(mac, secret))) })
     }
 
     /// A public key in PEM: `PUBLIC KEY` or `RSA PUBLIC KEY`.

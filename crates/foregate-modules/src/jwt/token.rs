@@ -161,7 +161,7 @@ fn has_one(claim: &Json, values: &[String], words: bool) -> bool {
         Json::Array(elements) => elements.iter().any(|element| has_one(element, values, false)),
         Json::String(text) if words => text.split(' ').any(|word| values.iter().any(|value| value == word)),
         Json::String(text) => values.iter().any(|value| value == text),
-        Json::Number(_) | Json::Bool(_) => values.iter().any(|value| *value == claim.to_string()),
+        Json::Number(_) | Json::Bool(_) => values.contains(&claim.to_string()),
         Json::Null | Json::Object(_) => false,
     }
 }
