@@ -18,7 +18,7 @@ CARGO_DENY_VERSION := 0.20.2
 
 # Seconds for each fuzz target in `make fuzz`.
 FUZZ_SECONDS ?= 60
-# Arguments passed on by `make run`, `make cases` and `make bench`.
+# Arguments passed on by `make run`, `make cases`, `make bench` and `make bench-calm`.
 ARGS ?=
 
 ##@ Use
@@ -102,6 +102,10 @@ fuzz: ## Fuzz each target for FUZZ_SECONDS (default 60); needs cargo-fuzz and a 
 bench: release ## Compare with NGINX, HAProxy and Pingora; prints CPU per request and ratios (takes a while)
 	@scripts/install-packages nginx haproxy openssl python3 pkg-config /usr/include/openssl/ssl.h:libssl-dev
 	FOREGATE=$(BINARY) bench/run $(ARGS)
+
+.PHONY: bench-calm
+bench-calm: release ## Attack the proxy while it serves others: latency, failures, memory (some three minutes)
+	FOREGATE=$(BINARY) bench/calm $(ARGS)
 
 ##@ Other
 

@@ -13,6 +13,7 @@ mod error;
 mod exchange;
 mod link;
 mod listener;
+mod memory;
 mod notify;
 mod offload;
 mod proxy;

@@ -15,6 +15,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::admin;
 use crate::listener::{self, Listener};
+use crate::memory;
 use crate::proxy::{Config, Proxy};
 use crate::settings::{Listen, ListenAddress, Settings};
 use crate::sys;
@@ -48,7 +49,8 @@ pub fn run(settings: Settings, reload: Reload) -> io::Result<()> {
     if let Some(workers) = settings.workers {
         runtime.worker_threads(workers.get());
     }
-    let runtime = runtime.enable_all().thread_name("foregate-worker").build()?;
+    let runtime =
+        runtime.enable_all().thread_name("foregate-worker").on_thread_park(memory::give_back).build()?;
     let ended = runtime.block_on(async {
         // Before anything listens: a signal that comes early must not end the process without a drain.
         let mut signals = Signals::new()?;
@@ -153,6 +155,7 @@ impl Server {
         let side = server.bind_side(&config.settings)?;
         server.apply(&config, bound, side);
         server.certificates.watch();
+        tokio::spawn(memory::wake(tokio::runtime::Handle::current().metrics().num_workers()));
         tokio::spawn(upstream::sweep(move || proxy.config().upstreams.clone()));
         crate::notify::ready();
         Ok(server)

@@ -1,4 +1,4 @@
-//! The system calls that need unsafe code, and nothing else.
+//! The calls into the system and the allocator that need unsafe code, and nothing else.
 #![allow(unsafe_code)]
 
 use std::env;
@@ -28,4 +28,12 @@ pub fn inherited_sockets() -> Vec<OwnedFd> {
             rustix::io::fcntl_setfd(&owned, rustix::io::FdFlags::CLOEXEC).ok().map(|()| owned)
         })
         .collect()
+}
+
+/// Has the allocator free the pages that this thread does not need any more.
+///
+/// The `foregate` binary allocates with mimalloc; in another program this does nothing.
+pub fn collect_memory() {
+    // SAFETY: mi_collect(3) has no preconditions; it looks only at what mimalloc holds for the calling thread.
+    unsafe { libmimalloc_sys::mi_collect(true) }
 }
