@@ -7,7 +7,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from harness import report
+from harness import attacks, calm, report
 from harness.measure import figure, summary
 from harness.proxies import PEERS, fill
 from harness.reload import ROUTES, alike, large
@@ -92,6 +92,23 @@ class Documents(unittest.TestCase):
         for template in ("nginx.conf", "haproxy.cfg", "foregate.kdl"):
             self.assertTrue((PEERS / template).is_file())
             self.assertNotIn("@", fill(template, values))
+
+
+class Attacks(unittest.TestCase):
+    def test_what_is_sent_is_hpack(self):
+        # RFC 7541, sections C.1.1 and C.1.2.
+        self.assertEqual(attacks.integer(10, 5, 0), b"\x0a")
+        self.assertEqual(attacks.integer(1337, 5, 0), b"\x1f\x9a\x0a")
+        # Section C.2.1.
+        self.assertEqual(attacks.literal(b"custom-key", b"custom-header", 0x40), b"\x40\x0acustom-key\x0dcustom-header")
+
+    def test_frames_begin_with_nine_bytes(self):
+        self.assertEqual(attacks.frame(attacks.HEADERS, attacks.END_HEADERS, 3, b"ab"), b"\0\0\2\1\4\0\0\0\3ab")
+
+    def test_each_attack_says_what_it_is(self):
+        self.assertEqual(calm.arguments([]).attacks, list(attacks.ATTACKS))
+        for attack in attacks.ATTACKS.values():
+            self.assertTrue(attack.__doc__)
 
 
 if __name__ == "__main__":
