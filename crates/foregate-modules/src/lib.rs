@@ -25,6 +25,7 @@ pub mod cors;
 pub mod decompression;
 pub mod expressions;
 pub mod forward_auth;
+pub mod error_pages;
 pub mod geo;
 pub mod jwt;
 mod lists;
@@ -91,6 +92,9 @@ foregate_module::pipeline! {
         // response-body
         decompression::DecompressResponse,
         compression::Compress,
+        error_pages::Ask,
+        error_pages::Make,
+        error_pages::Serve,
         clear_headers::ClearResponse,
     }
 }

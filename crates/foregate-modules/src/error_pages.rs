@@ -1,0 +1,546 @@
+//! Own pages for errors, instead of the plain ones of the proxy or of an origin.
+//!
+//! ```kdl
+//! error-pages {
+//!     page 404 file="404.html"
+//!     page 502 503 504 upstream="pages" path="/errors/{status}.html" keep="5m"
+//!     page "4xx" "5xx" "520-530" text="<h1>{status} {reason}</h1><p>{request-id}"
+//!     json "{\"status\": {status}, \"id\": \"{request-id}\"}"
+//! }
+//! ```
+//!
+//! The first `page` with the response's status is taken. Its text stands in the configuration, in a file, or is fetched
+//! from an upstream, and kept for a while; when that fails, the original stays. Tokens in braces are replaced. Fields of the
+//! original stay (`retry-after`, `www-authenticate`, `set-cookie`), but those that describe its body.
+//!
+//! The value `error-page.source`, which is a note of the access log as well, tells where the page came from: `text`,
+//! `file`, `fetched`, `json`, or `original` when fetching failed.
+
+mod template;
+
+use alloc::boxed::Box;
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use core::ops::{ControlFlow, RangeInclusive};
+use core::time::Duration;
+
+use foregate_module::settings::{ANY, Argument, Block, Prop};
+use foregate_module::{
+    ClientAddress, Context, Emit, Fetch, FetchKey, FetchRequest, FetchResult, Fetched, Field, Fields, Filter,
+    FromNode, Host, Key, Kind, Never, Node, Note, Notes, Path, Problem, Read, Replace, RequestFields,
+    Response, ResponseFields, ResponseSource, Shown, Source, Status, Step, Text, UpstreamId, Value, phase,
+};
+
+use self::template::{Escape, Facts, Template};
+use crate::request_id::RequestId;
+use crate::trace::Trace;
+
+/// The largest page, bytes.
+const PAGE_LIMIT: usize = 1 << 20;
+
+/// The most pages.
+const PAGES_LIMIT: usize = 250;
+
+/// Statuses that can have a page. What an origin answers beyond 599 is an error of its own kind, and passes as it is
+/// where it has no page.
+const STATUSES: RangeInclusive<u64> = 300..=999;
+
+/// The type of a page that names none.
+const HTML: &str = "text/html; charset=utf-8";
+
+/// Fields that describe the body that is replaced; all others stay.
+const OF_THE_BODY: [&str; 13] = [
+    "content-type",
+    "content-length",
+    "content-encoding",
+    "content-language",
+    "content-location",
+    "content-range",
+    "content-disposition",
+    "content-md5",
+    "content-digest",
+    "repr-digest",
+    "etag",
+    "last-modified",
+    "accept-ranges",
+];
+
+const PAGE: Key = Key {
+    usage: "STATUS... text=TEXT | file=FILE | upstream=NAME path=PATH",
+    ..Key::one(
+        "page",
+        "",
+        "page 404 \"5xx\" text=\"<h1>{status} {reason}</h1>\"",
+        "The page for these statuses: 404, \"4xx\", \"520-530\". The first one that has a status is taken.",
+    )
+}
+.args(1, ANY)
+.many()
+.props(&[
+    Prop { name: "text", usage: "TEXT", required: false, default: "", about: "The page itself." },
+    Prop { name: "file", usage: "FILE", required: false, default: "", about: "A file with the page." },
+    Prop {
+        name: "upstream",
+        usage: "NAME",
+        required: false,
+        default: "",
+        about: "The upstream that has the page; what it answers with 200 is taken.",
+    },
+    Prop {
+        name: "path",
+        usage: "PATH",
+        required: false,
+        default: "\"/{status}.html\"",
+        about: "Where the upstream has it; `{status}` is replaced.",
+    },
+    Prop {
+        name: "keep",
+        usage: "DURATION",
+        required: false,
+        default: "\"1m\"",
+        about: "How long a fetched page is kept; for as long again when it cannot be fetched.",
+    },
+    Prop {
+        name: "timeout",
+        usage: "DURATION",
+        required: false,
+        default: "\"2s\"",
+        about: "How long fetching may take; beyond it the original is sent.",
+    },
+    Prop {
+        name: "type",
+        usage: "TYPE",
+        required: false,
+        default: "\"text/html; charset=utf-8\"",
+        about: "The content type; of a fetched page its own, unless it has none.",
+    },
+    Prop {
+        name: "status",
+        usage: "STATUS",
+        required: false,
+        default: "the original's",
+        about: "Another status to send with the page.",
+    },
+]);
+
+const BLOCK: Block = Block {
+    keys: &[
+        PAGE,
+        Key::one(
+            "json",
+            "TEXT",
+            "json \"{\\\"status\\\": {status}}\"",
+            "What clients get instead that prefer `application/json`, for each status that has a page.",
+        ),
+    ],
+    later: &[],
+};
+
+const KEY: Key = Key {
+    usage: "of=\"proxy\"|\"origin\"|\"both\" { page ...; json TEXT }",
+    ..Key::one(
+        "error-pages",
+        "",
+        "error-pages { page \"5xx\" file=\"5xx.html\" }",
+        "Own pages for errors. Replaced in them: `{status}`, `{reason}`, `{error}`, `{request-id}`, `{ray}`, \
+         `{trace-id}`, `{client-ip}`, `{host}`, `{path}`.",
+    )
+}
+.args(0, 1)
+.with(&BLOCK)
+.otherwise("errors are told in a line of text; an origin's pass as they are")
+.props(&[Prop {
+    name: "of",
+    usage: "\"proxy\"|\"origin\"|\"both\"",
+    required: false,
+    default: "\"proxy\"",
+    about: "Whose errors: those that the proxy and its modules tell, those that origins answer with, or both.",
+}]);
+
+/// Whose errors get a page.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Of {
+    Proxy,
+    Origin,
+    Both,
+}
+
+impl Of {
+    fn holds(self, source: Source<'_>) -> bool {
+        match source {
+            Source::Upstream => self != Self::Proxy,
+            // What `respond` says is what the configuration says already.
+            Source::Route | Source::Nobody => false,
+            Source::Error(_) | Source::Step(_) => self != Self::Origin,
+        }
+    }
+}
+
+/// One page.
+#[derive(Debug)]
+struct Page {
+    body: Body,
+    content_type: Text,
+    status: Option<u16>,
+}
+
+#[derive(Debug)]
+enum Body {
+    Text(Template),
+    File(Template),
+    Fetched { upstream: UpstreamId, path: String, keep: Duration, timeout: Duration },
+}
+
+/// The settings.
+#[derive(Debug)]
+pub struct ErrorPages {
+    of: Of,
+    pages: Vec<Page>,
+    /// For each status, the number of its page.
+    by_status: Box<[u8]>,
+    json: Option<Template>,
+}
+
+/// No page.
+const NONE: u8 = u8::MAX;
+
+impl FromNode for ErrorPages {
+    const KEY: Option<&'static Key> = Some(&KEY);
+
+    fn from_nodes(nodes: &[Node], context: &mut dyn Context) -> Result<Self, Problem> {
+        const WORDS: [(&str, Of); 3] = [("proxy", Of::Proxy), ("origin", Of::Origin), ("both", Of::Both)];
+        let statuses = *STATUSES.end() as usize + 1;
+        let mut settings = Self {
+            of: Of::Proxy,
+            pages: Vec::new(),
+            by_status: alloc::vec![NONE; statuses].into(),
+            json: None,
+        };
+        let [node] = nodes else { return Ok(settings) };
+        if let Some(argument) = node.args().first() {
+            return Err(argument
+                .wrong("`error-pages` takes a block")
+                .help("write error-pages { page 404 ... }"));
+        }
+        settings.of = node.prop("of").map_or(Ok(Of::Proxy), |of| of.choice(&WORDS))?;
+        for page in node.children_named("page") {
+            let number = settings.pages.len();
+            if number == PAGES_LIMIT {
+                return Err(page.wrong(format!("more than {PAGES_LIMIT} pages")));
+            }
+            for status in page.args() {
+                let range = statuses_of(status)?;
+                for place in &mut settings.by_status[range] {
+                    if *place == NONE {
+                        *place = number as u8;
+                    }
+                }
+            }
+            settings.pages.push(read_page(page, context)?);
+        }
+        if settings.pages.is_empty() {
+            return Err(node.wrong("`error-pages` needs a page"));
+        }
+        if let Some(json) = node.child("json") {
+            let text = json.arg(0)?.text()?;
+            settings.json = Some(Template::new(text.as_bytes(), Escape::Json));
+        }
+        Ok(settings)
+    }
+}
+
+/// `404`, `"404"`, `"4xx"`, `"520-530"`.
+fn statuses_of(argument: &Argument) -> Result<RangeInclusive<usize>, Problem> {
+    let wrong = || argument.wrong("expected a status from 300 to 999, such as 404, \"4xx\" or \"520-530\"");
+    let within = |number: u64| STATUSES.contains(&number).then_some(number as usize);
+    let Ok(text) = argument.text() else {
+        let number = argument.number(0..=u64::MAX).ok().and_then(within).ok_or_else(wrong)?;
+        return Ok(number..=number);
+    };
+    let number = |text: &str| {
+        let digits = text.len() == 3 && text.bytes().all(|byte| byte.is_ascii_digit());
+        text.parse().ok().filter(|_| digits).and_then(within)
+    };
+    let range = match (text.strip_suffix("xx"), text.split_once('-')) {
+        (Some(class), _) => number(&format!("{class}00")).map(|first| first..=first + 99),
+        (None, Some((first, last))) => number(first).zip(number(last)).map(|(first, last)| first..=last),
+        (None, None) => number(text).map(|number| number..=number),
+    };
+    range.filter(|range| !range.is_empty()).ok_or_else(wrong)
+}
+
+fn read_page(node: &Node, context: &mut dyn Context) -> Result<Page, Problem> {
+    let content_type: Text = match node.prop("type") {
+        Some(argument) => {
+            let text = argument.text()?;
+            Field::new("content-type", text.to_string())
+                .map_err(|error| argument.wrong(error.to_string()))?;
+            Text::Shared(text.as_bytes().into())
+        }
+        None => HTML.into(),
+    };
+    let status = node.prop("status").map(|status| status.number(200..=999)).transpose()?;
+    let only_fetched = ["path", "keep", "timeout"].iter().find_map(|name| node.prop(name));
+    let escape = Escape::for_type(&content_type);
+    let body = match (node.prop("text"), node.prop("file"), node.prop("upstream")) {
+        (Some(_), None, None) | (None, Some(_), None) if only_fetched.is_some() => {
+            let argument = only_fetched.map_or_else(|| node.place(), Argument::place);
+            return Err(Problem::new(argument, "this belongs to pages that are fetched with upstream=NAME"));
+        }
+        (Some(text), None, None) => Body::Text(Template::new(text.text()?.as_bytes(), escape)),
+        (None, Some(file), None) => Body::File(Template::new(&context.file(file, PAGE_LIMIT)?, escape)),
+        (None, None, Some(upstream)) => Body::Fetched {
+            upstream: context.upstream(upstream)?,
+            path: read_path(node.prop("path"))?,
+            keep: duration(node, "keep", Duration::from_secs(60))?,
+            timeout: duration(node, "timeout", Duration::from_secs(2))?,
+        },
+        _ => {
+            return Err(node.wrong("a page needs exactly one of text=TEXT, file=FILE and upstream=NAME"));
+        }
+    };
+    Ok(Page { body, content_type, status: status.map(|status| status as u16) })
+}
+
+fn read_path(path: Option<&Argument>) -> Result<String, Problem> {
+    let Some(path) = path else { return Ok("/{status}.html".into()) };
+    let text = path.text()?;
+    if !text.starts_with('/') || !text.bytes().all(|byte| byte.is_ascii_graphic()) {
+        return Err(path.wrong("expected a path that starts with `/`"));
+    }
+    Ok(text.into())
+}
+
+fn duration(node: &Node, name: &str, default: Duration) -> Result<Duration, Problem> {
+    const LONGEST: Duration = Duration::from_secs(86_400);
+    node.prop(name).map_or(Ok(default), |value| value.duration(Duration::from_millis(1)..=LONGEST))
+}
+
+impl ErrorPages {
+    fn page(&self, status: u16, source: Source<'_>) -> Option<&Page> {
+        let number = *self.by_status.get(usize::from(status))?;
+        self.pages.get(usize::from(number)).filter(|_| self.of.holds(source))
+    }
+}
+
+/// The page that is fetched.
+#[derive(Debug)]
+pub enum PageFetch {}
+
+impl FetchKey for PageFetch {
+    const NAME: &'static str = "error-page.request";
+    const ANSWER: &'static str = "error-page.answer";
+}
+
+/// The page that was chosen: where it came from, and the page; `None`: the original stays.
+#[derive(Debug)]
+pub enum Chosen {}
+
+impl Value for Chosen {
+    type Data = (&'static str, Option<Response>);
+    const NAME: &'static str = "error-page.source";
+    const ABOUT: &'static str =
+        "Where the page for an error came from: text, file, fetched, json, or original when fetching failed.";
+    const SHOWS: Option<Kind> = Some(Kind::Bytes);
+    fn show((source, _): &Self::Data) -> Option<Shown<'_>> {
+        Some(Shown::Bytes(source.as_bytes()))
+    }
+}
+
+/// Whether a client asks for JSON: `application/json`, or a type of its kind, before HTML (RFC 9110, section 12.5.1).
+fn prefers_json(fields: &dyn Fields) -> bool {
+    let (mut json, mut html) = (0, 0);
+    for range in fields.all("accept").flat_map(|value| value.split(|byte| *byte == b',')) {
+        let mut parts = range.split(|byte| *byte == b';');
+        let name = parts.next().unwrap_or_default().trim_ascii().to_ascii_lowercase();
+        let weight = parts.find_map(|part| {
+            let part = part.trim_ascii();
+            part.strip_prefix(b"q=").or_else(|| part.strip_prefix(b"Q="))
+        });
+        let weight = weight.map_or(1000, thousandths);
+        match &*name {
+            b"application/json" | b"application/problem+json" => json = json.max(weight),
+            b"text/html" | b"application/xhtml+xml" => html = html.max(weight),
+            _ => {}
+        }
+    }
+    json > html
+}
+
+/// A weight such as `0.5`; what is none is 0.
+fn thousandths(text: &[u8]) -> u32 {
+    let (whole, part) = match text {
+        [b'0' | b'1', b'.', part @ ..] if part.len() <= 3 => (text[0], part),
+        [b'0' | b'1'] => (text[0], &[][..]),
+        _ => return 0,
+    };
+    if !part.iter().all(u8::is_ascii_digit) {
+        return 0;
+    }
+    let digit = |at: usize| part.get(at).map_or(0, |digit| u32::from(digit - b'0'));
+    let weight = u32::from(whole - b'0') * 1000 + digit(0) * 100 + digit(1) * 10 + digit(2);
+    if weight <= 1000 { weight } else { 0 }
+}
+
+/// Asks for a page that an upstream has.
+#[derive(Debug, Default)]
+pub struct Ask;
+
+impl Step for Ask {
+    type At = phase::ResponseHeaders;
+    type Settings = ErrorPages;
+    type In<'r> = (Status, ResponseSource<'r>, RequestFields<'r>);
+    type Out = (Emit<Fetch<PageFetch>>,);
+    type Stop = Never;
+    const NAME: &'static str = "error-pages-fetch";
+    const ABOUT: &'static str = "Asks an upstream for the page for an error.";
+    const FILTERS: &'static [Filter] = &[Filter::Status(*STATUSES.start() as u16, *STATUSES.end() as u16)];
+
+    fn run(
+        &self,
+        settings: &ErrorPages,
+        (Status(status), ResponseSource(source), RequestFields(fields)): Self::In<'_>,
+    ) -> ControlFlow<Never, Self::Out> {
+        let request = match settings.page(status, source).map(|page| &page.body) {
+            Some(Body::Fetched { upstream, path, keep, timeout })
+                if settings.json.is_none() || !prefers_json(fields) =>
+            {
+                let path = path.replace("{status}", &status.to_string());
+                Some(FetchRequest {
+                    fields: Field::new("accept-encoding", "identity").into_iter().collect(),
+                    timeout: *timeout,
+                    limit: PAGE_LIMIT,
+                    keep: *keep,
+                    ..FetchRequest::get(*upstream, path)
+                })
+            }
+            _ => None,
+        };
+        ControlFlow::Continue((Emit(request),))
+    }
+}
+
+/// Makes the page.
+#[derive(Debug, Default)]
+pub struct Make;
+
+impl Step for Make {
+    type At = phase::ResponseErrorPage;
+    type Settings = ErrorPages;
+    type In<'r> = (
+        Status,
+        ResponseSource<'r>,
+        RequestFields<'r>,
+        ResponseFields<'r>,
+        Host<'r>,
+        Path<'r>,
+        ClientAddress,
+        Read<'r, RequestId>,
+        Read<'r, Trace>,
+        Read<'r, Fetched<PageFetch>>,
+    );
+    type Out = (Emit<Chosen>, Notes);
+    type Stop = Never;
+    const NAME: &'static str = "error-pages-make";
+    const ABOUT: &'static str = "Makes the page for an error.";
+    const FILTERS: &'static [Filter] = Ask::FILTERS;
+
+    fn run(&self, settings: &ErrorPages, input: Self::In<'_>) -> ControlFlow<Never, Self::Out> {
+        let (Status(status), ResponseSource(source), RequestFields(request), ResponseFields(response), ..) =
+            input;
+        let (.., Host(host), Path(path), ClientAddress(client), Read(request_id), Read(trace), Read(fetched)) =
+            input;
+        let Some(page) = settings.page(status, source) else {
+            return ControlFlow::Continue((Emit(None), Notes(Vec::new())));
+        };
+        let facts = Facts {
+            status,
+            error: match source {
+                Source::Error(kind) => kind,
+                _ => "",
+            },
+            host: host.as_bytes(),
+            path,
+            client,
+            request_id: request_id.map_or(&[], |id| id),
+            trace_id: trace.map_or(&[], |hop| hop.trace()),
+        };
+        let json = settings.json.as_ref();
+        let made = match json.filter(|_| prefers_json(request)) {
+            Some(json) => Some(("json", "application/json".into(), json.fill(&facts))),
+            None => page.make(&facts, fetched),
+        };
+        let (name, chosen) = match made {
+            None => ("original", None),
+            Some((name, content_type, body)) => {
+                let mut replaced = Response::new(page.status.unwrap_or(status));
+                replaced.fields = kept(response);
+                let mut replaced = replaced.body(content_type, body);
+                if json.is_some() {
+                    replaced = replaced.field("vary", "accept");
+                }
+                (name, Some(replaced))
+            }
+        };
+        let note = Note { name: "error-page".into(), value: name.into() };
+        ControlFlow::Continue((Emit(Some((name, chosen))), Notes(Vec::from([note]))))
+    }
+}
+
+impl Page {
+    /// The page: where it comes from, its type, its body.
+    fn make(&self, facts: &Facts<'_>, fetched: Option<&FetchResult>) -> Option<(&'static str, Text, Text)> {
+        match &self.body {
+            Body::Text(template) => Some(("text", self.content_type.clone(), template.fill(facts))),
+            Body::File(template) => Some(("file", self.content_type.clone(), template.fill(facts))),
+            Body::Fetched { .. } => {
+                let Some(Ok(answer)) = fetched else { return None };
+                // Tokens cannot be found in what is compressed, nor does the client expect it.
+                let coded = answer.field("content-encoding").is_some_and(|coding| coding != b"identity");
+                if answer.status != 200 || coded {
+                    return None;
+                }
+                let content_type = match answer.field("content-type") {
+                    Some(content_type) => content_type.to_vec().into(),
+                    None => self.content_type.clone(),
+                };
+                let template = Template::new(&answer.body, Escape::for_type(&content_type));
+                Some(("fetched", content_type, template.fill(facts)))
+            }
+        }
+    }
+}
+
+/// The fields that stay: those that say nothing of the body, nor of the framing.
+fn kept(fields: &dyn Fields) -> Vec<Field> {
+    let of_the_body =
+        |name: &[u8]| OF_THE_BODY.iter().any(|field| name.eq_ignore_ascii_case(field.as_bytes()));
+    let stays = fields.iter().filter(|(name, _)| !of_the_body(name));
+    stays.filter_map(|(name, value)| Field::new(name.to_vec(), value.to_vec()).ok()).collect()
+}
+
+/// Sends the page.
+#[derive(Debug, Default)]
+pub struct Serve;
+
+impl Step for Serve {
+    type At = phase::ResponseErrorPage;
+    type Settings = ErrorPages;
+    type In<'r> = (Read<'r, Chosen>,);
+    type Out = ();
+    type Stop = Replace;
+    const NAME: &'static str = "error-pages";
+    const ABOUT: &'static str = "Sends the page for an error.";
+    const FILTERS: &'static [Filter] = Ask::FILTERS;
+
+    fn run(&self, _: &ErrorPages, (Read(chosen),): (Read<'_, Chosen>,)) -> ControlFlow<Replace, ()> {
+        match chosen {
+            Some((_, Some(response))) => ControlFlow::Break(Replace(response.clone())),
+            _ => ControlFlow::Continue(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,277 @@
+//! Texts with tokens in braces.
+
+use alloc::string::ToString;
+use alloc::vec::Vec;
+use core::net::IpAddr;
+
+use foregate_module::Text;
+
+/// How long the short form of a request id is, bytes.
+const RAY: usize = 16;
+
+/// What tokens stand for.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Facts<'r> {
+    pub status: u16,
+    /// The kind of the error that the proxy tells; empty for any other.
+    pub error: &'r str,
+    pub host: &'r [u8],
+    pub path: &'r [u8],
+    pub client: Option<IpAddr>,
+    pub request_id: &'r [u8],
+    pub trace_id: &'r [u8],
+}
+
+/// How values are written, so that none can become a part of the page's language.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Escape {
+    /// As text or the value of an attribute.
+    Html,
+    /// As a part of a string.
+    Json,
+    /// As they are.
+    Plain,
+}
+
+impl Escape {
+    /// What a content type needs. What is not known is taken for HTML: browsers guess.
+    pub(super) fn for_type(content_type: &[u8]) -> Self {
+        let name = content_type.split(|byte| *byte == b';').next().unwrap_or_default();
+        let name = name.trim_ascii().to_ascii_lowercase();
+        match &*name {
+            b"application/json" => Self::Json,
+            name if name.ends_with(b"+json") => Self::Json,
+            b"text/plain" => Self::Plain,
+            _ => Self::Html,
+        }
+    }
+
+    fn write(self, value: &[u8], out: &mut Vec<u8>) {
+        match self {
+            Self::Plain => out.extend(value.iter().filter(|byte| !byte.is_ascii_control())),
+            Self::Html => {
+                for byte in value {
+                    match byte {
+                        b'&' => out.extend(b"&amp;"),
+                        b'<' => out.extend(b"&lt;"),
+                        b'>' => out.extend(b"&gt;"),
+                        b'"' => out.extend(b"&quot;"),
+                        b'\'' => out.extend(b"&#39;"),
+                        byte if byte.is_ascii_control() => {}
+                        byte => out.push(*byte),
+                    }
+                }
+            }
+            Self::Json => {
+                // JSON is UTF-8; a path may hold other bytes.
+                for part in value.utf8_chunks() {
+                    for byte in part.valid().bytes().filter(|byte| !byte.is_ascii_control()) {
+                        if matches!(byte, b'"' | b'\\') {
+                            out.push(b'\\');
+                        }
+                        out.push(byte);
+                    }
+                    if !part.invalid().is_empty() {
+                        out.extend("\u{fffd}".bytes());
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Token {
+    Status,
+    Reason,
+    Error,
+    RequestId,
+    Ray,
+    TraceId,
+    ClientIp,
+    Host,
+    Path,
+}
+
+const TOKENS: [(&[u8], Token); 9] = [
+    (b"status", Token::Status),
+    (b"reason", Token::Reason),
+    (b"error", Token::Error),
+    (b"request-id", Token::RequestId),
+    (b"ray", Token::Ray),
+    (b"trace-id", Token::TraceId),
+    (b"client-ip", Token::ClientIp),
+    (b"host", Token::Host),
+    (b"path", Token::Path),
+];
+
+#[derive(Debug)]
+enum Part {
+    Literal(Text),
+    Token(Token),
+}
+
+/// A text, cut at its tokens. Braces around anything else stay as they are: pages are full of them.
+#[derive(Debug)]
+pub(super) struct Template {
+    parts: Vec<Part>,
+    escape: Escape,
+}
+
+impl Template {
+    pub(super) fn new(text: &[u8], escape: Escape) -> Self {
+        let mut parts = Vec::new();
+        let mut literal = 0;
+        for at in text.iter().enumerate().filter(|(_, byte)| **byte == b'{').map(|(at, _)| at) {
+            let rest = &text[at + 1..];
+            let found = TOKENS.iter().find(|(name, _)| {
+                rest.strip_prefix(*name).is_some_and(|behind| behind.first() == Some(&b'}'))
+            });
+            let Some((name, token)) = found else { continue };
+            if literal < at {
+                parts.push(Part::Literal(Text::Shared(text[literal..at].into())));
+            }
+            parts.push(Part::Token(*token));
+            literal = at + name.len() + 2;
+        }
+        if literal < text.len() {
+            parts.push(Part::Literal(Text::Shared(text[literal..].into())));
+        }
+        Self { parts, escape }
+    }
+
+    /// The text with the tokens replaced. One without tokens is shared, not copied.
+    pub(super) fn fill(&self, facts: &Facts<'_>) -> Text {
+        match &*self.parts {
+            [] => return Text::EMPTY,
+            [Part::Literal(text)] => return text.clone(),
+            _ => {}
+        }
+        let mut out = Vec::new();
+        for part in &self.parts {
+            match part {
+                Part::Literal(text) => out.extend_from_slice(text),
+                Part::Token(token) => self.write(*token, facts, &mut out),
+            }
+        }
+        out.into()
+    }
+
+    fn write(&self, token: Token, facts: &Facts<'_>, out: &mut Vec<u8>) {
+        let mut value = |value: &[u8]| self.escape.write(value, out);
+        match token {
+            Token::Status => value(facts.status.to_string().as_bytes()),
+            Token::Reason => value(reason(facts.status).as_bytes()),
+            Token::Error => value(facts.error.as_bytes()),
+            Token::RequestId => value(facts.request_id),
+            Token::Ray => value(&facts.request_id[facts.request_id.len().saturating_sub(RAY)..]),
+            Token::TraceId => value(facts.trace_id),
+            Token::ClientIp => {
+                value(facts.client.map_or_else(Default::default, |ip| ip.to_string()).as_bytes())
+            }
+            Token::Host => value(facts.host),
+            Token::Path => value(facts.path),
+        }
+    }
+}
+
+/// What a status is called (RFC 9110, section 15, and its registry); by its class where it has no name.
+fn reason(status: u16) -> &'static str {
+    match status {
+        400 => "Bad Request",
+        401 => "Unauthorized",
+        402 => "Payment Required",
+        403 => "Forbidden",
+        404 => "Not Found",
+        405 => "Method Not Allowed",
+        406 => "Not Acceptable",
+        407 => "Proxy Authentication Required",
+        408 => "Request Timeout",
+        409 => "Conflict",
+        410 => "Gone",
+        411 => "Length Required",
+        412 => "Precondition Failed",
+        413 => "Content Too Large",
+        414 => "URI Too Long",
+        415 => "Unsupported Media Type",
+        416 => "Range Not Satisfiable",
+        417 => "Expectation Failed",
+        421 => "Misdirected Request",
+        422 => "Unprocessable Content",
+        423 => "Locked",
+        424 => "Failed Dependency",
+        425 => "Too Early",
+        426 => "Upgrade Required",
+        428 => "Precondition Required",
+        429 => "Too Many Requests",
+        431 => "Request Header Fields Too Large",
+        451 => "Unavailable For Legal Reasons",
+        500 => "Internal Server Error",
+        501 => "Not Implemented",
+        502 => "Bad Gateway",
+        503 => "Service Unavailable",
+        504 => "Gateway Timeout",
+        505 => "HTTP Version Not Supported",
+        507 => "Insufficient Storage",
+        511 => "Network Authentication Required",
+        300..400 => "Redirection",
+        400..500 => "Client Error",
+        500..600 => "Server Error",
+        _ => "Error",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FACTS: Facts<'_> = Facts {
+        status: 404,
+        error: "",
+        host: b"example.com",
+        path: b"/<script>\"'&\\\n\xff",
+        client: None,
+        request_id: b"01234567-89ab-7fff-bfff-334455667788",
+        trace_id: b"",
+    };
+
+    fn filled(text: &str, escape: Escape) -> alloc::string::String {
+        alloc::string::String::from_utf8_lossy(&Template::new(text.as_bytes(), escape).fill(&FACTS))
+            .into_owned()
+    }
+
+    #[test]
+    fn only_known_tokens_are_replaced() {
+        assert_eq!(
+            filled("{status} {reason}|{ray}|{client-ip}|", Escape::Html),
+            "404 Not Found|ff-334455667788|".to_string().replace("ff-", "fff-") + "|"
+        );
+        assert_eq!(
+            filled("body { color: red } {{status}} {unknown} {status", Escape::Html),
+            "body { color: red } {404} {unknown} {status"
+        );
+        assert_eq!(filled("", Escape::Html), "");
+        assert_eq!(filled("{host}", Escape::Html), "example.com");
+    }
+
+    #[test]
+    fn values_cannot_become_a_part_of_the_page() {
+        assert_eq!(filled("{path}", Escape::Html), "/&lt;script&gt;&quot;&#39;&amp;\\\u{fffd}");
+        assert_eq!(filled("\"{path}\"", Escape::Json), "\"/<script>\\\"'&\\\\\u{fffd}\"");
+        assert_eq!(filled("{path}", Escape::Plain), "/<script>\"'&\\\u{fffd}");
+    }
+
+    #[test]
+    fn types_say_how_values_are_written() {
+        for (name, escape) in [
+            ("text/html", Escape::Html),
+            ("Application/JSON; charset=utf-8", Escape::Json),
+            ("application/problem+json", Escape::Json),
+            ("text/plain;charset=utf-8", Escape::Plain),
+            ("image/svg+xml", Escape::Html),
+            ("", Escape::Html),
+        ] {
+            assert_eq!(Escape::for_type(name.as_bytes()), escape, "{name}");
+        }
+    }
+}
