@@ -30,6 +30,7 @@ pub mod geo;
 pub mod jwt;
 mod lists;
 mod media_type;
+pub mod headers;
 pub mod ranges;
 pub mod rate_limit;
 pub mod redirects;
@@ -82,6 +83,8 @@ foregate_module::pipeline! {
         // upstream-response
         body_limits::LimitResponse,
         // response-headers
+        headers::Request,
+        headers::Response,
         request_id::Tell,
         rules::EvaluateResponse,
         rules::ReplaceResponse,

@@ -1,0 +1,493 @@
+//! Sets, adds and removes fields of requests and responses, without rules.
+//!
+//! ```kdl
+//! headers {
+//!     request {
+//!         set "x-country" expression="ip.geoip.country"
+//!         remove "x-powered-by" "server-timing"
+//!     }
+//!     response when="http.request.uri.path matches \"^/api/\"" {
+//!         default "cache-control" "no-store"
+//!         add "link" "</style.css>; rel=preload"
+//!     }
+//! }
+//! ```
+//!
+//! Blocks of the top, the site and the route all count, the outermost first; within a block the lines are done in their
+//! order. Responses are changed whoever made them, and whatever their status.
+
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::ops::ControlFlow;
+
+use foregate_module::settings::{ANY, Argument, Block, Prop};
+use foregate_module::{
+    Condition, Context, Edit, EditRequest, EditResponse, Edits, Expression, Field, Filter, FromNode, Key,
+    Never, Node, PhaseId, Problem, Step, Text, View, phase,
+};
+
+/// The most lines of all blocks.
+const LINES_LIMIT: usize = 1000;
+
+/// The longest value that an expression may make, bytes; a longer one changes nothing.
+const VALUE_LIMIT: usize = 8192;
+
+const EXPRESSION: &[Prop] = &[Prop {
+    name: "expression",
+    usage: "EXPRESSION",
+    required: false,
+    default: "",
+    about: "Makes the value; where a part that it needs is absent, nothing changes.",
+}];
+
+const LINES: Block = Block {
+    keys: &[
+        Key {
+            usage: "NAME VALUE | NAME expression=EXPRESSION",
+            ..Key::one(
+                "set",
+                "",
+                "set \"x-served-by\" \"foregate\"",
+                "Gives the field exactly this value; others of its name go.",
+            )
+        }
+        .args(1, 2)
+        .props(EXPRESSION)
+        .many(),
+        Key {
+            usage: "NAME VALUE | NAME expression=EXPRESSION",
+            ..Key::one("add", "", "add \"vary\" \"accept-language\"", "Adds one more field.")
+        }
+        .args(1, 2)
+        .props(EXPRESSION)
+        .many(),
+        Key {
+            usage: "NAME VALUE | NAME expression=EXPRESSION",
+            ..Key::one(
+                "default",
+                "",
+                "default \"cache-control\" \"no-store\"",
+                "Adds the field unless there is one of its name.",
+            )
+        }
+        .args(1, 2)
+        .props(EXPRESSION)
+        .many(),
+        Key {
+            usage: "NAME...",
+            ..Key::one("remove", "", "remove \"x-powered-by\"", "Removes all fields of these names.")
+        }
+        .args(1, ANY)
+        .many(),
+    ],
+    later: &[],
+};
+
+const WHEN: &[Prop] = &[Prop {
+    name: "when",
+    usage: "EXPRESSION",
+    required: false,
+    default: "always",
+    about: "A condition for this block.",
+}];
+
+const BLOCK: Block = Block {
+    keys: &[
+        Key {
+            usage: "when=EXPRESSION { ... }",
+            ..Key::block(
+                "request",
+                &LINES,
+                "request { set \"x-tenant\" \"blue\" }",
+                "Changes what the origin gets.",
+            )
+        }
+        .props(WHEN)
+        .many(),
+        Key {
+            usage: "when=EXPRESSION { ... }",
+            ..Key::block(
+                "response",
+                &LINES,
+                "response { remove \"server\" }",
+                "Changes what the client gets.",
+            )
+        }
+        .props(WHEN)
+        .many(),
+    ],
+    later: &[],
+};
+
+const KEY: Key = Key {
+    usage: "{ request { ... }; response { ... } }",
+    ..Key::one(
+        "headers",
+        "",
+        "headers { response { set \"x-frame-options\" \"deny\" } }",
+        "Sets, adds and removes fields of requests and responses. Those of the top, the site and the route all count.",
+    )
+}
+.args(0, 1)
+.with(&BLOCK)
+.many()
+.otherwise("fields pass as they come");
+
+/// The settings.
+#[derive(Default)]
+pub struct Headers {
+    request: Changes,
+    response: Changes,
+}
+
+/// What is done to one head.
+#[derive(Default)]
+struct Changes {
+    /// All of it, where no part depends on the exchange.
+    fixed: Option<Arc<[Edit]>>,
+    /// Otherwise, block by block.
+    blocks: Vec<Lines>,
+}
+
+/// One block.
+struct Lines {
+    when: Option<Arc<dyn Condition>>,
+    lines: Vec<Line>,
+}
+
+enum Line {
+    Fixed(Edit),
+    Made(fn(Field) -> Edit, Text, Arc<dyn Expression>),
+}
+
+impl FromNode for Headers {
+    const KEY: Option<&'static Key> = Some(&KEY);
+
+    fn from_nodes(nodes: &[Node], context: &mut dyn Context) -> Result<Self, Problem> {
+        for node in nodes {
+            if let Some(argument) = node.args().first() {
+                return Err(argument
+                    .wrong("`headers` takes a block")
+                    .help("write headers { response { ... } }"));
+            }
+            if node.children().is_empty() {
+                return Err(node.wrong("`headers` needs `request` or `response`"));
+            }
+        }
+        let request = Changes::read(nodes, "request", PhaseId::RequestRewrite, context)?;
+        let response = Changes::read(nodes, "response", PhaseId::ResponseHeaders, context)?;
+        Ok(Self { request, response })
+    }
+}
+
+impl Changes {
+    fn read(nodes: &[Node], name: &str, phase: PhaseId, context: &mut dyn Context) -> Result<Self, Problem> {
+        let mut blocks = Vec::new();
+        let mut count = 0;
+        for node in nodes.iter().flat_map(|node| node.children_named(name)) {
+            let when = node.prop("when").map(|when| context.condition(when, phase)).transpose()?;
+            let mut lines = Vec::new();
+            for line in node.children() {
+                read_line(line, phase, context, &mut lines)?;
+            }
+            if lines.is_empty() {
+                return Err(node.wrong(format!("`{name}` changes nothing")));
+            }
+            count += lines.len();
+            if count > LINES_LIMIT {
+                return Err(node.wrong(format!("more than {LINES_LIMIT} changes")));
+            }
+            blocks.push(Lines { when, lines });
+        }
+        let fixed = |block: &Lines| {
+            block.when.is_none() && block.lines.iter().all(|line| matches!(line, Line::Fixed(_)))
+        };
+        if !blocks.iter().all(fixed) {
+            return Ok(Self { fixed: None, blocks });
+        }
+        let edits = blocks.into_iter().flat_map(|block| block.lines).filter_map(|line| match line {
+            Line::Fixed(edit) => Some(edit),
+            Line::Made(..) => None,
+        });
+        Ok(Self { fixed: Some(edits.collect()), blocks: Vec::new() })
+    }
+
+    fn edits(&self, view: &View<'_>) -> Edits {
+        if let Some(fixed) = &self.fixed {
+            return Edits::shared(fixed);
+        }
+        let mut edits = Edits::new();
+        for block in &self.blocks {
+            if block.when.as_ref().is_some_and(|when| !when.holds(view)) {
+                continue;
+            }
+            for line in &block.lines {
+                match line {
+                    Line::Fixed(edit) => edits.push(edit.clone()),
+                    Line::Made(edit, name, expression) => {
+                        let value = expression.evaluate(view).filter(|value| value.len() <= VALUE_LIMIT);
+                        // A value with a line break in it, or none, changes nothing.
+                        if let Some(Ok(field)) =
+                            value.map(|value| Field::new(name.clone(), value.into_owned()))
+                        {
+                            edits.push(edit(field));
+                        }
+                    }
+                }
+            }
+        }
+        edits
+    }
+}
+
+fn read_line(
+    line: &Node,
+    phase: PhaseId,
+    context: &mut dyn Context,
+    lines: &mut Vec<Line>,
+) -> Result<(), Problem> {
+    let edit: fn(Field) -> Edit = match line.name() {
+        "set" => Edit::Set,
+        "add" => Edit::Append,
+        "default" => Edit::Default,
+        _ => {
+            for name in line.args() {
+                lines.push(Line::Fixed(Edit::Remove(field_name(name)?)));
+            }
+            return Ok(());
+        }
+    };
+    let name = field_name(line.arg(0)?)?;
+    match (line.args().get(1), line.prop("expression")) {
+        (Some(value), None) => {
+            let text = Text::Shared(value.text()?.as_bytes().into());
+            let field = Field::new(name, text).map_err(|error| value.wrong(error.to_string()))?;
+            lines.push(Line::Fixed(edit(field)));
+        }
+        (None, Some(expression)) => {
+            lines.push(Line::Made(edit, name, context.expression(expression, phase)?));
+        }
+        _ => {
+            return Err(
+                line.wrong(format!("`{}` needs either a value or expression=EXPRESSION", line.name()))
+            );
+        }
+    }
+    Ok(())
+}
+
+fn field_name(name: &Argument) -> Result<Text, Problem> {
+    let text: String = name.text()?.into();
+    if text.contains('*') {
+        return Err(name
+            .wrong("`*` stands for nothing here")
+            .help("`clear-headers` removes fields by the beginnings of their names"));
+    }
+    let field = Field::new(text.clone(), "").map_err(|error| name.wrong(error.to_string()))?;
+    if field.name().eq_ignore_ascii_case(b"host") {
+        return Err(name.wrong("`host` is the target of the request, which no field changes"));
+    }
+    Ok(Text::Shared(text.as_bytes().into()))
+}
+
+/// Changes requests.
+#[derive(Debug, Default)]
+pub struct Request;
+
+impl Step for Request {
+    type At = phase::RequestRewrite;
+    type Settings = Headers;
+    type In<'r> = (View<'r>,);
+    type Out = (EditRequest,);
+    type Stop = Never;
+    const NAME: &'static str = "headers-request";
+    const ABOUT: &'static str = "Sets, adds and removes fields of the request.";
+    const FILTERS: &'static [Filter] = &[];
+
+    fn run(&self, settings: &Headers, (view,): (View<'_>,)) -> ControlFlow<Never, Self::Out> {
+        ControlFlow::Continue((EditRequest(settings.request.edits(&view)),))
+    }
+}
+
+/// Changes responses.
+#[derive(Debug, Default)]
+pub struct Response;
+
+impl Step for Response {
+    type At = phase::ResponseHeaders;
+    type Settings = Headers;
+    type In<'r> = (View<'r>,);
+    type Out = (EditResponse,);
+    type Stop = Never;
+    const NAME: &'static str = "headers-response";
+    const ABOUT: &'static str = "Sets, adds and removes fields of the response.";
+    const FILTERS: &'static [Filter] = &[];
+
+    fn run(&self, settings: &Headers, (view,): (View<'_>,)) -> ControlFlow<Never, Self::Out> {
+        ControlFlow::Continue((EditResponse(settings.response.edits(&view)),))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::borrow::Cow;
+    use alloc::boxed::Box;
+    use foregate_module::testing::{Compile, List, Literals, Sample, node};
+    use foregate_module::{Conditions, Verdict};
+
+    /// Knows the words `path` and `absent`, and the condition `root`.
+    struct Words;
+
+    struct Word(bool);
+
+    impl Expression for Word {
+        fn evaluate<'v>(&'v self, view: &View<'v>) -> Option<Cow<'v, [u8]>> {
+            self.0.then(|| view.exchange().path().into())
+        }
+    }
+
+    impl Condition for Word {
+        fn holds(&self, view: &View<'_>) -> bool {
+            view.exchange().path() == b"/"
+        }
+    }
+
+    impl Compile for Words {
+        fn condition(&self, text: &str, _: PhaseId) -> Result<Arc<dyn Condition>, String> {
+            if text == "root" { Ok(Arc::new(Word(true))) } else { Err("unknown condition".into()) }
+        }
+
+        fn expression(&self, text: &str, phase: PhaseId) -> Result<Arc<dyn Expression>, String> {
+            match text {
+                "path" => Ok(Arc::new(Word(true))),
+                "absent" => Ok(Arc::new(Word(false))),
+                _ => Err(format!("unknown in {phase}")),
+            }
+        }
+
+        fn conditions(&self, _: &[&str], _: PhaseId) -> Result<Arc<dyn Conditions>, (usize, String)> {
+            Err((0, "none".into()))
+        }
+    }
+
+    fn read(nodes: &[Node]) -> Result<Headers, Problem> {
+        let mut context = Literals { compile: Some(Box::new(Words)), ..Literals::default() };
+        Headers::from_nodes(nodes, &mut context)
+    }
+
+    fn line(name: &str, field: &str, value: &str) -> Node {
+        node(name).arg_literal(field).arg_literal(value)
+    }
+
+    fn made(name: &str, field: &str, expression: &str) -> Node {
+        node(name).arg_literal(field).prop_literal("expression", expression)
+    }
+
+    fn block(name: &str, lines: &[Node]) -> Node {
+        lines.iter().cloned().fold(node(name), Node::with_child)
+    }
+
+    fn shown(list: &List) -> Vec<String> {
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        list.0.iter().map(|(name, value)| format!("{}: {}", text(name), text(value))).collect()
+    }
+
+    #[test]
+    fn fixed_lines_are_done_in_their_order() {
+        let outer =
+            node("headers").with_child(block("response", &[line("set", "a", "1"), line("add", "a", "2")]));
+        let inner = node("headers").with_child(block(
+            "response",
+            &[
+                line("default", "A", "3"),
+                line("default", "b", "4"),
+                node("remove").arg_literal("c").arg_literal("d"),
+            ],
+        ));
+        let headers = read(&[outer, inner]).unwrap();
+        assert!(headers.response.fixed.is_some());
+        let mut sample =
+            Sample::get("/").field("c", "").response(500).response_field("c", "").response_field("D", "");
+        assert_eq!(sample.run(&Response, &headers), Verdict::Continue);
+        assert_eq!(sample.run(&Request, &headers), Verdict::Continue);
+        assert_eq!(shown(&sample.response), ["a: 1", "a: 2", "b: 4"]);
+        assert_eq!(shown(&sample.request), ["c: "]);
+    }
+
+    #[test]
+    fn values_are_made_by_expressions() {
+        let request = block(
+            "request",
+            &[
+                line("set", "x", "first"),
+                made("add", "x", "path"),
+                made("set", "y", "absent"),
+                made("set", "z", "path"),
+            ],
+        );
+        let headers = read(&[node("headers").with_child(request)]).unwrap();
+        let mut sample = Sample::get("/p").field("y", "stays");
+        sample.run(&Request, &headers);
+        assert_eq!(shown(&sample.request), ["y: stays", "x: first", "x: /p", "z: /p"]);
+        // What cannot stand in a field cannot break out of it either.
+        for path in ["/a\r\nx: y", &"/".repeat(VALUE_LIMIT + 1)] {
+            let mut sample = Sample::get(path);
+            sample.run(&Request, &headers);
+            assert_eq!(shown(&sample.request), ["x: first"]);
+        }
+    }
+
+    #[test]
+    fn blocks_have_conditions() {
+        let when = block("response", &[line("set", "a", "1")]).prop_literal("when", "root");
+        let always = block("response", &[line("set", "b", "1")]);
+        let headers = read(&[node("headers").with_child(when).with_child(always)]).unwrap();
+        for (path, fields) in [("/", &["a: 1", "b: 1"][..]), ("/x", &["b: 1"])] {
+            let mut sample = Sample::get(path).response(200);
+            sample.run(&Response, &headers);
+            assert_eq!(shown(&sample.response), fields);
+        }
+    }
+
+    #[test]
+    fn mistakes_are_told() {
+        let told = |lines: &[Node]| {
+            let headers = node("headers").with_child(block("request", lines));
+            read(&[headers]).err().unwrap().message
+        };
+        assert_eq!(told(&[]), "`request` changes nothing");
+        assert_eq!(told(&[line("set", "a b", "")]), "this is not the name of a field");
+        assert_eq!(
+            told(&[line("set", "a", "b\nc")]),
+            "this cannot be the value of a field: it has a control byte, or a blank at an end"
+        );
+        assert_eq!(
+            told(&[node("remove").arg_literal("Connection")]),
+            "this field belongs to the connection or the framing, which no module changes"
+        );
+        assert_eq!(told(&[node("remove").arg_literal("x-*")]), "`*` stands for nothing here");
+        assert_eq!(
+            told(&[line("set", "Host", "a")]),
+            "`host` is the target of the request, which no field changes"
+        );
+        assert_eq!(
+            told(&[node("set").arg_literal("a")]),
+            "`set` needs either a value or expression=EXPRESSION"
+        );
+        assert_eq!(told(&[made("set", "a", "nonsense")]), "unknown in request-rewrite");
+        assert_eq!(
+            told(&[line("set", "a", "b").prop_literal("expression", "path")]),
+            "`set` needs either a value or expression=EXPRESSION"
+        );
+        let message = |node: Node| read(&[node]).err().unwrap().message;
+        assert_eq!(message(node("headers")), "`headers` needs `request` or `response`");
+        assert_eq!(message(node("headers").arg_literal("a")), "`headers` takes a block");
+        let when = block("response", &[line("set", "a", "1")]).prop_literal("when", "x");
+        assert_eq!(message(node("headers").with_child(when)), "unknown condition");
+        let many: Vec<Node> = (0..=LINES_LIMIT).map(|_| line("add", "a", "b")).collect();
+        assert_eq!(told(&many), "more than 1000 changes");
+    }
+}
