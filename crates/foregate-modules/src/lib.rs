@@ -42,6 +42,8 @@ mod test_expressions;
 pub mod trace;
 
 use self::arguments::{content_type, cookie, field_name, host, quotable, target};
+#[cfg(test)]
+mod test_expressions;
 
 foregate_module::pipeline! {
     /// The steps that ship, in the order of their phases.

@@ -101,11 +101,13 @@ fn a_token_of_another_maker_is_verified() {
     assert_eq!(refusal(&mut sample, &settings), None);
 }
 
+type Sign = Box<dyn Fn(&[u8]) -> Vec<u8>>;
+
 struct Pair {
     algorithm: &'static str,
     jwk: Json,
     pem: String,
-    sign: Box<dyn Fn(&[u8]) -> Vec<u8>>,
+    sign: Sign,
 }
 
 fn pem(key: &impl AsDer<PublicKeyX509Der<'static>>) -> String {
