@@ -174,7 +174,7 @@ impl FromNode for JwtSettings {
         Ok(Self {
             keys,
             remote,
-            cookie: node.prop("cookie").map(read_cookie).transpose()?,
+            cookie: node.prop("cookie").map(crate::cookie_name).transpose()?,
             realm: crate::quotable(node.prop("realm"), "restricted")?.into(),
             demands: read_demands(node, flag("require-expiry", true)?)?,
             optional: flag("optional", false)?,
@@ -261,11 +261,6 @@ fn read_claim(node: &Node) -> Result<(String, Text), Problem> {
         return Err(field.wrong("a claim cannot take the place of this field"));
     }
     Ok((node.arg(0)?.text()?.into(), name))
-}
-
-fn read_cookie(argument: &Argument) -> Result<String, Problem> {
-    crate::field_name(argument).map_err(|_| argument.wrong("this is not the name of a cookie"))?;
-    Ok(argument.text()?.into())
 }
 
 /// The question for keys, and its answer.

@@ -24,6 +24,7 @@ pub mod compression;
 pub mod cors;
 pub mod decompression;
 pub mod expressions;
+pub mod canary;
 pub mod forward_auth;
 pub mod error_pages;
 pub mod geo;
@@ -84,6 +85,9 @@ foregate_module::pipeline! {
         rules::SelectUpstream,
         // upstream-response
         body_limits::LimitResponse,
+        canary::Canary,
+        // upstream-select
+        canary::CanaryUpstream,
         // response-headers
         headers::Request,
         headers::Response,
@@ -102,4 +106,88 @@ foregate_module::pipeline! {
         error_pages::Serve,
         clear_headers::ClearResponse,
     }
+}
+        canary::CanaryCookie,
+    }
+}
+
+/// A media type for `content-type`.
+pub(crate) fn content_type(argument: &foregate_module::Argument) -> Result<&str, foregate_module::Problem> {
+    let text = argument.text()?;
+    let well_formed = text.split_once('/').is_some_and(|(kind, rest)| !kind.is_empty() && !rest.is_empty());
+    if well_formed && foregate_module::Field::new("content-type", alloc::string::String::from(text)).is_ok() {
+        return Ok(text);
+    }
+    Err(argument.wrong("this is not a media type").help("write something like \"text/html; charset=utf-8\""))
+}
+
+/// The name of a field that a module may set.
+pub(crate) fn field_name(
+    argument: &foregate_module::Argument,
+) -> Result<foregate_module::Text, foregate_module::Problem> {
+    let name = foregate_module::Text::from(alloc::string::String::from(argument.text()?));
+    match foregate_module::Field::new(name.clone(), "") {
+        Ok(_) => Ok(name),
+        Err(error) => Err(argument.wrong(alloc::format!("{error}"))),
+    }
+}
+
+/// Path and query of a request that a module makes.
+pub(crate) fn target(
+    argument: &foregate_module::Argument,
+) -> Result<foregate_module::Text, foregate_module::Problem> {
+    let text = argument.text()?;
+    if !text.starts_with('/') || !text.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'#') {
+        return Err(argument.wrong("this is not a path").help("write something like \"/verify\""));
+    }
+    Ok(alloc::string::String::from(text).into())
+}
+
+/// A host, with or without port, for a request that a module makes.
+pub(crate) fn host(
+    argument: &foregate_module::Argument,
+) -> Result<foregate_module::Text, foregate_module::Problem> {
+    let text = argument.text()?;
+    let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"-._:[]".contains(&byte);
+    if text.is_empty() || !text.bytes().all(fits) {
+        return Err(argument.wrong("this is not a host"));
+    }
+    Ok(alloc::string::String::from(text).into())
+}
+
+/// A text that can stand in quotes in a field: a realm.
+pub(crate) fn quotable<'a>(
+    argument: Option<&'a foregate_module::Argument>,
+    otherwise: &'a str,
+) -> Result<&'a str, foregate_module::Problem> {
+    /// The longest realm, bytes.
+    const MOST: usize = 255;
+    let Some(argument) = argument else { return Ok(otherwise) };
+    let text = argument.text()?;
+    let fits = |byte: u8| (byte == b' ' || byte.is_ascii_graphic()) && byte != b'"' && byte != b'\\';
+    if text.is_empty() || text.len() > MOST || !text.bytes().all(fits) {
+        let problem = argument.wrong("this cannot be a realm");
+        return Err(problem.help("use letters, digits, blanks and signs of ASCII, but no \" and no \\"));
+    }
+    Ok(text)
+}
+
+/// The value of the first cookie of this name.
+pub(crate) fn cookie<'f>(fields: &'f dyn foregate_module::Fields, name: &str) -> Option<&'f [u8]> {
+    let number = |number: usize| fields.field(number);
+    let cookies =
+        (0..fields.count()).filter_map(number).filter(|(name, _)| name.eq_ignore_ascii_case(b"cookie"));
+    cookies.flat_map(|(_, value)| value.split(|byte| *byte == b';')).find_map(|pair| {
+        let pair = pair.trim_ascii();
+        let value = pair.strip_prefix(name.as_bytes())?.strip_prefix(b"=")?;
+        Some(value)
+    })
+}
+
+/// The name of a cookie (RFC 6265, section 4.1.1): a token.
+pub(crate) fn cookie_name(
+    argument: &foregate_module::Argument,
+) -> Result<alloc::string::String, foregate_module::Problem> {
+    field_name(argument).map_err(|_| argument.wrong("this is not the name of a cookie"))?;
+    Ok(argument.text()?.into())
 }

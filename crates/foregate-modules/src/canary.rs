@@ -1,0 +1,298 @@
+//! Canaries: a part of the requests goes to another upstream.
+//!
+//! ```kdl
+//! canary upstream="app-v2" share="5%" cookie="canary"
+//! ```
+//!
+//! Every client draws a number below 10,000 and keeps it: in a cookie, or as the hash of an expression. The canary gets
+//! those whose number is below its share, so that a greater share adds clients and moves none back.
+
+#[cfg(test)]
+mod tests;
+
+use alloc::boxed::Box;
+use alloc::format;
+use alloc::string::String;
+use alloc::sync::Arc;
+use core::hash::Hasher;
+use core::ops::{ControlFlow, RangeInclusive};
+use core::time::Duration;
+
+use foregate_module::settings::{Argument, Context, FromNode, Key, Node, Problem, Prop};
+use foregate_module::{
+    ChooseUpstream, EditResponse, Edits, Emit, Expression, Fields, Filter, Kind, Never, PhaseId, Random,
+    Read, RequestFields, Scheme, Shown, Step, UpstreamId, Value, View, phase,
+};
+use siphasher::sip::SipHasher13;
+
+/// The numbers that clients draw are below this: a hundredth of a percent each.
+const DRAWS: u32 = 10_000;
+const AGES: RangeInclusive<Duration> = Duration::from_secs(60)..=Duration::from_secs(365 * 86_400);
+
+static KEY: Key = Key {
+    args: (0, 1),
+    props: &PROPS,
+    otherwise: "all requests go to the route's upstream",
+    ..Key::one(
+        "canary",
+        "[#false] upstream=NAME share=\"N%\"",
+        "canary upstream=\"app\" share=\"5%\" cookie=\"canary\"",
+        "Sends a part of the requests to another upstream.",
+    )
+};
+
+static PROPS: [Prop; 6] = [
+    Prop { name: "upstream", usage: "NAME", required: true, default: "", about: "The other upstream." },
+    Prop {
+        name: "share",
+        usage: "\"N%\"",
+        required: false,
+        default: "\"0%\"",
+        about: "Its share of the clients, with up to two decimals.",
+    },
+    Prop {
+        name: "cookie",
+        usage: "NAME",
+        required: false,
+        default: "",
+        about: "A cookie that keeps a client where it is. `always` and `never` in it decide for themselves.",
+    },
+    Prop {
+        name: "max-age",
+        usage: "DURATION",
+        required: false,
+        default: "\"30d\"",
+        about: "How long the cookie lives, 1m to 365d.",
+    },
+    Prop {
+        name: "key",
+        usage: "EXPRESSION",
+        required: false,
+        default: "",
+        about: "Keeps requests of the same value together, without a cookie. Without a value chance decides.",
+    },
+    Prop {
+        name: "header",
+        usage: "NAME",
+        required: false,
+        default: "",
+        about: "A field of the request that decides first: `always` or `never`; other values decide nothing.",
+    },
+];
+
+/// Who goes elsewhere.
+pub struct CanarySettings {
+    upstream: UpstreamId,
+    /// Draws below it go to the canary.
+    share: u32,
+    cookie: Option<String>,
+    max_age: Duration,
+    key: Option<Arc<dyn Expression>>,
+    /// Makes the hashes of one canary others than those of the next.
+    salt: Box<str>,
+    header: Option<Box<str>>,
+}
+
+impl FromNode for CanarySettings {
+    const KEY: Option<&'static Key> = Some(&KEY);
+
+    fn from_nodes(nodes: &[Node], context: &mut dyn Context) -> Result<Self, Problem> {
+        let Some(node) = nodes.first() else {
+            return Err(Problem::new(Default::default(), "`canary` has no settings"));
+        };
+        if let Some(argument) = node.args().first() {
+            return Err(argument.wrong("`canary` takes no value but #false"));
+        }
+        let name = node.prop("upstream").ok_or_else(|| node.wrong("`canary` needs `upstream`"))?;
+        let settings = Self {
+            upstream: context.upstream(name)?,
+            share: node.prop("share").map_or(Ok(0), read_share)?,
+            cookie: node.prop("cookie").map(crate::cookie_name).transpose()?,
+            max_age: node
+                .prop("max-age")
+                .map_or(Ok(Duration::from_secs(30 * 86_400)), |age| age.duration(AGES))?,
+            key: node.prop("key").map(|key| context.expression(key, PhaseId::RequestRewrite)).transpose()?,
+            salt: name.text()?.into(),
+            header: match node.prop("header") {
+                None => None,
+                Some(header) => {
+                    crate::field_name(header)?;
+                    Some(header.text()?.into())
+                }
+            },
+        };
+        match (node.prop("key"), node.prop("max-age")) {
+            (Some(key), _) if settings.cookie.is_some() => {
+                Err(key.wrong("a canary keeps clients together by `cookie` or by `key`, not by both"))
+            }
+            (_, Some(age)) if settings.cookie.is_none() => Err(age.wrong("`max-age` belongs to `cookie`")),
+            _ if settings.share == 0 && settings.cookie.is_none() && settings.header.is_none() => {
+                Err(node.wrong("nothing would ever go to this canary").help("add share=\"5%\", or `header`"))
+            }
+            _ => Ok(settings),
+        }
+    }
+}
+
+/// A percentage with up to two decimals, in hundredths.
+fn read_share(argument: &Argument) -> Result<u32, Problem> {
+    let wrong =
+        || argument.wrong("expected a share from \"0%\" to \"100%\"").help("write something like \"2.5%\"");
+    let text = argument.text().map_err(|_| wrong())?.strip_suffix('%').ok_or_else(wrong)?;
+    let (whole, decimals) = text.split_once('.').unwrap_or((text, "0"));
+    let digits = |text: &str, most: usize| {
+        let fits = (1..=most).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_digit());
+        fits.then(|| text.parse::<u32>().ok()).flatten()
+    };
+    let (Some(whole), Some(parts)) = (digits(whole, 3), digits(decimals, 2)) else { return Err(wrong()) };
+    let parts = if decimals.len() == 1 { parts * 10 } else { parts };
+    Some(whole * 100 + parts).filter(|share| *share <= DRAWS).ok_or_else(wrong)
+}
+
+/// Where a request goes.
+#[derive(Debug)]
+pub struct Group;
+
+/// See [`Group`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Side {
+    /// To the other upstream.
+    Canary,
+    /// To the route's own.
+    Stable,
+}
+
+impl Value for Group {
+    type Data = Side;
+    const NAME: &'static str = "canary.group";
+    const ABOUT: &'static str = "Where a request goes: `canary` or `stable`.";
+    const SHOWS: Option<Kind> = Some(Kind::Bytes);
+    fn show(side: &Side) -> Option<Shown<'_>> {
+        Some(Shown::Bytes(match side {
+            Side::Canary => b"canary",
+            Side::Stable => b"stable",
+        }))
+    }
+}
+
+/// The number that a client has drawn, and is to keep.
+#[derive(Debug)]
+pub struct Drawn;
+
+impl Value for Drawn {
+    type Data = u32;
+    const NAME: &'static str = "canary.drawn";
+    const ABOUT: &'static str = "The number that a client has drawn with this request.";
+}
+
+fn word(value: &[u8]) -> Option<Side> {
+    match value {
+        b"always" => Some(Side::Canary),
+        b"never" => Some(Side::Stable),
+        _ => None,
+    }
+}
+
+fn number(value: &[u8]) -> Option<u32> {
+    let text = core::str::from_utf8(value).ok()?;
+    let plain = text.len() <= 4 && text.bytes().all(|byte| byte.is_ascii_digit());
+    if plain { text.parse().ok() } else { None }
+}
+
+impl CanarySettings {
+    fn side(&self, draw: u32) -> Side {
+        if draw < self.share { Side::Canary } else { Side::Stable }
+    }
+
+    /// The side of a request, and the number that it has drawn if its client is to keep that.
+    fn decide(&self, view: &View<'_>, fields: &dyn Fields, random: u64) -> (Side, Option<u32>) {
+        if let Some(side) = self.header.as_ref().and_then(|name| word(fields.get(name)?)) {
+            return (side, None);
+        }
+        let cookie = self.cookie.as_ref().and_then(|name| crate::cookie(fields, name));
+        if let Some(side) = cookie.and_then(word) {
+            return (side, None);
+        }
+        if let Some(draw) = cookie.and_then(number) {
+            return (self.side(draw), None);
+        }
+        if let Some(value) = self.key.as_ref().and_then(|key| key.evaluate(view)) {
+            // The same everywhere and always: a fixed key, and nothing that anybody would gain from guessing it.
+            let mut hasher = SipHasher13::new_with_keys(0, 0);
+            hasher.write(self.salt.as_bytes());
+            hasher.write_u8(0xff);
+            hasher.write(&value);
+            return (self.side((hasher.finish() % u64::from(DRAWS)) as u32), None);
+        }
+        let draw = (random % u64::from(DRAWS)) as u32;
+        (self.side(draw), self.cookie.is_some().then_some(draw))
+    }
+}
+
+/// Decides where a request goes.
+#[derive(Debug, Default)]
+pub struct Canary;
+
+impl Step for Canary {
+    type At = phase::RequestRewrite;
+    type Settings = CanarySettings;
+    type In<'r> = (View<'r>, RequestFields<'r>, Random);
+    type Out = (Emit<Group>, Emit<Drawn>);
+    type Stop = Never;
+    const NAME: &'static str = "canary";
+    const ABOUT: &'static str = "Decides which requests go to another upstream.";
+    const FILTERS: &'static [Filter] = &[Filter::Proxied];
+
+    fn run(&self, settings: &CanarySettings, input: Self::In<'_>) -> ControlFlow<Never, Self::Out> {
+        let (view, RequestFields(fields), Random(random)) = input;
+        let (side, draw) = settings.decide(&view, fields, random);
+        ControlFlow::Continue((Emit(Some(side)), Emit(draw)))
+    }
+}
+
+/// Chooses the upstream.
+#[derive(Debug, Default)]
+pub struct CanaryUpstream;
+
+impl Step for CanaryUpstream {
+    type At = phase::UpstreamSelect;
+    type Settings = CanarySettings;
+    type In<'r> = (Read<'r, Group>,);
+    type Out = (ChooseUpstream,);
+    type Stop = Never;
+    const NAME: &'static str = "canary-upstream";
+    const ABOUT: &'static str = "Chooses the other upstream for a canary's requests.";
+    const FILTERS: &'static [Filter] = &[Filter::Proxied];
+
+    fn run(&self, settings: &CanarySettings, (Read(side),): Self::In<'_>) -> ControlFlow<Never, Self::Out> {
+        let canary = side == Some(&Side::Canary);
+        ControlFlow::Continue((ChooseUpstream(canary.then_some(settings.upstream)),))
+    }
+}
+
+/// Has clients keep what they have drawn.
+#[derive(Debug, Default)]
+pub struct CanaryCookie;
+
+impl Step for CanaryCookie {
+    type At = phase::ResponseHeaders;
+    type Settings = CanarySettings;
+    type In<'r> = (Read<'r, Drawn>, Scheme<'r>);
+    type Out = (EditResponse,);
+    type Stop = Never;
+    const NAME: &'static str = "canary-cookie";
+    const ABOUT: &'static str = "Sets the cookie that keeps a client where it is.";
+    const FILTERS: &'static [Filter] = &[Filter::Proxied];
+
+    fn run(&self, settings: &CanarySettings, input: Self::In<'_>) -> ControlFlow<Never, Self::Out> {
+        let (Read(draw), Scheme(scheme)) = input;
+        let mut edits = Edits::new();
+        if let (Some(draw), Some(name)) = (draw, &settings.cookie) {
+            let age = settings.max_age.as_secs();
+            let secure = if scheme == "https" { "; Secure" } else { "" };
+            let cookie = format!("{name}={draw}; Path=/; Max-Age={age}; HttpOnly; SameSite=Lax{secure}");
+            edits = edits.append("set-cookie", cookie);
+        }
+        ControlFlow::Continue((EditResponse(edits),))
+    }
+}
