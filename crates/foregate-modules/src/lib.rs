@@ -33,6 +33,7 @@ mod lists;
 mod media_type;
 pub mod headers;
 pub mod ranges;
+pub mod maintenance;
 pub mod rate_limit;
 pub mod redirects;
 pub mod request_id;
@@ -57,6 +58,7 @@ foregate_module::pipeline! {
         decompression::DecompressRequest,
         // request-identity
         geo::Lookup,
+        maintenance::Maintenance,
         rate_limit::RateLimit<rate_limit::Identity>,
         forward_auth::Ask,
         jwt::AskForKeys,

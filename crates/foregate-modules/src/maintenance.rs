@@ -1,0 +1,241 @@
+//! Maintenance: one page instead of the site, but for those who work on it.
+//!
+//! ```kdl
+//! maintenance retry-after="10m" page="down.html" {
+//!     allow "192.0.2.0/24" "2001:db8::/32"
+//! }
+//! ```
+
+#[cfg(test)]
+mod tests;
+
+use alloc::boxed::Box;
+use alloc::string::ToString;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::net::IpAddr;
+use core::ops::{ControlFlow, RangeInclusive};
+use core::time::Duration;
+
+use foregate_module::settings::{ANY, Argument, Block, Context, FromNode, Key, Node, Problem, Prop};
+use foregate_module::{
+    ClientAddress, Condition, Filter, Note, Noted, PhaseId, Respond, Response, Step, Text, View, phase,
+};
+
+/// The largest page, bytes.
+const PAGE_MOST: usize = 1 << 20;
+/// The most networks.
+const NETWORKS_MOST: usize = 10_000;
+const RETRIES: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(30 * 86_400);
+
+static KEY: Key = Key {
+    args: (0, 1),
+    props: &PROPS,
+    block: Some(&Block { keys: &CHILDREN, later: &[] }),
+    otherwise: "the site is open",
+    ..Key::one(
+        "maintenance",
+        "[#true|#false] { ... }",
+        "maintenance retry-after=\"10m\"",
+        "Answers every request with 503 and a page, but for those who are allowed.",
+    )
+};
+
+static PROPS: [Prop; 5] = [
+    Prop {
+        name: "page",
+        usage: "FILE",
+        required: false,
+        default: "",
+        about: "A file with the page, at most 1 MiB.",
+    },
+    Prop {
+        name: "body",
+        usage: "TEXT",
+        required: false,
+        default: "\"Down for maintenance\\n\"",
+        about: "The page itself, when there is no file.",
+    },
+    Prop {
+        name: "type",
+        usage: "TEXT",
+        required: false,
+        default: "",
+        about: "The type of the page. Without it: HTML for a file, plain text for a text.",
+    },
+    Prop {
+        name: "status",
+        usage: "STATUS",
+        required: false,
+        default: "503",
+        about: "The status, 200 or 400 to 599.",
+    },
+    Prop {
+        name: "retry-after",
+        usage: "DURATION",
+        required: false,
+        default: "",
+        about: "When clients are told to come back, 1s to 30d. Without it: they are not told.",
+    },
+];
+
+static CHILDREN: [Key; 2] = [
+    Key::one(
+        "allow",
+        "NETWORK ...",
+        "allow \"192.0.2.0/24\"",
+        "Clients that see the site: addresses, or networks as ADDRESS/BITS.",
+    )
+    .args(1, ANY)
+    .many(),
+    Key::one(
+        "unless",
+        "EXPRESSION",
+        "unless \"http.request.uri.path eq \\\"/healthz\\\"\"",
+        "Requests that see the site.",
+    ),
+];
+
+/// A network of addresses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Network {
+    first: IpAddr,
+    bits: u8,
+}
+
+impl Network {
+    fn read(argument: &Argument) -> Result<Self, Problem> {
+        let wrong = || {
+            let problem = argument.wrong("this is not an address or a network");
+            problem.help("write something like \"192.0.2.0/24\" or \"2001:db8::1\"")
+        };
+        let text = argument.text()?;
+        let (address, bits) =
+            text.split_once('/').map_or((text, None), |(address, bits)| (address, Some(bits)));
+        let first: IpAddr = address.parse().map_err(|_| wrong())?;
+        let most = if first.is_ipv4() { 32 } else { 128 };
+        let bits = match bits {
+            None => most,
+            Some(bits) if bits.bytes().all(|byte| byte.is_ascii_digit()) => {
+                bits.parse().map_err(|_| wrong())?
+            }
+            Some(_) => return Err(wrong()),
+        };
+        if bits > most {
+            return Err(wrong());
+        }
+        let network = Self { first, bits };
+        // What is behind the prefix is most likely a slip, and would be silently without effect.
+        if prefix(first, bits) != Some(first) {
+            return Err(argument
+                .wrong("the address has bits beyond those of the network")
+                .help("set them to 0"));
+        }
+        Ok(network)
+    }
+
+    fn contains(&self, address: IpAddr) -> bool {
+        self.first.is_ipv4() == address.is_ipv4() && prefix(address, self.bits) == Some(self.first)
+    }
+}
+
+/// An address with everything beyond the first `bits` set to zero.
+fn prefix(address: IpAddr, bits: u8) -> Option<IpAddr> {
+    Some(match address {
+        IpAddr::V4(address) => {
+            let mask = u32::MAX.checked_shl(32_u32.checked_sub(bits.into())?).unwrap_or_default();
+            IpAddr::V4((address.to_bits() & mask).into())
+        }
+        IpAddr::V6(address) => {
+            let mask = u128::MAX.checked_shl(128_u32.checked_sub(bits.into())?).unwrap_or_default();
+            IpAddr::V6((address.to_bits() & mask).into())
+        }
+    })
+}
+
+/// What is answered, and to whom not.
+pub struct MaintenanceSettings {
+    response: Response,
+    allow: Box<[Network]>,
+    unless: Option<Arc<dyn Condition>>,
+}
+
+impl FromNode for MaintenanceSettings {
+    const KEY: Option<&'static Key> = Some(&KEY);
+
+    fn from_nodes(nodes: &[Node], context: &mut dyn Context) -> Result<Self, Problem> {
+        let Some(node) = nodes.first() else {
+            return Err(Problem::new(Default::default(), "`maintenance` has no settings"));
+        };
+        if let Some(argument) = node.args().first()
+            && !argument.flag()?
+        {
+            return Err(argument.wrong("`maintenance #false` takes no properties and no block"));
+        }
+        let networks: Vec<_> = node.children_named("allow").flat_map(Node::args).collect();
+        if let Some(argument) = networks.get(NETWORKS_MOST) {
+            return Err(argument.wrong(alloc::format!("there are more than {NETWORKS_MOST} networks")));
+        }
+        let unless = node.child("unless").map(|unless| unless.arg(0)).transpose()?;
+        Ok(Self {
+            response: read_response(node, context)?,
+            allow: networks.into_iter().map(Network::read).collect::<Result<_, _>>()?,
+            unless: unless.map(|unless| context.condition(unless, PhaseId::RequestIdentity)).transpose()?,
+        })
+    }
+}
+
+fn read_response(node: &Node, context: &mut dyn Context) -> Result<Response, Problem> {
+    let (page, content_type): (Text, _) = match (node.prop("page"), node.prop("body")) {
+        (Some(_), Some(body)) => return Err(body.wrong("a page is a file or a text, not both")),
+        (Some(file), None) => (context.file(file, PAGE_MOST)?.into(), "text/html; charset=utf-8"),
+        (None, body) => {
+            let body = body.map_or(Ok("Down for maintenance\n"), Argument::text)?;
+            (Arc::<[u8]>::from(body.as_bytes()).into(), "text/plain; charset=utf-8")
+        }
+    };
+    let content_type = node.prop("type").map_or(Ok(content_type), crate::content_type)?;
+    let status = match node.prop("status") {
+        None => 503,
+        Some(status) => match status.number(200..=599)? as u16 {
+            number @ (200 | 400..) => number,
+            _ => return Err(status.wrong("expected 200, or a status from 400 to 599")),
+        },
+    };
+    let response = Response::new(status)
+        .body(Arc::<[u8]>::from(content_type.as_bytes()), page)
+        .field("cache-control", "no-store");
+    let retry = node.prop("retry-after").map(|retry| retry.duration(RETRIES)).transpose()?;
+    Ok(match retry {
+        None => response,
+        Some(retry) => response.field("retry-after", retry.as_secs().to_string()),
+    })
+}
+
+/// Answers with the page.
+#[derive(Debug, Default)]
+pub struct Maintenance;
+
+impl Step for Maintenance {
+    // Before anybody is asked who somebody is: the servers that know may be down as well.
+    type At = phase::RequestIdentity;
+    type Settings = MaintenanceSettings;
+    type In<'r> = (ClientAddress, View<'r>);
+    type Out = ();
+    type Stop = Noted<Respond>;
+    const NAME: &'static str = "maintenance";
+    const ABOUT: &'static str = "Answers with a page while a site is worked on.";
+    const FILTERS: &'static [Filter] = &[];
+
+    fn run(&self, settings: &MaintenanceSettings, input: Self::In<'_>) -> ControlFlow<Self::Stop, ()> {
+        let (ClientAddress(client), view) = input;
+        let client = client.map(|client| client.to_canonical());
+        let allowed =
+            client.is_some_and(|client| settings.allow.iter().any(|network| network.contains(client)));
+        if allowed || settings.unless.as_ref().is_some_and(|unless| unless.holds(&view)) {
+            return ControlFlow::Continue(());
+        }
+        let notes = Vec::from([Note { name: "maintenance".into(), value: "answered".into() }]);
+        ControlFlow::Break(Noted { stop: Respond(settings.response.clone()), notes })
+    }
+}
