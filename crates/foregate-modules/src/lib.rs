@@ -46,6 +46,7 @@ pub mod trace;
 use self::arguments::{content_type, cookie, field_name, host, quotable, target};
 #[cfg(test)]
 mod test_expressions;
+pub mod static_answers;
 
 foregate_module::pipeline! {
     /// The steps that ship, in the order of their phases.
@@ -58,6 +59,7 @@ foregate_module::pipeline! {
         decompression::DecompressRequest,
         // request-identity
         geo::Lookup,
+        static_answers::SecurityTxt,
         maintenance::Maintenance,
         rate_limit::RateLimit<rate_limit::Identity>,
         forward_auth::Ask,
@@ -87,6 +89,7 @@ foregate_module::pipeline! {
         rules::SelectUpstream,
         // upstream-response
         body_limits::LimitResponse,
+        static_answers::Answer,
         canary::Canary,
         // upstream-select
         canary::CanaryUpstream,

@@ -1,0 +1,298 @@
+//! Answers that stand in the configuration: `security.txt`, and texts for exact paths.
+//!
+//! ```kdl
+//! security-txt {
+//!     contact "mailto:security@example.com"
+//!     expires "2027-01-01T00:00:00Z"
+//! }
+//! answer "/robots.txt" "User-agent: *\nDisallow:\n"
+//! ```
+
+mod document;
+mod expiry;
+#[cfg(test)]
+mod tests;
+
+use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
+use alloc::format;
+use alloc::string::String;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::ops::{ControlFlow, RangeInclusive};
+use core::time::Duration;
+
+use foregate_module::settings::{ANY, Argument, Block, Context, FromNode, Key, Node, Problem, Prop};
+use foregate_module::{Filter, Method, Note, Noted, Path, RequestFields, Respond, Step, Time, phase};
+
+use self::document::Document;
+
+/// Where RFC 9116 has it.
+const SECURITY_TXT: &[u8] = b"/.well-known/security.txt";
+/// The largest answer, bytes.
+const ANSWER_MOST: usize = 1 << 20;
+/// The most answers of a route.
+const ANSWERS_MOST: usize = 1000;
+/// The most bytes of a `security.txt`.
+const SECURITY_TXT_MOST: usize = 32 * 1024;
+const AGES: RangeInclusive<Duration> = Duration::ZERO..=Duration::from_secs(365 * 86_400);
+
+static SECURITY_KEY: Key = Key {
+    args: (0, 1),
+    block: Some(&Block { keys: &SECURITY_CHILDREN, later: &[] }),
+    otherwise: "the origin is asked",
+    ..Key::one(
+        "security-txt",
+        "[#false] { contact URI; expires TIME ... }",
+        "security-txt { contact \"mailto:security@example.com\"; expires \"2030-01-01T00:00:00Z\" }",
+        "Answers `/.well-known/security.txt`, which says whom to tell of a vulnerability (RFC 9116).",
+    )
+};
+
+static SECURITY_CHILDREN: [Key; 8] = [
+    uris("contact", "contact \"mailto:security@example.com\"", "Whom to tell, in the order of preference.")
+        .required(),
+    Key::one("expires", "TIME", "expires \"2030-01-01T00:00:00Z\"", "Until when this holds (RFC 3339).")
+        .required(),
+    uris("encryption", "encryption \"https://example.com/key.txt\"", "A key to encrypt reports with."),
+    uris("acknowledgments", "acknowledgments \"https://example.com/thanks\"", "Where reporters are thanked."),
+    Key::one(
+        "preferred-languages",
+        "TAG ...",
+        "preferred-languages \"en\" \"fi\"",
+        "The languages of reports.",
+    )
+    .args(1, ANY),
+    uris("canonical", "canonical \"https://example.com/.well-known/security.txt\"", "Where this text is."),
+    uris(
+        "policy",
+        "policy \"https://example.com/policy\"",
+        "What reporters may expect, and what is asked of them.",
+    ),
+    uris("hiring", "hiring \"https://example.com/jobs\"", "Open positions in security."),
+];
+
+const fn uris(name: &'static str, example: &'static str, about: &'static str) -> Key {
+    Key::one(name, "URI", example, about).many()
+}
+
+/// A `security.txt`.
+pub struct SecurityTxtSettings {
+    document: Document,
+    /// Seconds since the start of 1970.
+    expires: u64,
+}
+
+impl FromNode for SecurityTxtSettings {
+    const KEY: Option<&'static Key> = Some(&SECURITY_KEY);
+
+    fn from_nodes(nodes: &[Node], _: &mut dyn Context) -> Result<Self, Problem> {
+        let Some(node) = nodes.first() else {
+            return Err(Problem::new(Default::default(), "`security-txt` has no settings"));
+        };
+        if let Some(argument) = node.args().first() {
+            return Err(argument.wrong("`security-txt` takes no value but #false"));
+        }
+        let mut text = String::new();
+        for (key, field) in [
+            ("contact", "Contact"),
+            ("encryption", "Encryption"),
+            ("acknowledgments", "Acknowledgments"),
+            ("canonical", "Canonical"),
+            ("policy", "Policy"),
+            ("hiring", "Hiring"),
+        ] {
+            for child in node.children_named(key) {
+                text += &format!("{field}: {}\n", read_uri(child.arg(0)?)?);
+            }
+        }
+        if node.child("contact").is_none() {
+            return Err(node.wrong("`security-txt` needs `contact`"));
+        }
+        if let Some(languages) = node.child("preferred-languages") {
+            let tags = languages.args().iter().map(read_language).collect::<Result<Vec<_>, _>>()?;
+            text += &format!("Preferred-Languages: {}\n", tags.join(", "));
+        }
+        let argument =
+            node.child("expires").ok_or_else(|| node.wrong("`security-txt` needs `expires`"))?.arg(0)?;
+        let expires = expiry::read(argument.text()?).ok_or_else(|| {
+            argument
+                .wrong("this is not a time")
+                .help("write something like \"2030-01-01T00:00:00Z\" (RFC 3339)")
+        })?;
+        text += &format!("Expires: {}\n", argument.text()?);
+        if text.len() > SECURITY_TXT_MOST {
+            return Err(node.wrong(format!("the text has more than {SECURITY_TXT_MOST} bytes")));
+        }
+        let document = Document::new(text.into_bytes().into(), "text/plain; charset=utf-8", None);
+        Ok(Self { document, expires })
+    }
+}
+
+/// A URI as RFC 9116 wants it: on the web only with `https`.
+fn read_uri(argument: &Argument) -> Result<&str, Problem> {
+    let text = argument.text()?;
+    let scheme = text.split_once(':').map(|(scheme, rest)| (scheme, rest.is_empty()));
+    let help = "write something like \"mailto:security@example.com\" or \"https://example.com/security\"";
+    match scheme {
+        Some((scheme, _)) if scheme.eq_ignore_ascii_case("http") => {
+            Err(argument.wrong("RFC 9116 wants `https` here"))
+        }
+        Some((scheme, false))
+            if scheme.starts_with(|first: char| first.is_ascii_alphabetic())
+                && scheme.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte))
+                && text.bytes().all(|byte| byte.is_ascii_graphic()) =>
+        {
+            Ok(text)
+        }
+        _ => Err(argument.wrong("this is not a URI").help(help)),
+    }
+}
+
+fn read_language(argument: &Argument) -> Result<&str, Problem> {
+    let text = argument.text()?;
+    let part =
+        |part: &str| (1..=8).contains(&part.len()) && part.bytes().all(|byte| byte.is_ascii_alphanumeric());
+    if text.split('-').all(part) {
+        Ok(text)
+    } else {
+        Err(argument.wrong("this is not a language, such as \"en\""))
+    }
+}
+
+fn reads(method: &[u8]) -> bool {
+    matches!(method, b"GET" | b"HEAD")
+}
+
+/// Answers `/.well-known/security.txt`.
+#[derive(Debug, Default)]
+pub struct SecurityTxt;
+
+impl Step for SecurityTxt {
+    // It is for everybody: before anything that lets only some in.
+    type At = phase::RequestIdentity;
+    type Settings = SecurityTxtSettings;
+    type In<'r> = (Method<'r>, Path<'r>, RequestFields<'r>, Time);
+    type Out = ();
+    type Stop = Noted<Respond>;
+    const NAME: &'static str = "security-txt";
+    const ABOUT: &'static str = "Says whom to tell of a vulnerability.";
+    const FILTERS: &'static [Filter] = &[];
+
+    fn run(&self, settings: &SecurityTxtSettings, input: Self::In<'_>) -> ControlFlow<Self::Stop, ()> {
+        let (Method(method), Path(path), RequestFields(fields), Time(now)) = input;
+        if path != SECURITY_TXT || !reads(method) {
+            return ControlFlow::Continue(());
+        }
+        let mut notes = Vec::new();
+        // Readers see the date and can judge; whoever runs the server should see it first.
+        if now.unix_seconds() >= settings.expires {
+            notes.push(Note { name: "security-txt".into(), value: "expired".into() });
+        }
+        ControlFlow::Break(Noted { stop: Respond(settings.document.answer(fields)), notes })
+    }
+}
+
+static ANSWER_KEY: Key = Key {
+    args: (1, 2),
+    props: &ANSWER_PROPS,
+    ..Key::one(
+        "answer",
+        "PATH [TEXT]",
+        "answer \"/robots.txt\" \"User-agent: *\\nDisallow:\\n\"",
+        "Answers GET and HEAD for exactly this path. Of several for one path the innermost holds.",
+    )
+    .many()
+};
+
+static ANSWER_PROPS: [Prop; 3] = [
+    Prop {
+        name: "file",
+        usage: "FILE",
+        required: false,
+        default: "",
+        about: "A file with the text, at most 1 MiB.",
+    },
+    Prop {
+        name: "type",
+        usage: "TEXT",
+        required: false,
+        default: "\"text/plain; charset=utf-8\"",
+        about: "The type of the text.",
+    },
+    Prop {
+        name: "max-age",
+        usage: "DURATION",
+        required: false,
+        default: "",
+        about: "How long browsers and caches may keep it, at most 365d. Without it: they ask whether it has changed.",
+    },
+];
+
+/// Answers by path.
+pub struct Answers {
+    documents: BTreeMap<Box<[u8]>, Document>,
+}
+
+impl FromNode for Answers {
+    const KEY: Option<&'static Key> = Some(&ANSWER_KEY);
+
+    fn from_nodes(nodes: &[Node], context: &mut dyn Context) -> Result<Self, Problem> {
+        if let Some(node) = nodes.get(ANSWERS_MOST) {
+            return Err(node.wrong(format!("a route may have {ANSWERS_MOST} answers at most")));
+        }
+        // The outermost come first, so that the innermost stays.
+        let documents =
+            nodes.iter().map(|node| Ok((read_path(node.arg(0)?)?, read_document(node, context)?)));
+        Ok(Self { documents: documents.collect::<Result<_, Problem>>()? })
+    }
+}
+
+fn read_path(argument: &Argument) -> Result<Box<[u8]>, Problem> {
+    let text = argument.text()?;
+    if !text.starts_with('/') || !text.bytes().all(|byte| byte.is_ascii_graphic() && !b"?#".contains(&byte)) {
+        return Err(argument.wrong("this is not a path").help("write something like \"/robots.txt\""));
+    }
+    if text.contains("//") || text.split('/').any(|segment| matches!(segment, "." | "..")) {
+        return Err(argument.wrong("no request has this path: it is not in its normal form"));
+    }
+    Ok(text.as_bytes().into())
+}
+
+fn read_document(node: &Node, context: &mut dyn Context) -> Result<Document, Problem> {
+    let body: Arc<[u8]> = match (node.args().get(1), node.prop("file")) {
+        (Some(text), None) => text.text()?.as_bytes().into(),
+        (None, Some(file)) => context.file(file, ANSWER_MOST)?,
+        _ => return Err(node.wrong("`answer` needs either a text or `file`")),
+    };
+    if body.len() > ANSWER_MOST {
+        return Err(node.wrong(format!("the text has more than {ANSWER_MOST} bytes")));
+    }
+    let content_type = node.prop("type").map_or(Ok("text/plain; charset=utf-8"), crate::content_type)?;
+    let max_age = node.prop("max-age").map(|age| age.duration(AGES)).transpose()?;
+    Ok(Document::new(body, content_type, max_age.map(|age| age.as_secs())))
+}
+
+/// Answers with texts of the configuration.
+#[derive(Debug, Default)]
+pub struct Answer;
+
+impl Step for Answer {
+    // After everything that judges a request: what is on a closed site stays closed.
+    type At = phase::RequestRewrite;
+    type Settings = Answers;
+    type In<'r> = (Method<'r>, Path<'r>, RequestFields<'r>);
+    type Out = ();
+    type Stop = Respond;
+    const NAME: &'static str = "answer";
+    const ABOUT: &'static str = "Answers paths with texts of the configuration.";
+    const FILTERS: &'static [Filter] = &[];
+
+    fn run(&self, settings: &Answers, input: Self::In<'_>) -> ControlFlow<Respond, ()> {
+        let (Method(method), Path(path), RequestFields(fields)) = input;
+        match settings.documents.get(path).filter(|_| reads(method)) {
+            Some(document) => ControlFlow::Break(Respond(document.answer(fields))),
+            None => ControlFlow::Continue(()),
+        }
+    }
+}
