@@ -3,7 +3,7 @@
 //! ```kdl
 //! rate-limit 100 per="1m"
 //! rate-limit 5 per="1m" name="login" algorithm="sliding-window" when="http.request.uri.path eq \"/login\""
-//! rate-limit 50 per="1s" burst=200 algorithm="token-bucket" key="http.request.headers[\"x-api-key\"]"
+//! rate-limit 50 per="1s" burst=200 algorithm="token-bucket" key="http.request.headers[\"x-api-key\"][0]"
 //! ```
 //!
 //! A limit runs in the first of the phases `request-identity`, `request-security` and `request-body` in which its
