@@ -39,6 +39,7 @@ pub mod redirects;
 pub mod request_id;
 pub mod rules;
 pub mod security_headers;
+pub mod rules;
 #[cfg(test)]
 mod test_expressions;
 pub mod trace;
@@ -67,6 +68,9 @@ foregate_module::pipeline! {
         // request-security
         access::Judge,
         cors::CorsPreflight,
+        // request-security: rules first, so that they can leave out the others
+        rules::EvaluateRequest,
+        rules::StopRequest,
         rate_limit::RateLimit<rate_limit::Security>,
         body_limits::LimitRequest,
         body_limits::CheckUpload,
@@ -103,6 +107,8 @@ foregate_module::pipeline! {
         cors::CorsResponse,
         security_headers::SecurityHeaders,
         rate_limit::RateLimitFields,
+        rules::EvaluateResponse,
+        rules::ReplaceResponse,
         // response-body
         decompression::DecompressResponse,
         compression::Compress,

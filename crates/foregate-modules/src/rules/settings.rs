@@ -268,12 +268,7 @@ impl Reader<'_> {
         let body = node.args().get(1).map_or(Ok(Given::Text(Arc::default())), |body| self.given(body))?;
         let content_type = match node.prop("type") {
             None => "text/plain; charset=utf-8",
-            Some(argument) => {
-                let text = argument.text()?;
-                Field::new("content-type", Text::Owned(text.into()))
-                    .map_err(|error| argument.wrong(format!("{error}")))?;
-                text
-            }
+            Some(argument) => crate::content_type(argument)?,
         };
         Ok(Action::Respond { status: status as u16, content_type: content_type.as_bytes().into(), body })
     }

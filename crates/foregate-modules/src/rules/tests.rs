@@ -398,7 +398,7 @@ fn actions_that_cannot_be_are_refused() {
         (computed("set-header", &["connection", "http.host"]), header),
         (action("set-header", &["a b", "1"]), "this is not the name of a field"),
         (action("set-response-header", &["a", "b\r\nc: d"]), control),
-        (block().arg_literal(403).arg_literal("x").prop_literal("type", "a\nb"), control),
+        (block().arg_literal(403).prop_literal("type", "html"), "this is not a media type"),
         (action("upstream", &["none"]), "there is no upstream of this name"),
         (action("skip", &["none"]), "there is no module of this name"),
         (action("set", &["", "1"]), "a name has 1 to 64 bytes"),
