@@ -68,3 +68,9 @@ pub(crate) fn cookie<'f>(fields: &'f dyn Fields, name: &str) -> Option<&'f [u8]>
         Some(value)
     })
 }
+
+/// The name of a cookie (RFC 6265, section 4.1.1): a token.
+pub(crate) fn cookie_name(argument: &Argument) -> Result<String, Problem> {
+    field_name(argument).map_err(|_| argument.wrong("this is not the name of a cookie"))?;
+    Ok(argument.text()?.into())
+}

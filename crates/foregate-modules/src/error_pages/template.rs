@@ -167,7 +167,7 @@ impl Template {
             Token::Ray => value(&facts.request_id[facts.request_id.len().saturating_sub(RAY)..]),
             Token::TraceId => value(facts.trace_id),
             Token::ClientIp => {
-                value(facts.client.map_or_else(Default::default, |ip| ip.to_string()).as_bytes())
+                value(facts.client.map_or_else(Default::default, |ip| ip.to_string()).as_bytes());
             }
             Token::Host => value(facts.host),
             Token::Path => value(facts.path),
@@ -215,7 +215,7 @@ fn reason(status: u16) -> &'static str {
         507 => "Insufficient Storage",
         511 => "Network Authentication Required",
         300..400 => "Redirection",
-        400..500 => "Client Error",
+        401..500 => "Client Error",
         500..600 => "Server Error",
         _ => "Error",
     }

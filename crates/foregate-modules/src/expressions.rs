@@ -1,0 +1,309 @@
+//! Expressions over exchanges: the language of `foregate-rules`, with the values of a pipeline as further fields.
+//!
+//! A [`Compiler`] is made for a pipeline and the named lists of a configuration. What it compiles reads an exchange through
+//! [`View`](foregate_module::View); nothing is copied for a condition but where a field has to be put together, as `http.request.full_uri`.
+//!
+//! A value that a step shows is a field of its name, with `_` for `-`, in every phase behind the one in which it is written.
+//! Values named as in [`VARIABLES`] are one map, `vars`.
+
+mod facts;
+#[cfg(test)]
+mod tests;
+
+use alloc::borrow::Cow;
+use alloc::boxed::Box;
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::fmt;
+use core::ops::{ControlFlow, Range};
+
+use foregate_module::{Condition, Conditions, Expression, Kind, PhaseId, Pipeline, View, testing};
+use foregate_rules::{
+    FactTable, FieldError, FieldId, Lists, Predicate, RuleSet, RuleSetError, Scheme, Stage, StandardField,
+    Type, Value,
+};
+
+use self::facts::{ExchangeFacts, Numbers};
+
+/// The names of values whose entries are the map `vars`, in the order of their phases. A later one has all entries of the
+/// earlier. They are known from the phase of the first on: a step may show its own before it has written them.
+pub const VARIABLES: [&str; 3] = ["vars", "vars-rewrite", "vars-response"];
+
+/// The field that tells a country. A module that knows countries writes a value of this name.
+const COUNTRY: &str = "ip.src.country";
+
+/// Why an expression was refused.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Mistake {
+    /// Where in its text, in bytes. Empty where something is missing.
+    pub span: Range<usize>,
+    /// What is wrong, in a sentence without full stop.
+    pub message: String,
+    /// What would fit, where that can be said.
+    pub help: Option<String>,
+}
+
+impl fmt::Display for Mistake {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "at byte {}: {}", self.span.start, self.message)?;
+        self.help.as_ref().map_or(Ok(()), |help| write!(f, " ({help})"))
+    }
+}
+
+impl From<foregate_rules::Error> for Mistake {
+    fn from(error: foregate_rules::Error) -> Self {
+        Self {
+            span: error.span(),
+            message: error.message().to_string(),
+            help: error.help().map(ToString::to_string),
+        }
+    }
+}
+
+/// Compiles expressions for the phases of a pipeline.
+pub struct Compiler {
+    scheme: Scheme,
+    lists: Lists,
+    numbers: Arc<Numbers>,
+    /// For each field that was added, its name and the first phase in which it can be read.
+    added: Vec<(String, PhaseId)>,
+    /// The first phase in which the country can be read, where somebody tells it.
+    country: Option<PhaseId>,
+}
+
+impl Compiler {
+    /// A compiler for the values of a pipeline and for lists as they are now.
+    ///
+    /// # Errors
+    ///
+    /// The name of a value is that of a field of every request, or none.
+    pub fn new(pipeline: &Pipeline, lists: Lists) -> Result<Self, FieldError> {
+        let mut compiler = Self {
+            scheme: Scheme::standard(),
+            lists,
+            numbers: Arc::default(),
+            added: Vec::new(),
+            country: None,
+        };
+        let mut numbers = Numbers::default();
+        for (number, value) in (0_u16..).zip(pipeline.values()) {
+            let Some(kind) = value.shows else { continue };
+            if VARIABLES.contains(&value.name) {
+                if numbers.variables.is_empty() {
+                    compiler.add(VARIABLES[0], Type::Map, value.phase, value.about)?;
+                    numbers.added.push(None);
+                }
+                numbers.variables.push(number);
+            } else if value.name == COUNTRY && kind == Kind::Bytes {
+                numbers.country = Some(number);
+                compiler.country = Some(behind(value.phase));
+            } else {
+                let name = value.name.replace('-', "_");
+                compiler.add(&name, kind_of(kind), behind(value.phase), value.about)?;
+                numbers.added.push(Some(number));
+            }
+        }
+        compiler.numbers = Arc::new(numbers);
+        Ok(compiler)
+    }
+
+    fn add(&mut self, name: &str, kind: Type, first: PhaseId, about: &str) -> Result<(), FieldError> {
+        let scheme = core::mem::replace(&mut self.scheme, Scheme::standard());
+        // Phases are finer than stages; `check` looks at them.
+        self.scheme = scheme.with_field(name, kind, Stage::Request, about)?;
+        self.added.push((name.to_string(), first));
+        Ok(())
+    }
+
+    /// The fields that expressions may use, with those of the pipeline.
+    pub fn scheme(&self) -> &Scheme {
+        &self.scheme
+    }
+
+    /// The named lists, to add some before expressions name them.
+    pub fn lists_mut(&mut self) -> &mut Lists {
+        &mut self.lists
+    }
+
+    /// A condition to be evaluated in a phase.
+    ///
+    /// # Errors
+    ///
+    /// A mistake in it, or a field that is not known in that phase.
+    pub fn condition(&self, text: &str, phase: PhaseId) -> Result<Arc<dyn Condition>, Mistake> {
+        let predicate = self.predicate(text, phase)?;
+        Ok(Arc::new(One { predicate, numbers: Arc::clone(&self.numbers) }))
+    }
+
+    /// A value to be evaluated in a phase.
+    ///
+    /// # Errors
+    ///
+    /// As [`condition`](Self::condition).
+    pub fn expression(&self, text: &str, phase: PhaseId) -> Result<Arc<dyn Expression>, Mistake> {
+        let expression = self.scheme.compile_value(text, stage(phase), &self.lists)?;
+        self.check(text, expression.reads(), phase)?;
+        if expression.reads().next().is_some() {
+            return Ok(Arc::new(Computed { expression, numbers: Arc::clone(&self.numbers) }));
+        }
+        let nothing = FactTable::new(&self.scheme);
+        let value = expression.evaluate(&nothing).map(|value| value.to_text().into_owned().into());
+        Ok(Arc::new(Constant(value)))
+    }
+
+    /// Many conditions to be evaluated in a phase.
+    ///
+    /// # Errors
+    ///
+    /// As [`condition`](Self::condition), with the number of the text at fault, from 0.
+    pub fn conditions(
+        &self,
+        texts: &[&str],
+        phase: PhaseId,
+    ) -> Result<Arc<dyn Conditions>, (usize, Mistake)> {
+        let mut predicates = Vec::with_capacity(texts.len());
+        for (number, text) in texts.iter().enumerate() {
+            predicates.push(self.predicate(text, phase).map_err(|mistake| (number, mistake))?);
+        }
+        let rules = RuleSet::new(predicates).map_err(|error| {
+            let number = if let RuleSetError::Patterns(number) = error { number } else { 0 };
+            let span = 0..texts.get(number).map_or(0, |text| text.len());
+            (number, Mistake { span, message: error.to_string(), help: None })
+        })?;
+        Ok(Arc::new(Many { rules, numbers: Arc::clone(&self.numbers) }))
+    }
+
+    fn predicate(&self, text: &str, phase: PhaseId) -> Result<Predicate, Mistake> {
+        let predicate = self.scheme.compile(text, stage(phase), &self.lists)?;
+        self.check(text, predicate.reads(), phase)?;
+        Ok(predicate)
+    }
+
+    /// Whether all these fields are known in a phase.
+    fn check(&self, text: &str, reads: impl Iterator<Item = FieldId>, phase: PhaseId) -> Result<(), Mistake> {
+        for field in reads {
+            let (name, first) = match (field.standard(), field.added()) {
+                (Some(StandardField::Country), _) => (COUNTRY, self.country),
+                (_, Some(number)) => match self.added.get(number) {
+                    Some((name, first)) => (&**name, Some(*first)),
+                    None => continue,
+                },
+                _ => continue,
+            };
+            let (message, help) = match first {
+                Some(first) if first <= phase => continue,
+                Some(first) => (
+                    format!("`{name}` is not known before phase {first}, and this is evaluated in {phase}"),
+                    None,
+                ),
+                None => {
+                    (format!("nobody tells `{name}`"), Some("configure a module that knows it".to_string()))
+                }
+            };
+            return Err(Mistake { span: place(text, self.scheme.field(field), name), message, help });
+        }
+        Ok(())
+    }
+}
+
+/// What of a request is known in a phase.
+fn stage(phase: PhaseId) -> Stage {
+    match phase {
+        phase if phase >= PhaseId::UpstreamResponse => Stage::Response,
+        phase if phase >= PhaseId::RequestBody => Stage::Body,
+        _ => Stage::Request,
+    }
+}
+
+/// The phase behind another, or the last.
+fn behind(phase: PhaseId) -> PhaseId {
+    PhaseId::ALL.get(phase.order() + 1).copied().unwrap_or(PhaseId::Log)
+}
+
+fn kind_of(kind: Kind) -> Type {
+    match kind {
+        Kind::Bool => Type::Bool,
+        Kind::Int => Type::Int,
+        Kind::Bytes => Type::Bytes,
+        Kind::Ip => Type::Ip,
+        Kind::Map => Type::Map,
+    }
+}
+
+/// Where a field is named in a text that compiles; all of the text if it is not found.
+fn place(text: &str, field: Option<&foregate_rules::Field>, name: &str) -> Range<usize> {
+    let names = field.iter().flat_map(|field| field.aliases.iter().copied()).chain([name]);
+    let of_name = |byte: Option<&u8>| {
+        byte.is_some_and(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.'))
+    };
+    let bytes = text.as_bytes();
+    let mut found = names.filter_map(|name| {
+        text.match_indices(name).map(|(start, name)| start..start + name.len()).find(|span| {
+            !of_name(bytes.get(..span.start).and_then(<[u8]>::last)) && !of_name(bytes.get(span.end))
+        })
+    });
+    found.next().unwrap_or(0..text.len())
+}
+
+struct One {
+    predicate: Predicate,
+    numbers: Arc<Numbers>,
+}
+
+impl Condition for One {
+    fn holds(&self, view: &View<'_>) -> bool {
+        self.predicate.matches(&ExchangeFacts { view: *view, numbers: &self.numbers })
+    }
+}
+
+struct Many {
+    rules: RuleSet,
+    numbers: Arc<Numbers>,
+}
+
+impl Conditions for Many {
+    fn each(&self, view: &View<'_>, visit: &mut dyn FnMut(usize) -> ControlFlow<()>) {
+        // How it ended is known to whoever visits.
+        let _ = self.rules.each_match(&ExchangeFacts { view: *view, numbers: &self.numbers }, visit);
+    }
+}
+
+/// An expression that reads nothing.
+struct Constant(Option<Box<[u8]>>);
+
+impl Expression for Constant {
+    fn evaluate<'v>(&'v self, _: &View<'v>) -> Option<Cow<'v, [u8]>> {
+        self.0.as_deref().map(Cow::Borrowed)
+    }
+}
+
+struct Computed {
+    expression: foregate_rules::Expression,
+    numbers: Arc<Numbers>,
+}
+
+impl Expression for Computed {
+    fn evaluate<'v>(&'v self, view: &View<'v>) -> Option<Cow<'v, [u8]>> {
+        let facts = ExchangeFacts { view: *view, numbers: &self.numbers };
+        match self.expression.evaluate(&facts)? {
+            Value::Bytes(bytes) => Some(Cow::Owned(bytes.into_owned())),
+            value => Some(Cow::Owned(value.to_text().into_owned())),
+        }
+    }
+}
+
+impl testing::Compile for Compiler {
+    fn condition(&self, text: &str, phase: PhaseId) -> Result<Arc<dyn Condition>, String> {
+        self.condition(text, phase).map_err(|mistake| mistake.to_string())
+    }
+
+    fn expression(&self, text: &str, phase: PhaseId) -> Result<Arc<dyn Expression>, String> {
+        self.expression(text, phase).map_err(|mistake| mistake.to_string())
+    }
+
+    fn conditions(&self, texts: &[&str], phase: PhaseId) -> Result<Arc<dyn Conditions>, (usize, String)> {
+        self.conditions(texts, phase).map_err(|(number, mistake)| (number, mistake.to_string()))
+    }
+}
