@@ -214,10 +214,12 @@ fn reason(status: u16) -> &'static str {
         505 => "HTTP Version Not Supported",
         507 => "Insufficient Storage",
         511 => "Network Authentication Required",
-        300..400 => "Redirection",
-        401..500 => "Client Error",
-        500..600 => "Server Error",
-        _ => "Error",
+        _ => match status / 100 {
+            3 => "Redirection",
+            4 => "Client Error",
+            5 => "Server Error",
+            _ => "Error",
+        },
     }
 }
 
