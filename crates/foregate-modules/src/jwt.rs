@@ -95,7 +95,7 @@ const fn prop(name: &'static str, usage: &'static str, default: &'static str, ab
 }
 
 static CHILDREN: [ConfigKey; 7] = [
-    ConfigKey::one("key", "ALGORITHM file=FILE", "key \"ES256\" file=\"site.pem\"", "A public key, and what it is for.")
+    ConfigKey::one("key", "ALGORITHM file=FILE", "key \"ES256\" file=\"token.pub\"", "A public key, and what it is for.")
         .props(&KEY_PROPS)
         .many(),
     ConfigKey::one(

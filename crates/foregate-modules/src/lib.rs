@@ -45,6 +45,9 @@ mod test_expressions;
 pub mod trace;
 
 use self::arguments::{content_type, cookie, cookie_name, field_name, host, quotable, target};
+pub mod static_answers;
+#[cfg(test)]
+mod test_expressions;
 
 foregate_module::pipeline! {
     /// The steps that ship, in the order of their phases.
