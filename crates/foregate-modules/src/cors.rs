@@ -72,7 +72,7 @@ static BLOCK: Block = Block {
         Key::one(
             "origins-if",
             "EXPRESSION",
-            "origins-if \"http.request.headers[\\\"origin\\\"][0] in $partners\"",
+            "origins-if \"ip.src in {192.0.2.0/24}\"",
             "Besides those, any origin for whose request this holds.",
         ),
         Key::one(
