@@ -7,7 +7,7 @@
 //! |---|---|---|
 //! | `gzip`, `deflate` | 48 KiB: a window of 32 KiB | 372 KiB |
 //! | `br` | as much as the body needs, at most [`BROTLI_DECODER_MEMORY`]: a window of up to 16 MiB; large windows are refused | 1 to 5 MiB up to level 4, 6 MiB at level 6, with a window of 256 KiB; a third of that for bodies of some 10 KiB |
-//! | `zstd` | a window as the frame states, at most 8 MiB (RFC 9659); beyond, it is refused | 2 to 4 MiB, with a window of 512 KiB; its state tells |
+//! | `zstd` | a window as the frame states, at most 8 MiB (RFC 9659); beyond, it is refused | 2 MiB at level 3, 4 at 6, 12 at 9, with a window of 512 KiB; 1 MiB less for bodies of some 10 KiB |
 //!
 //! Encoders write when they have gathered enough, and all that they hold when they are told to
 //! [`flush`](BodyFilter::flush). Their windows shrink with the length of the body, where that is known.
