@@ -40,14 +40,11 @@ pub mod request_id;
 pub mod rules;
 pub mod security_headers;
 pub mod static_answers;
+pub mod trace;
 #[cfg(test)]
 mod test_expressions;
-pub mod trace;
 
 use self::arguments::{content_type, cookie, cookie_name, field_name, host, quotable, target};
-pub mod static_answers;
-#[cfg(test)]
-mod test_expressions;
 
 foregate_module::pipeline! {
     /// The steps that ship, in the order of their phases.
