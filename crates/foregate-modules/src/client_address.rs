@@ -143,9 +143,9 @@ impl TrustedProxies {
 
     /// The client, if it is another than the peer, which is trusted.
     fn client(&self, fields: &dyn Fields) -> Option<IpAddr> {
-        let (name, address) = match &self.header {
-            Header::Forwarded => ("forwarded", forwarded_for as fn(&[u8]) -> Option<IpAddr>),
-            Header::List(name) => (name.as_str(), listed as _),
+        let name = match &self.header {
+            Header::Forwarded => "forwarded",
+            Header::List(name) => name,
         };
         let mut believed = None;
         let mut hops = 0;
@@ -167,7 +167,11 @@ impl TrustedProxies {
                     continue;
                 }
                 hops += 1;
-                match address(entry) {
+                let address = match self.header {
+                    Header::Forwarded => forwarded_for(entry),
+                    Header::List(_) => listed(entry),
+                };
+                match address {
                     Some(found) if hops <= HOPS_LIMIT => believed = Some(found),
                     _ => return believed,
                 }

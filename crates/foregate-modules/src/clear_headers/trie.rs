@@ -1,10 +1,10 @@
 //! A set of field names, exact and by prefix, that answers for a whole head in the time of a few comparisons.
 //!
-//! Exact names stand in one trie per length. A node does not walk the name byte by byte: it looks at the one position that
-//! tells its names apart best, and skips the rest. Five bits of that byte (which are the same for `A` and `a`) select a
-//! bit of a mask; a name whose bit is not set is no member, which is where most fields end, after one load. What arrives
-//! at a leaf is compared once, eight bytes at a time, each word with a mask of the bits in which letters may differ in
-//! case. Nothing is allocated and nothing is copied.
+//! Exact names stand in one trie per length. A node does not walk the name byte by byte: it looks at the two positions
+//! that tell its names apart best, and skips the rest, so that nearly all names are decided at its first node. Five bits of
+//! what stands there (which are the same for `A` and `a`) select one of 32 links. What that leads to is compared once,
+//! eight bytes at a time, each word with a mask of the bits in which letters may differ in case. Nothing is allocated and
+//! nothing is copied.
 //!
 //! Prefixes stand in an ordinary trie with compressed paths, behind a mask of their first bytes.
 
@@ -19,34 +19,87 @@ pub const NAMES_LIMIT: usize = 8192;
 /// A set of names and prefixes, without regard to case.
 #[derive(Debug, Clone, Default)]
 pub struct Names {
-    /// For each length, where its trie begins.
-    lengths: Vec<Link>,
+    /// For each length, the node where its trie begins; 0 is one that leads nowhere.
+    lengths: Vec<u16>,
     nodes: Vec<Node>,
-    links: Vec<Link>,
     /// The words of all names, those of one name behind each other.
     words: Vec<Word>,
-    /// How many names end in a leaf beyond the first; nearly always none.
+    /// For the first word of a leaf, how many more names end in it; nearly always none.
     more: Vec<u16>,
     prefixes: Prefixes,
 }
 
-/// Where a trie goes on: nowhere, at a node, or at a leaf, which is the number of its first word.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Link {
-    Nowhere,
-    Node(u16),
-    Leaf { word: u32, more: bool },
+/// Where a trie goes on: at a node, or at a leaf, whose number is that of its first word. Where nothing goes on there is
+/// [`Link::NOWHERE`], a leaf that equals no name: comparing costs less than guessing wrong whether there is something to
+/// compare.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+struct Link(u32);
+
+impl Link {
+    const NOWHERE: Self = Self(0);
+    const NODE: u32 = 1 << 31;
+    /// More than one name ends in the leaf.
+    const SHARED: u32 = 1 << 30;
+
+    fn leaf(word: usize, names: usize) -> Self {
+        Self(if names > 1 { Self::SHARED } else { 0 } | word as u32)
+    }
 }
 
-/// Looks at one byte.
+/// Looks at two bytes, and goes on by a sum of both, of which five bits count. Upper and lower case differ in none of
+/// these.
 #[derive(Debug, Clone, Copy)]
 struct Node {
-    /// For each value of the byte's lower five bits, whether there is a link.
-    mask: u32,
-    /// The first of its links; they stand in the order of the bits.
-    first: u16,
-    /// Which byte.
-    at: u8,
+    links: [Link; 32],
+    look: Look,
+}
+
+/// At which bytes, and how often the second one counts.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct Look {
+    first: u8,
+    second: u8,
+    times: u8,
+}
+
+impl Look {
+    #[inline(always)]
+    fn at(self, name: &[u8]) -> Option<usize> {
+        let (first, second) = (name.get(usize::from(self.first))?, name.get(usize::from(self.second))?);
+        Some(usize::from(first.wrapping_add(second.wrapping_mul(self.times)) & 31))
+    }
+
+    /// How many links names would use.
+    fn spread(self, names: &[&[u8]]) -> u32 {
+        names.iter().filter_map(|name| self.at(name)).fold(0_u32, |mask, at| mask | 1 << at).count_ones()
+    }
+
+    /// The one that tells names of one length apart best.
+    fn best(names: &[&[u8]]) -> Self {
+        /// How many positions are tried with each other: those that tell names apart best by themselves.
+        const POSITIONS: usize = 12;
+        let length = names.first().map_or(0, |name| name.len());
+        let mut single: Vec<Self> =
+            (0..length).map(|at| Self { first: at as u8, second: 0, times: 0 }).collect();
+        single.sort_by_key(|look| 32 - look.spread(names));
+        let mut best = single.first().copied().unwrap_or_default();
+        let mut most = best.spread(names);
+        single.truncate(POSITIONS);
+        for (first, second) in
+            single.iter().flat_map(|first| single.iter().map(move |second| (first, second)))
+        {
+            for times in [1, 2, 3, 5, 7, 11, 13] {
+                let look = Self { first: first.first, second: second.first, times };
+                if most as usize == names.len().min(32) {
+                    return best;
+                }
+                if look.spread(names) > most {
+                    (best, most) = (look, look.spread(names));
+                }
+            }
+        }
+        best
+    }
 }
 
 /// Eight bytes of a name.
@@ -78,13 +131,20 @@ impl Names {
         if names.len() + prefixes.len() > NAMES_LIMIT {
             return None;
         }
-        let mut set = Self { prefixes: Prefixes::new(&prefixes), ..Self::default() };
+        // No byte with a bit of 0x20 set is zero.
+        let nowhere = Word { bytes: 0, letters: 0x2020_2020_2020_2020 };
+        let mut set = Self {
+            prefixes: Prefixes::new(&prefixes),
+            nodes: Vec::from([Node { links: [Link::NOWHERE; 32], look: Look::default() }]),
+            words: Vec::from([nowhere; 4]),
+            ..Self::default()
+        };
         let longest = names.iter().map(Vec::len).max().unwrap_or_default();
         set.lengths = (0..=longest)
             .map(|length| {
                 let names: Vec<&[u8]> =
                     names.iter().filter(|name| name.len() == length).map(Vec::as_slice).collect();
-                set.grow(&names)
+                if names.is_empty() { 0 } else { set.grow(&names) }
             })
             .collect();
         Some(set)
@@ -92,75 +152,56 @@ impl Names {
 
     /// Whether there are no members.
     pub fn is_empty(&self) -> bool {
-        self.words.is_empty() && self.prefixes.nodes.is_empty()
+        self.nodes.len() < 2 && self.prefixes.nodes.is_empty()
     }
 
     /// Whether a name is a member, or begins with a prefix that is one.
-    #[inline]
+    #[inline(always)]
     pub fn contains(&self, name: &[u8]) -> bool {
         self.contains_exact(name) || self.prefixes.begin(name)
     }
 
-    #[inline]
+    #[inline(always)]
     fn contains_exact(&self, name: &[u8]) -> bool {
-        let mut link = match self.lengths.get(name.len()) {
-            Some(link) => *link,
-            None => return false,
-        };
+        let mut number = usize::from(self.lengths.get(name.len()).copied().unwrap_or_default());
         loop {
-            match link {
-                Link::Nowhere => return false,
-                Link::Leaf { word, more: false } => {
-                    return self.words.get(word as usize..).is_some_and(|words| same(name, words));
-                }
-                Link::Leaf { word, more: true } => return self.any_of(name, word as usize),
-                Link::Node(node) => {
-                    let Some(node) = self.nodes.get(usize::from(node)) else { return false };
-                    let Some(byte) = name.get(usize::from(node.at)) else { return false };
-                    let bit = 1_u32 << (byte & 31);
-                    if node.mask & bit == 0 {
-                        return false;
-                    }
-                    let number = usize::from(node.first) + (node.mask & (bit - 1)).count_ones() as usize;
-                    let Some(next) = self.links.get(number) else { return false };
-                    link = *next;
-                }
+            let Some(node) = self.nodes.get(number) else { return false };
+            let Some(at) = node.look.at(name) else { return false };
+            let link = node.links[at & 31].0;
+            if link & (Link::NODE | Link::SHARED) == 0 {
+                return self.words.get(link as usize..).is_some_and(|words| same(name, words));
             }
+            if link & Link::SHARED != 0 {
+                return self.any_of(name, (link & !Link::SHARED) as usize);
+            }
+            number = (link & !Link::NODE) as usize;
         }
     }
 
-    /// Names that differ in no position's lower five bits, such as `a-b` and `amb`.
+    /// Names that no node tells apart, such as `a-b` and `amb`.
     #[cold]
     fn any_of(&self, name: &[u8], word: usize) -> bool {
-        let each = name.len().div_ceil(8);
+        let each = words(name).len();
         let more = self.more.get(word).copied().unwrap_or_default();
         (0..=usize::from(more))
             .any(|number| self.words.get(word + number * each..).is_some_and(|words| same(name, words)))
     }
 
-    /// Adds the trie of names of one length.
-    fn grow(&mut self, names: &[&[u8]]) -> Link {
-        let Some(first) = names.first() else { return Link::Nowhere };
-        let best = (0..first.len())
-            .map(|at| (at, signature(names, at)))
-            .max_by_key(|(at, mask)| (mask.count_ones(), usize::MAX - at));
-        match best {
-            Some((at, mask)) if names.len() > 1 && mask.count_ones() > 1 => self.grow_node(names, at, mask),
-            _ => self.grow_leaf(names),
+    /// Adds the trie of names of one length, and says at which node it begins.
+    fn grow(&mut self, names: &[&[u8]]) -> u16 {
+        let look = Look::best(names);
+        let number = self.nodes.len();
+        self.nodes.push(Node { links: [Link::NOWHERE; 32], look });
+        for at in 0..32 {
+            let below: Vec<&[u8]> = names.iter().copied().filter(|name| look.at(name) == Some(at)).collect();
+            self.nodes[number].links[at] = match below.len() {
+                0 => Link::NOWHERE,
+                // Some names differ where no look sees it.
+                count if count == 1 || Look::best(&below).spread(&below) < 2 => self.grow_leaf(&below),
+                _ => Link(Link::NODE | u32::from(self.grow(&below))),
+            };
         }
-    }
-
-    fn grow_node(&mut self, names: &[&[u8]], at: usize, mask: u32) -> Link {
-        let first = self.links.len();
-        self.links.resize(first + mask.count_ones() as usize, Link::Nowhere);
-        let node = self.nodes.len() as u16;
-        self.nodes.push(Node { mask, first: first as u16, at: at as u8 });
-        let bits = (0..32_u8).filter(|bit| mask >> bit & 1 == 1);
-        for (number, bit) in bits.enumerate() {
-            let below: Vec<&[u8]> = names.iter().copied().filter(|name| name[at] & 31 == bit).collect();
-            self.links[first + number] = self.grow(&below);
-        }
-        Link::Node(node)
+        number as u16
     }
 
     fn grow_leaf(&mut self, names: &[&[u8]]) -> Link {
@@ -168,30 +209,46 @@ impl Names {
         for name in names {
             let letters: Vec<u8> =
                 name.iter().map(|byte| if byte.is_ascii_alphabetic() { 0x20 } else { 0 }).collect();
-            let pairs = words(name).zip(words(&letters));
+            let pairs = words(name).into_iter().zip(words(&letters));
             self.words.extend(pairs.map(|(bytes, letters)| Word { bytes, letters }));
         }
         self.more.resize(self.words.len(), 0);
         self.more[word] = (names.len() - 1) as u16;
-        Link::Leaf { word: word as u32, more: names.len() > 1 }
+        Link::leaf(word, names.len())
     }
 }
 
-/// Which lower five bits the names have at a position.
-fn signature(names: &[&[u8]], at: usize) -> u32 {
-    names.iter().fold(0, |mask, name| mask | 1 << (name[at] & 31))
+/// The words of a name, each of eight bytes. Up to 32 bytes there are always four, which overlap, so that comparing has
+/// no loop whose end has to be guessed; beyond, there are as many as are needed. A name of less than eight bytes has one,
+/// in which bytes may stand twice.
+fn words(name: &[u8]) -> Vec<u64> {
+    if name.len() < 8 {
+        return Vec::from([short_word(name)]);
+    }
+    match four_words(name) {
+        Some(words) => words.into(),
+        None => name
+            .as_chunks::<8>()
+            .0
+            .iter()
+            .chain(name.last_chunk())
+            .map(|chunk| u64::from_le_bytes(*chunk))
+            .collect(),
+    }
 }
 
-/// The words of a name: eight bytes each, the last one overlapping the one before it; a name of less than eight bytes has
-/// one word, in which bytes may stand twice.
-fn words(name: &[u8]) -> impl Iterator<Item = u64> {
-    let (chunks, rest) = name.as_chunks::<8>();
-    let last = match (rest.is_empty(), name.last_chunk::<8>()) {
-        (true, _) => None,
-        (false, Some(last)) => Some(u64::from_le_bytes(*last)),
-        (false, None) => Some(short_word(name)),
-    };
-    chunks.iter().map(|chunk| u64::from_le_bytes(*chunk)).chain(last)
+/// The words of a name of 8 to 32 bytes.
+#[inline(always)]
+fn four_words(name: &[u8]) -> Option<[u64; 4]> {
+    let (first, last) = (name.first_chunk::<8>()?, name.last_chunk::<8>()?);
+    let end = name.len() - 8;
+    if end > 24 {
+        return None;
+    }
+    let (second, third) = (end.min(8), end.min(16));
+    let (second, third) = (name.get(second..second + 8)?, name.get(third..third + 8)?);
+    let word = |chunk: &[u8]| chunk.first_chunk().map_or(0, |chunk| u64::from_le_bytes(*chunk));
+    Some([u64::from_le_bytes(*first), word(second), word(third), u64::from_le_bytes(*last)])
 }
 
 /// The word of a name of one to seven bytes.
@@ -209,23 +266,27 @@ fn short_word(name: &[u8]) -> u64 {
 }
 
 /// Whether a name is the one whose words begin here; it is known to have its length.
-#[inline]
+#[inline(always)]
 fn same(name: &[u8], words: &[Word]) -> bool {
-    let Some(last) = name.last_chunk::<8>() else {
-        let Some(word) = words.first() else { return false };
-        return short_word(name) | word.letters == word.bytes;
-    };
-    let mut differ = 0;
-    let mut words = words.iter();
-    for (chunk, word) in name.as_chunks::<8>().0.iter().zip(&mut words) {
-        differ |= (u64::from_le_bytes(*chunk) | word.letters) ^ word.bytes;
+    if let Some(found) = four_words(name) {
+        let Some(words) = words.first_chunk::<4>() else { return false };
+        let differ = |at: usize| (found[at] | words[at].letters) ^ words[at].bytes;
+        return differ(0) | differ(1) | differ(2) | differ(3) == 0;
     }
-    if !name.len().is_multiple_of(8)
-        && let Some(word) = words.next()
-    {
-        differ |= (u64::from_le_bytes(*last) | word.letters) ^ word.bytes;
+    same_odd(name, words)
+}
+
+/// The same for names of less than 8, or more than 32 bytes.
+#[inline(never)]
+fn same_odd(name: &[u8], words: &[Word]) -> bool {
+    if name.len() < 8 {
+        return words.first().is_some_and(|word| short_word(name) | word.letters == word.bytes);
     }
-    differ == 0
+    let chunks = name.as_chunks::<8>().0.iter().chain(name.last_chunk());
+    chunks
+        .zip(words)
+        .fold(0, |differ, (chunk, word)| differ | ((u64::from_le_bytes(*chunk) | word.letters) ^ word.bytes))
+        == 0
 }
 
 /// A trie of prefixes.
@@ -233,8 +294,6 @@ fn same(name: &[u8], words: &[Word]) -> bool {
 struct Prefixes {
     /// The lower five bits of their first bytes.
     firsts: u32,
-    /// The length of the shortest.
-    shortest: usize,
     nodes: Vec<PrefixNode>,
     /// The bytes of all labels, in lower case.
     labels: Vec<u8>,
@@ -262,8 +321,7 @@ impl Prefixes {
             }
         }
         let mut set = Self {
-            firsts: if kept.is_empty() { 0 } else { signature(&kept, 0) },
-            shortest: kept.iter().map(|prefix| prefix.len()).min().unwrap_or_default(),
+            firsts: kept.iter().fold(0, |mask, prefix| mask | 1 << (prefix[0] & 31)),
             ..Self::default()
         };
         if !kept.is_empty() {
@@ -296,16 +354,13 @@ impl Prefixes {
     }
 
     /// Whether one of them begins a name.
-    #[inline]
+    #[inline(always)]
     fn begin(&self, name: &[u8]) -> bool {
-        match name.first() {
-            Some(first) if self.firsts >> (first & 31) & 1 == 1 && name.len() >= self.shortest => {
-                self.walk(name)
-            }
-            _ => false,
-        }
+        let first = name.first().copied().unwrap_or_default();
+        self.firsts >> (first & 31) & 1 == 1 && self.walk(name)
     }
 
+    #[inline(never)]
     fn walk(&self, mut name: &[u8]) -> bool {
         let mut number = 0;
         loop {
