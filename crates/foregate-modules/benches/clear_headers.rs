@@ -77,6 +77,16 @@ fn marks(names: &[&str], member: impl Fn(&str) -> bool) -> u64 {
     marks
 }
 
+/// What a set of lower case names needs that gets names in any case, as HTTP/1 has them.
+#[inline]
+fn lowered(name: &str, member: impl Fn(&str) -> bool) -> bool {
+    let mut buffer = [0; 64];
+    let Some(lower) = buffer.get_mut(..name.len()) else { return false };
+    lower.copy_from_slice(name.as_bytes());
+    lower.make_ascii_lowercase();
+    str::from_utf8(lower).is_ok_and(member)
+}
+
 fn hashed<S: BuildHasher + Default>() -> HashSet<&'static str, S> {
     builtin().collect()
 }
@@ -117,6 +127,9 @@ fn matching(criterion: &mut Criterion) {
         contest("trie-hard", &|names| marks(names, |name| trie_hard.get(name).is_some()));
         contest("hash set (SipHash)", &|names| marks(names, |name| hash_set.contains(name)));
         contest("hash set (foldhash)", &|names| marks(names, |name| fold_hash_set.contains(name)));
+        contest("hash set (foldhash), names in any case", &|names| {
+            marks(names, |name| lowered(name, |name| fold_hash_set.contains(name)))
+        });
         contest("sorted set (BTreeSet)", &|names| marks(names, |name| tree_set.contains(name)));
         contest("sorted list (binary search)", &|names| {
             marks(names, |name| sorted.binary_search(&name).is_ok())
