@@ -108,6 +108,7 @@ impl Folder {
             fs::write(path.join(name).with_extension("pem"), made.cert.pem()).unwrap();
             fs::write(path.join(name).with_extension("key"), made.signing_key.serialize_pem()).unwrap();
         }
+        fs::write(path.join("moved.csv"), "/old,/new\n").unwrap();
         Self(path)
     }
 }
