@@ -1,6 +1,6 @@
 //! The modules that ship: pure product logic, one file each, on the contract of `foregate-module`.
 //!
-//! [`shipped()`] is the one list of their steps. A program with modules of its own takes it in:
+//! [`shipped`] is the one list of their steps. A program with modules of its own takes it in:
 //!
 //! ```
 //! foregate_module::pipeline! { pub fn steps { use foregate_modules::shipped; } }
@@ -40,9 +40,9 @@ pub mod request_id;
 pub mod rules;
 pub mod security_headers;
 pub mod static_answers;
-pub mod trace;
 #[cfg(test)]
 mod test_expressions;
+pub mod trace;
 
 use self::arguments::{content_type, cookie, cookie_name, field_name, host, quotable, target};
 

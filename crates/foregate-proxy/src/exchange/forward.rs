@@ -11,14 +11,19 @@ use foregate_wire::{BodyLength, Method, NameId, Version, connection};
 use super::progress::Awaited;
 use super::{Exchange, Step};
 use crate::error::Error;
-use crate::link::Link;
-use crate::link::LinkError;
 use crate::link::copy::{CopyError, Filter, Kept, Waiting};
+use crate::link::{Link, LinkError, Received};
 use crate::telemetry::clock;
 use crate::upstream::{Addresses, Origin, Terms};
 
 /// Interim responses that are taken before the final one.
 const INTERIM_RESPONSES: u32 = 16;
+
+/// The most that is read of a response that the client does not get, bytes. Beyond, the origin's connection ends.
+const DROPPED_BODY: usize = 64 * 1024;
+
+/// How long that may take.
+const DROPPED_WITHIN: Duration = Duration::from_secs(2);
 
 /// How long an HTTP/1 client that waits is not looked after.
 const UNWATCHED: Duration = Duration::from_millis(200);
@@ -351,7 +356,7 @@ impl Exchange<'_> {
         self.response_is_from(Source::Upstream);
         self.skip_to(PhaseId::UpstreamResponse);
         if let Err(ended) = self.run_phases(PhaseId::ResponseBody).await {
-            // What the origin still sends is dropped with its connection.
+            self.drop_response(origin);
             return ended.into();
         }
         let filters = self.take_response_filters();
@@ -364,6 +369,26 @@ impl Exchange<'_> {
             self.download.filter = Some(Box::new(Filter::new(Chain::new(filters))));
         }
         self.send_final(origin, length)
+    }
+
+    /// The client gets another response: what the origin still sends is read and dropped, if that is little, so that its
+    /// connection can be kept.
+    fn drop_response(&mut self, mut origin: Origin) {
+        let Some(upstream) = self.upstream.clone() else { return };
+        if !self.upload.is_done() || self.upload.gave_up() {
+            return;
+        }
+        let drain = async move {
+            let mut left = DROPPED_BODY;
+            while poll_fn(|cx| origin.link.poll_receive(cx)).await.ok()? == Received::Data {
+                let count = origin.link.data().len();
+                left = left.checked_sub(count)?;
+                origin.link.consume(count);
+            }
+            upstream.recycle(origin, Instant::now());
+            Some(())
+        };
+        tokio::spawn(tokio::time::timeout(DROPPED_WITHIN, drain));
     }
 
     fn send_final(&mut self, origin: Origin, length: BodyLength) -> Step {
