@@ -31,8 +31,11 @@ use self::facts::{ExchangeFacts, Numbers};
 /// earlier. They are known from the phase of the first on: a step may show its own before it has written them.
 pub const VARIABLES: [&str; 3] = ["vars", "vars-rewrite", "vars-response"];
 
-/// The field that tells a country. A module that knows countries writes a value of this name.
+/// The field that tells a country.
 const COUNTRY: &str = "ip.src.country";
+
+/// The value that answers for it. It is a field of its own name too.
+const COUNTRY_VALUE: &str = "geo.country";
 
 /// Why an expression was refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -96,10 +99,11 @@ impl Compiler {
                     numbers.added.push(None);
                 }
                 numbers.variables.push(number);
-            } else if value.name == COUNTRY && kind == Kind::Bytes {
-                numbers.country = Some(number);
-                compiler.country = Some(behind(value.phase));
             } else {
+                if value.name == COUNTRY_VALUE && kind == Kind::Bytes {
+                    numbers.country = Some(number);
+                    compiler.country = Some(behind(value.phase));
+                }
                 let name = value.name.replace('-', "_");
                 compiler.add(&name, kind_of(kind), behind(value.phase), value.about)?;
                 numbers.added.push(Some(number));

@@ -30,7 +30,7 @@ macro_rules! values {
 values! {
     Score "bot.hot-score" i64, Int, |score| Some(Shown::Int(*score));
     Known "known" bool, Bool, |known| Some(Shown::Bool(*known));
-    Country "ip.src.country" Vec<u8>, Bytes, |country| Some(Shown::Bytes(country));
+    Country "geo.country" Vec<u8>, Bytes, |country| Some(Shown::Bytes(country));
     Upstream "proxy" IpAddr, Ip, |address| Some(Shown::Ip(*address));
     First "vars" Vec<(Text, Text)>, Map, |entries| Some(Shown::Map(entries));
     Second "vars-rewrite" Vec<(Text, Text)>, Map, |entries| Some(Shown::Map(entries));
@@ -159,6 +159,7 @@ fn every_field_is_answered() {
         "http.request.timestamp.sec eq 1767225600",
         "ip.src in $office and ip.src eq 192.0.2.1",
         r#"ip.src.country eq "DE" and ip.geoip.country in {"DE" "FR"}"#,
+        r#"geo.country eq "DE""#,
         "ssl and tls.client.verified",
         r#"tls.version eq "TLSv1.3" and tls.server_name eq "example.com""#,
         r#"tls.client.subject eq "CN=ann""#,
