@@ -73,7 +73,7 @@ pub use input::{
     ResponseSource, RouteName, Scheme, SiteName, Status, Time, Tls, View,
 };
 pub use output::{
-    Apply, ChooseUpstream, EditRequest, EditResponse, Emit, FilterRequestBody, FilterResponseBody,
+    Apply, ChooseUpstream, Count, EditRequest, EditResponse, Emit, FilterRequestBody, FilterResponseBody,
     LimitRequestBody, Note, Notes, Output, Outputs, RewriteTarget, SetClientAddress, Skip, WritableAt,
 };
 pub use phase_id::{Phase, PhaseId, phase};

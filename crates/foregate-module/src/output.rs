@@ -150,6 +150,10 @@ effects! {
     Notes(Vec<Note>), "log", effect, Phase, |apply, notes| {
         apply.state.notes.extend(notes.into_iter().map(|note| (note.name, note.value)));
     };
+    /// Something that the metrics are to count, by a constant name: `foregate_step_events_total`.
+    Count(Option<&'static str>), "metrics", effect, Phase, |apply, event| {
+        apply.state.events.extend(event);
+    };
     /// Steps that do not run for this request any more.
     Skip(Steps), "steps", effect, BeforeEnd, |apply, steps| {
         apply.state.skipped = apply.state.skipped.and(steps);

@@ -49,6 +49,8 @@ pub struct State {
     pub response_filters: Vec<Filtered>,
     /// What the access log is to say beside its own fields.
     pub notes: Vec<(Text, Text)>,
+    /// What the step that ran last wants to have counted.
+    pub events: Vec<&'static str>,
     /// Slots of fetches that have been emitted and not been performed.
     pub fetches: Vec<u16>,
 }
@@ -61,6 +63,7 @@ impl State {
         self.request_filters.clear();
         self.response_filters.clear();
         self.notes.clear();
+        self.events.clear();
         self.fetches.clear();
     }
 }

@@ -14,7 +14,8 @@
 //! original stay (`retry-after`, `www-authenticate`, `set-cookie`), but those that describe its body.
 //!
 //! The value `error-page.source`, which is a note of the access log as well, tells where the page came from: `text`,
-//! `file`, `fetched`, `json`, or `original` when fetching failed.
+//! `file`, `fetched`, `json`, or `original` when fetching failed. The metric
+//! `foregate_step_events_total{step="error-pages-make",event="..."}` counts by the same names.
 
 mod template;
 
@@ -27,8 +28,8 @@ use core::time::Duration;
 
 use foregate_module::settings::{ANY, Argument, Block, Prop};
 use foregate_module::{
-    ClientAddress, Context, Emit, Fetch, FetchKey, FetchRequest, FetchResult, Fetched, Field, Fields, Filter,
-    FromNode, Host, Key, Kind, Never, Node, Note, Notes, Path, Problem, Read, Replace, RequestFields,
+    ClientAddress, Context, Count, Emit, Fetch, FetchKey, FetchRequest, FetchResult, Fetched, Field, Fields,
+    Filter, FromNode, Host, Key, Kind, Never, Node, Note, Notes, Path, Problem, Read, Replace, RequestFields,
     Response, ResponseFields, ResponseSource, Shown, Source, Status, Step, Text, UpstreamId, Value, phase,
 };
 
@@ -440,7 +441,7 @@ impl Step for Make {
         Read<'r, Trace>,
         Read<'r, Fetched<PageFetch>>,
     );
-    type Out = (Emit<Chosen>, Notes);
+    type Out = (Emit<Chosen>, Notes, Count);
     type Stop = Never;
     const NAME: &'static str = "error-pages-make";
     const ABOUT: &'static str = "Makes the page for an error.";
@@ -452,7 +453,7 @@ impl Step for Make {
         let (.., Host(host), Path(path), ClientAddress(client), Read(request_id), Read(trace), Read(fetched)) =
             input;
         let Some(page) = settings.page(status, source) else {
-            return ControlFlow::Continue((Emit(None), Notes(Vec::new())));
+            return ControlFlow::Continue((Emit(None), Notes(Vec::new()), Count(None)));
         };
         let facts = Facts {
             status,
@@ -484,7 +485,7 @@ impl Step for Make {
             }
         };
         let note = Note { name: "error-page".into(), value: name.into() };
-        ControlFlow::Continue((Emit(Some((name, chosen))), Notes(Vec::from([note]))))
+        ControlFlow::Continue((Emit(Some((name, chosen))), Notes(Vec::from([note])), Count(Some(name))))
     }
 }
 

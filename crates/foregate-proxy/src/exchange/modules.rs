@@ -281,6 +281,9 @@ impl Exchange<'_> {
             Ok(Verdict::Passed) => Ok(()),
             Ok(Verdict::Continue) => {
                 self.proxy.steps.ran(planned.step);
+                for event in self.run.iter_mut().flat_map(|run| run.state.events.drain(..)) {
+                    counters.count(event);
+                }
                 Ok(())
             }
             Ok(Verdict::Stop(action)) => {

@@ -154,6 +154,12 @@ fn steps(encoder: &mut DescriptorEncoder<'_>, counters: &StepCounters) -> fmt::R
             labelled(&mut family, &[("step", step.name)], read(step))?;
         }
     }
+    let mut family = self::counters(encoder, "step_events", "What a step has counted, by its own names")?;
+    for (step, _) in &used {
+        for (event, count) in step.events() {
+            labelled(&mut family, &[("step", step.name), ("event", event)], count)?;
+        }
+    }
     let help = "Time of the timed runs of a step";
     let mut family =
         encoder.encode_descriptor("step_timed", help, Some(&Unit::Seconds), MetricType::Counter)?;

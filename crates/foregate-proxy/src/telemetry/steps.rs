@@ -3,6 +3,8 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use parking_lot::Mutex;
+
 use super::metrics::{Counter, SHARDS, shard};
 
 /// Panics of one step, within [`PANIC_SPAN`] of each other, that open its circuit breaker.
@@ -11,6 +13,8 @@ const PANICS: u64 = 5;
 const PANIC_SPAN: u64 = 10_000;
 /// How long a step is not run after that, milliseconds; then it is tried again.
 const OPEN: u64 = 10_000;
+/// Names that one step may have counted. They are constants of the program; the limit is there to be one.
+const EVENTS: usize = 64;
 /// A step that held its worker for longer than this is counted as having blocked it.
 const BLOCKED: Duration = Duration::from_millis(10);
 
@@ -45,6 +49,7 @@ pub struct StepCounter {
     pub nanos: Counter,
     /// Runs among these that held a worker for more than 10 ms.
     pub blocked: Counter,
+    events: Mutex<Vec<(&'static str, u64)>>,
     breaker: Breaker,
 }
 
@@ -104,8 +109,24 @@ impl StepCounter {
             timed: Counter::default(),
             nanos: Counter::default(),
             blocked: Counter::default(),
+            events: Mutex::default(),
             breaker: Breaker::default(),
         }
+    }
+
+    /// Counts what the step wants to have counted.
+    pub fn count(&self, event: &'static str) {
+        let mut events = self.events.lock();
+        if let Some((_, count)) = events.iter_mut().find(|(known, _)| *known == event) {
+            *count += 1;
+        } else if events.len() < EVENTS {
+            events.push((event, 1));
+        }
+    }
+
+    /// What was counted so for the step.
+    pub(super) fn events(&self) -> Vec<(&'static str, u64)> {
+        self.events.lock().clone()
     }
 
     /// Whether anything was counted besides runs.
