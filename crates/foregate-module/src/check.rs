@@ -196,7 +196,9 @@ const fn check_name(groups: &[&[Decl]], here: &Cursor, step: &Decl) {
         }
         if same(other.name, step.name) {
             let mut text = Sentence::new();
-            text.say("two steps have the name `").say(step.name).say("`");
+            text.say("two steps have the name `").say(step.name).say("`, one of phase ");
+            text.say(other.phase.name()).say(", one of phase ").say(step.phase.name());
+            text.say("; a step is listed once");
             panic!("{}", text.as_str());
         }
     }
@@ -239,6 +241,7 @@ const fn check_reader(groups: &[&[Decl]], here: &Cursor, step: &Decl, slot: &Slo
     let mut cursor = Cursor::new();
     let mut before = true;
     let mut later: Option<&Decl> = None;
+    let mut answered = false;
     while let Some(other) = cursor.next(groups) {
         if cursor.is(here) {
             before = false;
@@ -256,6 +259,7 @@ const fn check_reader(groups: &[&[Decl]], here: &Cursor, step: &Decl, slot: &Slo
             }
             if written || answers {
                 later = Some(other);
+                answered = answers && other.phase.order() == step.phase.order();
             }
             number += 1;
         }
@@ -264,6 +268,10 @@ const fn check_reader(groups: &[&[Decl]], here: &Cursor, step: &Decl, slot: &Slo
     text.say("`").say(slot.name).say("` is read by step `").say(step.name).say("` (phase ");
     text.say(step.phase.name());
     match later {
+        Some(writer) if answered => {
+            text.say("), but the platform writes it at the end of the phase in which step `");
+            text.say(writer.name).say("` asks for it; read it in a later phase");
+        }
         Some(writer) => {
             text.say("), but only written later, by step `").say(writer.name).say("` (phase ");
             text.say(writer.phase.name()).say(")");

@@ -25,6 +25,10 @@ pub trait Input<'r>: Sized {
 pub trait ReadableAt<P: Phase> {}
 
 /// All that a step reads: a tuple of up to ten inputs.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not what a step can read",
+    label = "write a tuple of at most ten inputs, such as `(Path<'r>,)`"
+)]
 pub trait Inputs<'r, P: Phase>: Sized {
     /// What they are.
     const SLOTS: &'static [Slot];

@@ -37,6 +37,10 @@ pub trait Output {
 pub trait WritableAt<P: Phase> {}
 
 /// All that a step writes: a tuple of up to six outputs.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not what a step can write",
+    label = "write a tuple of at most six outputs, such as `(EditResponse,)`"
+)]
 pub trait Outputs<P: Phase> {
     /// What they are.
     const SLOTS: &'static [Slot];

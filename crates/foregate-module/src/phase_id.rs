@@ -92,31 +92,52 @@ pub trait Phase: sealed::Sealed + 'static {
 }
 
 /// Phases in which there is no response yet, so that the request can be answered here.
-#[diagnostic::on_unimplemented(message = "in phase `{Self}` the request has been sent, or answered, already")]
+#[diagnostic::on_unimplemented(
+    message = "in phase `{Self}` the request has been sent, or answered, already",
+    label = "only steps of the phases from request-early to upstream-request can do this"
+)]
 pub trait BeforeResponse: Phase {}
 
 /// Phases in which the request's target can still be rewritten and its upstream chosen.
-#[diagnostic::on_unimplemented(message = "in phase `{Self}` the upstream has been chosen already")]
+#[diagnostic::on_unimplemented(
+    message = "in phase `{Self}` the upstream has been chosen already",
+    label = "only steps of the phases from request-early to upstream-select can do this"
+)]
 pub trait BeforeUpstream: Phase {}
 
 /// Phases in which the head of the response is known.
-#[diagnostic::on_unimplemented(message = "the response is not known in phase `{Self}`")]
+#[diagnostic::on_unimplemented(
+    message = "there is no response yet in phase `{Self}`",
+    label = "only steps of the phases from upstream-response to log can read this"
+)]
 pub trait AfterResponse: Phase {}
 
 /// Phases in which the head of the response has not been sent yet.
-#[diagnostic::on_unimplemented(message = "there is no response to change in phase `{Self}`")]
+#[diagnostic::on_unimplemented(
+    message = "there is no response to change in phase `{Self}`",
+    label = "only steps of the phases from upstream-response to response-body can change the response"
+)]
 pub trait HoldsResponse: AfterResponse {}
 
 /// Phases in which the response can be replaced as a whole.
-#[diagnostic::on_unimplemented(message = "the response cannot be replaced in phase `{Self}`")]
+#[diagnostic::on_unimplemented(
+    message = "the response cannot be replaced in phase `{Self}`",
+    label = "only steps of the phases from upstream-response to response-error-page can replace the response"
+)]
 pub trait BeforeBody: HoldsResponse {}
 
 /// Phases in which the start of the request's body has been received.
-#[diagnostic::on_unimplemented(message = "the body of the request has not been received in phase `{Self}`")]
+#[diagnostic::on_unimplemented(
+    message = "the request's body has not been received in phase `{Self}`",
+    label = "only steps of the phases from request-body to upstream-request can read it; `Step::body` says how much"
+)]
 pub trait AfterBody: Phase {}
 
 /// Phases before the last.
-#[diagnostic::on_unimplemented(message = "in phase `{Self}` the exchange has ended")]
+#[diagnostic::on_unimplemented(
+    message = "in phase `{Self}` the exchange has ended",
+    label = "only steps of the phases before log can do this"
+)]
 pub trait BeforeEnd: Phase {}
 
 mod sealed {

@@ -126,11 +126,6 @@ impl Compiler {
         &self.scheme
     }
 
-    /// The named lists, to add some before expressions name them.
-    pub fn lists_mut(&mut self) -> &mut Lists {
-        &mut self.lists
-    }
-
     /// A condition to be evaluated in a phase.
     ///
     /// # Errors

@@ -37,7 +37,7 @@ const KEY: Key = Key {
     usage: "keep=\"trusted\"|\"always\"|\"never\" sample=SHARE",
     ..Key::flag(
         "trace",
-        "#false",
+        "",
         "trace sample=\"1%\"",
         "Continues or begins a trace (W3C Trace Context) and tells the origin by `traceparent`.",
     )

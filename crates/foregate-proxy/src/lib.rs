@@ -25,4 +25,5 @@ pub mod telemetry;
 mod timer;
 pub mod tls;
 mod upstream;
+mod watch;
 mod websocket;

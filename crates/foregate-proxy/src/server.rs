@@ -23,6 +23,7 @@ use crate::telemetry::access_log::AccessLog;
 use crate::telemetry::metrics::Metrics;
 use crate::tls::CertificateStore;
 use crate::upstream::{self, Upstreams};
+use crate::watch::ConfiguredFiles;
 
 /// The most connections by default.
 const MOST_CONNECTIONS: u64 = 50_000;
@@ -85,6 +86,9 @@ struct Server {
     reload: Reload,
     listening: HashMap<ListenAddress, Listening>,
     next_listener: usize,
+    /// Files that were read into the configuration, and word of their changes.
+    files: ConfiguredFiles,
+    changed: mpsc::Receiver<()>,
     requests: mpsc::Receiver<admin::Request>,
     admin: mpsc::Sender<admin::Request>,
     metrics_task: Option<(std::net::SocketAddr, tokio::task::JoinHandle<()>)>,
@@ -130,6 +134,7 @@ impl Server {
         let config = Config::build(settings, &upstreams, &certificates, &[]).map_err(io::Error::other)?;
         let proxy = Arc::new(Proxy::new(config, metrics));
         let (admin, requests) = mpsc::channel(16);
+        let (tell, changed) = mpsc::channel(1);
         let mut server = Self {
             proxy: Arc::clone(&proxy),
             upstreams,
@@ -137,6 +142,8 @@ impl Server {
             reload,
             listening: HashMap::new(),
             next_listener: 0,
+            files: ConfiguredFiles::new(tell),
+            changed,
             requests,
             admin,
             metrics_task: None,
@@ -154,6 +161,7 @@ impl Server {
         server.open_log(&config.settings, None)?;
         let side = server.bind_side(&config.settings)?;
         server.apply(&config, bound, side);
+        server.files.follow(&config.settings.watched);
         server.certificates.watch();
         tokio::spawn(memory::wake(tokio::runtime::Handle::current().metrics().num_workers()));
         tokio::spawn(upstream::sweep(move || proxy.config().upstreams.clone()));
@@ -332,6 +340,10 @@ impl Server {
         loop {
             tokio::select! {
                 _ = signals.hangup.recv() => drop(self.reload().await),
+                Some(()) = self.changed.recv() => {
+                    tracing::info!("a file of the configuration has changed");
+                    drop(self.reload().await);
+                }
                 _ = signals.reopen.recv() => {
                     if let Some(log) = &*self.proxy.access_log.load() {
                         log.reopen();
@@ -399,6 +411,7 @@ impl Server {
         self.proxy.set_config(config);
         let config = self.proxy.config();
         self.apply(&config, bound, side);
+        self.files.follow(&config.settings.watched);
         retire(old);
         Ok(())
     }

@@ -169,6 +169,117 @@ fn reload_asks_the_admin_socket() {
 }
 
 #[test]
+fn modules_are_listed() {
+    let folder = Folder::new("modules");
+    let text = stdout(&folder.run(&["modules"]));
+    assert!(text.starts_with("request-early\n"), "{text}");
+    assert!(text.contains("\nresponse-body\n") && text.contains("\n  clear-headers-response  "), "{text}");
+    let all = json(&folder.run(&["modules", "--json"]));
+    let steps = all["steps"].as_array().unwrap();
+    let step = steps.iter().find(|step| step["name"] == "clear-headers-response").unwrap();
+    assert_eq!((&step["phase"], &step["key"]), (&"response-body".into(), &"clear-headers".into()));
+    assert_eq!(step["writes"][0]["name"], "response fields");
+    let graph = stdout(&folder.run(&["modules", "--graph"]));
+    assert!(graph.starts_with("digraph foregate {\n") && graph.ends_with("}\n"), "{graph}");
+    assert!(graph.contains("label=\"response-body\";"), "{graph}");
+
+    let one = stdout(&folder.run(&["modules", "clear-headers"]));
+    assert!(
+        one.starts_with("clear-headers") && one.contains("\nexample\n") && one.contains("\nsteps\n"),
+        "{one}"
+    );
+    assert!(one.contains("when=EXPRESSION"), "{one}");
+    let output = folder.run(&["modules", "clear-header"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stderr(&output).contains("did you mean `clear-headers`?"), "{}", stderr(&output));
+}
+
+#[test]
+fn influence_is_told_with_its_reason() {
+    let folder = Folder::new("affects");
+    let part = json(&folder.run(&["modules", "--affects", "response fields", "--json"]));
+    let changed_by = part["changed_by"].as_array().unwrap();
+    let clear = changed_by.iter().find(|link| link["step"] == "clear-headers-response").unwrap();
+    assert_eq!((&clear["by"], &clear["via"]), (&serde_json::json!(["response fields"]), &Value::Null));
+    let text = stdout(&folder.run(&["modules", "--affects", "clear-headers"]));
+    assert!(text.contains("can be changed by\n") && text.contains("can change\n"), "{text}");
+    assert_eq!(folder.run(&["modules", "--affects", "nothing-like-it"]).status.code(), Some(1));
+}
+
+/// A new module compiles, and its tests pass, against the contract of this repository.
+#[test]
+fn a_new_module_builds_and_passes_its_tests() {
+    let folder = Folder::new("module-new");
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let output = folder.run(&["module", "new", "my-greeting", "--foregate", root.to_str().unwrap()]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let made = folder.0.join("my-greeting");
+    std::fs::copy(root.join("Cargo.lock"), made.join("Cargo.lock")).unwrap();
+    let cargo = |arguments: &[&str]| {
+        let output = Command::new(env!("CARGO"))
+            .args(arguments)
+            .current_dir(&made)
+            .env("CARGO_TARGET_DIR", target().join("generated"))
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{arguments:?}\n{}", stderr(&output));
+        stdout(&output)
+    };
+    let tests = cargo(&["test", "--offline"]);
+    assert!(tests.contains("2 passed"), "{tests}");
+    cargo(&["fmt", "--check"]);
+    let again = folder.run(&["module", "new", "my-greeting"]);
+    assert_eq!((again.status.code(), stderr(&again).contains("exists already")), (Some(1), true));
+    let taken = folder.run(&["module", "new", "clear-headers"]);
+    assert_eq!((taken.status.code(), stderr(&taken).contains("there is one of this name")), (Some(2), true));
+}
+
+/// The folder that the workspace is built in.
+fn target() -> PathBuf {
+    // This test lies in its `debug/deps`.
+    std::env::current_exe().unwrap().ancestors().nth(3).unwrap().to_owned()
+}
+
+/// `examples/custom-binary` has one module more, and all the others.
+#[test]
+fn the_custom_binary_runs() {
+    let folder = Folder::new("custom");
+    let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/custom-binary");
+    // With the versions and the profile of this workspace, all but our own crates are there already.
+    std::fs::copy(example.join("../../Cargo.lock"), example.join("Cargo.lock")).unwrap();
+    for verb in ["build", "test"] {
+        let mut cargo = Command::new(env!("CARGO"));
+        cargo.args([verb, "--offline"]).current_dir(&example).env("CARGO_TARGET_DIR", target());
+        for ours in ["", "-module", "-modules", "-proxy", "-rules", "-wire"] {
+            let of = format!("profile.dev.package.foregate{ours}");
+            cargo.args(["--config", &format!("{of}.opt-level=0")]);
+            cargo.args(["--config", &format!("{of}.debug=\"line-tables-only\"")]);
+        }
+        let output = cargo.output().unwrap();
+        assert!(output.status.success(), "{verb}: {}", stderr(&output));
+    }
+    let binary = target().join("debug/my-foregate");
+    let run =
+        |arguments: &[&str]| Command::new(&binary).args(arguments).current_dir(&folder.0).output().unwrap();
+    let text = stdout(&run(&["modules"]));
+    assert!(text.contains("  office-hours  ") && text.contains("  clear-headers-response  "), "{text}");
+    folder.write(
+        "foregate.kdl",
+        "listen \":1\"\noffice-hours from=9 to=25\nsite \"*\" { route \"/**\" { respond 200 } }\n",
+    );
+    let output = run(&["check"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(
+        stderr(&output).contains("foregate.kdl:2:24: error: `to=25`: expected a whole number"),
+        "{}",
+        stderr(&output)
+    );
+    folder.write("foregate.kdl", "listen \":1\"\noffice-hours from=9 to=17 dry-run=#true\nsite \"*\" { route \"/**\" { respond 200 } }\n");
+    let text = stdout(&run(&["explain", "http://example.com:1/"]));
+    assert!(text.contains("request-security  office-hours  (dry-run)"), "{text}");
+}
+
+#[test]
 fn wrong_usage_is_2() {
     let folder = Folder::new("usage");
     for arguments in

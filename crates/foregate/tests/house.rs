@@ -120,6 +120,37 @@ fn pure_crates_bring_in_no_input_or_output() {
     }
 }
 
+/// Crates in which the names of files, sockets and clocks do not even resolve.
+const WITHOUT_STD: &[&str] = &["foregate-module", "foregate-modules"];
+
+#[test]
+fn module_crates_do_without_the_standard_library() {
+    for name in WITHOUT_STD {
+        let folder = root().join("crates").join(name).join("src");
+        let root = fs::read_to_string(folder.join("lib.rs")).unwrap();
+        assert!(root.lines().any(|line| line == "#![no_std]"), "{name} is not no_std");
+        for forbidden in ["extern crate std", "cfg_attr(not(test), no_std)", "feature = \"std\""] {
+            assert_eq!(files_with(forbidden, &folder), [] as [PathBuf; 0], "{forbidden}");
+        }
+    }
+}
+
+#[test]
+fn every_module_has_a_page() {
+    let pages = root().join("docs/guide/modules");
+    let mut texts = String::new();
+    for page in fs::read_dir(pages).unwrap() {
+        texts.push_str(&fs::read_to_string(page.unwrap().path()).unwrap());
+    }
+    let missing: Vec<_> = foregate_modules::shipped()
+        .keys()
+        .into_iter()
+        .map(|(key, _)| key.name)
+        .filter(|key| !texts.contains(&format!("`{key}`")) && !texts.contains(&format!("{key} \"")))
+        .collect();
+    assert!(missing.is_empty(), "docs/guide/modules has nothing about {missing:?}");
+}
+
 #[test]
 fn every_crate_forbids_unsafe_code_and_takes_the_lints_of_the_workspace() {
     for package in &packages() {
@@ -236,9 +267,9 @@ fn links_between_documents_lead_somewhere() {
     assert!(broken.is_empty(), "{}", broken.join("\n"));
 }
 
-/// The Markdown files for people: those in the root, in docs/ and in conformance/.
+/// The Markdown files for people: those in the root, in docs/, in conformance/ and of the example.
 fn documents() -> Vec<PathBuf> {
-    ["", "docs", "conformance"]
+    ["", "docs", "docs/guide", "docs/guide/modules", "conformance", "examples/custom-binary"]
         .iter()
         .flat_map(|folder| fs::read_dir(root().join(folder)).unwrap())
         .map(|entry| entry.unwrap().path())

@@ -1,4 +1,4 @@
-//! The tables of docs/configuration.md are those of the table of keys, word for word.
+//! The tables of docs/configuration.md and docs/module-keys.md are those of the tables of keys, word for word.
 //!
 //! `UPDATE_DOCS=1 cargo test -p foregate --test reference` writes them anew.
 
@@ -6,7 +6,7 @@
 
 use std::{env, fs, path::Path};
 
-use foregate::config::schema::{Block, Key, ROOT};
+use foregate::config::schema::{Block, GENERIC, Key, ROOT, walk_keys};
 
 /// The names of the blocks, as headings and markers say them: `listen tls` is the `tls` within `listen`.
 fn blocks() -> Vec<(String, &'static Block)> {
@@ -29,9 +29,7 @@ fn blocks() -> Vec<(String, &'static Block)> {
 fn table(block: &Block) -> String {
     let mut table = "| key | default | what it does |\n|---|---|---|\n".to_owned();
     for key in block.keys {
-        let cells = [format!("`{}`", usage(key)), default(key), about(key)];
-        let cells = cells.map(|cell| cell.replace('|', "\\|"));
-        table.push_str(&format!("| {} |\n", cells.join(" | ")));
+        table.push_str(&row(&[format!("`{}`", usage(key)), default(key), about(key)]));
     }
     table
 }
@@ -77,11 +75,59 @@ fn tables_are_those_of_the_schema() {
         let length = updated[from..].find("<!-- end -->").expect("each table has an end");
         updated.replace_range(from..from + length, &table(block));
     }
+    hold(&path, &text, &updated);
+}
+
+/// Has the file hold what it should, or says that it does not.
+fn hold(path: &Path, text: &str, updated: &str) {
     if updated != text {
         assert!(
             env::var_os("UPDATE_DOCS").is_some(),
-            "docs/configuration.md is behind the table of keys; UPDATE_DOCS=1 writes it anew"
+            "{} is behind the table of keys; UPDATE_DOCS=1 writes it anew",
+            path.display()
         );
-        fs::write(&path, updated).unwrap();
+        fs::write(path, updated).unwrap();
     }
+}
+
+/// What stands above the tables of modules.
+const ABOVE: &str = "\
+# Keys of modules
+
+These keys may stand at the top of the file, in a `site`, and in a `route`. One that may stand once is taken from
+the innermost of these; one of which several are allowed from all of them, the outermost first. `KEY #false` turns off
+what stands further out. `foregate modules KEY` prints the same, with the steps that the key turns on.
+
+Keys that may stand once take these properties besides their own:
+
+";
+
+/// The reference of all modules that ship, made from their tables.
+#[test]
+fn the_reference_of_modules_is_that_of_their_keys() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/module-keys.md");
+    let mut updated = format!("{ABOVE}| property | without it | what it does |\n|---|---|---|\n");
+    for prop in GENERIC {
+        let default = if prop.default.is_empty() { String::new() } else { format!("`{}`", prop.default) };
+        let cells = [format!("`{}={}`", prop.name, prop.usage), default, prop.about.to_owned()];
+        updated.push_str(&row(&cells));
+    }
+    let mut keys: Vec<_> = foregate_modules::shipped().keys().into_iter().map(|(key, _)| key).collect();
+    keys.sort_by_key(|key| key.name);
+    for key in keys {
+        let example = key.example;
+        updated.push_str(&format!("\n## `{}`\n\n```kdl module\n{example}\n```\n\n", key.name));
+        updated.push_str("| key | without it | what it does |\n|---|---|---|\n");
+        walk_keys([key], &mut |path, key| {
+            let outer = path.split_last().map(|(_, outer)| outer.join(" ")).unwrap_or_default();
+            let usage = format!("{outer} {}", usage(key)).trim().to_owned();
+            updated.push_str(&row(&[format!("`{usage}`"), default(key), about(key)]));
+        });
+    }
+    let text = fs::read_to_string(&path).unwrap_or_default();
+    hold(&path, &text, &updated);
+}
+
+fn row(cells: &[String]) -> String {
+    format!("| {} |\n", cells.iter().map(|cell| cell.replace('|', "\\|")).collect::<Vec<_>>().join(" | "))
 }

@@ -18,7 +18,6 @@ mod names;
 mod policy;
 mod sni;
 mod store;
-mod watch;
 
 #[cfg(test)]
 mod measure;

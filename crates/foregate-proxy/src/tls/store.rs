@@ -18,8 +18,8 @@ use rustls::{Error as RustlsError, InconsistentKeys};
 use super::names::CertificateNames;
 use super::policy::Tickets;
 use super::sni::CertificateTable;
-use super::watch::FileWatch;
 use crate::settings::CertificateFiles;
+use crate::watch::FolderWatch;
 
 /// Bytes of a PEM file. Beyond, it is refused: no chain, key or list of authorities is that large.
 const PEM_LIMIT: u64 = 4 * 1024 * 1024;
@@ -53,7 +53,7 @@ pub struct CertificateStore {
 pub(super) struct Shared {
     certificates: Mutex<HashMap<CertificateFiles, Weak<Certificate>>>,
     tables: Mutex<Vec<Weak<CertificateTable>>>,
-    watch: Mutex<Option<FileWatch>>,
+    watch: Mutex<Option<FolderWatch>>,
     tickets: Tickets,
 }
 
@@ -71,10 +71,14 @@ impl CertificateStore {
         if watch.is_some() {
             return;
         }
-        match FileWatch::start(&self.shared) {
+        // The thread holds what it checks only while it checks.
+        let shared = Arc::downgrade(&self.shared);
+        let look = move || shared.upgrade().map(|shared| shared.check()).is_some();
+        match FolderWatch::start("foregate-certs", look) {
             Ok(mut started) => {
                 for files in self.shared.certificates.lock().keys() {
-                    started.add(files);
+                    started.add(&files.certificate);
+                    started.add(&files.key);
                 }
                 *watch = Some(started);
             }
@@ -104,7 +108,8 @@ impl CertificateStore {
         certificates.insert(files.clone(), Arc::downgrade(&certificate));
         drop(certificates);
         if let Some(watch) = self.shared.watch.lock().as_mut() {
-            watch.add(files);
+            watch.add(&files.certificate);
+            watch.add(&files.key);
         }
         Ok(certificate)
     }

@@ -4,6 +4,8 @@ mod check;
 mod defaults;
 mod explain;
 mod fmt;
+mod module;
+mod modules;
 mod output;
 mod reload;
 mod run;
@@ -42,6 +44,11 @@ enum Verb {
     Fmt(fmt::Fmt),
     /// Say which listener, site, route and upstream answer a URL, and why
     Explain(explain::Explain),
+    /// List the modules: their steps in order, what each reads, writes and may do
+    Modules(modules::Modules),
+    /// Write a module
+    #[command(subcommand)]
+    Module(module::Module),
     /// Make a running proxy read its configuration again
     Reload(reload::Reload),
     /// Print the version
@@ -85,6 +92,8 @@ pub(crate) fn main(pipeline: Pipeline) -> ExitCode {
         Verb::Check(check) => check.run(&pipeline),
         Verb::Fmt(fmt) => fmt.run(),
         Verb::Explain(explain) => explain.run(&pipeline),
+        Verb::Modules(modules) => modules.run(&pipeline),
+        Verb::Module(module) => module.run(&pipeline),
         Verb::Reload(reload) => reload.run(&pipeline),
         Verb::Version(Json { json }) => version(json),
         Verb::Completions { shell } => completions(shell),

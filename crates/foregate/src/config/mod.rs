@@ -30,6 +30,7 @@ use foregate_proxy::settings::Settings;
 pub use self::format::format;
 use self::load::Tree;
 use self::problem::Problems;
+pub(crate) use self::problem::nearest as nearest_name;
 pub use self::problem::{Refused, Shown};
 pub use self::single::{SingleError, single};
 

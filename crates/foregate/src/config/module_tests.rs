@@ -269,6 +269,16 @@ fn mistakes_are_told_as_for_our_own_keys() {
         ),
         ("asks \"\" of=\"app\"", "3:6: error: `asks \"\"`: expected a path", ""),
         (
+            "greeting \"x\" when=\"ssl and http.hots eq 1\"",
+            "3:28: error: there is no field `http.hots`",
+            "did you mean `http.host`?",
+        ),
+        ("greeting \"x\" when=\"ssl \\\"\"", "3:24: error: this text has no end", ""),
+        ("greeting \"x\" when=\"http.host\"", "3:20: error:", ""),
+        ("greeting \"x\" when=\"http.response.code eq 200\"", "3:20: error:", ""),
+        ("greeting \"x\" when=\"ip.src in $office\"", "3:30: error:", ""),
+        ("greeting \"x\" when=5", "3:19: error: `when=5`: expected a text, found a number", ""),
+        (
             "limits { greeting \"x\"; }",
             "3:10: error: `greeting` is not known in `limits`",
             "it stands at the top of the file",
@@ -284,6 +294,7 @@ fn mistakes_are_told_as_for_our_own_keys() {
             "4:1: error: another list has this name already",
             "3:1",
         ),
+        ("list \"x\" type=\"ip\" { entry \"1.2.3.4\" \"x\"; }", "3:38: error: `x` is neither an address", ""),
         ("list \"x\" type=\"ip\" file=\"none\"", "3:25: error: `file=\"none\"`: cannot read none", ""),
     ];
     for (line, message, help) in cases {
@@ -291,6 +302,19 @@ fn mistakes_are_told_as_for_our_own_keys() {
         assert!(said.contains(message) && said.contains(help), "{line}\n{said}");
         assert!(!said.contains("\ntest.kdl:"), "one mistake, one message:\n{said}");
     }
+}
+
+#[test]
+fn conditions_belong_to_plans() {
+    let settings = load(
+        "list \"office\" \"192.0.2.0/24\" type=\"ip\"\ngreeting \"x\" when=\"ip.src in $office\"\n\
+         site \"*\" { route \"/a\" { respond 200; }; route \"/b\" { greeting \"x\"; respond 200; }; }",
+    );
+    let conditions = |path| {
+        let plan = plan_of(&settings, "x", path);
+        plan.get().unwrap().steps().iter().map(|step| step.when.is_some()).collect::<Vec<_>>()
+    };
+    assert_eq!((conditions("/a"), conditions("/b")), (vec![true], vec![false]));
 }
 
 #[test]

@@ -216,7 +216,7 @@ fn line_and_column(source: &str, at: usize) -> (usize, usize) {
 }
 
 /// The name that was probably meant.
-pub(super) fn nearest<'n>(name: &str, known: impl Iterator<Item = &'n str>) -> Option<&'n str> {
+pub(crate) fn nearest<'n>(name: &str, known: impl Iterator<Item = &'n str>) -> Option<&'n str> {
     let limit = (name.chars().count() * NEAREST_PERCENT / 100).max(1);
     known
         .filter(|known| known.len().abs_diff(name.len()) <= limit)

@@ -36,7 +36,7 @@ pub static ROOT: Block = Block {
             .args(1, ANY)
             .many(),
     ],
-    later: &["cache", "module", "modules", "waf", "rules", "trace", "log", "resolver"],
+    later: &["cache", "module", "modules", "waf", "log", "resolver"],
 };
 
 /// The block of `list`.
@@ -254,7 +254,7 @@ pub static SITE: Block = Block {
         Key::one("slashes", "\"merge\"|\"keep\"", "slashes \"keep\"", "What happens to duplicate slashes in paths.").default("\"merge\""),
         Key::block("tls", &SITE_TLS, "tls { minimum-version \"1.3\"; }", "Certificates of this site beside the listener's, and its own policy.").otherwise("the listener's"),
     ],
-    later: &["cache", "waf", "rules", "error-page", "redirect", "headers"],
+    later: &["cache", "waf"],
 };
 
 /// The block of `route`.
@@ -277,9 +277,7 @@ pub static ROUTE: Block = Block {
             "Lets CONNECT through to the upstream; without it: 405.",
         ),
     ],
-    later: &[
-        "cache", "waf", "rules", "rewrite", "redirect", "headers", "dry-run", "retry", "timeouts", "compress",
-    ],
+    later: &["cache", "waf", "retry", "timeouts"],
 };
 
 /// A key and the names of the blocks around it.

@@ -21,7 +21,7 @@ impl Folder {
 
     fn debug(&self, text: &str) -> String {
         match load_text(&self.0.join("test.kdl"), text.to_owned(), &Arc::new(foregate_modules::shipped())) {
-            Ok(settings) => format!("{settings:?}"),
+            Ok(settings) => without_seeds(&format!("{settings:?}")),
             Err(refused) => panic!("{text}\n{}", refused.plain()),
         }
     }
@@ -31,6 +31,18 @@ impl Drop for Folder {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.0);
     }
+}
+
+/// Each table of hosts has a seed of its own, by which its slots are in another order: that says nothing about the
+/// configuration.
+fn without_seeds(debug: &str) -> String {
+    let mut text = debug.to_owned();
+    for (start, end) in [("slots: [", "], any: "), ("per_hasher_seed: ", ",")] {
+        let from = text.find(start).expect("the table of hosts has it");
+        let length = text[from..].find(end).expect("it has an end");
+        text.replace_range(from..from + length, "");
+    }
+    text
 }
 
 /// A configuration with `line` in the block at `path`. All blocks around it are there, whether there is a line
@@ -132,6 +144,9 @@ fn keys_of_modules_stand_beside_our_own() {
     });
 }
 
+/// Modules that need what cases do not have: `geoip` a database.
+const WITHOUT_CASE: &[&str] = &["geoip"];
+
 /// A key whose effect nobody shows from outside may as well do nothing.
 #[test]
 fn every_key_has_a_text_case() {
@@ -144,13 +159,16 @@ fn every_key_has_a_text_case() {
     let words: std::collections::HashSet<&str> =
         texts.split(|c: char| !(c.is_ascii_alphanumeric() || c == '-')).collect();
     let mut missing = Vec::new();
-    let mut look = |path: &super::schema::Path, key: &foregate_module::Key| {
+    walk(&mut |path, key| {
         if !words.contains(key.name) {
             missing.push(path.join(" "));
         }
-    };
-    walk(&mut look);
-    walk_keys(of_modules(), &mut look);
+    });
+    // What stands in the blocks of modules is theirs to test.
+    let of_modules = of_modules().into_iter().map(|key| key.name);
+    missing.extend(
+        of_modules.filter(|name| !words.contains(name) && !WITHOUT_CASE.contains(name)).map(str::to_owned),
+    );
     assert!(missing.is_empty(), "no case names: {}", missing.join(", "));
 }
 

@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use foregate_module::settings::{Argument, Context, Place, Problem, UpstreamId, Wrong};
 use foregate_module::{Condition, Conditions, Expression, PhaseId, Pipeline, Steps};
+use foregate_modules::expressions::{Compiler, Mistake};
 
 use super::Upstreams;
-use super::expressions::{Expressions, Mistake};
 use super::files::Files;
 use crate::config::load::Tree;
 use crate::config::problem::nearest;
@@ -18,16 +18,11 @@ pub(super) struct Reading<'a> {
     pub tree: &'a Tree,
     pub pipeline: &'a Pipeline,
     pub upstreams: &'a Upstreams,
-    pub expressions: &'a dyn Expressions,
+    pub expressions: &'a Compiler,
     pub files: &'a mut Files,
 }
 
 impl Reading<'_> {
-    /// The condition of the property `when`.
-    pub(super) fn when(&mut self, text: &Argument, phase: PhaseId) -> Result<Arc<dyn Condition>, Problem> {
-        self.condition(text, phase)
-    }
-
     fn mistake(&self, argument: &Argument, text: &str, mistake: Mistake) -> Problem {
         let place = argument.place();
         let literal = self.tree.source_at(place.file, place.start, place.length);

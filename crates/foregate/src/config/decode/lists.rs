@@ -1,9 +1,9 @@
 //! `list`.
 
 use foregate_module::settings::value::Kind;
+use foregate_rules::{List, ListError, Lists};
 
 use super::block::Decoder;
-use super::expressions::{Expressions, ListType};
 use super::files::Files;
 use crate::config::load::Item;
 use crate::config::problem::{Place, Problem};
@@ -13,38 +13,38 @@ use crate::config::value::{self, Wrong, choose};
 /// Bytes of the file of a list.
 const LIST_FILE_LIMIT: usize = 64 << 20;
 
-const TYPES: &[(&str, ListType)] =
-    &[("ip", ListType::Ip), ("host", ListType::Host), ("string", ListType::String)];
+/// Reads entries, one on each line.
+type Parse = fn(&str) -> Result<List, ListError>;
 
-/// Reads all lists into the compiler of expressions.
-pub(super) fn decode(
-    decoder: &mut Decoder<'_>,
-    items: &[Item<'_>],
-    files: &mut Files,
-    expressions: &mut dyn Expressions,
-) {
+const TYPES: &[(&str, Parse)] =
+    &[("ip", List::parse_ips), ("host", List::parse_hosts), ("string", List::parse_strings)];
+
+/// All lists by name.
+pub(super) fn decode(decoder: &mut Decoder<'_>, items: &[Item<'_>], files: &mut Files) -> Lists {
+    let mut lists = Lists::new();
     let mut names: Vec<(String, Place)> = Vec::new();
     for item in items {
         let name = decoder.read(*item, 0, name);
-        let list = read(decoder, *item, files);
+        let list = entries_of(decoder, *item, files);
         let (Some(name), Some(list)) = (name, list) else { continue };
         if let Some((_, first)) = names.iter().find(|(other, _)| *other == name) {
             let problem = Problem::new(Some(item.place()), "another list has this name already");
             decoder.push(problem.also(*first, "the first one"));
             continue;
         }
-        if let Err((line, message)) = expressions.list(&name, list.kind, &list.text) {
-            let problem = match list.places.get(line.saturating_sub(1)) {
-                Some(place) => Problem::new(Some(*place), message),
-                None => {
-                    let (place, path) = list.file.unwrap_or((item.place(), String::new()));
-                    Problem::new(Some(place), format!("{path}:{}: {message}", line - list.places.len()))
+        match (list.parse)(&list.text) {
+            Ok(list) => lists.insert(&name, list),
+            Err(error) => {
+                decoder.push(list.problem(*item, error));
+                // It is there, so that expressions that name it have no mistake.
+                if let Ok(empty) = (list.parse)("") {
+                    lists.insert(&name, empty);
                 }
-            };
-            decoder.push(problem);
+            }
         }
         names.push((name, item.place()));
     }
+    lists
 }
 
 /// A name as expressions write it after `$`.
@@ -57,8 +57,9 @@ fn name(value: &value::Value<'_>) -> Result<String, Wrong> {
     Ok(name.to_owned())
 }
 
-struct List {
-    kind: ListType,
+/// The entries of a list, before they are understood.
+struct Entries {
+    parse: Parse,
     /// One entry on each line: those of the configuration first.
     text: String,
     /// Where the entries of the configuration stand.
@@ -67,9 +68,25 @@ struct List {
     file: Option<(Place, String)>,
 }
 
-fn read(decoder: &mut Decoder<'_>, item: Item<'_>, files: &mut Files) -> Option<List> {
-    let kind = decoder.prop(item, "type", |value| choose(value, TYPES));
-    let mut list = List { kind: kind?, text: String::new(), places: Vec::new(), file: None };
+impl Entries {
+    /// What is wrong, at the entry or in the file where it stands.
+    fn problem(&self, item: Item<'_>, ListError { line, message }: ListError) -> Problem {
+        if let Some(place) = self.places.get(line.saturating_sub(1)) {
+            return Problem::new(Some(*place), message);
+        }
+        match &self.file {
+            Some((place, path)) => {
+                let line = line - self.places.len();
+                Problem::new(Some(*place), format!("{path}:{line}: {message}"))
+            }
+            None => Problem::new(Some(item.place()), message),
+        }
+    }
+}
+
+fn entries_of(decoder: &mut Decoder<'_>, item: Item<'_>, files: &mut Files) -> Option<Entries> {
+    let parse = decoder.prop(item, "type", |value| choose(value, TYPES));
+    let mut list = Entries { parse: parse?, text: String::new(), places: Vec::new(), file: None };
     let mut whole = entries(decoder, item, 1, &mut list);
     for (_, entry) in decoder.block(item, &LIST) {
         whole &= entries(decoder, entry, 0, &mut list);
@@ -93,7 +110,7 @@ fn read(decoder: &mut Decoder<'_>, item: Item<'_>, files: &mut Files) -> Option<
 }
 
 /// Adds the arguments of a node after the first `skip`; false when one is no entry.
-fn entries(decoder: &mut Decoder<'_>, item: Item<'_>, skip: usize, list: &mut List) -> bool {
+fn entries(decoder: &mut Decoder<'_>, item: Item<'_>, skip: usize, list: &mut Entries) -> bool {
     let before = list.places.len();
     let arguments: Vec<_> = item.node.entries().filter(|entry| entry.key().is_none()).collect();
     for (number, entry) in arguments.iter().enumerate().skip(skip) {

@@ -2,7 +2,6 @@
 
 mod block;
 mod context;
-mod expressions;
 mod files;
 mod listen;
 mod lists;
@@ -18,6 +17,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use foregate_module::Pipeline;
+use foregate_modules::expressions::Compiler;
 use foregate_proxy::settings::{Settings, Upstream};
 
 use self::block::Decoder;
@@ -66,9 +66,20 @@ pub(super) fn decode(tree: &Tree, pipeline: &Arc<Pipeline>, problems: &mut Probl
             upstream::decode(&mut decoder, *item, &mut upstreams);
         }
     }
-    let (mut files, mut expressions) = (Files::default(), expressions::compiler(pipeline));
+    let mut files = Files::default();
     let items: Vec<_> = nodes.iter().filter(|(key, _)| key.name == "list").map(|(_, item)| *item).collect();
-    lists::decode(&mut decoder, &items, &mut files, &mut *expressions);
+    let lists = lists::decode(&mut decoder, &items, &mut files);
+    let expressions = match Compiler::new(pipeline, lists) {
+        Ok(expressions) => expressions,
+        // A mistake in the program, not in the file.
+        Err(error) => {
+            decoder.push(Problem::new(
+                None,
+                format!("the modules of this program do not fit together: {error}"),
+            ));
+            return settings;
+        }
+    };
     let mut modules = Modules::new(tree, pipeline, &upstreams, expressions, files);
     let top = modules.scope(&mut decoder, None, of_modules);
     settings.unrouted = modules.plan(&top, false);

@@ -4,15 +4,16 @@
 use std::cell::OnceCell;
 use std::collections::HashMap;
 use std::rc::Rc;
+use std::sync::Arc;
 
-use foregate_module::settings::{self, Argument, Node};
+use foregate_module::settings::{self, Argument, Context, Node};
 use foregate_module::{Condition, Configured, PhaseId, Pipeline, PlanBuilder};
+use foregate_modules::expressions::Compiler;
 use foregate_proxy::settings::RoutePlan;
 
 use super::Upstreams;
 use super::block::{Decoder, ModuleNodes, turns_off};
 use super::context::Reading;
-use super::expressions::Expressions;
 use super::files::Files;
 use crate::config::load::{Item, Tree};
 
@@ -23,7 +24,7 @@ pub(super) struct Modules<'t> {
     tree: &'t Tree,
     pipeline: &'t Pipeline,
     upstreams: &'t Upstreams,
-    expressions: Box<dyn Expressions>,
+    expressions: Compiler,
     files: Files,
     keys: Vec<ModuleKey>,
     /// By what the nodes say; the value is an index of `settings`.
@@ -80,7 +81,7 @@ impl<'t> Modules<'t> {
         tree: &'t Tree,
         pipeline: &'t Pipeline,
         upstreams: &'t Upstreams,
-        expressions: Box<dyn Expressions>,
+        expressions: Compiler,
         files: Files,
     ) -> Self {
         let keys = pipeline.keys().into_iter().map(|(key, step)| {
@@ -185,11 +186,8 @@ impl<'t> Modules<'t> {
                     match dry_run.flag() {
                         Ok(dry_run) => said.dry_run = dry_run,
                         Err(problem) => {
-                            decoder.push_of_module(
-                                self.tree,
-                                &[node.clone().with_prop("dry-run", dry_run.clone())],
-                                problem,
-                            );
+                            let of = holding(key.name, "dry-run", &dry_run);
+                            decoder.push_of_module(self.tree, &[of], problem);
                             whole = None;
                         }
                     }
@@ -211,14 +209,19 @@ impl<'t> Modules<'t> {
             tree: self.tree,
             pipeline: self.pipeline,
             upstreams: self.upstreams,
-            expressions: &*self.expressions,
+            expressions: &self.expressions,
             files: &mut self.files,
         };
-        let when = said.when.as_ref().map(|when| context.when(when, phase)).transpose();
+        let when = said.when.as_ref().map(|when| context.condition(when, phase)).transpose();
         let settings = self.pipeline.entries()[step].decode(&said.nodes, &mut context);
-        let mut problem = |problem| decoder.push_of_module(self.tree, &said.nodes, problem);
-        let when: Option<Option<std::sync::Arc<dyn Condition>>> = when.map_err(&mut problem).ok();
-        let settings = settings.map_err(&mut problem).ok();
+        let mut problem = |nodes: &[Node], problem| decoder.push_of_module(self.tree, nodes, problem);
+        let when: Option<Option<Arc<dyn Condition>>> = when
+            .map_err(|wrong| {
+                let of = said.when.iter().map(|when| holding(key.name, "when", when));
+                problem(&of.collect::<Vec<_>>(), wrong);
+            })
+            .ok();
+        let settings = settings.map_err(|wrong| problem(&said.nodes, wrong)).ok();
         let configured =
             Configured { key: key.name, settings: settings?, when: when?, dry_run: said.dry_run };
         let number = self.settings.len() as u32;
@@ -246,4 +249,9 @@ impl<'t> Modules<'t> {
         })
         .clone()
     }
+}
+
+/// A node of this name with one property, for messages about it.
+fn holding(name: &str, prop: &str, value: &Argument) -> Node {
+    Node::new(name, settings::Place::default()).with_prop(prop, value.clone())
 }

@@ -1,0 +1,23 @@
+// Refused: a response is replaced before there is one.
+#![allow(dead_code)]
+
+use core::ops::ControlFlow;
+use foregate_module::*;
+
+#[derive(Default)]
+struct Early;
+impl Step for Early {
+    type At = phase::RequestSecurity;
+    type Settings = ();
+    type In<'r> = ();
+    type Out = ();
+    type Stop = Replace;
+    const NAME: &'static str = "early";
+    const ABOUT: &'static str = "A step.";
+    const FILTERS: &'static [Filter] = &[];
+    fn run(&self, (): &(), _: Self::In<'_>) -> ControlFlow<Self::Stop, Self::Out> {
+        loop {}
+    }
+}
+
+fn main() {}

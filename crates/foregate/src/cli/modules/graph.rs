@@ -1,0 +1,37 @@
+//! The steps as a graph in the language of Graphviz.
+
+use std::fmt::Write;
+
+use foregate_module::{Access, PhaseId, Pipeline};
+
+use super::decls;
+
+/// A cluster for each phase with its steps, and an arrow from the step that writes a value to each that reads it.
+pub(super) fn dot(pipeline: &Pipeline) -> String {
+    let mut dot = String::from("digraph foregate {\n  rankdir=LR;\n  node [shape=box];\n");
+    let decls = decls(pipeline);
+    for phase in PhaseId::ALL {
+        let steps: Vec<_> = decls.iter().enumerate().filter(|(_, decl)| decl.phase == phase).collect();
+        if steps.is_empty() {
+            continue;
+        }
+        let _ = writeln!(dot, "  subgraph cluster_{} {{\n    label={:?};", phase.order(), phase.name());
+        for (number, decl) in steps {
+            let _ = writeln!(dot, "    s{number} [label={:?}, tooltip={:?}];", decl.name, decl.about);
+        }
+        dot.push_str("  }\n");
+    }
+    for (writer, decl) in decls.iter().enumerate() {
+        for output in decl.outputs.iter().filter(|slot| slot.access == Access::Value) {
+            for value in [Some(output.name), output.answer].into_iter().flatten() {
+                for (reader, decl) in decls.iter().enumerate() {
+                    if decl.inputs.iter().any(|slot| slot.access == Access::Value && slot.name == value) {
+                        let _ = writeln!(dot, "  s{writer} -> s{reader} [label={value:?}];");
+                    }
+                }
+            }
+        }
+    }
+    dot.push_str("}\n");
+    dot
+}

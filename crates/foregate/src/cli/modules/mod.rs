@@ -1,0 +1,221 @@
+//! `foregate modules`.
+
+mod affects;
+mod graph;
+mod reference;
+
+use clap::Args;
+use foregate_module::{Access, Decl, Entry, Filter, PhaseId, Pipeline, Slot, Weight, WhenFull};
+use serde::Serialize;
+
+use super::Json;
+use super::output::{Outcome, complain, print, print_json};
+use crate::config::nearest_name;
+
+#[derive(Debug, Args)]
+pub(super) struct Modules {
+    /// Show one module: its key, or the name of a step
+    name: Option<String>,
+    /// Print a graph for Graphviz: steps by phase, values as arrows
+    #[arg(long, conflicts_with_all = ["json", "name", "affects"])]
+    graph: bool,
+    /// Say who can change X, and what X can change: a step, a module's key, a value, or a part of the exchange such as
+    /// `path` or `response fields`
+    #[arg(long, value_name = "X", conflicts_with = "name")]
+    affects: Option<String>,
+    #[command(flatten)]
+    output: Json,
+}
+
+impl Modules {
+    pub(super) fn run(&self, pipeline: &Pipeline) -> Outcome {
+        let json = self.output.json;
+        if self.graph {
+            print(&graph::dot(pipeline));
+            return Outcome::Fine;
+        }
+        if let Some(subject) = &self.affects {
+            return affects::run(pipeline, subject, json);
+        }
+        if let Some(name) = &self.name {
+            return one(pipeline, name, json);
+        }
+        let steps: Vec<_> = pipeline.entries().iter().map(step).collect();
+        if json {
+            let values: Vec<_> = pipeline.values().iter().map(value).collect();
+            let keys: Vec<_> = pipeline.keys().iter().map(|(key, _)| reference::key(key)).collect();
+            print_json(&serde_json::json!({ "steps": steps, "values": values, "keys": keys }));
+        } else {
+            print(&text(&steps));
+        }
+        Outcome::Fine
+    }
+}
+
+/// A step for machines.
+#[derive(Debug, Serialize)]
+struct Step {
+    name: &'static str,
+    phase: &'static str,
+    about: &'static str,
+    /// The key that turns it on; `None`: it is always on.
+    key: Option<&'static str>,
+    reads: Vec<Part>,
+    writes: Vec<Part>,
+    /// How it may end a request.
+    stops: &'static [&'static str],
+    /// When it runs at all; all must hold.
+    only: Vec<String>,
+    /// Where it runs, if not on the thread of the request.
+    heavy: Option<&'static str>,
+    /// Whether a request goes on without it when it panics.
+    optional: bool,
+}
+
+/// What a step reads or writes.
+#[derive(Debug, Serialize)]
+struct Part {
+    name: &'static str,
+    /// Whether it is a value of a module; otherwise it is a part of the exchange.
+    value: bool,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    about: &'static str,
+}
+
+fn step(entry: &Entry) -> Step {
+    let decl = entry.decl();
+    let part = |slot: &Slot| Part { name: slot.name, value: slot.access == Access::Value, about: slot.about };
+    Step {
+        name: decl.name,
+        phase: decl.phase.name(),
+        about: decl.about,
+        key: entry.key().map(|key| key.name),
+        reads: decl.inputs.iter().map(part).collect(),
+        writes: decl.outputs.iter().map(part).collect(),
+        stops: decl.stops,
+        only: decl.filters.iter().map(filter).collect(),
+        heavy: match decl.weight {
+            Weight::Light => None,
+            Weight::Heavy(WhenFull::Inline) => Some("inline"),
+            Weight::Heavy(WhenFull::Shed) => Some("shed"),
+            Weight::Heavy(WhenFull::Error) => Some("error"),
+        },
+        optional: decl.optional,
+    }
+}
+
+fn filter(filter: &Filter) -> String {
+    match filter {
+        Filter::Proxied => "routes that ask an upstream".into(),
+        Filter::Answered => "routes that ask no upstream".into(),
+        Filter::Method(method) => format!("method {method}"),
+        Filter::RequestField(name) => format!("requests with the field {name}"),
+        Filter::Status(from, to) if from == to => format!("status {from}"),
+        Filter::Status(from, to) => format!("status {from} to {to}"),
+        Filter::ResponseField(name) => format!("responses with the field {name}"),
+    }
+}
+
+/// A value for machines.
+#[derive(Debug, Serialize)]
+struct Value {
+    name: &'static str,
+    about: &'static str,
+    /// The phase in which it is written.
+    phase: &'static str,
+    /// As what expressions of later phases see it, if they do.
+    expressions: Option<&'static str>,
+}
+
+fn value(value: &foregate_module::ValueInfo) -> Value {
+    use foregate_module::Kind;
+    let expressions = value.shows.map(|kind| match kind {
+        Kind::Bool => "bool",
+        Kind::Int => "int",
+        Kind::Bytes => "text",
+        Kind::Ip => "address",
+        Kind::Map => "map",
+    });
+    Value { name: value.name, about: value.about, phase: value.phase.name(), expressions }
+}
+
+fn text(steps: &[Step]) -> String {
+    let mut text = String::new();
+    for phase in PhaseId::ALL {
+        text.push_str(&format!("{phase}\n"));
+        for step in steps.iter().filter(|step| step.phase == phase.name()) {
+            show(step, &mut text);
+        }
+    }
+    if steps.is_empty() {
+        text.push_str("There are no modules.\n");
+    }
+    text
+}
+
+fn show(step: &Step, text: &mut String) {
+    let Step { name, about, .. } = step;
+    text.push_str(&format!("  {name}  {about}\n"));
+    let mut line = |label: &str, what: String| {
+        if !what.is_empty() {
+            text.push_str(&format!("    {label:<7}{what}\n"));
+        }
+    };
+    let parts = |parts: &[Part]| parts.iter().map(|part| part.name).collect::<Vec<_>>().join(", ");
+    line("key", step.key.map_or("none: always on".into(), str::to_owned));
+    line("reads", parts(&step.reads));
+    line("writes", parts(&step.writes));
+    line("ends", step.stops.join(", "));
+    line("only", step.only.join(", "));
+    line("heavy", step.heavy.map(|full| format!("when the queue is full: {full}")).unwrap_or_default());
+    line("panic", if step.optional { "the request goes on without it".into() } else { String::new() });
+}
+
+/// The entries that a name stands for: the steps of a key, or a step.
+fn named<'p>(pipeline: &'p Pipeline, name: &str) -> Vec<(usize, &'p Entry)> {
+    let steps = pipeline.named(name);
+    pipeline.entries().iter().enumerate().filter(|(number, _)| steps.contains(*number)).collect()
+}
+
+/// All names that `foregate modules NAME` takes.
+fn names(pipeline: &Pipeline) -> Vec<&'static str> {
+    let keys = pipeline.keys();
+    keys.iter().map(|(key, _)| key.name).chain(pipeline.steps().map(|decl| decl.name)).collect()
+}
+
+fn one(pipeline: &Pipeline, name: &str, json: bool) -> Outcome {
+    let entries = named(pipeline, name);
+    let Some((_, first)) = entries.first() else {
+        return unknown("module or step", name, &names(pipeline));
+    };
+    let steps: Vec<_> = entries.iter().map(|(_, entry)| step(entry)).collect();
+    let key = first.key();
+    if json {
+        print_json(&serde_json::json!({ "key": key.map(reference::key), "steps": steps }));
+        return Outcome::Fine;
+    }
+    let mut shown = match key {
+        Some(key) => reference::text(key),
+        None => format!("{name} has no key: it is always on.\n"),
+    };
+    shown.push_str("\nsteps\n");
+    for step in &steps {
+        show(step, &mut shown);
+    }
+    print(&shown);
+    Outcome::Fine
+}
+
+fn unknown(what: &str, name: &str, known: &[&'static str]) -> Outcome {
+    let advice = match nearest_name(name, known.iter().copied()) {
+        Some(near) => format!("did you mean `{near}`?"),
+        None => "`foregate modules` lists them".into(),
+    };
+    complain(&format!("there is no {what} `{name}`; {advice}"));
+    Outcome::Wrong
+}
+
+/// A step's declaration with its place in the order.
+fn decls(pipeline: &Pipeline) -> Vec<&'static Decl> {
+    pipeline.steps().collect()
+}

@@ -1,0 +1,20 @@
+//! Foregate with one module more: everything that ships stays, and `office-hours` comes with it.
+#![forbid(unsafe_code)]
+
+mod office_hours;
+
+use std::process::ExitCode;
+
+use office_hours::OfficeHours;
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+foregate_module::pipeline! {
+    /// All that ships, and ours. Steps are merged phase by phase; the compiler checks the result.
+    pub fn steps { use foregate_modules::shipped; OfficeHours }
+}
+
+fn main() -> ExitCode {
+    foregate::main(steps())
+}
