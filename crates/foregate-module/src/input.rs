@@ -70,12 +70,19 @@ pub struct View<'r> {
     pipeline: &'r Pipeline,
     /// A value that stands in for that of a slot.
     instead: Option<(u16, &'r (dyn Any + Send + Sync))>,
+    dry: bool,
 }
 
 impl<'r> View<'r> {
     /// For platforms: what steps may read of an exchange.
     pub fn new(exchange: &'r dyn Exchange, slots: &'r Slots, pipeline: &'r Pipeline) -> Self {
-        Self { exchange, slots, pipeline, instead: None }
+        Self { exchange, slots, pipeline, instead: None, dry: false }
+    }
+
+    /// The same for a dry run, which sees what other dry runs have written.
+    #[must_use]
+    pub fn dry(self, dry: bool) -> Self {
+        Self { dry, ..self }
     }
 
     /// The same with one value as a step is going to write it: for a step whose expressions see what its earlier ones
@@ -96,13 +103,13 @@ impl<'r> View<'r> {
     pub fn value(&self, number: u16) -> Option<Shown<'r>> {
         let value = match self.instead {
             Some((instead, data)) if instead == number => data,
-            _ => self.slots.get(number)?,
+            _ => self.slots.see(number, self.dry)?,
         };
         self.pipeline.values().get(usize::from(number))?.show(value)
     }
 
     pub(crate) fn slot(&self, slot: u16) -> Option<&'r (dyn Any + Send + Sync)> {
-        self.slots.get(slot)
+        self.slots.see(slot, self.dry)
     }
 }
 

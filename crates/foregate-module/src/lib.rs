@@ -80,7 +80,7 @@ pub use phase_id::{Phase, PhaseId, phase};
 pub use pipeline::{Entry, Group, Pipeline, ValueInfo, group, groups};
 pub use plan::{Condition, Conditions, Configured, Expression, Plan, PlanBuilder, Planned, Steps};
 pub use settings::{Argument, Context, FromNode, Key, Node, Problem, UpstreamId};
-pub use state::{Read, Slots, State};
+pub use state::{Question, Read, Slots, State};
 pub use step::{Erased, Filter, Step, Verdict, Weight, WhenFull, erase};
 pub use text::Text;
 pub use value::{Kind, Shown, Value};

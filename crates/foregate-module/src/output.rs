@@ -21,6 +21,8 @@ pub struct Apply<'a> {
     pub exchange: &'a mut dyn Exchange,
     /// What is kept of it for steps.
     pub state: &'a mut State,
+    /// Whether only values are written, and none that steps see which are not in a dry run.
+    pub dry: bool,
 }
 
 /// One thing that a step writes.
@@ -77,7 +79,7 @@ impl<V: Value> Output for Emit<V> {
     const SLOT: Slot = Slot::value::<V>();
     fn apply(self, apply: &mut Apply<'_>, slot: u16) {
         if let Some(data) = self.0 {
-            apply.state.slots.put(slot, Box::new(data));
+            apply.state.slots.write(slot, Box::new(data), apply.dry);
             if V::ANSWER.is_some() {
                 apply.state.fetches.push(slot);
             }
@@ -96,7 +98,9 @@ macro_rules! effects {
             const SLOT: Slot = Slot::$once($label);
             fn apply(self, apply: &mut Apply<'_>, _: u16) {
                 let write: fn(&mut Apply<'_>, $type) = $apply;
-                write(apply, self.0);
+                if !apply.dry {
+                    write(apply, self.0);
+                }
             }
         }
 

@@ -183,7 +183,8 @@ impl Pipeline {
 
     /// Whether a planned step would run now: its `when` and its filters hold.
     pub fn applies(&self, planned: &Planned, exchange: &dyn Exchange, slots: &Slots) -> bool {
-        let holds = |when: &Arc<dyn Condition>| when.holds(&View::new(exchange, slots, self));
+        let holds =
+            |when: &Arc<dyn Condition>| when.holds(&View::new(exchange, slots, self).dry(planned.dry_run));
         self.entries.get(usize::from(planned.step)).is_some_and(|entry| entry.step.applies(exchange))
             && planned.when.as_ref().is_none_or(holds)
     }

@@ -5,6 +5,7 @@ use alloc::vec::Vec;
 use core::any::Any;
 
 use crate::body::Filtered;
+use crate::fetch::{FetchRequest, FetchResult};
 use crate::input::{Input, ReadableAt, View};
 use crate::phase_id::Phase;
 use crate::plan::Steps;
@@ -13,27 +14,59 @@ use crate::value::Value;
 
 /// The values that steps have written, one slot for each value of the pipeline.
 #[derive(Default)]
-pub struct Slots(Vec<Option<Box<dyn Any + Send + Sync>>>);
+pub struct Slots(Vec<Option<Written>>);
+
+struct Written {
+    value: Box<dyn Any + Send + Sync>,
+    /// By a step in a dry run: only steps in a dry run see it.
+    dry: bool,
+}
 
 impl Slots {
     /// The value in a slot, if it has been written.
     pub fn get(&self, slot: u16) -> Option<&(dyn Any + Send + Sync)> {
-        self.0.get(usize::from(slot))?.as_deref()
+        self.see(slot, false)
+    }
+
+    /// The value in a slot, if it has been written; those of dry runs are seen by `dry` ones alone.
+    pub(crate) fn see(&self, slot: u16, dry: bool) -> Option<&(dyn Any + Send + Sync)> {
+        let written = self.0.get(usize::from(slot))?.as_ref().filter(|written| dry || !written.dry)?;
+        Some(&*written.value)
     }
 
     /// Writes a value.
     pub fn put(&mut self, slot: u16, value: Box<dyn Any + Send + Sync>) {
+        self.write(slot, value, false);
+    }
+
+    /// Writes a value, in a dry run or not.
+    pub(crate) fn write(&mut self, slot: u16, value: Box<dyn Any + Send + Sync>, dry: bool) {
         let slot = usize::from(slot);
         if self.0.len() <= slot {
             self.0.resize_with(slot + 1, || None);
         }
-        self.0[slot] = Some(value);
+        self.0[slot] = Some(Written { value, dry });
     }
 
-    /// Takes a value out.
-    pub fn take(&mut self, slot: u16) -> Option<Box<dyn Any + Send + Sync>> {
-        self.0.get_mut(usize::from(slot))?.take()
+    /// Takes the question out of the slot of a fetch.
+    pub fn take_question(&mut self, slot: u16) -> Option<Question> {
+        let Written { value, dry } = self.0.get_mut(usize::from(slot))?.take()?;
+        Some(Question { request: *value.downcast().ok()?, dry })
     }
+
+    /// Writes the answer to a question into the slot that it belongs in.
+    pub fn answer(&mut self, slot: u16, answer: FetchResult, dry: bool) {
+        self.write(slot, Box::new(answer), dry);
+    }
+}
+
+/// What a step has asked the platform to fetch.
+#[derive(Debug)]
+pub struct Question {
+    /// What to ask, and whom.
+    pub request: FetchRequest,
+    /// Whether a step in a dry run asks; only such steps see the answer.
+    pub dry: bool,
 }
 
 /// What the platform keeps of an exchange on behalf of the steps: a `Default` at its start.

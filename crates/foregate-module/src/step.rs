@@ -145,8 +145,8 @@ pub trait Erased: Send + Sync {
     /// Whether its filters hold.
     fn applies(&self, exchange: &dyn Exchange) -> bool;
 
-    /// Runs the step if its filters hold. With `dry`, nothing is written, and the platform must not act on what is
-    /// returned.
+    /// Runs the step if its filters hold. With `dry`, nothing is written but values for other steps in a dry run,
+    /// and the platform must not act on what is returned.
     fn run(&self, call: Call<'_>) -> Verdict;
 }
 
@@ -211,20 +211,17 @@ pub(crate) fn run_typed<S: Step>(step: &S, settings: &S::Settings, call: Call<'_
     if !S::FILTERS.iter().all(|filter| filter.holds(call.exchange)) {
         return Verdict::Passed;
     }
-    let view = View::new(call.exchange, &call.state.slots, call.pipeline);
+    let view = View::new(call.exchange, &call.state.slots, call.pipeline).dry(call.dry);
     let input = <S::In<'_> as Inputs<'_, S::At>>::read(&view, call.inputs);
-    match step.run(settings, input) {
+    let decided = step.run(settings, input);
+    let mut apply = Apply { exchange: call.exchange, state: call.state, dry: call.dry };
+    match decided {
         ControlFlow::Continue(output) => {
-            if !call.dry {
-                output.apply(&mut Apply { exchange: call.exchange, state: call.state }, call.outputs);
-            }
+            output.apply(&mut apply, call.outputs);
             Verdict::Continue
         }
         ControlFlow::Break(mut stop) => {
-            if !call.dry {
-                Notes(stop.notes())
-                    .apply(&mut Apply { exchange: call.exchange, state: call.state }, u16::MAX);
-            }
+            Notes(stop.notes()).apply(&mut apply, u16::MAX);
             Verdict::Stop(stop.action())
         }
     }

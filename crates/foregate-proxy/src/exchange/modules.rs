@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use foregate_module::{
-    self as module, Action, Chain, FetchRequest, Filtered, PhaseId, Pipeline, Plan, Planned, Source, State,
+    self as module, Action, Chain, Filtered, PhaseId, Pipeline, Plan, Planned, Question, Source, State,
     Summary, Verdict, Weight, WhenFull,
 };
 use foregate_wire::{BodyLength, Slashes};
@@ -336,20 +336,20 @@ impl Exchange<'_> {
     /// Performs what the steps of the phase have asked for, all at once.
     async fn fetch_all(&mut self) {
         let Some(run) = &mut self.run else { return };
-        let asked: Vec<(u16, Box<FetchRequest>)> = std::mem::take(&mut run.state.fetches)
+        let asked: Vec<(u16, Question)> = std::mem::take(&mut run.state.fetches)
             .into_iter()
-            .filter_map(|slot| Some((slot, run.state.slots.take(slot)?.downcast().ok()?)))
+            .filter_map(|slot| Some((slot, run.state.slots.take_question(slot)?)))
             .collect();
         let pipeline = Arc::clone(&self.config.settings.pipeline);
         let (proxy, config, site, request) = (self.proxy, &self.config, self.site, &*self.request);
-        let answers = asked.into_iter().map(|(slot, ask)| async move {
-            (slot, fetch::fetch(proxy, config, site, request.authority(), *ask).await)
+        let answers = asked.into_iter().map(|(slot, Question { request: ask, dry })| async move {
+            (slot, dry, fetch::fetch(proxy, config, site, request.authority(), ask).await)
         });
         let answers = futures_util::future::join_all(answers).await;
         if let Some(run) = &mut self.run {
-            for (slot, answer) in answers {
+            for (slot, dry, answer) in answers {
                 if let Some(slot) = pipeline.answer_slot(slot) {
-                    run.state.slots.put(slot, Box::new(answer));
+                    run.state.slots.answer(slot, answer, dry);
                 }
             }
         }
@@ -435,7 +435,7 @@ impl Moved {
 
 fn call(planned: &Planned, pipeline: &Pipeline, view: &mut View<'_>, state: &mut State) -> Verdict {
     if let Some(when) = &planned.when
-        && !when.holds(&module::View::new(view, &state.slots, pipeline))
+        && !when.holds(&module::View::new(view, &state.slots, pipeline).dry(planned.dry_run))
     {
         return Verdict::Passed;
     }
