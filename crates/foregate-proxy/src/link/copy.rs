@@ -65,6 +65,10 @@ pub struct Filter {
     pub bailed: Vec<&'static str>,
 }
 
+/// What is moved at a time, bytes. Beyond, other tasks of the worker have their turn: a peer that is always ready would
+/// hold it for milliseconds.
+const BURST: u64 = 128 * 1024;
+
 /// What a buffer of filters may keep of its memory once it is empty, bytes.
 const FILTER_KEPT: usize = 16 * 1024;
 
@@ -244,9 +248,17 @@ impl Copy {
         source: &mut Link,
         sink: &mut Link,
     ) -> Poll<Result<(), CopyError>> {
+        let start = self.moved;
         loop {
             if self.finished {
                 return self.poll_flush(cx, sink, Waiting::Nobody);
+            }
+            if self.moved.wrapping_sub(start) >= BURST {
+                cx.waker().wake_by_ref();
+                return match self.poll_flush(cx, sink, Waiting::Source) {
+                    Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
+                    _ => Poll::Pending,
+                };
             }
             match self.poll_filtered(cx, source, sink) {
                 Poll::Ready(Ok(())) if self.finished => continue,
