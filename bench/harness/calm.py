@@ -56,7 +56,8 @@ class Target:
         config.write_text(
             f'workers 2\nlisten "127.0.0.1:{self.port}"\nlisten "127.0.0.1:{self.tls_port}" {{ {tls}; }}\n'
             + "".join(f'upstream "{name}" {{ server "127.0.0.1:{port}"; }}\n' for name, port in origins.items())
-            + 'site "*" {\n    route "/slow/**" { proxy "slow"; }\n    route "/**" { proxy "origin"; }\n}\n'
+            + 'site "*" {\n    route "/slow/**" { proxy "slow"; }\n    route "/u/**" { proxy "uploads"; }\n'
+            '    route "/**" { proxy "origin"; }\n}\n'
         )
         command = [foregate, "run", "-c", config]
         self.log = folder / f"{self.port}.log"
@@ -137,8 +138,9 @@ def main(argv=None):
             folder = Path(tempfile.mkdtemp(prefix="foregate-bench-"))
             stack.callback(shutil.rmtree, folder, ignore_errors=True)
             subprocess.run([program, "certificate", folder], check=True)
+            # What an origin suffers is not what the proxy does to others: attacks have their own.
             origins = {}
-            for name, delay in (("origin", 0), ("slow", SLOW_MS)):
+            for name, delay in (("origin", 0), ("slow", SLOW_MS), ("uploads", 0)):
                 origins[name], control = free_port(), free_port()
                 command = [program, "origin", f"127.0.0.1:{origins[name]}", f"127.0.0.1:{control}", "--delay-ms", delay]
                 origin = stack.enter_context(Process(command, os.sched_getaffinity(0), folder / "origin.log"))
