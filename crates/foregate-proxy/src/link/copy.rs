@@ -68,6 +68,8 @@ pub struct Filter {
 /// What is moved at a time, bytes. Beyond, other tasks of the worker have their turn: a peer that is always ready would
 /// hold it for milliseconds.
 const BURST: u64 = 128 * 1024;
+/// The same for a body that goes through filters, which may need a millisecond for as much as this.
+const FILTERED_BURST: u64 = 16 * 1024;
 
 /// What a buffer of filters may keep of its memory once it is empty, bytes.
 const FILTER_KEPT: usize = 16 * 1024;
@@ -253,7 +255,8 @@ impl Copy {
             if self.finished {
                 return self.poll_flush(cx, sink, Waiting::Nobody);
             }
-            if self.moved.wrapping_sub(start) >= BURST {
+            let burst = if self.filter.is_some() { FILTERED_BURST } else { BURST };
+            if self.moved.wrapping_sub(start) >= burst {
                 cx.waker().wake_by_ref();
                 return match self.poll_flush(cx, sink, Waiting::Source) {
                     Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
