@@ -133,7 +133,10 @@ pub const fn check(groups: &[&[Decl]]) {
         group += 1;
     }
     let mut cursor = Cursor::new();
+    let mut count = 0;
     while let Some(step) = cursor.next(groups) {
+        count += 1;
+        assert!(count <= crate::plan::Steps::LIMIT, "a pipeline has at most 256 steps");
         check_name(groups, &cursor, step);
         let mut number = 0;
         while number < step.outputs.len() {

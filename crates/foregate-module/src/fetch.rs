@@ -54,7 +54,8 @@ pub struct FetchRequest {
     pub method: Text,
     /// Path and query. Must start with `/`.
     pub path: Text,
-    /// The host that is asked for; `None`: the one of the client's request.
+    /// The host that is asked for; `None`: the one of the client's request, or, for an answer that is kept, the address of
+    /// the upstream's first server.
     pub authority: Option<Text>,
     /// Fields beside `host`.
     pub fields: Vec<Field>,
@@ -131,7 +132,7 @@ pub enum FetchError {
     Malformed,
     /// The request cannot be made: a path, method or host that is none, or no such route.
     BadRequest,
-    /// Too many fetches at a time.
+    /// Too many fetches from this upstream at a time.
     Busy,
 }
 

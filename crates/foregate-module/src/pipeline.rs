@@ -10,9 +10,9 @@ use crate::check::{Access, Decl, Slot};
 use crate::exchange::Exchange;
 use crate::input::View;
 use crate::phase_id::PhaseId;
-use crate::plan::{Condition, Planned, Steps};
+use crate::plan::{Planned, Steps};
 use crate::settings::{Context, Key, Node, Problem};
-use crate::state::{Slots, State};
+use crate::state::State;
 use crate::step::{Call, Erased, Verdict};
 use crate::value::{Kind, Shown, Value};
 
@@ -181,12 +181,24 @@ impl Pipeline {
         numbers.fold(Steps::NONE, |steps, (number, _)| steps.with(number))
     }
 
+    /// Whether the `when` of a planned step's key holds. It is evaluated once for an exchange, at the first step of the
+    /// key: what steps change in between cannot make the later ones disagree.
+    pub fn is_wanted(&self, planned: &Planned, exchange: &dyn Exchange, state: &mut State) -> bool {
+        let Some(when) = &planned.when else { return true };
+        let key = usize::from(planned.key);
+        if !state.decided.contains(key) {
+            state.decided = state.decided.with(key);
+            if when.holds(&View::new(exchange, &state.slots, self).dry(planned.dry_run)) {
+                state.wanted = state.wanted.with(key);
+            }
+        }
+        state.wanted.contains(key)
+    }
+
     /// Whether a planned step would run now: its `when` and its filters hold.
-    pub fn applies(&self, planned: &Planned, exchange: &dyn Exchange, slots: &Slots) -> bool {
-        let holds =
-            |when: &Arc<dyn Condition>| when.holds(&View::new(exchange, slots, self).dry(planned.dry_run));
-        self.entries.get(usize::from(planned.step)).is_some_and(|entry| entry.step.applies(exchange))
-            && planned.when.as_ref().is_none_or(holds)
+    pub fn applies(&self, planned: &Planned, exchange: &dyn Exchange, state: &mut State) -> bool {
+        self.is_wanted(planned, exchange, state)
+            && self.entries.get(usize::from(planned.step)).is_some_and(|entry| entry.step.applies(exchange))
     }
 
     /// Runs a planned step on this thread, if its filters hold. The platform has looked at `when` and what is skipped, and

@@ -12,6 +12,9 @@ use crate::input::View;
 use crate::phase_id::PhaseId;
 use crate::pipeline::Pipeline;
 
+/// The most of a request's body that is received for steps before they run, bytes.
+const BODY_LIMIT: usize = 1 << 20;
+
 /// A set of steps, by their numbers in the pipeline: one bit each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Steps([u64; Self::WORDS]);
@@ -72,6 +75,8 @@ pub trait Conditions: Send + Sync {
 pub struct Planned {
     /// Its number in the pipeline.
     pub step: u16,
+    /// Which of the route's keys has turned it on: steps of the same key have the same number.
+    pub key: u16,
     /// It runs, but nothing that it does counts.
     pub dry_run: bool,
     /// What the configuration says.
@@ -161,6 +166,10 @@ impl<'p> PlanBuilder<'p> {
         self
     }
 
+    fn configured(&self, key: &str) -> Option<(usize, &Configured)> {
+        self.configured.iter().enumerate().find(|(_, configured)| configured.key == key)
+    }
+
     /// The plan for a route that asks an upstream, or does not.
     pub fn build(&self, proxied: bool) -> Plan {
         let nothing: Arc<dyn Any + Send + Sync> = Arc::new(());
@@ -175,13 +184,15 @@ impl<'p> PlanBuilder<'p> {
             let planned = match entry.key() {
                 None => Planned {
                     step: number as u16,
+                    key: u16::MAX,
                     dry_run: false,
                     settings: Arc::clone(&nothing),
                     when: None,
                 },
-                Some(key) => match self.configured.iter().find(|configured| configured.key == key.name) {
-                    Some(configured) => Planned {
+                Some(key) => match self.configured(key.name) {
+                    Some((place, configured)) => Planned {
                         step: number as u16,
+                        key: place as u16,
                         dry_run: configured.dry_run,
                         settings: Arc::clone(&configured.settings),
                         when: configured.when.clone(),
@@ -189,7 +200,7 @@ impl<'p> PlanBuilder<'p> {
                     None => continue,
                 },
             };
-            body = body.max(entry.body(&planned.settings));
+            body = body.max(entry.body(&planned.settings).min(BODY_LIMIT));
             steps.push(planned);
             for phase in &mut phases[decl.phase.order() + 1..] {
                 *phase += 1;

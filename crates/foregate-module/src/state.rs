@@ -76,6 +76,10 @@ pub struct State {
     pub slots: Slots,
     /// Steps that run no more.
     pub skipped: Steps,
+    /// Keys whose `when` has been evaluated, by [`Planned::key`](crate::Planned::key).
+    pub(crate) decided: Steps,
+    /// Those of them for which it held.
+    pub(crate) wanted: Steps,
     /// Filters of the request's body, in their order.
     pub request_filters: Vec<Filtered>,
     /// Filters of the response's body, in their order.
@@ -93,6 +97,8 @@ impl State {
     pub fn clear(&mut self) {
         self.slots.0.clear();
         self.skipped = Steps::NONE;
+        self.decided = Steps::NONE;
+        self.wanted = Steps::NONE;
         self.request_filters.clear();
         self.response_filters.clear();
         self.notes.clear();

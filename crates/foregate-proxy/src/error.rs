@@ -175,6 +175,14 @@ impl Error {
         }
     }
 
+    /// The step of a module that is at fault.
+    pub fn step(&self) -> Option<&'static str> {
+        match self {
+            Self::Step(step) | Self::StepQueue(step) | Self::Filter(step) | Self::Aborted(step) => Some(step),
+            _ => None,
+        }
+    }
+
     /// The label of this kind of error in logs and metrics.
     pub fn kind(&self) -> &'static str {
         match self {

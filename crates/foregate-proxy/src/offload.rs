@@ -76,26 +76,34 @@ impl Offload {
         reserved.is_ok().then(|| Place { offload: self, used: false })
     }
 
-    fn start(&self) {
+    /// Starts the threads. Whether there are any.
+    fn start(&self) -> bool {
         if self.started.swap(true, Ordering::SeqCst) {
-            return;
+            return true;
         }
+        let mut any = false;
         for _ in 0..self.threads {
             let queue = Arc::clone(&self.queue);
             let metrics = Arc::clone(&self.metrics);
             let thread = std::thread::Builder::new().name("foregate-offload".into());
-            if let Err(error) = thread.spawn(move || work(&queue, &metrics)) {
-                tracing::error!(%error, "a thread for heavy work could not be started");
+            match thread.spawn(move || work(&queue, &metrics)) {
+                Ok(_) => any = true,
+                Err(error) => tracing::error!(%error, "a thread for heavy work could not be started"),
             }
         }
+        self.started.store(any, Ordering::SeqCst);
+        any
     }
 }
 
 impl Place<'_> {
     /// Puts the work into the queue.
     pub fn submit(mut self, job: Job) {
+        if !self.offload.start() {
+            // The system has no thread for us: late is better than never.
+            return job();
+        }
         self.used = true;
-        self.offload.start();
         self.offload.metrics.offload_queue.inc();
         self.offload.queue.jobs.lock().push_back((job, Instant::now()));
         self.offload.queue.ready.notify_one();

@@ -80,6 +80,10 @@ impl Exchange<'_> {
         let Answer { head, body, source } = answer;
         **self.response = head;
         self.response_is_from(source);
+        if let Some(run) = &mut self.run {
+            // They were chosen for another response.
+            run.state.response_filters.clear();
+        }
         body
     }
 

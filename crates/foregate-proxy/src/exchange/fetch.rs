@@ -2,46 +2,43 @@
 
 use std::collections::HashMap;
 use std::future::poll_fn;
+use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use foregate_module::{FetchError, FetchRequest, FetchResponse, FetchResult, FetchTarget, Field, Text};
-use foregate_wire::{BodyLength, HeaderList, Method, ResponseHead, connection};
+use foregate_wire::{BodyLength, HeaderList, Method, ResponseHead, Slashes, connection};
 use parking_lot::Mutex;
-use tokio::sync::Semaphore;
 
 use super::request::Request;
+use crate::address::ServerAddress;
 use crate::error::Error;
 use crate::link::Received;
 use crate::proxy::{Config, Proxy};
 use crate::routing::HostId;
-use crate::settings::Action;
+use crate::settings::{self, Action};
 use crate::upstream::{Addresses, Origin, Terms, Upstream};
 
-/// Fetches that may be under way at a time. Beyond: [`FetchError::Busy`].
-const AT_A_TIME: usize = 1024;
 /// Questions whose answers are kept. Beyond, the one that is least fresh goes.
 const KEPT: usize = 256;
 /// The largest answer that is kept, bytes of its body.
 const KEPT_BODY: usize = 1 << 20;
-/// How long a failure is kept for those who ask the same.
+/// How long an answer other than 200, or a failure, is kept for those who ask the same.
 const KEPT_FAILURE: Duration = Duration::from_secs(1);
 /// Interim responses that are taken before the final one.
 const INTERIM_RESPONSES: u32 = 16;
 
-/// What all fetches of the process share.
-#[derive(Debug)]
+/// The answers of fetches that are kept for all requests of the process.
+#[derive(Debug, Default)]
 pub struct Fetches {
-    permits: Semaphore,
     kept: Mutex<HashMap<Question, Arc<Kept>, foldhash::fast::RandomState>>,
 }
 
 /// What has to be the same for an answer to serve again.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Question {
-    target: FetchTarget,
-    site: Option<Arc<str>>,
+    whom: Whom,
     authority: Vec<u8>,
     method: Vec<u8>,
     path: Vec<u8>,
@@ -49,23 +46,51 @@ struct Question {
     body: Vec<u8>,
 }
 
-/// The answer to a question. Whoever asks first fetches it, the others wait.
-#[derive(Debug, Default)]
-struct Kept(tokio::sync::Mutex<Option<Answered>>);
-
+/// Who is asked. An upstream is known by all of its settings: its number, and its name, may mean another one after a
+/// reload.
 #[derive(Debug, Clone)]
-struct Answered {
-    at: Instant,
-    /// The last good answer.
-    answer: Option<FetchResponse>,
-    /// When asking failed last, and how.
-    failed: Option<(Instant, FetchError)>,
+enum Whom {
+    Upstream(Arc<settings::Upstream>),
+    Fixed(Arc<settings::FixedResponse>),
 }
 
-impl Default for Fetches {
-    fn default() -> Self {
-        Self { permits: Semaphore::new(AT_A_TIME), kept: Mutex::default() }
+impl Whom {
+    fn name(&self) -> &str {
+        match self {
+            Self::Upstream(upstream) => &upstream.name,
+            Self::Fixed(_) => "",
+        }
     }
+}
+
+impl PartialEq for Whom {
+    fn eq(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Upstream(one), Self::Upstream(other)) => one == other,
+            (Self::Fixed(one), Self::Fixed(other)) => one == other,
+            _ => false,
+        }
+    }
+}
+
+impl Eq for Whom {}
+
+impl Hash for Whom {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.name().hash(state);
+    }
+}
+
+/// The answer to a question. Whoever asks first fetches it, the others wait.
+#[derive(Debug, Default)]
+struct Kept(tokio::sync::Mutex<Answers>);
+
+#[derive(Debug, Default)]
+struct Answers {
+    /// The last answer with 200, and when it came.
+    good: Option<(Instant, FetchResponse)>,
+    /// What came instead last, and when.
+    other: Option<(Instant, FetchResult)>,
 }
 
 /// Makes a request and waits for its answer, or takes one that was kept. `authority` is that of the client's request.
@@ -74,82 +99,111 @@ pub(super) async fn fetch(
     config: &Config,
     site: Option<HostId>,
     authority: &str,
-    ask: FetchRequest,
+    mut ask: FetchRequest,
 ) -> FetchResult {
     proxy.metrics.fetches.inc();
-    let Ok(_permit) = proxy.fetches.permits.try_acquire() else {
-        proxy.metrics.fetches_failed.inc();
-        return Err(FetchError::Busy);
+    let deadline = Instant::now() + ask.timeout;
+    let result = match whom(config, site, &ask) {
+        None => Err(FetchError::BadRequest),
+        Some(whom) if ask.keep.is_zero() => {
+            ask.authority.get_or_insert_with(|| authority.to_owned().into());
+            in_time(config, &whom, &ask, deadline).await
+        }
+        Some(whom) => {
+            // What serves other clients must not depend on what this one has put into its Host.
+            ask.authority.get_or_insert_with(|| authority_of(&whom).into());
+            from_kept(proxy, config, whom, ask, deadline).await
+        }
     };
-    let result = if ask.keep.is_zero() {
-        in_time(config, site, authority, &ask).await
-    } else {
-        from_kept(proxy, config, site, authority, &ask).await
-    };
-    if result.is_err() {
+    if let Err(error) = &result {
         proxy.metrics.fetches_failed.inc();
+        tracing::debug!(%error, "a step's request has no answer");
     }
     result
+}
+
+/// Who answers a question, by the configuration of the request.
+fn whom(config: &Config, site: Option<HostId>, ask: &FetchRequest) -> Option<Whom> {
+    let upstream = match ask.target {
+        FetchTarget::Upstream(upstream) => upstream.0 as usize,
+        FetchTarget::Site => {
+            let path = ask.path.split(|byte| *byte == b'?').next().unwrap_or_default();
+            let mut normal = Vec::new();
+            foregate_wire::normalize_path(path, Slashes::Merge, &mut normal).ok()?;
+            match &config.settings.sites.route(site?, &normal)?.action {
+                Action::Proxy(upstream) => *upstream,
+                Action::Respond(fixed) => return Some(Whom::Fixed(Arc::clone(fixed))),
+            }
+        }
+    };
+    Some(Whom::Upstream(Arc::clone(config.settings.upstreams.get(upstream)?)))
+}
+
+/// The host that an upstream is asked for where nobody names one: its first server's.
+fn authority_of(whom: &Whom) -> String {
+    match whom {
+        Whom::Upstream(upstream) => match upstream.servers.first().map(|server| &server.address) {
+            Some(ServerAddress::Unix(_)) | None => "localhost".to_owned(),
+            Some(address) => address.to_string(),
+        },
+        Whom::Fixed(_) => "localhost".to_owned(),
+    }
 }
 
 async fn from_kept(
     proxy: &Proxy,
     config: &Config,
-    site: Option<HostId>,
-    authority: &str,
-    ask: &FetchRequest,
+    whom: Whom,
+    ask: FetchRequest,
+    deadline: Instant,
 ) -> FetchResult {
-    let entry = proxy.fetches.entry(question(config, site, authority, ask));
-    // Waiting for another's answer may take no longer than one's own.
-    let Ok(mut slot) = tokio::time::timeout(ask.timeout, entry.0.lock()).await else {
+    let entry = proxy.fetches.entry(question(whom.clone(), &ask));
+    let Ok(mut answers) = tokio::time::timeout_at(deadline.into(), entry.0.lock()).await else {
         return Err(FetchError::Timeout);
     };
     let now = Instant::now();
-    if let Some(kept) = &*slot {
-        if let Some(answer) = &kept.answer
-            && now.duration_since(kept.at) < ask.keep
-        {
-            return Ok(answer.clone());
-        }
-        if let Some((at, error)) = kept.failed
-            && now.duration_since(at) < KEPT_FAILURE
-        {
-            return stale(kept, ask, now).ok_or(error);
-        }
+    if let Some((at, answer)) = &answers.good
+        && now.duration_since(*at) < ask.keep
+    {
+        return Ok(answer.clone());
     }
-    let result = in_time(config, site, authority, ask).await;
+    if let Some((at, other)) = &answers.other
+        && now.duration_since(*at) < KEPT_FAILURE
+    {
+        return answers.stale(&ask, now).map_or_else(|| other.clone(), Ok);
+    }
+    let result = in_time(config, &whom, &ask, deadline).await;
     let now = Instant::now();
     match result {
-        Ok(answer) if answer.status == 200 && answer.body.len() <= KEPT_BODY => {
-            *slot = Some(Answered { at: now, answer: Some(answer.clone()), failed: None });
+        Ok(mut answer) if answer.status == 200 && answer.body.len() <= KEPT_BODY => {
+            // Shared, because every hit copies it.
+            answer.body = Text::Shared(Vec::from(answer.body).into());
+            *answers = Answers { good: Some((now, answer.clone())), other: None };
             Ok(answer)
         }
-        Ok(answer) if answer.status < 500 => Ok(answer),
-        failed => {
-            let error = failed.as_ref().err().copied().unwrap_or(FetchError::Malformed);
-            let kept = slot.get_or_insert(Answered { at: now, answer: None, failed: None });
-            let stale = stale(kept, ask, now);
-            if failed.is_err() {
-                kept.failed = Some((now, error));
-            }
-            stale.map_or(failed, Ok)
+        Ok(answer) if answer.status == 200 => Ok(answer),
+        other => {
+            let failed = !matches!(&other, Ok(answer) if answer.status < 500);
+            answers.other = Some((now, other.clone()));
+            let stale = if failed { answers.stale(&ask, now) } else { None };
+            stale.map_or(other, Ok)
         }
     }
 }
 
-/// An answer whose time is over, but not long since.
-fn stale(kept: &Answered, ask: &FetchRequest, now: Instant) -> Option<FetchResponse> {
-    kept.answer.clone().filter(|_| now.duration_since(kept.at) < ask.keep * 2)
+impl Answers {
+    /// A good answer whose time is over, but not long since.
+    fn stale(&self, ask: &FetchRequest, now: Instant) -> Option<FetchResponse> {
+        let (at, answer) = self.good.as_ref()?;
+        (now.duration_since(*at) < ask.keep * 2).then(|| answer.clone())
+    }
 }
 
-fn question(config: &Config, site: Option<HostId>, authority: &str, ask: &FetchRequest) -> Question {
+fn question(whom: Whom, ask: &FetchRequest) -> Question {
     let field = |field: &Field| (field.name().to_ascii_lowercase(), field.value().to_vec());
     Question {
-        target: ask.target,
-        site: (ask.target == FetchTarget::Site)
-            .then(|| site.map(|site| Arc::clone(&config.settings.sites.site(site).name)))
-            .flatten(),
-        authority: ask.authority.as_deref().unwrap_or(authority.as_bytes()).to_vec(),
+        whom,
+        authority: ask.authority.as_deref().unwrap_or_default().to_vec(),
         method: ask.method.to_vec(),
         path: ask.path.to_vec(),
         fields: ask.fields.iter().map(field).collect(),
@@ -162,8 +216,8 @@ impl Fetches {
         let mut kept = self.kept.lock();
         if kept.len() >= KEPT && !kept.contains_key(&question) {
             let age = |kept: &Arc<Kept>| {
-                let answered = kept.0.try_lock().ok()?;
-                Some(answered.as_ref().map_or(Duration::MAX, |answered| answered.at.elapsed()))
+                let answers = kept.0.try_lock().ok()?;
+                Some(answers.good.as_ref().map_or(Duration::MAX, |(at, _)| at.elapsed()))
             };
             let oldest = kept
                 .iter()
@@ -181,32 +235,30 @@ impl Fetches {
     }
 }
 
-async fn in_time(config: &Config, site: Option<HostId>, authority: &str, ask: &FetchRequest) -> FetchResult {
-    let authority = ask.authority.as_deref().unwrap_or(authority.as_bytes());
+async fn in_time(config: &Config, whom: &Whom, ask: &FetchRequest, deadline: Instant) -> FetchResult {
+    let upstream = match whom {
+        Whom::Fixed(fixed) => {
+            let content_type = Field::new("content-type", "text/plain; charset=utf-8");
+            return Ok(FetchResponse {
+                status: fixed.status,
+                fields: content_type.into_iter().collect(),
+                body: Text::Shared(Arc::clone(&fixed.body)),
+            });
+        }
+        Whom::Upstream(settings) => config
+            .upstreams
+            .iter()
+            .find(|upstream| Arc::ptr_eq(&upstream.settings, settings))
+            .or_else(|| config.upstreams.iter().find(|upstream| upstream.settings.name == settings.name)),
+    };
+    let upstream = upstream.ok_or(FetchError::BadRequest)?;
+    let authority = ask.authority.as_deref().unwrap_or_default();
     let method = Method::from_bytes(&ask.method).ok_or(FetchError::BadRequest)?;
     let request = Request::make(method, &ask.path, authority, &ask.fields, ask.body.len() as u64)
         .map_err(|_| FetchError::BadRequest)?;
-    let upstream = match ask.target {
-        FetchTarget::Upstream(upstream) => upstream.0 as usize,
-        FetchTarget::Site => {
-            let route = site.and_then(|site| config.settings.sites.route(site, request.path()));
-            let route = route.ok_or(FetchError::BadRequest)?;
-            match &route.action {
-                Action::Proxy(upstream) => *upstream,
-                Action::Respond(fixed) => {
-                    let body = Text::Shared(Arc::clone(&fixed.body));
-                    let content_type = Field::new("content-type", "text/plain; charset=utf-8");
-                    return Ok(FetchResponse {
-                        status: fixed.status,
-                        fields: content_type.into_iter().collect(),
-                        body,
-                    });
-                }
-            }
-        }
-    };
-    let upstream = config.upstreams.get(upstream).ok_or(FetchError::BadRequest)?;
-    let asked = tokio::time::timeout(ask.timeout, attempts(upstream, &request, ask)).await;
+    // Each upstream has places of its own, so that one that is silent does not hold up the others.
+    let Ok(_place) = upstream.fetches.try_acquire() else { return Err(FetchError::Busy) };
+    let asked = tokio::time::timeout_at(deadline.into(), attempts(upstream, &request, ask)).await;
     asked.map_err(|_| FetchError::Timeout)?
 }
 

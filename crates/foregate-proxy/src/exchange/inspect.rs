@@ -15,7 +15,7 @@ impl Exchange<'_> {
     pub(super) async fn receive_start(&mut self) -> Result<(), Error> {
         let Some(run) = &self.run else { return Ok(()) };
         let wanted = run.plan.body();
-        if wanted == 0 || self.request.length.is_empty() || self.request.opens_tunnel() {
+        if wanted == 0 || self.request.length.is_empty() {
             return Ok(());
         }
         if self.request.expect_continue {

@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
 use foregate_module::PhaseId;
-use foregate_wire::{BodyLength, NameId, Slashes};
+use foregate_wire::{BodyLength, NameId, Slashes, connection};
 use futures_util::FutureExt;
 
 use self::client::{Client, Peer};
@@ -160,7 +160,14 @@ pub async fn serve(served: Served<'_>, understood: Result<(), Error>) -> Outcome
             exchange.proxy.metrics.panics.inc();
             exchange.upstream = None;
             exchange.client.close = true;
-            exchange.drive(Step::Failed(Error::Internal)).await
+            match AssertUnwindSafe(exchange.drive(Step::Failed(Error::Internal))).catch_unwind().await {
+                Ok(outcome) => outcome,
+                Err(_) => {
+                    exchange.proxy.metrics.panics.inc();
+                    exchange.client.abort();
+                    Outcome::Abort
+                }
+            }
         }
     }
 }
@@ -255,21 +262,21 @@ impl<'a> Exchange<'a> {
             return self.unrouted();
         };
         let route = Arc::clone(route);
-        let connect = self.request.head.method == foregate_wire::Method::Connect;
-        if connect && !route.allow_connect {
+        let (limit, connects, plan) = (route.body_limit, route.allow_connect, route.plan.get().cloned());
+        self.route = Some(route);
+        if plan.is_some() {
+            // What a client says of its own connection must not touch the fields that steps are going to set.
+            connection::strip_hop_by_hop(&mut self.request.head.headers, true);
+            self.use_plan(plan.as_ref());
+        }
+        if self.request.head.method == foregate_wire::Method::Connect && !connects {
             self.client.close = true;
             return Step::Failed(Error::ConnectNotAllowed);
         }
-        if let Err(error) = self.limit_body_to(route.body_limit) {
+        if let Err(error) = self.limit_body_to(limit) {
             return Step::Failed(error);
         }
-        let plan = route.plan.get().cloned();
-        self.route = Some(route);
-        if plan.is_none() {
-            return self.dispatch();
-        }
-        self.use_plan(plan.as_ref());
-        Step::Screen
+        if self.run.is_some() { Step::Screen } else { self.dispatch() }
     }
 
     fn limit_body_to(&mut self, limit: Option<u64>) -> Result<(), Error> {
@@ -277,6 +284,8 @@ impl<'a> Exchange<'a> {
         self.upload.limit = self.upload.limit.min(limit);
         match self.request.length {
             BodyLength::Fixed(length) if length > self.upload.limit => Err(Error::BodyTooLarge),
+            // Steps may have looked at more than a later one allows.
+            _ if self.upload.moved > self.upload.limit => Err(Error::BodyTooLarge),
             _ => Ok(()),
         }
     }
@@ -373,6 +382,11 @@ impl<'a> Exchange<'a> {
     fn log(&mut self) {
         if self.has_steps(PhaseId::Log, PhaseId::Log) || self.has_filters() {
             self.run_log_phase();
+        }
+        if let Some(step) = self.record.error.as_ref().and_then(Error::step)
+            && let Some(run) = &mut self.run
+        {
+            run.state.notes.push(("step".into(), step.into()));
         }
         let record = &self.record;
         let sites = &self.config.settings.sites;

@@ -1,9 +1,13 @@
 //! The steps of modules, run between the platform's own.
 
 use std::cell::Cell;
+use std::future::poll_fn;
 use std::net::IpAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::Poll;
 use std::time::Instant;
 
 use foregate_module::{
@@ -13,7 +17,7 @@ use foregate_module::{
 use foregate_wire::{BodyLength, Slashes};
 use tokio::sync::oneshot;
 
-use super::client::Peer;
+use super::client::{Client, Peer};
 use super::fetch;
 use super::request::Request;
 use super::respond::Answer;
@@ -21,6 +25,7 @@ use super::response::Response;
 use super::view::{Facts, View, now};
 use super::{Exchange, Step};
 use crate::error::Error;
+use crate::link::LinkError;
 use crate::link::copy::{Copy, CopyError};
 use crate::proxy::Config;
 use crate::routing::HostId;
@@ -42,6 +47,8 @@ pub(super) struct Run {
     pub facts: Facts,
     /// The order of the next phase; those before it have run, or have been left out.
     next: usize,
+    /// How many steps of that phase have run already: a step that replaced the response ends its own turn, not the phase.
+    begun: usize,
 }
 
 /// How a step has ended the usual way of a request.
@@ -69,6 +76,8 @@ enum Fault {
     Panicked,
     Broken,
     Full(WhenFull),
+    /// The request is over, for another reason than the step.
+    Lost(Error),
 }
 
 /// What a heavy step takes along to another thread.
@@ -91,6 +100,7 @@ impl Exchange<'_> {
                 state: State::default(),
                 facts: Facts::new(self.request.length.is_empty()),
                 next: 0,
+                begun: 0,
             })
         });
     }
@@ -113,8 +123,11 @@ impl Exchange<'_> {
 
     /// Leaves out the phases before `phase` that have not run.
     pub(super) fn skip_to(&mut self, phase: PhaseId) {
-        if let Some(run) = &mut self.run {
-            run.next = run.next.max(phase.order());
+        if let Some(run) = &mut self.run
+            && run.next < phase.order()
+        {
+            run.next = phase.order();
+            run.begun = 0;
         }
     }
 
@@ -131,18 +144,33 @@ impl Exchange<'_> {
             && run.next <= last.order()
         {
             let phase = PhaseId::ALL[run.next];
-            run.next += 1;
-            if run.plan.phase(phase).is_empty() {
-                continue;
+            if !run.plan.phase(phase).is_empty() {
+                run.facts.now = now();
+                let plan = Arc::clone(&run.plan);
+                let steps = plan.phase(phase).get(run.begun..).unwrap_or_default();
+                if let Err(ended) = self.run_phase(steps).await {
+                    self.forget_fetches();
+                    return Err(ended);
+                }
+                if self.run.as_ref().is_some_and(|run| !run.state.fetches.is_empty()) {
+                    Box::pin(self.fetch_all()).await?;
+                }
             }
-            run.facts.now = now();
-            let plan = Arc::clone(&run.plan);
-            self.run_phase(plan.phase(phase)).await?;
-            if self.run.as_ref().is_some_and(|run| !run.state.fetches.is_empty()) {
-                Box::pin(self.fetch_all()).await;
+            if let Some(run) = &mut self.run {
+                run.next += 1;
+                run.begun = 0;
             }
         }
         Ok(())
+    }
+
+    /// Nobody will read what the steps of an ended phase have asked for.
+    fn forget_fetches(&mut self) {
+        if let Some(run) = &mut self.run {
+            for slot in std::mem::take(&mut run.state.fetches) {
+                run.state.slots.take_question(slot);
+            }
+        }
     }
 
     async fn run_phase(&mut self, steps: &[Planned]) -> Result<(), Ended> {
@@ -150,6 +178,9 @@ impl Exchange<'_> {
         let pipeline = &*config.settings.pipeline;
         let mut since = is_timed(steps.len()).then(Instant::now);
         for planned in steps {
+            if let Some(run) = &mut self.run {
+                run.begun += 1;
+            }
             let weight = pipeline.entries().get(usize::from(planned.step)).map(|entry| entry.decl().weight);
             let verdict = match weight {
                 Some(Weight::Heavy(full)) => {
@@ -183,7 +214,7 @@ impl Exchange<'_> {
         }
         catch_unwind(AssertUnwindSafe(|| match broken {
             false => Ok(call(planned, pipeline, &mut view, state)),
-            true if pipeline.applies(planned, &view, &state.slots) => Err(Fault::Broken),
+            true if pipeline.applies(planned, &view, state) => Err(Fault::Broken),
             true => Ok(Verdict::Passed),
         }))
         .unwrap_or(Err(Fault::Panicked))
@@ -216,7 +247,7 @@ impl Exchange<'_> {
         let broken = self.is_broken(planned);
         let Some((view, state)) = self.view() else { return Ok(Verdict::Passed) };
         // What would not run is not worth the way there and back.
-        let applies = catch_unwind(AssertUnwindSafe(|| pipeline.applies(planned, &view, &state.slots)));
+        let applies = catch_unwind(AssertUnwindSafe(|| pipeline.applies(planned, &view, state)));
         match applies {
             Err(_) => return Err(Fault::Panicked),
             Ok(applies) if !applies || state.skipped.contains(usize::from(planned.step)) => {
@@ -243,20 +274,39 @@ impl Exchange<'_> {
         };
         let (step, planned) = (planned.step, planned.clone());
         let (tell, told) = oneshot::channel();
+        let unwanted = Arc::new(AtomicBool::new(false));
+        let is_unwanted = Arc::clone(&unwanted);
         place.submit(Box::new(move || {
             let began = Instant::now();
+            if is_unwanted.load(Ordering::Relaxed) {
+                let _ = tell.send((moved, Ok(Verdict::Passed), began.elapsed()));
+                return;
+            }
             let verdict = catch_unwind(AssertUnwindSafe(|| moved.call(&planned)));
             // Nobody waits any more if the client has gone.
             let _ = tell.send((moved, verdict, began.elapsed()));
         }));
-        let Ok((moved, verdict, took)) = told.await else {
+        let mut told = told;
+        let waited = unless_gone(self.client, &mut told).await;
+        let (told, left) = match waited {
+            Ok(told) => (told, None),
+            Err(error) => {
+                // What was taken along comes back all the same, as soon as it is the job's turn.
+                unwanted.store(true, Ordering::Relaxed);
+                (told.await, Some(error))
+            }
+        };
+        let Ok((moved, verdict, took)) = told else {
             // Only if the process ends.
             self.client.close = true;
-            return Err(Fault::Panicked);
+            return Err(Fault::Lost(Error::Internal));
         };
         *self.request = moved.request;
         *self.response = moved.response;
         self.run = Some(moved.run);
+        if let Some(error) = left {
+            return Err(Fault::Lost(Error::Client(error)));
+        }
         if let Some(step) = self.proxy.steps.get(step) {
             step.timed.inc();
             step.nanos.add(u64::try_from(took.as_nanos()).unwrap_or(u64::MAX));
@@ -291,8 +341,10 @@ impl Exchange<'_> {
                 self.stop(planned, counters, action)
             }
             Err(fault) => {
-                self.count_fault(counters, &fault);
+                self.count_fault(counters, &fault, decl.optional);
                 match fault {
+                    Fault::Lost(error) => Err(Ended::Failed(error)),
+                    Fault::Full(_) if planned.dry_run => Ok(()),
                     Fault::Full(WhenFull::Shed) => Ok(()),
                     Fault::Full(_) => Err(Ended::Failed(Error::StepQueue(decl.name))),
                     Fault::Panicked | Fault::Broken if decl.optional || planned.dry_run => Ok(()),
@@ -322,20 +374,25 @@ impl Exchange<'_> {
         })
     }
 
-    fn count_fault(&self, counters: &StepCounter, fault: &Fault) {
+    fn count_fault(&self, counters: &StepCounter, fault: &Fault, optional: bool) {
         match fault {
             Fault::Panicked => {
                 self.proxy.metrics.panics.inc();
-                counters.panicked(now().steady_ms);
+                counters.panics.inc();
+                // Requests need the others: to leave them out would make of one crafted request an outage for all.
+                if optional {
+                    counters.panicked(now().steady_ms);
+                }
             }
             Fault::Broken => counters.broken.inc(),
             Fault::Full(_) => counters.shed.inc(),
+            Fault::Lost(_) => {}
         }
     }
 
-    /// Performs what the steps of the phase have asked for, all at once.
-    async fn fetch_all(&mut self) {
-        let Some(run) = &mut self.run else { return };
+    /// Performs what the steps of the phase have asked for, all at once, unless the client gives up.
+    async fn fetch_all(&mut self) -> Result<(), Ended> {
+        let Some(run) = &mut self.run else { return Ok(()) };
         let asked: Vec<(u16, Question)> = std::mem::take(&mut run.state.fetches)
             .into_iter()
             .filter_map(|slot| Some((slot, run.state.slots.take_question(slot)?)))
@@ -345,7 +402,8 @@ impl Exchange<'_> {
         let answers = asked.into_iter().map(|(slot, Question { request: ask, dry })| async move {
             (slot, dry, fetch::fetch(proxy, config, site, request.authority(), ask).await)
         });
-        let answers = futures_util::future::join_all(answers).await;
+        let answers = std::pin::pin!(futures_util::future::join_all(answers));
+        let answers = unless_gone(self.client, answers).await.map_err(gone)?;
         if let Some(run) = &mut self.run {
             for (slot, dry, answer) in answers {
                 if let Some(slot) = pipeline.answer_slot(slot) {
@@ -353,6 +411,7 @@ impl Exchange<'_> {
                 }
             }
         }
+        Ok(())
     }
 
     /// The filters that steps have put before the response's body, as far as they fit the response.
@@ -379,7 +438,7 @@ impl Exchange<'_> {
     pub(super) fn filter_request(&mut self) -> Result<(), Error> {
         let Some(run) = &mut self.run else { return Ok(()) };
         let filters = std::mem::take(&mut run.state.request_filters);
-        if filters.is_empty() || self.request.length.is_empty() || self.request.opens_tunnel() {
+        if filters.is_empty() || self.request.length.is_empty() {
             return Ok(());
         }
         let changes = filters.iter().any(|filter| !filter.keeps_length);
@@ -433,10 +492,23 @@ impl Moved {
     }
 }
 
+/// Waits for `future`, or for the client to give up on the exchange.
+async fn unless_gone<F: Future + Unpin>(client: &mut Client, mut future: F) -> Result<F::Output, LinkError> {
+    poll_fn(|cx| {
+        if let Poll::Ready(output) = Pin::new(&mut future).poll(cx) {
+            return Poll::Ready(Ok(output));
+        }
+        client.poll_abandoned(cx).map(Err)
+    })
+    .await
+}
+
+fn gone(error: LinkError) -> Ended {
+    Ended::Failed(Error::Client(error))
+}
+
 fn call(planned: &Planned, pipeline: &Pipeline, view: &mut View<'_>, state: &mut State) -> Verdict {
-    if let Some(when) = &planned.when
-        && !when.holds(&module::View::new(view, &state.slots, pipeline).dry(planned.dry_run))
-    {
+    if !pipeline.is_wanted(planned, view, state) {
         return Verdict::Passed;
     }
     pipeline.run(planned, view, state)

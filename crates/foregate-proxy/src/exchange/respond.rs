@@ -42,7 +42,9 @@ impl Answer {
 
     /// What a step answers.
     pub fn module(response: module::Response, step: &'static str) -> Self {
-        let mut answer = Self::new(response.status, "", Text::EMPTY, Source::Step(step));
+        // An interim status would leave the client waiting for the final one.
+        let status = if (200..1000).contains(&response.status) { response.status } else { 500 };
+        let mut answer = Self::new(status, "", Text::EMPTY, Source::Step(step));
         for field in &response.fields {
             if field.name().eq_ignore_ascii_case(b"server") || field.name().eq_ignore_ascii_case(b"date") {
                 answer.head.headers.set_name(field.name(), field.value());

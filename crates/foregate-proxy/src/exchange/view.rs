@@ -1,6 +1,7 @@
 //! An exchange as the steps of modules see it.
 
 use std::cell::Cell;
+use std::hash::{BuildHasher, Hasher};
 use std::net::IpAddr;
 use std::sync::OnceLock;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
@@ -215,8 +216,8 @@ fn random() -> u64 {
     if left == 0 {
         let mut bytes = [0; TAKEN * 8];
         if SystemRandom::new().fill(&mut bytes).is_err() {
-            // Predictable numbers are worse than none: whoever needs one that is not gets the same each time.
-            return 0;
+            // The standard library took its keys from the system when the process started.
+            return std::hash::RandomState::new().build_hasher().finish();
         }
         for (number, bytes) in kept.iter_mut().zip(bytes.chunks_exact(8)) {
             *number = bytes.iter().fold(0, |number, byte| number << 8 | u64::from(*byte));

@@ -22,6 +22,8 @@ pub use self::tried::Tried;
 use self::balance::RoundRobin;
 use self::pool::Ages;
 use self::resolve::{Resolved, Resolver};
+use tokio::sync::Semaphore;
+
 use crate::address::ServerAddress;
 use crate::settings;
 use crate::telemetry::metrics::{Metrics, UpstreamCounters};
@@ -35,6 +37,9 @@ const DOWN_FOR_AT_MOST: Duration = Duration::from_secs(10);
 /// How often pools are looked through for connections that are too old or have died.
 const SWEEP_EVERY: Duration = Duration::from_secs(1);
 
+/// Requests that steps of modules may have under way to one upstream. Beyond, they get none.
+const FETCHES: usize = 1024;
+
 /// An upstream at work.
 #[derive(Debug)]
 pub struct Upstream {
@@ -46,6 +51,8 @@ pub struct Upstream {
     pub counters: Arc<UpstreamCounters>,
     /// Limits for the heads of responses.
     pub head_limits: HeadLimits,
+    /// Places for requests that steps of modules make.
+    pub fetches: Semaphore,
     balance: RoundRobin,
     connector: Option<Connector>,
     active: AtomicU32,
@@ -193,6 +200,7 @@ impl Upstreams {
         Ok(Upstream {
             servers: servers.collect(),
             counters: self.metrics.upstream(&settings.name),
+            fetches: Semaphore::new(FETCHES),
             balance: RoundRobin::new(
                 &settings.servers.iter().map(|server| server.weight).collect::<Vec<_>>(),
             ),
