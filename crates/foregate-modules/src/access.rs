@@ -182,7 +182,7 @@ impl Access {
 pub struct Judge;
 
 impl Step for Judge {
-    type At = phase::RequestSecurity;
+    type At = phase::RequestIdentity;
     type Settings = Access;
     type In<'r> = (ClientAddress, Read<'r, Country>);
     type Out = ();

@@ -57,6 +57,7 @@ foregate_module::pipeline! {
         decompression::DecompressRequest,
         // request-identity
         geo::Lookup,
+        access::Judge,
         static_answers::SecurityTxt,
         maintenance::Maintenance,
         rate_limit::RateLimit<rate_limit::Identity>,
@@ -65,7 +66,6 @@ foregate_module::pipeline! {
         // request-security: rules first, so that they can leave out the others
         rules::EvaluateRequest,
         rules::StopRequest,
-        access::Judge,
         cors::CorsPreflight,
         rate_limit::RateLimit<rate_limit::Security>,
         body_limits::LimitRequest,

@@ -365,6 +365,23 @@ fn steps_see_the_start_of_a_body_and_the_origin_all_of_it() {
 }
 
 #[test]
+fn an_upgrade_hides_no_body() {
+    let mut stream = connect(front().address);
+    stream
+        .write_all(b"POST / HTTP/1.1\r\nHost: a\r\nx-look: 1\r\nConnection: upgrade\r\nUpgrade: other\r\nContent-Length: 5\r\n\r\n01234")
+        .unwrap();
+    let mut got = Vec::new();
+    let mut buffer = [0; 4096];
+    while !String::from_utf8_lossy(&got).ends_with("01234") {
+        let read = stream.read(&mut buffer).unwrap();
+        assert!(read > 0, "{}", String::from_utf8_lossy(&got));
+        got.extend_from_slice(&buffer[..read]);
+    }
+    let answer = String::from_utf8_lossy(&got);
+    assert!(answer.contains("x-looked: 5 true\r\n"), "{answer}");
+}
+
+#[test]
 fn filters_change_bodies_and_their_framing() {
     let answer = ask("POST", "/", "x-shout-out", "abc");
     assert!(answer.contains("Transfer-Encoding: chunked") && answer.contains("AABBCC"), "{answer}");

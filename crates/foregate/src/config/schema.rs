@@ -8,6 +8,7 @@ pub use foregate_module::settings::{Block, Key, Prop};
 pub static ROOT: Block = Block {
     keys: &[
         Key::one("workers", "NUMBER", "workers 4", "Worker threads, 1 to 1024.").otherwise("one for each core"),
+        Key::one("offload-threads", "NUMBER", "offload-threads 2", "Threads for the heavy steps of modules, such as the check of a password, 1 to 1024. They start when there is work for them; a change takes effect at the next start.").otherwise("as many as workers"),
         Key::one("listen", "ADDRESS { ... }", "listen \"0.0.0.0:8080\"", "Accepts connections: `IP:PORT`, `[IPV6]:PORT`, `:PORT` for all addresses of the machine, `unix:PATH`. Speaks HTTP/1.1 and HTTP/2 on the same port.")
             .with(&LISTEN)
             .many()
@@ -130,6 +131,7 @@ pub static LIMITS: Block = Block {
         Key::one("h2-resets-total", "NUMBER", "h2-resets-total 2000", "Premature stream resets on one connection in all.").default("1000"),
         Key::one("h2-control-burst", "NUMBER", "h2-control-burst 2000", "Frames without progress (PING, SETTINGS, PRIORITY, empty DATA, ...) before the rate counts. Beyond both: GOAWAY.").default("1000"),
         Key::one("h2-control-rate", "NUMBER", "h2-control-rate 40", "Frames without progress per second after the burst.").default("20"),
+        Key::one("offload-queue", "NUMBER", "offload-queue 100", "Heavy work of modules' steps that may wait for a thread. Beyond: what the step says, mostly 503.").default("1024"),
     ],
     later: &["memory", "requests"],
 };

@@ -91,6 +91,10 @@ pub(super) fn decode(tree: &Tree, pipeline: &Arc<Pipeline>, problems: &mut Probl
                 let workers = decoder.read(item, 0, |v| value::number(v, 1..=1024)).unwrap_or(1);
                 settings.workers = std::num::NonZeroUsize::new(workers as usize);
             }
+            "offload-threads" => {
+                let threads = decoder.read(item, 0, |v| value::number(v, 1..=1024)).unwrap_or(1);
+                settings.offload_threads = std::num::NonZeroUsize::new(threads as usize);
+            }
             "listen" => listen::decode(&mut decoder, item, &mut settings.listeners, &mut listened),
             "metrics" => settings.metrics = decoder.read(item, 0, socket_address),
             "admin" => settings.admin = admin(&mut decoder, item),

@@ -58,6 +58,10 @@ fn count(decoder: &mut Decoder<'_>, item: Item<'_>, name: &str, limits: &mut Lim
         "h2-resets-total" => set(&mut limits.h2_resets_total, count(COUNTS)),
         "h2-control-burst" => set(&mut limits.h2_control_burst, count(COUNTS)),
         "h2-control-rate" => set(&mut limits.h2_control_rate, count(COUNTS)),
+        "offload-queue" => {
+            let count = decoder.read(item, 0, |v| value::number(v, 1..=1_000_000));
+            set(&mut limits.offload_queue, count);
+        }
         _ => debug_assert!(false, "{name} is not read"),
     }
 }
