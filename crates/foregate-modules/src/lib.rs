@@ -92,11 +92,11 @@ foregate_module::pipeline! {
         // upstream-response
         body_limits::LimitResponse,
         // response-headers
+        rules::EvaluateResponse,
+        rules::ReplaceResponse,
         request_id::Tell,
         error_pages::Ask,
         headers::Response,
-        rules::EvaluateResponse,
-        rules::ReplaceResponse,
         forward_auth::ToClient,
         canary::CanaryCookie,
         cors::CorsResponse,

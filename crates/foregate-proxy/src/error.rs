@@ -134,6 +134,9 @@ pub enum Error {
     /// The response's body is longer than a module allows.
     #[error("the response body is too large")]
     ResponseTooLarge,
+    /// A filter of a module cannot read the request's body; the name of its step.
+    #[error("the request body cannot be read")]
+    BodyUnreadable(&'static str),
     /// A filter of a module has broken a body off; the name of its step.
     #[error("the filter of {0} has broken the body off")]
     Filter(&'static str),
@@ -178,7 +181,11 @@ impl Error {
     /// The step of a module that is at fault.
     pub fn step(&self) -> Option<&'static str> {
         match self {
-            Self::Step(step) | Self::StepQueue(step) | Self::Filter(step) | Self::Aborted(step) => Some(step),
+            Self::Step(step)
+            | Self::StepQueue(step)
+            | Self::BodyUnreadable(step)
+            | Self::Filter(step)
+            | Self::Aborted(step) => Some(step),
             _ => None,
         }
     }
@@ -219,6 +226,7 @@ impl Error {
             Self::OriginStall => "origin_stall",
             Self::Step(_) => "step",
             Self::StepQueue(_) => "step_queue",
+            Self::BodyUnreadable(_) => "body_unreadable",
             Self::Filter(_) => "filter",
             Self::ResponseTooLarge => "response_too_large",
             Self::Aborted(_) => "aborted",
@@ -231,7 +239,12 @@ impl Error {
         match self {
             Self::Request(error) => error.status(),
             Self::RequestFraming(error) => error.status(),
-            Self::Target(_) | Self::Host(_) | Self::HostCount | Self::Pseudo(_) | Self::Client(_) => 400,
+            Self::Target(_)
+            | Self::Host(_)
+            | Self::HostCount
+            | Self::Pseudo(_)
+            | Self::Client(_)
+            | Self::BodyUnreadable(_) => 400,
             Self::TooManyFields => 431,
             Self::Expectation => 417,
             Self::ConnectNotAllowed => 405,

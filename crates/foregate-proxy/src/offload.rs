@@ -2,17 +2,25 @@
 //!
 //! The queue is bounded: whoever has work asks for a place first, and decides what to do when there is none.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 
 use crate::telemetry::metrics::Metrics;
 
-/// A piece of work. It catches its own panics.
-type Job = Box<dyn FnOnce() + Send>;
+/// A piece of work, told how long it has waited. It catches its own panics.
+type Job = Box<dyn FnOnce(Duration) + Send>;
+
+/// Pieces of work that one client may have in the queue or on a thread: wrong passwords from one address must not keep
+/// everybody else from being heard. IPv6 clients are told apart by their networks of 64 bits.
+const PER_CLIENT: usize = 16;
+
+/// A piece of work that has waited for longer than this is not done any more: who asked for it has most likely given up.
+pub const LONGEST_WAIT: Duration = Duration::from_secs(5);
 
 /// The threads, which are started with the first piece of work, and their queue.
 #[derive(Debug)]
@@ -28,6 +36,8 @@ struct Queue {
     jobs: Mutex<VecDeque<(Job, Instant)>>,
     /// Jobs that wait or have a place.
     taken: AtomicUsize,
+    /// Those of each client, and the ones on a thread.
+    clients: Mutex<HashMap<IpAddr, usize, foldhash::fast::RandomState>>,
     ready: Condvar,
     closed: AtomicBool,
 }
@@ -42,6 +52,26 @@ impl std::fmt::Debug for Queue {
 pub struct Place<'o> {
     offload: &'o Offload,
     used: bool,
+    share: Share,
+}
+
+/// A place among those of its client, until the work is done.
+struct Share {
+    queue: Arc<Queue>,
+    client: Option<IpAddr>,
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        let Some(client) = self.client else { return };
+        let mut clients = self.queue.clients.lock();
+        if let Some(count) = clients.get_mut(&client) {
+            *count -= 1;
+            if *count == 0 {
+                clients.remove(&client);
+            }
+        }
+    }
 }
 
 impl Offload {
@@ -50,6 +80,7 @@ impl Offload {
         let queue = Queue {
             jobs: Mutex::default(),
             taken: AtomicUsize::new(0),
+            clients: Mutex::default(),
             ready: Condvar::new(),
             closed: AtomicBool::new(false),
         };
@@ -67,13 +98,23 @@ impl Offload {
         self.limit.store(limit, Ordering::Relaxed);
     }
 
-    /// A place in the queue, unless it is full.
-    pub fn reserve(&self) -> Option<Place<'_>> {
+    /// A place in the queue, unless it is full, or the client has too many already.
+    pub fn reserve(&self, client: Option<IpAddr>) -> Option<Place<'_>> {
+        let client = client.map(network);
+        if let Some(client) = client {
+            let mut clients = self.queue.clients.lock();
+            let count = clients.entry(client).or_default();
+            if *count >= PER_CLIENT {
+                return None;
+            }
+            *count += 1;
+        }
+        let share = Share { queue: Arc::clone(&self.queue), client };
         let limit = self.limit.load(Ordering::Relaxed);
         let take = |taken: usize| (taken < limit).then_some(taken + 1);
         let reserved = self.queue.taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take);
         // Not `then_some`, which would make a place, and give one back, that was never taken.
-        reserved.is_ok().then(|| Place { offload: self, used: false })
+        reserved.is_ok().then(|| Place { offload: self, used: false, share })
     }
 
     /// Starts the threads. Whether there are any.
@@ -101,9 +142,14 @@ impl Place<'_> {
     pub fn submit(mut self, job: Job) {
         if !self.offload.start() {
             // The system has no thread for us: late is better than never.
-            return job();
+            return job(Duration::ZERO);
         }
         self.used = true;
+        let share = Share { queue: Arc::clone(&self.share.queue), client: self.share.client.take() };
+        let job: Job = Box::new(move |waited| {
+            job(waited);
+            drop(share);
+        });
         self.offload.metrics.offload_queue.inc();
         self.offload.queue.jobs.lock().push_back((job, Instant::now()));
         self.offload.queue.ready.notify_one();
@@ -140,38 +186,59 @@ fn work(queue: &Queue, metrics: &Metrics) {
         drop(jobs);
         queue.taken.fetch_sub(1, Ordering::Relaxed);
         metrics.offload_queue.dec();
-        metrics.offload_wait.record(since.elapsed());
-        job();
+        let waited = since.elapsed();
+        metrics.offload_wait.record(waited);
+        job(waited);
+    }
+}
+
+/// What tells clients apart.
+fn network(client: IpAddr) -> IpAddr {
+    match client.to_canonical() {
+        IpAddr::V6(address) => IpAddr::V6((address.to_bits() >> 64 << 64).into()),
+        address => address,
     }
 }
 
 #[cfg(test)]
 mod tests {
     use std::sync::mpsc;
-    use std::time::Duration;
 
     use super::*;
 
     #[test]
     fn the_queue_is_bounded_and_places_that_are_not_used_come_back() {
         let offload = Offload::new(1, 2, Arc::default());
-        drop(offload.reserve().unwrap());
+        drop(offload.reserve(None).unwrap());
         let (done, told) = mpsc::channel();
         let (go, wait) = mpsc::channel::<()>();
         let first = done.clone();
-        offload.reserve().unwrap().submit(Box::new(move || {
+        offload.reserve(None).unwrap().submit(Box::new(move |_| {
             first.send("begun").unwrap();
             wait.recv().unwrap();
         }));
         assert_eq!(told.recv_timeout(Duration::from_secs(10)).unwrap(), "begun");
         for _ in 0..2 {
             let done = done.clone();
-            offload.reserve().unwrap().submit(Box::new(move || done.send("done").unwrap()));
+            offload.reserve(None).unwrap().submit(Box::new(move |_| done.send("done").unwrap()));
         }
-        assert!(offload.reserve().is_none());
+        assert!(offload.reserve(None).is_none());
         go.send(()).unwrap();
         assert_eq!(told.recv_timeout(Duration::from_secs(10)).unwrap(), "done");
         assert_eq!(told.recv_timeout(Duration::from_secs(10)).unwrap(), "done");
-        assert!(offload.reserve().is_some());
+        assert!(offload.reserve(None).is_some());
+    }
+
+    #[test]
+    fn one_client_has_a_share() {
+        let offload = Offload::new(1, 1000, Arc::default());
+        let one = |text: &str| offload.reserve(Some(text.parse().unwrap()));
+        let places: Vec<_> = (0..PER_CLIENT).map(|_| one("2001:db8::1").unwrap()).collect();
+        assert!(
+            one("2001:db8::2").is_none() && one("2001:db8:0:1::1").is_some() && one("192.0.2.1").is_some()
+        );
+        drop(places);
+        assert!(one("2001:db8::2").is_some());
+        assert!(offload.queue.clients.lock().is_empty());
     }
 }

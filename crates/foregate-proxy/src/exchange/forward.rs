@@ -47,6 +47,8 @@ impl Exchange<'_> {
         self.upstream = Some(Arc::clone(upstream));
         let underscores = self.site.is_some_and(|site| self.config.settings.sites.allows_underscores(site));
         self.upload.drop_underscores = !underscores;
+        // Steps have not seen them, and an origin may take them for fields (RFC 9110, section 6.5.1).
+        self.upload.drop_trailers = self.run.is_some();
         let secure = self.peer.is_secure();
         let extended = self.request.head.version == Version::Http2 && self.request.upgrade.is_some();
         if extended {
@@ -171,7 +173,11 @@ impl Exchange<'_> {
             sent += taken.map_err(|_| Error::OriginClosed)?;
         }
         if self.upload.has_ended() {
-            origin.link.finish(self.client.link.trailers()).map_err(Error::Origin)?;
+            let trailers = self.client.link.trailers();
+            if self.upload.drop_trailers {
+                trailers.clear();
+            }
+            origin.link.finish(trailers).map_err(Error::Origin)?;
         }
         Ok(())
     }
@@ -273,7 +279,7 @@ impl Exchange<'_> {
             }
             CopyError::Source(error) => Err(Error::Client(error)),
             CopyError::TooLarge => Err(Error::BodyTooLarge),
-            CopyError::Filter(step) => Err(Error::Filter(step)),
+            CopyError::Filter(step) => Err(Error::BodyUnreadable(step)),
             CopyError::Sink(_) => {
                 // The origin does not want the rest; it may have answered already.
                 self.upload.give_up();

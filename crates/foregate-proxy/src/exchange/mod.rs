@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
 use foregate_module::PhaseId;
-use foregate_wire::{BodyLength, NameId, Slashes, connection};
+use foregate_wire::{BodyLength, NameId, Slashes};
 use futures_util::FutureExt;
 
 use self::client::{Client, Peer};
@@ -265,8 +265,6 @@ impl<'a> Exchange<'a> {
         let (limit, connects, plan) = (route.body_limit, route.allow_connect, route.plan.get().cloned());
         self.route = Some(route);
         if plan.is_some() {
-            // What a client says of its own connection must not touch the fields that steps are going to set.
-            connection::strip_hop_by_hop(&mut self.request.head.headers, true);
             self.use_plan(plan.as_ref());
         }
         if self.request.head.method == foregate_wire::Method::Connect && !connects {
@@ -304,6 +302,11 @@ impl<'a> Exchange<'a> {
 
     /// Runs the steps of the request.
     async fn screen(&mut self) -> Step {
+        let named = self.request.named_by_connection();
+        if let Err(ended) = self.run_phases(PhaseId::RequestEarly).await {
+            return ended.into();
+        }
+        self.request.end_hop(&named);
         if let Err(ended) = self.run_phases(PhaseId::RequestSecurity).await {
             return ended.into();
         }

@@ -27,6 +27,7 @@ use super::{Exchange, Step};
 use crate::error::Error;
 use crate::link::LinkError;
 use crate::link::copy::{Copy, CopyError};
+use crate::offload::LONGEST_WAIT;
 use crate::proxy::Config;
 use crate::routing::HostId;
 use crate::settings::Route;
@@ -256,7 +257,7 @@ impl Exchange<'_> {
             Ok(_) if broken => return Err(Fault::Broken),
             Ok(_) => {}
         }
-        let Some(place) = self.proxy.offload.reserve() else {
+        let Some(place) = self.proxy.offload.reserve(self.client_address()) else {
             if full == WhenFull::Inline {
                 return self.run_light(planned, pipeline);
             }
@@ -272,19 +273,19 @@ impl Exchange<'_> {
             site: self.site,
             route: self.route.clone(),
         };
-        let (step, planned) = (planned.step, planned.clone());
+        let (step, planned, inline) = (planned.step, planned.clone(), planned.clone());
         let (tell, told) = oneshot::channel();
         let unwanted = Arc::new(AtomicBool::new(false));
         let is_unwanted = Arc::clone(&unwanted);
-        place.submit(Box::new(move || {
+        place.submit(Box::new(move |waited| {
             let began = Instant::now();
-            if is_unwanted.load(Ordering::Relaxed) {
-                let _ = tell.send((moved, Ok(Verdict::Passed), began.elapsed()));
+            if is_unwanted.load(Ordering::Relaxed) || waited > LONGEST_WAIT {
+                let _ = tell.send((moved, None, began.elapsed()));
                 return;
             }
             let verdict = catch_unwind(AssertUnwindSafe(|| moved.call(&planned)));
             // Nobody waits any more if the client has gone.
-            let _ = tell.send((moved, verdict, began.elapsed()));
+            let _ = tell.send((moved, Some(verdict), began.elapsed()));
         }));
         let mut told = told;
         let waited = unless_gone(self.client, &mut told).await;
@@ -311,7 +312,11 @@ impl Exchange<'_> {
             step.timed.inc();
             step.nanos.add(u64::try_from(took.as_nanos()).unwrap_or(u64::MAX));
         }
-        verdict.map_err(|_| Fault::Panicked)
+        match verdict {
+            Some(verdict) => verdict.map_err(|_| Fault::Panicked),
+            None if full == WhenFull::Inline => self.run_light(&inline, pipeline),
+            None => Err(Fault::Full(full)),
+        }
     }
 
     /// What a step's verdict means for the request.
@@ -444,7 +449,7 @@ impl Exchange<'_> {
         let changes = filters.iter().any(|filter| !filter.keeps_length);
         self.upload.filter_from_start(Chain::new(filters)).map_err(|error| match error {
             CopyError::TooLarge => Error::BodyTooLarge,
-            CopyError::Filter(step) => Error::Filter(step),
+            CopyError::Filter(step) => Error::BodyUnreadable(step),
             _ => Error::Internal,
         })?;
         if changes {

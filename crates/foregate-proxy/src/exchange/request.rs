@@ -41,6 +41,8 @@ pub struct Request {
     path_len: usize,
     /// The authority that the origin is told, where it is not the client's.
     origin_authority: String,
+    /// Which of [`CLIENT_CLAIMS`] a module has set, one bit each.
+    claimed: u8,
 }
 
 impl Request {
@@ -59,6 +61,7 @@ impl Request {
             target: Vec::new(),
             path_len: 0,
             origin_authority: String::new(),
+            claimed: 0,
         }
     }
 
@@ -375,14 +378,20 @@ impl Request {
     /// not trusted.
     pub fn tell_origin(&mut self, client: &str, secure: bool, version: Version) {
         let headers = &mut self.head.headers;
-        for id in CLIENT_CLAIMS {
+        let scheme: &[u8] = if secure { b"https" } else { b"http" };
+        for (number, id) in CLIENT_CLAIMS.into_iter().enumerate() {
+            // What a module says instead holds.
+            if self.claimed >> number & 1 == 1 {
+                continue;
+            }
             headers.remove(id);
+            match id {
+                NameId::XForwardedFor if !client.is_empty() => headers.push_id(id, client.as_bytes()),
+                NameId::XForwardedProto => headers.push_id(id, scheme),
+                NameId::XForwardedHost => headers.push_id(id, self.authority.as_bytes()),
+                _ => {}
+            }
         }
-        if !client.is_empty() {
-            headers.push_id(NameId::XForwardedFor, client.as_bytes());
-        }
-        headers.push_id(NameId::XForwardedProto, if secure { b"https" } else { b"http" });
-        headers.push_id(NameId::XForwardedHost, self.authority.as_bytes());
         // RFC 9110, section 7.6.3.
         let via: &[u8] = match version {
             Version::Http10 => b"1.0 foregate",
@@ -400,6 +409,7 @@ impl Request {
         self.websocket_key = None;
         self.authority.clear();
         self.origin_authority.clear();
+        self.claimed = 0;
         self.host_len = 0;
         self.target.clear();
         self.path_len = 0;
@@ -413,6 +423,50 @@ impl Request {
         const KEPT: usize = 4096;
         self.head.shrink_to(KEPT, 64);
         self.target.shrink_to(KEPT);
+    }
+}
+
+impl Request {
+    /// The fields that `Connection` names, with their values.
+    pub fn named_by_connection(&self) -> Vec<(Vec<u8>, Option<Vec<u8>>)> {
+        let headers = &self.head.headers;
+        let options = headers.get_all(NameId::Connection).flat_map(|value| value.split(|byte| *byte == b','));
+        options
+            .map(<[u8]>::trim_ascii)
+            .filter(|name| !name.is_empty())
+            .map(|name| (name.to_vec(), headers.get_name(name).map(<[u8]>::to_vec)))
+            .collect()
+    }
+
+    /// Removes what belongs to the client's connection alone. Of the fields that it names, those stay that steps have set
+    /// meanwhile: `named` says what they were. The first steps still need to see what the last hop has said, and nobody
+    /// may have fields removed that we vouch for.
+    pub fn end_hop(&mut self, named: &[(Vec<u8>, Option<Vec<u8>>)]) {
+        let headers = &mut self.head.headers;
+        let set: Vec<(&[u8], Vec<u8>)> = named
+            .iter()
+            .filter_map(|(name, was)| {
+                let now = headers.get_name(name)?;
+                (Some(now) != was.as_deref()).then(|| (&**name, now.to_vec()))
+            })
+            .collect();
+        connection::strip_hop_by_hop(headers, true);
+        for (name, value) in set {
+            if headers.get_name(name).is_none() && NameId::from_name(name) != NameId::Connection {
+                headers.push(name, &value);
+            }
+        }
+    }
+
+    /// Takes note that a module says who the client is, in place of us; what the client said of itself goes.
+    fn claim(&mut self, name: &[u8]) {
+        let id = NameId::from_name(name);
+        if let Some(number) = CLIENT_CLAIMS.iter().position(|claim| *claim == id)
+            && self.claimed >> number & 1 == 0
+        {
+            self.head.headers.remove(id);
+            self.claimed |= 1 << number;
+        }
     }
 }
 
@@ -436,12 +490,14 @@ impl FieldsMut for Request {
         if name.eq_ignore_ascii_case(b"host") {
             self.set(name, value);
         } else {
+            self.claim(name);
             self.head.headers.push(name, value);
         }
     }
 
     fn set(&mut self, name: &[u8], value: &[u8]) {
         if !name.eq_ignore_ascii_case(b"host") {
+            self.claim(name);
             self.head.headers.set_name(name, value);
             return;
         }

@@ -46,6 +46,8 @@ pub struct Copy {
     pub kept: Option<Kept>,
     /// Whether trailers whose names have an underscore are left out.
     pub drop_underscores: bool,
+    /// Whether all trailers are left out.
+    pub drop_trailers: bool,
     /// Filters of modules that the body goes through.
     pub filter: Option<Box<Filter>>,
     finished: bool,
@@ -65,9 +67,9 @@ pub struct Filter {
     pub bailed: Vec<&'static str>,
 }
 
-/// What is moved at a time, bytes. Beyond, other tasks of the worker have their turn: a peer that is always ready would
+/// What is taken and given at a time, bytes. Beyond, other tasks of the worker have their turn: a peer that is always ready would
 /// hold it for milliseconds.
-const BURST: u64 = 128 * 1024;
+const BURST: u64 = 256 * 1024;
 /// The same for a body that goes through filters, which may need a millisecond for as much as this.
 const FILTERED_BURST: u64 = 16 * 1024;
 
@@ -173,6 +175,7 @@ impl Copy {
             limit: u64::MAX,
             kept: None,
             drop_underscores: false,
+            drop_trailers: false,
             filter: None,
             finished: false,
             gave_up: false,
@@ -250,13 +253,13 @@ impl Copy {
         source: &mut Link,
         sink: &mut Link,
     ) -> Poll<Result<(), CopyError>> {
-        let start = self.moved;
+        let start = self.progress();
         loop {
             if self.finished {
                 return self.poll_flush(cx, sink, Waiting::Nobody);
             }
             let burst = if self.filter.is_some() { FILTERED_BURST } else { BURST };
-            if self.moved.wrapping_sub(start) >= burst {
+            if self.progress().wrapping_sub(start) >= burst {
                 cx.waker().wake_by_ref();
                 return match self.poll_flush(cx, sink, Waiting::Source) {
                     Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
@@ -300,7 +303,9 @@ impl Copy {
 
     fn finish(&mut self, source: &mut Link, sink: &mut Link) -> Result<(), CopyError> {
         let trailers = source.trailers();
-        if self.drop_underscores {
+        if self.drop_trailers {
+            trailers.clear();
+        } else if self.drop_underscores {
             connection::drop_underscore_names(trailers);
         }
         sink.finish(trailers).map_err(CopyError::Sink)?;
@@ -316,7 +321,13 @@ impl Copy {
         sink: &mut Link,
     ) -> Poll<Result<(), CopyError>> {
         let Some(mut filter) = self.filter.take() else { return Poll::Ready(Ok(())) };
+        let start = self.sent;
         let sent = loop {
+            if self.sent - start >= FILTERED_BURST {
+                cx.waker().wake_by_ref();
+                self.waiting = Waiting::Sink;
+                break Poll::Pending;
+            }
             if filter.pending().is_empty() {
                 match filter.resume() {
                     Ok(true) => continue,
