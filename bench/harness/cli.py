@@ -13,7 +13,7 @@ from pathlib import Path
 from . import report
 from .measure import Bench, summary
 from .processes import Failed
-from .proxies import BENCH, TARGET, Foregate, Haproxy, Nginx, Pingora, cargo_build
+from .proxies import BENCH, TARGET, Foregate, Haproxy, Nginx, NginxLua, Pingora, cargo_build
 from .works import WORKS
 
 OUT = BENCH / "out"
@@ -24,7 +24,7 @@ def arguments(argv):
     """Parses the command line."""
     parser = argparse.ArgumentParser(prog="bench/run", description=__doc__, allow_abbrev=False)
     parser.add_argument("--only", metavar="WORK,...", help="the works to measure (default: all but h2-tls-1k)")
-    parser.add_argument("--peers", metavar="NAME,...", default=",".join(report.PROXIES),
+    parser.add_argument("--peers", metavar="NAME,...", default=",".join(report.EVERYONE),
                         help="the proxies to measure (default: %(default)s)")
     parser.add_argument("--rounds", type=int, default=5, help="interleaved rounds (default: %(default)s)")
     parser.add_argument("--run-ms", type=int, default=1200, help="length of a measurement (default: %(default)s)")
@@ -46,8 +46,8 @@ def arguments(argv):
     options.works = [known[name] for name in names]
     options.peers = options.peers.split(",")
     for name in options.peers:
-        if name not in report.PROXIES:
-            parser.error(f"no proxy is called {name!r}; they are {', '.join(report.PROXIES)}")
+        if name not in report.EVERYONE:
+            parser.error(f"no proxy is called {name!r}; they are {', '.join(report.EVERYONE)}")
     return options
 
 
@@ -79,8 +79,9 @@ def machine():
 
 def measure_all(bench, works, proxies, rounds):
     """Measures every work with every proxy, in turns, and gives all figures and errors."""
-    raw = {work.name: {proxy.name: [] for proxy in proxies} for work in works}
+    raw = {work.name: {proxy.name: [] for proxy in proxies if proxy.name in work.proxies} for work in works}
     failed = {}
+    check_modules(bench, works, proxies)
     for turn in range(rounds):
         # Each round starts with another proxy, so that none is always first.
         order = proxies[turn % len(proxies):] + proxies[:turn % len(proxies)]
@@ -88,7 +89,7 @@ def measure_all(bench, works, proxies, rounds):
             if turn >= work.rounds_limit:
                 continue
             for proxy in order:
-                if (work.name, proxy.name) in failed:
+                if proxy.name not in work.proxies or (work.name, proxy.name) in failed:
                     continue
                 try:
                     counts = bench.measure(work, proxy)
@@ -100,6 +101,14 @@ def measure_all(bench, works, proxies, rounds):
                 faults = f"  faults {counts['faults']}" if counts["faults"] else ""
                 print(f"round {turn + 1}  {work.name:22} {proxy.name:9} {counts['figure']:10.3f}{faults}", flush=True)
     return raw, failed
+
+
+def check_modules(bench, works, proxies):
+    """Ends the run if the proxies that do the work of modules differ in what they do."""
+    work = next((work for work in works if work.modules), None)
+    for proxy in proxies if work else []:
+        if proxy.name in work.proxies:
+            bench.check(work, proxy)
 
 
 def versions(proxies):
@@ -123,8 +132,9 @@ def summarise(works, raw, failed):
 def print_run(works, run):
     """The tables on the terminal."""
     print()
-    print(report.plain(report.rows(works, run["results"])))
-    print()
+    for group in report.groups(works):
+        print(report.plain(report.rows(group, run["results"])))
+        print()
     print(report.plain(report.more_rows(works, run["results"])))
     for line in report.errors(run["results"]):
         print(f"FAILED {line}")
@@ -174,9 +184,10 @@ def run_all(options):
         signal.signal(number, signal.default_int_handler)
     makers = {
         "foregate": lambda: Foregate(foregate_path(options.foregate)),
-        "nginx": Nginx, "haproxy": Haproxy, "pingora": Pingora,
+        "nginx": Nginx, "haproxy": Haproxy, "pingora": Pingora, "nginx-lua": NginxLua,
     }
-    proxies = [makers[name]() for name in report.PROXIES if name in options.peers]
+    needed = {name for work in options.works for name in work.proxies}
+    proxies = [makers[name]() for name in report.EVERYONE if name in options.peers and name in needed]
     for proxy in proxies:
         proxy.prepare()
     program = cargo_build(BENCH / "Cargo.toml", TARGET, "bench-load")

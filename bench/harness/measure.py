@@ -10,10 +10,12 @@ import time
 from contextlib import ExitStack
 from pathlib import Path
 
+from . import same
 from .processes import Failed, Process, free_port, memory_kib
-from .proxies import check_log
+from .proxies import ERROR_PAGE, check_log
 
 GIB = 1 << 30
+KIB = 1 << 10
 LOAD_TIMEOUT_S = 120
 # Connections that a proxy has served and seen closed before its idle memory is taken.
 MEMORY_WARM_CONNECTIONS = 64
@@ -61,6 +63,9 @@ class Bench:
                 counts = self.idle_memory(work, process, port, folder)
             else:
                 counts = self.load(work, process, port, folder)
+            if work.kind == "worker-memory":
+                time.sleep(MEMORY_SETTLE_S)
+                counts["total_kib"] = memory_kib(process.pids())["Pss"]
             after = told(control)
             counts["origin"] = {name: after[name] - before[name] for name in ("accepted", "requests", "idle_closed")}
             if work.log:
@@ -69,6 +74,14 @@ class Bench:
                 check_log(proxy.access_log(folder), counts["requests"])
             counts["figure"] = figure(work, counts)
             return counts
+
+    def check(self, work, proxy):
+        """Raises unless a proxy does the work of modules as it must."""
+        folder = Path(tempfile.mkdtemp(prefix=f"same-{proxy.name}-", dir=self.folder))
+        with same.echo() as origin:
+            process, port = proxy.start(work, origin, folder, self.tls, self.all_cpus)
+            with process:
+                same.check(proxy.name, port, ERROR_PAGE.read_text())
 
     def command(self, work, port, **more):
         """The load generator's command line for a work."""
@@ -82,7 +95,11 @@ class Bench:
     def load(self, work, process, port, folder):
         """Makes a work's load and gives what the load generator counted."""
         pids = ",".join(map(str, process.pids()))
-        command = self.command(work, port, pids=pids, **{"run-ms": self.run_ms, "warm-ms": self.warm_ms})
+        more = {}
+        if work.exchanges:
+            more["exchanges"] = folder / "exchanges.json"
+            more["exchanges"].write_text(json.dumps(same.exchanges(work.exchanges, ERROR_PAGE.read_text())))
+        command = self.command(work, port, pids=pids, **{"run-ms": self.run_ms, "warm-ms": self.warm_ms}, **more)
         with Process(command, self.load_cpus, folder / "load.log", stdout=subprocess.PIPE) as load:
             try:
                 out, _ = load.process.communicate(timeout=LOAD_TIMEOUT_S)
@@ -147,6 +164,8 @@ def figure(work, counts):
         return counts["cpu_s"] * GIB / counts["bytes"]
     if work.kind == "memory":
         return counts["memory_kib"]["pss"]
+    if work.kind == "worker-memory":
+        return counts["total_kib"] / KIB / work.workers
     if work.kind == "opened":
         return counts["origin"]["accepted"]
     return 100 * counts["origin"]["accepted"] / counts["requests"]

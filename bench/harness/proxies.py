@@ -7,11 +7,14 @@ import shutil
 import subprocess
 from pathlib import Path
 
+from . import same
 from .processes import Failed, Process, free_port
 
 BENCH = Path(__file__).resolve().parent.parent
 PEERS = BENCH / "peers"
 TARGET = BENCH / "target"
+# The page that takes the place of an origin's error.
+ERROR_PAGE = PEERS / "error.html"
 
 # The same fields in every proxy's log.
 NGINX_LOG = (
@@ -115,7 +118,8 @@ class Foregate(Proxy):
         # KDL's raw strings are not needed: the paths are made here.
         tls_node = f'{{ tls {{ certificate "{tls}/site.pem" key="{tls}/site.key"; }}; }}' if work.tls else ""
         config = folder / "foregate.kdl"
-        config.write_text(fill("foregate.kdl", {
+        config.write_text(fill("foregate-modules.kdl" if work.modules else "foregate.kdl", {
+            **(module_files(folder) if work.modules else {}),
             "WORKERS": work.workers,
             "LISTEN": f"127.0.0.1:{port}",
             "ORIGIN": origin,
@@ -153,6 +157,49 @@ class Nginx(Proxy):
             "LOG": NGINX_LOG % self.access_log(folder) if work.log else "access_log off;",
         }))
         return [self.path, "-p", folder, "-e", folder / "error.log", "-c", config]
+
+
+class NginxLua(Nginx):
+    """NGINX with the Lua module as the system has it, and the work of modules in Lua."""
+
+    name = "nginx-lua"
+    modules = ("ndk_http_module.so", "ngx_http_lua_module.so")
+
+    def prepare(self):
+        super().prepare()
+        found = re.search(r"--modules-path=(\S+)", output_of([self.path, "-V"]))
+        self.folder = Path(found.group(1) if found else "/usr/lib/nginx/modules")
+        if not all((self.folder / module).is_file() for module in self.modules):
+            raise Failed(
+                "NGINX's Lua module is not installed (apt-get install libnginx-mod-http-lua lua-resty-core);"
+                " --peers foregate,nginx,haproxy,pingora leaves it out"
+            )
+
+    def version(self):
+        found = re.search(rb"ngx_lua/(\d+)", (self.folder / self.modules[1]).read_bytes())
+        version = "of unknown version" if not found else found.group(1).decode()
+        return f"{super().version()} with Lua module {version}"
+
+    def command(self, work, port, origin, folder, tls):
+        config = folder / "nginx.conf"
+        config.write_text(fill("nginx-lua.conf", {
+            **module_files(folder),
+            "MODULES": "\n".join(f"load_module {self.folder / module};" for module in self.modules),
+            "USER": "user root;" if os.geteuid() == 0 else "",
+            "WORKERS": work.workers,
+            "FOLDER": folder,
+            "LISTEN": f"127.0.0.1:{port}",
+            "ORIGIN": origin,
+            "LUA": PEERS / "lua",
+        }))
+        return [self.path, "-p", folder, "-e", folder / "error.log", "-c", config]
+
+
+def module_files(folder):
+    """Writes the list of redirects, and names the files that the work of modules needs."""
+    redirects = folder / "redirects.csv"
+    redirects.write_text(same.redirects())
+    return {"REDIRECTS": redirects, "PAGE": ERROR_PAGE}
 
 
 class Haproxy(Proxy):

@@ -1,10 +1,10 @@
 """Tables of the results."""
 
-from .works import UNITS
+from .works import LUA, PROXIES, UNITS
 
 BEGIN = "<!-- bench/run writes from here -->"
 END = "<!-- to here -->"
-PROXIES = ("foregate", "nginx", "haproxy", "pingora")
+EVERYONE = PROXIES + LUA
 
 
 def number(value):
@@ -47,19 +47,27 @@ def verdict(target, cells):
     return f"missed ({number(bound)}{' MiB/s' if target.throughput else ''})"
 
 
+def groups(works):
+    """The works, those together that are measured with the same proxies."""
+    everyone = dict.fromkeys(work.proxies for work in works)
+    return [[work for work in works if work.proxies == proxies] for proxies in everyone]
+
+
 def rows(works, results):
-    """The main table: figures, ratios and targets of each work."""
-    yield ("work", "unit", *PROXIES, "/nginx", "/haproxy", "/pingora", "at most", "verdict", "aim", "verdict")
+    """The main table: figures, ratios and targets of each of a group of works."""
+    proxies = works[0].proxies
+    peers = proxies[1:]
+    yield ("work", "unit", *proxies, *(f"/{peer}" for peer in peers), "at most", "verdict", "aim", "verdict")
     for work in works:
         cells = results.get(work.name, {})
         own = cells.get("foregate", {}).get("figure")
-        others = [cells.get(peer, {}).get("figure") for peer in PROXIES[1:]]
+        others = [cells.get(peer, {}).get("figure") for peer in peers]
         musts = [target for target in work.targets if not target.aim]
         aims = [target for target in work.targets if target.aim]
         yield (
             work.name,
             UNITS[work.kind],
-            *(cell_text(cells.get(name)) for name in PROXIES),
+            *(cell_text(cells.get(name)) for name in proxies),
             *("-" if own is None or not other else f"{own / other:.2f}" for other in others),
             "; ".join(map(words, musts)) or "-",
             "; ".join(verdict(target, cells) for target in musts) or "-",
@@ -81,7 +89,7 @@ def more_rows(works, results):
     """The second table: throughput, how busy the proxy was, latency, spread."""
     yield ("work", "proxy", "requests/s", "MiB/s", "core used", "p50 us", "p99 us", "lowest .. highest", "TLS")
     for work in works:
-        for name in PROXIES:
+        for name in work.proxies:
             cell = results.get(work.name, {}).get(name)
             if cell is None or "error" in cell:
                 continue
@@ -142,8 +150,7 @@ def document(works, run):
         f"- {run['rounds']} interleaved rounds of {run['run_ms']} ms after {run['warm_ms']} ms of warming up; medians."
         f" Proxy on core {run['proxy_cpus']}, load and origin on core {run['load_cpus']}.",
         "",
-        markdown(rows(works, run["results"])),
-        "",
+        *(line for group in groups(works) for line in (markdown(rows(group, run["results"])), "")),
         "Throughput and spread of the same rounds:",
         "",
         markdown(more_rows(works, run["results"])),

@@ -40,6 +40,17 @@ class Work:
     # So long does the origin take for each answer.
     origin_delay_ms: int = 0
     default: bool = True
+    # Requests other than those of `load` (see `exchanges` in same.py), for proxies that do the work of modules.
+    exchanges: str = ""
+
+    @property
+    def modules(self):
+        return bool(self.exchanges)
+
+    @property
+    def proxies(self):
+        """Who is measured."""
+        return ("foregate", "nginx-lua") if self.modules else PROXIES
 
     @property
     def tls(self):
@@ -50,6 +61,8 @@ class Work:
         return self.front in ("h2c", "h2-tls")
 
 
+PROXIES = ("foregate", "nginx", "haproxy", "pingora")
+LUA = ("nginx-lua",)
 NGINX, HAPROXY, PINGORA = ("nginx",), ("haproxy",), ("pingora",)
 BEST = ("nginx", "haproxy", "pingora")
 TWO = ("nginx", "haproxy")
@@ -145,6 +158,38 @@ WORKS = [
         workers=8,
         rounds_limit=3,
     ),
+    Work(
+        "modules-rules", "1 KiB answers through 20 header and access rules", "request",
+        {"work": "kept", "connections": 32},
+        (Target(0.50, LUA),),
+        exchanges="rules",
+    ),
+    Work(
+        "modules-redirects", "redirects, of a list of 10,000", "request",
+        {"work": "kept", "connections": 32},
+        (Target(0.50, LUA),),
+        exchanges="redirects",
+    ),
+    Work(
+        "modules-error-pages", "a page in the place of the origin's 404 or 502", "request",
+        {"work": "kept", "connections": 32},
+        (Target(0.50, LUA),),
+        exchanges="error-pages",
+    ),
+    Work(
+        "modules-memory", "memory after all of them, 4 workers, per worker", "worker-memory",
+        {"work": "kept", "connections": 32},
+        (Target(0.50, LUA),),
+        workers=4,
+        rounds_limit=3,
+        exchanges="all",
+    ),
+    Work(
+        "modules-memory-one", "the same with a single worker", "worker-memory",
+        {"work": "kept", "connections": 32},
+        rounds_limit=3,
+        exchanges="all",
+    ),
 ]
 
 UNITS = {
@@ -153,4 +198,5 @@ UNITS = {
     "memory": "KiB/connection",
     "opened": "connections",
     "missed": "% of requests",
+    "worker-memory": "MiB/worker",
 }

@@ -46,12 +46,13 @@ class Figures(unittest.TestCase):
     def test_units(self):
         counts = {
             "cpu_s": 2.0, "requests": 1000, "bytes": 4 << 30, "memory_kib": {"pss": 3.5},
-            "origin": {"accepted": 5},
+            "origin": {"accepted": 5}, "total_kib": 8192,
         }
-        wanted = {"request": 2000.0, "gib": 0.5, "memory": 3.5, "opened": 5, "missed": 0.5}
+        wanted = {"request": 2000.0, "gib": 0.5, "memory": 3.5, "opened": 5, "missed": 0.5, "worker-memory": 8.0}
         self.assertEqual(set(wanted), set(UNITS))
         for work in WORKS:
-            self.assertAlmostEqual(figure(work, counts), wanted[work.kind])
+            share = work.workers if work.kind == "worker-memory" else 1
+            self.assertAlmostEqual(figure(work, counts), wanted[work.kind] / share)
 
     def test_the_median_of_the_rounds(self):
         rounds = [

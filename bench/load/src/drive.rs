@@ -10,7 +10,8 @@ use std::time::{Duration, Instant};
 use mio::{Events, Interest, Poll, Token};
 use rustls::ClientConfig;
 
-use crate::h1::{self, Answer, Fed};
+use crate::exchange::Exchange;
+use crate::h1::{Answer, Fed};
 use crate::h2;
 use crate::link::{self, Link, Received};
 use crate::tally::Tally;
@@ -55,6 +56,9 @@ pub struct Plan {
     pub hosts: usize,
     /// Number of source addresses; 0: the kernel's choice.
     pub sources: u32,
+    /// What the HTTP/1.1 requests are and their answers must be, picked at random; none: made of `answer`, `upload` and
+    /// `hosts`.
+    pub exchanges: Option<Vec<Exchange>>,
 }
 
 /// One client connection, which is replaced by a new one when it ends.
@@ -64,6 +68,8 @@ struct Client {
     config: Option<Arc<ClientConfig>>,
     /// The HTTP/1.1 request that waits for an answer, since when.
     waiting: Option<Instant>,
+    /// Which of the exchanges it belongs to.
+    exchange: usize,
     answer: Answer,
     h2: Option<h2::Connection>,
     /// The answer is complete and the server's close is awaited.
@@ -77,8 +83,8 @@ pub struct Driver {
     poll: Poll,
     events: Events,
     clients: Vec<Client>,
-    /// The HTTP/1.1 requests that the connections send, one for each host.
-    requests: Vec<Vec<u8>>,
+    /// The HTTP/1.1 requests that the connections send, and their answers.
+    exchanges: Vec<Exchange>,
     random: Random,
     buffer: Vec<u8>,
     out: Vec<u8>,
@@ -94,7 +100,7 @@ pub struct Driver {
 
 impl Driver {
     /// Prepares the connections; none is opened yet.
-    pub fn new(plan: Plan) -> Result<Self, Box<dyn std::error::Error>> {
+    pub fn new(mut plan: Plan) -> Result<Self, Box<dyn std::error::Error>> {
         let mut clients = Vec::with_capacity(plan.connections);
         let shared = match &plan.tls {
             Some((certificate, false)) => Some(link::tls(certificate, false, plan.streams.is_some())?),
@@ -109,19 +115,23 @@ impl Driver {
                 link: None,
                 config,
                 waiting: None,
+                exchange: 0,
                 answer: Answer::default(),
                 h2: None,
                 closing: false,
                 tls_noted: false,
             });
         }
-        let request = |host: &str| h1::request(host, plan.answer, plan.upload, plan.usage == Use::Once);
-        let requests = match plan.hosts {
-            0 => vec![request(link::NAME)],
-            hosts => (0..hosts).map(|host| request(&format!("s{host}.example"))).collect(),
+        let given = plan.exchanges.take();
+        let exchange =
+            |host: &str| Exchange::pattern(host, plan.answer, plan.upload, plan.usage == Use::Once);
+        let exchanges = match (given, plan.hosts) {
+            (Some(exchanges), _) => exchanges,
+            (None, 0) => vec![exchange(link::NAME)],
+            (None, hosts) => (0..hosts).map(|host| exchange(&format!("s{host}.example"))).collect(),
         };
         Ok(Self {
-            requests,
+            exchanges,
             random: Random::new(),
             poll: Poll::new()?,
             events: Events::with_capacity(1024),
@@ -259,8 +269,8 @@ impl Driver {
         let (Some(h2), Some(streams)) = (&mut client.h2, self.plan.streams) else {
             if client.waiting.is_none() && !client.closing {
                 client.waiting = Some(Instant::now());
-                let request = self.random.below(self.requests.len());
-                link.send(&self.requests[request])?;
+                client.exchange = self.random.below(self.exchanges.len());
+                link.send(&self.exchanges[client.exchange].request)?;
             }
             return Ok(());
         };
@@ -349,13 +359,14 @@ impl Driver {
         let length = self.plan.answer;
         let Some(h2) = &mut client.h2 else {
             let Some(started) = client.waiting else { return Err("bytes without a request") };
-            match client.answer.feed(bytes, length) {
+            match client.answer.feed(bytes, &self.exchanges[client.exchange].expected) {
                 Fed::More => return Ok(()),
                 Fed::Wrong(kind) => return Err(kind),
-                Fed::Done { close } => {
+                Fed::Done { close, length } => {
                     client.waiting = None;
                     client.closing = close || self.plan.usage == Use::Once;
-                    self.note(started);
+                    self.last = Instant::now();
+                    self.tally.answered(length, started, self.last);
                     if !self.clients[index].closing {
                         self.finished.push_back(index);
                     }
@@ -381,11 +392,6 @@ impl Driver {
         }
         self.finished.push_back(index);
         Ok(())
-    }
-
-    fn note(&mut self, started: Instant) {
-        self.last = Instant::now();
-        self.tally.answered(self.plan.answer, started, self.last);
     }
 }
 

@@ -1,6 +1,6 @@
 //! The client's side of HTTP/1.1: one request at a time on a connection.
 
-use crate::pattern;
+use crate::exchange::Expected;
 
 /// Largest answer head that is looked at.
 const HEAD_LIMIT: usize = 16 * 1024;
@@ -8,33 +8,13 @@ const HEAD_LIMIT: usize = 16 * 1024;
 /// Fields looked at in an answer.
 const FIELDS_LIMIT: usize = 32;
 
-/// A request: a GET for a body of `answer` bytes, or a POST of `upload` bytes that
-/// is answered with `answer` bytes, at `host`. `close` asks for the connection's end.
-pub fn request(host: &str, answer: usize, upload: usize, close: bool) -> Vec<u8> {
-    let (method, folder) = if upload > 0 { ("POST", "u") } else { ("GET", "b") };
-    let mut head = format!(
-        "{method} /{folder}/{answer} HTTP/1.1\r\nHost: {host}\r\n\
-         User-Agent: bench-load/1\r\nAccept: */*\r\nAccept-Encoding: gzip\r\n"
-    );
-    if upload > 0 {
-        head.push_str(&format!("Content-Type: application/octet-stream\r\nContent-Length: {upload}\r\n"));
-    }
-    if close {
-        head.push_str("Connection: close\r\n");
-    }
-    head.push_str("\r\n");
-    let mut bytes = head.into_bytes();
-    bytes.extend(pattern::body(upload));
-    bytes
-}
-
 /// What an answer has come to after some more bytes.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Fed {
     /// It is not complete.
     More,
-    /// It is complete and as expected; `close` when the server will close.
-    Done { close: bool },
+    /// It is complete and as expected, with so many body bytes; `close` when the server will close.
+    Done { close: bool, length: usize },
     /// It is wrong, in this way.
     Wrong(&'static str),
 }
@@ -46,19 +26,31 @@ pub struct Answer {
     head: Vec<u8>,
     /// Body bytes that have come; none while the head is incomplete.
     body: Option<usize>,
+    /// Body bytes that the head has announced.
+    length: usize,
+    close: bool,
+}
+
+/// What of an answer's head is needed to read the rest.
+struct Head {
+    /// Where the body begins.
+    end: usize,
+    /// Body bytes.
+    length: usize,
     close: bool,
 }
 
 impl Answer {
-    /// Takes the next bytes of an answer whose body must be `length` bytes.
-    pub fn feed(&mut self, bytes: &[u8], length: usize) -> Fed {
+    /// Takes the next bytes of an answer.
+    pub fn feed(&mut self, bytes: &[u8], expected: &Expected) -> Fed {
         let Some(come) = self.body else {
-            return self.feed_head(bytes, length);
+            return self.feed_head(bytes, expected);
         };
+        let length = self.length;
         if come + bytes.len() > length {
             return Fed::Wrong("bytes beyond the body");
         }
-        if !pattern::matches(come, bytes) {
+        if !expected.body.matches(come, bytes) {
             return Fed::Wrong("wrong content");
         }
         self.body = Some(come + bytes.len());
@@ -67,17 +59,18 @@ impl Answer {
         }
         let close = self.close;
         *self = Self::default();
-        Fed::Done { close }
+        Fed::Done { close, length }
     }
 
-    fn feed_head(&mut self, bytes: &[u8], length: usize) -> Fed {
+    fn feed_head(&mut self, bytes: &[u8], expected: &Expected) -> Fed {
         if self.head.is_empty() {
             // The usual case: the whole head in one piece, parsed where it lies.
-            match parse_head(bytes, length) {
-                Ok(Some((end, close))) => {
-                    self.close = close;
+            match parse_head(bytes, expected) {
+                Ok(Some(head)) => {
+                    self.close = head.close;
+                    self.length = head.length;
                     self.body = Some(0);
-                    return self.feed(&bytes[end..], length);
+                    return self.feed(&bytes[head.end..], expected);
                 }
                 Ok(None) => {
                     self.head.extend_from_slice(bytes);
@@ -91,12 +84,12 @@ impl Answer {
         }
         let mut whole = std::mem::take(&mut self.head);
         whole.extend_from_slice(bytes);
-        self.feed_head(&whole, length)
+        self.feed_head(&whole, expected)
     }
 }
 
-/// Where the head ends and whether the server will close, if the head is complete.
-fn parse_head(bytes: &[u8], length: usize) -> Result<Option<(usize, bool)>, &'static str> {
+/// The head, if it is complete.
+fn parse_head(bytes: &[u8], expected: &Expected) -> Result<Option<Head>, &'static str> {
     let mut fields = [httparse::EMPTY_HEADER; FIELDS_LIMIT];
     let mut head = httparse::Response::new(&mut fields);
     let end = match head.parse(bytes) {
@@ -106,9 +99,9 @@ fn parse_head(bytes: &[u8], length: usize) -> Result<Option<(usize, bool)>, &'st
         Err(_) => return Err("malformed head"),
     };
     match head.code {
-        Some(200) => {}
+        code if code == Some(expected.status) => {}
         Some(500..=599) => return Err("status 5xx"),
-        _ => return Err("status not 200"),
+        _ => return Err("wrong status"),
     }
     let mut announced = None;
     let mut close = false;
@@ -119,12 +112,28 @@ fn parse_head(bytes: &[u8], length: usize) -> Result<Option<(usize, bool)>, &'st
             close |= field.value.eq_ignore_ascii_case(b"close");
         }
     }
-    if announced == Some(length) { Ok(Some((end, close))) } else { Err("wrong Content-Length") }
+    for (name, value) in &expected.fields {
+        let has = |field: &httparse::Header<'_>| {
+            field.name.eq_ignore_ascii_case(name) && field.value == value.as_bytes()
+        };
+        if !head.headers.iter().any(has) {
+            return Err("a field is missing or has another value");
+        }
+    }
+    match announced {
+        None => Err("no Content-Length"),
+        Some(length) if expected.body.length().is_none_or(|expected| expected == length) => {
+            Ok(Some(Head { end, length, close }))
+        }
+        Some(_) => Err("wrong Content-Length"),
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::exchange::Body;
+    use crate::pattern;
 
     fn answer(length: usize) -> Vec<u8> {
         let mut bytes = format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n").into_bytes();
@@ -132,24 +141,49 @@ mod tests {
         bytes
     }
 
+    fn feed(bytes: &[u8], expected: &Expected) -> Fed {
+        Answer::default().feed(bytes, expected)
+    }
+
     #[test]
     fn an_answer_is_complete_however_it_is_split() {
-        let bytes = answer(100);
+        let (bytes, expected) = (answer(100), Expected::pattern(100));
         for split in 1..bytes.len() {
             let mut answer = Answer::default();
-            assert_eq!(answer.feed(&bytes[..split], 100), Fed::More, "split at {split}");
-            assert_eq!(answer.feed(&bytes[split..], 100), Fed::Done { close: false }, "split at {split}");
+            assert_eq!(answer.feed(&bytes[..split], &expected), Fed::More, "split at {split}");
+            assert_eq!(
+                answer.feed(&bytes[split..], &expected),
+                Fed::Done { close: false, length: 100 },
+                "split at {split}"
+            );
         }
     }
 
     #[test]
     fn what_differs_is_seen() {
-        let feed = |bytes: &[u8]| Answer::default().feed(bytes, 100);
+        let expected = Expected::pattern(100);
         let mut flipped = answer(100);
         *flipped.last_mut().unwrap() ^= 1;
-        assert_eq!(feed(&flipped), Fed::Wrong("wrong content"));
-        assert_eq!(feed(&answer(99)), Fed::Wrong("wrong Content-Length"));
-        assert_eq!(feed(&[answer(100), vec![0]].concat()), Fed::Wrong("bytes beyond the body"));
-        assert_eq!(feed(b"HTTP/1.1 502 No\r\n\r\n"), Fed::Wrong("status 5xx"));
+        assert_eq!(feed(&flipped, &expected), Fed::Wrong("wrong content"));
+        assert_eq!(feed(&answer(99), &expected), Fed::Wrong("wrong Content-Length"));
+        assert_eq!(feed(&[answer(100), vec![0]].concat(), &expected), Fed::Wrong("bytes beyond the body"));
+        assert_eq!(feed(b"HTTP/1.1 502 No\r\n\r\n", &expected), Fed::Wrong("status 5xx"));
+    }
+
+    #[test]
+    fn status_fields_and_text_are_what_is_expected() {
+        let expected = |location: &str, body| Expected {
+            status: 301,
+            fields: vec![("location".to_owned(), location.to_owned())],
+            body,
+        };
+        let bytes = b"HTTP/1.1 301 Moved\r\nLocation: /b\r\nContent-Length: 4\r\n\r\ngone";
+        let done = Fed::Done { close: false, length: 4 };
+        assert_eq!(feed(bytes, &expected("/b", Body::Any)), done);
+        assert_eq!(feed(bytes, &expected("/b", Body::Text(b"gone".to_vec()))), done);
+        assert_eq!(feed(bytes, &expected("/b", Body::Text(b"give".to_vec()))), Fed::Wrong("wrong content"));
+        let missing = Fed::Wrong("a field is missing or has another value");
+        assert_eq!(feed(bytes, &expected("/c", Body::Any)), missing);
+        assert_eq!(feed(bytes, &Expected::pattern(4)), Fed::Wrong("wrong status"));
     }
 }

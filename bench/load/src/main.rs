@@ -8,6 +8,7 @@
 
 mod cpu;
 mod drive;
+mod exchange;
 mod h1;
 mod h2;
 mod link;
@@ -24,6 +25,7 @@ use std::str::FromStr;
 use std::time::{Duration, Instant};
 
 use drive::{Driver, Plan, Use};
+use exchange::Exchange;
 use serde_json::{Value, json};
 use tally::Tally;
 
@@ -33,7 +35,7 @@ fn usage() -> &'static str {
        bench-load load TARGET --work kept|once|idle|bursts [--connections N] [--streams N]
                   [--answer BYTES] [--upload BYTES] [--tls CERTIFICATE] [--resume 1]
                   [--sources N] [--hosts N] [--warm-ms N] [--run-ms N] [--requests N]
-                  [--burst N] [--interval-ms N] [--pids N,N,...]"
+                  [--burst N] [--interval-ms N] [--pids N,N,...] [--exchanges FILE]"
 }
 
 fn main() -> ExitCode {
@@ -120,6 +122,7 @@ fn run_load(target: &str, options: &[&str]) -> Result<(), Box<dyn Error>> {
         "interval-ms",
         "burst",
         "pids",
+        "exchanges",
     ];
     let options = Options::parse(options, KNOWN)?;
     let work: String = options.get("work")?.ok_or_else(usage)?;
@@ -140,6 +143,7 @@ fn run_load(target: &str, options: &[&str]) -> Result<(), Box<dyn Error>> {
         tls: options.get::<PathBuf>("tls")?.map(|certificate| (certificate, resume)),
         sources: options.get("sources")?.unwrap_or(0),
         hosts: options.get("hosts")?.unwrap_or(0),
+        exchanges: options.get::<PathBuf>("exchanges")?.map(|path| Exchange::read(&path)).transpose()?,
     })?;
     let pids: String = options.get("pids")?.unwrap_or_default();
     let pids =

@@ -1,8 +1,9 @@
 //! The origin: answers from memory, checks what is uploaded, counts its connections.
 //!
-//! `GET /b/N` is answered with N pattern bytes. `POST /u/N` must carry the pattern
-//! and is answered with N pattern bytes, or with 400 when a byte differs. A second
-//! address answers every connection with the counts as JSON.
+//! `GET /b/N` is answered with N pattern bytes, `GET /errors/STATUS/N` with this
+//! status and as many. `POST /u/N` must carry the pattern and is answered with N
+//! pattern bytes, or with 400 when a byte differs. A second address answers every
+//! connection with the counts as JSON.
 
 use std::collections::{HashMap, VecDeque};
 use std::io::{self, Read, Write};
@@ -47,7 +48,14 @@ struct Upload {
     rest: Rest,
     come: usize,
     intact: bool,
-    answer: usize,
+    answer: Answer,
+}
+
+/// What a request asks for.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+struct Answer {
+    status: u16,
+    length: usize,
 }
 
 struct Client {
@@ -81,14 +89,14 @@ struct Due {
     index: usize,
     /// Which of the connections that had this index, by its number in order of accepting.
     number: u64,
-    length: Option<usize>,
+    answer: Option<Answer>,
 }
 
 struct Origin {
     poll: Poll,
     clients: Vec<Option<Client>>,
     free: Vec<usize>,
-    answers: HashMap<usize, Rc<[u8]>>,
+    answers: HashMap<Answer, Rc<[u8]>>,
     accepted: u64,
     requests: u64,
     idle_closed: u64,
@@ -211,7 +219,7 @@ impl Origin {
                 continue;
             };
             client.waiting = false;
-            let outcome = self.answer(&mut client, due.length);
+            let outcome = self.answer(&mut client, due.answer);
             self.clients[due.index] = Some(client);
             if outcome.is_err() {
                 self.remove(due.index);
@@ -267,13 +275,13 @@ impl Origin {
                 }
                 let (intact, answer) = (upload.intact, upload.answer);
                 client.upload = None;
-                let length = intact.then_some(answer);
+                let answer = intact.then_some(answer);
                 if self.delay.is_zero() {
-                    self.answer(client, length)?;
+                    self.answer(client, answer)?;
                 } else {
                     client.waiting = true;
                     let at = Instant::now() + self.delay;
-                    self.due.push_back(Due { at, index, number: client.number, length });
+                    self.due.push_back(Due { at, index, number: client.number, answer });
                 }
             }
             if rest.is_empty() {
@@ -296,12 +304,12 @@ impl Origin {
         Ok(())
     }
 
-    /// Answers with so many bytes, or with 400 for none.
-    fn answer(&mut self, client: &mut Client, length: Option<usize>) -> io::Result<()> {
+    /// Answers as asked for, or with 400 for none.
+    fn answer(&mut self, client: &mut Client, answer: Option<Answer>) -> io::Result<()> {
         self.requests += 1;
-        let bytes = match length {
+        let bytes = match answer {
             None => Rc::from(&b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n"[..]),
-            Some(length) => Rc::clone(self.answers.entry(length).or_insert_with(|| answer_bytes(length))),
+            Some(answer) => Rc::clone(self.answers.entry(answer).or_insert_with(|| answer_bytes(answer))),
         };
         if client.answer.is_some() {
             return Err(io::Error::other("pipelined request"));
@@ -312,9 +320,10 @@ impl Origin {
     }
 }
 
-fn answer_bytes(length: usize) -> Rc<[u8]> {
+fn answer_bytes(Answer { status, length }: Answer) -> Rc<[u8]> {
+    let reason = if status == 200 { "OK" } else { "Error" };
     let mut bytes = format!(
-        "HTTP/1.1 200 OK\r\nServer: origin\r\nDate: Thu, 01 Jan 2026 00:00:00 GMT\r\n\
+        "HTTP/1.1 {status} {reason}\r\nServer: origin\r\nDate: Thu, 01 Jan 2026 00:00:00 GMT\r\n\
          Content-Type: application/octet-stream\r\nContent-Length: {length}\r\n\
          Cache-Control: no-store\r\nETag: \"{length:x}\"\r\n\r\n"
     )
@@ -323,14 +332,23 @@ fn answer_bytes(length: usize) -> Rc<[u8]> {
     Rc::from(bytes)
 }
 
+impl Answer {
+    fn of(path: &str) -> Option<Self> {
+        let (status, length) = match path.strip_prefix("/errors/") {
+            Some(rest) => rest.split_once('/')?,
+            None => ("200", path.strip_prefix("/b/").or(path.strip_prefix("/u/"))?),
+        };
+        Some(Self { status: status.parse().ok()?, length: length.parse().ok()? })
+    }
+}
+
 impl Client {
     /// Takes note of a request's head; every request is an upload, most of no bytes.
     fn start(&mut self, head: &httparse::Request<'_, '_>) -> io::Result<()> {
         let answer = head
             .path
-            .and_then(|path| path.strip_prefix("/b/").or(path.strip_prefix("/u/")))
-            .and_then(|length| length.parse().ok())
-            .filter(|length| *length <= BODY_LIMIT)
+            .and_then(Answer::of)
+            .filter(|answer| answer.length <= BODY_LIMIT)
             .ok_or_else(|| io::Error::other("request for what is not here"))?;
         let mut rest = Rest::None;
         for field in head.headers.iter() {
@@ -422,7 +440,7 @@ mod tests {
     use super::*;
 
     fn upload(rest: Rest, bytes: &[u8], split: usize) -> (bool, usize, bool) {
-        let mut upload = Upload { rest, come: 0, intact: true, answer: 0 };
+        let mut upload = Upload { rest, come: 0, intact: true, answer: Answer { status: 200, length: 0 } };
         let mut pending = upload.feed(&bytes[..split]).unwrap().to_vec();
         pending.extend_from_slice(&bytes[split..]);
         upload.feed(&pending).unwrap();
