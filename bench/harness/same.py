@@ -104,10 +104,13 @@ def request_text(target):
 
 
 def exchanges(what, template):
-    """What the load generator sends and must get, for a kind of load: rules, redirects, error-pages or all."""
+    """What the load generator sends and must get, for a kind of load: none, rules, redirects,
+    error-pages or all."""
     made = []
     # Among the redirects, the others have to be seen often enough.
     times = 2000 if what == "all" else 1
+    if what == "none":
+        made.append({"request": request_text("/plain/1024"), "status": 200, "fields": {}, "pattern": 1024})
     if what in ("rules", "all"):
         fields = {name: value for name, value in EDITED.items() if value is not None}
         made += times * [{"request": request_text("/b/1024"), "status": 200, "fields": fields, "pattern": 1024}]

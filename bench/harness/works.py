@@ -159,6 +159,11 @@ WORKS = [
         rounds_limit=3,
     ),
     Work(
+        "modules-none", "1 KiB answers to the requests of modules-rules, by a route without modules", "request",
+        {"work": "kept", "connections": 32},
+        exchanges="none",
+    ),
+    Work(
         "modules-rules", "1 KiB answers through 20 header and access rules", "request",
         {"work": "kept", "connections": 32},
         (Target(0.50, LUA),),

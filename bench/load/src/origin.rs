@@ -1,6 +1,6 @@
 //! The origin: answers from memory, checks what is uploaded, counts its connections.
 //!
-//! `GET /b/N` is answered with N pattern bytes, `GET /errors/STATUS/N` with this
+//! `GET /b/N` or `/plain/N` is answered with N pattern bytes, `GET /errors/STATUS/N` with this
 //! status and as many. `POST /u/N` must carry the pattern and is answered with N
 //! pattern bytes, or with 400 when a byte differs. A second address answers every
 //! connection with the counts as JSON.
@@ -336,7 +336,10 @@ impl Answer {
     fn of(path: &str) -> Option<Self> {
         let (status, length) = match path.strip_prefix("/errors/") {
             Some(rest) => rest.split_once('/')?,
-            None => ("200", path.strip_prefix("/b/").or(path.strip_prefix("/u/"))?),
+            None => {
+                let folder = ["/b/", "/u/", "/plain/"].iter().find_map(|folder| path.strip_prefix(folder));
+                ("200", folder?)
+            }
         };
         Some(Self { status: status.parse().ok()?, length: length.parse().ok()? })
     }
