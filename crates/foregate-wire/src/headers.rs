@@ -66,6 +66,14 @@ impl Entry {
         &arena[start..start + self.value_len as usize]
     }
 
+    /// Whether this is a field of the name with this id, whatever its case.
+    #[inline]
+    fn is(self, id: NameId, name: &[u8], arena: &[u8]) -> bool {
+        self.id == id
+            && usize::from(self.name_len) == name.len()
+            && self.name(arena).eq_ignore_ascii_case(name)
+    }
+
     #[inline]
     fn field(self, arena: &[u8]) -> Field<'_> {
         Field { id: self.id, name: self.name(arena), value: self.value(arena) }
@@ -235,9 +243,8 @@ impl HeaderList {
         if id != NameId::Unknown {
             return self.remove(id);
         }
-        let before = self.entries.len();
-        self.retain(|field| field.id != NameId::Unknown || !field.name.eq_ignore_ascii_case(name));
-        before - self.entries.len()
+        let Some(first) = self.position_of(id, name) else { return 0 };
+        self.remove_from(first, id, name)
     }
 
     /// Keeps the fields for which `keep` says so, in their order. One pass.
@@ -280,14 +287,33 @@ impl HeaderList {
             self.set(id, value);
             return;
         }
-        let same = |field: Field<'_>| field.id == id && field.name.eq_ignore_ascii_case(name);
-        let mut found = false;
-        self.retain(|field| !same(field) || !core::mem::replace(&mut found, true));
-        let arena = &self.arena;
-        match self.entries.iter().position(|entry| same(entry.field(arena))) {
-            Some(at) => self.replace_value(at, value),
+        match self.position_of(id, name) {
+            Some(first) => {
+                self.remove_from(first + 1, id, name);
+                self.replace_value(first, value);
+            }
             None => self.push_with_id(id, name, value),
         }
+    }
+
+    /// Where the first field of a name is. Most names that are looked for are absent, so lengths are compared first,
+    /// and the name's bytes only where they are the same.
+    #[inline]
+    fn position_of(&self, id: NameId, name: &[u8]) -> Option<usize> {
+        if !self.may_have(id) {
+            return None;
+        }
+        self.entries.iter().position(|entry| entry.is(id, name, &self.arena))
+    }
+
+    /// Removes the fields of a name from this position on; says how many.
+    fn remove_from(&mut self, first: usize, id: NameId, name: &[u8]) -> usize {
+        let (before, arena, mut at) = (self.entries.len(), &self.arena, 0);
+        self.entries.retain(|entry| {
+            at += 1;
+            at <= first || !entry.is(id, name, arena)
+        });
+        before - self.entries.len()
     }
 
     /// Removes the fields of all ids in the mask. One pass over the entries.
