@@ -86,6 +86,22 @@ const FRAMING: [&str; 9] = [
     "http2-settings",
 ];
 
+/// The bytes of a token (RFC 9110, section 5.6.2).
+static TOKEN: [bool; 256] = {
+    let mut table = [false; 256];
+    let (mut byte, marks) = (0, b"!#$%&'*+-.^_`|~");
+    while byte < table.len() {
+        table[byte] = (byte as u8).is_ascii_alphanumeric();
+        byte += 1;
+    }
+    let mut mark = 0;
+    while mark < marks.len() {
+        table[marks[mark] as usize] = true;
+        mark += 1;
+    }
+    table
+};
+
 /// Name and value of a field; both are known to be valid.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Field {
@@ -123,8 +139,7 @@ impl Field {
 ///
 /// It is not a name, or belongs to the framing.
 pub fn check_name(name: &[u8]) -> Result<(), FieldError> {
-    let token = |byte: &u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(byte);
-    if name.is_empty() || !name.iter().all(token) {
+    if name.is_empty() || !name.iter().all(|byte| TOKEN[usize::from(*byte)]) {
         return Err(FieldError::Name);
     }
     if FRAMING.iter().any(|framing| name.eq_ignore_ascii_case(framing.as_bytes())) {
