@@ -99,8 +99,9 @@ fuzz: ## Fuzz each target for FUZZ_SECONDS (default 60); needs cargo-fuzz and a 
 	scripts/fuzz $(FUZZ_SECONDS)
 
 .PHONY: bench
-bench: release ## Compare with NGINX, HAProxy and Pingora; prints CPU per request and ratios (takes a while)
-	@scripts/install-packages nginx haproxy openssl python3 pkg-config /usr/include/openssl/ssl.h:libssl-dev
+bench: release ## Compare with NGINX (also with Lua), HAProxy and Pingora; prints CPU per request and ratios (takes a while)
+	@scripts/install-packages nginx /usr/lib/nginx/modules/ngx_http_lua_module.so:libnginx-mod-http-lua \
+		/usr/share/lua/5.1/resty/core.lua:lua-resty-core haproxy openssl python3 pkg-config /usr/include/openssl/ssl.h:libssl-dev
 	FOREGATE=$(BINARY) bench/run $(ARGS)
 
 .PHONY: bench-calm
