@@ -110,6 +110,8 @@ class Bench:
         counts = json.loads(out)
         if counts["requests"] == 0:
             raise Failed(f"no request was answered: {counts['faults']}")
+        if work.kind in ("request", "gib") and counts["cpu_s"] <= 0:
+            raise Failed(f"{counts['requests']} requests cost no CPU: the wrong processes were measured")
         return counts
 
     def idle_memory(self, work, process, port, folder):

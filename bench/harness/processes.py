@@ -96,6 +96,14 @@ class Process:
                 time.sleep(0.02)
         raise Failed(f"{self.command[0]} does not listen on port {port}: {self.tail()}")
 
+    def wait_for_children(self, number):
+        """Returns when the process has so many descendants."""
+        deadline = time.monotonic() + START_TIMEOUT_S
+        while len(self.pids()) <= number:
+            if time.monotonic() > deadline:
+                raise Failed(f"{self.command[0]} has not started {number} processes: {self.tail()}")
+            time.sleep(0.02)
+
     def tail(self):
         """The end of what the process wrote, for an error message."""
         return self.log.read_text(errors="replace")[-600:].strip()
