@@ -185,8 +185,9 @@ class NginxLua(Nginx):
             )
 
     def version(self):
-        found = re.search(rb"ngx_lua/(\d+)", (self.folder / self.modules[1]).read_bytes())
-        version = "of unknown version" if not found else found.group(1).decode()
+        # The module does not tell its version without a configuration; Debian's package does.
+        asked = shutil.which("dpkg-query") and output_of(["dpkg-query", "-W", "-f", "${Version}", "libnginx-mod-http-lua"])
+        version = asked if asked and asked[0].isdigit() else "of unknown version"
         return f"{super().version()} with Lua module {version}"
 
     def command(self, work, port, origin, folder, tls):
