@@ -1,7 +1,7 @@
 //! Expressions over exchanges: the language of `foregate-rules`, with the values of a pipeline as further fields.
 //!
 //! A [`Compiler`] is made for a pipeline and the named lists of a configuration. What it compiles reads an exchange through
-//! [`View`](foregate_module::View); nothing is copied for a condition but where a field has to be put together, as `http.request.full_uri`.
+//! [`View`]; nothing is copied for a condition but where a field has to be put together, as `http.request.full_uri`.
 //!
 //! A value that a step shows is a field of its name, with `_` for `-`, in every phase behind the one in which it is written.
 //! Values named as in [`VARIABLES`] are one map, `vars`.

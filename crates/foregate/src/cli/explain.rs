@@ -17,7 +17,7 @@ use super::{ConfigFile, Json};
 
 #[derive(Debug, Args)]
 pub(super) struct Explain {
-    /// Such as https://example.com/path; the scheme may be left out
+    /// Such as example.com/path; the scheme may be left out
     url: String,
     #[command(flatten)]
     file: ConfigFile,

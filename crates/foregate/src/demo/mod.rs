@@ -145,7 +145,7 @@ struct Quickstart {
     /// The configuration to start the proxy with: [`CONFIGURATION`], written beside the certificate
     /// so that its relative paths hold, with other ports where the usual ones are taken.
     configuration: PathBuf,
-    /// The demo origin's socket, for [`origin::serve`].
+    /// The demo origin's socket.
     origin: TcpListener,
     /// The certificate that the configuration names.
     certificate: certificate::Pair,
