@@ -27,6 +27,8 @@ use crate::watch::ConfiguredFiles;
 
 /// The most connections by default.
 const MOST_CONNECTIONS: u64 = 50_000;
+/// Tasks that a worker polls between two looks at its sockets.
+const TASKS_BETWEEN_LOOKS: u32 = 16;
 /// How long the log may take to be written at the end.
 const FLUSH: Duration = Duration::from_secs(2);
 
@@ -50,6 +52,9 @@ pub fn run(settings: Settings, reload: Reload) -> io::Result<()> {
     if let Some(workers) = settings.workers {
         runtime.worker_threads(workers.get());
     }
+    // Between looks at the sockets a worker polls a few tasks. By default they are 61: when many bodies move as fast as
+    // they can, that is milliseconds in which a new request is not even seen.
+    runtime.event_interval(TASKS_BETWEEN_LOOKS);
     let runtime =
         runtime.enable_all().thread_name("foregate-worker").on_thread_park(memory::give_back).build()?;
     let ended = runtime.block_on(async {

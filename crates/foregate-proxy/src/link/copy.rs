@@ -69,7 +69,7 @@ pub struct Filter {
 
 /// What is taken and given at a time, bytes. Beyond, other tasks of the worker have their turn: a peer that is always ready would
 /// hold it for milliseconds.
-const BURST: u64 = 256 * 1024;
+const BURST: u64 = 128 * 1024;
 /// The same for a body that goes through filters, which may need a millisecond for as much as this.
 const FILTERED_BURST: u64 = 16 * 1024;
 
