@@ -444,8 +444,8 @@ pub struct RoutePlan(Option<Arc<Plan>>);
 
 impl RoutePlan {
     /// A plan, shared.
-    pub fn new(plan: Plan) -> Self {
-        Self((!plan.is_empty()).then(|| Arc::new(plan)))
+    pub fn new(plan: impl Into<Arc<Plan>>) -> Self {
+        Self(Some(plan.into()).filter(|plan| !plan.is_empty()))
     }
 
     /// The plan, unless no step runs.

@@ -23,6 +23,8 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("foregate-waf", &["foregate-module"]),
     ("foregate-html", &["foregate-module"]),
     ("foregate-modules", &["foregate-module", "foregate-rules"]),
+    // Files are read here and nowhere else below the hosts, which is why it is not among the pure ones.
+    ("foregate-config", &["foregate-module", "foregate-modules", "foregate-rules"]),
     ("foregate-proxy", &["foregate-module", "foregate-wire", "foregate-cache", "foregate-rules"]),
     (
         "foregate",
@@ -34,12 +36,20 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "foregate-waf",
             "foregate-html",
             "foregate-modules",
+            "foregate-config",
             "foregate-proxy",
         ],
     ),
     (
         "foregate-nginx",
-        &["foregate-module", "foregate-modules", "foregate-waf", "foregate-html", "foregate-rules"],
+        &[
+            "foregate-module",
+            "foregate-modules",
+            "foregate-config",
+            "foregate-waf",
+            "foregate-html",
+            "foregate-rules",
+        ],
     ),
     // Tools judge the proxy from outside: they share no code with it.
     ("foregate-cases", &[]),

@@ -2,36 +2,21 @@
 //! [`Settings`]. Texts from the file go no further than this folder.
 
 mod decode;
-mod document;
-mod format;
-mod glob;
-mod json;
-mod kdl;
-mod load;
 #[cfg(test)]
 mod module_tests;
-mod problem;
-mod scan;
 pub mod schema;
 #[cfg(test)]
 mod schema_tests;
 mod single;
-mod string;
-#[cfg(test)]
-mod tests;
-mod value;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+pub(crate) use foregate_config::nearest as nearest_name;
+pub use foregate_config::{Refused, Shown, format};
 use foregate_module::Pipeline;
 use foregate_proxy::settings::Settings;
 
-pub use self::format::format;
-use self::load::Tree;
-use self::problem::Problems;
-pub(crate) use self::problem::nearest as nearest_name;
-pub use self::problem::{Refused, Shown};
 pub use self::single::{SingleError, single};
 
 /// Where the configuration is looked for when no file is named, in this order.
@@ -50,9 +35,7 @@ pub fn default_file() -> PathBuf {
 ///
 /// Everything that is wrong with it.
 pub fn load(path: &Path, pipeline: &Arc<Pipeline>) -> Result<Settings, Box<Refused>> {
-    let mut problems = Problems::default();
-    let tree = Tree::read(path, &mut problems);
-    finish(tree, pipeline, problems)
+    foregate_config::read(path, |tree, problems| decode::decode(tree, pipeline, problems))
 }
 
 /// The same for a text that could stand in the file `path`.
@@ -61,18 +44,5 @@ pub fn load(path: &Path, pipeline: &Arc<Pipeline>) -> Result<Settings, Box<Refus
 ///
 /// As for [`load()`].
 pub fn load_text(path: &Path, text: String, pipeline: &Arc<Pipeline>) -> Result<Settings, Box<Refused>> {
-    let mut problems = Problems::default();
-    let tree = Tree::read_text(path, text, &mut problems);
-    finish(tree, pipeline, problems)
-}
-
-/// What a file with mistakes in its syntax says is not looked at: most of it would be said twice.
-fn finish(tree: Tree, pipeline: &Arc<Pipeline>, mut problems: Problems) -> Result<Settings, Box<Refused>> {
-    if problems.is_empty() {
-        let settings = decode::decode(&tree, pipeline, &mut problems);
-        if problems.is_empty() {
-            return Ok(settings);
-        }
-    }
-    Err(Box::new(Refused::new(tree, problems)))
+    foregate_config::read_text(path, text, |tree, problems| decode::decode(tree, pipeline, problems))
 }

@@ -4,15 +4,13 @@ use std::collections::HashMap;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::Path;
 
+use foregate_config::{Decoder, Item, Place, Problem};
 use foregate_proxy::settings::{Listen, ListenAddress, ListenTls};
 
-use super::block::Decoder;
 use super::numbers::set;
 use super::tls;
-use crate::config::load::Item;
-use crate::config::problem::{Place, Problem};
 use crate::config::schema::{LISTEN, LISTEN_TLS};
-use crate::config::value::{self, Value, Wrong};
+use foregate_config::value::{self, Value, Wrong};
 
 const ADDRESSES: &str = "write IP:PORT, [IPV6]:PORT, :PORT for all addresses, or unix:PATH";
 

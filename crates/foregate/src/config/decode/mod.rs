@@ -1,11 +1,6 @@
 //! From the tree to [`Settings`].
 
-mod block;
-mod context;
-mod files;
 mod listen;
-mod lists;
-mod modules;
 mod numbers;
 mod site;
 mod tls;
@@ -16,18 +11,16 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use foregate_module::Pipeline;
+use foregate_config::value::{self, Wrong};
+use foregate_config::{
+    Decoder, Files, INCLUDE, Item, Modules, Place, Problem, Problems, Tree, lists, nearest,
+};
+use foregate_module::{Pipeline, UpstreamId};
 use foregate_modules::expressions::Compiler;
-use foregate_proxy::settings::{Settings, Upstream};
+use foregate_proxy::settings::{RoutePlan, Settings, Upstream};
 
-use self::block::Decoder;
-use self::files::Files;
 pub(super) use self::listen::listen_addresses;
-use self::modules::Modules;
-use super::load::{INCLUDE, Item, Tree};
-use super::problem::{Place, Problem, Problems, nearest};
 use super::schema::ROOT;
-use super::value::{self, Wrong};
 
 /// Upstreams by name, with the place of each.
 #[derive(Default)]
@@ -36,11 +29,10 @@ struct Upstreams {
     by_name: HashMap<Arc<str>, (usize, Place), foldhash::fast::RandomState>,
 }
 
-impl Upstreams {
-    /// The number of the upstream of this name.
-    fn find(&self, name: &str) -> Result<usize, Wrong> {
+impl foregate_config::Upstreams for Upstreams {
+    fn find(&self, name: &str) -> Result<UpstreamId, Wrong> {
         if let Some((index, _)) = self.by_name.get(name) {
-            return Ok(*index);
+            return Ok(UpstreamId(*index as u32));
         }
         let wrong = Wrong::new("there is no upstream of this name");
         Err(match nearest(name, self.by_name.keys().map(|name| &**name)) {
@@ -82,7 +74,7 @@ pub(super) fn decode(tree: &Tree, pipeline: &Arc<Pipeline>, problems: &mut Probl
     };
     let mut modules = Modules::new(tree, pipeline, &upstreams, expressions, files);
     let top = modules.scope(&mut decoder, None, of_modules);
-    settings.unrouted = modules.plan(&top, false);
+    settings.unrouted = RoutePlan::new(modules.plan(&top, false));
     let mut sites = site::Sites::new(&upstreams, modules, top);
     let mut listened = HashMap::new();
     for (key, item) in nodes {

@@ -3,12 +3,11 @@
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
+use foregate_config::{Decoder, Item};
 use foregate_proxy::settings::{Limits, Timeouts};
 
-use super::block::Decoder;
-use crate::config::load::Item;
 use crate::config::schema::{LIMITS, TIMEOUTS};
-use crate::config::value;
+use foregate_config::value;
 
 const KIB: u64 = 1024;
 const MIB: u64 = 1024 * KIB;

@@ -3,17 +3,14 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use foregate_config::{Decoder, Item, Modules, Place, Problem, Scope, Upstreams as _};
 use foregate_proxy::routing::{HostPattern, PathPattern, RouteId, RouteSet, SiteTable, SiteTableBuilder};
-use foregate_proxy::settings::{Action, FixedResponse, Route, SiteOptions, SiteTls};
+use foregate_proxy::settings::{Action, FixedResponse, Route, RoutePlan, SiteOptions, SiteTls};
 
 use super::Upstreams;
-use super::block::Decoder;
-use super::modules::{Modules, Scope};
 use super::tls;
-use crate::config::load::Item;
-use crate::config::problem::{Place, Problem};
 use crate::config::schema::{ROUTE, SITE, SITE_TLS};
-use crate::config::value::{self, Wrong};
+use foregate_config::value::{self, Wrong};
 
 /// What happens to duplicate slashes; true keeps them.
 const SLASHES: &[(&str, bool)] = &[("merge", false), ("keep", true)];
@@ -161,13 +158,14 @@ impl<'u> Sites<'u> {
         };
         let pattern = pattern?;
         let action = action?;
-        let plan = self.modules.plan(&scope, matches!(action, Action::Proxy(_)));
+        let plan = RoutePlan::new(self.modules.plan(&scope, matches!(action, Action::Proxy(_))));
         let route = Route { body_limit, allow_connect, plan, ..Route::new(pattern.text().clone(), action) };
         Some((pattern, self.builder.route(route)))
     }
 
     fn proxy(&self, decoder: &mut Decoder<'_>, item: Item<'_>) -> Option<Action> {
-        decoder.read(item, 0, |value| Ok(Action::Proxy(self.upstreams.find(value::string(value)?)?)))
+        decoder
+            .read(item, 0, |value| Ok(Action::Proxy(self.upstreams.find(value::string(value)?)?.0 as usize)))
     }
 }
 

@@ -1,11 +1,10 @@
 //! What `tls` of a listener and of a site have in common.
 
+use foregate_config::{Decoder, Item};
 use foregate_proxy::settings::{CertificateFiles, ClientCertificates, TlsPolicy, TlsVersion};
 
-use super::block::Decoder;
-use crate::config::load::Item;
 use crate::config::schema::Block;
-use crate::config::value::choose;
+use foregate_config::value::choose;
 
 const VERSIONS: &[(&str, TlsVersion)] = &[("1.2", TlsVersion::Tls12), ("1.3", TlsVersion::Tls13)];
 

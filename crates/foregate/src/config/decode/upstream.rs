@@ -2,17 +2,15 @@
 
 use std::sync::Arc;
 
+use foregate_config::{Decoder, Item, Problem};
 use foregate_proxy::address::{ServerAddress, is_host_name};
 use foregate_proxy::settings::{ProxyProtocolVersion, Server, Upstream, UpstreamProtocol, UpstreamTls};
 
 use super::Upstreams;
-use super::block::Decoder;
 use super::numbers::{TIMES, set};
 use super::tls;
-use crate::config::load::Item;
-use crate::config::problem::Problem;
 use crate::config::schema::{UPSTREAM, UPSTREAM_TIMEOUTS, UPSTREAM_TLS};
-use crate::config::value::{self, Value, Wrong};
+use foregate_config::value::{self, Value, Wrong};
 
 const PROTOCOLS: &[(&str, UpstreamProtocol)] =
     &[("1.1", UpstreamProtocol::Http1), ("2", UpstreamProtocol::Http2), ("auto", UpstreamProtocol::Auto)];

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::path::Path;
 
-pub(super) use foregate_module::settings::value::{
+pub use foregate_module::settings::value::{
     Scalar as Value, Wrong, boolean, choose, duration, number, size, string,
 };
 
@@ -13,7 +13,7 @@ use super::problem::{Place, Problem};
 const REFERENCED_FILE_LIMIT: u64 = 64 * 1024;
 
 /// The problem at a place of a file.
-pub(super) fn at(wrong: Wrong, place: Place) -> Problem {
+pub fn at(wrong: Wrong, place: Place) -> Problem {
     Problem { help: wrong.help, ..Problem::new(Some(place), wrong.message) }
 }
 
@@ -22,7 +22,7 @@ pub(super) fn at(wrong: Wrong, place: Place) -> Problem {
 /// # Errors
 ///
 /// The variable is not set, the file cannot be read, or a `${env:` is not closed.
-pub(super) fn expand<'t>(text: &'t str, base: &Path) -> Result<Cow<'t, str>, Wrong> {
+pub fn expand<'t>(text: &'t str, base: &Path) -> Result<Cow<'t, str>, Wrong> {
     if !text.contains("${") {
         return Ok(Cow::Borrowed(text));
     }

@@ -15,11 +15,11 @@ const FILES_LIMIT: usize = 10_000;
 const INCLUDE_DEPTH_LIMIT: usize = 16;
 
 /// The node that is replaced by the content of files.
-pub(super) const INCLUDE: &str = "include";
+pub const INCLUDE: &str = "include";
 
 /// All files of a configuration, and which nodes stand for which of them.
 #[derive(Debug, Default)]
-pub(super) struct Tree {
+pub struct Tree {
     files: Vec<File>,
     includes: HashMap<(u32, u32), Vec<u32>>,
     /// For each file, the number of the first one in the same folder.
@@ -29,7 +29,7 @@ pub(super) struct Tree {
 
 /// One file.
 #[derive(Debug)]
-pub(super) struct File {
+pub(crate) struct File {
     /// The path as it was asked for, for messages.
     pub path: PathBuf,
     /// What is in it.
@@ -38,7 +38,7 @@ pub(super) struct File {
 
 impl Tree {
     /// Reads `path` and what it includes. What is wrong is added to `problems`.
-    pub(super) fn read(path: &Path, problems: &mut Problems) -> Self {
+    pub fn read(path: &Path, problems: &mut Problems) -> Self {
         let mut tree = Self::default();
         if let Err(error) = tree.read_file(path, &mut Vec::new(), problems) {
             problems.push(Problem::new(None, format!("cannot read {}: {error}", path.display())));
@@ -47,42 +47,42 @@ impl Tree {
     }
 
     /// Reads `text` as if it stood in a file of this name.
-    pub(super) fn read_text(path: &Path, text: String, problems: &mut Problems) -> Self {
+    pub fn read_text(path: &Path, text: String, problems: &mut Problems) -> Self {
         let mut tree = Self::default();
         tree.add(path, text, &mut Vec::new(), problems);
         tree
     }
 
     /// Reads the text of one file, but nothing that it includes.
-    pub(super) fn read_syntax(path: &Path, text: String, problems: &mut Problems) -> Self {
+    pub fn read_syntax(path: &Path, text: String, problems: &mut Problems) -> Self {
         let mut tree = Self::default();
         tree.add_file(path, text, problems);
         tree
     }
 
     /// The file with this number.
-    pub(super) fn file(&self, number: u32) -> Option<&File> {
+    pub(crate) fn file(&self, number: u32) -> Option<&File> {
         self.files.get(number as usize)
     }
 
     /// The folder that relative paths of a file start from.
-    pub(super) fn base(&self, file: u32) -> Option<&Path> {
+    pub fn base(&self, file: u32) -> Option<&Path> {
         self.file(file)?.path.parent()
     }
 
     /// A number that tells the folder of an item's file from other folders.
-    pub(super) fn folder(&self, item: Item<'_>) -> u32 {
+    pub fn folder(&self, item: Item<'_>) -> u32 {
         self.folders.get(item.file as usize).copied().unwrap_or_default()
     }
 
     /// How a range of a file is written.
-    pub(super) fn source_at(&self, file: u32, start: u32, length: u32) -> &str {
+    pub fn source_at(&self, file: u32, start: u32, length: u32) -> &str {
         let source = self.file(file).map_or("", |file| file.document.source());
         source.get(start as usize..start as usize + length as usize).unwrap_or_default()
     }
 
     /// The nodes of the outermost level, included ones in the place of their `include`.
-    pub(super) fn roots(&self) -> Vec<Item<'_>> {
+    pub fn roots(&self) -> Vec<Item<'_>> {
         let mut items = Vec::new();
         if let Some(file) = self.files.first() {
             self.level(0, file.document.roots(), &mut items);
@@ -241,7 +241,7 @@ fn include_arguments<'d>(file: u32, node: NodeRef<'d>, problems: &mut Problems) 
 
 /// A node, and the file that it stands in.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Item<'t> {
+pub struct Item<'t> {
     tree: &'t Tree,
     file: u32,
     /// The node.
@@ -250,30 +250,30 @@ pub(super) struct Item<'t> {
 
 impl<'t> Item<'t> {
     /// Where its name stands.
-    pub(super) fn place(self) -> Place {
+    pub fn place(self) -> Place {
         self.place_of(self.node.span())
     }
 
     /// Where a part of it stands.
-    pub(super) fn place_of(self, span: Span) -> Place {
+    pub fn place_of(self, span: Span) -> Place {
         Place { file: self.file, span }
     }
 
     /// How a part of it is written.
-    pub(super) fn source_of(self, span: Span) -> &'t str {
+    pub fn source_of(self, span: Span) -> &'t str {
         let source = self.tree.files[self.file as usize].document.source();
         source.get(span.start as usize..span.end()).unwrap_or_default()
     }
 
     /// The nodes of its block, included ones in the place of their `include`.
-    pub(super) fn children(self) -> Vec<Item<'t>> {
+    pub fn children(self) -> Vec<Item<'t>> {
         let mut items = Vec::new();
         self.tree.level(self.file, self.node.children(), &mut items);
         items
     }
 
     /// The folder that relative paths start from.
-    pub(super) fn base(self) -> &'t Path {
+    pub fn base(self) -> &'t Path {
         self.tree.files[self.file as usize].path.parent().unwrap_or(Path::new(""))
     }
 }

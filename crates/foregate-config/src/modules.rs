@@ -6,24 +6,32 @@ use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use foregate_module::settings::{self, Argument, Context, Node};
-use foregate_module::{Condition, Configured, PhaseId, Pipeline, PlanBuilder};
+use foregate_module::settings::{self, Argument, Context, Node, UpstreamId, Wrong};
+use foregate_module::{Condition, Configured, PhaseId, Pipeline, Plan, PlanBuilder};
 use foregate_modules::expressions::Compiler;
-use foregate_proxy::settings::RoutePlan;
 
-use super::Upstreams;
 use super::block::{Decoder, ModuleNodes, turns_off};
 use super::context::Reading;
 use super::files::Files;
-use crate::config::load::{Item, Tree};
+use crate::load::{Item, Tree};
 
 type Map<K, V> = HashMap<K, V, foldhash::fast::RandomState>;
 
+/// The upstreams that modules may name.
+pub trait Upstreams {
+    /// The upstream of this name.
+    ///
+    /// # Errors
+    ///
+    /// There is none, or the host has no upstreams.
+    fn find(&self, name: &str) -> Result<UpstreamId, Wrong>;
+}
+
 /// The modules of a configuration.
-pub(super) struct Modules<'t> {
+pub struct Modules<'t> {
     tree: &'t Tree,
     pipeline: &'t Pipeline,
-    upstreams: &'t Upstreams,
+    upstreams: &'t dyn Upstreams,
     expressions: Compiler,
     files: Files,
     keys: Vec<ModuleKey>,
@@ -31,7 +39,7 @@ pub(super) struct Modules<'t> {
     known: Map<Said, u32>,
     settings: Vec<Configured>,
     /// By the settings of each key and whether an upstream is asked.
-    plans: Map<(Vec<u32>, bool), RoutePlan>,
+    plans: Map<(Vec<u32>, bool), Arc<Plan>>,
 }
 
 /// A key, and what is known of its steps.
@@ -56,14 +64,14 @@ struct Said {
 
 /// What modules are told at one place of the file: at its top, in a site, or in a route.
 #[derive(Clone)]
-pub(super) struct Scope(Rc<Told>);
+pub struct Scope(Rc<Told>);
 
 #[derive(Default)]
 struct Told {
     /// In the order of the keys' numbers.
     entries: Vec<Entry>,
     /// For a route that asks an upstream, and for one that does not.
-    plans: [OnceCell<RoutePlan>; 2],
+    plans: [OnceCell<Arc<Plan>>; 2],
 }
 
 /// One key that is told something.
@@ -77,10 +85,11 @@ struct Entry {
 }
 
 impl<'t> Modules<'t> {
-    pub(super) fn new(
+    /// For one tree. `expressions` knows its lists; `files` are those that were read for them.
+    pub fn new(
         tree: &'t Tree,
         pipeline: &'t Pipeline,
-        upstreams: &'t Upstreams,
+        upstreams: &'t dyn Upstreams,
         expressions: Compiler,
         files: Files,
     ) -> Self {
@@ -104,12 +113,12 @@ impl<'t> Modules<'t> {
     }
 
     /// The files that were read.
-    pub(super) fn into_files(self) -> Files {
+    pub fn into_files(self) -> Files {
         self.files
     }
 
     /// What modules are told by `nodes`, and by `outer` where these say nothing.
-    pub(super) fn scope(
+    pub fn scope(
         &mut self,
         decoder: &mut Decoder<'_>,
         outer: Option<&Scope>,
@@ -231,7 +240,7 @@ impl<'t> Modules<'t> {
     }
 
     /// The plan of a route that asks an upstream, or does not.
-    pub(super) fn plan(&mut self, scope: &Scope, proxied: bool) -> RoutePlan {
+    pub fn plan(&mut self, scope: &Scope, proxied: bool) -> Arc<Plan> {
         let plan = &scope.0.plans[usize::from(proxied)];
         plan.get_or_init(|| {
             let numbers: Vec<u32> = scope.0.entries.iter().filter_map(|entry| entry.settings).collect();
@@ -242,7 +251,7 @@ impl<'t> Modules<'t> {
                 for configured in numbers.iter().filter_map(|number| settings.get(*number as usize)) {
                     builder.configure(configured.clone());
                 }
-                RoutePlan::new(builder.build(*proxied))
+                Arc::new(builder.build(*proxied))
             };
             let key = (numbers, proxied);
             self.plans.entry(key).or_insert_with_key(build).clone()

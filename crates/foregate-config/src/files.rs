@@ -6,11 +6,11 @@ use std::sync::Arc;
 
 use foregate_module::settings::value::show_size;
 
-use crate::config::value::Wrong;
+use crate::value::Wrong;
 
 /// What was read so far; each file is read once.
 #[derive(Default)]
-pub(super) struct Files {
+pub struct Files {
     contents: HashMap<PathBuf, Arc<[u8]>>,
     /// In the order of their paths, so that equal configurations watch equal lists.
     watched: BTreeSet<PathBuf>,
@@ -18,7 +18,7 @@ pub(super) struct Files {
 
 impl Files {
     /// The content of a file, of at most `limit` bytes.
-    pub(super) fn read(&mut self, path: &Path, limit: usize) -> Result<Arc<[u8]>, Wrong> {
+    pub fn read(&mut self, path: &Path, limit: usize) -> Result<Arc<[u8]>, Wrong> {
         let too_long =
             || Wrong::new(format!("{} is longer than {}", path.display(), show_size(limit as u64)));
         if let Some(content) = self.contents.get(path) {
@@ -36,7 +36,7 @@ impl Files {
     }
 
     /// All files that were read.
-    pub(super) fn into_watched(self) -> Vec<PathBuf> {
+    pub fn into_watched(self) -> Vec<PathBuf> {
         self.watched.into_iter().collect()
     }
 }

@@ -16,7 +16,7 @@ const NEAREST_PERCENT: usize = 40;
 
 /// A range of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Place {
+pub struct Place {
     /// The number of the file in its [`Tree`].
     pub file: u32,
     /// The range.
@@ -25,7 +25,7 @@ pub(super) struct Place {
 
 /// One thing that is wrong.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Problem {
+pub struct Problem {
     /// Where; `None` when it is no single place.
     pub place: Option<Place>,
     /// What is wrong. Never the content of a secret.
@@ -38,31 +38,31 @@ pub(super) struct Problem {
 
 impl Problem {
     /// A problem without advice.
-    pub(super) fn new(place: Option<Place>, message: impl Into<String>) -> Self {
+    pub fn new(place: Option<Place>, message: impl Into<String>) -> Self {
         Self { place, message: message.into(), help: None, also: None }
     }
 
     /// The same with advice.
-    pub(super) fn help(self, help: impl Into<String>) -> Self {
+    pub fn help(self, help: impl Into<String>) -> Self {
         Self { help: Some(help.into()), ..self }
     }
 
     /// The same with a second place.
-    pub(super) fn also(self, place: Place, what: &'static str) -> Self {
+    pub fn also(self, place: Place, what: &'static str) -> Self {
         Self { also: Some((place, what)), ..self }
     }
 }
 
 /// All problems that were found, up to a limit.
 #[derive(Debug, Default)]
-pub(super) struct Problems {
+pub struct Problems {
     kept: Vec<Problem>,
     more: usize,
 }
 
 impl Problems {
     /// Adds one.
-    pub(super) fn push(&mut self, problem: Problem) {
+    pub fn push(&mut self, problem: Problem) {
         if self.kept.len() < PROBLEMS_LIMIT {
             self.kept.push(problem);
         } else {
@@ -71,17 +71,17 @@ impl Problems {
     }
 
     /// How many there are.
-    pub(super) fn count(&self) -> usize {
+    pub fn count(&self) -> usize {
         self.kept.len() + self.more
     }
 
     /// Whether nothing is wrong.
-    pub(super) fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.kept.is_empty()
     }
 
     /// Whether any further problem is only counted.
-    pub(super) fn is_full(&self) -> bool {
+    pub fn is_full(&self) -> bool {
         self.kept.len() >= PROBLEMS_LIMIT
     }
 }
@@ -113,7 +113,7 @@ pub struct Shown<'r> {
 }
 
 impl Refused {
-    pub(super) fn new(tree: Tree, problems: Problems) -> Self {
+    pub(crate) fn new(tree: Tree, problems: Problems) -> Self {
         Self { tree, problems }
     }
 
@@ -216,7 +216,7 @@ fn line_and_column(source: &str, at: usize) -> (usize, usize) {
 }
 
 /// The name that was probably meant.
-pub(crate) fn nearest<'n>(name: &str, known: impl Iterator<Item = &'n str>) -> Option<&'n str> {
+pub fn nearest<'n>(name: &str, known: impl Iterator<Item = &'n str>) -> Option<&'n str> {
     let limit = (name.chars().count() * NEAREST_PERCENT / 100).max(1);
     known
         .filter(|known| known.len().abs_diff(name.len()) <= limit)

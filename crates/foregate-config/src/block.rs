@@ -5,36 +5,38 @@ use std::path::PathBuf;
 
 use foregate_module::settings::{Argument, Node, Scalar};
 
-use crate::config::document::{EntryRef, Kind, Span};
-use crate::config::load::{Item, Tree};
-use crate::config::problem::{Place, Problem, Problems, nearest};
-use crate::config::schema::{Block, GENERIC, Key, Prop};
-use crate::config::value::{self, Value, Wrong};
+use crate::document::{EntryRef, Kind, Span};
+use crate::load::{Item, Tree};
+use crate::problem::{Place, Problem, Problems, nearest};
+use crate::schema::{Block, GENERIC, Key, Prop};
+use crate::value::{self, Value, Wrong};
 
 /// Collects what is wrong while nodes are read.
-pub(super) struct Decoder<'p> {
+pub struct Decoder<'p> {
     problems: &'p mut Problems,
     /// The keys of modules, in the order of their numbers.
     modules: Vec<&'static Key>,
 }
 
 /// The nodes of a block that fit its table.
-pub(super) type Nodes<'t> = Vec<(&'static Key, Item<'t>)>;
+pub type Nodes<'t> = Vec<(&'static Key, Item<'t>)>;
 
 /// Keys of modules by number, and their nodes. A node that turns off what stands further out may not fit its table.
-pub(super) type ModuleNodes<'t> = Vec<(usize, Item<'t>)>;
+pub type ModuleNodes<'t> = Vec<(usize, Item<'t>)>;
 
 impl<'p> Decoder<'p> {
-    pub(super) fn new(problems: &'p mut Problems, modules: Vec<&'static Key>) -> Self {
+    /// A decoder for files in which these keys of modules may stand, in the order of their numbers.
+    pub fn new(problems: &'p mut Problems, modules: Vec<&'static Key>) -> Self {
         Self { problems, modules }
     }
 
-    pub(super) fn push(&mut self, problem: Problem) {
+    /// Adds a problem.
+    pub fn push(&mut self, problem: Problem) {
         self.problems.push(problem);
     }
 
     /// Adds a problem that a module has told of; `nodes` are what it was given.
-    pub(super) fn push_of_module(
+    pub fn push_of_module(
         &mut self,
         tree: &Tree,
         nodes: &[Node],
@@ -52,22 +54,18 @@ impl<'p> Decoder<'p> {
     }
 
     /// The nodes of a block that fit its table.
-    pub(super) fn block<'t>(&mut self, item: Item<'t>, block: &'static Block) -> Nodes<'t> {
+    pub fn block<'t>(&mut self, item: Item<'t>, block: &'static Block) -> Nodes<'t> {
         self.level(item.children(), block, Some(item), None)
     }
 
     /// The same for a block in which keys of modules may stand.
-    pub(super) fn open_block<'t>(
-        &mut self,
-        item: Item<'t>,
-        block: &'static Block,
-    ) -> (Nodes<'t>, ModuleNodes<'t>) {
+    pub fn open_block<'t>(&mut self, item: Item<'t>, block: &'static Block) -> (Nodes<'t>, ModuleNodes<'t>) {
         self.open_level(item.children(), block, Some(item))
     }
 
     /// Those of `items` that fit the table of `block`, and those that are of modules; `of` is the node that they stand
     /// in.
-    pub(super) fn open_level<'t>(
+    pub fn open_level<'t>(
         &mut self,
         items: Vec<Item<'t>>,
         block: &'static Block,
@@ -244,7 +242,7 @@ impl<'p> Decoder<'p> {
     }
 
     /// The nodes of a module's block as a module reads them, with references resolved; `None` when one does not fit.
-    pub(super) fn node(&mut self, item: Item<'_>, block: Option<&'static Block>) -> Option<Node> {
+    pub fn node(&mut self, item: Item<'_>, block: Option<&'static Block>) -> Option<Node> {
         let place = item.place();
         let mut node = Node::new(item.node.name(), contract_place(place));
         let mut whole = true;
@@ -273,7 +271,7 @@ impl<'p> Decoder<'p> {
     }
 
     /// The argument with this number, counted from 0.
-    pub(super) fn read<T>(
+    pub fn read<T>(
         &mut self,
         item: Item<'_>,
         number: usize,
@@ -284,17 +282,13 @@ impl<'p> Decoder<'p> {
     }
 
     /// All arguments.
-    pub(super) fn read_all<T>(
-        &mut self,
-        item: Item<'_>,
-        read: impl Fn(&Value<'_>) -> Result<T, Wrong>,
-    ) -> Vec<T> {
+    pub fn read_all<T>(&mut self, item: Item<'_>, read: impl Fn(&Value<'_>) -> Result<T, Wrong>) -> Vec<T> {
         let entries = item.node.entries().filter(|entry| entry.key().is_none());
         entries.filter_map(|entry| self.entry(item, entry, &read)).collect()
     }
 
     /// The property with this name.
-    pub(super) fn prop<T>(
+    pub fn prop<T>(
         &mut self,
         item: Item<'_>,
         name: &str,
@@ -305,7 +299,7 @@ impl<'p> Decoder<'p> {
     }
 
     /// A flag: on without an argument.
-    pub(super) fn flag(&mut self, item: Item<'_>) -> bool {
+    pub fn flag(&mut self, item: Item<'_>) -> bool {
         if item.node.entries().next().is_none() {
             return true;
         }
@@ -313,28 +307,23 @@ impl<'p> Decoder<'p> {
     }
 
     /// An argument that is one of several words.
-    pub(super) fn choice<T: Copy>(
-        &mut self,
-        item: Item<'_>,
-        number: usize,
-        words: &[(&str, T)],
-    ) -> Option<T> {
+    pub fn choice<T: Copy>(&mut self, item: Item<'_>, number: usize, words: &[(&str, T)]) -> Option<T> {
         self.read(item, number, |value| value::choose(value, words))
     }
 
     /// An argument that is a path, from the folder of its file.
-    pub(super) fn path(&mut self, item: Item<'_>, number: usize) -> Option<PathBuf> {
+    pub fn path(&mut self, item: Item<'_>, number: usize) -> Option<PathBuf> {
         let path = self.read(item, number, not_empty)?;
         Some(item.base().join(path))
     }
 
     /// The same for a file that must be there.
-    pub(super) fn file(&mut self, item: Item<'_>, number: usize) -> Option<PathBuf> {
+    pub fn file(&mut self, item: Item<'_>, number: usize) -> Option<PathBuf> {
         self.read(item, number, |value| existing(item, value))
     }
 
     /// The same for a property.
-    pub(super) fn prop_file(&mut self, item: Item<'_>, name: &str) -> Option<PathBuf> {
+    pub fn prop_file(&mut self, item: Item<'_>, name: &str) -> Option<PathBuf> {
         self.prop(item, name, |value| existing(item, value))
     }
 
@@ -360,7 +349,7 @@ impl<'p> Decoder<'p> {
 }
 
 /// Whether a node of a module only turns off what stands further out: `NAME #false`.
-pub(super) fn turns_off(item: Item<'_>) -> bool {
+pub fn turns_off(item: Item<'_>) -> bool {
     let mut entries = item.node.entries();
     entries.next().is_some_and(is_false) && entries.next().is_none() && item.node.children().next().is_none()
 }

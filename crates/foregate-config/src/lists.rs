@@ -5,10 +5,10 @@ use foregate_rules::{List, ListError, Lists};
 
 use super::block::Decoder;
 use super::files::Files;
-use crate::config::load::Item;
-use crate::config::problem::{Place, Problem};
-use crate::config::schema::LIST;
-use crate::config::value::{self, Wrong, choose};
+use crate::load::Item;
+use crate::problem::{Place, Problem};
+use crate::schema::LIST;
+use crate::value::{self, Wrong, choose};
 
 /// Bytes of the file of a list.
 const LIST_FILE_LIMIT: usize = 64 << 20;
@@ -20,7 +20,7 @@ const TYPES: &[(&str, Parse)] =
     &[("ip", List::parse_ips), ("host", List::parse_hosts), ("string", List::parse_strings)];
 
 /// All lists by name.
-pub(super) fn decode(decoder: &mut Decoder<'_>, items: &[Item<'_>], files: &mut Files) -> Lists {
+pub fn decode(decoder: &mut Decoder<'_>, items: &[Item<'_>], files: &mut Files) -> Lists {
     let mut lists = Lists::new();
     let mut names: Vec<(String, Place)> = Vec::new();
     for item in items {

@@ -8,16 +8,16 @@ use foregate_module::settings::{Argument, Context, Place, Problem, UpstreamId, W
 use foregate_module::{Condition, Conditions, Expression, PhaseId, Pipeline, Steps};
 use foregate_modules::expressions::{Compiler, Mistake};
 
-use super::Upstreams;
 use super::files::Files;
-use crate::config::load::Tree;
-use crate::config::problem::nearest;
+use super::modules::Upstreams;
+use crate::load::Tree;
+use crate::problem::nearest;
 
 /// All that settings may depend on beside their nodes.
 pub(super) struct Reading<'a> {
     pub tree: &'a Tree,
     pub pipeline: &'a Pipeline,
-    pub upstreams: &'a Upstreams,
+    pub upstreams: &'a dyn Upstreams,
     pub expressions: &'a Compiler,
     pub files: &'a mut Files,
 }
@@ -37,8 +37,7 @@ impl Reading<'_> {
 
 impl Context for Reading<'_> {
     fn upstream(&mut self, name: &Argument) -> Result<UpstreamId, Problem> {
-        let found = self.upstreams.find(name.text()?).map_err(|wrong| name.problem(wrong))?;
-        Ok(UpstreamId(found as u32))
+        self.upstreams.find(name.text()?).map_err(|wrong| name.problem(wrong))
     }
 
     fn file(&mut self, path: &Argument, limit: usize) -> Result<Arc<[u8]>, Problem> {

@@ -3,7 +3,7 @@
 //! A file of 100,000 sites has more than a million nodes, so that the tree is two flat arrays whose texts are
 //! slices of the file: about 60 bytes a node with one argument.
 
-pub(super) use foregate_module::settings::value::Kind;
+pub use foregate_module::settings::value::Kind;
 
 /// Bytes of one configuration file, so that every position fits into 32 bits.
 pub(super) const FILE_LIMIT: usize = 1 << 30;
@@ -16,7 +16,7 @@ const BYTES_PER_NODE: usize = 16;
 
 /// A range of bytes of the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Span {
+pub struct Span {
     /// The first byte.
     pub start: u32,
     /// How many bytes.
@@ -30,7 +30,7 @@ impl Span {
     }
 
     /// The position after the last byte.
-    pub(super) fn end(self) -> usize {
+    pub fn end(self) -> usize {
         self.start as usize + self.len as usize
     }
 }
@@ -203,7 +203,7 @@ impl Document {
 
 /// Nodes of one level.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Siblings<'d> {
+pub struct Siblings<'d> {
     document: &'d Document,
     next: u32,
     end: u32,
@@ -224,29 +224,29 @@ impl<'d> Iterator for Siblings<'d> {
 
 /// One node of a tree.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct NodeRef<'d> {
+pub struct NodeRef<'d> {
     document: &'d Document,
     index: u32,
 }
 
 impl<'d> NodeRef<'d> {
     /// Its number in the tree.
-    pub(super) fn index(self) -> u32 {
+    pub fn index(self) -> u32 {
         self.index
     }
 
     /// Its name.
-    pub(super) fn name(self) -> &'d str {
+    pub fn name(self) -> &'d str {
         self.document.text(self.node().name)
     }
 
     /// Where its name stands.
-    pub(super) fn span(self) -> Span {
+    pub fn span(self) -> Span {
         self.node().span
     }
 
     /// Its arguments and properties, in the order of the file.
-    pub(super) fn entries(self) -> impl Iterator<Item = EntryRef<'d>> {
+    pub fn entries(self) -> impl Iterator<Item = EntryRef<'d>> {
         let node = self.node();
         let document = self.document;
         document.entries[node.entries as usize..node.entries_end as usize]
@@ -255,7 +255,7 @@ impl<'d> NodeRef<'d> {
     }
 
     /// The nodes of its block.
-    pub(super) fn children(self) -> Siblings<'d> {
+    pub fn children(self) -> Siblings<'d> {
         Siblings { document: self.document, next: self.index + 1, end: self.node().end }
     }
 
@@ -266,29 +266,29 @@ impl<'d> NodeRef<'d> {
 
 /// One argument or property.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct EntryRef<'d> {
+pub struct EntryRef<'d> {
     document: &'d Document,
     entry: &'d Entry,
 }
 
 impl<'d> EntryRef<'d> {
     /// The name of a property; `None` for an argument.
-    pub(super) fn key(self) -> Option<&'d str> {
+    pub fn key(self) -> Option<&'d str> {
         (self.entry.key != Text::ABSENT).then(|| self.document.text(self.entry.key))
     }
 
     /// What the value is.
-    pub(super) fn kind(self) -> Kind {
+    pub fn kind(self) -> Kind {
         self.entry.kind
     }
 
     /// The text of a string, or a number as written.
-    pub(super) fn text(self) -> &'d str {
+    pub fn text(self) -> &'d str {
         self.document.text(self.entry.text)
     }
 
     /// Where the value stands.
-    pub(super) fn span(self) -> Span {
+    pub fn span(self) -> Span {
         self.entry.span
     }
 }

@@ -1,0 +1,78 @@
+//! Configuration files: read in KDL or JSON into a tree, checked by tables of keys, and the settings of modules made of
+//! them. What the keys of a host mean, such as listeners and upstreams, is the host's business: it gives the tables of its
+//! blocks ([`schema::Block`]) and reads the nodes that fit them ([`Decoder`]); what the keys of modules mean is said here,
+//! once for every host ([`Modules`]).
+//!
+//! The crate reads the files that a configuration names, and nothing else.
+#![forbid(unsafe_code)]
+
+mod block;
+mod context;
+mod document;
+mod files;
+mod format;
+mod glob;
+mod json;
+mod kdl;
+pub mod lists;
+mod load;
+mod modules;
+mod problem;
+mod scan;
+pub mod schema;
+mod string;
+#[cfg(test)]
+mod tests;
+pub mod value;
+
+use std::path::Path;
+
+pub use self::block::{Decoder, ModuleNodes, Nodes};
+pub use self::document::{EntryRef, Kind, NodeRef, Siblings, Span};
+pub use self::files::Files;
+pub use self::format::format;
+pub use self::load::{INCLUDE, Item, Tree};
+pub use self::modules::{Modules, Scope, Upstreams};
+pub use self::problem::{Place, Problem, Problems, Refused, Shown, nearest};
+
+/// Reads a file (JSON when its name ends with `.json`, else KDL) and all that it includes, and has `decode` understand
+/// the tree. What is wrong is added to the problems that `decode` gets; a file with mistakes in its syntax is not handed
+/// on, because most of what is wrong would be said twice.
+///
+/// # Errors
+///
+/// Everything that is wrong with it.
+pub fn read<T>(path: &Path, decode: impl FnOnce(&Tree, &mut Problems) -> T) -> Result<T, Box<Refused>> {
+    let mut problems = Problems::default();
+    let tree = Tree::read(path, &mut problems);
+    finish(tree, problems, decode)
+}
+
+/// The same for a text that could stand in the file `path`.
+///
+/// # Errors
+///
+/// As for [`read`].
+pub fn read_text<T>(
+    path: &Path,
+    text: String,
+    decode: impl FnOnce(&Tree, &mut Problems) -> T,
+) -> Result<T, Box<Refused>> {
+    let mut problems = Problems::default();
+    let tree = Tree::read_text(path, text, &mut problems);
+    finish(tree, problems, decode)
+}
+
+fn finish<T>(
+    tree: Tree,
+    mut problems: Problems,
+    decode: impl FnOnce(&Tree, &mut Problems) -> T,
+) -> Result<T, Box<Refused>> {
+    if problems.is_empty() {
+        let decoded = decode(&tree, &mut problems);
+        if problems.is_empty() {
+            return Ok(decoded);
+        }
+    }
+    Err(Box::new(Refused::new(tree, problems)))
+}

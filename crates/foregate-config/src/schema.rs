@@ -1,0 +1,60 @@
+//! What every host's tables of keys have in common.
+
+pub use foregate_module::settings::{ANY, Block, Key, Prop};
+
+/// `list`, at the outermost level of a file; [`lists::decode`](crate::lists::decode) reads it.
+pub const LIST_KEY: Key = Key::one("list", "NAME [ENTRY...] type=TYPE", "list \"office\" \"192.0.2.0/24\" type=\"ip\"", "Entries under a name, for `in $NAME` in expressions. They stand after the name, in `entry`, or one on each line of a file; what follows `#` there is a comment.")
+    .args(1, ANY)
+    .props(&[
+        Prop { name: "type", usage: "\"ip\"|\"host\"|\"string\"", required: true, default: "", about: "What they are: addresses (`192.0.2.1`, `192.0.2.0/24`, `192.0.2.1..192.0.2.9`); hosts (`example.com`, `*.example.com` for all names below); or texts." },
+        Prop { name: "file", usage: "FILE", required: false, default: "", about: "Where more of them are. The configuration is loaded again when it changes." },
+    ])
+    .with(&LIST)
+    .many();
+
+/// The block of `list`.
+pub static LIST: Block = Block {
+    keys: &[Key::one("entry", "ENTRY...", "entry \"198.51.100.7\"", "More entries.").args(1, ANY).many()],
+    later: &[],
+};
+
+/// `include`, in every block; the reader puts what it names in its place.
+pub const INCLUDE_KEY: Key = Key::one("include", "PATH...", "include \"sites/*.kdl\"", "Puts the content of other files in its place, in every block. `*` and `?` stand for parts of names; such a path may name no file.")
+    .args(1, ANY)
+    .many();
+
+/// Properties that every key of a module takes that may stand once.
+pub static GENERIC: &[Prop] = &[
+    Prop {
+        name: "when",
+        usage: "EXPRESSION",
+        required: false,
+        default: "",
+        about: "The module runs only on requests for which this holds.",
+    },
+    Prop {
+        name: "dry-run",
+        usage: "#true|#false",
+        required: false,
+        default: "#false",
+        about: "The module runs, and what it would have done is counted and logged, but nothing changes.",
+    },
+];
+
+/// A key and the names of the blocks around it.
+pub type Path = Vec<&'static str>;
+
+/// Calls `visit` for each of these keys, each before those of its block.
+pub fn walk_keys(keys: impl IntoIterator<Item = &'static Key>, visit: &mut impl FnMut(&Path, &'static Key)) {
+    fn level(key: &'static Key, path: &mut Path, visit: &mut impl FnMut(&Path, &'static Key)) {
+        path.push(key.name);
+        visit(path, key);
+        for key in key.block.into_iter().flat_map(|block| block.keys) {
+            level(key, path, visit);
+        }
+        path.pop();
+    }
+    for key in keys {
+        level(key, &mut Vec::new(), visit);
+    }
+}
