@@ -1,0 +1,1 @@
+//! Bodies of requests and responses, taken apart to names and values.

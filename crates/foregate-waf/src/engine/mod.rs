@@ -1,0 +1,1 @@
+//! Rules compiled to a plan, and transactions that follow it.

@@ -1,0 +1,1 @@
+//! SQL injection and cross-site scripting, found by tokens rather than patterns.

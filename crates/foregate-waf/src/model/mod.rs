@@ -1,0 +1,1 @@
+//! Rules, typed: what SecLang says, with nothing left as text to understand.

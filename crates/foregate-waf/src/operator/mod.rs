@@ -1,0 +1,1 @@
+//! Operators: what a value is compared with.

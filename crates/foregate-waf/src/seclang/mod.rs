@@ -1,0 +1,1 @@
+//! SecLang: text to the [model](crate::model).

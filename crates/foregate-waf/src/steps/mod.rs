@@ -1,0 +1,1 @@
+//! The module: its settings and its steps in a pipeline.

@@ -1,0 +1,150 @@
+//! Transformations: what is done to a value before an operator sees it.
+
+/// One transformation, by its name in SecLang (`t:NAME`). `t:none` is none of them: it empties the list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Transformation {
+    /// `base64Decode`: Base64 to bytes, up to the first byte that does not belong to it.
+    Base64Decode,
+    /// `base64DecodeExt`: Base64 to bytes, leaving out what does not belong to it.
+    Base64DecodeExt,
+    /// `base64Encode`: bytes to Base64.
+    Base64Encode,
+    /// `cmdLine`: what a command line means however it is written: escapes, quotes and case gone.
+    CmdLine,
+    /// `compressWhitespace`: each run of white space to one space.
+    CompressWhitespace,
+    /// `cssDecode`: CSS 2 escapes.
+    CssDecode,
+    /// `escapeSeqDecode`: escapes of ANSI C.
+    EscapeSeqDecode,
+    /// `hexDecode`: pairs of hexadecimal digits to bytes.
+    HexDecode,
+    /// `hexEncode`: bytes to pairs of hexadecimal digits.
+    HexEncode,
+    /// `htmlEntityDecode`: character references of HTML.
+    HtmlEntityDecode,
+    /// `jsDecode`: escapes of JavaScript.
+    JsDecode,
+    /// `length`: the number of bytes, as decimal text.
+    Length,
+    /// `lowercase`: ASCII letters to small ones.
+    Lowercase,
+    /// `md5`: the MD5 digest, as bytes.
+    Md5,
+    /// `normalizePath`: A path without `.`, `..` and doubled slashes.
+    NormalizePath,
+    /// `normalizePathWin`: the same after backslashes have become slashes.
+    NormalizePathWin,
+    /// `parityEven7bit`: even parity in each byte's highest bit.
+    ParityEven7Bit,
+    /// `parityOdd7bit`: odd parity in each byte's highest bit.
+    ParityOdd7Bit,
+    /// `parityZero7bit`: zero in each byte's highest bit.
+    ParityZero7Bit,
+    /// `removeComments`: comments (`/* */`, `--`, `#`, `<!-- -->`) left out.
+    RemoveComments,
+    /// `removeCommentsChar`: the marks of comments left out, what they hold kept.
+    RemoveCommentsChar,
+    /// `removeNulls`: zero bytes left out.
+    RemoveNulls,
+    /// `removeWhitespace`: white space left out.
+    RemoveWhitespace,
+    /// `replaceComments`: each `/* */` comment to one space.
+    ReplaceComments,
+    /// `replaceNulls`: zero bytes to spaces.
+    ReplaceNulls,
+    /// `sha1`: the SHA-1 digest, as bytes.
+    Sha1,
+    /// `sqlHexDecode`: hexadecimal literals of SQL (`0x414243`) to bytes.
+    SqlHexDecode,
+    /// `trim`: white space at both ends left out.
+    Trim,
+    /// `trimLeft`: white space at the start left out.
+    TrimLeft,
+    /// `trimRight`: white space at the end left out.
+    TrimRight,
+    /// `uppercase`: ASCII letters to capitals.
+    Uppercase,
+    /// `urlDecode`: percent-encoding and `+`.
+    UrlDecode,
+    /// `urlDecodeUni`: the same and `%uXXXX`.
+    UrlDecodeUni,
+    /// `urlEncode`: bytes to percent-encoding.
+    UrlEncode,
+    /// `utf8toUnicode`: UTF-8 sequences to `%uXXXX`.
+    Utf8ToUnicode,
+}
+
+impl Transformation {
+    /// Every transformation and its name, in the order of the alphabet.
+    pub const ALL: &[(&str, Self)] = &[
+        ("base64Decode", Self::Base64Decode),
+        ("base64DecodeExt", Self::Base64DecodeExt),
+        ("base64Encode", Self::Base64Encode),
+        ("cmdLine", Self::CmdLine),
+        ("compressWhitespace", Self::CompressWhitespace),
+        ("cssDecode", Self::CssDecode),
+        ("escapeSeqDecode", Self::EscapeSeqDecode),
+        ("hexDecode", Self::HexDecode),
+        ("hexEncode", Self::HexEncode),
+        ("htmlEntityDecode", Self::HtmlEntityDecode),
+        ("jsDecode", Self::JsDecode),
+        ("length", Self::Length),
+        ("lowercase", Self::Lowercase),
+        ("md5", Self::Md5),
+        ("normalizePath", Self::NormalizePath),
+        ("normalizePathWin", Self::NormalizePathWin),
+        ("parityEven7bit", Self::ParityEven7Bit),
+        ("parityOdd7bit", Self::ParityOdd7Bit),
+        ("parityZero7bit", Self::ParityZero7Bit),
+        ("removeComments", Self::RemoveComments),
+        ("removeCommentsChar", Self::RemoveCommentsChar),
+        ("removeNulls", Self::RemoveNulls),
+        ("removeWhitespace", Self::RemoveWhitespace),
+        ("replaceComments", Self::ReplaceComments),
+        ("replaceNulls", Self::ReplaceNulls),
+        ("sha1", Self::Sha1),
+        ("sqlHexDecode", Self::SqlHexDecode),
+        ("trim", Self::Trim),
+        ("trimLeft", Self::TrimLeft),
+        ("trimRight", Self::TrimRight),
+        ("uppercase", Self::Uppercase),
+        ("urlDecode", Self::UrlDecode),
+        ("urlDecodeUni", Self::UrlDecodeUni),
+        ("urlEncode", Self::UrlEncode),
+        ("utf8toUnicode", Self::Utf8ToUnicode),
+    ];
+
+    /// The transformation of this name, in any case; British spellings too.
+    pub fn parse(name: &str) -> Option<Self> {
+        if name.eq_ignore_ascii_case("normalisePath") {
+            return Some(Self::NormalizePath);
+        }
+        if name.eq_ignore_ascii_case("normalisePathWin") {
+            return Some(Self::NormalizePathWin);
+        }
+        Self::ALL.iter().find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, found)| *found)
+    }
+
+    /// Its name in SecLang.
+    pub fn name(self) -> &'static str {
+        // In the order of the alphabet as the variants are, so that the place of one is the place of the other.
+        Self::ALL[self as usize].0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_those_of_the_variants() {
+        for (at, (name, transformation)) in Transformation::ALL.iter().enumerate() {
+            assert_eq!(*transformation as usize, at);
+            assert_eq!(transformation.name(), *name);
+            assert_eq!(Transformation::parse(&name.to_uppercase()), Some(*transformation));
+        }
+        assert_eq!(Transformation::parse("normalisePath"), Some(Transformation::NormalizePath));
+        assert_eq!(Transformation::parse("none"), None);
+    }
+}
