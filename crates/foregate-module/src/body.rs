@@ -166,6 +166,33 @@ impl Chain {
         Ok(passed)
     }
 
+    /// Bytes that all filters hold now.
+    pub fn held(&self) -> usize {
+        let held = |link: &Link| if link.passing { 0 } else { link.filtered.filter.held() };
+        self.links.iter().map(held).fold(0, usize::saturating_add)
+    }
+
+    /// Tells the filter that holds most to give up, as if it had exceeded its budget: for platforms whose filters hold too
+    /// much together.
+    ///
+    /// # Errors
+    ///
+    /// As [`write`](Self::write): the filter cannot let the rest of the body pass unchanged.
+    pub fn relieve(&mut self, out: &mut dyn Sink) -> Result<Passed, (Bail, &'static str)> {
+        let mut passed = Passed::default();
+        let active = self.links.iter().enumerate().filter(|(_, link)| !link.passing);
+        let most = active.max_by_key(|(_, link)| link.filtered.filter.held()).map(|(number, _)| number);
+        if let Some([link, rest @ ..]) = most.and_then(|most| self.links.get_mut(most..)) {
+            let mut next = Next { links: rest, out, passed: &mut passed, failed: None };
+            let bailed = link.filtered.filter.bail(&mut next);
+            if let Some(failed) = next.failed {
+                return Err(failed);
+            }
+            settle(link, bailed.and(Err(Bail::Pass)), &mut passed)?;
+        }
+        Ok(passed)
+    }
+
     /// The body's source has nothing more for now; what filters hold back for no other reason than to do better with more
     /// goes to `out`. For platforms to call before they wait for the source.
     ///
@@ -283,6 +310,24 @@ fn give(
     settle(link, written, passed)
 }
 
+/// Stands in the place of a filter that has bailed out, and is asked nothing.
+struct Gone;
+
+impl BodyFilter for Gone {
+    fn write(&mut self, piece: &[u8], out: &mut dyn Sink) -> Result<(), Bail> {
+        out.write(piece);
+        Ok(())
+    }
+
+    fn end(&mut self, _: &mut dyn Sink) -> Result<(), Bail> {
+        Ok(())
+    }
+
+    fn bail(&mut self, _: &mut dyn Sink) -> Result<(), Bail> {
+        Ok(())
+    }
+}
+
 /// Notes what a filter has said of itself.
 fn settle(
     link: &mut Link,
@@ -293,6 +338,8 @@ fn settle(
         Ok(()) => Ok(()),
         Err(Bail::Pass) => {
             link.passing = true;
+            // What it holds is of no use any more.
+            link.filtered.filter = Box::new(Gone);
             passed.bailed = Some(link.filtered.name);
             Ok(())
         }
@@ -428,6 +475,52 @@ mod tests {
         chain.write(b"c", &mut out).unwrap();
         chain.end(&mut out).unwrap();
         assert_eq!(out, b"aaaaaaaaabbbbbbbbbccccccccc....");
+    }
+
+    /// Gathers the whole body, and can let it pass unchanged or not.
+    struct Gathers(Vec<u8>, Result<(), Bail>);
+
+    impl BodyFilter for Gathers {
+        fn write(&mut self, piece: &[u8], _: &mut dyn Sink) -> Result<(), Bail> {
+            self.0.extend_from_slice(piece);
+            Ok(())
+        }
+
+        fn end(&mut self, out: &mut dyn Sink) -> Result<(), Bail> {
+            out.write(b"whole");
+            Ok(())
+        }
+
+        fn bail(&mut self, out: &mut dyn Sink) -> Result<(), Bail> {
+            out.write(&core::mem::take(&mut self.0));
+            self.1
+        }
+
+        fn held(&self) -> usize {
+            self.0.len()
+        }
+    }
+
+    #[test]
+    fn the_filter_that_holds_most_makes_room() {
+        let mut chain = Chain::new(Vec::from([
+            Filtered::new("plain", Plain),
+            Filtered::new("gathers", Gathers(Vec::new(), Ok(()))),
+            Filtered::new("threes", Threes::default()),
+        ]));
+        let mut out = Vec::new();
+        chain.write(b"abcd", &mut out).unwrap();
+        assert_eq!((chain.held(), out.as_slice()), (4, &b""[..]));
+        assert_eq!(chain.relieve(&mut out).unwrap().bailed, Some("gathers"));
+        assert_eq!((chain.held(), out.as_slice()), (0, &b"abc"[..]));
+        chain.write(b"ef", &mut out).unwrap();
+        chain.end(&mut out).unwrap();
+        assert_eq!(out, b"abcdef.");
+
+        let mut chain =
+            Chain::new(Vec::from([Filtered::new("strict", Gathers(Vec::new(), Err(Bail::Break)))]));
+        chain.write(b"abcd", &mut Vec::new()).unwrap();
+        assert_eq!(chain.relieve(&mut Vec::new()).unwrap_err(), (Bail::Break, "strict"));
     }
 
     #[test]

@@ -45,6 +45,10 @@ pub trait Exchange {
     fn route(&self) -> &str;
     /// The time, the same for all steps of a phase.
     fn now(&self) -> Now;
+    /// Whether filters of bodies hold so much together that those who can do without should. Default: no.
+    fn memory_is_short(&self) -> bool {
+        false
+    }
     /// A number that nobody can guess; another one each time.
     fn random(&self) -> u64;
 

@@ -165,6 +165,8 @@ plain! {
     PeerAddress(Option<IpAddr>), "peer address", Phase, |exchange| exchange.peer();
     /// The time of the phase.
     Time(Now), "time", Phase, |exchange| exchange.now();
+    /// Whether filters of bodies hold so much together that a step that can do without its filter should.
+    MemoryIsShort(bool), "memory is short", Phase, |exchange| exchange.memory_is_short();
     /// A number that nobody can guess.
     Random(u64), "random number", Phase, |exchange| exchange.random();
     /// The length of the request's body, bytes; 0 for none, `None` where nobody has said it.

@@ -68,9 +68,9 @@ pub use fetch::{
 };
 pub use fields::{Edit, Edits, Field, FieldError, Fields, FieldsMut};
 pub use input::{
-    Authority, Body, ClientAddress, ErrorKind, Host, Input, Inputs, Method, Outcome, Path, PeerAddress,
-    Protocol, Query, Random, RawTarget, ReadableAt, RequestFields, RequestLength, ResponseFields,
-    ResponseSource, RouteName, Scheme, SiteName, Status, Time, Tls, View,
+    Authority, Body, ClientAddress, ErrorKind, Host, Input, Inputs, MemoryIsShort, Method, Outcome, Path,
+    PeerAddress, Protocol, Query, Random, RawTarget, ReadableAt, RequestFields, RequestLength,
+    ResponseFields, ResponseSource, RouteName, Scheme, SiteName, Status, Time, Tls, View,
 };
 pub use output::{
     Apply, ChooseUpstream, Count, EditRequest, EditResponse, Emit, FilterRequestBody, FilterResponseBody,

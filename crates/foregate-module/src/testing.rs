@@ -158,6 +158,8 @@ pub struct Sample {
     pub now: Now,
     /// The number that nobody can guess.
     pub random: u64,
+    /// Whether filters of bodies should hold no more than they have to.
+    pub memory_is_short: bool,
     /// The status of the response. Default: there is none.
     pub status: Option<u16>,
     /// The fields of the response.
@@ -194,6 +196,7 @@ impl Sample {
             body: (Vec::new(), true),
             now: Now { unix_ms: 1_767_225_600_000, steady_ms: 1_000_000 },
             random: 4,
+            memory_is_short: false,
             status: None,
             response: List::default(),
             error: None,
@@ -354,6 +357,10 @@ impl Exchange for Sample {
 
     fn now(&self) -> Now {
         self.now
+    }
+
+    fn memory_is_short(&self) -> bool {
+        self.memory_is_short
     }
 
     fn random(&self) -> u64 {

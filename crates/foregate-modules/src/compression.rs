@@ -18,8 +18,8 @@ use core::ops::ControlFlow;
 
 use foregate_module::settings::{ANY, Block};
 use foregate_module::{
-    Context, Edit, EditResponse, Edits, Field, Fields, Filter, FilterResponseBody, FromNode, Key, Never,
-    Node, Problem, RequestFields, ResponseFields, Status, Step, phase,
+    Context, Edit, EditResponse, Edits, Field, Fields, Filter, FilterResponseBody, FromNode, Key,
+    MemoryIsShort, Never, Node, Problem, RequestFields, ResponseFields, Status, Step, phase,
 };
 
 use crate::accept_encoding::AcceptEncoding;
@@ -178,7 +178,7 @@ pub struct Compress;
 impl Step for Compress {
     type At = phase::ResponseBody;
     type Settings = Compression;
-    type In<'r> = (RequestFields<'r>, ResponseFields<'r>, Status);
+    type In<'r> = (RequestFields<'r>, ResponseFields<'r>, Status, MemoryIsShort);
     type Out = (EditResponse, FilterResponseBody);
     type Stop = Never;
     const NAME: &'static str = "compress";
@@ -188,7 +188,9 @@ impl Step for Compress {
     fn run(
         &self,
         settings: &Compression,
-        (RequestFields(request), ResponseFields(response), Status(status)): Self::In<'_>,
+        (RequestFields(request), ResponseFields(response), Status(status), MemoryIsShort(short)): Self::In<
+            '_,
+        >,
     ) -> ControlFlow<Never, Self::Out> {
         if status == 304 {
             let edits = revalidated(request, response);
@@ -201,6 +203,10 @@ impl Step for Compress {
         let Some((coding, level)) = AcceptEncoding::new(request).choose(&settings.codings) else {
             return ControlFlow::Continue((EditResponse(edits), FilterResponseBody(None)));
         };
+        if short {
+            // Others have no way to do without memory; the client takes the body as it is, too.
+            return ControlFlow::Continue((EditResponse(edits), FilterResponseBody(None)));
+        }
         let filter = coding::encoder(Self::NAME, coding, level, length(response));
         let edits = edits.set("content-encoding", coding.token());
         ControlFlow::Continue((EditResponse(edits), FilterResponseBody(Some(filter))))

@@ -140,6 +140,9 @@ pub enum Error {
     /// A filter of a module has broken a body off; the name of its step.
     #[error("the filter of {0} has broken the body off")]
     Filter(&'static str),
+    /// Filters of bodies hold as much as they may.
+    #[error("no memory for the filters of the body")]
+    FilterMemory,
     /// A step of a module has had the request broken off; its name.
     #[error("the step {0} has broken the request off")]
     Aborted(&'static str),
@@ -173,6 +176,7 @@ impl Error {
             | Self::Step(_)
             | Self::StepQueue(_)
             | Self::Filter(_)
+            | Self::FilterMemory
             | Self::Aborted(_) => Side::Internal,
             _ => Side::Downstream,
         }
@@ -228,6 +232,7 @@ impl Error {
             Self::StepQueue(_) => "step_queue",
             Self::BodyUnreadable(_) => "body_unreadable",
             Self::Filter(_) => "filter",
+            Self::FilterMemory => "filter_memory",
             Self::ResponseTooLarge => "response_too_large",
             Self::Aborted(_) => "aborted",
             Self::Internal => "internal",
@@ -253,7 +258,7 @@ impl Error {
             Self::HeadTimeout | Self::BodyTimeout | Self::WriteStall => 408,
             Self::BodyTooLarge => 413,
             Self::ConnectTimeout | Self::FirstByteTimeout | Self::OriginIdle | Self::OriginStall => 504,
-            Self::NoServer | Self::NoDescriptors | Self::StepQueue(_) => 503,
+            Self::NoServer | Self::NoDescriptors | Self::StepQueue(_) | Self::FilterMemory => 503,
             Self::Internal | Self::Step(_) | Self::Filter(_) | Self::Aborted(_) => 500,
             _ => 502,
         }

@@ -7,6 +7,7 @@
 
 pub mod address;
 mod admin;
+mod budget;
 mod connection;
 mod descriptors;
 mod error;

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use arc_swap::{ArcSwap, ArcSwapOption};
 use foregate_wire::HeadLimits;
 
+use crate::budget::Budget;
 use crate::connection::registry::Registry;
 use crate::exchange::fetch::Fetches;
 use crate::offload::Offload;
@@ -99,6 +100,8 @@ pub struct Proxy {
     pub steps: Arc<StepCounters>,
     /// Where heavy steps run.
     pub offload: Offload,
+    /// What filters of bodies hold together.
+    pub filter_memory: Arc<Budget>,
     /// Requests that steps have asked for.
     pub fetches: Fetches,
     draining: AtomicBool,
@@ -115,8 +118,11 @@ impl Proxy {
         let threads = threads.map_or(1, std::num::NonZeroUsize::get);
         let offload = Offload::new(threads, limits.offload_queue, Arc::clone(&metrics));
         let steps = Arc::clone(metrics.steps(config.settings.pipeline.steps().map(|decl| decl.name)));
+        let filter_memory = Arc::clone(&metrics.filter_memory);
+        filter_memory.set_limit(limits.filter_memory);
         Self {
             steps,
+            filter_memory,
             offload,
             fetches: Fetches::default(),
             config: ArcSwap::from_pointee(config),
@@ -139,6 +145,7 @@ impl Proxy {
     pub fn set_config(&self, mut config: Config) {
         config.settings.sites.count_in(&self.metrics);
         self.offload.set_limit(config.settings.limits.offload_queue);
+        self.filter_memory.set_limit(config.settings.limits.filter_memory);
         self.config.store(Arc::new(config));
     }
 

@@ -167,6 +167,10 @@ pub struct ClientCertificates {
     pub required: bool,
 }
 
+/// The default of [`Limits::filter_memory`], bytes: eight of the largest windows that zstd may ask for (RFC 9659), and room
+/// for many small ones.
+pub const FILTER_MEMORY: usize = 96 * MIB;
+
 /// Limits of size and count; see each field for what happens beyond it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limits {
@@ -206,6 +210,10 @@ pub struct Limits {
     pub h2_control_rate: u32,
     /// Pieces of heavy work of modules' steps that may wait for a thread. Beyond: what the step says. Default: 1,024.
     pub offload_queue: usize,
+    /// What filters of bodies, starts of bodies that steps look at and bodies kept for another attempt may hold together in
+    /// the process, bytes. Beyond: 503 for who needs more, bodies pass unchanged where a filter can let them, and what was
+    /// kept for another attempt is dropped. Default: [`FILTER_MEMORY`].
+    pub filter_memory: usize,
 }
 
 impl Default for Limits {
@@ -229,6 +237,7 @@ impl Default for Limits {
             h2_control_burst: 1000,
             h2_control_rate: 20,
             offload_queue: 1024,
+            filter_memory: FILTER_MEMORY,
         }
     }
 }

@@ -3,13 +3,13 @@
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-use brotli::enc::StandardAlloc;
 use brotli::{BrotliDecompressStream, BrotliResult, BrotliState};
 use flate2::{Decompress, FlushDecompress, Status};
 use foregate_module::{Bail, BodyFilter, Chain, Sink};
 use zstd_safe::{DCtx, DParameter, InBuffer, OutBuffer};
 
 use super::Limits;
+use super::counted::Counted;
 
 /// How much is written before a decoder is pending, bytes.
 const BURST: usize = 64 * 1024;
@@ -40,12 +40,14 @@ pub(super) trait Decode: Send {
     fn held(&self) -> usize;
 }
 
-pub(super) fn filter(codec: impl Decode + 'static, limits: Limits) -> Box<dyn BodyFilter> {
-    Box::new(Decoder { codec, limits, total: (0, 0), rest: Vec::new(), pending: false })
+/// A filter that decodes. Nothing is allocated before the first byte comes: many requests may wait with theirs.
+pub(super) fn filter<D: Decode + 'static>(make: fn() -> D, limits: Limits) -> Box<dyn BodyFilter> {
+    Box::new(Decoder { make, codec: None, limits, total: (0, 0), rest: Vec::new(), pending: false })
 }
 
 struct Decoder<D> {
-    codec: D,
+    make: fn() -> D,
+    codec: Option<D>,
     limits: Limits,
     /// Bytes that went in, and that came out.
     total: (u64, u64),
@@ -61,7 +63,8 @@ impl<D: Decode> Decoder<D> {
         let (mut used, mut burst) = (0, 0);
         loop {
             let rest = input.get(used..).unwrap_or_default();
-            let moved = self.codec.decode(rest, &mut buffer).map_err(|Broken| Bail::Break)?;
+            let codec = self.codec.get_or_insert_with(self.make);
+            let moved = codec.decode(rest, &mut buffer).map_err(|Broken| Bail::Break)?;
             let bytes = buffer.get(..moved.written).unwrap_or_default();
             used += moved.read;
             burst += bytes.len();
@@ -116,7 +119,11 @@ impl<D: Decode> BodyFilter for Decoder<D> {
         while self.pending {
             self.write(b"", out)?;
         }
-        if self.total.0 == 0 || self.codec.complete() { Ok(()) } else { Err(Bail::Break) }
+        if self.total.0 == 0 || self.codec.as_ref().is_some_and(Decode::complete) {
+            Ok(())
+        } else {
+            Err(Bail::Break)
+        }
     }
 
     fn bail(&mut self, _: &mut dyn Sink) -> Result<(), Bail> {
@@ -125,7 +132,7 @@ impl<D: Decode> BodyFilter for Decoder<D> {
     }
 
     fn held(&self) -> usize {
-        self.codec.held().saturating_add(self.rest.capacity())
+        self.codec.as_ref().map_or(0, Decode::held).saturating_add(self.rest.capacity())
     }
 }
 
@@ -234,14 +241,16 @@ impl Decode for Deflate {
 
 /// Brotli, without large windows.
 pub(super) struct Brotli {
-    state: Box<BrotliState<StandardAlloc, StandardAlloc, StandardAlloc>>,
+    state: Box<BrotliState<Counted, Counted, Counted>>,
+    memory: Counted,
     ended: bool,
 }
 
 impl Brotli {
     pub(super) fn new() -> Self {
-        let alloc = StandardAlloc::default;
-        Self { state: Box::new(BrotliState::new_strict(alloc(), alloc(), alloc())), ended: false }
+        let memory = Counted::default();
+        let state = BrotliState::new_strict(memory.clone(), memory.clone(), memory.clone());
+        Self { state: Box::new(state), memory, ended: false }
     }
 }
 
@@ -278,8 +287,7 @@ impl Decode for Brotli {
     }
 
     fn held(&self) -> usize {
-        // The window grows with what is decoded; how far it has, only the state knows.
-        super::BROTLI_DECODER_MEMORY
+        self.memory.held().saturating_add(size_of::<BrotliState<Counted, Counted, Counted>>())
     }
 }
 

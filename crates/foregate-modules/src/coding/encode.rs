@@ -2,7 +2,6 @@
 
 use alloc::boxed::Box;
 
-use brotli::enc::StandardAlloc;
 use brotli::enc::encode::{
     BrotliEncoderDestroyInstance, BrotliEncoderOperation, BrotliEncoderParameter, BrotliEncoderStateStruct,
 };
@@ -10,6 +9,7 @@ use flate2::{Compress, Compression, FlushCompress, Status};
 use foregate_module::{Bail, BodyFilter, Chain, Sink};
 use zstd_safe::{CCtx, CParameter, InBuffer, OutBuffer};
 
+use super::counted::Counted;
 use super::decode::{Broken, Moved};
 use super::{ContentCoding, DEFLATE_MEMORY};
 
@@ -25,6 +25,9 @@ const ZSTD_LEAST_WINDOW_LOG: u32 = 10;
 /// From this level on, brotli takes a search for windows of up to 64 KiB that needs 32 MiB; so they get a larger one.
 const BROTLI_DEEP_LEVEL: u32 = 5;
 const BROTLI_DEEP_LEAST_WINDOW_LOG: u32 = 17;
+
+/// Bodies up to so many bytes need a third of the memory.
+const SHORT: u64 = 16 * 1024;
 
 /// What an encoder is to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -65,6 +68,19 @@ impl Encoder {
     fn window_log(&self, least: u32, most: u32) -> u32 {
         let whole = |length: u64| length.max(1).checked_next_power_of_two().map_or(most, u64::ilog2);
         self.length.map_or(most, whole).clamp(least, most)
+    }
+
+    /// What it is going to hold, about, bytes: who counts memory must know before the body comes.
+    fn expected(&self) -> usize {
+        let whole = match (self.coding, self.level) {
+            (ContentCoding::Gzip | ContentCoding::Deflate, _) => return DEFLATE_MEMORY,
+            (ContentCoding::Brotli, ..BROTLI_DEEP_LEVEL) => 5 << 20,
+            (ContentCoding::Brotli, _) => 6 << 20,
+            (ContentCoding::Zstd, ..=3) => 2 << 20,
+            (ContentCoding::Zstd, 4..=6) => 4 << 20,
+            (ContentCoding::Zstd, _) => 12 << 20,
+        };
+        if self.length.is_some_and(|length| length <= SHORT) { whole / 3 } else { whole }
     }
 
     fn make(&self) -> Result<Box<dyn Encode>, Broken> {
@@ -129,7 +145,7 @@ impl BodyFilter for Encoder {
     }
 
     fn held(&self) -> usize {
-        self.codec.as_ref().map_or(0, |codec| codec.held())
+        self.codec.as_ref().map_or_else(|| self.expected(), |codec| codec.held())
     }
 }
 
@@ -164,14 +180,18 @@ impl Encode for Deflate {
 }
 
 /// Brotli.
-struct Brotli(Box<BrotliEncoderStateStruct<StandardAlloc>>);
+struct Brotli {
+    state: Box<BrotliEncoderStateStruct<Counted>>,
+    memory: Counted,
+}
 
 impl Brotli {
     fn new(level: u32, window_log: u32) -> Self {
-        let mut state = Box::new(BrotliEncoderStateStruct::new(StandardAlloc::default()));
+        let memory = Counted::default();
+        let mut state = Box::new(BrotliEncoderStateStruct::new(memory.clone()));
         state.set_parameter(BrotliEncoderParameter::BROTLI_PARAM_QUALITY, level);
         state.set_parameter(BrotliEncoderParameter::BROTLI_PARAM_LGWIN, window_log);
-        Self(state)
+        Self { state, memory }
     }
 }
 
@@ -184,7 +204,7 @@ impl Encode for Brotli {
         };
         let (mut left, mut read) = (input.len(), 0);
         let (mut room, mut written) = (output.len(), 0);
-        let taken = self.0.compress_stream(
+        let taken = self.state.compress_stream(
             operation,
             &mut left,
             input,
@@ -199,21 +219,20 @@ impl Encode for Brotli {
             return Err(Broken);
         }
         let reached = match aim {
-            Aim::Gather | Aim::Flush => left == 0 && !self.0.has_more_output(),
-            Aim::Finish => self.0.is_finished(),
+            Aim::Gather | Aim::Flush => left == 0 && !self.state.has_more_output(),
+            Aim::Finish => self.state.is_finished(),
         };
         Ok((Moved { read, written }, reached))
     }
 
     fn held(&self) -> usize {
-        // The state does not tell.
-        super::BROTLI_ENCODER_MEMORY
+        self.memory.held().saturating_add(size_of::<BrotliEncoderStateStruct<Counted>>())
     }
 }
 
 impl Drop for Brotli {
     fn drop(&mut self) {
-        BrotliEncoderDestroyInstance(&mut self.0);
+        BrotliEncoderDestroyInstance(&mut self.state);
     }
 }
 

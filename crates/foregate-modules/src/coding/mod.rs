@@ -16,6 +16,7 @@
 //! members and zstd frames may follow each other. An empty body is taken for what it is. How much may come out of how
 //! little is bounded by [`Limits`].
 
+mod counted;
 mod decode;
 mod encode;
 #[cfg(test)]
@@ -131,10 +132,10 @@ pub fn coding_of(content_encoding: &[u8]) -> Option<ContentCoding> {
 /// It is [pending](BodyFilter::pending) after each 64 KiB that it has written.
 pub fn decoder(name: &'static str, coding: ContentCoding, limits: Limits) -> Filtered {
     let (filter, budget) = match coding {
-        ContentCoding::Gzip => (decode::filter(decode::Gzip::new(), limits), DEFLATE_MEMORY),
-        ContentCoding::Deflate => (decode::filter(decode::Deflate::new(), limits), DEFLATE_MEMORY),
-        ContentCoding::Brotli => (decode::filter(decode::Brotli::new(), limits), BROTLI_DECODER_MEMORY),
-        ContentCoding::Zstd => (decode::filter(decode::Zstd::new(), limits), ZSTD_DECODER_MEMORY),
+        ContentCoding::Gzip => (decode::filter(decode::Gzip::new, limits), DEFLATE_MEMORY),
+        ContentCoding::Deflate => (decode::filter(decode::Deflate::new, limits), DEFLATE_MEMORY),
+        ContentCoding::Brotli => (decode::filter(decode::Brotli::new, limits), BROTLI_DECODER_MEMORY),
+        ContentCoding::Zstd => (decode::filter(decode::Zstd::new, limits), ZSTD_DECODER_MEMORY),
     };
     Filtered { name, filter, budget: budget + REST_ROOM, keeps_length: false }
 }
@@ -198,5 +199,9 @@ impl BodyFilter for Joined {
 
     fn bail(&mut self, _: &mut dyn Sink) -> Result<(), Bail> {
         Err(Bail::Break)
+    }
+
+    fn held(&self) -> usize {
+        self.0.held()
     }
 }

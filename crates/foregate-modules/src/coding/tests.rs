@@ -343,3 +343,38 @@ proptest! {
         let _ = decode(coding, &body);
     }
 }
+
+#[test]
+fn what_codecs_hold_is_told_before_and_while_they_do() {
+    let body = text(300_000);
+    for coding in ContentCoding::ALL {
+        let (least, most) = coding.levels();
+        for level in [least, coding.default_level(), most] {
+            let mut encoding = Chain::new(vec![encoder("encode", coding, level, None)]);
+            let (expected, mut encoded) = (encoding.held(), Vec::new());
+            for piece in body.chunks(Chain::PIECE) {
+                encoding.write(piece, &mut encoded).unwrap();
+            }
+            // What is taken up front is no less than what is needed, and no more than some times that.
+            let held = encoding.held();
+            assert!(held > 10_000 && held <= expected * 5 / 4, "{coding:?} {level}: {held} of {expected}");
+            encoding.end(&mut encoded).unwrap();
+            let mut decoding = Chain::new(vec![decoder("decode", coding, Limits::default())]);
+            assert_eq!(decoding.held(), 0, "a decoder that waits for its body holds nothing");
+            let mut plain = Vec::new();
+            for piece in encoded.chunks(Chain::PIECE) {
+                decoding.write(piece, &mut plain).unwrap();
+            }
+            let held = decoding.held();
+            assert!((30_000..2_000_000).contains(&held), "{coding:?} {level}: {held} to decode");
+        }
+    }
+}
+
+#[test]
+fn a_decoder_before_a_filter_is_counted_with_it() {
+    let plain = || Filtered::new("upper", Upper(None));
+    let mut chain = Chain::new(vec![decoded(plain(), Some(b"gzip"), Limits::default()).unwrap()]);
+    chain.write(&encode(Gzip, 1, HELLO), &mut Vec::new()).unwrap();
+    assert!(chain.held() > 30_000, "{}", chain.held());
+}

@@ -40,6 +40,13 @@ fn a_response_is_compressed_as_the_client_likes_it() {
 }
 
 #[test]
+fn a_response_passes_as_it_is_while_memory_is_short() {
+    let mut sample = json("gzip, br, zstd");
+    sample.memory_is_short = true;
+    assert_eq!(compressed(&mut sample, &standard()), (None, VARIES));
+}
+
+#[test]
 fn the_body_is_what_it_was() {
     let mut sample = json("gzip");
     sample.run(&Compress, &standard());

@@ -99,8 +99,9 @@ impl Exchange<'_> {
         if filters.iter().any(|filter| !filter.keeps_length) {
             self.response.body_changes(BodyLength::Empty);
         }
-        let filtered = Filter::new(Chain::new(filters)).whole(&body);
-        let (body, bailed) = filtered.map_err(|error| match error {
+        let filter = Filter::new(Chain::new(filters), self.proxy.filter_memory.share());
+        let (body, bailed) = filter.and_then(|filter| filter.whole(&body)).map_err(|error| match error {
+            CopyError::Memory => Ended::Failed(Error::FilterMemory),
             CopyError::Filter(step) => Ended::Failed(Error::Filter(step)),
             _ => Ended::Failed(Error::Internal),
         })?;

@@ -40,9 +40,11 @@ impl Exchange<'_> {
         self.active = Some(upstream.enter());
         if self.request.is_repeatable() && !self.upload.is_done() {
             // What steps have looked at already has to be sent first.
-            let bytes = self.upload.kept.take().map_or(Vec::new(), |kept| kept.bytes);
-            let limit = upstream.settings.retry_body.max(bytes.len());
-            self.upload.kept = Some(Kept { bytes, limit });
+            let kept = self.upload.kept.take();
+            let share = || self.proxy.filter_memory.share();
+            let mut kept = kept.unwrap_or_else(|| Kept { bytes: Vec::new(), limit: 0, share: share() });
+            kept.limit = upstream.settings.retry_body.max(kept.bytes.len());
+            self.upload.kept = Some(kept);
         }
         self.upstream = Some(Arc::clone(upstream));
         let underscores = self.site.is_some_and(|site| self.config.settings.sites.allows_underscores(site));
@@ -280,6 +282,7 @@ impl Exchange<'_> {
             CopyError::Source(error) => Err(Error::Client(error)),
             CopyError::TooLarge => Err(Error::BodyTooLarge),
             CopyError::Filter(step) => Err(Error::BodyUnreadable(step)),
+            CopyError::Memory => Err(Error::FilterMemory),
             CopyError::Sink(_) => {
                 // The origin does not want the rest; it may have answered already.
                 self.upload.give_up();
@@ -372,7 +375,13 @@ impl Exchange<'_> {
         let changes = filters.iter().any(|filter| !filter.keeps_length);
         let length = if changes { self.response.body_changes(length) } else { length };
         if !length.is_empty() {
-            self.download.filter = Some(Box::new(Filter::new(Chain::new(filters))));
+            match Filter::new(Chain::new(filters), self.proxy.filter_memory.share()) {
+                Ok(filter) => self.download.filter = Some(Box::new(filter)),
+                Err(_) => {
+                    self.drop_response(origin);
+                    return Step::Failed(Error::FilterMemory);
+                }
+            }
         }
         self.send_final(origin, length)
     }
@@ -447,7 +456,9 @@ impl Exchange<'_> {
     fn poll_transfer(&mut self, cx: &mut Context<'_>, origin: &mut Origin) -> Poll<Result<(), Error>> {
         if !self.upload.is_done() {
             match self.upload.poll(cx, &mut self.client.link, &mut origin.link) {
-                Poll::Ready(Err(CopyError::Source(_) | CopyError::TooLarge | CopyError::Filter(_))) => {
+                Poll::Ready(Err(
+                    CopyError::Source(_) | CopyError::TooLarge | CopyError::Filter(_) | CopyError::Memory,
+                )) => {
                     // An origin of HTTP/1 cannot be told; over HTTP/2 the response goes on.
                     self.client.close = true;
                     self.upload.give_up();
@@ -465,6 +476,7 @@ impl Exchange<'_> {
             Poll::Ready(Err(CopyError::Sink(error))) => return Poll::Ready(Err(Error::Client(error))),
             Poll::Ready(Err(CopyError::Filter(step))) => return Poll::Ready(Err(Error::Filter(step))),
             Poll::Ready(Err(CopyError::TooLarge)) => return Poll::Ready(Err(Error::ResponseTooLarge)),
+            Poll::Ready(Err(CopyError::Memory)) => return Poll::Ready(Err(Error::FilterMemory)),
             Poll::Ready(Ok(())) | Poll::Pending => {}
         }
         let now = clock::now();

@@ -4,6 +4,7 @@ use std::future::poll_fn;
 use std::task::{Context, Poll};
 
 use super::Exchange;
+use crate::budget::Share;
 use crate::error::Error;
 use crate::link::copy::Kept;
 use crate::link::{LinkError, Received};
@@ -25,15 +26,19 @@ impl Exchange<'_> {
         }
         self.progress.restart(clock::now());
         let mut start = Vec::new();
-        let whole = poll_fn(|cx| self.poll_start(cx, wanted, &mut start)).await?;
+        let mut share = self.proxy.filter_memory.share();
+        let whole = poll_fn(|cx| self.poll_start(cx, wanted, &mut start, &mut share)).await?;
         if whole {
             self.upload.source_ended();
         }
         if let Some(run) = &mut self.run {
             run.facts.body = start.clone();
+            run.facts.body_share = Some(share);
             run.facts.body_is_whole = whole;
         }
-        self.upload.kept = Some(Kept { limit: start.len(), bytes: start });
+        // What it holds is counted with the start that steps see.
+        let share = self.proxy.filter_memory.share();
+        self.upload.kept = Some(Kept { limit: start.len(), bytes: start, share });
         Ok(())
     }
 
@@ -42,6 +47,7 @@ impl Exchange<'_> {
         cx: &mut Context<'_>,
         wanted: usize,
         start: &mut Vec<u8>,
+        share: &mut Share,
     ) -> Poll<Result<bool, Error>> {
         let link = &mut self.client.link;
         if let Poll::Ready(Err(error)) = link.poll_flush(cx) {
@@ -54,6 +60,10 @@ impl Exchange<'_> {
                     let count = data.len().min(wanted - start.len());
                     if self.upload.moved.saturating_add(count as u64) > self.upload.limit {
                         return Poll::Ready(Err(Error::BodyTooLarge));
+                    }
+                    // It is kept twice: for the steps, and for the origin.
+                    if !share.hold(2 * (start.len() + count)) {
+                        return Poll::Ready(Err(Error::FilterMemory));
                     }
                     start.extend_from_slice(data.get(..count).unwrap_or_default());
                     link.consume(count);

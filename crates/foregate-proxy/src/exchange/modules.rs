@@ -147,6 +147,7 @@ impl Exchange<'_> {
             let phase = PhaseId::ALL[run.next];
             if !run.plan.phase(phase).is_empty() {
                 run.facts.now = now();
+                run.facts.memory_is_short = self.proxy.filter_memory.is_short();
                 let plan = Arc::clone(&run.plan);
                 let steps = plan.phase(phase).get(run.begun..).unwrap_or_default();
                 if let Err(ended) = self.run_phase(steps).await {
@@ -447,7 +448,9 @@ impl Exchange<'_> {
             return Ok(());
         }
         let changes = filters.iter().any(|filter| !filter.keeps_length);
-        self.upload.filter_from_start(Chain::new(filters)).map_err(|error| match error {
+        let share = self.proxy.filter_memory.share();
+        self.upload.filter_from_start(Chain::new(filters), share).map_err(|error| match error {
+            CopyError::Memory => Error::FilterMemory,
             CopyError::TooLarge => Error::BodyTooLarge,
             CopyError::Filter(step) => Error::BodyUnreadable(step),
             _ => Error::Internal,

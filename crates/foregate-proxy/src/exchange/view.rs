@@ -13,6 +13,7 @@ use foregate_wire::Slashes;
 use super::client::Peer;
 use super::request::Request;
 use super::response::Response;
+use crate::budget::Share;
 use crate::settings::TlsVersion;
 
 /// What steps have said of an exchange, and what they are told of it beside its heads.
@@ -26,6 +27,8 @@ pub(super) struct Facts {
     pub body_limit: Option<u64>,
     /// The start of the request's body, received for the steps.
     pub body: Vec<u8>,
+    /// What that holds of the memory for filters.
+    pub body_share: Option<Share>,
     /// Whether that is all of it.
     pub body_is_whole: bool,
     /// Who has made the response.
@@ -34,6 +37,8 @@ pub(super) struct Facts {
     pub summary: Summary,
     /// The time of the present phase.
     pub now: Now,
+    /// Whether filters should hold no more than they have to.
+    pub memory_is_short: bool,
 }
 
 impl Facts {
@@ -44,10 +49,12 @@ impl Facts {
             upstream: None,
             body_limit: None,
             body: Vec::new(),
+            body_share: None,
             body_is_whole: body_is_empty,
             source: Source::Nobody,
             summary: Summary::default(),
             now: now(),
+            memory_is_short: false,
         }
     }
 }
@@ -158,6 +165,10 @@ impl module::Exchange for View<'_> {
 
     fn now(&self) -> Now {
         self.facts.now
+    }
+
+    fn memory_is_short(&self) -> bool {
+        self.facts.memory_is_short
     }
 
     fn random(&self) -> u64 {

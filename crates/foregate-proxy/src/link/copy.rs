@@ -6,6 +6,7 @@ use foregate_module::{Bail, Chain, Passed};
 use foregate_wire::connection;
 
 use super::{Link, LinkError, Received};
+use crate::budget::Share;
 
 /// Who is being waited for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,6 +30,8 @@ pub enum CopyError {
     TooLarge,
     /// A filter cannot go on; the name of its step.
     Filter(&'static str),
+    /// Filters need more memory than there is.
+    Memory,
 }
 
 /// A body on its way from one peer to another.
@@ -65,6 +68,8 @@ pub struct Filter {
     flushed: bool,
     /// Steps whose filters have bailed out, to be counted.
     pub bailed: Vec<&'static str>,
+    /// What it holds of the memory for filters.
+    share: Share,
 }
 
 /// What is taken and given at a time, bytes. Beyond, other tasks of the worker have their turn: a peer that is always ready would
@@ -77,9 +82,16 @@ const FILTERED_BURST: u64 = 16 * 1024;
 const FILTER_KEPT: usize = 16 * 1024;
 
 impl Filter {
-    /// Filters behind each other.
-    pub fn new(chain: Chain) -> Self {
-        Self { chain, out: Vec::new(), sent: 0, ended: false, flushed: true, bailed: Vec::new() }
+    /// Filters behind each other, which hold what they do on behalf of `share`.
+    ///
+    /// # Errors
+    ///
+    /// There is not enough memory for them.
+    pub fn new(chain: Chain, share: Share) -> Result<Self, CopyError> {
+        let (out, bailed) = (Vec::new(), Vec::new());
+        let mut filter = Self { chain, out, sent: 0, ended: false, flushed: true, bailed, share };
+        filter.account()?;
+        Ok(filter)
     }
 
     /// Filters a body that is whole.
@@ -146,7 +158,17 @@ impl Filter {
             Bail::Break | Bail::Pass => CopyError::Filter(step),
         })?;
         self.bailed.extend(passed.bailed);
-        Ok(())
+        self.account()
+    }
+
+    /// Has the share follow what is held. Where there is not enough, the filter that holds most is asked to do without.
+    fn account(&mut self) -> Result<(), CopyError> {
+        if self.share.hold(self.chain.held() + self.out.capacity()) {
+            return Ok(());
+        }
+        let passed = self.chain.relieve(&mut self.out).map_err(|_| CopyError::Memory)?;
+        self.bailed.extend(passed.bailed);
+        if self.share.hold(self.chain.held() + self.out.capacity()) { Ok(()) } else { Err(CopyError::Memory) }
     }
 }
 
@@ -157,12 +179,14 @@ impl std::fmt::Debug for Filter {
 }
 
 /// The start of a body, kept in case it has to be sent again.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Kept {
     /// What has been moved.
     pub bytes: Vec<u8>,
     /// The most that is kept.
     pub limit: usize,
+    /// What it holds of the memory for filters.
+    pub share: Share,
 }
 
 impl Copy {
@@ -197,8 +221,8 @@ impl Copy {
     /// # Errors
     ///
     /// A filter cannot go on.
-    pub fn filter_from_start(&mut self, chain: Chain) -> Result<(), CopyError> {
-        let mut filter = Filter::new(chain);
+    pub fn filter_from_start(&mut self, chain: Chain, share: Share) -> Result<(), CopyError> {
+        let mut filter = Filter::new(chain, share)?;
         if let Some(kept) = &mut self.kept {
             for piece in std::mem::take(&mut kept.bytes).chunks(Chain::PIECE) {
                 filter.write(piece)?;
@@ -359,7 +383,8 @@ impl Copy {
     fn took(&mut self, data: &[u8]) {
         self.sent += data.len() as u64;
         if let Some(kept) = &mut self.kept {
-            if kept.bytes.len() + data.len() <= kept.limit {
+            let length = kept.bytes.len() + data.len();
+            if length <= kept.limit && kept.share.hold(length) {
                 kept.bytes.extend_from_slice(data);
             } else {
                 self.kept = None;

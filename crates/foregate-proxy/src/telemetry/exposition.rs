@@ -118,6 +118,13 @@ fn modules(encoder: &mut DescriptorEncoder<'_>, metrics: &Metrics) -> fmt::Resul
     encoder
         .encode_descriptor("offload_queue", "Heavy work that waits for a thread", None, MetricType::Gauge)?
         .encode_gauge(&metrics.offload_queue.get())?;
+    let help = "Bytes that filters of bodies hold";
+    let held = i64::try_from(metrics.filter_memory.held()).unwrap_or(i64::MAX);
+    encoder
+        .encode_descriptor("filter_memory", help, Some(&Unit::Bytes), MetricType::Gauge)?
+        .encode_gauge(&held)?;
+    let refused = metrics.filter_memory.refused.get();
+    counter(encoder, "filter_memory_refused", "Times that a body needed more than there was", refused)?;
     let help = "How long heavy work waited for a thread";
     histogram(encoder, "offload_wait", help, metrics.offload_wait.counts())
 }

@@ -16,6 +16,7 @@ use prometheus_client::registry::Registry;
 
 use super::exposition::Exposition;
 use super::steps::StepCounters;
+use crate::budget::Budget;
 
 /// Names that sites and upstreams each may have as labels. Beyond, they share the label [`OTHER`].
 const LABELS_LIMIT: usize = 1000;
@@ -161,6 +162,8 @@ pub struct Metrics {
     pub offload_queue: Gauge,
     /// How long they waited.
     pub offload_wait: WaitHistogram,
+    /// What filters of bodies hold together.
+    pub filter_memory: Arc<Budget>,
     /// Requests made for steps of modules.
     pub fetches: Counter,
     /// Of these, without an answer.

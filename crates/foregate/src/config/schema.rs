@@ -100,6 +100,7 @@ pub static LIMITS: Block = Block {
         Key::one("h2-control-burst", "NUMBER", "h2-control-burst 2000", "Frames without progress (PING, SETTINGS, PRIORITY, empty DATA, ...) before the rate counts. Beyond both: GOAWAY.").default("1000"),
         Key::one("h2-control-rate", "NUMBER", "h2-control-rate 40", "Frames without progress per second after the burst.").default("20"),
         Key::one("offload-queue", "NUMBER", "offload-queue 100", "Heavy work of modules' steps that may wait for a thread. Beyond: what the step says, mostly 503.").default("1024"),
+        Key::one("filter-memory", "SIZE", "filter-memory \"64MiB\"", "What filters of bodies, such as those that compress, and starts of bodies that modules look at may hold together; one body at most a quarter of what is left. Beyond: 503, or the body passes unchanged.").default("\"96MiB\""),
     ],
     later: &["memory", "requests"],
 };

@@ -34,6 +34,7 @@ pub(super) fn limits(decoder: &mut Decoder<'_>, item: Item<'_>, limits: &mut Lim
             "head-bytes" => set(&mut limits.head_bytes, size(KIB..=128 * KIB)),
             "head-line" => set(&mut limits.head_line, size(256..=128 * KIB)),
             "early-response-drain" => set(&mut limits.early_response_drain, size(0..=GIB)),
+            "filter-memory" => set(&mut limits.filter_memory, size(MIB..=GIB << 10)),
             "client-hello" => set(&mut limits.client_hello, size(512..=MIB)),
             "h2-stream-window" => set(&mut limits.h2_stream_window, size(WINDOWS)),
             // The window of a connection starts with 65,535 and cannot be less (RFC 9113, section 6.9.2).
