@@ -14,6 +14,7 @@ use crate::plan::{Planned, Steps};
 use crate::settings::{Context, Key, Node, Problem};
 use crate::state::State;
 use crate::step::{Call, Erased, Verdict};
+use crate::text::Text;
 use crate::value::{Kind, Shown, Value};
 
 /// How a value is shown to expressions.
@@ -87,6 +88,11 @@ impl Entry {
     /// How much of the request's body these settings ask for, bytes.
     pub fn body(&self, settings: &Arc<dyn Any + Send + Sync>) -> usize {
         self.step.body(&**settings)
+    }
+
+    /// The fields that only the step may set: see [`Step::identity`](crate::Step::identity).
+    pub fn identity(&self, settings: &Arc<dyn Any + Send + Sync>) -> Vec<Text> {
+        self.step.identity(&**settings)
     }
 }
 

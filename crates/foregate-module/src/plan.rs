@@ -11,6 +11,7 @@ use core::ops::{ControlFlow, Range};
 use crate::input::View;
 use crate::phase_id::PhaseId;
 use crate::pipeline::Pipeline;
+use crate::text::Text;
 
 /// The most of a request's body that is received for steps before they run, bytes.
 const BODY_LIMIT: usize = 1 << 20;
@@ -92,6 +93,7 @@ pub struct Plan {
     /// Where the steps of each phase begin; one more entry for the end.
     phases: [u16; PhaseId::COUNT + 1],
     body: usize,
+    identity: Box<[Text]>,
 }
 
 impl Plan {
@@ -116,6 +118,12 @@ impl Plan {
     /// How much of the request's body the steps want, bytes.
     pub fn body(&self) -> usize {
         self.body
+    }
+
+    /// Fields of the request that the client may not set here, because modules of the route tell the origin by them who it
+    /// is: see [`Step::identity`](crate::Step::identity). Platforms take them away after the phase `request-identity`.
+    pub fn identity(&self) -> &[Text] {
+        &self.identity
     }
 
     /// All steps, in their order.
@@ -176,6 +184,7 @@ impl<'p> PlanBuilder<'p> {
         let mut steps = Vec::new();
         let mut phases = [0; PhaseId::COUNT + 1];
         let mut body = 0;
+        let mut identity: Vec<Text> = Vec::new();
         for (number, entry) in self.pipeline.entries().iter().enumerate() {
             let decl = entry.decl();
             if decl.filters.iter().any(|filter| filter.of_route(proxied) == Some(false)) {
@@ -201,11 +210,16 @@ impl<'p> PlanBuilder<'p> {
                 },
             };
             body = body.max(entry.body(&planned.settings).min(BODY_LIMIT));
+            for name in entry.identity(&planned.settings) {
+                if !identity.contains(&name) {
+                    identity.push(name);
+                }
+            }
             steps.push(planned);
             for phase in &mut phases[decl.phase.order() + 1..] {
                 *phase += 1;
             }
         }
-        Plan { steps: steps.into(), phases, body }
+        Plan { steps: steps.into(), phases, body, identity: identity.into() }
     }
 }

@@ -2,6 +2,7 @@
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 use core::any::Any;
 use core::ops::ControlFlow;
 
@@ -14,6 +15,7 @@ use crate::phase_id::Phase;
 use crate::pipeline::Pipeline;
 use crate::settings::{Context, FromNode, Key, Node, Problem};
 use crate::state::State;
+use crate::text::Text;
 
 /// One step of a module.
 ///
@@ -44,6 +46,14 @@ pub trait Step: Default + Send + Sync + 'static {
     /// How much of the request's body must have been received before the phase `request-body`, bytes. Default: none.
     fn body(_settings: &Self::Settings) -> usize {
         0
+    }
+
+    /// Fields of the request in which the module tells the origin who the client is. On a route that configures the module
+    /// the client's own are taken away after the phase `request-identity`, whether the step runs or not: under a `when` that
+    /// does not hold, in a dry run, and when rules skip it. Names are compared without regard to case, and `_` counts as `-`,
+    /// as it does for many origins. Default: none.
+    fn identity(_settings: &Self::Settings) -> Vec<Text> {
+        Vec::new()
     }
 
     /// Runs it. Must not block; heavy work is declared by [`WEIGHT`](Self::WEIGHT).
@@ -142,6 +152,9 @@ pub trait Erased: Send + Sync {
     /// How much of the request's body it asks for with these settings, bytes.
     fn body(&self, settings: &(dyn Any + Send + Sync)) -> usize;
 
+    /// See [`Step::identity`].
+    fn identity(&self, settings: &(dyn Any + Send + Sync)) -> Vec<Text>;
+
     /// Whether its filters hold.
     fn applies(&self, exchange: &dyn Exchange) -> bool;
 
@@ -194,6 +207,10 @@ impl<S: Step> Erased for Typed<S> {
 
     fn body(&self, settings: &(dyn Any + Send + Sync)) -> usize {
         settings.downcast_ref().map_or(0, |settings| S::body(settings))
+    }
+
+    fn identity(&self, settings: &(dyn Any + Send + Sync)) -> Vec<Text> {
+        settings.downcast_ref().map_or_else(Vec::new, |settings| S::identity(settings))
     }
 
     fn applies(&self, exchange: &dyn Exchange) -> bool {

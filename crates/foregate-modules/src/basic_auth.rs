@@ -354,6 +354,10 @@ impl Step for BasicAuth {
     const ABOUT: &'static str = "Lets in who has given the right password, and asks others for one.";
     const FILTERS: &'static [Filter] = &[];
 
+    fn identity(users: &Users) -> Vec<Text> {
+        users.user_field.iter().cloned().collect()
+    }
+
     fn run(&self, users: &Users, input: Self::In<'_>) -> ControlFlow<Self::Stop, Self::Out> {
         let (Read(found), Read(verified)) = input;
         let user = match (found, verified) {

@@ -294,6 +294,12 @@ impl Step for ForwardAuth {
     const ABOUT: &'static str = "Lets in whom the authentication server lets in.";
     const FILTERS: &'static [Filter] = &[];
 
+    fn identity(settings: &ForwardAuthSettings) -> Vec<Text> {
+        // Credentials are for whoever verifies them: where nobody is asked, they are the client's own business.
+        let told = settings.copy.iter().filter(|name| !SENT.contains(&&***name));
+        told.map(|name| Text::from(name.clone())).collect()
+    }
+
     fn run(
         &self,
         settings: &ForwardAuthSettings,

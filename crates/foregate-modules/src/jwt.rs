@@ -383,6 +383,10 @@ impl Step for Jwt {
     const ABOUT: &'static str = "Lets in who has a token that is signed and valid.";
     const FILTERS: &'static [Filter] = &[];
 
+    fn identity(settings: &JwtSettings) -> Vec<Text> {
+        settings.claims.iter().map(|(_, field)| field.clone()).collect()
+    }
+
     fn run(&self, settings: &JwtSettings, input: Self::In<'_>) -> Outcome {
         let (RequestFields(fields), Read(answer), Time(now)) = input;
         let token = match brought(settings, fields) {

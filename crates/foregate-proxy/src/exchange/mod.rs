@@ -307,6 +307,12 @@ impl<'a> Exchange<'a> {
             return ended.into();
         }
         self.request.end_hop(&named);
+        if let Err(ended) = self.run_phases(PhaseId::RequestIdentity).await {
+            return ended.into();
+        }
+        if let Some(run) = &self.run {
+            self.request.remove_identity(run.plan.identity());
+        }
         if let Err(ended) = self.run_phases(PhaseId::RequestSecurity).await {
             return ended.into();
         }

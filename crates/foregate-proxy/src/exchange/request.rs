@@ -4,7 +4,7 @@
 
 use std::net::SocketAddr;
 
-use foregate_module::{Fields, FieldsMut};
+use foregate_module::{Fields, FieldsMut, Text};
 use foregate_wire::{
     BodyLength, Expectation, Method, NameId, RequestHead, Slashes, Target, TargetForm, Version, connection,
     normalize_path, normalize_query, parse_authority, request_length,
@@ -400,6 +400,23 @@ impl Request {
             Version::Http3 => b"3 foregate",
         };
         headers.push_id(NameId::Via, via);
+    }
+
+    /// Takes away the fields in which only modules say who the client is.
+    pub fn remove_identity(&mut self, names: &[Text]) {
+        let same = |one: &u8, other: &u8| match (one, other) {
+            (b'-' | b'_', b'-' | b'_') => true,
+            (one, other) => one.eq_ignore_ascii_case(other),
+        };
+        let is_one = |field: &[u8]| {
+            let named = |name: &Text| {
+                name.len() == field.len() && name.iter().zip(field).all(|(one, other)| same(one, other))
+            };
+            names.iter().any(named)
+        };
+        if !names.is_empty() {
+            self.head.headers.retain(|field| !is_one(field.name));
+        }
     }
 
     /// Forgets the last request and keeps its memory for the next.
