@@ -1,0 +1,262 @@
+//! Actions: what happens when a rule matches.
+
+use std::ops::RangeInclusive;
+
+use regex_automata::meta;
+
+use super::{
+    AuditEngine, AuditParts, BodyProcessor, EngineMode, Exclusion, Number, Regex, Rule, RuleId, Template,
+    Variable, XmlArguments,
+};
+
+/// What happens to the transaction when a rule matches and the engine is on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Disruptive {
+    /// `pass`: nothing, the next rule runs.
+    Pass,
+    /// `allow`: rules are left out.
+    Allow(AllowScope),
+    /// `deny`: it is answered with this status; 403 unless `status` says another.
+    Deny {
+        /// 100 to 999.
+        status: u16,
+    },
+    /// `drop`: the connection is closed without an answer.
+    Drop,
+    /// `redirect`: it is sent elsewhere with this status; 302 unless `status` says another redirect.
+    Redirect {
+        /// 300 to 399.
+        status: u16,
+        /// The target.
+        to: Template,
+    },
+}
+
+/// Which rules `allow` leaves out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AllowScope {
+    /// `allow`: those of all phases but logging.
+    Transaction,
+    /// `allow:phase`: the rest of this phase.
+    Phase,
+    /// `allow:request`: those up to the response.
+    Request,
+}
+
+/// What happens when a link of a rule matches, in detection as well.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// `setvar`.
+    SetVar(SetVar),
+    /// `expirevar:COLLECTION.NAME=SECONDS`: the element is forgotten after that time.
+    ExpireVar {
+        /// Of which collection.
+        collection: WritableCollection,
+        /// Which element.
+        name: Template,
+        /// After how many seconds.
+        seconds: Number,
+    },
+    /// `deprecatevar:COLLECTION.NAME=AMOUNT/SECONDS`: the element, a number, loses `amount` every `seconds`.
+    DeprecateVar {
+        /// Of which collection.
+        collection: PersistentCollection,
+        /// Which element.
+        name: Template,
+        /// How much it loses.
+        amount: u32,
+        /// How often, in seconds; never 0.
+        seconds: u32,
+    },
+    /// `initcol:COLLECTION=KEY`, `setsid`, `setuid`, `setrsc`: the collection is the one that is kept under this key.
+    InitCol {
+        /// Which collection.
+        collection: PersistentCollection,
+        /// Its key.
+        key: Template,
+        /// The variable that tells the key from now on: `SESSIONID` after `setsid`, `USERID` after `setuid`.
+        known_as: Option<Variable>,
+    },
+    /// `setenv:NAME=VALUE`: `ENV:NAME` of this transaction has this value.
+    SetEnv {
+        /// The name.
+        name: Template,
+        /// The value.
+        value: Template,
+    },
+    /// `ctl`: the engine behaves otherwise for the rest of this transaction.
+    Ctl(Ctl),
+    /// `sanitiseArg` and its kin: a value is not shown in logs.
+    Mask(Mask),
+}
+
+/// A change of an element of a collection.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SetVar {
+    /// Of which collection.
+    pub collection: WritableCollection,
+    /// Which element, whatever its case.
+    pub name: Template,
+    /// What becomes of it.
+    pub change: Change,
+}
+
+/// What becomes of an element.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// `name=value`, or `name`, which sets it to `1`.
+    Set(Template),
+    /// `name=+value`: the sum; what is no number counts as 0.
+    Add(Number),
+    /// `name=-value`: the difference; what is no number counts as 0.
+    Subtract(Number),
+    /// `!name`: it is not there any more.
+    Unset,
+}
+
+/// A collection that rules change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum WritableCollection {
+    /// `TX`: of this transaction.
+    Tx,
+    /// One that outlives the transaction.
+    Persistent(PersistentCollection),
+}
+
+/// A collection that outlives the transaction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum PersistentCollection {
+    /// `GLOBAL`
+    Global,
+    /// `IP`
+    Ip,
+    /// `RESOURCE`
+    Resource,
+    /// `SESSION`
+    Session,
+    /// `USER`
+    User,
+}
+
+impl PersistentCollection {
+    /// All of them and their names.
+    pub const ALL: &[(&str, Self)] = &[
+        ("GLOBAL", Self::Global),
+        ("IP", Self::Ip),
+        ("RESOURCE", Self::Resource),
+        ("SESSION", Self::Session),
+        ("USER", Self::User),
+    ];
+}
+
+/// A value that logs do not show.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Mask {
+    /// `sanitiseArg`: the argument of this name.
+    Argument(Box<str>),
+    /// `sanitiseRequestHeader`: the field of this name.
+    RequestHeader(Box<str>),
+    /// `sanitiseResponseHeader`: the field of this name.
+    ResponseHeader(Box<str>),
+    /// `sanitiseMatched`: the variable that matched.
+    Matched,
+    /// `sanitiseMatchedBytes:FIRST/LAST`: what matched, but for so many bytes at its ends.
+    MatchedBytes {
+        /// Bytes shown at the start.
+        first: u32,
+        /// Bytes shown at the end.
+        last: u32,
+    },
+}
+
+/// What `ctl` changes for the rest of a transaction.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Ctl {
+    /// `ruleEngine`
+    RuleEngine(EngineMode),
+    /// `ruleRemoveById`, `ruleRemoveByTag`, `ruleRemoveByMsg`: these rules do not run.
+    RemoveRules(RuleSelection),
+    /// `ruleRemoveTargetById`, `ruleRemoveTargetByTag`, `ruleRemoveTargetByMsg`: these rules do not look at this.
+    RemoveTarget(RuleSelection, Exclusion),
+    /// `requestBodyAccess`
+    RequestBodyAccess(bool),
+    /// `requestBodyLimit`, in bytes
+    RequestBodyLimit(u64),
+    /// `requestBodyProcessor`
+    RequestBodyProcessor(BodyProcessor),
+    /// `forceRequestBodyVariable`: `REQUEST_BODY` is there whatever takes the body apart.
+    ForceRequestBodyVariable(bool),
+    /// `responseBodyAccess`
+    ResponseBodyAccess(bool),
+    /// `responseBodyLimit`, in bytes
+    ResponseBodyLimit(u64),
+    /// `parseXmlIntoArgs`
+    XmlArguments(XmlArguments),
+    /// `auditEngine`
+    AuditEngine(AuditEngine),
+    /// `auditLogParts`
+    AuditParts(AuditPartsChange),
+}
+
+/// What `ctl:auditLogParts` does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AuditPartsChange {
+    /// `+LETTERS`
+    Add(AuditParts),
+    /// `-LETTERS`
+    Remove(AuditParts),
+    /// `LETTERS`
+    Set(AuditParts),
+}
+
+/// Rules, by what they say of themselves.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RuleSelection {
+    /// Those with an id in one of these ranges.
+    Ids(Vec<RangeInclusive<RuleId>>),
+    /// Those with such a tag.
+    Tag(TextMatch),
+    /// Those with such a `msg`, macros as they are written.
+    Message(TextMatch),
+}
+
+/// What a text has to be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TextMatch {
+    /// This, case and all.
+    Exact(Box<str>),
+    /// Something in which this matches (`/PATTERN/`).
+    Pattern(Regex),
+}
+
+impl RuleSelection {
+    /// A function that says which rules are meant.
+    pub fn matcher(&self) -> Box<dyn Fn(&Rule) -> bool + '_> {
+        match self {
+            Self::Ids(ranges) => Box::new(|rule| ranges.iter().any(|range| range.contains(&rule.id))),
+            Self::Tag(wanted) => {
+                let wanted = wanted.matcher();
+                Box::new(move |rule| rule.tags.iter().any(|tag| wanted(&tag.to_string())))
+            }
+            Self::Message(wanted) => {
+                let wanted = wanted.matcher();
+                Box::new(move |rule| {
+                    rule.message.as_ref().is_some_and(|message| wanted(&message.to_string()))
+                })
+            }
+        }
+    }
+}
+
+impl TextMatch {
+    /// A function that says which texts are meant. A pattern too large to compile, which loading refuses, means none.
+    pub fn matcher(&self) -> Box<dyn Fn(&str) -> bool + '_> {
+        match self {
+            Self::Exact(wanted) => Box::new(|text| text == &**wanted),
+            Self::Pattern(regex) => {
+                let compiled = meta::Regex::new(regex.text()).ok();
+                Box::new(move |text| compiled.as_ref().is_some_and(|compiled| compiled.is_match(text)))
+            }
+        }
+    }
+}

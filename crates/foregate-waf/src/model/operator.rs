@@ -1,0 +1,285 @@
+//! Operators: what a value is compared with, and their arguments.
+
+use std::fmt;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use super::Template;
+
+/// What a value is compared with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Operator {
+    /// `@unconditionalMatch`: every value; also that of a `SecAction`.
+    Unconditional,
+    /// `@noMatch`: no value.
+    Never,
+    /// `@rx`: values in which the pattern matches.
+    Rx(Regex),
+    /// `@rxGlobal`: the same; captures are those of all matches.
+    RxGlobal(Regex),
+    /// `@pm`, `@pmFromFile`: values that hold one of the phrases, whatever the case of ASCII letters.
+    Pm(Phrases),
+    /// `@contains`: values that hold this.
+    Contains(Template),
+    /// `@containsWord`: values that hold this with no letter, digit or `_` at either side.
+    ContainsWord(Template),
+    /// `@beginsWith`.
+    BeginsWith(Template),
+    /// `@endsWith`.
+    EndsWith(Template),
+    /// `@streq`: values that are this, case and all.
+    StrEq(Template),
+    /// `@strmatch`: values that hold this, found by a fast search.
+    StrMatch(Template),
+    /// `@within`: values that occur in this.
+    Within(Template),
+    /// `@eq`, `@ge`, `@gt`, `@le`, `@lt`: numbers that compare so. What is no number counts as 0.
+    Compare(Comparison, Number),
+    /// `@ipMatch`, `@ipMatchFromFile`: addresses within one of these.
+    IpMatch(Arc<[Network]>),
+    /// `@detectSQLi`: SQL injection.
+    DetectSqli,
+    /// `@detectXSS`: cross-site scripting.
+    DetectXss,
+    /// `@validateByteRange`: values with a byte outside of these.
+    ValidateByteRange(ByteSet),
+    /// `@validateUrlEncoding`: values with broken percent-encoding.
+    ValidateUrlEncoding,
+    /// `@validateUtf8Encoding`: values with broken UTF-8.
+    ValidateUtf8Encoding,
+    /// `@verifyCC`: what the pattern matches is the number of a credit card.
+    VerifyCreditCard(Regex),
+    /// `@verifyCPF`: what the pattern matches is a Brazilian taxpayer's number.
+    VerifyCpf(Regex),
+    /// `@verifySSN`: what the pattern matches is a social security number of the United States.
+    VerifySsn(Regex),
+    /// `@verifySVNR`: what the pattern matches is an Austrian social security number.
+    VerifySvnr(Regex),
+}
+
+impl Operator {
+    /// Its name in SecLang, without `@`. That of a relative that takes its argument from a file is the plain one.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Unconditional => "unconditionalMatch",
+            Self::Never => "noMatch",
+            Self::Rx(_) => "rx",
+            Self::RxGlobal(_) => "rxGlobal",
+            Self::Pm(_) => "pm",
+            Self::Contains(_) => "contains",
+            Self::ContainsWord(_) => "containsWord",
+            Self::BeginsWith(_) => "beginsWith",
+            Self::EndsWith(_) => "endsWith",
+            Self::StrEq(_) => "streq",
+            Self::StrMatch(_) => "strmatch",
+            Self::Within(_) => "within",
+            Self::Compare(comparison, _) => comparison.name(),
+            Self::IpMatch(_) => "ipMatch",
+            Self::DetectSqli => "detectSQLi",
+            Self::DetectXss => "detectXSS",
+            Self::ValidateByteRange(_) => "validateByteRange",
+            Self::ValidateUrlEncoding => "validateUrlEncoding",
+            Self::ValidateUtf8Encoding => "validateUtf8Encoding",
+            Self::VerifyCreditCard(_) => "verifyCC",
+            Self::VerifyCpf(_) => "verifyCPF",
+            Self::VerifySsn(_) => "verifySSN",
+            Self::VerifySvnr(_) => "verifySVNR",
+        }
+    }
+
+    /// The text in its argument that macros may stand in.
+    pub fn template(&self) -> Option<&Template> {
+        match self {
+            Self::Contains(text)
+            | Self::ContainsWord(text)
+            | Self::BeginsWith(text)
+            | Self::EndsWith(text)
+            | Self::StrEq(text)
+            | Self::StrMatch(text)
+            | Self::Within(text)
+            | Self::Compare(_, Number::Computed(text)) => Some(text),
+            _ => None,
+        }
+    }
+
+    /// The pattern in its argument.
+    pub fn regex(&self) -> Option<&Regex> {
+        match self {
+            Self::Rx(regex)
+            | Self::RxGlobal(regex)
+            | Self::VerifyCreditCard(regex)
+            | Self::VerifyCpf(regex)
+            | Self::VerifySsn(regex)
+            | Self::VerifySvnr(regex) => Some(regex),
+            _ => None,
+        }
+    }
+}
+
+/// How numbers compare: the value on the left, the argument on the right.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Comparison {
+    /// `@eq`
+    Equal,
+    /// `@ge`
+    AtLeast,
+    /// `@gt`
+    Above,
+    /// `@le`
+    AtMost,
+    /// `@lt`
+    Below,
+}
+
+impl Comparison {
+    /// Its name in SecLang, without `@`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Equal => "eq",
+            Self::AtLeast => "ge",
+            Self::Above => "gt",
+            Self::AtMost => "le",
+            Self::Below => "lt",
+        }
+    }
+
+    /// Whether `value` compares so with `argument`.
+    pub fn holds(self, value: i64, argument: i64) -> bool {
+        match self {
+            Self::Equal => value == argument,
+            Self::AtLeast => value >= argument,
+            Self::Above => value > argument,
+            Self::AtMost => value <= argument,
+            Self::Below => value < argument,
+        }
+    }
+}
+
+/// The argument of a comparison.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Number {
+    /// It says so itself.
+    Fixed(i64),
+    /// It is in the transaction; a text that is no number counts as 0.
+    Computed(Template),
+}
+
+/// A regular expression over bytes, as it was written. It has been parsed, so that its syntax is right; whether it is
+/// small enough once compiled is known when it is.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Regex {
+    text: Arc<str>,
+}
+
+impl Regex {
+    /// This pattern, taken to be right.
+    pub fn new(text: &str) -> Self {
+        Self { text: text.into() }
+    }
+
+    /// The pattern.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+}
+
+/// Phrases that are searched for, none of them empty, in the order in which they were given.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Phrases {
+    phrases: Arc<[Box<[u8]>]>,
+}
+
+impl Phrases {
+    /// These phrases; empty ones are left out.
+    pub fn new(phrases: impl IntoIterator<Item = Box<[u8]>>) -> Self {
+        Self { phrases: phrases.into_iter().filter(|phrase| !phrase.is_empty()).collect() }
+    }
+
+    /// The phrases.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = &[u8]> {
+        self.phrases.iter().map(|phrase| &**phrase)
+    }
+}
+
+/// A set of bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Default)]
+pub struct ByteSet([u64; 4]);
+
+impl ByteSet {
+    /// With this byte.
+    #[must_use]
+    pub fn with(mut self, byte: u8) -> Self {
+        self.0[usize::from(byte >> 6)] |= 1 << (byte & 63);
+        self
+    }
+
+    /// Whether this byte is in it.
+    pub fn contains(&self, byte: u8) -> bool {
+        self.0[usize::from(byte >> 6)] & (1 << (byte & 63)) != 0
+    }
+}
+
+impl fmt::Debug for ByteSet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries((0..=u8::MAX).filter(|byte| self.contains(*byte))).finish()
+    }
+}
+
+/// An address, or all that share its first bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Network {
+    address: IpAddr,
+    prefix: u8,
+}
+
+/// Why a text is no [`Network`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NetworkError {
+    /// What stands before the slash is no address.
+    Address,
+    /// What stands after the slash is no number of bits, or more than the address has.
+    Prefix,
+}
+
+impl Network {
+    /// An address or `ADDRESS/BITS`. Bits beyond those are not looked at.
+    pub fn parse(text: &str) -> Result<Self, NetworkError> {
+        let (address, bits) =
+            text.split_once('/').map_or((text, None), |(address, bits)| (address, Some(bits)));
+        let address: IpAddr = address.parse().map_err(|_| NetworkError::Address)?;
+        let most = if address.is_ipv4() { 32 } else { 128 };
+        let prefix = match bits {
+            None => most,
+            Some(bits) if !bits.is_empty() && bits.bytes().all(|byte| byte.is_ascii_digit()) => {
+                bits.parse().ok().filter(|bits| *bits <= most).ok_or(NetworkError::Prefix)?
+            }
+            Some(_) => return Err(NetworkError::Prefix),
+        };
+        Ok(Self { address, prefix })
+    }
+
+    /// Whether the address is in it. An IPv4 address that is written as IPv6 (`::ffff:192.0.2.1`) is an IPv4 address.
+    pub fn contains(&self, address: IpAddr) -> bool {
+        match (self.address.to_canonical(), address.to_canonical()) {
+            (IpAddr::V4(network), IpAddr::V4(address)) => {
+                let bits = self.prefix.saturating_sub(if self.address.is_ipv4() { 0 } else { 96 });
+                (network.to_bits() ^ address.to_bits()).checked_shr(32 - u32::from(bits)).unwrap_or(0) == 0
+            }
+            (IpAddr::V6(network), IpAddr::V6(address)) => {
+                (network.to_bits() ^ address.to_bits()).checked_shr(128 - u32::from(self.prefix)).unwrap_or(0)
+                    == 0
+            }
+            _ => false,
+        }
+    }
+
+    /// The address as it was written.
+    pub fn address(&self) -> IpAddr {
+        self.address
+    }
+
+    /// How many of its bits count.
+    pub fn prefix(&self) -> u8 {
+        self.prefix
+    }
+}

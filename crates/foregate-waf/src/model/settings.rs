@@ -1,0 +1,211 @@
+//! What directives say that are no rules.
+
+/// Settings, as directives say them; what none says is as [`Settings::default`] has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// `SecRuleEngine`; `None` when no directive says it.
+    pub engine: Option<EngineMode>,
+    /// `SecRequestBodyAccess`: whether bodies of requests are looked at. Default: no.
+    pub request_body_access: bool,
+    /// `SecRequestBodyLimit`, in bytes. Default: 134,217,728.
+    pub request_body_limit: u64,
+    /// `SecRequestBodyNoFilesLimit`, in bytes without the contents of uploaded files. Default: 1,048,576.
+    pub request_body_no_files_limit: u64,
+    /// `SecRequestBodyInMemoryLimit`, in bytes; `None` when no directive says it.
+    pub request_body_in_memory_limit: Option<u64>,
+    /// `SecRequestBodyLimitAction`: what happens to a request whose body is larger. Default: it is rejected.
+    pub request_body_limit_action: BeyondLimit,
+    /// `SecRequestBodyJsonDepthLimit`, in levels. Default: 512.
+    pub request_body_json_depth_limit: u32,
+    /// `SecArgumentsLimit`: arguments of a request that are kept. Default: 1,000.
+    pub arguments_limit: u32,
+    /// `SecUploadFileLimit`: files in a request that are looked at. Default: 100.
+    pub upload_file_limit: u32,
+    /// `SecParseXmlIntoArgs`: whether texts of XML become arguments. Default: no.
+    pub xml_arguments: XmlArguments,
+    /// `SecResponseBodyAccess`: whether bodies of responses are looked at. Default: no.
+    pub response_body_access: bool,
+    /// `SecResponseBodyLimit`, in bytes. Default: 524,288.
+    pub response_body_limit: u64,
+    /// `SecResponseBodyLimitAction`: what happens to a response whose body is larger. Default: it is rejected.
+    pub response_body_limit_action: BeyondLimit,
+    /// `SecResponseBodyMimeType`: the types of responses whose bodies are looked at, in small letters. Default:
+    /// `text/plain` and `text/html`.
+    pub response_body_types: Vec<Box<str>>,
+    /// `SecCollectionTimeout`: after how many seconds without a change an element of a persistent collection is
+    /// forgotten. Default: 3,600.
+    pub collection_timeout: u32,
+    /// `SecComponentSignature`, in order.
+    pub components: Vec<Box<str>>,
+    /// `SecWebAppId`: what `WEBAPPID` is; it also keeps persistent collections apart.
+    pub web_app_id: Option<Box<str>>,
+    /// `SecSensorId`: what the audit log calls this instance.
+    pub sensor_id: Option<Box<str>>,
+    /// `SecAuditEngine`: which transactions are written to the audit log. Default: none.
+    pub audit_engine: AuditEngine,
+    /// `SecAuditLogRelevantStatus`: which statuses make a transaction relevant. Default: none.
+    pub audit_relevant_status: StatusSet,
+    /// `SecAuditLogParts`. Default: `ABCFHZ`.
+    pub audit_parts: AuditParts,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            engine: None,
+            request_body_access: false,
+            request_body_limit: 134_217_728,
+            request_body_no_files_limit: 1_048_576,
+            request_body_in_memory_limit: None,
+            request_body_limit_action: BeyondLimit::Reject,
+            request_body_json_depth_limit: 512,
+            arguments_limit: 1000,
+            upload_file_limit: 100,
+            xml_arguments: XmlArguments::Off,
+            response_body_access: false,
+            response_body_limit: 524_288,
+            response_body_limit_action: BeyondLimit::Reject,
+            response_body_types: vec!["text/plain".into(), "text/html".into()],
+            collection_timeout: 3600,
+            components: Vec::new(),
+            web_app_id: None,
+            sensor_id: None,
+            audit_engine: AuditEngine::Off,
+            audit_relevant_status: StatusSet::default(),
+            audit_parts: AuditParts::default(),
+        }
+    }
+}
+
+/// `SecRuleEngine`, `ctl:ruleEngine`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EngineMode {
+    /// Rules run and stop requests.
+    On,
+    /// No rule runs.
+    Off,
+    /// Rules run and stop nothing.
+    DetectionOnly,
+}
+
+/// What happens to a message whose body is beyond its limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BeyondLimit {
+    /// It is rejected.
+    Reject,
+    /// What is within the limit is looked at.
+    ProcessPartial,
+}
+
+/// `ctl:requestBodyProcessor`: how a body is taken apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BodyProcessor {
+    /// `URLENCODED`: a form.
+    UrlEncoded,
+    /// `MULTIPART`: a form with files.
+    Multipart,
+    /// `JSON`.
+    Json,
+    /// `XML`.
+    Xml,
+    /// `RAW`: not at all.
+    Raw,
+}
+
+impl BodyProcessor {
+    /// All of them and their names.
+    pub const ALL: &[(&str, Self)] = &[
+        ("URLENCODED", Self::UrlEncoded),
+        ("MULTIPART", Self::Multipart),
+        ("JSON", Self::Json),
+        ("XML", Self::Xml),
+        ("RAW", Self::Raw),
+    ];
+
+    /// What `REQBODY_PROCESSOR` says of it.
+    pub fn name(self) -> &'static str {
+        // In the order of the variants.
+        Self::ALL[self as usize].0
+    }
+}
+
+/// `SecParseXmlIntoArgs`, `ctl:parseXmlIntoArgs`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum XmlArguments {
+    /// Texts of XML are in `XML` only.
+    Off,
+    /// They are in `ARGS` as well.
+    On,
+    /// They are in `ARGS` only.
+    Only,
+}
+
+/// `SecAuditEngine`, `ctl:auditEngine`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AuditEngine {
+    /// Every transaction is written.
+    On,
+    /// None is.
+    Off,
+    /// Those are in which a rule matched that audits, or whose status is relevant.
+    RelevantOnly,
+}
+
+/// Parts of an entry in the audit log: letters `A` to `K` and `Z`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AuditParts(u32);
+
+impl AuditParts {
+    /// The letters there are: header, head of the request, its body, (intended) head of the response, body of the
+    /// response, head of the response, (actual) body of the response, trailer, compact body, files, rules, end.
+    pub const LETTERS: &str = "ABCDEFGHIJKZ";
+
+    /// No part.
+    pub const NONE: Self = Self(0);
+
+    /// With this part; as it is, if there is no such part.
+    #[must_use]
+    pub fn with(self, letter: char) -> Self {
+        Self(self.0 | Self::bit(letter))
+    }
+
+    /// Without this part.
+    #[must_use]
+    pub fn without(self, letter: char) -> Self {
+        Self(self.0 & !Self::bit(letter))
+    }
+
+    /// Whether this part is in it.
+    pub fn has(self, letter: char) -> bool {
+        self.0 & Self::bit(letter) != 0
+    }
+
+    fn bit(letter: char) -> u32 {
+        Self::LETTERS.find(letter).map_or(0, |at| 1 << at)
+    }
+}
+
+impl Default for AuditParts {
+    fn default() -> Self {
+        "ABCFHZ".chars().fold(Self::NONE, Self::with)
+    }
+}
+
+/// Statuses of responses, 100 to 999.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct StatusSet(Vec<u16>);
+
+impl StatusSet {
+    /// These statuses.
+    pub fn new(statuses: impl IntoIterator<Item = u16>) -> Self {
+        let mut statuses: Vec<u16> = statuses.into_iter().collect();
+        statuses.sort_unstable();
+        statuses.dedup();
+        Self(statuses)
+    }
+
+    /// Whether this status is among them.
+    pub fn contains(&self, status: u16) -> bool {
+        self.0.binary_search(&status).is_ok()
+    }
+}
