@@ -1,9 +1,32 @@
 //! Transformations: what is done to a value before an operator sees it.
+//!
+//! Each is what ModSecurity 3 does, byte for byte, but where that loses what was sent: see the tests for the exceptions.
+//! All take linear time, none allocates for a value that it does not change, and what they write is at most six times
+//! as long as what they read.
+
+mod base64;
+mod bytes;
+mod comment;
+mod escape;
+mod hex;
+mod html;
+mod path;
+mod rewrite;
+mod space;
+mod unicode;
+mod url;
+
+use std::borrow::Cow;
+
+use sha1::Digest as _;
+
+pub use bytes::Bytes;
+pub use unicode::UnicodeMap;
 
 /// One transformation, by its name in SecLang (`t:NAME`). `t:none` is none of them: it empties the list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Transformation {
-    /// `base64Decode`: Base64 to bytes, up to the first byte that does not belong to it.
+    /// `base64Decode`: Base64 to bytes; nothing at all if a byte does not belong to it.
     Base64Decode,
     /// `base64DecodeExt`: Base64 to bytes, leaving out what does not belong to it.
     Base64DecodeExt,
@@ -130,6 +153,60 @@ impl Transformation {
     pub fn name(self) -> &'static str {
         // In the order of the alphabet as the variants are, so that the place of one is the place of the other.
         Self::ALL[self as usize].0
+    }
+
+    /// The value after it; borrowed from `input` if nothing has changed or only its ends are left out.
+    pub fn apply(self, input: &[u8]) -> Cow<'_, [u8]> {
+        self.apply_with(input, None)
+    }
+
+    /// The same, where `%uHHHH` means what a code page says.
+    pub fn apply_with<'a>(self, input: &'a [u8], map: Option<&UnicodeMap>) -> Cow<'a, [u8]> {
+        match self {
+            Self::Base64Decode => base64::decode(input).into(),
+            Self::Base64DecodeExt => base64::decode_lenient(input).into(),
+            Self::Base64Encode => base64::encode(input).into(),
+            Self::CmdLine => space::command_line(input),
+            Self::CompressWhitespace => space::compress(input),
+            Self::CssDecode => escape::css(input),
+            Self::EscapeSeqDecode => escape::ansi(input),
+            Self::HexDecode => hex::decode(input).into(),
+            Self::HexEncode => hex::encode(input).into(),
+            Self::HtmlEntityDecode => html::decode(input),
+            Self::JsDecode => escape::js(input),
+            Self::Length => input.len().to_string().into_bytes().into(),
+            Self::Lowercase => space::map(input, |byte| byte.to_ascii_lowercase()),
+            Self::Md5 => md5::Md5::digest(input).to_vec().into(),
+            Self::NormalizePath => path::normalize(input),
+            Self::NormalizePathWin => path::normalize_windows(input),
+            Self::ParityEven7Bit => space::map(input, |byte| space::parity(byte, false)),
+            Self::ParityOdd7Bit => space::map(input, |byte| space::parity(byte, true)),
+            Self::ParityZero7Bit => space::map(input, |byte| byte & 0x7f),
+            Self::RemoveComments => comment::remove(input),
+            Self::RemoveCommentsChar => comment::remove_marks(input),
+            Self::RemoveNulls => space::remove_nulls(input),
+            Self::RemoveWhitespace => space::remove(input),
+            Self::ReplaceComments => comment::replace(input),
+            Self::ReplaceNulls => space::replace_nulls(input),
+            Self::Sha1 => sha1::Sha1::digest(input).to_vec().into(),
+            Self::SqlHexDecode => hex::decode_sql(input),
+            Self::Trim => Cow::Borrowed(space::trim_left(space::trim_right(input))),
+            Self::TrimLeft => Cow::Borrowed(space::trim_left(input)),
+            Self::TrimRight => Cow::Borrowed(space::trim_right(input)),
+            Self::Uppercase => space::map(input, |byte| byte.to_ascii_uppercase()),
+            Self::UrlDecode => url::decode(input),
+            Self::UrlDecodeUni => url::decode_uni(input, map),
+            Self::UrlEncode => url::encode(input),
+            Self::Utf8ToUnicode => unicode::from_utf8(input),
+        }
+    }
+
+    /// Whether it leaves every value of these bytes as it is. It may leave others as they are too.
+    ///
+    /// One look at a value ([`Bytes::of`]) answers this for all transformations; the bytes of what a transformation
+    /// has changed need another look.
+    pub fn leaves(self, bytes: Bytes) -> bool {
+        bytes::changes(self).is_some_and(|needs| !bytes.has(needs))
     }
 }
 

@@ -1,0 +1,104 @@
+//! Base64.
+
+/// Six bits of a letter; `None` for what is none.
+fn sextet(byte: u8) -> Option<u32> {
+    Some(u32::from(match byte {
+        b'A'..=b'Z' => byte - b'A',
+        b'a'..=b'z' => byte - b'a' + 26,
+        b'0'..=b'9' => byte - b'0' + 52,
+        b'+' => 62,
+        b'/' => 63,
+        _ => return None,
+    }))
+}
+
+/// Strictly, of what stands before the first zero byte: nothing at all if a byte does not belong there. Line ends may
+/// stand anywhere, spaces before them and at the end. What does not fill a group of four is left out.
+pub(super) fn decode(input: &[u8]) -> Vec<u8> {
+    let input = &input[..memchr::memchr(0, input).unwrap_or(input.len())];
+    if !is_valid(input) {
+        return Vec::new();
+    }
+    let mut out = Vec::with_capacity(input.len() / 4 * 3);
+    let (mut group, mut letters, mut padding) = (0, 0, 0);
+    for &byte in input.iter().filter(|byte| !matches!(byte, b'\r' | b'\n' | b' ')) {
+        group = group << 6 | sextet(byte).unwrap_or(0);
+        padding += usize::from(byte == b'=');
+        letters += 1;
+        if letters == 4 {
+            let bytes = group.to_be_bytes();
+            out.extend_from_slice(&bytes[1..4 - padding]);
+            (group, letters) = (0, 0);
+        }
+    }
+    out
+}
+
+fn is_valid(input: &[u8]) -> bool {
+    let (mut at, mut padding) = (0, 0);
+    while at < input.len() {
+        let spaces = input[at..].iter().take_while(|byte| **byte == b' ').count();
+        at += spaces;
+        match input[at..] {
+            [] => return true,
+            [b'\r', b'\n', ..] | [b'\n', ..] => {}
+            _ if spaces > 0 => return false,
+            [b'=', ..] => {
+                padding += 1;
+                if padding > 2 {
+                    return false;
+                }
+            }
+            [byte, ..] => {
+                if sextet(byte).is_none() || padding > 0 {
+                    return false;
+                }
+            }
+        }
+        at += 1;
+    }
+    true
+}
+
+/// Whatever letters there are, without what does not belong; a group that is not full gives the bytes that it has.
+pub(super) fn decode_lenient(input: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(input.len() / 4 * 3 + 3);
+    let (mut group, mut letters) = (0u32, 0usize);
+    for (at, &byte) in input.iter().enumerate() {
+        if byte == b'=' {
+            // Padding behind a single letter.
+            if letters == 1 && input.get(at + 1) != Some(&b'=') {
+                return Vec::new();
+            }
+            continue;
+        }
+        let Some(bits) = sextet(byte) else { continue };
+        group = group << 6 | bits;
+        match letters {
+            1 => out.push((group >> 4).to_le_bytes()[0]),
+            2 => out.push((group >> 2).to_le_bytes()[0]),
+            3 => out.push(group.to_le_bytes()[0]),
+            _ => {}
+        }
+        letters = (letters + 1) % 4;
+    }
+    // The original compares the value of the last letter with the padding's character: `9` is worth the same.
+    if letters == 1 && matches!(input.last(), Some(b'=' | b'9')) {
+        return Vec::new();
+    }
+    out
+}
+
+pub(super) fn encode(input: &[u8]) -> Vec<u8> {
+    const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut out = Vec::with_capacity(input.len().div_ceil(3) * 4);
+    for bytes in input.chunks(3) {
+        let group =
+            bytes.iter().fold(0u32, |group, byte| group << 8 | u32::from(*byte)) << (8 * (3 - bytes.len()));
+        for place in 0..4 {
+            let bits = group >> (18 - 6 * place) & 63;
+            out.push(if place <= bytes.len() { LETTERS[bits as usize] } else { b'=' });
+        }
+    }
+    out
+}

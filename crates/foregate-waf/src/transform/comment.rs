@@ -1,0 +1,94 @@
+//! Comments of SQL, C and HTML.
+
+use std::borrow::Cow;
+
+use memchr::{memchr2, memchr3, memmem};
+
+use super::rewrite::Rewrite;
+
+/// Each `/* */` to one space, an open one with all that follows.
+pub(super) fn replace(input: &[u8]) -> Cow<'_, [u8]> {
+    let mut rewrite = Rewrite::new(input);
+    let mut at = 0;
+    while let Some(found) = memmem::find(&input[at..], b"/*") {
+        at += found;
+        let end = memmem::find(&input[at + 2..], b"*/").map_or(input.len(), |end| at + 2 + end + 2);
+        rewrite.replace(at, end - at, b" ");
+        at = end;
+    }
+    rewrite.finish()
+}
+
+/// Comments and their marks left out, all behind `--` and `#` as well; an open one leaves a space.
+pub(super) fn remove(input: &[u8]) -> Cow<'_, [u8]> {
+    let mut rewrite = Rewrite::new(input);
+    let mut at = 0;
+    while let Some(next) = input.get(at) {
+        let rest = &input[at..];
+        let open = match next {
+            b'#' => return rewrite.cut(at),
+            b'-' if rest.starts_with(b"--") => return rewrite.cut(at),
+            b'/' if rest.starts_with(b"/*") => 2,
+            b'<' if rest.starts_with(b"<!--") => 4,
+            _ => {
+                at += 1;
+                continue;
+            }
+        };
+        let Some(end) = closes(input, at + open) else {
+            rewrite.replace(at, rest.len(), b" ");
+            break;
+        };
+        if end == input.len() {
+            // The original takes the end of its buffer for one more byte.
+            rewrite.replace(at, rest.len(), b"\0");
+            break;
+        }
+        rewrite.remove(at, end - at);
+        // The byte behind a comment stays, whatever it begins.
+        at = end + 1;
+    }
+    rewrite.finish()
+}
+
+/// Where a comment ends whose text starts at `from`: behind `*/` or `-->`, whichever began it.
+fn closes(input: &[u8], from: usize) -> Option<usize> {
+    let mut at = from;
+    loop {
+        at += memchr2(b'*', b'-', &input[at..])?;
+        let rest = &input[at..];
+        if rest.starts_with(b"*/") {
+            return Some(at + 2);
+        }
+        if rest.starts_with(b"-->") {
+            return Some(at + 3);
+        }
+        at += 1;
+    }
+}
+
+/// The marks left out, what stands between them kept.
+pub(super) fn remove_marks(input: &[u8]) -> Cow<'_, [u8]> {
+    const MARKS: [&[u8]; 6] = [b"/*", b"*/", b"<!--", b"-->", b"--", b"#"];
+    if memchr3(b'#', b'-', b'*', input).is_none() {
+        // Each mark has one of these.
+        return Cow::Borrowed(input);
+    }
+    let mut rewrite = Rewrite::new(input);
+    let mut at = 0;
+    while at < input.len() {
+        let rest = &input[at..];
+        let mark = match rest[0] {
+            b'/' | b'*' | b'<' | b'-' | b'#' => MARKS.iter().find(|mark| rest.starts_with(mark)),
+            _ => None,
+        };
+        match mark {
+            Some(mark) => {
+                rewrite.remove(at, mark.len());
+                at += mark.len();
+            }
+            None => at += 1,
+        }
+    }
+    rewrite.finish()
+}

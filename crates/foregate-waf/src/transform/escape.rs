@@ -1,0 +1,116 @@
+//! Escapes with a backslash: CSS, JavaScript, ANSI C.
+
+use std::borrow::Cow;
+
+use memchr::memchr;
+
+use super::rewrite::{Rewrite, digit, is_space, narrow, pair};
+
+/// What a backslash and what follows it become.
+struct Escape {
+    /// In bytes, with the backslash.
+    len: usize,
+    /// `None`: nothing.
+    byte: Option<u8>,
+}
+
+/// Replaces escapes; `read` gets what follows a backslash, and says `None` where the backslash stays.
+fn decode(input: &[u8], read: impl Fn(&[u8]) -> Option<Escape>) -> Cow<'_, [u8]> {
+    let mut rewrite = Rewrite::new(input);
+    let mut at = 0;
+    while let Some(found) = memchr(b'\\', &input[at..]) {
+        at += found;
+        match read(&input[at + 1..]) {
+            Some(Escape { len, byte }) => {
+                rewrite.replace(at, len, byte.as_slice());
+                at += len;
+            }
+            None => at += 1,
+        }
+    }
+    rewrite.finish()
+}
+
+/// Escapes of CSS 2: up to six hexadecimal digits, of which the last two count, and one white space behind them; a line
+/// feed, which is left out; any other byte as itself.
+pub(super) fn css(input: &[u8]) -> Cow<'_, [u8]> {
+    decode(input, |rest| {
+        let digits = rest.iter().take(6).take_while(|byte| byte.is_ascii_hexdigit()).count();
+        Some(match (digits, rest.first()) {
+            (0, None) => Escape { len: 1, byte: None },
+            (0, Some(b'\n')) => Escape { len: 2, byte: None },
+            (0, Some(byte)) => Escape { len: 2, byte: Some(*byte) },
+            (digits, _) => {
+                let space = rest.get(digits).is_some_and(|byte| is_space(*byte));
+                Escape { len: 1 + digits + usize::from(space), byte: css_byte(&rest[..digits]) }
+            }
+        })
+    })
+}
+
+fn css_byte(digits: &[u8]) -> Option<u8> {
+    match digits {
+        [one] => digit(*one),
+        // A code that four digits can hold may be a letter of full width.
+        [_, _, _, _] => narrow(digits),
+        [b'0', rest @ ..] if rest.len() == 4 => narrow(rest),
+        [b'0', b'0', rest @ ..] if rest.len() == 4 => narrow(rest),
+        more => pair(&more[more.len() - 2..]),
+    }
+}
+
+/// Escapes of JavaScript: `\uHHHH` (the lower byte), `\xHH`, octal up to `\377`, the letters, any other byte as itself.
+pub(super) fn js(input: &[u8]) -> Cow<'_, [u8]> {
+    decode(input, |rest| {
+        let escaped = match rest {
+            [b'u', digits @ ..] if let Some(byte) = narrow(digits) => Escape { len: 6, byte: Some(byte) },
+            [b'x', digits @ ..] if let Some(byte) = pair(digits) => Escape { len: 4, byte: Some(byte) },
+            [b'0'..=b'7', ..] => {
+                let most = if rest[0] > b'3' { 2 } else { 3 };
+                let (digits, byte) = octal(rest, most);
+                Escape { len: 1 + digits, byte: Some(byte) }
+            }
+            [byte, ..] => Escape { len: 2, byte: Some(control(*byte).unwrap_or(*byte)) },
+            [] => return None,
+        };
+        Some(escaped)
+    })
+}
+
+/// Escapes of ANSI C: the letters, `\xHH`, octal up to three digits (the lower byte), any other byte as itself.
+pub(super) fn ansi(input: &[u8]) -> Cow<'_, [u8]> {
+    decode(input, |rest| {
+        let escaped = match rest {
+            [b'x' | b'X', digits @ ..] if let Some(byte) = pair(digits) => {
+                Escape { len: 4, byte: Some(byte) }
+            }
+            [b'0'..=b'7', ..] => {
+                let (digits, byte) = octal(rest, 3);
+                Escape { len: 1 + digits, byte: Some(byte) }
+            }
+            [byte, ..] => Escape { len: 2, byte: Some(control(*byte).unwrap_or(*byte)) },
+            [] => return None,
+        };
+        Some(escaped)
+    })
+}
+
+/// How many of the first `most` bytes are octal digits, and the lower byte of what they mean.
+fn octal(rest: &[u8], most: usize) -> (usize, u8) {
+    let digits = rest.iter().take(most).take_while(|byte| matches!(byte, b'0'..=b'7'));
+    digits.fold((0, 0), |(count, byte), digit| (count + 1, byte << 3 | (digit - b'0')))
+}
+
+/// The control character that a letter stands for.
+fn control(letter: u8) -> Option<u8> {
+    Some(match letter {
+        b'a' => 0x07,
+        b'b' => 0x08,
+        b'f' => 0x0c,
+        b'n' => b'\n',
+        b'r' => b'\r',
+        b't' => b'\t',
+        b'v' => 0x0b,
+        _ => return None,
+    })
+}

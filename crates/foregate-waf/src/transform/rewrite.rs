@@ -1,0 +1,81 @@
+//! A value with parts of it replaced.
+
+use std::borrow::Cow;
+
+/// Replaces parts of a value, front to back. What lies between them is copied at once, and nothing is allocated before
+/// something changes.
+pub(super) struct Rewrite<'a> {
+    input: &'a [u8],
+    out: Vec<u8>,
+    /// Up to here the input is in `out`, once something has changed.
+    done: usize,
+    changed: bool,
+}
+
+impl<'a> Rewrite<'a> {
+    pub(super) fn new(input: &'a [u8]) -> Self {
+        Self { input, out: Vec::new(), done: 0, changed: false }
+    }
+
+    /// Puts `by` in place of `len` bytes at `at`, which lies behind everything replaced before.
+    pub(super) fn replace(&mut self, at: usize, len: usize, by: &[u8]) {
+        if !self.changed {
+            if &self.input[at..at + len] == by {
+                return;
+            }
+            self.changed = true;
+            self.out.reserve(self.input.len());
+        }
+        self.out.extend_from_slice(&self.input[self.done..at]);
+        self.out.extend_from_slice(by);
+        self.done = at + len;
+    }
+
+    pub(super) fn remove(&mut self, at: usize, len: usize) {
+        self.replace(at, len, b"");
+    }
+
+    /// Leaves out the rest.
+    pub(super) fn cut(mut self, at: usize) -> Cow<'a, [u8]> {
+        if !self.changed {
+            return Cow::Borrowed(&self.input[..at]);
+        }
+        self.out.extend_from_slice(&self.input[self.done..at]);
+        Cow::Owned(self.out)
+    }
+
+    pub(super) fn finish(self) -> Cow<'a, [u8]> {
+        let end = self.input.len();
+        self.cut(end)
+    }
+}
+
+/// The value of a hexadecimal digit.
+pub(super) fn digit(byte: u8) -> Option<u8> {
+    match byte {
+        b'0'..=b'9' => Some(byte - b'0'),
+        b'a'..=b'f' => Some(byte - b'a' + 10),
+        b'A'..=b'F' => Some(byte - b'A' + 10),
+        _ => None,
+    }
+}
+
+/// The byte that two hexadecimal digits mean; `None` if they are none, or one is missing.
+pub(super) fn pair(digits: &[u8]) -> Option<u8> {
+    match digits {
+        [high, low, ..] => Some(digit(*high)? << 4 | digit(*low)?),
+        _ => None,
+    }
+}
+
+/// The byte that four hexadecimal digits mean: the lower one of the code, where letters of full width (U+FF01 to U+FF5E)
+/// become those of ASCII.
+pub(super) fn narrow(digits: &[u8]) -> Option<u8> {
+    let (high, low) = (pair(digits)?, pair(digits.get(2..)?)?);
+    Some(if high == 0xff && (0x01..0x5f).contains(&low) { low + 0x20 } else { low })
+}
+
+/// White space as C has it: space, and tab to carriage return.
+pub(super) fn is_space(byte: u8) -> bool {
+    matches!(byte, b' ' | b'\t'..=b'\r')
+}

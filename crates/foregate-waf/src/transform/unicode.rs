@@ -1,0 +1,99 @@
+//! UTF-8 and the codes of `%uHHHH`.
+
+use std::borrow::Cow;
+
+/// Which byte a code of `%uHHHH` means in a code page, as the directive `SecUnicodeMapFile` sets it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct UnicodeMap(Box<[(u16, u8)]>);
+
+/// What is a full stop in names of hosts (RFC 3490 section 3.1), unless the page says otherwise.
+const FULL_STOPS: [(u16, u8); 4] = [(0x3002, b'.'), (0xff61, b'.'), (0xff0e, b'.'), (0x002e, b'.')];
+
+impl UnicodeMap {
+    /// Reads one code page out of a mapping file: a line that starts with the number of the page, then one with pairs
+    /// `CODE:BYTE` in hexadecimal digits. What is wrong comes as a sentence.
+    pub fn parse(text: &[u8], page: u32) -> Result<Self, String> {
+        let text = String::from_utf8_lossy(text);
+        let mut lines = text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
+        let heads = |line: &&str| {
+            line.split_whitespace().next().and_then(|number| number.parse().ok()) == Some(page)
+                && !line.contains(':')
+        };
+        if lines.by_ref().find(heads).is_none() {
+            return Err(format!("there is no code page {page} in the mapping file"));
+        }
+        let mut codes = FULL_STOPS.to_vec();
+        for pair in lines.take_while(|line| line.contains(':')).flat_map(str::split_whitespace) {
+            let parsed = pair.split_once(':').and_then(|(code, byte)| {
+                Some((u16::from_str_radix(code, 16).ok()?, u8::from_str_radix(byte, 16).ok()?))
+            });
+            codes.push(parsed.ok_or_else(|| format!("`{pair}` is no pair of a code and a byte"))?);
+        }
+        // Of a code that stands twice the last one holds, so it has to come first.
+        codes.reverse();
+        codes.sort_by_key(|(code, _)| *code);
+        codes.dedup_by_key(|(code, _)| *code);
+        Ok(Self(codes.into()))
+    }
+
+    /// The byte for a code; `None` if the page has none.
+    pub fn get(&self, code: u16) -> Option<u8> {
+        let at = self.0.binary_search_by_key(&code, |(code, _)| *code).ok()?;
+        self.0.get(at).map(|(_, byte)| *byte)
+    }
+}
+
+/// Each sequence of UTF-8 to `%uhhhh`, zero bytes left out.
+///
+/// What is no sequence: a lead byte is left out, a byte that cannot lead stays. Of overlong sequences and surrogates the
+/// lead byte follows their code.
+pub(super) fn from_utf8(input: &[u8]) -> Cow<'_, [u8]> {
+    let Some(first) = input.iter().position(|byte| *byte == 0 || !byte.is_ascii()) else {
+        return Cow::Borrowed(input);
+    };
+    let mut out = Vec::with_capacity(input.len() + 16);
+    out.extend_from_slice(&input[..first]);
+    let mut at = first;
+    while let Some(&byte) = input.get(at) {
+        at += match byte {
+            0 => 1,
+            0x80..=0xbf | 0xf8.. => {
+                out.push(byte);
+                1
+            }
+            byte if byte.is_ascii() => {
+                out.push(byte);
+                1
+            }
+            lead => sequence(lead, &input[at + 1..], &mut out),
+        };
+    }
+    if out == input { Cow::Borrowed(input) } else { Cow::Owned(out) }
+}
+
+/// Writes the code of a sequence and says how many bytes it takes.
+fn sequence(lead: u8, rest: &[u8], out: &mut Vec<u8>) -> usize {
+    let (more, bits) = match lead {
+        0xc0..=0xdf => (1, lead & 0x1f),
+        0xe0..=0xef => (2, lead & 0x0f),
+        _ => (3, lead & 0x07),
+    };
+    if lead >= 0xf5 {
+        out.push(lead);
+    }
+    let trail = rest.iter().take(more).take_while(|byte| **byte & 0xc0 == 0x80);
+    let (count, code) = trail
+        .fold((0, u32::from(bits)), |(count, code), byte| (count + 1, code << 6 | u32::from(byte & 0x3f)));
+    if count < more {
+        return 1;
+    }
+    out.extend_from_slice(format!("%u{code:04x}").as_bytes());
+    let overlong = code < [0, 0x80, 0x800, 0x10000][more];
+    if (0xd800..=0xdfff).contains(&code) {
+        out.push(lead);
+    }
+    if overlong {
+        out.push(lead);
+    }
+    1 + more
+}

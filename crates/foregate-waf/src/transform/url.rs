@@ -1,0 +1,81 @@
+//! Percent-encoding.
+
+use std::borrow::Cow;
+
+use memchr::memchr2;
+
+use super::rewrite::{Rewrite, digit, narrow, pair};
+use super::unicode::UnicodeMap;
+
+/// `%HH` and `+`; what is no encoding stays.
+pub(super) fn decode(input: &[u8]) -> Cow<'_, [u8]> {
+    decode_by(input, |_| Escape::None)
+}
+
+/// The same, and `%uHHHH`: by the map where it knows the code, otherwise by its lower byte.
+pub(super) fn decode_uni<'a>(input: &'a [u8], map: Option<&UnicodeMap>) -> Cow<'a, [u8]> {
+    decode_by(input, |rest| match rest {
+        [b'u' | b'U', digits @ ..] => {
+            let Some(byte) = narrow(digits) else { return Escape::Broken };
+            Escape::Byte(map.and_then(|map| map.get(code(digits))).unwrap_or(byte))
+        }
+        _ => Escape::None,
+    })
+}
+
+/// What stands behind a percent sign, if it is in the encoding of Unicode.
+enum Escape {
+    /// It is not.
+    None,
+    /// Looks like it, and is none.
+    Broken,
+    Byte(u8),
+}
+
+/// Of four digits known to be some.
+fn code(digits: &[u8]) -> u16 {
+    digits.iter().take(4).filter_map(|byte| digit(*byte)).fold(0, |code, digit| code << 4 | u16::from(digit))
+}
+
+fn decode_by(input: &[u8], wide: impl Fn(&[u8]) -> Escape) -> Cow<'_, [u8]> {
+    let mut rewrite = Rewrite::new(input);
+    let mut at = 0;
+    while let Some(found) = memchr2(b'%', b'+', &input[at..]) {
+        at += found;
+        if input[at] == b'+' {
+            rewrite.replace(at, 1, b" ");
+            at += 1;
+            continue;
+        }
+        let rest = &input[at + 1..];
+        let (len, byte) = match wide(rest) {
+            Escape::Byte(byte) => (6, Some(byte)),
+            Escape::Broken => (2, None),
+            Escape::None => pair(rest).map_or((1, None), |byte| (3, Some(byte))),
+        };
+        if let Some(byte) = byte {
+            rewrite.replace(at, len, &[byte]);
+        }
+        at += len;
+    }
+    rewrite.finish()
+}
+
+/// All but letters, digits and `*` as `%hh`, a space as `+`.
+pub(super) fn encode(input: &[u8]) -> Cow<'_, [u8]> {
+    let stays = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'*';
+    let Some(first) = input.iter().position(|byte| !stays(*byte)) else { return Cow::Borrowed(input) };
+    let mut out = Vec::with_capacity(input.len() + 16);
+    out.extend_from_slice(&input[..first]);
+    for &byte in &input[first..] {
+        match byte {
+            b' ' => out.push(b'+'),
+            byte if stays(byte) => out.push(byte),
+            byte => {
+                out.push(b'%');
+                out.extend_from_slice(&super::hex::digits(byte));
+            }
+        }
+    }
+    Cow::Owned(out)
+}

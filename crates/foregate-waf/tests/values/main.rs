@@ -1,0 +1,3 @@
+//! What is done with values before rules judge them.
+
+mod transform;
