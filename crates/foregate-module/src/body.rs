@@ -1,7 +1,12 @@
 //! Filters of bodies.
 
+mod aside;
+
 use alloc::boxed::Box;
 use alloc::vec::Vec;
+
+use self::aside::Aside;
+use crate::value::Value;
 
 /// Where a filter writes.
 pub trait Sink {
@@ -64,6 +69,45 @@ pub trait BodyFilter: Send {
     fn held(&self) -> usize {
         0
     }
+
+    /// What is to be counted of the body; asked once, when it is over or has been broken off. Default: nothing.
+    fn report(&mut self, _tell: &mut dyn FnMut(Finding)) {}
+}
+
+/// The list of those who are going to put a filter before the response's body that needs it without content coding: a
+/// step that decodes does so where there is an entry, and encodes again what the client has been promised.
+#[derive(Debug)]
+pub struct PlainBody;
+
+impl Value for PlainBody {
+    /// The name of the step.
+    type Data = &'static str;
+    const NAME: &'static str = "response.plain-body";
+    const ABOUT: &'static str = "Who needs the response's body without its content coding.";
+}
+
+/// Something that a filter has come across in a body, for metrics: `foregate_step_events_total`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Finding {
+    /// The step on whose behalf; a filter may act for several.
+    pub step: &'static str,
+    /// What, as a constant name.
+    pub event: &'static str,
+    /// How often.
+    pub count: u64,
+}
+
+/// What a filter has moved.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Traffic {
+    /// The step that it belongs to.
+    pub step: &'static str,
+    /// Bytes that it got.
+    pub taken: u64,
+    /// Bytes that it wrote.
+    pub given: u64,
+    /// How long it was at work; 0 without a [clock](Chain::clock). Those behind it do not count.
+    pub nanos: u64,
 }
 
 /// Why a filter cannot go on.
@@ -88,26 +132,46 @@ pub struct Filtered {
     /// Whether the body has the same length afterwards. If not, `content-length` goes, a strong validator becomes weak,
     /// and ranges are no longer offered.
     pub keeps_length: bool,
+    /// It sees the body, and the body goes on without it. Such filters behind each other get what the one before wrote.
+    pub dry: bool,
 }
 
 impl Filtered {
     /// A filter that changes lengths and takes the body as it comes, with a budget of 64 KiB.
     pub fn new(name: &'static str, filter: impl BodyFilter + 'static) -> Self {
-        Self { name, filter: Box::new(filter), budget: 64 * 1024, keeps_length: false }
+        Self { name, filter: Box::new(filter), budget: 64 * 1024, keeps_length: false, dry: false }
+    }
+
+    /// Whether the body may have another length afterwards.
+    pub fn changes_length(&self) -> bool {
+        !self.keeps_length && !self.dry
     }
 }
 
 /// Filters behind each other: what one writes the next one gets.
 pub struct Chain {
     links: Vec<Link>,
+    clock: Option<Clock>,
 }
+
+/// Nanoseconds since some moment.
+type Clock = fn() -> u64;
 
 struct Link {
     filtered: Filtered,
     passing: bool,
+    taken: u64,
+    given: u64,
+    nanos: u64,
+    /// What the filter had come across when it bailed out.
+    found: Vec<Finding>,
 }
 
 impl Link {
+    fn new(filtered: Filtered) -> Self {
+        Self { filtered, passing: false, taken: 0, given: 0, nanos: 0, found: Vec::new() }
+    }
+
     fn pending(&self) -> bool {
         !self.passing && self.filtered.filter.pending()
     }
@@ -126,7 +190,36 @@ impl Chain {
 
     /// Filters in their order.
     pub fn new(filters: Vec<Filtered>) -> Self {
-        Self { links: filters.into_iter().map(|filtered| Link { filtered, passing: false }).collect() }
+        let mut links: Vec<Link> = Vec::with_capacity(filters.len());
+        let mut dry = Vec::new();
+        for mut filtered in filters {
+            if core::mem::take(&mut filtered.dry) {
+                dry.push(filtered);
+                continue;
+            }
+            links.extend(Aside::link(&mut dry));
+            links.push(Link::new(filtered));
+        }
+        links.extend(Aside::link(&mut dry));
+        Self { links, clock: None }
+    }
+
+    /// The same with a clock, which tells nanoseconds since some moment, to measure filters by.
+    #[must_use]
+    pub fn clock(self, clock: fn() -> u64) -> Self {
+        Self { clock: Some(clock), ..self }
+    }
+
+    /// What is to be counted, once the body is over or has been broken off.
+    pub fn report(&mut self, moved: &mut dyn FnMut(Traffic), found: &mut dyn FnMut(Finding)) {
+        for link in &mut self.links {
+            let (step, Link { taken, given, nanos, .. }) = (link.filtered.name, &link);
+            if !step.is_empty() {
+                moved(Traffic { step, taken: *taken, given: *given, nanos: *nanos });
+            }
+            link.found.drain(..).for_each(&mut *found);
+            link.filtered.filter.report(found);
+        }
     }
 
     /// Whether there are none.
@@ -141,7 +234,7 @@ impl Chain {
     /// The body cannot go on, and which filter says so: never [`Bail::Pass`].
     pub fn write(&mut self, piece: &[u8], out: &mut dyn Sink) -> Result<Passed, (Bail, &'static str)> {
         let mut passed = Passed::default();
-        push(&mut self.links, piece, out, &mut passed)?;
+        push(&mut self.links, piece, self.clock, out, &mut passed)?;
         Ok(passed)
     }
 
@@ -161,7 +254,7 @@ impl Chain {
         let mut passed = Passed::default();
         let last = self.links.iter().rposition(Link::pending).and_then(|last| self.links.get_mut(last..));
         if let Some([link, rest @ ..]) = last {
-            give(link, rest, b"", out, &mut passed)?;
+            give(link, rest, b"", self.clock, out, &mut passed)?;
         }
         Ok(passed)
     }
@@ -179,16 +272,13 @@ impl Chain {
     ///
     /// As [`write`](Self::write): the filter cannot let the rest of the body pass unchanged.
     pub fn relieve(&mut self, out: &mut dyn Sink) -> Result<Passed, (Bail, &'static str)> {
-        let mut passed = Passed::default();
+        let (mut passed, clock) = (Passed::default(), self.clock);
         let active = self.links.iter().enumerate().filter(|(_, link)| !link.passing);
         let most = active.max_by_key(|(_, link)| link.filtered.filter.held()).map(|(number, _)| number);
         if let Some([link, rest @ ..]) = most.and_then(|most| self.links.get_mut(most..)) {
-            let mut next = Next { links: rest, out, passed: &mut passed, failed: None };
-            let bailed = link.filtered.filter.bail(&mut next);
-            if let Some(failed) = next.failed {
-                return Err(failed);
-            }
-            settle(link, bailed.and(Err(Bail::Pass)), &mut passed)?;
+            at_work(link, rest, clock, out, &mut passed, |filtered, next| {
+                filtered.filter.bail(next).and(Err(Bail::Pass))
+            })?;
         }
         Ok(passed)
     }
@@ -219,18 +309,16 @@ impl Chain {
         tell: impl Fn(&mut dyn BodyFilter, &mut Next<'_>) -> Result<(), Bail>,
     ) -> Result<Passed, (Bail, &'static str)> {
         let mut passed = Passed::default();
+        let clock = self.clock;
         let mut links = &mut *self.links;
         while let [link, rest @ ..] = links {
             if !link.passing {
-                drain(link, rest, out, &mut passed)?;
+                drain(link, rest, clock, out, &mut passed)?;
             }
             if !link.passing {
-                let mut next = Next { links: &mut *rest, out: &mut *out, passed: &mut passed, failed: None };
-                let told = tell(&mut *link.filtered.filter, &mut next);
-                if let Some(failed) = next.failed {
-                    return Err(failed);
-                }
-                settle(link, told, &mut passed)?;
+                at_work(link, rest, clock, out, &mut passed, |filtered, next| {
+                    tell(&mut *filtered.filter, next)
+                })?;
             }
             links = rest;
         }
@@ -241,33 +329,50 @@ impl Chain {
 /// What comes after a filter.
 struct Next<'a> {
     links: &'a mut [Link],
+    clock: Option<Clock>,
     out: &'a mut dyn Sink,
     passed: &'a mut Passed,
     failed: Option<(Bail, &'static str)>,
+    /// What was written so far, bytes.
+    given: u64,
+    /// How long that took.
+    nanos: u64,
 }
 
 impl Sink for Next<'_> {
     fn write(&mut self, bytes: &[u8]) {
-        if self.failed.is_none() && !bytes.is_empty() {
-            self.failed = push(self.links, bytes, self.out, self.passed).err();
+        if self.failed.is_some() || bytes.is_empty() {
+            return;
         }
+        self.given += bytes.len() as u64;
+        if self.links.is_empty() {
+            return self.out.write(bytes);
+        }
+        let began = self.clock.map(|clock| clock());
+        self.failed = push(self.links, bytes, self.clock, self.out, self.passed).err();
+        self.nanos += since(self.clock, began);
     }
+}
+
+fn since(clock: Option<Clock>, began: Option<u64>) -> u64 {
+    clock.zip(began).map_or(0, |(clock, began)| clock().saturating_sub(began))
 }
 
 fn push(
     links: &mut [Link],
     piece: &[u8],
+    clock: Option<Clock>,
     out: &mut dyn Sink,
     passed: &mut Passed,
 ) -> Result<(), (Bail, &'static str)> {
     match links.split_first_mut() {
         None => out.write(piece),
         Some((link, rest)) => {
-            drain(link, rest, out, passed)?;
+            drain(link, rest, clock, out, passed)?;
             if link.passing {
-                return push(rest, piece, out, passed);
+                return push(rest, piece, clock, out, passed);
             }
-            give(link, rest, piece, out, passed)?;
+            give(link, rest, piece, clock, out, passed)?;
         }
     }
     Ok(())
@@ -277,11 +382,12 @@ fn push(
 fn drain(
     link: &mut Link,
     rest: &mut [Link],
+    clock: Option<Clock>,
     out: &mut dyn Sink,
     passed: &mut Passed,
 ) -> Result<(), (Bail, &'static str)> {
     while link.pending() {
-        give(link, rest, b"", out, passed)?;
+        give(link, rest, b"", clock, out, passed)?;
     }
     Ok(())
 }
@@ -291,23 +397,38 @@ fn give(
     link: &mut Link,
     rest: &mut [Link],
     piece: &[u8],
+    clock: Option<Clock>,
     out: &mut dyn Sink,
     passed: &mut Passed,
 ) -> Result<(), (Bail, &'static str)> {
-    let mut next = Next { links: rest, out, passed, failed: None };
-    let mut written = link.filtered.filter.write(piece, &mut next);
-    let mut over = false;
-    if written.is_ok() && link.filtered.filter.held() > link.filtered.budget {
-        written = link.filtered.filter.bail(&mut next);
-        over = true;
+    link.taken += piece.len() as u64;
+    at_work(link, rest, clock, out, passed, |filtered, next| {
+        let written = filtered.filter.write(piece, next);
+        if written.is_ok() && filtered.filter.held() > filtered.budget {
+            return filtered.filter.bail(next).and(Err(Bail::Pass));
+        }
+        written
+    })
+}
+
+/// Lets a filter do something, and keeps account of it.
+fn at_work(
+    link: &mut Link,
+    rest: &mut [Link],
+    clock: Option<Clock>,
+    out: &mut dyn Sink,
+    passed: &mut Passed,
+    work: impl FnOnce(&mut Filtered, &mut Next<'_>) -> Result<(), Bail>,
+) -> Result<(), (Bail, &'static str)> {
+    let mut next = Next { links: rest, clock, out, passed, failed: None, given: 0, nanos: 0 };
+    let began = clock.map(|clock| clock());
+    let done = work(&mut link.filtered, &mut next);
+    link.given += next.given;
+    link.nanos += since(clock, began).saturating_sub(next.nanos);
+    match next.failed {
+        Some(failed) => Err(failed),
+        None => settle(link, done, passed),
     }
-    if let Some(failed) = next.failed {
-        return Err(failed);
-    }
-    if over && written.is_ok() {
-        written = Err(Bail::Pass);
-    }
-    settle(link, written, passed)
 }
 
 /// Stands in the place of a filter that has bailed out, and is asked nothing.
@@ -338,8 +459,9 @@ fn settle(
         Ok(()) => Ok(()),
         Err(Bail::Pass) => {
             link.passing = true;
-            // What it holds is of no use any more.
-            link.filtered.filter = Box::new(Gone);
+            // What it holds is of no use any more, what it has found is.
+            let mut gone = core::mem::replace(&mut link.filtered.filter, Box::new(Gone));
+            gone.report(&mut |finding| link.found.push(finding));
             passed.bailed = Some(link.filtered.name);
             Ok(())
         }
@@ -348,185 +470,4 @@ fn settle(
 }
 
 #[cfg(test)]
-mod tests {
-    use alloc::boxed::Box;
-    use alloc::vec::Vec;
-
-    use super::{Bail, BodyFilter, Chain, Filtered, Sink};
-
-    /// Holds back up to three bytes, and marks what a flush and the end bring out.
-    #[derive(Default)]
-    struct Threes(Vec<u8>);
-
-    impl BodyFilter for Threes {
-        fn write(&mut self, piece: &[u8], out: &mut dyn Sink) -> Result<(), Bail> {
-            for byte in piece {
-                self.0.push(*byte);
-                if self.0.len() == 3 {
-                    out.write(&core::mem::take(&mut self.0));
-                }
-            }
-            Ok(())
-        }
-
-        fn flush(&mut self, out: &mut dyn Sink) -> Result<(), Bail> {
-            if self.0.contains(&b'!') {
-                return Err(Bail::Break);
-            }
-            out.write(&core::mem::take(&mut self.0));
-            Ok(())
-        }
-
-        fn end(&mut self, out: &mut dyn Sink) -> Result<(), Bail> {
-            out.write(&core::mem::take(&mut self.0));
-            out.write(b".");
-            Ok(())
-        }
-
-        fn bail(&mut self, out: &mut dyn Sink) -> Result<(), Bail> {
-            out.write(&core::mem::take(&mut self.0));
-            Ok(())
-        }
-    }
-
-    /// Passes everything on, and holds nothing.
-    struct Plain;
-
-    impl BodyFilter for Plain {
-        fn write(&mut self, piece: &[u8], out: &mut dyn Sink) -> Result<(), Bail> {
-            out.write(piece);
-            Ok(())
-        }
-
-        fn end(&mut self, _: &mut dyn Sink) -> Result<(), Bail> {
-            Ok(())
-        }
-
-        fn bail(&mut self, _: &mut dyn Sink) -> Result<(), Bail> {
-            Ok(())
-        }
-    }
-
-    #[test]
-    fn what_one_filter_flushes_the_next_one_gets_and_flushes_too() {
-        let filters: [Box<dyn BodyFilter>; 3] =
-            [Box::new(Threes::default()), Box::new(Plain), Box::new(Threes::default())];
-        let filtered = filters.map(|filter| Filtered { filter, ..Filtered::new("filter", Plain) });
-        let mut chain = Chain::new(Vec::from(filtered));
-        let mut out = Vec::new();
-        chain.write(b"ab", &mut out).unwrap();
-        assert_eq!(out, b"");
-        chain.flush(&mut out).unwrap();
-        assert_eq!(out, b"ab");
-        chain.flush(&mut out).unwrap();
-        chain.write(b"cdef", &mut out).unwrap();
-        assert_eq!(out, b"abcde");
-        chain.end(&mut out).unwrap();
-        assert_eq!(out, b"abcdef..");
-    }
-
-    /// Writes each byte three times, one byte at a time.
-    #[derive(Default)]
-    struct Thrice(Vec<u8>);
-
-    impl BodyFilter for Thrice {
-        fn write(&mut self, piece: &[u8], out: &mut dyn Sink) -> Result<(), Bail> {
-            self.0.extend(piece.iter().flat_map(|byte| [*byte; 3]));
-            if !self.0.is_empty() {
-                out.write(&[self.0.remove(0)]);
-            }
-            Ok(())
-        }
-
-        fn pending(&self) -> bool {
-            !self.0.is_empty()
-        }
-
-        fn end(&mut self, out: &mut dyn Sink) -> Result<(), Bail> {
-            assert!(!self.pending(), "told of the end before all was written");
-            out.write(b".");
-            Ok(())
-        }
-
-        fn bail(&mut self, out: &mut dyn Sink) -> Result<(), Bail> {
-            out.write(&core::mem::take(&mut self.0));
-            Ok(())
-        }
-    }
-
-    #[test]
-    fn what_becomes_large_is_written_a_little_at_a_time() {
-        let mut chain = Chain::new(Vec::from([
-            Filtered::new("first", Thrice::default()),
-            Filtered::new("second", Thrice::default()),
-        ]));
-        let mut out = Vec::new();
-        chain.write(b"a", &mut out).unwrap();
-        let mut rounds = 0;
-        while chain.is_pending() {
-            let before = out.len();
-            chain.resume(&mut out).unwrap();
-            assert!(out.len() - before <= 1);
-            rounds += 1;
-        }
-        assert_eq!((out.as_slice(), rounds), (&b"aaaaaaaaa"[..], 8));
-        // A platform that does not ask loses nothing.
-        chain.write(b"b", &mut out).unwrap();
-        chain.write(b"c", &mut out).unwrap();
-        chain.end(&mut out).unwrap();
-        assert_eq!(out, b"aaaaaaaaabbbbbbbbbccccccccc....");
-    }
-
-    /// Gathers the whole body, and can let it pass unchanged or not.
-    struct Gathers(Vec<u8>, Result<(), Bail>);
-
-    impl BodyFilter for Gathers {
-        fn write(&mut self, piece: &[u8], _: &mut dyn Sink) -> Result<(), Bail> {
-            self.0.extend_from_slice(piece);
-            Ok(())
-        }
-
-        fn end(&mut self, out: &mut dyn Sink) -> Result<(), Bail> {
-            out.write(b"whole");
-            Ok(())
-        }
-
-        fn bail(&mut self, out: &mut dyn Sink) -> Result<(), Bail> {
-            out.write(&core::mem::take(&mut self.0));
-            self.1
-        }
-
-        fn held(&self) -> usize {
-            self.0.len()
-        }
-    }
-
-    #[test]
-    fn the_filter_that_holds_most_makes_room() {
-        let mut chain = Chain::new(Vec::from([
-            Filtered::new("plain", Plain),
-            Filtered::new("gathers", Gathers(Vec::new(), Ok(()))),
-            Filtered::new("threes", Threes::default()),
-        ]));
-        let mut out = Vec::new();
-        chain.write(b"abcd", &mut out).unwrap();
-        assert_eq!((chain.held(), out.as_slice()), (4, &b""[..]));
-        assert_eq!(chain.relieve(&mut out).unwrap().bailed, Some("gathers"));
-        assert_eq!((chain.held(), out.as_slice()), (0, &b"abc"[..]));
-        chain.write(b"ef", &mut out).unwrap();
-        chain.end(&mut out).unwrap();
-        assert_eq!(out, b"abcdef.");
-
-        let mut chain =
-            Chain::new(Vec::from([Filtered::new("strict", Gathers(Vec::new(), Err(Bail::Break)))]));
-        chain.write(b"abcd", &mut Vec::new()).unwrap();
-        assert_eq!(chain.relieve(&mut Vec::new()).unwrap_err(), (Bail::Break, "strict"));
-    }
-
-    #[test]
-    fn a_filter_that_breaks_the_body_off_while_flushing_is_named() {
-        let mut chain = Chain::new(Vec::from([Filtered::new("threes", Threes::default())]));
-        chain.write(b"!", &mut Vec::new()).unwrap();
-        assert_eq!(chain.flush(&mut Vec::new()).unwrap_err(), (Bail::Break, "threes"));
-    }
-}
+mod tests;

@@ -31,6 +31,8 @@ pub enum Access {
     Only,
     /// A value of a step.
     Value,
+    /// A list to which any number of steps add, before others read it.
+    List,
 }
 
 impl Slot {
@@ -66,6 +68,16 @@ impl Slot {
             about: V::ABOUT,
             answer: V::ANSWER,
         }
+    }
+
+    /// A list to which steps add values.
+    pub const fn list<V: Value>() -> Self {
+        Self { access: Access::List, shows: None, show: crate::pipeline::show_nothing, ..Self::value::<V>() }
+    }
+
+    /// Whether it is kept in a slot of its own.
+    pub const fn is_kept(&self) -> bool {
+        matches!(self.access, Access::Value | Access::List)
     }
 }
 
@@ -145,8 +157,10 @@ pub const fn check(groups: &[&[Decl]]) {
         }
         number = 0;
         while number < step.inputs.len() {
-            if matches!(step.inputs[number].access, Access::Value) {
-                check_reader(groups, &cursor, step, &step.inputs[number]);
+            match step.inputs[number].access {
+                Access::Value => check_reader(groups, &cursor, step, &step.inputs[number]),
+                Access::List => check_list(groups, &cursor, step, &step.inputs[number]),
+                Access::Platform | Access::Only => {}
             }
             number += 1;
         }
@@ -221,7 +235,9 @@ const fn check_writer(groups: &[&[Decl]], here: &Cursor, step: &Decl, slot: &Slo
         let mut number = 0;
         while number < other.outputs.len() {
             let output = &other.outputs[number];
-            let written = !matches!(output.access, Access::Platform) && same(output.name, slot.name);
+            let both_add = matches!(output.access, Access::List) && matches!(slot.access, Access::List);
+            let written =
+                !matches!(output.access, Access::Platform) && same(output.name, slot.name) && !both_add;
             let answered = match output.answer {
                 Some(answer) => same(answer, slot.name),
                 None => false,
@@ -284,6 +300,30 @@ const fn check_reader(groups: &[&[Decl]], here: &Cursor, step: &Decl, slot: &Slo
         }
     }
     panic!("{}", text.as_str());
+}
+
+/// A list may be empty, but what is added to it must have been added before it is read.
+#[allow(clippy::panic, reason = "only evaluated by the compiler, whose error it becomes")]
+const fn check_list(groups: &[&[Decl]], here: &Cursor, step: &Decl, slot: &Slot) {
+    let mut cursor = Cursor::new();
+    let mut before = true;
+    while let Some(other) = cursor.next(groups) {
+        if cursor.is(here) {
+            before = false;
+        }
+        let mut number = 0;
+        while number < other.outputs.len() {
+            let output = &other.outputs[number];
+            if !before && matches!(output.access, Access::List) && same(output.name, slot.name) {
+                let mut text = Sentence::new();
+                text.say("step `").say(other.name).say("` (phase ").say(other.phase.name());
+                text.say(") adds to `").say(slot.name).say("` after step `").say(step.name);
+                text.say("` (phase ").say(step.phase.name()).say(") has read it");
+                panic!("{}", text.as_str());
+            }
+            number += 1;
+        }
+    }
 }
 
 const fn same(a: &str, b: &str) -> bool {

@@ -60,7 +60,7 @@ mod value;
 pub use action::{
     Abort, Action, Either, Never, Noted, Redirect, Replace, Respond, Response, StopAt, Terminal,
 };
-pub use body::{Bail, BodyFilter, Chain, Filtered, Passed, Sink};
+pub use body::{Bail, BodyFilter, Chain, Filtered, Finding, Passed, PlainBody, Sink, Traffic};
 pub use check::{Access, Decl, Slot, check, decl};
 pub use exchange::{Exchange, Now, Source, Summary, TlsFacts};
 pub use fetch::{
@@ -73,14 +73,15 @@ pub use input::{
     ResponseFields, ResponseSource, RouteName, Scheme, SiteName, Status, Time, Tls, View,
 };
 pub use output::{
-    Apply, ChooseUpstream, Count, EditRequest, EditResponse, Emit, FilterRequestBody, FilterResponseBody,
-    LimitRequestBody, Note, Notes, Output, Outputs, RewriteTarget, SetClientAddress, Skip, WritableAt,
+    Add, Apply, ChooseUpstream, Count, EditRequest, EditResponse, Emit, FilterRequestBody,
+    FilterResponseBody, LimitRequestBody, Note, Notes, Output, Outputs, RewriteTarget, SetClientAddress,
+    Skip, WritableAt,
 };
 pub use phase_id::{Phase, PhaseId, phase};
 pub use pipeline::{Entry, Group, Pipeline, ValueInfo, group, groups};
 pub use plan::{Condition, Conditions, Configured, Expression, Plan, PlanBuilder, Planned, Steps};
 pub use settings::{Argument, Context, FromNode, Key, Node, Problem, UpstreamId};
-pub use state::{Question, Read, Slots, State};
+pub use state::{Added, Question, Read, Slots, State};
 pub use step::{Erased, Filter, Step, Verdict, Weight, WhenFull, erase};
 pub use text::Text;
 pub use value::{Kind, Shown, Value};

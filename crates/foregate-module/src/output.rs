@@ -89,6 +89,22 @@ impl<V: Value> Output for Emit<V> {
 
 impl<P: BeforeEnd, V: Value> WritableAt<P> for Emit<V> {}
 
+/// One more entry of a list that later steps read as [`Added`](crate::Added): any number of steps may add to it. `None`
+/// adds nothing.
+#[derive(Debug)]
+pub struct Add<V: Value>(pub Option<V::Data>);
+
+impl<V: Value> Output for Add<V> {
+    const SLOT: Slot = Slot::list::<V>();
+    fn apply(self, apply: &mut Apply<'_>, slot: u16) {
+        if let Some(data) = self.0 {
+            apply.state.slots.add(slot, data, apply.dry);
+        }
+    }
+}
+
+impl<P: BeforeEnd, V: Value> WritableAt<P> for Add<V> {}
+
 macro_rules! effects {
     ($($(#[$doc:meta])* $name:ident($type:ty), $label:literal, $once:ident, $when:ident, $apply:expr;)*) => { $(
         $(#[$doc])*

@@ -116,7 +116,10 @@ impl Pipeline {
         let mut values: Vec<ValueInfo> = Vec::new();
         let mut fetches = Vec::new();
         for decl in steps.iter().map(|step| step.decl()) {
-            for slot in decl.outputs.iter().filter(|slot| slot.access == Access::Value) {
+            for slot in decl.outputs.iter().filter(|slot| slot.is_kept()) {
+                if slot.access == Access::List && values.iter().any(|value| value.name == slot.name) {
+                    continue;
+                }
                 let number = values.len() as u16;
                 let phase = decl.phase;
                 values.push(ValueInfo {
@@ -135,7 +138,7 @@ impl Pipeline {
         }
         let slots = |slots: &[Slot]| -> Box<[u16]> {
             let number = |slot: &Slot| values.iter().position(|value| value.name == slot.name);
-            let value = |slot: &Slot| if slot.access == Access::Value { number(slot) } else { None };
+            let value = |slot: &Slot| if slot.is_kept() { number(slot) } else { None };
             slots.iter().map(|slot| value(slot).map_or(u16::MAX, |number| number as u16)).collect()
         };
         let entry = |step: Box<dyn Erased>| {
@@ -164,6 +167,13 @@ impl Pipeline {
     /// The slot in which the answer to a fetch goes; `request` is the slot in which it was emitted.
     pub fn answer_slot(&self, request: u16) -> Option<u16> {
         self.fetches.iter().find(|(slot, _)| *slot == request).map(|(_, answer)| *answer)
+    }
+
+    /// Whether the step of this number writes the value of this name, or adds to the list.
+    pub(crate) fn writes(&self, step: u16, value: &str) -> bool {
+        self.entries.get(usize::from(step)).is_some_and(|entry| {
+            entry.decl().outputs.iter().any(|output| output.is_kept() && output.name == value)
+        })
     }
 
     /// The keys of the configuration, each with the number of a step that reads it.

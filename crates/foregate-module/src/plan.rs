@@ -181,13 +181,17 @@ impl<'p> PlanBuilder<'p> {
     /// The plan for a route that asks an upstream, or does not.
     pub fn build(&self, proxied: bool) -> Plan {
         let nothing: Arc<dyn Any + Send + Sync> = Arc::new(());
-        let mut steps = Vec::new();
+        let mut steps: Vec<Planned> = Vec::new();
         let mut phases = [0; PhaseId::COUNT + 1];
         let mut body = 0;
         let mut identity: Vec<Text> = Vec::new();
         for (number, entry) in self.pipeline.entries().iter().enumerate() {
             let decl = entry.decl();
-            if decl.filters.iter().any(|filter| filter.of_route(proxied) == Some(false)) {
+            let written = |value: &str| {
+                let writes = |planned: &Planned| self.pipeline.writes(planned.step, value);
+                steps.iter().any(writes)
+            };
+            if decl.filters.iter().any(|filter| filter.of_route(proxied, written) == Some(false)) {
                 continue;
             }
             let planned = match entry.key() {

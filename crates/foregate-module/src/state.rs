@@ -48,6 +48,16 @@ impl Slots {
         self.0[slot] = Some(Written { value, dry });
     }
 
+    /// Adds to a list, in a dry run or not.
+    pub(crate) fn add<T: Any + Send + Sync>(&mut self, slot: u16, item: T, dry: bool) {
+        let list = self.0.get_mut(usize::from(slot)).and_then(Option::as_mut);
+        match list.and_then(|written| written.value.downcast_mut::<Vec<(T, bool)>>()) {
+            Some(list) => list.push((item, dry)),
+            // The list is there for all; each entry says whose it is.
+            None => self.write(slot, Box::new(Vec::from([(item, dry)])), false),
+        }
+    }
+
     /// Takes the question out of the slot of a fetch.
     pub fn take_question(&mut self, slot: u16) -> Option<Question> {
         let Written { value, dry } = self.0.get_mut(usize::from(slot))?.take()?;
@@ -106,6 +116,39 @@ impl State {
         self.fetches.clear();
     }
 }
+
+/// What earlier steps have [added](crate::Add) to a list, in their order.
+pub struct Added<'r, V: Value> {
+    entries: &'r [(V::Data, bool)],
+}
+
+impl<'r, V: Value> Added<'r, V> {
+    /// The entries, each with whether a step in a dry run has added it. The step that reads them has to see to it that such
+    /// an entry changes nothing.
+    pub fn iter(&self) -> impl Iterator<Item = (&'r V::Data, bool)> + use<'r, V> {
+        self.entries.iter().map(|(data, dry)| (data, *dry))
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// Whether there are some, all of steps in a dry run.
+    pub fn is_dry(&self) -> bool {
+        !self.entries.is_empty() && self.entries.iter().all(|(_, dry)| *dry)
+    }
+}
+
+impl<'r, V: Value> Input<'r> for Added<'r, V> {
+    const SLOT: crate::check::Slot = crate::check::Slot::list::<V>();
+    fn read(view: &View<'r>, slot: u16) -> Self {
+        let list = view.slot(slot).and_then(|list| list.downcast_ref::<Vec<(V::Data, bool)>>());
+        Self { entries: list.map_or(&[], Vec::as_slice) }
+    }
+}
+
+impl<P: Phase, V: Value> ReadableAt<P> for Added<'_, V> {}
 
 /// A value of an earlier step; `None` if it did not run, or wrote none.
 pub struct Read<'r, V: Value>(pub Option<&'r V::Data>);

@@ -60,7 +60,7 @@ pub trait Step: Default + Send + Sync + 'static {
     fn run(&self, settings: &Self::Settings, input: Self::In<'_>) -> ControlFlow<Self::Stop, Self::Out>;
 }
 
-/// A condition under which a step runs. The first two are decided once for a route, the others cost a look at the
+/// A condition under which a step runs. The first three are decided once for a route, the others cost a look at the
 /// request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Filter {
@@ -68,6 +68,9 @@ pub enum Filter {
     Proxied,
     /// The route does not ask an upstream.
     Answered,
+    /// An earlier step that the route uses writes the value of this name, or adds to the list: for steps without settings
+    /// that carry out what others have asked for.
+    Written(&'static str),
     /// The request has this method.
     Method(&'static str),
     /// The request has a field of this name.
@@ -80,17 +83,19 @@ pub enum Filter {
 
 impl Filter {
     /// Whether it can be decided for a route, and how.
-    pub(crate) fn of_route(self, proxied: bool) -> Option<bool> {
+    /// `written` says whether a step of the route that comes before writes a value.
+    pub(crate) fn of_route(self, proxied: bool, written: impl Fn(&str) -> bool) -> Option<bool> {
         match self {
             Self::Proxied => Some(proxied),
             Self::Answered => Some(!proxied),
+            Self::Written(value) => Some(written(value)),
             _ => None,
         }
     }
 
     fn holds(self, exchange: &dyn Exchange) -> bool {
         match self {
-            Self::Proxied | Self::Answered => true,
+            Self::Proxied | Self::Answered | Self::Written(_) => true,
             Self::Method(method) => exchange.method() == method.as_bytes(),
             Self::RequestField(name) => exchange.request_fields().get(name).is_some(),
             Self::Status(from, to) => exchange.status().is_some_and(|status| (from..=to).contains(&status)),

@@ -249,6 +249,19 @@ impl Sample {
         self.state.slots.put(slot, Box::new(data));
     }
 
+    /// Adds to a list, as an earlier step would have, in a dry run or not.
+    pub fn add<V: Value>(&mut self, data: V::Data, dry: bool) {
+        let slot = self.slot(V::NAME);
+        self.state.slots.add(slot, data, dry);
+    }
+
+    /// What steps have added to a list, each entry with whether it was in a dry run.
+    pub fn added<V: Value>(&self) -> &[(V::Data, bool)] {
+        let slot = self.slots.get(V::NAME).and_then(|slot| self.state.slots.get(*slot));
+        let list = slot.and_then(|list| list.downcast_ref::<Vec<(V::Data, bool)>>());
+        list.map_or(&[], Vec::as_slice)
+    }
+
     /// A value that steps have written.
     pub fn value<V: Value>(&self) -> Option<&V::Data> {
         self.state.slots.get(*self.slots.get(V::NAME)?)?.downcast_ref()
@@ -258,7 +271,7 @@ impl Sample {
     pub fn run<S: Step>(&mut self, step: &S, settings: &S::Settings) -> Verdict {
         let mut numbers = |slots: &[Slot]| -> Vec<u16> {
             let number = |slot: &Slot| match slot.access {
-                Access::Value => self.slot(slot.name),
+                Access::Value | Access::List => self.slot(slot.name),
                 _ => u16::MAX,
             };
             slots.iter().map(number).collect()

@@ -8,10 +8,10 @@ use std::sync::Arc;
 use foregate_module::settings::{Context, FromNode, Key, Node, Problem};
 use foregate_module::testing::Sample;
 use foregate_module::{
-    Action, Bail, BodyFilter, Chain, Condition, Configured, Edit, EditResponse, Edits, Emit, Fetch, FetchKey,
-    FetchRequest, Fetched, Fields, FieldsMut, Filter, Filtered, Kind, Never, PhaseId, Pipeline, Plan,
-    PlanBuilder, Planned, Read, Respond, Response, Shown, Sink, State, Step, Steps, UpstreamId, Value,
-    Verdict, View, phase, pipeline,
+    Action, Add, Added, Bail, BodyFilter, Chain, Condition, Configured, Edit, EditResponse, Edits, Emit,
+    Fetch, FetchKey, FetchRequest, Fetched, Fields, FieldsMut, Filter, Filtered, Kind, Never, PhaseId,
+    Pipeline, Plan, PlanBuilder, Planned, Read, Respond, Response, Shown, Sink, State, Step, Steps,
+    UpstreamId, Value, Verdict, View, phase, pipeline,
 };
 
 /// A count that expressions see.
@@ -388,4 +388,59 @@ fn conditions_of_a_key_reach_all_its_steps() {
     assert!(!holds(&sample, &state));
     run(&pipeline, &plan, PhaseId::RequestEarly, &mut sample, &mut state);
     assert!(holds(&sample, &state));
+}
+
+/// A list that several steps write.
+struct Wishes;
+
+impl Value for Wishes {
+    type Data = usize;
+    const NAME: &'static str = "test.wishes";
+    const ABOUT: &'static str = "What is wished for.";
+}
+
+/// What was read.
+struct Heard;
+
+impl Value for Heard {
+    type Data = Vec<(usize, bool)>;
+    const NAME: &'static str = "test.heard";
+    const ABOUT: &'static str = "What was read.";
+}
+
+steps! {
+    WishesOne "wishes-one" RequestEarly, (), () -> (Add<Wishes>), Never, &[],
+        |(), ()| ControlFlow::Continue((Add(Some(1)),));
+    WishesMore "wishes-more" RequestSecurity, Settings, () -> (Add<Wishes>), Never, &[],
+        |settings, ()| ControlFlow::Continue((Add(Some(settings.0)),));
+    Grants "grants" ResponseHeaders, (), (Added<'r, Wishes>) -> (Emit<Heard>), Never,
+        &[Filter::Written("test.wishes")],
+        |(), (wishes,)| ControlFlow::Continue((Emit(Some(wishes.iter().map(|(wish, dry)| (*wish, dry)).collect())),));
+    Wonders "wonders" ResponseHeaders, (), () -> (), Never, &[Filter::Written("test.count")],
+        |(), ()| ControlFlow::Continue(());
+}
+
+pipeline! { fn wishing { WishesOne, WishesMore, Grants, Wonders } }
+pipeline! { fn wishing_little { WishesMore, Grants } }
+
+#[test]
+fn steps_that_carry_out_what_others_ask_for_run_where_somebody_asks() {
+    let pipeline = wishing();
+    assert_eq!(names(&pipeline, &PlanBuilder::new(&pipeline).build(true)), ["wishes-one", "grants"]);
+    let pipeline = wishing_little();
+    assert!(PlanBuilder::new(&pipeline).build(true).is_empty());
+    assert_eq!(names(&pipeline, &with_settings(&pipeline, 2, false, true)), ["wishes-more", "grants"]);
+}
+
+#[test]
+fn several_steps_add_to_a_list_and_dry_runs_are_told_apart() {
+    let pipeline = wishing();
+    let mut sample = Sample::get("/").response(200);
+    let mut state = State::default();
+    for planned in with_settings(&pipeline, 7, true, true).steps() {
+        pipeline.run(planned, &mut sample, &mut state);
+    }
+    let heard = pipeline.values().iter().position(|value| value.name == "test.heard").unwrap() as u16;
+    let heard = state.slots.get(heard).unwrap().downcast_ref::<Vec<(usize, bool)>>().unwrap();
+    assert_eq!(heard, &[(1, false), (7, true)]);
 }

@@ -137,7 +137,7 @@ pub fn decoder(name: &'static str, coding: ContentCoding, limits: Limits) -> Fil
         ContentCoding::Brotli => (decode::filter(decode::Brotli::new, limits), BROTLI_DECODER_MEMORY),
         ContentCoding::Zstd => (decode::filter(decode::Zstd::new, limits), ZSTD_DECODER_MEMORY),
     };
-    Filtered { name, filter, budget: budget + REST_ROOM, keeps_length: false }
+    Filtered { name, filter, budget: budget + REST_ROOM, keeps_length: false, dry: false }
 }
 
 /// A filter that puts a coding on; its budget is the most that it holds.
@@ -153,7 +153,7 @@ pub fn encoder(name: &'static str, coding: ContentCoding, level: u32, length: Op
     };
     let (least, most) = coding.levels();
     let filter = Box::new(encode::Encoder::new(coding, level.clamp(least, most), length));
-    Filtered { name, filter, budget, keeps_length: false }
+    Filtered { name, filter, budget, keeps_length: false, dry: false }
 }
 
 /// A filter that needs the plain body, behind a decoder for the coding that `content_encoding` names. As it is where that
@@ -169,7 +169,7 @@ pub fn decoded(filtered: Filtered, content_encoding: Option<&[u8]>, limits: Limi
     let name = filtered.name;
     let chain = Chain::new(Vec::from([decoder(name, coding, limits), filtered]));
     // Each of the two has its own budget within.
-    Some(Filtered { name, filter: Box::new(Joined(chain)), budget: usize::MAX, keeps_length: false })
+    Some(Filtered { budget: usize::MAX, ..Filtered::new(name, Joined(chain)) })
 }
 
 /// Filters behind each other that look like one.

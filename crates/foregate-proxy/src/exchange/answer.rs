@@ -3,7 +3,7 @@
 use std::future::poll_fn;
 use std::task::{Context, Poll};
 
-use foregate_module::{Chain, PhaseId, Text};
+use foregate_module::{Filtered, PhaseId, Text};
 use foregate_wire::{BodyLength, HeaderList, Method, NameId};
 
 use super::modules::Ended;
@@ -11,7 +11,7 @@ use super::respond::Answer;
 use super::{Exchange, Step};
 use crate::error::Error;
 use crate::link::LinkError;
-use crate::link::copy::{CopyError, Filter};
+use crate::link::copy::{CopyError, Filter, chain};
 use crate::telemetry::clock;
 
 impl Exchange<'_> {
@@ -96,17 +96,21 @@ impl Exchange<'_> {
         if filters.is_empty() || body.is_empty() {
             return Ok(body);
         }
-        if filters.iter().any(|filter| !filter.keeps_length) {
+        if filters.iter().any(Filtered::changes_length) {
             self.response.body_changes(BodyLength::Empty);
         }
-        let filter = Filter::new(Chain::new(filters), self.proxy.filter_memory.share());
-        let (body, bailed) = filter.and_then(|filter| filter.whole(&body)).map_err(|error| match error {
-            CopyError::Memory => Ended::Failed(Error::FilterMemory),
-            CopyError::Filter(step) => Ended::Failed(Error::Filter(step)),
-            _ => Ended::Failed(Error::Internal),
-        })?;
-        self.count_bails(&bailed);
-        Ok(body.into())
+        let filtered =
+            Filter::new(chain(filters), self.proxy.filter_memory.share()).and_then(|mut filter| {
+                let filtered = filter.whole(&body);
+                self.count_filters(&mut filter);
+                filtered
+            });
+        match filtered {
+            Ok(body) => Ok(body.into()),
+            Err(CopyError::Memory) => Err(Ended::Failed(Error::FilterMemory)),
+            Err(CopyError::Filter(step)) => Err(Ended::Failed(Error::Filter(step))),
+            Err(_) => Err(Ended::Failed(Error::Internal)),
+        }
     }
 
     fn poll_answer(

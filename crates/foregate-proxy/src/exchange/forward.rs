@@ -5,13 +5,13 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-use foregate_module::{Chain, PhaseId, Source};
+use foregate_module::{Filtered, PhaseId, Source};
 use foregate_wire::{BodyLength, Method, NameId, Version, connection};
 
 use super::progress::Awaited;
 use super::{Exchange, Step};
 use crate::error::Error;
-use crate::link::copy::{CopyError, Filter, Kept, Waiting};
+use crate::link::copy::{CopyError, Filter, Kept, Waiting, chain};
 use crate::link::{Link, LinkError, Received};
 use crate::telemetry::clock;
 use crate::upstream::{Addresses, Origin, Terms};
@@ -372,10 +372,10 @@ impl Exchange<'_> {
         if filters.is_empty() {
             return self.send_final(origin, length);
         }
-        let changes = filters.iter().any(|filter| !filter.keeps_length);
+        let changes = filters.iter().any(Filtered::changes_length);
         let length = if changes { self.response.body_changes(length) } else { length };
         if !length.is_empty() {
-            match Filter::new(Chain::new(filters), self.proxy.filter_memory.share()) {
+            match Filter::new(chain(filters), self.proxy.filter_memory.share()) {
                 Ok(filter) => self.download.filter = Some(Box::new(filter)),
                 Err(_) => {
                     self.drop_response(origin);

@@ -11,8 +11,8 @@ use std::task::Poll;
 use std::time::Instant;
 
 use foregate_module::{
-    self as module, Action, Chain, Filtered, PhaseId, Pipeline, Plan, Planned, Question, Source, State,
-    Summary, Verdict, Weight, WhenFull,
+    self as module, Action, Filtered, Finding, PhaseId, Pipeline, Plan, Planned, Question, Source, State,
+    Summary, Traffic, Verdict, Weight, WhenFull,
 };
 use foregate_wire::{BodyLength, Slashes};
 use tokio::sync::oneshot;
@@ -26,7 +26,7 @@ use super::view::{Facts, View, now};
 use super::{Exchange, Step};
 use crate::error::Error;
 use crate::link::LinkError;
-use crate::link::copy::{Copy, CopyError};
+use crate::link::copy::{CopyError, Filter, chain};
 use crate::offload::LONGEST_WAIT;
 use crate::proxy::Config;
 use crate::routing::HostId;
@@ -338,7 +338,7 @@ impl Exchange<'_> {
             Ok(Verdict::Continue) => {
                 self.proxy.steps.ran(planned.step);
                 for event in self.run.iter_mut().flat_map(|run| run.state.events.drain(..)) {
-                    counters.count(event);
+                    counters.count(event, 1);
                 }
                 Ok(())
             }
@@ -431,13 +431,25 @@ impl Exchange<'_> {
         filters
     }
 
-    /// Counts filters that have let their body pass unchanged.
-    pub(super) fn count_bails(&self, steps: &[&'static str]) {
-        for step in steps {
+    /// Counts what filters have moved and found.
+    pub(super) fn count_filters(&self, filter: &mut Filter) {
+        for step in &filter.bailed {
             if let Some(counters) = self.proxy.steps.named(step) {
                 counters.bails.inc();
             }
         }
+        let steps = &self.proxy.steps;
+        let mut moved = |traffic: Traffic| {
+            if let Some(counters) = steps.named(traffic.step) {
+                counters.filtered(traffic);
+            }
+        };
+        let mut found = |finding: Finding| {
+            if let Some(counters) = steps.named(finding.step) {
+                counters.count(finding.event, finding.count);
+            }
+        };
+        filter.chain.report(&mut moved, &mut found);
     }
 
     /// Puts the filters that steps have asked for before the request's body.
@@ -447,9 +459,9 @@ impl Exchange<'_> {
         if filters.is_empty() || self.request.length.is_empty() {
             return Ok(());
         }
-        let changes = filters.iter().any(|filter| !filter.keeps_length);
+        let changes = filters.iter().any(Filtered::changes_length);
         let share = self.proxy.filter_memory.share();
-        self.upload.filter_from_start(Chain::new(filters), share).map_err(|error| match error {
+        self.upload.filter_from_start(chain(filters), share).map_err(|error| match error {
             CopyError::Memory => Error::FilterMemory,
             CopyError::TooLarge => Error::BodyTooLarge,
             CopyError::Filter(step) => Error::BodyUnreadable(step),
@@ -463,9 +475,8 @@ impl Exchange<'_> {
 
     /// Runs the steps of the phase `log`, whatever has become of the request.
     pub(super) fn run_log_phase(&mut self) {
-        let bailed = |copy: &Copy| copy.filter.as_ref().map(|filter| filter.bailed.clone());
-        for steps in [bailed(&self.upload), bailed(&self.download)].into_iter().flatten() {
-            self.count_bails(&steps);
+        for mut filter in [self.upload.filter.take(), self.download.filter.take()].into_iter().flatten() {
+            self.count_filters(&mut filter);
         }
         let summary = Summary {
             bytes_in: self.upload.moved,

@@ -1,8 +1,10 @@
 //! Moves a body from one peer to the other with backpressure: what is not consumed is not read.
 
+use std::sync::LazyLock;
 use std::task::{Context, Poll};
+use std::time::Instant;
 
-use foregate_module::{Bail, Chain, Passed};
+use foregate_module::{Bail, Chain, Filtered, Passed};
 use foregate_wire::connection;
 
 use super::{Link, LinkError, Received};
@@ -57,9 +59,18 @@ pub struct Copy {
     gave_up: bool,
 }
 
+/// Filters behind each other, with a clock to measure them by.
+pub fn chain(filters: Vec<Filtered>) -> Chain {
+    Chain::new(filters).clock(|| {
+        static START: LazyLock<Instant> = LazyLock::new(Instant::now);
+        u64::try_from(START.elapsed().as_nanos()).unwrap_or(u64::MAX)
+    })
+}
+
 /// Filters, and what they have written that is still to be sent.
 pub struct Filter {
-    chain: Chain,
+    /// The filters.
+    pub chain: Chain,
     out: Vec<u8>,
     sent: usize,
     /// The source has ended, and so have the filters.
@@ -99,12 +110,12 @@ impl Filter {
     /// # Errors
     ///
     /// A filter cannot go on.
-    pub fn whole(mut self, body: &[u8]) -> Result<(Vec<u8>, Vec<&'static str>), CopyError> {
+    pub fn whole(&mut self, body: &[u8]) -> Result<Vec<u8>, CopyError> {
         for piece in body.chunks(Chain::PIECE) {
             self.write(piece)?;
         }
         self.end()?;
-        Ok((self.out, self.bailed))
+        Ok(std::mem::take(&mut self.out))
     }
 
     fn pending(&self) -> &[u8] {

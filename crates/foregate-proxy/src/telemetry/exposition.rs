@@ -174,6 +174,23 @@ fn steps(encoder: &mut DescriptorEncoder<'_>, counters: &StepCounters) -> fmt::R
         let seconds = step.nanos.get() as f64 / 1e9;
         family.encode_family(&[("step", step.name)])?.encode_counter::<NoLabelSet, _, f64>(&seconds, None)?;
     }
+    filters(encoder, counters)
+}
+
+fn filters(encoder: &mut DescriptorEncoder<'_>, counters: &StepCounters) -> fmt::Result {
+    let used: Vec<_> = counters.all().map(|(step, _)| step).filter(|step| step.filter_in.get() > 0).collect();
+    let mut family =
+        self::counters(encoder, "filter_bytes", "Bytes that went into and out of the filters of a step")?;
+    for step in &used {
+        labelled(&mut family, &[("step", step.name), ("direction", "in")], step.filter_in.get())?;
+        labelled(&mut family, &[("step", step.name), ("direction", "out")], step.filter_out.get())?;
+    }
+    let help = "How long the filters of a step were at work";
+    let mut family = encoder.encode_descriptor("filter", help, Some(&Unit::Seconds), MetricType::Counter)?;
+    for step in &used {
+        let seconds = step.filter_nanos.get() as f64 / 1e9;
+        family.encode_family(&[("step", step.name)])?.encode_counter::<NoLabelSet, _, f64>(&seconds, None)?;
+    }
     Ok(())
 }
 

@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use foregate_module::Traffic;
 use parking_lot::Mutex;
 
 use super::metrics::{Counter, SHARDS, shard};
@@ -43,6 +44,12 @@ pub struct StepCounter {
     pub shed: Counter,
     /// Bodies that its filter let pass unchanged, because it could not go on.
     pub bails: Counter,
+    /// Bytes that its filters got.
+    pub filter_in: Counter,
+    /// Bytes that its filters wrote.
+    pub filter_out: Counter,
+    /// How long its filters were at work, nanoseconds.
+    pub filter_nanos: Counter,
     /// Runs that were timed.
     pub timed: Counter,
     /// How long these took, nanoseconds.
@@ -106,6 +113,9 @@ impl StepCounter {
             broken: Counter::default(),
             shed: Counter::default(),
             bails: Counter::default(),
+            filter_in: Counter::default(),
+            filter_out: Counter::default(),
+            filter_nanos: Counter::default(),
             timed: Counter::default(),
             nanos: Counter::default(),
             blocked: Counter::default(),
@@ -115,13 +125,20 @@ impl StepCounter {
     }
 
     /// Counts what the step wants to have counted.
-    pub fn count(&self, event: &'static str) {
+    pub fn count(&self, event: &'static str, times: u64) {
         let mut events = self.events.lock();
         if let Some((_, count)) = events.iter_mut().find(|(known, _)| *known == event) {
-            *count += 1;
+            *count += times;
         } else if events.len() < EVENTS {
-            events.push((event, 1));
+            events.push((event, times));
         }
+    }
+
+    /// Counts what a filter of the step has moved.
+    pub fn filtered(&self, traffic: Traffic) {
+        self.filter_in.add(traffic.taken);
+        self.filter_out.add(traffic.given);
+        self.filter_nanos.add(traffic.nanos);
     }
 
     /// What was counted so for the step.
@@ -132,6 +149,7 @@ impl StepCounter {
     /// Whether anything was counted besides runs.
     pub(super) fn has_news(&self) -> bool {
         self.panics.get() + self.broken.get() + self.shed.get() + self.bails.get() > 0
+            || !self.events.lock().is_empty()
     }
 
     /// Takes note of how long a run took.

@@ -1,6 +1,6 @@
 //! Who can change what: `foregate modules --affects X`.
 
-use foregate_module::{Access, Decl, Pipeline};
+use foregate_module::{Decl, Pipeline};
 use serde::Serialize;
 
 use super::{decls, named, names, unknown};
@@ -110,7 +110,7 @@ fn writes(decl: &Decl) -> Vec<&'static str> {
     let mut parts = Vec::new();
     for slot in decl.outputs {
         match READ_AS.iter().find(|(name, _)| *name == slot.name) {
-            Some((_, names)) if slot.access != Access::Value => parts.extend(*names),
+            Some((_, names)) if !slot.is_kept() => parts.extend(*names),
             _ => parts.push(slot.name),
         }
         parts.extend(slot.answer);
@@ -125,7 +125,7 @@ fn writes(decl: &Decl) -> Vec<&'static str> {
 fn is_shown(decls: &[&'static Decl], part: &str) -> bool {
     let mut outputs = decls.iter().flat_map(|decl| decl.outputs);
     let hidden = |slot: &foregate_module::Slot| {
-        slot.answer == Some(part) || slot.name == part && slot.access == Access::Value && slot.shows.is_none()
+        slot.answer == Some(part) || slot.name == part && slot.is_kept() && slot.shows.is_none()
     };
     !outputs.any(hidden)
 }

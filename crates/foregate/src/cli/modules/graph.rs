@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use foregate_module::{Access, PhaseId, Pipeline};
+use foregate_module::{PhaseId, Pipeline};
 
 use super::decls;
 
@@ -22,10 +22,10 @@ pub(super) fn dot(pipeline: &Pipeline) -> String {
         dot.push_str("  }\n");
     }
     for (writer, decl) in decls.iter().enumerate() {
-        for output in decl.outputs.iter().filter(|slot| slot.access == Access::Value) {
+        for output in decl.outputs.iter().filter(|slot| slot.is_kept()) {
             for value in [Some(output.name), output.answer].into_iter().flatten() {
                 for (reader, decl) in decls.iter().enumerate() {
-                    if decl.inputs.iter().any(|slot| slot.access == Access::Value && slot.name == value) {
+                    if decl.inputs.iter().any(|slot| slot.is_kept() && slot.name == value) {
                         let _ = writeln!(dot, "  s{writer} -> s{reader} [label={value:?}];");
                     }
                 }

@@ -5,7 +5,7 @@ mod graph;
 mod reference;
 
 use clap::Args;
-use foregate_module::{Access, Decl, Entry, Filter, PhaseId, Pipeline, Slot, Weight, WhenFull};
+use foregate_module::{Decl, Entry, Filter, PhaseId, Pipeline, Slot, Weight, WhenFull};
 use serde::Serialize;
 
 use super::Json;
@@ -84,7 +84,7 @@ struct Part {
 
 fn step(entry: &Entry) -> Step {
     let decl = entry.decl();
-    let part = |slot: &Slot| Part { name: slot.name, value: slot.access == Access::Value, about: slot.about };
+    let part = |slot: &Slot| Part { name: slot.name, value: slot.is_kept(), about: slot.about };
     Step {
         name: decl.name,
         phase: decl.phase.name(),
@@ -108,6 +108,7 @@ fn filter(filter: &Filter) -> String {
     match filter {
         Filter::Proxied => "routes that ask an upstream".into(),
         Filter::Answered => "routes that ask no upstream".into(),
+        Filter::Written(value) => format!("routes with a step that writes {value}"),
         Filter::Method(method) => format!("method {method}"),
         Filter::RequestField(name) => format!("requests with the field {name}"),
         Filter::Status(from, to) if from == to => format!("status {from}"),
