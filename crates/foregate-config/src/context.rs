@@ -67,6 +67,23 @@ impl Context for Reading<'_> {
         })
     }
 
+    fn steps_after(&mut self, name: &Argument, after: &str) -> Result<Steps, Problem> {
+        self.steps(name)?;
+        let text = name.text()?;
+        self.pipeline.named_after(text, after).map_err(|late| {
+            let (skips, phase) = late.after;
+            let wrong = Wrong::new(format!(
+                "this comes too late for `{text}`: its step {} runs in {}, before {skips} in {phase}",
+                late.step, late.phase
+            ));
+            let later: Vec<_> = late.later.iter().map(|step| format!("\"{step}\"")).collect();
+            name.problem(match later.is_empty() {
+                true => wrong.help("`foregate modules` shows the order, which is the same for every request"),
+                false => wrong.help(format!("steps that run later can be named: {}", later.join(", "))),
+            })
+        })
+    }
+
     fn steps(&mut self, name: &Argument) -> Result<Steps, Problem> {
         let text = name.text()?;
         let steps = self.pipeline.named(text);

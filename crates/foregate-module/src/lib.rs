@@ -78,7 +78,7 @@ pub use output::{
     Skip, WritableAt,
 };
 pub use phase_id::{Phase, PhaseId, phase};
-pub use pipeline::{Entry, Group, Pipeline, ValueInfo, group, groups};
+pub use pipeline::{Entry, Group, Pipeline, TooLate, ValueInfo, group, groups};
 pub use plan::{Condition, Conditions, Configured, Expression, Plan, PlanBuilder, Planned, Steps};
 pub use settings::{Argument, Context, FromNode, Key, Node, Problem, UpstreamId};
 pub use state::{Added, Question, Read, Slots, State};

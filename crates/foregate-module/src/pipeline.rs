@@ -96,6 +96,19 @@ impl Entry {
     }
 }
 
+/// Why a step cannot leave out a module: the order of steps is the same for every request, and by then it has run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TooLate {
+    /// The first of its steps that counts.
+    pub step: &'static str,
+    /// When that runs.
+    pub phase: PhaseId,
+    /// The step that was to leave it out, and when that runs.
+    pub after: (&'static str, PhaseId),
+    /// Steps of the module that can still be left out.
+    pub later: Vec<&'static str>,
+}
+
 /// All steps of a program, in the order in which they run. Made by [`pipeline!`](crate::pipeline!); the default has none.
 #[derive(Default)]
 pub struct Pipeline {
@@ -195,6 +208,39 @@ impl Pipeline {
             |entry: &Entry| entry.decl().name == name || entry.key().is_some_and(|key| key.name == name);
         let numbers = self.entries.iter().enumerate().filter(|(_, entry)| named(entry));
         numbers.fold(Steps::NONE, |steps, (number, _)| steps.with(number))
+    }
+
+    /// The steps that a key turns on, or the one of this name, for the step `after`, which leaves them out when it runs
+    /// itself.
+    ///
+    /// # Errors
+    ///
+    /// It would come too late. What counts of a module is how it ends requests, if it does, and what it changes if it does
+    /// not: that it has asked a server before is no reason.
+    pub fn named_after(&self, name: &str, after: &str) -> Result<Steps, TooLate> {
+        let named = self.named(name);
+        let entries = || self.entries.iter().enumerate();
+        let Some((place, skips)) = entries().find(|(_, entry)| entry.decl().name == after) else {
+            return Ok(named);
+        };
+        let named_steps = || entries().filter(|(number, _)| named.contains(*number));
+        let ends = named_steps().any(|(_, entry)| !entry.decl().stops.is_empty());
+        let acts = |decl: &Decl| match ends {
+            true => !decl.stops.is_empty(),
+            false => decl.outputs.iter().any(|slot| slot.access != Access::Value),
+        };
+        let done = |(number, entry): &(usize, &Entry)| *number <= place && acts(entry.decl());
+        let Some((_, done)) = named_steps().find(done) else {
+            return Ok(named);
+        };
+        let later = named_steps().skip_while(|(number, _)| *number <= place);
+        let (done, skips) = (done.decl(), skips.decl());
+        Err(TooLate {
+            step: done.name,
+            phase: done.phase,
+            after: (skips.name, skips.phase),
+            later: later.map(|(_, entry)| entry.decl().name).collect(),
+        })
     }
 
     /// Whether the `when` of a planned step's key holds. It is evaluated once for an exchange, at the first step of the

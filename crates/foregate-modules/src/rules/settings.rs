@@ -6,7 +6,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use foregate_module::settings::{Argument, Context, FromNode, Key, Node, Problem, UpstreamId};
-use foregate_module::{Conditions, Edit, Expression, Field, PhaseId, Steps, Text, View};
+use foregate_module::{Conditions, Edit, Expression, Field, PhaseId, Step, Steps, Text, View};
 
 use super::challenge::Challenge;
 use super::keys::RULE;
@@ -110,6 +110,15 @@ impl When {
             Self::Request => PhaseId::RequestSecurity,
             Self::Rewrite => PhaseId::RequestRewrite,
             Self::Response => PhaseId::ResponseHeaders,
+        }
+    }
+
+    /// The step that evaluates the rules.
+    fn step(self) -> &'static str {
+        match self {
+            Self::Request => super::EvaluateRequest::NAME,
+            Self::Rewrite => super::EvaluateRewrite::NAME,
+            Self::Response => super::EvaluateResponse::NAME,
         }
     }
 
@@ -340,7 +349,7 @@ impl Reader<'_> {
         for argument in self.node.args() {
             match argument.text()? {
                 "rules" | "rule" => rules = true,
-                _ => steps = steps.and(self.context.steps(argument)?),
+                _ => steps = steps.and(self.context.steps_after(argument, self.when.step())?),
             }
         }
         Ok(Action::Skip { steps, rules })
