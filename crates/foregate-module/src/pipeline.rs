@@ -90,6 +90,11 @@ impl Entry {
         self.step.body(&**settings)
     }
 
+    /// Whether fields of interim responses and trailers go through it: see [`Step::SWEEPS`](crate::Step::SWEEPS).
+    pub fn sweeps(&self) -> bool {
+        self.step.sweeps()
+    }
+
     /// The fields that only the step may set: see [`Step::identity`](crate::Step::identity).
     pub fn identity(&self, settings: &Arc<dyn Any + Send + Sync>) -> Vec<Text> {
         self.step.identity(&**settings)
@@ -261,6 +266,13 @@ impl Pipeline {
     pub fn applies(&self, planned: &Planned, exchange: &dyn Exchange, state: &mut State) -> bool {
         self.is_wanted(planned, exchange, state)
             && self.entries.get(usize::from(planned.step)).is_some_and(|entry| entry.step.applies(exchange))
+    }
+
+    /// Whether a planned step lets a field of an interim response, or of trailers, go on to the client. The platform has looked
+    /// at `when` and what is skipped, and catches panics.
+    pub fn keeps(&self, planned: &Planned, name: &[u8]) -> bool {
+        let entry = self.entries.get(usize::from(planned.step));
+        entry.is_none_or(|entry| entry.step.keeps(&*planned.settings, name))
     }
 
     /// Runs a planned step on this thread, if its filters hold. The platform has looked at `when` and what is skipped, and

@@ -94,6 +94,7 @@ pub struct Plan {
     phases: [u16; PhaseId::COUNT + 1],
     body: usize,
     identity: Box<[Text]>,
+    sweeps: Box<[Planned]>,
 }
 
 impl Plan {
@@ -124,6 +125,12 @@ impl Plan {
     /// is: see [`Step::identity`](crate::Step::identity). Platforms take them away after the phase `request-identity`.
     pub fn identity(&self) -> &[Text] {
         &self.identity
+    }
+
+    /// The steps through which fields of interim responses and of trailers go, as far as they are no dry runs: see
+    /// [`Step::SWEEPS`](crate::Step::SWEEPS).
+    pub fn sweeps(&self) -> &[Planned] {
+        &self.sweeps
     }
 
     /// All steps, in their order.
@@ -185,6 +192,7 @@ impl<'p> PlanBuilder<'p> {
         let mut phases = [0; PhaseId::COUNT + 1];
         let mut body = 0;
         let mut identity: Vec<Text> = Vec::new();
+        let mut sweeps: Vec<Planned> = Vec::new();
         for (number, entry) in self.pipeline.entries().iter().enumerate() {
             let decl = entry.decl();
             let written = |value: &str| {
@@ -219,11 +227,14 @@ impl<'p> PlanBuilder<'p> {
                     identity.push(name);
                 }
             }
+            if entry.sweeps() && !planned.dry_run {
+                sweeps.push(planned.clone());
+            }
             steps.push(planned);
             for phase in &mut phases[decl.phase.order() + 1..] {
                 *phase += 1;
             }
         }
-        Plan { steps: steps.into(), phases, body, identity: identity.into() }
+        Plan { steps: steps.into(), phases, body, identity: identity.into(), sweeps: sweeps.into() }
     }
 }

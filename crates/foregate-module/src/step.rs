@@ -56,6 +56,16 @@ pub trait Step: Default + Send + Sync + 'static {
         Vec::new()
     }
 
+    /// Whether fields of interim responses and of trailers, which no step sees, go through [`keeps`](Self::keeps) where the
+    /// step is configured. Default: no.
+    const SWEEPS: bool = false;
+
+    /// Whether a field of this name, of an interim response or of the trailers of a response, goes on to the client.
+    /// Default: yes.
+    fn keeps(&self, _settings: &Self::Settings, _name: &[u8]) -> bool {
+        true
+    }
+
     /// Runs it. Must not block; heavy work is declared by [`WEIGHT`](Self::WEIGHT).
     fn run(&self, settings: &Self::Settings, input: Self::In<'_>) -> ControlFlow<Self::Stop, Self::Out>;
 }
@@ -160,6 +170,12 @@ pub trait Erased: Send + Sync {
     /// See [`Step::identity`].
     fn identity(&self, settings: &(dyn Any + Send + Sync)) -> Vec<Text>;
 
+    /// See [`Step::SWEEPS`].
+    fn sweeps(&self) -> bool;
+
+    /// See [`Step::keeps`].
+    fn keeps(&self, settings: &(dyn Any + Send + Sync), name: &[u8]) -> bool;
+
     /// Whether its filters hold.
     fn applies(&self, exchange: &dyn Exchange) -> bool;
 
@@ -216,6 +232,14 @@ impl<S: Step> Erased for Typed<S> {
 
     fn identity(&self, settings: &(dyn Any + Send + Sync)) -> Vec<Text> {
         settings.downcast_ref().map_or_else(Vec::new, |settings| S::identity(settings))
+    }
+
+    fn sweeps(&self) -> bool {
+        S::SWEEPS
+    }
+
+    fn keeps(&self, settings: &(dyn Any + Send + Sync), name: &[u8]) -> bool {
+        settings.downcast_ref().is_none_or(|settings| self.0.keeps(settings, name))
     }
 
     fn applies(&self, exchange: &dyn Exchange) -> bool {

@@ -227,6 +227,11 @@ impl Step for ClearResponse {
     const NAME: &'static str = "clear-headers-response";
     const ABOUT: &'static str = "Removes internal fields from the response.";
     const FILTERS: &'static [Filter] = &[];
+    const SWEEPS: bool = true;
+
+    fn keeps(&self, settings: &ClearHeaders, name: &[u8]) -> bool {
+        !settings.responses || !settings.names.contains(name)
+    }
 
     fn run(
         &self,

@@ -140,6 +140,8 @@ const KEY: Key = Key {
 pub struct Headers {
     request: Changes,
     response: Changes,
+    /// What is removed from every response.
+    removed: Vec<Text>,
 }
 
 /// What is done to one head.
@@ -178,7 +180,8 @@ impl FromNode for Headers {
         }
         let request = Changes::read(nodes, "request", PhaseId::RequestRewrite, context)?;
         let response = Changes::read(nodes, "response", PhaseId::ResponseHeaders, context)?;
-        Ok(Self { request, response })
+        let removed = response.removed();
+        Ok(Self { request, response, removed })
     }
 }
 
@@ -212,6 +215,16 @@ impl Changes {
             Line::Made(..) => None,
         });
         Ok(Self { fixed: Some(edits.collect()), blocks: Vec::new() })
+    }
+
+    /// The fields that are removed whatever the exchange is.
+    fn removed(&self) -> Vec<Text> {
+        let always = self.blocks.iter().filter(|block| block.when.is_none()).flat_map(|block| &block.lines);
+        let made = always.filter_map(|line| if let Line::Fixed(edit) = line { Some(edit) } else { None });
+        let edits = self.fixed.iter().flat_map(|fixed| fixed.iter()).chain(made);
+        edits
+            .filter_map(|edit| if let Edit::Remove(name) = edit { Some(name.clone()) } else { None })
+            .collect()
     }
 
     fn edits(&self, view: &View<'_>) -> Edits {
@@ -324,6 +337,11 @@ impl Step for Response {
     const NAME: &'static str = "headers-response";
     const ABOUT: &'static str = "Sets, adds and removes fields of the response.";
     const FILTERS: &'static [Filter] = &[];
+    const SWEEPS: bool = true;
+
+    fn keeps(&self, settings: &Headers, name: &[u8]) -> bool {
+        !settings.removed.iter().any(|removed| removed.eq_ignore_ascii_case(name))
+    }
 
     fn run(&self, settings: &Headers, (view,): (View<'_>,)) -> ControlFlow<Never, Self::Out> {
         ControlFlow::Continue((EditResponse(settings.response.edits(&view)),))

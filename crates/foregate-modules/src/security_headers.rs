@@ -385,7 +385,8 @@ impl Step for SecurityHeaders {
     const NAME: &'static str = "security-headers";
     const ABOUT: &'static str =
         "Adds fields by which browsers protect a site, and removes those that tell too much.";
-    const FILTERS: &'static [Filter] = &[];
+    // A switch of protocols is no document.
+    const FILTERS: &'static [Filter] = &[Filter::Status(200, 999)];
 
     fn run(&self, settings: &Headers, (Scheme(scheme),): Self::In<'_>) -> ControlFlow<Never, Self::Out> {
         let edits = if scheme == "https" { &settings.tls } else { &settings.cleartext };

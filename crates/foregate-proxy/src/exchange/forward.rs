@@ -225,6 +225,9 @@ impl Exchange<'_> {
         connection::strip_hop_by_hop(&mut self.response.headers, false);
         self.response.headers.remove(NameId::TransferEncoding);
         self.response.headers.remove(NameId::ContentLength);
+        if let Some(sweep) = self.sweep() {
+            sweep.clean(&mut self.response.headers);
+        }
         self.client
             .send_interim(self.request, self.response.status, &self.response.headers)
             .map_err(Error::Client)
@@ -345,7 +348,7 @@ impl Exchange<'_> {
             upstream.succeeded(server);
         }
         if length == BodyLength::Tunnel {
-            return self.open_tunnel(origin);
+            return self.agree_on_tunnel(origin);
         }
         let extended = self.request.upgrade.is_some() && matches!(self.client.link, Link::H2(_));
         if extended && (200..300).contains(&self.response.status) {
@@ -361,14 +364,21 @@ impl Exchange<'_> {
     }
 
     /// Runs the steps of the response.
-    pub(super) async fn shape(&mut self, origin: Origin, length: BodyLength) -> Step {
+    pub(super) async fn shape(&mut self, mut origin: Origin, length: BodyLength) -> Step {
         self.response_is_from(Source::Upstream);
         self.skip_to(PhaseId::UpstreamResponse);
         if let Err(ended) = self.run_phases(PhaseId::ResponseBody).await {
-            self.drop_response(origin);
+            match length {
+                BodyLength::Tunnel => origin.link.abort(),
+                _ => self.drop_response(origin),
+            }
             return ended.into();
         }
         let filters = self.take_response_filters();
+        if length == BodyLength::Tunnel {
+            // What passes through it is no body.
+            return self.open_tunnel(origin);
+        }
         if filters.is_empty() {
             return self.send_final(origin, length);
         }
@@ -407,6 +417,7 @@ impl Exchange<'_> {
     }
 
     fn send_final(&mut self, origin: Origin, length: BodyLength) -> Step {
+        self.download.sweep = self.sweep();
         let has_no_body = self.request.head.method == Method::Head || self.response.status == 304;
         let headers = &mut self.response.headers;
         if has_no_body {

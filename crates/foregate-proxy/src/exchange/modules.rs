@@ -12,7 +12,7 @@ use std::time::Instant;
 
 use foregate_module::{
     self as module, Action, Filtered, Finding, PhaseId, Pipeline, Plan, Planned, Question, Source, State,
-    Summary, Traffic, Verdict, Weight, WhenFull,
+    Steps, Summary, Traffic, Verdict, Weight, WhenFull,
 };
 use foregate_wire::{BodyLength, Slashes};
 use tokio::sync::oneshot;
@@ -26,7 +26,8 @@ use super::view::{Facts, View, now};
 use super::{Exchange, Step};
 use crate::error::Error;
 use crate::link::LinkError;
-use crate::link::copy::{CopyError, Filter, chain};
+use crate::link::copy::{Copy, CopyError, Filter, chain};
+use crate::link::sweep::Sweep;
 use crate::offload::LONGEST_WAIT;
 use crate::proxy::Config;
 use crate::routing::HostId;
@@ -205,6 +206,26 @@ impl Exchange<'_> {
             self.judge(planned, pipeline, verdict)?;
         }
         Ok(())
+    }
+
+    /// What fields of interim responses and trailers go through on their way to the client; `None` if nothing.
+    pub(super) fn sweep(&mut self) -> Option<Sweep> {
+        if self.run.as_ref()?.plan.sweeps().is_empty() {
+            return None;
+        }
+        let config = Arc::clone(&self.config);
+        let pipeline = &config.settings.pipeline;
+        let plan = Arc::clone(&self.run.as_ref()?.plan);
+        let (view, state) = self.view()?;
+        let mut left_out = Steps::NONE;
+        for (number, planned) in plan.sweeps().iter().enumerate() {
+            let skipped = state.skipped.contains(usize::from(planned.step));
+            let wanted = catch_unwind(AssertUnwindSafe(|| pipeline.is_wanted(planned, &view, state)));
+            if skipped || !wanted.unwrap_or(true) {
+                left_out = left_out.with(number);
+            }
+        }
+        Some(Sweep { pipeline: Arc::clone(pipeline), plan, left_out })
     }
 
     /// Runs a step on this thread.

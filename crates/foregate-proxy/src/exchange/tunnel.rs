@@ -3,6 +3,7 @@
 use std::future::poll_fn;
 use std::task::{Context, Poll};
 
+use foregate_module::PhaseId;
 use foregate_wire::{BodyLength, NameId, connection};
 
 use super::{Exchange, Step};
@@ -13,8 +14,8 @@ use crate::telemetry::clock;
 use crate::upstream::Origin;
 
 impl Exchange<'_> {
-    /// The origin has agreed: tells the client, and turns both connections into byte streams.
-    pub(super) fn open_tunnel(&mut self, mut origin: Origin) -> Step {
+    /// The origin has agreed: makes its response what the client shall see.
+    pub(super) fn agree_on_tunnel(&mut self, origin: Origin) -> Step {
         let key = self.request.head.headers.get_name(b"sec-websocket-key").map(<[u8]>::to_vec);
         let headers = &mut self.response.headers;
         connection::strip_hop_by_hop(headers, false);
@@ -35,6 +36,14 @@ impl Exchange<'_> {
                 headers.remove_name(b"sec-websocket-accept");
             }
         }
+        if self.has_steps(PhaseId::UpstreamResponse, PhaseId::ResponseBody) {
+            return Step::Shape(origin, BodyLength::Tunnel);
+        }
+        self.open_tunnel(origin)
+    }
+
+    /// Tells the client, and turns both connections into byte streams.
+    pub(super) fn open_tunnel(&mut self, mut origin: Origin) -> Step {
         self.client.close = true;
         if let Err(error) = self.begin_response(BodyLength::Tunnel) {
             origin.link.abort();

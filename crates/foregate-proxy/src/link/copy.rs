@@ -7,6 +7,7 @@ use std::time::Instant;
 use foregate_module::{Bail, Chain, Filtered, Passed};
 use foregate_wire::connection;
 
+use super::sweep::Sweep;
 use super::{Link, LinkError, Received};
 use crate::budget::Share;
 
@@ -53,6 +54,8 @@ pub struct Copy {
     pub drop_underscores: bool,
     /// Whether all trailers are left out.
     pub drop_trailers: bool,
+    /// What trailers go through.
+    pub sweep: Option<Sweep>,
     /// Filters of modules that the body goes through.
     pub filter: Option<Box<Filter>>,
     finished: bool,
@@ -211,6 +214,7 @@ impl Copy {
             kept: None,
             drop_underscores: false,
             drop_trailers: false,
+            sweep: None,
             filter: None,
             finished: false,
             gave_up: false,
@@ -342,6 +346,11 @@ impl Copy {
             trailers.clear();
         } else if self.drop_underscores {
             connection::drop_underscore_names(trailers);
+        }
+        if let Some(sweep) = &self.sweep
+            && !trailers.is_empty()
+        {
+            sweep.clean(trailers);
         }
         sink.finish(trailers).map_err(CopyError::Sink)?;
         self.finished = true;

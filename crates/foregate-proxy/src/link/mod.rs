@@ -8,6 +8,7 @@ pub(crate) mod fields;
 pub mod h1;
 pub mod h2;
 pub mod stream;
+pub mod sweep;
 
 use std::io;
 use std::task::{Context, Poll};
