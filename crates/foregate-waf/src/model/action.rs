@@ -5,8 +5,8 @@ use std::ops::RangeInclusive;
 use regex_automata::meta;
 
 use super::{
-    AuditEngine, AuditParts, BodyProcessor, EngineMode, Exclusion, Number, Regex, Rule, RuleId, Template,
-    Variable, XmlArguments,
+    AuditEngine, AuditParts, BodyProcessor, EngineMode, Exclusion, Number, Regex, RuleId, Template, Variable,
+    XmlArguments,
 };
 
 /// What happens to the transaction when a rule matches and the engine is on.
@@ -230,26 +230,31 @@ pub enum TextMatch {
 }
 
 impl RuleSelection {
-    /// A function that says which rules are meant.
-    pub fn matcher(&self) -> Box<dyn Fn(&Rule) -> bool + '_> {
-        match self {
-            Self::Ids(ranges) => Box::new(|rule| ranges.iter().any(|range| range.contains(&rule.id))),
-            Self::Tag(wanted) => {
-                let wanted = wanted.matcher();
-                Box::new(move |rule| rule.tags.iter().any(|tag| wanted(&tag.to_string())))
-            }
-            Self::Message(wanted) => {
-                let wanted = wanted.matcher();
-                Box::new(move |rule| {
-                    rule.message.as_ref().is_some_and(|message| wanted(&message.to_string()))
-                })
-            }
+    /// A function that says whether a rule with this id, these tags and this message is meant.
+    pub fn matcher(&self) -> impl Fn(RuleId, &[Template], Option<&Template>) -> bool {
+        let text = match self {
+            Self::Ids(_) => None,
+            Self::Tag(wanted) | Self::Message(wanted) => Some(wanted.matcher()),
+        };
+        move |id, tags, message| match (self, &text) {
+            (Self::Ids(ranges), _) => ranges.iter().any(|range| range.contains(&id)),
+            (Self::Tag(_), Some(wanted)) => tags.iter().any(|tag| wanted(&tag.to_string())),
+            (Self::Message(_), Some(wanted)) => message.is_some_and(|message| wanted(&message.to_string())),
+            (_, None) => false,
         }
     }
 }
 
 impl TextMatch {
-    /// A function that says which texts are meant. A pattern too large to compile, which loading refuses, means none.
+    /// Whether it can be matched: its pattern, if it is one, compiles. Loading makes none that does not.
+    pub fn compiles(&self) -> bool {
+        match self {
+            Self::Exact(_) => true,
+            Self::Pattern(regex) => meta::Regex::new(regex.text()).is_ok(),
+        }
+    }
+
+    /// A function that says which texts are meant; none by a pattern that does not compile.
     pub fn matcher(&self) -> Box<dyn Fn(&str) -> bool + '_> {
         match self {
             Self::Exact(wanted) => Box::new(|text| text == &**wanted),

@@ -25,7 +25,11 @@ impl RuleSet {
     /// Positions in [`rules`](Self::rules) of the rules that `selection` means, ascending.
     pub fn selected(&self, selection: &RuleSelection) -> Vec<usize> {
         let means = selection.matcher();
-        self.rules.iter().enumerate().filter(|(_, rule)| means(rule)).map(|(at, _)| at).collect()
+        let rules = self.rules.iter().enumerate();
+        rules
+            .filter(|(_, rule)| means(rule.id, &rule.tags, rule.message.as_ref()))
+            .map(|(at, _)| at)
+            .collect()
     }
 }
 

@@ -11,8 +11,6 @@ pub struct Settings {
     pub request_body_limit: u64,
     /// `SecRequestBodyNoFilesLimit`, in bytes without the contents of uploaded files. Default: 1,048,576.
     pub request_body_no_files_limit: u64,
-    /// `SecRequestBodyInMemoryLimit`, in bytes; `None` when no directive says it.
-    pub request_body_in_memory_limit: Option<u64>,
     /// `SecRequestBodyLimitAction`: what happens to a request whose body is larger. Default: it is rejected.
     pub request_body_limit_action: BeyondLimit,
     /// `SecRequestBodyJsonDepthLimit`, in levels. Default: 512.
@@ -56,7 +54,6 @@ impl Default for Settings {
             request_body_access: false,
             request_body_limit: 134_217_728,
             request_body_no_files_limit: 1_048_576,
-            request_body_in_memory_limit: None,
             request_body_limit_action: BeyondLimit::Reject,
             request_body_json_depth_limit: 512,
             arguments_limit: 1000,

@@ -1,1 +1,51 @@
 //! SecLang: text to the [model](crate::model).
+//!
+//! [`load`] reads rules as they are written for ModSecurity and for the OWASP Core Rule Set: every directive,
+//! variable, operator, transformation, action and `ctl` that means something to a reverse proxy. What is not
+//! understood is an error with its place and, where one is near, the name that was probably meant; several are found
+//! at a time, and nothing is ever left out silently. What is understood but can have no effect here is one of
+//! [`RuleSet::warnings`](crate::model::RuleSet::warnings), as is what looks like a mistake.
+//!
+//! ```
+//! use foregate_waf::seclang::{NoFiles, Source, load};
+//!
+//! let text = r#"
+//! SecRuleEngine On
+//! SecRule ARGS|!ARGS:comment "@contains <script" "id:1,phase:2,deny,t:lowercase,msg:'Script in %{MATCHED_VAR_NAME}'"
+//! "#;
+//! let set = load(&[Source::text("rules.conf", text)], &mut NoFiles).expect("right");
+//! assert_eq!(set.rules[0].id, 1);
+//!
+//! let wrong = load(&[Source::text("rules.conf", "SecRule ARGZ \"@rx a\" \"id:1\"")], &mut NoFiles).unwrap_err();
+//! assert_eq!(wrong[0].to_string(), "rules.conf:1:9: there is no variable `ARGZ` (did you mean `ARGS`?)");
+//! ```
+//!
+//! # The language
+//!
+//! A directive is a line; `\` at its end continues it. Lines that start with `#` are comments. Arguments are separated
+//! by white space and quoted with `"` or `'`, within which `\` before that quote stands for the quote and is kept
+//! before all else. Files are UTF-8; files of phrases (`@pmFromFile`) may hold any bytes.
+//!
+//! `SecRuleRemoveBy…` and `SecRuleUpdate…By…` hold for rules before and after them. A tag or message is meant as it is
+//! written, or as a pattern between slashes (`/^attack-/`).
+//!
+//! Paths are relative to the file that names them.
+
+mod action;
+mod findings;
+mod finish;
+pub mod limits;
+mod line;
+mod lint;
+mod loader;
+mod nearest;
+mod operator;
+mod pattern;
+mod rule;
+mod setting;
+mod status;
+mod target;
+mod template;
+mod update;
+
+pub use loader::{Files, NoFiles, Source, load};

@@ -1,0 +1,182 @@
+//! `ctl:NAME=VALUE`: what changes for the rest of a transaction.
+
+use std::ops::RangeInclusive;
+
+use super::super::findings::Findings;
+use super::super::line::Part;
+use super::super::{pattern, setting, target};
+use crate::model::{Action, AuditPartsChange, BodyProcessor, Ctl, RuleId, RuleSelection, TextMatch};
+
+#[derive(Clone, Copy)]
+enum Make {
+    AuditEngine,
+    AuditParts,
+    ForceRequestBodyVariable,
+    XmlArguments,
+    RequestBodyAccess,
+    RequestBodyLimit,
+    RequestBodyProcessor,
+    ResponseBodyAccess,
+    ResponseBodyLimit,
+    RuleEngine,
+    Remove(By),
+    RemoveTarget(By),
+}
+
+/// How rules are meant.
+#[derive(Clone, Copy)]
+enum By {
+    Id,
+    Message,
+    Tag,
+}
+
+/// Every `ctl`, sorted by name.
+const CTLS: &[(&str, Make)] = &[
+    ("auditEngine", Make::AuditEngine),
+    ("auditLogParts", Make::AuditParts),
+    ("forceRequestBodyVariable", Make::ForceRequestBodyVariable),
+    ("parseXmlIntoArgs", Make::XmlArguments),
+    ("requestBodyAccess", Make::RequestBodyAccess),
+    ("requestBodyLimit", Make::RequestBodyLimit),
+    ("requestBodyProcessor", Make::RequestBodyProcessor),
+    ("responseBodyAccess", Make::ResponseBodyAccess),
+    ("responseBodyLimit", Make::ResponseBodyLimit),
+    ("ruleEngine", Make::RuleEngine),
+    ("ruleRemoveById", Make::Remove(By::Id)),
+    ("ruleRemoveByMsg", Make::Remove(By::Message)),
+    ("ruleRemoveByTag", Make::Remove(By::Tag)),
+    ("ruleRemoveTargetById", Make::RemoveTarget(By::Id)),
+    ("ruleRemoveTargetByMsg", Make::RemoveTarget(By::Message)),
+    ("ruleRemoveTargetByTag", Make::RemoveTarget(By::Tag)),
+];
+
+const NO_HASH: &str = "pages are not signed";
+
+/// `ctl`s of ModSecurity and Coraza that are not there, and why.
+const NOT_OFFERED: &[(&str, &str)] = &[
+    ("debugLogLevel", "diagnostics are those of the proxy"),
+    ("hashEnforcement", NO_HASH),
+    ("hashEngine", NO_HASH),
+    ("responseBodyProcessor", "bodies of responses are not taken apart"),
+    ("ruleUpdateTargetById", "`ruleRemoveTargetById` takes its place"),
+];
+
+/// What the value of a `ctl` does; nothing if it is wrong, which is told.
+pub(super) fn ctl(part: Part<'_>, findings: &mut Findings) -> Vec<Action> {
+    let Some((name, value)) = part.split('=') else {
+        let suggestion = Some("it is written `ctl:NAME=VALUE`".into());
+        findings.error(part.at, format!("`=` is missing in `{}`", part.text()), suggestion);
+        return Vec::new();
+    };
+    let (name, value) = (name.trim(), value.trim());
+    let Some((_, make)) = CTLS.iter().find(|(known, _)| known.eq_ignore_ascii_case(name.raw)) else {
+        match NOT_OFFERED.iter().find(|(known, _)| known.eq_ignore_ascii_case(name.raw)) {
+            Some((known, reason)) => {
+                findings.error(name.at, format!("the `ctl` `{known}` is not offered: {reason}"), None);
+            }
+            None => findings.unknown(name.at, "`ctl`", name.raw, CTLS.iter().map(|(name, _)| *name)),
+        }
+        return Vec::new();
+    };
+    if let Make::RemoveTarget(by) = make {
+        return remove_target(*by, value, findings);
+    }
+    one(*make, value, findings).map(Action::Ctl).into_iter().collect()
+}
+
+fn one(make: Make, value: Part<'_>, findings: &mut Findings) -> Option<Ctl> {
+    let bytes = |findings: &mut Findings| super::number(value, 0..=u64::MAX, "a number of bytes", findings);
+    Some(match make {
+        Make::AuditEngine => Ctl::AuditEngine(setting::choice(value, setting::AUDIT_ENGINES, findings)?),
+        Make::AuditParts => Ctl::AuditParts(audit_parts(value, findings)?),
+        Make::ForceRequestBodyVariable => {
+            Ctl::ForceRequestBodyVariable(setting::choice(value, setting::SWITCH, findings)?)
+        }
+        Make::XmlArguments => Ctl::XmlArguments(setting::choice(value, setting::XML_ARGUMENTS, findings)?),
+        Make::RequestBodyAccess => Ctl::RequestBodyAccess(setting::choice(value, setting::SWITCH, findings)?),
+        Make::RequestBodyLimit => Ctl::RequestBodyLimit(bytes(findings)?),
+        Make::RequestBodyProcessor => {
+            Ctl::RequestBodyProcessor(setting::choice(value, BodyProcessor::ALL, findings)?)
+        }
+        Make::ResponseBodyAccess => {
+            Ctl::ResponseBodyAccess(setting::choice(value, setting::SWITCH, findings)?)
+        }
+        Make::ResponseBodyLimit => Ctl::ResponseBodyLimit(bytes(findings)?),
+        Make::RuleEngine => Ctl::RuleEngine(setting::choice(value, setting::ENGINES, findings)?),
+        Make::Remove(by) => Ctl::RemoveRules(selection(by, value, findings)?),
+        Make::RemoveTarget(_) => return None,
+    })
+}
+
+/// `RULES;TARGETS`
+fn remove_target(by: By, value: Part<'_>, findings: &mut Findings) -> Vec<Action> {
+    let Some((rules, target)) = value.split(';') else {
+        let suggestion = Some("it is written `RULES;VARIABLE:NAME`".into());
+        findings.error(value.at, format!("`;` is missing in `{}`", value.text()), suggestion);
+        return Vec::new();
+    };
+    let rules = selection(by, rules.trim(), findings);
+    let exclusions = target::exclusions(target, findings);
+    let Some(rules) = rules else { return Vec::new() };
+    exclusions.into_iter().map(|exclusion| Action::Ctl(Ctl::RemoveTarget(rules.clone(), exclusion))).collect()
+}
+
+fn selection(by: By, part: Part<'_>, findings: &mut Findings) -> Option<RuleSelection> {
+    match by {
+        By::Id => ids(part, findings).map(RuleSelection::Ids),
+        By::Tag => text_match(part, findings).map(RuleSelection::Tag),
+        By::Message => text_match(part, findings).map(RuleSelection::Message),
+    }
+}
+
+/// Ids and ranges of them, between white space or commas: `942100 942200-942299`.
+pub(in super::super) fn ids(part: Part<'_>, findings: &mut Findings) -> Option<Vec<RangeInclusive<RuleId>>> {
+    let mut ranges = Vec::new();
+    let mut right = true;
+    for one in part.split_all(|found| found == ',' || found.is_whitespace()) {
+        let text = one.text();
+        let (first, last) = text.split_once('-').unwrap_or((&text, &text));
+        match (first.parse::<RuleId>(), last.parse::<RuleId>()) {
+            (Ok(first), Ok(last)) if first <= last => ranges.push(first..=last),
+            _ => {
+                right = false;
+                findings.error(one.at, format!("`{text}` is no id and no range of ids"), None);
+            }
+        }
+    }
+    if ranges.is_empty() && right {
+        findings.error(part.at, "an id is missing", None);
+        return None;
+    }
+    right.then_some(ranges)
+}
+
+/// A text as it is, or a pattern between slashes.
+pub(in super::super) fn text_match(part: Part<'_>, findings: &mut Findings) -> Option<TextMatch> {
+    if part.raw.is_empty() {
+        findings.error(part.at, "a text is missing", None);
+        return None;
+    }
+    if let Some(inner) = part.strip('/')
+        && let Some(end) = inner.raw.strip_suffix('/').map(str::len)
+    {
+        let wanted = TextMatch::Pattern(pattern::regex(inner.to(end), findings)?);
+        if !wanted.compiles() {
+            findings.error(inner.at, "the pattern is no pattern over text", None);
+            return None;
+        }
+        return Some(wanted);
+    }
+    Some(TextMatch::Exact(part.text().into()))
+}
+
+fn audit_parts(part: Part<'_>, findings: &mut Findings) -> Option<AuditPartsChange> {
+    if let Some(parts) = part.strip('+') {
+        return setting::audit_parts(parts, findings).map(AuditPartsChange::Add);
+    }
+    if let Some(parts) = part.strip('-') {
+        return setting::audit_parts(parts, findings).map(AuditPartsChange::Remove);
+    }
+    setting::audit_parts(part, findings).map(AuditPartsChange::Set)
+}

@@ -1,0 +1,88 @@
+//! What is wrong, and what looks wrong, with its place.
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use super::limits::{MAX_ERRORS, MAX_WARNINGS};
+use super::line::Line;
+use super::nearest::nearest;
+use crate::model::{Place, Problem};
+
+/// Errors and warnings so far, and the directive that is being read.
+pub(super) struct Findings {
+    /// What makes the rules unusable.
+    pub(super) errors: Vec<Problem>,
+    /// What does not.
+    pub(super) warnings: Vec<Problem>,
+    file: Arc<str>,
+    line: Rc<Line>,
+}
+
+impl Findings {
+    /// None yet.
+    pub(super) fn new() -> Self {
+        Self { errors: Vec::new(), warnings: Vec::new(), file: Arc::from(""), line: Rc::default() }
+    }
+
+    /// From now on, places are in this directive.
+    pub(super) fn enter(&mut self, file: &Arc<str>, line: &Rc<Line>) {
+        self.file = Arc::clone(file);
+        self.line = Rc::clone(line);
+    }
+
+    /// The place of this byte of the directive.
+    pub(super) fn place(&self, at: usize) -> Place {
+        self.line.place(&self.file, at)
+    }
+
+    /// The file of the directive.
+    pub(super) fn file(&self) -> &Arc<str> {
+        &self.file
+    }
+
+    /// Something is wrong at this byte of the directive.
+    pub(super) fn error(&mut self, at: usize, message: impl Into<String>, suggestion: Option<String>) {
+        self.error_at(self.place(at), message, suggestion);
+    }
+
+    /// Something is wrong at this place.
+    pub(super) fn error_at(&mut self, place: Place, message: impl Into<String>, suggestion: Option<String>) {
+        if self.errors.len() < MAX_ERRORS {
+            self.errors.push(Problem { place, message: message.into(), suggestion });
+        }
+    }
+
+    /// There is no such thing of this kind; perhaps one of the known ones is meant.
+    pub(super) fn unknown<'n>(
+        &mut self,
+        at: usize,
+        kind: &str,
+        name: &str,
+        known: impl Iterator<Item = &'n str>,
+    ) {
+        let suggestion = nearest(name, known).map(|near| format!("did you mean `{near}`?"));
+        let shown: String = name.chars().take(MAX_SHOWN).collect();
+        let more = if shown.len() < name.len() { "…" } else { "" };
+        self.error(at, format!("there is no {kind} `{shown}{more}`"), suggestion);
+    }
+
+    /// Something looks wrong at this byte of the directive, or has no effect.
+    pub(super) fn warn(&mut self, at: usize, message: impl Into<String>, suggestion: Option<String>) {
+        self.warn_at(self.place(at), message, suggestion);
+    }
+
+    /// Something looks wrong at this place.
+    pub(super) fn warn_at(&mut self, place: Place, message: impl Into<String>, suggestion: Option<String>) {
+        if self.warnings.len() < MAX_WARNINGS {
+            self.warnings.push(Problem { place, message: message.into(), suggestion });
+        }
+    }
+
+    /// Whether no further error is told.
+    pub(super) fn is_full(&self) -> bool {
+        self.errors.len() >= MAX_ERRORS
+    }
+}
+
+/// How many characters of a name an error shows.
+const MAX_SHOWN: usize = 80;

@@ -1,0 +1,135 @@
+//! From rules as they are written to rules as they hold.
+
+use super::action::{Said, Skip};
+use super::findings::Findings;
+use super::nearest::nearest;
+use super::rule::{Draft, DraftLink, Drafts, Marker, in_effect};
+use super::update::{self, Update};
+use crate::model::{Disruptive, Link, Place, Rule, Transformation};
+
+/// What a denied request is answered with unless something else is said.
+const DENIED: u16 = 403;
+
+/// What a redirected request is answered with unless something else is said.
+const REDIRECTED: u16 = 302;
+
+/// The rules with all updates, their skips resolved.
+pub(super) fn finish(drafts: Drafts, updates: &[Update], findings: &mut Findings) -> Vec<Rule> {
+    let markers = drafts.markers;
+    let mut slots: Vec<Option<Draft>> = drafts.rules.into_iter().map(Some).collect();
+    update::apply(updates, &mut slots, findings);
+    let kept = kept_before(&slots);
+    let mut rules = Vec::new();
+    let mut skips = Vec::new();
+    for draft in slots.into_iter().flatten() {
+        skips.push(draft.links[0].actions.skip.clone());
+        rules.push(rule(draft));
+    }
+    for (at, skip) in skips.into_iter().enumerate() {
+        let Some((skip, place)) = skip else { continue };
+        let to = match skip {
+            Skip::Rules(count) => Some(beyond(&rules, at, count)),
+            Skip::After(name) => target_of(&name, at, &place, &rules, &markers, &kept, findings),
+        };
+        rules[at].skip_to = to;
+    }
+    rules
+}
+
+/// For each place between rules as they were written, how many of those before it are left.
+fn kept_before(slots: &[Option<Draft>]) -> Vec<usize> {
+    let counts = slots.iter().scan(0, |kept, slot| {
+        *kept += usize::from(slot.is_some());
+        Some(*kept)
+    });
+    std::iter::once(0).chain(counts).collect()
+}
+
+/// The place behind so many rules of the same phase as the rule at `at`.
+fn beyond(rules: &[Rule], at: usize, count: usize) -> usize {
+    let mut same = rules.iter().enumerate().skip(at + 1).filter(|(_, rule)| rule.phase == rules[at].phase);
+    same.nth(count).map_or(rules.len(), |(next, _)| next)
+}
+
+/// Where a rule that skips to this marker, or behind the rule with this id, goes on.
+fn target_of(
+    name: &str,
+    at: usize,
+    place: &Place,
+    rules: &[Rule],
+    markers: &[Marker],
+    kept: &[usize],
+    findings: &mut Findings,
+) -> Option<usize> {
+    let named = || markers.iter().filter(|marker| *marker.name == *name);
+    let position = |marker: &Marker| kept.get(marker.after).copied().unwrap_or(rules.len());
+    let marked = named().map(position).find(|position| *position > at);
+    let id = name.parse().ok();
+    let after_rule = rules.iter().position(|rule| Some(rule.id) == id);
+    let found = marked.or(after_rule.map(|rule| rule + 1).filter(|position| *position > at));
+    if found.is_none() {
+        let message = if named().next().is_some() || after_rule.is_some() {
+            format!("`{name}` stands before the rule that skips to it")
+        } else {
+            format!("there is no marker `{name}`")
+        };
+        let near = nearest(name, markers.iter().map(|marker| &*marker.name));
+        let suggestion = near.filter(|near| *near != name).map(|near| format!("did you mean `{near}`?"));
+        findings.error_at(place.clone(), message, suggestion);
+    }
+    found
+}
+
+fn rule(draft: Draft) -> Rule {
+    let defaults = draft.defaults;
+    let links = draft.links.iter().map(|written| link(written, &defaults.transformations)).collect();
+    let DraftLink { place, actions, .. } = draft.links.into_iter().next().expect("a draft has a link");
+    let status = actions.status.or(defaults.status);
+    let disruptive = match actions.disruptive {
+        None | Some(Said::Block) => defaults.disruptive.clone(),
+        Some(said) => said,
+    };
+    Rule {
+        id: draft.id,
+        place,
+        phase: draft.phase,
+        links,
+        disruptive: match disruptive {
+            // A default cannot be `block`.
+            Said::Pass | Said::Block => Disruptive::Pass,
+            Said::Allow(scope) => Disruptive::Allow(scope),
+            Said::Deny => Disruptive::Deny { status: status.unwrap_or(DENIED) },
+            Said::Drop => Disruptive::Drop,
+            Said::Redirect(to) => {
+                let status = status.filter(|status| (300..400).contains(status)).unwrap_or(REDIRECTED);
+                Disruptive::Redirect { status, to }
+            }
+        },
+        log: actions.log.unwrap_or(defaults.log),
+        audit_log: actions.audit_log.unwrap_or(defaults.audit_log),
+        message: actions.message,
+        data: actions.data,
+        severity: actions.severity,
+        tags: actions.tags,
+        revision: actions.revision,
+        version: actions.version,
+        maturity: actions.maturity,
+        accuracy: actions.accuracy,
+        skip_to: None,
+    }
+}
+
+fn link(written: &DraftLink, defaults: &[Transformation]) -> Link {
+    let actions = &written.actions;
+    Link {
+        place: written.place.clone(),
+        targets: written.targets.clone(),
+        exclusions: written.exclusions.clone(),
+        negated: written.negated,
+        operator: written.operator.clone(),
+        transformations: in_effect(defaults, &actions.transformations),
+        multi_match: actions.multi_match,
+        capture: actions.capture,
+        actions: actions.effects.clone(),
+    }
+}

@@ -1,0 +1,55 @@
+//! Bounds of what is loaded. Beyond one of them, loading is refused with an error that names it.
+
+/// Bytes in a file of rules.
+pub const MAX_FILE: usize = 8 << 20;
+
+/// Bytes in a file of phrases or addresses.
+pub const MAX_DATA_FILE: usize = 16 << 20;
+
+/// Bytes in all files together, each as often as it is read.
+pub const MAX_BYTES: usize = 64 << 20;
+
+/// Files of rules, each as often as it is included.
+pub const MAX_FILES: usize = 4096;
+
+/// Files that include one another.
+pub const MAX_INCLUDE_DEPTH: usize = 16;
+
+/// Bytes in a directive, with the lines that continue it.
+pub const MAX_DIRECTIVE: usize = 1 << 20;
+
+/// Rules, with those that are removed; a chain is one.
+pub const MAX_RULES: usize = 65_536;
+
+/// Rules in a chain.
+pub const MAX_CHAIN: usize = 64;
+
+/// Targets of a rule, those that it leaves out and those that updates add included.
+pub const MAX_TARGETS: usize = 1024;
+
+/// Actions in a list.
+pub const MAX_ACTIONS: usize = 1024;
+
+/// Bytes in a pattern.
+pub const MAX_PATTERN: usize = 128 << 10;
+
+/// How deep a pattern may nest.
+pub const MAX_PATTERN_DEPTH: u32 = 250;
+
+/// How large a pattern may be, counted in bytes it can look at in a row, alternatives added up.
+pub const MAX_PATTERN_COST: u64 = 1_000_000;
+
+/// A pattern larger than this is warned of.
+pub const COSTLY_PATTERN: u64 = 50_000;
+
+/// Directives that update or remove rules.
+pub const MAX_UPDATES: usize = 65_536;
+
+/// Markers.
+pub const MAX_MARKERS: usize = 65_536;
+
+/// Errors that are told; with the last of them, loading ends.
+pub const MAX_ERRORS: usize = 100;
+
+/// Warnings that are told.
+pub const MAX_WARNINGS: usize = 1000;

@@ -1,0 +1,254 @@
+//! Text to directives, a directive to its arguments, and where each byte of it stands in the file.
+
+use std::sync::Arc;
+
+use super::findings::Findings;
+use super::limits::MAX_DIRECTIVE;
+use crate::model::Place;
+
+/// A directive with the lines that continue it, joined.
+#[derive(Debug, Default)]
+pub(super) struct Line {
+    /// Its text, without white space around it.
+    pub(super) text: String,
+    /// Where its lines start, the first first.
+    starts: Vec<Start>,
+}
+
+/// From byte `at` of the text on, up to the next start, it is this line of the file from this column on.
+#[derive(Debug)]
+struct Start {
+    at: usize,
+    line: u32,
+    column: u32,
+}
+
+impl Line {
+    /// Where this byte of its text is in the file.
+    pub(super) fn place(&self, file: &Arc<str>, at: usize) -> Place {
+        let start = self.starts.iter().rev().find(|start| start.at <= at);
+        let (line, column) = start.map_or((1, 1), |start| {
+            let before = self.text.get(start.at..at.min(self.text.len())).unwrap_or_default();
+            (
+                start.line,
+                start.column.saturating_add(u32::try_from(before.chars().count()).unwrap_or(u32::MAX)),
+            )
+        });
+        Place { file: Arc::clone(file), line, column }
+    }
+
+    /// A line of its own at this place, for what concerns a place and no text.
+    pub(super) fn at(line: u32, column: u32) -> Self {
+        Self { text: String::new(), starts: vec![Start { at: 0, line, column }] }
+    }
+
+    /// Adds one line of the file. What is beyond [`MAX_DIRECTIVE`] is not added; `None` says so.
+    fn push(&mut self, text: &str, number: u32, indent: usize) -> Option<()> {
+        if self.text.len() + text.len() > MAX_DIRECTIVE {
+            return None;
+        }
+        let column = u32::try_from(indent + 1).unwrap_or(u32::MAX);
+        self.starts.push(Start { at: self.text.len(), line: number, column });
+        self.text.push_str(text);
+        Some(())
+    }
+}
+
+/// Why a text has no further directives.
+pub(super) enum Broken {
+    /// A directive is larger than [`MAX_DIRECTIVE`]; it starts in this line.
+    TooLarge(u32),
+    /// The last line says that it is continued; it is this one.
+    Continued(u32),
+}
+
+/// The directives of a file, in order; after a broken one, none.
+pub(super) fn directives(text: &str) -> impl Iterator<Item = Result<Line, Broken>> {
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    let mut numbered = (1u32..).zip(text.lines());
+    let mut over = false;
+    std::iter::from_fn(move || {
+        while !over {
+            let (number, first) = numbered.next()?;
+            let trimmed = first.trim_start();
+            if trimmed.is_empty() || trimmed.starts_with('#') {
+                continue;
+            }
+            let outcome = directive(number, first, &mut numbered);
+            over = outcome.is_err();
+            return Some(outcome);
+        }
+        None
+    })
+}
+
+/// The directive that starts with this line.
+fn directive<'t>(
+    number: u32,
+    first: &'t str,
+    rest: &mut impl Iterator<Item = (u32, &'t str)>,
+) -> Result<Line, Broken> {
+    let mut joined = Line::default();
+    let (mut at, mut text) = (number, first.trim_start());
+    let mut indent = first[..first.len() - text.len()].chars().count();
+    loop {
+        let continued = text.strip_suffix('\\');
+        joined.push(continued.unwrap_or(text), at, indent).ok_or(Broken::TooLarge(number))?;
+        if continued.is_none() {
+            joined.text.truncate(joined.text.trim_end().len());
+            return Ok(joined);
+        }
+        // White space at the start of a line that continues another is part of it: it may be in a quoted text.
+        (at, text) = rest.next().ok_or(Broken::Continued(at))?;
+        indent = 0;
+    }
+}
+
+/// A part of a directive as it is written, and where it starts.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Part<'l> {
+    /// As it is written.
+    pub(super) raw: &'l str,
+    /// Its first byte in the directive.
+    pub(super) at: usize,
+    /// The quotes that stand for themselves after `\`.
+    quotes: &'static str,
+}
+
+impl<'l> Part<'l> {
+    /// What it means: `\` before its quote left out.
+    pub(super) fn text(self) -> String {
+        let mut text = String::with_capacity(self.raw.len());
+        let mut rest = self.raw.chars().peekable();
+        while let Some(found) = rest.next() {
+            if found == '\\' && rest.peek().is_some_and(|next| self.quotes.contains(*next)) {
+                continue;
+            }
+            text.push(found);
+            if found == '\\' {
+                // What follows belongs to this backslash, so that it begins nothing of its own.
+                text.extend(rest.next());
+            }
+        }
+        text
+    }
+
+    /// The same in both quotes: it is a value in `'` in an argument in `"`.
+    pub(super) fn in_both_quotes(self) -> Self {
+        Self { quotes: "\"'", ..self }
+    }
+
+    /// Without white space around it.
+    pub(super) fn trim(self) -> Self {
+        let start = self.raw.len() - self.raw.trim_start().len();
+        Self { raw: self.raw.trim(), at: self.at + start, ..self }
+    }
+
+    /// From this byte on.
+    pub(super) fn from(self, start: usize) -> Self {
+        Self {
+            raw: self.raw.get(start..).unwrap_or_default(),
+            at: self.at + start.min(self.raw.len()),
+            ..self
+        }
+    }
+
+    /// Up to this byte.
+    pub(super) fn to(self, end: usize) -> Self {
+        Self { raw: self.raw.get(..end).unwrap_or(self.raw), ..self }
+    }
+
+    /// What is before and after the first of these.
+    pub(super) fn split(self, separator: char) -> Option<(Self, Self)> {
+        let found = self.raw.find(separator)?;
+        Some((self.to(found), self.from(found + separator.len_utf8())))
+    }
+
+    /// What stands between characters of which this is true, without empty parts.
+    pub(super) fn split_all(self, is_separator: fn(char) -> bool) -> impl Iterator<Item = Self> {
+        let mut rest = self;
+        std::iter::from_fn(move || {
+            let start = rest.raw.find(|found| !is_separator(found))?;
+            let from = rest.from(start);
+            let end = from.raw.find(is_separator).unwrap_or(from.raw.len());
+            rest = from.from(end);
+            Some(from.to(end))
+        })
+    }
+
+    /// The part after `prefix`, if it starts so.
+    pub(super) fn strip(self, prefix: char) -> Option<Self> {
+        self.raw.starts_with(prefix).then(|| self.from(prefix.len_utf8()))
+    }
+}
+
+/// A directive's name and its arguments; `None` if a quote is not closed, which is told.
+pub(super) fn words<'l>(line: &'l Line, findings: &mut Findings) -> Option<Vec<Part<'l>>> {
+    let mut words = Vec::new();
+    let mut rest = Part { raw: &line.text, at: 0, quotes: "" }.trim();
+    while let Some(first) = rest.raw.chars().next() {
+        let (word, after) = match first {
+            '"' => quoted(rest.from(1), '"', "\"", findings)?,
+            '\'' => quoted(rest.from(1), '\'', "'", findings)?,
+            _ => {
+                let end = end_of_plain(rest.raw);
+                (rest.to(end), rest.from(end))
+            }
+        };
+        words.push(word);
+        rest = after.trim();
+    }
+    if let Some(last) = words.last().filter(|last| last.raw == "\\" && last.quotes.is_empty()) {
+        findings.error(last.at, "`\\` stands alone", Some(CONTINUATION.into()));
+        return None;
+    }
+    Some(words)
+}
+
+/// What is probably wrong where `\` is the last that is seen of a line.
+const CONTINUATION: &str =
+    "white space follows the `\\` at the end of the line, so that the next line does not continue it";
+
+/// What is before the closing quote, and what is after it.
+fn quoted<'l>(
+    part: Part<'l>,
+    quote: char,
+    quotes: &'static str,
+    findings: &mut Findings,
+) -> Option<(Part<'l>, Part<'l>)> {
+    let Some(end) = end_of_quoted(part.raw, quote) else {
+        let suggestion = part.raw.trim_end().ends_with('\\').then(|| CONTINUATION.to_owned());
+        findings.error(part.at.saturating_sub(1), format!("the quote `{quote}` is not closed"), suggestion);
+        return None;
+    };
+    let after = part.from(end + quote.len_utf8());
+    if after.raw.starts_with(|next: char| !next.is_whitespace()) {
+        let suggestion = Some(format!("a quote in a quoted text is written `\\{quote}`"));
+        findings.error(after.at, "white space has to follow a closing quote", suggestion);
+        return None;
+    }
+    Some((Part { quotes, ..part.to(end) }, after))
+}
+
+/// The place of the first such quote that no `\` precedes.
+pub(super) fn end_of_quoted(text: &str, quote: char) -> Option<usize> {
+    let mut escaped = false;
+    text.char_indices().find_map(|(at, found)| {
+        let ends = found == quote && !escaped;
+        escaped = found == '\\' && !escaped;
+        ends.then_some(at)
+    })
+}
+
+/// Where a word that is not quoted ends. A selector in it may be (`ARGS:'a b'`).
+fn end_of_plain(text: &str) -> usize {
+    let mut from = 0;
+    loop {
+        let end = text[from..].find(char::is_whitespace).map_or(text.len(), |end| from + end);
+        let Some(open) = text[from..end].find(":'").map(|open| from + open + 2) else { return end };
+        match end_of_quoted(&text[open..], '\'') {
+            Some(close) => from = open + close + 1,
+            None => return end,
+        }
+    }
+}

@@ -1,0 +1,274 @@
+//! Files to rules.
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use super::findings::Findings;
+use super::limits::{MAX_BYTES, MAX_DATA_FILE, MAX_DIRECTIVE, MAX_FILE, MAX_FILES, MAX_INCLUDE_DEPTH};
+use super::line::{Broken, Line, Part, directives, words};
+use super::operator::Data;
+use super::rule::Drafts;
+use super::update::Update;
+use super::{finish, lint, setting, update};
+use crate::model::{Place, Problem, RuleSet};
+
+/// Where the text of rules and of their data comes from.
+pub trait Files {
+    /// All of the file at `path`. An error, in a few words, if it cannot be had or is larger than `limit` bytes.
+    fn read(&mut self, path: &str, limit: usize) -> Result<Vec<u8>, String>;
+
+    /// The files whose paths `pattern` matches, sorted; `*`, `?` and `[…]` stand for parts of names. None is no error.
+    fn glob(&mut self, pattern: &str) -> Result<Vec<String>, String>;
+}
+
+/// There are no files: rules that name some are refused.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoFiles;
+
+impl Files for NoFiles {
+    fn read(&mut self, _: &str, _: usize) -> Result<Vec<u8>, String> {
+        Err("files are not read here".into())
+    }
+
+    fn glob(&mut self, _: &str) -> Result<Vec<String>, String> {
+        Err("files are not read here".into())
+    }
+}
+
+/// Rules to load.
+#[derive(Clone, Debug)]
+pub enum Source {
+    /// Those in files: a path, or a pattern that at least one has to match.
+    Files(String),
+    /// Those in this text.
+    Text {
+        /// What errors call it; paths in it are relative to its folder.
+        name: String,
+        /// The rules.
+        text: String,
+    },
+}
+
+impl Source {
+    /// The rules in `text`.
+    pub fn text(name: impl Into<String>, text: impl Into<String>) -> Self {
+        Self::Text { name: name.into(), text: text.into() }
+    }
+
+    /// The rules in the files that `pattern` names.
+    pub fn files(pattern: impl Into<String>) -> Self {
+        Self::Files(pattern.into())
+    }
+}
+
+/// The rules in these sources, in their order, as one set; or everything that is wrong with them, no more than
+/// [`MAX_ERRORS`](super::limits::MAX_ERRORS).
+pub fn load(sources: &[Source], files: &mut dyn Files) -> Result<RuleSet, Vec<Problem>> {
+    let mut loader = Loader {
+        shelf: Shelf { files, data: Data::default(), bytes: 0 },
+        findings: Findings::new(),
+        drafts: Drafts::default(),
+        said: setting::Said::default(),
+        updates: Vec::new(),
+        open: Vec::new(),
+        count: 0,
+    };
+    for source in sources {
+        match source {
+            Source::Text { name, text } => loader.read(name, text.as_bytes()),
+            Source::Files(pattern) => {
+                let file: Arc<str> = pattern.as_str().into();
+                loader.findings.enter(&file, &Rc::new(Line::at(1, 1)));
+                loader.include(pattern, 0, true);
+            }
+        }
+    }
+    let Loader { mut findings, drafts, said, updates, .. } = loader;
+    let rules = finish::finish(drafts, &updates, &mut findings);
+    let mut set = RuleSet { rules, settings: said.settings, warnings: Vec::new() };
+    if findings.errors.is_empty() {
+        lint::lint(&set, &mut findings);
+    }
+    set.warnings = findings.warnings;
+    if findings.errors.is_empty() { Ok(set) } else { Err(findings.errors) }
+}
+
+/// Files, and what was made of those that were read.
+pub(super) struct Shelf<'f> {
+    files: &'f mut dyn Files,
+    pub(super) data: Data,
+    /// Bytes read so far.
+    bytes: usize,
+}
+
+impl Shelf<'_> {
+    /// The path of a file that the file `from` names.
+    pub(super) fn path(&self, from: &str, name: &str) -> String {
+        match from.rsplit_once('/') {
+            Some((folder, _)) if !name.starts_with('/') => format!("{folder}/{name}"),
+            _ => name.to_owned(),
+        }
+    }
+
+    /// What is in a file of data; `None` if it cannot be had, which is told.
+    pub(super) fn read_data(&mut self, path: &str, at: usize, findings: &mut Findings) -> Option<Vec<u8>> {
+        self.read(path, MAX_DATA_FILE, at, findings)
+    }
+
+    fn read(&mut self, path: &str, limit: usize, at: usize, findings: &mut Findings) -> Option<Vec<u8>> {
+        let limit = limit.min(MAX_BYTES - self.bytes);
+        let text = self.files.read(path, limit).and_then(|text| match text.len() {
+            len if len > limit => Err(format!("it is larger than {limit} bytes")),
+            _ => Ok(text),
+        });
+        match text {
+            Ok(text) => {
+                self.bytes += text.len();
+                Some(text)
+            }
+            Err(reason) => {
+                findings.error(at, format!("the file `{path}` cannot be read: {reason}"), None);
+                None
+            }
+        }
+    }
+}
+
+struct Loader<'f> {
+    shelf: Shelf<'f>,
+    findings: Findings,
+    drafts: Drafts,
+    said: setting::Said,
+    updates: Vec<Update>,
+    /// Files being read, each included by the one before it.
+    open: Vec<String>,
+    /// Files read so far.
+    count: usize,
+}
+
+impl Loader<'_> {
+    /// Reads the files that `pattern` names. `at` is where it is named.
+    fn include(&mut self, pattern: &str, at: usize, required: bool) {
+        let paths = if pattern.contains(['*', '?', '[']) {
+            match self.shelf.files.glob(pattern) {
+                Ok(paths) => paths,
+                Err(reason) => {
+                    let message = format!("the files `{pattern}` cannot be listed: {reason}");
+                    return self.findings.error(at, message, None);
+                }
+            }
+        } else {
+            vec![pattern.to_owned()]
+        };
+        if paths.is_empty() && required {
+            let suggestion = Some("`IncludeOptional` includes what there may be".into());
+            return self.findings.error(at, format!("no file matches `{pattern}`"), suggestion);
+        }
+        for path in paths {
+            if self.findings.is_full() {
+                return;
+            }
+            self.include_one(&path, at);
+        }
+    }
+
+    fn include_one(&mut self, path: &str, at: usize) {
+        if self.open.iter().any(|open| open == path) {
+            return self.findings.error(at, format!("`{path}` includes itself"), None);
+        }
+        if self.open.len() >= MAX_INCLUDE_DEPTH {
+            let message = format!("more than {MAX_INCLUDE_DEPTH} files include one another");
+            return self.findings.error(at, message, None);
+        }
+        if self.count >= MAX_FILES {
+            return self.findings.error(at, format!("there are more than {MAX_FILES} files"), None);
+        }
+        if let Some(text) = self.shelf.read(path, MAX_FILE, at, &mut self.findings) {
+            self.read(path, &text);
+        }
+    }
+
+    /// Reads the directives in a text.
+    fn read(&mut self, name: &str, text: &[u8]) {
+        self.count += 1;
+        let file: Arc<str> = name.into();
+        let text = match std::str::from_utf8(text) {
+            Ok(text) => text,
+            Err(error) => {
+                let valid = text.get(..error.valid_up_to()).unwrap_or_default();
+                let before = valid.rsplit(|byte| *byte == b'\n').next().unwrap_or_default();
+                let line = 1 + valid.iter().filter(|byte| **byte == b'\n').count();
+                let column = 1 + String::from_utf8_lossy(before).chars().count();
+                let number = |count| u32::try_from(count).unwrap_or(u32::MAX);
+                let place = Place { file, line: number(line), column: number(column) };
+                return self.findings.error_at(place, "the file is not UTF-8", None);
+            }
+        };
+        self.open.push(name.to_owned());
+        for line in directives(text) {
+            if self.findings.is_full() {
+                break;
+            }
+            match line {
+                Ok(line) => self.directive(&file, &Rc::new(line)),
+                Err(broken) => {
+                    let (line, message) = match broken {
+                        Broken::TooLarge(line) => {
+                            (line, format!("the directive is longer than {MAX_DIRECTIVE} bytes"))
+                        }
+                        Broken::Continued(line) => {
+                            (line, "no line follows that continues this one".to_owned())
+                        }
+                    };
+                    self.findings.error_at(Place { file: Arc::clone(&file), line, column: 1 }, message, None);
+                }
+            }
+        }
+        self.drafts.interrupt(&mut self.findings);
+        self.open.pop();
+    }
+
+    fn directive(&mut self, file: &Arc<str>, line: &Rc<Line>) {
+        self.findings.enter(file, line);
+        let Some(words) = words(line, &mut self.findings) else {
+            return self.drafts.unreadable(line.text.contains("chain"), line.place(file, 0));
+        };
+        let Some((name, arguments)) = words.split_first() else { return };
+        let is = |known: &str| name.raw.eq_ignore_ascii_case(known);
+        if is("SecRule") || is("SecAction") {
+            return self.drafts.rule(*name, arguments, &mut self.shelf, &mut self.findings);
+        }
+        self.drafts.interrupt(&mut self.findings);
+        if is("SecMarker") {
+            self.drafts.marker(*name, arguments, &mut self.findings);
+        } else if is("SecDefaultAction") {
+            self.drafts.default_action(*name, arguments, &mut self.findings);
+        } else if is("Include") || is("IncludeOptional") {
+            self.include_directive(file, *name, arguments, is("Include"));
+            self.findings.enter(file, line);
+        } else if !update::directive(&mut self.updates, *name, arguments, &mut self.findings)
+            && !setting::directive(&mut self.said, *name, arguments, &mut self.findings)
+        {
+            self.unknown(*name);
+        }
+    }
+
+    fn include_directive(&mut self, file: &Arc<str>, name: Part<'_>, arguments: &[Part<'_>], required: bool) {
+        let [pattern] = arguments else {
+            return self.findings.error(name.at, format!("`{}` takes one argument, a path", name.raw), None);
+        };
+        let path = self.shelf.path(file, &pattern.text());
+        self.include(&path, pattern.at, required);
+    }
+
+    fn unknown(&mut self, name: Part<'_>) {
+        if name.raw.starts_with('<') {
+            let suggestion = Some("sections belong to Apache; where rules hold is said by routes".into());
+            return self.findings.error(name.at, "a section is not understood", suggestion);
+        }
+        const RULES: &[&str] =
+            &["Include", "IncludeOptional", "SecAction", "SecDefaultAction", "SecMarker", "SecRule"];
+        let known = RULES.iter().copied().chain(update::names()).chain(setting::names());
+        self.findings.unknown(name.at, "directive", name.raw, known);
+    }
+}

@@ -1,0 +1,321 @@
+//! Operators: `@NAME ARGUMENT`, `!@NAME ARGUMENT`, or a pattern alone.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use super::findings::Findings;
+use super::line::{Line, Part};
+use super::loader::Shelf;
+use super::pattern;
+use super::template::{number, template, without_macros};
+use crate::model::{ByteSet, Comparison, Network, NetworkError, Operator, Phrases, Place, Regex, Template};
+
+/// What an operator makes of its argument.
+#[derive(Clone, Copy)]
+enum Make {
+    /// There is none.
+    Plain(fn() -> Operator),
+    Pattern(fn(Regex) -> Operator),
+    /// A text with macros.
+    Text(fn(Template) -> Operator),
+    /// The same, and it may be empty.
+    AnyText(fn(Template) -> Operator),
+    Number(Comparison),
+    Phrases,
+    PhrasesOf,
+    Networks,
+    NetworksOf,
+    Bytes,
+}
+
+/// Every operator, sorted by name.
+const OPERATORS: &[(&str, Make)] = &[
+    ("beginsWith", Make::Text(Operator::BeginsWith)),
+    ("contains", Make::Text(Operator::Contains)),
+    ("containsWord", Make::Text(Operator::ContainsWord)),
+    ("detectSQLi", Make::Plain(|| Operator::DetectSqli)),
+    ("detectXSS", Make::Plain(|| Operator::DetectXss)),
+    ("endsWith", Make::Text(Operator::EndsWith)),
+    ("eq", Make::Number(Comparison::Equal)),
+    ("ge", Make::Number(Comparison::AtLeast)),
+    ("gt", Make::Number(Comparison::Above)),
+    ("ipMatch", Make::Networks),
+    ("ipMatchF", Make::NetworksOf),
+    ("ipMatchFromFile", Make::NetworksOf),
+    ("le", Make::Number(Comparison::AtMost)),
+    ("lt", Make::Number(Comparison::Below)),
+    ("noMatch", Make::Plain(|| Operator::Never)),
+    ("pm", Make::Phrases),
+    ("pmFromFile", Make::PhrasesOf),
+    ("pmf", Make::PhrasesOf),
+    ("rx", Make::Pattern(Operator::Rx)),
+    ("rxGlobal", Make::Pattern(Operator::RxGlobal)),
+    ("streq", Make::AnyText(Operator::StrEq)),
+    ("strmatch", Make::Text(Operator::StrMatch)),
+    ("unconditionalMatch", Make::Plain(|| Operator::Unconditional)),
+    ("validateByteRange", Make::Bytes),
+    ("validateUrlEncoding", Make::Plain(|| Operator::ValidateUrlEncoding)),
+    ("validateUtf8Encoding", Make::Plain(|| Operator::ValidateUtf8Encoding)),
+    ("verifyCC", Make::Pattern(Operator::VerifyCreditCard)),
+    ("verifyCPF", Make::Pattern(Operator::VerifyCpf)),
+    ("verifySSN", Make::Pattern(Operator::VerifySsn)),
+    ("verifySVNR", Make::Pattern(Operator::VerifySvnr)),
+    ("within", Make::AnyText(Operator::Within)),
+];
+
+const OF_PROXY: &str = "the proxy's own rules know countries and lists of addresses";
+
+/// Operators of ModSecurity and Coraza that are not there, and why.
+const NOT_OFFERED: &[(&str, &str)] = &[
+    ("fuzzyHash", "no fuzzy hashes are kept"),
+    ("geoLookup", OF_PROXY),
+    ("gsbLookup", "the service that it asks is gone"),
+    ("inspectFile", "no programs are run"),
+    ("ipMatchFromDataset", "a list in a file is `@ipMatchFromFile`"),
+    ("pmFromDataset", "a list in a file is `@pmFromFile`"),
+    ("rbl", "no name servers are asked while a request waits"),
+    ("restpath", "write the path as a pattern: `@rx`"),
+    ("rsub", "bodies are not rewritten by rules"),
+    ("validateDTD", "XML is never validated with documents from elsewhere"),
+    ("validateHash", "pages are not signed"),
+    ("validateSchema", "XML is never validated with documents from elsewhere"),
+];
+
+/// Whether it is negated, and the operator; `None` if something is wrong, which is told.
+pub(super) fn operator(
+    part: Part<'_>,
+    shelf: &mut Shelf<'_>,
+    findings: &mut Findings,
+) -> Option<(bool, Operator)> {
+    let part = part.from(part.raw.len() - part.raw.trim_start().len());
+    let negated = part.strip('!');
+    let plain = negated.unwrap_or(part);
+    let plain = plain.from(plain.raw.len() - plain.raw.trim_start().len());
+    let operator = match plain.strip('@') {
+        None if plain.raw.is_empty() => {
+            findings.error(plain.at, "the operator is missing", None);
+            None
+        }
+        None => patterned(plain, "a pattern", Operator::Rx, findings),
+        Some(named) => {
+            let end = named.raw.find(char::is_whitespace).unwrap_or(named.raw.len());
+            let argument = named.from(end);
+            let argument = argument.from(argument.raw.len() - argument.raw.trim_start().len());
+            known(named.to(end), argument, shelf, findings)
+        }
+    };
+    operator.map(|operator| (negated.is_some(), operator))
+}
+
+fn known(
+    name: Part<'_>,
+    argument: Part<'_>,
+    shelf: &mut Shelf<'_>,
+    findings: &mut Findings,
+) -> Option<Operator> {
+    let Some((name, make)) = OPERATORS.iter().find(|(known, _)| known.eq_ignore_ascii_case(name.raw)) else {
+        match NOT_OFFERED.iter().find(|(known, _)| known.eq_ignore_ascii_case(name.raw)) {
+            Some((known, reason)) => {
+                let message = format!("the operator `@{known}` is not offered: {reason}");
+                findings.error(name.at - 1, message, None);
+            }
+            None => {
+                let known = OPERATORS.iter().map(|(name, _)| *name);
+                findings.unknown(name.at, "operator", name.raw, known);
+            }
+        }
+        return None;
+    };
+    match (make, argument.raw.is_empty()) {
+        (Make::Plain(_) | Make::AnyText(_), true) | (_, false) => {}
+        (_, true) => {
+            findings.error(argument.at, format!("`@{name}` needs an argument"), None);
+            return None;
+        }
+    }
+    match *make {
+        Make::Plain(_) if !argument.raw.is_empty() => {
+            findings.error(argument.at, format!("`@{name}` takes no argument"), None);
+            None
+        }
+        Make::Plain(make) => Some(make()),
+        Make::Pattern(make) => patterned(argument, &format!("the pattern of `@{name}`"), make, findings),
+        Make::Text(make) | Make::AnyText(make) => template(argument, findings).map(make),
+        Make::Number(comparison) => {
+            number(argument, findings).map(|number| Operator::Compare(comparison, number))
+        }
+        Make::Phrases => phrases(argument, findings).map(Operator::Pm),
+        Make::PhrasesOf => shelf.phrases(argument, findings).map(Operator::Pm),
+        Make::Networks => networks(argument, findings).map(Operator::IpMatch),
+        Make::NetworksOf => shelf.networks(argument, findings).map(Operator::IpMatch),
+        Make::Bytes => bytes(argument, findings).map(Operator::ValidateByteRange),
+    }
+}
+
+fn patterned(
+    part: Part<'_>,
+    of: &str,
+    make: fn(Regex) -> Operator,
+    findings: &mut Findings,
+) -> Option<Operator> {
+    without_macros(part, of, findings).then(|| pattern::regex(part, findings)).flatten().map(make)
+}
+
+/// Phrases between white space. Bytes may be written in hexadecimal between bars: `a|20 2f|b`.
+fn phrases(part: Part<'_>, findings: &mut Findings) -> Option<Phrases> {
+    if !without_macros(part, "the phrases of `@pm`", findings) {
+        return None;
+    }
+    // White space within bars does not separate.
+    let mut inside = false;
+    let mut phrases = vec![String::new()];
+    for found in part.text().chars() {
+        inside ^= found == '|';
+        if found.is_whitespace() && !inside {
+            phrases.push(String::new());
+        } else if let Some(last) = phrases.last_mut() {
+            last.push(found);
+        }
+    }
+    if inside {
+        let suggestion = Some("bytes stand between two of them in hexadecimal: `|7c|` is a `|`".into());
+        findings.error(part.at, "a `|` in the phrases is not closed with another", suggestion);
+        return None;
+    }
+    let decoded: Option<Vec<_>> = phrases.iter().map(|phrase| decoded(phrase)).collect();
+    if decoded.is_none() {
+        let message = "what stands between `|` in a phrase is not pairs of hexadecimal digits";
+        findings.error(part.at, message, None);
+    }
+    decoded.map(Phrases::new)
+}
+
+/// A phrase with bytes in hexadecimal between bars.
+fn decoded(phrase: &str) -> Option<Box<[u8]>> {
+    let mut bytes = Vec::with_capacity(phrase.len());
+    for (at, piece) in phrase.split('|').enumerate() {
+        if at % 2 == 0 {
+            bytes.extend_from_slice(piece.as_bytes());
+            continue;
+        }
+        let digits: Option<Vec<u32>> =
+            piece.chars().filter(|found| !found.is_whitespace()).map(|found| found.to_digit(16)).collect();
+        let digits = digits.filter(|digits| digits.len() % 2 == 0 && !digits.is_empty())?;
+        bytes.extend(digits.chunks(2).filter_map(|pair| u8::try_from(pair[0] * 16 + pair[1]).ok()));
+    }
+    Some(bytes.into())
+}
+
+/// Addresses and networks between commas.
+fn networks(part: Part<'_>, findings: &mut Findings) -> Option<Arc<[Network]>> {
+    let mut networks = Vec::new();
+    let mut right = true;
+    for one in part.split_all(|found| found == ',' || found.is_whitespace()) {
+        match Network::parse(one.raw) {
+            Ok(network) => networks.push(network),
+            Err(error) => {
+                right = false;
+                findings.error(one.at, not_a_network(one.raw, error), None);
+            }
+        }
+    }
+    right.then(|| networks.into())
+}
+
+fn not_a_network(text: &str, error: NetworkError) -> String {
+    match error {
+        NetworkError::Address => format!("`{text}` is not an address"),
+        NetworkError::Prefix => format!("`{text}` is not a network: the number of bits is wrong"),
+    }
+}
+
+/// Bytes and ranges of them between commas: `9,10,13,32-126`.
+fn bytes(part: Part<'_>, findings: &mut Findings) -> Option<ByteSet> {
+    let mut set = ByteSet::default();
+    let mut right = true;
+    for one in part.split_all(|found| found == ',' || found.is_whitespace()) {
+        let (first, last) = one.raw.split_once('-').unwrap_or((one.raw, one.raw));
+        match (first.parse::<u8>(), last.parse::<u8>()) {
+            (Ok(first), Ok(last)) if first <= last => set = (first..=last).fold(set, ByteSet::with),
+            _ => {
+                right = false;
+                let suggestion = Some("bytes are 0 to 255, a range is `32-126`".into());
+                findings.error(one.at, format!("`{}` is no byte and no range of bytes", one.raw), suggestion);
+            }
+        }
+    }
+    right.then_some(set)
+}
+
+/// Phrases and networks of files that were read, by path.
+#[derive(Default)]
+pub(super) struct Data {
+    phrases: HashMap<String, Phrases>,
+    networks: HashMap<String, Arc<[Network]>>,
+}
+
+impl Shelf<'_> {
+    /// The phrases in the files of this argument: one a line; empty ones and those that start with `#` do not count.
+    fn phrases(&mut self, part: Part<'_>, findings: &mut Findings) -> Option<Phrases> {
+        let mut all = Vec::new();
+        for name in part.split_all(char::is_whitespace) {
+            let path = self.path(findings.file(), &name.text());
+            if !self.data.phrases.contains_key(&path) {
+                let text = self.read_data(&path, name.at, findings)?;
+                let phrases = Phrases::new(entries(&text).map(|(_, line)| line.into()));
+                self.data.phrases.insert(path.clone(), phrases);
+            }
+            all.extend(self.data.phrases.get(&path).cloned());
+        }
+        match all.len() {
+            1 => all.pop(),
+            _ => Some(Phrases::new(all.iter().flat_map(Phrases::iter).map(Into::into))),
+        }
+    }
+
+    /// The addresses in the files of this argument, one a line.
+    fn networks(&mut self, part: Part<'_>, findings: &mut Findings) -> Option<Arc<[Network]>> {
+        let mut all: Vec<Arc<[Network]>> = Vec::new();
+        for name in part.split_all(char::is_whitespace) {
+            let path = self.path(findings.file(), &name.text());
+            if !self.data.networks.contains_key(&path) {
+                let text = self.read_data(&path, name.at, findings)?;
+                let networks = read_networks(&path, &text, findings)?;
+                self.data.networks.insert(path.clone(), networks);
+            }
+            all.extend(self.data.networks.get(&path).cloned());
+        }
+        match all.len() {
+            1 => all.pop(),
+            _ => Some(all.iter().flat_map(|networks| networks.iter().copied()).collect()),
+        }
+    }
+}
+
+/// The lines of a file of data that count, with their numbers.
+fn entries(text: &[u8]) -> impl Iterator<Item = (u32, &[u8])> {
+    let text = text.strip_prefix("\u{feff}".as_bytes()).unwrap_or(text);
+    let lines =
+        (1..).zip(text.split(|byte| *byte == b'\n')).map(|(number, line)| (number, line.trim_ascii()));
+    lines.filter(|(_, line)| !line.is_empty() && !line.starts_with(b"#"))
+}
+
+fn read_networks(path: &str, text: &[u8], findings: &mut Findings) -> Option<Arc<[Network]>> {
+    let mut networks = Vec::new();
+    let mut right = true;
+    let file: Arc<str> = path.into();
+    for (number, line) in entries(text) {
+        // What follows the address is a remark.
+        let line = line.split(|byte| *byte == b'#').next().unwrap_or_default().trim_ascii();
+        let line = String::from_utf8_lossy(line);
+        match Network::parse(&line) {
+            Ok(network) => networks.push(network),
+            Err(error) => {
+                right = false;
+                let place: Place = Line::at(number, 1).place(&file, 0);
+                findings.error_at(place, not_a_network(&line, error), None);
+            }
+        }
+    }
+    right.then(|| networks.into())
+}

@@ -1,0 +1,265 @@
+//! Directives that change or remove other rules, wherever those stand.
+
+use super::action::{self, Actions, Class, Verb};
+use super::findings::Findings;
+use super::limits::{MAX_TARGETS, MAX_UPDATES};
+use super::line::Part;
+use super::rule::Draft;
+use super::target;
+use crate::model::{Exclusion, Place, RuleId, RuleSelection, Target};
+
+/// Such a directive.
+pub(super) struct Update {
+    place: Place,
+    change: Change,
+}
+
+enum Change {
+    Remove(RuleSelection),
+    Targets {
+        rules: RuleSelection,
+        targets: Vec<Target>,
+        exclusions: Vec<Exclusion>,
+        instead_of: Vec<Target>,
+    },
+    Actions {
+        id: RuleId,
+        link: usize,
+        actions: Box<Actions>,
+    },
+}
+
+#[derive(Clone, Copy)]
+enum Kind {
+    RemoveById,
+    RemoveByMessage,
+    RemoveByTag,
+    ActionById,
+    TargetById,
+    TargetByMessage,
+    TargetByTag,
+}
+
+/// These directives, sorted by name.
+const DIRECTIVES: &[(&str, Kind)] = &[
+    ("SecRuleRemoveById", Kind::RemoveById),
+    ("SecRuleRemoveByMsg", Kind::RemoveByMessage),
+    ("SecRuleRemoveByTag", Kind::RemoveByTag),
+    ("SecRuleUpdateActionById", Kind::ActionById),
+    ("SecRuleUpdateTargetById", Kind::TargetById),
+    ("SecRuleUpdateTargetByMsg", Kind::TargetByMessage),
+    ("SecRuleUpdateTargetByTag", Kind::TargetByTag),
+];
+
+/// Their names.
+pub(super) fn names() -> impl Iterator<Item = &'static str> {
+    DIRECTIVES.iter().map(|(name, _)| *name)
+}
+
+/// Adds what the directive says to `updates`. `false` if there is none of this name, which is not told.
+pub(super) fn directive(
+    updates: &mut Vec<Update>,
+    name: Part<'_>,
+    arguments: &[Part<'_>],
+    findings: &mut Findings,
+) -> bool {
+    let Some((known, kind)) = DIRECTIVES.iter().find(|(known, _)| known.eq_ignore_ascii_case(name.raw))
+    else {
+        return false;
+    };
+    if updates.len() >= MAX_UPDATES {
+        findings.error(name.at, format!("more than {MAX_UPDATES} directives update rules"), None);
+        return true;
+    }
+    let change = match (kind, arguments) {
+        (Kind::RemoveById, [_, ..]) => remove_by_id(arguments, findings),
+        (Kind::RemoveByMessage, [text]) => {
+            action::text_match(*text, findings).map(RuleSelection::Message).map(Change::Remove)
+        }
+        (Kind::RemoveByTag, [text]) => {
+            action::text_match(*text, findings).map(RuleSelection::Tag).map(Change::Remove)
+        }
+        (Kind::ActionById, [id, actions]) => update_actions(*id, *actions, findings),
+        (Kind::TargetById | Kind::TargetByMessage | Kind::TargetByTag, [rules, targets, more @ ..])
+            if more.len() < 2 =>
+        {
+            let rules = match kind {
+                Kind::TargetById => action::ids(*rules, findings).map(RuleSelection::Ids),
+                Kind::TargetByTag => action::text_match(*rules, findings).map(RuleSelection::Tag),
+                _ => action::text_match(*rules, findings).map(RuleSelection::Message),
+            };
+            update_targets(rules, *targets, more.first().copied(), findings)
+        }
+        _ => {
+            let wanted = match kind {
+                Kind::RemoveById => "ids",
+                Kind::RemoveByMessage => "a message",
+                Kind::RemoveByTag => "a tag",
+                Kind::ActionById => "an id and a list of actions",
+                Kind::TargetById => "ids and targets",
+                Kind::TargetByMessage => "a message and targets",
+                Kind::TargetByTag => "a tag and targets",
+            };
+            findings.error(name.at, format!("`{known}` takes {wanted}"), None);
+            None
+        }
+    };
+    let place = findings.place(name.at);
+    updates.extend(change.map(|change| Update { place, change }));
+    true
+}
+
+fn remove_by_id(arguments: &[Part<'_>], findings: &mut Findings) -> Option<Change> {
+    let ranges: Vec<_> = arguments.iter().map(|part| action::ids(*part, findings)).collect();
+    let ranges: Option<Vec<_>> = ranges.into_iter().collect();
+    ranges.map(|ranges| Change::Remove(RuleSelection::Ids(ranges.concat())))
+}
+
+fn update_targets(
+    rules: Option<RuleSelection>,
+    part: Part<'_>,
+    instead_of: Option<Part<'_>>,
+    findings: &mut Findings,
+) -> Option<Change> {
+    let errors = findings.errors.len();
+    let (targets, exclusions) = target::targets(part, findings);
+    let instead_of = instead_of.map_or_else(Vec::new, |replaced| {
+        let (targets, exclusions) = target::targets(replaced, findings);
+        if !exclusions.is_empty() {
+            findings.error(replaced.at, "what is replaced is named without `!`", None);
+        }
+        targets
+    });
+    let sound = findings.errors.len() == errors;
+    rules.filter(|_| sound).map(|rules| Change::Targets { rules, targets, exclusions, instead_of })
+}
+
+/// `ID` or `ID:LINK`, and actions that are laid over those of the rule.
+fn update_actions(id: Part<'_>, list: Part<'_>, findings: &mut Findings) -> Option<Change> {
+    let (id, link) = id.split(':').map_or((id, None), |(id, link)| (id, Some(link)));
+    let id = action::number(id, 1..=RuleId::MAX, "an id", findings)?;
+    let link =
+        link.map_or(Some(0), |link| action::number(link, 0..=usize::MAX, "a place in a chain", findings))?;
+    let errors = findings.errors.len();
+    let actions = Actions::parse(list, findings);
+    for (verb, at) in &actions.seen {
+        let name = verb.name();
+        if matches!(verb, Verb::Id | Verb::Phase | Verb::Chain) {
+            findings.error(*at, format!("the action `{name}` cannot be updated"), None);
+        } else if link > 0 && verb.class() != Class::Each {
+            let message = format!("the action `{name}` cannot stand in a rule that is chained to another");
+            findings.error(*at, message, None);
+        }
+    }
+    let sound = findings.errors.len() == errors;
+    sound.then(|| Change::Actions { id, link, actions: Box::new(actions) })
+}
+
+/// Changes the rules; what is removed becomes `None`, so that the others keep their places.
+pub(super) fn apply(updates: &[Update], rules: &mut [Option<Draft>], findings: &mut Findings) {
+    for update in updates {
+        let place = &update.place;
+        match &update.change {
+            Change::Remove(selection) => {
+                let mut any = false;
+                let means = selection.matcher();
+                for slot in rules.iter_mut() {
+                    let meant = slot.as_ref().is_some_and(|rule| is_meant(rule, &means));
+                    any |= meant;
+                    if meant {
+                        *slot = None;
+                    }
+                }
+                if !any {
+                    nothing_meant(place.clone(), selection, findings);
+                }
+            }
+            Change::Targets { rules: selection, targets, exclusions, instead_of } => {
+                let means = selection.matcher();
+                let mut meant = rules.iter_mut().flatten().filter(|rule| is_meant(rule, &means)).peekable();
+                if meant.peek().is_none() {
+                    nothing_meant(place.clone(), selection, findings);
+                }
+                for rule in meant {
+                    retarget(place, rule, targets, exclusions, instead_of, findings);
+                }
+            }
+            Change::Actions { id, link, actions } => {
+                let rule = rules.iter_mut().flatten().find(|rule| rule.id == *id);
+                match rule.map(|rule| rule.links.get_mut(*link)) {
+                    Some(Some(link)) => link.actions.overlay(actions),
+                    Some(None) => {
+                        let message = format!("the chain of the rule {id} has no rule {link}");
+                        findings.error_at(place.clone(), message, Some("the first is 0".into()));
+                    }
+                    None => nothing_meant(place.clone(), &RuleSelection::Ids(vec![*id..=*id]), findings),
+                }
+            }
+        }
+    }
+}
+
+fn is_meant(
+    rule: &Draft,
+    means: &impl Fn(RuleId, &[crate::model::Template], Option<&crate::model::Template>) -> bool,
+) -> bool {
+    let first = &rule.links[0].actions;
+    means(rule.id, &first.tags, first.message.as_ref())
+}
+
+/// The first rule of the chain looks at these as well, leaves these out, and looks no more at those.
+fn retarget(
+    place: &Place,
+    rule: &mut Draft,
+    targets: &[Target],
+    exclusions: &[Exclusion],
+    instead_of: &[Target],
+    findings: &mut Findings,
+) {
+    let first = &mut rule.links[0];
+    if first.targets.is_empty() {
+        let message = format!("the rule {} is a `SecAction` and looks at nothing", rule.id);
+        return findings.warn_at(place.clone(), message, None);
+    }
+    let before = first.targets.len();
+    first.targets.retain(|target| !instead_of.contains(target));
+    if first.targets.len() == before && !instead_of.is_empty() {
+        let message = format!("the rule {} does not look at what is replaced", rule.id);
+        return findings.warn_at(place.clone(), message, None);
+    }
+    first.targets.extend_from_slice(targets);
+    first.exclusions.extend_from_slice(exclusions);
+    if first.targets.len() + first.exclusions.len() > MAX_TARGETS {
+        let message = format!("the rule {} has more than {MAX_TARGETS} targets", rule.id);
+        findings.error_at(place.clone(), message, None);
+    }
+    let unseen = exclusions
+        .iter()
+        .find(|exclusion| !first.targets.iter().any(|target| target.variable == exclusion.variable));
+    if let Some(unseen) = unseen {
+        let message = format!("the rule {} does not look at `{}`", rule.id, unseen.variable);
+        findings.warn_at(place.clone(), message, None);
+    }
+}
+
+/// No rule is meant: probably the wrong one is named.
+pub(super) fn nothing_meant(place: Place, selection: &RuleSelection, findings: &mut Findings) {
+    use crate::model::TextMatch::{Exact, Pattern};
+    let message = match selection {
+        RuleSelection::Ids(ranges) => match ranges.as_slice() {
+            [one] if one.start() == one.end() => format!("no rule has the id {}", one.start()),
+            _ => "no rule has one of these ids".into(),
+        },
+        RuleSelection::Tag(Exact(text)) => format!("no rule has the tag `{text}`"),
+        RuleSelection::Message(Exact(text)) => format!("no rule has the message `{text}`"),
+        RuleSelection::Tag(Pattern(pattern)) => {
+            format!("no rule has a tag that matches `{}`", pattern.text())
+        }
+        RuleSelection::Message(Pattern(pattern)) => {
+            format!("no rule has a message that matches `{}`", pattern.text())
+        }
+    };
+    let plain = matches!(selection, RuleSelection::Tag(Exact(text)) | RuleSelection::Message(Exact(text))
+        if text.contains(['*', '[', '(', '^', '$', '|', '\\']));
+    findings.warn_at(place, message, plain.then(|| "a pattern stands between slashes: `/PATTERN/`".into()));
+}

@@ -1,0 +1,27 @@
+//! SecLang from outside: what is loaded, what is refused and how, and all of the Core Rule Set.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::print_stdout,
+    reason = "tests stop at what they do not expect"
+)]
+
+mod crs;
+mod files;
+mod problems;
+
+use foregate_waf::model::{Problem, RuleSet};
+use foregate_waf::seclang::{NoFiles, Source, load};
+
+/// The rules in a text.
+fn set(text: &str) -> RuleSet {
+    match load(&[Source::text("t", text)], &mut NoFiles) {
+        Ok(set) => set,
+        Err(problems) => panic!("{}", shown(&problems)),
+    }
+}
+
+fn shown(problems: &[Problem]) -> String {
+    problems.iter().map(|problem| format!("{problem}\n")).collect()
+}
