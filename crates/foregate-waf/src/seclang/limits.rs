@@ -19,7 +19,7 @@ pub const MAX_INCLUDE_DEPTH: usize = 16;
 pub const MAX_DIRECTIVE: usize = 1 << 20;
 
 /// Rules, with those that are removed; a chain is one.
-pub const MAX_RULES: usize = 65_536;
+pub const MAX_RULES: usize = 32_768;
 
 /// Rules in a chain.
 pub const MAX_CHAIN: usize = 64;
@@ -43,10 +43,10 @@ pub const MAX_PATTERN_COST: u64 = 1_000_000;
 pub const COSTLY_PATTERN: u64 = 50_000;
 
 /// Directives that update or remove rules.
-pub const MAX_UPDATES: usize = 65_536;
+pub const MAX_UPDATES: usize = 16_384;
 
 /// Markers.
-pub const MAX_MARKERS: usize = 65_536;
+pub const MAX_MARKERS: usize = 16_384;
 
 /// Errors that are told; with the last of them, loading ends.
 pub const MAX_ERRORS: usize = 100;

@@ -22,10 +22,12 @@ impl Files for Memory {
         self.0.get(path).cloned().ok_or_else(|| "there is no such file".into())
     }
 
-    /// One `*` stands for anything.
+    /// One `*` stands for any part of a name.
     fn glob(&mut self, pattern: &str) -> Result<Vec<String>, String> {
-        let (start, end) = pattern.split_once('*').unwrap();
-        Ok(self.0.keys().filter(|path| path.starts_with(start) && path.ends_with(end)).cloned().collect())
+        let Some((start, end)) = pattern.split_once('*') else { return Ok(Vec::new()) };
+        let stands_for =
+            |path: &str| path.strip_prefix(start)?.strip_suffix(end).map(|middle| !middle.contains('/'));
+        Ok(self.0.keys().filter(|path| stands_for(path) == Some(true)).cloned().collect())
     }
 }
 

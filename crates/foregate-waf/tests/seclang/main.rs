@@ -9,7 +9,10 @@
 
 mod crs;
 mod files;
+mod limits;
+mod meaning;
 mod problems;
+mod properties;
 
 use foregate_waf::model::{Problem, RuleSet};
 use foregate_waf::seclang::{NoFiles, Source, load};
