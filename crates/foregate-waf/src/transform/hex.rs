@@ -7,7 +7,7 @@ use memchr::memchr;
 use super::rewrite::{Rewrite, pair};
 
 /// The two digits of a byte.
-pub(super) fn digits(byte: u8) -> [u8; 2] {
+pub(crate) fn digits(byte: u8) -> [u8; 2] {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     [DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]]
 }

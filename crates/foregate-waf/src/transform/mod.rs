@@ -21,6 +21,7 @@ use std::borrow::Cow;
 use sha1::Digest as _;
 
 pub use bytes::Bytes;
+pub(crate) use hex::digits as hex_digits;
 pub use unicode::UnicodeMap;
 
 /// One transformation, by its name in SecLang (`t:NAME`). `t:none` is none of them: it empties the list.

@@ -1,0 +1,215 @@
+//! One pass over a value for the texts of many patterns.
+
+use std::collections::BTreeMap;
+
+use aho_corasick::automaton::{Automaton, StateID};
+use aho_corasick::{Anchored, MatchKind, StartKind, dfa, nfa};
+
+/// The most bytes of texts in one automaton, which takes several times as much; more are [`TooLarge`].
+const MAX_TEXTS: usize = 1024 * 1024;
+/// Up to so many bytes of texts the automaton is a table with a row for each state: the fastest, at some hundred bytes of
+/// memory for each byte of text. Beyond it takes a tenth of that, and twice the time.
+const MAX_TABLE: usize = 16 * 1024;
+/// How many states are remembered as dealt with during a pass; a power of two.
+const REMEMBERED: usize = 64;
+
+/// The texts together are too large for an automaton.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TooLarge;
+
+impl std::fmt::Display for TooLarge {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(formatter, "the literals of these patterns have more than {MAX_TEXTS} bytes")
+    }
+}
+
+impl std::error::Error for TooLarge {}
+
+/// Finds which of many patterns may match a value, by the texts that they require, in one pass.
+///
+/// The time that it takes is linear in the value, and the same for every value but for what the texts in it add, at most
+/// one look at each distinct text that ends at a byte.
+#[derive(Debug)]
+pub struct Scan {
+    automaton: Kind,
+    /// Who asked for each text.
+    wanted: Box<[Box<[u32]>]>,
+    /// One more than the largest number that it may find.
+    bound: usize,
+    /// How many different numbers there are.
+    numbers: usize,
+}
+
+#[derive(Debug)]
+enum Kind {
+    Table(dfa::DFA),
+    List(nfa::contiguous::NFA),
+}
+
+/// Numbers that a scan has found.
+#[derive(Clone, Debug, Default)]
+pub struct Found {
+    bits: Vec<u64>,
+    count: usize,
+    /// The texts that have been seen.
+    texts: Vec<u64>,
+}
+
+impl Scan {
+    /// An automaton over the texts that numbers stand for; small numbers take the least memory. Texts are in small letters
+    /// and found in any case; none is empty.
+    pub fn new<'a, T>(entries: impl IntoIterator<Item = (u32, T)>) -> Result<Self, TooLarge>
+    where
+        T: IntoIterator<Item = &'a Vec<u8>>,
+    {
+        let mut texts: BTreeMap<&[u8], Vec<u32>> = BTreeMap::new();
+        let (mut bound, mut numbers) = (0, 0);
+        for (number, of_number) in entries {
+            bound = bound.max(number as usize + 1);
+            numbers += 1;
+            for text in of_number.into_iter().filter(|text| !text.is_empty()) {
+                let wanted = texts.entry(text).or_default();
+                if wanted.last() != Some(&number) {
+                    wanted.push(number);
+                }
+            }
+        }
+        let size: usize = texts.keys().map(|text| text.len()).sum();
+        if size > MAX_TEXTS {
+            return Err(TooLarge);
+        }
+        let automaton = Kind::new(texts.keys().copied(), size).ok_or(TooLarge)?;
+        let wanted = texts.into_values().map(Vec::into_boxed_slice).collect();
+        Ok(Self { automaton, wanted, bound, numbers })
+    }
+
+    /// Adds the numbers of which the value has a text. All others cannot match it.
+    pub fn scan(&self, value: &[u8], found: &mut Found) {
+        found.fit(self);
+        match &self.automaton {
+            Kind::Table(automaton) => self.pass(automaton, value, found),
+            Kind::List(automaton) => self.pass(automaton, value, found),
+        }
+    }
+
+    fn pass<A: Automaton>(&self, automaton: &A, value: &[u8], found: &mut Found) {
+        // Automata that begin anywhere are what was built.
+        let Ok(mut state) = automaton.start_state(Anchored::No) else { return };
+        let mut remembered = [StateID::ZERO; REMEMBERED];
+        let mut left = self.numbers;
+        for &byte in value {
+            state = automaton.next_state(Anchored::No, state, byte);
+            if !automaton.is_special(state) || !automaton.is_match(state) {
+                continue;
+            }
+            // In a value that repeats itself, so do states.
+            let place = &mut remembered[(state.as_usize() ^ state.as_usize() >> 6) % REMEMBERED];
+            if *place == state {
+                continue;
+            }
+            *place = state;
+            for at in 0..automaton.match_len(state) {
+                let text = automaton.match_pattern(state, at).as_usize();
+                if found.is_new_text(text) {
+                    let new = self.wanted[text].iter().filter(|number| found.insert(**number)).count();
+                    left = left.saturating_sub(new);
+                }
+            }
+            if left == 0 {
+                return;
+            }
+        }
+    }
+
+    /// In bytes.
+    pub fn memory(&self) -> usize {
+        let automaton = match &self.automaton {
+            Kind::Table(automaton) => automaton.memory_usage(),
+            Kind::List(automaton) => automaton.memory_usage(),
+        };
+        automaton
+            + self.wanted.iter().map(|wanted| size_of_val(wanted) + size_of_val(&**wanted)).sum::<usize>()
+    }
+}
+
+impl Kind {
+    fn new<'a>(texts: impl Iterator<Item = &'a [u8]>, size: usize) -> Option<Self> {
+        if size <= MAX_TABLE {
+            let mut builder = dfa::Builder::new();
+            builder.match_kind(MatchKind::Standard).start_kind(StartKind::Unanchored);
+            builder.ascii_case_insensitive(true).prefilter(false);
+            return builder.build(texts).ok().map(Self::Table);
+        }
+        let mut builder = nfa::contiguous::Builder::new();
+        builder.match_kind(MatchKind::Standard).ascii_case_insensitive(true).prefilter(false);
+        builder.build(texts).ok().map(Self::List)
+    }
+}
+
+impl Found {
+    /// Nothing found yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Forgets what was found, and keeps the memory.
+    pub fn clear(&mut self) {
+        self.bits.fill(0);
+        self.texts.fill(0);
+        self.count = 0;
+    }
+
+    /// Whether a number was found.
+    pub fn has(&self, number: u32) -> bool {
+        self.bits.get(number as usize / 64).is_some_and(|word| word >> (number % 64) & 1 == 1)
+    }
+
+    /// How many were found.
+    pub fn len(&self) -> usize {
+        self.count
+    }
+
+    /// Whether nothing was.
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// What was found, in order.
+    pub fn iter(&self) -> impl Iterator<Item = u32> + '_ {
+        (0u32..).zip(&self.bits).flat_map(|(at, &word)| {
+            let mut left = word;
+            std::iter::from_fn(move || {
+                let bit = (left != 0).then(|| left.trailing_zeros())?;
+                left &= left - 1;
+                Some(at * 64 + bit)
+            })
+        })
+    }
+
+    /// Room for what a scan may find. What others have seen of texts says nothing about its own.
+    fn fit(&mut self, scan: &Scan) {
+        let (bits, texts) = (scan.bound.div_ceil(64), scan.wanted.len().div_ceil(64));
+        if self.bits.len() < bits {
+            self.bits.resize(bits, 0);
+        }
+        self.texts.clear();
+        self.texts.resize(texts, 0);
+    }
+
+    /// Whether it is new.
+    fn insert(&mut self, number: u32) -> bool {
+        let word = &mut self.bits[number as usize / 64];
+        let bit = 1 << (number % 64);
+        let is_new = *word & bit == 0;
+        self.count += usize::from(is_new);
+        *word |= bit;
+        is_new
+    }
+
+    fn is_new_text(&mut self, text: usize) -> bool {
+        let word = &mut self.texts[text / 64];
+        let is_new = *word >> (text % 64) & 1 == 0;
+        *word |= 1 << (text % 64);
+        is_new
+    }
+}

@@ -1,0 +1,167 @@
+//! One pattern.
+
+use std::ops::Range;
+
+use regex_automata::meta::{BuildError, Config, Regex};
+use regex_automata::nfa::thompson::WhichCaptures;
+use regex_automata::util::primitives::NonMaxUsize;
+use regex_automata::{Input, PatternID};
+use regex_syntax::ParserBuilder;
+use regex_syntax::hir::Hir;
+
+use super::required::{Literals, required};
+use super::translate::translate;
+
+/// The longest pattern, bytes of text; a longer one is an error.
+const MAX_PATTERN: usize = 64 * 1024;
+/// The most memory that one automaton of a pattern may take, bytes; a pattern that needs more is an error.
+const MAX_COMPILED: usize = 8 * 1024 * 1024;
+/// The most memory for the states that matching has found so far, bytes for each thread and direction. When it is full,
+/// it is emptied, or a slower automaton goes on.
+const MAX_CACHE: usize = 1024 * 1024;
+/// Groups within groups; deeper ones are an error.
+const MAX_DEPTH: u32 = 250;
+
+/// How many groups are reported: the whole match and nine of those within it, as `TX.0` to `TX.9` can hold.
+pub const MAX_GROUPS: usize = 10;
+
+/// Where the groups of a match are, the whole match first. A group without part in it is `None`.
+pub type Groups = [Option<Range<usize>>; MAX_GROUPS];
+
+/// How a pattern is meant, beyond what it says itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Options {
+    /// Whether letters of ASCII match in either case. Default: no.
+    pub ignore_case: bool,
+    /// Whether `^` and `$` match at line feeds too. Default: yes, as in ModSecurity 3.
+    pub multi_line: bool,
+    /// Whether [`Pattern::captures`] will be asked for. Default: no.
+    pub captures: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { ignore_case: false, multi_line: true, captures: false }
+    }
+}
+
+/// What is wrong with a pattern.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PatternError {
+    /// Where, in bytes of its text; `None` if it is about all of it.
+    pub at: Option<usize>,
+    /// A sentence without full stop.
+    pub what: String,
+}
+
+impl PatternError {
+    pub(super) fn new(at: usize, what: impl Into<String>) -> Self {
+        Self { at: Some(at), what: what.into() }
+    }
+
+    fn whole(what: impl Into<String>) -> Self {
+        Self { at: None, what: what.into() }
+    }
+}
+
+impl std::fmt::Display for PatternError {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.at {
+            Some(at) => write!(formatter, "{} (byte {at} of the pattern)", self.what),
+            None => formatter.write_str(&self.what),
+        }
+    }
+}
+
+impl std::error::Error for PatternError {}
+
+/// A pattern in PCRE's syntax over bytes: `.` matches every byte, classes and case are those of ASCII. It finds what PCRE
+/// would find, in time linear in the value whatever it is.
+///
+/// What cannot be had in linear time (look-around, references back, atomic groups, possessive quantifiers, recursion) is
+/// an error. `^` matches behind a line feed that ends the value, where PCRE does not.
+#[derive(Debug)]
+pub struct Pattern {
+    regex: Regex,
+    required: Option<Literals>,
+}
+
+impl Pattern {
+    /// Compiles a pattern. It need not be UTF-8.
+    pub fn new(pattern: &[u8], options: Options) -> Result<Self, PatternError> {
+        let hir = parse(pattern, options)?;
+        let captures = if options.captures { WhichCaptures::All } else { WhichCaptures::Implicit };
+        let config = Config::new()
+            .utf8_empty(false)
+            .which_captures(captures)
+            .nfa_size_limit(Some(MAX_COMPILED))
+            .hybrid_cache_capacity(MAX_CACHE);
+        let regex =
+            Regex::builder().configure(config).build_from_hir(&hir).map_err(|error| explain(&error))?;
+        Ok(Self { required: required(&hir), regex })
+    }
+
+    /// Whether it matches anywhere in the value.
+    pub fn is_match(&self, value: &[u8]) -> bool {
+        self.regex.is_match(value)
+    }
+
+    /// Where it first matches.
+    pub fn find(&self, value: &[u8]) -> Option<Range<usize>> {
+        self.regex.find(value).map(|found| found.range())
+    }
+
+    /// The groups of its first match at or behind `from`; those beyond [`MAX_GROUPS`] are left out, and all but the whole
+    /// match if it was not made with `captures`.
+    pub fn captures(&self, value: &[u8], from: usize) -> Option<Groups> {
+        let mut slots = [None::<NonMaxUsize>; 2 * MAX_GROUPS];
+        let input = Input::new(value).range(from.min(value.len())..);
+        let len = slots.len().min(2 * self.regex.captures_len());
+        let found: Option<PatternID> = self.regex.search_slots(&input, &mut slots[..len]);
+        found?;
+        let group = |at: usize| Some(slots[2 * at]?.get()..slots[2 * at + 1]?.get());
+        Some(std::array::from_fn(group))
+    }
+
+    /// How many groups it has, the whole match among them.
+    pub fn groups(&self) -> usize {
+        self.regex.captures_len()
+    }
+
+    /// What must be in everything that it matches; `None` if nothing useful is.
+    pub fn required(&self) -> Option<&Literals> {
+        self.required.as_ref()
+    }
+
+    /// In bytes, without what matching will need on each thread.
+    pub fn memory(&self) -> usize {
+        self.regex.memory_usage()
+    }
+}
+
+fn parse(pattern: &[u8], options: Options) -> Result<Hir, PatternError> {
+    if pattern.len() > MAX_PATTERN {
+        return Err(PatternError::whole(format!("the pattern is longer than {MAX_PATTERN} bytes")));
+    }
+    let text = translate(pattern)?;
+    let mut parser = ParserBuilder::new()
+        .unicode(false)
+        .utf8(false)
+        .dot_matches_new_line(true)
+        .multi_line(options.multi_line)
+        .case_insensitive(options.ignore_case)
+        .nest_limit(MAX_DEPTH)
+        .build();
+    parser.parse(&text).map_err(|error| {
+        let text = error.to_string();
+        let what = text.lines().last().unwrap_or_default().trim_start_matches("error: ");
+        PatternError::whole(format!("this is no pattern: {what}"))
+    })
+}
+
+fn explain(error: &BuildError) -> PatternError {
+    PatternError::whole(match error.size_limit() {
+        Some(limit) => format!("the pattern takes more than {limit} bytes when it is compiled"),
+        None => format!("this pattern cannot be used: {error}"),
+    })
+}

@@ -1,0 +1,45 @@
+//! A list of words, as `@pm` has it.
+
+use std::ops::Range;
+
+use aho_corasick::{AhoCorasick, BuildError, MatchKind};
+
+/// Words of which a value has one or none, in any case of ASCII.
+#[derive(Debug)]
+pub struct Words {
+    automaton: AhoCorasick,
+    words: Box<[Box<[u8]>]>,
+}
+
+impl Words {
+    /// Empty words are left out.
+    pub fn new<'a>(words: impl IntoIterator<Item = &'a [u8]>) -> Result<Self, BuildError> {
+        let words: Box<[Box<[u8]>]> =
+            words.into_iter().filter(|word| !word.is_empty()).map(Box::from).collect();
+        let automaton = AhoCorasick::builder()
+            .ascii_case_insensitive(true)
+            .match_kind(MatchKind::Standard)
+            .build(words.iter())?;
+        Ok(Self { automaton, words })
+    }
+
+    /// Where the word stands that ends first.
+    pub fn find(&self, value: &[u8]) -> Option<Range<usize>> {
+        self.automaton.find(value).map(|found| found.range())
+    }
+
+    /// Whether there is one.
+    pub fn is_match(&self, value: &[u8]) -> bool {
+        self.automaton.is_match(value)
+    }
+
+    /// The words.
+    pub fn iter(&self) -> impl Iterator<Item = &[u8]> {
+        self.words.iter().map(|word| &**word)
+    }
+
+    /// In bytes.
+    pub fn memory(&self) -> usize {
+        self.automaton.memory_usage() + self.words.iter().map(|word| word.len()).sum::<usize>()
+    }
+}
