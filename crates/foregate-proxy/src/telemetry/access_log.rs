@@ -1,8 +1,6 @@
 //! The access log: one JSON object per request and line.
 //!
-//! A line is formatted by the thread that served the request and copied into a buffer that all threads share; a
-//! thread of its own writes the buffer to the file. A file that is slow or full therefore never delays a request:
-//! beyond a backlog of 4 MiB lines are dropped and counted.
+//! A line is formatted by the thread that served the request; see [`LogFile`] for what happens to it then.
 
 use std::cell::RefCell;
 use std::io;
@@ -13,29 +11,16 @@ use std::time::{Duration, SystemTime};
 
 use foregate_module::Text;
 
-use self::writer::Shared;
+use super::log_file::LogFile;
 use super::metrics::Counter;
 
 mod format;
-mod writer;
 
 /// The access log of the process. A clone writes to the same file; when the last one is dropped, the writer
 /// writes out what there is and ends.
 #[derive(Debug, Clone)]
 pub struct AccessLog {
-    handle: Arc<Handle>,
-}
-
-/// Ends the writer's thread when it is dropped.
-#[derive(Debug)]
-struct Handle {
-    shared: Arc<Shared>,
-}
-
-impl Drop for Handle {
-    fn drop(&mut self) {
-        self.shared.close();
-    }
+    file: LogFile,
 }
 
 /// One line of the access log. What is `None` is left out of the line; the names of the fields in the line are
@@ -101,7 +86,7 @@ impl AccessLog {
     ///
     /// The file cannot be opened or the thread cannot be started.
     pub fn open(path: &Path, dropped: Arc<Counter>) -> io::Result<Self> {
-        Ok(Self { handle: Arc::new(Handle { shared: writer::start(path, dropped)? }) })
+        Ok(Self { file: LogFile::open(path, dropped)? })
     }
 
     /// Adds a line. Never blocks on the file: beyond a backlog of 4 MiB the line is dropped and counted.
@@ -112,20 +97,20 @@ impl AccessLog {
         LINE.with_borrow_mut(|line| {
             line.clear();
             format::line(line, entry);
-            self.handle.shared.push(line);
+            self.file.push(line);
         });
     }
 
     /// Has the writer write out what there is, then open the path anew (after a rotation). Where that fails, it
     /// is logged, and the old file is written on.
     pub fn reopen(&self) {
-        self.handle.shared.reopen();
+        self.file.reopen();
     }
 
     /// Writes out what there is and waits for it, at most `limit`; whether it was done by then. Blocks the
     /// thread: for the end of the process.
     pub fn flush(&self, limit: Duration) -> bool {
-        self.handle.shared.flush(limit)
+        self.file.flush(limit)
     }
 }
 

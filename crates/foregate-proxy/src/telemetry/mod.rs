@@ -4,5 +4,6 @@ pub mod access_log;
 pub mod blocked;
 pub mod clock;
 mod exposition;
+pub mod log_file;
 pub mod metrics;
 pub mod steps;

@@ -209,7 +209,7 @@ fn a_backlog_has_an_end() {
     let dropped = Arc::new(Counter::default());
     let log = AccessLog::open(&pipe.0, Arc::clone(&dropped)).unwrap();
     let length = formatted(&full()).len();
-    let fits = writer::BACKLOG_LIMIT / length;
+    let fits = crate::telemetry::log_file::BACKLOG_LIMIT / length;
     (0..2 * fits).for_each(|_| log.record(&full()));
     let lost = usize::try_from(dropped.get()).unwrap();
     assert!((fits / 2..=fits + 2).contains(&lost), "{lost} of {} lost", 2 * fits);

@@ -14,7 +14,7 @@ use parking_lot::{Condvar, Mutex};
 use crate::telemetry::metrics::Counter;
 
 /// Bytes that wait to be written, those included that are being written. Beyond, lines are dropped.
-pub(super) const BACKLOG_LIMIT: usize = 4 * 1024 * 1024;
+pub(in crate::telemetry) const BACKLOG_LIMIT: usize = 4 * 1024 * 1024;
 /// As soon as so many bytes wait, they are written ...
 const BATCH: usize = 64 * 1024;
 /// ... and at least so often.
@@ -170,7 +170,7 @@ impl Writer {
                 let lines = memchr::memchr_iter(b'\n', batch).count() as u64;
                 self.shared.dropped.add(lines);
                 if !mem::replace(&mut self.failing, true) {
-                    tracing::error!(file = %self.path.display(), %error, "the access log cannot be written");
+                    tracing::error!(file = %self.path.display(), %error, "a log cannot be written");
                 }
             }
         }
@@ -180,7 +180,7 @@ impl Writer {
         match open(&self.path) {
             Ok(file) => self.file = file,
             Err(error) => {
-                tracing::error!(file = %self.path.display(), %error, "the access log cannot be opened anew");
+                tracing::error!(file = %self.path.display(), %error, "a log cannot be opened anew");
             }
         }
     }
