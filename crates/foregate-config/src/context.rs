@@ -1,15 +1,16 @@
 //! What modules may ask for while their settings are read.
 
 use std::ops::Range;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use foregate_module::settings::{Argument, Context, Place, Problem, UpstreamId, Wrong};
+use foregate_module::settings::{Argument, Context, LogId, Place, Problem, UpstreamId, Wrong};
 use foregate_module::{Condition, Conditions, Expression, PhaseId, Pipeline, Steps};
 use foregate_modules::expressions::{Compiler, Mistake};
 
 use super::files::Files;
 use super::modules::Upstreams;
+use crate::glob;
 use crate::load::Tree;
 use crate::problem::nearest;
 
@@ -20,9 +21,19 @@ pub(super) struct Reading<'a> {
     pub upstreams: &'a dyn Upstreams,
     pub expressions: &'a Compiler,
     pub files: &'a mut Files,
+    pub logs: &'a mut Vec<PathBuf>,
 }
 
 impl Reading<'_> {
+    /// A path from the folder of the file that names it.
+    fn path(&self, path: &Argument) -> Result<PathBuf, Problem> {
+        let text = path.text()?;
+        if text.is_empty() {
+            return Err(path.wrong("expected a path"));
+        }
+        Ok(self.tree.base(path.place().file).unwrap_or(Path::new("")).join(text))
+    }
+
     fn mistake(&self, argument: &Argument, text: &str, mistake: Mistake) -> Problem {
         let place = argument.place();
         let literal = self.tree.source_at(place.file, place.start, place.length);
@@ -41,12 +52,24 @@ impl Context for Reading<'_> {
     }
 
     fn file(&mut self, path: &Argument, limit: usize) -> Result<Arc<[u8]>, Problem> {
-        let text = path.text()?;
-        if text.is_empty() {
-            return Err(path.wrong("expected a path"));
+        self.files.read(&self.path(path)?, limit).map_err(|wrong| path.problem(wrong))
+    }
+
+    fn glob(&mut self, pattern: &Argument) -> Result<Vec<String>, Problem> {
+        let full = self.path(pattern)?;
+        let wrong = |error| pattern.wrong(format!("cannot list {}: {error}", full.display()));
+        let text = |path: PathBuf| path.to_str().map(str::to_owned);
+        Ok(glob::expand(&full).map_err(wrong)?.into_iter().filter_map(text).collect())
+    }
+
+    fn log(&mut self, path: &Argument) -> Result<LogId, Problem> {
+        let path = self.path(path)?;
+        let known = self.logs.iter().position(|known| *known == path);
+        let number = known.unwrap_or(self.logs.len());
+        if known.is_none() {
+            self.logs.push(path);
         }
-        let base = self.tree.base(path.place().file).unwrap_or(Path::new(""));
-        self.files.read(&base.join(text), limit).map_err(|wrong| path.problem(wrong))
+        Ok(LogId(number as u32))
     }
 
     fn condition(&mut self, argument: &Argument, phase: PhaseId) -> Result<Arc<dyn Condition>, Problem> {

@@ -3,6 +3,7 @@
 
 use std::cell::OnceCell;
 use std::collections::HashMap;
+use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -34,6 +35,8 @@ pub struct Modules<'t> {
     upstreams: &'t dyn Upstreams,
     expressions: Compiler,
     files: Files,
+    /// Log files that were asked for.
+    logs: Vec<PathBuf>,
     keys: Vec<ModuleKey>,
     /// By what the nodes say; the value is an index of `settings`.
     known: Map<Said, u32>,
@@ -105,6 +108,7 @@ impl<'t> Modules<'t> {
             upstreams,
             expressions,
             files,
+            logs: Vec::new(),
             keys: keys.collect(),
             known: Map::default(),
             settings: Vec::new(),
@@ -112,9 +116,9 @@ impl<'t> Modules<'t> {
         }
     }
 
-    /// The files that were read.
-    pub fn into_files(self) -> Files {
-        self.files
+    /// The files that were read, and the log files that were asked for.
+    pub fn into_files(self) -> (Files, Vec<PathBuf>) {
+        (self.files, self.logs)
     }
 
     /// What modules are told by `nodes`, and by `outer` where these say nothing.
@@ -220,6 +224,7 @@ impl<'t> Modules<'t> {
             upstreams: self.upstreams,
             expressions: &self.expressions,
             files: &mut self.files,
+            logs: &mut self.logs,
         };
         let when = said.when.as_ref().map(|when| context.condition(when, phase)).transpose();
         let settings = self.pipeline.entries()[step].decode(&said.nodes, &mut context);

@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 
 use crate::fields::Field;
 use crate::output::Note;
-use crate::phase_id::{BeforeBody, BeforeEnd, BeforeResponse, Phase};
+use crate::phase_id::{BeforeEnd, BeforeResponse, HoldsResponse, Phase};
 use crate::text::Text;
 
 /// A response of our own. Length, date and connection fields are the platform's.
@@ -94,7 +94,8 @@ pub struct Redirect {
     pub location: Text,
 }
 
-/// The response is replaced by this one; what its origin still sends is dropped. The next phases see the new one.
+/// The response is replaced by this one; what its origin still sends is dropped. The next phases, and in `response-body`
+/// the next steps, see the new one; filters that were put before the body of the old one go.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Replace(pub Response);
 
@@ -194,7 +195,7 @@ impl<A: Terminal, B: Terminal> Terminal for Either<A, B> {
 impl<P: Phase> StopAt<P> for Never {}
 impl<P: BeforeResponse> StopAt<P> for Respond {}
 impl<P: BeforeResponse> StopAt<P> for Redirect {}
-impl<P: BeforeBody> StopAt<P> for Replace {}
+impl<P: HoldsResponse> StopAt<P> for Replace {}
 impl<P: BeforeEnd> StopAt<P> for Abort {}
 impl<P: Phase, S: StopAt<P>> StopAt<P> for Noted<S> {}
 impl<P: Phase, A: StopAt<P>, B: StopAt<P>> StopAt<P> for Either<A, B> {}

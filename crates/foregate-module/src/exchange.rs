@@ -1,6 +1,7 @@
 //! What a server tells steps about an exchange, and what it changes for them.
 
-use core::net::IpAddr;
+use core::fmt;
+use core::net::{IpAddr, SocketAddr};
 use core::time::Duration;
 
 use crate::fields::{Fields, FieldsMut};
@@ -35,6 +36,18 @@ pub trait Exchange {
     fn raw_target(&self) -> &[u8];
     /// The fields of the request.
     fn request_fields(&self) -> &dyn Fields;
+    /// The request as its client sent it. By default what was understood, as far as that is the same.
+    fn received(&self) -> Received<'_> {
+        Received {
+            method: self.method(),
+            target: self.raw_target(),
+            protocol: self.protocol().as_bytes(),
+            fields: self.request_fields(),
+            client: self.peer().map(|address| SocketAddr::new(address, 0)),
+            server: None,
+            refusal: None,
+        }
+    }
     /// The length of the request's body, where it was announced; 0 for none.
     fn request_length(&self) -> Option<u64>;
     /// The start of the request's body that was received for the steps, and whether that is all of it.
@@ -58,6 +71,11 @@ pub trait Exchange {
     fn response_fields(&self) -> &dyn Fields;
     /// Who made the response.
     fn source(&self) -> Source<'_>;
+    /// The start of the response's body that was received for the steps, and whether that is all of it. By default
+    /// nothing.
+    fn response_body(&self) -> (&[u8], bool) {
+        (&[], false)
+    }
     /// What became of the exchange; complete in the phase `log`.
     fn summary(&self) -> Summary;
 
@@ -74,6 +92,44 @@ pub trait Exchange {
     fn response_fields_mut(&mut self) -> &mut dyn FieldsMut;
     /// Lowers the most that the request's body may have, bytes.
     fn limit_request_body(&mut self, bytes: u64);
+}
+
+/// A request as its client sent it, before steps or the platform changed or removed anything; see
+/// [`ReceivedRequest`](crate::ReceivedRequest).
+#[derive(Clone, Copy)]
+pub struct Received<'r> {
+    /// The method.
+    pub method: &'r [u8],
+    /// The target.
+    pub target: &'r [u8],
+    /// The protocol, such as `HTTP/1.1`. Of what is not HTTP: what stands in its place, or nothing.
+    pub protocol: &'r [u8],
+    /// The fields in their order, with the case of their names, those of the connection included.
+    pub fields: &'r dyn Fields,
+    /// The other end of the connection, after a PROXY protocol header; `None` for a Unix socket.
+    pub client: Option<SocketAddr>,
+    /// The end of the connection that the client connected to; `None` for a Unix socket.
+    pub server: Option<SocketAddr>,
+    /// Why the request was refused before anything looked at it; only in the phase `log`.
+    pub refusal: Option<Refusal<'r>>,
+}
+
+impl fmt::Debug for Received<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let text = alloc::string::String::from_utf8_lossy;
+        write!(f, "{} {} {}", text(self.method), text(self.target), text(self.protocol))
+    }
+}
+
+/// Why a request was refused before it had a route: it is malformed, or says two things at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Refusal<'r> {
+    /// The kind of the error, as the access log calls it.
+    pub kind: &'static str,
+    /// The error in words.
+    pub reason: &'r str,
+    /// The bytes of the head, where it could not be parsed: at most as many as a head may have. Empty otherwise.
+    pub head: &'r [u8],
 }
 
 /// What is known of a TLS handshake.

@@ -4,9 +4,9 @@ use core::any::Any;
 use core::net::IpAddr;
 
 use crate::check::Slot;
-use crate::exchange::{Exchange, Now, Source, Summary, TlsFacts};
+use crate::exchange::{Exchange, Now, Received, Source, Summary, TlsFacts};
 use crate::fields::Fields;
-use crate::phase_id::{AfterBody, AfterResponse, Phase};
+use crate::phase_id::{AfterBody, AfterHold, AfterResponse, Phase};
 use crate::pipeline::Pipeline;
 use crate::state::Slots;
 use crate::value::{Shown, Value};
@@ -264,3 +264,47 @@ impl<'r> Input<'r> for Body<'r> {
 }
 
 impl<P: AfterBody> ReadableAt<P> for Body<'_> {}
+
+/// The start of the response's body: as much as steps of earlier phases have asked for with
+/// [`HoldResponseBody`](crate::HoldResponseBody).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ResponseBody<'r> {
+    /// What has been received.
+    pub bytes: &'r [u8],
+    /// Whether that is all of it.
+    pub whole: bool,
+}
+
+impl<'r> Input<'r> for ResponseBody<'r> {
+    const SLOT: Slot = Slot::builtin("response body");
+    fn read(view: &View<'r>, _: u16) -> Self {
+        let (bytes, whole) = view.exchange.response_body();
+        Self { bytes, whole }
+    }
+}
+
+impl<P: AfterHold> ReadableAt<P> for ResponseBody<'_> {}
+
+/// The request as its client sent it: method, target and fields before the platform or a step has changed any. The
+/// platform keeps a copy for a route one of whose steps reads this.
+///
+/// A step of the phase `log` that reads it also sees requests that were refused before they had a route, with the reason
+/// ([`Received::refusal`](crate::Received::refusal)); of its other inputs only those of the connection mean something then.
+/// Such a step is that of the route whose host and path the request seems to ask for, or that of the top of the file.
+/// What a step has kept of the request in earlier phases is not there.
+#[derive(Debug, Clone, Copy)]
+pub struct ReceivedRequest<'r>(pub Received<'r>);
+
+impl ReceivedRequest<'_> {
+    /// What marks steps that read it.
+    pub(crate) const NAME: &'static str = "request as received";
+}
+
+impl<'r> Input<'r> for ReceivedRequest<'r> {
+    const SLOT: Slot = Slot::builtin(ReceivedRequest::NAME);
+    fn read(view: &View<'r>, _: u16) -> Self {
+        Self(view.exchange.received())
+    }
+}
+
+impl<P: Phase> ReadableAt<P> for ReceivedRequest<'_> {}

@@ -62,26 +62,27 @@ pub use action::{
 };
 pub use body::{Bail, BodyFilter, Chain, Filtered, Finding, Passed, PlainBody, Sink, Traffic};
 pub use check::{Access, Decl, Slot, check, decl};
-pub use exchange::{Exchange, Now, Source, Summary, TlsFacts};
+pub use exchange::{Exchange, Now, Received, Refusal, Source, Summary, TlsFacts};
 pub use fetch::{
     Fetch, FetchError, FetchKey, FetchRequest, FetchResponse, FetchResult, FetchTarget, Fetched,
 };
 pub use fields::{Edit, Edits, Field, FieldError, Fields, FieldsMut};
 pub use input::{
     Authority, Body, ClientAddress, ErrorKind, Host, Input, Inputs, MemoryIsShort, Method, Outcome, Path,
-    PeerAddress, Protocol, Query, Random, RawTarget, ReadableAt, RequestFields, RequestLength,
-    ResponseFields, ResponseSource, RouteName, Scheme, SiteName, Status, Time, Tls, View,
+    PeerAddress, Protocol, Query, Random, RawTarget, ReadableAt, ReceivedRequest, RequestFields,
+    RequestLength, ResponseBody, ResponseFields, ResponseSource, RouteName, Scheme, SiteName, Status, Time,
+    Tls, View,
 };
 pub use output::{
     Add, Apply, ChooseUpstream, Count, EditRequest, EditResponse, Emit, FilterRequestBody,
-    FilterResponseBody, LimitRequestBody, Note, Notes, Output, Outputs, RewriteTarget, SetClientAddress,
-    Skip, WritableAt,
+    FilterResponseBody, HoldResponseBody, LimitRequestBody, LogLine, Note, Notes, Output, Outputs,
+    RewriteTarget, SetClientAddress, Skip, Tallied, Tally, WritableAt, WriteLog,
 };
 pub use phase_id::{Phase, PhaseId, phase};
 pub use pipeline::{Entry, Group, Pipeline, TooLate, ValueInfo, group, groups};
 pub use plan::{Condition, Conditions, Configured, Expression, Plan, PlanBuilder, Planned, Steps};
-pub use settings::{Argument, Context, FromNode, Key, Node, Problem, UpstreamId};
+pub use settings::{Argument, Context, FromNode, Key, LogId, Node, Problem, UpstreamId};
 pub use state::{Added, Question, Read, Slots, State};
-pub use step::{Erased, Filter, Step, Verdict, Weight, WhenFull, erase};
+pub use step::{Erased, Filter, Load, Step, Verdict, Weight, WhenFull, erase};
 pub use text::Text;
 pub use value::{Kind, Shown, Value};

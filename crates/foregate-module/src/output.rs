@@ -8,9 +8,9 @@ use crate::body::Filtered;
 use crate::check::Slot;
 use crate::exchange::Exchange;
 use crate::fields::Edits;
-use crate::phase_id::{BeforeEnd, BeforeResponse, BeforeUpstream, HoldsResponse, Phase};
+use crate::phase_id::{BeforeEnd, BeforeHold, BeforeResponse, BeforeUpstream, HoldsResponse, Phase};
 use crate::plan::Steps;
-use crate::settings::UpstreamId;
+use crate::settings::{LogId, UpstreamId};
 use crate::state::State;
 use crate::text::Text;
 use crate::value::Value;
@@ -192,3 +192,65 @@ pub struct Note {
     /// The value; bytes that are not UTF-8 are replaced.
     pub value: Text,
 }
+
+/// How much of the response's body is to be received before the phase `response-body`, bytes: what steps of that phase
+/// then read as [`ResponseBody`](crate::ResponseBody), before the client gets even the head. The most that steps ask for
+/// counts, and is at most 1 MiB. Receiving ends early with the body, or after ten seconds. In a dry run too, which otherwise
+/// would have nothing to look at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct HoldResponseBody(pub Option<usize>);
+
+impl Output for HoldResponseBody {
+    const SLOT: Slot = Slot::effect("response body start");
+    fn apply(self, apply: &mut Apply<'_>, _: u16) {
+        apply.state.hold = apply.state.hold.max(self.0.unwrap_or_default());
+    }
+}
+
+impl<P: BeforeHold> WritableAt<P> for HoldResponseBody {}
+
+/// Lines for log files that the configuration names; see [`Context::log`](crate::Context::log). Written in a dry run too,
+/// because that is what it is looked at by.
+#[derive(Debug, Default)]
+pub struct WriteLog(pub Vec<LogLine>);
+
+/// Something that the metrics are to count, by a constant name and a number of the step's own, such as that of a rule:
+/// `foregate_step_tallies_total`. Of a step's numbers 1,024 are counted apart, the others together. In a dry run too.
+#[derive(Debug, Default)]
+pub struct Tally(pub Vec<Tallied>);
+
+/// One count of a [`Tally`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Tallied {
+    /// What is counted.
+    pub what: &'static str,
+    /// Which one.
+    pub number: u64,
+}
+
+impl Output for Tally {
+    const SLOT: Slot = Slot::effect("metrics by number");
+    fn apply(self, apply: &mut Apply<'_>, _: u16) {
+        apply.state.tallies.extend(self.0);
+    }
+}
+
+impl<P: Phase> WritableAt<P> for Tally {}
+
+/// A line for a log file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LogLine {
+    /// Which file.
+    pub log: LogId,
+    /// The line, without its end. Line ends within it are the writer's to avoid: they make two lines of it.
+    pub line: Text,
+}
+
+impl Output for WriteLog {
+    const SLOT: Slot = Slot::effect("log files");
+    fn apply(self, apply: &mut Apply<'_>, _: u16) {
+        apply.state.lines.extend(self.0);
+    }
+}
+
+impl<P: Phase> WritableAt<P> for WriteLog {}

@@ -27,7 +27,7 @@ pub enum PhaseId {
     ResponseHeaders,
     /// Responses that tell of an error can be replaced.
     ResponseErrorPage,
-    /// The body's filters are chosen; the head can still be changed.
+    /// As much of the body as steps asked for has been received, and its filters are chosen; the head can still be changed.
     ResponseBody,
     /// The exchange has ended.
     Log,
@@ -119,12 +119,19 @@ pub trait AfterResponse: Phase {}
 )]
 pub trait HoldsResponse: AfterResponse {}
 
-/// Phases in which the response can be replaced as a whole.
+/// Phases before the start of the response's body is received for steps.
 #[diagnostic::on_unimplemented(
-    message = "the response cannot be replaced in phase `{Self}`",
-    label = "only steps of the phases from upstream-response to response-error-page can replace the response"
+    message = "in phase `{Self}` the response's body cannot be asked for",
+    label = "only steps of the phases from upstream-response to response-error-page can do this"
 )]
-pub trait BeforeBody: HoldsResponse {}
+pub trait BeforeHold: HoldsResponse {}
+
+/// Phases in which the start of the response's body has been received.
+#[diagnostic::on_unimplemented(
+    message = "the response's body has not been received in phase `{Self}`",
+    label = "only steps of phase response-body can read it; `HoldResponseBody` in an earlier one says how much"
+)]
+pub trait AfterHold: HoldsResponse {}
 
 /// Phases in which the start of the request's body has been received.
 #[diagnostic::on_unimplemented(
@@ -160,7 +167,8 @@ macro_rules! phases {
                 $(impl $is for $name {})*
             )*
             pub use super::{
-                AfterBody, AfterResponse, BeforeBody, BeforeEnd, BeforeResponse, BeforeUpstream, HoldsResponse,
+                AfterBody, AfterHold, AfterResponse, BeforeEnd, BeforeHold, BeforeResponse, BeforeUpstream,
+                HoldsResponse,
             };
         }
     };
@@ -184,13 +192,13 @@ phases! {
     /// See [`PhaseId::UpstreamRequest`].
     UpstreamRequest: BeforeResponse BeforeEnd AfterBody;
     /// See [`PhaseId::UpstreamResponse`].
-    UpstreamResponse: AfterResponse HoldsResponse BeforeBody BeforeEnd;
+    UpstreamResponse: AfterResponse HoldsResponse BeforeHold BeforeEnd;
     /// See [`PhaseId::ResponseHeaders`].
-    ResponseHeaders: AfterResponse HoldsResponse BeforeBody BeforeEnd;
+    ResponseHeaders: AfterResponse HoldsResponse BeforeHold BeforeEnd;
     /// See [`PhaseId::ResponseErrorPage`].
-    ResponseErrorPage: AfterResponse HoldsResponse BeforeBody BeforeEnd;
+    ResponseErrorPage: AfterResponse HoldsResponse BeforeHold BeforeEnd;
     /// See [`PhaseId::ResponseBody`].
-    ResponseBody: AfterResponse HoldsResponse BeforeEnd;
+    ResponseBody: AfterResponse HoldsResponse AfterHold BeforeEnd;
     /// See [`PhaseId::Log`].
     Log: AfterResponse;
 }

@@ -5,15 +5,16 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::any::Any;
 use core::fmt;
+use core::time::Duration;
 
 use crate::check::{Access, Decl, Slot};
 use crate::exchange::Exchange;
-use crate::input::View;
+use crate::input::{ReceivedRequest, View};
 use crate::phase_id::PhaseId;
 use crate::plan::{Planned, Steps};
 use crate::settings::{Context, Key, Node, Problem};
 use crate::state::State;
-use crate::step::{Call, Erased, Verdict};
+use crate::step::{Call, Erased, Load, Verdict, Weight};
 use crate::text::Text;
 use crate::value::{Kind, Shown, Value};
 
@@ -70,6 +71,11 @@ impl Entry {
     /// The key of the configuration that turns it on; `None`: it is always on.
     pub fn key(&self) -> Option<&'static Key> {
         self.step.key()
+    }
+
+    /// Whether the step reads the request as it was received.
+    pub fn reads_received(&self) -> bool {
+        self.decl().inputs.iter().any(|input| input.name == ReceivedRequest::NAME)
     }
 
     /// Reads the step's settings.
@@ -273,6 +279,19 @@ impl Pipeline {
     pub fn keeps(&self, planned: &Planned, name: &[u8]) -> bool {
         let entry = self.entries.get(usize::from(planned.step));
         entry.is_none_or(|entry| entry.step.keeps(&*planned.settings, name))
+    }
+
+    /// Where a planned step that would run now is to run. The platform catches panics.
+    pub fn load(&self, planned: &Planned, exchange: &dyn Exchange, state: &State) -> Load {
+        let Some(entry) = self.entries.get(usize::from(planned.step)) else { return Load::Light };
+        match entry.decl().weight {
+            Weight::Light => Load::Light,
+            Weight::Heavy(when_full) => Load::Heavy { when_full, wait: Duration::MAX },
+            Weight::Varies => {
+                let view = View::new(exchange, &state.slots, self).dry(planned.dry_run);
+                entry.step.load(&*planned.settings, &view, &entry.inputs)
+            }
+        }
     }
 
     /// Runs a planned step on this thread, if its filters hold. The platform has looked at `when` and what is skipped, and

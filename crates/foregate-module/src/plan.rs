@@ -10,7 +10,7 @@ use core::ops::{ControlFlow, Range};
 
 use crate::input::View;
 use crate::phase_id::PhaseId;
-use crate::pipeline::Pipeline;
+use crate::pipeline::{Entry, Pipeline};
 use crate::text::Text;
 
 /// The most of a request's body that is received for steps before they run, bytes.
@@ -95,6 +95,8 @@ pub struct Plan {
     body: usize,
     identity: Box<[Text]>,
     sweeps: Box<[Planned]>,
+    keeps_received: bool,
+    sees_refused: bool,
 }
 
 impl Plan {
@@ -131,6 +133,21 @@ impl Plan {
     /// [`Step::SWEEPS`](crate::Step::SWEEPS).
     pub fn sweeps(&self) -> &[Planned] {
         &self.sweeps
+    }
+
+    /// Whether a step reads the request as it was received, so that a copy is to be kept.
+    pub fn keeps_received(&self) -> bool {
+        self.keeps_received
+    }
+
+    /// The steps that see requests which were refused before they had a route: those of the phase `log` that read the
+    /// request as it was received.
+    pub fn of_refused<'p>(&'p self, pipeline: &'p Pipeline) -> impl Iterator<Item = &'p Planned> {
+        let steps = if self.sees_refused { self.phase(PhaseId::Log) } else { &[] };
+        let reads = |planned: &&Planned| {
+            pipeline.entries().get(usize::from(planned.step)).is_some_and(Entry::reads_received)
+        };
+        steps.iter().filter(reads)
     }
 
     /// All steps, in their order.
@@ -193,6 +210,7 @@ impl<'p> PlanBuilder<'p> {
         let mut body = 0;
         let mut identity: Vec<Text> = Vec::new();
         let mut sweeps: Vec<Planned> = Vec::new();
+        let (mut keeps_received, mut sees_refused) = (false, false);
         for (number, entry) in self.pipeline.entries().iter().enumerate() {
             let decl = entry.decl();
             let written = |value: &str| {
@@ -221,6 +239,8 @@ impl<'p> PlanBuilder<'p> {
                     None => continue,
                 },
             };
+            keeps_received |= entry.reads_received();
+            sees_refused |= entry.reads_received() && decl.phase == PhaseId::Log;
             body = body.max(entry.body(&planned.settings).min(BODY_LIMIT));
             for name in entry.identity(&planned.settings) {
                 if !identity.contains(&name) {
@@ -235,6 +255,14 @@ impl<'p> PlanBuilder<'p> {
                 *phase += 1;
             }
         }
-        Plan { steps: steps.into(), phases, body, identity: identity.into(), sweeps: sweeps.into() }
+        Plan {
+            steps: steps.into(),
+            phases,
+            body,
+            identity: identity.into(),
+            sweeps: sweeps.into(),
+            keeps_received,
+            sees_refused,
+        }
     }
 }

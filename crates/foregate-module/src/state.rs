@@ -7,6 +7,7 @@ use core::any::Any;
 use crate::body::Filtered;
 use crate::fetch::{FetchRequest, FetchResult};
 use crate::input::{Input, ReadableAt, View};
+use crate::output::{LogLine, Tallied};
 use crate::phase_id::Phase;
 use crate::plan::Steps;
 use crate::text::Text;
@@ -98,6 +99,12 @@ pub struct State {
     pub notes: Vec<(Text, Text)>,
     /// What the step that ran last wants to have counted.
     pub events: Vec<&'static str>,
+    /// What the step that ran last wants to have counted by number.
+    pub tallies: Vec<Tallied>,
+    /// Lines for log files that have not been written.
+    pub lines: Vec<LogLine>,
+    /// How much of the response's body steps have asked for, bytes.
+    pub hold: usize,
     /// Slots of fetches that have been emitted and not been performed.
     pub fetches: Vec<u16>,
 }
@@ -113,6 +120,9 @@ impl State {
         self.response_filters.clear();
         self.notes.clear();
         self.events.clear();
+        self.tallies.clear();
+        self.lines.clear();
+        self.hold = 0;
         self.fetches.clear();
     }
 }

@@ -5,6 +5,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::any::Any;
 use core::ops::ControlFlow;
+use core::time::Duration;
 
 use crate::action::{Action, StopAt, Terminal};
 use crate::check::{Decl, decl};
@@ -66,6 +67,12 @@ pub trait Step: Default + Send + Sync + 'static {
         true
     }
 
+    /// Where it runs for this request, if [`WEIGHT`](Self::WEIGHT) is [`Weight::Varies`]: asked right before
+    /// [`run`](Self::run), with the same inputs. Should cost little beside what it decides about. Default: here.
+    fn load(&self, _settings: &Self::Settings, _input: &Self::In<'_>) -> Load {
+        Load::Light
+    }
+
     /// Runs it. Must not block; heavy work is declared by [`WEIGHT`](Self::WEIGHT).
     fn run(&self, settings: &Self::Settings, input: Self::In<'_>) -> ControlFlow<Self::Stop, Self::Out>;
 }
@@ -121,6 +128,22 @@ pub enum Weight {
     Light,
     /// On the threads for heavy work, whose queue is bounded.
     Heavy(WhenFull),
+    /// As [`Step::load`] says for each request: for steps whose work grows with what they look at.
+    Varies,
+}
+
+/// Where a step runs for one request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Load {
+    /// On the thread of the request.
+    Light,
+    /// On the threads for heavy work.
+    Heavy {
+        /// What becomes of it when there is no place, or none in time.
+        when_full: WhenFull,
+        /// How long it may wait for a thread, at most five seconds.
+        wait: Duration,
+    },
 }
 
 /// What becomes of a heavy step when the queue is full.
@@ -178,6 +201,9 @@ pub trait Erased: Send + Sync {
 
     /// Whether its filters hold.
     fn applies(&self, exchange: &dyn Exchange) -> bool;
+
+    /// What [`Step::load`] says; the step is going to run.
+    fn load(&self, settings: &(dyn Any + Send + Sync), view: &View<'_>, inputs: &[u16]) -> Load;
 
     /// Runs the step if its filters hold. With `dry`, nothing is written but values for other steps in a dry run,
     /// and the platform must not act on what is returned.
@@ -244,6 +270,11 @@ impl<S: Step> Erased for Typed<S> {
 
     fn applies(&self, exchange: &dyn Exchange) -> bool {
         S::FILTERS.iter().all(|filter| filter.holds(exchange))
+    }
+
+    fn load(&self, settings: &(dyn Any + Send + Sync), view: &View<'_>, inputs: &[u16]) -> Load {
+        let Some(settings) = settings.downcast_ref::<S::Settings>() else { return Load::Light };
+        self.0.load(settings, &<S::In<'_> as Inputs<'_, S::At>>::read(view, inputs))
     }
 
     fn run(&self, call: Call<'_>) -> Verdict {

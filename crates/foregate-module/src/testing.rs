@@ -63,17 +63,17 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::net::{IpAddr, Ipv4Addr};
+use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use crate::body::{BodyFilter, Chain};
 use crate::check::{Access, Slot, decl};
-use crate::exchange::{Exchange, Now, Source, Summary, TlsFacts};
+use crate::exchange::{Exchange, Now, Received, Refusal, Source, Summary, TlsFacts};
 use crate::fields::{Fields, FieldsMut};
 use crate::phase_id::PhaseId;
 use crate::pipeline::Pipeline;
 use crate::plan::{Condition, Conditions, Expression, Steps};
 use crate::settings::value::Kind;
-use crate::settings::{Argument, Context, FromNode, Node, Place, Problem, Scalar, UpstreamId};
+use crate::settings::{Argument, Context, FromNode, LogId, Node, Place, Problem, Scalar, UpstreamId};
 use crate::state::State;
 use crate::step::{Call, Step, Verdict, run_typed};
 use crate::value::Value;
@@ -164,6 +164,10 @@ pub struct Sample {
     pub status: Option<u16>,
     /// The fields of the response.
     pub response: List,
+    /// The start of the response's body, and whether that is all of it.
+    pub response_body: (Vec<u8>, bool),
+    /// Why the request was refused before it had a route: the kind of the error, and a sentence.
+    pub refusal: Option<(&'static str, String)>,
     /// The error that the response tells of.
     pub error: Option<String>,
     /// The upstream that a step has chosen.
@@ -199,6 +203,8 @@ impl Sample {
             memory_is_short: false,
             status: None,
             response: List::default(),
+            response_body: (Vec::new(), true),
+            refusal: None,
             error: None,
             upstream: None,
             body_limit: None,
@@ -350,6 +356,22 @@ impl Exchange for Sample {
 
     fn request_fields(&self) -> &dyn Fields {
         &self.request
+    }
+
+    fn received(&self) -> Received<'_> {
+        Received {
+            method: &self.method,
+            target: &self.raw_target,
+            protocol: self.protocol.as_bytes(),
+            fields: &self.request,
+            client: self.peer.map(|address| SocketAddr::new(address, 40_000)),
+            server: Some(SocketAddr::new(IpAddr::V4(Ipv4Addr::new(192, 0, 2, 80)), 80)),
+            refusal: self.refusal.as_ref().map(|(kind, reason)| Refusal { kind, reason, head: &[] }),
+        }
+    }
+
+    fn response_body(&self) -> (&[u8], bool) {
+        (&self.response_body.0, self.response_body.1)
     }
 
     fn request_length(&self) -> Option<u64> {
@@ -507,6 +529,8 @@ pub struct Literals {
     pub files: Vec<(&'static str, Vec<u8>)>,
     /// Steps, by the name of their module.
     pub steps: Vec<(&'static str, Steps)>,
+    /// The log files that were asked for, in their order.
+    pub logs: Vec<String>,
     /// Who compiles expressions.
     pub compile: Option<Box<dyn Compile>>,
 }
@@ -532,6 +556,24 @@ impl Context for Literals {
             Some(_) => Err(path.wrong(format!("{text} is longer than {limit} bytes"))),
             None => Err(path.wrong(format!("cannot read {text}"))),
         }
+    }
+
+    fn glob(&mut self, pattern: &Argument) -> Result<Vec<String>, Problem> {
+        let text = pattern.text()?;
+        let Some((start, end)) = text.split_once('*') else { return Ok(Vec::from([text.to_string()])) };
+        let fits =
+            |name: &&str| name.len() >= text.len() - 1 && name.starts_with(start) && name.ends_with(end);
+        Ok(self.files.iter().map(|(name, _)| *name).filter(fits).map(ToString::to_string).collect())
+    }
+
+    fn log(&mut self, path: &Argument) -> Result<LogId, Problem> {
+        let text = path.text()?;
+        let known = self.logs.iter().position(|known| known == text);
+        let number = known.unwrap_or(self.logs.len());
+        if known.is_none() {
+            self.logs.push(text.to_string());
+        }
+        Ok(LogId(number as u32))
     }
 
     fn condition(&mut self, text: &Argument, phase: PhaseId) -> Result<Arc<dyn Condition>, Problem> {

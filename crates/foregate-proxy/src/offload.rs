@@ -12,14 +12,14 @@ use parking_lot::{Condvar, Mutex};
 
 use crate::telemetry::metrics::Metrics;
 
-/// A piece of work, told how long it has waited. It catches its own panics.
-type Job = Box<dyn FnOnce(Duration) + Send>;
+/// A piece of work. It catches its own panics.
+type Job = Box<dyn FnOnce() + Send>;
 
 /// Pieces of work that one client may have in the queue or on a thread: wrong passwords from one address must not keep
 /// everybody else from being heard. IPv6 clients are told apart by their networks of 64 bits.
 const PER_CLIENT: usize = 16;
 
-/// A piece of work that has waited for longer than this is not done any more: who asked for it has most likely given up.
+/// The longest that is waited for a thread, whatever a step says: who asked for the work has most likely given up then.
 pub const LONGEST_WAIT: Duration = Duration::from_secs(5);
 
 /// The threads, which are started with the first piece of work, and their queue.
@@ -142,12 +142,12 @@ impl Place<'_> {
     pub fn submit(mut self, job: Job) {
         if !self.offload.start() {
             // The system has no thread for us: late is better than never.
-            return job(Duration::ZERO);
+            return job();
         }
         self.used = true;
         let share = Share { queue: Arc::clone(&self.share.queue), client: self.share.client.take() };
-        let job: Job = Box::new(move |waited| {
-            job(waited);
+        let job: Job = Box::new(move || {
+            job();
             drop(share);
         });
         self.offload.metrics.offload_queue.inc();
@@ -186,9 +186,8 @@ fn work(queue: &Queue, metrics: &Metrics) {
         drop(jobs);
         queue.taken.fetch_sub(1, Ordering::Relaxed);
         metrics.offload_queue.dec();
-        let waited = since.elapsed();
-        metrics.offload_wait.record(waited);
-        job(waited);
+        metrics.offload_wait.record(since.elapsed());
+        job();
     }
 }
 
@@ -213,14 +212,14 @@ mod tests {
         let (done, told) = mpsc::channel();
         let (go, wait) = mpsc::channel::<()>();
         let first = done.clone();
-        offload.reserve(None).unwrap().submit(Box::new(move |_| {
+        offload.reserve(None).unwrap().submit(Box::new(move || {
             first.send("begun").unwrap();
             wait.recv().unwrap();
         }));
         assert_eq!(told.recv_timeout(Duration::from_secs(10)).unwrap(), "begun");
         for _ in 0..2 {
             let done = done.clone();
-            offload.reserve(None).unwrap().submit(Box::new(move |_| done.send("done").unwrap()));
+            offload.reserve(None).unwrap().submit(Box::new(move || done.send("done").unwrap()));
         }
         assert!(offload.reserve(None).is_none());
         go.send(()).unwrap();

@@ -1,10 +1,13 @@
 //! What all connections of the process share.
 
 use std::collections::HashMap;
+use std::io;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use arc_swap::{ArcSwap, ArcSwapOption};
+use foregate_module::LogLine;
 use foregate_wire::HeadLimits;
 
 use crate::budget::Budget;
@@ -13,7 +16,8 @@ use crate::exchange::fetch::Fetches;
 use crate::offload::Offload;
 use crate::settings::{Limits, ListenAddress, Settings, Timeouts};
 use crate::telemetry::access_log::AccessLog;
-use crate::telemetry::metrics::{Metrics, SiteCounters};
+use crate::telemetry::log_file::LogFile;
+use crate::telemetry::metrics::{Counter, Metrics, SiteCounters};
 use crate::telemetry::steps::StepCounters;
 use crate::tls::{Acceptor, CertificateStore, SiteHosts, TlsError};
 use crate::upstream::{Upstream, Upstreams};
@@ -40,6 +44,8 @@ pub struct Config {
     /// The limits of heads.
     pub head_limits: HeadLimits,
     acceptors: HashMap<ListenAddress, Arc<Acceptor>>,
+    /// The log files of modules, in the order of the settings; none before they are opened.
+    logs: Vec<LogFile>,
 }
 
 impl Config {
@@ -71,7 +77,38 @@ impl Config {
         }
         let upstreams = upstreams.build(&settings.upstreams, head_limits, old)?;
         let terms = Terms { limits: settings.limits.clone(), timeouts: settings.timeouts.clone() };
-        Ok(Self { terms: Arc::new(terms), settings, upstreams, head_limits, acceptors })
+        Ok(Self { terms: Arc::new(terms), settings, upstreams, head_limits, acceptors, logs: Vec::new() })
+    }
+
+    /// Opens the log files of modules, but for those that `old` has open.
+    ///
+    /// # Errors
+    ///
+    /// A file cannot be opened, or its thread cannot be started; with its path.
+    pub fn open_logs(&mut self, old: Option<&Self>, dropped: &Arc<Counter>) -> io::Result<()> {
+        let known = |path: &PathBuf| {
+            let place = old?.settings.logs.iter().position(|known| known == path)?;
+            old?.logs.get(place).cloned()
+        };
+        let open = |path: &PathBuf| match known(path) {
+            Some(log) => Ok(log),
+            None => LogFile::open(path, Arc::clone(dropped))
+                .map_err(|error| io::Error::new(error.kind(), format!("log {}: {error}", path.display()))),
+        };
+        self.logs = self.settings.logs.iter().map(open).collect::<io::Result<_>>()?;
+        Ok(())
+    }
+
+    /// The log files of modules.
+    pub fn logs(&self) -> &[LogFile] {
+        &self.logs
+    }
+
+    /// Writes a step's line.
+    pub fn log(&self, line: &LogLine) {
+        if let Some(log) = self.logs.get(line.log.0 as usize) {
+            log.push(&[&*line.line, b"\n"].concat());
+        }
     }
 
     /// Who performs the handshakes of a listener that speaks TLS.

@@ -20,6 +20,7 @@ use crate::proxy::{Config, Proxy};
 use crate::settings::{Listen, ListenAddress, Settings};
 use crate::sys;
 use crate::telemetry::access_log::AccessLog;
+use crate::telemetry::log_file::LogFile;
 use crate::telemetry::metrics::Metrics;
 use crate::tls::CertificateStore;
 use crate::upstream::{self, Upstreams};
@@ -136,7 +137,8 @@ impl Server {
         let metrics = Arc::new(Metrics::default());
         let upstreams = Upstreams::new(Arc::clone(&metrics));
         let certificates = CertificateStore::new();
-        let config = Config::build(settings, &upstreams, &certificates, &[]).map_err(io::Error::other)?;
+        let mut config = Config::build(settings, &upstreams, &certificates, &[]).map_err(io::Error::other)?;
+        config.open_logs(None, &metrics.module_log_dropped)?;
         let proxy = Arc::new(Proxy::new(config, metrics));
         let (admin, requests) = mpsc::channel(16);
         let (tell, changed) = mpsc::channel(1);
@@ -324,6 +326,9 @@ impl Server {
         if let Some(log) = &*self.proxy.access_log.load() {
             log.flush(FLUSH);
         }
+        for log in self.proxy.config().logs() {
+            log.flush(FLUSH);
+        }
     }
 
     /// Waits until all connections have ended. Signals still count: TERM shortens the wait, INT ends it.
@@ -353,6 +358,7 @@ impl Server {
                     if let Some(log) = &*self.proxy.access_log.load() {
                         log.reopen();
                     }
+                    self.proxy.config().logs().iter().for_each(LogFile::reopen);
                 }
                 _ = signals.quit.recv() => return Stop::Graceful(self.timeouts().0),
                 _ = signals.terminate.recv() => return Stop::Graceful(self.timeouts().1),
@@ -408,10 +414,12 @@ impl Server {
             tracing::warn!("a change of `workers` takes effect with the next start");
         }
         self.certificates.check();
-        let config = Config::build(settings, &self.upstreams, &self.certificates, &old.upstreams)
+        let mut config = Config::build(settings, &self.upstreams, &self.certificates, &old.upstreams)
             .map_err(|error| error.to_string())?;
         let bound = self.bind(&config.settings, &mut HashMap::new()).map_err(|error| error.to_string())?;
         let side = self.bind_side(&config.settings).map_err(|error| error.to_string())?;
+        let dropped = &self.proxy.metrics.module_log_dropped;
+        config.open_logs(Some(&old), dropped).map_err(|error| error.to_string())?;
         self.open_log(&config.settings, Some(&old.settings)).map_err(|error| error.to_string())?;
         self.proxy.set_config(config);
         let config = self.proxy.config();

@@ -46,6 +46,8 @@ pub struct Settings {
     pub pipeline: Arc<Pipeline>,
     /// The steps of modules that run on the answers to requests that no route takes.
     pub unrouted: RoutePlan,
+    /// The log files of modules, each once; [`foregate_module::LogId`] is a place in this list.
+    pub logs: Vec<PathBuf>,
     /// Files that were read into these settings, each once: when one changes, they are to be loaded again.
     pub watched: Vec<PathBuf>,
 }
@@ -66,6 +68,7 @@ impl Settings {
             sites: SiteTable::default(),
             pipeline,
             unrouted: RoutePlan::default(),
+            logs: Vec::new(),
             watched: Vec::new(),
         }
     }

@@ -13,9 +13,10 @@ use std::time::{Duration, Instant};
 
 use foregate_module::{
     Abort, Bail, Body, BodyFilter, EditRequest, EditResponse, Edits, Emit, Fetch, FetchKey, FetchRequest,
-    Fetched, Filter, FilterRequestBody, FilterResponseBody, Filtered, Never, Note, Notes, Outcome, Path,
-    PlanBuilder, Read as ReadValue, Replace, Respond, Response, Sink, Status, Step, UpstreamId, Weight,
-    WhenFull, phase, pipeline,
+    Fetched, Filter, FilterRequestBody, FilterResponseBody, Filtered, HoldResponseBody, Load, LogId, LogLine,
+    Never, Note, Notes, Outcome, Path, PlanBuilder, Read as ReadValue, ReceivedRequest, Replace, Respond,
+    Response, ResponseBody, Sink, Status, Step, Tallied, Tally, UpstreamId, Weight, WhenFull, WriteLog,
+    phase, pipeline,
 };
 use foregate_proxy::routing::{HostPattern, SiteTableBuilder};
 use foregate_proxy::server;
@@ -147,9 +148,91 @@ step!(Tells, Log, "x-tell", (Status, Outcome), (Notes,), Never, |(Status(status)
     ControlFlow::Continue((Notes(vec![Note { name: "told".into(), value: value.into() }]),))
 });
 
+step!(Strips, RequestEarly, "x-seen", (), (EditRequest,), Never, |()| ControlFlow::Continue((EditRequest(
+    Edits::new().remove("x-seen").set("x-seen", "2")
+),)));
+step!(Sees, RequestSecurity, "x-seen", (ReceivedRequest<'r>,), (EditRequest,), Never, |(
+    ReceivedRequest(received),
+)| {
+    let fields: Vec<_> = received
+        .fields
+        .iter()
+        .map(|(name, value)| format!("{}={}", String::from_utf8_lossy(name), String::from_utf8_lossy(value)))
+        .collect();
+    let (client, server) = (received.client.unwrap(), received.server.unwrap());
+    let ports = client.port() != 0 && server.port() != 0 && client != server;
+    ControlFlow::Continue((edit("x-saw", format!("{received:?} {} {ports}", fields.join("|"))),))
+});
+step!(
+    Sways,
+    RequestSecurity,
+    "x-sway",
+    (Path<'r>,),
+    (EditRequest,),
+    Never,
+    |_| ControlFlow::Continue((edit("x-thread", thread::current().name().unwrap_or_default().to_owned()),)),
+    const WEIGHT: Weight = Weight::Varies;,
+    fn load(&self, (): &(), (Path(path),): &(Path<'_>,)) -> Load {
+        match *path {
+            b"/heavy" => Load::Heavy { when_full: WhenFull::Error, wait: Duration::from_secs(5) },
+            b"/soon" => Load::Heavy { when_full: WhenFull::Inline, wait: Duration::from_millis(50) },
+            _ => Load::Light,
+        }
+    }
+);
+step!(Holds, ResponseHeaders, "x-hold", (Status,), (HoldResponseBody,), Never, |_| ControlFlow::Continue((
+    HoldResponseBody(Some(16)),
+)));
+step!(Searches, ResponseBody, "x-hold", (ResponseBody<'r>,), (EditResponse,), Replace, |(body,)| {
+    if body.bytes.starts_with(b"GET /secret") {
+        return ControlFlow::Break(Replace(Response::new(403).body("text/plain", "kept\n")));
+    }
+    let held = format!("{} {}", body.bytes.len(), body.whole);
+    ControlFlow::Continue((EditResponse(Edits::new().set("x-held", held)),))
+});
+step!(Writes, Log, "x-write", (Path<'r>,), (WriteLog, Tally), Never, |(Path(path),)| {
+    let line = LogLine { log: LogId(0), line: path.to_vec().into() };
+    ControlFlow::Continue((
+        WriteLog(vec![line]),
+        Tally(vec![Tallied { what: "path", number: path.len() as u64 }]),
+    ))
+});
+
+/// Tells of requests that were refused.
+#[derive(Default)]
+struct Witness;
+impl Step for Witness {
+    type At = phase::Log;
+    type Settings = ();
+    type In<'r> = (ReceivedRequest<'r>,);
+    type Out = (WriteLog,);
+    type Stop = Never;
+    const NAME: &'static str = "witness";
+    const ABOUT: &'static str = "A step of this test.";
+    const FILTERS: &'static [Filter] = &[];
+    const WEIGHT: Weight = Weight::Varies;
+    fn load(&self, (): &(), _: &Self::In<'_>) -> Load {
+        Load::Heavy { when_full: WhenFull::Inline, wait: Duration::from_secs(5) }
+    }
+    fn run(&self, (): &(), (ReceivedRequest(received),): Self::In<'_>) -> ControlFlow<Never, (WriteLog,)> {
+        let line = received.refusal.map(|refusal| {
+            let first = received.fields.field(0).unwrap_or_default();
+            let text = format!(
+                "{}: {received:?} {:?} {}",
+                refusal.kind,
+                String::from_utf8_lossy(first.0),
+                String::from_utf8_lossy(refusal.head).len()
+            );
+            LogLine { log: LogId(0), line: text.into() }
+        });
+        ControlFlow::Continue((WriteLog(line.into_iter().collect()),))
+    }
+}
+
 pipeline! {
     fn steps {
-        Panics, Stumbles, Asks, Refuses, Aborts, Spins, Hears, Looks, ShoutsOut, Signs, Pages, ShoutsBack, Tells,
+        Panics, Stumbles, Strips, Asks, Refuses, Aborts, Spins, Hears, Sees, Sways, Looks, ShoutsOut, Signs, Holds,
+        Pages, Searches, ShoutsBack, Tells, Writes, Witness,
     }
 }
 
@@ -158,6 +241,8 @@ struct Front {
     address: SocketAddr,
     metrics: SocketAddr,
     log: std::path::PathBuf,
+    /// The log file of the steps.
+    lines: std::path::PathBuf,
 }
 
 /// The proxy of all tests.
@@ -176,6 +261,7 @@ fn start(queue: usize) -> Front {
     let address = free_address();
     let metrics = free_address();
     let log = std::env::temp_dir().join(format!("foregate-modules-{}-{queue}.log", std::process::id()));
+    let lines = log.with_extension("lines");
     let pipeline = Arc::new(steps());
     let mut sites = SiteTableBuilder::default();
     let pattern = sites.pattern("/**").unwrap();
@@ -196,11 +282,12 @@ fn start(queue: usize) -> Front {
     settings.listeners.push(Listen::new(ListenAddress::Tcp(address)));
     settings.metrics = Some(metrics);
     settings.access_log = Some(log.clone());
+    settings.logs = vec![lines.clone()];
     settings.upstreams = vec![upstream("echo", echo()), upstream("silent", silent_address)];
     settings.sites = sites.build();
     // It runs until the process ends.
     thread::spawn(move || server::run(settings, Arc::new(|| Err("this test reloads nothing".to_owned()))));
-    Front { address, metrics, log }
+    Front { address, metrics, log, lines }
 }
 
 /// An origin that answers with the head and the body that it got; with 500 on `/broken`.
@@ -404,14 +491,93 @@ fn what_steps_note_stands_in_the_log() {
     let answer = ask("GET", "/told", "x-tell", "");
     assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
     let body = answer.split_once("\r\n\r\n").unwrap().1.len();
-    let wanted = format!("\"notes\":{{\"told\":\"200 {body}\"}}");
+    await_in(&front().log, &format!("\"notes\":{{\"told\":\"200 {body}\"}}"));
+}
+
+/// Waits until a file has a text.
+fn await_in(file: &std::path::Path, wanted: &str) {
     let deadline = Instant::now() + Duration::from_secs(20);
     loop {
-        let log = std::fs::read_to_string(&front().log).unwrap_or_default();
-        if log.contains(&wanted) {
+        let log = std::fs::read_to_string(file).unwrap_or_default();
+        if log.contains(wanted) {
             return;
         }
         assert!(Instant::now() < deadline, "{wanted} is not in {log}");
         thread::yield_now();
+    }
+}
+
+#[test]
+fn steps_see_what_the_client_has_sent() {
+    let mut stream = connect(front().address);
+    let head = "GET /a/../b?x=%41 HTTP/1.1\r\nhoST: a\r\nX-Seen: 1\r\nx-a: 1\r\nX-A: 2\r\nConnection: close, x-a\r\n\r\n";
+    stream.write_all(head.as_bytes()).unwrap();
+    let answer = receive(stream);
+    let saw = "x-saw: GET /a/../b?x=%41 HTTP/1.1 hoST=a|X-Seen=1|x-a=1|X-A=2|Connection=close, x-a true\r\n";
+    assert!(answer.contains(saw) && answer.contains("x-seen: 2\r\n"), "{answer}");
+}
+
+#[test]
+fn steps_are_shown_requests_that_were_refused() {
+    let cases = [
+        ("GET /a b HTTP/1.1\r\nHost: a\r\n\r\n", "400", "request: GET /a b HTTP/1.1 \"Host\" 30"),
+        ("GET /one HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n", "400", "host: GET /one HTTP/1.1 \"Host\" 0"),
+        ("G\x00T /two HTTP/1.1\nX-B : a\r\n\r\n", "400", "request: G\0T /two HTTP/1.1 \"X-B \" 29"),
+        (
+            "POST /both HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\nx",
+            "400",
+            "request_framing: POST /both HTTP/1.1 \"Host\" 0",
+        ),
+    ];
+    for (request, status, line) in cases {
+        let mut stream = connect(front().address);
+        stream.write_all(request.as_bytes()).unwrap();
+        let answer = receive(stream);
+        assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{answer}");
+        await_in(&front().lines, &format!("{line}\n"));
+    }
+}
+
+#[test]
+fn a_response_is_held_until_steps_have_seen_its_start() {
+    let answer = ask("GET", "/", "x-hold", "");
+    assert!(answer.contains("x-held: 16 false\r\n"), "{answer}");
+    assert!(answer.contains("\r\n\r\nGET / HTTP/1.1\r\n") && answer.ends_with("\r\n\r\n"), "{answer}");
+    let answer = ask("GET", "/secret", "x-hold", "");
+    assert!(answer.starts_with("HTTP/1.1 403 ") && answer.ends_with("\r\n\r\nkept\n"), "{answer}");
+    // While the request's body is on its way as well, and through a filter.
+    let large = "y".repeat(300_000);
+    let answer = ask("POST", "/", "x-shout-back: 1\r\nx-hold", &large);
+    assert!(answer.contains("x-held: 16 false\r\n"), "{}", &answer[..400]);
+    assert_eq!(answer.matches('Y').count(), 600_000, "{}", &answer[..400]);
+}
+
+#[test]
+fn a_step_is_heavy_where_it_says_so() {
+    let thread_of = |answer: &str| {
+        let rest = answer.split_once("x-thread: ").unwrap().1;
+        rest.split_once("\r\n").unwrap().0.to_owned()
+    };
+    let front = start(1021);
+    let ask = |path: &str| receive(send(&front, "GET", path, "x-sway", ""));
+    assert_eq!(thread_of(&ask("/light")), "foregate-worker");
+    assert_eq!(thread_of(&ask("/heavy")), "foregate-offload");
+    // The one thread is busy for longer than this step waits.
+    let busy = send(&front, "GET", "/", "x-spin", "");
+    while metric(&front, "foregate_offload_wait_seconds_count") < 2 {}
+    assert_eq!(thread_of(&ask("/soon")), "foregate-worker");
+    assert_eq!(thread_of(&receive(busy)), "foregate-offload");
+    assert_eq!(thread_of(&ask("/heavy")), "foregate-offload");
+}
+
+#[test]
+fn steps_write_into_log_files_and_count_by_number() {
+    let answer = ask("GET", "/written", "x-write", "");
+    assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+    await_in(&front().lines, "/written\n");
+    let deadline = Instant::now() + Duration::from_secs(20);
+    let name = "foregate_step_tallies_total{step=\"Writes\",what=\"path\",number=\"8\"}";
+    while metric(front(), name) != 1 {
+        assert!(Instant::now() < deadline, "{name} is not counted");
     }
 }

@@ -29,7 +29,9 @@ mod node;
 mod schema;
 pub mod value;
 
+use alloc::string::String;
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 
 pub use self::node::{Argument, Node, Place, Problem};
 pub use self::schema::{ANY, Block, Key, Prop};
@@ -40,6 +42,10 @@ use crate::plan::{Condition, Conditions, Expression, Steps};
 /// An upstream of the configuration, by its number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct UpstreamId(pub u32);
+
+/// A log file of the configuration, by its number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct LogId(pub u32);
 
 /// Settings of a module, read from the configuration.
 pub trait FromNode: Sized + Send + Sync + 'static {
@@ -82,6 +88,28 @@ pub trait Context {
     ///
     /// It cannot be read, or has more than `limit` bytes.
     fn file(&mut self, path: &Argument, limit: usize) -> Result<Arc<[u8]>, Problem>;
+
+    /// The files that a pattern with `*` and `?` names, each as a path that [`file`](Self::file) takes in place of the
+    /// argument's text, in the order of their names. A path without wildcards is given back whether there is such a file or
+    /// not.
+    ///
+    /// # Errors
+    ///
+    /// A folder that cannot be listed, or a platform without files.
+    fn glob(&mut self, pattern: &Argument) -> Result<Vec<String>, Problem> {
+        Err(pattern.wrong("files are not listed here"))
+    }
+
+    /// A log file, whose path is taken from the folder of the configuration file: what [`WriteLog`](crate::WriteLog) writes
+    /// to. It is opened when the configuration takes effect, created with mode 0640, appended to, and opened anew when the
+    /// access log is. Whoever names the same path writes to the same file.
+    ///
+    /// # Errors
+    ///
+    /// An empty path, or a platform without log files.
+    fn log(&mut self, path: &Argument) -> Result<LogId, Problem> {
+        Err(path.wrong("log files are not written here"))
+    }
 
     /// An expression of type bool, to be evaluated in `phase`.
     ///

@@ -46,6 +46,7 @@ fn settings(nodes: &[Node], pipeline: &Pipeline) -> Result<Rules, Problem> {
         ]),
         steps: Vec::from([("redirect", pipeline.named("redirect")), ("rule", pipeline.named("rule"))]),
         compile: Some(Box::new(compiler)),
+        logs: Vec::new(),
     };
     Rules::from_nodes(nodes, &mut context)
 }

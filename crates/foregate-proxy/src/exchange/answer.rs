@@ -91,6 +91,12 @@ impl Exchange<'_> {
     async fn shape_answer(&mut self, body: Text) -> Result<Text, Ended> {
         self.skip_to(PhaseId::ResponseHeaders);
         self.response.headers.push_id(NameId::ContentLength, body.len().to_string().as_bytes());
+        self.run_phases(PhaseId::ResponseErrorPage).await?;
+        if let Some(run) = &mut self.run {
+            let start = body.get(..run.state.hold).unwrap_or(&body);
+            run.facts.response_body_is_whole = start.len() == body.len();
+            run.facts.response_body = start.to_vec();
+        }
         self.run_phases(PhaseId::ResponseBody).await?;
         let filters = self.take_response_filters();
         if filters.is_empty() || body.is_empty() {

@@ -11,7 +11,7 @@ use foregate_wire::{BodyLength, Method, NameId, Version, connection};
 use super::progress::Awaited;
 use super::{Exchange, Step};
 use crate::error::Error;
-use crate::link::copy::{CopyError, Filter, Kept, Waiting, chain};
+use crate::link::copy::{CopyError, Filter, Front, Kept, Waiting, chain};
 use crate::link::{Link, LinkError, Received};
 use crate::telemetry::clock;
 use crate::upstream::{Addresses, Origin, Terms};
@@ -267,7 +267,7 @@ impl Exchange<'_> {
 
     /// Whether to look if the client is still there. Most answers come so soon that looking would cost more than it
     /// saves; streams of HTTP/2 are always watched, because their resets are a way to attack.
-    fn client_is_watched(&self, now: Instant) -> bool {
+    pub(super) fn client_is_watched(&self, now: Instant) -> bool {
         matches!(self.client.link, Link::H2(_))
             || now.saturating_duration_since(self.record.start) >= UNWATCHED
     }
@@ -367,12 +367,20 @@ impl Exchange<'_> {
     pub(super) async fn shape(&mut self, mut origin: Origin, length: BodyLength) -> Step {
         self.response_is_from(Source::Upstream);
         self.skip_to(PhaseId::UpstreamResponse);
-        if let Err(ended) = self.run_phases(PhaseId::ResponseBody).await {
-            match length {
-                BodyLength::Tunnel => origin.link.abort(),
-                _ => self.drop_response(origin),
-            }
+        if let Err(ended) = self.run_phases(PhaseId::ResponseErrorPage).await {
+            self.drop_response(origin, length);
             return ended.into();
+        }
+        if let Err(error) = self.hold_response(&mut origin, length).await {
+            return Step::Failed(error);
+        }
+        if let Err(ended) = self.run_phases(PhaseId::ResponseBody).await {
+            self.drop_response(origin, length);
+            return ended.into();
+        }
+        if let Some(run) = &mut self.run {
+            let bytes = std::mem::take(&mut run.facts.response_body);
+            self.download.front = Front::new(bytes, run.facts.response_share.take());
         }
         let filters = self.take_response_filters();
         if length == BodyLength::Tunnel {
@@ -388,7 +396,7 @@ impl Exchange<'_> {
             match Filter::new(chain(filters), self.proxy.filter_memory.share()) {
                 Ok(filter) => self.download.filter = Some(Box::new(filter)),
                 Err(_) => {
-                    self.drop_response(origin);
+                    self.drop_response(origin, length);
                     return Step::Failed(Error::FilterMemory);
                 }
             }
@@ -398,7 +406,10 @@ impl Exchange<'_> {
 
     /// The client gets another response: what the origin still sends is read and dropped, if that is little, so that its
     /// connection can be kept.
-    fn drop_response(&mut self, mut origin: Origin) {
+    fn drop_response(&mut self, mut origin: Origin, length: BodyLength) {
+        if length == BodyLength::Tunnel {
+            return origin.link.abort();
+        }
         let Some(upstream) = self.upstream.clone() else { return };
         if !self.upload.is_done() || self.upload.gave_up() {
             return;
@@ -464,23 +475,30 @@ impl Exchange<'_> {
         Step::Done
     }
 
-    fn poll_transfer(&mut self, cx: &mut Context<'_>, origin: &mut Origin) -> Poll<Result<(), Error>> {
-        if !self.upload.is_done() {
-            match self.upload.poll(cx, &mut self.client.link, &mut origin.link) {
-                Poll::Ready(Err(
-                    CopyError::Source(_) | CopyError::TooLarge | CopyError::Filter(_) | CopyError::Memory,
-                )) => {
-                    // An origin of HTTP/1 cannot be told; over HTTP/2 the response goes on.
-                    self.client.close = true;
-                    self.upload.give_up();
-                    if matches!(origin.link, Link::H1(_)) {
-                        return Poll::Ready(Err(Error::Client(LinkError::Truncated)));
-                    }
-                }
-                Poll::Ready(Err(CopyError::Sink(_))) => self.upload.give_up(),
-                Poll::Ready(Ok(())) | Poll::Pending => {}
-            }
+    /// Moves what is left of the request's body while the response is on its way.
+    pub(super) fn poll_upload(&mut self, cx: &mut Context<'_>, origin: &mut Origin) -> Result<(), Error> {
+        if self.upload.is_done() {
+            return Ok(());
         }
+        match self.upload.poll(cx, &mut self.client.link, &mut origin.link) {
+            Poll::Ready(Err(
+                CopyError::Source(_) | CopyError::TooLarge | CopyError::Filter(_) | CopyError::Memory,
+            )) => {
+                // An origin of HTTP/1 cannot be told; over HTTP/2 the response goes on.
+                self.client.close = true;
+                self.upload.give_up();
+                if matches!(origin.link, Link::H1(_)) {
+                    return Err(Error::Client(LinkError::Truncated));
+                }
+            }
+            Poll::Ready(Err(CopyError::Sink(_))) => self.upload.give_up(),
+            Poll::Ready(Ok(())) | Poll::Pending => {}
+        }
+        Ok(())
+    }
+
+    fn poll_transfer(&mut self, cx: &mut Context<'_>, origin: &mut Origin) -> Poll<Result<(), Error>> {
+        self.poll_upload(cx, origin)?;
         match self.download.poll(cx, &mut origin.link, &mut self.client.link) {
             Poll::Ready(Ok(())) if self.download.is_done() => return Poll::Ready(Ok(())),
             Poll::Ready(Err(CopyError::Source(error))) => return Poll::Ready(Err(Error::Origin(error))),

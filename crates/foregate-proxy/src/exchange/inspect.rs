@@ -1,14 +1,25 @@
-//! Receives the start of a request's body for the steps that look at it.
+//! Receives the start of a body for the steps that look at it.
 
 use std::future::poll_fn;
 use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use foregate_wire::BodyLength;
 
 use super::Exchange;
+use super::progress::Awaited;
 use crate::budget::Share;
 use crate::error::Error;
-use crate::link::copy::Kept;
+use crate::link::copy::{Kept, Waiting};
 use crate::link::{LinkError, Received};
 use crate::telemetry::clock;
+use crate::upstream::Origin;
+
+/// The most of a response's body that is received for steps before its head is sent, bytes.
+const HELD: usize = 1 << 20;
+
+/// How long a response is held for that at most: a stream that has the media type of something else must get going.
+const HELD_FOR: Duration = Duration::from_secs(10);
 
 impl Exchange<'_> {
     /// Receives as much of the request's body as the steps of the route ask for. It is sent to the origin like one that
@@ -84,5 +95,81 @@ impl Exchange<'_> {
             }
         }
         Poll::Ready(Ok(false))
+    }
+
+    /// Receives as much of the response's body as steps have asked for. It is sent to the client before what follows.
+    pub(super) async fn hold_response(
+        &mut self,
+        origin: &mut Origin,
+        length: BodyLength,
+    ) -> Result<(), Error> {
+        let wanted = self.run.as_ref().map_or(0, |run| run.state.hold.min(HELD));
+        if wanted == 0 || length == BodyLength::Tunnel {
+            return Ok(());
+        }
+        let mut held = Vec::new();
+        let mut share = self.proxy.filter_memory.share();
+        let mut whole = length.is_empty();
+        if !whole {
+            let now = clock::now();
+            self.progress.restart(now);
+            let until = Instant::now() + HELD_FOR;
+            whole = poll_fn(|cx| self.poll_hold(cx, origin, wanted, until, (&mut held, &mut share))).await?;
+        }
+        if let Some(run) = &mut self.run {
+            run.facts.response_body = held;
+            run.facts.response_share = Some(share);
+            run.facts.response_body_is_whole = whole;
+        }
+        Ok(())
+    }
+
+    /// Receives some of the response's body while the request's is on its way. Whether it has ended.
+    fn poll_hold(
+        &mut self,
+        cx: &mut Context<'_>,
+        origin: &mut Origin,
+        wanted: usize,
+        until: Instant,
+        (held, share): (&mut Vec<u8>, &mut Share),
+    ) -> Poll<Result<bool, Error>> {
+        self.poll_upload(cx, origin)?;
+        loop {
+            match origin.link.poll_receive(cx) {
+                Poll::Ready(Ok(Received::Data)) if held.len() >= wanted => return Poll::Ready(Ok(false)),
+                Poll::Ready(Ok(Received::Data)) => {
+                    let data = origin.link.data();
+                    let count = data.len().min(wanted - held.len());
+                    if !share.hold(held.len() + count) {
+                        return Poll::Ready(Err(Error::FilterMemory));
+                    }
+                    held.extend_from_slice(data.get(..count).unwrap_or_default());
+                    origin.link.consume(count);
+                }
+                Poll::Ready(Ok(Received::End)) => return Poll::Ready(Ok(true)),
+                Poll::Ready(Err(error)) => return Poll::Ready(Err(Error::Origin(error))),
+                Poll::Pending => {
+                    let now = clock::now();
+                    if now >= until {
+                        return Poll::Ready(Ok(false));
+                    }
+                    if self.client_is_watched(now)
+                        && let Poll::Ready(error) = self.client.poll_abandoned(cx)
+                    {
+                        return Poll::Ready(Err(Error::Client(error)));
+                    }
+                    self.progress.observe(self.upload.moved, held.len() as u64, now);
+                    let awaited = match self.upload.waiting {
+                        Waiting::Source => Awaited::ClientBody,
+                        _ => Awaited::OriginBody,
+                    };
+                    if let Poll::Ready(Err(error)) = self.poll_deadline(cx, &[awaited], now) {
+                        return Poll::Ready(Err(error));
+                    }
+                    // The timer wakes at the earliest time that it was asked for.
+                    return self.timer.poll(cx, until).map(|()| Ok(false));
+                }
+            }
+        }
     }
 }

@@ -7,6 +7,7 @@ mod forward;
 mod inspect;
 mod modules;
 mod progress;
+mod received;
 pub mod request;
 mod respond;
 pub mod response;
@@ -103,6 +104,8 @@ struct Exchange<'a> {
     download: Copy,
     progress: Progress,
     record: Record,
+    /// Why there is nothing to route.
+    refused: Option<Error>,
     /// What there is beside when the route uses steps of modules.
     run: Option<Box<Run>>,
 }
@@ -149,11 +152,9 @@ pub struct Served<'a> {
 ///
 /// A panic is the end of this request alone: it is counted, and the client gets a 500 if it has got nothing yet.
 pub async fn serve(served: Served<'_>, understood: Result<(), Error>) -> Outcome {
-    let first = match understood {
-        Ok(()) => Step::Route,
-        Err(error) => Step::Failed(error),
-    };
+    let first = understood.map_or_else(Step::Failed, |()| Step::Route);
     let mut exchange = Exchange::new(served);
+    exchange.refused = understood.err();
     match AssertUnwindSafe(exchange.drive(first)).catch_unwind().await {
         Ok(outcome) => outcome,
         Err(_) => {
@@ -203,6 +204,7 @@ impl<'a> Exchange<'a> {
                 status: None,
                 error: None,
             },
+            refused: None,
             run: None,
         }
     }
@@ -232,6 +234,9 @@ impl<'a> Exchange<'a> {
                 Step::Done => break Outcome::Reusable,
             };
         };
+        if let Some(error) = self.refused {
+            Box::pin(self.show_refused(error)).await;
+        }
         self.log();
         outcome
     }
@@ -389,7 +394,7 @@ impl<'a> Exchange<'a> {
     }
 
     fn log(&mut self) {
-        if self.has_steps(PhaseId::Log, PhaseId::Log) || self.has_filters() {
+        if self.refused.is_none() && (self.has_steps(PhaseId::Log, PhaseId::Log) || self.has_filters()) {
             self.run_log_phase();
         }
         if let Some(step) = self.record.error.as_ref().and_then(Error::step)

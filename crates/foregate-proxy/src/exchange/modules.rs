@@ -6,19 +6,20 @@ use std::net::IpAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Poll;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use foregate_module::{
-    self as module, Action, Filtered, Finding, PhaseId, Pipeline, Plan, Planned, Question, Source, State,
-    Steps, Summary, Traffic, Verdict, Weight, WhenFull,
+    self as module, Action, Filtered, Finding, Load, PhaseId, Pipeline, Plan, Planned, Question, Source,
+    State, Steps, Summary, Traffic, Verdict, Weight, WhenFull,
 };
 use foregate_wire::{BodyLength, Slashes};
+use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
 use super::client::{Client, Peer};
 use super::fetch;
+use super::received::Head;
 use super::request::Request;
 use super::respond::Answer;
 use super::response::Response;
@@ -26,7 +27,7 @@ use super::view::{Facts, View, now};
 use super::{Exchange, Step};
 use crate::error::Error;
 use crate::link::LinkError;
-use crate::link::copy::{Copy, CopyError, Filter, chain};
+use crate::link::copy::{CopyError, Filter, chain};
 use crate::link::sweep::Sweep;
 use crate::offload::LONGEST_WAIT;
 use crate::proxy::Config;
@@ -74,12 +75,29 @@ impl From<Ended> for Step {
 }
 
 /// Why a step gave no verdict.
-enum Fault {
+pub(super) enum Fault {
     Panicked,
     Broken,
     Full(WhenFull),
     /// The request is over, for another reason than the step.
     Lost(Error),
+}
+
+/// What has come of waiting for a heavy step.
+enum Waited {
+    /// It was run; `None` if its thread ended.
+    Told(Option<Box<Done>>),
+    /// The client has gone.
+    Gone(LinkError),
+    /// No thread took it in time.
+    Late,
+}
+
+/// What comes back from another thread.
+struct Done {
+    moved: Moved,
+    verdict: std::thread::Result<Verdict>,
+    took: Duration,
 }
 
 /// What a heavy step takes along to another thread.
@@ -97,13 +115,11 @@ impl Exchange<'_> {
     /// Takes the steps of `plan` along.
     pub(super) fn use_plan(&mut self, plan: Option<&Arc<Plan>>) {
         self.run = plan.map(|plan| {
-            Box::new(Run {
-                plan: Arc::clone(plan),
-                state: State::default(),
-                facts: Facts::new(self.request.length.is_empty()),
-                next: 0,
-                begun: 0,
-            })
+            let mut facts = Facts::new(self.request.length.is_empty());
+            if plan.keeps_received() && self.refused.is_none() {
+                facts.received = Some(Box::new(Head::of(self.request)));
+            }
+            Box::new(Run { plan: Arc::clone(plan), state: State::default(), facts, next: 0, begun: 0 })
         });
     }
 
@@ -184,14 +200,14 @@ impl Exchange<'_> {
             if let Some(run) = &mut self.run {
                 run.begun += 1;
             }
-            let weight = pipeline.entries().get(usize::from(planned.step)).map(|entry| entry.decl().weight);
-            let verdict = match weight {
-                Some(Weight::Heavy(full)) => {
-                    let verdict = Box::pin(self.run_heavy(planned, full)).await;
+            let verdict = match self.load(planned, pipeline) {
+                Err(fault) => Err(fault),
+                Ok(Load::Heavy { when_full, wait }) => {
+                    let verdict = Box::pin(self.run_heavy(planned, when_full, wait)).await;
                     since = since.map(|_| Instant::now());
                     verdict
                 }
-                _ => {
+                Ok(Load::Light) => {
                     let verdict = self.run_light(planned, pipeline);
                     if let (Some(began), Ok(Verdict::Continue | Verdict::Stop(_))) = (since, &verdict) {
                         let now = Instant::now();
@@ -226,6 +242,35 @@ impl Exchange<'_> {
             }
         }
         Some(Sweep { pipeline: Arc::clone(pipeline), plan, left_out })
+    }
+
+    /// Where a step is to run. What does not run at all is not worth the way to another thread.
+    fn load(&mut self, planned: &Planned, pipeline: &Pipeline) -> Result<Load, Fault> {
+        let weight = pipeline.entries().get(usize::from(planned.step)).map(|entry| entry.decl().weight);
+        if matches!(weight, None | Some(Weight::Light)) || self.is_broken(planned) {
+            return Ok(Load::Light);
+        }
+        let Some((view, state)) = self.view() else { return Ok(Load::Light) };
+        if state.skipped.contains(usize::from(planned.step)) {
+            return Ok(Load::Light);
+        }
+        catch_unwind(AssertUnwindSafe(|| match pipeline.applies(planned, &view, state) {
+            true => pipeline.load(planned, &view, state),
+            false => Load::Light,
+        }))
+        .map_err(|_| Fault::Panicked)
+    }
+
+    /// Runs a step where it wants to.
+    pub(super) async fn run_somewhere(
+        &mut self,
+        planned: &Planned,
+        pipeline: &Pipeline,
+    ) -> Result<Verdict, Fault> {
+        match self.load(planned, pipeline)? {
+            Load::Light => self.run_light(planned, pipeline),
+            Load::Heavy { when_full, wait } => Box::pin(self.run_heavy(planned, when_full, wait)).await,
+        }
     }
 
     /// Runs a step on this thread.
@@ -263,30 +308,20 @@ impl Exchange<'_> {
         self.proxy.steps.get(planned.step).is_some_and(|step| step.is_broken(run.facts.now.steady_ms))
     }
 
-    /// Runs a step on the threads for heavy work, with everything that it may see.
-    async fn run_heavy(&mut self, planned: &Planned, full: WhenFull) -> Result<Verdict, Fault> {
+    /// Runs a step on the threads for heavy work, with everything that it may see. It waits at most `wait` for one.
+    async fn run_heavy(
+        &mut self,
+        planned: &Planned,
+        full: WhenFull,
+        wait: Duration,
+    ) -> Result<Verdict, Fault> {
         let config = Arc::clone(&self.config);
         let pipeline = &config.settings.pipeline;
-        let broken = self.is_broken(planned);
-        let Some((view, state)) = self.view() else { return Ok(Verdict::Passed) };
-        // What would not run is not worth the way there and back.
-        let applies = catch_unwind(AssertUnwindSafe(|| pipeline.applies(planned, &view, state)));
-        match applies {
-            Err(_) => return Err(Fault::Panicked),
-            Ok(applies) if !applies || state.skipped.contains(usize::from(planned.step)) => {
-                return Ok(Verdict::Passed);
-            }
-            Ok(_) if broken => return Err(Fault::Broken),
-            Ok(_) => {}
-        }
         let Some(place) = self.proxy.offload.reserve(self.client_address()) else {
-            if full == WhenFull::Inline {
-                return self.run_light(planned, pipeline);
-            }
-            return Err(Fault::Full(full));
+            return self.run_otherwise(planned, pipeline, full);
         };
         let Some(run) = self.run.take() else { return Ok(Verdict::Passed) };
-        let mut moved = Moved {
+        let moved = Moved {
             request: std::mem::take(self.request),
             response: std::mem::take(self.response),
             run,
@@ -295,54 +330,82 @@ impl Exchange<'_> {
             site: self.site,
             route: self.route.clone(),
         };
-        let (step, planned, inline) = (planned.step, planned.clone(), planned.clone());
-        let (tell, told) = oneshot::channel();
-        let unwanted = Arc::new(AtomicBool::new(false));
-        let is_unwanted = Arc::clone(&unwanted);
-        place.submit(Box::new(move |waited| {
+        // Whoever takes it out first has it: the thread, or we when the time is up or the client has gone.
+        let ours = Arc::new(Mutex::new(Some(moved)));
+        let theirs = Arc::clone(&ours);
+        let (tell, mut told) = oneshot::channel();
+        let step = planned.clone();
+        place.submit(Box::new(move || {
+            let Some(mut moved) = theirs.lock().take() else { return };
             let began = Instant::now();
-            if is_unwanted.load(Ordering::Relaxed) || waited > LONGEST_WAIT {
-                let _ = tell.send((moved, None, began.elapsed()));
-                return;
-            }
-            let verdict = catch_unwind(AssertUnwindSafe(|| moved.call(&planned)));
-            // Nobody waits any more if the client has gone.
-            let _ = tell.send((moved, Some(verdict), began.elapsed()));
+            let verdict = catch_unwind(AssertUnwindSafe(|| moved.call(&step)));
+            // Nobody waits any more if the process ends.
+            let _ = tell.send(Box::new(Done { moved, verdict, took: began.elapsed() }));
         }));
-        let mut told = told;
-        let waited = unless_gone(self.client, &mut told).await;
+        let deadline = Instant::now() + wait.min(LONGEST_WAIT);
+        let waited = poll_fn(|cx| {
+            if let Poll::Ready(told) = Pin::new(&mut told).poll(cx) {
+                return Poll::Ready(Waited::Told(told.ok()));
+            }
+            if let Poll::Ready(error) = self.client.poll_abandoned(cx) {
+                return Poll::Ready(Waited::Gone(error));
+            }
+            self.timer.poll(cx, deadline).map(|()| Waited::Late)
+        })
+        .await;
         let (told, left) = match waited {
-            Ok(told) => (told, None),
-            Err(error) => {
-                // What was taken along comes back all the same, as soon as it is the job's turn.
-                unwanted.store(true, Ordering::Relaxed);
-                (told.await, Some(error))
+            Waited::Told(told) => (told, None),
+            Waited::Late | Waited::Gone(_) => {
+                let left = if let Waited::Gone(error) = waited { Some(error) } else { None };
+                let back = ours.lock().take();
+                if let Some(moved) = back {
+                    self.take_back(moved);
+                    return match left {
+                        Some(error) => Err(Fault::Lost(Error::Client(error))),
+                        None => self.run_otherwise(planned, pipeline, full),
+                    };
+                }
+                (told.await.ok(), left)
             }
         };
-        let Ok((moved, verdict, took)) = told else {
+        let Some(done) = told else {
             // Only if the process ends.
             self.client.close = true;
             return Err(Fault::Lost(Error::Internal));
         };
-        *self.request = moved.request;
-        *self.response = moved.response;
-        self.run = Some(moved.run);
+        let Done { moved, verdict, took } = *done;
+        self.take_back(moved);
         if let Some(error) = left {
             return Err(Fault::Lost(Error::Client(error)));
         }
-        if let Some(step) = self.proxy.steps.get(step) {
+        if let Some(step) = self.proxy.steps.get(planned.step) {
             step.timed.inc();
             step.nanos.add(u64::try_from(took.as_nanos()).unwrap_or(u64::MAX));
         }
-        match verdict {
-            Some(verdict) => verdict.map_err(|_| Fault::Panicked),
-            None if full == WhenFull::Inline => self.run_light(&inline, pipeline),
-            None => Err(Fault::Full(full)),
+        verdict.map_err(|_| Fault::Panicked)
+    }
+
+    fn take_back(&mut self, moved: Moved) {
+        *self.request = moved.request;
+        *self.response = moved.response;
+        self.run = Some(moved.run);
+    }
+
+    /// Does with a heavy step for which there is no thread what is to be done then.
+    fn run_otherwise(
+        &mut self,
+        planned: &Planned,
+        pipeline: &Pipeline,
+        full: WhenFull,
+    ) -> Result<Verdict, Fault> {
+        match full {
+            WhenFull::Inline => self.run_light(planned, pipeline),
+            full => Err(Fault::Full(full)),
         }
     }
 
     /// What a step's verdict means for the request.
-    fn judge(
+    pub(super) fn judge(
         &mut self,
         planned: &Planned,
         pipeline: &Pipeline,
@@ -358,8 +421,10 @@ impl Exchange<'_> {
             Ok(Verdict::Passed) => Ok(()),
             Ok(Verdict::Continue) => {
                 self.proxy.steps.ran(planned.step);
-                for event in self.run.iter_mut().flat_map(|run| run.state.events.drain(..)) {
-                    counters.count(event, 1);
+                if let Some(run) = &mut self.run {
+                    run.state.events.drain(..).for_each(|event| counters.count(event, 1));
+                    run.state.tallies.drain(..).for_each(|tally| counters.tally(tally));
+                    run.state.lines.drain(..).for_each(|line| self.config.log(&line));
                 }
                 Ok(())
             }
@@ -494,16 +559,21 @@ impl Exchange<'_> {
         Ok(())
     }
 
+    /// What became of the exchange so far.
+    pub(super) fn summary(&self) -> Summary {
+        Summary {
+            bytes_in: self.upload.moved,
+            bytes_out: self.download.sent,
+            duration: self.record.start.elapsed(),
+        }
+    }
+
     /// Runs the steps of the phase `log`, whatever has become of the request.
     pub(super) fn run_log_phase(&mut self) {
         for mut filter in [self.upload.filter.take(), self.download.filter.take()].into_iter().flatten() {
             self.count_filters(&mut filter);
         }
-        let summary = Summary {
-            bytes_in: self.upload.moved,
-            bytes_out: self.download.sent,
-            duration: self.record.start.elapsed(),
-        };
+        let summary = self.summary();
         let config = Arc::clone(&self.config);
         let Some(run) = &mut self.run else { return };
         run.facts.summary = summary;

@@ -11,6 +11,7 @@ use foregate_module::{self as module, Fields, FieldsMut, Now, Source, Summary, T
 use foregate_wire::Slashes;
 
 use super::client::Peer;
+use super::received::{self, Head, Refused};
 use super::request::Request;
 use super::response::Response;
 use crate::budget::Share;
@@ -31,6 +32,16 @@ pub(super) struct Facts {
     pub body_share: Option<Share>,
     /// Whether that is all of it.
     pub body_is_whole: bool,
+    /// The request's head as it was received, for a plan that asks for it.
+    pub received: Option<Box<Head>>,
+    /// Why the request was refused before it had a route.
+    pub refused: Option<Box<Refused>>,
+    /// The start of the response's body, received for the steps.
+    pub response_body: Vec<u8>,
+    /// What it holds of the memory that all share.
+    pub response_share: Option<Share>,
+    /// Whether that is all of it.
+    pub response_body_is_whole: bool,
     /// Who has made the response.
     pub source: Source<'static>,
     /// What became of the exchange.
@@ -51,6 +62,11 @@ impl Facts {
             body: Vec::new(),
             body_share: None,
             body_is_whole: body_is_empty,
+            received: None,
+            refused: None,
+            response_body: Vec::new(),
+            response_share: None,
+            response_body_is_whole: false,
             source: Source::Nobody,
             summary: Summary::default(),
             now: now(),
@@ -143,6 +159,11 @@ impl module::Exchange for View<'_> {
         &*self.request
     }
 
+    fn received(&self) -> module::Received<'_> {
+        let facts = &self.facts;
+        received::show(self.request, facts.received.as_deref(), facts.refused.as_deref(), self.peer)
+    }
+
     fn request_length(&self) -> Option<u64> {
         match self.request.length {
             foregate_wire::BodyLength::Empty => Some(0),
@@ -182,6 +203,10 @@ impl module::Exchange for View<'_> {
     fn response_fields(&self) -> &dyn Fields {
         static NOTHING: OnceLock<super::response::Nothing> = OnceLock::new();
         if self.has_response() { &*self.response } else { NOTHING.get_or_init(Default::default) }
+    }
+
+    fn response_body(&self) -> (&[u8], bool) {
+        (&self.facts.response_body, self.facts.response_body_is_whole)
     }
 
     fn source(&self) -> Source<'_> {

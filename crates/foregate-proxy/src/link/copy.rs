@@ -58,6 +58,8 @@ pub struct Copy {
     pub sweep: Option<Sweep>,
     /// Filters of modules that the body goes through.
     pub filter: Option<Box<Filter>>,
+    /// What was taken from the source before, and goes first; counted as moved when it is.
+    pub front: Option<Front>,
     finished: bool,
     gave_up: bool,
 }
@@ -203,6 +205,23 @@ pub struct Kept {
     pub share: Share,
 }
 
+/// The start of a body that was taken from its source before.
+#[derive(Debug)]
+pub struct Front {
+    bytes: Vec<u8>,
+    /// How much of it has gone.
+    gone: usize,
+    /// What it holds of the memory that all share.
+    _share: Option<Share>,
+}
+
+impl Front {
+    /// Bytes with their share of the memory; `None` where there are none.
+    pub fn new(bytes: Vec<u8>, share: Option<Share>) -> Option<Self> {
+        (!bytes.is_empty()).then_some(Self { bytes, gone: 0, _share: share })
+    }
+}
+
 impl Copy {
     /// A body of which nothing has been moved yet.
     pub fn new() -> Self {
@@ -216,6 +235,7 @@ impl Copy {
             drop_trailers: false,
             sweep: None,
             filter: None,
+            front: None,
             finished: false,
             gave_up: false,
         }
@@ -309,6 +329,16 @@ impl Copy {
                 Poll::Ready(Ok(())) if self.finished => continue,
                 Poll::Ready(Ok(())) => {}
                 other => return other,
+            }
+            if self.front.is_some() {
+                match self.poll_front(cx, sink) {
+                    Poll::Pending => {
+                        self.waiting = Waiting::Sink;
+                        return Poll::Pending;
+                    }
+                    Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
+                    Poll::Ready(Ok(())) => continue,
+                }
             }
             match source.poll_receive(cx) {
                 Poll::Pending => {
@@ -410,6 +440,33 @@ impl Copy {
                 self.kept = None;
             }
         }
+    }
+
+    /// Moves some of what was taken from the source before.
+    fn poll_front(&mut self, cx: &mut Context<'_>, sink: &mut Link) -> Poll<Result<(), CopyError>> {
+        let Some(front) = &mut self.front else { return Poll::Ready(Ok(())) };
+        let data = front.bytes.get(front.gone..).unwrap_or_default();
+        let count = match &mut self.filter {
+            Some(filter) => {
+                let piece = data.get(..Chain::PIECE).unwrap_or(data);
+                filter.write(piece)?;
+                piece.len()
+            }
+            None => match sink.poll_send(cx, data) {
+                Poll::Ready(taken) => {
+                    let taken = taken.map_err(CopyError::Sink)?;
+                    self.sent += taken as u64;
+                    taken
+                }
+                Poll::Pending => return Poll::Pending,
+            },
+        };
+        self.moved += count as u64;
+        front.gone += count;
+        if front.gone >= front.bytes.len() {
+            self.front = None;
+        }
+        Poll::Ready(Ok(()))
     }
 
     fn poll_data(

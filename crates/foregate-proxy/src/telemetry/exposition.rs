@@ -103,6 +103,8 @@ fn connections(encoder: &mut DescriptorEncoder<'_>, metrics: &Metrics) -> fmt::R
 
 fn process(encoder: &mut DescriptorEncoder<'_>, metrics: &Metrics) -> fmt::Result {
     counter(encoder, "access_log_dropped", "Access-log lines dropped", metrics.access_log_dropped.get())?;
+    let help = "Lines of modules' log files that were dropped";
+    counter(encoder, "module_log_dropped", help, metrics.module_log_dropped.get())?;
     let mut reloads = counters(encoder, "reloads", "Reloads of the configuration")?;
     labelled(&mut reloads, &[("result", "ok")], metrics.reloads_ok.get())?;
     labelled(&mut reloads, &[("result", "refused")], metrics.reloads_refused.get())?;
@@ -165,6 +167,15 @@ fn steps(encoder: &mut DescriptorEncoder<'_>, counters: &StepCounters) -> fmt::R
     for (step, _) in &used {
         for (event, count) in step.events() {
             labelled(&mut family, &[("step", step.name), ("event", event)], count)?;
+        }
+    }
+    let help = "What a step has counted by number, such as rules that matched";
+    let mut family = self::counters(encoder, "step_tallies", help)?;
+    for (step, _) in &used {
+        for ((what, number), count) in step.tallies() {
+            let number = number.map_or("other".to_owned(), |number| number.to_string());
+            let labels = [("step", step.name), ("what", what), ("number", &*number)];
+            labelled(&mut family, &labels, count)?;
         }
     }
     let help = "Time of the timed runs of a step";

@@ -152,6 +152,8 @@ pub struct Metrics {
     pub retries_denied: Counter,
     /// Access-log lines dropped; an [`super::access_log::AccessLog`] counts them here.
     pub access_log_dropped: Arc<Counter>,
+    /// Lines that were meant for log files of modules and were dropped.
+    pub module_log_dropped: Arc<Counter>,
     /// Reloads that took effect.
     pub reloads_ok: Counter,
     /// Reloads that were refused.

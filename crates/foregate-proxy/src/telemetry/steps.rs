@@ -1,9 +1,10 @@
 //! What the steps of modules did, and which of them are not run for a while because they panicked.
 
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use foregate_module::Traffic;
+use foregate_module::{Tallied, Traffic};
 use parking_lot::Mutex;
 
 use super::metrics::{Counter, SHARDS, shard};
@@ -16,6 +17,8 @@ const PANIC_SPAN: u64 = 10_000;
 const OPEN: u64 = 10_000;
 /// Names that one step may have counted. They are constants of the program; the limit is there to be one.
 const EVENTS: usize = 64;
+/// Numbers that one step may have tallied apart: rules that matched, for one. Those beyond are tallied together.
+const TALLIES: usize = 1024;
 /// A step that held its worker for longer than this is counted as having blocked it.
 const BLOCKED: Duration = Duration::from_millis(10);
 
@@ -57,8 +60,12 @@ pub struct StepCounter {
     /// Runs among these that held a worker for more than 10 ms.
     pub blocked: Counter,
     events: Mutex<Vec<(&'static str, u64)>>,
+    tallies: Mutex<Tallies>,
     breaker: Breaker,
 }
+
+/// Counts by what is counted and its number; `None` for those beyond [`TALLIES`].
+type Tallies = HashMap<(&'static str, Option<u64>), u64, foldhash::fast::RandomState>;
 
 /// Panics so far within the present span, and until when the step is not run; in milliseconds of the steady clock.
 #[derive(Debug, Default)]
@@ -120,6 +127,7 @@ impl StepCounter {
             nanos: Counter::default(),
             blocked: Counter::default(),
             events: Mutex::default(),
+            tallies: Mutex::default(),
             breaker: Breaker::default(),
         }
     }
@@ -139,6 +147,20 @@ impl StepCounter {
         self.filter_in.add(traffic.taken);
         self.filter_out.add(traffic.given);
         self.filter_nanos.add(traffic.nanos);
+    }
+
+    /// Counts what the step wants to have counted by number.
+    pub fn tally(&self, Tallied { what, number }: Tallied) {
+        let mut tallies = self.tallies.lock();
+        let known = tallies.contains_key(&(what, Some(number))) || tallies.len() < TALLIES;
+        *tallies.entry((what, known.then_some(number))).or_default() += 1;
+    }
+
+    /// What was counted by number; `None` for numbers beyond the limit.
+    pub(super) fn tallies(&self) -> Vec<((&'static str, Option<u64>), u64)> {
+        let mut tallies: Vec<_> = self.tallies.lock().iter().map(|(of, count)| (*of, *count)).collect();
+        tallies.sort_unstable();
+        tallies
     }
 
     /// What was counted so for the step.

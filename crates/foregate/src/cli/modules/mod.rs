@@ -99,6 +99,7 @@ fn step(entry: &Entry) -> Step {
             Weight::Heavy(WhenFull::Inline) => Some("inline"),
             Weight::Heavy(WhenFull::Shed) => Some("shed"),
             Weight::Heavy(WhenFull::Error) => Some("error"),
+            Weight::Varies => Some("varies"),
         },
         optional: decl.optional,
     }
@@ -168,7 +169,11 @@ fn show(step: &Step, text: &mut String) {
     line("writes", parts(&step.writes));
     line("ends", step.stops.join(", "));
     line("only", step.only.join(", "));
-    line("heavy", step.heavy.map(|full| format!("when the queue is full: {full}")).unwrap_or_default());
+    let heavy = step.heavy.map(|full| match full {
+        "varies" => "where a request gives it much to do".to_owned(),
+        full => format!("when the queue is full: {full}"),
+    });
+    line("heavy", heavy.unwrap_or_default());
     line("panic", if step.optional { "the request goes on without it".into() } else { String::new() });
 }
 

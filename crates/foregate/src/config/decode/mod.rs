@@ -97,7 +97,7 @@ pub(super) fn decode(tree: &Tree, pipeline: &Arc<Pipeline>, problems: &mut Probl
             _ => debug_assert!(matches!(key.name, "upstream" | "list" | INCLUDE), "{} is not read", key.name),
         }
     }
-    (settings.sites, settings.watched) = sites.build();
+    (settings.sites, settings.watched, settings.logs) = sites.build();
     settings.upstreams = upstreams.list;
     settings
 }

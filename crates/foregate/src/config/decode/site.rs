@@ -31,9 +31,10 @@ impl<'u> Sites<'u> {
         Self { builder: SiteTableBuilder::default(), upstreams, modules, top, places: Vec::new() }
     }
 
-    /// The sites, and the files that were read for their modules.
-    pub(super) fn build(self) -> (SiteTable, Vec<PathBuf>) {
-        (self.builder.build(), self.modules.into_files().into_watched())
+    /// The sites, the files that were read for their modules, and the log files of these.
+    pub(super) fn build(self) -> (SiteTable, Vec<PathBuf>, Vec<PathBuf>) {
+        let (files, logs) = self.modules.into_files();
+        (self.builder.build(), files.into_watched(), logs)
     }
 
     pub(super) fn decode(&mut self, decoder: &mut Decoder<'_>, item: Item<'_>) {

@@ -1,0 +1,295 @@
+//! What a client sent, for steps that judge it as it came; and requests that were refused before they had a route.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use foregate_module::{self as module, Fields, Plan, Planned, Refusal, Source};
+use foregate_wire::{RequestHead, Slashes, normalize_path, parse_authority};
+
+use super::Exchange;
+use super::client::Peer;
+use super::request::Request;
+use super::view::now;
+use crate::error::Error;
+use crate::link::Link;
+
+/// Lines of a head that cannot be parsed that are looked at as fields. Those beyond are in its bytes alone.
+const UNPARSED_FIELDS: usize = 1024;
+
+/// The head of a request, as it was received.
+#[derive(Debug)]
+pub(super) struct Head(RequestHead);
+
+impl Head {
+    pub(super) fn of(request: &Request) -> Self {
+        Self(request.head.clone())
+    }
+}
+
+impl Fields for Head {
+    fn count(&self) -> usize {
+        self.0.headers.len()
+    }
+
+    fn field(&self, number: usize) -> Option<(&[u8], &[u8])> {
+        self.0.headers.at(number).map(|field| (field.name, field.value))
+    }
+
+    fn get(&self, name: &str) -> Option<&[u8]> {
+        self.0.headers.get_name(name.as_bytes())
+    }
+}
+
+/// A request that was refused before it had a route.
+#[derive(Debug)]
+pub(super) struct Refused {
+    kind: &'static str,
+    reason: String,
+    /// What can be read of a head that cannot be parsed.
+    unparsed: Option<Unparsed>,
+}
+
+/// The bytes of a head that cannot be parsed, and what of them looks like a part of one.
+#[derive(Debug, Default)]
+struct Unparsed {
+    bytes: Vec<u8>,
+    parts: Parts,
+}
+
+#[derive(Debug, Default)]
+struct Parts {
+    method: Range<usize>,
+    target: Range<usize>,
+    protocol: Range<usize>,
+    fields: Vec<(Range<usize>, Range<usize>)>,
+    end: usize,
+}
+
+impl Fields for Unparsed {
+    fn count(&self) -> usize {
+        self.parts.fields.len()
+    }
+
+    fn field(&self, number: usize) -> Option<(&[u8], &[u8])> {
+        let (name, value) = self.parts.fields.get(number)?;
+        Some((part(&self.bytes, name), part(&self.bytes, value)))
+    }
+}
+
+fn part<'b>(bytes: &'b [u8], range: &Range<usize>) -> &'b [u8] {
+    bytes.get(range.clone()).unwrap_or_default()
+}
+
+impl Parts {
+    /// Reads what may be a head, whatever its faults: words of the first line, then lines up to an empty one.
+    fn read(bytes: &[u8]) -> Self {
+        let mut parts = Self::default();
+        let blank = |byte: &u8| matches!(byte, b' ' | b'\t');
+        let start = bytes.iter().take_while(|byte| matches!(byte, b'\r' | b'\n')).count();
+        let mut first = true;
+        let mut at = start;
+        while at < bytes.len() {
+            let length = memchr::memchr(b'\n', &bytes[at..]).unwrap_or(bytes.len() - at);
+            let mut line = at..at + length;
+            at = (at + length + 1).min(bytes.len());
+            while bytes.get(line.clone()).is_some_and(|line| line.last() == Some(&b'\r')) {
+                line.end -= 1;
+            }
+            parts.end = at;
+            let text = part(bytes, &line);
+            if first {
+                parts.read_request_line(bytes, line);
+                first = false;
+            } else if text.is_empty() {
+                break;
+            } else if let (Some((_, value)), true) =
+                (parts.fields.last_mut(), text.first().is_some_and(blank))
+            {
+                // A line that continues the one before.
+                value.end = line.end;
+            } else if parts.fields.len() < UNPARSED_FIELDS {
+                let colon = memchr::memchr(b':', text).unwrap_or(text.len());
+                let name = line.start..line.start + colon;
+                let value = trim(bytes, (name.end + 1).min(line.end)..line.end);
+                parts.fields.push((name, value));
+            }
+        }
+        parts
+    }
+
+    fn read_request_line(&mut self, bytes: &[u8], line: Range<usize>) {
+        let blank = |byte: &u8| matches!(byte, b' ' | b'\t');
+        let line = trim(bytes, line);
+        let text = part(bytes, &line);
+        let Some(behind_method) = text.iter().position(blank) else {
+            self.method = line;
+            return;
+        };
+        self.method = line.start..line.start + behind_method;
+        let rest = trim(bytes, self.method.end..line.end);
+        match part(bytes, &rest).iter().rposition(blank) {
+            Some(last) => {
+                self.target = trim(bytes, rest.start..rest.start + last);
+                self.protocol = rest.start + last + 1..rest.end;
+            }
+            None => self.target = rest,
+        }
+    }
+}
+
+/// The part without the blanks at its ends.
+fn trim(bytes: &[u8], mut range: Range<usize>) -> Range<usize> {
+    let blank = |byte: Option<&u8>| matches!(byte, Some(b' ' | b'\t'));
+    while range.start < range.end && blank(bytes.get(range.start)) {
+        range.start += 1;
+    }
+    while range.start < range.end && blank(bytes.get(range.end - 1)) {
+        range.end -= 1;
+    }
+    range
+}
+
+/// What steps are shown of a request as it was received.
+pub(super) fn show<'r>(
+    request: &'r Request,
+    kept: Option<&'r Head>,
+    refused: Option<&'r Refused>,
+    peer: &Peer,
+) -> module::Received<'r> {
+    let refusal = refused.map(|refused| Refusal {
+        kind: refused.kind,
+        reason: &refused.reason,
+        head: refused.unparsed.as_ref().map_or(&[], |unparsed| &unparsed.bytes),
+    });
+    let (client, server) = (peer.client, peer.local);
+    if let Some(unparsed) = refused.and_then(|refused| refused.unparsed.as_ref()) {
+        return module::Received {
+            method: part(&unparsed.bytes, &unparsed.parts.method),
+            target: part(&unparsed.bytes, &unparsed.parts.target),
+            protocol: part(&unparsed.bytes, &unparsed.parts.protocol),
+            fields: unparsed,
+            client,
+            server,
+            refusal,
+        };
+    }
+    let head = kept.map_or(&request.head, |kept| &kept.0);
+    module::Received {
+        method: head.method.as_bytes(),
+        target: head.target(),
+        protocol: head.version.as_str().as_bytes(),
+        fields: match kept {
+            Some(kept) => kept,
+            None => request,
+        },
+        client,
+        server,
+        refusal,
+    }
+}
+
+impl Exchange<'_> {
+    /// Shows a request that was refused before it had a route to the steps that ask for such; it has been answered.
+    pub(super) async fn show_refused(&mut self, error: Error) {
+        // What could not be parsed has not been consumed.
+        let raw = match (&error, &self.client.link) {
+            (Error::Request(_) | Error::HeadTimeout, Link::H1(link)) => Some(link.ahead()),
+            _ => None,
+        };
+        let parts = raw.map(Parts::read);
+        let Some(plan) = self.plan_of_refused(raw, parts.as_ref()) else { return };
+        let unparsed = raw.zip(parts).map(|(raw, parts)| {
+            let bytes = raw.get(..parts.end).unwrap_or(raw).to_vec();
+            Unparsed { bytes, parts }
+        });
+        let refused = Refused { kind: error.kind(), reason: error.to_string(), unparsed };
+        self.use_plan(Some(&plan));
+        self.response_is_from(Source::Error(error.kind()));
+        let summary = self.summary();
+        if let Some(run) = &mut self.run {
+            run.facts.refused = Some(Box::new(refused));
+            run.facts.summary = summary;
+            run.facts.now = now();
+        }
+        let config = Arc::clone(&self.config);
+        let pipeline = &*config.settings.pipeline;
+        let steps: Vec<Planned> = plan.of_refused(pipeline).cloned().collect();
+        for planned in &steps {
+            let verdict = self.run_somewhere(planned, pipeline).await;
+            // Nothing is left that could be ended.
+            let _ = self.judge(planned, pipeline, verdict);
+        }
+    }
+
+    /// The plan of the route that a refused request seems to ask for, or that of the top of the file; `None` where none of
+    /// its steps looks at such requests.
+    fn plan_of_refused(&self, raw: Option<&[u8]>, parts: Option<&Parts>) -> Option<Arc<Plan>> {
+        let settings = &self.config.settings;
+        let looks = |plan: &&Arc<Plan>| plan.of_refused(&settings.pipeline).next().is_some();
+        let (host, target) = match raw.zip(parts) {
+            Some((raw, parts)) => {
+                let named = |(name, _): &&(Range<usize>, Range<usize>)| {
+                    part(raw, name).trim_ascii().eq_ignore_ascii_case(b"host")
+                };
+                let host = parts.fields.iter().find(named);
+                (host.map_or(&b""[..], |(_, value)| part(raw, value)), part(raw, &parts.target))
+            }
+            None => {
+                let headers = &self.request.head.headers;
+                let host = headers.get(foregate_wire::NameId::Host).unwrap_or_default();
+                (host, self.request.head.target())
+            }
+        };
+        let mut authority = String::new();
+        if parse_authority(host, &mut authority).is_err() {
+            authority.clear();
+        }
+        let mut path = Vec::new();
+        let raw_path = target.split(|byte| *byte == b'?').next().unwrap_or_default();
+        if !raw_path.starts_with(b"/") || normalize_path(raw_path, Slashes::Merge, &mut path).is_err() {
+            path = b"/".to_vec();
+        }
+        let of_route = || settings.sites.route(settings.sites.find(authority.as_bytes())?, &path)?.plan.get();
+        let plan = of_route().filter(looks).or_else(|| settings.unrouted.get().filter(looks));
+        plan.cloned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(bytes: &[u8]) -> (Vec<String>, Vec<(String, String)>, usize) {
+        let parts = Parts::read(bytes);
+        let text = |range: &Range<usize>| String::from_utf8_lossy(part(bytes, range)).into_owned();
+        let line = [&parts.method, &parts.target, &parts.protocol].map(text).to_vec();
+        (line, parts.fields.iter().map(|(name, value)| (text(name), text(value))).collect(), parts.end)
+    }
+
+    #[test]
+    fn whatever_looks_like_a_head_is_read() {
+        let (line, fields, end) = read(b"\r\n GET  /a b\tHTTP/1.1\r\nHost : x \nnothing\r\n a\r\n\r\nGET");
+        assert_eq!(line, ["GET", "/a b", "HTTP/1.1"]);
+        let expected = [("Host ", "x"), ("nothing", "\r\n a")];
+        assert_eq!(fields, expected.map(|(name, value)| (name.to_owned(), value.to_owned())));
+        assert_eq!(end, 48);
+        assert_eq!(read(b"x").0, ["x", "", ""]);
+        assert_eq!(read(b"GET /\r").0, ["GET", "/", ""]);
+        assert_eq!(read(b"").2, 0);
+    }
+
+    #[test]
+    fn no_bytes_are_out_of_bounds() {
+        let head = b"\n\r GET \t/ HTTP/1.1 \r\n\r\r\n a: b\r\n:\n :\nHost:\r\n\tx\r\n\r\n";
+        for start in 0..head.len() {
+            for end in start..=head.len() {
+                let parts = Parts::read(&head[start..end]);
+                let mut ranges = vec![parts.method, parts.target, parts.protocol];
+                ranges.extend(parts.fields.into_iter().flat_map(|(name, value)| [name, value]));
+                for range in ranges {
+                    assert!(head[start..end].get(range.clone()).is_some(), "{range:?}");
+                }
+            }
+        }
+    }
+}
