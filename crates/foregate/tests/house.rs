@@ -49,6 +49,8 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "foregate-waf",
             "foregate-html",
             "foregate-rules",
+            // Targets must have the same normal form everywhere.
+            "foregate-wire",
         ],
     ),
     // Tools judge the proxy from outside: they share no code with it.

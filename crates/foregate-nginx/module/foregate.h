@@ -1,0 +1,132 @@
+/*
+ * What the two halves of the module say to each other. This half is compiled against the headers of the NGINX that loads
+ * it and touches NGINX's structures; the other half (src/ffi.rs, which repeats every declaration here) runs the steps and
+ * knows nothing of them. No structure of NGINX crosses: only pointers that the other side hands back, numbers and texts.
+ */
+
+#ifndef FOREGATE_H
+#define FOREGATE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* Bytes that live at least as long as the call, those of a request as long as the request. */
+typedef struct {
+    const unsigned char *data;
+    size_t len;
+} fg_text;
+
+/* A field of a head. */
+typedef struct {
+    fg_text name;
+    fg_text value;
+    void *element; /* its ngx_table_elt_t; NULL for one that NGINX keeps elsewhere and writes itself */
+} fg_field;
+
+/* What is known of a request beside its fields. */
+typedef struct {
+    uint8_t address[16];
+    uint8_t family; /* 0: none, 4, 6 */
+    uint8_t https;
+    uint8_t raw_is_valid; /* `raw` is what `uri` and `args` were made of */
+    uint8_t chunked;
+    uint32_t version; /* as NGINX counts: 1001 is HTTP/1.1 */
+    int64_t content_length; /* -1: not announced */
+    fg_text method;
+    fg_text server;
+    fg_text host; /* the field */
+    fg_text uri;  /* decoded */
+    fg_text args;
+    fg_text raw; /* as it was sent */
+    fg_text site;
+    fg_text route;
+} fg_facts;
+
+typedef struct {
+    uint8_t is_tls;
+    uint8_t client_verified;
+    fg_text version;
+    fg_text server_name;
+    fg_text client_subject;
+} fg_tls;
+
+enum { FG_REQUEST = 0, FG_RESPONSE = 1 };
+
+/* What this half does for the other. */
+typedef struct {
+    /* Fills `out` with at most `room` fields of the request or response; says how many there are. */
+    size_t (*fields)(void *r, int which, fg_field *out, size_t room);
+    /* Adds a field; gives its element through `field`. 0, or -1 when there is no memory. */
+    int (*append)(void *r, int which, fg_field *field);
+    /* Gives a field, as `fields` has told it, another value. */
+    int (*replace)(void *r, int which, fg_field *field, fg_text value);
+    /* Takes fields away; those that are left must be asked for anew. */
+    int (*remove)(void *r, int which, const fg_field *fields, size_t count);
+    /* Changes the target: the decoded path, and the query. */
+    int (*target)(void *r, fg_text path, fg_text args);
+    /* Makes this the response, without fields; the body is copied. */
+    int (*answer)(void *r, uint32_t status, fg_text body);
+    void (*tls)(void *r, fg_tls *out);
+    void (*now)(uint64_t *unix_ms, uint64_t *steady_ms);
+    /* Writes a line into the error log; `r` may be NULL. 0: debug, 1: info, 2: warn, 3: error. */
+    void (*log)(void *r, int level, fg_text line);
+    /* Tells what is wrong with a route file. */
+    void (*refuse)(void *cf, fg_text line);
+} fg_host;
+
+/* What a run of phases has come to. */
+enum {
+    FG_GO_ON = 0,
+    FG_ANSWER = 1, /* the response has been made by `answer` */
+    FG_ABORT = 2,  /* break off */
+    FG_FAILED = 3  /* a step has failed: 500 */
+};
+
+/* Who made a response. */
+enum { FG_FROM_ORIGIN = 0, FG_FROM_STEP = 1, FG_FROM_ERROR = 2 };
+
+/* What becomes of the body: sent, not sent though there is one (HEAD, 304), or there is none. */
+enum { FG_SENT = 0, FG_UNSENT = 1, FG_EMPTY = 2 };
+
+typedef struct {
+    uint8_t filters; /* the body goes through filters */
+    uint8_t changes; /* which do not keep its length */
+} fg_shaped;
+
+enum { FG_END = 1, FG_FLUSH = 2 };
+
+typedef struct {
+    size_t consumed;
+    size_t produced;
+    uint8_t more; /* there is output left, or input that makes some without more of it */
+} fg_moved;
+
+typedef struct {
+    uint64_t bytes_in;
+    uint64_t bytes_out;
+    uint64_t duration_ms;
+} fg_summary;
+
+enum { FG_NOTES = 0, FG_STEP = 1, FG_EVENTS = 2, FG_CLIENT = 3 };
+
+/* What the other half does for this one. Nothing unwinds out of these. */
+void fg_start(const fg_host *host);
+void fg_worker_start(void);
+uint64_t fg_panics(void);
+void *fg_cycle_new(void);
+void fg_cycle_free(void *cycle);
+/* NULL when the file is refused; what is wrong has been told. The route lives as long as the cycle. */
+const void *fg_route(void *cycle, void *cf, fg_text path, const fg_text *off, size_t off_count);
+void *fg_request_new(const void *route, void *r, const fg_facts *facts);
+void fg_request_free(void *request);
+int fg_run_request(void *request, void *r, const fg_facts *facts);
+int fg_run_response(void *request, void *r, const fg_facts *facts, uint32_t status, int source, int body,
+                    fg_shaped *shaped);
+int fg_move(void *request, void *r, fg_text in, int flags, unsigned char *out, size_t room, fg_moved *moved);
+void fg_run_log(void *request, void *r, const fg_facts *facts, uint32_t status, const fg_summary *summary);
+/* 1: done; 0: too late, the steps have run; -1: the route has no such key. */
+int fg_switch(void *request, void *r, fg_text name, int on);
+/* The text lives until the next call. */
+fg_text fg_tell(void *request, int what);
+
+#endif

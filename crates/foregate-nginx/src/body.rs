@@ -1,0 +1,201 @@
+//! Moves the body of a response through its filters into buffers of a fixed size.
+
+use foregate_module::{Bail, Chain, Passed, Sink};
+
+/// What is kept of the memory for output that did not fit a buffer, once it has been taken.
+const SPILL_KEPT: usize = 16 * 1024;
+
+/// A body on its way through filters.
+pub(crate) struct Body {
+    chain: Chain,
+    /// Output that did not fit the last buffer; a filter writes at most some ten KiB at once.
+    spill: Vec<u8>,
+    /// How much of it has been taken.
+    taken: usize,
+    ended: bool,
+}
+
+/// What a call has moved.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Moved {
+    /// Bytes of the input.
+    pub consumed: usize,
+    /// Bytes of the output.
+    pub produced: usize,
+    /// Whether there is output left that needs no more input.
+    pub more: bool,
+    /// A filter that has given up, and lets the rest pass.
+    pub bailed: Option<&'static str>,
+}
+
+/// Why a body cannot go on, and which filter says so.
+pub(crate) type Broken = (Bail, &'static str);
+
+/// A buffer, and what does not fit it.
+struct Window<'o> {
+    out: &'o mut [u8],
+    used: usize,
+    spill: &'o mut Vec<u8>,
+}
+
+impl Sink for Window<'_> {
+    fn write(&mut self, bytes: &[u8]) {
+        let room = self.out.get_mut(self.used..).unwrap_or_default();
+        // What follows something that did not fit must not overtake it.
+        let fits = if self.spill.is_empty() { room.len().min(bytes.len()) } else { 0 };
+        let (now, later) = bytes.split_at(fits);
+        room[..fits].copy_from_slice(now);
+        self.used += fits;
+        self.spill.extend_from_slice(later);
+    }
+}
+
+impl Body {
+    pub(crate) fn new(chain: Chain) -> Self {
+        Self { chain, spill: Vec::new(), taken: 0, ended: false }
+    }
+
+    /// Takes as much of `input` as leads to a full `out`. With `end` it is the last of the body; with `flush` what filters
+    /// hold back is wanted.
+    ///
+    /// # Errors
+    ///
+    /// The body cannot go on.
+    pub(crate) fn move_on(
+        &mut self,
+        input: &[u8],
+        end: bool,
+        flush: bool,
+        out: &mut [u8],
+    ) -> Result<Moved, Broken> {
+        let mut moved = Moved::default();
+        let mut used = self.take_spilled(out);
+        let mut flushed = false;
+        while used < out.len() && self.spill.is_empty() {
+            let mut window = Window { out: &mut *out, used, spill: &mut self.spill };
+            let passed = if self.chain.is_pending() {
+                self.chain.resume(&mut window)
+            } else if let Some(rest) = input.get(moved.consumed..).filter(|rest| !rest.is_empty()) {
+                let piece = &rest[..rest.len().min(Chain::PIECE)];
+                moved.consumed += piece.len();
+                self.chain.write(piece, &mut window)
+            } else if end && !self.ended {
+                self.ended = true;
+                self.chain.end(&mut window)
+            } else if flush && !end && !flushed {
+                flushed = true;
+                self.chain.flush(&mut window)
+            } else {
+                break;
+            };
+            used = window.used;
+            let Passed { bailed } = passed?;
+            moved.bailed = moved.bailed.or(bailed);
+        }
+        moved.produced = used;
+        moved.more = !self.spill.is_empty()
+            || self.chain.is_pending()
+            || (moved.consumed == input.len() && ((end && !self.ended) || (flush && !end && !flushed)));
+        Ok(moved)
+    }
+
+    /// Hands out what did not fit earlier; says how much of `out` it takes.
+    fn take_spilled(&mut self, out: &mut [u8]) -> usize {
+        let rest = self.spill.get(self.taken..).unwrap_or_default();
+        let count = rest.len().min(out.len());
+        out[..count].copy_from_slice(&rest[..count]);
+        self.taken += count;
+        if self.taken >= self.spill.len() {
+            self.spill.clear();
+            self.spill.shrink_to(SPILL_KEPT);
+            self.taken = 0;
+        }
+        count
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests stop at what they do not expect")]
+mod tests {
+    use foregate_module::{BodyFilter, Filtered};
+
+    use super::*;
+
+    /// Writes every byte many times, a little at a time, and a mark at the end.
+    struct Grow {
+        times: usize,
+        held: Vec<u8>,
+    }
+
+    impl BodyFilter for Grow {
+        fn write(&mut self, piece: &[u8], out: &mut dyn Sink) -> Result<(), Bail> {
+            for byte in piece {
+                self.held.extend(std::iter::repeat_n(*byte, self.times));
+            }
+            let now = self.held.len().min(1000);
+            out.write(&self.held.drain(..now).collect::<Vec<_>>());
+            Ok(())
+        }
+
+        fn pending(&self) -> bool {
+            !self.held.is_empty()
+        }
+
+        fn end(&mut self, out: &mut dyn Sink) -> Result<(), Bail> {
+            out.write(b"END");
+            Ok(())
+        }
+
+        fn bail(&mut self, _: &mut dyn Sink) -> Result<(), Bail> {
+            Ok(())
+        }
+    }
+
+    fn grow(times: usize) -> Body {
+        let filter = Grow { times, held: Vec::new() };
+        let filtered = Filtered { budget: usize::MAX, ..Filtered::new("grow", filter) };
+        Body::new(Chain::new(vec![filtered]))
+    }
+
+    /// Moves pieces of these lengths through buffers of `room` bytes.
+    fn moved(body: &mut Body, input: &[u8], piece: usize, room: usize) -> Vec<u8> {
+        let mut all = Vec::new();
+        let count = input.chunks(piece).count();
+        for (number, piece) in input.chunks(piece).enumerate() {
+            let mut rest = piece;
+            loop {
+                let mut out = vec![0; room];
+                let moved = body.move_on(rest, number + 1 == count, number % 3 == 0, &mut out).unwrap();
+                all.extend_from_slice(&out[..moved.produced]);
+                rest = &rest[moved.consumed..];
+                assert!(moved.produced > 0 || !moved.more, "it must get on");
+                if rest.is_empty() && !moved.more {
+                    break;
+                }
+            }
+        }
+        all
+    }
+
+    #[test]
+    fn whatever_the_pieces_and_the_buffers_the_output_is_the_same() {
+        let input: Vec<u8> = (0..9000_u32).map(|number| (number % 251) as u8).collect();
+        let mut expected: Vec<u8> = input.iter().flat_map(|byte| [*byte; 7]).collect();
+        expected.extend_from_slice(b"END");
+        for piece in [1, 7, 4096, 4097, 9000] {
+            for room in [1, 100, 999, 4096, 16384] {
+                assert!(moved(&mut grow(7), &input, piece, room) == expected, "{piece} {room}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_end_waits_for_room() {
+        let mut body = grow(1);
+        let mut out = [0; 3];
+        let first = body.move_on(b"abc", true, false, &mut out).unwrap();
+        assert_eq!((first.consumed, first.produced, first.more), (3, 3, true));
+        let second = body.move_on(b"", true, false, &mut out).unwrap();
+        assert_eq!((second.produced, second.more, &out), (3, false, b"END"));
+    }
+}

@@ -1,0 +1,297 @@
+//! An exchange of NGINX's as the steps of modules see it.
+
+use std::cell::OnceCell;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use foregate_module::{self as module, Fields, FieldsMut, Now, Source, Summary, TlsFacts, UpstreamId};
+
+use crate::ffi::{Facts, Field, Host, Tls, Which};
+use crate::random::random;
+use crate::request::Kept;
+use crate::target;
+
+/// A head: its fields as they were when it was looked at, changed together with NGINX's own.
+pub(crate) struct Head<'r> {
+    host: Host<'r>,
+    which: Which,
+    fields: Vec<Field<'r>>,
+}
+
+impl<'r> Head<'r> {
+    pub(crate) fn new(host: Host<'r>, which: Which) -> Self {
+        Self { host, which, fields: host.fields(which) }
+    }
+
+    fn take_out(&mut self, goes: &[bool]) {
+        let goes = |number: usize| goes.get(number).copied().unwrap_or_default();
+        let gone: Vec<_> = self
+            .fields
+            .iter()
+            .enumerate()
+            .filter(|(number, _)| goes(*number))
+            .map(|(_, field)| *field)
+            .collect();
+        if !gone.is_empty() {
+            self.host.remove(self.which, &gone);
+            self.fields = self.host.fields(self.which);
+        }
+    }
+}
+
+impl Fields for Head<'_> {
+    fn count(&self) -> usize {
+        self.fields.len()
+    }
+
+    fn field(&self, number: usize) -> Option<(&[u8], &[u8])> {
+        self.fields.get(number).map(|field| (field.name(), field.value()))
+    }
+
+    fn get(&self, name: &str) -> Option<&[u8]> {
+        let name = name.as_bytes();
+        self.fields
+            .iter()
+            .find(|field| field.name().len() == name.len() && field.name().eq_ignore_ascii_case(name))
+            .map(Field::value)
+    }
+}
+
+impl FieldsMut for Head<'_> {
+    fn append(&mut self, name: &[u8], value: &[u8]) {
+        if let Some(field) = self.host.append(self.which, name, value) {
+            // There is one content type; a second one takes the place of the first.
+            let is_type = |field: &Field<'_>| field.is_unlisted() && field.name().eq_ignore_ascii_case(name);
+            if field.is_unlisted() {
+                self.fields.retain(|field| !is_type(field));
+            }
+            self.fields.push(field);
+        }
+    }
+
+    fn set(&mut self, name: &[u8], value: &[u8]) {
+        let mut goes = Vec::new();
+        let mut first = None;
+        for (number, field) in self.fields.iter().enumerate() {
+            if field.name().eq_ignore_ascii_case(name) {
+                if first.is_none() {
+                    first = Some(number);
+                } else {
+                    goes.resize(number + 1, false);
+                    goes[number] = true;
+                }
+            }
+        }
+        match first.and_then(|first| self.fields.get_mut(first)) {
+            Some(field) => self.host.replace(self.which, field, value),
+            None => self.append(name, value),
+        }
+        self.take_out(&goes);
+    }
+
+    fn remove(&mut self, name: &[u8]) {
+        let goes: Vec<bool> =
+            self.fields.iter().map(|field| field.name().eq_ignore_ascii_case(name)).collect();
+        self.take_out(&goes);
+    }
+
+    fn retain(&mut self, keep: &mut dyn FnMut(&[u8], &[u8]) -> bool) {
+        let goes: Vec<bool> = self.fields.iter().map(|field| !keep(field.name(), field.value())).collect();
+        self.take_out(&goes);
+    }
+}
+
+/// All that steps may see and change, for the time of a call.
+pub(crate) struct Exchange<'r, 'k> {
+    pub host: Host<'r>,
+    pub facts: &'k Facts<'r>,
+    pub kept: &'k mut Kept,
+    pub request: Head<'r>,
+    /// Without fields before there is a response.
+    pub response: Head<'r>,
+    pub status: Option<u16>,
+    tls: OnceCell<Option<Tls<'r>>>,
+}
+
+impl<'r, 'k> Exchange<'r, 'k> {
+    /// Before there is a response.
+    pub(crate) fn of_request(host: Host<'r>, facts: &'k Facts<'r>, kept: &'k mut Kept) -> Self {
+        let request = Head::new(host, Which::Request);
+        let response = Head { host, which: Which::Response, fields: Vec::new() };
+        Self { host, facts, kept, request, response, status: None, tls: OnceCell::new() }
+    }
+
+    /// With the response of this status.
+    pub(crate) fn of_response(host: Host<'r>, facts: &'k Facts<'r>, kept: &'k mut Kept, status: u16) -> Self {
+        let response = Head::new(host, Which::Response);
+        Self { response, status: Some(status), ..Self::of_request(host, facts, kept) }
+    }
+
+    /// Makes a step's answer the response.
+    pub(crate) fn answer(&mut self, answer: &module::Response, step: &'static str) {
+        self.host.answer(answer.status, &answer.body);
+        self.response = Head::new(self.host, Which::Response);
+        for field in &answer.fields {
+            self.response.append(field.name(), field.value());
+        }
+        self.status = Some(answer.status);
+        self.kept.source = Source::Step(step);
+    }
+}
+
+fn text(bytes: &[u8]) -> &str {
+    std::str::from_utf8(bytes).unwrap_or_default()
+}
+
+impl module::Exchange for Exchange<'_, '_> {
+    fn client(&self) -> Option<IpAddr> {
+        self.kept.client.or_else(|| self.peer())
+    }
+
+    fn peer(&self) -> Option<IpAddr> {
+        let address = self.facts.address;
+        match self.facts.family {
+            4 => Some(Ipv4Addr::new(address[0], address[1], address[2], address[3]).into()),
+            6 => Some(IpAddr::from(Ipv6Addr::from(address)).to_canonical()),
+            _ => None,
+        }
+    }
+
+    fn tls(&self) -> Option<TlsFacts<'_>> {
+        let tls = self.tls.get_or_init(|| self.facts.https.then(|| self.host.tls()).flatten()).as_ref()?;
+        Some(TlsFacts {
+            version: text(tls.version),
+            server_name: Some(text(tls.server_name)).filter(|name| !name.is_empty()),
+            client_verified: tls.client_verified,
+            client_subject: Some(text(tls.client_subject)).filter(|subject| !subject.is_empty()),
+        })
+    }
+
+    fn scheme(&self) -> &str {
+        if self.facts.https { "https" } else { "http" }
+    }
+
+    fn protocol(&self) -> &str {
+        match self.facts.version {
+            0..=999 => "HTTP/0.9",
+            1000 => "HTTP/1.0",
+            1001 => "HTTP/1.1",
+            2000 => "HTTP/2",
+            _ => "HTTP/3",
+        }
+    }
+
+    fn method(&self) -> &[u8] {
+        self.facts.method
+    }
+
+    fn host(&self) -> &str {
+        text(self.facts.server)
+    }
+
+    fn authority(&self) -> &str {
+        &self.kept.authority
+    }
+
+    fn path(&self) -> &[u8] {
+        &self.kept.path
+    }
+
+    fn query(&self) -> Option<&[u8]> {
+        self.kept.query.as_deref()
+    }
+
+    fn raw_target(&self) -> &[u8] {
+        self.facts.raw
+    }
+
+    fn request_fields(&self) -> &dyn Fields {
+        &self.request
+    }
+
+    fn request_length(&self) -> Option<u64> {
+        match u64::try_from(self.facts.content_length) {
+            Ok(length) => Some(length),
+            Err(_) if self.facts.chunked => None,
+            Err(_) => Some(0),
+        }
+    }
+
+    fn request_body(&self) -> (&[u8], bool) {
+        (&[], self.request_length() == Some(0))
+    }
+
+    fn site(&self) -> &str {
+        text(self.facts.site)
+    }
+
+    fn route(&self) -> &str {
+        text(self.facts.route)
+    }
+
+    fn now(&self) -> Now {
+        self.kept.now
+    }
+
+    fn random(&self) -> u64 {
+        random()
+    }
+
+    fn status(&self) -> Option<u16> {
+        self.status
+    }
+
+    fn response_fields(&self) -> &dyn Fields {
+        &self.response
+    }
+
+    fn source(&self) -> Source<'_> {
+        self.kept.source
+    }
+
+    fn summary(&self) -> Summary {
+        self.kept.summary
+    }
+
+    fn set_client(&mut self, client: IpAddr) {
+        self.kept.client = Some(client.to_canonical());
+    }
+
+    fn set_target(&mut self, path: Option<&[u8]>, query: Option<&[u8]>) -> bool {
+        if !self.kept.path.starts_with(b"/") {
+            return false;
+        }
+        let path = match path {
+            Some(path) => match target::normal_path(path) {
+                Some(path) => path,
+                None => return false,
+            },
+            None => self.kept.path.clone(),
+        };
+        let query = match query {
+            Some(b"") => None,
+            Some(query) => Some(target::normal_query(query)),
+            None => self.kept.query.clone(),
+        };
+        self.host.target(&target::decoded(&path), query.as_deref().unwrap_or_default());
+        self.kept.path = path;
+        self.kept.query = query;
+        true
+    }
+
+    fn set_upstream(&mut self, _: UpstreamId) {
+        // No name of an upstream is known to route files, so that no step has a number of one.
+        debug_assert!(false, "there are no upstreams");
+    }
+
+    fn request_fields_mut(&mut self) -> &mut dyn FieldsMut {
+        &mut self.request
+    }
+
+    fn response_fields_mut(&mut self) -> &mut dyn FieldsMut {
+        &mut self.response
+    }
+
+    fn limit_request_body(&mut self, _: u64) {
+        debug_assert!(false, "steps that do this are refused when the file is read");
+    }
+}

@@ -1,0 +1,725 @@
+//! The border to the half that is written in C; what is declared here is what `module/foregate.h` declares. The only file
+//! of the crate with unsafe code.
+//!
+//! Two rules hold for all of it. Texts that come from the other side live at least as long as the call, those of a request
+//! as long as the request, because NGINX frees nothing of a request before its end; so the lifetime `'r` of a call bounds
+//! whatever is read here. And nothing unwinds out of a function that C calls: [`guard`] catches it.
+#![allow(unsafe_code, reason = "this is the border")]
+#![allow(non_camel_case_types, reason = "the names of the header")]
+
+use std::ffi::{OsStr, c_int, c_void};
+use std::marker::PhantomData;
+use std::os::unix::ffi::OsStrExt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::OnceLock;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+pub(crate) use foregate_module::Summary;
+use foregate_module::{Bail, Now};
+
+use crate::random;
+use crate::request::Request;
+use crate::route::{Cycle, Route};
+use crate::run::{self, PANICS};
+
+/// Bytes of the other side.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct fg_text {
+    data: *const u8,
+    len: usize,
+}
+
+/// A field of a head.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct fg_field {
+    name: fg_text,
+    value: fg_text,
+    element: *mut c_void,
+}
+
+/// What is known of a request beside its fields.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct fg_facts {
+    address: [u8; 16],
+    family: u8,
+    https: u8,
+    raw_is_valid: u8,
+    chunked: u8,
+    version: u32,
+    content_length: i64,
+    method: fg_text,
+    server: fg_text,
+    host: fg_text,
+    uri: fg_text,
+    args: fg_text,
+    raw: fg_text,
+    site: fg_text,
+    route: fg_text,
+}
+
+/// What is known of a TLS handshake.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct fg_tls {
+    is_tls: u8,
+    client_verified: u8,
+    version: fg_text,
+    server_name: fg_text,
+    client_subject: fg_text,
+}
+
+/// What the other side does for this one.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct fg_host {
+    fields: unsafe extern "C" fn(*mut c_void, c_int, *mut fg_field, usize) -> usize,
+    append: unsafe extern "C" fn(*mut c_void, c_int, *mut fg_field) -> c_int,
+    replace: unsafe extern "C" fn(*mut c_void, c_int, *mut fg_field, fg_text) -> c_int,
+    remove: unsafe extern "C" fn(*mut c_void, c_int, *const fg_field, usize) -> c_int,
+    target: unsafe extern "C" fn(*mut c_void, fg_text, fg_text) -> c_int,
+    answer: unsafe extern "C" fn(*mut c_void, u32, fg_text) -> c_int,
+    tls: unsafe extern "C" fn(*mut c_void, *mut fg_tls),
+    now: unsafe extern "C" fn(*mut u64, *mut u64),
+    log: unsafe extern "C" fn(*mut c_void, c_int, fg_text),
+    refuse: unsafe extern "C" fn(*mut c_void, fg_text),
+}
+
+/// What becomes of a body.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default)]
+pub struct fg_shaped {
+    filters: u8,
+    changes: u8,
+}
+
+/// What was moved.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default)]
+pub struct fg_moved {
+    consumed: usize,
+    produced: usize,
+    more: u8,
+}
+
+/// What became of a request.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct fg_summary {
+    bytes_in: u64,
+    bytes_out: u64,
+    duration_ms: u64,
+}
+
+const FG_END: c_int = 1;
+const FG_FLUSH: c_int = 2;
+
+/// What a run of phases has come to; the numbers are the header's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    GoOn = 0,
+    Answer = 1,
+    Abort = 2,
+    Failed = 3,
+}
+
+/// Which head.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Which {
+    Request = 0,
+    Response = 1,
+}
+
+/// Who made a response.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Maker {
+    Origin,
+    Step,
+    Error,
+}
+
+/// What becomes of a response's body before its filters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum BodyOf {
+    Sent,
+    /// There is one, but the client does not get it (HEAD, 304).
+    Unsent,
+    Empty,
+}
+
+/// What becomes of a response's body by its filters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Shaped {
+    pub filters: bool,
+    pub changes: bool,
+}
+
+/// How much a line of the error log matters; the numbers are the header's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Level {
+    Warn = 2,
+    Error = 3,
+}
+
+static HOST: OnceLock<fg_host> = OnceLock::new();
+
+impl fg_text {
+    const EMPTY: Self = Self { data: std::ptr::null(), len: 0 };
+
+    fn of(bytes: &[u8]) -> Self {
+        Self { data: bytes.as_ptr(), len: bytes.len() }
+    }
+
+    /// The bytes.
+    ///
+    /// # Safety
+    ///
+    /// They live for `'t` and do not change.
+    unsafe fn bytes<'t>(self) -> &'t [u8] {
+        if self.data.is_null() || self.len == 0 {
+            return &[];
+        }
+        // SAFETY: the caller vouches for the bytes, and the pointer is not null.
+        unsafe { std::slice::from_raw_parts(self.data, self.len) }
+    }
+}
+
+/// A field of a head of NGINX's.
+#[derive(Clone, Copy)]
+#[repr(transparent)]
+pub(crate) struct Field<'r> {
+    field: fg_field,
+    request: PhantomData<&'r ()>,
+}
+
+impl<'r> Field<'r> {
+    pub(crate) fn name(&self) -> &'r [u8] {
+        // SAFETY: the other side gave the field for this request, whose texts live as long as it.
+        unsafe { self.field.name.bytes() }
+    }
+
+    pub(crate) fn value(&self) -> &'r [u8] {
+        // SAFETY: as for the name.
+        unsafe { self.field.value.bytes() }
+    }
+
+    /// Whether NGINX keeps it elsewhere than in its list of fields.
+    pub(crate) fn is_unlisted(&self) -> bool {
+        self.field.element.is_null()
+    }
+}
+
+/// What is known of a request beside its fields.
+pub(crate) struct Facts<'r> {
+    pub address: [u8; 16],
+    pub family: u8,
+    pub https: bool,
+    pub raw_is_valid: bool,
+    pub chunked: bool,
+    pub version: u32,
+    pub content_length: i64,
+    pub method: &'r [u8],
+    pub server: &'r [u8],
+    pub host: &'r [u8],
+    pub uri: &'r [u8],
+    pub args: &'r [u8],
+    pub raw: &'r [u8],
+    pub site: &'r [u8],
+    pub route: &'r [u8],
+}
+
+impl<'r> Facts<'r> {
+    /// # Safety
+    ///
+    /// The texts live for `'r`.
+    unsafe fn new(facts: &fg_facts) -> Self {
+        // SAFETY: the caller vouches for the texts.
+        unsafe {
+            Self {
+                address: facts.address,
+                family: facts.family,
+                https: facts.https != 0,
+                raw_is_valid: facts.raw_is_valid != 0,
+                chunked: facts.chunked != 0,
+                version: facts.version,
+                content_length: facts.content_length,
+                method: facts.method.bytes(),
+                server: facts.server.bytes(),
+                host: facts.host.bytes(),
+                uri: facts.uri.bytes(),
+                args: facts.args.bytes(),
+                raw: facts.raw.bytes(),
+                site: facts.site.bytes(),
+                route: facts.route.bytes(),
+            }
+        }
+    }
+}
+
+/// What is known of a TLS handshake.
+pub(crate) struct Tls<'r> {
+    pub client_verified: bool,
+    pub version: &'r [u8],
+    pub server_name: &'r [u8],
+    pub client_subject: &'r [u8],
+}
+
+/// A request of NGINX's, for the time of a call.
+#[derive(Clone, Copy)]
+pub(crate) struct Host<'r> {
+    table: &'static fg_host,
+    r: *mut c_void,
+    request: PhantomData<&'r ()>,
+}
+
+impl<'r> Host<'r> {
+    /// # Safety
+    ///
+    /// `r` is a request of NGINX's that lives for `'r`, and this thread is the one that serves it.
+    unsafe fn new(r: *mut c_void) -> Option<Self> {
+        Some(Self { table: HOST.get()?, r, request: PhantomData })
+    }
+
+    /// The fields of a head.
+    pub(crate) fn fields(self, which: Which) -> Vec<Field<'r>> {
+        const ROOM: usize = 32;
+        let mut fields: Vec<Field<'r>> = Vec::with_capacity(ROOM);
+        loop {
+            let room = fields.capacity();
+            // SAFETY: the request lives; the other side writes at most `room` fields, for which there is memory of the
+            // same layout, and says how many there are.
+            let count = unsafe {
+                let count =
+                    (self.table.fields)(self.r, which as c_int, fields.as_mut_ptr().cast::<fg_field>(), room);
+                fields.set_len(count.min(room));
+                count
+            };
+            if count <= room {
+                return fields;
+            }
+            fields.reserve(count);
+        }
+    }
+
+    /// Adds a field; `None` when NGINX has no memory for it.
+    pub(crate) fn append(self, which: Which, name: &[u8], value: &[u8]) -> Option<Field<'r>> {
+        let (name, value) = (fg_text::of(name), fg_text::of(value));
+        let mut field = fg_field { name, value, element: std::ptr::null_mut() };
+        // SAFETY: the request lives; name and value are copied, and the field points to the copies afterwards.
+        let added = unsafe { (self.table.append)(self.r, which as c_int, &raw mut field) };
+        if added != 0 {
+            self.log(Level::Error, "no memory for a field");
+            return None;
+        }
+        if field.element.is_null() {
+            // Only the value was copied; the one name that leads here is known.
+            field.name = fg_text::of(b"Content-Type");
+        }
+        Some(Field { field, request: PhantomData })
+    }
+
+    /// Gives a field another value.
+    pub(crate) fn replace(self, which: Which, field: &mut Field<'r>, value: &[u8]) {
+        // SAFETY: the request lives, the field is one of it; the value is copied.
+        let done =
+            unsafe { (self.table.replace)(self.r, which as c_int, &raw mut field.field, fg_text::of(value)) };
+        if done != 0 {
+            self.log(Level::Error, "no memory for a field");
+        }
+    }
+
+    /// Takes fields away; those that are left have to be asked for anew.
+    pub(crate) fn remove(self, which: Which, fields: &[Field<'r>]) {
+        // SAFETY: the request lives, the fields are some of it and have the layout that the other side expects.
+        let done = unsafe {
+            (self.table.remove)(self.r, which as c_int, fields.as_ptr().cast::<fg_field>(), fields.len())
+        };
+        if done != 0 {
+            self.log(Level::Error, "no memory to remove a field");
+        }
+    }
+
+    /// Changes the target: the decoded path, and the query.
+    pub(crate) fn target(self, path: &[u8], args: &[u8]) {
+        // SAFETY: the request lives; both texts are copied.
+        if unsafe { (self.table.target)(self.r, fg_text::of(path), fg_text::of(args)) } != 0 {
+            self.log(Level::Error, "no memory for a target");
+        }
+    }
+
+    /// Makes this the response, without fields.
+    pub(crate) fn answer(self, status: u16, body: &[u8]) {
+        // SAFETY: the request lives; the body is copied.
+        if unsafe { (self.table.answer)(self.r, u32::from(status), fg_text::of(body)) } != 0 {
+            self.log(Level::Error, "no memory for an answer");
+        }
+    }
+
+    /// What is known of the TLS handshake.
+    pub(crate) fn tls(self) -> Option<Tls<'r>> {
+        let mut tls = fg_tls {
+            is_tls: 0,
+            client_verified: 0,
+            version: fg_text::EMPTY,
+            server_name: fg_text::EMPTY,
+            client_subject: fg_text::EMPTY,
+        };
+        // SAFETY: the request lives; what is filled in lives as long as it.
+        unsafe {
+            (self.table.tls)(self.r, &raw mut tls);
+            (tls.is_tls != 0).then(|| Tls {
+                client_verified: tls.client_verified != 0,
+                version: tls.version.bytes(),
+                server_name: tls.server_name.bytes(),
+                client_subject: tls.client_subject.bytes(),
+            })
+        }
+    }
+
+    /// The time as NGINX knows it, which is that of the last event.
+    pub(crate) fn now(self) -> Now {
+        let (mut unix_ms, mut steady_ms) = (0, 0);
+        // SAFETY: both point to memory for a number.
+        unsafe { (self.table.now)(&raw mut unix_ms, &raw mut steady_ms) };
+        Now { unix_ms, steady_ms }
+    }
+
+    /// Writes a line into the error log.
+    pub(crate) fn log(self, level: Level, line: &str) {
+        // SAFETY: the request lives; the line is written at once.
+        unsafe { (self.table.log)(self.r, level as c_int, fg_text::of(line.as_bytes())) };
+    }
+}
+
+/// Runs what C has called; `failed` when it panics. What it has changed is not looked at any more then: the request
+/// ends.
+fn guard<T>(failed: T, run: impl FnOnce() -> Option<T>) -> T {
+    match catch_unwind(AssertUnwindSafe(run)) {
+        Ok(result) => result.unwrap_or(failed),
+        Err(panic) => {
+            PANICS.fetch_add(1, Ordering::Relaxed);
+            // To drop what it carries may panic again.
+            std::mem::forget(panic);
+            failed
+        }
+    }
+}
+
+/// The request behind a pointer that [`fg_request_new`] gave.
+///
+/// # Safety
+///
+/// It has not been freed, and nobody else uses it for `'r`.
+unsafe fn request_of<'r>(request: *mut c_void) -> Option<&'r mut Request> {
+    // SAFETY: it was made of a box of this type; the caller vouches for the rest.
+    unsafe { request.cast::<Request>().as_mut() }
+}
+
+/// Takes what the other side does for this one. Called before all else.
+///
+/// # Safety
+///
+/// `host` points to a table.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fg_start(host: *const fg_host) {
+    // SAFETY: the caller vouches for the table, which is copied. A later call, of a reload, brings the same.
+    if let Some(host) = unsafe { host.as_ref() } {
+        let _ = HOST.set(*host);
+    }
+}
+
+/// A worker has been forked.
+#[unsafe(no_mangle)]
+pub extern "C" fn fg_worker_start() {
+    guard((), || {
+        random::forget();
+        Some(())
+    });
+}
+
+/// How many steps and filters have panicked in this process.
+#[unsafe(no_mangle)]
+pub extern "C" fn fg_panics() -> u64 {
+    PANICS.load(Ordering::Relaxed)
+}
+
+/// Begins a configuration; null when that fails.
+#[unsafe(no_mangle)]
+pub extern "C" fn fg_cycle_new() -> *mut c_void {
+    guard(std::ptr::null_mut(), || {
+        #[cfg(not(feature = "probe"))]
+        let pipeline = foregate_modules::shipped();
+        #[cfg(feature = "probe")]
+        let pipeline = crate::probe::probed();
+        let cycle = Cycle::new(Arc::new(pipeline));
+        Some(Box::into_raw(Box::new(cycle)).cast::<c_void>())
+    })
+}
+
+/// Ends a configuration.
+///
+/// # Safety
+///
+/// `cycle` came from [`fg_cycle_new`] and is not used any more.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fg_cycle_free(cycle: *mut c_void) {
+    guard((), || {
+        // SAFETY: the caller vouches for it.
+        drop(unsafe { Box::from_raw(cycle.cast::<Cycle>()) });
+        Some(())
+    });
+}
+
+/// The route of a file; null when it is refused, of which `cf` has been told.
+///
+/// # Safety
+///
+/// `cycle` came from [`fg_cycle_new`]; `cf` is for [`fg_host`]; the texts live for the call.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fg_route(
+    cycle: *mut c_void,
+    cf: *mut c_void,
+    path: fg_text,
+    off: *const fg_text,
+    off_count: usize,
+) -> *const c_void {
+    let refuse = |line: &str| {
+        if let Some(host) = HOST.get() {
+            // SAFETY: the caller vouches for `cf`; the line is written at once.
+            unsafe { (host.refuse)(cf, fg_text::of(line.as_bytes())) };
+        }
+    };
+    let loaded = guard(Err("reading it has panicked".to_owned()), || {
+        // SAFETY: the caller vouches for the cycle and the texts.
+        let (cycle, path, off) = unsafe {
+            let off: &[fg_text] =
+                if off_count == 0 { &[] } else { std::slice::from_raw_parts(off, off_count) };
+            let off = off.iter().map(|name| String::from_utf8_lossy(name.bytes()).into_owned());
+            (cycle.cast::<Cycle>().as_mut()?, Path::new(OsStr::from_bytes(path.bytes())), off.collect())
+        };
+        Some(cycle.route(path, off))
+    });
+    match loaded {
+        // The cycle keeps it.
+        Ok(route) => Arc::as_ptr(&route).cast::<c_void>(),
+        Err(lines) => {
+            lines.lines().for_each(refuse);
+            std::ptr::null()
+        }
+    }
+}
+
+/// Begins a request; null when that fails.
+///
+/// # Safety
+///
+/// `route` came from [`fg_route`] and its cycle lives; `r` and `facts` are of a request that lives.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fg_request_new(
+    route: *const c_void,
+    _r: *mut c_void,
+    facts: *const fg_facts,
+) -> *mut c_void {
+    guard(std::ptr::null_mut(), || {
+        // SAFETY: the caller vouches for the facts and the route, which is shared: the count rises before it is used.
+        let (route, facts) = unsafe {
+            let route = route.cast::<Route>();
+            Arc::increment_strong_count(route);
+            (Arc::from_raw(route), Facts::new(facts.as_ref()?))
+        };
+        Some(Box::into_raw(Box::new(Request::new(route, &facts))).cast::<c_void>())
+    })
+}
+
+/// Ends a request.
+///
+/// # Safety
+///
+/// `request` came from [`fg_request_new`] and is not used any more.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fg_request_free(request: *mut c_void) {
+    guard((), || {
+        // SAFETY: the caller vouches for it.
+        drop(unsafe { Box::from_raw(request.cast::<Request>()) });
+        Some(())
+    });
+}
+
+/// Runs the steps of the request.
+///
+/// # Safety
+///
+/// `request` came from [`fg_request_new`] for `r`, which lives, as do the texts of `facts`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fg_run_request(
+    request: *mut c_void,
+    r: *mut c_void,
+    facts: *const fg_facts,
+) -> c_int {
+    guard(Outcome::Failed, || {
+        // SAFETY: the caller vouches for all three.
+        let (request, host, facts) =
+            unsafe { (request_of(request)?, Host::new(r)?, Facts::new(facts.as_ref()?)) };
+        Some(run::request(request, host, &facts))
+    }) as c_int
+}
+
+/// Runs the steps of the response.
+///
+/// # Safety
+///
+/// As for [`fg_run_request`]; `shaped` is memory for what comes of it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fg_run_response(
+    request: *mut c_void,
+    r: *mut c_void,
+    facts: *const fg_facts,
+    status: u32,
+    source: c_int,
+    body: c_int,
+    shaped: *mut fg_shaped,
+) -> c_int {
+    guard(Outcome::Failed, || {
+        // SAFETY: the caller vouches for all of them.
+        let (request, host, facts, shaped) =
+            unsafe { (request_of(request)?, Host::new(r)?, Facts::new(facts.as_ref()?), shaped.as_mut()?) };
+        let maker = match source {
+            0 => Maker::Origin,
+            1 => Maker::Step,
+            _ => Maker::Error,
+        };
+        let body = match body {
+            0 => BodyOf::Sent,
+            1 => BodyOf::Unsent,
+            _ => BodyOf::Empty,
+        };
+        let (outcome, found) =
+            run::response(request, host, &facts, u16::try_from(status).unwrap_or(500), maker, body);
+        *shaped = fg_shaped { filters: u8::from(found.filters), changes: u8::from(found.changes) };
+        Some(outcome)
+    }) as c_int
+}
+
+/// Moves the body through its filters; -1 when it cannot go on.
+///
+/// # Safety
+///
+/// As for [`fg_run_request`]; `out` is memory for `room` bytes that nobody else uses, `moved` for what comes of it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fg_move(
+    request: *mut c_void,
+    r: *mut c_void,
+    input: fg_text,
+    flags: c_int,
+    out: *mut u8,
+    room: usize,
+    moved: *mut fg_moved,
+) -> c_int {
+    // SAFETY: the caller vouches for the request.
+    let host = unsafe { Host::new(r) };
+    let failed = |line: &str| {
+        if let Some(host) = host {
+            host.log(Level::Error, line);
+        }
+        -1
+    };
+    let before = fg_panics();
+    let result = guard(None, || {
+        // SAFETY: the caller vouches for all of them. What is in the buffer is bytes, whatever they are.
+        let (request, input, out, moved) = unsafe {
+            (request_of(request)?, input.bytes(), std::slice::from_raw_parts_mut(out, room), moved.as_mut()?)
+        };
+        let body = request.run.body.as_mut()?;
+        let result = body.move_on(input, flags & FG_END != 0, flags & FG_FLUSH != 0, out);
+        Some(Some(result.map(|found| {
+            *moved =
+                fg_moved { consumed: found.consumed, produced: found.produced, more: u8::from(found.more) };
+            if let Some(step) = found.bailed {
+                request.run.count(step, "bailed");
+            }
+            found.bailed
+        })))
+    });
+    match result {
+        Some(Ok(bailed)) => {
+            if let (Some(step), Some(host)) = (bailed, host) {
+                host.log(
+                    Level::Warn,
+                    &format!("filter \"{step}\" has let the rest of a body pass unchanged"),
+                );
+            }
+            0
+        }
+        Some(Err((Bail::TooLarge, step))) => failed(&format!("filter \"{step}\": the body is too large")),
+        Some(Err((_, step))) => failed(&format!("filter \"{step}\" has broken off a body")),
+        None if fg_panics() > before => failed("a filter has panicked, its body is broken off"),
+        None => failed("a body without filters"),
+    }
+}
+
+/// Runs the steps of the log.
+///
+/// # Safety
+///
+/// As for [`fg_run_request`]; `summary` points to one.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fg_run_log(
+    request: *mut c_void,
+    r: *mut c_void,
+    facts: *const fg_facts,
+    status: u32,
+    summary: *const fg_summary,
+) {
+    guard((), || {
+        // SAFETY: the caller vouches for all of them.
+        let (request, host, facts, summary) =
+            unsafe { (request_of(request)?, Host::new(r)?, Facts::new(facts.as_ref()?), summary.as_ref()?) };
+        let summary = Summary {
+            bytes_in: summary.bytes_in,
+            bytes_out: summary.bytes_out,
+            duration: Duration::from_millis(summary.duration_ms),
+        };
+        run::log(request, host, &facts, u16::try_from(status).unwrap_or(500), summary);
+        Some(())
+    });
+}
+
+/// Switches the steps of a key on or off for a request: 1 when done, 0 when all of them have had their turn, -1 when the
+/// route has no such key.
+///
+/// # Safety
+///
+/// As for [`fg_run_request`]; the name lives for the call.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fg_switch(request: *mut c_void, _r: *mut c_void, name: fg_text, on: c_int) -> c_int {
+    guard(-1, || {
+        // SAFETY: the caller vouches for both.
+        let (request, name) = unsafe { (request_of(request)?, name.bytes()) };
+        Some(request.run.switch(std::str::from_utf8(name).ok()?, on != 0))
+    })
+}
+
+/// What is told of a request: 0 notes, 1 the step that has made the response, 2 events, 3 the client.
+///
+/// # Safety
+///
+/// `request` came from [`fg_request_new`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fg_tell(request: *mut c_void, what: c_int) -> fg_text {
+    guard(fg_text::EMPTY, || {
+        // SAFETY: the caller vouches for it.
+        let Request { run, kept } = unsafe { request_of(request)? };
+        run.told = match what {
+            0 => run.notes(),
+            1 => run.step.to_owned(),
+            2 => run.events(),
+            _ => kept.client.map(|client| client.to_string()).unwrap_or_default(),
+        };
+        Some(fg_text::of(run.told.as_bytes()))
+    })
+}

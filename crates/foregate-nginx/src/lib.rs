@@ -1,0 +1,24 @@
+//! The same modules inside NGINX.
+//!
+//! The steps of Foregate's modules run unchanged in a dynamic module of NGINX, configured by a directive that names a
+//! file with the keys of a route. The module has two halves. One is written in C, in the folder `module`: it is compiled
+//! by NGINX's own build against the headers of the NGINX that will load it, and is the only one that touches NGINX's
+//! structures. The other is this crate, an archive that the first links in: it reads route files, runs the steps, and
+//! moves bodies through their filters. Between them is a narrow interface of pointers, numbers and texts
+//! (`module/foregate.h` and [`ffi`]).
+//!
+//! Why not bindings: those of `nginx-sys` are made by `bindgen`, which needs libclang, and they hold for one build of
+//! NGINX, whose structures differ by version and by options of `configure`. The compiler of C reads the headers
+//! themselves, so that nothing can disagree with them.
+#![deny(unsafe_code)]
+
+mod body;
+mod exchange;
+pub mod ffi;
+#[cfg(feature = "probe")]
+mod probe;
+mod random;
+mod request;
+mod route;
+mod run;
+mod target;

@@ -1,0 +1,145 @@
+//! What is kept of a request, from its first step to its last.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use foregate_module::{Now, Source, State, Steps, Summary, Text};
+
+use crate::body::Body;
+use crate::ffi::Facts;
+use crate::route::Route;
+use crate::target;
+
+/// Events that are remembered for the access log. Beyond: dropped.
+const EVENTS_LIMIT: usize = 64;
+
+/// One request on its way through the steps of a route.
+pub(crate) struct Request {
+    pub run: Run,
+    pub kept: Kept,
+}
+
+/// Which steps have run, and what they have led to.
+pub(crate) struct Run {
+    pub route: Arc<Route>,
+    /// What steps have written.
+    pub state: State,
+    /// Steps that are switched off for this request.
+    pub off: Steps,
+    /// The order of the next phase; those before it have run, or have been left out.
+    pub next: usize,
+    /// How many steps of that phase have run already.
+    pub begun: usize,
+    /// The filters of the response's body.
+    pub body: Option<Body>,
+    /// The step that has made the response.
+    pub step: &'static str,
+    /// What steps wanted to have counted: step and event.
+    pub events: Vec<(&'static str, &'static str)>,
+    /// What was told last.
+    pub told: String,
+}
+
+/// What steps have said of the exchange, and what they are told of it beside its heads.
+pub(crate) struct Kept {
+    pub path: Vec<u8>,
+    pub query: Option<Vec<u8>>,
+    pub authority: String,
+    pub client: Option<IpAddr>,
+    pub source: Source<'static>,
+    pub summary: Summary,
+    pub now: Now,
+}
+
+impl Request {
+    pub(crate) fn new(route: Arc<Route>, facts: &Facts<'_>) -> Self {
+        let (path, query) = Some(facts.raw)
+            .filter(|_| facts.raw_is_valid)
+            .and_then(target::of_raw)
+            .unwrap_or_else(|| target::of_decoded(facts.uri, facts.args));
+        let kept = Kept {
+            path,
+            query,
+            authority: authority(facts),
+            client: None,
+            source: Source::Nobody,
+            summary: Summary::default(),
+            now: Now::default(),
+        };
+        let run = Run {
+            state: State::default(),
+            off: route.off,
+            next: 0,
+            begun: 0,
+            body: None,
+            step: "",
+            events: Vec::new(),
+            told: String::new(),
+            route,
+        };
+        Self { run, kept }
+    }
+}
+
+impl Run {
+    /// Remembers what a step wants to have counted.
+    pub(crate) fn count(&mut self, step: &'static str, event: &'static str) {
+        if self.events.len() < EVENTS_LIMIT {
+            self.events.push((step, event));
+        }
+    }
+
+    /// Switches the steps of a key: 1 when done, 0 when all of them have had their turn, -1 when the route has none.
+    pub(crate) fn switch(&mut self, name: &str, on: bool) -> i32 {
+        let steps = self.route.pipeline.named(name);
+        let planned: Vec<_> = self
+            .route
+            .plan
+            .steps()
+            .iter()
+            .map(|planned| usize::from(planned.step))
+            .filter(|step| steps.contains(*step))
+            .collect();
+        if planned.is_empty() {
+            return -1;
+        }
+        let all = 0..self.route.pipeline.entries().len();
+        let is_off = |step: &usize| if steps.contains(*step) { !on } else { self.off.contains(*step) };
+        self.off = all.filter(is_off).fold(Steps::NONE, Steps::with);
+        let phase = |step: &usize| self.route.pipeline.steps().nth(*step).map(|decl| decl.phase.order());
+        i32::from(planned.iter().any(|step| phase(step).is_some_and(|phase| phase >= self.next)))
+    }
+
+    /// What steps have noted for the access log, as a JSON object; the last of several notes of a name counts.
+    pub(crate) fn notes(&self) -> String {
+        if self.state.notes.is_empty() {
+            return String::new();
+        }
+        let text = |text: &Text| String::from_utf8_lossy(text).into_owned();
+        let notes: serde_json::Map<String, serde_json::Value> =
+            self.state.notes.iter().map(|(name, value)| (text(name), text(value).into())).collect();
+        serde_json::Value::Object(notes).to_string()
+    }
+
+    /// What steps wanted to have counted, as `step.event`, separated by commas.
+    pub(crate) fn events(&self) -> String {
+        let events: Vec<_> = self.events.iter().map(|(step, event)| format!("{step}.{event}")).collect();
+        events.join(",")
+    }
+}
+
+/// Host and port, without the scheme's own port.
+fn authority(facts: &Facts<'_>) -> String {
+    let own: &[u8] = if facts.https { b"443" } else { b"80" };
+    let mut authority = String::from_utf8_lossy(facts.server).into_owned();
+    // An address of IPv6 has colons of its own, in brackets.
+    let after = facts.host.iter().rposition(|byte| *byte == b']').unwrap_or_default();
+    let tail = facts.host.get(after..).unwrap_or_default();
+    let port =
+        tail.iter().position(|byte| *byte == b':').and_then(|at| tail.get(at + 1..)).unwrap_or_default();
+    if !port.is_empty() && port != own && port.iter().all(u8::is_ascii_digit) {
+        authority.push(':');
+        authority.extend(port.iter().map(|byte| char::from(*byte)));
+    }
+    authority
+}

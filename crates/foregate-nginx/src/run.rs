@@ -1,0 +1,240 @@
+//! Runs the steps of a request, phase by phase.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use foregate_module::{
+    Action, Chain, Exchange as _, FetchError, PhaseId, Pipeline, Planned, Response, Source, Verdict,
+};
+
+use crate::body::Body;
+use crate::exchange::Exchange;
+use crate::ffi::{BodyOf, Facts, Host, Level, Maker, Outcome, Shaped, Summary};
+use crate::request::{Request, Run};
+
+/// Steps and filters that have panicked in this process.
+pub(crate) static PANICS: AtomicU64 = AtomicU64::new(0);
+
+/// How a step has ended the usual way of a request.
+enum Ended {
+    /// Answer with this, made by the step of this name.
+    Answer(Box<Response>, &'static str),
+    /// Break off.
+    Abort,
+    /// A step has failed, and the request cannot go on without it.
+    Failed,
+}
+
+/// Why a step gave no verdict.
+struct Panicked;
+
+/// Runs the steps of the request.
+pub(crate) fn request(request: &mut Request, host: Host<'_>, facts: &Facts<'_>) -> Outcome {
+    let Request { run, kept } = request;
+    kept.now = host.now();
+    let mut exchange = Exchange::of_request(host, facts, kept);
+    let ended = run.phases(&mut exchange, PhaseId::UpstreamRequest);
+    match ended.and_then(|()| run.check_upload(host)) {
+        Ok(()) => Outcome::GoOn,
+        Err(Ended::Answer(response, step)) => {
+            run.step = step;
+            exchange.answer(&response, step);
+            Outcome::Answer
+        }
+        Err(Ended::Abort) => Outcome::Abort,
+        Err(Ended::Failed) => Outcome::Failed,
+    }
+}
+
+/// Runs the steps of the response, whoever made it; says what becomes of its body.
+pub(crate) fn response(
+    request: &mut Request,
+    host: Host<'_>,
+    facts: &Facts<'_>,
+    status: u16,
+    maker: Maker,
+    body: BodyOf,
+) -> (Outcome, Shaped) {
+    let Request { run, kept } = request;
+    kept.now = host.now();
+    let first = match maker {
+        Maker::Origin => {
+            kept.source = Source::Upstream;
+            PhaseId::UpstreamResponse
+        }
+        Maker::Step => PhaseId::ResponseHeaders,
+        Maker::Error => {
+            kept.source = Source::Error("nginx");
+            PhaseId::ResponseHeaders
+        }
+    };
+    run.skip_to(first);
+    let mut exchange = Exchange::of_response(host, facts, kept, status);
+    let (mut outcome, mut body) = (Outcome::GoOn, body);
+    // Steps that have run do not run again, so that this comes to an end.
+    loop {
+        let (answer, step) = match run.phases(&mut exchange, PhaseId::ResponseBody) {
+            Ok(()) => break,
+            Err(Ended::Answer(answer, step)) => (answer, step),
+            Err(Ended::Failed) => {
+                let response =
+                    Response::new(500).body("text/plain; charset=utf-8", "500: a module has failed\n");
+                (Box::new(response), "foregate")
+            }
+            Err(Ended::Abort) => return (Outcome::Abort, Shaped::default()),
+        };
+        run.step = step;
+        // They were chosen for another response.
+        run.state.response_filters.clear();
+        exchange.answer(&answer, step);
+        run.skip_to(PhaseId::ResponseHeaders);
+        outcome = Outcome::Answer;
+        body = match (answer.body.is_empty() || answer.status == 204, body) {
+            (true, _) => BodyOf::Empty,
+            _ if exchange.method() == b"HEAD" || answer.status == 304 => BodyOf::Unsent,
+            (false, _) => BodyOf::Sent,
+        };
+    }
+    let status = exchange.status;
+    (outcome, run.take_filters(status, body))
+}
+
+/// Runs the steps of the log.
+pub(crate) fn log(request: &mut Request, host: Host<'_>, facts: &Facts<'_>, status: u16, summary: Summary) {
+    let Request { run, kept } = request;
+    kept.now = host.now();
+    kept.summary = summary;
+    let mut exchange = Exchange::of_response(host, facts, kept, status);
+    run.skip_to(PhaseId::Log);
+    // Nothing is left that could be ended.
+    let _ = run.phases(&mut exchange, PhaseId::Log);
+}
+
+impl Run {
+    /// Leaves out the phases before `phase` that have not run.
+    fn skip_to(&mut self, phase: PhaseId) {
+        if self.next < phase.order() {
+            self.next = phase.order();
+            self.begun = 0;
+        }
+    }
+
+    /// Runs the steps of all phases up to `last` that have not run yet.
+    fn phases(&mut self, exchange: &mut Exchange<'_, '_>, last: PhaseId) -> Result<(), Ended> {
+        let route = Arc::clone(&self.route);
+        while self.next <= last.order() {
+            let Some(phase) = PhaseId::ALL.get(self.next) else { break };
+            let steps = route.plan.phase(*phase).get(self.begun..).unwrap_or_default();
+            for planned in steps {
+                self.begun += 1;
+                let verdict = self.step(&route.pipeline, planned, exchange);
+                self.judge(&route.pipeline, planned, verdict, exchange.host)?;
+            }
+            self.refuse_fetches(&route.pipeline, exchange.host);
+            self.next += 1;
+            self.begun = 0;
+        }
+        Ok(())
+    }
+
+    fn step(
+        &mut self,
+        pipeline: &Pipeline,
+        planned: &Planned,
+        exchange: &mut Exchange<'_, '_>,
+    ) -> Result<Verdict, Panicked> {
+        let number = usize::from(planned.step);
+        if self.off.contains(number) || self.state.skipped.contains(number) {
+            return Ok(Verdict::Passed);
+        }
+        let state = &mut self.state;
+        catch_unwind(AssertUnwindSafe(|| match pipeline.is_wanted(planned, exchange, state) {
+            true => pipeline.run(planned, exchange, state),
+            false => Verdict::Passed,
+        }))
+        .map_err(|_| Panicked)
+    }
+
+    /// What a step's verdict means for the request.
+    fn judge(
+        &mut self,
+        pipeline: &Pipeline,
+        planned: &Planned,
+        verdict: Result<Verdict, Panicked>,
+        host: Host<'_>,
+    ) -> Result<(), Ended> {
+        let Some(entry) = pipeline.entries().get(usize::from(planned.step)) else { return Ok(()) };
+        let (name, optional) = (entry.decl().name, entry.decl().optional);
+        match verdict {
+            Ok(Verdict::Passed) => Ok(()),
+            Ok(Verdict::Continue) => {
+                for event in std::mem::take(&mut self.state.events) {
+                    self.count(name, event);
+                }
+                Ok(())
+            }
+            Ok(Verdict::Stop(action)) if planned.dry_run => {
+                let what = match &action {
+                    Action::Respond(response) => format!("{} {}", action.name(), response.status),
+                    Action::Abort => action.name().to_owned(),
+                };
+                self.state.notes.push(("dry-run".into(), format!("{name}: {what}").into()));
+                Ok(())
+            }
+            Ok(Verdict::Stop(Action::Respond(response))) => Err(Ended::Answer(Box::new(response), name)),
+            Ok(Verdict::Stop(Action::Abort)) => {
+                self.step = name;
+                Err(Ended::Abort)
+            }
+            Err(Panicked) => {
+                PANICS.fetch_add(1, Ordering::Relaxed);
+                host.log(Level::Error, &format!("step \"{name}\" has panicked"));
+                self.count(name, "panic");
+                if optional || planned.dry_run { Ok(()) } else { Err(Ended::Failed) }
+            }
+        }
+    }
+
+    /// Answers what steps have asked the platform to fetch. Files that could lead to it are refused; should a step ask
+    /// all the same, it is told that there is no answer.
+    fn refuse_fetches(&mut self, pipeline: &Pipeline, host: Host<'_>) {
+        for slot in std::mem::take(&mut self.state.fetches) {
+            let Some(question) = self.state.slots.take_question(slot) else { continue };
+            host.log(Level::Error, "a step has asked for a fetch, which is not done inside NGINX");
+            if let Some(answer) = pipeline.answer_slot(slot) {
+                self.state.slots.answer(answer, Err(FetchError::BadRequest), question.dry);
+            }
+        }
+    }
+
+    /// Refuses filters of the request's body. Files that lead to some are refused already.
+    fn check_upload(&mut self, host: Host<'_>) -> Result<(), Ended> {
+        let filters = std::mem::take(&mut self.state.request_filters);
+        let Some(filter) = filters.first() else { return Ok(()) };
+        let name = filter.name;
+        host.log(
+            Level::Error,
+            &format!("step \"{name}\" filters the request's body, which is not done inside NGINX"),
+        );
+        Err(Ended::Failed)
+    }
+
+    /// Takes the filters that steps have put before the response's body, as far as they fit the response.
+    fn take_filters(&mut self, status: Option<u16>, body: BodyOf) -> Shaped {
+        let mut filters = std::mem::take(&mut self.state.response_filters);
+        if status == Some(206) {
+            // A part of a body cannot be changed as if it were all of it.
+            filters.retain(|filter| filter.keeps_length);
+        }
+        if filters.is_empty() || body == BodyOf::Empty {
+            return Shaped::default();
+        }
+        let changes = filters.iter().any(|filter| !filter.keeps_length);
+        if body == BodyOf::Unsent {
+            return Shaped { filters: false, changes };
+        }
+        self.body = Some(Body::new(Chain::new(filters)));
+        Shaped { filters: true, changes }
+    }
+}
