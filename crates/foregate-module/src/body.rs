@@ -165,11 +165,13 @@ struct Link {
     nanos: u64,
     /// What the filter had come across when it bailed out.
     found: Vec<Finding>,
+    /// The filter is at work; still so after it has panicked.
+    running: bool,
 }
 
 impl Link {
     fn new(filtered: Filtered) -> Self {
-        Self { filtered, passing: false, taken: 0, given: 0, nanos: 0, found: Vec::new() }
+        Self { filtered, passing: false, taken: 0, given: 0, nanos: 0, found: Vec::new(), running: false }
     }
 
     fn pending(&self) -> bool {
@@ -218,8 +220,16 @@ impl Chain {
                 moved(Traffic { step, taken: *taken, given: *given, nanos: *nanos });
             }
             link.found.drain(..).for_each(&mut *found);
-            link.filtered.filter.report(found);
+            if !link.running {
+                link.filtered.filter.report(found);
+            }
         }
+    }
+
+    /// For platforms that have caught a panic of a filter: whose it was. The chain must not be given anything after that.
+    pub fn panicked(&self) -> Option<&'static str> {
+        // What a filter writes, those behind it get while it is at work itself.
+        self.links.iter().rfind(|link| link.running).map(|link| link.filtered.name)
     }
 
     /// Whether there are none.
@@ -422,7 +432,9 @@ fn at_work(
 ) -> Result<(), (Bail, &'static str)> {
     let mut next = Next { links: rest, clock, out, passed, failed: None, given: 0, nanos: 0 };
     let began = clock.map(|clock| clock());
+    link.running = true;
     let done = work(&mut link.filtered, &mut next);
+    link.running = false;
     link.given += next.given;
     link.nanos += since(clock, began).saturating_sub(next.nanos);
     match next.failed {

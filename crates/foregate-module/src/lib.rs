@@ -76,7 +76,7 @@ pub use input::{
 pub use output::{
     Add, Apply, ChooseUpstream, Count, EditRequest, EditResponse, Emit, FilterRequestBody,
     FilterResponseBody, HoldResponseBody, LimitRequestBody, LogLine, Note, Notes, Output, Outputs,
-    RewriteTarget, SetClientAddress, Skip, Tallied, Tally, WritableAt, WriteLog,
+    RewriteTarget, SetClientAddress, Skip, Tally, WritableAt, WriteLog,
 };
 pub use phase_id::{Phase, PhaseId, phase};
 pub use pipeline::{Entry, Group, Pipeline, TooLate, ValueInfo, group, groups};

@@ -38,10 +38,10 @@ pub trait Output {
 #[diagnostic::on_unimplemented(message = "phase `{P}` does not allow the output `{Self}`")]
 pub trait WritableAt<P: Phase> {}
 
-/// All that a step writes: a tuple of up to six outputs.
+/// All that a step writes: a tuple of up to seven outputs.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not what a step can write",
-    label = "write a tuple of at most six outputs, such as `(EditResponse,)`"
+    label = "write a tuple of at most seven outputs, such as `(EditResponse,)`"
 )]
 pub trait Outputs<P: Phase> {
     /// What they are.
@@ -70,6 +70,7 @@ outputs!(A 0, B 1, C 2);
 outputs!(A 0, B 1, C 2, D 3);
 outputs!(A 0, B 1, C 2, D 3, E 4);
 outputs!(A 0, B 1, C 2, D 3, E 4, F 5);
+outputs!(A 0, B 1, C 2, D 3, E 4, F 5, G 6);
 
 /// A value for later steps; `None` writes nothing.
 #[derive(Debug)]
@@ -178,6 +179,11 @@ effects! {
     Count(Option<&'static str>), "metrics", effect, Phase, |apply, event| {
         apply.state.events.extend(event);
     };
+    /// The same for parts of the configuration: an event, by a constant name, and the name of the part, such as a rule:
+    /// `foregate_step_tally_total`.
+    Tally(Vec<(&'static str, Text)>), "metrics of parts", effect, Phase, |apply, tallies| {
+        apply.state.tallies.extend(tallies);
+    };
     /// Steps that do not run for this request any more.
     Skip(Steps), "steps", effect, BeforeEnd, |apply, steps| {
         apply.state.skipped = apply.state.skipped.and(steps);
@@ -213,29 +219,6 @@ impl<P: BeforeHold> WritableAt<P> for HoldResponseBody {}
 /// because that is what it is looked at by.
 #[derive(Debug, Default)]
 pub struct WriteLog(pub Vec<LogLine>);
-
-/// Something that the metrics are to count, by a constant name and a number of the step's own, such as that of a rule:
-/// `foregate_step_tallies_total`. Of a step's numbers 1,024 are counted apart, the others together. In a dry run too.
-#[derive(Debug, Default)]
-pub struct Tally(pub Vec<Tallied>);
-
-/// One count of a [`Tally`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Tallied {
-    /// What is counted.
-    pub what: &'static str,
-    /// Which one.
-    pub number: u64,
-}
-
-impl Output for Tally {
-    const SLOT: Slot = Slot::effect("metrics by number");
-    fn apply(self, apply: &mut Apply<'_>, _: u16) {
-        apply.state.tallies.extend(self.0);
-    }
-}
-
-impl<P: Phase> WritableAt<P> for Tally {}
 
 /// A line for a log file.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -7,7 +7,7 @@ use core::any::Any;
 use crate::body::Filtered;
 use crate::fetch::{FetchRequest, FetchResult};
 use crate::input::{Input, ReadableAt, View};
-use crate::output::{LogLine, Tallied};
+use crate::output::LogLine;
 use crate::phase_id::Phase;
 use crate::plan::Steps;
 use crate::text::Text;
@@ -99,8 +99,8 @@ pub struct State {
     pub notes: Vec<(Text, Text)>,
     /// What the step that ran last wants to have counted.
     pub events: Vec<&'static str>,
-    /// What the step that ran last wants to have counted by number.
-    pub tallies: Vec<Tallied>,
+    /// The same for parts of the configuration, by their names.
+    pub tallies: Vec<(&'static str, Text)>,
     /// Lines for log files that have not been written.
     pub lines: Vec<LogLine>,
     /// How much of the response's body steps have asked for, bytes.

@@ -22,9 +22,9 @@ use core::time::Duration;
 
 use foregate_module::settings::Block;
 use foregate_module::{
-    Argument, Condition, Context, EditResponse, Edits, Field, Filter, FromNode, Key, Never, Node, PhaseId,
-    Problem, RequestFields, Respond, Response, ResponseFields, ResponseSource, Source, Step, Text, View,
-    phase,
+    Argument, Condition, Context, EditResponse, Edits, Emit, Field, Filter, FromNode, Key, Kind, Never, Node,
+    PhaseId, Problem, RequestFields, Respond, Response, ResponseFields, ResponseSource, Shown, Source, Step,
+    Text, Value, View, phase,
 };
 
 use crate::compression::only_flag;
@@ -356,6 +356,46 @@ impl Cors {
     }
 }
 
+/// Whether the request is a preflight, which is going to be answered here.
+#[derive(Debug)]
+pub struct Preflight;
+
+impl Value for Preflight {
+    type Data = bool;
+    const NAME: &'static str = "cors.preflight";
+    const ABOUT: &'static str = "Whether the request is a preflight, which `cors` answers.";
+    const SHOWS: Option<Kind> = Some(Kind::Bool);
+    fn show(preflight: &bool) -> Option<Shown<'_>> {
+        Some(Shown::Bool(*preflight))
+    }
+}
+
+/// What makes a request a preflight.
+const PREFLIGHT: &[Filter] = &[
+    Filter::Method("OPTIONS"),
+    Filter::RequestField("origin"),
+    Filter::RequestField("access-control-request-method"),
+];
+
+/// Recognises preflight requests before anybody else is asked about them: browsers send them without credentials.
+#[derive(Debug, Default)]
+pub struct RecognisePreflight;
+
+impl Step for RecognisePreflight {
+    type At = phase::RequestIdentity;
+    type Settings = Cors;
+    type In<'r> = ();
+    type Out = (Emit<Preflight>,);
+    type Stop = Never;
+    const NAME: &'static str = "cors-recognise";
+    const ABOUT: &'static str = "Recognises preflight requests of browsers (CORS).";
+    const FILTERS: &'static [Filter] = PREFLIGHT;
+
+    fn run(&self, _: &Cors, (): ()) -> ControlFlow<Never, Self::Out> {
+        ControlFlow::Continue((Emit(Some(true)),))
+    }
+}
+
 /// Answers preflight requests.
 #[derive(Debug, Default)]
 pub struct CorsPreflight;
@@ -368,11 +408,7 @@ impl Step for CorsPreflight {
     type Stop = Respond;
     const NAME: &'static str = "cors-preflight";
     const ABOUT: &'static str = "Answers preflight requests of browsers (CORS).";
-    const FILTERS: &'static [Filter] = &[
-        Filter::Method("OPTIONS"),
-        Filter::RequestField("origin"),
-        Filter::RequestField("access-control-request-method"),
-    ];
+    const FILTERS: &'static [Filter] = PREFLIGHT;
 
     fn run(&self, settings: &Cors, (RequestFields(request), view): Self::In<'_>) -> ControlFlow<Respond, ()> {
         let mut response = Response::new(204)

@@ -20,6 +20,7 @@ use alloc::vec::Vec;
 use core::ops::{ControlFlow, RangeInclusive};
 use core::time::Duration;
 
+use crate::cors::Preflight;
 use foregate_module::settings::{ANY, Block, Context, FromNode, Key, Node, Problem, Prop};
 use foregate_module::{
     Authority, ClientAddress, Edit, EditRequest, EditResponse, Edits, Emit, Fetch, FetchKey, FetchRequest,
@@ -203,16 +204,35 @@ type Request<'r> =
 impl Step for Ask {
     type At = phase::RequestIdentity;
     type Settings = ForwardAuthSettings;
-    type In<'r> = Request<'r>;
+    type In<'r> = (
+        Method<'r>,
+        Scheme<'r>,
+        Authority<'r>,
+        Path<'r>,
+        Query<'r>,
+        ClientAddress,
+        RequestFields<'r>,
+        Read<'r, Preflight>,
+    );
     type Out = (Emit<Fetch<Question>>, EditRequest);
     type Stop = Never;
     const NAME: &'static str = "forward-auth-ask";
     const ABOUT: &'static str = "Asks another server whether the request may pass.";
     const FILTERS: &'static [Filter] = &[];
 
-    fn run(&self, settings: &ForwardAuthSettings, input: Self::In<'_>) -> ControlFlow<Never, Self::Out> {
+    fn run(
+        &self,
+        settings: &ForwardAuthSettings,
+        (method, scheme, authority, path, query, client, fields, Read(preflight)): Self::In<'_>,
+    ) -> ControlFlow<Never, Self::Out> {
+        let clear = EditRequest(Edits::shared(&settings.clear));
+        // It is answered before the answer would be looked at.
+        if preflight == Some(&true) {
+            return ControlFlow::Continue((Emit(None), clear));
+        }
+        let input = (method, scheme, authority, path, query, client, fields);
         // A question that leaves something out could be answered with yes: rather none, which lets nobody in.
-        let question = fields(settings, input).map(|fields| FetchRequest {
+        let question = self::fields(settings, input).map(|fields| FetchRequest {
             target: FetchTarget::Upstream(settings.upstream),
             authority: settings.host.clone(),
             fields,
@@ -220,7 +240,7 @@ impl Step for Ask {
             limit: BODY_MOST,
             ..FetchRequest::get(settings.upstream, settings.path.clone())
         });
-        ControlFlow::Continue((Emit(question), EditRequest(Edits::shared(&settings.clear))))
+        ControlFlow::Continue((Emit(question), clear))
     }
 }
 

@@ -61,6 +61,7 @@ foregate_module::pipeline! {
         static_answers::SecurityTxt,
         maintenance::Maintenance,
         rate_limit::RateLimit<rate_limit::Identity>,
+        cors::RecognisePreflight,
         forward_auth::Ask,
         jwt::AskForKeys,
         // request-security: rules first, so that they can leave out the others

@@ -26,7 +26,7 @@ use core::ops::ControlFlow;
 
 use foregate_module::{
     ChooseUpstream, EditRequest, EditResponse, Edits, Emit, Filter, Kind, Never, Notes, Read, Replace,
-    Respond, Response, RewriteTarget, Shown, Skip, Step, Text, Value, View, phase,
+    Respond, Response, RewriteTarget, Shown, Skip, Step, Tally, Text, Value, View, phase,
 };
 
 pub use self::evaluate::Decision;
@@ -91,7 +91,7 @@ impl Step for EvaluateRequest {
     type At = phase::RequestSecurity;
     type Settings = Rules;
     type In<'r> = (View<'r>,);
-    type Out = (Emit<Decided>, Emit<Kept>, Notes, Skip);
+    type Out = (Emit<Decided>, Emit<Kept>, Notes, Tally, Skip);
     type Stop = Never;
     const NAME: &'static str = "rules";
     const ABOUT: &'static str = "Evaluates the rules of the phase `request`.";
@@ -103,6 +103,7 @@ impl Step for EvaluateRequest {
             Emit(done.decision),
             Emit(done.variables),
             Notes(done.notes),
+            Tally(done.tallies),
             Skip(done.skipped),
         ))
     }
@@ -154,7 +155,7 @@ impl Step for EvaluateRewrite {
     type At = phase::RequestRewrite;
     type Settings = Rules;
     type In<'r> = (View<'r>, Read<'r, Decided>, Read<'r, Kept>);
-    type Out = (Emit<DecidedInRewrite>, Emit<KeptInRewrite>, EditRequest, RewriteTarget, Notes, Skip);
+    type Out = (Emit<DecidedInRewrite>, Emit<KeptInRewrite>, EditRequest, RewriteTarget, Notes, Tally, Skip);
     type Stop = Never;
     const NAME: &'static str = "rules-rewrite";
     const ABOUT: &'static str =
@@ -172,8 +173,8 @@ impl Step for EvaluateRewrite {
             false => evaluate::<KeptInRewrite>(&rules.rewrite, view, kept),
         };
         let (edits, target) = changes(done.decision.as_ref());
-        let (notes, skip) = (Notes(done.notes), Skip(done.skipped));
-        ControlFlow::Continue((Emit(done.decision), Emit(done.variables), edits, target, notes, skip))
+        let (notes, tally, skip) = (Notes(done.notes), Tally(done.tallies), Skip(done.skipped));
+        ControlFlow::Continue((Emit(done.decision), Emit(done.variables), edits, target, notes, tally, skip))
     }
 }
 
@@ -230,7 +231,7 @@ impl Step for EvaluateResponse {
     type Settings = Rules;
     type In<'r> =
         (View<'r>, Read<'r, Decided>, Read<'r, DecidedInRewrite>, Read<'r, Kept>, Read<'r, KeptInRewrite>);
-    type Out = (Emit<DecidedInResponse>, Emit<KeptInResponse>, EditResponse, Notes, Skip);
+    type Out = (Emit<DecidedInResponse>, Emit<KeptInResponse>, EditResponse, Notes, Tally, Skip);
     type Stop = Never;
     const NAME: &'static str = "rules-response";
     const ABOUT: &'static str =
@@ -251,8 +252,9 @@ impl Step for EvaluateResponse {
         }
         // What is left of the decision is for the next step.
         let decision = done.decision.take().filter(|decision| decision.stop.is_some());
-        let (notes, skip) = (Notes(done.notes), Skip(done.skipped));
-        ControlFlow::Continue((Emit(decision), Emit(done.variables), EditResponse(edits), notes, skip))
+        let (notes, tally, skip) = (Notes(done.notes), Tally(done.tallies), Skip(done.skipped));
+        let edits = EditResponse(edits);
+        ControlFlow::Continue((Emit(decision), Emit(done.variables), edits, notes, tally, skip))
     }
 }
 

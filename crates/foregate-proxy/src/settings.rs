@@ -44,7 +44,7 @@ pub struct Settings {
     pub sites: SiteTable,
     /// All steps of modules that the program has; the plans of routes refer to it.
     pub pipeline: Arc<Pipeline>,
-    /// The steps of modules that run on the answers to requests that no route takes.
+    /// The steps of modules that run on the answers to requests that no site takes.
     pub unrouted: RoutePlan,
     /// The log files of modules, each once; [`foregate_module::LogId`] is a place in this list.
     pub logs: Vec<PathBuf>,
@@ -416,6 +416,8 @@ pub struct SiteOptions {
     pub keep_slashes: bool,
     /// Certificates and policy of this site; `None`: the listener's.
     pub tls: Option<SiteTls>,
+    /// The steps of modules that run on the answers to requests that none of its routes takes. Default: none.
+    pub unrouted: RoutePlan,
 }
 
 /// TLS of one site, on every listener that speaks TLS.

@@ -15,8 +15,8 @@ use foregate_module::{
     Abort, Bail, Body, BodyFilter, EditRequest, EditResponse, Edits, Emit, Fetch, FetchKey, FetchRequest,
     Fetched, Filter, FilterRequestBody, FilterResponseBody, Filtered, HoldResponseBody, Load, LogId, LogLine,
     Never, Note, Notes, Outcome, Path, PlanBuilder, Read as ReadValue, ReceivedRequest, Replace, Respond,
-    Response, ResponseBody, Sink, Status, Step, Tallied, Tally, UpstreamId, Weight, WhenFull, WriteLog,
-    phase, pipeline,
+    Response, ResponseBody, Sink, Status, Step, Tally, UpstreamId, Weight, WhenFull, WriteLog, phase,
+    pipeline,
 };
 use foregate_proxy::routing::{HostPattern, SiteTableBuilder};
 use foregate_proxy::server;
@@ -130,6 +130,25 @@ impl BodyFilter for Louder {
         Ok(())
     }
 }
+/// Panics when it sees an exclamation mark.
+struct Shy;
+impl BodyFilter for Shy {
+    fn write(&mut self, piece: &[u8], out: &mut dyn Sink) -> Result<(), Bail> {
+        assert!(!piece.contains(&b'!'), "as asked");
+        out.write(piece);
+        Ok(())
+    }
+    fn end(&mut self, _: &mut dyn Sink) -> Result<(), Bail> {
+        Ok(())
+    }
+    fn bail(&mut self, _: &mut dyn Sink) -> Result<(), Bail> {
+        Ok(())
+    }
+}
+step!(ShiesOut, RequestRewrite, "x-shy-out", (), (FilterRequestBody, FilterRequestBody), Never, |()| {
+    let shy = FilterRequestBody(Some(Filtered::new("ShiesOut", Shy)));
+    ControlFlow::Continue((FilterRequestBody(Some(Filtered::new("ShoutsOut", Louder))), shy))
+});
 step!(ShoutsOut, RequestRewrite, "x-shout-out", (), (FilterRequestBody,), Never, |()| {
     ControlFlow::Continue((FilterRequestBody(Some(Filtered::new("ShoutsOut", Louder))),))
 });
@@ -192,10 +211,7 @@ step!(Searches, ResponseBody, "x-hold", (ResponseBody<'r>,), (EditResponse,), Re
 });
 step!(Writes, Log, "x-write", (Path<'r>,), (WriteLog, Tally), Never, |(Path(path),)| {
     let line = LogLine { log: LogId(0), line: path.to_vec().into() };
-    ControlFlow::Continue((
-        WriteLog(vec![line]),
-        Tally(vec![Tallied { what: "path", number: path.len() as u64 }]),
-    ))
+    ControlFlow::Continue((WriteLog(vec![line]), Tally(vec![("path", path.len().to_string().into())])))
 });
 
 /// Tells of requests that were refused.
@@ -231,8 +247,8 @@ impl Step for Witness {
 
 pipeline! {
     fn steps {
-        Panics, Stumbles, Strips, Asks, Refuses, Aborts, Spins, Hears, Sees, Sways, Looks, ShoutsOut, Signs, Holds,
-        Pages, Searches, ShoutsBack, Tells, Writes, Witness,
+        Panics, Stumbles, Strips, Asks, Refuses, Aborts, Spins, Hears, Sees, Sways, Looks, ShiesOut, ShoutsOut, Signs,
+        Holds, Pages, Searches, ShoutsBack, Tells, Writes, Witness,
     }
 }
 
@@ -481,6 +497,18 @@ fn filters_change_bodies_and_their_framing() {
 }
 
 #[test]
+fn a_filter_that_panics_costs_one_request_and_is_named() {
+    let front = start(1020);
+    let one = |field: &str, body: &str| receive(send(&front, "POST", "/", field, body));
+    assert!(one("x-shy-out: 1", "abc").contains("AABBCC"));
+    assert!(one("x-shy-out: 1", "ab!").starts_with("HTTP/1.1 500 "));
+    assert_eq!(metric(&front, "foregate_step_panics_total{step=\"ShiesOut\"}"), 1);
+    assert_eq!(metric(&front, "foregate_step_panics_total{step=\"ShoutsOut\"}"), 0);
+    assert_eq!(metric(&front, "foregate_panics_total"), 1);
+    assert!(one("x-shy-out: 1", "abc").contains("AABBCC"));
+}
+
+#[test]
 fn responses_that_tell_of_an_error_can_be_replaced() {
     let answer = ask("GET", "/broken", "x-page", "");
     assert!(answer.starts_with("HTTP/1.1 500 ") && answer.ends_with("<p>sorry\n"), "{answer}");
@@ -576,7 +604,7 @@ fn steps_write_into_log_files_and_count_by_number() {
     assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
     await_in(&front().lines, "/written\n");
     let deadline = Instant::now() + Duration::from_secs(20);
-    let name = "foregate_step_tallies_total{step=\"Writes\",what=\"path\",number=\"8\"}";
+    let name = "foregate_step_tally_total{step=\"Writes\",event=\"path\",part=\"8\"}";
     while metric(front(), name) != 1 {
         assert!(Instant::now() < deadline, "{name} is not counted");
     }

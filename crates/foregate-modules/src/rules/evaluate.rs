@@ -36,6 +36,8 @@ pub(super) struct Evaluation {
     pub(super) variables: Option<Variables>,
     pub(super) notes: Vec<Note>,
     pub(super) skipped: Steps,
+    /// What metrics are to count, by the names of rules.
+    pub(super) tallies: Vec<(&'static str, Text)>,
 }
 
 /// Evaluates the rules of a phase, whose variables are the value `V`; `before` are those of the phases before.
@@ -74,6 +76,7 @@ impl Evaluation {
     ) -> ControlFlow<()> {
         if rule.dry_run {
             self.note("rule-dry-run", Text::Shared(Arc::clone(&rule.name)));
+            self.tallies.push(("dry-run", Text::Shared(Arc::clone(&rule.name))));
             return ControlFlow::Continue(());
         }
         let mut flow = ControlFlow::Continue(());
@@ -92,6 +95,7 @@ impl Evaluation {
                 Done::LeftRules => flow = ControlFlow::Break(()),
                 Done::Stopped(response) => {
                     self.note("rule", Text::Shared(Arc::clone(&rule.name)));
+                    self.tallies.push(("end", Text::Shared(Arc::clone(&rule.name))));
                     self.decide().stop = Some(response);
                     return ControlFlow::Break(());
                 }

@@ -105,18 +105,19 @@ impl Exchange<'_> {
         if filters.iter().any(Filtered::changes_length) {
             self.response.body_changes(BodyLength::Empty);
         }
-        let filtered =
-            Filter::new(chain(filters), self.proxy.filter_memory.share()).and_then(|mut filter| {
-                let filtered = filter.whole(&body);
-                self.count_filters(&mut filter);
-                filtered
-            });
-        match filtered {
-            Ok(body) => Ok(body.into()),
-            Err(CopyError::Memory) => Err(Ended::Failed(Error::FilterMemory)),
-            Err(CopyError::Filter(step)) => Err(Ended::Failed(Error::Filter(step))),
-            Err(_) => Err(Ended::Failed(Error::Internal)),
-        }
+        let filter = Filter::new(chain(filters), self.proxy.filter_memory.share());
+        let filtered = filter.and_then(|mut filter| {
+            let filtered = filter.whole(&body);
+            self.count_filters(&mut filter);
+            filtered
+        });
+        let body = filtered.map_err(|error| match error {
+            CopyError::Memory => Ended::Failed(Error::FilterMemory),
+            CopyError::Panicked(step) => Ended::Failed(Error::Step(step)),
+            CopyError::Filter(step) => Ended::Failed(Error::Filter(step)),
+            _ => Ended::Failed(Error::Internal),
+        })?;
+        Ok(body.into())
     }
 
     fn poll_answer(

@@ -285,6 +285,7 @@ impl Exchange<'_> {
             CopyError::Source(error) => Err(Error::Client(error)),
             CopyError::TooLarge => Err(Error::BodyTooLarge),
             CopyError::Filter(step) => Err(Error::BodyUnreadable(step)),
+            CopyError::Panicked(step) => Err(Error::Step(step)),
             CopyError::Memory => Err(Error::FilterMemory),
             CopyError::Sink(_) => {
                 // The origin does not want the rest; it may have answered already.
@@ -482,7 +483,11 @@ impl Exchange<'_> {
         }
         match self.upload.poll(cx, &mut self.client.link, &mut origin.link) {
             Poll::Ready(Err(
-                CopyError::Source(_) | CopyError::TooLarge | CopyError::Filter(_) | CopyError::Memory,
+                CopyError::Source(_)
+                | CopyError::TooLarge
+                | CopyError::Filter(_)
+                | CopyError::Panicked(_)
+                | CopyError::Memory,
             )) => {
                 // An origin of HTTP/1 cannot be told; over HTTP/2 the response goes on.
                 self.client.close = true;
@@ -504,6 +509,7 @@ impl Exchange<'_> {
             Poll::Ready(Err(CopyError::Source(error))) => return Poll::Ready(Err(Error::Origin(error))),
             Poll::Ready(Err(CopyError::Sink(error))) => return Poll::Ready(Err(Error::Client(error))),
             Poll::Ready(Err(CopyError::Filter(step))) => return Poll::Ready(Err(Error::Filter(step))),
+            Poll::Ready(Err(CopyError::Panicked(step))) => return Poll::Ready(Err(Error::Step(step))),
             Poll::Ready(Err(CopyError::TooLarge)) => return Poll::Ready(Err(Error::ResponseTooLarge)),
             Poll::Ready(Err(CopyError::Memory)) => return Poll::Ready(Err(Error::FilterMemory)),
             Poll::Ready(Ok(())) | Poll::Pending => {}

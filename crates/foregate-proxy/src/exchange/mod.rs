@@ -250,13 +250,13 @@ impl<'a> Exchange<'a> {
         }
         let sites = &self.config.settings.sites;
         let Some(site) = sites.find(host) else {
-            return self.unrouted();
+            return self.unrouted(Error::NoRoute);
         };
         self.site = Some(site);
         if sites.keeps_slashes(site)
             && let Err(error) = self.request.normalise(Slashes::Keep)
         {
-            return Step::Failed(error);
+            return self.unrouted(error);
         }
         let path = match self.request.path() {
             // A server-wide OPTIONS and CONNECT have no path; they belong to the site as a whole.
@@ -264,7 +264,7 @@ impl<'a> Exchange<'a> {
             path => path,
         };
         let Some(route) = sites.route(site, path) else {
-            return self.unrouted();
+            return self.unrouted(Error::NoRoute);
         };
         let route = Arc::clone(route);
         let (limit, connects, plan) = (route.body_limit, route.allow_connect, route.plan.get().cloned());
@@ -298,11 +298,16 @@ impl<'a> Exchange<'a> {
         self.limit_body_to(self.run.as_ref().and_then(|run| run.facts.body_limit))
     }
 
-    /// No route takes the request: the answer to it goes through the steps that hold for all.
-    fn unrouted(&mut self) -> Step {
-        let plan = self.config.settings.unrouted.get().cloned();
+    /// No route takes the request: the answer to it goes through the steps that hold for its site, or for all.
+    fn unrouted(&mut self, error: Error) -> Step {
+        let settings = &self.config.settings;
+        let plan = match self.site {
+            Some(site) => &settings.sites.site(site).options.unrouted,
+            None => &settings.unrouted,
+        };
+        let plan = plan.get().cloned();
         self.use_plan(plan.as_ref());
-        Step::Failed(Error::NoRoute)
+        Step::Failed(error)
     }
 
     /// Runs the steps of the request.

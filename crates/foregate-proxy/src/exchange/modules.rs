@@ -33,6 +33,7 @@ use crate::offload::LONGEST_WAIT;
 use crate::proxy::Config;
 use crate::routing::HostId;
 use crate::settings::Route;
+use crate::telemetry::metrics::Counter;
 use crate::telemetry::steps::StepCounter;
 
 /// Steps of a phase, up to which each run is timed; of longer phases only one run in [`SAMPLE`] is.
@@ -423,7 +424,7 @@ impl Exchange<'_> {
                 self.proxy.steps.ran(planned.step);
                 if let Some(run) = &mut self.run {
                     run.state.events.drain(..).for_each(|event| counters.count(event, 1));
-                    run.state.tallies.drain(..).for_each(|tally| counters.tally(tally));
+                    run.state.tallies.drain(..).for_each(|(event, part)| counters.tally(event, &part));
                     run.state.lines.drain(..).for_each(|line| self.config.log(&line));
                 }
                 Ok(())
@@ -517,12 +518,23 @@ impl Exchange<'_> {
         filters
     }
 
-    /// Counts what filters have moved and found.
+    /// Counts what filters have moved and found, and what they could not do.
     pub(super) fn count_filters(&self, filter: &mut Filter) {
-        for step in &filter.bailed {
+        let faults = &filter.faults;
+        let count = |step: &str, counter: fn(&StepCounter) -> &Counter| {
             if let Some(counters) = self.proxy.steps.named(step) {
-                counters.bails.inc();
+                counter(counters).inc();
             }
+        };
+        for step in &faults.bailed {
+            count(step, |counters| &counters.bails);
+        }
+        if let Some(step) = faults.broke {
+            count(step, |counters| &counters.breaks);
+        }
+        if let Some(step) = faults.panicked {
+            self.proxy.metrics.panics.inc();
+            count(step, |counters| &counters.panics);
         }
         let steps = &self.proxy.steps;
         let mut moved = |traffic: Traffic| {
@@ -549,6 +561,7 @@ impl Exchange<'_> {
         let share = self.proxy.filter_memory.share();
         self.upload.filter_from_start(chain(filters), share).map_err(|error| match error {
             CopyError::Memory => Error::FilterMemory,
+            CopyError::Panicked(step) => Error::Step(step),
             CopyError::TooLarge => Error::BodyTooLarge,
             CopyError::Filter(step) => Error::BodyUnreadable(step),
             _ => Error::Internal,

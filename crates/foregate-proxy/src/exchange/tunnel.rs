@@ -107,14 +107,14 @@ impl Exchange<'_> {
             |error| match error {
                 CopyError::Sink(error) => Error::Origin(error),
                 CopyError::Source(error) => Error::Client(error),
-                CopyError::TooLarge | CopyError::Filter(_) | CopyError::Memory => Error::Internal,
+                _ => Error::Internal,
             },
         )?;
         poll_way(cx, &mut self.download, &mut origin.link, client, &mut shut[1]).map_err(
             |error| match error {
                 CopyError::Sink(error) => Error::Client(error),
                 CopyError::Source(error) => Error::Origin(error),
-                CopyError::TooLarge | CopyError::Filter(_) | CopyError::Memory => Error::Internal,
+                _ => Error::Internal,
             },
         )?;
         // Once the origin has ended nothing that the client could still say has a reader.

@@ -1,5 +1,6 @@
 //! Moves a body from one peer to the other with backpressure: what is not consumed is not read.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::LazyLock;
 use std::task::{Context, Poll};
 use std::time::Instant;
@@ -33,6 +34,8 @@ pub enum CopyError {
     TooLarge,
     /// A filter cannot go on; the name of its step.
     Filter(&'static str),
+    /// A filter has panicked; the name of its step.
+    Panicked(&'static str),
     /// Filters need more memory than there is.
     Memory,
 }
@@ -82,10 +85,24 @@ pub struct Filter {
     ended: bool,
     /// Filters hold nothing back that could be sent now.
     flushed: bool,
-    /// Steps whose filters have bailed out, to be counted.
-    pub bailed: Vec<&'static str>,
+    /// What has become of filters, to be counted.
+    pub faults: Faults,
     /// What it holds of the memory for filters.
     share: Share,
+}
+
+/// What filters have made of a piece.
+type Ran = Result<Passed, (Bail, &'static str)>;
+
+/// What has become of filters, by the names of their steps.
+#[derive(Debug, Default)]
+pub struct Faults {
+    /// They have let the rest of their body pass unchanged.
+    pub bailed: Vec<&'static str>,
+    /// It has broken its body off.
+    pub broke: Option<&'static str>,
+    /// It has panicked.
+    pub panicked: Option<&'static str>,
 }
 
 /// What is taken and given at a time, bytes. Beyond, other tasks of the worker have their turn: a peer that is always ready would
@@ -104,8 +121,8 @@ impl Filter {
     ///
     /// There is not enough memory for them.
     pub fn new(chain: Chain, share: Share) -> Result<Self, CopyError> {
-        let (out, bailed) = (Vec::new(), Vec::new());
-        let mut filter = Self { chain, out, sent: 0, ended: false, flushed: true, bailed, share };
+        let (out, faults) = (Vec::new(), Faults::default());
+        let mut filter = Self { chain, out, sent: 0, ended: false, flushed: true, faults, share };
         filter.account()?;
         Ok(filter)
     }
@@ -138,8 +155,7 @@ impl Filter {
 
     fn write(&mut self, piece: &[u8]) -> Result<(), CopyError> {
         self.flushed = false;
-        let passed = self.chain.write(piece, &mut self.out);
-        self.note(passed)
+        self.run(|chain, out| chain.write(piece, out))
     }
 
     /// Has filters write more that they could write without another piece. Whether there was any.
@@ -147,8 +163,7 @@ impl Filter {
         if !self.chain.is_pending() {
             return Ok(false);
         }
-        let passed = self.chain.resume(&mut self.out);
-        self.note(passed)?;
+        self.run(|chain, out| chain.resume(out))?;
         Ok(true)
     }
 
@@ -157,24 +172,42 @@ impl Filter {
         if std::mem::replace(&mut self.flushed, true) {
             return Ok(false);
         }
-        let passed = self.chain.flush(&mut self.out);
-        self.note(passed)?;
+        self.run(|chain, out| chain.flush(out))?;
         Ok(!self.pending().is_empty() || self.chain.is_pending())
     }
 
     fn end(&mut self) -> Result<(), CopyError> {
         self.ended = true;
-        let passed = self.chain.end(&mut self.out);
-        self.note(passed)
+        self.run(|chain, out| chain.end(out))
     }
 
-    fn note(&mut self, passed: Result<Passed, (Bail, &'static str)>) -> Result<(), CopyError> {
-        let passed = passed.map_err(|(bail, step)| match bail {
-            Bail::TooLarge => CopyError::TooLarge,
-            Bail::Break | Bail::Pass => CopyError::Filter(step),
-        })?;
-        self.bailed.extend(passed.bailed);
+    /// Has the filters do something, and notes what has become of them.
+    fn run(&mut self, work: impl FnOnce(&mut Chain, &mut Vec<u8>) -> Ran) -> Result<(), CopyError> {
+        self.guarded(work)?;
         self.account()
+    }
+
+    fn guarded(&mut self, work: impl FnOnce(&mut Chain, &mut Vec<u8>) -> Ran) -> Result<(), CopyError> {
+        // A panic is the end of the body; nothing is asked of the filters after it.
+        let ran = catch_unwind(AssertUnwindSafe(|| work(&mut self.chain, &mut self.out)));
+        match ran {
+            Ok(Ok(passed)) => {
+                self.faults.bailed.extend(passed.bailed);
+                Ok(())
+            }
+            Ok(Err((bail, step))) => {
+                self.faults.broke = Some(step);
+                Err(match bail {
+                    Bail::TooLarge => CopyError::TooLarge,
+                    Bail::Break | Bail::Pass => CopyError::Filter(step),
+                })
+            }
+            Err(_) => {
+                let step = self.chain.panicked().unwrap_or("");
+                self.faults.panicked = Some(step);
+                Err(CopyError::Panicked(step))
+            }
+        }
     }
 
     /// Has the share follow what is held. Where there is not enough, the filter that holds most is asked to do without.
@@ -182,8 +215,10 @@ impl Filter {
         if self.share.hold(self.chain.held() + self.out.capacity()) {
             return Ok(());
         }
-        let passed = self.chain.relieve(&mut self.out).map_err(|_| CopyError::Memory)?;
-        self.bailed.extend(passed.bailed);
+        self.guarded(|chain, out| chain.relieve(out)).map_err(|error| match error {
+            CopyError::Panicked(step) => CopyError::Panicked(step),
+            _ => CopyError::Memory,
+        })?;
         if self.share.hold(self.chain.held() + self.out.capacity()) { Ok(()) } else { Err(CopyError::Memory) }
     }
 }
@@ -257,7 +292,8 @@ impl Copy {
     ///
     /// A filter cannot go on.
     pub fn filter_from_start(&mut self, chain: Chain, share: Share) -> Result<(), CopyError> {
-        let mut filter = Filter::new(chain, share)?;
+        let filter = Filter::new(chain, share)?;
+        let filter = self.filter.insert(Box::new(filter));
         if let Some(kept) = &mut self.kept {
             for piece in std::mem::take(&mut kept.bytes).chunks(Chain::PIECE) {
                 filter.write(piece)?;
@@ -267,7 +303,6 @@ impl Copy {
             filter.end()?;
             self.waiting = Waiting::Sink;
         }
-        self.filter = Some(Box::new(filter));
         Ok(())
     }
 

@@ -133,7 +133,7 @@ fn modules(encoder: &mut DescriptorEncoder<'_>, metrics: &Metrics) -> fmt::Resul
 
 fn steps(encoder: &mut DescriptorEncoder<'_>, counters: &StepCounters) -> fmt::Result {
     type Read = fn(&StepCounter) -> u64;
-    let families: [(&str, &str, Read); 8] = [
+    let families: [(&str, &str, Read); 9] = [
         ("step_stops", "Requests that a step ended", |step| step.stops.get()),
         ("step_dry_run_stops", "Requests that a step would have ended, in a dry run", |step| {
             step.dry_stops.get()
@@ -146,6 +146,7 @@ fn steps(encoder: &mut DescriptorEncoder<'_>, counters: &StepCounters) -> fmt::R
             step.shed.get()
         }),
         ("step_bails", "Bodies that the filter of a step let pass unchanged", |step| step.bails.get()),
+        ("step_breaks", "Bodies that the filter of a step broke off", |step| step.breaks.get()),
         ("step_timed", "Runs of a step that were timed", |step| step.timed.get()),
         ("step_blocked", "Timed runs of a step that held their worker for more than 10 ms", |step| {
             step.blocked.get()
@@ -169,13 +170,11 @@ fn steps(encoder: &mut DescriptorEncoder<'_>, counters: &StepCounters) -> fmt::R
             labelled(&mut family, &[("step", step.name), ("event", event)], count)?;
         }
     }
-    let help = "What a step has counted by number, such as rules that matched";
-    let mut family = self::counters(encoder, "step_tallies", help)?;
+    let help = "What a step has counted of a part of the configuration, such as a rule";
+    let mut family = self::counters(encoder, "step_tally", help)?;
     for (step, _) in &used {
-        for ((what, number), count) in step.tallies() {
-            let number = number.map_or("other".to_owned(), |number| number.to_string());
-            let labels = [("step", step.name), ("what", what), ("number", &*number)];
-            labelled(&mut family, &labels, count)?;
+        for (event, part, count) in step.tallies() {
+            labelled(&mut family, &[("step", step.name), ("event", event), ("part", &part)], count)?;
         }
     }
     let help = "Time of the timed runs of a step";

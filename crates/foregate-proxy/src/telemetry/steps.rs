@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use foregate_module::{Tallied, Traffic};
+use foregate_module::Traffic;
 use parking_lot::Mutex;
 
 use super::metrics::{Counter, SHARDS, shard};
@@ -17,8 +17,10 @@ const PANIC_SPAN: u64 = 10_000;
 const OPEN: u64 = 10_000;
 /// Names that one step may have counted. They are constants of the program; the limit is there to be one.
 const EVENTS: usize = 64;
-/// Numbers that one step may have tallied apart: rules that matched, for one. Those beyond are tallied together.
-const TALLIES: usize = 1024;
+/// Parts of the configuration that one step may have counted, each with an event. Beyond, they are counted together.
+const TALLIES: usize = 1000;
+/// What parts beyond that are counted as.
+const OTHERS: &[u8] = b"(others)";
 /// A step that held its worker for longer than this is counted as having blocked it.
 const BLOCKED: Duration = Duration::from_millis(10);
 
@@ -53,6 +55,8 @@ pub struct StepCounter {
     pub filter_out: Counter,
     /// How long its filters were at work, nanoseconds.
     pub filter_nanos: Counter,
+    /// Bodies that its filter broke off.
+    pub breaks: Counter,
     /// Runs that were timed.
     pub timed: Counter,
     /// How long these took, nanoseconds.
@@ -64,8 +68,8 @@ pub struct StepCounter {
     breaker: Breaker,
 }
 
-/// Counts by what is counted and its number; `None` for those beyond [`TALLIES`].
-type Tallies = HashMap<(&'static str, Option<u64>), u64, foldhash::fast::RandomState>;
+/// Counts by event and part.
+type Tallies = HashMap<(&'static str, Box<[u8]>), u64, foldhash::fast::RandomState>;
 
 /// Panics so far within the present span, and until when the step is not run; in milliseconds of the steady clock.
 #[derive(Debug, Default)]
@@ -123,6 +127,7 @@ impl StepCounter {
             filter_in: Counter::default(),
             filter_out: Counter::default(),
             filter_nanos: Counter::default(),
+            breaks: Counter::default(),
             timed: Counter::default(),
             nanos: Counter::default(),
             blocked: Counter::default(),
@@ -149,29 +154,39 @@ impl StepCounter {
         self.filter_nanos.add(traffic.nanos);
     }
 
-    /// Counts what the step wants to have counted by number.
-    pub fn tally(&self, Tallied { what, number }: Tallied) {
-        let mut tallies = self.tallies.lock();
-        let known = tallies.contains_key(&(what, Some(number))) || tallies.len() < TALLIES;
-        *tallies.entry((what, known.then_some(number))).or_default() += 1;
-    }
-
-    /// What was counted by number; `None` for numbers beyond the limit.
-    pub(super) fn tallies(&self) -> Vec<((&'static str, Option<u64>), u64)> {
-        let mut tallies: Vec<_> = self.tallies.lock().iter().map(|(of, count)| (*of, *count)).collect();
-        tallies.sort_unstable();
-        tallies
-    }
-
     /// What was counted so for the step.
     pub(super) fn events(&self) -> Vec<(&'static str, u64)> {
         self.events.lock().clone()
     }
 
+    /// Counts an event of a part of the configuration, by its name.
+    pub fn tally(&self, event: &'static str, part: &[u8]) {
+        let mut tallies = self.tallies.lock();
+        let known = tallies.len();
+        if let Some(count) = tallies.get_mut(&(event, Box::from(part))) {
+            *count += 1;
+            return;
+        }
+        let part = if known < TALLIES { part } else { OTHERS };
+        *tallies.entry((event, part.into())).or_default() += 1;
+    }
+
+    /// What was counted so for parts of the configuration.
+    pub(super) fn tallies(&self) -> Vec<(&'static str, String, u64)> {
+        let tallies = self.tallies.lock();
+        let shown = tallies
+            .iter()
+            .map(|((event, part), count)| (*event, String::from_utf8_lossy(part).into_owned(), *count));
+        let mut shown: Vec<_> = shown.collect();
+        drop(tallies);
+        shown.sort();
+        shown
+    }
+
     /// Whether anything was counted besides runs.
     pub(super) fn has_news(&self) -> bool {
-        self.panics.get() + self.broken.get() + self.shed.get() + self.bails.get() > 0
-            || !self.events.lock().is_empty()
+        let faults = [&self.panics, &self.broken, &self.shed, &self.bails, &self.breaks];
+        faults.iter().any(|counter| counter.get() > 0) || !self.events.lock().is_empty()
     }
 
     /// Takes note of how long a run took.
@@ -220,6 +235,19 @@ mod tests {
         assert!(step.is_broken(1005));
         assert!(!counters.get(1).unwrap().is_broken(1005));
         assert!(!step.is_broken(1004 + OPEN));
+    }
+
+    #[test]
+    fn parts_are_counted_by_their_names_up_to_a_limit() {
+        let counters = StepCounters::new(["a"].into_iter());
+        let step = counters.get(0).unwrap();
+        for part in 0..TALLIES + 5 {
+            step.tally("dry-run", part.to_string().as_bytes());
+        }
+        step.tally("dry-run", b"7");
+        let tallies = step.tallies();
+        let count = |part: &str| tallies.iter().find(|(_, name, _)| name == part).map(|tally| tally.2);
+        assert_eq!((tallies.len(), count("7"), count("(others)")), (TALLIES + 1, Some(2), Some(5)));
     }
 
     #[test]

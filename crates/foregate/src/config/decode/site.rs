@@ -57,6 +57,7 @@ impl<'u> Sites<'u> {
                 name => debug_assert!(false, "{name} is not read"),
             }
         }
+        options.unrouted = RoutePlan::new(self.modules.plan(&scope, false));
         let routes = self.routes(decoder, routes, options.keep_slashes, &scope);
         let (Some(routes), Some(first)) = (routes, hosts.first()) else { return };
         let site = self.builder.site(first.to_string().into(), options, routes);
