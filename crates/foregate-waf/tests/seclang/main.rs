@@ -7,6 +7,7 @@
     reason = "tests stop at what they do not expect"
 )]
 
+mod corpus;
 mod crs;
 mod files;
 mod limits;

@@ -1,0 +1,49 @@
+//! Replays the corpus of the fuzz target.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+#[path = "../../../../fuzz/targets/waf.rs"]
+mod target;
+
+fn corpus() -> Vec<(PathBuf, Vec<u8>)> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/seclang");
+    let paths = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let inputs: Vec<_> = paths.map(|path| (path.clone(), fs::read(path).unwrap())).collect();
+    assert!(inputs.len() >= 30, "only {} inputs", inputs.len());
+    inputs
+}
+
+/// Every so many bytes, an input is changed.
+const STEP: usize = 5;
+
+fn check(path: &Path, data: &[u8]) {
+    if std::panic::catch_unwind(|| target::seclang(data)).is_err() {
+        panic!("failed on {} as `{}`", path.display(), data.escape_ascii());
+    }
+}
+
+#[test]
+fn it_holds() {
+    for (path, data) in corpus() {
+        check(&path, &data);
+    }
+}
+
+/// Small changes to every input, which finds what the fuzzer would find in its first seconds.
+#[test]
+fn its_neighbours_hold() {
+    for (path, data) in corpus() {
+        for at in (0..data.len().min(250)).step_by(STEP) {
+            for byte in *b"\n\"',|" {
+                let mut other = data.clone();
+                other[at] = byte;
+                check(&path, &other);
+            }
+            let mut shorter = data.clone();
+            shorter.remove(at);
+            check(&path, &shorter);
+            check(&path, &data[..at]);
+        }
+    }
+}
