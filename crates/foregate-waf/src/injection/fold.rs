@@ -1,0 +1,326 @@
+//! Tokens folded to the few that tell injections from other texts.
+
+use super::token::{Kind, MAX_TEXT, Token};
+use super::tokenizer::Tokenizer;
+use super::words::kind_of;
+
+/// How many tokens a fingerprint has at most.
+pub(super) const MAX_TOKENS: usize = 5;
+
+/// What may be a function or a name, and is a function before a parenthesis.
+const FUNCTIONS: [&str; 11] = [
+    "USER_ID",
+    "USER_NAME",
+    "DATABASE",
+    "PASSWORD",
+    "USER",
+    "CURRENT_USER",
+    "CURRENT_DATE",
+    "CURRENT_TIME",
+    "CURRENT_TIMESTAMP",
+    "LOCALTIME",
+    "LOCALTIMESTAMP",
+];
+
+/// What is left of the tokens of an input.
+#[derive(Debug, Default)]
+pub(super) struct Folded {
+    tokens: [Token; MAX_TOKENS + 1],
+    len: usize,
+}
+
+impl Folded {
+    pub(super) fn tokens(&self) -> &[Token] {
+        &self.tokens[..self.len]
+    }
+
+    pub(super) fn last_mut(&mut self) -> Option<&mut Token> {
+        self.tokens[..self.len].last_mut()
+    }
+}
+
+/// Reads and folds tokens until there are as many as a fingerprint has, or no more.
+pub(super) fn fold(tokenizer: &mut Tokenizer<'_>) -> Folded {
+    let mut fold =
+        Fold { tokenizer, tokens: Default::default(), filled: 0, left: 0, more: true, comment: None };
+    // Comments, parentheses and signs at the beginning say nothing.
+    let first = loop {
+        let Some(token) = fold.tokenizer.next() else { return Folded::default() };
+        if !token.is_any(&[Kind::Comment, Kind::LeftParenthesis, Kind::Type]) && !token.is_unary() {
+            break token;
+        }
+    };
+    fold.tokens[0] = first;
+    fold.filled = 1;
+    let len = match fold.run() {
+        End::Evil(len) => len,
+        End::Whole(len) => {
+            if let (Some(comment), true) = (fold.comment, len < MAX_TOKENS) {
+                fold.tokens[len] = comment;
+                len + 1
+            } else {
+                // One more may have been read to tell what the fifth is.
+                len.min(MAX_TOKENS)
+            }
+        }
+    };
+    Folded { tokens: fold.tokens, len }
+}
+
+struct Fold<'a, 'b> {
+    tokenizer: &'a mut Tokenizer<'b>,
+    tokens: [Token; MAX_TOKENS + 1],
+    /// How many of `tokens` are there.
+    filled: usize,
+    /// How many of them are folded.
+    left: usize,
+    more: bool,
+    /// The comment that was read last, if nothing came after it.
+    comment: Option<Token>,
+}
+
+/// What a rule does.
+enum Change {
+    /// Nothing: the rule does not apply.
+    Nothing,
+    /// Something: look again.
+    Again,
+    /// This is not to be understood.
+    Evil,
+}
+
+/// How many tokens there are in the end.
+enum End {
+    Whole(usize),
+    /// The last of them is evil.
+    Evil(usize),
+}
+
+impl Fold<'_, '_> {
+    fn run(&mut self) -> End {
+        loop {
+            self.restart_when_full();
+            if !self.more || self.left >= MAX_TOKENS {
+                return End::Whole(self.filled);
+            }
+            self.fill(2);
+            if self.filled - self.left < 2 {
+                self.left = self.filled;
+                continue;
+            }
+            match self.two() {
+                Change::Nothing => {}
+                Change::Again => continue,
+                Change::Evil => return End::Evil(self.left + 2),
+            }
+            self.fill(3);
+            if self.filled - self.left < 3 {
+                self.left = self.filled;
+                continue;
+            }
+            if let Change::Nothing = self.three() {
+                self.left += 1;
+            }
+        }
+    }
+
+    /// Takes five tokens that are only a part of an expression for its first.
+    fn restart_when_full(&mut self) {
+        use Kind::{Bareword, Comma, LeftParenthesis, Number, Operator, RightParenthesis};
+        if self.filled < MAX_TOKENS {
+            return;
+        }
+        let kinds: [Kind; MAX_TOKENS] = std::array::from_fn(|at| self.tokens[at].kind);
+        let is_part = matches!(
+            kinds,
+            [Number, Operator | Comma, LeftParenthesis, Number, RightParenthesis]
+                | [Bareword, Operator, LeftParenthesis, Bareword | Number, RightParenthesis]
+                | [Number, RightParenthesis, Comma, LeftParenthesis, Number]
+                | [Bareword, RightParenthesis, Operator, LeftParenthesis, Bareword]
+        );
+        if is_part {
+            self.left = 0;
+            if self.filled > MAX_TOKENS {
+                self.tokens[1] = self.tokens[MAX_TOKENS];
+                self.filled = 2;
+            } else {
+                self.filled = 1;
+            }
+        }
+    }
+
+    /// Reads until there are `wanted` tokens that are not folded.
+    fn fill(&mut self, wanted: usize) {
+        while self.more && self.filled <= MAX_TOKENS && self.filled - self.left < wanted {
+            match self.tokenizer.next() {
+                None => self.more = false,
+                Some(comment) if comment.kind == Kind::Comment => self.comment = Some(comment),
+                Some(token) => {
+                    self.comment = None;
+                    self.tokens[self.filled] = token;
+                    self.filled += 1;
+                }
+            }
+        }
+    }
+
+    /// Leaves out the last `count` tokens and goes on at `left`.
+    fn drop(&mut self, count: usize, left: usize) -> Change {
+        self.filled -= count;
+        self.left = left;
+        Change::Again
+    }
+
+    /// Puts the last token in the place of the one before it.
+    fn replace(&mut self, place: usize) {
+        self.tokens[place] = self.tokens[place + 1];
+    }
+
+    fn two(&mut self) -> Change {
+        use Kind as K;
+        let left = self.left;
+        let (first, second) = (self.tokens[left], self.tokens[left + 1]);
+        match (first.kind, second.kind) {
+            (K::Text, K::Text) | (K::Semicolon, K::Semicolon) => return self.drop(1, left),
+            (K::Operator | K::Logic, kind) if kind == K::Type || second.is_unary() => return self.drop(1, 0),
+            (K::LeftParenthesis, _) if second.is_unary() => return self.drop(1, left.saturating_sub(1)),
+            _ => {}
+        }
+        if let Some(merged) = merge(&first, &second) {
+            self.tokens[left] = merged;
+            return self.drop(1, left.saturating_sub(1));
+        }
+        let place = &mut self.tokens[left];
+        match (first.kind, second.kind) {
+            // A function, but for Transact-SQL, where it begins a statement.
+            (K::Semicolon, K::Function)
+                if second.text().len() > 1 && second.text()[..2].eq_ignore_ascii_case(b"IF") =>
+            {
+                self.tokens[left + 1].kind = K::Transact;
+                Change::Again
+            }
+            (K::Bareword | K::Variable, K::LeftParenthesis) if first.is_any_word(&FUNCTIONS) => {
+                place.kind = K::Function;
+                Change::Again
+            }
+            (K::Keyword, kind) if first.is_any_word(&["IN", "NOT IN"]) => {
+                place.kind = if kind == K::LeftParenthesis { K::Operator } else { K::Bareword };
+                Change::Again
+            }
+            (K::Operator, kind) if first.is_any_word(&["LIKE", "NOT LIKE"]) => {
+                if kind == K::LeftParenthesis {
+                    place.kind = K::Function;
+                }
+                Change::Nothing
+            }
+            (
+                K::Type,
+                K::Bareword | K::Number | K::Type | K::LeftParenthesis | K::Function | K::Variable | K::Text,
+            ) => {
+                self.replace(left);
+                self.drop(1, 0)
+            }
+            (K::Collate, K::Bareword) => {
+                // There are too many collations for a list.
+                if second.text().split(|byte| *byte == 0).next().is_some_and(|name| name.contains(&b'_')) {
+                    self.tokens[left + 1].kind = K::Type;
+                    self.left = 0;
+                }
+                Change::Nothing
+            }
+            (K::Backslash, _) if second.is_arithmetic() => {
+                // `\%1` is `0 % 1` to Transact-SQL.
+                place.kind = K::Number;
+                self.drop(0, 0)
+            }
+            (K::Backslash, _) => {
+                self.replace(left);
+                self.drop(1, 0)
+            }
+            (K::LeftParenthesis, K::LeftParenthesis) | (K::RightParenthesis, K::RightParenthesis) => {
+                self.drop(1, 0)
+            }
+            (K::LeftBrace, K::Bareword) if second.text().is_empty() => {
+                // MySQL takes {``.``.name} for a name.
+                self.tokens[left + 1].kind = K::Evil;
+                Change::Evil
+            }
+            (K::LeftBrace, K::Bareword) => self.drop(2, 0),
+            (_, K::RightBrace) => self.drop(1, 0),
+            _ => Change::Nothing,
+        }
+    }
+
+    fn three(&mut self) -> Change {
+        use Kind as K;
+        let left = self.left;
+        let [first, second, third] = [self.tokens[left], self.tokens[left + 1], self.tokens[left + 2]];
+        let unary = second.is_unary();
+        match (first.kind, second.kind, third.kind) {
+            (K::Number, K::Operator, K::Number) => self.drop(2, 0),
+            (K::Operator, middle, K::Operator) if middle != K::LeftParenthesis => self.drop(2, 0),
+            (K::Logic, _, K::Logic) => self.drop(2, 0),
+            (K::Variable, K::Operator, K::Variable | K::Number | K::Bareword) => self.drop(2, 0),
+            (K::Bareword | K::Number, K::Operator, K::Number | K::Bareword) => self.drop(2, 0),
+            (K::Bareword | K::Number | K::Variable | K::Text, K::Operator, K::Type)
+                if second.text() == b"::" =>
+            {
+                self.drop(2, 0)
+            }
+            (
+                K::Bareword | K::Number | K::Text | K::Variable,
+                K::Comma,
+                K::Number | K::Bareword | K::Text | K::Variable,
+            ) => self.drop(2, 0),
+            (K::Expression | K::Group | K::Comma, _, K::LeftParenthesis) if unary => self.skip_sign(1),
+            (
+                K::Keyword | K::Expression | K::Group,
+                _,
+                K::Number | K::Bareword | K::Variable | K::Text | K::Function,
+            ) if unary => self.skip_sign(1),
+            // One more token back: `1,-1` is `1`.
+            (K::Comma, _, K::Number | K::Bareword | K::Variable | K::Text) if unary => self.skip_sign(3),
+            (K::Comma, _, K::Function) if unary => self.skip_sign(1),
+            (K::Bareword, K::Dot, K::Bareword) => self.drop(2, 0),
+            (K::Expression, K::Dot, K::Bareword) => self.skip_sign(1),
+            (K::Function, K::LeftParenthesis, third) if third != K::RightParenthesis => {
+                // A function that takes no arguments is none if it has some.
+                if first.is_word("USER") {
+                    self.tokens[left].kind = K::Bareword;
+                }
+                Change::Nothing
+            }
+            _ => Change::Nothing,
+        }
+    }
+
+    /// Leaves out the second of three tokens, and `count` at the end.
+    fn skip_sign(&mut self, count: usize) -> Change {
+        self.replace(self.left + 1);
+        self.drop(count, 0)
+    }
+}
+
+/// Two words that are one together, as `UNION ALL`.
+fn merge(first: &Token, second: &Token) -> Option<Token> {
+    use Kind as K;
+    const PARTS: [Kind; 8] =
+        [K::Keyword, K::Bareword, K::Operator, K::Union, K::Function, K::Expression, K::Transact, K::Type];
+    if !first.is_any(&PARTS) || !(second.is_any(&PARTS) || second.kind == K::Logic) {
+        return None;
+    }
+    let (start, end) = (first.text(), second.text());
+    let len = start.len() + 1 + end.len();
+    if len > MAX_TEXT {
+        return None;
+    }
+    let mut text = [b' '; MAX_TEXT];
+    text[..start.len()].copy_from_slice(start);
+    text[start.len() + 1..len].copy_from_slice(end);
+    let kind = kind_of(&text[..len]);
+    (kind != K::None).then(|| Token {
+        open: first.open,
+        close: first.close,
+        ..Token::new(kind, &text[..len])
+    })
+}

@@ -1,0 +1,327 @@
+//! From text to tokens of HTML, as browsers read it, old ones too.
+
+use memchr::{memchr, memchr_iter};
+
+/// What a token is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Text,
+    TagName,
+    /// The end of a tag, or a closing tag.
+    TagEnd,
+    AttributeName,
+    AttributeValue,
+    Comment,
+    Doctype,
+}
+
+/// Where in a document an input is taken to begin.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Start {
+    Text,
+    Tag,
+    /// In the value of an attribute behind this quote.
+    Value(u8),
+}
+
+#[derive(Clone, Copy)]
+enum State {
+    Text,
+    TagOpen,
+    TagNameEnd,
+    SelfClosing,
+    BeforeName,
+    AfterName,
+    BeforeValue,
+    Value(u8),
+    AfterValue,
+    End,
+}
+
+/// Reads tokens one after the other.
+pub(super) struct Html<'a> {
+    input: &'a [u8],
+    at: usize,
+    state: State,
+    closing: bool,
+}
+
+type Token<'a> = Option<(Kind, &'a [u8])>;
+
+fn is_white(byte: u8) -> bool {
+    matches!(byte, b' ' | b'\t'..=b'\r' | 0)
+}
+
+impl<'a> Html<'a> {
+    pub(super) fn new(input: &'a [u8], start: Start) -> Self {
+        let state = match start {
+            Start::Text => State::Text,
+            Start::Tag => State::BeforeName,
+            Start::Value(quote) => State::Value(quote),
+        };
+        Self { input, at: 0, state, closing: false }
+    }
+
+    pub(super) fn next(&mut self) -> Token<'a> {
+        match self.state {
+            State::Text => self.text(),
+            State::TagOpen => self.tag_open(),
+            State::TagNameEnd => self.tag_name_end(),
+            State::SelfClosing => self.self_closing(),
+            State::BeforeName => self.before_name(),
+            State::AfterName => self.after_name(),
+            State::BeforeValue => self.before_value(),
+            State::Value(quote) => self.quoted_value(quote),
+            State::AfterValue => self.after_value(),
+            State::End => None,
+        }
+    }
+
+    fn rest(&self) -> &'a [u8] {
+        self.input.get(self.at..).unwrap_or_default()
+    }
+
+    /// A token of the next `len` bytes, behind which `skip` are left out.
+    fn emit(&mut self, kind: Kind, len: usize, skip: usize, state: State) -> Token<'a> {
+        let token = &self.rest()[..len];
+        self.at += len + skip;
+        self.state = state;
+        Some((kind, token))
+    }
+
+    /// A token of all that is left.
+    fn emit_rest(&mut self, kind: Kind) -> Token<'a> {
+        let token = self.rest();
+        self.at = self.input.len();
+        self.state = State::End;
+        Some((kind, token))
+    }
+
+    fn text(&mut self) -> Token<'a> {
+        match memchr(b'<', self.rest()) {
+            Some(0) => {
+                self.at += 1;
+                self.state = State::TagOpen;
+                self.tag_open()
+            }
+            Some(len) => self.emit(Kind::Text, len, 1, State::TagOpen),
+            None if self.rest().is_empty() => None,
+            None => self.emit_rest(Kind::Text),
+        }
+    }
+
+    fn tag_open(&mut self) -> Token<'a> {
+        match *self.rest().first()? {
+            b'!' => {
+                self.at += 1;
+                self.declaration()
+            }
+            b'/' => {
+                self.at += 1;
+                self.end_tag_open()
+            }
+            b'?' => {
+                self.at += 1;
+                self.bogus_comment()
+            }
+            // Internet Explorer up to 9 takes <% %> for a comment.
+            b'%' => {
+                self.at += 1;
+                self.comment_to(b"%>")
+            }
+            b'a'..=b'z' | b'A'..=b'Z' | 0 => self.tag_name(),
+            _ => {
+                self.at -= 1;
+                self.emit(Kind::Text, 1, 0, State::Text)
+            }
+        }
+    }
+
+    fn end_tag_open(&mut self) -> Token<'a> {
+        self.closing = true;
+        match *self.rest().first()? {
+            b'>' => {
+                self.state = State::Text;
+                self.text()
+            }
+            b'a'..=b'z' | b'A'..=b'Z' => self.tag_name(),
+            _ => {
+                self.closing = false;
+                self.bogus_comment()
+            }
+        }
+    }
+
+    fn tag_name(&mut self) -> Token<'a> {
+        let ends = |byte: &u8| (is_white(*byte) && *byte != 0) || matches!(byte, b'/' | b'>');
+        let Some(len) = self.rest().iter().position(ends) else { return self.emit_rest(Kind::TagName) };
+        match self.rest()[len] {
+            b'/' => self.emit(Kind::TagName, len, 1, State::SelfClosing),
+            b'>' if self.closing => {
+                self.closing = false;
+                self.emit(Kind::TagEnd, len, 1, State::Text)
+            }
+            b'>' => self.emit(Kind::TagName, len, 0, State::TagNameEnd),
+            _ => self.emit(Kind::TagName, len, 1, State::BeforeName),
+        }
+    }
+
+    /// At the `>` of a tag.
+    fn tag_name_end(&mut self) -> Token<'a> {
+        self.closing = false;
+        let at_end = self.at + 1 >= self.input.len();
+        self.emit(Kind::TagEnd, 1, 0, if at_end { State::End } else { State::Text })
+    }
+
+    /// The next byte that is no white space. The original takes `\xff` for the end of the input.
+    fn skip_white(&mut self) -> Option<u8> {
+        let rest = self.rest();
+        let white = rest.iter().take_while(|byte| is_white(**byte)).count();
+        self.at += white;
+        rest.get(white).copied().filter(|byte| *byte != 0xff)
+    }
+
+    /// Behind a slash in a tag.
+    fn self_closing(&mut self) -> Token<'a> {
+        if self.rest().first()? == &b'>' {
+            self.at -= 1;
+            return self.emit(Kind::TagEnd, 2, 0, State::Text);
+        }
+        self.before_name()
+    }
+
+    fn before_name(&mut self) -> Token<'a> {
+        loop {
+            match self.skip_white()? {
+                b'/' => {
+                    self.at += 1;
+                    if self.rest().first()? == &b'>' {
+                        return self.self_closing();
+                    }
+                }
+                b'>' => return self.emit(Kind::TagEnd, 1, 0, State::Text),
+                _ => return self.name(),
+            }
+        }
+    }
+
+    fn name(&mut self) -> Token<'a> {
+        let ends = |byte: &u8| is_white(*byte) || matches!(byte, b'/' | b'=' | b'>');
+        let Some(len) = self.rest().iter().skip(1).position(ends).map(|len| len + 1) else {
+            return self.emit_rest(Kind::AttributeName);
+        };
+        match self.rest()[len] {
+            b'/' => self.emit(Kind::AttributeName, len, 1, State::SelfClosing),
+            b'=' => self.emit(Kind::AttributeName, len, 1, State::BeforeValue),
+            b'>' => self.emit(Kind::AttributeName, len, 0, State::TagNameEnd),
+            _ => self.emit(Kind::AttributeName, len, 1, State::AfterName),
+        }
+    }
+
+    fn after_name(&mut self) -> Token<'a> {
+        match self.skip_white()? {
+            b'/' => {
+                self.at += 1;
+                self.self_closing()
+            }
+            b'=' => {
+                self.at += 1;
+                self.before_value()
+            }
+            b'>' => self.tag_name_end(),
+            _ => self.name(),
+        }
+    }
+
+    fn before_value(&mut self) -> Token<'a> {
+        match self.skip_white() {
+            None => {
+                self.state = State::End;
+                None
+            }
+            Some(quote @ (b'"' | b'\'' | b'`')) => self.quoted_value(quote),
+            Some(_) => self.plain_value(),
+        }
+    }
+
+    fn quoted_value(&mut self, quote: u8) -> Token<'a> {
+        // At the beginning of the input the quote is not there.
+        if self.at > 0 {
+            self.at += 1;
+        }
+        match memchr(quote, self.rest()) {
+            Some(len) => self.emit(Kind::AttributeValue, len, 1, State::AfterValue),
+            None => self.emit_rest(Kind::AttributeValue),
+        }
+    }
+
+    fn plain_value(&mut self) -> Token<'a> {
+        let ends = |byte: &u8| is_white(*byte) || *byte == b'>';
+        let Some(len) = self.rest().iter().position(ends) else {
+            return self.emit_rest(Kind::AttributeValue);
+        };
+        match self.rest()[len] {
+            b'>' => self.emit(Kind::AttributeValue, len, 0, State::TagNameEnd),
+            _ => self.emit(Kind::AttributeValue, len, 1, State::BeforeName),
+        }
+    }
+
+    fn after_value(&mut self) -> Token<'a> {
+        match *self.rest().first()? {
+            b'/' => {
+                self.at += 1;
+                self.self_closing()
+            }
+            b'>' => self.emit(Kind::TagEnd, 1, 0, State::Text),
+            _ => self.before_name(),
+        }
+    }
+
+    fn bogus_comment(&mut self) -> Token<'a> {
+        self.comment_to(b">")
+    }
+
+    fn comment_to(&mut self, end: &[u8]) -> Token<'a> {
+        match memchr::memmem::find(self.rest(), end) {
+            Some(len) => self.emit(Kind::Comment, len, end.len(), State::Text),
+            None => self.emit_rest(Kind::Comment),
+        }
+    }
+
+    /// Behind `<!`.
+    fn declaration(&mut self) -> Token<'a> {
+        let rest = self.rest();
+        if rest.len() >= 7 && rest[..7].eq_ignore_ascii_case(b"DOCTYPE") {
+            return match memchr(b'>', rest) {
+                Some(len) => self.emit(Kind::Doctype, len, 1, State::Text),
+                None => self.emit_rest(Kind::Doctype),
+            };
+        }
+        if rest.starts_with(b"[CDATA[") {
+            self.at += 7;
+            return match memchr::memmem::find(self.rest(), b"]]>") {
+                Some(len) => self.emit(Kind::Text, len, 3, State::Text),
+                None => self.emit_rest(Kind::Text),
+            };
+        }
+        if rest.starts_with(b"--") {
+            self.at += 2;
+            return self.comment();
+        }
+        self.bogus_comment()
+    }
+
+    /// Up to `-->` or `-!>`, where zero bytes may stand behind the first dash.
+    fn comment(&mut self) -> Token<'a> {
+        let rest = self.rest();
+        for dash in memchr_iter(b'-', rest) {
+            let zeros = rest[dash + 1..].iter().take_while(|byte| **byte == 0).count();
+            match rest[dash + 1 + zeros..] {
+                [b'-' | b'!', b'>', ..] => return self.emit(Kind::Comment, dash, zeros + 3, State::Text),
+                [] | [b'-' | b'!'] => break,
+                _ => {}
+            }
+        }
+        self.emit_rest(Kind::Comment)
+    }
+}

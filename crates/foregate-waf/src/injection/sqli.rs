@@ -1,0 +1,137 @@
+//! SQL injection.
+
+use memchr::{memchr, memmem};
+
+use super::fold::{Folded, MAX_TOKENS, fold};
+use super::token::{Kind, Token};
+use super::tokenizer::{Reading, Tokenizer};
+use super::words::is_injection;
+
+/// The kinds of tokens by which an injection was recognised, a letter for each.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Fingerprint {
+    letters: [u8; MAX_TOKENS],
+    len: u8,
+}
+
+impl Fingerprint {
+    fn new(tokens: &[Token]) -> Self {
+        if tokens.iter().any(|token| token.kind == Kind::Evil) {
+            return Self { letters: [Kind::Evil as u8, 0, 0, 0, 0], len: 1 };
+        }
+        let mut letters = [0; MAX_TOKENS];
+        letters.iter_mut().zip(tokens).for_each(|(letter, token)| *letter = token.kind as u8);
+        Self { letters, len: tokens.len().min(MAX_TOKENS) as u8 }
+    }
+
+    fn letters(&self) -> &[u8] {
+        &self.letters[..usize::from(self.len)]
+    }
+
+    /// Up to five letters of ASCII.
+    pub fn as_str(&self) -> &str {
+        std::str::from_utf8(self.letters()).unwrap_or_default()
+    }
+}
+
+impl std::fmt::Display for Fingerprint {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str(self.as_str())
+    }
+}
+
+impl std::fmt::Debug for Fingerprint {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(formatter, "{:?}", self.as_str())
+    }
+}
+
+/// Whether the input, put into a statement of SQL, would change it: by itself, or behind an opening quote.
+pub fn sqli(input: &[u8]) -> Option<Fingerprint> {
+    let has = |quote| memchr(quote, input).is_some();
+    read(input, None).or_else(|| has(b'\'').then(|| read(input, Some(b'\'')))?).or_else(|| {
+        let reading = Reading { quote: Some(b'"'), mysql: true };
+        has(b'"').then(|| judge(input, reading).0)?
+    })
+}
+
+/// As the standard says, and as MySQL does where that makes a difference.
+fn read(input: &[u8], quote: Option<u8>) -> Option<Fingerprint> {
+    let (found, ambiguous) = judge(input, Reading { quote, mysql: false });
+    found.or_else(|| ambiguous.then(|| judge(input, Reading { quote, mysql: true }).0)?)
+}
+
+/// What is found, and whether MySQL may read it in another way.
+fn judge(input: &[u8], reading: Reading) -> (Option<Fingerprint>, bool) {
+    let mut tokenizer = Tokenizer::new(input, reading);
+    let mut folded = fold(&mut tokenizer);
+    close_with_tick(&mut folded);
+    let fingerprint = Fingerprint::new(folded.tokens());
+    let is_found = !fingerprint.letters().is_empty()
+        && is_injection(fingerprint.letters())
+        && !is_harmless(input, &fingerprint, folded.tokens(), tokenizer.count);
+    (is_found.then_some(fingerprint), tokenizer.ambiguous)
+}
+
+/// A single tick at the end begins a comment to PHP's users of MySQL.
+fn close_with_tick(folded: &mut Folded) {
+    if folded.tokens().len() <= 2 {
+        return;
+    }
+    if let Some(last) = folded.last_mut()
+        && last.kind == Kind::Bareword
+        && last.open == b'`'
+        && last.close == 0
+        && last.text().is_empty()
+    {
+        last.kind = Kind::Comment;
+    }
+}
+
+/// What has the fingerprint of an injection and is common in ordinary text.
+fn is_harmless(input: &[u8], fingerprint: &Fingerprint, tokens: &[Token], read: usize) -> bool {
+    let letters = fingerprint.letters();
+    if letters.len() > 1
+        && letters.last() == Some(&(Kind::Comment as u8))
+        && memmem::find(input, b"sp_password").is_some()
+    {
+        // Keeps a statement out of the log of Microsoft's server.
+        return false;
+    }
+    match (letters, tokens) {
+        ([_, _], [first, second]) => is_harmless_pair(input, first, second, read),
+        ([_, _, _], [first, second, third]) => match letters {
+            b"sos" | b"s&s" => {
+                // `foo" + "bar` without the quotes at both ends.
+                !(first.open == 0 && third.close == 0 && first.close == third.open)
+            }
+            b"s&n" | b"n&1" | b"1&1" | b"1&v" | b"1&s" => read == 3,
+            _ if second.kind == Kind::Keyword => {
+                let text = second.text();
+                text.len() < 5 || !text[..4].eq_ignore_ascii_case(b"INTO")
+            }
+            _ => false,
+        },
+        _ => false,
+    }
+}
+
+fn is_harmless_pair(input: &[u8], first: &Token, second: &Token, read: usize) -> bool {
+    let comment = second.text().first().copied();
+    match (first.kind, second.kind) {
+        (_, Kind::Union) => read == 2,
+        _ if comment == Some(b'#') => true,
+        (Kind::Bareword, Kind::Comment) => comment != Some(b'/'),
+        (Kind::Number, Kind::Comment) if comment == Some(b'/') || read > 2 => false,
+        (Kind::Number, Kind::Comment) => {
+            // Whether the number is one, and no part of something else such as `1234-ABCD--`.
+            let rest = input.get(first.text().len()..).unwrap_or_default();
+            !match rest {
+                [] => true,
+                [b'/', b'*', ..] | [b'-', b'-', ..] => true,
+                [next, ..] => *next <= 32 || *next >= 0x80,
+            }
+        }
+        _ => second.text().len() > 2 && comment == Some(b'-'),
+    }
+}

@@ -1,0 +1,124 @@
+//! Tokens of SQL.
+
+/// How much of a token's text is kept, bytes. What is longer is cut: no word is as long.
+pub(super) const MAX_TEXT: usize = 31;
+
+/// What a token is; the letter is that of fingerprints.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(u8)]
+pub(super) enum Kind {
+    /// None at all.
+    #[default]
+    None = 0,
+    Keyword = b'k',
+    Union = b'U',
+    Group = b'B',
+    Expression = b'E',
+    Type = b't',
+    Function = b'f',
+    Bareword = b'n',
+    Number = b'1',
+    Variable = b'v',
+    Text = b's',
+    Operator = b'o',
+    Logic = b'&',
+    Comment = b'c',
+    Collate = b'A',
+    LeftParenthesis = b'(',
+    RightParenthesis = b')',
+    LeftBrace = b'{',
+    RightBrace = b'}',
+    Dot = b'.',
+    Comma = b',',
+    Colon = b':',
+    Semicolon = b';',
+    /// Begins a statement of Transact-SQL.
+    Transact = b'T',
+    Unknown = b'?',
+    /// What databases read in different ways.
+    Evil = b'X',
+    Backslash = b'\\',
+}
+
+impl Kind {
+    const ALL: [Self; 26] = [
+        Self::Keyword,
+        Self::Union,
+        Self::Group,
+        Self::Expression,
+        Self::Type,
+        Self::Function,
+        Self::Bareword,
+        Self::Number,
+        Self::Variable,
+        Self::Text,
+        Self::Operator,
+        Self::Logic,
+        Self::Comment,
+        Self::Collate,
+        Self::LeftParenthesis,
+        Self::RightParenthesis,
+        Self::LeftBrace,
+        Self::RightBrace,
+        Self::Dot,
+        Self::Comma,
+        Self::Colon,
+        Self::Semicolon,
+        Self::Transact,
+        Self::Unknown,
+        Self::Evil,
+        Self::Backslash,
+    ];
+
+    /// The kind of a letter; [`Kind::None`] for what is none.
+    pub(super) fn of_letter(letter: u8) -> Self {
+        Self::ALL.into_iter().find(|kind| *kind as u8 == letter).unwrap_or_default()
+    }
+}
+
+/// One token, with as much of its text as matters.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Token {
+    pub(super) kind: Kind,
+    /// The quote that opens a text; 0 if it began before the input, or is no text.
+    pub(super) open: u8,
+    /// The quote that closes it; 0 if none does.
+    pub(super) close: u8,
+    pub(super) len: u8,
+    pub(super) text: [u8; MAX_TEXT],
+}
+
+impl Token {
+    pub(super) fn new(kind: Kind, text: &[u8]) -> Self {
+        let len = text.len().min(MAX_TEXT);
+        let mut token = Self { kind, len: len as u8, ..Self::default() };
+        token.text[..len].copy_from_slice(&text[..len]);
+        token
+    }
+
+    pub(super) fn text(&self) -> &[u8] {
+        &self.text[..usize::from(self.len)]
+    }
+
+    /// Whether its text is this word of capitals, in any case.
+    pub(super) fn is_word(&self, word: &str) -> bool {
+        self.text().eq_ignore_ascii_case(word.as_bytes())
+    }
+
+    pub(super) fn is_any_word(&self, words: &[&str]) -> bool {
+        words.iter().any(|word| self.is_word(word))
+    }
+
+    pub(super) fn is_any(&self, kinds: &[Kind]) -> bool {
+        kinds.contains(&self.kind)
+    }
+
+    pub(super) fn is_arithmetic(&self) -> bool {
+        self.kind == Kind::Operator && matches!(self.text(), [b'*' | b'/' | b'-' | b'+' | b'%'])
+    }
+
+    pub(super) fn is_unary(&self) -> bool {
+        let unary = matches!(self.text(), [b'+' | b'-' | b'!' | b'~'] | b"!!") || self.is_word("NOT");
+        self.kind == Kind::Operator && unary
+    }
+}

@@ -1,0 +1,173 @@
+//! Cross-site scripting.
+
+use memchr::memchr;
+
+use super::html::{Html, Kind, Start};
+
+/// Tags that run scripts or load them.
+const TAGS: [&str; 20] = [
+    "APPLET", "BASE", "COMMENT", "EMBED", "FRAME", "FRAMESET", "HANDLER", "IFRAME", "IMPORT", "ISINDEX",
+    "LINK", "LISTENER", "META", "NOSCRIPT", "OBJECT", "SCRIPT", "STYLE", "VMLFRAME", "XML", "XSS",
+];
+
+/// What the value of an attribute can do.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Attribute {
+    Harmless,
+    /// Runs a script, whatever it is.
+    Script,
+    /// Is an address, which may be one that runs a script.
+    Address,
+    /// Is the name of an attribute.
+    Name,
+}
+
+const ATTRIBUTES: [(&str, Attribute); 20] = [
+    ("ACTION", Attribute::Address),
+    ("ATTRIBUTENAME", Attribute::Name),
+    ("BY", Attribute::Address),
+    ("BACKGROUND", Attribute::Address),
+    ("DATAFORMATAS", Attribute::Script),
+    ("DATASRC", Attribute::Script),
+    ("DYNSRC", Attribute::Address),
+    ("FILTER", Attribute::Script),
+    ("FORMACTION", Attribute::Address),
+    ("FOLDER", Attribute::Address),
+    ("FROM", Attribute::Address),
+    ("HANDLER", Attribute::Address),
+    ("HREF", Attribute::Address),
+    ("LOWSRC", Attribute::Address),
+    ("POSTER", Attribute::Address),
+    ("SRC", Attribute::Address),
+    ("STYLE", Attribute::Script),
+    ("TO", Attribute::Address),
+    ("VALUES", Attribute::Address),
+    ("XLINK:HREF", Attribute::Address),
+];
+
+/// What begins an address that runs a script.
+const SCHEMES: [&str; 4] = ["DATA", "VIEW-SOURCE", "JAVA", "VBSCRIPT"];
+
+/// Whether the input, put into a page, would run a script: as text, in a tag, or in the value of an attribute.
+pub fn xss(input: &[u8]) -> bool {
+    let starts = [Start::Text, Start::Tag, Start::Value(b'\''), Start::Value(b'"'), Start::Value(b'`')];
+    starts.into_iter().any(|start| runs_script(input, start))
+}
+
+fn runs_script(input: &[u8], start: Start) -> bool {
+    let mut html = Html::new(input, start);
+    let mut attribute = Attribute::Harmless;
+    while let Some((kind, text)) = html.next() {
+        let before = std::mem::replace(&mut attribute, Attribute::Harmless);
+        let runs = match kind {
+            Kind::Doctype => true,
+            Kind::TagName => is_bad_tag(text),
+            Kind::AttributeName => {
+                attribute = attribute_of(text);
+                false
+            }
+            Kind::AttributeValue => match before {
+                Attribute::Harmless => false,
+                Attribute::Script => true,
+                Attribute::Address => is_bad_address(text),
+                Attribute::Name => attribute_of(text) != Attribute::Harmless,
+            },
+            Kind::Comment => is_bad_comment(text),
+            Kind::Text | Kind::TagEnd => false,
+        };
+        if runs {
+            return true;
+        }
+    }
+    false
+}
+
+/// Whether the text is the word in any case, zero bytes aside.
+fn is_word(word: &str, text: &[u8]) -> bool {
+    let text = text.iter().filter(|byte| **byte != 0).map(u8::to_ascii_uppercase);
+    text.eq(word.bytes())
+}
+
+fn is_bad_tag(name: &[u8]) -> bool {
+    let starts = |with: &[u8]| name[..3].eq_ignore_ascii_case(with);
+    name.len() >= 3 && (TAGS.iter().any(|tag| is_word(tag, name)) || starts(b"SVG") || starts(b"XSL"))
+}
+
+fn attribute_of(name: &[u8]) -> Attribute {
+    if name.len() < 2 {
+        return Attribute::Harmless;
+    }
+    if name.len() >= 5 {
+        let start = &name[..5];
+        if name[..2].eq_ignore_ascii_case(b"ON") || is_word("XMLNS", start) || is_word("XLINK", start) {
+            return Attribute::Script;
+        }
+    }
+    let known = ATTRIBUTES.iter().find(|(known, _)| is_word(known, name));
+    known.map_or(Attribute::Harmless, |(_, attribute)| *attribute)
+}
+
+fn is_bad_comment(text: &[u8]) -> bool {
+    let starts = |with: &[u8]| text[..3].eq_ignore_ascii_case(with);
+    // Internet Explorer ends tags at ticks, and runs conditional comments.
+    memchr(b'`', text).is_some()
+        || (text.len() > 3 && (starts(b"[IF") || starts(b"XML")))
+        || (text.len() > 5 && (is_word("IMPORT", &text[..6]) || is_word("ENTITY", &text[..6])))
+}
+
+fn is_bad_address(text: &[u8]) -> bool {
+    let skipped = text.iter().take_while(|byte| !matches!(byte, 33..=126)).count();
+    let text = &text[skipped..];
+    SCHEMES.iter().any(|scheme| starts_with(scheme.as_bytes(), text))
+}
+
+/// Whether a text starts with a word in any case when its numeric references are decoded, without zero bytes and line
+/// feeds, and white space at its beginning.
+fn starts_with(mut word: &[u8], mut text: &[u8]) -> bool {
+    let mut first = true;
+    while !text.is_empty() {
+        let Some((expected, rest)) = word.split_first() else { return true };
+        let (code, len) = character(text);
+        text = &text[len..];
+        if first && code <= 32 {
+            continue;
+        }
+        first = false;
+        if matches!(code, 0 | 10) {
+            continue;
+        }
+        let upper = if (0x61..=0x7a).contains(&code) { code - 0x20 } else { code };
+        // Only the lower byte of a reference counts.
+        if upper.to_le_bytes()[0] != *expected {
+            return false;
+        }
+        word = rest;
+    }
+    word.is_empty()
+}
+
+/// The largest code that a reference may have; a larger one is none.
+const MAX_CODE: u32 = 0x10_00ff;
+
+/// The code of a character, or of a reference by number, and how long it is.
+fn character(text: &[u8]) -> (u32, usize) {
+    let plain = (u32::from(text[0]), 1);
+    let (start, radix) = match text {
+        [b'&', b'#', b'x' | b'X', ..] => (3, 16),
+        [b'&', b'#', ..] => (2, 10),
+        _ => return plain,
+    };
+    let mut code = 0;
+    let mut len = start;
+    while let Some(digit) = text.get(len).and_then(|byte| char::from(*byte).to_digit(radix)) {
+        code = code * radix + digit;
+        if code > MAX_CODE {
+            return plain;
+        }
+        len += 1;
+    }
+    if len == start {
+        return plain;
+    }
+    (code, len + usize::from(text.get(len) == Some(&b';')))
+}
