@@ -2,12 +2,11 @@
 
 use std::ops::RangeInclusive;
 
-use regex_automata::meta;
-
 use super::{
     AuditEngine, AuditParts, BodyProcessor, EngineMode, Exclusion, Number, Regex, RuleId, Template, Variable,
     XmlArguments,
 };
+use crate::scan::{Options, Pattern};
 
 /// What happens to the transaction when a rule matches and the engine is on.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -250,7 +249,7 @@ impl TextMatch {
     pub fn compiles(&self) -> bool {
         match self {
             Self::Exact(_) => true,
-            Self::Pattern(regex) => meta::Regex::new(regex.text()).is_ok(),
+            Self::Pattern(regex) => compiled(regex).is_some(),
         }
     }
 
@@ -259,9 +258,15 @@ impl TextMatch {
         match self {
             Self::Exact(wanted) => Box::new(|text| text == &**wanted),
             Self::Pattern(regex) => {
-                let compiled = meta::Regex::new(regex.text()).ok();
-                Box::new(move |text| compiled.as_ref().is_some_and(|compiled| compiled.is_match(text)))
+                let compiled = compiled(regex);
+                Box::new(move |text| {
+                    compiled.as_ref().is_some_and(|compiled| compiled.is_match(text.as_bytes()))
+                })
             }
         }
     }
+}
+
+fn compiled(regex: &Regex) -> Option<Pattern> {
+    Pattern::new(regex.text().as_bytes(), Options::default()).ok()
 }

@@ -13,6 +13,7 @@ mod translate;
 mod words;
 
 pub use automaton::{Found, Scan, TooLarge};
+pub(crate) use pattern::parse;
 pub use pattern::{Groups, MAX_GROUPS, Options, Pattern, PatternError};
 pub use required::{Literals, required};
 pub use words::Words;

@@ -139,7 +139,8 @@ impl Pattern {
     }
 }
 
-fn parse(pattern: &[u8], options: Options) -> Result<Hir, PatternError> {
+/// A pattern as it is understood, not compiled.
+pub(crate) fn parse(pattern: &[u8], options: Options) -> Result<Hir, PatternError> {
     if pattern.len() > MAX_PATTERN {
         return Err(PatternError::whole(format!("the pattern is longer than {MAX_PATTERN} bytes")));
     }

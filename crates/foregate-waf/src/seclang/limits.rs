@@ -30,17 +30,11 @@ pub const MAX_TARGETS: usize = 1024;
 /// Actions in a list.
 pub const MAX_ACTIONS: usize = 1024;
 
-/// Bytes in a pattern.
-pub const MAX_PATTERN: usize = 128 << 10;
-
-/// How deep a pattern may nest.
-pub const MAX_PATTERN_DEPTH: u32 = 250;
-
 /// How large a pattern may be, counted in bytes it can look at in a row, alternatives added up.
-pub const MAX_PATTERN_COST: u64 = 1_000_000;
+pub const MAX_PATTERN_COST: u64 = 200_000;
 
 /// A pattern larger than this is warned of.
-pub const COSTLY_PATTERN: u64 = 50_000;
+pub const COSTLY_PATTERN: u64 = 20_000;
 
 /// Directives that update or remove rules.
 pub const MAX_UPDATES: usize = 16_384;

@@ -1,21 +1,17 @@
 //! Patterns: whether they are right, and what they may cost.
 
 use regex_syntax::hir::{Hir, HirKind};
-use regex_syntax::{Parser, ParserBuilder};
 
 use super::findings::Findings;
-use super::limits::{COSTLY_PATTERN, MAX_PATTERN, MAX_PATTERN_COST, MAX_PATTERN_DEPTH};
+use super::limits::{COSTLY_PATTERN, MAX_PATTERN_COST};
 use super::line::Part;
 use crate::model::Regex;
+use crate::scan::{self, Options, PatternError};
 
 /// The pattern in `part`; `None` if it is wrong, which is told.
 pub(super) fn regex(part: Part<'_>, findings: &mut Findings) -> Option<Regex> {
     let text = part.text();
-    if text.len() > MAX_PATTERN {
-        findings.error(part.at, format!("the pattern is longer than {MAX_PATTERN} bytes"), None);
-        return None;
-    }
-    let hir = match parse(&text) {
+    let hir = match scan::parse(text.as_bytes(), Options::default()) {
         Ok(hir) => hir,
         Err(error) => {
             refused(part, &text, &error, findings);
@@ -37,42 +33,21 @@ pub(super) fn regex(part: Part<'_>, findings: &mut Findings) -> Option<Regex> {
     Some(Regex::new(&text))
 }
 
-/// Over bytes; over characters only where the pattern names some that are no bytes.
-fn parse(text: &str) -> Result<Hir, Box<regex_syntax::Error>> {
-    let parser = |unicode: bool| -> Parser {
-        let mut builder = ParserBuilder::new();
-        builder.utf8(false).unicode(unicode).dot_matches_new_line(true).nest_limit(MAX_PATTERN_DEPTH);
-        builder.build()
-    };
-    match parser(false).parse(text) {
-        Ok(hir) => Ok(hir),
-        Err(error) => parser(true).parse(text).map_err(|_| Box::new(error)),
-    }
-}
-
 /// Says why, and where in the pattern, if the place can be told.
-fn refused(part: Part<'_>, text: &str, error: &regex_syntax::Error, findings: &mut Findings) {
-    let (reason, offset) = match error {
-        regex_syntax::Error::Parse(error) => (error.kind().to_string(), error.span().start.offset),
-        regex_syntax::Error::Translate(error) => (error.kind().to_string(), error.span().start.offset),
-        error => (error.to_string().replace('\n', " "), 0),
-    };
-    let suggestion = unavailable(text.get(offset..).unwrap_or_default());
+fn refused(part: Part<'_>, text: &str, error: &PatternError, findings: &mut Findings) {
+    let offset = error.at.filter(|at| text.is_char_boundary(*at)).unwrap_or(0);
+    let suggestion = unavailable(&text[offset..]);
     // An escaped quote before it makes the text shorter than what is written.
     let offset = if text == part.raw { offset } else { 0 };
-    findings.error(part.at + offset, format!("the pattern is wrong: {reason}"), suggestion);
+    findings.error(part.at + offset, error.what.clone(), suggestion);
 }
 
 /// What PCRE offers and linear time does not.
 fn unavailable(rest: &str) -> Option<String> {
-    const GROUPS: &[&str] = &["(?=", "(?!", "(?<=", "(?<!", "(?>", "(?R", "(?(", "(*"];
+    const GROUPS: &[&str] = &["(?=", "(?!", "(?<=", "(?<!", "(?>", "(?R", "(?(", "(?P=", "(?|"];
     let digit = |text: &str| text.starts_with(|found: char| found.is_ascii_digit());
     if GROUPS.iter().any(|group| rest.starts_with(group)) || rest.strip_prefix('\\').is_some_and(digit) {
-        return Some(
-            "patterns are matched in linear time: they have no look-around, atomic groups or back-references; a chained \
-             rule can look twice"
-                .into(),
-        );
+        return Some("patterns are matched in linear time; a chained rule can look twice".into());
     }
     None
 }

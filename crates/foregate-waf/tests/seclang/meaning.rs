@@ -432,7 +432,7 @@ fn places_are_those_of_lines_that_continue() {
     );
     assert_eq!(
         said("SecRule ARGS \\\n  \"é[\" \"id:1\""),
-        "t:2:5: the pattern is wrong: unclosed character class\n"
+        "t:2:5: this class has no closing bracket\n"
     );
 }
 

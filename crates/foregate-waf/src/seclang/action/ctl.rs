@@ -163,7 +163,7 @@ pub(in super::super) fn text_match(part: Part<'_>, findings: &mut Findings) -> O
     {
         let wanted = TextMatch::Pattern(pattern::regex(inner.to(end), findings)?);
         if !wanted.compiles() {
-            findings.error(inner.at, "the pattern is no pattern over text", None);
+            findings.error(inner.at, "the pattern is too large", None);
             return None;
         }
         return Some(wanted);
