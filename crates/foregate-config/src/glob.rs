@@ -9,7 +9,7 @@ use std::path::{Component, Path, PathBuf};
 /// # Errors
 ///
 /// A folder could not be listed.
-pub(super) fn expand(pattern: &Path) -> io::Result<Vec<PathBuf>> {
+pub fn expand(pattern: &Path) -> io::Result<Vec<PathBuf>> {
     let mut paths = vec![PathBuf::new()];
     for component in pattern.components() {
         let name = match component {

@@ -31,6 +31,7 @@ pub use self::block::{Decoder, ModuleNodes, Nodes};
 pub use self::document::{EntryRef, Kind, NodeRef, Siblings, Span};
 pub use self::files::Files;
 pub use self::format::format;
+pub use self::glob::expand;
 pub use self::load::{INCLUDE, Item, Tree};
 pub use self::modules::{Modules, Scope, Upstreams};
 pub use self::problem::{Place, Problem, Problems, Refused, Shown, nearest};
