@@ -1,1 +1,102 @@
-//! Bodies of requests and responses, taken apart to names and values.
+//! Bodies to names and values.
+//!
+//! Each function takes a body apart in one pass over all of it, hands on what it finds at once, and says what was wrong
+//! with it. What was found before an error, and behind it where there is a place to go on from, has been handed on: rules
+//! look at it all the same. Nothing is kept but the path to where the pass is, so memory does not grow with the body.
+
+mod disposition;
+mod json;
+mod multipart;
+mod part;
+mod urlencoded;
+mod xml;
+
+pub use json::json;
+pub use multipart::{Multipart, multipart};
+pub use urlencoded::{UrlEncoded, urlencoded};
+pub use xml::xml;
+
+/// Takes what a body holds. What is not overridden is thrown away.
+pub trait Sink {
+    /// A name and its value, decoded.
+    fn argument(&mut self, name: &[u8], value: &[u8]) {
+        let _ = (name, value);
+    }
+
+    /// A file of a form.
+    fn file(&mut self, file: &File<'_>) {
+        let _ = file;
+    }
+
+    /// A `name` parameter of a form's part, as written there.
+    fn multipart_name(&mut self, name: &[u8]) {
+        let _ = name;
+    }
+
+    /// A `filename` parameter of a form's part, as written there.
+    fn multipart_filename(&mut self, filename: &[u8]) {
+        let _ = filename;
+    }
+
+    /// A header line of a form's part without its end, unfolded. The part's name is empty if it has none.
+    fn part_header(&mut self, part: &[u8], line: &[u8]) {
+        let _ = (part, line);
+    }
+
+    /// A piece of the text of an XML document: what `XML:/*` is, once all pieces are put together.
+    fn text(&mut self, text: &[u8]) {
+        let _ = text;
+    }
+
+    /// The value of an attribute of an XML document: what `XML://@*` is made of.
+    fn attribute(&mut self, value: &[u8]) {
+        let _ = value;
+    }
+}
+
+/// A file of a form.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct File<'a> {
+    /// The form's field.
+    pub name: &'a [u8],
+    /// What the client calls it; not empty.
+    pub filename: &'a [u8],
+    /// What is in it.
+    pub content: &'a [u8],
+}
+
+/// How much is taken from a body.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// How many arguments, or attributes of XML. Of a form, those beyond are left out; elsewhere it is an error. Default:
+    /// 1,000, as `SecArgumentsLimit` has it.
+    pub arguments: usize,
+    /// How many levels of JSON or XML; more are an error. Default: 512, as `SecRequestBodyJsonDepthLimit` has it.
+    pub depth: usize,
+    /// How many files of a form; those beyond are left out. Default: 100, as `SecUploadFileLimit` has it.
+    pub files: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { arguments: 1000, depth: 512, files: 100 }
+    }
+}
+
+/// What is wrong with a body.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BodyError(String);
+
+impl BodyError {
+    fn new(kind: &str, what: impl std::fmt::Display) -> Self {
+        Self(format!("{kind} parsing error: {what}"))
+    }
+}
+
+impl std::fmt::Display for BodyError {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for BodyError {}

@@ -1,5 +1,6 @@
 //! What is done with values before rules judge them.
 
+mod body;
 mod injection;
 mod scan;
 mod transform;

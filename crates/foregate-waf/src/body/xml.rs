@@ -1,0 +1,396 @@
+//! XML 1.0 without document types: what a firewall may look at without doing what the document says.
+
+use memchr::{memchr, memchr2, memmem};
+
+use super::{BodyError, Limits, Sink};
+
+/// Texts and attributes of a document. Character references and the five entities that need no declaration are decoded;
+/// a document type is skipped, so that every other entity is an error. If not the whole body is given, it is no error
+/// that it ends too early.
+///
+/// With `arguments`, each element without others in it is an argument, under the names that lead to it: `xml.a.b`.
+pub fn xml(
+    body: &[u8],
+    whole: bool,
+    arguments: bool,
+    limits: &Limits,
+    sink: &mut dyn Sink,
+) -> Result<(), BodyError> {
+    let body = body.strip_prefix(b"\xef\xbb\xbf").unwrap_or(body);
+    let mut reader = Reader {
+        body,
+        at: 0,
+        path: b"xml".to_vec(),
+        open: Vec::new(),
+        root: false,
+        leaf: arguments.then(Vec::new),
+        is_leaf: false,
+        decoded: Vec::new(),
+        count: 0,
+        limits,
+        sink,
+    };
+    match reader.document() {
+        Ok(()) => Ok(()),
+        Err(Fault::End) if !whole => Ok(()),
+        Err(Fault::End) => Err(BodyError::new("XML", "the document ends too early")),
+        Err(Fault::At(what)) => {
+            Err(BodyError::new("XML", format_args!("{what} at byte {}", reader.at.min(body.len()))))
+        }
+        Err(Fault::TooDeep) => Err(BodyError::new(
+            "XML",
+            format_args!("more than {} levels: depth limit exceeded", limits.depth),
+        )),
+        Err(Fault::TooMany) => {
+            Err(BodyError::new("XML", format_args!("more than {} attributes or elements", limits.arguments)))
+        }
+        Err(Fault::TooLong) => {
+            Err(BodyError::new("XML", format_args!("the path to an element is longer than {MAX_PATH} bytes")))
+        }
+    }
+}
+
+/// The longest path to an element, bytes; a longer one is an error.
+const MAX_PATH: usize = 8192;
+
+enum Fault {
+    End,
+    At(&'static str),
+    TooDeep,
+    TooMany,
+    TooLong,
+}
+
+/// An element that has begun.
+struct Open {
+    /// Where its name is.
+    name: (usize, usize),
+    /// How long the path to it is, without it.
+    path: usize,
+}
+
+struct Reader<'a> {
+    body: &'a [u8],
+    at: usize,
+    /// The names of the elements that have begun.
+    path: Vec<u8>,
+    open: Vec<Open>,
+    /// Whether the outermost element has begun.
+    root: bool,
+    /// The text of the innermost element so far, if it is wanted.
+    leaf: Option<Vec<u8>>,
+    /// Whether no element has been read in the innermost one.
+    is_leaf: bool,
+    /// What is being decoded.
+    decoded: Vec<u8>,
+    count: usize,
+    limits: &'a Limits,
+    sink: &'a mut dyn Sink,
+}
+
+fn is_white(byte: u8) -> bool {
+    matches!(byte, b' ' | b'\t' | b'\n' | b'\r')
+}
+
+fn is_name(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b':' | b'-' | b'.' | 0x80..)
+}
+
+impl<'a> Reader<'a> {
+    fn rest(&self) -> &'a [u8] {
+        self.body.get(self.at..).unwrap_or_default()
+    }
+
+    fn peek(&self) -> Result<u8, Fault> {
+        self.body.get(self.at).copied().ok_or(Fault::End)
+    }
+
+    fn white(&mut self) -> bool {
+        let count = self.rest().iter().take_while(|byte| is_white(**byte)).count();
+        self.at += count;
+        count > 0
+    }
+
+    /// Goes behind the next `end`; says what is before it.
+    fn up_to(&mut self, end: &[u8]) -> Result<&'a [u8], Fault> {
+        let rest = self.rest();
+        let len = memmem::find(rest, end).ok_or(Fault::End)?;
+        self.at += len + end.len();
+        Ok(&rest[..len])
+    }
+
+    fn document(&mut self) -> Result<(), Fault> {
+        loop {
+            let rest = self.rest();
+            let len = memchr(b'<', rest).unwrap_or(rest.len());
+            self.characters(&rest[..len])?;
+            if len == rest.len() {
+                return if self.open.is_empty() && self.root { Ok(()) } else { Err(Fault::End) };
+            }
+            self.markup()?;
+        }
+    }
+
+    /// At a `<`.
+    fn markup(&mut self) -> Result<(), Fault> {
+        let rest = self.rest();
+        if rest.starts_with(b"<!--") {
+            self.at += 4;
+            self.up_to(b"-->").map(|_| ())
+        } else if rest.starts_with(b"<![CDATA[") {
+            if self.open.is_empty() {
+                return Err(Fault::At("text outside of the document's element"));
+            }
+            self.at += 9;
+            let text = self.up_to(b"]]>")?;
+            self.give(text);
+            Ok(())
+        } else if rest.starts_with(b"<?") {
+            self.at += 2;
+            self.up_to(b"?>").map(|_| ())
+        } else if rest.starts_with(b"<!DOCTYPE") && !self.root {
+            self.document_type()
+        } else if rest.starts_with(b"<!") && rest.len() > 8 {
+            Err(Fault::At("a declaration that is not known here"))
+        } else if rest.starts_with(b"<!") {
+            Err(Fault::End)
+        } else if rest.starts_with(b"</") {
+            self.end()
+        } else {
+            self.start()
+        }
+    }
+
+    /// Skips a document type: texts in quotes, and what is between brackets.
+    fn document_type(&mut self) -> Result<(), Fault> {
+        let mut inner = false;
+        loop {
+            let byte = self.peek()?;
+            self.at += 1;
+            match byte {
+                b'"' | b'\'' => {
+                    self.up_to(&[byte])?;
+                }
+                b'<' if inner && self.rest().starts_with(b"!--") => {
+                    self.up_to(b"-->")?;
+                }
+                b'[' => inner = true,
+                b']' => inner = false,
+                b'>' if !inner => return Ok(()),
+                _ => {}
+            }
+        }
+    }
+
+    /// Text between markup.
+    fn characters(&mut self, text: &'a [u8]) -> Result<(), Fault> {
+        if self.open.is_empty() {
+            if let Some(wrong) = text.iter().position(|byte| !is_white(*byte)) {
+                self.at += wrong;
+                return Err(Fault::At("text outside of the document's element"));
+            }
+            self.at += text.len();
+            return Ok(());
+        }
+        let end = self.at + text.len();
+        if self.decode(end)? {
+            let decoded = std::mem::take(&mut self.decoded);
+            self.give(&decoded);
+            self.decoded = decoded;
+        } else {
+            self.give(text);
+        }
+        self.at = end;
+        Ok(())
+    }
+
+    fn give(&mut self, text: &[u8]) {
+        if text.is_empty() {
+            return;
+        }
+        self.sink.text(text);
+        if let Some(leaf) = &mut self.leaf {
+            leaf.extend_from_slice(text);
+        }
+    }
+
+    /// Decodes what is before `end`, if there is something to decode. Goes on from there, or to where it is wrong.
+    fn decode(&mut self, end: usize) -> Result<bool, Fault> {
+        let text = &self.body[self.at..end];
+        if let Some(wrong) = text.iter().position(|byte| *byte < b' ' && !is_white(*byte)) {
+            self.at += wrong;
+            return Err(Fault::At("a character that XML does not allow"));
+        }
+        if memchr(b'&', text).is_none() {
+            self.at = end;
+            return Ok(false);
+        }
+        self.decoded.clear();
+        while self.at < end {
+            let text = &self.body[self.at..end];
+            let len = memchr(b'&', text).unwrap_or(text.len());
+            self.decoded.extend_from_slice(&text[..len]);
+            self.at += len;
+            if self.at < end {
+                self.reference(end)?;
+            }
+        }
+        Ok(true)
+    }
+
+    /// At an `&`.
+    fn reference(&mut self, end: usize) -> Result<(), Fault> {
+        let text = &self.body[self.at + 1..end];
+        let Some(len) = memchr(b';', &text[..text.len().min(12)]) else {
+            let cut = end == self.body.len() && text.len() < 12;
+            return Err(if cut { Fault::End } else { Fault::At("a reference without end") });
+        };
+        let code = match &text[..len] {
+            b"lt" => u32::from(b'<'),
+            b"gt" => u32::from(b'>'),
+            b"amp" => u32::from(b'&'),
+            b"quot" => u32::from(b'"'),
+            b"apos" => u32::from(b'\''),
+            [b'#', b'x', digits @ ..] => number(digits, 16),
+            [b'#', digits @ ..] => number(digits, 10),
+            _ => return Err(Fault::At("an entity that is not known here")),
+        };
+        let allowed = |character: &char| *character >= ' ' || matches!(character, '\t' | '\n' | '\r');
+        let Some(character) = char::from_u32(code).filter(allowed) else {
+            return Err(Fault::At("a reference to no character"));
+        };
+        let mut buffer = [0; 4];
+        self.decoded.extend_from_slice(character.encode_utf8(&mut buffer).as_bytes());
+        self.at += len + 2;
+        Ok(())
+    }
+
+    fn name(&mut self) -> Result<(usize, usize), Fault> {
+        let start = self.at;
+        let rest = self.rest();
+        let len = rest.iter().take_while(|byte| is_name(**byte)).count();
+        if len == rest.len() {
+            return Err(Fault::End);
+        }
+        if len == 0 || matches!(rest[0], b'-' | b'.' | b'0'..=b'9') {
+            return Err(Fault::At("no name"));
+        }
+        self.at += len;
+        Ok((start, self.at))
+    }
+
+    fn one_more(&mut self) -> Result<(), Fault> {
+        if self.count == self.limits.arguments {
+            return Err(Fault::TooMany);
+        }
+        self.count += 1;
+        Ok(())
+    }
+
+    fn start(&mut self) -> Result<(), Fault> {
+        if self.root && self.open.is_empty() {
+            return Err(Fault::At("a second element beside that of the document"));
+        }
+        if self.open.len() == self.limits.depth {
+            return Err(Fault::TooDeep);
+        }
+        self.at += 1;
+        let name = self.name()?;
+        self.root = true;
+        self.open.push(Open { name, path: self.path.len() });
+        self.path.push(b'.');
+        self.path.extend_from_slice(&self.body[name.0..name.1]);
+        if self.path.len() > MAX_PATH {
+            return Err(Fault::TooLong);
+        }
+        self.is_leaf = true;
+        if let Some(leaf) = &mut self.leaf {
+            leaf.clear();
+        }
+        loop {
+            let white = self.white();
+            match self.peek()? {
+                b'>' => {
+                    self.at += 1;
+                    return Ok(());
+                }
+                b'/' => {
+                    self.at += 1;
+                    if self.peek()? != b'>' {
+                        return Err(Fault::At("`/` within a tag"));
+                    }
+                    self.at += 1;
+                    return self.leave();
+                }
+                _ if white => self.attribute()?,
+                _ => return Err(Fault::At("no white space before an attribute")),
+            }
+        }
+    }
+
+    fn attribute(&mut self) -> Result<(), Fault> {
+        self.name()?;
+        self.white();
+        if self.peek()? != b'=' {
+            return Err(Fault::At("an attribute without value"));
+        }
+        self.at += 1;
+        self.white();
+        let quote = self.peek()?;
+        if !matches!(quote, b'"' | b'\'') {
+            return Err(Fault::At("a value without quotes"));
+        }
+        self.at += 1;
+        let rest = self.rest();
+        let len = memchr2(quote, b'<', rest).ok_or(Fault::End)?;
+        if rest[len] == b'<' {
+            self.at += len;
+            return Err(Fault::At("`<` in the value of an attribute"));
+        }
+        self.one_more()?;
+        let end = self.at + len;
+        let plain = !self.decode(end)?;
+        self.sink.attribute(if plain { &rest[..len] } else { &self.decoded });
+        self.at = end + 1;
+        Ok(())
+    }
+
+    fn end(&mut self) -> Result<(), Fault> {
+        let start = self.at;
+        self.at += 2;
+        let name = self.name()?;
+        let Some(open) = self.open.last() else { return Err(Fault::At("an end without beginning")) };
+        if self.body[open.name.0..open.name.1] != self.body[name.0..name.1] {
+            self.at = start;
+            return Err(Fault::At("the end of another element"));
+        }
+        self.white();
+        if self.peek()? != b'>' {
+            return Err(Fault::At("something in an end tag"));
+        }
+        self.at += 1;
+        self.leave()
+    }
+
+    /// At the end of the innermost element.
+    fn leave(&mut self) -> Result<(), Fault> {
+        if self.is_leaf && self.leaf.is_some() {
+            self.one_more()?;
+        }
+        if let (Some(leaf), true) = (&self.leaf, self.is_leaf) {
+            self.sink.argument(&self.path, leaf);
+        }
+        self.is_leaf = false;
+        if let Some(open) = self.open.pop() {
+            self.path.truncate(open.path);
+        }
+        Ok(())
+    }
+}
+
+/// What digits mean; no character if they are none, or too many.
+fn number(digits: &[u8], radix: u32) -> u32 {
+    let text = std::str::from_utf8(digits).unwrap_or_default();
+    let is_digits = !text.is_empty() && text.chars().all(|digit| digit.is_digit(radix));
+    if is_digits { u32::from_str_radix(text, radix).unwrap_or(u32::MAX) } else { u32::MAX }
+}
