@@ -328,3 +328,55 @@ fn measured(arguments: &[&str]) -> (f64, u64) {
     assert!(child.wait().unwrap().success());
     (start.elapsed().as_secs_f64(), peak)
 }
+
+const RULES: &str = "\
+SecRuleEngine DetectionOnly
+SecComponentSignature \"site/1\"
+SecTmpDir /tmp
+Include more/*.conf
+";
+
+#[test]
+fn waf_check_counts_rules() {
+    let folder = Folder::new("waf-check");
+    std::fs::create_dir_all(folder.0.join("more")).unwrap();
+    folder.write("main.conf", RULES);
+    folder
+        .write("more/b.conf", "SecRule ARGS \"@pmFromFile words\" \"id:2,phase:1,tag:'paranoia-level/2'\"\n");
+    folder.write("more/a.conf", "SecRule ARGS a \"id:1,chain\"\n  SecRule ARGS b\n");
+    folder.write("more/words", "one\ntwo\n");
+    let output = folder.run(&["waf", "check", "ma?n.conf"]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    assert_eq!(
+        stdout(&output),
+        "main.conf:3:1: warning: `SecTmpDir` has no effect: nothing is written to disk\n\
+         2 rules, 1 more chained to them, 1 warnings\n\
+         components: site/1\n\
+         engine: DetectionOnly\n\
+         by phase: 1 in phase 1, 1 in phase 2\n\
+         by paranoia level: 1 at level 2, 1 at every level\n"
+    );
+    let counts = json(&folder.run(&["waf", "check", "--json", "main.conf"]));
+    assert_eq!((&counts["ok"], &counts["rules"], &counts["chained"]), (&true.into(), &2.into(), &1.into()));
+    assert_eq!(counts["warnings"][0]["line"], 3);
+}
+
+#[test]
+fn waf_check_tells_mistakes() {
+    let folder = Folder::new("waf-check-wrong");
+    folder.write("a.conf", "SecRuleEngine On\n  SecRule ARGZ \"@rx (\" \"id:1\"\n");
+    let output = folder.run(&["waf", "check", "a.conf", "b.conf", "c*.conf"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(
+        stderr(&output),
+        "a.conf:2:11: error: there is no variable `ARGZ`\n    did you mean `ARGS`?\n\
+         a.conf:2:21: error: this is no pattern: unclosed group\n\
+         b.conf:1:1: error: the file `b.conf` cannot be read: No such file or directory (os error 2)\n\
+         c*.conf:1:1: error: no file matches `c*.conf`\n"
+    );
+    let errors = json(&folder.run(&["waf", "check", "--json", "a.conf"]));
+    assert_eq!((&errors["ok"], &errors["count"]), (&false.into(), &2.into()));
+    let first = &errors["errors"][0];
+    assert_eq!((&first["line"], &first["column"]), (&2.into(), &11.into()));
+    assert_eq!(first["help"], "did you mean `ARGS`?");
+}

@@ -17,7 +17,7 @@ pub trait Files {
     /// All of the file at `path`. An error, in a few words, if it cannot be had or is larger than `limit` bytes.
     fn read(&mut self, path: &str, limit: usize) -> Result<Vec<u8>, String>;
 
-    /// The files whose paths `pattern` matches, sorted; `*`, `?` and `[…]` stand for parts of names. None is no error.
+    /// The files whose paths `pattern` matches, sorted; `*` and `?` stand for parts of names. None is no error.
     fn glob(&mut self, pattern: &str) -> Result<Vec<String>, String>;
 }
 
@@ -149,7 +149,7 @@ struct Loader<'f> {
 impl Loader<'_> {
     /// Reads the files that `pattern` names. `at` is where it is named.
     fn include(&mut self, pattern: &str, at: usize, required: bool) {
-        let paths = if pattern.contains(['*', '?', '[']) {
+        let paths = if pattern.contains(['*', '?']) {
             match self.shelf.files.glob(pattern) {
                 Ok(paths) => paths,
                 Err(reason) => {
@@ -161,7 +161,8 @@ impl Loader<'_> {
             vec![pattern.to_owned()]
         };
         if paths.is_empty() && required {
-            let suggestion = Some("`IncludeOptional` includes what there may be".into());
+            let suggestion = "`IncludeOptional` includes what there may be".to_owned();
+            let suggestion = (!self.open.is_empty()).then_some(suggestion);
             return self.findings.error(at, format!("no file matches `{pattern}`"), suggestion);
         }
         for path in paths {

@@ -430,10 +430,7 @@ fn places_are_those_of_lines_that_continue() {
         said("SecRule ARGS \\\n  \"@rx é\" \\\n\"id:1,\\\n    ärgs\""),
         "t:4:5: there is no action `ärgs`\n"
     );
-    assert_eq!(
-        said("SecRule ARGS \\\n  \"é[\" \"id:1\""),
-        "t:2:5: this class has no closing bracket\n"
-    );
+    assert_eq!(said("SecRule ARGS \\\n  \"é[\" \"id:1\""), "t:2:5: this class has no closing bracket\n");
 }
 
 #[test]

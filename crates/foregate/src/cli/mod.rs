@@ -9,6 +9,7 @@ mod modules;
 mod output;
 mod reload;
 mod run;
+mod waf;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -49,6 +50,9 @@ enum Verb {
     /// Write a module
     #[command(subcommand)]
     Module(module::Module),
+    /// Check rules of the web application firewall, and say what they make of a request
+    #[command(subcommand)]
+    Waf(waf::Waf),
     /// Make a running proxy read its configuration again
     Reload(reload::Reload),
     /// Print the version
@@ -94,6 +98,7 @@ pub(crate) fn main(pipeline: Pipeline) -> ExitCode {
         Verb::Explain(explain) => explain.run(&pipeline),
         Verb::Modules(modules) => modules.run(&pipeline),
         Verb::Module(module) => module.run(&pipeline),
+        Verb::Waf(waf) => waf.run(),
         Verb::Reload(reload) => reload.run(&pipeline),
         Verb::Version(Json { json }) => version(json),
         Verb::Completions { shell } => completions(shell),

@@ -1,0 +1,67 @@
+//! `foregate waf`: rules of the web application firewall.
+
+mod check;
+mod files;
+
+use clap::Subcommand;
+use foregate_waf::model::{Problem, RuleSet};
+use foregate_waf::seclang::{Source, load};
+use serde::Serialize;
+
+use super::output::{Outcome, complain, print_json};
+
+#[derive(Debug, Subcommand)]
+pub(super) enum Waf {
+    /// Load rules and say what is wrong with them
+    Check(check::Check),
+}
+
+impl Waf {
+    pub(super) fn run(&self) -> Outcome {
+        match self {
+            Self::Check(check) => check.run(),
+        }
+    }
+}
+
+/// A problem for machines, as those of configuration files are shown.
+#[derive(Debug, Serialize)]
+struct Shown<'p> {
+    file: &'p str,
+    line: u32,
+    column: u32,
+    message: &'p str,
+    help: Option<&'p str>,
+}
+
+impl<'p> From<&'p Problem> for Shown<'p> {
+    fn from(problem: &'p Problem) -> Self {
+        Self {
+            file: &problem.place.file,
+            line: problem.place.line,
+            column: problem.place.column,
+            message: &problem.message,
+            help: problem.suggestion.as_deref(),
+        }
+    }
+}
+
+/// The rules in these files, in this order; or how the verb ends, after what is wrong was shown.
+fn rules(files: &[String], json: bool) -> Result<RuleSet, Outcome> {
+    let sources: Vec<_> = files.iter().map(Source::files).collect();
+    load(&sources, &mut files::Disk).map_err(|errors| {
+        if json {
+            let shown: Vec<Shown<'_>> = errors.iter().map(Shown::from).collect();
+            print_json(&serde_json::json!({ "ok": false, "count": errors.len(), "errors": shown }));
+        } else {
+            errors.iter().for_each(|error| complain(&line("error", error)));
+        }
+        Outcome::Wrong
+    })
+}
+
+/// One line for one problem.
+fn line(kind: &str, problem: &Problem) -> String {
+    let help = problem.suggestion.iter().map(|help| format!("\n    {help}")).collect::<String>();
+    format!("{}: {kind}: {}{help}", problem.place, problem.message)
+}
