@@ -105,12 +105,17 @@ pub fn expects_continue(headers: &HeaderList) -> Expectation {
 /// Removes the fields whose name holds a `_`, and says how many there were. Programs behind CGI-like interfaces take
 /// `X_Real_IP` for `X-Real-IP`, so a client could pass for another.
 pub fn drop_underscore_names(headers: &mut HeaderList) -> usize {
+    drop_underscore_names_before(headers, usize::MAX)
+}
+
+/// The same for the fields that were there when the list's [`arena_len`](HeaderList::arena_len) was `mark`.
+pub fn drop_underscore_names_before(headers: &mut HeaderList, mark: usize) -> usize {
     // No known name has a `_`.
     if headers.iter().all(|field| field.id != NameId::Unknown || !field.name.contains(&b'_')) {
         return 0;
     }
     let before = headers.len();
-    headers.retain(|field| !field.name.contains(&b'_'));
+    headers.retain_before(mark, |field| !field.name.contains(&b'_'));
     before - headers.len()
 }
 

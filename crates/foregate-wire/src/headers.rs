@@ -262,6 +262,21 @@ impl HeaderList {
         self.present = present;
     }
 
+    /// Keeps the fields for which `keep` says so, and those that were added since [`arena_len`](Self::arena_len) was `mark`:
+    /// a field whose value was replaced is as old as it was.
+    pub fn retain_before(&mut self, mark: usize, mut keep: impl FnMut(Field<'_>) -> bool) {
+        let arena = &self.arena;
+        let mut present = 0;
+        self.entries.retain(|entry| {
+            let kept = entry.name_start as usize >= mark || keep(entry.field(arena));
+            if kept {
+                present |= entry.id.bit();
+            }
+            kept
+        });
+        self.present = present;
+    }
+
     /// Gives a known name exactly this value: the first field of that name takes it and keeps its place, the others
     /// go; without one the field is added at the end. The caller has validated the value.
     pub fn set(&mut self, id: NameId, value: &[u8]) {

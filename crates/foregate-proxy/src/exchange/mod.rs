@@ -312,6 +312,7 @@ impl<'a> Exchange<'a> {
 
     /// Runs the steps of the request.
     async fn screen(&mut self) -> Step {
+        self.request.sent = self.request.head.headers.arena_len();
         let named = self.request.named_by_connection();
         if let Err(ended) = self.run_phases(PhaseId::RequestEarly).await {
             return ended.into();

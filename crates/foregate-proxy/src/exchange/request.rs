@@ -43,6 +43,8 @@ pub struct Request {
     origin_authority: String,
     /// Which of [`CLIENT_CLAIMS`] a module has set, one bit each.
     claimed: u8,
+    /// The length of the fields' memory before a step added any: what lies behind comes from steps.
+    pub sent: usize,
 }
 
 impl Request {
@@ -62,6 +64,7 @@ impl Request {
             path_len: 0,
             origin_authority: String::new(),
             claimed: 0,
+            sent: usize::MAX,
         }
     }
 
@@ -427,6 +430,7 @@ impl Request {
         self.authority.clear();
         self.origin_authority.clear();
         self.claimed = 0;
+        self.sent = usize::MAX;
         self.host_len = 0;
         self.target.clear();
         self.path_len = 0;
@@ -515,6 +519,12 @@ impl FieldsMut for Request {
     fn set(&mut self, name: &[u8], value: &[u8]) {
         if !name.eq_ignore_ascii_case(b"host") {
             self.claim(name);
+            if name.contains(&b'_') {
+                // The client's own may not go to the origin; this one is not the client's.
+                self.head.headers.remove_name(name);
+                self.head.headers.push(name, value);
+                return;
+            }
             self.head.headers.set_name(name, value);
             return;
         }

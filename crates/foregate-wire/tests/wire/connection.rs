@@ -1,8 +1,8 @@
 //! Hop-by-hop fields, persistence, upgrades, expectations.
 
 use foregate_wire::connection::{
-    accepts_trailers, drop_underscore_names, expects_continue, has_connection_option, keep_alive,
-    strip_hop_by_hop, upgrade,
+    accepts_trailers, drop_underscore_names, drop_underscore_names_before, expects_continue,
+    has_connection_option, keep_alive, strip_hop_by_hop, upgrade,
 };
 use foregate_wire::{Expectation, HeaderList, Version};
 
@@ -125,4 +125,17 @@ fn names_with_an_underscore_go() {
     assert_eq!(drop_underscore_names(&mut headers), 2);
     assert_eq!(drop_underscore_names(&mut headers), 0);
     assert_eq!(lines(&headers), ["Host: a", "a-b: c_d"]);
+}
+
+#[test]
+fn fields_that_were_added_later_keep_their_underscores() {
+    let mut headers = HeaderList::new();
+    headers.push(b"x_a", b"1");
+    headers.push(b"x-b", b"2");
+    let mark = headers.arena_len();
+    headers.push(b"x_a", b"3");
+    headers.set_name(b"x-b", b"a longer value");
+    assert_eq!(drop_underscore_names_before(&mut headers, mark), 1);
+    let left: Vec<_> = headers.iter().map(|field| field.value).collect();
+    assert_eq!(left, [&b"a longer value"[..], b"3"]);
 }
