@@ -1,6 +1,5 @@
 //! What a step writes.
 
-use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::net::IpAddr;
 
@@ -80,7 +79,7 @@ impl<V: Value> Output for Emit<V> {
     const SLOT: Slot = Slot::value::<V>();
     fn apply(self, apply: &mut Apply<'_>, slot: u16) {
         if let Some(data) = self.0 {
-            apply.state.slots.write(slot, Box::new(data), apply.dry);
+            apply.state.slots.write(slot, data, apply.dry);
             if V::ANSWER.is_some() {
                 apply.state.fetches.push(slot);
             }

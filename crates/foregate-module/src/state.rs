@@ -14,13 +14,23 @@ use crate::text::Text;
 use crate::value::Value;
 
 /// The values that steps have written, one slot for each value of the pipeline.
+///
+/// Values that own nothing, such as numbers, keep their memory when the slots are cleared: the next exchange writes into it.
 #[derive(Default)]
-pub struct Slots(Vec<Option<Written>>);
+pub struct Slots(Vec<Slot>);
 
-struct Written {
-    value: Box<dyn Any + Send + Sync>,
+/// The largest value whose memory is kept, bytes.
+const KEPT: usize = 64;
+
+#[derive(Default)]
+struct Slot {
+    value: Option<Box<dyn Any + Send + Sync>>,
+    /// Whether `value` is one of this exchange. If not, it is there for its memory.
+    written: bool,
     /// By a step in a dry run: only steps in a dry run see it.
     dry: bool,
+    /// Whether the memory can serve again.
+    plain: bool,
 }
 
 impl Slots {
@@ -31,22 +41,43 @@ impl Slots {
 
     /// The value in a slot, if it has been written; those of dry runs are seen by `dry` ones alone.
     pub(crate) fn see(&self, slot: u16, dry: bool) -> Option<&(dyn Any + Send + Sync)> {
-        let written = self.0.get(usize::from(slot))?.as_ref().filter(|written| dry || !written.dry)?;
-        Some(&*written.value)
+        let slot = self.0.get(usize::from(slot)).filter(|slot| slot.written && (dry || !slot.dry))?;
+        slot.value.as_deref()
     }
 
     /// Writes a value.
     pub fn put(&mut self, slot: u16, value: Box<dyn Any + Send + Sync>) {
-        self.write(slot, value, false);
+        *self.at(slot) = Slot { value: Some(value), written: true, dry: false, plain: false };
     }
 
     /// Writes a value, in a dry run or not.
-    pub(crate) fn write(&mut self, slot: u16, value: Box<dyn Any + Send + Sync>, dry: bool) {
+    pub(crate) fn write<T: Any + Send + Sync>(&mut self, slot: u16, value: T, dry: bool) {
+        let slot = self.at(slot);
+        (slot.written, slot.dry) = (true, dry);
+        if let Some(kept) = slot.value.as_deref_mut().and_then(|kept| kept.downcast_mut()) {
+            *kept = value;
+            return;
+        }
+        slot.plain = !core::mem::needs_drop::<T>() && size_of::<T>() <= KEPT;
+        slot.value = Some(Box::new(value));
+    }
+
+    #[inline]
+    fn at(&mut self, slot: u16) -> &mut Slot {
         let slot = usize::from(slot);
         if self.0.len() <= slot {
-            self.0.resize_with(slot + 1, || None);
+            self.0.resize_with(slot + 1, Slot::default);
         }
-        self.0[slot] = Some(Written { value, dry });
+        &mut self.0[slot]
+    }
+
+    fn clear(&mut self) {
+        for slot in &mut self.0 {
+            slot.written = false;
+            if !slot.plain {
+                slot.value = None;
+            }
+        }
     }
 
     /// Adds to a list, in a dry run or not.
@@ -61,13 +92,14 @@ impl Slots {
 
     /// Takes the question out of the slot of a fetch.
     pub fn take_question(&mut self, slot: u16) -> Option<Question> {
-        let Written { value, dry } = self.0.get_mut(usize::from(slot))?.take()?;
-        Some(Question { request: *value.downcast().ok()?, dry })
+        let Slot { value, dry, .. } =
+            core::mem::take(self.0.get_mut(usize::from(slot)).filter(|slot| slot.written)?);
+        Some(Question { request: *value?.downcast().ok()?, dry })
     }
 
     /// Writes the answer to a question into the slot that it belongs in.
     pub fn answer(&mut self, slot: u16, answer: FetchResult, dry: bool) {
-        self.write(slot, Box::new(answer), dry);
+        self.write(slot, answer, dry);
     }
 }
 
@@ -112,7 +144,7 @@ pub struct State {
 impl State {
     /// The start of another exchange. Memory is kept.
     pub fn clear(&mut self) {
-        self.slots.0.clear();
+        self.slots.clear();
         self.skipped = Steps::NONE;
         self.decided = Steps::NONE;
         self.wanted = Steps::NONE;
@@ -171,3 +203,42 @@ impl<'r, V: Value> Input<'r> for Read<'r, V> {
 }
 
 impl<P: Phase, V: Value> ReadableAt<P> for Read<'_, V> {}
+
+#[cfg(test)]
+mod tests {
+    use alloc::string::String;
+    use alloc::sync::Arc;
+
+    use super::Slots;
+
+    fn address(slots: &Slots, slot: u16) -> *const u64 {
+        slots.get(slot).unwrap().downcast_ref::<u64>().unwrap()
+    }
+
+    #[test]
+    fn numbers_are_written_where_those_of_the_last_exchange_were() {
+        let mut slots = Slots::default();
+        slots.write(3, 7_u64, false);
+        let first = address(&slots, 3);
+        slots.clear();
+        assert!(slots.get(3).is_none() && slots.see(3, true).is_none());
+        slots.write(3, 8_u64, false);
+        assert_eq!((address(&slots, 3), slots.get(3).unwrap().downcast_ref()), (first, Some(&8_u64)));
+        // Another pipeline may have another type there.
+        slots.clear();
+        slots.write(3, String::from("text"), true);
+        assert!(slots.get(3).is_none());
+        assert_eq!(slots.see(3, true).unwrap().downcast_ref(), Some(&String::from("text")));
+    }
+
+    #[test]
+    fn what_owns_something_is_dropped_when_the_exchange_is_over() {
+        let owned = Arc::new(());
+        let mut slots = Slots::default();
+        slots.write(0, Arc::clone(&owned), false);
+        slots.write(0, Arc::clone(&owned), false);
+        assert_eq!(Arc::strong_count(&owned), 2);
+        slots.clear();
+        assert_eq!(Arc::strong_count(&owned), 1);
+    }
+}

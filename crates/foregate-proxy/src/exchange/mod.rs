@@ -238,6 +238,7 @@ impl<'a> Exchange<'a> {
             Box::pin(self.show_refused(error)).await;
         }
         self.log();
+        self.shelve_run();
         outcome
     }
 

@@ -1,6 +1,6 @@
 //! The steps of modules, run between the platform's own.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
 use std::net::IpAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -40,6 +40,14 @@ use crate::telemetry::steps::StepCounter;
 const FEW: usize = 4;
 /// See [`FEW`].
 const SAMPLE: u32 = 16;
+
+thread_local! {
+    /// The memory of exchanges that are over.
+    static SHELF: RefCell<Vec<Box<Run>>> = const { RefCell::new(Vec::new()) };
+}
+
+/// How much of it a thread keeps.
+const SHELVED: usize = 32;
 
 /// What an exchange has beside its heads when its route uses steps.
 pub(super) struct Run {
@@ -116,11 +124,36 @@ impl Exchange<'_> {
     /// Takes the steps of `plan` along.
     pub(super) fn use_plan(&mut self, plan: Option<&Arc<Plan>>) {
         self.run = plan.map(|plan| {
-            let mut facts = Facts::new(self.request.length.is_empty());
+            let (plan, mut facts) = (Arc::clone(plan), Facts::new(self.request.length.is_empty()));
             if plan.keeps_received() && self.refused.is_none() {
                 facts.received = Some(Box::new(Head::of(self.request)));
             }
-            Box::new(Run { plan: Arc::clone(plan), state: State::default(), facts, next: 0, begun: 0 })
+            match SHELF.with_borrow_mut(Vec::pop) {
+                Some(mut run) => {
+                    (run.plan, run.facts, run.next, run.begun) = (plan, facts, 0, 0);
+                    run
+                }
+                None => Box::new(Run { plan, state: State::default(), facts, next: 0, begun: 0 }),
+            }
+        });
+    }
+
+    /// The exchange is over: another one of this thread may use its memory.
+    pub(super) fn shelve_run(&mut self) {
+        thread_local! {
+            /// What stands in for a plan: a route's would keep its configuration.
+            static NOTHING: Arc<Plan> = Arc::default();
+        }
+        let Some(mut run) = self.run.take() else { return };
+        SHELF.with_borrow_mut(|shelf| {
+            if shelf.len() < SHELVED {
+                run.state.clear();
+                run.plan = NOTHING.with(Arc::clone);
+                (run.facts.body, run.facts.body_share) = (Vec::new(), None);
+                (run.facts.response_body, run.facts.response_share) = (Vec::new(), None);
+                run.facts.received = None;
+                shelf.push(run);
+            }
         });
     }
 
