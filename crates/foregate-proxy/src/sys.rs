@@ -2,7 +2,12 @@
 #![allow(unsafe_code)]
 
 use std::env;
+use std::ops::{Deref, DerefMut};
 use std::os::fd::{FromRawFd, OwnedFd, RawFd};
+use std::ptr::NonNull;
+
+use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
+use rustix::thread::{disable_transparent_huge_pages, transparent_huge_pages_are_disabled};
 
 /// The first descriptor that a service manager passes (sd_listen_fds(3)).
 const FIRST: RawFd = 3;
@@ -36,4 +41,114 @@ pub fn inherited_sockets() -> Vec<OwnedFd> {
 pub fn collect_memory() {
     // SAFETY: mi_collect(3) has no preconditions; it looks only at what mimalloc holds for the calling thread.
     unsafe { libmimalloc_sys::mi_collect(true) }
+}
+
+/// The size of a huge page, bytes, and how they are aligned.
+const HUGE: usize = 2 << 20;
+
+/// Values in memory of their own, in huge pages where the system has some: a look at a random one then needs no walk
+/// through the tables of pages.
+///
+/// Huge pages are off for the process, since the allocator's would hold what is freed; they are on while this is filled.
+#[derive(Debug)]
+pub struct Pages<T> {
+    map: NonNull<u8>,
+    map_bytes: usize,
+    start: NonNull<T>,
+    len: usize,
+}
+
+// SAFETY: a `Pages` owns its values as a `Box<[T]>` does, and nothing else refers to its memory.
+unsafe impl<T: Send> Send for Pages<T> {}
+// SAFETY: as above; a shared reference gives shared references to values only.
+unsafe impl<T: Sync> Sync for Pages<T> {}
+
+impl<T: Copy> Pages<T> {
+    /// Copies the values. `None` where the system gives no memory.
+    pub fn new(values: &[T]) -> Option<Self> {
+        const { assert!(align_of::<T>() <= HUGE) };
+        let bytes = size_of_val(values);
+        // Room for aligning the start.
+        let map_bytes = bytes.checked_add(HUGE)?;
+        // SAFETY: without an address the system chooses one where nothing is.
+        let map = unsafe {
+            let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
+            mmap_anonymous(std::ptr::null_mut(), map_bytes, ProtFlags::READ | ProtFlags::WRITE, flags)
+        };
+        let map = NonNull::new(map.ok()?.cast::<u8>())?;
+        let offset = map.align_offset(HUGE);
+        if offset >= HUGE {
+            return None;
+        }
+        // SAFETY: `offset` is less than what `map_bytes` has beyond `bytes`, so the place lies within the mapping.
+        let start = unsafe { map.add(offset) }.cast::<T>();
+        let pages = Self { map, map_bytes, start, len: values.len() };
+        let were_disabled = transparent_huge_pages_are_disabled().unwrap_or(false);
+        if were_disabled {
+            // Where that fails, pages are small.
+            let _ = disable_transparent_huge_pages(false);
+        }
+        // SAFETY: this is advice about memory that is ours alone, and changes nothing of what it holds.
+        let _ = unsafe { madvise(map.as_ptr().cast(), map_bytes, Advice::LinuxHugepage) };
+        // SAFETY: `start` is aligned to more than `T` asks for, and has room for `bytes` bytes that nothing refers to; `T`
+        // is `Copy`, so its values may be copied as bytes.
+        unsafe { start.as_ptr().copy_from_nonoverlapping(values.as_ptr(), values.len()) };
+        if were_disabled {
+            let _ = disable_transparent_huge_pages(true);
+        }
+        Some(pages)
+    }
+}
+
+impl<T> Deref for Pages<T> {
+    type Target = [T];
+
+    #[inline]
+    fn deref(&self) -> &[T] {
+        // SAFETY: `start` is aligned, and `len` values were written there when this was made; they live as long as `self`.
+        unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len) }
+    }
+}
+
+impl<T> DerefMut for Pages<T> {
+    fn deref_mut(&mut self) -> &mut [T] {
+        // SAFETY: as for `deref`, and the borrow of `self` is exclusive.
+        unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.len) }
+    }
+}
+
+impl<T> Drop for Pages<T> {
+    fn drop(&mut self) {
+        // SAFETY: the mapping was made by this value and is used by nobody else; `T` was `Copy` when it was made, so there
+        // is nothing to drop in it.
+        let _ = unsafe { munmap(self.map.as_ptr().cast(), self.map_bytes) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pages_hold_what_they_were_given_and_can_be_changed() {
+        for len in [0_u32, 1, 100_000, 1_500_000] {
+            let values: Vec<u64> = (0..len).map(u64::from).collect();
+            let mut pages = Pages::new(&values).unwrap();
+            assert_eq!(&*pages, &*values);
+            if let Some(last) = pages.last_mut() {
+                *last = 7;
+                assert_eq!(pages.last(), Some(&7));
+            }
+            assert_eq!(pages.as_ptr().align_offset(HUGE), 0);
+        }
+    }
+
+    #[test]
+    fn huge_pages_are_as_they_were() {
+        let before = transparent_huge_pages_are_disabled().unwrap();
+        disable_transparent_huge_pages(true).unwrap();
+        drop(Pages::new(&[0_u8; 10]).unwrap());
+        assert!(transparent_huge_pages_are_disabled().unwrap());
+        disable_transparent_huge_pages(before).unwrap();
+    }
 }

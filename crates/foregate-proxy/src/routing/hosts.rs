@@ -8,6 +8,7 @@ use std::hash::{BuildHasher, Hasher};
 use foldhash::fast::RandomState;
 
 use super::routes::RouteSet;
+use super::store::Store;
 use crate::settings::SiteOptions;
 
 /// The longest name that an entry holds itself.
@@ -59,10 +60,10 @@ struct Slot {
 /// Host patterns.
 #[derive(Debug, Default)]
 pub(super) struct HostTable {
-    entries: Vec<Entry>,
+    entries: Store<Entry>,
     long_names: Vec<u8>,
     /// Open addressing with linear probing, a power of two, at most [`FULL`] full: four slots are one cache line.
-    slots: Vec<Slot>,
+    slots: Store<Slot>,
     /// The entry of `*`.
     any: Option<HostId>,
     /// Bit `n` is set when there is a pattern `*.` and a name of `n + 1` labels.
@@ -155,7 +156,8 @@ impl HostTable {
 
     /// Gives back the memory that growing has left over.
     pub(super) fn shrink(&mut self) {
-        self.entries.shrink_to_fit();
+        self.entries.settle();
+        self.slots.settle();
         self.long_names.shrink_to_fit();
     }
 
@@ -213,12 +215,13 @@ impl HostTable {
         let bits = if below { BELOW } else { 0 }
             | if options.allow_underscores { ALLOW_UNDERSCORES } else { 0 }
             | if options.keep_slashes { KEEP_SLASHES } else { 0 };
-        self.entries.push(Entry { site, routes, counters: 0, bits, name_len, name: inline });
+        self.entries.growing().push(Entry { site, routes, counters: 0, bits, name_len, name: inline });
         HostId(super::narrow(self.entries.len() - 1))
     }
 
     fn rebuild_slots(&mut self) {
-        self.slots = vec![FREE; (self.entries.len() * 8 / FULL + 1).next_power_of_two()];
+        let count = (self.entries.len() * 8 / FULL + 1).next_power_of_two();
+        self.slots = vec![FREE; count].into();
         for entry in 0..super::narrow(self.entries.len()) {
             if self.any != Some(HostId(entry)) {
                 self.place(entry);

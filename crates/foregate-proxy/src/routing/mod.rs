@@ -9,6 +9,7 @@ mod host;
 mod hosts;
 mod path;
 mod routes;
+mod store;
 #[cfg(test)]
 mod tests;
 mod trie;

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use foldhash::fast::RandomState;
 
 use super::path::{PathMatcher, PathPattern, Unreachable};
+use super::store::Store;
 use crate::settings::Route;
 
 /// Up to this many patterns are compared one after the other.
@@ -48,7 +49,7 @@ impl RouteSet {
 #[derive(Debug)]
 pub(super) struct RouteTable {
     routes: Vec<Arc<Route>>,
-    sets: Vec<u8>,
+    sets: Store<u8>,
     large: Vec<LargeSet>,
 }
 
@@ -60,7 +61,7 @@ struct LargeSet {
 
 impl Default for RouteTable {
     fn default() -> Self {
-        Self { routes: Vec::new(), sets: vec![0], large: Vec::new() }
+        Self { routes: Vec::new(), sets: vec![0].into(), large: Vec::new() }
     }
 }
 
@@ -233,7 +234,7 @@ impl RouteTableBuilder {
     /// The finished table.
     pub(super) fn build(mut self) -> RouteTable {
         self.table.routes.shrink_to_fit();
-        self.table.sets.shrink_to_fit();
+        self.table.sets.settle();
         self.table
     }
 
@@ -242,7 +243,7 @@ impl RouteTableBuilder {
         if !unreachable.is_empty() {
             return Err(unreachable);
         }
-        let sets = &mut self.table.sets;
+        let sets = self.table.sets.growing();
         sets.push(patterns.len() as u8);
         for (pattern, route) in patterns.iter().zip(routes) {
             let (text, rest) = pattern.parts();
@@ -270,8 +271,9 @@ impl RouteTableBuilder {
                 matcher
             }
         };
-        self.table.sets.push(IS_LARGE);
-        self.table.sets.extend_from_slice(&super::narrow(self.table.large.len()).to_le_bytes());
+        let sets = self.table.sets.growing();
+        sets.push(IS_LARGE);
+        sets.extend_from_slice(&super::narrow(self.table.large.len()).to_le_bytes());
         self.table.large.push(LargeSet { matcher, routes: routes.into() });
         Ok(())
     }

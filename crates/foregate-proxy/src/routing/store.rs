@@ -1,0 +1,91 @@
+//! Where tables lie once they are built.
+
+use std::ops::{Deref, DerefMut};
+
+use crate::sys::Pages;
+
+/// From this size on a table is moved to pages of its own, bytes: smaller ones need few pages anyway.
+const LARGE: usize = 1 << 20;
+
+/// A table that grows while it is built, and is only looked at afterwards.
+#[derive(Debug)]
+pub(super) struct Store<T> {
+    growing: Vec<T>,
+    /// All of it, once it is large and grows no more.
+    pages: Option<Pages<T>>,
+}
+
+impl<T: Copy> Store<T> {
+    /// To add something.
+    pub(super) fn growing(&mut self) -> &mut Vec<T> {
+        if let Some(pages) = self.pages.take() {
+            self.growing = pages.to_vec();
+        }
+        &mut self.growing
+    }
+
+    /// Nothing is added any more: gives back the memory that growing has left over.
+    pub(super) fn settle(&mut self) {
+        if self.pages.is_none() && size_of_val(&self.growing[..]) >= LARGE {
+            self.pages = Pages::new(&self.growing);
+        }
+        if self.pages.is_some() {
+            self.growing = Vec::new();
+        }
+        self.growing.shrink_to_fit();
+    }
+}
+
+impl<T> From<Vec<T>> for Store<T> {
+    fn from(growing: Vec<T>) -> Self {
+        Self { growing, pages: None }
+    }
+}
+
+impl<T> Default for Store<T> {
+    fn default() -> Self {
+        Vec::new().into()
+    }
+}
+
+impl<T> Deref for Store<T> {
+    type Target = [T];
+
+    #[inline]
+    fn deref(&self) -> &[T] {
+        match &self.pages {
+            Some(pages) => pages,
+            None => &self.growing,
+        }
+    }
+}
+
+impl<T> DerefMut for Store<T> {
+    fn deref_mut(&mut self) -> &mut [T] {
+        match &mut self.pages {
+            Some(pages) => pages,
+            None => &mut self.growing,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_large_table_moves_and_can_grow_again() {
+        let mut store = Store::default();
+        store.growing().extend(0..400_000_u32);
+        store.settle();
+        assert!(store.pages.is_some() && store.growing.capacity() == 0);
+        store[1] = 7;
+        store.growing().push(8);
+        store.settle();
+        assert_eq!((store.len(), store[1], store[399_999], store[400_000]), (400_001, 7, 399_999, 8));
+        let mut small = Store::default();
+        small.growing().push(1_u8);
+        small.settle();
+        assert!(small.pages.is_none());
+    }
+}
