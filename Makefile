@@ -18,7 +18,7 @@ CARGO_DENY_VERSION := 0.20.2
 
 # Seconds for each fuzz target in `make fuzz`.
 FUZZ_SECONDS ?= 60
-# Arguments passed on by `make run`, `make cases`, `make bench` and `make bench-calm`.
+# Arguments passed on by `make run`, `make cases`, `make test-waf`, `make bench` and `make bench-calm`.
 ARGS ?=
 
 ##@ Use
@@ -87,6 +87,12 @@ cases: release ## Text cases against the release binary (ARGS: parts of their na
 	@# With the tests' choice of crates: alone it would build its dependencies again with other features.
 	cargo build --locked --quiet --workspace --bins --tests
 	$(CARGO_TARGET_DIR)/debug/foregate-cases --binary $(BINARY) $(ARGS)
+
+.PHONY: test-waf
+test-waf: release ## The regression files of the OWASP Core Rule Set, over sockets (ARGS: 942100 or 942100-3; installs Go)
+	@scripts/install-packages go:golang-go
+	cargo build --locked --quiet -p foregate-crs
+	$(CARGO_TARGET_DIR)/debug/foregate-crs --binary $(BINARY) --crs "$$(scripts/crs)" --overrides tools/crs/overrides.yaml $(ARGS)
 
 .PHONY: conformance
 conformance: release ## h2spec, gRPC interop and a TLS scan (installs Go programs and a Python package into the cache)
