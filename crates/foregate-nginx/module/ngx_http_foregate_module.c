@@ -139,6 +139,8 @@ ngx_http_foregate_target(void *data, fg_text path, fg_text args)
     r->args.len = args.len;
     r->valid_unparsed_uri = 0;
     r->valid_location = 0;
+    /* It is to be encoded again on its way to an upstream. */
+    r->quoted_uri = 1;
     ngx_http_set_exten(r);
     return 0;
 }
@@ -183,6 +185,8 @@ ngx_http_foregate_tls(void *data, fg_tls *out)
     }
     out->is_tls = 1;
     if (ngx_ssl_get_protocol(c, r->pool, &text) == NGX_OK) {
+        /* It is a text of OpenSSL's, whose length nobody tells. */
+        text.len = ngx_strlen(text.data);
         out->version = ngx_http_foregate_text(&text);
     }
     if (ngx_ssl_get_server_name(c, r->pool, &text) == NGX_OK) {
@@ -704,15 +708,17 @@ ngx_http_foregate_body_filter(ngx_http_request_t *r, ngx_chain_t *in)
         return NGX_ERROR;
     }
 
-    if (ctx->swallow || ctx->done) {
+    if (ctx->swallow) {
         for ( /* void */ ; in != NULL; in = in->next) {
             in->buf->pos = in->buf->last;
             in->buf->file_pos = in->buf->file_last;
         }
-        if (!ctx->filters || ctx->done) {
-            return ngx_http_next_body_filter(r, NULL);
-        }
-    } else if (in != NULL && ngx_chain_add_copy(r->pool, &ctx->in, in) != NGX_OK) {
+    }
+    if (ctx->done || !ctx->filters) {
+        /* What comes after the end is of others, such as the end that addition's filter has held back. */
+        return ngx_http_next_body_filter(r, in);
+    }
+    if (in != NULL && ngx_chain_add_copy(r->pool, &ctx->in, in) != NGX_OK) {
         return NGX_ERROR;
     }
 

@@ -181,7 +181,8 @@ impl fg_text {
     ///
     /// They live for `'t` and do not change.
     unsafe fn bytes<'t>(self) -> &'t [u8] {
-        if self.data.is_null() || self.len == 0 {
+        // Where there are none, NGINX sometimes leaves the pointer as it was.
+        if self.len == 0 || self.data.is_null() {
             return &[];
         }
         // SAFETY: the caller vouches for the bytes, and the pointer is not null.
@@ -403,8 +404,8 @@ fn guard<T>(failed: T, run: impl FnOnce() -> Option<T>) -> T {
         Ok(result) => result.unwrap_or(failed),
         Err(panic) => {
             PANICS.fetch_add(1, Ordering::Relaxed);
-            // To drop what it carries may panic again.
-            std::mem::forget(panic);
+            // To drop what it carries may panic again; nobody is told a second time.
+            let _ = catch_unwind(AssertUnwindSafe(|| drop(panic)));
             failed
         }
     }

@@ -1,0 +1,359 @@
+"""How bodies move: pieces, slow clients, requests that come by several times, and what goes wrong."""
+
+import gzip
+import hashlib
+import os
+import random
+import re
+import signal
+import socket
+import subprocess
+import threading
+import time
+import unittest
+
+from harness import Case, Nginx, PATIENCE, VALGRIND, response, version
+
+RELOADS = int(os.environ.get("RELOADS", "20"))
+GROW = "probe grow=3\n"
+
+
+def grown(body, times):
+    return b"".join(bytes([byte]) * times for byte in body) + b"END"
+
+
+def site(more="", server=""):
+    return f"""
+    {more}
+    server {{
+        listen 127.0.0.1:PORT; server_name example.com; root html; {server}
+        foregate route.kdl;
+        location /origin {{ proxy_pass http://ORIGIN; proxy_http_version 1.1; }}
+    }}
+"""
+
+
+OWN = {"own.kdl": "probe grow=2\n"}
+
+
+def http2(text):
+    """The same, speaking HTTP/2 with prior knowledge on the port."""
+    return text.replace("listen 127.0.0.1:PORT;", "listen 127.0.0.1:PORT http2;")
+
+
+class Pieces(Case):
+    BODY = bytes(random.Random(1).randbytes(70_000))
+
+    def test_any_pieces_come_out_the_same(self):
+        pieces = {"length": None}
+        origin = self.origin(lambda head: response(self.BODY, fields=[("X", "1")], **pieces))
+        nginx = self.start(site(), {"route.kdl": GROW}, origin=origin)
+        expected = grown(self.BODY, 3)
+        for piece in [None, 70_000, 16_384, 4097, 1000, 61]:
+            for length in [True, False]:
+                pieces.clear()
+                pieces.update(pieces=piece, length=length)
+                got = nginx.get("/origin/")
+                self.assertEqual((got.status, got.get("content-length")), (200, None))
+                self.assertTrue(got.body == expected, f"{piece} {length} {len(got.body)}")
+
+    def test_any_buffers_come_out_the_same(self):
+        body = self.BODY
+        for buffering in ["proxy_buffering off; proxy_buffer_size 1k;", "proxy_buffers 2 1k; proxy_buffer_size 1k; proxy_busy_buffers_size 1k;",
+                          "output_buffers 1 512; sendfile on;"]:
+            origin = self.origin(lambda head: response(body, pieces=3000))
+            nginx = self.start(site(buffering + "postpone_output 0;"), {"route.kdl": GROW, "html/a.txt": body}, origin=origin)
+            for path in ["/origin/", "/a.txt"]:
+                self.assertTrue(nginx.get(path).body == grown(body, 3), f"{buffering} {path}")
+
+    def test_http2_gets_the_same(self):
+        origin = self.origin(lambda head: response(self.BODY, pieces=5000))
+        nginx = self.start(http2(site()), {"route.kdl": GROW, "html/a.txt": self.BODY}, origin=origin)
+        for path in ["/origin/", "/a.txt"]:
+            self.assertTrue(nginx.curl(nginx.url(path)) == grown(self.BODY, 3), path)
+        head = nginx.curl("-I", nginx.url("/a.txt")).decode()
+        self.assertIn("HTTP/2 200", head)
+        self.assertNotIn("content-length", head.lower())
+
+    def test_flushes_go_through(self):
+        """What an origin sends and NGINX does not buffer reaches the client before the rest comes."""
+        go_on = threading.Event()
+
+        def answer(head):
+            yield b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\nfirst"
+            go_on.wait(PATIENCE)
+            yield b"second"
+
+        origin = self.origin(answer)
+        nginx = self.start(site("proxy_buffering off;"), {"route.kdl": GROW}, origin=origin)
+        with socket.create_connection(("127.0.0.1", nginx.port), PATIENCE) as client:
+            client.sendall(b"GET /origin/ HTTP/1.0\r\nHost: example.com\r\n\r\n")
+            got = b""
+            while not got.endswith(grown(b"first", 3)[:-3]):
+                data = client.recv(65536)
+                self.assertTrue(data, got)
+                got += data
+            go_on.set()
+            while data := client.recv(65536):
+                got += data
+        self.assertTrue(got.endswith(grown(b"firstsecond", 3)), got)
+
+    def test_filters_that_keep_the_length_keep_it(self):
+        origin = self.origin(lambda head: response(b"x" * 5000, pieces=999))
+        nginx = self.start(site(), {"route.kdl": 'limit-response-body "6000B"\n', "html/a.txt": b"x" * 5000}, origin=origin)
+        got = nginx.get("/origin/")
+        self.assertEqual((got.get("content-length"), len(got.body)), ("5000", 5000))
+        got = nginx.get("/a.txt", headers=[("Range", "bytes=10-19")])
+        self.assertEqual((got.status, got.body), (206, b"x" * 10))
+
+    def test_a_body_that_is_broken_off_looks_like_it(self):
+        origin = self.origin(lambda head: response(b"x" * 50_000, length=False))
+        nginx = self.start(site(), {"route.kdl": 'limit-response-body "20kB"\n'}, origin=origin)
+        with self.assertRaises(Exception):
+            nginx.get("/origin/")
+        self.assertIn("the body is too large", nginx.log())
+
+
+class Memory(Case):
+    @unittest.skipIf(VALGRIND, "it measures memory")
+    def test_a_slow_client_costs_no_memory(self):
+        """Some megabytes become 160, and the client takes them slowly at first."""
+        body = random.Random(2).randbytes(1 << 20) * 4
+        times = 40
+        digest = hashlib.sha256()
+        for at in range(0, len(body), 65536):
+            digest.update(grown(body[at:at + 65536], times)[:-3])
+        digest.update(b"END")
+        origin = self.origin(lambda head: response(body, length=False))
+        nginx = self.start(site("proxy_max_temp_file_size 0; sendfile on;"), {"route.kdl": f"probe grow={times}\n", "html/a.txt": body}, origin=origin)
+        # What NGINX takes for any request is there already.
+        nginx.get("/origin/")
+        nginx.get("/a.txt")
+        for path in ["/a.txt", "/origin/"]:
+            before = nginx.resident()
+            most, got, size = 0, hashlib.sha256(), 0
+            with socket.create_connection(("127.0.0.1", nginx.port), PATIENCE) as client:
+                client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)
+                client.sendall(f"GET {path} HTTP/1.0\r\nHost: example.com\r\n\r\n".encode())
+                head = b""
+                while b"\r\n\r\n" not in head:
+                    head += client.recv(1)
+                while data := client.recv(1 << 16):
+                    got.update(data)
+                    size += len(data)
+                    if size < 3 << 20:
+                        time.sleep(0.02)
+                        most = max(most, nginx.resident())
+                    elif size % 50 == 0:
+                        most = max(most, nginx.resident())
+            self.assertEqual(got.hexdigest(), digest.hexdigest())
+            print(f"{path}: {size} bytes to a slow client, {most - before} KiB more")
+            self.assertLess(most - before, 1024, path)
+
+    def test_a_client_that_goes_away_is_forgotten(self):
+        body = b"x" * 1_000_000
+        nginx = self.start(site(), {"route.kdl": "probe grow=40\n", "html/a.txt": body})
+        for _ in range(5):
+            with socket.create_connection(("127.0.0.1", nginx.port), PATIENCE) as client:
+                client.sendall(b"GET /a.txt HTTP/1.1\r\nHost: example.com\r\n\r\n")
+                client.recv(1000)
+        self.assertEqual(nginx.get("/a.txt").body[-3:], b"END")
+
+
+class Shapes(Case):
+    """HEAD, ranges, conditions, and answers without a body."""
+
+    def test_head_has_the_head_of_get(self):
+        nginx = self.start(site(), {"route.kdl": GROW, "html/a.txt": b"abc"})
+        got, head = nginx.get("/a.txt"), nginx.get("/a.txt", "HEAD")
+        self.assertEqual(got.body, b"aaabbbcccEND")
+        self.assertEqual(head.body, b"")
+        for name in ["content-length", "etag", "accept-ranges", "last-modified"]:
+            self.assertEqual(got.get(name), head.get(name), name)
+        self.assertEqual((got.get("content-length"), got.get("accept-ranges")), (None, None))
+        self.assertRegex(got.get("etag"), "^W/")
+
+    def test_ranges_of_a_changed_body_are_not_served(self):
+        nginx = self.start(site(), {"route.kdl": GROW, "html/a.txt": b"abc"})
+        got = nginx.get("/a.txt", headers=[("Range", "bytes=1-1")])
+        self.assertEqual((got.status, got.body), (200, b"aaabbbcccEND"))
+
+    def test_a_part_from_the_origin_passes_as_it_is(self):
+        answer = response(b"bc", "206 Partial Content", [("Content-Range", "bytes 1-2/3")])
+        origin = self.origin(lambda head: answer)
+        nginx = self.start(site(), {"route.kdl": GROW}, origin=origin)
+        got = nginx.get("/origin/", headers=[("Range", "bytes=1-2")])
+        self.assertEqual((got.status, got.body, got.get("content-length")), (206, b"bc", "2"))
+
+    def test_conditions_hold(self):
+        route = GROW + 'headers { response { set "x-out" "1"; } }\n'
+        nginx = self.start(site(), {"route.kdl": route, "html/a.txt": b"abc"})
+        tag = nginx.get("/a.txt").get("etag")
+        for condition in [("If-None-Match", tag), ("If-Modified-Since", nginx.get("/a.txt").get("last-modified"))]:
+            got = nginx.get("/a.txt", headers=[condition])
+            self.assertEqual((got.status, got.body, got.get("x-out")), (304, b"", "1"), condition)
+
+    def test_answers_without_a_body_stay_so(self):
+        answers = {"204": response(b"", "204 No Content", length=False), "empty": response(b""), "304": response(b"", "304 Not Modified", length=False)}
+        origin = self.origin(lambda head: answers[head.split()[1].rsplit("/", 1)[1]])
+        nginx = self.start(site(), {"route.kdl": GROW}, origin=origin)
+        for name, status in [("204", 204), ("304", 304), ("empty", 200)]:
+            got = nginx.get(f"/origin/{name}")
+            self.assertEqual((got.status, got.body), (status, b""), name)
+
+    def test_connections_are_kept(self):
+        nginx = self.start(site(), {"route.kdl": GROW + 'redirect "/old" to="/new"\n', "html/a.txt": b"abc"})
+        with socket.create_connection(("127.0.0.1", nginx.port), PATIENCE) as client:
+            request = b" HTTP/1.1\r\nHost: example.com\r\nContent-Length: 5\r\n\r\nhello"
+            client.sendall(b"GET /a.txt" + request + b"POST /old" + request + b"GET /a.txt" + request)
+            got = b""
+            while got.count(b"END") < 2:
+                data = client.recv(65536)
+                self.assertTrue(data, got)
+                got += data
+        self.assertEqual(re.findall(rb"HTTP/1.1 (\d+)", got), [b"200", b"302", b"200"])
+
+
+class Detours(Case):
+    """Internal redirects and subrequests."""
+
+    SERVER = """
+        error_page 404 /missing.html; error_page 403 @named;
+        location = /missing.html { internal; }
+        location @named { return 418 "named"; }
+        location /try { try_files $uri /a.txt; }
+        location /again { rewrite ^/again/(.*)$ /seen/$1 last; }
+        location /seen { proxy_pass http://ORIGIN; }
+        location /ssi { ssi on; ssi_types text/plain; }
+        location /sub.txt { }
+        location /own.txt { foregate own.kdl; }
+        location /auth { auth_request /check; root html; try_files /a.txt =404; }
+        location = /check { internal; return 204; }
+        location /added { addition_types text/plain; add_after_body /sub.txt; }
+    """
+
+    def test_steps_of_a_request_run_once(self):
+        route = 'rate-limit 4 per="1h"\nheaders { response { set "x-out" "1"; add "x-count" "1"; } }\n'
+        nginx = self.start(site(server=self.SERVER), {**OWN, "route.kdl": route, "html/missing.html": "missing", "html/a.txt": "a", "html/dir/index.html": "index"})
+        got = nginx.get("/nothing")
+        self.assertEqual((got.status, got.body, got.all("x-count")), (404, b"missing", ["1"]))
+        self.assertEqual((nginx.get("/try/x").body, nginx.get("/dir/").body), (b"a", b"index"))
+        self.assertEqual([nginx.get("/a.txt").status for _ in range(2)], [200, 429])
+
+    def test_fields_are_added_once_over_rewrites(self):
+        origin = self.origin(lambda head: response(b"x"))
+        nginx = self.start(site(server=self.SERVER), {**OWN, "route.kdl": "probe\n"}, origin=origin)
+        self.assertEqual(nginx.get("/again/x").status, 200)
+        self.assertEqual(origin.requests[0].lower().count("x-probe: 1"), 1)
+
+    def test_error_pages_of_nginx_are_for_errors_of_nginx(self):
+        route = 'access { deny "127.0.0.0/8"; }\nheaders { response { set "x-out" "1"; } }\n'
+        nginx = self.start(site(server=self.SERVER), {**OWN, "route.kdl": route})
+        got = nginx.get("/a.txt")
+        self.assertEqual((got.status, got.get("x-out")), (403, "1"))
+        self.assertNotEqual(got.body, b"named")
+
+    def test_subrequests_are_part_of_the_response(self):
+        files = {"route.kdl": GROW + 'headers { response { add "x-count" "1"; } }\n', "own.kdl": "probe grow=2\n", "html/sub.txt": b"s", "html/own.txt": b"o",
+                 "html/a.txt": b"a", "html/added.txt": b"d",
+                 "html/ssi.txt": b'[<!--# include virtual="/sub.txt" -->]', "html/ssi2.txt": b'<!--# include virtual="/own.txt" -->'}
+        nginx = self.start(site(server=self.SERVER), files)
+        got = nginx.get("/auth/x")
+        self.assertEqual((got.status, got.body, got.all("x-count")), (200, b"aaaEND", ["1"]))
+        got = nginx.get("/added.txt")
+        self.assertEqual(got.body, b"dddENDs")
+        # SSI looks at what the filter has made of the page, so that the page is taken without it.
+        nginx = self.start(site(server=self.SERVER), {**files, "route.kdl": 'headers { response { add "x-count" "1"; } }\n'})
+        self.assertEqual(nginx.get("/ssi.txt").body, b"[s]")
+        got = nginx.get("/ssi2.txt")
+        self.assertEqual((got.body, got.all("x-count")), (b"ooEND", ["1"]))
+
+    def test_a_large_subrequest_comes_in_its_place(self):
+        big = random.Random(3).randbytes(300_000).replace(b"<", b"x")
+        files = {"route.kdl": 'headers { response { set "x-out" "1"; } }\n', "own.kdl": GROW, "html/own.txt": big,
+                 "html/ssi.txt": b'[<!--# include virtual="/own.txt" -->|<!--# include virtual="/own.txt" -->]'}
+        nginx = self.start(site(server=self.SERVER), files)
+        part = grown(big, 3)
+        self.assertTrue(nginx.get("/ssi.txt").body == b"[" + part + b"|" + part + b"]")
+
+
+class Gunzip(Case):
+    def test_a_gzipped_origin_is_seen_decoded(self):
+        """gunzip decodes only for clients that take no gzip: for others the route decodes itself."""
+        body = b"<p>text</p>" * 3000
+        origin = self.origin(lambda head: response(gzip.compress(body), fields=[("Content-Encoding", "gzip")], pieces=100))
+        nginx = self.start(site("gunzip on;"), {"route.kdl": GROW}, origin=origin)
+        self.assertTrue(nginx.get("/origin/").body == grown(body, 3))
+        nginx = self.start(site("gunzip on;"), {"route.kdl": 'decompress { responses "always"; }\n' + GROW}, origin=origin)
+        got = nginx.get("/origin/", headers=[("Accept-Encoding", "gzip")])
+        self.assertEqual(got.get("content-encoding"), None)
+        self.assertTrue(got.body == grown(body, 3))
+
+
+class Panics(Case):
+    def test_a_panic_is_the_end_of_one_request(self):
+        http = site("log_format told '$status $foregate_panics';",
+                    "access_log told.log told; location /fine { foregate fine.kdl; }")
+        # A response that a step has failed on is replaced; those that have run do not run again.
+        for place, status, out in [("request", 500, "1"), ("response", 500, None), ("log", 200, "1")]:
+            nginx = self.start(http, {"route.kdl": f'probe panic="{place}"\nheaders {{ response {{ set "x-out" "1"; }} }}\n', "fine.kdl": "probe\n",
+                                      "html/a.txt": b"abc", "html/fine": b"fine"})
+            for _ in range(2):
+                got = nginx.get("/a.txt")
+                self.assertEqual((got.status, got.get("x-out")), (status, out), place)
+                self.assertEqual(nginx.get("/fine").body, b"fine")
+            self.assertIn("has panicked", nginx.log())
+            self.assertRegex(nginx.lines("told.log", 4)[-1], "200 [12]")
+
+    def test_a_panic_in_a_body_breaks_it_off(self):
+        nginx = self.start(site(server="location /fine { foregate off; }"), {"route.kdl": 'probe panic="body"\n', "html/a.txt": b"abc" * 10_000, "html/fine": b"fine"})
+        for _ in range(2):
+            with self.assertRaises(Exception):
+                nginx.get("/a.txt")
+            self.assertEqual(nginx.get("/fine").body, b"fine")
+        self.assertIn("a filter has panicked", nginx.log())
+
+
+class Reloads(Case):
+    @unittest.skipIf(VALGRIND, "it measures memory")
+    def test_reloads_leak_nothing(self):
+        route = "\n".join(f'redirect "/old/{number}" to="/new/{number}"' for number in range(500)) + "\n" + GROW
+        nginx = self.start(site(), {"route.kdl": route, "html/a.txt": b"abc"}, master=True)
+        master = nginx.process.pid
+
+        def resident():
+            with open(f"/proc/{master}/status") as file:
+                return int(re.search(r"VmRSS:\s+(\d+)", file.read()).group(1))
+
+        def reload():
+            # One is over when the log says that its workers were started.
+            before = nginx.log().count("start worker processes")
+            nginx.process.send_signal(signal.SIGHUP)
+            deadline = time.monotonic() + PATIENCE
+            while nginx.log().count("start worker processes") == before:
+                self.assertLess(time.monotonic(), deadline)
+                time.sleep(0.005)
+
+        for _ in range(10):
+            reload()
+        before = resident()
+        for _ in range(RELOADS):
+            reload()
+        after = resident()
+        print(f"{RELOADS} reloads: {after - before} KiB more")
+        self.assertEqual(nginx.get("/a.txt").body, b"aaabbbcccEND")
+        self.assertLess(after - before, 512 + RELOADS // 4)
+
+    def test_a_refused_reload_changes_nothing(self):
+        nginx = self.start(site(), {"route.kdl": 'headers { response { set "x-out" "1"; } }\n', "html/a.txt": b"a"}, master=True)
+        nginx.write("route.kdl", "headers {")
+        nginx.process.send_signal(signal.SIGHUP)
+        time.sleep(0.3)
+        self.assertEqual(nginx.get("/a.txt").get("x-out"), "1")
+        self.assertIn("route.kdl:1:", nginx.log())
+        nginx.write("route.kdl", 'headers { response { set "x-out" "2"; } }\n')
+        nginx.process.send_signal(signal.SIGHUP)
+        deadline = time.monotonic() + PATIENCE
+        while nginx.get("/a.txt").get("x-out") != "2":
+            self.assertLess(time.monotonic(), deadline)
+            time.sleep(0.02)
