@@ -23,10 +23,16 @@ typedef struct {
     void *element; /* its ngx_table_elt_t; NULL for one that NGINX keeps elsewhere and writes itself */
 } fg_field;
 
+/* An end of a connection. */
+typedef struct {
+    uint8_t bytes[16];
+    uint16_t port;
+    uint8_t family; /* 0: none, 4, 6 */
+} fg_address;
+
 /* What is known of a request beside its fields. */
 typedef struct {
-    uint8_t address[16];
-    uint8_t family; /* 0: none, 4, 6 */
+    fg_address client;
     uint8_t https;
     uint8_t raw_is_valid; /* `raw` is what `uri` and `args` were made of */
     uint8_t chunked;
@@ -72,6 +78,12 @@ typedef struct {
     void (*log)(void *r, int level, fg_text line);
     /* Tells what is wrong with a route file. */
     void (*refuse)(void *cf, fg_text line);
+    /* The end of the connection that the client connected to. */
+    void (*local)(void *r, fg_address *out);
+    /* A log file of the configuration; NULL when it cannot be had. */
+    void *(*open_log)(void *cf, fg_text path);
+    /* Writes a line, whose end is part of it. */
+    void (*write_log)(void *file, fg_text line);
 } fg_host;
 
 /* What a run of phases has come to. */
@@ -79,7 +91,9 @@ enum {
     FG_GO_ON = 0,
     FG_ANSWER = 1, /* the response has been made by `answer` */
     FG_ABORT = 2,  /* break off */
-    FG_FAILED = 3  /* a step has failed: 500 */
+    FG_FAILED = 3, /* a step has failed: 500 */
+    FG_READ_BODY = 4, /* steps want the start of the request's body first; then call again */
+    FG_HOLD = 5       /* steps want the start of the response's body first; then call again */
 };
 
 /* Who made a response. */
@@ -91,6 +105,7 @@ enum { FG_SENT = 0, FG_UNSENT = 1, FG_EMPTY = 2 };
 typedef struct {
     uint8_t filters; /* the body goes through filters */
     uint8_t changes; /* which do not keep its length */
+    size_t hold;     /* with FG_HOLD: how much is wanted */
 } fg_shaped;
 
 enum { FG_END = 1, FG_FLUSH = 2 };
@@ -119,7 +134,10 @@ void fg_cycle_free(void *cycle);
 const void *fg_route(void *cycle, void *cf, fg_text path, const fg_text *off, size_t off_count);
 void *fg_request_new(const void *route, void *r, const fg_facts *facts);
 void fg_request_free(void *request);
-int fg_run_request(void *request, void *r, const fg_facts *facts);
+/* With FG_READ_BODY `wanted` says how much. */
+int fg_run_request(void *request, void *r, const fg_facts *facts, size_t *wanted);
+/* The start of a body, for the steps that want it; it is copied. */
+void fg_give_body(void *request, int which, fg_text start, int whole);
 int fg_run_response(void *request, void *r, const fg_facts *facts, uint32_t status, int source, int body,
                     fg_shaped *shaped);
 int fg_move(void *request, void *r, fg_text in, int flags, unsigned char *out, size_t room, fg_moved *moved);

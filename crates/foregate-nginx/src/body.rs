@@ -1,6 +1,6 @@
 //! Moves the body of a response through its filters into buffers of a fixed size.
 
-use foregate_module::{Bail, Chain, Passed, Sink};
+use foregate_module::{Bail, Chain, Finding, Passed, Sink};
 
 /// What is kept of the memory for output that did not fit a buffer, once it has been taken.
 const SPILL_KEPT: usize = 16 * 1024;
@@ -97,6 +97,11 @@ impl Body {
             || self.chain.is_pending()
             || (moved.consumed == input.len() && ((end && !self.ended) || (flush && !end && !flushed)));
         Ok(moved)
+    }
+
+    /// What filters have come across, once the body is over or has been broken off.
+    pub(crate) fn report(&mut self, found: &mut dyn FnMut(Finding)) {
+        self.chain.report(&mut |_| {}, found);
     }
 
     /// Hands out what did not fit earlier; says how much of `out` it takes.

@@ -1,13 +1,13 @@
 //! An exchange of NGINX's as the steps of modules see it.
 
 use std::cell::OnceCell;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::IpAddr;
 
-use foregate_module::{self as module, Fields, FieldsMut, Now, Source, Summary, TlsFacts, UpstreamId};
+use foregate_module::{self as module, Fields, FieldsMut, Now, Source, Summary, Text, TlsFacts, UpstreamId};
 
 use crate::ffi::{Facts, Field, Host, Tls, Which};
 use crate::random::random;
-use crate::request::Kept;
+use crate::request::{Kept, Received};
 use crate::target;
 
 /// A head: its fields as they were when it was looked at, changed together with NGINX's own.
@@ -126,6 +126,28 @@ impl<'r, 'k> Exchange<'r, 'k> {
         Self { response, status: Some(status), ..Self::of_request(host, facts, kept) }
     }
 
+    /// Keeps the request as it was received.
+    pub(crate) fn keep_received(&mut self) {
+        let fields = self.request.fields.iter().map(|field| (field.name().to_vec(), field.value().to_vec()));
+        self.kept.received = Some(Received { fields: fields.collect(), server: self.host.local() });
+    }
+
+    /// Takes away the fields of these names, in which only modules say who the client is; `_` counts as `-`.
+    pub(crate) fn remove_identity(&mut self, names: &[Text]) {
+        let same = |one: &u8, other: &u8| match (one, other) {
+            (b'-' | b'_', b'-' | b'_') => true,
+            (one, other) => one.eq_ignore_ascii_case(other),
+        };
+        let is_one = |field: &[u8]| {
+            names.iter().any(|name| {
+                name.len() == field.len() && name.iter().zip(field).all(|(one, other)| same(one, other))
+            })
+        };
+        if !names.is_empty() {
+            self.request.retain(&mut |name, _| !is_one(name));
+        }
+    }
+
     /// Makes a step's answer the response.
     pub(crate) fn answer(&mut self, answer: &module::Response, step: &'static str) {
         self.host.answer(answer.status, &answer.body);
@@ -135,6 +157,7 @@ impl<'r, 'k> Exchange<'r, 'k> {
         }
         self.status = Some(answer.status);
         self.kept.source = Source::Step(step);
+        self.kept.response_body = Some((answer.body.to_vec(), true));
     }
 }
 
@@ -148,12 +171,7 @@ impl module::Exchange for Exchange<'_, '_> {
     }
 
     fn peer(&self) -> Option<IpAddr> {
-        let address = self.facts.address;
-        match self.facts.family {
-            4 => Some(Ipv4Addr::new(address[0], address[1], address[2], address[3]).into()),
-            6 => Some(IpAddr::from(Ipv6Addr::from(address)).to_canonical()),
-            _ => None,
-        }
+        self.facts.client.map(|client| client.ip())
     }
 
     fn tls(&self) -> Option<TlsFacts<'_>> {
@@ -217,7 +235,27 @@ impl module::Exchange for Exchange<'_, '_> {
     }
 
     fn request_body(&self) -> (&[u8], bool) {
-        (&[], self.request_length() == Some(0))
+        match &self.kept.request_body {
+            Some((start, whole)) => (start, *whole),
+            None => (&[], self.request_length() == Some(0)),
+        }
+    }
+
+    fn response_body(&self) -> (&[u8], bool) {
+        self.kept.response_body.as_ref().map_or((&[], false), |(start, whole)| (start, *whole))
+    }
+
+    fn received(&self) -> module::Received<'_> {
+        let received = self.kept.received.as_ref();
+        module::Received {
+            method: self.facts.method,
+            target: self.facts.raw,
+            protocol: self.protocol().as_bytes(),
+            fields: received.map_or(&self.request as &dyn Fields, |received| received),
+            client: self.facts.client,
+            server: received.and_then(|received| received.server),
+            refusal: None,
+        }
     }
 
     fn site(&self) -> &str {

@@ -9,9 +9,11 @@
 
 use std::ffi::{OsStr, c_int, c_void};
 use std::marker::PhantomData;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::unix::ffi::OsStrExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::OnceLock;
 use std::sync::atomic::Ordering;
@@ -42,12 +44,20 @@ pub struct fg_field {
     element: *mut c_void,
 }
 
+/// An end of a connection.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default)]
+pub struct fg_address {
+    bytes: [u8; 16],
+    port: u16,
+    family: u8,
+}
+
 /// What is known of a request beside its fields.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct fg_facts {
-    address: [u8; 16],
-    family: u8,
+    client: fg_address,
     https: u8,
     raw_is_valid: u8,
     chunked: u8,
@@ -88,6 +98,9 @@ pub struct fg_host {
     now: unsafe extern "C" fn(*mut u64, *mut u64),
     log: unsafe extern "C" fn(*mut c_void, c_int, fg_text),
     refuse: unsafe extern "C" fn(*mut c_void, fg_text),
+    local: unsafe extern "C" fn(*mut c_void, *mut fg_address),
+    open_log: unsafe extern "C" fn(*mut c_void, fg_text) -> *mut c_void,
+    write_log: unsafe extern "C" fn(*mut c_void, fg_text),
 }
 
 /// What becomes of a body.
@@ -96,6 +109,7 @@ pub struct fg_host {
 pub struct fg_shaped {
     filters: u8,
     changes: u8,
+    hold: usize,
 }
 
 /// What was moved.
@@ -126,6 +140,8 @@ pub(crate) enum Outcome {
     Answer = 1,
     Abort = 2,
     Failed = 3,
+    ReadBody = 4,
+    Hold = 5,
 }
 
 /// Which head.
@@ -157,6 +173,8 @@ pub(crate) enum BodyOf {
 pub(crate) struct Shaped {
     pub filters: bool,
     pub changes: bool,
+    /// With [`Outcome::Hold`]: how much of the body is wanted.
+    pub hold: usize,
 }
 
 /// How much a line of the error log matters; the numbers are the header's.
@@ -190,6 +208,24 @@ impl fg_text {
     }
 }
 
+impl fg_address {
+    fn to_address(self) -> Option<SocketAddr> {
+        let ip: IpAddr = match self.family {
+            4 => {
+                let [a, b, c, d, ..] = self.bytes;
+                Ipv4Addr::new(a, b, c, d).into()
+            }
+            6 => IpAddr::from(Ipv6Addr::from(self.bytes)).to_canonical(),
+            _ => return None,
+        };
+        Some(SocketAddr::new(ip, self.port))
+    }
+}
+
+/// A log file of NGINX's, which lives as long as its configuration.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct LogFile(*mut c_void);
+
 /// A field of a head of NGINX's.
 #[derive(Clone, Copy)]
 #[repr(transparent)]
@@ -217,8 +253,7 @@ impl<'r> Field<'r> {
 
 /// What is known of a request beside its fields.
 pub(crate) struct Facts<'r> {
-    pub address: [u8; 16],
-    pub family: u8,
+    pub client: Option<SocketAddr>,
     pub https: bool,
     pub raw_is_valid: bool,
     pub chunked: bool,
@@ -242,8 +277,7 @@ impl<'r> Facts<'r> {
         // SAFETY: the caller vouches for the texts.
         unsafe {
             Self {
-                address: facts.address,
-                family: facts.family,
+                client: facts.client.to_address(),
                 https: facts.https != 0,
                 raw_is_valid: facts.raw_is_valid != 0,
                 chunked: facts.chunked != 0,
@@ -390,6 +424,21 @@ impl<'r> Host<'r> {
         Now { unix_ms, steady_ms }
     }
 
+    /// The end of the connection that the client connected to.
+    pub(crate) fn local(self) -> Option<SocketAddr> {
+        let mut address = fg_address::default();
+        // SAFETY: the request lives; there is memory for an address.
+        unsafe { (self.table.local)(self.r, &raw mut address) };
+        address.to_address()
+    }
+
+    /// Writes a line into a log file.
+    pub(crate) fn write_log(self, file: LogFile, line: &[u8]) {
+        let line = [line, b"\n"].concat();
+        // SAFETY: the file is of the configuration that serves the request, and lives as long; the line is written at once.
+        unsafe { (self.table.write_log)(file.0, fg_text::of(&line)) };
+    }
+
     /// Writes a line into the error log.
     pub(crate) fn log(self, level: Level, line: &str) {
         // SAFETY: the request lives; the line is written at once.
@@ -503,11 +552,17 @@ pub unsafe extern "C" fn fg_route(
             let off = off.iter().map(|name| String::from_utf8_lossy(name.bytes()).into_owned());
             (cycle.cast::<Cycle>().as_mut()?, Path::new(OsStr::from_bytes(path.bytes())), off.collect())
         };
-        Some(cycle.route(path, off))
+        let mut open = |path: &Path| {
+            let host = HOST.get()?;
+            // SAFETY: the caller vouches for `cf`; the path is copied.
+            let file = unsafe { (host.open_log)(cf, fg_text::of(path.as_os_str().as_bytes())) };
+            (!file.is_null()).then_some(LogFile(file))
+        };
+        Some(cycle.route(path, off, &mut open))
     });
     match loaded {
         // The cycle keeps it.
-        Ok(route) => Arc::as_ptr(&route).cast::<c_void>(),
+        Ok(route) => Rc::as_ptr(&route).cast::<c_void>(),
         Err(lines) => {
             lines.lines().for_each(refuse);
             std::ptr::null()
@@ -530,8 +585,8 @@ pub unsafe extern "C" fn fg_request_new(
         // SAFETY: the caller vouches for the facts and the route, which is shared: the count rises before it is used.
         let (route, facts) = unsafe {
             let route = route.cast::<Route>();
-            Arc::increment_strong_count(route);
-            (Arc::from_raw(route), Facts::new(facts.as_ref()?))
+            Rc::increment_strong_count(route);
+            (Rc::from_raw(route), Facts::new(facts.as_ref()?))
         };
         Some(Box::into_raw(Box::new(Request::new(route, &facts))).cast::<c_void>())
     })
@@ -555,19 +610,41 @@ pub unsafe extern "C" fn fg_request_free(request: *mut c_void) {
 ///
 /// # Safety
 ///
-/// `request` came from [`fg_request_new`] for `r`, which lives, as do the texts of `facts`.
+/// `request` came from [`fg_request_new`] for `r`, which lives, as do the texts of `facts`; `wanted` is memory for a number.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fg_run_request(
     request: *mut c_void,
     r: *mut c_void,
     facts: *const fg_facts,
+    wanted: *mut usize,
 ) -> c_int {
     guard(Outcome::Failed, || {
-        // SAFETY: the caller vouches for all three.
-        let (request, host, facts) =
-            unsafe { (request_of(request)?, Host::new(r)?, Facts::new(facts.as_ref()?)) };
+        // SAFETY: the caller vouches for all of them.
+        let (request, host, facts, wanted) =
+            unsafe { (request_of(request)?, Host::new(r)?, Facts::new(facts.as_ref()?), wanted.as_mut()?) };
+        *wanted = request.run.route.plan.body();
         Some(run::request(request, host, &facts))
     }) as c_int
+}
+
+/// Takes the start of a body, for the steps that want it.
+///
+/// # Safety
+///
+/// `request` came from [`fg_request_new`]; the text lives for the call.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fg_give_body(request: *mut c_void, which: c_int, start: fg_text, whole: c_int) {
+    guard((), || {
+        // SAFETY: the caller vouches for both.
+        let (request, start) = unsafe { (request_of(request)?, start.bytes()) };
+        let body = if which == Which::Request as c_int {
+            &mut request.kept.request_body
+        } else {
+            &mut request.kept.response_body
+        };
+        *body = Some((start.to_vec(), whole != 0));
+        Some(())
+    });
 }
 
 /// Runs the steps of the response.
@@ -601,7 +678,11 @@ pub unsafe extern "C" fn fg_run_response(
         };
         let (outcome, found) =
             run::response(request, host, &facts, u16::try_from(status).unwrap_or(500), maker, body);
-        *shaped = fg_shaped { filters: u8::from(found.filters), changes: u8::from(found.changes) };
+        *shaped = fg_shaped {
+            filters: u8::from(found.filters),
+            changes: u8::from(found.changes),
+            hold: found.hold,
+        };
         Some(outcome)
     }) as c_int
 }
@@ -641,7 +722,7 @@ pub unsafe extern "C" fn fg_move(
             *moved =
                 fg_moved { consumed: found.consumed, produced: found.produced, more: u8::from(found.more) };
             if let Some(step) = found.bailed {
-                request.run.count(step, "bailed");
+                request.run.count(step, "bailed", 1);
             }
             found.bailed
         })))

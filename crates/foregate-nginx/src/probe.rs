@@ -9,14 +9,15 @@ use core::ops::ControlFlow;
 
 use foregate_module::settings::Prop;
 use foregate_module::{
-    Bail, BodyFilter, Context, EditRequest, Edits, Filter, FilterResponseBody, Filtered, FromNode, Key,
-    Never, Node, Problem, Sink, Step, phase, pipeline,
+    Bail, Body, BodyFilter, Context, EditRequest, EditResponse, Edits, Filter, FilterResponseBody, Filtered,
+    FromNode, HoldResponseBody, Key, LogId, LogLine, Never, Node, Problem, ReceivedRequest, Replace, Respond,
+    Response, ResponseBody, Sink, Step, WriteLog, phase, pipeline,
 };
 
 /// The most that the filter writes at once, bytes.
 const BURST: usize = 16 * 1024;
 
-const KEY: Key = Key::one("probe", "panic=PLACE grow=NUMBER", "probe grow=2", "Does what tests need.")
+const KEY: Key = Key::one("probe", "panic=PLACE grow=NUMBER body=SIZE hold=SIZE log=FILE", "probe grow=2", "Does what tests need.")
     .args(0, 0)
     .props(&[
         Prop {
@@ -33,6 +34,21 @@ const KEY: Key = Key::one("probe", "panic=PLACE grow=NUMBER", "probe grow=2", "D
             default: "",
             about: "How often each byte of a body is written.",
         },
+        Prop {
+            name: "body",
+            usage: "SIZE",
+            required: false,
+            default: "",
+            about: "How much of the request's body to look at: `x-body` tells the origin.",
+        },
+        Prop {
+            name: "hold",
+            usage: "SIZE",
+            required: false,
+            default: "",
+            about: "How much of the response's body to look at: `x-held` tells the client; one with `attack` is refused.",
+        },
+        Prop { name: "log", usage: "FILE", required: false, default: "", about: "Where to write a line." },
     ]);
 
 /// The settings of `probe`.
@@ -40,14 +56,21 @@ const KEY: Key = Key::one("probe", "panic=PLACE grow=NUMBER", "probe grow=2", "D
 pub struct Settings {
     panic: String,
     grow: usize,
+    body: usize,
+    hold: usize,
+    log: Option<LogId>,
 }
 
 impl FromNode for Settings {
     const KEY: Option<&'static Key> = Some(&KEY);
 
-    fn from_nodes(nodes: &[Node], _: &mut dyn Context) -> Result<Self, Problem> {
+    fn from_nodes(nodes: &[Node], context: &mut dyn Context) -> Result<Self, Problem> {
         let Some(node) = nodes.last() else { return Ok(Self::default()) };
+        let size = |name| node.prop(name).map_or(Ok(0), |argument| argument.size(0..=1 << 20));
         Ok(Self {
+            body: size("body")? as usize,
+            hold: size("hold")? as usize,
+            log: node.prop("log").map(|path| context.log(path)).transpose()?,
             panic: node.prop("panic").map_or(Ok(""), |argument| argument.text())?.to_owned(),
             grow: node.prop("grow").map_or(Ok(0), |argument| argument.number(0..=10_000))? as usize,
         })
@@ -90,18 +113,83 @@ pub struct ProbeResponse;
 impl Step for ProbeResponse {
     type At = phase::ResponseBody;
     type Settings = Settings;
-    type In<'r> = ();
-    type Out = (FilterResponseBody,);
-    type Stop = Never;
+    type In<'r> = (ResponseBody<'r>,);
+    type Out = (FilterResponseBody, EditResponse);
+    type Stop = Replace;
     const NAME: &'static str = "probe-response";
     const ABOUT: &'static str = "Writes each byte of the body several times.";
     const FILTERS: &'static [Filter] = &[];
 
-    fn run(&self, settings: &Settings, (): ()) -> ControlFlow<Never, Self::Out> {
+    fn run(
+        &self,
+        settings: &Settings,
+        (ResponseBody { bytes, whole },): Self::In<'_>,
+    ) -> ControlFlow<Replace, Self::Out> {
         settings.panic_in("response");
+        if bytes.windows(6).any(|window| window == b"attack") {
+            return ControlFlow::Break(Replace(Response::new(403).body("text/plain", "refused")));
+        }
+        let mut edits = Edits::new();
+        if settings.hold > 0 {
+            edits = edits.set("x-held", format!("{} {whole}", bytes.len()));
+        }
         let filter = Grow { settings: settings.clone(), held: Vec::new(), at: 0, done: 0 };
         let wanted = settings.grow > 0 || settings.panic == "body";
-        ControlFlow::Continue((FilterResponseBody(wanted.then(|| Filtered::new(Self::NAME, filter))),))
+        let filtered = wanted.then(|| Filtered::new(Self::NAME, filter));
+        ControlFlow::Continue((FilterResponseBody(filtered), EditResponse(edits)))
+    }
+}
+
+/// Looks at the request's body.
+#[derive(Debug, Default)]
+pub struct ProbeBody;
+
+impl Step for ProbeBody {
+    type At = phase::RequestBody;
+    type Settings = Settings;
+    type In<'r> = (Body<'r>,);
+    type Out = (EditRequest,);
+    type Stop = Respond;
+    const NAME: &'static str = "probe-body";
+    const ABOUT: &'static str = "Tells the origin how much of the body it has seen.";
+    const FILTERS: &'static [Filter] = &[];
+
+    fn body(settings: &Settings) -> usize {
+        settings.body
+    }
+
+    fn run(
+        &self,
+        settings: &Settings,
+        (Body { bytes, whole },): Self::In<'_>,
+    ) -> ControlFlow<Respond, Self::Out> {
+        if bytes.windows(6).any(|window| window == b"attack") {
+            return ControlFlow::Break(Respond(Response::new(403).body("text/plain", "refused")));
+        }
+        let mut edits = Edits::new();
+        if settings.body > 0 {
+            edits = edits.set("x-body", format!("{} {whole}", bytes.len()));
+        }
+        ControlFlow::Continue((EditRequest(edits),))
+    }
+}
+
+/// Asks for the response's body.
+#[derive(Debug, Default)]
+pub struct ProbeHold;
+
+impl Step for ProbeHold {
+    type At = phase::ResponseHeaders;
+    type Settings = Settings;
+    type In<'r> = ();
+    type Out = (HoldResponseBody,);
+    type Stop = Never;
+    const NAME: &'static str = "probe-hold";
+    const ABOUT: &'static str = "Asks for the start of the response's body.";
+    const FILTERS: &'static [Filter] = &[];
+
+    fn run(&self, settings: &Settings, (): ()) -> ControlFlow<Never, Self::Out> {
+        ControlFlow::Continue((HoldResponseBody((settings.hold > 0).then_some(settings.hold)),))
     }
 }
 
@@ -112,16 +200,26 @@ pub struct ProbeLog;
 impl Step for ProbeLog {
     type At = phase::Log;
     type Settings = Settings;
-    type In<'r> = ();
-    type Out = ();
+    type In<'r> = (ReceivedRequest<'r>,);
+    type Out = (WriteLog,);
     type Stop = Never;
     const NAME: &'static str = "probe-log";
-    const ABOUT: &'static str = "Does nothing else.";
+    const ABOUT: &'static str = "Writes what was received into a log file.";
     const FILTERS: &'static [Filter] = &[];
 
-    fn run(&self, settings: &Settings, (): ()) -> ControlFlow<Never, ()> {
+    fn run(
+        &self,
+        settings: &Settings,
+        (ReceivedRequest(received),): Self::In<'_>,
+    ) -> ControlFlow<Never, Self::Out> {
         settings.panic_in("log");
-        ControlFlow::Continue(())
+        let line = || {
+            let kept = received.fields.get("x-gone").map(String::from_utf8_lossy);
+            let client = received.client.map(|client| client.ip());
+            format!("{received:?} {kept:?} {client:?} {:?}", received.server.map(|server| server.ip()))
+        };
+        let lines = settings.log.map(|log| LogLine { log, line: line().into() });
+        ControlFlow::Continue((WriteLog(lines.into_iter().collect()),))
     }
 }
 
@@ -183,5 +281,5 @@ impl BodyFilter for Grow {
 
 pipeline! {
     /// What ships, and the probe.
-    pub fn probed { use foregate_modules::shipped; ProbeRequest, ProbeResponse, ProbeLog }
+    pub fn probed { use foregate_modules::shipped; ProbeRequest, ProbeBody, ProbeHold, ProbeResponse, ProbeLog }
 }

@@ -1,9 +1,9 @@
 //! What is kept of a request, from its first step to its last.
 
-use std::net::IpAddr;
-use std::sync::Arc;
+use std::net::{IpAddr, SocketAddr};
+use std::rc::Rc;
 
-use foregate_module::{Now, Source, State, Steps, Summary, Text};
+use foregate_module::{Fields, Now, Source, State, Steps, Summary, Text};
 
 use crate::body::Body;
 use crate::ffi::Facts;
@@ -21,7 +21,7 @@ pub(crate) struct Request {
 
 /// Which steps have run, and what they have led to.
 pub(crate) struct Run {
-    pub route: Arc<Route>,
+    pub route: Rc<Route>,
     /// What steps have written.
     pub state: State,
     /// Steps that are switched off for this request.
@@ -34,8 +34,8 @@ pub(crate) struct Run {
     pub body: Option<Body>,
     /// The step that has made the response.
     pub step: &'static str,
-    /// What steps wanted to have counted: step and event.
-    pub events: Vec<(&'static str, &'static str)>,
+    /// What is to be counted: the step, the event, and how often.
+    pub events: Vec<(&'static str, String, u64)>,
     /// What was told last.
     pub told: String,
 }
@@ -49,10 +49,32 @@ pub(crate) struct Kept {
     pub source: Source<'static>,
     pub summary: Summary,
     pub now: Now,
+    /// The start of the request's body, and whether that is all of it, once it has been received for the steps.
+    pub request_body: Option<(Vec<u8>, bool)>,
+    /// The same of the response's body.
+    pub response_body: Option<(Vec<u8>, bool)>,
+    /// The request as it was received, for a plan that asks for it.
+    pub received: Option<Received>,
+}
+
+/// What steps are told of a request as it was received, beside what does not change.
+pub(crate) struct Received {
+    pub fields: Vec<(Vec<u8>, Vec<u8>)>,
+    pub server: Option<SocketAddr>,
+}
+
+impl Fields for Received {
+    fn count(&self) -> usize {
+        self.fields.len()
+    }
+
+    fn field(&self, number: usize) -> Option<(&[u8], &[u8])> {
+        self.fields.get(number).map(|(name, value)| (name.as_slice(), value.as_slice()))
+    }
 }
 
 impl Request {
-    pub(crate) fn new(route: Arc<Route>, facts: &Facts<'_>) -> Self {
+    pub(crate) fn new(route: Rc<Route>, facts: &Facts<'_>) -> Self {
         let (path, query) = Some(facts.raw)
             .filter(|_| facts.raw_is_valid)
             .and_then(target::of_raw)
@@ -65,6 +87,9 @@ impl Request {
             source: Source::Nobody,
             summary: Summary::default(),
             now: Now::default(),
+            request_body: None,
+            response_body: None,
+            received: None,
         };
         let run = Run {
             state: State::default(),
@@ -82,10 +107,12 @@ impl Request {
 }
 
 impl Run {
-    /// Remembers what a step wants to have counted.
-    pub(crate) fn count(&mut self, step: &'static str, event: &'static str) {
-        if self.events.len() < EVENTS_LIMIT {
-            self.events.push((step, event));
+    /// Remembers what is to be counted of a step.
+    pub(crate) fn count(&mut self, step: &'static str, event: &str, count: u64) {
+        if let Some(same) = self.events.iter_mut().find(|same| same.0 == step && same.1 == event) {
+            same.2 += count;
+        } else if self.events.len() < EVENTS_LIMIT {
+            self.events.push((step, event.to_owned(), count));
         }
     }
 
@@ -121,10 +148,10 @@ impl Run {
         serde_json::Value::Object(notes).to_string()
     }
 
-    /// What steps wanted to have counted, as `step.event`, separated by commas.
+    /// What is to be counted, as `step.event=count`, separated by commas.
     pub(crate) fn events(&self) -> String {
-        let events: Vec<_> = self.events.iter().map(|(step, event)| format!("{step}.{event}")).collect();
-        events.join(",")
+        let events = self.events.iter().map(|(step, event, count)| format!("{step}.{event}={count}"));
+        events.collect::<Vec<_>>().join(",")
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 use std::sync::Arc;
 
 use foregate_config::schema::{Block, INCLUDE_KEY, LIST_KEY};
@@ -11,6 +12,8 @@ use foregate_config::{
 use foregate_module::settings::{UpstreamId, Wrong};
 use foregate_module::{Pipeline, Plan, Steps, Weight};
 use foregate_modules::expressions::Compiler;
+
+use crate::ffi::LogFile;
 
 /// What stands in a route file beside the keys of modules.
 static ROOT: Block = Block { keys: &[LIST_KEY, INCLUDE_KEY], later: &[] };
@@ -37,13 +40,15 @@ const REFUSED_PARTS: &[(&str, &str, &str)] =
 /// All route files of one configuration of NGINX.
 pub(crate) struct Cycle {
     pipeline: Arc<Pipeline>,
-    routes: HashMap<(PathBuf, Vec<String>), Arc<Route>>,
+    routes: HashMap<(PathBuf, Vec<String>), Rc<Route>>,
 }
 
 /// A route file, ready to run.
 pub(crate) struct Route {
     pub pipeline: Arc<Pipeline>,
     pub plan: Plan,
+    /// The log files that steps write, by number.
+    pub logs: Vec<LogFile>,
     /// Steps that run only when the request has them switched on.
     pub off: Steps,
 }
@@ -58,18 +63,25 @@ impl Cycle {
     /// # Errors
     ///
     /// What is wrong with it, line by line.
-    pub(crate) fn route(&mut self, path: &Path, off: Vec<String>) -> Result<Arc<Route>, String> {
+    pub(crate) fn route(
+        &mut self,
+        path: &Path,
+        off: Vec<String>,
+        open_log: &mut dyn FnMut(&Path) -> Option<LogFile>,
+    ) -> Result<Rc<Route>, String> {
         let key = (path.to_owned(), off);
         if let Some(route) = self.routes.get(&key) {
-            return Ok(Arc::clone(route));
+            return Ok(Rc::clone(route));
         }
         let pipeline = &self.pipeline;
-        let plan = read(path, |tree, problems| decode(tree, pipeline, problems))
+        let (plan, logs) = read(path, |tree, problems| decode(tree, pipeline, problems))
             .map_err(|refused| refused.plain())?
             .ok_or("nothing was read")?;
         let off = switched_off(pipeline, &plan, &key.1)?;
-        let route = Arc::new(Route { pipeline: Arc::clone(pipeline), plan, off });
-        self.routes.insert(key, Arc::clone(&route));
+        let open = |log: &PathBuf| open_log(log).ok_or(format!("cannot open {}", log.display()));
+        let logs = logs.iter().map(open).collect::<Result<_, _>>()?;
+        let route = Rc::new(Route { pipeline: Arc::clone(pipeline), plan, logs, off });
+        self.routes.insert(key, Rc::clone(&route));
         Ok(route)
     }
 }
@@ -97,7 +109,8 @@ impl Upstreams for NoUpstreams {
     }
 }
 
-fn decode(tree: &Tree, pipeline: &Arc<Pipeline>, problems: &mut Problems) -> Option<Plan> {
+/// The plan of a route file, and the log files that its steps write.
+fn decode(tree: &Tree, pipeline: &Arc<Pipeline>, problems: &mut Problems) -> Option<(Plan, Vec<PathBuf>)> {
     let keys = pipeline.keys().into_iter().map(|(key, _)| key).collect();
     let mut decoder = Decoder::new(problems, keys);
     let (of_nginx, items): (Vec<_>, Vec<_>) =
@@ -127,10 +140,11 @@ fn decode(tree: &Tree, pipeline: &Arc<Pipeline>, problems: &mut Problems) -> Opt
     let scope = modules.scope(&mut decoder, None, of_modules);
     // NGINX is the origin, whether it asks another or not.
     let plan = modules.plan(&scope, true);
-    drop((scope, modules));
+    drop(scope);
+    let (_, logs) = modules.into_files();
     refuse_parts(&mut decoder, &places);
     refuse_steps(&mut decoder, pipeline, &plan, &places);
-    Arc::into_inner(plan)
+    Some((Arc::into_inner(plan)?, logs))
 }
 
 fn help_of_nginx(item: Item<'_>) -> Option<&'static str> {
@@ -167,8 +181,6 @@ fn refuse_steps(decoder: &mut Decoder<'_>, pipeline: &Pipeline, plan: &Plan, ite
             Some(("its work would hold up a worker of NGINX, which has no threads for it", None))
         } else if decl.outputs.iter().any(|slot| slot.name == "request body limit") {
             Some(("NGINX limits the bodies of requests itself", Some("write `client_max_body_size`")))
-        } else if entry.body(&planned.settings) > 0 {
-            Some(("it looks at the bodies of requests", None))
         } else {
             None
         };

@@ -1,17 +1,20 @@
 //! Runs the steps of a request, phase by phase.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
+use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use foregate_module::{
-    Action, Chain, Exchange as _, FetchError, PhaseId, Pipeline, Planned, Response, Source, Verdict,
+    Action, Chain, Exchange as _, FetchError, Filtered, PhaseId, Pipeline, Planned, Response, Source, Verdict,
 };
 
 use crate::body::Body;
 use crate::exchange::Exchange;
 use crate::ffi::{BodyOf, Facts, Host, Level, Maker, Outcome, Shaped, Summary};
 use crate::request::{Request, Run};
+
+/// The most that is kept of a response's body for the steps that look at it, bytes.
+const HOLD_LIMIT: usize = 1 << 20;
 
 /// Steps and filters that have panicked in this process.
 pub(crate) static PANICS: AtomicU64 = AtomicU64::new(0);
@@ -34,9 +37,8 @@ pub(crate) fn request(request: &mut Request, host: Host<'_>, facts: &Facts<'_>) 
     let Request { run, kept } = request;
     kept.now = host.now();
     let mut exchange = Exchange::of_request(host, facts, kept);
-    let ended = run.phases(&mut exchange, PhaseId::UpstreamRequest);
-    match ended.and_then(|()| run.check_upload(host)) {
-        Ok(()) => Outcome::GoOn,
+    match run.request_phases(&mut exchange) {
+        Ok(outcome) => outcome,
         Err(Ended::Answer(response, step)) => {
             run.step = step;
             exchange.answer(&response, step);
@@ -74,7 +76,13 @@ pub(crate) fn response(
     let (mut outcome, mut body) = (Outcome::GoOn, body);
     // Steps that have run do not run again, so that this comes to an end.
     loop {
-        let (answer, step) = match run.phases(&mut exchange, PhaseId::ResponseBody) {
+        let held = run.phases(&mut exchange, PhaseId::ResponseErrorPage);
+        if held.is_ok() && run.state.hold > 0 && body == BodyOf::Sent && exchange.kept.response_body.is_none()
+        {
+            let hold = run.state.hold.min(HOLD_LIMIT);
+            return (Outcome::Hold, Shaped { hold, ..Shaped::default() });
+        }
+        let (answer, step) = match held.and_then(|()| run.phases(&mut exchange, PhaseId::ResponseBody)) {
             Ok(()) => break,
             Err(Ended::Answer(answer, step)) => (answer, step),
             Err(Ended::Failed) => {
@@ -107,11 +115,34 @@ pub(crate) fn log(request: &mut Request, host: Host<'_>, facts: &Facts<'_>, stat
     kept.summary = summary;
     let mut exchange = Exchange::of_response(host, facts, kept, status);
     run.skip_to(PhaseId::Log);
+    if let Some(mut body) = run.body.take() {
+        body.report(&mut |finding| run.count(finding.step, finding.event, finding.count));
+    }
     // Nothing is left that could be ended.
     let _ = run.phases(&mut exchange, PhaseId::Log);
 }
 
 impl Run {
+    /// Runs the phases of the request, or as many as can without its body.
+    fn request_phases(&mut self, exchange: &mut Exchange<'_, '_>) -> Result<Outcome, Ended> {
+        let route = Rc::clone(&self.route);
+        if self.next == 0 && route.plan.keeps_received() {
+            exchange.keep_received();
+        }
+        if self.next <= PhaseId::RequestIdentity.order() {
+            self.phases(exchange, PhaseId::RequestIdentity)?;
+            exchange.remove_identity(route.plan.identity());
+        }
+        self.phases(exchange, PhaseId::RequestSecurity)?;
+        let wants_body = route.plan.body() > 0 && exchange.request_length() != Some(0);
+        if wants_body && exchange.kept.request_body.is_none() {
+            return Ok(Outcome::ReadBody);
+        }
+        self.phases(exchange, PhaseId::UpstreamRequest)?;
+        self.check_upload(exchange.host)?;
+        Ok(Outcome::GoOn)
+    }
+
     /// Leaves out the phases before `phase` that have not run.
     fn skip_to(&mut self, phase: PhaseId) {
         if self.next < phase.order() {
@@ -122,7 +153,7 @@ impl Run {
 
     /// Runs the steps of all phases up to `last` that have not run yet.
     fn phases(&mut self, exchange: &mut Exchange<'_, '_>, last: PhaseId) -> Result<(), Ended> {
-        let route = Arc::clone(&self.route);
+        let route = Rc::clone(&self.route);
         while self.next <= last.order() {
             let Some(phase) = PhaseId::ALL.get(self.next) else { break };
             let steps = route.plan.phase(*phase).get(self.begun..).unwrap_or_default();
@@ -170,8 +201,12 @@ impl Run {
             Ok(Verdict::Passed) => Ok(()),
             Ok(Verdict::Continue) => {
                 for event in std::mem::take(&mut self.state.events) {
-                    self.count(name, event);
+                    self.count(name, event, 1);
                 }
+                for tally in std::mem::take(&mut self.state.tallies) {
+                    self.count(name, &format!("{}-{}", tally.what, tally.number), 1);
+                }
+                self.write_logs(host);
                 Ok(())
             }
             Ok(Verdict::Stop(action)) if planned.dry_run => {
@@ -190,8 +225,16 @@ impl Run {
             Err(Panicked) => {
                 PANICS.fetch_add(1, Ordering::Relaxed);
                 host.log(Level::Error, &format!("step \"{name}\" has panicked"));
-                self.count(name, "panic");
+                self.count(name, "panic", 1);
                 if optional || planned.dry_run { Ok(()) } else { Err(Ended::Failed) }
+            }
+        }
+    }
+
+    fn write_logs(&mut self, host: Host<'_>) {
+        for line in std::mem::take(&mut self.state.lines) {
+            if let Some(file) = self.route.logs.get(line.log.0 as usize) {
+                host.write_log(*file, &line.line);
             }
         }
     }
@@ -230,11 +273,11 @@ impl Run {
         if filters.is_empty() || body == BodyOf::Empty {
             return Shaped::default();
         }
-        let changes = filters.iter().any(|filter| !filter.keeps_length);
+        let changes = filters.iter().any(Filtered::changes_length);
         if body == BodyOf::Unsent {
-            return Shaped { filters: false, changes };
+            return Shaped { changes, ..Shaped::default() };
         }
         self.body = Some(Body::new(Chain::new(filters)));
-        Shaped { filters: true, changes }
+        Shaped { filters: true, changes, hold: 0 }
     }
 }

@@ -290,6 +290,79 @@ class Gunzip(Case):
         self.assertTrue(got.body == grown(body, 3))
 
 
+class Inspection(Case):
+    """Steps that look at bodies before they go on."""
+
+    def test_the_start_of_a_request_is_seen_and_all_of_it_sent(self):
+        def answer(head):
+            return response(head.encode())
+
+        origin = self.origin(answer)
+        nginx = self.start(site(server="client_body_buffer_size 8k; client_max_body_size 10m;"), {"route.kdl": 'probe body="20000B"\n'}, origin=origin)
+        for size, seen in [(5, "5 true"), (19_000, "19000 true"), (20_000, "20000 true"), (200_000, "20000 false")]:
+            got = nginx.get("/origin/", "POST", body=b"x" * size)
+            self.assertIn(f"x-body: {seen}\r\n", got.body.decode())
+            self.assertIn(f"Content-Length: {size}\r\n", got.body.decode())
+        self.assertIn("x-body: 0 true\r\n", nginx.get("/origin/").body.decode())
+        got = nginx.get("/origin/", "POST", body=b"x" * 10_000 + b"attack" + b"x" * 50_000)
+        self.assertEqual((got.status, got.body), (403, b"refused"))
+        nginx = self.start(http2(site()), {"route.kdl": 'probe body="20000B"\n'}, origin=origin)
+        self.assertIn(b"x-body: 7 true", nginx.curl("-d", "a=b&c=d", nginx.url("/origin/")))
+        self.assertEqual(nginx.curl("-d", "attack", nginx.url("/origin/")), b"refused")
+
+    def test_the_start_of_a_response_is_seen_before_its_head_goes_out(self):
+        for grow in ["", " grow=3"]:
+            made = (lambda body: grown(body, 3)) if grow else (lambda body: body)
+            body = {}
+            origin = self.origin(lambda head: response(body["is"], pieces=body["pieces"], length=body["length"]))
+            nginx = self.start(site(), {"route.kdl": f'probe hold="20000B"{grow}\n'}, origin=origin)
+            for size, seen in [(1, "1 true"), (19_999, "19999 true"), (20_001, "20000 false"), (300_000, "20000 false")]:
+                for length in [True, False]:
+                    for pieces in [None, 3000]:
+                        body.update({"is": random.Random(size).randbytes(size), "pieces": pieces, "length": length})
+                        got = nginx.get("/origin/")
+                        self.assertEqual((got.status, got.get("x-held")), (200, seen))
+                        self.assertTrue(got.body == made(body["is"]), f"{size} {length} {pieces}")
+            body.update({"is": b"x" * 15_000 + b"attack" + b"x" * 90_000, "pieces": 1000})
+            got = nginx.get("/origin/")
+            self.assertEqual((got.status, got.body), (403, made(b"refused") if not grow else b"refused"))
+            self.assertEqual(nginx.get("/origin/", "HEAD").status, 200)
+            nginx.write("html/a.txt", b"abc" * 10_000)
+            got = nginx.get("/a.txt")
+            self.assertEqual((got.get("x-held"), got.body), ("20000 false", made(b"abc" * 10_000)))
+            nginx.write("html/empty.txt", b"")
+            self.assertEqual(nginx.get("/empty.txt").status, 200)
+
+    def test_an_origin_that_breaks_off_while_its_body_is_waited_for(self):
+        origin = self.origin(lambda head: [b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\nsome"])
+        nginx = self.start(site(), {"route.kdl": 'probe hold="20000B"\n'}, origin=origin)
+        try:
+            got = nginx.get("/origin/")
+            self.assertNotEqual(got.status, 200)
+        except Exception:
+            pass
+        nginx.write("html/a.txt", b"abc")
+        self.assertEqual(nginx.get("/a.txt").body, b"abc")
+
+    def test_steps_see_what_was_received_and_write_their_logs(self):
+        route = 'headers { request { remove "x-gone"; } }\nprobe log="probe.log"\n'
+        nginx = self.start(site(), {"route.kdl": route, "html/a.txt": b"abc"}, master=True)
+        nginx.get("/a.txt?x=1", headers=[("X-Gone", "here")])
+        line = 'GET /a.txt?x=1 HTTP/1.1 Some("here") Some(127.0.0.1) Some(127.0.0.1)'
+        self.assertEqual(nginx.lines("probe.log", 1), [line])
+        os.rename(os.path.join(nginx.folder, "probe.log"), os.path.join(nginx.folder, "old.log"))
+        nginx.process.send_signal(signal.SIGUSR1)
+        # The worker opens its files anew some time after the master.
+        deadline = time.monotonic() + PATIENCE
+        while nginx.lines("probe.log", 0) != [line]:
+            self.assertLess(time.monotonic(), deadline)
+            nginx.get("/a.txt?x=1", headers=[("X-Gone", "here")])
+            time.sleep(0.05)
+            if nginx.lines("probe.log", 0):
+                break
+        self.assertEqual(nginx.lines("probe.log", 1)[0], line)
+
+
 class Panics(Case):
     def test_a_panic_is_the_end_of_one_request(self):
         http = site("log_format told '$status $foregate_panics';",
@@ -348,9 +421,11 @@ class Reloads(Case):
         nginx = self.start(site(), {"route.kdl": 'headers { response { set "x-out" "1"; } }\n', "html/a.txt": b"a"}, master=True)
         nginx.write("route.kdl", "headers {")
         nginx.process.send_signal(signal.SIGHUP)
-        time.sleep(0.3)
+        deadline = time.monotonic() + PATIENCE
+        while "route.kdl:1:" not in nginx.log():
+            self.assertLess(time.monotonic(), deadline)
+            time.sleep(0.02)
         self.assertEqual(nginx.get("/a.txt").get("x-out"), "1")
-        self.assertIn("route.kdl:1:", nginx.log())
         nginx.write("route.kdl", 'headers { response { set "x-out" "2"; } }\n')
         nginx.process.send_signal(signal.SIGHUP)
         deadline = time.monotonic() + PATIENCE

@@ -1,0 +1,103 @@
+/*
+ * What the parts of this half share.
+ */
+
+#ifndef NGX_HTTP_FOREGATE_H
+#define NGX_HTTP_FOREGATE_H
+
+#include <ngx_config.h>
+#include <ngx_core.h>
+#include <ngx_http.h>
+
+#include "foregate.h"
+
+extern ngx_module_t ngx_http_foregate_module;
+
+typedef struct {
+    void *cycle; /* of the other half */
+} ngx_http_foregate_main_conf_t;
+
+typedef struct {
+    const void *route;
+    ngx_flag_t set;
+    ngx_flag_t own; /* the directive stands in this location, not further out */
+} ngx_http_foregate_loc_conf_t;
+
+typedef struct {
+    ngx_str_t name;
+    ngx_uint_t on;
+} ngx_http_foregate_switch_t;
+
+typedef struct {
+    ngx_http_request_t *r;
+    const void *route;
+    void *request; /* of the other half */
+    ngx_array_t switches;
+
+    /* The answer that a step has made. */
+    ngx_str_t body;
+
+    /* The start of the response's body, while steps wait for it. */
+    u_char *held;
+    size_t held_len;
+    size_t held_room;
+
+    /* What has not been consumed, and what is under way. */
+    ngx_chain_t *in;
+    ngx_chain_t *free;
+    ngx_chain_t *busy;
+    ngx_uint_t buffers;
+
+    ngx_int_t read; /* what reading the request's body has come to */
+
+    unsigned requested : 1; /* the steps of the request have run */
+    unsigned reading : 1;   /* the request's body is being read for them */
+    unsigned answered : 1;  /* the response was made by a step */
+    unsigned responded : 1; /* the steps of the response have run */
+    unsigned holding : 1;   /* they wait for the start of its body */
+    unsigned filters : 1;   /* the body goes through filters */
+    unsigned swallow : 1;   /* another body is sent: what comes is dropped */
+    unsigned more : 1;      /* the filters have output left */
+    unsigned full : 1;      /* all buffers are under way */
+    unsigned done : 1;      /* the end has been sent */
+    unsigned failed : 1;
+} ngx_http_foregate_ctx_t;
+
+/* What the other half is lent. */
+extern const fg_host ngx_http_foregate_host;
+
+static ngx_inline fg_text
+ngx_http_foregate_text(const ngx_str_t *str)
+{
+    fg_text text = { str->data, str->len };
+    return text;
+}
+
+/* What is known of a request. */
+void ngx_http_foregate_facts(ngx_http_request_t *r, fg_facts *facts);
+
+/* What is kept of a request; NULL when nothing is. */
+ngx_http_foregate_ctx_t *ngx_http_foregate_find_ctx(ngx_http_request_t *r);
+
+/* The same; NULL when there is no memory. */
+ngx_http_foregate_ctx_t *ngx_http_foregate_ctx(ngx_http_request_t *r);
+
+/* The route of a request; NULL when its steps do not run here. */
+const void *ngx_http_foregate_route(ngx_http_request_t *r);
+
+/* Begins a route for a request, unless it has begun. */
+ngx_http_foregate_ctx_t *ngx_http_foregate_begin(ngx_http_request_t *r, const void *route, const fg_facts *facts);
+
+/* A body as a chain. */
+ngx_chain_t *ngx_http_foregate_body(ngx_http_request_t *r, ngx_str_t *body, ngx_uint_t last);
+
+/* Switches a feature for a request: see foregate_feature_enable. */
+int ngx_http_foregate_switch(ngx_http_request_t *r, const char *name, ngx_uint_t on);
+
+ngx_int_t ngx_http_foregate_rewrite_handler(ngx_http_request_t *r);
+ngx_int_t ngx_http_foregate_log_handler(ngx_http_request_t *r);
+
+/* Puts the filters in their places. */
+void ngx_http_foregate_init_filters(void);
+
+#endif

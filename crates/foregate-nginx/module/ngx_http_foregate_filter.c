@@ -1,0 +1,379 @@
+/*
+ * The filters: the steps of the response when its head comes by, and its body.
+ */
+
+#include "ngx_http_foregate.h"
+#include "ngx_http_foregate_fields.h"
+
+/* Buffers that a response may have under way; whatever a filter makes of its input, no more is held. */
+#define NGX_HTTP_FOREGATE_BUFFERS 4
+#define NGX_HTTP_FOREGATE_BUFFER_SIZE 16384
+
+/* A bit of r->buffered that no module of NGINX uses for requests. */
+#define NGX_HTTP_FOREGATE_BUFFERED 0x08
+
+static ngx_http_output_header_filter_pt ngx_http_next_header_filter;
+static ngx_http_output_body_filter_pt ngx_http_next_body_filter;
+
+static ngx_int_t ngx_http_foregate_move(ngx_http_request_t *r, ngx_http_foregate_ctx_t *ctx);
+
+/* Runs the steps of the response, and sends its head, unless they wait for its body. */
+static ngx_int_t
+ngx_http_foregate_respond(ngx_http_request_t *r, ngx_http_foregate_ctx_t *ctx)
+{
+    fg_shaped shaped = { 0, 0, 0 };
+    fg_facts facts;
+    ngx_int_t rc;
+    int source, body;
+
+    if (r->headers_out.status == NGX_HTTP_NO_CONTENT || r->headers_out.content_length_n == 0) {
+        body = FG_EMPTY;
+    } else if (r->method == NGX_HTTP_HEAD || r->header_only || r->headers_out.status == NGX_HTTP_NOT_MODIFIED) {
+        body = FG_UNSENT;
+    } else {
+        body = FG_SENT;
+    }
+    source = ctx->answered ? FG_FROM_STEP : r->err_status ? FG_FROM_ERROR : FG_FROM_ORIGIN;
+
+    ngx_http_foregate_facts(r, &facts);
+    switch (fg_run_response(ctx->request, r, &facts, r->headers_out.status, source, body, &shaped)) {
+    case FG_GO_ON:
+        break;
+    case FG_ANSWER:
+        ctx->swallow = 1;
+        break;
+    case FG_HOLD:
+        ctx->held = ngx_palloc(r->pool, shaped.hold);
+        if (ctx->held == NULL) {
+            return NGX_ERROR;
+        }
+        ctx->held_len = 0;
+        ctx->held_room = shaped.hold;
+        ctx->holding = 1;
+        r->filter_need_in_memory = 1;
+        /* The head goes out with the start of the body. */
+        return NGX_OK;
+    default:
+        ctx->failed = 1;
+        return NGX_ERROR;
+    }
+
+    if (shaped.changes) {
+        ngx_http_foregate_body_changes(r);
+        r->allow_ranges = 0;
+    }
+    if (shaped.filters) {
+        ctx->filters = 1;
+        r->filter_need_in_memory = 1;
+    }
+
+    rc = ngx_http_next_header_filter(r);
+    if (!ctx->swallow || rc == NGX_ERROR || rc > NGX_OK || r->header_only) {
+        return rc;
+    }
+
+    /* The body of the new response goes out now; what the old one's maker still sends is dropped. */
+    ctx->in = ngx_http_foregate_body(r, &ctx->body, 1);
+    if (ctx->in == NULL) {
+        return NGX_ERROR;
+    }
+    if (ctx->filters) {
+        return ngx_http_foregate_move(r, ctx);
+    }
+    ctx->done = 1;
+    return ngx_http_next_body_filter(r, ctx->in);
+}
+
+static ngx_int_t
+ngx_http_foregate_header_filter(ngx_http_request_t *r)
+{
+    const void *route = ngx_http_foregate_route(r);
+    ngx_http_foregate_ctx_t *ctx = ngx_http_foregate_find_ctx(r);
+    fg_facts facts;
+
+    if (ctx != NULL && ctx->request != NULL && ctx->answered) {
+        /* A step's answer is shaped by the route of the step, whatever location it was. */
+        route = ctx->route;
+    }
+    if (route == NULL || r->unparsed_uri.len == 0 || (ctx != NULL && ctx->responded && !ctx->holding)) {
+        return ngx_http_next_header_filter(r);
+    }
+    if (r->headers_out.status == NGX_HTTP_SWITCHING_PROTOCOLS || (r->upstream != NULL && r->upstream->upgrade)) {
+        /* What follows is a tunnel. */
+        return ngx_http_next_header_filter(r);
+    }
+
+    ngx_http_foregate_facts(r, &facts);
+    ctx = ngx_http_foregate_begin(r, route, &facts);
+    if (ctx == NULL) {
+        return NGX_ERROR;
+    }
+    /* One whose body was waited for has failed, and this tells of it. */
+    ctx->holding = 0;
+    ctx->responded = 1;
+    return ngx_http_foregate_respond(r, ctx);
+}
+
+/* Keeps the start of the body until steps have seen it; then the head and what was kept go out. */
+static ngx_int_t
+ngx_http_foregate_hold(ngx_http_request_t *r, ngx_http_foregate_ctx_t *ctx, ngx_chain_t *in)
+{
+    ngx_chain_t *out;
+    ngx_str_t held;
+    fg_text text;
+    size_t size;
+    ngx_uint_t end = 0;
+    ngx_buf_t *buf;
+    ngx_int_t rc;
+
+    for ( /* void */ ; in != NULL; in = in->next) {
+        buf = in->buf;
+        if (ngx_buf_in_memory(buf)) {
+            size = ngx_min((size_t) (buf->last - buf->pos), ctx->held_room - ctx->held_len);
+            ngx_memcpy(ctx->held + ctx->held_len, buf->pos, size);
+            ctx->held_len += size;
+            buf->pos += size;
+            if (buf->pos < buf->last) {
+                break;
+            }
+        }
+        if (buf->last_buf || (buf->last_in_chain && r != r->main)) {
+            end = 1;
+            break;
+        }
+    }
+    if (!end && in == NULL && ctx->held_len < ctx->held_room) {
+        return NGX_OK;
+    }
+
+    ctx->holding = 0;
+    text.data = ctx->held;
+    text.len = ctx->held_len;
+    fg_give_body(ctx->request, FG_RESPONSE, text, (int) end);
+    rc = ngx_http_foregate_respond(r, ctx);
+    if (rc == NGX_ERROR || rc > NGX_OK || r->header_only) {
+        return rc;
+    }
+    if (ctx->swallow) {
+        for ( /* void */ ; in != NULL; in = in->next) {
+            in->buf->pos = in->buf->last;
+        }
+        return rc;
+    }
+
+    held.data = ctx->held;
+    held.len = ctx->held_len;
+    out = ngx_http_foregate_body(r, &held, end);
+    if (out == NULL) {
+        return NGX_ERROR;
+    }
+    if (!end) {
+        out->next = in;
+    }
+    if (!ctx->filters) {
+        return ngx_http_next_body_filter(r, out);
+    }
+    if (out != NULL && ngx_chain_add_copy(r->pool, &ctx->in, out) != NGX_OK) {
+        return NGX_ERROR;
+    }
+    return ngx_http_foregate_move(r, ctx);
+}
+
+/* The filters of the body. */
+
+static ngx_buf_t *
+ngx_http_foregate_buffer(ngx_http_request_t *r, ngx_http_foregate_ctx_t *ctx, ngx_chain_t **link)
+{
+    ngx_buf_t *buf;
+
+    if (ctx->free != NULL) {
+        *link = ctx->free;
+        ctx->free = ctx->free->next;
+        buf = (*link)->buf;
+        /* Marks of the last time. */
+        buf->temporary = 1;
+        buf->flush = 0;
+        buf->last_buf = 0;
+        buf->last_in_chain = 0;
+    } else {
+        if (ctx->buffers >= NGX_HTTP_FOREGATE_BUFFERS) {
+            return NULL;
+        }
+        *link = ngx_alloc_chain_link(r->pool);
+        buf = ngx_create_temp_buf(r->pool, NGX_HTTP_FOREGATE_BUFFER_SIZE);
+        if (*link == NULL || buf == NULL) {
+            ctx->failed = 1;
+            return NULL;
+        }
+        buf->tag = (ngx_buf_tag_t) &ngx_http_foregate_module;
+        buf->recycled = 1;
+        (*link)->buf = buf;
+        ctx->buffers++;
+    }
+    (*link)->next = NULL;
+    return buf;
+}
+
+/* Puts what the filters make of the first of the queued buffers into one of ours. */
+static ngx_int_t
+ngx_http_foregate_fill(ngx_http_request_t *r, ngx_http_foregate_ctx_t *ctx, ngx_buf_t *out)
+{
+    ngx_buf_t *in = ctx->in != NULL ? ctx->in->buf : NULL;
+    ngx_chain_t *link;
+    ngx_uint_t end = 0;
+    fg_moved moved;
+    fg_text text = { NULL, 0 };
+    int flags = 0;
+
+    if (in != NULL) {
+        if (ngx_buf_in_memory(in)) {
+            text.data = in->pos;
+            text.len = in->last - in->pos;
+        } else if (in->in_file && in->file_last > in->file_pos) {
+            ngx_log_error(NGX_LOG_ALERT, r->connection->log, 0, "foregate: a buffer that is not in memory");
+            return NGX_ERROR;
+        }
+        end = in->last_buf || (in->last_in_chain && r != r->main);
+        flags = (end ? FG_END : 0) | (in->flush ? FG_FLUSH : 0);
+    }
+
+    if (fg_move(ctx->request, r, text, flags, out->last, out->end - out->last, &moved) != 0) {
+        return NGX_ERROR;
+    }
+    out->last += moved.produced;
+    ctx->more = moved.more;
+    if (in == NULL) {
+        return NGX_OK;
+    }
+    if (text.len) {
+        in->pos += moved.consumed;
+    }
+    if (moved.consumed < text.len || moved.more) {
+        return NGX_OK;
+    }
+
+    /* It is used up, and so is what came of it. */
+    out->flush = in->flush;
+    out->last_buf = in->last_buf;
+    out->last_in_chain = in->last_in_chain;
+    ctx->done = end;
+    link = ctx->in;
+    ctx->in = link->next;
+    ngx_free_chain(r->pool, link);
+    return NGX_OK;
+}
+
+/* Moves the body on until there is no more of it, or until all buffers are under way. */
+static ngx_int_t
+ngx_http_foregate_move(ngx_http_request_t *r, ngx_http_foregate_ctx_t *ctx)
+{
+    ngx_chain_t *out, **last, *link;
+    ngx_buf_t *buf;
+    ngx_int_t rc = NGX_OK;
+
+    if (ctx->full || (ctx->in == NULL && !ctx->more)) {
+        /* The buffers under way have to go first; or there is nothing of ours, and others may have something. */
+        rc = ngx_http_next_body_filter(r, NULL);
+        out = NULL;
+        ngx_chain_update_chains(r->pool, &ctx->free, &ctx->busy, &out, (ngx_buf_tag_t) &ngx_http_foregate_module);
+        ctx->full = 0;
+        if (rc == NGX_ERROR) {
+            return rc;
+        }
+    }
+
+    while (!ctx->done && (ctx->in != NULL || ctx->more)) {
+        out = NULL;
+        last = &out;
+
+        while (!ctx->done && (ctx->in != NULL || ctx->more)) {
+            buf = ngx_http_foregate_buffer(r, ctx, &link);
+            if (buf == NULL) {
+                ctx->full = 1;
+                break;
+            }
+            if (ctx->failed || ngx_http_foregate_fill(r, ctx, buf) != NGX_OK) {
+                ctx->failed = 1;
+                break;
+            }
+            if (ngx_buf_size(buf) == 0 && !buf->flush && !buf->last_buf && !buf->last_in_chain) {
+                link->next = ctx->free;
+                ctx->free = link;
+                continue;
+            }
+            /* A buffer that only marks something must not look like one that should hold something. */
+            buf->temporary = ngx_buf_size(buf) > 0;
+            *last = link;
+            last = &link->next;
+        }
+        *last = NULL;
+
+        if (ctx->failed) {
+            r->connection->error = 1;
+            return NGX_ERROR;
+        }
+        if (out == NULL) {
+            break;
+        }
+
+        rc = ngx_http_next_body_filter(r, out);
+        ngx_chain_update_chains(r->pool, &ctx->free, &ctx->busy, &out, (ngx_buf_tag_t) &ngx_http_foregate_module);
+        if (rc == NGX_ERROR) {
+            return rc;
+        }
+        ctx->full = 0;
+        if (ctx->free == NULL && ctx->buffers >= NGX_HTTP_FOREGATE_BUFFERS) {
+            ctx->full = 1;
+            break;
+        }
+    }
+
+    if (!ctx->done && (ctx->in != NULL || ctx->more)) {
+        /* NGINX comes back, without input, when the client has taken something. */
+        r->buffered |= NGX_HTTP_FOREGATE_BUFFERED;
+        return NGX_AGAIN;
+    }
+    r->buffered &= ~NGX_HTTP_FOREGATE_BUFFERED;
+    return rc;
+}
+
+static ngx_int_t
+ngx_http_foregate_body_filter(ngx_http_request_t *r, ngx_chain_t *in)
+{
+    ngx_http_foregate_ctx_t *ctx = ngx_http_get_module_ctx(r, ngx_http_foregate_module);
+
+    if (ctx == NULL || (!ctx->filters && !ctx->swallow && !ctx->holding)) {
+        return ngx_http_next_body_filter(r, in);
+    }
+    if (ctx->failed) {
+        return NGX_ERROR;
+    }
+    if (ctx->holding) {
+        return in == NULL ? NGX_OK : ngx_http_foregate_hold(r, ctx, in);
+    }
+
+    if (ctx->swallow) {
+        for ( /* void */ ; in != NULL; in = in->next) {
+            in->buf->pos = in->buf->last;
+            in->buf->file_pos = in->buf->file_last;
+        }
+    }
+    if (ctx->done || !ctx->filters) {
+        /* What comes after the end is of others, such as the end that addition's filter has held back. */
+        return ngx_http_next_body_filter(r, in);
+    }
+    if (in != NULL && ngx_chain_add_copy(r->pool, &ctx->in, in) != NGX_OK) {
+        return NGX_ERROR;
+    }
+
+    return ngx_http_foregate_move(r, ctx);
+}
+
+void
+ngx_http_foregate_init_filters(void)
+{
+    ngx_http_next_header_filter = ngx_http_top_header_filter;
+    ngx_http_top_header_filter = ngx_http_foregate_header_filter;
+    ngx_http_next_body_filter = ngx_http_top_body_filter;
+    ngx_http_top_body_filter = ngx_http_foregate_body_filter;
+}

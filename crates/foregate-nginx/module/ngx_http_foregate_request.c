@@ -1,0 +1,330 @@
+/*
+ * A request on its way: what is kept of it, its steps before there is a response, and its end.
+ */
+
+#include "ngx_http_foregate.h"
+#include "ngx_http_foregate_fields.h"
+
+/* Features that may be switched for one request. Beyond: refused. */
+#define NGX_HTTP_FOREGATE_SWITCHES 32
+
+static void
+ngx_http_foregate_cleanup(void *data)
+{
+    ngx_http_foregate_ctx_t *ctx = data;
+
+    if (ctx->request != NULL) {
+        fg_request_free(ctx->request);
+        ctx->request = NULL;
+    }
+}
+
+/* NGINX forgets what modules keep when it redirects internally; the cleanup handler still knows. */
+ngx_http_foregate_ctx_t *
+ngx_http_foregate_find_ctx(ngx_http_request_t *r)
+{
+    ngx_http_foregate_ctx_t *ctx = ngx_http_get_module_ctx(r, ngx_http_foregate_module);
+    ngx_pool_cleanup_t *cleanup;
+
+    if (ctx != NULL || (!r->internal && !r->filter_finalize)) {
+        return ctx;
+    }
+
+    for (cleanup = r->pool->cleanup; cleanup != NULL; cleanup = cleanup->next) {
+        if (cleanup->handler == ngx_http_foregate_cleanup) {
+            ctx = cleanup->data;
+            if (ctx->r == r) {
+                ngx_http_set_ctx(r, ctx, ngx_http_foregate_module);
+                return ctx;
+            }
+        }
+    }
+    return NULL;
+}
+
+ngx_http_foregate_ctx_t *
+ngx_http_foregate_ctx(ngx_http_request_t *r)
+{
+    ngx_http_foregate_ctx_t *ctx = ngx_http_foregate_find_ctx(r);
+    ngx_pool_cleanup_t *cleanup;
+
+    if (ctx != NULL) {
+        return ctx;
+    }
+
+    ctx = ngx_pcalloc(r->pool, sizeof(ngx_http_foregate_ctx_t));
+    cleanup = ngx_pool_cleanup_add(r->pool, 0);
+    if (ctx == NULL || cleanup == NULL) {
+        return NULL;
+    }
+    ctx->r = r;
+    cleanup->handler = ngx_http_foregate_cleanup;
+    cleanup->data = ctx;
+    ngx_http_set_ctx(r, ctx, ngx_http_foregate_module);
+    return ctx;
+}
+
+const void *
+ngx_http_foregate_route(ngx_http_request_t *r)
+{
+    ngx_http_foregate_loc_conf_t *conf = ngx_http_get_module_loc_conf(r, ngx_http_foregate_module);
+
+    /* What a subrequest brings becomes part of a response whose steps run anyway. */
+    return r == r->main || conf->own ? conf->route : NULL;
+}
+
+ngx_http_foregate_ctx_t *
+ngx_http_foregate_begin(ngx_http_request_t *r, const void *route, const fg_facts *facts)
+{
+    ngx_http_foregate_ctx_t *ctx = ngx_http_foregate_ctx(r);
+    ngx_http_foregate_switch_t *switched;
+    ngx_uint_t i;
+
+    if (ctx == NULL || (ctx->request != NULL && ctx->route == route)) {
+        return ctx;
+    }
+
+    ngx_http_foregate_cleanup(ctx);
+    ctx->route = route;
+    ctx->requested = 0;
+    ctx->request = fg_request_new(route, r, facts);
+    if (ctx->request == NULL) {
+        return NULL;
+    }
+
+    switched = ctx->switches.elts;
+    for (i = 0; i < ctx->switches.nelts; i++) {
+        (void) fg_switch(ctx->request, r, ngx_http_foregate_text(&switched[i].name), switched[i].on);
+    }
+    return ctx;
+}
+
+ngx_chain_t *
+ngx_http_foregate_body(ngx_http_request_t *r, ngx_str_t *body, ngx_uint_t last)
+{
+    ngx_chain_t *out = ngx_alloc_chain_link(r->pool);
+    ngx_buf_t *buf = ngx_calloc_buf(r->pool);
+
+    if (out == NULL || buf == NULL) {
+        return NULL;
+    }
+    if (body->len) {
+        buf->pos = body->data;
+        buf->last = body->data + body->len;
+        buf->start = buf->pos;
+        buf->end = buf->last;
+        buf->memory = 1;
+    }
+    buf->last_buf = last && r == r->main;
+    buf->last_in_chain = last;
+    out->buf = buf;
+    out->next = NULL;
+    return out;
+}
+
+/* The request's body is there, or cannot be had. */
+static void
+ngx_http_foregate_body_handler(ngx_http_request_t *r)
+{
+    ngx_http_foregate_ctx_t *ctx = ngx_http_foregate_find_ctx(r);
+
+    ctx->reading = 0;
+    /* It is sent on from where it is, by whoever answers. */
+    r->preserve_body = 1;
+    r->write_event_handler = ngx_http_core_run_phases;
+    ngx_http_core_run_phases(r);
+}
+
+/* Hands the start of the request's body to the steps that look at it. */
+static ngx_int_t
+ngx_http_foregate_give_body(ngx_http_request_t *r, ngx_http_foregate_ctx_t *ctx, size_t wanted)
+{
+    ngx_chain_t *link = r->request_body != NULL ? r->request_body->bufs : NULL;
+    ngx_buf_t *buf;
+    fg_text text;
+    u_char *start;
+    size_t len = 0, size, whole = 1;
+    ssize_t n;
+
+    start = ngx_palloc(r->pool, wanted);
+    if (start == NULL) {
+        return NGX_ERROR;
+    }
+
+    for ( /* void */ ; link != NULL; link = link->next) {
+        buf = link->buf;
+        size = ngx_buf_size(buf);
+        if (size > wanted - len) {
+            size = wanted - len;
+            whole = 0;
+        }
+        if (size == 0) {
+            continue;
+        }
+        if (ngx_buf_in_memory(buf)) {
+            ngx_memcpy(start + len, buf->pos, size);
+        } else {
+            n = ngx_read_file(buf->file, start + len, size, buf->file_pos);
+            if (n < 0 || (size_t) n != size) {
+                return NGX_ERROR;
+            }
+        }
+        len += size;
+    }
+
+    text.data = start;
+    text.len = len;
+    fg_give_body(ctx->request, FG_REQUEST, text, (int) whole);
+    /* It has been copied. */
+    ngx_pfree(r->pool, start);
+    return NGX_OK;
+}
+
+/* Sends the answer that a step has made. */
+static ngx_int_t
+ngx_http_foregate_send(ngx_http_request_t *r, ngx_http_foregate_ctx_t *ctx)
+{
+    ngx_chain_t *out;
+    ngx_int_t rc = ngx_http_discard_request_body(r);
+
+    if (rc != NGX_OK) {
+        return rc;
+    }
+    rc = ngx_http_send_header(r);
+    if (rc == NGX_ERROR || rc > NGX_OK || r->header_only) {
+        return rc;
+    }
+    if (ctx->swallow) {
+        /* A step of the response has made another one, which has been sent. */
+        return rc;
+    }
+    out = ngx_http_foregate_body(r, &ctx->body, 1);
+    return out == NULL ? NGX_ERROR : ngx_http_output_filter(r, out);
+}
+
+/* The steps of the request. */
+ngx_int_t
+ngx_http_foregate_rewrite_handler(ngx_http_request_t *r)
+{
+    const void *route = ngx_http_foregate_route(r);
+    ngx_http_foregate_ctx_t *ctx;
+    fg_facts facts;
+    ngx_int_t rc;
+    size_t wanted;
+
+    if (route == NULL) {
+        return NGX_DECLINED;
+    }
+
+    ngx_http_foregate_facts(r, &facts);
+    ctx = ngx_http_foregate_begin(r, route, &facts);
+    if (ctx == NULL) {
+        return NGX_HTTP_INTERNAL_SERVER_ERROR;
+    }
+    if (ctx->requested) {
+        /* The request comes by again, on its way to another location or to an error page. */
+        return NGX_DECLINED;
+    }
+    if (ctx->reading) {
+        return NGX_DONE;
+    }
+
+    for ( ;; ) {
+        switch (fg_run_request(ctx->request, r, &facts, &wanted)) {
+        case FG_GO_ON:
+            ctx->requested = 1;
+            return NGX_DECLINED;
+        case FG_ABORT:
+            return NGX_HTTP_CLOSE;
+        case FG_ANSWER:
+            ctx->requested = 1;
+            return ngx_http_foregate_send(r, ctx);
+        case FG_READ_BODY:
+            if (r->request_body == NULL) {
+                ctx->reading = 1;
+                rc = ngx_http_read_client_request_body(r, ngx_http_foregate_body_handler);
+                if (rc >= NGX_HTTP_SPECIAL_RESPONSE) {
+                    ctx->requested = 1;
+                    return rc;
+                }
+                ngx_http_finalize_request(r, NGX_DONE);
+                return NGX_DONE;
+            }
+            if (ngx_http_foregate_give_body(r, ctx, wanted) != NGX_OK) {
+                return NGX_HTTP_INTERNAL_SERVER_ERROR;
+            }
+            break;
+        default:
+            ctx->requested = 1;
+            return NGX_HTTP_INTERNAL_SERVER_ERROR;
+        }
+    }
+}
+
+/* The end of a request. */
+ngx_int_t
+ngx_http_foregate_log_handler(ngx_http_request_t *r)
+{
+    ngx_http_foregate_ctx_t *ctx = ngx_http_foregate_find_ctx(r);
+    ngx_time_t *now = ngx_timeofday();
+    fg_summary summary;
+    fg_facts facts;
+    int64_t duration;
+
+    if (ctx == NULL || ctx->request == NULL) {
+        return NGX_OK;
+    }
+
+    duration = (int64_t) (now->sec - r->start_sec) * 1000 + ((int64_t) now->msec - (int64_t) r->start_msec);
+    summary.duration_ms = duration > 0 ? duration : 0;
+    summary.bytes_out = r->connection->sent - (off_t) r->header_size > 0 ? r->connection->sent - r->header_size : 0;
+    summary.bytes_in = r->headers_in.content_length_n > 0 ? r->headers_in.content_length_n : 0;
+    ngx_http_foregate_facts(r, &facts);
+    fg_run_log(ctx->request, r, &facts, r->headers_out.status, &summary);
+    return NGX_OK;
+}
+
+int
+ngx_http_foregate_switch(ngx_http_request_t *r, const char *name, ngx_uint_t on)
+{
+    ngx_http_foregate_switch_t *switched;
+    ngx_http_foregate_ctx_t *ctx;
+    fg_text text;
+
+    if (r == NULL || name == NULL) {
+        return -1;
+    }
+    ctx = ngx_http_foregate_ctx(r);
+    if (ctx == NULL) {
+        return -1;
+    }
+
+    text.data = (const unsigned char *) name;
+    text.len = ngx_strlen(name);
+    if (ctx->request != NULL && (ctx->route == ngx_http_foregate_route(r) || ctx->responded)) {
+        return fg_switch(ctx->request, r, text, on);
+    }
+
+    /* Its route is not known yet, or will be another one. */
+    if (ctx->switches.elts == NULL
+        && ngx_array_init(&ctx->switches, r->pool, 4, sizeof(ngx_http_foregate_switch_t)) != NGX_OK)
+    {
+        return -1;
+    }
+    if (ctx->switches.nelts >= NGX_HTTP_FOREGATE_SWITCHES) {
+        return -1;
+    }
+    switched = ngx_array_push(&ctx->switches);
+    if (switched == NULL) {
+        return -1;
+    }
+    switched->on = on;
+    switched->name.len = text.len;
+    switched->name.data = ngx_pnalloc(r->pool, text.len);
+    if (switched->name.data == NULL) {
+        ctx->switches.nelts--;
+        return -1;
+    }
+    ngx_memcpy(switched->name.data, name, text.len);
+    return 1;
+}
