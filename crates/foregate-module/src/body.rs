@@ -80,10 +80,37 @@ pub trait BodyFilter: Send {
 pub struct PlainBody;
 
 impl Value for PlainBody {
-    /// The name of the step.
-    type Data = &'static str;
+    type Data = Wish;
     const NAME: &'static str = "response.plain-body";
     const ABOUT: &'static str = "Who needs the response's body without its content coding.";
+}
+
+/// An entry of [`PlainBody`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Wish {
+    /// The step whose filter it is.
+    pub step: &'static str,
+    /// The filter is [dry](Filtered::dry): what the client gets must stay as it is.
+    pub dry: bool,
+}
+
+/// The list in which a step says that it has put a filter before the response's body that takes its content coding off.
+#[derive(Debug)]
+pub struct DecodedBody;
+
+impl Value for DecodedBody {
+    type Data = Decoded;
+    const NAME: &'static str = "response.decoded-body";
+    const ABOUT: &'static str = "The content coding that the response's body had.";
+}
+
+/// An entry of [`DecodedBody`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Decoded {
+    /// The coding, by its name in fields.
+    pub coding: &'static str,
+    /// Only dry filters see the body decoded; the client gets it as it came.
+    pub dry: bool,
 }
 
 /// Something that a filter has come across in a body, for metrics: `foregate_step_events_total`.

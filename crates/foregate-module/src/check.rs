@@ -167,6 +167,29 @@ pub const fn check(groups: &[&[Decl]]) {
     }
 }
 
+/// The steps of all groups in the order in which they run.
+#[doc(hidden)]
+pub const fn merged<const N: usize>(groups: &[&[Decl]]) -> [Decl; N] {
+    const NONE: Decl = Decl {
+        name: "",
+        about: "",
+        phase: PhaseId::Log,
+        inputs: &[],
+        outputs: &[],
+        stops: &[],
+        filters: &[],
+        weight: Weight::Light,
+        optional: false,
+    };
+    let mut all = [NONE; N];
+    let (mut cursor, mut at) = (Cursor::new(), 0);
+    while let Some(step) = cursor.next(groups) {
+        all[at] = *step;
+        at += 1;
+    }
+    all
+}
+
 /// Goes through the steps of all groups in the order in which they run.
 #[derive(Clone, Copy)]
 struct Cursor {

@@ -60,8 +60,10 @@ mod value;
 pub use action::{
     Abort, Action, Either, Never, Noted, Redirect, Replace, Respond, Response, StopAt, Terminal,
 };
-pub use body::{Bail, BodyFilter, Chain, Filtered, Finding, Passed, PlainBody, Sink, Traffic};
-pub use check::{Access, Decl, Slot, check, decl};
+pub use body::{
+    Bail, BodyFilter, Chain, Decoded, DecodedBody, Filtered, Finding, Passed, PlainBody, Sink, Traffic, Wish,
+};
+pub use check::{Access, Decl, Slot, check, decl, merged};
 pub use exchange::{Exchange, Now, Received, Refusal, Source, Summary, TlsFacts};
 pub use fetch::{
     Fetch, FetchError, FetchKey, FetchRequest, FetchResponse, FetchResult, FetchTarget, Fetched,

@@ -320,33 +320,59 @@ impl fmt::Debug for Pipeline {
 ///
 /// ```text
 /// pipeline! { pub fn steps { StepA, StepB } }
-/// pipeline! { pub fn steps { use foregate_modules::shipped; MyStep } }
+/// pipeline! { pub fn steps { use foregate::shipped; MyStep } }
 /// ```
 ///
-/// makes a function `steps() -> Pipeline`, and a type of the same name by which another list takes the group in (`use`). Groups are merged phase by phase; within a phase the steps of a group that was taken
-/// in come first.
+/// makes a function `steps() -> Pipeline`, and a type of the same name by which another list takes all of it in (`use`).
+/// Groups are merged phase by phase; within a phase the steps of a group that was taken in come first, those of one named
+/// earlier before those of the next.
 #[macro_export]
 macro_rules! pipeline {
     ($(#[$attribute:meta])* $vis:vis fn $name:ident { $(use $group:ty;)* $($step:ty),* $(,)? }) => {
         const _: () = $crate::check(&[$(<$group>::DECLS,)* &[$($crate::decl::<$step>()),*]]);
 
-        /// The steps of this list, for lists that take it in.
-        #[allow(non_camel_case_types, reason = "it stands beside the function of the same name")]
-        $vis enum $name {}
-
-        impl $name {
-            /// What the steps declare.
-            pub const DECLS: &[$crate::Decl] = &[$($crate::decl::<$step>()),*];
-
-            /// The steps.
-            pub fn group() -> $crate::Group {
-                $crate::group([$($crate::erase::<$step>()),*])
-            }
+        $crate::group! {
+            /// The steps of this list, for lists that take it in.
+            $vis enum $name { $(use $group;)* $($step),* }
         }
 
         $(#[$attribute])*
         $vis fn $name() -> $crate::Pipeline {
-            $crate::Pipeline::new($crate::groups([$(<$group>::group(),)* $name::group()]))
+            $crate::Pipeline::new($crate::groups([$name::group()]))
+        }
+    };
+}
+
+/// Lists steps for pipelines to take in (`use`), in the order of their phases. They are checked there, so that a group may
+/// read what others write.
+///
+/// ```text
+/// group! { pub enum first { StepA, StepB } }
+/// ```
+#[macro_export]
+macro_rules! group {
+    ($(#[$attribute:meta])* $vis:vis enum $name:ident { $(use $group:ty;)* $($step:ty),* $(,)? }) => {
+        $(#[$attribute])*
+        #[allow(non_camel_case_types, reason = "a list of steps, which may stand beside a function of its name")]
+        $vis enum $name {}
+
+        impl $name {
+            const COUNT: usize = {
+                let own: &[$crate::Decl] = &[$($crate::decl::<$step>()),*];
+                own.len() $(+ <$group>::DECLS.len())*
+            };
+
+            /// What the steps declare, in the order in which they run.
+            pub const DECLS: &[$crate::Decl] =
+                &$crate::merged::<{ Self::COUNT }>(&[$(<$group>::DECLS,)* &[$($crate::decl::<$step>()),*]]);
+
+            /// The steps.
+            pub fn group() -> $crate::Group {
+                $crate::groups([$(<$group>::group(),)* $crate::group([$($crate::erase::<$step>()),*])])
+                    .into_iter()
+                    .flatten()
+                    .collect()
+            }
         }
     };
 }

@@ -18,8 +18,8 @@ use core::ops::ControlFlow;
 
 use foregate_module::settings::{ANY, Block};
 use foregate_module::{
-    Context, Edit, EditResponse, Edits, Field, Fields, Filter, FilterResponseBody, FromNode, Key,
-    MemoryIsShort, Never, Node, Problem, RequestFields, ResponseFields, Status, Step, phase,
+    Added, Context, DecodedBody, Edit, EditResponse, Edits, Field, Fields, Filter, FilterResponseBody,
+    FromNode, Key, MemoryIsShort, Never, Node, Problem, RequestFields, ResponseFields, Status, Step, Value, phase,
 };
 
 use crate::accept_encoding::AcceptEncoding;
@@ -208,6 +208,42 @@ impl Step for Compress {
             return ControlFlow::Continue((EditResponse(edits), FilterResponseBody(None)));
         }
         let filter = coding::encoder(Self::NAME, coding, level, length(response));
+        let edits = edits.set("content-encoding", coding.token());
+        ControlFlow::Continue((EditResponse(edits), FilterResponseBody(Some(filter))))
+    }
+}
+
+/// Encodes responses that were decoded for a filter, as their origin had: see
+/// [`DecodeForFilters`](crate::decompression::DecodeForFilters). Where `compress` has encoded them as the client likes best,
+/// nothing is left to do.
+#[derive(Debug, Default)]
+pub struct EncodeAgain;
+
+impl Step for EncodeAgain {
+    type At = phase::ResponseBody;
+    type Settings = ();
+    type In<'r> = (Added<'r, DecodedBody>, RequestFields<'r>, ResponseFields<'r>);
+    type Out = (EditResponse, FilterResponseBody);
+    type Stop = Never;
+    const NAME: &'static str = "encode-again";
+    const ABOUT: &'static str = "Compresses responses again that were decoded for other steps.";
+    const FILTERS: &'static [Filter] = &[Filter::Written(DecodedBody::NAME)];
+
+    fn run(
+        &self,
+        (): &(),
+        (decoded, RequestFields(request), ResponseFields(response)): Self::In<'_>,
+    ) -> ControlFlow<Never, Self::Out> {
+        let mut had = decoded.iter().map(|(decoded, _)| decoded).filter(|decoded| !decoded.dry);
+        let coding = had.next().and_then(|decoded| ContentCoding::from_token(decoded.coding.as_bytes()));
+        let Some(coding) = coding.filter(|_| response.get("content-encoding").is_none()) else {
+            return ControlFlow::Continue((EditResponse(Edits::new()), FilterResponseBody(None)));
+        };
+        let edits = vary(Edits::new(), response, VARY);
+        if AcceptEncoding::new(request).quality(coding) == 0 {
+            return ControlFlow::Continue((EditResponse(edits), FilterResponseBody(None)));
+        }
+        let filter = coding::encoder(Self::NAME, coding, coding.default_level(), None);
         let edits = edits.set("content-encoding", coding.token());
         ControlFlow::Continue((EditResponse(edits), FilterResponseBody(Some(filter))))
     }

@@ -17,8 +17,9 @@ use core::ops::ControlFlow;
 
 use foregate_module::settings::Block;
 use foregate_module::{
-    Context, EditRequest, EditResponse, Edits, Filter, FilterRequestBody, FilterResponseBody, FromNode, Key,
-    Never, Node, Problem, RequestFields, Respond, Response, ResponseFields, Status, Step, phase,
+    Add, Added, Context, Decoded, DecodedBody, EditRequest, EditResponse, Edits, Filter, FilterRequestBody,
+    FilterResponseBody, Filtered, FromNode, Key, Never, Node, PlainBody, Problem, RequestFields, Respond,
+    Response, ResponseFields, Status, Step, Value, phase,
 };
 
 use crate::accept_encoding::AcceptEncoding;
@@ -202,6 +203,44 @@ impl Step for DecompressResponse {
         let filter = coding::decoder(Self::NAME, coding, settings.limits);
         let edits = edits.remove("content-encoding");
         ControlFlow::Continue((EditResponse(edits), FilterResponseBody(Some(filter))))
+    }
+}
+
+/// Decodes responses for filters behind it that need them plain. What the client gets is encoded again: see
+/// [`EncodeAgain`](crate::compression::EncodeAgain).
+#[derive(Debug, Default)]
+pub struct DecodeForFilters;
+
+impl Step for DecodeForFilters {
+    type At = phase::ResponseBody;
+    type Settings = ();
+    type In<'r> = (Added<'r, PlainBody>, ResponseFields<'r>, Status);
+    type Out = (EditResponse, FilterResponseBody, Add<DecodedBody>);
+    type Stop = Never;
+    const NAME: &'static str = "decode-for-filters";
+    const ABOUT: &'static str =
+        "Takes the content coding off responses that other steps are going to change.";
+    const FILTERS: &'static [Filter] = &[
+        Filter::Written(PlainBody::NAME),
+        Filter::Status(200, 599),
+        Filter::ResponseField("content-encoding"),
+    ];
+
+    fn run(
+        &self,
+        (): &(),
+        (wishes, ResponseFields(response), Status(status)): Self::In<'_>,
+    ) -> ControlFlow<Never, Self::Out> {
+        let nothing = (EditResponse(Edits::new()), FilterResponseBody(None), Add(None));
+        let mut values = response.all("content-encoding");
+        let coding = values.next().and_then(coding::coding_of).filter(|_| values.next().is_none());
+        let wanted = wishes.iter().next().is_some() && is_whole(status, response);
+        let Some(coding) = coding.filter(|_| wanted) else { return ControlFlow::Continue(nothing) };
+        let dry = wishes.iter().all(|(wish, dry)| dry || wish.dry);
+        let edits = if dry { Edits::new() } else { Edits::new().remove("content-encoding") };
+        let filter = Filtered { dry, ..coding::decoder(Self::NAME, coding, Limits::default()) };
+        let decoded = Decoded { coding: coding.token(), dry };
+        ControlFlow::Continue((EditResponse(edits), FilterResponseBody(Some(filter)), Add(Some(decoded))))
     }
 }
 

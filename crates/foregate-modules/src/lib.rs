@@ -47,8 +47,17 @@ pub mod trace;
 use self::arguments::{content_type, cookie, cookie_name, field_name, host, quotable, target};
 
 foregate_module::pipeline! {
-    /// The steps that ship, in the order of their phases.
+    /// The steps that ship with this crate, in the order of their phases.
     pub fn shipped {
+        use first;
+        use last;
+    }
+}
+
+foregate_module::group! {
+    /// The steps up to those that take content codings off responses. Behind them come other crates' filters of bodies, and
+    /// then [`last`].
+    pub enum first {
         // request-early
         client_address::ClientAddress,
         clear_headers::ClearRequest,
@@ -108,7 +117,15 @@ foregate_module::pipeline! {
         error_pages::Serve,
         // response-body
         decompression::DecompressResponse,
+        decompression::DecodeForFilters,
+    }
+}
+
+foregate_module::group! {
+    /// The steps that see a response as all others have made it.
+    pub enum last {
         compression::Compress,
+        compression::EncodeAgain,
         clear_headers::ClearResponse,
     }
 }
