@@ -1,0 +1,418 @@
+//! Which character encoding a document has, and how its bytes pass through the rewriter unchanged.
+//!
+//! The rewriter is told that every document is in windows-1252, whose decoder gives each of the 256 bytes a character and
+//! whose encoder gives it back. So bytes that belong to no character of the real encoding come out as they went in, a
+//! character of several bytes may be split between pieces, and all that features look for is ASCII anyway. This form of a
+//! text is called *transparent* here. What features insert is brought into it by [`Charset::transparent`]: encoded into the
+//! document's encoding first, so that it is right there.
+//!
+//! That works where bytes below 0x80 mean ASCII wherever markup may stand: in UTF-8, in all encodings of one byte, and in
+//! Shift_JIS, EUC-JP, EUC-KR, Big5, GBK and gb18030, whose second bytes are never `<`, `>`, `&`, a quote, a blank or a
+//! slash. They may be letters, though, or `@`: [`Charset::mask`] hides those from features that read text. Documents in
+//! UTF-16, ISO-2022-JP and what the standard replaces are not touched.
+
+use std::borrow::Cow;
+
+use encoding_rs::{
+    BIG5, EUC_KR, Encoding, GB18030, GBK, ISO_2022_JP, REPLACEMENT, SHIFT_JIS, UTF_8, UTF_16BE, UTF_16LE,
+    WINDOWS_1252, X_USER_DEFINED,
+};
+
+/// How much of a document is searched for a `meta` that tells its encoding, bytes (HTML, "prescan a byte stream").
+pub const PRESCAN: usize = 1024;
+
+/// The first character of those that stand for second bytes below 0x80.
+const MASK: u32 = 0xe000;
+
+/// The encoding of a document, one that the rewriter can deal with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Charset(&'static Encoding);
+
+/// What the start of a document tells.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Sniffed {
+    /// Its encoding.
+    Known(Charset),
+    /// It cannot be rewritten.
+    Unsupported,
+    /// More of it is needed.
+    More,
+}
+
+impl Charset {
+    /// The one that most documents have.
+    pub const UTF_8: Self = Self(UTF_8);
+
+    /// The encoding of this name (Encoding Standard, section 4.2); `None` for one that is not known, or cannot be rewritten.
+    pub fn of_label(label: &[u8]) -> Option<Self> {
+        Self::of(Encoding::for_label(label)?)
+    }
+
+    fn of(encoding: &'static Encoding) -> Option<Self> {
+        let unsupported = [UTF_16BE, UTF_16LE, ISO_2022_JP, REPLACEMENT].contains(&encoding);
+        (!unsupported).then_some(Self(encoding))
+    }
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        self.0.name()
+    }
+
+    /// A text as it has to be inserted; characters that the encoding does not have become references.
+    pub fn transparent(self, text: &str) -> Cow<'_, str> {
+        if text.is_ascii() {
+            return Cow::Borrowed(text);
+        }
+        let (bytes, _, _) = self.0.encode(text);
+        Cow::Owned(WINDOWS_1252.decode_without_bom_handling(&bytes).0.into_owned())
+    }
+
+    /// Whether second bytes of characters may look like ASCII.
+    pub(crate) fn needs_mask(self) -> bool {
+        [BIG5, EUC_KR, GB18030, GBK, SHIFT_JIS].contains(&self.0)
+    }
+
+    /// Hides second bytes that look like ASCII from whoever reads a transparent text. `lead` says whether the last piece
+    /// ended in the middle of a character.
+    pub(crate) fn mask(self, text: &str, lead: &mut bool, masked: &mut String) {
+        masked.clear();
+        for character in text.chars() {
+            if std::mem::take(lead) {
+                let code = u32::from(character);
+                match char::from_u32(MASK + code) {
+                    // What cannot be a second byte is none (Encoding Standard, section 4.1: it is prepended again).
+                    Some(hidden) if self.is_second(code) => masked.push(hidden),
+                    _ => masked.push(character),
+                }
+                continue;
+            }
+            *lead = self.is_lead(character);
+            masked.push(character);
+        }
+    }
+
+    /// Takes back what [`mask`](Self::mask) did.
+    pub(crate) fn unmask(text: &mut String) {
+        let plain = |character: char| match u32::from(character).checked_sub(MASK) {
+            Some(code @ 0..=0x7f) => char::from_u32(code).unwrap_or(character),
+            _ => character,
+        };
+        *text = text.chars().map(plain).collect();
+    }
+
+    fn is_lead(self, character: char) -> bool {
+        if character.is_ascii() {
+            return false;
+        }
+        let mut bytes = [0; 4];
+        let text: &str = character.encode_utf8(&mut bytes);
+        let (bytes, _, _) = WINDOWS_1252.encode(text);
+        match bytes.first() {
+            Some(byte) if self.0 == SHIFT_JIS => matches!(byte, 0x81..=0x9f | 0xe0..=0xfc),
+            Some(byte) => matches!(byte, 0x81..=0xfe),
+            None => false,
+        }
+    }
+
+    fn is_second(self, code: u32) -> bool {
+        matches!(code, 0x40..=0x7e) || self.0 == GB18030 && matches!(code, 0x30..=0x39)
+    }
+}
+
+/// What the first bytes of a document and its `content-type` tell. `whole` says that there are no more.
+pub(crate) fn sniff(content_type: Option<&[u8]>, start: &[u8], whole: bool) -> Sniffed {
+    const MARKS: [&[u8]; 3] = [b"\xef\xbb\xbf", b"\xfe\xff", b"\xff\xfe"];
+    if start.starts_with(MARKS[0]) {
+        return Sniffed::Known(Charset::UTF_8);
+    }
+    if start.starts_with(MARKS[1]) || start.starts_with(MARKS[2]) {
+        return Sniffed::Unsupported;
+    }
+    if !whole && MARKS.iter().any(|mark| mark.starts_with(start)) {
+        return Sniffed::More;
+    }
+    let named = content_type.and_then(charset_of).and_then(Encoding::for_label);
+    if let Some(encoding) = named {
+        return Charset::of(encoding).map_or(Sniffed::Unsupported, Sniffed::Known);
+    }
+    let window = start.get(..PRESCAN).unwrap_or(start);
+    match prescan(window) {
+        Prescan::Found(encoding) => Charset::of(encoding).map_or(Sniffed::Unsupported, Sniffed::Known),
+        Prescan::RanOut if !whole && start.len() < PRESCAN => Sniffed::More,
+        // What nobody has named is read as this one by browsers in most places.
+        Prescan::RanOut | Prescan::Nothing => Sniffed::Known(Charset(WINDOWS_1252)),
+    }
+}
+
+/// The value of the parameter `charset` of a media type.
+fn charset_of(content_type: &[u8]) -> Option<&[u8]> {
+    let parameters = content_type.split(|byte| *byte == b';').skip(1);
+    let value = parameters.map(<[u8]>::trim_ascii).find_map(|parameter| {
+        let (name, value) = parameter.split_at_checked(8)?;
+        name.eq_ignore_ascii_case(b"charset=").then_some(value)
+    })?;
+    let bare = value.strip_prefix(b"\"").and_then(|value| value.strip_suffix(b"\""));
+    Some(bare.unwrap_or(value))
+}
+
+/// What was found in the start of a document.
+enum Prescan {
+    Found(&'static Encoding),
+    /// The head is over, and did not say.
+    Nothing,
+    /// It ended before.
+    RanOut,
+}
+
+/// Looks for `<meta charset>` and its older form (HTML, section 13.2.3.2). Unlike there, the end of the head ends the
+/// search: to wait for a kilobyte would hold up pages that stream.
+fn prescan(bytes: &[u8]) -> Prescan {
+    let mut rest = bytes;
+    while let Some(at) = memchr::memchr(b'<', rest) {
+        rest = rest.get(at..).unwrap_or_default();
+        if rest.starts_with(b"<!--") {
+            // `<!-->` is a whole comment.
+            let Some(end) = find(rest.get(2..).unwrap_or_default(), b"-->") else { return Prescan::RanOut };
+            rest = rest.get(2 + end + 3..).unwrap_or_default();
+            continue;
+        }
+        let Some(tag) = tag(rest) else { return Prescan::RanOut };
+        match tag {
+            Tag::None => rest = rest.get(1..).unwrap_or_default(),
+            Tag::HeadEnds => return Prescan::Nothing,
+            Tag::Other(length) => rest = rest.get(length..).unwrap_or_default(),
+            Tag::Meta(attributes, length) => {
+                if let Some(encoding) = named_by(&attributes) {
+                    return Prescan::Found(encoding);
+                }
+                rest = rest.get(length..).unwrap_or_default();
+            }
+        }
+    }
+    Prescan::RanOut
+}
+
+fn find(haystack: &[u8], needle: &[u8]) -> Option<usize> {
+    memchr::memmem::find(haystack, needle)
+}
+
+/// What begins with `<`.
+enum Tag {
+    /// Nothing.
+    None,
+    /// The end of the head, or the start of the body.
+    HeadEnds,
+    /// A `meta`, with its attributes and length.
+    Meta(Vec<(Vec<u8>, Vec<u8>)>, usize),
+    /// Something else of this length.
+    Other(usize),
+}
+
+/// The tag at the start of these bytes; `None` if its end has not come.
+fn tag(bytes: &[u8]) -> Option<Tag> {
+    let (closing, name_at) = match bytes.get(1)? {
+        b'/' => (true, 2),
+        b'!' | b'?' => return Some(Tag::Other(memchr::memchr(b'>', bytes)? + 1)),
+        _ => (false, 1),
+    };
+    if !bytes.get(name_at)?.is_ascii_alphabetic() {
+        return Some(if closing { Tag::Other(memchr::memchr(b'>', bytes)? + 1) } else { Tag::None });
+    }
+    let name_end = bytes.iter().skip(name_at).position(|byte| is_blank(*byte) || b"/>".contains(byte))?;
+    let mut at = name_at + name_end;
+    let name = bytes.get(name_at..at)?;
+    if name.eq_ignore_ascii_case(b"body") || closing && name.eq_ignore_ascii_case(b"head") {
+        return Some(Tag::HeadEnds);
+    }
+    let mut attributes = Vec::new();
+    while let Some(attribute) = attribute(bytes, &mut at)? {
+        attributes.push(attribute);
+    }
+    let is_meta = !closing && name.eq_ignore_ascii_case(b"meta");
+    Some(if is_meta { Tag::Meta(attributes, at) } else { Tag::Other(at) })
+}
+
+fn is_blank(byte: u8) -> bool {
+    matches!(byte, b'\t' | b'\n' | b'\x0c' | b'\r' | b' ')
+}
+
+/// The next attribute from `at` on, in lower case; `Some(None)` at the end of the tag, behind which `at` stands then. `None`
+/// if the end has not come.
+#[allow(
+    clippy::type_complexity,
+    reason = "it says in turn whether there are bytes, and whether there is an attribute"
+)]
+fn attribute(bytes: &[u8], at: &mut usize) -> Option<Option<(Vec<u8>, Vec<u8>)>> {
+    while is_blank(*bytes.get(*at)?) || bytes.get(*at) == Some(&b'/') {
+        *at += 1;
+    }
+    if bytes.get(*at)? == &b'>' {
+        *at += 1;
+        return Some(None);
+    }
+    let (mut name, mut value) = (Vec::new(), Vec::new());
+    loop {
+        match *bytes.get(*at)? {
+            b'=' if !name.is_empty() => break,
+            b'/' | b'>' => return Some(Some((name, value))),
+            byte if is_blank(byte) => break,
+            byte => name.push(byte.to_ascii_lowercase()),
+        }
+        *at += 1;
+    }
+    while is_blank(*bytes.get(*at)?) {
+        *at += 1;
+    }
+    if bytes.get(*at)? != &b'=' {
+        return Some(Some((name, value)));
+    }
+    *at += 1;
+    while is_blank(*bytes.get(*at)?) {
+        *at += 1;
+    }
+    match *bytes.get(*at)? {
+        quote @ (b'"' | b'\'') => {
+            *at += 1;
+            loop {
+                let byte = *bytes.get(*at)?;
+                *at += 1;
+                if byte == quote {
+                    return Some(Some((name, value)));
+                }
+                value.push(byte.to_ascii_lowercase());
+            }
+        }
+        _ => loop {
+            let byte = *bytes.get(*at)?;
+            if is_blank(byte) || byte == b'>' {
+                return Some(Some((name, value)));
+            }
+            value.push(byte.to_ascii_lowercase());
+            *at += 1;
+        },
+    }
+}
+
+/// The encoding that the attributes of a `meta` name.
+fn named_by(attributes: &[(Vec<u8>, Vec<u8>)]) -> Option<&'static Encoding> {
+    let value = |name: &[u8]| attributes.iter().find(|(found, _)| found == name).map(|(_, value)| &**value);
+    let label = match value(b"charset") {
+        Some(label) => label,
+        None => {
+            let content = value(b"content").filter(|_| value(b"http-equiv") == Some(b"content-type"))?;
+            let at = find(content, b"charset")?;
+            let label = content.get(at + 7..)?.trim_ascii_start().strip_prefix(b"=")?.trim_ascii_start();
+            let quotes = |byte: &u8| *byte == b'"' || *byte == b'\'';
+            let label = if label.first().is_some_and(quotes) { label.get(1..)? } else { label };
+            label.split(|byte| quotes(byte) || *byte == b';' || is_blank(*byte)).next()?
+        }
+    };
+    match Encoding::for_label(label)? {
+        // A `meta` that can be read is not in UTF-16.
+        encoding if encoding == UTF_16BE || encoding == UTF_16LE => Some(UTF_8),
+        encoding if encoding == X_USER_DEFINED => Some(WINDOWS_1252),
+        encoding => Some(encoding),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn name(sniffed: Sniffed) -> &'static str {
+        match sniffed {
+            Sniffed::Known(charset) => charset.name(),
+            Sniffed::Unsupported => "-",
+            Sniffed::More => "?",
+        }
+    }
+
+    #[test]
+    fn every_byte_passes_through_the_transparent_form() {
+        let bytes: Vec<u8> = (0..=255).collect();
+        let (text, _, errors) = WINDOWS_1252.decode(&bytes);
+        assert!(!errors);
+        let (back, _, errors) = WINDOWS_1252.encode(&text);
+        assert!(!errors);
+        assert_eq!(&*back, bytes);
+    }
+
+    #[test]
+    fn what_is_inserted_is_in_the_encoding_of_the_document() {
+        let bytes = |charset: Charset, text: &str| {
+            let transparent = charset.transparent(text);
+            WINDOWS_1252.encode(&transparent).0.into_owned()
+        };
+        assert_eq!(bytes(Charset::UTF_8, "grün €"), "grün €".as_bytes());
+        assert_eq!(bytes(Charset::of_label(b"iso-8859-15").unwrap(), "grün €"), b"gr\xfcn \xa4");
+        assert_eq!(bytes(Charset::of_label(b"shift_jis").unwrap(), "\u{30bd}"), b"\x83\x5c");
+        assert_eq!(bytes(Charset::of_label(b"koi8-r").unwrap(), "ü"), b"&#252;");
+    }
+
+    #[test]
+    fn the_mark_counts_before_the_field_and_the_field_before_the_meta() {
+        let meta = b"<head><meta charset=koi8-r>";
+        let sniffed = |content_type: Option<&[u8]>, start: &[u8]| name(sniff(content_type, start, true));
+        assert_eq!(sniffed(Some(b"text/html; charset=big5"), b"\xef\xbb\xbf<meta charset=koi8-r>"), "UTF-8");
+        assert_eq!(sniffed(Some(b"text/html; Charset=\"BIG5\""), meta), "Big5");
+        assert_eq!(sniffed(Some(b"text/html"), meta), "KOI8-R");
+        assert_eq!(sniffed(Some(b"text/html; charset=nothing"), meta), "KOI8-R");
+        assert_eq!(sniffed(None, b"\xff\xfe<\0"), "-");
+        assert_eq!(sniffed(Some(b"text/html; charset=utf-16"), b"<"), "-");
+        assert_eq!(sniffed(Some(b"text/html;charset=iso-2022-jp"), b"<"), "-");
+        assert_eq!(sniffed(None, b"<p>"), "windows-1252");
+        assert_eq!(name(sniff(None, b"\xef\xbb", false)), "?");
+        assert_eq!(name(sniff(None, b"", false)), "?");
+    }
+
+    #[test]
+    fn metas_are_found_as_browsers_find_them() {
+        for (html, expected) in [
+            ("<!-- <meta charset=koi8-r> --><meta charset='utf-8'>", "UTF-8"),
+            ("<!--><meta charset=utf-8>", "UTF-8"),
+            ("<meta http-equiv=\"Content-Type\" content=\"text/html; charset=ISO-8859-2\">", "ISO-8859-2"),
+            ("<meta content='text/html;charset=\"koi8-r\"' http-equiv=content-type>", "KOI8-R"),
+            ("<meta name=description content='charset=koi8-r'>", "windows-1252"),
+            ("<title a='<meta charset=koi8-r>'></title><META CHARSET = UTF-8 >", "UTF-8"),
+            ("<meta/charset=utf-8/>", "windows-1252"),
+            ("<meta/charset=utf-8 />", "UTF-8"),
+            ("<metacharset=utf-8><meta charset=utf-16le>", "UTF-8"),
+            ("<meta charset=iso-2022-jp>", "-"),
+            ("<body><meta charset=utf-8>", "windows-1252"),
+            ("</head><meta charset=utf-8>", "windows-1252"),
+            ("< meta charset=utf-8><meta charset=utf-8>", "UTF-8"),
+        ] {
+            assert_eq!(name(sniff(None, html.as_bytes(), true)), expected, "{html}");
+        }
+    }
+
+    #[test]
+    fn what_comes_later_never_changes_what_was_said() {
+        let padded = format!("{}<meta charset=utf-8><p>{}", "<link rel=x>".repeat(30), "x".repeat(2000));
+        for html in ["<meta charset=utf-8>", "<p><!-- a --><meta charset='koi8-r'><body>", &padded] {
+            let whole = sniff(None, html.as_bytes(), true);
+            for at in 0..html.len() {
+                let part = sniff(None, &html.as_bytes()[..at], false);
+                assert!(part == Sniffed::More || part == whole, "{at} of {html}");
+            }
+        }
+    }
+
+    #[test]
+    fn second_bytes_that_look_like_ascii_are_hidden_and_come_back() {
+        let charset = Charset::of_label(b"shift_jis").unwrap();
+        // Two characters whose second bytes are `@` and a backslash, then a katakana of one byte and an `@`.
+        let text = WINDOWS_1252.decode_without_bom_handling(b"\x83\x40a\x83\x5c\xb1@x").0.into_owned();
+        let whole: Vec<char> = text.chars().collect();
+        for at in 0..=whole.len() {
+            let (mut lead, mut masked, mut all) = (false, String::new(), String::new());
+            for part in [&whole[..at], &whole[at..]] {
+                charset.mask(&part.iter().collect::<String>(), &mut lead, &mut masked);
+                all.push_str(&masked);
+            }
+            assert_eq!(all.matches('@').count(), 1, "split at {at}");
+            Charset::unmask(&mut all);
+            assert_eq!(all, text);
+        }
+    }
+}

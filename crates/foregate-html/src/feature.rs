@@ -1,0 +1,303 @@
+//! What a feature is: selectors as data, and handlers with a state of their own for each response.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use foregate_module::Value;
+use lol_html::html_content::ContentType;
+use lol_html::send;
+
+use crate::charset::Charset;
+use crate::selector::Selector;
+use crate::text::TextOut;
+
+/// A feature as a route has it: shared by all of its responses.
+///
+/// All features that are chosen for a response share one pass over the document. Each sees the document as it came, but
+/// for text: there a feature sees what those before it have left of it.
+pub trait Feature: Send + Sync + 'static {
+    /// The elements that it looks at; [`Rewrite::element`] is told which of these has matched.
+    fn selectors(&self) -> &[Selector] {
+        &[]
+    }
+
+    /// What else it looks at.
+    fn reads(&self) -> Reads {
+        Reads::default()
+    }
+
+    /// The most that it may add for each byte of the document, bytes. Much growth makes the pass take the document in small
+    /// slices, so that what comes of one stays small. What is added once for a document does not count.
+    fn growth(&self) -> usize;
+
+    /// Whether it wants a nonce for scripts and styles ([`Page::nonce`]), which the response's
+    /// `content-security-policy` then allows. Default: no.
+    fn wants_nonce(&self) -> bool {
+        false
+    }
+
+    /// Its state for one response.
+    fn begin(self: Arc<Self>, page: &Page) -> Box<dyn Rewrite>;
+}
+
+/// What a feature looks at beside elements.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Reads {
+    /// Text.
+    pub text: bool,
+    /// Comments.
+    pub comments: bool,
+}
+
+/// A feature at work on one response. All texts are *transparent*: ASCII is itself, every other byte of the document is one
+/// character; [`Page::text`] brings a text of one's own into this form.
+pub trait Rewrite: Send {
+    /// An element; `selector` says which of [`Feature::selectors`] has matched. One that several have matched comes several
+    /// times.
+    fn element(&mut self, _selector: usize, _element: &mut Element<'_, '_, '_>) {}
+
+    /// The end tag of an element that was [watched](Element::watch_end), or of the one around it that ends it.
+    fn end_tag(&mut self, _selector: usize, _tag: &mut EndTag<'_, '_>) {}
+
+    /// A part of a text, outside of scripts, styles, comments, form controls and all that is no HTML. References such as
+    /// `&amp;` are not resolved. Where a text is split says nothing; `last` says that it ends here, so that what was held
+    /// back has to be written.
+    fn text(&mut self, text: &str, _last: bool, out: &mut TextOut<'_>) {
+        out.keep(text);
+    }
+
+    /// A comment.
+    fn comment(&mut self, _comment: &mut Comment<'_, '_>) {}
+
+    /// The end of the document.
+    fn end(&mut self, _end: &mut End<'_, '_>) {}
+}
+
+/// What features are told of a document before it begins.
+#[derive(Debug, Clone)]
+pub struct Page {
+    pub(crate) charset: Charset,
+    pub(crate) nonce: Option<Arc<str>>,
+}
+
+impl Page {
+    /// A document in an encoding, with a nonce that its `content-security-policy` allows.
+    pub fn new(charset: Charset, nonce: Option<Arc<str>>) -> Self {
+        Self { charset, nonce }
+    }
+
+    /// Its encoding.
+    pub fn charset(&self) -> Charset {
+        self.charset
+    }
+
+    /// A text in the form that it has to have in this document.
+    pub fn text<'t>(&self, text: &'t str) -> Cow<'t, str> {
+        self.charset.transparent(text)
+    }
+
+    /// What scripts and styles that are inserted may say, if a feature has asked for it.
+    pub fn nonce(&self) -> Option<&str> {
+        self.nonce.as_deref()
+    }
+}
+
+/// A feature that was chosen for a response.
+#[derive(Clone)]
+pub struct Chosen {
+    /// The step that has chosen it, for metrics.
+    pub step: &'static str,
+    /// The feature.
+    pub feature: Arc<dyn Feature>,
+}
+
+/// The list of features that are chosen for a response: steps of any phase add to it, and one pass runs them all.
+#[derive(Debug)]
+pub struct Features;
+
+impl Value for Features {
+    type Data = Chosen;
+    const NAME: &'static str = "html.features";
+    const ABOUT: &'static str = "What is to be done to the response if it is HTML.";
+}
+
+/// What a handler has done, and whether it may.
+#[derive(Debug, Default)]
+pub(crate) struct Deed {
+    pub dry: bool,
+    pub matches: u64,
+    pub watch: bool,
+}
+
+/// An element, by its start tag. In a dry run nothing that is done to it has an effect.
+pub struct Element<'a, 'r, 'i> {
+    pub(crate) inner: &'a mut send::Element<'r, 'i>,
+    pub(crate) deed: Deed,
+}
+
+impl Element<'_, '_, '_> {
+    /// Its name, in lower case.
+    pub fn name(&self) -> String {
+        self.inner.tag_name()
+    }
+
+    /// Whether it is HTML, not SVG or MathML.
+    pub fn is_html(&self) -> bool {
+        self.inner.namespace_uri() == "http://www.w3.org/1999/xhtml"
+    }
+
+    /// Whether it has content and an end tag.
+    pub fn has_content(&self) -> bool {
+        self.inner.can_have_content()
+    }
+
+    /// The value of an attribute, as it is written: references are not resolved. An empty one for an attribute without.
+    pub fn attribute(&self, name: &str) -> Option<String> {
+        self.inner.get_attribute(name)
+    }
+
+    /// Whether it has an attribute.
+    pub fn has_attribute(&self, name: &str) -> bool {
+        self.inner.has_attribute(name)
+    }
+
+    /// Gives an attribute a value, in which `&` has to be written as a reference where it could be taken for the start of
+    /// one; double quotes are seen to. A name that cannot be one changes nothing.
+    pub fn set_attribute(&mut self, name: &str, value: &str) {
+        self.deed.matches += 1;
+        if !self.deed.dry {
+            let _ = self.inner.set_attribute(name, value);
+        }
+    }
+
+    /// Takes an attribute away.
+    pub fn remove_attribute(&mut self, name: &str) {
+        if self.inner.has_attribute(name) {
+            self.deed.matches += 1;
+            if !self.deed.dry {
+                self.inner.remove_attribute(name);
+            }
+        }
+    }
+
+    fn insert(&mut self, insert: impl FnOnce(&mut send::Element<'_, '_>)) {
+        self.deed.matches += 1;
+        if !self.deed.dry {
+            insert(self.inner);
+        }
+    }
+
+    /// Inserts markup before it.
+    pub fn before(&mut self, html: &str) {
+        self.insert(|inner| inner.before(html, ContentType::Html));
+    }
+
+    /// Inserts markup behind its end.
+    pub fn after(&mut self, html: &str) {
+        self.insert(|inner| inner.after(html, ContentType::Html));
+    }
+
+    /// Inserts markup at the start of its content.
+    pub fn prepend(&mut self, html: &str) {
+        self.insert(|inner| inner.prepend(html, ContentType::Html));
+    }
+
+    /// Inserts markup at the end of its content.
+    pub fn append(&mut self, html: &str) {
+        self.insert(|inner| inner.append(html, ContentType::Html));
+    }
+
+    /// Puts markup in its place; its content goes.
+    pub fn replace(&mut self, html: &str) {
+        self.insert(|inner| inner.replace(html, ContentType::Html));
+    }
+
+    /// Takes it away with its content.
+    pub fn remove(&mut self) {
+        self.insert(|inner| inner.remove());
+    }
+
+    /// Takes its tags away; its content stays.
+    pub fn unwrap(&mut self) {
+        self.insert(|inner| inner.remove_and_keep_content());
+    }
+
+    /// Asks for its end tag.
+    pub fn watch_end(&mut self) {
+        self.deed.watch = true;
+    }
+}
+
+/// An end tag.
+pub struct EndTag<'a, 'i> {
+    pub(crate) inner: &'a mut lol_html::html_content::EndTag<'i>,
+    pub(crate) deed: Deed,
+}
+
+impl EndTag<'_, '_> {
+    /// Its name, in lower case. Another than the element's where it was left out, and this one ends both.
+    pub fn name(&self) -> String {
+        self.inner.name()
+    }
+
+    /// Inserts markup before it.
+    pub fn before(&mut self, html: &str) {
+        self.deed.matches += 1;
+        if !self.deed.dry {
+            self.inner.before(html, ContentType::Html);
+        }
+    }
+
+    /// Inserts markup behind it.
+    pub fn after(&mut self, html: &str) {
+        self.deed.matches += 1;
+        if !self.deed.dry {
+            self.inner.after(html, ContentType::Html);
+        }
+    }
+}
+
+/// A comment.
+pub struct Comment<'a, 'i> {
+    pub(crate) inner: &'a mut lol_html::html_content::Comment<'i>,
+    pub(crate) deed: Deed,
+}
+
+impl Comment<'_, '_> {
+    /// Its text.
+    pub fn text(&self) -> String {
+        self.inner.text()
+    }
+
+    /// Puts markup in its place.
+    pub fn replace(&mut self, html: &str) {
+        self.deed.matches += 1;
+        if !self.deed.dry {
+            self.inner.replace(html, ContentType::Html);
+        }
+    }
+
+    /// Takes it away.
+    pub fn remove(&mut self) {
+        self.deed.matches += 1;
+        if !self.deed.dry {
+            self.inner.remove();
+        }
+    }
+}
+
+/// The end of a document.
+pub struct End<'a, 'd> {
+    pub(crate) inner: &'a mut lol_html::html_content::DocumentEnd<'d>,
+    pub(crate) deed: Deed,
+}
+
+impl End<'_, '_> {
+    /// Adds markup.
+    pub fn append(&mut self, html: &str) {
+        self.deed.matches += 1;
+        if !self.deed.dry {
+            self.inner.append(html, ContentType::Html);
+        }
+    }
+}

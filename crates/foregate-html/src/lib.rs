@@ -1,0 +1,79 @@
+//! HTML that is rewritten while it streams.
+//!
+//! A [`Feature`] is a small type: the selectors that it names, and handlers with a state of their own for each response.
+//! Steps choose features and add them to the list [`Features`]; one last step, [`steps::Html`], puts all that were chosen
+//! into one [`Pass`] over the document, which is a filter of bodies like any other. What it holds is bounded, whatever
+//! comes and however much that becomes; where it cannot go on, the rest passes as it is.
+//!
+//! ```
+//! use std::sync::Arc;
+//! use foregate_html::{Chosen, Element, Feature, Page, Pass, Rewrite, Selector, Terms};
+//!
+//! /// Opens links in a window of their own.
+//! struct NewWindow([Selector; 1]);
+//!
+//! impl Feature for NewWindow {
+//!     fn selectors(&self) -> &[Selector] {
+//!         &self.0
+//!     }
+//!     fn growth(&self) -> usize {
+//!         6
+//!     }
+//!     fn begin(self: Arc<Self>, _: &Page) -> Box<dyn Rewrite> {
+//!         Box::new(Links)
+//!     }
+//! }
+//!
+//! struct Links;
+//!
+//! impl Rewrite for Links {
+//!     fn element(&mut self, _: usize, element: &mut Element<'_, '_, '_>) {
+//!         element.set_attribute("target", "_blank");
+//!     }
+//! }
+//!
+//! let feature = Arc::new(NewWindow([Selector::parse("a[href]").unwrap()]));
+//! let chosen = Chosen { step: "new-window", feature };
+//! let filtered = Pass::filter(vec![(chosen, false)], Terms::default());
+//! let mut chain = foregate_module::Chain::new(vec![filtered]);
+//! let mut out = Vec::new();
+//! chain.write(b"<a hre", &mut out).unwrap();
+//! chain.write(b"f=/>x</a>", &mut out).unwrap();
+//! chain.end(&mut out).unwrap();
+//! assert_eq!(out, b"<a href=/ target=\"_blank\">x</a>");
+//! ```
+
+#![forbid(unsafe_code)]
+
+mod charset;
+mod feature;
+mod nonce;
+mod pass;
+mod response;
+mod selector;
+pub mod steps;
+#[cfg(test)]
+mod tests;
+mod text;
+
+pub use charset::{Charset, PRESCAN};
+pub use feature::{Chosen, Comment, Element, End, EndTag, Feature, Features, Page, Reads, Rewrite};
+pub use pass::{BUDGET, Pass, STEP, Terms};
+pub use selector::Selector;
+pub use text::{TextOut, escape};
+
+foregate_module::group! {
+    /// The steps that choose features, up to the one that decides whether the response can be rewritten. Pipelines take them
+    /// in before those that take content codings off.
+    pub enum features {
+        steps::Adjust,
+        steps::Choose,
+    }
+}
+
+foregate_module::group! {
+    /// The steps that rewrite. Pipelines take them in before those that put content codings on.
+    pub enum rewriting {
+        steps::Html,
+    }
+}

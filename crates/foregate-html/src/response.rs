@@ -1,0 +1,98 @@
+//! What the head of a response says about its body.
+
+use foregate_module::{Argument, Edit, Edits, Field, Fields, Problem};
+
+/// Whether a list field has an element, in any case (RFC 9110, section 5.6.1).
+pub(crate) fn has_element(fields: &dyn Fields, name: &str, wanted: &[u8]) -> bool {
+    let mut elements = fields.all(name).flat_map(|value| value.split(|byte| *byte == b','));
+    elements.any(|element| element.trim_ascii().eq_ignore_ascii_case(wanted))
+}
+
+/// Whether the response has a whole body that may be transformed (RFC 9110, section 7.7).
+pub(crate) fn is_whole(status: u16, response: &dyn Fields) -> bool {
+    const WITHOUT_OR_IN_PARTS: [u16; 4] = [204, 205, 206, 304];
+    status >= 200
+        && !WITHOUT_OR_IN_PARTS.contains(&status)
+        && response.get("content-range").is_none()
+        && !has_element(response, "cache-control", b"no-transform")
+}
+
+/// Whether the body has a content coding.
+pub(crate) fn is_encoded(response: &dyn Fields) -> bool {
+    response.all("content-encoding").any(|coding| {
+        !coding.trim_ascii().is_empty() && !coding.trim_ascii().eq_ignore_ascii_case(b"identity")
+    })
+}
+
+/// The answer to a client that asks whether what it has is still right: it has the changed body, whose validator is weak,
+/// and is told that one (RFC 9110, section 15.4.5).
+pub(crate) fn revalidated(request: &dyn Fields, response: &dyn Fields) -> Edits {
+    let mut edits = Edits::new();
+    let Some(strong) = response.get("etag").filter(|tag| tag.starts_with(b"\"")) else { return edits };
+    let weak = [b"W/", strong].concat();
+    if has_element(request, "if-none-match", &weak)
+        && let Ok(field) = Field::new("ETag", weak)
+    {
+        edits.push(Edit::Set(field));
+    }
+    edits
+}
+
+/// A media type, or all of a kind: `text/html`, `text/*`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct MediaType {
+    main: String,
+    /// `None`: any.
+    sub: Option<String>,
+}
+
+impl MediaType {
+    pub fn new(main: &str, sub: Option<&str>) -> Self {
+        Self { main: main.to_ascii_lowercase(), sub: sub.map(str::to_ascii_lowercase) }
+    }
+
+    /// Reads one of the configuration.
+    pub fn from_argument(argument: &Argument) -> Result<Self, Problem> {
+        let token = |text: &str| {
+            !text.is_empty()
+                && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"!#$&-^_.+".contains(&byte))
+        };
+        match argument.text()?.split_once('/') {
+            Some((main, "*")) if token(main) => Ok(Self::new(main, None)),
+            Some((main, sub)) if token(main) && token(sub) => Ok(Self::new(main, Some(sub))),
+            _ => Err(argument
+                .wrong("this is not a media type")
+                .help("write one such as \"text/html\", or all of a kind: \"text/*\"")),
+        }
+    }
+
+    /// Whether a value of `content-type` is of it.
+    pub fn fits(&self, content_type: &[u8]) -> bool {
+        let essence = content_type.split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii();
+        let mut parts = essence.splitn(2, |byte| *byte == b'/');
+        let (Some(main), Some(sub)) = (parts.next(), parts.next()) else { return false };
+        main.eq_ignore_ascii_case(self.main.as_bytes())
+            && self.sub.as_ref().is_none_or(|wanted| sub.eq_ignore_ascii_case(wanted.as_bytes()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn media_types_are_compared_without_their_parameters() {
+        let html = MediaType::new("text", Some("html"));
+        assert!(html.fits(b"Text/HTML ; charset=utf-8") && html.fits(b"text/html"));
+        assert!(!html.fits(b"text/html2") && !html.fits(b"text") && !html.fits(b""));
+        assert!(
+            MediaType::new("text", None).fits(b"text/css") && !MediaType::new("text", None).fits(b"a/css")
+        );
+        for good in ["text/html", "text/*", "application/xhtml+xml"] {
+            assert!(MediaType::from_argument(&good.into()).is_ok(), "{good}");
+        }
+        for bad in ["", "*", "*/*", "text", "text/", "text/html; a=b", "te xt/*"] {
+            assert!(MediaType::from_argument(&bad.into()).is_err(), "{bad}");
+        }
+    }
+}

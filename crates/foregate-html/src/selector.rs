@@ -1,0 +1,101 @@
+//! Selectors of elements, as they stand in settings.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use foregate_module::{Argument, Problem};
+
+use crate::charset::Charset;
+
+/// The longest selector, bytes.
+const LIMIT: usize = 1024;
+
+/// A selector (CSS, level 4, as far as elements can be told by their own tag and those around them).
+#[derive(Clone)]
+pub struct Selector {
+    text: Box<str>,
+    parsed: lol_html::Selector,
+}
+
+impl Selector {
+    /// Reads one.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with it, in a sentence.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        if text.len() > LIMIT {
+            return Err(format!("a selector has at most {LIMIT} bytes"));
+        }
+        if has_foreign_escape(text) {
+            return Err("write the character itself instead of a reference with \\".into());
+        }
+        let parsed = text.parse::<lol_html::Selector>().map_err(|error| error.to_string())?;
+        Ok(Self { text: text.into(), parsed })
+    }
+
+    /// Reads one of the configuration.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with it, and where.
+    pub fn from_argument(argument: &Argument) -> Result<Self, Problem> {
+        Self::parse(argument.text()?).map_err(|wrong| argument.wrong(format!("no selector: {wrong}")))
+    }
+
+    /// One of ours.
+    pub(crate) fn constant(text: &'static str) -> Self {
+        Self::parse(text).expect("constant selectors are tested")
+    }
+
+    /// As it has to be for documents in this encoding.
+    pub(crate) fn of_charset(&self, charset: Charset) -> Cow<'_, lol_html::Selector> {
+        match charset.transparent(&self.text) {
+            Cow::Borrowed(_) => Cow::Borrowed(&self.parsed),
+            Cow::Owned(text) => text.parse().map_or(Cow::Borrowed(&self.parsed), Cow::Owned),
+        }
+    }
+}
+
+impl fmt::Debug for Selector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.text.fmt(f)
+    }
+}
+
+impl PartialEq for Selector {
+    fn eq(&self, other: &Self) -> bool {
+        self.text == other.text
+    }
+}
+
+/// Whether a backslash stands for a character that is not ASCII, which the transparent form would have to take apart.
+fn has_foreign_escape(text: &str) -> bool {
+    text.split('\\').skip(1).any(|rest| {
+        let digits: String = rest.chars().take(6).take_while(char::is_ascii_hexdigit).collect();
+        u32::from_str_radix(&digits, 16).is_ok_and(|code| code >= 0x80)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_no_selector_is_refused_with_its_reason() {
+        for good in [
+            "p",
+            "main > h1.title",
+            "img:not([loading])",
+            "a[href^='mailto:' i]",
+            "*",
+            ".größe",
+            "ul li:first-child",
+        ] {
+            assert!(Selector::parse(good).is_ok(), "{good}");
+        }
+        for bad in ["", "p >", "p:hover", "::before", ".\\fc x", "p + p", &"a".repeat(2000)] {
+            assert!(Selector::parse(bad).is_err(), "{bad}");
+        }
+    }
+}

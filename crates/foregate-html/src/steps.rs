@@ -1,0 +1,215 @@
+//! The steps that put the chosen features to work.
+//!
+//! Features are chosen by steps that [add](foregate_module::Add) to [`Features`]: those of this crate in the phase
+//! `response-body`, so that their conditions may look at request and response alike, others wherever they like. Then
+//! [`Choose`] decides whether the response is one that can be rewritten, a step of another crate takes its content coding
+//! off, and [`Html`] puts the one pass before its body.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use foregate_module::settings::{Block, Context, FromNode, Key, Node, Problem};
+use foregate_module::{
+    Add, Added, Count, DecodedBody, EditResponse, Edits, Emit, Filter, FilterResponseBody, Never, PlainBody,
+    Random, Read, RequestFields, ResponseFields, Status, Step, Value, Wish, phase,
+};
+
+use crate::feature::Features;
+use crate::nonce;
+use crate::pass::{BUDGET, Pass, STEP, Terms};
+use crate::response::{MediaType, is_encoded, is_whole, revalidated};
+
+/// The bounds of `memory`, bytes.
+const MEMORY: (u64, u64) = (16 << 10, 64 << 20);
+
+static KEY: Key = Key::block(
+    "html",
+    &BLOCK,
+    "html { types \"text/html\"; }",
+    "How documents are rewritten by the features whose keys begin with `html-`.",
+)
+.otherwise("`text/html` is rewritten");
+
+static BLOCK: Block = Block {
+    keys: &[
+        Key::one(
+            "types",
+            "TYPE...",
+            "types \"text/html\" \"application/xhtml+xml\"",
+            "The media types that are rewritten, such as `text/html`, or all of a kind, such as `text/*`.",
+        )
+        .args(1, 16)
+        .default("\"text/html\""),
+        Key::one(
+            "memory",
+            "SIZE",
+            "memory \"1MiB\"",
+            "The most that the rewriter may hold of a document: one tag or comment, and the elements that are open. Beyond, the rest passes unchanged.",
+        )
+        .default("\"512KiB\""),
+    ],
+    later: &[],
+};
+
+/// The settings of `html`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Rewriting {
+    types: Vec<MediaType>,
+    memory: usize,
+}
+
+impl Default for Rewriting {
+    fn default() -> Self {
+        Self { types: vec![MediaType::new("text", Some("html"))], memory: BUDGET }
+    }
+}
+
+impl FromNode for Rewriting {
+    const KEY: Option<&'static Key> = Some(&KEY);
+
+    fn from_nodes(nodes: &[Node], _: &mut dyn Context) -> Result<Self, Problem> {
+        let mut settings = Self::default();
+        let Some(node) = nodes.last() else { return Ok(settings) };
+        if let Some(types) = node.child("types") {
+            settings.types = types.args().iter().map(MediaType::from_argument).collect::<Result<_, _>>()?;
+        }
+        if let Some(memory) = node.child("memory") {
+            settings.memory = usize::try_from(memory.arg(0)?.size(MEMORY.0..=MEMORY.1)?).unwrap_or(BUDGET);
+        }
+        Ok(settings)
+    }
+}
+
+/// What the configuration says about documents.
+#[derive(Debug)]
+pub struct Adjusted;
+
+impl Value for Adjusted {
+    type Data = Rewriting;
+    const NAME: &'static str = "html.settings";
+    const ABOUT: &'static str = "How documents are rewritten.";
+}
+
+/// Tells the steps behind it what the configuration says.
+#[derive(Debug, Default)]
+pub struct Adjust;
+
+impl Step for Adjust {
+    type At = phase::ResponseBody;
+    type Settings = Rewriting;
+    type In<'r> = ();
+    type Out = (Emit<Adjusted>,);
+    type Stop = Never;
+    const NAME: &'static str = "html-settings";
+    const ABOUT: &'static str = "Says which documents are rewritten, and how much may be held of them.";
+    const FILTERS: &'static [Filter] = &[];
+
+    fn run(&self, settings: &Rewriting, (): ()) -> ControlFlow<Never, Self::Out> {
+        ControlFlow::Continue((Emit(Some(settings.clone())),))
+    }
+}
+
+/// How the document of a response is going to be rewritten.
+#[derive(Debug)]
+pub struct Document;
+
+impl Value for Document {
+    type Data = Terms;
+    const NAME: &'static str = "html.document";
+    const ABOUT: &'static str = "That the response is going to be rewritten as HTML, and how.";
+}
+
+/// Decides whether the response can be rewritten.
+#[derive(Debug, Default)]
+pub struct Choose;
+
+impl Step for Choose {
+    type At = phase::ResponseBody;
+    type Settings = ();
+    type In<'r> = (
+        Added<'r, Features>,
+        Read<'r, Adjusted>,
+        RequestFields<'r>,
+        ResponseFields<'r>,
+        Status,
+        Random,
+        Random,
+    );
+    type Out = (Emit<Document>, Add<PlainBody>, EditResponse);
+    type Stop = Never;
+    const NAME: &'static str = "html-choose";
+    const ABOUT: &'static str = "Decides whether the response is rewritten as HTML.";
+    const FILTERS: &'static [Filter] = &[Filter::Written(Features::NAME), Filter::Status(200, 599)];
+
+    fn run(
+        &self,
+        (): &(),
+        (
+            features,
+            Read(adjusted),
+            RequestFields(request),
+            ResponseFields(response),
+            Status(status),
+            one,
+            other,
+        ): Self::In<'_>,
+    ) -> ControlFlow<Never, Self::Out> {
+        let nothing = |edits| ControlFlow::Continue((Emit(None), Add(None), EditResponse(edits)));
+        if features.is_empty() {
+            return nothing(Edits::new());
+        }
+        let dry = features.is_dry();
+        if status == 304 {
+            return nothing(if dry { Edits::new() } else { revalidated(request, response) });
+        }
+        let standard;
+        let settings = match adjusted {
+            Some(settings) => settings,
+            None => {
+                standard = Rewriting::default();
+                &standard
+            }
+        };
+        let content_type = response.get("content-type");
+        let fits = content_type.is_some_and(|value| settings.types.iter().any(|kind| kind.fits(value)));
+        if !fits || !is_whole(status, response) {
+            return nothing(Edits::new());
+        }
+        let wants_nonce = features.iter().any(|(chosen, dry)| !dry && chosen.feature.wants_nonce());
+        let nonce: Option<Arc<str>> = wants_nonce.then(|| nonce::of([one.0, other.0]).into());
+        let edits = nonce.as_deref().map_or(Edits::new(), |nonce| nonce::allow(response, nonce));
+        let terms = Terms { content_type: content_type.map(<[u8]>::to_vec), nonce, budget: settings.memory };
+        let wish = Wish { step: STEP, dry };
+        ControlFlow::Continue((Emit(Some(terms)), Add(Some(wish)), EditResponse(edits)))
+    }
+}
+
+/// Puts the pass before the body.
+#[derive(Debug, Default)]
+pub struct Html;
+
+impl Step for Html {
+    type At = phase::ResponseBody;
+    type Settings = ();
+    type In<'r> = (Added<'r, Features>, Read<'r, Document>, Added<'r, DecodedBody>, ResponseFields<'r>);
+    type Out = (FilterResponseBody, Count);
+    type Stop = Never;
+    const NAME: &'static str = STEP;
+    const ABOUT: &'static str = "Rewrites documents with all features that were chosen, in one pass.";
+    const FILTERS: &'static [Filter] = &[Filter::Written(Document::NAME)];
+
+    fn run(
+        &self,
+        (): &(),
+        (features, Read(terms), decoded, ResponseFields(response)): Self::In<'_>,
+    ) -> ControlFlow<Never, Self::Out> {
+        let Some(terms) = terms else {
+            return ControlFlow::Continue((FilterResponseBody(None), Count(None)));
+        };
+        if is_encoded(response) && decoded.is_empty() {
+            return ControlFlow::Continue((FilterResponseBody(None), Count(Some("coding-not-supported"))));
+        }
+        let chosen = features.iter().map(|(chosen, dry)| (chosen.clone(), dry)).collect();
+        ControlFlow::Continue((FilterResponseBody(Some(Pass::filter(chosen, terms.clone()))), Count(None)))
+    }
+}
