@@ -12,7 +12,7 @@ pub(crate) fn config(data: &[u8]) {
         let again = format(Path::new("fuzz.kdl"), &formatted).expect("what was formatted can be read");
         assert_eq!(again, formatted, "formatting twice");
     }
-    let pipeline = Arc::new(foregate_modules::shipped());
+    let pipeline = Arc::new(foregate::shipped());
     for path in ["fuzz.kdl", "fuzz.json"] {
         if let Err(refused) = load_text(Path::new(path), text.clone().into_owned(), &pipeline) {
             assert!(refused.count() > 0);

@@ -82,11 +82,12 @@ impl Slots {
 
     /// Adds to a list, in a dry run or not.
     pub(crate) fn add<T: Any + Send + Sync>(&mut self, slot: u16, item: T, dry: bool) {
-        let list = self.0.get_mut(usize::from(slot)).and_then(Option::as_mut);
-        match list.and_then(|written| written.value.downcast_mut::<Vec<(T, bool)>>()) {
+        let written = self.0.get_mut(usize::from(slot)).filter(|slot| slot.written);
+        let list = written.and_then(|slot| slot.value.as_deref_mut());
+        match list.and_then(|value| value.downcast_mut::<Vec<(T, bool)>>()) {
             Some(list) => list.push((item, dry)),
             // The list is there for all; each entry says whose it is.
-            None => self.write(slot, Box::new(Vec::from([(item, dry)])), false),
+            None => self.write(slot, Vec::from([(item, dry)]), false),
         }
     }
 

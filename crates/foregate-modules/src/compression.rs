@@ -19,7 +19,8 @@ use core::ops::ControlFlow;
 use foregate_module::settings::{ANY, Block};
 use foregate_module::{
     Added, Context, DecodedBody, Edit, EditResponse, Edits, Field, Fields, Filter, FilterResponseBody,
-    FromNode, Key, MemoryIsShort, Never, Node, Problem, RequestFields, ResponseFields, Status, Step, Value, phase,
+    FromNode, Key, MemoryIsShort, Never, Node, Problem, RequestFields, ResponseFields, Status, Step, Value,
+    phase,
 };
 
 use crate::accept_encoding::AcceptEncoding;

@@ -3,7 +3,7 @@
 //! A binary is its list of modules:
 //!
 //! ```no_run
-//! foregate_module::pipeline! { pub fn steps { use foregate_modules::shipped; } }
+//! foregate_module::pipeline! { pub fn steps { use foregate::shipped; } }
 //!
 //! fn main() -> std::process::ExitCode {
 //!     foregate::main(steps())
@@ -14,10 +14,13 @@
 mod cli;
 pub mod config;
 mod demo;
+mod modules;
 
 use std::process::ExitCode;
 
 use foregate_module::Pipeline;
+
+pub use crate::modules::shipped;
 
 /// The whole program: reads the command line and does what it says, with the modules of `pipeline`. To be called once,
 /// by `main`.

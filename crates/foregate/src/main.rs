@@ -7,5 +7,5 @@ use std::process::ExitCode;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
-    foregate::main(foregate_modules::shipped())
+    foregate::main(foregate::shipped())
 }

@@ -155,7 +155,7 @@ fn every_module_has_a_page() {
     for page in fs::read_dir(pages).unwrap() {
         texts.push_str(&fs::read_to_string(page.unwrap().path()).unwrap());
     }
-    let missing: Vec<_> = foregate_modules::shipped()
+    let missing: Vec<_> = foregate::shipped()
         .keys()
         .into_iter()
         .map(|(key, _)| key.name)

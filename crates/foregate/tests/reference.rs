@@ -112,7 +112,7 @@ fn the_reference_of_modules_is_that_of_their_keys() {
         let cells = [format!("`{}={}`", prop.name, prop.usage), default, prop.about.to_owned()];
         updated.push_str(&row(&cells));
     }
-    let mut keys: Vec<_> = foregate_modules::shipped().keys().into_iter().map(|(key, _)| key).collect();
+    let mut keys: Vec<_> = foregate::shipped().keys().into_iter().map(|(key, _)| key).collect();
     keys.sort_by_key(|key| key.name);
     for key in keys {
         let example = key.example;

@@ -12,7 +12,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 foregate_module::pipeline! {
     /// All that ships, and ours. Steps are merged phase by phase; the compiler checks the result.
-    pub fn steps { use foregate_modules::shipped; OfficeHours }
+    pub fn steps { use foregate::shipped; OfficeHours }
 }
 
 fn main() -> ExitCode {

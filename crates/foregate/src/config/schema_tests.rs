@@ -20,7 +20,7 @@ impl Folder {
     }
 
     fn debug(&self, text: &str) -> String {
-        match load_text(&self.0.join("test.kdl"), text.to_owned(), &Arc::new(foregate_modules::shipped())) {
+        match load_text(&self.0.join("test.kdl"), text.to_owned(), &Arc::new(crate::shipped())) {
             Ok(settings) => without_seeds(&format!("{settings:?}")),
             Err(refused) => panic!("{text}\n{}", refused.plain()),
         }
@@ -123,7 +123,7 @@ fn values_stand_in_the_table_as_they_do_in_a_file() {
 
 /// The keys of the modules that ship.
 fn of_modules() -> Vec<&'static foregate_module::Key> {
-    foregate_modules::shipped().keys().into_iter().map(|(key, _)| key).collect()
+    crate::shipped().keys().into_iter().map(|(key, _)| key).collect()
 }
 
 #[test]

@@ -1,0 +1,12 @@
+//! The one list of the modules that ship.
+
+foregate_module::pipeline! {
+    /// The steps of all modules that ship with the binary. Groups are merged phase by phase: in `response-body` content
+    /// codings come off after features are chosen, and on after documents are rewritten.
+    pub fn shipped {
+        use foregate_html::features;
+        use foregate_modules::first;
+        use foregate_html::rewriting;
+        use foregate_modules::last;
+    }
+}
