@@ -2,6 +2,7 @@
 
 mod check;
 mod files;
+mod install;
 
 use clap::Subcommand;
 use foregate_waf::model::{Problem, RuleSet};
@@ -14,12 +15,15 @@ use super::output::{Outcome, complain, print_json};
 pub(super) enum Waf {
     /// Load rules and say what is wrong with them
     Check(check::Check),
+    /// Fetch a release of the OWASP Core Rule Set and unpack it, if it is what it should be
+    InstallCrs(install::Install),
 }
 
 impl Waf {
     pub(super) fn run(&self) -> Outcome {
         match self {
             Self::Check(check) => check.run(),
+            Self::InstallCrs(install) => install.run(),
         }
     }
 }

@@ -1,0 +1,243 @@
+//! `foregate waf`, from outside.
+#![allow(clippy::unwrap_used, reason = "a test stops at what it did not expect")]
+
+use std::io::Write;
+use std::net::{TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output};
+use std::time::{Duration, Instant};
+
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+
+/// A folder for the files of one test.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("foregate-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+
+    fn write(&self, name: &str, content: impl AsRef<[u8]>) {
+        std::fs::write(self.0.join(name), content).unwrap();
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_foregate"));
+        command.args(arguments).current_dir(&self.0);
+        command
+    }
+
+    fn run(&self, arguments: &[&str]) -> Output {
+        self.command(arguments).output().unwrap()
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn stdout(output: &Output) -> String {
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8(output.stderr.clone()).unwrap()
+}
+
+fn json(output: &Output) -> Value {
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+const RULES: &str = "\
+SecRuleEngine DetectionOnly
+SecComponentSignature \"site/1\"
+SecTmpDir /tmp
+Include more/*.conf
+";
+
+#[test]
+fn waf_check_counts_rules() {
+    let folder = Folder::new("waf-check");
+    std::fs::create_dir_all(folder.0.join("more")).unwrap();
+    folder.write("main.conf", RULES);
+    folder
+        .write("more/b.conf", "SecRule ARGS \"@pmFromFile words\" \"id:2,phase:1,tag:'paranoia-level/2'\"\n");
+    folder.write("more/a.conf", "SecRule ARGS a \"id:1,chain\"\n  SecRule ARGS b\n");
+    folder.write("more/words", "one\ntwo\n");
+    let output = folder.run(&["waf", "check", "ma?n.conf"]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    assert_eq!(
+        stdout(&output),
+        "main.conf:3:1: warning: `SecTmpDir` has no effect: nothing is written to disk\n\
+         2 rules, 1 more chained to them, 1 warnings\n\
+         components: site/1\n\
+         engine: DetectionOnly\n\
+         by phase: 1 in phase 1, 1 in phase 2\n\
+         by paranoia level: 1 at level 2, 1 at every level\n"
+    );
+    let counts = json(&folder.run(&["waf", "check", "--json", "main.conf"]));
+    assert_eq!((&counts["ok"], &counts["rules"], &counts["chained"]), (&true.into(), &2.into(), &1.into()));
+    assert_eq!(counts["warnings"][0]["line"], 3);
+}
+
+#[test]
+fn waf_check_tells_mistakes() {
+    let folder = Folder::new("waf-check-wrong");
+    folder.write("a.conf", "SecRuleEngine On\n  SecRule ARGZ \"@rx (\" \"id:1\"\n");
+    let output = folder.run(&["waf", "check", "a.conf", "b.conf", "c*.conf"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(
+        stderr(&output),
+        "a.conf:2:11: error: there is no variable `ARGZ`\n    did you mean `ARGS`?\n\
+         a.conf:2:21: error: this is no pattern: unclosed group\n\
+         b.conf:1:1: error: the file `b.conf` cannot be read: No such file or directory (os error 2)\n\
+         c*.conf:1:1: error: no file matches `c*.conf`\n"
+    );
+    let errors = json(&folder.run(&["waf", "check", "--json", "a.conf"]));
+    assert_eq!((&errors["ok"], &errors["count"]), (&false.into(), &2.into()));
+    let first = &errors["errors"][0];
+    assert_eq!((&first["line"], &first["column"]), (&2.into(), &11.into()));
+    assert_eq!(first["help"], "did you mean `ARGS`?");
+}
+
+/// A release of so many files, as an archive.
+fn release(files: &[(&str, &str)]) -> Vec<u8> {
+    let mut archive = Vec::new();
+    for (name, content) in files {
+        let mut header = vec![0; 512];
+        header[..name.len()].copy_from_slice(name.as_bytes());
+        header[124..135].copy_from_slice(format!("{:011o}", content.len()).as_bytes());
+        header[148..156].fill(b' ');
+        header[156] = b'0';
+        let sum: u64 = header.iter().map(|byte| u64::from(*byte)).sum();
+        header[148..155].copy_from_slice(format!("{sum:06o}\0").as_bytes());
+        archive.extend_from_slice(&header);
+        archive.extend_from_slice(content.as_bytes());
+        archive.resize(archive.len().next_multiple_of(512), 0);
+    }
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
+    encoder.write_all(&archive).unwrap();
+    encoder.finish().unwrap()
+}
+
+fn digest(content: &[u8]) -> String {
+    Sha256::digest(content).iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn install(folder: &Folder, to: &str, sha256: &str, more: &[&str]) -> Output {
+    folder.run(&[&["waf", "install-crs", to, "--sha256", sha256], more].concat())
+}
+
+#[test]
+fn install_crs_unpacks_what_has_the_digest() {
+    let folder = Folder::new("waf-install");
+    let archive = release(&[
+        ("crs-9/crs-setup.conf.example", "SecAction id:1\n"),
+        ("crs-9/rules/a.conf", "SecRule ARGS \"@pmFromFile a.data\" id:2\n"),
+        ("crs-9/rules/a.data", "a\n"),
+        ("crs-9/tests/a.yaml", "a"),
+    ]);
+    folder.write("crs.tar.gz", &archive);
+    let from = &["--from", "crs.tar.gz"][..];
+    let wrong = install(&folder, "crs", &"0".repeat(64), from);
+    assert_eq!(wrong.status.code(), Some(1));
+    let text = stderr(&wrong);
+    assert!(text.contains(&digest(&archive)) && text.contains("nothing is installed"), "{text}");
+    assert!(!folder.0.join("crs").exists());
+
+    let right = install(&folder, "crs", &digest(&archive).to_uppercase(), from);
+    assert_eq!(right.status.code(), Some(0), "{}", stderr(&right));
+    assert!(stdout(&right).starts_with("installed 4 files in crs\n"), "{}", stdout(&right));
+    let checked = folder.run(&["waf", "check", "crs/crs-setup.conf", "crs/rules/*.conf"]);
+    assert!(stdout(&checked).starts_with("2 rules"), "{}", stderr(&checked));
+    assert!(!folder.0.join("crs/tests").exists());
+
+    let again = install(&folder, "crs", &digest(&archive), from);
+    assert_eq!(again.status.code(), Some(1));
+    assert!(stderr(&again).contains("crs is not empty"), "{}", stderr(&again));
+    let left: Vec<_> =
+        std::fs::read_dir(&folder.0).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(left.len(), 2, "{left:?}");
+}
+
+#[test]
+fn install_crs_refuses_what_is_no_release() {
+    let folder = Folder::new("waf-install-wrong");
+    let archive = release(&[("crs-9/rules/a.conf", "")]);
+    folder.write("crs.tar.gz", &archive);
+    let said = |sha256: &str, more: &[&str]| {
+        let output = install(&folder, "crs", sha256, more);
+        assert_eq!(output.status.code(), Some(1));
+        stderr(&output)
+    };
+    assert!(said("12", &[]).contains("64 hexadecimal digits"));
+    assert!(said(&"ä".repeat(32), &[]).contains("64 hexadecimal digits"));
+    let right = digest(&archive);
+    assert!(said(&right, &["--version", "4/../.."]).contains("is no version"));
+    assert!(said(&right, &["--from", "none.tar.gz"]).contains("none.tar.gz: No such file"));
+    assert!(said(&right, &["--from", "crs.tar.gz"]).contains("it is no release of the Core Rule Set"));
+    assert!(said(&right, &["--from", "https://"]).contains("this is no HTTPS URL"));
+    assert_eq!(folder.run(&["waf", "install-crs", "crs"]).status.code(), Some(2), "no digest, no release");
+}
+
+/// A proxy that ends with the test.
+struct Proxy(Child);
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn serve(folder: &Folder, configuration: &str, port: u16) -> Proxy {
+    folder.write("foregate.kdl", configuration);
+    let proxy = Proxy(folder.command(&["run", "-c", "foregate.kdl"]).spawn().unwrap());
+    let start = Instant::now();
+    while TcpStream::connect(("127.0.0.1", port)).is_err() {
+        assert!(start.elapsed() < Duration::from_secs(20), "the proxy does not start");
+        std::thread::yield_now();
+    }
+    proxy
+}
+
+fn certificate(folder: &Path) {
+    let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
+    std::fs::write(folder.join("site.pem"), made.cert.pem()).unwrap();
+    std::fs::write(folder.join("site.key"), made.signing_key.serialize_pem()).unwrap();
+}
+
+#[test]
+fn install_crs_fetches_over_https_only() {
+    let folder = Folder::new("waf-install-https");
+    certificate(&folder.0);
+    let port = TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port();
+    let configuration = format!(
+        "listen \"127.0.0.1:{port}\" {{ tls {{ certificate \"site.pem\" key=\"site.key\" }} }}\n\
+         site \"*\" {{\n\
+         route \"/x\" {{ respond 200 \"x\" }}\n\
+         route \"/gone\" {{ respond 410 \"x\" }}\n\
+         }}\n"
+    );
+    let _proxy = serve(&folder, &configuration, port);
+    let said = |path: &str, more: &[&str]| {
+        let url = format!("https://localhost:{port}{path}");
+        let output = install(&folder, "crs", &digest(b"x"), &[&["--from", &url], more].concat());
+        assert_eq!(output.status.code(), Some(1));
+        stderr(&output)
+    };
+    let trusting = &["--authorities", "site.pem"][..];
+    let text = said("/x", trusting);
+    assert!(text.contains("the archive cannot be unpacked"), "it came, with the right digest: {text}");
+    let text = said("/gone", trusting);
+    assert!(text.contains("it is answered with 410"), "{text}");
+    let text = said("/x", &[]);
+    assert!(text.contains("certificate of localhost"), "{text}");
+}
