@@ -1,6 +1,7 @@
 //! What is done with values before rules judge them.
 
 mod body;
+mod corpus;
 mod injection;
 mod scan;
 mod transform;
