@@ -114,6 +114,16 @@ bench: release ## Compare with NGINX (also with Lua), HAProxy and Pingora; print
 bench-calm: release ## Attack the proxy while it serves others: latency, failures, memory (some three minutes)
 	FOREGATE=$(BINARY) bench/calm $(ARGS)
 
+##@ NGINX
+
+.PHONY: nginx-module
+nginx-module: nginx-packages ## Build the module for the installed NGINX, or for VERSION=1.28.3, and print where it is
+	@scripts/nginx-module $(VERSION)
+
+.PHONY: test-nginx
+test-nginx: nginx-packages ## Test the module in the installed NGINX and in 1.28.3, then under memcheck (some ten minutes; ARGS: names of tests)
+	scripts/test-nginx $(ARGS)
+
 ##@ Other
 
 .PHONY: docs
@@ -138,6 +148,10 @@ help: ## Explain the targets
 toolchain:
 	@scripts/need-toolchain
 	@scripts/claim-target
+
+.PHONY: nginx-packages
+nginx-packages: toolchain
+	@scripts/install-packages nginx python3 /usr/share/nginx/src/configure:nginx-dev make cc:gcc
 
 .PHONY: cargo-deny
 cargo-deny:

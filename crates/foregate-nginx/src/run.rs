@@ -203,8 +203,8 @@ impl Run {
                 for event in std::mem::take(&mut self.state.events) {
                     self.count(name, event, 1);
                 }
-                for (event, part) in std::mem::take(&mut self.state.tallies) {
-                    self.count(name, &format!("{event}-{}", String::from_utf8_lossy(&part)), 1);
+                for (what, which) in std::mem::take(&mut self.state.tallies) {
+                    self.count(name, &format!("{what}.{}", String::from_utf8_lossy(&which)), 1);
                 }
                 self.write_logs(host);
                 Ok(())

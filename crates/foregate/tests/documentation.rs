@@ -98,6 +98,14 @@ fn completed(snippet: &Snippet) -> String {
             around("site \"*\" {\nroute \"/**\" {\nproxy \"app\"\n", "}\n}\n") + listen + app
         }
         "route" | "module" => around("site \"*\" {\nroute \"/**\" {\n", "}\n}\n") + listen + app,
+        // A route file of NGINX is what stands in a route, but for its lists.
+        "nginx" => {
+            let is_list = |line: &&str| line.starts_with("list ");
+            let lists: String = text.lines().filter(is_list).map(|line| format!("{line}\n")).collect();
+            let rest: String =
+                text.lines().filter(|line| !is_list(line)).map(|line| format!("{line}\n")).collect();
+            format!("{lists}site \"*\" {{\nroute \"/**\" {{\nproxy \"app\"\n{rest}}}\n}}\n{listen}{app}")
+        }
         other => panic!("{}: `kdl {other}` means nothing", snippet.place),
     }
 }
