@@ -7,9 +7,10 @@ use foregate_module::settings::{Argument, Node, Scalar};
 
 use crate::document::{EntryRef, Kind, Span};
 use crate::load::{Item, Tree};
-use crate::problem::{Place, Problem, Problems, nearest};
+use crate::problem::{Place, Problem, Problems};
 use crate::schema::{Block, GENERIC, Key, Prop};
 use crate::value::{self, Value, Wrong};
+use foregate_rules::nearest;
 
 /// Collects what is wrong while nodes are read.
 pub struct Decoder<'p> {

@@ -12,7 +12,7 @@ use super::files::Files;
 use super::modules::Upstreams;
 use crate::glob;
 use crate::load::Tree;
-use crate::problem::nearest;
+use foregate_rules::nearest;
 
 /// All that settings may depend on beside their nodes.
 pub(super) struct Reading<'a> {

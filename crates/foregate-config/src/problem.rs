@@ -11,9 +11,6 @@ use super::load::Tree;
 /// How many problems are kept; of further ones there is only the number.
 const PROBLEMS_LIMIT: usize = 100;
 
-/// How different a name may be, in per cent of its length, to be proposed.
-const NEAREST_PERCENT: usize = 40;
-
 /// A range of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Place {
@@ -215,53 +212,9 @@ fn line_and_column(source: &str, at: usize) -> (usize, usize) {
     (line, before[line_start..].chars().count() + 1)
 }
 
-/// The name that was probably meant.
-pub fn nearest<'n>(name: &str, known: impl Iterator<Item = &'n str>) -> Option<&'n str> {
-    let limit = (name.chars().count() * NEAREST_PERCENT / 100).max(1);
-    known
-        .filter(|known| known.len().abs_diff(name.len()) <= limit)
-        .map(|known| (distance(name, known), known))
-        .filter(|(distance, _)| *distance <= limit)
-        .min_by_key(|(distance, _)| *distance)
-        .map(|(_, known)| known)
-}
-
-/// How many characters have to be put in, taken out, replaced or swapped with their neighbour.
-fn distance(left: &str, right: &str) -> usize {
-    let right: Vec<char> = right.chars().collect();
-    let mut before: Vec<usize> = Vec::new();
-    let mut row: Vec<usize> = (0..=right.len()).collect();
-    let mut last = None;
-    for (i, l) in left.chars().enumerate() {
-        let mut next = vec![i + 1];
-        for (j, r) in right.iter().enumerate() {
-            let mut least = (row[j] + usize::from(l != *r)).min(row[j + 1] + 1).min(next[j] + 1);
-            if j > 0 && last == Some(*r) && right[j - 1] == l {
-                least = least.min(before[j - 1] + 1);
-            }
-            next.push(least);
-        }
-        before = std::mem::replace(&mut row, next);
-        last = Some(l);
-    }
-    row[right.len()]
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_nearest_name_is_found() {
-        let known = ["listen", "upstream", "site", "metrics"];
-        let near = |name: &str| nearest(name, known.into_iter());
-        assert_eq!(near("lisen"), Some("listen"));
-        assert_eq!(near("upstraem"), Some("upstream"));
-        assert_eq!(near("sites"), Some("site"));
-        assert_eq!(near("quite-different"), None);
-        assert_eq!(distance("ab", "ba"), 1);
-        assert_eq!(distance("", "abc"), 3);
-    }
 
     #[test]
     fn lines_and_columns_count_characters() {

@@ -3,12 +3,7 @@
 use foregate_module::Fields;
 
 use crate::coding::ContentCoding;
-
-/// How much a client likes a coding, in thousandths; 0: not at all.
-pub(crate) type Quality = u16;
-
-/// The quality that a client gives without saying one.
-const FULL: Quality = 1000;
+use crate::lists::{FULL, Quality, quality};
 
 /// What a client takes.
 pub(crate) struct AcceptEncoding<'f>(&'f dyn Fields);
@@ -51,31 +46,9 @@ impl<'f> AcceptEncoding<'f> {
             |element| {
                 let mut parts = element.split(|byte| *byte == b';').map(<[u8]>::trim_ascii);
                 let name = parts.next()?;
-                wanted(name).then(|| parts.find_map(weight).unwrap_or(FULL))
+                wanted(name).then(|| parts.find_map(quality).unwrap_or(FULL))
             },
         )
-    }
-}
-
-/// `q=0.5`; what is no number counts as nothing, since it was meant to say less than all.
-fn weight(parameter: &[u8]) -> Option<Quality> {
-    let (name, value) = parameter.split_at_checked(2)?;
-    if !name.eq_ignore_ascii_case(b"q=") {
-        return None;
-    }
-    let (whole, fraction) = match value {
-        [whole, b'.', fraction @ ..] if fraction.len() <= 3 => (whole, fraction),
-        [whole] => (whole, &b""[..]),
-        _ => return Some(0),
-    };
-    if !fraction.iter().all(u8::is_ascii_digit) {
-        return Some(0);
-    }
-    let digit = |number: usize| fraction.get(number).map_or(0, |digit| Quality::from(digit - b'0'));
-    match whole {
-        b'0' => Some(digit(0) * 100 + digit(1) * 10 + digit(2)),
-        b'1' if fraction.iter().all(|digit| *digit == b'0') => Some(FULL),
-        _ => Some(0),
     }
 }
 

@@ -59,14 +59,13 @@ pub(crate) fn quotable<'a>(argument: Option<&'a Argument>, otherwise: &'a str) -
 
 /// The value of the first cookie of this name.
 pub(crate) fn cookie<'f>(fields: &'f dyn Fields, name: &str) -> Option<&'f [u8]> {
-    let number = |number: usize| fields.field(number);
-    let cookies =
-        (0..fields.count()).filter_map(number).filter(|(name, _)| name.eq_ignore_ascii_case(b"cookie"));
-    cookies.flat_map(|(_, value)| value.split(|byte| *byte == b';')).find_map(|pair| {
-        let pair = pair.trim_ascii();
-        let value = pair.strip_prefix(name.as_bytes())?.strip_prefix(b"=")?;
-        Some(value)
-    })
+    cookies(fields, name).next()
+}
+
+/// The values of all cookies of this name.
+pub(crate) fn cookies<'f>(fields: &'f dyn Fields, name: &str) -> impl Iterator<Item = &'f [u8]> {
+    let pairs = fields.all("cookie").flat_map(|value| value.split(|byte| *byte == b';'));
+    pairs.filter_map(move |pair| pair.trim_ascii().strip_prefix(name.as_bytes())?.strip_prefix(b"="))
 }
 
 /// The name of a cookie (RFC 6265, section 4.1.1): a token.

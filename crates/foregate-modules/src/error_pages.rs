@@ -34,6 +34,7 @@ use foregate_module::{
 };
 
 use self::template::{Escape, Facts, Template};
+use crate::lists::{FULL, quality};
 use crate::request_id::RequestId;
 use crate::trace::Trace;
 
@@ -355,11 +356,7 @@ fn prefers_json(fields: &dyn Fields) -> bool {
     for range in fields.all("accept").flat_map(|value| value.split(|byte| *byte == b',')) {
         let mut parts = range.split(|byte| *byte == b';');
         let name = parts.next().unwrap_or_default().trim_ascii().to_ascii_lowercase();
-        let weight = parts.find_map(|part| {
-            let part = part.trim_ascii();
-            part.strip_prefix(b"q=").or_else(|| part.strip_prefix(b"Q="))
-        });
-        let weight = weight.map_or(1000, thousandths);
+        let weight = parts.map(<[u8]>::trim_ascii).find_map(quality).unwrap_or(FULL);
         match &*name {
             b"application/json" | b"application/problem+json" => json = json.max(weight),
             b"text/html" | b"application/xhtml+xml" => html = html.max(weight),
@@ -367,21 +364,6 @@ fn prefers_json(fields: &dyn Fields) -> bool {
         }
     }
     json > html
-}
-
-/// A weight such as `0.5`; what is none is 0.
-fn thousandths(text: &[u8]) -> u32 {
-    let (whole, part) = match text {
-        [b'0' | b'1', b'.', part @ ..] if part.len() <= 3 => (text[0], part),
-        [b'0' | b'1'] => (text[0], &[][..]),
-        _ => return 0,
-    };
-    if !part.iter().all(u8::is_ascii_digit) {
-        return 0;
-    }
-    let digit = |at: usize| part.get(at).map_or(0, |digit| u32::from(digit - b'0'));
-    let weight = u32::from(whole - b'0') * 1000 + digit(0) * 100 + digit(1) * 10 + digit(2);
-    if weight <= 1000 { weight } else { 0 }
 }
 
 /// Asks for a page that an upstream has.

@@ -72,6 +72,7 @@ pub use error::Error;
 pub use facts::{FactTable, Facts, Value};
 pub use functions::{FUNCTIONS, Function};
 pub use lists::{List, ListError, Lists};
+pub use nearest::nearest;
 pub use predicate::{Expression, Predicate};
 pub use rule_set::{RuleSet, RuleSetError};
 pub use scheme::{Field, FieldError, FieldId, Scalar, Scheme, Stage, StandardField, Type};

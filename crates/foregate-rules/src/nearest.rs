@@ -1,13 +1,13 @@
 //! Which known name somebody may have meant.
 
 /// How many letters in a hundred may differ.
-const MAX_DIFFERENCE_PERCENT: usize = 34;
+const MAX_DIFFERENCE_PERCENT: usize = 40;
 
 /// Names longer than this are compared with nothing.
 const MAX_NAME: usize = 128;
 
 /// The known name that is most like `name`, if any is much like it; of equals, the first in the alphabet.
-pub(crate) fn nearest<'n>(name: &str, known: impl Iterator<Item = &'n str>) -> Option<&'n str> {
+pub fn nearest<'n>(name: &str, known: impl Iterator<Item = &'n str>) -> Option<&'n str> {
     if name.len() > MAX_NAME {
         return None;
     }
@@ -37,4 +37,21 @@ fn distance(left: &[u8], right: &[u8]) -> usize {
         before = std::mem::replace(&mut row, next);
     }
     row[right.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_nearest_name_is_found() {
+        let known = ["listen", "upstream", "site", "metrics"];
+        let near = |name: &str| nearest(name, known.into_iter());
+        assert_eq!(near("lisen"), Some("listen"));
+        assert_eq!(near("upstraem"), Some("upstream"));
+        assert_eq!(near("sites"), Some("site"));
+        assert_eq!(near("quite-different"), None);
+        assert_eq!(distance(b"ab", b"ba"), 1);
+        assert_eq!(distance(b"", b"abc"), 3);
+    }
 }

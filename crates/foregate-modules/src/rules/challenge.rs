@@ -112,11 +112,7 @@ impl Challenge {
 
     /// Whether the request has a cookie that lets it pass.
     pub(super) fn is_solved(&self, exchange: &dyn Exchange) -> bool {
-        let fields = exchange.request_fields().iter();
-        fields
-            .filter(|(name, _)| name.eq_ignore_ascii_case(b"cookie"))
-            .flat_map(|(_, value)| value.split(|byte| *byte == b';'))
-            .filter_map(|pair| pair.trim_ascii().strip_prefix(self.cookie.as_bytes())?.strip_prefix(b"="))
+        crate::arguments::cookies(exchange.request_fields(), &self.cookie)
             .take(COOKIES_LIMIT)
             .any(|value| self.is_answer(value, exchange).is_some())
     }

@@ -43,7 +43,7 @@ const SAMPLE: u32 = 16;
 
 thread_local! {
     /// The memory of exchanges that are over.
-    #[allow(clippy::vec_box, reason = "exchanges hold it in a box, which is handed on as it is")]
+    #[allow(clippy::vec_box, reason = "the boxes are what is handed on")]
     static SHELF: RefCell<Vec<Box<Run>>> = const { RefCell::new(Vec::new()) };
 }
 

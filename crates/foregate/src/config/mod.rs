@@ -12,7 +12,6 @@ mod single;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-pub(crate) use foregate_config::nearest as nearest_name;
 pub use foregate_config::{Refused, Shown, format};
 use foregate_module::Pipeline;
 use foregate_proxy::settings::Settings;

@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use super::Json;
 use super::output::{Outcome, complain, print, print_json};
-use crate::config::nearest_name;
+use foregate_rules::nearest;
 
 #[derive(Debug, Args)]
 pub(super) struct Modules {
@@ -213,7 +213,7 @@ fn one(pipeline: &Pipeline, name: &str, json: bool) -> Outcome {
 }
 
 fn unknown(what: &str, name: &str, known: &[&'static str]) -> Outcome {
-    let advice = match nearest_name(name, known.iter().copied()) {
+    let advice = match nearest(name, known.iter().copied()) {
         Some(near) => format!("did you mean `{near}`?"),
         None => "`foregate modules` lists them".into(),
     };

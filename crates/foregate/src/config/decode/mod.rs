@@ -12,15 +12,14 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use foregate_config::value::{self, Wrong};
-use foregate_config::{
-    Decoder, Files, INCLUDE, Item, Modules, Place, Problem, Problems, Tree, lists, nearest,
-};
+use foregate_config::{Decoder, Files, INCLUDE, Item, Modules, Place, Problem, Problems, Tree, lists};
 use foregate_module::{Pipeline, UpstreamId};
 use foregate_modules::expressions::Compiler;
 use foregate_proxy::settings::{RoutePlan, Settings, Upstream};
 
 pub(super) use self::listen::listen_addresses;
 use super::schema::ROOT;
+use foregate_rules::nearest;
 
 /// Upstreams by name, with the place of each.
 #[derive(Default)]
