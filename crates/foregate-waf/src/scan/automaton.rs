@@ -164,6 +164,11 @@ impl Found {
         self.bits.get(number as usize / 64).is_some_and(|word| word >> (number % 64) & 1 == 1)
     }
 
+    /// What was found, as words of 64 numbers, lowest first.
+    pub fn words(&self) -> &[u64] {
+        &self.bits
+    }
+
     /// How many were found.
     pub fn len(&self) -> usize {
         self.count
