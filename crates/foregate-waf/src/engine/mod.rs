@@ -1,1 +1,84 @@
 //! Rules compiled to a plan, and transactions that follow it.
+//!
+//! | file | what is there |
+//! |---|---|
+//! | `compile/` | the model to the plan: targets, effects; `fold.rs` what is known before a request comes; `interests.rs` what rules want of each value |
+//! | `plan.rs`, `expression.rs`, `chains.rs` | the plan: rules, links, texts with macros, chains of transformations |
+//! | `transaction.rs` | the interface: what came, what the rules say |
+//! | `request.rs`, `response.rs`, `bodies.rs` | heads and bodies to names and values |
+//! | `values.rs`, `tx.rs`, `store.rs` | names and values of a transaction, variables that rules set, what outlives it |
+//! | `state.rs` | all that a transaction knows |
+//! | `feed.rs`, `run.rs` | a phase: values transformed and scanned, then the rules that are live |
+//! | `expand.rs`, `perform.rs` | macros and values that change; actions |
+//! | `report.rs`, `audit.rs`, `secrets.rs` | matches as lines and records, without secrets |
+//! | `limits.rs` | what a transaction may use |
+
+mod audit;
+mod bits;
+mod bodies;
+mod chains;
+mod compile;
+mod expand;
+pub(crate) mod expression;
+mod feed;
+mod limits;
+mod perform;
+pub(crate) mod plan;
+mod report;
+mod request;
+mod response;
+mod run;
+mod secrets;
+mod state;
+mod store;
+mod transaction;
+pub(crate) mod tx;
+mod values;
+mod verdict;
+
+use std::sync::Arc;
+
+use crate::model::{Problem, RuleSet};
+pub use limits::{Beyond, LOOK, Limits};
+pub use report::{Match, Report};
+pub use state::Over;
+pub use store::Store;
+pub use transaction::{Options, Transaction};
+pub use verdict::Verdict;
+
+/// Rules, compiled: shared by all transactions.
+#[derive(Debug)]
+pub struct Engine {
+    plan: plan::Plan,
+}
+
+/// How rules are compiled.
+#[derive(Clone, Debug)]
+pub struct Compile {
+    /// What one transaction may use.
+    pub limits: Limits,
+    /// What outlives transactions; handed on, it outlives rules as well.
+    pub store: Arc<Store>,
+    /// Whether values are scanned for what patterns require before these are tried. Default: yes. Without it the results
+    /// are the same, which tests check.
+    pub prefilter: bool,
+}
+
+impl Default for Compile {
+    fn default() -> Self {
+        Self { limits: Limits::default(), store: Arc::default(), prefilter: true }
+    }
+}
+
+impl Engine {
+    /// Compiles rules. What cannot be compiled is said with its place.
+    pub fn compile(rules: RuleSet, options: Compile) -> Result<Self, Problem> {
+        let Compile { limits, store, prefilter } = options;
+        Ok(Self { plan: compile::compile(rules, limits, store, prefilter)? })
+    }
+
+    /// How many rules there are.
+    pub fn rules(&self) -> usize {
+        self.plan.rules.len()
+    }
+}

@@ -1,0 +1,116 @@
+//! Sets of small numbers, as words of 64 bits.
+
+/// A set of numbers below a bound that is fixed when it is made.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Bits {
+    words: Box<[u64]>,
+}
+
+impl Bits {
+    /// The empty set over numbers below `bound`.
+    pub(crate) fn new(bound: usize) -> Self {
+        Self { words: vec![0; bound.div_ceil(64)].into_boxed_slice() }
+    }
+
+    /// Its words, lowest numbers first.
+    pub(crate) fn words(&self) -> &[u64] {
+        &self.words
+    }
+
+    /// Adds a number. One beyond the bound is not added.
+    pub(crate) fn insert(&mut self, number: usize) {
+        if let Some(word) = self.words.get_mut(number / 64) {
+            *word |= 1 << (number % 64);
+        }
+    }
+
+    /// Whether a number is in the set.
+    #[inline]
+    pub(crate) fn contains(&self, number: usize) -> bool {
+        contains(&self.words, number)
+    }
+
+    /// Adds all of another set.
+    pub(crate) fn add(&mut self, other: &Self) {
+        for (mine, theirs) in self.words.iter_mut().zip(&other.words) {
+            *mine |= theirs;
+        }
+    }
+
+    /// Whether nothing is in it.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.words.iter().all(|word| *word == 0)
+    }
+
+    /// Makes it equal to `other`, keeping its memory where the bounds are the same.
+    pub(crate) fn copy_from(&mut self, other: &Self) {
+        if self.words.len() == other.words.len() {
+            self.words.copy_from_slice(&other.words);
+        } else {
+            self.words = other.words.clone();
+        }
+    }
+
+    /// The lowest number that is in the set and at least `from`.
+    #[inline]
+    pub(crate) fn next(&self, from: usize) -> Option<usize> {
+        let first = from / 64;
+        let mut word = self.words.get(first)? & (u64::MAX << (from % 64));
+        let mut at = first;
+        loop {
+            if word != 0 {
+                return Some(at * 64 + word.trailing_zeros() as usize);
+            }
+            at += 1;
+            word = *self.words.get(at)?;
+        }
+    }
+
+    /// The numbers in the set, lowest first.
+    #[cfg(test)]
+    pub(crate) fn iter(&self) -> impl Iterator<Item = usize> + '_ {
+        ones(&self.words)
+    }
+}
+
+/// Whether a number is in a set given as words.
+#[inline]
+pub(crate) fn contains(words: &[u64], number: usize) -> bool {
+    words.get(number / 64).is_some_and(|word| word & (1 << (number % 64)) != 0)
+}
+
+/// The numbers of a set given as words, lowest first.
+pub(crate) fn ones(words: &[u64]) -> impl Iterator<Item = usize> + '_ {
+    words.iter().enumerate().flat_map(|(at, word)| {
+        let mut left = *word;
+        std::iter::from_fn(move || {
+            (left != 0).then(|| {
+                let bit = left.trailing_zeros() as usize;
+                left &= left - 1;
+                at * 64 + bit
+            })
+        })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn next_finds_what_iter_finds() {
+        let mut bits = Bits::new(200);
+        for number in [0, 1, 63, 64, 130, 199, 200, 1000] {
+            bits.insert(number);
+        }
+        assert_eq!(bits.iter().collect::<Vec<_>>(), [0, 1, 63, 64, 130, 199]);
+        let mut found = Vec::new();
+        let mut from = 0;
+        while let Some(number) = bits.next(from) {
+            found.push(number);
+            from = number + 1;
+        }
+        assert_eq!(found, [0, 1, 63, 64, 130, 199]);
+        assert!(bits.contains(63) && !bits.contains(62) && !bits.contains(10_000));
+    }
+}

@@ -1,0 +1,239 @@
+//! What rules see of a request's body, and of its query.
+
+use super::run::Run;
+use super::state::Over;
+use super::values::Family;
+use crate::body::{self, File, Limits, Multipart, Sink};
+use crate::model::{BodyProcessor, Variable, XmlArguments};
+
+impl Run<'_> {
+    /// Takes the arguments of a query in.
+    pub(crate) fn query(&mut self, text: &[u8]) {
+        let outcome = self.urlencoded(text);
+        if outcome.invalid_encoding {
+            self.state.values.set_text(Variable::UrlencodedError, b"1");
+        }
+    }
+
+    fn urlencoded(&mut self, text: &[u8]) -> body::UrlEncoded {
+        let limits = self.body_limits();
+        let outcome = body::urlencoded(text, b'&', &limits, &mut Collector::new(self));
+        if outcome.over_limit {
+            self.state.exceed(Over::Arguments);
+        }
+        outcome
+    }
+
+    /// What is taken from a body, with what the query has left.
+    fn body_limits(&self) -> Limits {
+        let settings = &self.plan.settings;
+        let have = self.state.values.units(Family::Args).len();
+        Limits {
+            arguments: (settings.arguments_limit as usize).saturating_sub(have),
+            depth: settings.request_body_json_depth_limit as usize,
+            files: settings.upload_file_limit as usize,
+        }
+    }
+
+    /// Takes a body apart.
+    pub(crate) fn request_body(&mut self, body: &[u8], whole: bool) {
+        let values = &mut self.state.values;
+        values.set_number(Variable::RequestBodyLength, body.len() as u64);
+        values.set_text(Variable::InboundDataError, if whole { b"0" } else { b"1" });
+        let switches = self.state.switches;
+        // A form is its own text; so is a body that nothing takes apart, if rules want it.
+        if switches.force_request_body || switches.processor == Some(BodyProcessor::UrlEncoded) {
+            values.set_text(Variable::RequestBody, body);
+        }
+        let files = match switches.processor {
+            Some(processor) if !body.is_empty() => self.take_apart(processor, body, whole),
+            _ => 0,
+        };
+        self.sums(files);
+        self.full_request(body);
+        if self.state.values.text.len() > self.plan.limits.text {
+            self.state.exceed(Over::Text);
+        }
+    }
+
+    /// Names and values of a body; returns the bytes of its files.
+    fn take_apart(&mut self, processor: BodyProcessor, body: &[u8], whole: bool) -> u64 {
+        let limits = self.body_limits();
+        let arguments = self.state.switches.xml_arguments;
+        let mut multipart = None;
+        let mut collector = Collector::new(self);
+        let outcome = match processor {
+            BodyProcessor::UrlEncoded => {
+                drop(collector);
+                if self.urlencoded(body).invalid_encoding {
+                    self.state.values.set_text(Variable::UrlencodedError, b"1");
+                }
+                return 0;
+            }
+            BodyProcessor::Multipart => {
+                let kind = collector.run.type_of_body();
+                let found = body::multipart(&kind, body, whole, &limits, &mut collector);
+                let error = found.error.clone();
+                multipart = Some(found);
+                error.map_or(Ok(()), Err)
+            }
+            BodyProcessor::Json => body::json(body, whole, &limits, &mut collector),
+            BodyProcessor::Xml => {
+                collector.texts = arguments != XmlArguments::Only;
+                body::xml(body, whole, arguments != XmlArguments::Off, &limits, &mut collector)
+            }
+            BodyProcessor::Raw => Ok(()),
+        };
+        let files = collector.files;
+        collector.finish();
+        if let Some(multipart) = multipart {
+            self.multipart(&multipart);
+        }
+        if let Err(error) = outcome {
+            self.state.values.set_text(Variable::ReqbodyError, b"1");
+            self.state.values.set_text(Variable::ReqbodyErrorMsg, error.to_string().as_bytes());
+        }
+        files
+    }
+
+    fn type_of_body(&self) -> Vec<u8> {
+        let values = &self.state.values;
+        let is_it = |name| values.text.get(name).eq_ignore_ascii_case(b"content-type");
+        let field = values.units(Family::Headers).iter().find(|field| is_it(field.name));
+        field.map_or(Vec::new(), |field| values.text.get(field.value).to_vec())
+    }
+
+    /// The flags of a form with files.
+    fn multipart(&mut self, found: &Multipart) {
+        let values = &mut self.state.values;
+        for (variable, set) in [
+            (Variable::MultipartBoundaryQuoted, found.boundary_quoted),
+            (Variable::MultipartBoundaryWhitespace, found.boundary_whitespace),
+            (Variable::MultipartCrlfLfLines, found.mixed_lines()),
+            (Variable::MultipartDataAfter, found.data_after),
+            (Variable::MultipartDataBefore, found.data_before),
+            (Variable::MultipartFileLimitExceeded, found.file_limit_exceeded),
+            (Variable::MultipartHeaderFolding, found.header_folding),
+            (Variable::MultipartInvalidHeaderFolding, found.invalid_header_folding),
+            (Variable::MultipartInvalidPart, found.invalid_part),
+            (Variable::MultipartInvalidQuoting, found.invalid_quoting),
+            (Variable::MultipartLfLine, found.lf_line),
+            (Variable::MultipartMissingSemicolon, found.missing_semicolon),
+            (Variable::MultipartStrictError, found.strict_error()),
+        ] {
+            values.set_text(variable, if set { b"1" } else { b"0" });
+        }
+        values.set_number(Variable::MultipartUnmatchedBoundary, u64::from(found.unmatched_boundary));
+        if found.over_limit {
+            self.state.exceed(Over::Arguments);
+        }
+    }
+
+    /// Sizes that rules compare.
+    fn sums(&mut self, files: u64) {
+        let values = &mut self.state.values;
+        let sum: usize =
+            values.units(Family::Args).iter().map(|unit| unit.name.len() + unit.value.len()).sum();
+        values.set_number(Variable::ArgsCombinedSize, sum as u64);
+        values.set_number(Variable::FilesCombinedSize, files);
+    }
+
+    /// Whether a rule looks at a variable.
+    fn uses(&self, variable: Variable) -> bool {
+        self.plan.used.contains(variable as usize)
+    }
+
+    /// Request line, fields and body in one text, if a rule looks at it.
+    fn full_request(&mut self, body: &[u8]) {
+        if !self.uses(Variable::FullRequest) && !self.uses(Variable::FullRequestLength) {
+            return;
+        }
+        let values = &mut self.state.values;
+        let mut out = values.text.get(values.scalar(Variable::RequestLine)).to_vec();
+        out.extend_from_slice(b"\r\n");
+        for field in values.units(Family::Headers) {
+            for part in [values.text.get(field.name), b": ", values.text.get(field.value), b"\r\n"] {
+                out.extend_from_slice(part);
+            }
+        }
+        out.extend_from_slice(b"\r\n");
+        out.extend_from_slice(body);
+        values.set_number(Variable::FullRequestLength, out.len() as u64);
+        values.set_text(Variable::FullRequest, &out);
+    }
+}
+
+/// Puts what a body holds into the families.
+struct Collector<'r, 'p> {
+    run: &'r mut Run<'p>,
+    /// Whether texts of XML are wanted.
+    texts: bool,
+    /// The text of an XML document so far.
+    text: Vec<u8>,
+    /// Bytes of files so far.
+    files: u64,
+}
+
+impl<'r, 'p> Collector<'r, 'p> {
+    fn new(run: &'r mut Run<'p>) -> Self {
+        Self { run, texts: true, text: Vec::new(), files: 0 }
+    }
+
+    fn add(&mut self, family: Family, names: Option<Family>, name: &[u8], value: &[u8]) {
+        let text = &mut self.run.state.values.text;
+        if text.len() > self.run.plan.limits.text {
+            self.run.state.exceed(Over::Text);
+            return;
+        }
+        let (name, value) = (text.push(name), text.push(value));
+        self.run.add(family, names, name, value);
+    }
+
+    /// Hands on what could not be before the end.
+    fn finish(mut self) {
+        if !self.text.is_empty() {
+            let text = std::mem::take(&mut self.text);
+            self.add(Family::XmlText, None, b"/*", &text);
+        }
+    }
+}
+
+impl Sink for Collector<'_, '_> {
+    fn argument(&mut self, name: &[u8], value: &[u8]) {
+        self.add(Family::Args, Some(Family::ArgNames), name, value);
+    }
+
+    fn file(&mut self, file: &File<'_>) {
+        self.files += file.content.len() as u64;
+        self.add(Family::Files, None, file.name, file.filename);
+        self.add(Family::FileNames, None, file.name, file.name);
+        self.add(Family::FileSizes, None, file.name, file.content.len().to_string().as_bytes());
+        if self.run.uses(Variable::FilesTmpContent) {
+            self.add(Family::FileContents, None, file.name, file.content);
+        }
+    }
+
+    fn multipart_name(&mut self, name: &[u8]) {
+        self.add(Family::PartNames, None, name, name);
+    }
+
+    fn multipart_filename(&mut self, filename: &[u8]) {
+        self.add(Family::PartFileNames, None, filename, filename);
+    }
+
+    fn part_header(&mut self, part: &[u8], line: &[u8]) {
+        self.add(Family::PartHeaders, None, part, line);
+    }
+
+    fn text(&mut self, text: &[u8]) {
+        if self.texts {
+            self.text.extend_from_slice(text);
+        }
+    }
+
+    fn attribute(&mut self, value: &[u8]) {
+        if self.texts {
+            self.add(Family::XmlAttributes, None, b"//@*", value);
+        }
+    }
+}

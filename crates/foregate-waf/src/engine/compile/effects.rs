@@ -1,0 +1,90 @@
+//! What rules do when they match.
+
+use super::Compiler;
+use crate::engine::bits::Bits;
+use crate::engine::plan::{Change, Effect, Name, Removal};
+use crate::model::{
+    self, Action, Ctl, Number, Place, Problem, RuleSelection, SetVar, Template, WritableCollection,
+};
+
+impl Compiler<'_> {
+    /// What an action does; nothing for one that cannot have an effect.
+    pub(super) fn effect(&mut self, action: &Action, place: &Place) -> Result<Option<Effect>, Problem> {
+        Ok(Some(match action {
+            Action::SetVar(set) => self.set(set, place)?,
+            Action::ExpireVar { collection: WritableCollection::Persistent(collection), name, seconds } => {
+                Effect::Expire(*collection, self.expression(name, place)?, self.amount(seconds, place)?)
+            }
+            // A transaction is over before a variable of its own could expire: only at once has an effect.
+            Action::ExpireVar { collection: WritableCollection::Tx, name, seconds } => match seconds {
+                Number::Fixed(..=0) => Effect::SetTx(self.name(name, place)?, Change::Unset),
+                _ => return Ok(None),
+            },
+            Action::DeprecateVar { collection, name, amount, seconds } => {
+                Effect::Deprecate(*collection, self.expression(name, place)?, *amount, *seconds)
+            }
+            Action::InitCol { collection, key, known_as } => {
+                Effect::Open(*collection, self.expression(key, place)?, *known_as)
+            }
+            Action::SetEnv { name, value } => {
+                Effect::SetEnv(self.expression(name, place)?, self.expression(value, place)?)
+            }
+            Action::Ctl(ctl) => self.control(ctl, place)?,
+            Action::Mask(mask) => Effect::Mask(mask.clone()),
+        }))
+    }
+
+    fn set(&mut self, set: &SetVar, place: &Place) -> Result<Effect, Problem> {
+        let change = match &set.change {
+            model::Change::Set(value) => match value.literal() {
+                Some(text) => Change::Set(self.names.value(text.as_bytes())),
+                None => Change::SetMade(self.expression(value, place)?),
+            },
+            model::Change::Add(number) => Change::Add(self.amount(number, place)?),
+            model::Change::Subtract(number) => Change::Subtract(self.amount(number, place)?),
+            model::Change::Unset => Change::Unset,
+        };
+        Ok(match set.collection {
+            WritableCollection::Tx => Effect::SetTx(self.name(&set.name, place)?, change),
+            WritableCollection::Persistent(collection) => {
+                Effect::SetStored(collection, self.expression(&set.name, place)?, change)
+            }
+        })
+    }
+
+    fn name(&mut self, name: &Template, place: &Place) -> Result<Name, Problem> {
+        Ok(match name.literal() {
+            Some(name) => Name::Slot(self.slot(name.as_bytes(), place)?),
+            None => Name::Made(self.expression(name, place)?),
+        })
+    }
+
+    fn control(&mut self, ctl: &Ctl, place: &Place) -> Result<Effect, Problem> {
+        Ok(match ctl {
+            Ctl::RuleEngine(mode) => Effect::Engine(*mode),
+            Ctl::RemoveRules(selection) => {
+                Effect::Remove(Removal { rules: self.selected(selection), unfolds: None })
+            }
+            Ctl::RemoveTarget(selection, exclusion) => {
+                let selector = exclusion.selector.as_ref();
+                let source = super::targets::source(exclusion.variable, selector);
+                Effect::RemoveTarget(self.selected(selection), source, self.pick(source, selector, place)?)
+            }
+            Ctl::RequestBodyAccess(on) => Effect::RequestBodyAccess(*on),
+            Ctl::RequestBodyLimit(limit) => Effect::RequestBodyLimit(*limit),
+            Ctl::RequestBodyProcessor(processor) => Effect::RequestBodyProcessor(*processor),
+            Ctl::ForceRequestBodyVariable(on) => Effect::ForceRequestBody(*on),
+            Ctl::ResponseBodyAccess(on) => Effect::ResponseBodyAccess(*on),
+            Ctl::ResponseBodyLimit(limit) => Effect::ResponseBodyLimit(*limit),
+            Ctl::XmlArguments(arguments) => Effect::XmlArguments(*arguments),
+            Ctl::AuditEngine(mode) => Effect::Audit(*mode),
+            Ctl::AuditParts(change) => Effect::AuditParts(*change),
+        })
+    }
+
+    fn selected(&self, selection: &RuleSelection) -> Box<Bits> {
+        let mut rules = Bits::new(self.set.rules.len());
+        self.set.selected(selection).into_iter().for_each(|at| rules.insert(at));
+        Box::new(rules)
+    }
+}

@@ -1,0 +1,302 @@
+//! What is known before a request comes: rules over variables that nothing but the rules themselves has set so far.
+//!
+//! The paranoia levels of the Core Rule Set are ladders of such rules: `TX:DETECTION_PARANOIA_LEVEL "@lt 2"` leaves out
+//! what follows. The fold runs the rules of a phase in order over what is known of each variable. A rule whose outcome
+//! is known is left out of the plan, or becomes the values that it sets; the rules that it skips are left out with it.
+//!
+//! What it relies on can be removed at run time by `ctl`: then the transaction goes on by the plain plan (see
+//! [`Removal::unfolds`]).
+
+use std::borrow::Cow;
+
+use super::of_phase;
+use crate::engine::bits::Bits;
+use crate::engine::plan::{Amount, Change, Effect, Link, Name, Pick, Plan, Rule, Source, Step};
+use crate::engine::tx::{Slot, Value, leading_number, push_value};
+use crate::engine::values::Text;
+use crate::model::{Disruptive, Phase};
+use crate::operator::{Argument, GROUPS, Test};
+
+/// Fills the steps of both plans.
+pub(super) fn plan(plan: &mut Plan) {
+    let mut folder = Folder {
+        plan,
+        known: vec![Some(Value::Unset); plan.names.len()],
+        uncertain: false,
+        reliances: Vec::new(),
+        phase: Phase::RequestHeaders,
+    };
+    let targets_removed = plan.rules.iter().flat_map(|rule| &rule.links).flat_map(|link| &link.effects);
+    let open =
+        targets_removed.into_iter().any(|effect| matches!(effect, Effect::RemoveTarget(_, Source::Tx, _)));
+    let folded = Phase::ALL.map(|phase| match phase {
+        // Rules may look at less of `TX` than they say.
+        _ if open => of_phase(folder.plan, phase).map(run).collect(),
+        // The last phase runs after whatever ended the others, so that nothing is known of it.
+        Phase::Logging => of_phase(folder.plan, phase).map(run).collect(),
+        _ => folder.phase(phase),
+    });
+    let reliances = folder.reliances;
+    for (phase, steps) in Phase::ALL.into_iter().zip(folded) {
+        plan.folded[phase as usize].steps = steps;
+        plan.plain[phase as usize].steps = of_phase(plan, phase).map(run).collect();
+    }
+    let skips: Vec<Option<usize>> = plan.rules.iter().map(|rule| rule.about.skip_to).collect();
+    for phase in plan.folded.iter_mut().chain(&mut plan.plain) {
+        for at in 0..phase.steps.len() {
+            let to = skips[phase.steps[at].rule()].map_or(0, |to| phase.step_at(to));
+            if let Step::Run { skip, .. } = &mut phase.steps[at] {
+                *skip = to;
+            }
+        }
+    }
+    for effect in plan.rules.iter_mut().flat_map(|rule| &mut rule.links).flat_map(|link| &mut link.effects) {
+        if let Effect::Remove(removal) = effect {
+            removal.unfolds = reliances
+                .iter()
+                .filter(|reliance| reliance.broken_by(&removal.rules))
+                .map(Reliance::at)
+                .max();
+        }
+    }
+}
+
+fn run(rule: usize) -> Step {
+    Step::Run { rule, candidate: None, skip: 0 }
+}
+
+/// A rule that the folded plan relies on without running it.
+struct Reliance {
+    phase: Phase,
+    rule: usize,
+    /// Whether variables have been set for it.
+    assigns: bool,
+    /// The rules of its phase that it leaves out.
+    skips: Vec<usize>,
+}
+
+impl Reliance {
+    /// Whether the plan is wrong once these rules have been removed. If a rule that skips others is removed together
+    /// with those, it is not.
+    fn broken_by(&self, removed: &Bits) -> bool {
+        removed.contains(self.rule)
+            && (self.assigns || !self.skips.iter().all(|rule| removed.contains(*rule)))
+    }
+
+    fn at(&self) -> (Phase, usize) {
+        (self.phase, self.rule)
+    }
+}
+
+struct Folder<'a> {
+    plan: &'a Plan,
+    /// Of each slot, its value where that is known.
+    known: Vec<Option<Value>>,
+    /// Whether a rule before may have ended its phase: from there on, what is set may not have been set.
+    uncertain: bool,
+    reliances: Vec<Reliance>,
+    phase: Phase,
+}
+
+/// What becomes of a rule.
+enum Outcome {
+    /// It depends on the request.
+    Open,
+    /// It sets this, and matches or not.
+    Known { sets: Vec<(Slot, Value)>, matches: bool },
+}
+
+impl Folder<'_> {
+    fn phase(&mut self, phase: Phase) -> Vec<Step> {
+        self.phase = phase;
+        let rules: Vec<usize> = of_phase(self.plan, phase).collect();
+        let mut steps: Vec<Step> = Vec::with_capacity(rules.len());
+        // Where rules that are run may skip to.
+        let mut landings: Vec<usize> = Vec::new();
+        let mut next = 0;
+        while let Some(&at) = rules.get(next) {
+            next += 1;
+            let rule = &self.plan.rules[at];
+            let conditional = self.uncertain || landings.iter().any(|landing| *landing > at);
+            let skip_to = rule.about.skip_to;
+            let lands_inside = |to: usize| landings.iter().any(|landing| *landing > at && *landing < to);
+            match self.outcome(rule) {
+                Outcome::Known { sets, matches } if !(matches && skip_to.is_some_and(lands_inside)) => {
+                    let to = skip_to.filter(|_| matches).unwrap_or(at + 1);
+                    let skips: Vec<usize> =
+                        rules[next..].iter().copied().take_while(|rule| *rule < to).collect();
+                    next += skips.len();
+                    if !sets.is_empty() || !skips.is_empty() {
+                        self.reliances.push(Reliance { phase, rule: at, assigns: !sets.is_empty(), skips });
+                    }
+                    for (slot, value) in &sets {
+                        self.learn(*slot, *value, conditional);
+                    }
+                    assign(&mut steps, at, sets, &landings);
+                }
+                _ => {
+                    steps.push(run(at));
+                    landings.extend(skip_to);
+                    self.forget(rule);
+                }
+            }
+        }
+        steps
+    }
+
+    fn learn(&mut self, slot: Slot, value: Value, conditional: bool) {
+        let known = &mut self.known[usize::from(slot)];
+        if !conditional {
+            *known = Some(value);
+        } else if *known != Some(value) {
+            *known = None;
+        }
+    }
+
+    /// Forgets what a rule that is run may change.
+    fn forget(&mut self, rule: &Rule) {
+        for link in &rule.links {
+            if link.capture {
+                self.known[..GROUPS].fill(None);
+            }
+            for effect in &link.effects {
+                match effect {
+                    Effect::SetTx(Name::Slot(slot), _) => self.known[usize::from(*slot)] = None,
+                    Effect::SetTx(Name::Made(name), _) => {
+                        let beginning = name.beginning().to_ascii_lowercase();
+                        for (slot, known) in self.known.iter_mut().enumerate() {
+                            if self.plan.names.name(slot as Slot).starts_with(&beginning) {
+                                *known = None;
+                            }
+                        }
+                    }
+                    _ => {}
+                }
+            }
+        }
+        self.uncertain |= matches!(rule.about.disruptive, Disruptive::Allow(_));
+    }
+
+    fn outcome(&self, rule: &Rule) -> Outcome {
+        let mut sets = Vec::new();
+        for link in &rule.links {
+            let Some(times) = self.matches(link, &sets) else { return Outcome::Open };
+            if times == 0 {
+                return Outcome::Known { sets, matches: false };
+            }
+            if link.capture {
+                return Outcome::Open;
+            }
+            for effect in (0..times).flat_map(|_| &link.effects) {
+                let Some(set) = self.set(effect, &sets) else { return Outcome::Open };
+                sets.push(set);
+            }
+        }
+        let about = &rule.about;
+        if about.log || about.audit_log || about.severity.is_some() || about.disruptive != Disruptive::Pass {
+            return Outcome::Open;
+        }
+        Outcome::Known { sets, matches: true }
+    }
+
+    /// How many values of a link match.
+    fn matches(&self, link: &Link, sets: &[(Slot, Value)]) -> Option<usize> {
+        if link.targets.is_empty() {
+            return matches!(link.test, Test::Always).then_some(usize::from(!link.negated));
+        }
+        let mut times = 0;
+        for target in &link.targets {
+            let (Source::Tx, Pick::Name(slot, _), true) =
+                (target.source, &target.pick, target.without.is_empty())
+            else {
+                return None;
+            };
+            let value = self.value(*slot, sets)?;
+            let value = match (target.count, value) {
+                (true, value) => Value::Number(i64::from(value != Value::Unset)),
+                (false, Value::Unset) => continue,
+                (false, value) => value,
+            };
+            times += usize::from(self.passes(link, value, sets)?);
+        }
+        Some(times)
+    }
+
+    fn passes(&self, link: &Link, value: Value, sets: &[(Slot, Value)]) -> Option<bool> {
+        if !link.steps.is_empty() {
+            return None;
+        }
+        let mut text = Cow::Owned(self.text(value));
+        for node in self.plan.chains.path(link.node) {
+            let (_, transformation) = self.plan.chains.node(node)?;
+            text = Cow::Owned(transformation.apply(&text).into_owned());
+        }
+        let operand;
+        let argument = match &link.test {
+            Test::Compare(_, amount) => Argument::Number(self.number(amount, sets)?),
+            Test::Text(_, expression) => {
+                operand = match (expression.slot(), expression.beginning(), expression) {
+                    (Some(slot), ..) => self.text(self.value(slot, sets)?),
+                    (None, text, crate::engine::expression::Expression::Fixed(_)) => text.to_vec(),
+                    _ => return None,
+                };
+                Argument::Text(&operand)
+            }
+            _ => Argument::None,
+        };
+        Some(link.test.passes(&text, argument, None) != link.negated)
+    }
+
+    fn set(&self, effect: &Effect, sets: &[(Slot, Value)]) -> Option<(Slot, Value)> {
+        let Effect::SetTx(Name::Slot(slot), change) = effect else { return None };
+        let before = || self.value(*slot, sets).map(|value| leading_number(&self.text(value)));
+        let value = match change {
+            Change::Set(value) => *value,
+            // Of what is not set, the empty text: not among what is known here.
+            Change::SetMade(expression) => {
+                self.value(expression.slot()?, sets).filter(|value| *value != Value::Unset)?
+            }
+            Change::Add(amount) => Value::Number(before()?.saturating_add(self.number(amount, sets)?)),
+            Change::Subtract(amount) => Value::Number(before()?.saturating_sub(self.number(amount, sets)?)),
+            Change::Unset => Value::Unset,
+        };
+        Some((*slot, value))
+    }
+
+    fn number(&self, amount: &Amount, sets: &[(Slot, Value)]) -> Option<i64> {
+        match amount {
+            Amount::Fixed(number) => Some(*number),
+            Amount::Slot(slot) => Some(leading_number(&self.text(self.value(*slot, sets)?))),
+            Amount::Made(_) => None,
+        }
+    }
+
+    /// What is known of a slot after what the rule itself has set.
+    fn value(&self, slot: Slot, sets: &[(Slot, Value)]) -> Option<Value> {
+        let own = sets.iter().rev().find(|(set, _)| *set == slot).map(|(_, value)| *value);
+        own.or(self.known[usize::from(slot)])
+    }
+
+    fn text(&self, value: Value) -> Vec<u8> {
+        let mut out = Vec::new();
+        // What is known never lies in a transaction's text.
+        push_value(value, &self.plan.names, &Text::default(), &mut out);
+        out
+    }
+}
+
+/// Adds what a rule sets to the steps: to the last one, if that sets as well and nothing can land between them.
+fn assign(steps: &mut Vec<Step>, at: usize, sets: Vec<(Slot, Value)>, landings: &[usize]) {
+    if sets.is_empty() {
+        return;
+    }
+    let mut all: Vec<(usize, Slot, Value)> = Vec::new();
+    if let Some(Step::Assign { rule, values }) = steps.last()
+        && !landings.iter().any(|landing| *landing > *rule && *landing <= at)
+    {
+        all.extend_from_slice(values);
+        steps.pop();
+    }
+    all.extend(sets.into_iter().map(|(slot, value)| (at, slot, value)));
+    steps.push(Step::Assign { rule: at, values: all.into() });
+}

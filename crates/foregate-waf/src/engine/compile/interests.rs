@@ -1,0 +1,223 @@
+//! What the rules of a phase want of each value, and which rules need not look at it.
+
+use std::sync::LazyLock;
+
+use foldhash::HashMap;
+
+use super::{TOO_MANY, problem};
+use crate::engine::bits::Bits;
+use crate::engine::chains::{Chains, Node, RAW};
+use crate::engine::expression::Expression;
+use crate::engine::plan::{
+    FamilyInterests, Instruction, Interest, Link, PhasePlan, Pick, Plan, Source, Step, Target,
+};
+use crate::engine::values::{FAMILIES, Family};
+use crate::model::{Operator, Place, Problem, Variable};
+use crate::operator::Test;
+use crate::scan::{Literals, Scan};
+use crate::transform::Transformation;
+
+/// Fills in what both plans prepare. The plain plan looks at everything: it is the one for transactions whose rules
+/// have been changed by `ctl` in a way that few are.
+pub(super) fn add(plan: &mut Plan, prefilter: bool) -> Result<(), Problem> {
+    let mut folded = std::mem::take(&mut plan.folded);
+    let mut plain = std::mem::take(&mut plan.plain);
+    for phase in &mut folded {
+        prepare(plan, phase, prefilter)?;
+    }
+    for phase in &mut plain {
+        prepare(plan, phase, false)?;
+    }
+    plan.folded = folded;
+    plan.plain = plain;
+    Ok(())
+}
+
+/// Something that a rule wants: this form of a value, and as which candidate it looks at it.
+type Want = (Node, Option<u32>);
+
+fn prepare(plan: &Plan, phase: &mut PhasePlan, prefilter: bool) -> Result<(), Problem> {
+    let mut literals: Vec<Literals> = Vec::new();
+    phase.always = Bits::new(phase.steps.len());
+    for (at, step) in phase.steps.iter_mut().enumerate() {
+        let Step::Run { rule, candidate, .. } = step else {
+            phase.always.insert(at);
+            continue;
+        };
+        let rule = &plan.rules[*rule];
+        let required = prefilter.then(|| required(&rule.links[0], &rule.about.links[0].operator)).flatten();
+        match required {
+            Some(required) => {
+                *candidate = Some(literals.len() as u32);
+                phase.candidates.push(at as u32);
+                literals.push(required);
+            }
+            None => phase.always.insert(at),
+        }
+    }
+    phase.words = literals.len().div_ceil(64);
+    if !literals.is_empty() {
+        let entries = (0_u32..).zip(literals.iter().map(Literals::texts));
+        phase.scan =
+            Some(Scan::new(entries).map_err(|error| problem(first_place(plan), &error.to_string()))?);
+    }
+    Gathered::of(plan, phase).into_interests(plan, phase).ok_or_else(|| problem(first_place(plan), TOO_MANY))
+}
+
+/// Where to say what is wrong with all rules together.
+fn first_place(plan: &Plan) -> &Place {
+    // Where there are no rules there is nothing to be wrong.
+    static NOWHERE: LazyLock<Place> = LazyLock::new(|| Place { file: "".into(), line: 1, column: 1 });
+    plan.rules.first().map_or(&*NOWHERE, |rule| &rule.about.place)
+}
+
+/// Literals one of which is in every value that a link matches, if there are any, and if all that it looks at is known
+/// at the beginning of the phase.
+fn required(link: &Link, operator: &Operator) -> Option<Literals> {
+    let fixed =
+        |target: &Target| !target.count && matches!(target.source, Source::Units(..) | Source::Scalar(_));
+    if link.negated || link.targets.is_empty() || !link.targets.iter().all(fixed) {
+        return None;
+    }
+    match (&link.test, operator) {
+        (Test::Rx(pattern) | Test::RxGlobal(pattern), _) => pattern.required().cloned(),
+        (Test::Phrases(_), Operator::Pm(phrases)) => Literals::of_words(phrases.iter()),
+        (Test::Text(test, Expression::Fixed(text)), _) if test.requires_text() => {
+            Literals::of_words(std::iter::once(&**text))
+        }
+        _ => None,
+    }
+}
+
+/// What is wanted, by family.
+struct Gathered {
+    /// Of all values of the family, but for those under certain names.
+    all: [Vec<(Want, Vec<u16>)>; FAMILIES],
+    /// Of those under one name.
+    named: [Vec<(Want, u16)>; FAMILIES],
+}
+
+impl Gathered {
+    fn of(plan: &Plan, phase: &PhasePlan) -> Self {
+        let mut gathered =
+            Self { all: std::array::from_fn(|_| Vec::new()), named: std::array::from_fn(|_| Vec::new()) };
+        for step in &phase.steps {
+            let Step::Run { rule, candidate, .. } = step else { continue };
+            let link = &plan.rules[*rule].links[0];
+            for target in link.targets.iter().filter(|target| !target.count) {
+                let nodes: &[Node] = if link.steps.is_empty() { &[link.node] } else { &link.steps };
+                for node in nodes {
+                    gathered.want(target, (*node, *candidate));
+                }
+            }
+        }
+        gathered
+    }
+
+    fn want(&mut self, target: &Target, want: Want) {
+        match (target.source, &target.pick) {
+            (Source::Scalar(variable), _) => {
+                self.named[Family::Scalars as usize].push((want, variable as u16));
+            }
+            (Source::Units(family, _), Pick::Name(number, _)) => {
+                self.named[family as usize].push((want, *number));
+            }
+            (Source::Units(family, _), Pick::All | Pick::Pattern(..)) => {
+                let without = target.without.iter().filter_map(|pick| match pick {
+                    Pick::Name(number, _) => Some(*number),
+                    _ => None,
+                });
+                self.all[family as usize].push((want, without.collect()));
+            }
+            _ => {}
+        }
+    }
+
+    fn into_interests(self, plan: &Plan, phase: &mut PhasePlan) -> Option<()> {
+        let mut made = Interests {
+            chains: &plan.chains,
+            candidates: phase.candidates.len(),
+            places: HashMap::default(),
+            list: Vec::new(),
+        };
+        made.place(Vec::new())?;
+        for family in 0..FAMILIES {
+            let (all, named) = (&self.all[family], &self.named[family]);
+            let known = if family == Family::Scalars as usize {
+                Variable::ALL.len()
+            } else {
+                plan.tables[family].len()
+            };
+            let others = made.place(all.iter().map(|(want, _)| *want).collect())?;
+            let known = (0..known as u16).map(|number| {
+                let general =
+                    all.iter().filter(|(_, without)| !without.contains(&number)).map(|(want, _)| *want);
+                let own = named.iter().filter(|(_, name)| *name == number).map(|(want, _)| *want);
+                made.place(general.chain(own).collect())
+            });
+            phase.families[family] = FamilyInterests { others, known: known.collect::<Option<_>>()? };
+        }
+        phase.interests = made.list;
+        Some(())
+    }
+}
+
+struct Interests<'a> {
+    chains: &'a Chains,
+    candidates: usize,
+    places: HashMap<Vec<Want>, u16>,
+    list: Vec<Interest>,
+}
+
+impl Interests<'_> {
+    /// The number of the interest in all of this.
+    fn place(&mut self, mut wants: Vec<Want>) -> Option<u16> {
+        wants.sort_unstable();
+        wants.dedup();
+        if let Some(place) = self.places.get(&wants) {
+            return Some(*place);
+        }
+        let place = u16::try_from(self.list.len()).ok()?;
+        self.list.push(self.interest(&wants)?);
+        self.places.insert(wants, place);
+        Some(place)
+    }
+
+    fn interest(&self, wants: &[Want]) -> Option<Interest> {
+        let mut nodes: Vec<Node> = wants.iter().flat_map(|(node, _)| self.chains.path(*node)).collect();
+        nodes.sort_unstable();
+        nodes.dedup();
+        let mut places = vec![0_u16; self.chains.len()];
+        for (at, node) in nodes.iter().enumerate() {
+            places[usize::from(*node)] = u16::try_from(at + 1).ok()?;
+        }
+        let program = nodes.iter().map(|node| {
+            let (parent, transformation) = self.chains.node(*node)?;
+            Some(Instruction {
+                transformation,
+                parent: places[usize::from(parent)],
+                same_to_scan: matches!(transformation, Transformation::Lowercase | Transformation::Uppercase),
+                candidates: self.candidates_at(wants, Some(*node)),
+            })
+        });
+        Some(Interest {
+            program: program.collect::<Option<_>>()?,
+            raw: self.candidates_at(wants, Some(RAW)),
+            all: self.candidates_at(wants, None),
+            wanted: !wants.is_empty(),
+            places: places.into(),
+        })
+    }
+
+    fn candidates_at(&self, wants: &[Want], node: Option<Node>) -> Option<Bits> {
+        let mut bits = Bits::new(self.candidates);
+        for (at, candidate) in wants {
+            if let Some(candidate) = candidate
+                && node.is_none_or(|node| node == *at)
+            {
+                bits.insert(*candidate as usize);
+            }
+        }
+        (!bits.is_empty()).then_some(bits)
+    }
+}

@@ -1,0 +1,210 @@
+//! The model, compiled to a plan.
+
+mod effects;
+mod fold;
+mod interests;
+mod targets;
+
+use std::sync::Arc;
+
+use super::bits::Bits;
+use super::chains::{Chains, Node, RAW};
+use super::expression::{Expression, Piece};
+use super::limits::Limits;
+use super::plan::{Amount, Link, NameTable, PhasePlan, Pick, Plan, Rule, Source};
+use super::store::Store;
+use super::tx::Names;
+use super::values::FAMILIES;
+use crate::model::{self, Disruptive, Macro, Number, Operator, Phase, Place, Problem, RuleSet, Template};
+use crate::operator::{Checksum, Test, TextTest, table};
+use crate::scan::{Options, Pattern, Words};
+
+/// Most candidates of a phase, names, nodes and the like: what the plan's small numbers can tell apart.
+const TOO_MANY: &str = "the rules use more names or chains of transformations than a plan can hold (65,534)";
+
+/// Compiles a set of rules. With `prefilter` off, every rule looks at every value of its targets: the same results, for
+/// tests.
+pub(super) fn compile(
+    set: RuleSet,
+    limits: Limits,
+    store: Arc<Store>,
+    prefilter: bool,
+) -> Result<Plan, Problem> {
+    let mut compiler = Compiler {
+        names: Names::default(),
+        tables: std::array::from_fn(|_| NameTable::default()),
+        chains: Chains::default(),
+        used: Bits::new(model::Variable::ALL.len()),
+        set: &set,
+    };
+    // The captures come first, so that a capture's number is its slot.
+    for digit in b'0'..=b'9' {
+        compiler.names.intern(&[digit]);
+    }
+    let mut rules = Vec::with_capacity(set.rules.len());
+    for rule in &set.rules {
+        rules.push(compiler.rule(rule)?);
+    }
+    compiler.resolve_patterns(&mut rules);
+    let Compiler { names, tables, chains, used, .. } = compiler;
+    let mut plan = Plan {
+        rules,
+        plain: <[PhasePlan; 5]>::default(),
+        folded: <[PhasePlan; 5]>::default(),
+        chains,
+        names,
+        tables,
+        used,
+        settings: set.settings,
+        store,
+        limits,
+    };
+    fold::plan(&mut plan);
+    interests::add(&mut plan, prefilter)?;
+    Ok(plan)
+}
+
+/// What is gathered while rules are compiled.
+struct Compiler<'a> {
+    names: Names,
+    tables: [NameTable; FAMILIES],
+    chains: Chains,
+    used: Bits,
+    set: &'a RuleSet,
+}
+
+impl Compiler<'_> {
+    fn rule(&mut self, rule: &model::Rule) -> Result<Rule, Problem> {
+        let links = rule.links.iter().map(|link| self.link(link)).collect::<Result<_, _>>()?;
+        let mut text = |template: &Template| self.expression(template, &rule.place);
+        let message = rule.message.as_ref().map(&mut text).transpose()?;
+        let data = rule.data.as_ref().map(&mut text).transpose()?;
+        let tags = rule.tags.iter().map(&mut text).collect::<Result<_, _>>()?;
+        let redirect = match &rule.disruptive {
+            Disruptive::Redirect { to, .. } => Some(text(to)?),
+            _ => None,
+        };
+        Ok(Rule { about: rule.clone(), links, message, data, tags, redirect })
+    }
+
+    fn link(&mut self, link: &model::Link) -> Result<Link, Problem> {
+        let node = self.node(&link.transformations, &link.place)?;
+        let steps: Box<[Node]> = if link.multi_match {
+            std::iter::once(RAW).chain(self.chains.path(node)).collect()
+        } else {
+            Box::default()
+        };
+        Ok(Link {
+            targets: self.targets(link)?,
+            test: self.test(link)?,
+            negated: link.negated,
+            node,
+            steps,
+            capture: link.capture,
+            effects: link
+                .actions
+                .iter()
+                .filter_map(|action| self.effect(action, &link.place).transpose())
+                .collect::<Result<_, _>>()?,
+        })
+    }
+
+    fn node(&mut self, chain: &[model::Transformation], place: &Place) -> Result<Node, Problem> {
+        self.chains.intern(chain).ok_or_else(|| problem(place, TOO_MANY))
+    }
+
+    fn test(&mut self, link: &model::Link) -> Result<Test, Problem> {
+        let place = &link.place;
+        let options = Options { captures: link.capture, ..Options::default() };
+        let pattern = |regex: &model::Regex| compile_pattern(regex, options, place).map(Box::new);
+        Ok(match &link.operator {
+            Operator::Unconditional => Test::Always,
+            Operator::Never => Test::Never,
+            Operator::Rx(regex) => Test::Rx(pattern(regex)?),
+            Operator::RxGlobal(regex) => Test::RxGlobal(pattern(regex)?),
+            Operator::VerifyCreditCard(regex) => Test::Checked(Checksum::CreditCard, pattern(regex)?),
+            Operator::VerifyCpf(regex) => Test::Checked(Checksum::Cpf, pattern(regex)?),
+            Operator::VerifySsn(regex) => Test::Checked(Checksum::Ssn, pattern(regex)?),
+            Operator::VerifySvnr(regex) => Test::Checked(Checksum::Svnr, pattern(regex)?),
+            Operator::Pm(phrases) => Test::Phrases(Box::new(search(phrases, place)?)),
+            Operator::Contains(text) | Operator::StrMatch(text) => {
+                self.text(TextTest::Contains, text, place)?
+            }
+            Operator::ContainsWord(text) => self.text(TextTest::ContainsWord, text, place)?,
+            Operator::BeginsWith(text) => self.text(TextTest::BeginsWith, text, place)?,
+            Operator::EndsWith(text) => self.text(TextTest::EndsWith, text, place)?,
+            Operator::StrEq(text) => self.text(TextTest::Equals, text, place)?,
+            Operator::Within(text) => self.text(TextTest::Within, text, place)?,
+            Operator::Compare(comparison, number) => Test::Compare(*comparison, self.amount(number, place)?),
+            Operator::IpMatch(networks) => Test::Networks(Arc::clone(networks)),
+            Operator::DetectSqli => Test::Sqli,
+            Operator::DetectXss => Test::Xss,
+            Operator::ValidateByteRange(bytes) => Test::Bytes(table(bytes)),
+            Operator::ValidateUrlEncoding => Test::UrlEncoding,
+            Operator::ValidateUtf8Encoding => Test::Utf8,
+        })
+    }
+
+    fn text(&mut self, test: TextTest, text: &Template, place: &Place) -> Result<Test, Problem> {
+        Ok(Test::Text(test, self.expression(text, place)?))
+    }
+
+    fn amount(&mut self, number: &Number, place: &Place) -> Result<Amount, Problem> {
+        Ok(match number {
+            Number::Fixed(number) => Amount::Fixed(*number),
+            Number::Computed(text) => {
+                let text = self.expression(text, place)?;
+                match text.slot() {
+                    Some(slot) => Amount::Slot(slot),
+                    None => Amount::Made(text),
+                }
+            }
+        })
+    }
+
+    fn expression(&mut self, template: &Template, place: &Place) -> Result<Expression, Problem> {
+        if let Some(text) = template.literal() {
+            return Ok(Expression::Fixed(text.as_bytes().into()));
+        }
+        let pieces = template.pieces().iter().map(|piece| match piece {
+            model::Piece::Text(text) => Ok(Piece::Text(text.as_bytes().into())),
+            model::Piece::Macro(Macro { variable, name }) => {
+                let source = targets::source(*variable, None);
+                self.mark_used(*variable);
+                match (source, name) {
+                    (Source::Tx, Some(name)) => Ok(Piece::Tx(self.slot(name.as_bytes(), place)?)),
+                    (_, Some(name)) => Ok(Piece::Value(source, self.named(source, name.as_bytes(), place)?)),
+                    (_, None) => Ok(Piece::Value(source, Pick::All)),
+                }
+            }
+        });
+        Ok(Expression::Pieces(pieces.collect::<Result<_, Problem>>()?))
+    }
+
+    fn slot(&mut self, name: &[u8], place: &Place) -> Result<u16, Problem> {
+        self.names.intern(name).ok_or_else(|| problem(place, TOO_MANY))
+    }
+
+    fn mark_used(&mut self, variable: model::Variable) {
+        self.used.insert(targets::canonical(variable) as usize);
+    }
+}
+
+fn compile_pattern(regex: &model::Regex, options: Options, place: &Place) -> Result<Pattern, Problem> {
+    Pattern::new(regex.text().as_bytes(), options)
+        .map_err(|error| problem(place, &format!("the pattern cannot be used: {error}")))
+}
+
+fn search(phrases: &model::Phrases, place: &Place) -> Result<Words, Problem> {
+    Words::new(phrases.iter())
+        .map_err(|error| problem(place, &format!("the phrases cannot be searched for: {error}")))
+}
+
+fn problem(place: &Place, message: &str) -> Problem {
+    Problem { place: place.clone(), message: message.to_owned(), suggestion: None }
+}
+
+/// Rules of a phase, by their place in the set.
+fn of_phase(plan: &Plan, phase: Phase) -> impl Iterator<Item = usize> + '_ {
+    plan.rules.iter().enumerate().filter(move |(_, rule)| rule.about.phase == phase).map(|(at, _)| at)
+}

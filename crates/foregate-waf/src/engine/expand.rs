@@ -1,0 +1,323 @@
+//! Values that change while rules run, and texts with macros.
+
+use super::expression::{Expression, Piece};
+use super::plan::{Pick, Source};
+use super::run::{Item, Run};
+use super::secrets::HIDDEN;
+use super::state::{Found, NameRef};
+use super::store::Handle;
+use super::tx::{Value, push_value};
+use super::values::{Family, Half, Span, push_decimal};
+use crate::model::{PersistentCollection, Variable};
+use crate::operator::GROUPS;
+
+/// `HIGHEST_SEVERITY` before a rule with a severity has matched.
+const NO_SEVERITY: u8 = 255;
+
+impl Run<'_> {
+    /// Expands a text. What is not there is nothing.
+    pub(crate) fn expand(&mut self, expression: &Expression) -> Span {
+        match expression {
+            Expression::Fixed(text) => self.state.values.text.push(text),
+            Expression::Pieces(pieces) => {
+                if let [Piece::Tx(slot)] = &**pieces
+                    && let Value::Text(span) = self.state.tx.get(*slot)
+                {
+                    return span;
+                }
+                let mut out = std::mem::take(&mut self.state.scratch.text);
+                out.clear();
+                for piece in pieces {
+                    self.expand_piece(piece, &mut out);
+                }
+                let span = self.state.values.text.push(&out);
+                self.state.scratch.text = out;
+                span
+            }
+        }
+    }
+
+    fn expand_piece(&mut self, piece: &Piece, out: &mut Vec<u8>) {
+        match piece {
+            Piece::Text(text) => out.extend_from_slice(text),
+            Piece::Tx(slot) if self.state.hiding && usize::from(*slot) < GROUPS => {
+                out.extend_from_slice(HIDDEN);
+            }
+            Piece::Value(Source::Matched { names: false, .. }, _) if self.state.hiding => {
+                out.extend_from_slice(HIDDEN);
+            }
+            Piece::Tx(slot) => {
+                push_value(self.state.tx.get(*slot), &self.plan.names, &self.state.values.text, out);
+            }
+            Piece::Value(source, pick) => match self.first(*source, pick) {
+                Some(Item::Text(span)) => out.extend_from_slice(self.state.values.text.get(span)),
+                Some(Item::Number(number)) => push_decimal(number, out),
+                None => {}
+            },
+        }
+    }
+
+    /// The first value that a macro means.
+    fn first(&mut self, source: Source, pick: &Pick) -> Option<Item> {
+        match source {
+            Source::Scalar(variable) => self
+                .state
+                .values
+                .scalar_place(variable)
+                .map(|_| Item::Text(self.state.values.scalar(variable))),
+            Source::Units(family, half) => self.first_unit(family, half, pick),
+            _ => {
+                let mut found = Vec::new();
+                self.collect(source, pick, &[], &mut found);
+                found.first().map(|(_, item)| *item)
+            }
+        }
+    }
+
+    fn first_unit(&self, family: Family, half: Half, pick: &Pick) -> Option<Item> {
+        let values = &self.state.values;
+        let units = values.units(family).get(values.range(family, half))?;
+        let unit = units.iter().find(|unit| self.picks(pick, unit.known, values.text.get(unit.name)))?;
+        Some(Item::Text(unit.value))
+    }
+
+    /// All values of something that changes while rules run.
+    pub(crate) fn collect(
+        &mut self,
+        source: Source,
+        pick: &Pick,
+        without: &[Pick],
+        found: &mut Vec<(NameRef, Item)>,
+    ) {
+        match source {
+            Source::Tx => self.collect_tx(pick, without, found),
+            Source::Stored(collection) => self.collect_stored(collection, pick, without, found),
+            Source::Env => {
+                for at in 0..self.state.env.len() {
+                    let (name, value) = self.state.env[at];
+                    if self.picks_text(pick, without, name) {
+                        found.push((NameRef::Span(name), Item::Text(value)));
+                    }
+                }
+            }
+            Source::Matched { names, all } => self.collect_matched(names, all, pick, found),
+            Source::Rule => self.collect_rule(pick, found),
+            Source::Computed(variable) => {
+                found.extend(self.computed(variable).map(|item| (NameRef::None, item)));
+            }
+            Source::Units(..) | Source::Scalar(_) => {}
+        }
+    }
+
+    fn collect_tx(&mut self, pick: &Pick, without: &[Pick], found: &mut Vec<(NameRef, Item)>) {
+        let excluded = |slot: u16| {
+            without.iter().any(|pick| match pick {
+                Pick::All => true,
+                Pick::Name(number, _) => *number == slot,
+                Pick::Pattern(_, slots) => slots.contains(&slot),
+            })
+        };
+        let slots = self.state.tx.slots().len() as u16;
+        let listed: Vec<u16> = match pick {
+            Pick::All => (0..slots).collect(),
+            Pick::Name(slot, _) => vec![*slot],
+            Pick::Pattern(_, slots) => slots.to_vec(),
+        };
+        for slot in listed.into_iter().filter(|slot| !excluded(*slot)) {
+            if let Some(item) = self.item(self.state.tx.get(slot)) {
+                found.push((NameRef::Slot(slot), item));
+            }
+        }
+        if matches!(pick, Pick::Name(..)) {
+            return;
+        }
+        for at in 0..self.state.tx.made().len() {
+            let made = self.state.tx.made()[at];
+            if self.picks_text(pick, without, made.name)
+                && let Some(item) = self.item(made.value)
+            {
+                found.push((NameRef::Span(made.name), item));
+            }
+        }
+    }
+
+    fn collect_stored(
+        &mut self,
+        collection: PersistentCollection,
+        pick: &Pick,
+        without: &[Pick],
+        found: &mut Vec<(NameRef, Item)>,
+    ) {
+        let Some(key) = self.state.keys[collection as usize] else { return };
+        let key = self.state.values.text.get(key);
+        let elements = self.plan.store.elements(Handle { collection, key, now: self.state.clock.now() });
+        for (name, value) in elements {
+            let name = self.state.values.text.push(&name);
+            if self.picks_text(pick, without, name) {
+                let value = self.state.values.text.push(&value);
+                found.push((NameRef::Span(name), Item::Text(value)));
+            }
+        }
+    }
+
+    fn collect_matched(&mut self, names: bool, all: bool, pick: &Pick, found: &mut Vec<(NameRef, Item)>) {
+        let from = if all { 0 } else { self.state.matched.len().saturating_sub(1) };
+        for at in from..self.state.matched.len() {
+            let matched = self.state.matched[at];
+            let label = self.label(matched.variable, matched.name);
+            if !self.picks_text(pick, &[], label) {
+                continue;
+            }
+            let value = if names { label } else { matched.value };
+            let name = if all { NameRef::Span(label) } else { NameRef::None };
+            found.push((name, Item::Text(value)));
+        }
+    }
+
+    fn collect_rule(&mut self, pick: &Pick, found: &mut Vec<(NameRef, Item)>) {
+        let plan = self.plan;
+        let rule = &plan.rules[self.state.rule];
+        let about = &rule.about;
+        let id = self.state.values.text.push_with(|out| push_decimal(about.id as i64, out));
+        let mut parts = vec![(&b"id"[..], Item::Text(id))];
+        if let Some(severity) = about.severity {
+            parts.push((b"severity", Item::Number(i64::from(severity.number()))));
+        }
+        if let Some(revision) = &about.revision {
+            parts.push((b"rev", Item::Text(self.state.values.text.push(revision.as_bytes()))));
+        }
+        for (name, text) in [(&b"msg"[..], &rule.message), (b"logdata", &rule.data)] {
+            if let Some(text) = text {
+                // What they say may be about what the rule is: it is not expanded here.
+                parts.push((name, Item::Text(self.state.values.text.push(text.beginning()))));
+            }
+        }
+        for (name, item) in parts {
+            let name = self.state.values.text.push(name);
+            if self.picks_text(pick, &[], name) {
+                found.push((NameRef::Span(name), item));
+            }
+        }
+    }
+
+    /// Whether a name that is no family's is picked and not left out.
+    fn picks_text(&self, pick: &Pick, without: &[Pick], name: Span) -> bool {
+        let name = self.state.values.text.get(name);
+        let takes = |pick: &Pick| match pick {
+            Pick::All => true,
+            Pick::Name(_, lower) => name.eq_ignore_ascii_case(lower),
+            Pick::Pattern(pattern, _) => pattern.is_match(name),
+        };
+        takes(pick) && !without.iter().any(takes)
+    }
+
+    fn computed(&mut self, variable: Variable) -> Option<Item> {
+        let clock = self.state.clock;
+        let now = clock.now();
+        let date = Date::of(now);
+        Some(match variable {
+            Variable::Duration => Item::Number(i64::try_from(clock.elapsed.as_millis()).unwrap_or(i64::MAX)),
+            Variable::HighestSeverity => {
+                Item::Number(i64::from(self.state.highest_severity.unwrap_or(NO_SEVERITY)))
+            }
+            Variable::SessionId => Item::Text(self.state.session_id?),
+            Variable::UserId => Item::Text(self.state.user_id?),
+            Variable::Time => {
+                let text = format!("{:02}:{:02}:{:02}", date.hour, date.minute, date.second);
+                Item::Text(self.state.values.text.push(text.as_bytes()))
+            }
+            Variable::TimeEpoch => Item::Number(now as i64),
+            Variable::TimeYear => Item::Number(date.year),
+            Variable::TimeMon => Item::Number(date.month - 1),
+            Variable::TimeDay => Item::Number(date.day),
+            Variable::TimeWday => Item::Number(date.weekday),
+            Variable::TimeHour => Item::Number(date.hour),
+            Variable::TimeMin => Item::Number(date.minute),
+            Variable::TimeSec => Item::Number(date.second),
+            _ => return None,
+        })
+    }
+
+    /// A value's full name: `ARGS:q`.
+    pub(crate) fn label(&mut self, variable: Variable, name: NameRef) -> Span {
+        let mut out = std::mem::take(&mut self.state.scratch.text);
+        out.clear();
+        self.push_label(variable, name, &mut out);
+        let span = self.state.values.text.push(&out);
+        self.state.scratch.text = out;
+        span
+    }
+
+    /// Appends a value's full name.
+    pub(crate) fn push_label(&self, variable: Variable, name: NameRef, out: &mut Vec<u8>) {
+        out.extend_from_slice(variable.name().as_bytes());
+        let name = match name {
+            NameRef::None => return,
+            NameRef::Span(span) => self.state.values.text.get(span),
+            NameRef::Slot(slot) => self.plan.names.name(slot),
+        };
+        out.push(b':');
+        out.extend_from_slice(name);
+    }
+
+    /// The value that matched last.
+    pub(crate) fn last(&self) -> Option<Found> {
+        self.state.matched.last().copied()
+    }
+}
+
+/// A date and time of day in UTC.
+struct Date {
+    year: i64,
+    /// From 1.
+    month: i64,
+    day: i64,
+    /// From 0, Sunday.
+    weekday: i64,
+    hour: i64,
+    minute: i64,
+    second: i64,
+}
+
+impl Date {
+    /// From seconds since 1970, by the Gregorian calendar: eras of 400 years that begin in March.
+    fn of(seconds: u64) -> Self {
+        let seconds = i64::try_from(seconds).unwrap_or(i64::MAX);
+        let (days, rest) = (seconds / 86_400, seconds % 86_400);
+        let shifted = days + 719_468;
+        let (era, day_of_era) = (shifted / 146_097, shifted % 146_097);
+        let year_of_era =
+            (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+        let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+        let from_march = (5 * day_of_year + 2) / 153;
+        let month = if from_march < 10 { from_march + 3 } else { from_march - 9 };
+        Self {
+            year: year_of_era + era * 400 + i64::from(month <= 2),
+            month,
+            day: day_of_year - (153 * from_march + 2) / 5 + 1,
+            weekday: (days + 4) % 7,
+            hour: rest / 3_600,
+            minute: rest / 60 % 60,
+            second: rest % 60,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dates() {
+        for (seconds, expected) in [
+            (0, (1970, 1, 1, 4, 0, 0, 0)),
+            (951_782_399, (2000, 2, 28, 1, 23, 59, 59)),
+            (951_782_400, (2000, 2, 29, 2, 0, 0, 0)),
+            (1_795_277_105, (2026, 11, 21, 6, 16, 5, 5)),
+        ] {
+            let date = Date::of(seconds);
+            let found = (date.year, date.month, date.day, date.weekday, date.hour, date.minute, date.second);
+            assert_eq!(found, expected, "{seconds}");
+        }
+    }
+}

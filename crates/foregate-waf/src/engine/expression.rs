@@ -1,0 +1,48 @@
+//! Texts with macros, compiled.
+
+use super::plan::{Pick, Source};
+use super::tx::Slot;
+
+/// A text in which macros stand for values of the transaction.
+#[derive(Debug)]
+pub(crate) enum Expression {
+    /// No macro.
+    Fixed(Box<[u8]>),
+    /// With macros.
+    Pieces(Box<[Piece]>),
+}
+
+/// A part of a text.
+#[derive(Debug)]
+pub(crate) enum Piece {
+    /// The text itself.
+    Text(Box<[u8]>),
+    /// The value of a slot of `TX`.
+    Tx(Slot),
+    /// The first value of something else.
+    Value(Source, Pick),
+}
+
+impl Expression {
+    /// The text without macros, or what stands before the first.
+    pub(crate) fn beginning(&self) -> &[u8] {
+        match self {
+            Self::Fixed(text) => text,
+            Self::Pieces(pieces) => match pieces.first() {
+                Some(Piece::Text(text)) => text,
+                _ => b"",
+            },
+        }
+    }
+
+    /// The slot, if it is nothing but the value of one.
+    pub(crate) fn slot(&self) -> Option<Slot> {
+        match self {
+            Self::Pieces(pieces) => match &**pieces {
+                [Piece::Tx(slot)] => Some(*slot),
+                _ => None,
+            },
+            Self::Fixed(_) => None,
+        }
+    }
+}

@@ -1,0 +1,219 @@
+//! The beginning of a phase: every value is transformed as the phase's rules want it, and one scan of each distinct form
+//! says which rules have to look at it.
+
+use std::borrow::Cow;
+
+use super::bits;
+use super::limits::LOOK;
+use super::plan::{Interest, PhasePlan};
+use super::run::Run;
+use super::state::Over;
+use super::values::{FAMILIES, Family, Span, Text, UNCHANGED, UNFED, UNNAMED, Unit};
+use crate::scan::{Found, Scan};
+use crate::transform::{Bytes, Transformation};
+
+/// [`Scratch::forms`](super::state::Scratch::forms): no scan yet.
+const UNSCANNED: u32 = u32::MAX;
+
+/// Families in the order of their numbers.
+const ALL: [Family; FAMILIES] = [
+    Family::Args,
+    Family::ArgNames,
+    Family::Headers,
+    Family::HeaderNames,
+    Family::Cookies,
+    Family::CookieNames,
+    Family::Files,
+    Family::FileNames,
+    Family::FileSizes,
+    Family::FileContents,
+    Family::PartFileNames,
+    Family::PartNames,
+    Family::PartHeaders,
+    Family::XmlText,
+    Family::XmlAttributes,
+    Family::ResponseHeaders,
+    Family::ResponseHeaderNames,
+    Family::Scalars,
+];
+
+impl Run<'_> {
+    /// Prepares all values for the rules of a phase.
+    pub(crate) fn feed(&mut self, phase: &PhasePlan) {
+        let state = &mut *self.state;
+        state.forms.clear();
+        state.words.clear();
+        state.words.resize(phase.words, 0);
+        state.live.copy_from(&phase.always);
+        for family in ALL {
+            let interests = &phase.families[family as usize];
+            for at in 0..self.state.values.units(family).len() {
+                let unit = &mut self.state.values.units_mut(family)[at];
+                let number = interests.known.get(usize::from(unit.known)).copied();
+                debug_assert!(number.is_some() || unit.known == UNNAMED);
+                unit.interest = number.unwrap_or(interests.others);
+                unit.forms = UNFED;
+                unit.candidates = UNFED;
+                let Some(interest) =
+                    phase.interests.get(usize::from(unit.interest)).filter(|interest| interest.wanted)
+                else {
+                    continue;
+                };
+                let mut fed = *unit;
+                if self.state.over.is_none() {
+                    self.feed_unit(phase, interest, &mut fed);
+                }
+                self.state.values.units_mut(family)[at] = fed;
+            }
+        }
+    }
+
+    fn feed_unit(&mut self, phase: &PhasePlan, interest: &Interest, unit: &mut Unit) {
+        let value = self.state.values.text.get(unit.value);
+        let bytes = Bytes::of(value);
+        if interest.program.iter().all(|next| next.transformation.leaves(bytes)) {
+            unit.forms = UNCHANGED;
+            unit.candidates = match &interest.all {
+                Some(wanted) => self.scan_alone(phase, unit.value, wanted.words()),
+                None => 0,
+            };
+            return;
+        }
+        self.transform(interest, unit, bytes);
+        unit.candidates = if interest.all.is_some() { self.scan_forms(phase, interest, unit) } else { 0 };
+    }
+
+    /// Candidates for a value of which all forms are the same. The row of none is the first.
+    fn scan_alone(&mut self, phase: &PhasePlan, value: Span, wanted: &[u64]) -> u32 {
+        let Some(scan) = &phase.scan else { return UNFED };
+        let state = &mut *self.state;
+        state.spend(value.len() as u64);
+        let row = state.words.len();
+        state.words.resize(row + phase.words, 0);
+        let hits = &mut state.words[row..];
+        look(scan, state.values.text.get(value), &mut state.scratch.found, hits);
+        hits.iter_mut().zip(wanted).for_each(|(hit, wanted)| *hit &= wanted);
+        self.keep_row(phase, row)
+    }
+
+    /// Makes the steps live for which a row has candidates; gives an empty row back.
+    fn keep_row(&mut self, phase: &PhasePlan, row: usize) -> u32 {
+        let state = &mut *self.state;
+        if state.words[row..].iter().all(|word| *word == 0) {
+            state.words.truncate(row);
+            return 0;
+        }
+        for candidate in bits::ones(&state.words[row..]) {
+            state.live.insert(phase.candidates[candidate] as usize);
+        }
+        row as u32
+    }
+
+    /// Computes all forms of a value.
+    fn transform(&mut self, interest: &Interest, unit: &mut Unit, bytes: Bytes) {
+        let state = &mut *self.state;
+        let base = state.forms.len();
+        unit.forms = base as u32;
+        let forms = &mut state.scratch.forms;
+        forms.clear();
+        for next in &interest.program {
+            let parent = usize::from(next.parent);
+            let (from, kinds) = match parent.checked_sub(1) {
+                Some(at) => (state.forms[base + at], forms[at].0),
+                None => (unit.value, bytes),
+            };
+            let form = if next.transformation.leaves(kinds) {
+                from
+            } else {
+                state.work = state.work.saturating_sub(from.len() as u64);
+                transform(&mut state.values.text, from, next.transformation)
+            };
+            let kinds = if form == from { kinds } else { Bytes::of(state.values.text.get(form)) };
+            forms.push((kinds, UNSCANNED));
+            state.forms.push(form);
+        }
+        if state.values.text.len() > self.plan.limits.text {
+            state.exceed(Over::Text);
+        }
+    }
+
+    /// Candidates for a value, each form scanned once.
+    fn scan_forms(&mut self, phase: &PhasePlan, interest: &Interest, unit: &Unit) -> u32 {
+        let Some(scan) = &phase.scan else { return UNFED };
+        let words = phase.words;
+        let state = &mut *self.state;
+        let base = unit.forms as usize;
+        let row = state.words.len();
+        state.words.resize(row + words, 0);
+        state.scratch.hits.clear();
+        // The first row is of the value itself: what its children may share is found only if somebody wants it.
+        let mut own = UNSCANNED;
+        let mut work = 0;
+        let found = &mut state.scratch.found;
+        let mut look = |hits: &mut Vec<u64>, text: &Text, form: Span| {
+            let at = hits.len();
+            hits.resize(at + words, 0);
+            look(scan, text.get(form), found, &mut hits[at..]);
+            work += form.len() as u64 + LOOK;
+            at as u32
+        };
+        if let Some(wanted) = &interest.raw {
+            own = look(&mut state.scratch.hits, &state.values.text, unit.value);
+            join(&mut state.words[row..], &state.scratch.hits[own as usize..][..words], wanted.words());
+        }
+        for (at, next) in interest.program.iter().enumerate() {
+            let form = state.forms[base + at];
+            let (from, shared) = match usize::from(next.parent).checked_sub(1) {
+                Some(parent) => (state.forms[base + parent], state.scratch.forms[parent].1),
+                None => (unit.value, own),
+            };
+            let mut hits = if form == from || next.same_to_scan { shared } else { UNSCANNED };
+            if let Some(wanted) = &next.candidates {
+                if hits == UNSCANNED {
+                    // The same bytes may have come out of another chain.
+                    let text = &state.values.text;
+                    let same = state.scratch.forms[..at].iter().zip(&state.forms[base..]);
+                    let same = same.filter(|((_, hits), _)| *hits != UNSCANNED);
+                    let same = same.filter(|(_, other)| other.len() == form.len());
+                    let same =
+                        same.filter(|(_, other)| **other == form || text.get(**other) == text.get(form));
+                    hits = same.map(|((_, hits), _)| *hits).next().unwrap_or(UNSCANNED);
+                }
+                if hits == UNSCANNED {
+                    hits = look(&mut state.scratch.hits, &state.values.text, form);
+                }
+                join(&mut state.words[row..], &state.scratch.hits[hits as usize..][..words], wanted.words());
+            }
+            state.scratch.forms[at].1 = hits;
+        }
+        self.state.spend(work);
+        self.keep_row(phase, row)
+    }
+}
+
+/// Scans a value; what was found goes into a row of words.
+fn look(scan: &Scan, value: &[u8], found: &mut Found, hits: &mut [u64]) {
+    found.clear();
+    scan.scan(value, found);
+    hits.iter_mut().zip(found.words()).for_each(|(hit, word)| *hit = *word);
+}
+
+/// Adds the hits that are wanted to a row.
+fn join(row: &mut [u64], hits: &[u64], wanted: &[u64]) {
+    for ((row, hit), wanted) in row.iter_mut().zip(hits).zip(wanted) {
+        *row |= hit & wanted;
+    }
+}
+
+/// A transformed piece of the text: the same piece or a part of it where that is enough.
+pub(crate) fn transform(text: &mut Text, from: Span, transformation: Transformation) -> Span {
+    let input = text.get(from);
+    match transformation.apply(input) {
+        Cow::Borrowed(output) => {
+            // A part of the input: its place follows from the addresses.
+            let start = (output.as_ptr() as usize).saturating_sub(input.as_ptr() as usize);
+            if output.is_empty() { from.part(0, 0) } else { from.part(start, start + output.len()) }
+        }
+        Cow::Owned(output) => text.push(&output),
+    }
+}

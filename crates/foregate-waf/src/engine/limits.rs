@@ -1,0 +1,56 @@
+//! What one transaction may use, beside what directives say of bodies and arguments.
+
+/// Bounds on the work and the memory of one transaction. What lies beyond is said at each.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Most request or response fields; further ones are left out of what rules see, which counts as work beyond the
+    /// budget. Default 1,000.
+    pub fields: usize,
+    /// Work of one transaction, in bytes that patterns look at: a value of 100 bytes that 30 rules look at exactly counts
+    /// as 3,000, and each look costs [`LOOK`] more. Default 64 Mi.
+    pub work: u64,
+    /// Most bytes of text of one transaction: what it received, transformed values and variables set by rules. Beyond
+    /// it the transaction is over its budget. Default 64 MiB.
+    pub text: usize,
+    /// Most variables that rules set under names made from the request. Further ones are not set, which counts as work
+    /// beyond the budget. Default 2,000.
+    pub variables: usize,
+    /// Most matches kept for the report; further ones are counted. Default 200.
+    pub matches: usize,
+    /// Most values kept as `MATCHED_VARS`; further ones are left out. Default 1,000.
+    pub matched_values: usize,
+    /// Most bytes of a matched value that a report shows. Default 200.
+    pub shown: usize,
+    /// Most bytes of an expanded `msg` or `logdata`. Default 1,024.
+    pub message: usize,
+    /// What happens to a transaction that is over its budget.
+    pub beyond: Beyond,
+}
+
+/// What one exact look at a value costs beside its bytes, in units of [`Limits::work`].
+pub const LOOK: u64 = 32;
+
+/// What happens when a transaction needs more than its budget.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Beyond {
+    /// No further rule of phases 1 to 4 looks at values; the rules of phase 5 still run. The report says so.
+    Continue,
+    /// The request is denied with this status.
+    Deny(u16),
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            fields: 1_000,
+            work: 64 << 20,
+            text: 64 << 20,
+            variables: 2_000,
+            matches: 200,
+            matched_values: 1_000,
+            shown: 200,
+            message: 1_024,
+            beyond: Beyond::Deny(413),
+        }
+    }
+}

@@ -1,0 +1,286 @@
+//! What rules do: to variables and to the transaction when a link matches, and to the request when all links have.
+
+use super::plan::{Amount, Change, Effect, Name};
+use super::run::{Item, Run};
+use super::state::Over;
+use super::store::Handle;
+use super::tx::{Value, exact_number};
+use super::values::Span;
+use super::verdict::Verdict;
+use crate::model::{
+    AllowScope, AuditParts, AuditPartsChange, BodyProcessor, Disruptive, EngineMode, PersistentCollection,
+    Variable,
+};
+use crate::operator::Captured;
+
+/// Most variables of `ENV`. Further ones are not set.
+const ENVIRONMENT: usize = 64;
+/// Most values that `ctl` takes away from rules. A rule that does it for each of many values reaches this; further ones
+/// count as work beyond the budget.
+const REMOVED_TARGETS: usize = 256;
+/// Most values that are masked by actions; further ones are not recorded twice.
+const MASKS: usize = 64;
+
+impl<'p> Run<'p> {
+    /// Performs the actions of a link that matched.
+    pub(crate) fn effects(&mut self, link: &'p super::plan::Link, number: usize) {
+        for (at, effect) in link.effects.iter().enumerate() {
+            self.effect(effect, (self.state.rule, number, at));
+        }
+    }
+
+    fn effect(&mut self, effect: &'p Effect, place: (usize, usize, usize)) {
+        let switches = &mut self.state.switches;
+        match effect {
+            Effect::SetTx(name, change) => self.set_tx(name, change),
+            Effect::SetStored(collection, name, change) => self.set_stored(*collection, name, change),
+            Effect::Expire(collection, name, seconds) => {
+                let seconds = u64::try_from(self.amount(seconds)).unwrap_or(0);
+                let name = self.expand(name);
+                self.stored(*collection, |handle, run| {
+                    run.plan.store.expire(handle, run.bytes(name), seconds);
+                });
+            }
+            Effect::Deprecate(collection, name, amount, seconds) => {
+                let name = self.expand(name);
+                self.stored(*collection, |handle, run| {
+                    run.plan.store.deprecate(handle, run.bytes(name), *amount, *seconds);
+                });
+            }
+            Effect::Open(collection, key, known_as) => self.open(*collection, key, *known_as),
+            Effect::SetEnv(name, value) => {
+                let (name, value) = (self.expand(name), self.expand(value));
+                if self.state.env.len() < ENVIRONMENT {
+                    self.state.env.push((name, value));
+                }
+            }
+            Effect::Remove(removal) => {
+                self.state
+                    .removed
+                    .get_or_insert_with(|| Box::new(super::bits::Bits::new(self.plan.rules.len())))
+                    .add(&removal.rules);
+                if removal.unfolds.is_some_and(|last| last > (self.state.phase, self.state.rule)) {
+                    self.state.folded = false;
+                }
+            }
+            Effect::RemoveTarget(..) => {
+                let removed = &mut self.state.removed_targets;
+                match removed.contains(&place) {
+                    true => {}
+                    false if removed.len() < REMOVED_TARGETS => removed.push(place),
+                    false => self.state.exceed(Over::Variables),
+                }
+            }
+            Effect::Engine(mode) => switches.mode = *mode,
+            Effect::RequestBodyAccess(on) => switches.request_body = *on,
+            Effect::RequestBodyLimit(limit) => switches.request_body_limit = *limit,
+            Effect::RequestBodyProcessor(processor) => self.set_processor(*processor),
+            Effect::ForceRequestBody(on) => switches.force_request_body = *on,
+            Effect::ResponseBodyAccess(on) => switches.response_body = *on,
+            Effect::ResponseBodyLimit(limit) => switches.response_body_limit = *limit,
+            Effect::XmlArguments(arguments) => switches.xml_arguments = *arguments,
+            Effect::Audit(mode) => switches.audit = *mode,
+            Effect::AuditParts(change) => switches.audit_parts = changed(switches.audit_parts, *change),
+            Effect::Mask(mask) => {
+                if self.state.masks.len() < MASKS && !self.state.masks.contains(mask) {
+                    self.state.masks.push(mask.clone());
+                }
+            }
+        }
+    }
+
+    /// Says what takes the body apart.
+    pub(crate) fn set_processor(&mut self, processor: BodyProcessor) {
+        self.state.switches.processor = Some(processor);
+        self.state.values.set_text(Variable::ReqbodyProcessor, processor.name().as_bytes());
+    }
+
+    fn bytes(&self, span: Span) -> &[u8] {
+        self.state.values.text.get(span)
+    }
+
+    fn set_tx(&mut self, name: &Name, change: &Change) {
+        let (slot, made) = match name {
+            Name::Slot(slot) => (Some(*slot), Span::EMPTY),
+            Name::Made(name) => {
+                let name = self.expand(name);
+                (self.plan.names.find(&self.bytes(name).to_ascii_lowercase()), name)
+            }
+        };
+        let before = match slot {
+            Some(slot) => self.state.tx.get(slot),
+            None => self.state.tx.get_made(self.bytes(made), &self.state.values.text),
+        };
+        let value = match change {
+            Change::Set(value) => *value,
+            Change::SetMade(text) => match text.slot() {
+                Some(slot) => self.copied(self.state.tx.get(slot)),
+                None => {
+                    let text = self.expand(text);
+                    exact_number(self.bytes(text)).map_or(Value::Text(text), Value::Number)
+                }
+            },
+            Change::Add(amount) => Value::Number(self.number(before).saturating_add(self.amount(amount))),
+            Change::Subtract(amount) => {
+                Value::Number(self.number(before).saturating_sub(self.amount(amount)))
+            }
+            Change::Unset => Value::Unset,
+        };
+        match slot {
+            Some(slot) => self.state.tx.set(slot, value),
+            None => {
+                let limit = self.plan.limits.variables;
+                if !self.state.tx.set_made(made, value, &self.state.values.text, limit) {
+                    self.state.exceed(Over::Variables);
+                }
+            }
+        }
+    }
+
+    /// A value that a variable is set to because another has it. What is not there becomes the empty text.
+    fn copied(&mut self, value: Value) -> Value {
+        match value {
+            Value::Unset => Value::Text(Span::EMPTY),
+            value => value,
+        }
+    }
+
+    fn set_stored(
+        &mut self,
+        collection: PersistentCollection,
+        name: &super::expression::Expression,
+        change: &Change,
+    ) {
+        let timeout = self.plan.settings.collection_timeout;
+        let name = self.expand(name);
+        let amount = |run: &mut Self, amount: &Amount| run.amount(amount);
+        match change {
+            Change::Set(value) => {
+                let item = self.item(*value).unwrap_or(Item::Text(Span::EMPTY));
+                let value = self.text(item);
+                self.stored(collection, |handle, run| {
+                    run.plan.store.set(handle, run.bytes(name), run.bytes(value), timeout);
+                });
+            }
+            Change::SetMade(text) => {
+                let value = self.expand(text);
+                self.stored(collection, |handle, run| {
+                    run.plan.store.set(handle, run.bytes(name), run.bytes(value), timeout);
+                });
+            }
+            Change::Add(by) => {
+                let by = amount(self, by);
+                self.stored(collection, |handle, run| {
+                    run.plan.store.add(handle, run.bytes(name), by, timeout);
+                });
+            }
+            Change::Subtract(by) => {
+                let by = amount(self, by).saturating_neg();
+                self.stored(collection, |handle, run| {
+                    run.plan.store.add(handle, run.bytes(name), by, timeout);
+                });
+            }
+            Change::Unset => {
+                self.stored(collection, |handle, run| run.plan.store.unset(handle, run.bytes(name)));
+            }
+        }
+    }
+
+    /// Does something with a record of the store, if `initcol` has opened it.
+    fn stored(&self, collection: PersistentCollection, act: impl FnOnce(Handle<'_>, &Self)) {
+        if let Some(key) = self.state.keys[collection as usize] {
+            act(Handle { collection, key: self.bytes(key), now: self.state.clock.now() }, self);
+        }
+    }
+
+    fn open(
+        &mut self,
+        collection: PersistentCollection,
+        key: &super::expression::Expression,
+        as_: Option<Variable>,
+    ) {
+        let key = self.expand(key);
+        match as_ {
+            Some(Variable::SessionId) => self.state.session_id = Some(key),
+            Some(Variable::UserId) => self.state.user_id = Some(key),
+            _ => {}
+        }
+        // Applications are kept apart, but for what is global.
+        let app =
+            self.plan.settings.web_app_id.as_deref().filter(|_| collection != PersistentCollection::Global);
+        let key = match app {
+            Some(app) => {
+                let whole = [app.as_bytes(), b"\0", self.bytes(key)].concat();
+                self.state.values.text.push(&whole)
+            }
+            None => key,
+        };
+        self.state.keys[collection as usize] = Some(key);
+    }
+
+    /// Puts what an operator captured into `TX.0` to `TX.9`; what of those it did not capture is not set any more.
+    pub(crate) fn capture(&mut self, value: Span, captured: &Captured) {
+        if captured.fingerprint.is_none() && captured.groups.iter().all(Option::is_none) {
+            return;
+        }
+        for (slot, group) in captured.groups.iter().enumerate() {
+            let value = group.map_or(Value::Unset, |(from, to)| Value::Text(value.part(from, to)));
+            self.state.tx.set(slot as u16, value);
+        }
+        if let Some(fingerprint) = captured.fingerprint {
+            let len = fingerprint.iter().position(|byte| *byte == 0).unwrap_or(fingerprint.len());
+            let text = self.state.values.text.push(&fingerprint[..len]);
+            self.state.tx.set(0, Value::Text(text));
+        }
+    }
+
+    /// What follows from a rule's match: a record of it, and perhaps a verdict.
+    pub(crate) fn finish(&mut self, rule: usize) -> Option<Verdict> {
+        let about = &self.plan.rules[rule].about;
+        if let Some(severity) = about.severity.map(|severity| severity.number()) {
+            let highest = &mut self.state.highest_severity;
+            *highest = Some(highest.map_or(severity, |highest| highest.min(severity)));
+        }
+        let verdict = match &about.disruptive {
+            Disruptive::Pass | Disruptive::Allow(_) => None,
+            Disruptive::Deny { status } => Some(Verdict::Deny { status: *status, rule: Some(about.id) }),
+            Disruptive::Drop => Some(Verdict::Drop { rule: about.id }),
+            Disruptive::Redirect { status, .. } => {
+                let to = self.plan.rules[rule].redirect.as_ref().map_or(Span::EMPTY, |to| self.expand(to));
+                Some(Verdict::Redirect { status: *status, to: self.bytes(to).to_vec(), rule: about.id })
+            }
+        };
+        let on = self.state.switches.mode == EngineMode::On;
+        // After the response there is nothing left to deny.
+        let verdict = verdict.filter(|_| self.state.phase != crate::model::Phase::Logging);
+        self.state.audit_relevant |= about.audit_log;
+        if about.log || about.audit_log {
+            self.record(rule, verdict.as_ref().filter(|_| on));
+        }
+        if let (Disruptive::Allow(scope), true) = (&about.disruptive, on) {
+            self.state.allowed.add(*scope);
+        }
+        if !on {
+            if let Some(verdict) = verdict {
+                self.state.would.get_or_insert(verdict);
+            }
+            return None;
+        }
+        verdict
+    }
+
+    /// Whether a rule that matched ends its phase without ending more.
+    pub(crate) fn ends_phase(&self, rule: usize) -> bool {
+        self.plan.rules[rule].about.disruptive == Disruptive::Allow(AllowScope::Phase)
+            && self.state.switches.mode == EngineMode::On
+    }
+}
+
+fn changed(parts: AuditParts, change: AuditPartsChange) -> AuditParts {
+    let letters = |set: AuditParts| AuditParts::LETTERS.chars().filter(move |letter| set.has(*letter));
+    match change {
+        AuditPartsChange::Add(more) => letters(more).fold(parts, AuditParts::with),
+        AuditPartsChange::Remove(fewer) => letters(fewer).fold(parts, AuditParts::without),
+        AuditPartsChange::Set(set) => set,
+    }
+}

@@ -1,0 +1,244 @@
+//! The plan that rules are compiled to.
+
+use std::sync::Arc;
+
+use super::bits::Bits;
+use super::chains::Node;
+use super::expression::Expression;
+use super::tx::{Slot, Value};
+use super::values::{FAMILIES, Family, Half};
+use crate::model::{
+    self, AuditEngine, AuditPartsChange, BodyProcessor, EngineMode, Mask, PersistentCollection, Phase,
+    Variable, XmlArguments,
+};
+use crate::operator::Test;
+use crate::scan::{Pattern, Scan};
+
+/// A rule as it is run.
+#[derive(Debug)]
+pub(crate) struct Rule {
+    /// What it says of itself.
+    pub(crate) about: model::Rule,
+    /// The links, in order.
+    pub(crate) links: Box<[Link]>,
+    pub(crate) message: Option<Expression>,
+    pub(crate) data: Option<Expression>,
+    pub(crate) tags: Box<[Expression]>,
+    /// Where `redirect` leads.
+    pub(crate) redirect: Option<Expression>,
+}
+
+/// A link as it is run.
+#[derive(Debug)]
+pub(crate) struct Link {
+    pub(crate) targets: Box<[Target]>,
+    pub(crate) test: Test,
+    pub(crate) negated: bool,
+    /// The chain of transformations.
+    pub(crate) node: Node,
+    /// With `multiMatch`: every step of the chain, no transformation at all first; empty without.
+    pub(crate) steps: Box<[Node]>,
+    pub(crate) capture: bool,
+    pub(crate) effects: Box<[Effect]>,
+}
+
+/// What a link looks at.
+#[derive(Debug)]
+pub(crate) struct Target {
+    pub(crate) variable: Variable,
+    pub(crate) source: Source,
+    pub(crate) pick: Pick,
+    pub(crate) count: bool,
+    /// What is left out of it.
+    pub(crate) without: Box<[Pick]>,
+}
+
+/// Where a variable's values are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Source {
+    /// In a family.
+    Units(Family, Half),
+    /// One value, in the family of scalars.
+    Scalar(Variable),
+    /// In `TX`.
+    Tx,
+    /// In the store.
+    Stored(PersistentCollection),
+    /// In `ENV`.
+    Env,
+    /// In the list of what has matched: values or names, all or the last.
+    Matched { names: bool, all: bool },
+    /// In the rule itself.
+    Rule,
+    /// Computed when it is asked for.
+    Computed(Variable),
+}
+
+/// Which of a source's values.
+#[derive(Debug)]
+pub(crate) enum Pick {
+    /// All.
+    All,
+    /// Those of a name: its number in the family's table (or its slot of `TX`), and the name in small letters.
+    Name(u16, Box<[u8]>),
+    /// Those whose name a pattern matches. Of `TX`, slots with such a name are known.
+    Pattern(Box<Pattern>, Box<[Slot]>),
+}
+
+/// What happens when a link matches.
+#[derive(Debug)]
+pub(crate) enum Effect {
+    SetTx(Name, Change),
+    /// After so many seconds the variable would go: transactions are over before that.
+    SetStored(PersistentCollection, Expression, Change),
+    Expire(PersistentCollection, Expression, Amount),
+    Deprecate(PersistentCollection, Expression, u32, u32),
+    Open(PersistentCollection, Expression, Option<Variable>),
+    SetEnv(Expression, Expression),
+    Remove(Removal),
+    RemoveTarget(Box<Bits>, Source, Pick),
+    Engine(EngineMode),
+    RequestBodyAccess(bool),
+    RequestBodyLimit(u64),
+    RequestBodyProcessor(BodyProcessor),
+    ForceRequestBody(bool),
+    ResponseBodyAccess(bool),
+    ResponseBodyLimit(u64),
+    XmlArguments(XmlArguments),
+    Audit(AuditEngine),
+    AuditParts(AuditPartsChange),
+    Mask(Mask),
+}
+
+/// Rules that do not run any more.
+#[derive(Debug)]
+pub(crate) struct Removal {
+    pub(crate) rules: Box<Bits>,
+    /// The last place, by phase and rule, at which the folded plan relies on a rule among these that it leaves out.
+    pub(crate) unfolds: Option<(Phase, usize)>,
+}
+
+/// The name of a variable that is set.
+#[derive(Debug)]
+pub(crate) enum Name {
+    Slot(Slot),
+    Made(Expression),
+}
+
+/// What becomes of a variable.
+#[derive(Debug)]
+pub(crate) enum Change {
+    Set(Value),
+    SetMade(Expression),
+    Add(Amount),
+    Subtract(Amount),
+    Unset,
+}
+
+/// A number.
+#[derive(Debug)]
+pub(crate) enum Amount {
+    Fixed(i64),
+    Slot(Slot),
+    Made(Expression),
+}
+
+/// One phase.
+#[derive(Debug, Default)]
+pub(crate) struct PhasePlan {
+    /// What is done, in order.
+    pub(crate) steps: Vec<Step>,
+    /// Steps that are done whatever the values are.
+    pub(crate) always: Bits,
+    /// The literals of candidates; none where there are none.
+    pub(crate) scan: Option<Scan>,
+    /// Of each candidate, its step.
+    pub(crate) candidates: Vec<u32>,
+    /// Words that a set of candidates takes.
+    pub(crate) words: usize,
+    pub(crate) interests: Vec<Interest>,
+    /// Which interest applies to the values of each family.
+    pub(crate) families: [FamilyInterests; FAMILIES],
+}
+
+impl PhasePlan {
+    /// The first step that belongs to `rule` or a later one.
+    pub(crate) fn step_at(&self, rule: usize) -> usize {
+        self.steps.partition_point(|step| step.rule() < rule)
+    }
+}
+
+/// One thing to do.
+#[derive(Debug)]
+pub(crate) enum Step {
+    /// Run a rule; with the number of its candidate.
+    Run { rule: usize, candidate: Option<u32>, skip: usize },
+    /// Set variables to what is known to come out of the rules up to this one: of each, by which rule.
+    Assign { rule: usize, values: Box<[(usize, Slot, Value)]> },
+}
+
+impl Step {
+    /// The rule that it stands for, the last one of several.
+    pub(crate) fn rule(&self) -> usize {
+        match self {
+            Self::Run { rule, .. } | Self::Assign { rule, .. } => *rule,
+        }
+    }
+}
+
+/// Which interest applies to the values of a family.
+#[derive(Debug, Default)]
+pub(crate) struct FamilyInterests {
+    /// To those under names that no rule mentions.
+    pub(crate) others: u16,
+    /// To those under known names, and to scalars by their variable.
+    pub(crate) known: Box<[u16]>,
+}
+
+/// What the rules of a phase want of a value: which transformations, and which candidates look at which of them.
+#[derive(Debug, Default)]
+pub(crate) struct Interest {
+    /// What to compute, each after what it continues.
+    pub(crate) program: Box<[Instruction]>,
+    /// Of each node, its place in the program plus one; zero where it is not in it.
+    pub(crate) places: Box<[u16]>,
+    /// Candidates that look at the value as it is.
+    pub(crate) raw: Option<Bits>,
+    /// All candidates that look at any form of it.
+    pub(crate) all: Option<Bits>,
+    /// Whether any rule looks at it.
+    pub(crate) wanted: bool,
+}
+
+/// One transformation of a program.
+#[derive(Debug)]
+pub(crate) struct Instruction {
+    pub(crate) transformation: crate::transform::Transformation,
+    /// The place in the program plus one of what it continues; zero for the value itself.
+    pub(crate) parent: u16,
+    /// Whether a search without case finds the same in what comes out as in what goes in.
+    pub(crate) same_to_scan: bool,
+    /// Candidates that look at what comes out.
+    pub(crate) candidates: Option<Bits>,
+}
+
+/// Names of a family that rules mention.
+pub(crate) type NameTable = foldhash::HashMap<Box<[u8]>, u16>;
+
+/// Everything that the rules were compiled to.
+#[derive(Debug)]
+pub(crate) struct Plan {
+    pub(crate) rules: Vec<Rule>,
+    /// The phases as the files have them.
+    pub(crate) plain: [PhasePlan; 5],
+    /// The same without what is known before a request comes.
+    pub(crate) folded: [PhasePlan; 5],
+    pub(crate) chains: super::chains::Chains,
+    pub(crate) names: super::tx::Names,
+    pub(crate) tables: [NameTable; FAMILIES],
+    /// Which variables rules or their texts look at.
+    pub(crate) used: Bits,
+    pub(crate) settings: model::Settings,
+    pub(crate) store: Arc<super::store::Store>,
+    pub(crate) limits: super::limits::Limits,
+}

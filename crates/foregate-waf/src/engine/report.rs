@@ -1,0 +1,281 @@
+//! What a transaction found: matches, as lines of a log and as values.
+
+use std::sync::Arc;
+
+use super::run::Run;
+use super::secrets::{HIDDEN, hide_pairs};
+use super::state::{NameRef, Over};
+use super::values::Span;
+use super::verdict::Verdict;
+use crate::model::{Number, Operator, Phase, Place, RuleId, Severity, Template};
+
+/// Most bytes of an operator's argument that a report shows.
+const PARAMETER: usize = 200;
+/// Most values that one match lists.
+const VALUES: usize = 10;
+
+/// A rule that matched.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Match {
+    /// Its number.
+    pub rule: RuleId,
+    /// Where it stands.
+    pub place: Place,
+    /// When it ran.
+    pub phase: Phase,
+    /// `msg`, expanded.
+    pub message: String,
+    /// `logdata`, expanded, secrets hidden.
+    pub data: String,
+    /// `severity`.
+    pub severity: Option<Severity>,
+    /// `tag`s, expanded.
+    pub tags: Vec<String>,
+    /// `rev`.
+    pub revision: Option<Box<str>>,
+    /// `ver`.
+    pub version: Option<Box<str>>,
+    /// `maturity`.
+    pub maturity: Option<u8>,
+    /// `accuracy`.
+    pub accuracy: Option<u8>,
+    /// The operator of the link that matched last, as `rx` or `!rx`; empty if the rule is a `SecAction`.
+    pub operator: String,
+    /// Its argument, shortened.
+    pub parameter: String,
+    /// What matched last: the variable's name and its value, shortened, secrets hidden.
+    pub variable: String,
+    /// Its value.
+    pub value: String,
+    /// Everything that matched in all links, the first ten.
+    pub values: Vec<(String, String)>,
+    /// What it did to the request: nothing, unless the engine is on.
+    pub verdict: Verdict,
+    /// Whether it is to be written to the log.
+    pub log: bool,
+    /// Whether it belongs into the audit log.
+    pub audit_log: bool,
+}
+
+/// What a transaction found and what it took.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Report {
+    /// The transaction's id.
+    pub unique_id: Arc<str>,
+    /// The client's address.
+    pub client: String,
+    /// The host that the client asked for.
+    pub host: String,
+    /// The path that it asked for, as it came.
+    pub uri: String,
+    /// The matches, in order.
+    pub matches: Vec<Match>,
+    /// How many more matches there were than are kept.
+    pub omitted: u64,
+    /// What was decided.
+    pub verdict: Verdict,
+    /// What would have been decided, had the engine been on; [`Verdict::Pass`] if nothing, or if it is on.
+    pub would: Verdict,
+    /// What it needed beyond its budget.
+    pub over: Option<Over>,
+    /// The worst severity of the rules that matched.
+    pub highest_severity: Option<u8>,
+    /// `TX.blocking_inbound_anomaly_score`, the sum by which the Core Rule Set decides; `None` where no rule sets it.
+    pub inbound_score: Option<i64>,
+    /// `TX.blocking_outbound_anomaly_score`.
+    pub outbound_score: Option<i64>,
+    /// How often an operator looked at a value.
+    pub looks: u64,
+    /// Work done, in units of [`Limits::work`](super::Limits::work).
+    pub work: u64,
+    /// The record for the audit log, if it is to be written: one JSON object.
+    pub audit: Option<String>,
+}
+
+impl Report {
+    /// The lines for the log, one for each match that is to be written there.
+    pub fn lines(&self) -> impl Iterator<Item = String> + '_ {
+        self.matches.iter().filter(|matched| matched.log).map(|matched| matched.line(self))
+    }
+}
+
+impl Match {
+    /// One line, in the form that tools for ModSecurity's log understand.
+    pub fn line(&self, report: &Report) -> String {
+        let mut line = format!("[client {}] ModSecurity: ", report.client);
+        let phase = self.phase.number();
+        match &self.verdict {
+            Verdict::Pass => line.push_str("Warning. "),
+            Verdict::Deny { status, .. } => {
+                line.push_str(&format!("Access denied with code {status} (phase {phase}). "));
+            }
+            Verdict::Redirect { status, to, .. } => {
+                let to = escape(to);
+                line.push_str(&format!(
+                    "Access denied with redirection to {to} using status {status} (phase {phase}). "
+                ));
+            }
+            Verdict::Drop { .. } => {
+                line.push_str(&format!("Access denied with connection close (phase {phase}). "));
+            }
+        }
+        line.push_str(&self.reason());
+        let mut part = |name: &str, value: &str| {
+            line.push_str(" [");
+            line.push_str(name);
+            line.push_str(" \"");
+            line.push_str(&escape(value.as_bytes()));
+            line.push_str("\"]");
+        };
+        part("file", &self.place.file);
+        part("line", &self.place.line.to_string());
+        part("id", &self.rule.to_string());
+        part("rev", self.revision.as_deref().unwrap_or_default());
+        part("msg", &self.message);
+        part("data", &self.data);
+        part("severity", &self.severity.map_or(0, Severity::number).to_string());
+        part("ver", self.version.as_deref().unwrap_or_default());
+        part("maturity", &self.maturity.unwrap_or(0).to_string());
+        part("accuracy", &self.accuracy.unwrap_or(0).to_string());
+        self.tags.iter().for_each(|tag| part("tag", tag));
+        part("hostname", &report.host);
+        part("uri", &report.uri);
+        part("unique_id", &report.unique_id);
+        line
+    }
+
+    fn reason(&self) -> String {
+        if self.operator.is_empty() {
+            return "Unconditional match in SecAction.".to_owned();
+        }
+        let (not, name) = match self.operator.strip_prefix('!') {
+            Some(name) => ("!", name),
+            None => ("", &*self.operator),
+        };
+        let mut letters = name.chars();
+        let first = letters.next().map(|letter| letter.to_ascii_uppercase()).into_iter();
+        let name: String = first.chain(letters).collect();
+        format!(
+            "Matched \"Operator `{not}{name}' with parameter `{}' against variable `{}' (Value: `{}' )",
+            escape(self.parameter.as_bytes()),
+            escape(self.variable.as_bytes()),
+            escape(self.value.as_bytes()),
+        )
+    }
+}
+
+/// A text in which nothing can end a quoted part or a line: those bytes as `\xHH`.
+pub(crate) fn escape(text: &[u8]) -> String {
+    let mut out = String::with_capacity(text.len());
+    for byte in text {
+        match byte {
+            b'"' | b'\\' | 0..0x20 | 0x7f.. => out.push_str(&format!("\\x{byte:02x}")),
+            byte => out.push(char::from(*byte)),
+        }
+    }
+    out
+}
+
+/// The beginning of a text, with a mark where something is left out.
+pub(crate) fn shorten(text: &[u8], limit: usize) -> String {
+    match text.get(..limit) {
+        Some(beginning) if text.len() > limit => format!("{}...", String::from_utf8_lossy(beginning)),
+        _ => String::from_utf8_lossy(text).into_owned(),
+    }
+}
+
+/// An operator's argument as text.
+fn parameter(operator: &Operator) -> String {
+    let template = |text: &Template| shorten(text.to_string().as_bytes(), PARAMETER);
+    match operator {
+        Operator::Pm(phrases) => {
+            let mut all = Vec::new();
+            for phrase in phrases.iter() {
+                all.extend_from_slice(phrase);
+                all.push(b' ');
+                if all.len() > PARAMETER {
+                    break;
+                }
+            }
+            shorten(all.trim_ascii_end(), PARAMETER)
+        }
+        Operator::Compare(_, Number::Fixed(number)) => number.to_string(),
+        Operator::IpMatch(networks) => {
+            let first: Vec<String> = networks
+                .iter()
+                .take(8)
+                .map(|network| format!("{}/{}", network.address(), network.prefix()))
+                .collect();
+            shorten(first.join(",").as_bytes(), PARAMETER)
+        }
+        other => match (other.regex(), other.template()) {
+            (Some(regex), _) => shorten(regex.text().as_bytes(), PARAMETER),
+            (_, Some(text)) => template(text),
+            _ => String::new(),
+        },
+    }
+}
+
+impl Run<'_> {
+    /// Keeps what a rule that matched has to say.
+    pub(crate) fn record(&mut self, rule: usize, verdict: Option<&Verdict>) {
+        if self.state.matches.len() >= self.plan.limits.matches {
+            self.state.omitted += 1;
+            return;
+        }
+        let plan = self.plan;
+        let compiled = &plan.rules[rule];
+        let about = &compiled.about;
+        let secret = self.state.matched.iter().any(|found| self.is_secret(found));
+        self.state.hiding = secret;
+        let message = compiled.message.as_ref().map_or(Span::EMPTY, |text| self.expand(text));
+        let data = compiled.data.as_ref().map_or(Span::EMPTY, |text| self.expand(text));
+        let tags = compiled.tags.iter().map(|tag| self.expand(tag)).collect::<Vec<_>>();
+        self.state.hiding = false;
+        let limit = plan.limits.message;
+        let shown = |run: &Self, span: Span| shorten(&hide_pairs(run.state.values.text.get(span)), limit);
+        let values: Vec<(String, String)> =
+            self.state.matched.iter().map(|found| self.shown(found, secret)).collect();
+        let (variable, value) = values.last().cloned().unwrap_or_default();
+        let link = self.last().map(|found| &about.links[found.link]);
+        let operator = link.map_or(String::new(), |link| {
+            format!("{}{}", if link.negated { "!" } else { "" }, link.operator.name())
+        });
+        self.state.matches.push(Match {
+            rule: about.id,
+            place: about.place.clone(),
+            phase: about.phase,
+            message: shown(self, message),
+            data: shown(self, data),
+            severity: about.severity,
+            tags: tags.into_iter().map(|tag| shown(self, tag)).collect(),
+            revision: about.revision.clone(),
+            version: about.version.clone(),
+            maturity: about.maturity,
+            accuracy: about.accuracy,
+            operator,
+            parameter: link.map_or(String::new(), |link| parameter(&link.operator)),
+            variable,
+            value,
+            values: values.into_iter().take(VALUES).collect(),
+            verdict: verdict.cloned().unwrap_or(Verdict::Pass),
+            log: about.log,
+            audit_log: about.audit_log,
+        });
+    }
+
+    fn shown(&self, found: &super::state::Found, secret: bool) -> (String, String) {
+        let mut label = Vec::new();
+        self.push_label(found.variable, found.name, &mut label);
+        let limit = self.plan.limits.shown;
+        let hidden = secret && found.name != NameRef::None;
+        let value = if hidden {
+            String::from_utf8_lossy(HIDDEN).into_owned()
+        } else {
+            let value = self.state.values.text.get(found.value);
+            // Enough for what is shown, whatever is hidden of it.
+            shorten(&hide_pairs(value.get(..limit * 4).unwrap_or(value)), limit)
+        };
+        (shorten(&label, limit), value)
+    }
+}

@@ -1,0 +1,186 @@
+//! What rules see of a request's head.
+
+use super::run::Run;
+use super::state::Over;
+use super::values::{Family, Span, UNNAMED};
+use crate::model::{BodyProcessor, Variable};
+
+/// Most cookies; further ones are not looked at, which counts as work beyond the budget.
+const COOKIES: usize = 1_000;
+
+impl Run<'_> {
+    /// Adds a value under a name, and the name to the family of names.
+    pub(crate) fn add(&mut self, family: Family, names: Option<Family>, name: Span, value: Span) {
+        let known = self.known(family, name);
+        self.state.values.add(family, name, value, known);
+        if let Some(names) = names {
+            let known = self.known(names, name);
+            self.state.values.add(names, name, name, known);
+        }
+    }
+
+    /// The number that a name has among those that rules mention.
+    fn known(&mut self, family: Family, name: Span) -> u16 {
+        let table = &self.plan.tables[family as usize];
+        if table.is_empty() {
+            return UNNAMED;
+        }
+        let lower = &mut self.state.scratch.text;
+        lower.clear();
+        lower.extend(self.state.values.text.get(name).iter().map(u8::to_ascii_lowercase));
+        table.get(&**lower).copied().unwrap_or(UNNAMED)
+    }
+
+    /// Takes a request line apart.
+    pub(crate) fn request_line(&mut self, method: &[u8], target: &[u8], protocol: &[u8]) {
+        let values = &mut self.state.values;
+        let line = values.text.push_with(|out| {
+            for part in [method, b" ", target, b" ", protocol] {
+                out.extend_from_slice(part);
+            }
+        });
+        values.set(Variable::RequestLine, line);
+        values.set(Variable::RequestMethod, line.part(0, method.len()));
+        let start = method.len() + 1;
+        let raw = line.part(start, start + target.len());
+        values.set(Variable::RequestUriRaw, raw);
+        let after = start + target.len() + 1;
+        values.set(Variable::RequestProtocol, line.part(after, after + protocol.len()));
+        self.target(target, raw);
+    }
+
+    fn target(&mut self, target: &[u8], raw: Span) {
+        let from = origin_form(target);
+        let origin = &target[from..];
+        let values = &mut self.state.values;
+        values.set(Variable::RequestUri, raw.part(from, target.len()));
+        let question = memchr::memchr(b'?', origin).unwrap_or(origin.len());
+        let path = raw.part(from, from + question);
+        let query = raw.part((from + question + 1).min(target.len()), target.len());
+        values.set(Variable::QueryString, query);
+        let decoded =
+            super::feed::transform(&mut values.text, path, crate::transform::Transformation::UrlDecode);
+        // A plus is itself in a path.
+        let filename =
+            if values.text.get(path).contains(&b'+') { decode_path(values, path) } else { decoded };
+        values.set(Variable::RequestFilename, filename);
+        values.set(Variable::PathInfo, filename);
+        let last = values.text.get(filename).iter().rposition(|byte| matches!(byte, b'/' | b'\\'));
+        let basename = last.map_or(filename, |at| filename.part(at + 1, filename.len()));
+        values.set(Variable::RequestBasename, basename);
+        self.query(target.get(from + question + 1..).unwrap_or_default());
+        self.state.values.end_of_query();
+    }
+
+    /// Takes a field of the request in.
+    pub(crate) fn request_field(&mut self, name: &[u8], value: &[u8]) {
+        if self.state.values.units(Family::Headers).len() >= self.plan.limits.fields {
+            self.state.exceed(Over::Fields);
+            return;
+        }
+        let name_span = self.state.values.text.push(name);
+        let value_span = self.state.values.text.push(value);
+        self.add(Family::Headers, Some(Family::HeaderNames), name_span, value_span);
+        match name.len() {
+            4 if name.eq_ignore_ascii_case(b"host") => self.host(value, value_span),
+            6 if name.eq_ignore_ascii_case(b"cookie") => self.cookies(value, value_span),
+            12 if name.eq_ignore_ascii_case(b"content-type") => self.choose_processor(value),
+            13 if name.eq_ignore_ascii_case(b"authorization") => {
+                let end = value.iter().position(|byte| *byte == b' ').unwrap_or(value.len());
+                self.state.values.set(Variable::AuthType, value_span.part(0, end));
+            }
+            _ => {}
+        }
+    }
+
+    fn host(&mut self, value: &[u8], span: Span) {
+        let end = match memchr::memchr(b']', value) {
+            Some(bracket) if value.first() == Some(&b'[') => bracket + 1,
+            _ => memchr::memchr(b':', value).unwrap_or(value.len()),
+        };
+        self.state.values.set(Variable::ServerName, span.part(0, end));
+    }
+
+    fn cookies(&mut self, value: &[u8], span: Span) {
+        let mut at = 0;
+        for pair in value.split(|byte| *byte == b';') {
+            let start = at + pair.iter().take_while(|byte| byte.is_ascii_whitespace()).count();
+            let end = at + pair.len();
+            at = end + 1;
+            if start >= end {
+                continue;
+            }
+            if self.state.values.units(Family::Cookies).len() >= COOKIES {
+                self.state.exceed(Over::Fields);
+                return;
+            }
+            let equals =
+                value[start..end].iter().position(|byte| *byte == b'=').map_or(end, |sign| start + sign);
+            let (name, value) = (span.part(start, equals), span.part((equals + 1).min(end), end));
+            self.add(Family::Cookies, Some(Family::CookieNames), name, value);
+        }
+    }
+
+    /// What takes the body apart, by its type.
+    fn choose_processor(&mut self, value: &[u8]) {
+        let kind: &[u8] = value.split(|byte| *byte == b';').next().unwrap_or_default();
+        let kind = kind.trim_ascii();
+        if kind.eq_ignore_ascii_case(b"application/x-www-form-urlencoded") {
+            self.set_processor(BodyProcessor::UrlEncoded);
+        } else if kind.eq_ignore_ascii_case(b"multipart/form-data") {
+            self.set_processor(BodyProcessor::Multipart);
+        }
+    }
+}
+
+/// Where the path begins: behind scheme and authority, if the target has them.
+fn origin_form(target: &[u8]) -> usize {
+    let Some(colon) = memchr::memmem::find(target, b"://") else { return 0 };
+    let scheme = &target[..colon];
+    if scheme.is_empty() || !scheme.iter().all(|byte| byte.is_ascii_alphanumeric() || b"+-.".contains(byte)) {
+        return 0;
+    }
+    let authority = colon + 3;
+    target[authority..].iter().position(|byte| matches!(byte, b'/' | b'?')).map_or(0, |at| authority + at)
+}
+
+/// A path without percent-encoding.
+fn decode_path(values: &mut super::values::Values, path: Span) -> Span {
+    let hex = |byte: Option<&u8>| byte.and_then(|byte| char::from(*byte).to_digit(16));
+    let mut out = Vec::with_capacity(path.len());
+    let input = values.text.get(path);
+    let mut at = 0;
+    while let Some(byte) = input.get(at) {
+        match (byte, hex(input.get(at + 1)), hex(input.get(at + 2))) {
+            (b'%', Some(high), Some(low)) => {
+                out.push((high * 16 + low) as u8);
+                at += 3;
+            }
+            _ => {
+                out.push(*byte);
+                at += 1;
+            }
+        }
+    }
+    values.text.push(&out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn where_paths_begin() {
+        for (target, path) in [
+            ("/a?b", "/a?b"),
+            ("http://host/a", "/a"),
+            ("http://host?x=http://y/", "?x=http://y/"),
+            ("/r?u=http://host/a", "/r?u=http://host/a"),
+            ("http://host", "http://host"),
+            ("*", "*"),
+            ("host:443", "host:443"),
+        ] {
+            assert_eq!(&target[origin_form(target.as_bytes())..], path, "{target}");
+        }
+    }
+}

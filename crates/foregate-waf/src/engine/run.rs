@@ -1,0 +1,446 @@
+//! A phase, run: the rules that are live, in order, each link over the values of its targets.
+
+use super::bits;
+use super::chains::{Node, RAW};
+use super::expression::Expression;
+use super::feed;
+use super::limits::{Beyond, LOOK};
+use super::plan::{Amount, Link, PhasePlan, Pick, Plan, Source, Step, Target};
+use super::state::{Found, NameRef, Over, State};
+use super::tx::{self, Value};
+use super::values::{Family, Span, UNCHANGED, UNFED, Unit, push_decimal};
+use super::verdict::Verdict;
+use crate::model::{EngineMode, Phase};
+use crate::operator::{Argument, Captured, Test};
+
+/// A transaction together with its plan.
+pub(crate) struct Run<'a> {
+    pub(crate) plan: &'a Plan,
+    pub(crate) state: &'a mut State,
+}
+
+/// The argument of a link's operator, its macros expanded.
+#[derive(Clone, Copy)]
+enum Held<'p> {
+    None,
+    Fixed(&'p [u8]),
+    Text(Span),
+    Number(i64),
+}
+
+/// A value that is looked at.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Item {
+    Text(Span),
+    Number(i64),
+}
+
+impl<'p> Run<'p> {
+    /// Runs a phase and says what it decided.
+    pub(crate) fn phase(&mut self, phase: Phase) -> Verdict {
+        self.state.phase = phase;
+        if self.state.switches.mode == EngineMode::Off || self.state.allowed.covers(phase) {
+            return Verdict::Pass;
+        }
+        let mut plan = self.phase_plan(phase);
+        self.feed(plan);
+        let mut at = 0;
+        while let Some(step) = self.state.live.next(at) {
+            at = step + 1;
+            if phase != Phase::Logging
+                && let Some(verdict) = self.beyond()
+            {
+                return verdict;
+            }
+            let (rule, candidate, skip) = match &plan.steps[step] {
+                Step::Run { rule, candidate, skip } => (*rule, *candidate, *skip),
+                Step::Assign { values, .. } => {
+                    self.assign(values);
+                    continue;
+                }
+            };
+            if self.is_removed(rule) || !self.rule(rule, candidate) {
+                continue;
+            }
+            if let Some(verdict) = self.finish(rule) {
+                return verdict;
+            }
+            if self.state.switches.mode == EngineMode::Off || self.state.allowed.covers(phase) {
+                return Verdict::Pass;
+            }
+            if self.ends_phase(rule) {
+                break;
+            }
+            at = at.max(skip);
+            let current = self.phase_plan(phase);
+            if !std::ptr::eq(plan, current) {
+                plan = current;
+                at = plan.step_at(self.plan.rules[rule].about.skip_to.unwrap_or(0).max(rule + 1));
+                self.state.live.copy_from(&plan.always);
+            }
+        }
+        match self.beyond() {
+            Some(verdict) if phase != Phase::Logging => verdict,
+            _ => Verdict::Pass,
+        }
+    }
+
+    fn phase_plan(&self, phase: Phase) -> &'p PhasePlan {
+        let plans = if self.state.folded { &self.plan.folded } else { &self.plan.plain };
+        &plans[phase as usize]
+    }
+
+    /// What becomes of a transaction that is over its budget.
+    fn beyond(&self) -> Option<Verdict> {
+        self.state.over?;
+        Some(match self.plan.limits.beyond {
+            Beyond::Deny(status) if self.state.switches.mode == EngineMode::On => {
+                Verdict::Deny { status, rule: None }
+            }
+            _ => Verdict::Pass,
+        })
+    }
+
+    fn assign(&mut self, values: &[(usize, tx::Slot, Value)]) {
+        for (rule, slot, value) in values {
+            if !self.is_removed(*rule) {
+                self.state.tx.set(*slot, *value);
+            }
+        }
+    }
+
+    fn is_removed(&self, rule: usize) -> bool {
+        self.state.removed.as_ref().is_some_and(|removed| removed.contains(rule))
+    }
+
+    /// Runs a rule's links; whether all of them match.
+    fn rule(&mut self, rule: usize, candidate: Option<u32>) -> bool {
+        self.state.rule = rule;
+        self.state.matched.clear();
+        let links = &self.plan.rules[rule].links;
+        links
+            .iter()
+            .enumerate()
+            .all(|(number, link)| self.link(link, number, candidate.filter(|_| number == 0)))
+    }
+
+    fn link(&mut self, link: &'p Link, number: usize, candidate: Option<u32>) -> bool {
+        if link.targets.is_empty() {
+            let matches = matches!(link.test, Test::Always) != link.negated;
+            if matches {
+                self.effects(link, number);
+            }
+            return matches;
+        }
+        let mut held = None;
+        let mut matched = false;
+        for target in &link.targets {
+            let mut look = Look { run: self, link, number, target, held: &mut held };
+            matched |= match target.source {
+                _ if target.count => look.count(),
+                Source::Units(family, half) => {
+                    let range = look.run.state.values.range(family, half);
+                    let mut any = false;
+                    for at in range {
+                        any |= look.unit(family, at, candidate);
+                    }
+                    any
+                }
+                Source::Scalar(variable) => match look.run.state.values.scalar_place(variable) {
+                    Some(at) => look.unit(Family::Scalars, at, candidate),
+                    None => false,
+                },
+                _ => look.others(),
+            };
+        }
+        matched
+    }
+
+    fn held(&mut self, test: &'p Test) -> Held<'p> {
+        match test {
+            Test::Text(_, Expression::Fixed(text)) => Held::Fixed(text),
+            Test::Text(_, text) => Held::Text(self.expand(text)),
+            Test::Compare(_, amount) => Held::Number(self.amount(amount)),
+            _ => Held::None,
+        }
+    }
+
+    /// A number that a rule speaks of.
+    pub(crate) fn amount(&mut self, amount: &Amount) -> i64 {
+        match amount {
+            Amount::Fixed(number) => *number,
+            Amount::Slot(slot) => self.number(self.state.tx.get(*slot)),
+            Amount::Made(text) => {
+                let text = self.expand(text);
+                tx::leading_number(self.state.values.text.get(text))
+            }
+        }
+    }
+
+    /// A variable's value as a number.
+    pub(crate) fn number(&self, value: Value) -> i64 {
+        tx::number(value, &self.plan.names, &self.state.values.text)
+    }
+
+    /// A variable's value as an item.
+    pub(crate) fn item(&mut self, value: Value) -> Option<Item> {
+        Some(match value {
+            Value::Unset => return None,
+            Value::Number(number) => Item::Number(number),
+            Value::Text(span) => Item::Text(span),
+            Value::Constant(constant) => {
+                Item::Text(self.state.values.text.push(self.plan.names.text(constant)))
+            }
+        })
+    }
+
+    /// An item as text.
+    pub(crate) fn text(&mut self, item: Item) -> Span {
+        match item {
+            Item::Text(span) => span,
+            Item::Number(number) => self.state.values.text.push_with(|out| push_decimal(number, out)),
+        }
+    }
+
+    /// What a chain of transformations makes of a value.
+    fn form(&mut self, unit: &Unit, node: Node) -> Span {
+        if node == RAW || unit.forms == UNCHANGED {
+            return unit.value;
+        }
+        if unit.forms != UNFED
+            && let Some(interest) =
+                self.phase_plan(self.state.phase).interests.get(usize::from(unit.interest))
+            && let Some(place) = usize::from(interest.places[usize::from(node)]).checked_sub(1)
+        {
+            return self.state.forms[unit.forms as usize + place];
+        }
+        self.transformed(unit.value, node)
+    }
+
+    /// The same for a value that nothing was prepared for.
+    fn transformed(&mut self, value: Span, node: Node) -> Span {
+        let Some((parent, transformation)) = self.plan.chains.node(node) else { return value };
+        let from = self.transformed(value, parent);
+        self.state.spend(from.len() as u64);
+        let text = &mut self.state.values.text;
+        if text.len() > self.plan.limits.text {
+            self.state.exceed(Over::Text);
+            return from;
+        }
+        feed::transform(text, from, transformation)
+    }
+
+    /// Whether a name is picked.
+    pub(crate) fn picks(&self, pick: &Pick, known: u16, name: &[u8]) -> bool {
+        match pick {
+            Pick::All => true,
+            Pick::Name(number, _) => *number == known,
+            Pick::Pattern(pattern, _) => pattern.is_match(name),
+        }
+    }
+}
+
+/// One target of one link.
+struct Look<'r, 'p> {
+    run: &'r mut Run<'p>,
+    link: &'p Link,
+    number: usize,
+    target: &'p Target,
+    /// The operator's argument, once it has been needed.
+    held: &'r mut Option<Held<'p>>,
+}
+
+impl Look<'_, '_> {
+    /// Looks at a value of a family.
+    fn unit(&mut self, family: Family, at: usize, candidate: Option<u32>) -> bool {
+        let unit = self.run.state.values.units(family)[at];
+        if let Some(candidate) = candidate
+            && unit.candidates != UNFED
+            && !bits::contains(&self.run.state.words[unit.candidates as usize..], candidate as usize)
+        {
+            return false;
+        }
+        let name = if family == Family::Scalars { NameRef::None } else { NameRef::Span(unit.name) };
+        if family != Family::Scalars {
+            let name = self.run.state.values.text.get(unit.name);
+            if !self.run.picks(&self.target.pick, unit.known, name)
+                || self.target.without.iter().any(|pick| self.run.picks(pick, unit.known, name))
+            {
+                return false;
+            }
+        }
+        if self.is_removed(unit.known, name) {
+            return false;
+        }
+        if self.link.steps.is_empty() {
+            let value = self.run.form(&unit, self.link.node);
+            return self.test(name, Item::Text(value));
+        }
+        let mut matched = false;
+        let mut before = None;
+        for node in &self.link.steps {
+            let value = self.run.form(&unit, *node);
+            if before.replace(value) != Some(value) {
+                matched |= self.test(name, Item::Text(value));
+            }
+        }
+        matched
+    }
+
+    /// Looks at a value that is not prepared.
+    fn loose(&mut self, name: NameRef, item: Item) -> bool {
+        if self.is_removed(u16::MAX, name) {
+            return false;
+        }
+        let number = matches!(self.link.test, Test::Compare(..)) && self.link.node == RAW;
+        if let (Item::Number(_), true) = (item, number) {
+            return self.test(name, item);
+        }
+        let value = self.run.text(item);
+        if self.link.steps.is_empty() {
+            let value = self.run.transformed(value, self.link.node);
+            return self.test(name, Item::Text(value));
+        }
+        let mut matched = false;
+        let mut before = None;
+        for node in &self.link.steps {
+            let value = self.run.transformed(value, *node);
+            if before.replace(value) != Some(value) {
+                matched |= self.test(name, Item::Text(value));
+            }
+        }
+        matched
+    }
+
+    /// Looks at values that change while rules run.
+    fn others(&mut self) -> bool {
+        if let (Source::Tx, Pick::Name(slot, _), true) =
+            (self.target.source, &self.target.pick, self.target.without.is_empty())
+        {
+            let value = self.run.state.tx.get(*slot);
+            return self.run.item(value).is_some_and(|item| self.loose(NameRef::Slot(*slot), item));
+        }
+        let mut found = Vec::new();
+        self.run.collect(self.target.source, &self.target.pick, &self.target.without, &mut found);
+        let mut matched = false;
+        for (name, item) in found {
+            matched |= self.loose(name, item);
+        }
+        matched
+    }
+
+    /// Looks at the number of values.
+    fn count(&mut self) -> bool {
+        let target = self.target;
+        let count = match target.source {
+            Source::Units(family, half) => {
+                let range = self.run.state.values.range(family, half);
+                let mut count = 0;
+                for at in range {
+                    let unit = self.run.state.values.units(family)[at];
+                    let name = self.run.state.values.text.get(unit.name);
+                    let picked = self.run.picks(&target.pick, unit.known, name)
+                        && !target.without.iter().any(|pick| self.run.picks(pick, unit.known, name));
+                    count += i64::from(picked && !self.is_removed(unit.known, NameRef::Span(unit.name)));
+                }
+                count
+            }
+            Source::Scalar(variable) => i64::from(self.run.state.values.scalar_place(variable).is_some()),
+            source => match (source, &target.pick) {
+                (Source::Tx, Pick::Name(slot, _)) => i64::from(self.run.state.tx.get(*slot) != Value::Unset),
+                (_, pick) => {
+                    let mut found = Vec::new();
+                    self.run.collect(source, pick, &target.without, &mut found);
+                    found.len() as i64
+                }
+            },
+        };
+        let name = match &target.pick {
+            Pick::Name(_, name) => NameRef::Span(self.run.state.values.text.push(name)),
+            _ => NameRef::None,
+        };
+        self.test(name, Item::Number(count))
+    }
+
+    /// Whether `ctl` has taken a value away from the rule that runs.
+    fn is_removed(&self, known: u16, name: NameRef) -> bool {
+        let state = &*self.run.state;
+        state.removed_targets.iter().any(|(rule, link, effect)| {
+            let effect = &self.run.plan.rules[*rule].links[*link].effects[*effect];
+            let super::plan::Effect::RemoveTarget(rules, source, pick) = effect else { return false };
+            if !rules.contains(state.rule) || *source != self.target.source {
+                return false;
+            }
+            match (pick, name) {
+                (Pick::All, _) => true,
+                (_, NameRef::None) => false,
+                (Pick::Name(slot, _), NameRef::Slot(name)) => *slot == name,
+                (Pick::Name(number, lower), NameRef::Span(name)) => match source {
+                    Source::Units(..) => *number == known,
+                    _ => state.values.text.get(name).eq_ignore_ascii_case(lower),
+                },
+                (Pick::Pattern(_, slots), NameRef::Slot(name)) => slots.contains(&name),
+                (Pick::Pattern(pattern, _), NameRef::Span(name)) => {
+                    pattern.is_match(state.values.text.get(name))
+                }
+            }
+        })
+    }
+
+    fn test(&mut self, name: NameRef, item: Item) -> bool {
+        let link = self.link;
+        let held = match *self.held {
+            Some(held) => held,
+            None => {
+                let held = self.run.held(&link.test);
+                *self.held = Some(held);
+                held
+            }
+        };
+        if let (Item::Number(number), Test::Compare(comparison, _), Held::Number(argument)) =
+            (item, &link.test, held)
+        {
+            if comparison.holds(number, argument) == link.negated {
+                return false;
+            }
+            let value = self.run.text(item);
+            self.hit(name, value, None);
+            return true;
+        }
+        let value = self.run.text(item);
+        if link.test.is_search() {
+            self.run.state.looks += 1;
+            if !self.run.state.spend(value.len() as u64 + LOOK) {
+                return false;
+            }
+        }
+        let text = &self.run.state.values.text;
+        let argument = match held {
+            Held::None => Argument::None,
+            Held::Fixed(argument) => Argument::Text(argument),
+            Held::Text(span) => Argument::Text(text.get(span)),
+            Held::Number(number) => Argument::Number(number),
+        };
+        let mut captured = (link.capture && !link.negated).then(Captured::default);
+        if link.test.passes(text.get(value), argument, captured.as_mut()) == link.negated {
+            return false;
+        }
+        self.hit(name, value, captured);
+        true
+    }
+
+    /// What happens when a value matches.
+    fn hit(&mut self, name: NameRef, value: Span, captured: Option<Captured>) {
+        if let Some(captured) = captured {
+            self.run.capture(value, &captured);
+        }
+        let found = Found { variable: self.target.variable, name, value, link: self.number };
+        let matched = &mut self.run.state.matched;
+        if matched.len() < self.run.plan.limits.matched_values {
+            matched.push(found);
+        } else if let Some(last) = matched.last_mut() {
+            *last = found;
+        }
+        self.run.effects(self.link, self.number);
+    }
+}

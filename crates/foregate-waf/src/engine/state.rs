@@ -1,0 +1,242 @@
+//! What one transaction knows and has done so far.
+
+use super::bits::Bits;
+use super::plan::Plan;
+use super::report::Match;
+use super::tx::{Slot, Variables};
+use super::values::{Span, Values};
+use super::verdict::Verdict;
+use crate::model::{
+    AllowScope, AuditEngine, AuditParts, BodyProcessor, EngineMode, Mask, Phase, Variable, XmlArguments,
+};
+use crate::transform::Bytes;
+
+/// The name of a value within its variable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NameRef {
+    /// It has none.
+    None,
+    /// A piece of the text.
+    Span(Span),
+    /// A variable of `TX` under a name of the rules.
+    Slot(Slot),
+}
+
+/// A value that matched.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Found {
+    pub(crate) variable: Variable,
+    pub(crate) name: NameRef,
+    /// As the operator saw it.
+    pub(crate) value: Span,
+    /// Which link it was.
+    pub(crate) link: usize,
+}
+
+/// Memory for one value's forms, kept from one to the next.
+#[derive(Debug, Default)]
+pub(crate) struct Scratch {
+    /// Of each form, its bytes' kinds and where its hits begin.
+    pub(crate) forms: Vec<(Bytes, u32)>,
+    /// Hits of the distinct forms, a row of words each.
+    pub(crate) hits: Vec<u64>,
+    /// What a scan found.
+    pub(crate) found: crate::scan::Found,
+    /// Text that is being put together.
+    pub(crate) text: Vec<u8>,
+}
+
+/// Settings that `ctl` may change.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Switches {
+    pub(crate) mode: EngineMode,
+    pub(crate) request_body: bool,
+    pub(crate) request_body_limit: u64,
+    pub(crate) processor: Option<BodyProcessor>,
+    pub(crate) force_request_body: bool,
+    pub(crate) response_body: bool,
+    pub(crate) response_body_limit: u64,
+    pub(crate) xml_arguments: XmlArguments,
+    pub(crate) audit: AuditEngine,
+    pub(crate) audit_parts: AuditParts,
+}
+
+/// When the transaction took place.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Clock {
+    /// When it began, since 1970.
+    pub(crate) started: std::time::Duration,
+    /// How long ago that was.
+    pub(crate) elapsed: std::time::Duration,
+}
+
+impl Clock {
+    /// Seconds since 1970, now.
+    pub(crate) fn now(self) -> u64 {
+        self.started.saturating_add(self.elapsed).as_secs()
+    }
+}
+
+/// How far `allow` goes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Allowed {
+    /// No rules up to the response.
+    pub(crate) request: bool,
+    /// No rules up to the end.
+    pub(crate) transaction: bool,
+}
+
+impl Allowed {
+    /// Whether the rules of a phase are left out.
+    pub(crate) fn covers(self, phase: Phase) -> bool {
+        match phase {
+            Phase::RequestHeaders | Phase::RequestBody => self.request || self.transaction,
+            Phase::ResponseHeaders | Phase::ResponseBody => self.transaction,
+            Phase::Logging => false,
+        }
+    }
+
+    /// Widens it.
+    pub(crate) fn add(&mut self, scope: AllowScope) {
+        match scope {
+            AllowScope::Phase => {}
+            AllowScope::Request => self.request = true,
+            AllowScope::Transaction => self.transaction = true,
+        }
+    }
+}
+
+/// One transaction.
+#[derive(Debug)]
+pub(crate) struct State {
+    pub(crate) values: Values,
+    pub(crate) tx: Variables,
+    pub(crate) switches: Switches,
+    pub(crate) clock: Clock,
+    /// Transformed values of the current phase.
+    pub(crate) forms: Vec<Span>,
+    /// Candidates of values in the current phase: rows of words, the first of them empty.
+    pub(crate) words: Vec<u64>,
+    /// Steps of the current phase that are to be done.
+    pub(crate) live: Bits,
+    pub(crate) scratch: Scratch,
+    /// What matched in the rule that runs.
+    pub(crate) matched: Vec<Found>,
+    /// The rule that runs.
+    pub(crate) rule: usize,
+    pub(crate) phase: Phase,
+    /// Whether the folded plan holds.
+    pub(crate) folded: bool,
+    /// Rules that do not run any more; empty until there is one.
+    pub(crate) removed: Option<Box<Bits>>,
+    /// Targets that are not looked at any more: rule, link and effect that say so.
+    pub(crate) removed_targets: Vec<(usize, usize, usize)>,
+    /// Keys of collections in the store, in the order of their type.
+    pub(crate) keys: [Option<Span>; 5],
+    pub(crate) session_id: Option<Span>,
+    pub(crate) user_id: Option<Span>,
+    pub(crate) env: Vec<(Span, Span)>,
+    pub(crate) masks: Vec<Mask>,
+    pub(crate) highest_severity: Option<u8>,
+    pub(crate) allowed: Allowed,
+    /// Work left; see [`Limits::work`](super::Limits::work).
+    pub(crate) work: u64,
+    /// What was needed beyond the budget, if anything.
+    pub(crate) over: Option<Over>,
+    pub(crate) matches: Vec<Match>,
+    pub(crate) omitted: u64,
+    /// Exact looks at values so far.
+    pub(crate) looks: u64,
+    pub(crate) verdict: Option<Verdict>,
+    /// What the first disruptive rule would have done, had the engine been on.
+    pub(crate) would: Option<Verdict>,
+    pub(crate) audit_relevant: bool,
+    /// Whether texts that are expanded must not show what matched.
+    pub(crate) hiding: bool,
+}
+
+/// What a transaction needed more of than it may have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Over {
+    /// Work: [`Limits::work`](super::Limits::work).
+    Work,
+    /// Text: [`Limits::text`](super::Limits::text).
+    Text,
+    /// Arguments: `SecArgumentsLimit`.
+    Arguments,
+    /// Variables with made names: [`Limits::variables`](super::Limits::variables).
+    Variables,
+    /// Fields: [`Limits::fields`](super::Limits::fields).
+    Fields,
+}
+
+impl State {
+    pub(crate) fn new(plan: &Plan, mode: EngineMode, started: std::time::Duration) -> Self {
+        let settings = &plan.settings;
+        let mut tx = Variables::default();
+        tx.start(plan.names.len());
+        Self {
+            values: Values::default(),
+            tx,
+            switches: Switches {
+                mode,
+                request_body: settings.request_body_access,
+                request_body_limit: settings.request_body_limit,
+                processor: None,
+                force_request_body: false,
+                response_body: settings.response_body_access,
+                response_body_limit: settings.response_body_limit,
+                xml_arguments: settings.xml_arguments,
+                audit: settings.audit_engine,
+                audit_parts: settings.audit_parts,
+            },
+            clock: Clock { started, elapsed: std::time::Duration::ZERO },
+            forms: Vec::new(),
+            words: Vec::new(),
+            live: Bits::default(),
+            scratch: Scratch::default(),
+            matched: Vec::new(),
+            rule: 0,
+            phase: Phase::RequestHeaders,
+            folded: true,
+            removed: None,
+            removed_targets: Vec::new(),
+            keys: [None; 5],
+            session_id: None,
+            user_id: None,
+            env: Vec::new(),
+            masks: Vec::new(),
+            highest_severity: None,
+            allowed: Allowed::default(),
+            work: plan.limits.work,
+            over: None,
+            matches: Vec::new(),
+            omitted: 0,
+            looks: 0,
+            verdict: None,
+            would: None,
+            audit_relevant: false,
+            hiding: false,
+        }
+    }
+
+    /// Takes off work; whether there was enough.
+    #[inline]
+    pub(crate) fn spend(&mut self, work: u64) -> bool {
+        match self.work.checked_sub(work) {
+            Some(left) => {
+                self.work = left;
+                true
+            }
+            None => {
+                self.exceed(Over::Work);
+                false
+            }
+        }
+    }
+
+    /// Notes that something was needed beyond the budget.
+    pub(crate) fn exceed(&mut self, over: Over) {
+        self.over.get_or_insert(over);
+    }
+}

@@ -1,0 +1,221 @@
+//! Collections that outlive a transaction (`IP`, `GLOBAL`, `RESOURCE`, `SESSION`, `USER`), kept in the process.
+
+use foldhash::HashMap;
+use parking_lot::{Mutex, MutexGuard};
+
+use super::tx::leading_number;
+use crate::model::PersistentCollection;
+
+/// Most records of one shard. A new one beyond that takes the place of one that has expired, or of any if none has.
+const RECORDS: usize = 4_096;
+/// Most elements of a record. Further ones are not set.
+const ELEMENTS: usize = 64;
+/// Most bytes of a key, of an element's name and of its value. Longer keys and names are not kept, values are cut.
+const TEXT: usize = 1_024;
+/// How many locks share the records.
+const SHARDS: usize = 16;
+
+/// What outlives transactions, shared by all of them, and by engines that follow each other. It holds at most 65,536
+/// records; it knows nothing of other processes.
+#[derive(Debug)]
+pub struct Store {
+    shards: [Mutex<Shard>; SHARDS],
+    hasher: foldhash::quality::RandomState,
+}
+
+/// An element's name and its value.
+pub(crate) type NamedValue = (Box<[u8]>, Box<[u8]>);
+
+type Shard = HashMap<(PersistentCollection, Box<[u8]>), Record>;
+
+#[derive(Debug, Default)]
+struct Record {
+    elements: Vec<Element>,
+    /// When it can be forgotten, in seconds since 1970.
+    until: u64,
+}
+
+#[derive(Debug)]
+struct Element {
+    name: Box<[u8]>,
+    value: Box<[u8]>,
+    until: u64,
+    /// It loses so much every so many seconds, last done at that time.
+    loses: Option<(u32, u32, u64)>,
+}
+
+/// A record of the store: which collection, under which key.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Handle<'a> {
+    pub(crate) collection: PersistentCollection,
+    pub(crate) key: &'a [u8],
+    /// Now, in seconds since 1970.
+    pub(crate) now: u64,
+}
+
+impl Default for Store {
+    fn default() -> Self {
+        Self {
+            shards: std::array::from_fn(|_| Mutex::default()),
+            hasher: foldhash::quality::RandomState::default(),
+        }
+    }
+}
+
+impl Store {
+    fn shard(&self, handle: Handle<'_>) -> MutexGuard<'_, Shard> {
+        use std::hash::BuildHasher;
+        let at = self.hasher.hash_one((handle.collection, handle.key)) as usize % SHARDS;
+        self.shards[at].lock()
+    }
+
+    /// The elements that a record has, with their values.
+    pub(crate) fn elements(&self, handle: Handle<'_>) -> Vec<NamedValue> {
+        let mut shard = self.shard(handle);
+        let Some(record) = shard.get_mut(&(handle.collection, handle.key.into())) else { return Vec::new() };
+        record.refresh(handle.now);
+        record.elements.iter().map(|element| (element.name.clone(), element.value.clone())).collect()
+    }
+
+    /// Sets an element, for `timeout` seconds.
+    pub(crate) fn set(&self, handle: Handle<'_>, name: &[u8], value: &[u8], timeout: u32) {
+        self.change(handle, name, timeout, |_| value.get(..TEXT).unwrap_or(value).into());
+    }
+
+    /// Adds to an element, for `timeout` seconds. What is no number, or not there, counts as zero.
+    pub(crate) fn add(&self, handle: Handle<'_>, name: &[u8], amount: i64, timeout: u32) {
+        self.change(handle, name, timeout, |before| {
+            leading_number(before).saturating_add(amount).to_string().into_bytes().into()
+        });
+    }
+
+    fn change(&self, handle: Handle<'_>, name: &[u8], timeout: u32, value: impl FnOnce(&[u8]) -> Box<[u8]>) {
+        if handle.key.len() > TEXT || name.len() > TEXT {
+            return;
+        }
+        let until = handle.now.saturating_add(u64::from(timeout));
+        let mut shard = self.shard(handle);
+        let key = (handle.collection, handle.key.into());
+        if shard.len() >= RECORDS && !shard.contains_key(&key) {
+            make_room(&mut shard, handle.now);
+        }
+        let record = shard.entry(key).or_default();
+        record.refresh(handle.now);
+        record.until = record.until.max(until);
+        if let Some(element) = record.find(name) {
+            element.value = value(&element.value);
+            element.until = until;
+        } else if record.elements.len() < ELEMENTS {
+            record.elements.push(Element { name: name.into(), value: value(b""), until, loses: None });
+        }
+    }
+
+    /// Takes an element away.
+    pub(crate) fn unset(&self, handle: Handle<'_>, name: &[u8]) {
+        self.with(handle, |record| {
+            record.elements.retain(|element| !element.name.eq_ignore_ascii_case(name));
+        });
+    }
+
+    /// Lets an element end so many seconds from now.
+    pub(crate) fn expire(&self, handle: Handle<'_>, name: &[u8], seconds: u64) {
+        let until = handle.now.saturating_add(seconds);
+        self.with(handle, |record| {
+            if let Some(element) = record.find(name) {
+                element.until = until;
+                record.until = record.until.max(until);
+            }
+        });
+    }
+
+    /// Lets an element lose `amount` every so many seconds.
+    pub(crate) fn deprecate(&self, handle: Handle<'_>, name: &[u8], amount: u32, seconds: u32) {
+        self.with(handle, |record| {
+            if let Some(element) = record.find(name) {
+                let since = element.loses.map_or(handle.now, |(_, _, since)| since);
+                element.loses = Some((amount, seconds.max(1), since));
+            }
+        });
+    }
+
+    fn with(&self, handle: Handle<'_>, change: impl FnOnce(&mut Record)) {
+        let mut shard = self.shard(handle);
+        if let Some(record) = shard.get_mut(&(handle.collection, handle.key.into())) {
+            change(record);
+        }
+    }
+}
+
+impl Record {
+    fn find(&mut self, name: &[u8]) -> Option<&mut Element> {
+        self.elements.iter_mut().find(|element| element.name.eq_ignore_ascii_case(name))
+    }
+
+    /// Forgets what has expired and takes off what has been lost meanwhile.
+    fn refresh(&mut self, now: u64) {
+        self.elements.retain(|element| element.until > now);
+        for element in &mut self.elements {
+            let Some((amount, seconds, since)) = &mut element.loses else { continue };
+            let times = now.saturating_sub(*since) / u64::from(*seconds);
+            if times > 0 {
+                *since += times * u64::from(*seconds);
+                let loss = i64::try_from(times).unwrap_or(i64::MAX).saturating_mul(i64::from(*amount));
+                let left = leading_number(&element.value).saturating_sub(loss).max(0);
+                element.value = left.to_string().into_bytes().into();
+            }
+        }
+    }
+}
+
+fn make_room(shard: &mut Shard, now: u64) {
+    shard.retain(|_, record| record.until > now);
+    if shard.len() >= RECORDS
+        && let Some(any) = shard.keys().next().cloned()
+    {
+        shard.remove(&any);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn get(store: &Store, handle: Handle<'_>, name: &[u8]) -> Option<Box<[u8]>> {
+        let elements = store.elements(handle);
+        elements.into_iter().find(|(have, _)| have.eq_ignore_ascii_case(name)).map(|(_, value)| value)
+    }
+
+    fn handle(key: &[u8], now: u64) -> Handle<'_> {
+        Handle { collection: PersistentCollection::Ip, key, now }
+    }
+
+    #[test]
+    fn elements_count_expire_and_decay() {
+        let store = Store::default();
+        store.add(handle(b"a", 100), b"hits", 5, 60);
+        store.add(handle(b"a", 101), b"HITS", 1, 60);
+        assert_eq!(get(&store, handle(b"a", 102), b"hits").as_deref(), Some(&b"6"[..]));
+        store.deprecate(handle(b"a", 102), b"hits", 2, 10);
+        assert_eq!(get(&store, handle(b"a", 123), b"hits").as_deref(), Some(&b"2"[..]));
+        store.set(handle(b"a", 123), b"blocked", b"1", 600);
+        store.expire(handle(b"a", 123), b"blocked", 30);
+        assert!(get(&store, handle(b"a", 152), b"blocked").is_some());
+        assert!(get(&store, handle(b"a", 153), b"blocked").is_none());
+        assert!(get(&store, handle(b"a", 162), b"hits").is_none(), "its time is over");
+        assert!(store.elements(handle(b"b", 0)).is_empty());
+    }
+
+    #[test]
+    fn records_are_bounded() {
+        let store = Store::default();
+        for number in 0..(RECORDS * SHARDS * 2) {
+            store.set(handle(&number.to_le_bytes(), 1), b"x", b"1", 60);
+        }
+        let held: usize = store.shards.iter().map(|shard| shard.lock().len()).sum();
+        assert!(held <= RECORDS * SHARDS, "{held}");
+        for number in 0..1000 {
+            store.set(handle(b"one", 1), format!("x{number}").as_bytes(), b"1", 60);
+        }
+        assert_eq!(store.elements(handle(b"one", 1)).len(), ELEMENTS);
+    }
+}

@@ -1,0 +1,282 @@
+//! One request and its response, from the outside.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::Engine;
+use super::report::Report;
+use super::run::Run;
+use super::secrets::{hide_pairs, is_secret_field};
+use super::state::{Over, State};
+use super::tx;
+use super::values::Family;
+use super::verdict::Verdict;
+use crate::model::{EngineMode, Phase, Variable};
+
+/// What a transaction starts with.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// Its id, unique among the transactions of a log.
+    pub unique_id: Arc<str>,
+    /// When it began, since 1970. It does not ask the clock itself.
+    pub started: Duration,
+    /// Overrides `SecRuleEngine`. Where neither says anything, rules run and stop requests.
+    pub mode: Option<EngineMode>,
+}
+
+/// One request and its response as rules see them. It is told what came, in order, and asked after each part what the
+/// rules say; phases that are left out are run in between, with nothing in them. After a verdict other than
+/// [`Verdict::Pass`], phases 1 to 4 decide nothing any more; [`log`](Self::log) runs the last one.
+///
+/// It owns all that it knows, so that it can be handed to another thread and back.
+pub struct Transaction {
+    engine: Arc<Engine>,
+    state: Box<State>,
+    unique_id: Arc<str>,
+    /// The next phase to run.
+    next: usize,
+}
+
+impl fmt::Debug for Transaction {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Transaction").field("unique_id", &self.unique_id).field("next", &self.next).finish()
+    }
+}
+
+impl Transaction {
+    /// A transaction of which nothing is known yet.
+    pub fn new(engine: &Arc<Engine>, options: Options) -> Self {
+        let plan = &engine.plan;
+        let mode = options.mode.or(plan.settings.engine).unwrap_or(EngineMode::On);
+        let mut state = Box::new(State::new(plan, mode, options.started));
+        state.values.set_text(Variable::UniqueId, options.unique_id.as_bytes());
+        if let Some(app) = &plan.settings.web_app_id {
+            state.values.set_text(Variable::WebAppId, app.as_bytes());
+        }
+        state.values.set_text(Variable::ReqbodyProcessor, b"");
+        for flag in [Variable::ReqbodyError, Variable::UrlencodedError, Variable::MultipartStrictError] {
+            state.values.set_text(flag, b"0");
+        }
+        Self { engine: Arc::clone(engine), state, unique_id: options.unique_id, next: 0 }
+    }
+
+    fn run(&mut self) -> Run<'_> {
+        Run { plan: &self.engine.plan, state: &mut self.state }
+    }
+
+    /// Who speaks with whom.
+    pub fn connection(&mut self, client: SocketAddr, server: SocketAddr) {
+        let values = &mut self.state.values;
+        let address = client.ip().to_canonical().to_string();
+        values.set_text(Variable::RemoteAddr, address.as_bytes());
+        values.set_text(Variable::RemoteHost, address.as_bytes());
+        values.set_number(Variable::RemotePort, u64::from(client.port()));
+        values.set_text(Variable::ServerAddr, server.ip().to_canonical().to_string().as_bytes());
+        values.set_number(Variable::ServerPort, u64::from(server.port()));
+    }
+
+    /// The request line as it came: method, target and protocol (`HTTP/1.1`).
+    pub fn request_line(&mut self, method: &[u8], target: &[u8], protocol: &[u8]) {
+        self.run().request_line(method, target, protocol);
+    }
+
+    /// The first line of a request that the parser refused, as it came. Its parts are taken to be what stands between
+    /// spaces; without a protocol it is `HTTP/0.9`.
+    pub fn unreadable(&mut self, line: &[u8]) {
+        let mut parts = line.trim_ascii().splitn(2, |byte| *byte == b' ');
+        let method = parts.next().unwrap_or_default();
+        let rest = parts.next().unwrap_or_default();
+        let (target, protocol) = match memchr::memrchr(b' ', rest) {
+            Some(space) if rest[space + 1..].starts_with(b"HTTP/") => (&rest[..space], &rest[space + 1..]),
+            _ => (rest, &b"HTTP/0.9"[..]),
+        };
+        self.run().request_line(method, target, protocol);
+        self.state.values.set_text(Variable::RequestLine, line);
+    }
+
+    /// A field of the request, as it came.
+    pub fn request_field(&mut self, name: &[u8], value: &[u8]) {
+        self.run().request_field(name, value);
+    }
+
+    /// How long ago it began; for rules that ask, and for what expires.
+    pub fn elapsed(&mut self, elapsed: Duration) {
+        self.state.clock.elapsed = elapsed;
+    }
+
+    /// Phase 1: the head of the request is there.
+    pub fn request_headers(&mut self) -> Verdict {
+        self.phase(Phase::RequestHeaders)
+    }
+
+    /// How many bytes of the request's body rules look at; `None` if they do not look at it. To be asked after phase 1.
+    pub fn request_body_limit(&self) -> Option<u64> {
+        let switches = &self.state.switches;
+        let looks = switches.request_body && switches.mode != EngineMode::Off && !self.state.allowed.request;
+        (looks && !self.state.allowed.transaction).then_some(switches.request_body_limit)
+    }
+
+    /// Phase 2: the body of the request is there, or as much of it as rules look at; `whole` says which. It has to be
+    /// called for requests without a body as well.
+    pub fn request_body(&mut self, body: &[u8], whole: bool) -> Verdict {
+        if self.state.switches.request_body && self.next <= Phase::RequestBody as usize {
+            self.run_up_to(Phase::RequestBody);
+            self.run().request_body(body, whole);
+        }
+        self.phase(Phase::RequestBody)
+    }
+
+    /// Phase 3: the head of the response is there.
+    pub fn response_headers<'a>(
+        &mut self,
+        status: u16,
+        protocol: &[u8],
+        fields: impl IntoIterator<Item = (&'a [u8], &'a [u8])>,
+    ) -> Verdict {
+        self.run().response_head(status, protocol);
+        for (name, value) in fields {
+            self.run().response_field(name, value);
+        }
+        self.phase(Phase::ResponseHeaders)
+    }
+
+    /// How many bytes of the response's body rules look at; `None` if they do not look at it: by its type, or by what
+    /// the rules say. To be asked after phase 3.
+    pub fn response_body_limit(&self) -> Option<u64> {
+        let switches = &self.state.switches;
+        if !switches.response_body || switches.mode == EngineMode::Off || self.state.allowed.transaction {
+            return None;
+        }
+        let kind = self.state.values.text.get(self.state.values.scalar(Variable::ResponseContentType));
+        let kind = kind.split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii();
+        let wanted = &self.engine.plan.settings.response_body_types;
+        let looks =
+            wanted.iter().any(|wanted| kind.eq_ignore_ascii_case(wanted.as_bytes()) || &**wanted == "*");
+        looks.then_some(switches.response_body_limit)
+    }
+
+    /// Phase 4: the body of the response is there, or as much of it as rules look at.
+    pub fn response_body(&mut self, body: &[u8], whole: bool) -> Verdict {
+        if self.state.switches.response_body {
+            let values = &mut self.state.values;
+            values.set_text(Variable::ResponseBody, body);
+            values.set_text(Variable::OutboundDataError, if whole { b"0" } else { b"1" });
+        }
+        self.phase(Phase::ResponseBody)
+    }
+
+    /// Phase 5: the transaction is over. What it found.
+    pub fn log(mut self) -> Report {
+        self.run_up_to(Phase::Logging);
+        self.run().phase(Phase::Logging);
+        self.report()
+    }
+
+    /// A variable of `TX` as text, for tests and explanations; `None` where it is not set.
+    pub fn variable(&self, name: &str) -> Option<Vec<u8>> {
+        let names = &self.engine.plan.names;
+        let lower = name.to_ascii_lowercase();
+        let text = &self.state.values.text;
+        let value = match names.find(lower.as_bytes()) {
+            Some(slot) => self.state.tx.get(slot),
+            None => self.state.tx.get_made(lower.as_bytes(), text),
+        };
+        let mut out = Vec::new();
+        tx::push_value(value, names, text, &mut out);
+        (value != tx::Value::Unset).then_some(out)
+    }
+
+    /// What has been decided so far.
+    pub fn verdict(&self) -> Verdict {
+        self.state.verdict.clone().unwrap_or(Verdict::Pass)
+    }
+
+    /// Work done so far, in units of [`Limits::work`](super::Limits::work): by it, requests that are expensive can be told
+    /// from others.
+    pub fn work(&self) -> u64 {
+        self.engine.plan.limits.work.saturating_sub(self.state.work)
+    }
+
+    /// What it needed beyond its budget, if anything.
+    pub fn over(&self) -> Option<Over> {
+        self.state.over
+    }
+
+    /// Runs the phases before this one that have not been run.
+    fn run_up_to(&mut self, phase: Phase) {
+        while self.next < phase as usize {
+            let missing = Phase::ALL[self.next];
+            // A response that never was has nothing that rules could look at.
+            let reached = missing <= Phase::RequestBody
+                || self.state.values.scalar_place(Variable::ResponseStatus).is_some();
+            if reached {
+                self.phase(missing);
+            } else {
+                self.next += 1;
+            }
+        }
+    }
+
+    fn phase(&mut self, phase: Phase) -> Verdict {
+        self.run_up_to(phase);
+        if self.next > phase as usize || self.state.verdict.is_some() {
+            self.next = self.next.max(phase as usize + 1);
+            return self.verdict();
+        }
+        self.next = phase as usize + 1;
+        let verdict = self.run().phase(phase);
+        if !verdict.passes() {
+            self.state.verdict = Some(verdict.clone());
+        }
+        verdict
+    }
+
+    fn report(mut self) -> Report {
+        let state = &self.state;
+        let text = &state.values.text;
+        let show = |variable| String::from_utf8_lossy(text.get(state.values.scalar(variable))).into_owned();
+        let uri = text.get(state.values.scalar(Variable::RequestUriRaw));
+        let path = uri.split(|byte| *byte == b'?').next().unwrap_or_default();
+        let score = |name: &str| {
+            let slot = self.engine.plan.names.find(name.as_bytes())?;
+            let value = state.tx.get(slot);
+            (value != tx::Value::Unset).then(|| tx::number(value, &self.engine.plan.names, text))
+        };
+        let mut report = Report {
+            unique_id: Arc::clone(&self.unique_id),
+            client: show(Variable::RemoteAddr),
+            host: show(Variable::ServerName),
+            uri: super::report::shorten(path, self.engine.plan.limits.message),
+            matches: Vec::new(),
+            omitted: state.omitted,
+            verdict: state.verdict.clone().unwrap_or(Verdict::Pass),
+            would: state.would.clone().unwrap_or(Verdict::Pass),
+            over: state.over,
+            highest_severity: state.highest_severity,
+            inbound_score: score("blocking_inbound_anomaly_score"),
+            outbound_score: score("blocking_outbound_anomaly_score"),
+            looks: state.looks,
+            work: self.work(),
+            audit: None,
+        };
+        report.matches = std::mem::take(&mut self.state.matches);
+        if super::audit::is_wanted(&self.state, &self.engine.plan.settings) {
+            report.audit = Some(super::audit::record(&self.state, &report, &self.engine.plan));
+        }
+        report
+    }
+}
+
+/// Fields of a head, secrets hidden.
+pub(crate) fn shown_fields(state: &State, family: Family) -> Vec<(String, String)> {
+    let text = &state.values.text;
+    let show = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let fields = state.values.units(family).iter().map(|unit| {
+        let (name, value) = (text.get(unit.name), text.get(unit.value));
+        let value = if is_secret_field(name) { super::secrets::HIDDEN.to_vec() } else { hide_pairs(value) };
+        (show(name), show(&value))
+    });
+    fields.collect()
+}

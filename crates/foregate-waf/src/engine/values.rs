@@ -1,0 +1,300 @@
+//! What a request and its response consist of, as rules see it: names and values in families, all text in one place.
+//!
+//! Text is referred to by [`Span`], never by reference: so a value, a part of it that a pattern captured, and a variable
+//! that was set to it are all eight bytes, and nothing is copied when a rule matches.
+
+use crate::model::Variable;
+
+/// A piece of the transaction's text.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Span {
+    start: u32,
+    len: u32,
+}
+
+impl Span {
+    /// The empty piece.
+    pub(crate) const EMPTY: Self = Self { start: 0, len: 0 };
+
+    /// Its length in bytes.
+    pub(crate) fn len(self) -> usize {
+        self.len as usize
+    }
+
+    /// A piece of this piece. What lies beyond its end is cut off.
+    pub(crate) fn part(self, from: usize, to: usize) -> Self {
+        let from = from.min(self.len());
+        let to = to.clamp(from, self.len());
+        Self { start: self.start + from as u32, len: (to - from) as u32 }
+    }
+}
+
+/// All text of a transaction: it only grows.
+#[derive(Debug, Default)]
+pub(crate) struct Text {
+    bytes: Vec<u8>,
+}
+
+impl Text {
+    /// Appends a piece. What does not fit into 4 GiB becomes the empty piece; limits are far below that.
+    pub(crate) fn push(&mut self, piece: &[u8]) -> Span {
+        let start = self.bytes.len();
+        if start + piece.len() > u32::MAX as usize {
+            return Span::EMPTY;
+        }
+        self.bytes.extend_from_slice(piece);
+        Span { start: start as u32, len: piece.len() as u32 }
+    }
+
+    /// Appends what `write` appends, as one piece.
+    pub(crate) fn push_with(&mut self, write: impl FnOnce(&mut Vec<u8>)) -> Span {
+        let start = self.bytes.len();
+        write(&mut self.bytes);
+        if self.bytes.len() > u32::MAX as usize {
+            self.bytes.truncate(start);
+            return Span::EMPTY;
+        }
+        Span { start: start as u32, len: (self.bytes.len() - start) as u32 }
+    }
+
+    /// The piece's bytes.
+    #[inline]
+    pub(crate) fn get(&self, span: Span) -> &[u8] {
+        self.bytes.get(span.start as usize..span.start as usize + span.len()).unwrap_or_default()
+    }
+
+    /// Bytes held.
+    pub(crate) fn len(&self) -> usize {
+        self.bytes.len()
+    }
+}
+
+/// Lists of values of one kind. Arguments of the query and of the body stand in one list, the query's first, so that
+/// `ARGS` and its two halves are ranges of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(u8)]
+pub(crate) enum Family {
+    /// Values of arguments.
+    Args,
+    /// Names of arguments.
+    ArgNames,
+    /// Values of request fields.
+    Headers,
+    /// Names of request fields.
+    HeaderNames,
+    /// Values of cookies.
+    Cookies,
+    /// Names of cookies.
+    CookieNames,
+    /// File names that the client gave to uploaded files.
+    Files,
+    /// Names of the form's fields that uploaded files.
+    FileNames,
+    /// Sizes of uploaded files.
+    FileSizes,
+    /// What uploaded files contain.
+    FileContents,
+    /// `filename` of the parts of a multipart body.
+    PartFileNames,
+    /// `name` of the parts of a multipart body.
+    PartNames,
+    /// Header lines of the parts of a multipart body.
+    PartHeaders,
+    /// Text of an XML body.
+    XmlText,
+    /// Values of attributes of an XML body.
+    XmlAttributes,
+    /// Values of response fields.
+    ResponseHeaders,
+    /// Names of response fields.
+    ResponseHeaderNames,
+    /// Variables with one value that does not change within a phase.
+    Scalars,
+}
+
+/// How many families there are.
+pub(crate) const FAMILIES: usize = Family::Scalars as usize + 1;
+
+/// Which part of a family a variable means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Half {
+    /// All of it.
+    Whole,
+    /// What came in the request's target.
+    Query,
+    /// What came in the request's body.
+    Body,
+}
+
+/// One name and value.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Unit {
+    /// The name as it came. Of a scalar, empty.
+    pub(crate) name: Span,
+    /// The value.
+    pub(crate) value: Span,
+    /// The number of its name among those that rules mention for this family; [`UNNAMED`] for others.
+    pub(crate) known: u16,
+    /// Which interest of the current phase applies to it.
+    pub(crate) interest: u16,
+    /// Where its transformed values begin in the phase's list; [`UNCHANGED`]: each is the value itself; [`UNFED`].
+    pub(crate) forms: u32,
+    /// Where its candidates begin in the phase's list of words; [`UNFED`]: it has none.
+    pub(crate) candidates: u32,
+}
+
+/// [`Unit::known`] of names that no rule mentions.
+pub(crate) const UNNAMED: u16 = u16::MAX;
+/// [`Unit::forms`] of a value that no transformation of the phase changes.
+pub(crate) const UNCHANGED: u32 = u32::MAX - 1;
+/// Nothing was prepared.
+pub(crate) const UNFED: u32 = u32::MAX;
+
+impl Unit {
+    fn new(name: Span, value: Span, known: u16) -> Self {
+        Self { name, value, known, interest: 0, forms: UNFED, candidates: UNFED }
+    }
+}
+
+/// All names and values.
+#[derive(Debug, Default)]
+pub(crate) struct Values {
+    pub(crate) text: Text,
+    families: [Vec<Unit>; FAMILIES],
+    /// How many arguments came in the target.
+    from_query: usize,
+    /// Where a scalar stands in its family, plus one; zero where it has no value.
+    scalars: Vec<u8>,
+}
+
+impl Values {
+    /// Adds a name and value, given as pieces of the text.
+    pub(crate) fn add(&mut self, family: Family, name: Span, value: Span, known: u16) {
+        self.families[family as usize].push(Unit::new(name, value, known));
+    }
+
+    /// From now on, arguments come from the body.
+    pub(crate) fn end_of_query(&mut self) {
+        self.from_query = self.families[Family::Args as usize].len();
+    }
+
+    /// Sets a scalar to a piece of the text.
+    pub(crate) fn set(&mut self, scalar: Variable, value: Span) {
+        if self.scalars.is_empty() {
+            self.scalars.resize(Variable::ALL.len(), 0);
+        }
+        let units = &mut self.families[Family::Scalars as usize];
+        let place = &mut self.scalars[scalar as usize];
+        match units.get_mut(usize::from(*place).wrapping_sub(1)) {
+            Some(unit) => unit.value = value,
+            None => {
+                units.push(Unit::new(Span::EMPTY, value, scalar as u16));
+                *place = units.len() as u8;
+            }
+        }
+    }
+
+    /// Sets a scalar to text.
+    pub(crate) fn set_text(&mut self, scalar: Variable, value: &[u8]) {
+        let span = self.text.push(value);
+        self.set(scalar, span);
+    }
+
+    /// Sets a scalar to a number.
+    pub(crate) fn set_number(&mut self, scalar: Variable, value: u64) {
+        let mut digits = [0; 20];
+        let span = self.text.push(decimal(value, &mut digits));
+        self.set(scalar, span);
+    }
+
+    /// A scalar's value; the empty piece where it has none.
+    pub(crate) fn scalar(&self, scalar: Variable) -> Span {
+        self.scalar_place(scalar)
+            .map_or(Span::EMPTY, |place| self.families[Family::Scalars as usize][place].value)
+    }
+
+    /// Where a scalar stands in its family.
+    #[inline]
+    pub(crate) fn scalar_place(&self, scalar: Variable) -> Option<usize> {
+        self.scalars.get(scalar as usize).and_then(|place| usize::from(*place).checked_sub(1))
+    }
+
+    /// The range of a family that a variable means.
+    #[inline]
+    pub(crate) fn range(&self, family: Family, half: Half) -> std::ops::Range<usize> {
+        let len = self.families[family as usize].len();
+        match half {
+            Half::Whole => 0..len,
+            Half::Query => 0..self.from_query.min(len),
+            Half::Body => self.from_query.min(len)..len,
+        }
+    }
+
+    /// The values of a family.
+    #[inline]
+    pub(crate) fn units(&self, family: Family) -> &[Unit] {
+        &self.families[family as usize]
+    }
+
+    /// The values of a family, to be prepared.
+    pub(crate) fn units_mut(&mut self, family: Family) -> &mut [Unit] {
+        &mut self.families[family as usize]
+    }
+}
+
+/// Writes a number in decimal into a buffer and returns its digits.
+pub(crate) fn decimal(mut number: u64, digits: &mut [u8; 20]) -> &[u8] {
+    let mut at = digits.len();
+    loop {
+        at -= 1;
+        digits[at] = b'0' + (number % 10) as u8;
+        number /= 10;
+        if number == 0 {
+            return &digits[at..];
+        }
+    }
+}
+
+/// Appends a signed number in decimal.
+pub(crate) fn push_decimal(number: i64, out: &mut Vec<u8>) {
+    if number < 0 {
+        out.push(b'-');
+    }
+    out.extend_from_slice(decimal(number.unsigned_abs(), &mut [0; 20]));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn scalars_are_set_once_and_again() {
+        let mut values = Values::default();
+        assert_eq!(values.scalar_place(Variable::RequestMethod), None);
+        values.set_text(Variable::RequestMethod, b"GET");
+        values.set_number(Variable::RequestBodyLength, 120);
+        values.set_text(Variable::RequestMethod, b"POST");
+        assert_eq!(values.text.get(values.scalar(Variable::RequestMethod)), b"POST");
+        assert_eq!(values.text.get(values.scalar(Variable::RequestBodyLength)), b"120");
+        assert_eq!(values.units(Family::Scalars).len(), 2);
+    }
+
+    #[test]
+    fn parts_of_spans_stay_inside() {
+        let mut text = Text::default();
+        let span = text.push(b"abcdef");
+        assert_eq!(text.get(span.part(2, 4)), b"cd");
+        assert_eq!(text.get(span.part(4, 99)), b"ef");
+        assert_eq!(text.get(span.part(99, 1)), b"");
+    }
+
+    #[test]
+    fn decimal_of_extremes() {
+        let mut out = Vec::new();
+        for number in [0, 7, -1, i64::MAX, i64::MIN] {
+            out.clear();
+            push_decimal(number, &mut out);
+            assert_eq!(out, number.to_string().as_bytes());
+        }
+    }
+}

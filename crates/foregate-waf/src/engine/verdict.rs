@@ -1,0 +1,47 @@
+//! What a phase decided.
+
+use crate::model::RuleId;
+
+/// What becomes of a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// It goes on.
+    Pass,
+    /// It is answered with this status.
+    Deny {
+        /// 100 to 999.
+        status: u16,
+        /// The rule that said so; `None` if the transaction went beyond its budget or a limit.
+        rule: Option<RuleId>,
+    },
+    /// It is sent elsewhere.
+    Redirect {
+        /// 300 to 399.
+        status: u16,
+        /// The target, bytes as the rule made them.
+        to: Vec<u8>,
+        /// The rule that said so.
+        rule: RuleId,
+    },
+    /// Its connection is closed without an answer.
+    Drop {
+        /// The rule that said so.
+        rule: RuleId,
+    },
+}
+
+impl Verdict {
+    /// Whether the request goes on.
+    pub fn passes(&self) -> bool {
+        *self == Self::Pass
+    }
+
+    /// The rule that decided.
+    pub fn rule(&self) -> Option<RuleId> {
+        match self {
+            Self::Pass => None,
+            Self::Deny { rule, .. } => *rule,
+            Self::Redirect { rule, .. } | Self::Drop { rule } => Some(*rule),
+        }
+    }
+}

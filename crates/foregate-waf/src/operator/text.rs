@@ -1,0 +1,92 @@
+//! How two texts relate.
+
+use memchr::memmem;
+
+/// How a value has to relate to the argument.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TextTest {
+    /// It holds it.
+    Contains,
+    /// It holds it with no letter, digit or `_` at either side.
+    ContainsWord,
+    /// It begins with it.
+    BeginsWith,
+    /// It ends with it.
+    EndsWith,
+    /// It is the same.
+    Equals,
+    /// It occurs in it.
+    Within,
+}
+
+impl TextTest {
+    /// Whether it does.
+    pub(crate) fn passes(self, value: &[u8], text: &[u8]) -> bool {
+        match self {
+            Self::Contains => memmem::find(value, text).is_some(),
+            Self::ContainsWord => contains_word(value, text),
+            Self::BeginsWith => value.starts_with(text),
+            Self::EndsWith => value.ends_with(text),
+            Self::Equals => value == text,
+            Self::Within => memmem::find(text, value).is_some(),
+        }
+    }
+
+    /// Whether every value that passes holds the whole text.
+    pub(crate) fn requires_text(self) -> bool {
+        self != Self::Within
+    }
+}
+
+fn contains_word(value: &[u8], text: &[u8]) -> bool {
+    let is_word = |byte: Option<&u8>| byte.is_some_and(|byte| byte.is_ascii_alphanumeric() || *byte == b'_');
+    if text.is_empty() {
+        return true;
+    }
+    // Occurrences may overlap: `aa` stands alone at the end of `aaa`, but for the `a` before it; so each start counts.
+    let mut from = 0;
+    while let Some(found) = value.get(from..).and_then(|rest| memmem::find(rest, text)) {
+        let start = from + found;
+        let before = start.checked_sub(1).and_then(|at| value.get(at));
+        if !is_word(before) && !is_word(value.get(start + text.len())) {
+            return true;
+        }
+        from = start + 1;
+    }
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_stand_alone() {
+        for (value, text, holds) in [
+            ("a cat sat", "cat", true),
+            ("concat", "cat", false),
+            ("cat", "cat", true),
+            ("cats cat", "cat", true),
+            ("cat_", "cat", false),
+            ("x", "", true),
+            ("", "x", false),
+        ] {
+            assert_eq!(
+                TextTest::ContainsWord.passes(value.as_bytes(), text.as_bytes()),
+                holds,
+                "{value:?} {text:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn empty_values_and_texts() {
+        assert!(TextTest::Within.passes(b"", b"abc"));
+        assert!(TextTest::Within.passes(b"bc", b"abc"));
+        assert!(!TextTest::Within.passes(b"abcd", b"abc"));
+        assert!(TextTest::Contains.passes(b"abc", b""));
+        assert!(TextTest::BeginsWith.passes(b"abc", b"a"));
+        assert!(TextTest::EndsWith.passes(b"abc", b"bc"));
+        assert!(!TextTest::Equals.passes(b"ABC", b"abc"));
+    }
+}
