@@ -48,11 +48,26 @@ impl std::fmt::Debug for Fingerprint {
 
 /// Whether the input, put into a statement of SQL, would change it: by itself, or behind an opening quote.
 pub fn sqli(input: &[u8]) -> Option<Fingerprint> {
+    if is_one_token(input) {
+        return None;
+    }
     let has = |quote| memchr(quote, input).is_some();
     read(input, None).or_else(|| has(b'\'').then(|| read(input, Some(b'\'')))?).or_else(|| {
         let reading = Reading { quote: Some(b'"'), mysql: true };
         has(b'"').then(|| judge(input, reading).0)?
     })
+}
+
+/// Whether it is a single word or number, as most values are: no injection has one token.
+fn is_one_token(input: &[u8]) -> bool {
+    match input.first() {
+        None => true,
+        Some(first) if first.is_ascii_digit() => input.iter().all(u8::is_ascii_digit),
+        Some(first) if first.is_ascii_alphabetic() => {
+            input.iter().all(|byte| byte.is_ascii_alphanumeric() || *byte == b'_')
+        }
+        Some(_) => false,
+    }
 }
 
 /// As the standard says, and as MySQL does where that makes a difference.

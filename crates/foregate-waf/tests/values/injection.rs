@@ -57,7 +57,19 @@ fn attacks_are_found_and_texts_are_not() {
     assert_eq!((attack.as_str(), attack.to_string()), ("s&sos", "s&sos".to_owned()));
     assert_eq!(sqli(b"-1 union select password from users").unwrap().as_str(), "1UEnk");
     assert_eq!(sqli(b"/*! union */ 1").unwrap().as_str(), "X");
-    for text in ["", "hello world", "O'Reilly and friends", "1234", "select a colour", "a -- b"] {
+    for text in [
+        "",
+        "word",
+        "WORD_2",
+        "union",
+        "0b1",
+        "x1",
+        "hello world",
+        "O'Reilly and friends",
+        "1234",
+        "select a colour",
+        "a -- b",
+    ] {
         assert_eq!(sqli(text.as_bytes()), None, "{text}");
     }
     assert!(xss(b"<script>alert(1)</script>"));
