@@ -96,6 +96,18 @@ impl Page {
         self.charset.transparent(text)
     }
 
+    /// A text in the form in which it stands in what [`Rewrite::text`] gets and keeps. It differs from that of
+    /// [`text`](Self::text) where second bytes of characters look like ASCII.
+    pub fn reading(&self, text: &str) -> String {
+        let text = self.text(text);
+        let mut masked = String::new();
+        match self.charset.needs_mask() {
+            true => self.charset.mask(&text, &mut false, &mut masked),
+            false => masked.push_str(&text),
+        }
+        masked
+    }
+
     /// What scripts and styles that are inserted may say, if a feature has asked for it.
     pub fn nonce(&self) -> Option<&str> {
         self.nonce.as_deref()

@@ -47,11 +47,15 @@
 
 mod charset;
 mod feature;
+pub mod features;
+mod needles;
 mod nonce;
 mod pass;
+mod references;
 mod response;
 mod selector;
 pub mod steps;
+pub mod substitute;
 #[cfg(test)]
 mod tests;
 mod text;
@@ -65,15 +69,25 @@ pub use text::{TextOut, escape};
 foregate_module::group! {
     /// The steps that choose features, up to the one that decides whether the response can be rewritten. Pipelines take them
     /// in before those that take content codings off.
-    pub enum features {
+    pub enum choosing {
+        features::remove::ChooseRemove,
+        features::links::ChooseLinks,
+        features::images::ChooseImages,
+        features::replace_text::ChooseText,
+        features::emails::ChooseEmails,
+        features::insert::ChooseInsert,
         steps::Adjust,
         steps::Choose,
+        substitute::AskForPlain,
     }
 }
 
 foregate_module::group! {
     /// The steps that rewrite. Pipelines take them in before those that put content codings on.
     pub enum rewriting {
+        features::emails::Script,
+        features::emails::ScriptAlone,
         steps::Html,
+        substitute::Substitute,
     }
 }

@@ -84,6 +84,8 @@ struct Shared {
     masks: Option<Masks>,
     /// Whether text of escapable elements is that of a `title`, not of a `textarea`.
     in_title: bool,
+    /// Whether the present text is that of a `title`.
+    is_title: bool,
     /// Nothing is to be changed any more.
     quiet: bool,
     /// The text that features have made of a piece.
@@ -340,10 +342,10 @@ impl Shared {
         }
         self.text.clear();
         match &mut self.masks {
-            None => text::pass(&mut self.running, text, last, &mut self.text),
+            None => text::pass(&mut self.running, text, last, self.is_title, &mut self.text),
             Some(masks) => {
                 masks.charset.mask(text, &mut masks.lead, &mut masks.masked);
-                text::pass(&mut self.running, &masks.masked, last, &mut self.text);
+                text::pass(&mut self.running, &masks.masked, last, self.is_title, &mut self.text);
                 masks.lead &= !last;
                 Charset::unmask(&mut self.text);
             }
@@ -396,6 +398,7 @@ fn document_handlers(
                 TextType::RCData => shared.in_title,
                 _ => false,
             };
+            shared.is_title = chunk.text_type() == TextType::RCData;
             if readable && let Some(text) = shared.text(chunk.as_str(), chunk.last_in_text_node()) {
                 chunk.set_str(std::mem::take(text));
             }

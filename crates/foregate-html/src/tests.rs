@@ -114,7 +114,15 @@ fn pass(features: &[(&'static str, bool)], content_type: &str, budget: usize) ->
     Pass::filter(features.iter().map(chosen).collect(), terms)
 }
 
-struct Boxed(Box<dyn BodyFilter>);
+/// A pass of these features.
+pub(crate) fn of(features: Vec<Arc<dyn Feature>>, content_type: &str) -> Filtered {
+    let chosen = features.into_iter().map(|feature| (Chosen { step: "test", feature }, false));
+    let terms = Terms { content_type: Some(content_type.into()), ..Terms::default() };
+    Pass::filter(chosen.collect(), terms)
+}
+
+/// A filter of a kind that is not known.
+pub(crate) struct Boxed(pub Box<dyn BodyFilter>);
 
 impl BodyFilter for Boxed {
     fn write(&mut self, piece: &[u8], out: &mut dyn Sink) -> Result<(), Bail> {

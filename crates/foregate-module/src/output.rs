@@ -166,10 +166,6 @@ effects! {
     FilterRequestBody(Option<Filtered>), "request body", effect, BeforeResponse, |apply, filter| {
         apply.state.request_filters.extend(filter);
     };
-    /// A filter of the response's body; filters run in the order of their steps.
-    FilterResponseBody(Option<Filtered>), "response body", effect, HoldsResponse, |apply, filter| {
-        apply.state.response_filters.extend(filter);
-    };
     /// Names and values for the access log.
     Notes(Vec<Note>), "log", effect, Phase, |apply, notes| {
         apply.state.notes.extend(notes.into_iter().map(|note| (note.name, note.value)));
@@ -188,6 +184,21 @@ effects! {
         apply.state.skipped = apply.state.skipped.and(steps);
     };
 }
+
+/// A filter of the response's body; filters run in the order of their steps. That of a step in a dry run is
+/// [dry](Filtered::dry): it sees the body, and the client gets it without.
+pub struct FilterResponseBody(pub Option<Filtered>);
+
+impl Output for FilterResponseBody {
+    const SLOT: Slot = Slot::effect("response body");
+    fn apply(self, apply: &mut Apply<'_>, _: u16) {
+        let dry = apply.dry;
+        let filter = self.0.map(|filtered| Filtered { dry: filtered.dry || dry, ..filtered });
+        apply.state.response_filters.extend(filter);
+    }
+}
+
+impl<P: HoldsResponse> WritableAt<P> for FilterResponseBody {}
 
 /// A name and a value for the access log, under the key `notes`.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -1,0 +1,172 @@
+//! What a pass costs beside the rewriter alone with the same handlers: `cargo bench -p foregate-html --bench rewrite`.
+#![allow(clippy::unwrap_used, missing_docs, reason = "a benchmark stops at what it did not expect")]
+
+use std::hint::black_box;
+use std::sync::Arc;
+
+use criterion::{Criterion, Throughput, criterion_group, criterion_main};
+use foregate_html::features::insert::{Insert, Place};
+use foregate_html::{
+    Chosen, Comment, Element, Feature, Page, Pass, Reads, Rewrite, Selector, Terms, TextOut,
+};
+use foregate_module::{Chain, Sink};
+use lol_html::html_content::ContentType;
+use lol_html::send::{HtmlRewriter, Settings};
+use lol_html::{DocumentContentHandlers, ElementContentHandlers};
+
+/// A page of some 100 KB with what pages have.
+fn page() -> Vec<u8> {
+    let mut html =
+        String::from("<!doctype html><html><head><meta charset=utf-8><title>Page</title></head><body>");
+    for number in 0..200 {
+        html.push_str(&format!(
+            "<div class=\"card n{number}\"><h2>Heading {number}</h2><p>Some text of ordinary length, with <b>bold</b> and \
+             <a href=\"/page/{number}?x=1\">a link</a> in it, so that there is something to read in every paragraph of the \
+             page.</p><img src=\"/images/{number}.jpg\" alt=\"picture {number}\"><!-- card --><ul><li>one</li><li>two</li></ul>\
+             </div>\n"
+        ));
+    }
+    html.push_str("</body></html>");
+    html.into_bytes()
+}
+
+/// Counts what it gets.
+struct Counter(usize);
+
+impl Sink for Counter {
+    fn write(&mut self, bytes: &[u8]) {
+        self.0 += black_box(bytes).len();
+    }
+}
+
+/// Five features that do what the handlers of `bare` do.
+struct Five(usize, [Selector; 1]);
+
+impl Feature for Five {
+    fn selectors(&self) -> &[Selector] {
+        if self.0 < 3 { &self.1 } else { &[] }
+    }
+    fn reads(&self) -> Reads {
+        Reads { text: self.0 == 3, comments: self.0 == 4 }
+    }
+    fn growth(&self) -> usize {
+        2
+    }
+    fn begin(self: Arc<Self>, _: &Page) -> Box<dyn Rewrite> {
+        Box::new(Run(self.0))
+    }
+}
+
+struct Run(usize);
+
+impl Rewrite for Run {
+    fn element(&mut self, _: usize, element: &mut Element<'_, '_, '_>) {
+        match self.0 {
+            0 => {
+                if let Some(href) = element.attribute("href") {
+                    element.set_attribute("href", &format!("https://example.com{href}"));
+                }
+            }
+            1 => element.set_attribute("loading", "lazy"),
+            _ => element.before("<hr>"),
+        }
+    }
+    fn text(&mut self, text: &str, _: bool, out: &mut TextOut<'_>) {
+        black_box(memchr::memchr(b'@', text.as_bytes()));
+        out.keep(text);
+    }
+    fn comment(&mut self, comment: &mut Comment<'_, '_>) {
+        comment.remove();
+    }
+}
+
+const SELECTORS: [&str; 3] = ["a[href]", "img", "h2"];
+
+fn five() -> Vec<(Chosen, bool)> {
+    let feature = |number: usize| {
+        let selector = Selector::parse(SELECTORS.get(number).unwrap_or(&"b")).unwrap();
+        (Chosen { step: "bench", feature: Arc::new(Five(number, [selector])) as Arc<dyn Feature> }, false)
+    };
+    (0..5).map(feature).collect()
+}
+
+fn pass(features: Vec<(Chosen, bool)>, html: &[u8]) -> usize {
+    let terms = Terms { content_type: Some(b"text/html; charset=utf-8".to_vec()), ..Terms::default() };
+    let mut chain = Chain::new(vec![Pass::filter(features, terms)]);
+    let mut out = Counter(0);
+    for piece in html.chunks(Chain::PIECE) {
+        chain.write(piece, &mut out).unwrap();
+        while chain.is_pending() {
+            chain.resume(&mut out).unwrap();
+        }
+    }
+    chain.end(&mut out).unwrap();
+    out.0
+}
+
+fn bare(html: &[u8], selectors: &[lol_html::Selector; 3]) -> usize {
+    let [links, images, headings] = selectors;
+    let mut count = 0;
+    let settings = Settings::new_send()
+        .append_element_content_handler((
+            std::borrow::Cow::Borrowed(links),
+            ElementContentHandlers::default().element(|element: &mut lol_html::send::Element<'_, '_>| {
+                if let Some(href) = element.get_attribute("href") {
+                    element.set_attribute("href", &format!("https://example.com{href}"))?;
+                }
+                Ok(())
+            }),
+        ))
+        .append_element_content_handler((
+            std::borrow::Cow::Borrowed(images),
+            ElementContentHandlers::default().element(|element: &mut lol_html::send::Element<'_, '_>| {
+                element.set_attribute("loading", "lazy")?;
+                Ok(())
+            }),
+        ))
+        .append_element_content_handler((
+            std::borrow::Cow::Borrowed(headings),
+            ElementContentHandlers::default().element(|element: &mut lol_html::send::Element<'_, '_>| {
+                element.before("<hr>", ContentType::Html);
+                Ok(())
+            }),
+        ))
+        .append_document_content_handler(DocumentContentHandlers::default().text(
+            |chunk: &mut lol_html::html_content::TextChunk<'_>| {
+                black_box(memchr::memchr(b'@', chunk.as_str().as_bytes()));
+                Ok(())
+            },
+        ))
+        .append_document_content_handler(DocumentContentHandlers::default().comments(
+            |comment: &mut lol_html::html_content::Comment<'_>| {
+                comment.remove();
+                Ok(())
+            },
+        ));
+    let mut rewriter = HtmlRewriter::new(settings, |chunk: &[u8]| count += black_box(chunk).len());
+    for piece in html.chunks(Chain::PIECE) {
+        rewriter.write(piece).unwrap();
+    }
+    rewriter.end().unwrap();
+    count
+}
+
+fn rewrite(criterion: &mut Criterion) {
+    let html = page();
+    let selectors = SELECTORS.map(|selector| selector.parse().unwrap());
+    assert_eq!(pass(five(), &html), bare(&html, &selectors), "both do the same");
+    let mut group = criterion.benchmark_group("100KB");
+    group.throughput(Throughput::Bytes(html.len() as u64));
+    group.bench_function("five features", |bencher| bencher.iter(|| pass(five(), &html)));
+    group.bench_function("bare lol_html", |bencher| bencher.iter(|| bare(&html, &selectors)));
+    let mut insert = Insert::default();
+    insert.edge(Place::BodyEnd, "<script src=/x.js></script>");
+    let insert: Arc<dyn Feature> = Arc::new(insert);
+    let chosen = || vec![(Chosen { step: "insert", feature: Arc::clone(&insert) }, false)];
+    group.bench_function("insertion alone", |bencher| bencher.iter(|| pass(chosen(), &html)));
+    group.finish();
+    criterion.bench_function("first byte", |bencher| bencher.iter(|| pass(five(), b"<p>")));
+}
+
+criterion_group!(benches, rewrite);
+criterion_main!(benches);

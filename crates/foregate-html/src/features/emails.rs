@@ -1,0 +1,432 @@
+//! E-mail addresses that programs which harvest them cannot read.
+//!
+//! ```kdl
+//! html-emails
+//! ```
+//!
+//! Addresses in text and in `mailto:` links are replaced by a placeholder that carries them encoded; a small script puts
+//! them back. Without JavaScript the placeholder stays.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use foregate_module::settings::{Context, FromNode, Key, Node, Problem, Prop};
+use foregate_module::{Filter, Method, Path, RequestFields, Respond, Response, Step, phase};
+
+use super::chooses;
+use crate::references;
+use crate::response::has_element;
+use crate::{
+    Charset, Chosen, Comment, Element, End, EndTag, Feature, Page, Reads, Rewrite, Selector, TextOut, escape,
+};
+
+/// Where the script is served.
+pub const SCRIPT_PATH: &str = "/.foregate/email-decode.min.js";
+/// What it says. It keeps to what browsers of ten years ago understand.
+const SCRIPT: &str = include_str!("email-decode.min.js");
+/// Its validator; to be changed with it.
+const SCRIPT_TAG: &str = "\"1\"";
+/// The step that chooses the feature.
+const STEP: &str = "html-emails";
+/// The longest local part of an address, bytes (RFC 5321, section 4.5.3.1).
+const LOCAL: usize = 64;
+/// The longest domain, bytes.
+const DOMAIN: usize = 253;
+/// What an address of six bytes may become, over those.
+const GROWTH: usize = 24;
+/// The longest placeholder, bytes.
+const PLACEHOLDER_LIMIT: usize = 200;
+/// What stands where an address was.
+const PLACEHOLDER: &str = "[email protected]";
+/// Names of files that look like addresses, such as `logo@2x.png`, end in one of these.
+const FILES: [&str; 10] = ["png", "jpg", "jpeg", "gif", "webp", "avif", "svg", "ico", "css", "js"];
+
+static KEY: Key = Key::flag(
+    "html-emails",
+    "#false",
+    "html-emails placeholder=\"(address hidden)\"",
+    "Hides e-mail addresses of HTML from programs that harvest them; a script from `/.foregate/email-decode.min.js` puts them back.",
+)
+.props(&[Prop {
+    name: "placeholder",
+    usage: "TEXT",
+    required: false,
+    default: "\"[email protected]\"",
+    about: "What is there without JavaScript.",
+}]);
+
+static SCRIPT_KEY: Key = Key::flag(
+    "html-email-script",
+    "#false",
+    "html-email-script",
+    "Serves the script of `html-emails`, for a site where that stands in some routes only or has a `when`.",
+);
+
+/// The settings of `html-emails`.
+#[derive(Debug, Clone)]
+pub struct Settings(Arc<Emails>);
+
+impl Settings {
+    fn chosen(&self) -> Chosen {
+        Chosen { step: STEP, feature: Arc::clone(&self.0) as Arc<dyn Feature> }
+    }
+}
+
+impl FromNode for Settings {
+    const KEY: Option<&'static Key> = Some(&KEY);
+
+    fn from_nodes(nodes: &[Node], _: &mut dyn Context) -> Result<Self, Problem> {
+        let mut placeholder = PLACEHOLDER;
+        if let Some(argument) = nodes.last().and_then(|node| node.prop("placeholder")) {
+            placeholder = argument.text()?;
+            if placeholder.is_empty() || placeholder.len() > PLACEHOLDER_LIMIT {
+                return Err(argument.wrong(format!("a placeholder has 1 to {PLACEHOLDER_LIMIT} bytes")));
+            }
+        }
+        Ok(Self(Arc::new(Emails::new(placeholder))))
+    }
+}
+
+/// The settings of `html-email-script`: none.
+#[derive(Debug, Clone, Copy)]
+pub struct ScriptSettings;
+
+impl FromNode for ScriptSettings {
+    const KEY: Option<&'static Key> = Some(&SCRIPT_KEY);
+
+    fn from_nodes(_: &[Node], _: &mut dyn Context) -> Result<Self, Problem> {
+        Ok(Self)
+    }
+}
+
+chooses! {
+    /// Chooses the feature.
+    ChooseEmails, Settings, "html-emails", "Hides e-mail addresses of documents from programs."
+}
+
+macro_rules! serves {
+    ($(#[$doc:meta])* $step:ident, $settings:ty, $name:literal) => {
+        $(#[$doc])*
+        #[derive(Debug, Default)]
+        pub struct $step;
+
+        impl Step for $step {
+            type At = phase::RequestIdentity;
+            type Settings = $settings;
+            type In<'r> = (Path<'r>, Method<'r>, RequestFields<'r>);
+            type Out = ();
+            type Stop = Respond;
+            const NAME: &'static str = $name;
+            const ABOUT: &'static str = "Serves the script that puts hidden e-mail addresses back.";
+            const FILTERS: &'static [Filter] = &[];
+
+            fn run(
+                &self,
+                _: &$settings,
+                (Path(path), Method(method), RequestFields(request)): Self::In<'_>,
+            ) -> ControlFlow<Respond, ()> {
+                if path != SCRIPT_PATH.as_bytes() || !matches!(method, b"GET" | b"HEAD") {
+                    return ControlFlow::Continue(());
+                }
+                let known = has_element(request, "if-none-match", SCRIPT_TAG.as_bytes());
+                let response = match known {
+                    true => Response::new(304),
+                    false => Response::new(200).body("text/javascript; charset=utf-8", SCRIPT),
+                };
+                ControlFlow::Break(Respond(
+                    response
+                        .field("cache-control", "public, max-age=2592000")
+                        .field("etag", SCRIPT_TAG)
+                        .field("x-content-type-options", "nosniff"),
+                ))
+            }
+        }
+    };
+}
+
+serves! {
+    /// Serves the script where `html-emails` stands.
+    Script, Settings, "html-emails-script"
+}
+serves! {
+    /// Serves the script where `html-email-script` stands.
+    ScriptAlone, ScriptSettings, "html-email-script"
+}
+
+/// The feature.
+#[derive(Debug)]
+pub struct Emails {
+    selectors: Vec<Selector>,
+    placeholder: String,
+}
+
+/// What [`Emails::selectors`] begin with; the rest is where no markup may be inserted.
+const LINKS: usize = 2;
+const BODY: usize = 2;
+const HTML: usize = 3;
+
+impl Emails {
+    /// With this text where addresses were.
+    pub fn new(placeholder: &str) -> Self {
+        let selectors = ["a[href]", "area[href]", "body", "html", "svg", "math", "select", "datalist"];
+        let mut escaped = String::new();
+        escape(placeholder, &mut escaped);
+        Self {
+            selectors: selectors.map(Selector::constant).into(),
+            placeholder: escaped.replace(' ', "&#160;"),
+        }
+    }
+}
+
+impl Feature for Emails {
+    fn selectors(&self) -> &[Selector] {
+        &self.selectors
+    }
+
+    fn reads(&self) -> Reads {
+        Reads { text: true, comments: true }
+    }
+
+    fn growth(&self) -> usize {
+        GROWTH + self.placeholder.len() / 6
+    }
+
+    fn begin(self: Arc<Self>, page: &Page) -> Box<dyn Rewrite> {
+        let nonce = page.nonce().map_or(String::new(), |nonce| format!(" nonce=\"{nonce}\""));
+        Box::new(Hiding {
+            placeholder: page.text(&self.placeholder).into_owned(),
+            script: format!("<script src=\"{SCRIPT_PATH}\"{nonce} defer></script>"),
+            charset: page.charset(),
+            candidate: Candidate::default(),
+            outside: 0,
+            off: false,
+            hidden: false,
+        })
+    }
+}
+
+struct Hiding {
+    placeholder: String,
+    /// Taken when it has been inserted.
+    script: String,
+    charset: Charset,
+    candidate: Candidate,
+    /// How many elements are open in which no markup may be inserted.
+    outside: usize,
+    /// Between `<!--email_off-->` and `<!--/email_off-->`.
+    off: bool,
+    hidden: bool,
+}
+
+impl Rewrite for Hiding {
+    fn element(&mut self, selector: usize, element: &mut Element<'_, '_, '_>) {
+        match selector {
+            ..LINKS => self.link(element),
+            BODY | HTML => element.watch_end(),
+            _ if element.has_content() => {
+                self.outside += 1;
+                element.watch_end();
+            }
+            _ => {}
+        }
+    }
+
+    fn end_tag(&mut self, selector: usize, tag: &mut EndTag<'_, '_>) {
+        match selector {
+            BODY | HTML if self.hidden && matches!(&*tag.name(), "body" | "html") => {
+                if !self.script.is_empty() {
+                    tag.before(&std::mem::take(&mut self.script));
+                }
+            }
+            BODY | HTML => {}
+            _ => self.outside = self.outside.saturating_sub(1),
+        }
+    }
+
+    fn text(&mut self, text: &str, last: bool, out: &mut TextOut<'_>) {
+        if self.off || self.outside > 0 || !out.allows_markup() {
+            return out.keep(text);
+        }
+        let (placeholder, hidden) = (&self.placeholder, &mut self.hidden);
+        self.candidate.read(text, last, &mut |found| match found {
+            Found::Text(text) => out.keep(text),
+            Found::Address(address) => {
+                *hidden = true;
+                out.matched();
+                let code = encoded(address.as_bytes());
+                out.markup(&format!("<span data-fg-email=\"{code}\">{placeholder}</span>"));
+            }
+        });
+    }
+
+    fn comment(&mut self, comment: &mut Comment<'_, '_>) {
+        match comment.text().trim() {
+            "email_off" => self.off = true,
+            "/email_off" => self.off = false,
+            _ => {}
+        }
+    }
+
+    fn end(&mut self, end: &mut End<'_, '_>) {
+        if self.hidden && !self.script.is_empty() {
+            end.append(&std::mem::take(&mut self.script));
+        }
+    }
+}
+
+impl Hiding {
+    fn link(&mut self, element: &mut Element<'_, '_, '_>) {
+        let Some(href) = element.attribute("href").filter(|_| !self.off && element.is_html()) else { return };
+        let Some((scheme, rest)) = href.trim_start().split_at_checked("mailto:".len()) else { return };
+        let has_address = rest.contains('@') || rest.contains("%40");
+        // What the script decodes is UTF-8.
+        let readable = rest.is_ascii() || self.charset == Charset::UTF_8;
+        if !scheme.eq_ignore_ascii_case("mailto:") || !has_address || !readable {
+            return;
+        }
+        let resolved = references::resolve(rest);
+        let (bytes, _, _) = encoding_rs::WINDOWS_1252.encode(&resolved);
+        self.hidden = true;
+        element.set_attribute("href", "#");
+        element.set_attribute("data-fg-email", &encoded(&bytes));
+    }
+}
+
+/// Bytes as the script decodes them: the first two digits are the key of the others. The key comes of the address, so
+/// that the same document is the same each time it is sent.
+fn encoded(bytes: &[u8]) -> String {
+    let sum = bytes.iter().fold(0x5a_u8, |sum, byte| sum.rotate_left(3) ^ byte);
+    let key = if sum == 0 { 0x5a } else { sum };
+    let codes = std::iter::once(key).chain(bytes.iter().map(|byte| byte ^ key));
+    codes
+        .flat_map(|code| [code >> 4, code & 15])
+        .filter_map(|digit| char::from_digit(u32::from(digit), 16))
+        .collect()
+}
+
+/// What a text consists of.
+enum Found<'t> {
+    Text(&'t str),
+    Address(&'t str),
+}
+
+/// What may be the start of an address, up to where the text has been read.
+#[derive(Default)]
+struct Candidate {
+    /// A local part, and behind `@` a domain.
+    held: String,
+    /// Where `@` is in it.
+    at: Option<usize>,
+    /// There was more of the local part than one may have.
+    long: bool,
+}
+
+fn is_local(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"._%+-".contains(&byte)
+}
+
+fn is_domain(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b".-".contains(&byte)
+}
+
+impl Candidate {
+    /// Reads a piece of text, which may be split anywhere; what it consists of goes to `tell`, in order.
+    fn read(&mut self, text: &str, last: bool, tell: &mut dyn FnMut(Found<'_>)) {
+        let mut rest = text;
+        loop {
+            rest = match self.at {
+                None => match self.read_local(rest, tell) {
+                    Some(rest) => rest,
+                    None => break,
+                },
+                Some(at) => {
+                    let room = (at + 1 + DOMAIN + 1).saturating_sub(self.held.len());
+                    let run = rest.bytes().take(room).take_while(|byte| is_domain(*byte)).count();
+                    let (domain, after) = rest.split_at(run);
+                    self.held.push_str(domain);
+                    if after.is_empty() && run < room && !last {
+                        break;
+                    }
+                    self.judge(at, run == room, tell);
+                    after
+                }
+            };
+        }
+        if last {
+            if !self.held.is_empty() {
+                tell(Found::Text(&self.held));
+            }
+            *self = Self::default();
+        }
+    }
+
+    /// Reads up to and with the next `@`, and gives what is behind it; `None` at the end of the text.
+    fn read_local<'t>(&mut self, text: &'t str, tell: &mut dyn FnMut(Found<'_>)) -> Option<&'t str> {
+        let at = memchr::memchr(b'@', text.as_bytes());
+        let before = at.and_then(|at| text.get(..at)).unwrap_or(text);
+        let run = before.bytes().rev().take_while(|byte| is_local(*byte)).count();
+        let (other, local) = before.split_at(before.len() - run);
+        if !other.is_empty() {
+            self.let_go(tell);
+            tell(Found::Text(other));
+        }
+        self.held.push_str(local);
+        if self.held.len() > LOCAL {
+            let (gone, kept) = self.held.split_at(self.held.len() - LOCAL);
+            tell(Found::Text(gone));
+            self.held = kept.to_owned();
+            self.long = true;
+        }
+        let at = at?;
+        let fits =
+            !self.long && !self.held.is_empty() && !self.held.starts_with('.') && !self.held.ends_with('.');
+        self.held.push('@');
+        if fits {
+            self.at = Some(self.held.len() - 1);
+        } else {
+            self.let_go(tell);
+        }
+        text.get(at + 1..)
+    }
+
+    fn let_go(&mut self, tell: &mut dyn FnMut(Found<'_>)) {
+        if !self.held.is_empty() {
+            tell(Found::Text(&self.held));
+        }
+        self.held.clear();
+        self.long = false;
+    }
+
+    /// The domain is over, or too long: says whether that was an address. What is none of it may be the start of another.
+    fn judge(&mut self, at: usize, too_long: bool, tell: &mut dyn FnMut(Found<'_>)) {
+        self.at = None;
+        let domain = self.held.get(at + 1..).unwrap_or_default();
+        let length = if too_long { 0 } else { domain_length(domain) };
+        let end = if length == 0 { at + 1 } else { at + 1 + length };
+        let (found, rest) = self.held.split_at(end);
+        tell(if length == 0 { Found::Text(found) } else { Found::Address(found) });
+        self.long = too_long;
+        self.held = rest.to_owned();
+        if self.held.len() > LOCAL {
+            let (gone, kept) = self.held.split_at(self.held.len() - LOCAL);
+            tell(Found::Text(gone));
+            self.held = kept.to_owned();
+            self.long = true;
+        }
+    }
+}
+
+/// How much of it is a domain of two labels or more; 0 for none.
+fn domain_length(text: &str) -> usize {
+    let domain = text.split("..").next().unwrap_or_default().trim_end_matches(['.', '-']);
+    let Some((front, top)) = domain.rsplit_once('.') else { return 0 };
+    let is_top =
+        top.len() >= 2 && (top.bytes().all(|byte| byte.is_ascii_alphabetic()) || top.starts_with("xn--"));
+    let is_file = FILES.iter().any(|file| top.eq_ignore_ascii_case(file));
+    let labels =
+        front.split('.').all(|label| !label.is_empty() && !label.starts_with('-') && !label.ends_with('-'));
+    if is_top && labels && !is_file { domain.len() } else { 0 }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,233 @@
+//! Hints that spare browsers work: images that load when they come into view, and sizes that are known before.
+//!
+//! ```kdl
+//! html-images {
+//!     lazy after=2
+//!     sizes-from-names
+//!     size "img.logo" 120 40
+//! }
+//! ```
+
+use std::sync::Arc;
+
+use foregate_module::settings::{Block, Context, FromNode, Key, Node, Problem, Prop};
+
+use super::chooses;
+use crate::{Chosen, Element, Feature, Page, Rewrite, Selector};
+
+/// The step that chooses the feature.
+const STEP: &str = "html-images";
+/// How many images are taken for visible at once, and load as they would.
+const VISIBLE: u64 = 2;
+/// How many selectors there may be.
+const SELECTORS: usize = 128;
+/// The largest width or height, pixels.
+const PIXELS: u64 = 65_535;
+
+static KEY: Key = Key::block(
+    STEP,
+    &BLOCK,
+    "html-images { lazy; }",
+    "Gives images of HTML hints: `loading=\"lazy\"`, `width` and `height`, where they have none.",
+);
+
+static BLOCK: Block = Block {
+    keys: &[
+        Key::flag(
+            "lazy",
+            "#false",
+            "lazy after=4",
+            "Whether images and frames load when they come into view.",
+        )
+        .props(&[Prop {
+            name: "after",
+            usage: "NUMBER",
+            required: false,
+            default: "2",
+            about: "How many images of a document load at once, since they are seen first.",
+        }]),
+        Key::flag(
+            "sizes-from-names",
+            "#false",
+            "sizes-from-names",
+            "Whether `photo-640x480.jpg` has 640 by 480 pixels.",
+        ),
+        Key::one("size", "SELECTOR WIDTH HEIGHT", "size \"img.logo\" 120 40", "The size of images, pixels.")
+            .args(3, 3)
+            .many(),
+    ],
+    later: &[],
+};
+
+/// The settings of `html-images`.
+#[derive(Debug, Clone)]
+pub struct Settings(Arc<Images>);
+
+impl Settings {
+    fn chosen(&self) -> Chosen {
+        Chosen { step: STEP, feature: Arc::clone(&self.0) as Arc<dyn Feature> }
+    }
+}
+
+impl FromNode for Settings {
+    const KEY: Option<&'static Key> = Some(&KEY);
+
+    fn from_nodes(nodes: &[Node], _: &mut dyn Context) -> Result<Self, Problem> {
+        let mut images = Images::default();
+        let Some(node) = nodes.last() else { return Ok(Self(Arc::new(images))) };
+        if let Some(child) = node.child("lazy")
+            && child.args().first().map_or(Ok(true), |argument| argument.flag())?
+        {
+            let after = child.prop("after").map_or(Ok(VISIBLE), |after| after.number(0..=1000))?;
+            images = images.lazy(after);
+        }
+        if let Some(child) = node.child("sizes-from-names") {
+            images.from_names = child.args().first().map_or(Ok(true), |argument| argument.flag())?;
+        }
+        for child in node.children_named("size") {
+            let number = |at: usize| child.arg(at)?.number(1..=PIXELS);
+            let size = (number(1)?, number(2)?);
+            images.size(Selector::from_argument(child.arg(0)?)?, size);
+        }
+        if images.sizes.len() > SELECTORS {
+            return Err(node.wrong(format!("at most {SELECTORS} selectors")));
+        }
+        if images.lazy.is_none() && !images.from_names && images.sizes.is_empty() {
+            return Err(node.wrong("this hints at nothing").help("add `lazy`, `size` or `sizes-from-names`"));
+        }
+        Ok(Self(Arc::new(images)))
+    }
+}
+
+chooses! {
+    /// Chooses the feature.
+    ChooseImages, Settings, "html-images", "Gives images of documents hints for browsers."
+}
+
+/// The feature.
+#[derive(Debug)]
+pub struct Images {
+    /// Those of `size`, then images, then frames: what is said outright comes before what names tell.
+    selectors: Vec<Selector>,
+    sizes: Vec<(u64, u64)>,
+    lazy: Option<u64>,
+    from_names: bool,
+}
+
+impl Default for Images {
+    fn default() -> Self {
+        let selectors = ["img", "iframe"].map(Selector::constant).into();
+        Self { selectors, sizes: Vec::new(), lazy: None, from_names: false }
+    }
+}
+
+impl Images {
+    /// Images but the first so many, and frames, load when they come into view.
+    #[must_use]
+    pub fn lazy(self, after: u64) -> Self {
+        Self { lazy: Some(after), ..self }
+    }
+
+    /// Names of files tell sizes.
+    #[must_use]
+    pub fn sizes_from_names(self) -> Self {
+        Self { from_names: true, ..self }
+    }
+
+    /// Images that a selector fits have a size, width and height in pixels.
+    pub fn size(&mut self, selector: Selector, size: (u64, u64)) {
+        self.selectors.insert(self.sizes.len(), selector);
+        self.sizes.push(size);
+    }
+}
+
+impl Feature for Images {
+    fn selectors(&self) -> &[Selector] {
+        &self.selectors
+    }
+
+    fn growth(&self) -> usize {
+        12
+    }
+
+    fn begin(self: Arc<Self>, _: &Page) -> Box<dyn Rewrite> {
+        Box::new(Hints { left: self.lazy.unwrap_or_default(), images: self })
+    }
+}
+
+struct Hints {
+    images: Arc<Images>,
+    /// Images that still load at once.
+    left: u64,
+}
+
+impl Rewrite for Hints {
+    fn element(&mut self, selector: usize, element: &mut Element<'_, '_, '_>) {
+        let images = &self.images;
+        let (image, frame) = (images.sizes.len(), images.sizes.len() + 1);
+        if let Some(size) = images.sizes.get(selector) {
+            return give_size(element, *size);
+        }
+        if selector == image
+            && images.from_names
+            && let Some(size) = element.attribute("src").as_deref().and_then(size_of_name)
+        {
+            give_size(element, size);
+        }
+        if images.lazy.is_none() {
+            return;
+        }
+        if selector == image && self.left > 0 {
+            self.left -= 1;
+        } else if (selector == image || selector == frame) && !element.has_attribute("loading") {
+            element.set_attribute("loading", "lazy");
+        }
+    }
+}
+
+/// Says how large an image is, unless it says something of its size itself.
+fn give_size(element: &mut Element<'_, '_, '_>, (width, height): (u64, u64)) {
+    if !element.has_attribute("width") && !element.has_attribute("height") {
+        element.set_attribute("width", &width.to_string());
+        element.set_attribute("height", &height.to_string());
+    }
+}
+
+/// The size that the name of a file ends in: `photo-640x480.jpg`, `photo_640x480.jpg`.
+fn size_of_name(address: &str) -> Option<(u64, u64)> {
+    let path = address.split(['?', '#']).next().unwrap_or_default();
+    let (stem, _) = path.rsplit('/').next().unwrap_or_default().rsplit_once('.')?;
+    let (_, size) = stem.rsplit_once(['-', '_'])?;
+    let (width, height) = size.split_once('x')?;
+    let number = |digits: &str| {
+        let fits = (1..=5).contains(&digits.len()) && digits.bytes().all(|byte| byte.is_ascii_digit());
+        digits.parse::<u64>().ok().filter(|number| fits && (1..=PIXELS).contains(number))
+    };
+    Some((number(width)?, number(height)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use foregate_module::testing::filtered_at_every_split;
+
+    use super::*;
+    use crate::tests::{Boxed, of};
+
+    #[test]
+    fn images_get_the_hints_that_they_lack() {
+        let make = || {
+            let mut images = Images::default().lazy(1).sizes_from_names();
+            images.size(Selector::constant("img.logo"), (12, 4));
+            Boxed(of(vec![Arc::new(images)], "text/html; charset=utf-8").filter)
+        };
+        let html = "<img src=/a-640x480.jpg?v=1><img class=logo src=l-1x1.png><img loading=eager src=x-0x1.png>\
+                    <img width=3 src=y-3x4.png><iframe src=z></iframe><p>x</p>";
+        let out = String::from_utf8(filtered_at_every_split(make, html.as_bytes()).unwrap()).unwrap();
+        assert_eq!(
+            out,
+            "<img src=/a-640x480.jpg?v=1 width=\"640\" height=\"480\">\
+             <img class=logo src=l-1x1.png width=\"12\" height=\"4\" loading=\"lazy\"><img loading=eager src=x-0x1.png>\
+             <img width=3 src=y-3x4.png loading=\"lazy\"><iframe src=z loading=\"lazy\"></iframe><p>x</p>"
+        );
+    }
+}

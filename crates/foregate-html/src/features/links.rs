@@ -1,0 +1,416 @@
+//! Addresses in attributes, mapped to others.
+//!
+//! ```kdl
+//! html-links {
+//!     prefix "/static/" "https://static.example.com/"
+//!     host "app.internal" "www.example.com"
+//!     https
+//!     attribute "data-src"
+//! }
+//! ```
+//!
+//! The first `prefix` that fits counts, else the first `host`; then `https` makes `http:` what it says.
+
+use std::sync::Arc;
+
+use foregate_module::settings::{Block, Context, FromNode, Key, Node, Problem};
+
+use super::chooses;
+use crate::{Chosen, Element, Feature, Page, Rewrite, Selector};
+
+/// The step that chooses the feature.
+const STEP: &str = "html-links";
+/// How many mappings there may be.
+const MAPPINGS: usize = 256;
+/// How many attributes may be named beside those of HTML.
+const ATTRIBUTES: usize = 16;
+/// The longest part of an address, bytes.
+const PART: usize = 2048;
+
+/// The attributes of HTML that hold an address.
+const PLAIN: [(&str, &str); 24] = [
+    ("a[href]", "href"),
+    ("area[href]", "href"),
+    ("link[href]", "href"),
+    ("base[href]", "href"),
+    ("img[src]", "src"),
+    ("script[src]", "src"),
+    ("iframe[src]", "src"),
+    ("frame[src]", "src"),
+    ("source[src]", "src"),
+    ("video[src]", "src"),
+    ("audio[src]", "src"),
+    ("track[src]", "src"),
+    ("embed[src]", "src"),
+    ("input[src]", "src"),
+    ("video[poster]", "poster"),
+    ("object[data]", "data"),
+    ("form[action]", "action"),
+    ("button[formaction]", "formaction"),
+    ("input[formaction]", "formaction"),
+    ("blockquote[cite]", "cite"),
+    ("q[cite]", "cite"),
+    ("body[background]", "background"),
+    ("image[href]", "href"),
+    ("use[href]", "href"),
+];
+/// Those that hold several, with descriptors.
+const SETS: [(&str, &str); 3] =
+    [("img[srcset]", "srcset"), ("source[srcset]", "srcset"), ("link[imagesrcset]", "imagesrcset")];
+/// The one that holds an address behind a number.
+const REFRESH: &str = "meta[http-equiv=\"refresh\" i]";
+
+static KEY: Key = Key::block(
+    STEP,
+    &BLOCK,
+    "html-links { https; }",
+    "Maps the addresses in attributes of HTML to others: links, images, scripts, forms, `srcset`, `meta` refreshes.",
+);
+
+static BLOCK: Block = Block {
+    keys: &[
+        Key::one(
+            "prefix",
+            "FROM TO",
+            "prefix \"/static/\" \"https://static.example.com/\"",
+            "Addresses that begin so begin otherwise. The first that fits counts.",
+        )
+        .args(2, 2)
+        .many(),
+        Key::one(
+            "host",
+            "FROM TO",
+            "host \"app.internal\" \"www.example.com\"",
+            "Addresses of a host are of another; both with a port where they have one.",
+        )
+        .args(2, 2)
+        .many(),
+        Key::flag("https", "#false", "https", "Whether `http:` becomes `https:`."),
+        Key::one(
+            "attribute",
+            "NAME...",
+            "attribute \"data-src\"",
+            "Further attributes that hold an address, of any element.",
+        )
+        .args(1, 16),
+    ],
+    later: &[],
+};
+
+/// The settings of `html-links`.
+#[derive(Debug, Clone)]
+pub struct Settings(Arc<Links>);
+
+impl Settings {
+    fn chosen(&self) -> Chosen {
+        Chosen { step: STEP, feature: Arc::clone(&self.0) as Arc<dyn Feature> }
+    }
+}
+
+impl FromNode for Settings {
+    const KEY: Option<&'static Key> = Some(&KEY);
+
+    fn from_nodes(nodes: &[Node], _: &mut dyn Context) -> Result<Self, Problem> {
+        let mut links = Links::default();
+        let Some(node) = nodes.last() else { return Ok(Self(Arc::new(links))) };
+        let pair = |node: &Node| -> Result<(String, String), Problem> {
+            let (from, to) = (node.arg(0)?, node.arg(1)?);
+            for argument in [from, to] {
+                let text = argument.text()?;
+                if text.len() > PART || text.contains(['"', '<', '>', ' ']) {
+                    return Err(argument.wrong("this cannot be a part of an address"));
+                }
+            }
+            if from.text()?.is_empty() {
+                return Err(from.wrong("an empty text fits everything"));
+            }
+            Ok((from.text()?.into(), to.text()?.into()))
+        };
+        links.prefixes = node.children_named("prefix").map(pair).collect::<Result<_, _>>()?;
+        links.hosts = node.children_named("host").map(pair).collect::<Result<_, _>>()?;
+        if links.prefixes.len() + links.hosts.len() > MAPPINGS {
+            return Err(node.wrong(format!("at most {MAPPINGS} mappings")));
+        }
+        if let Some(node) = node.child("https") {
+            links.https = node.args().first().map_or(Ok(true), |argument| argument.flag())?;
+        }
+        for argument in node.child("attribute").map_or(&[][..], Node::args).iter().take(ATTRIBUTES) {
+            let name = argument.text()?;
+            let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
+            if name.is_empty() || !name.bytes().all(fits) {
+                return Err(argument.wrong("this is not the name of an attribute"));
+            }
+            links.attribute(name);
+        }
+        if links.prefixes.is_empty() && links.hosts.is_empty() && !links.https {
+            return Err(node.wrong("this maps nothing").help("add `prefix`, `host` or `https`"));
+        }
+        Ok(Self(Arc::new(links)))
+    }
+}
+
+chooses! {
+    /// Chooses the feature.
+    ChooseLinks, Settings, "html-links", "Maps addresses in attributes of documents to others."
+}
+
+/// The feature.
+#[derive(Debug)]
+pub struct Links {
+    selectors: Vec<Selector>,
+    /// The attribute of each selector but the last of the standard ones.
+    attributes: Vec<String>,
+    prefixes: Vec<(String, String)>,
+    hosts: Vec<(String, String)>,
+    https: bool,
+}
+
+impl Default for Links {
+    fn default() -> Self {
+        let all = PLAIN.iter().chain(&SETS).map(|(selector, attribute)| (*selector, *attribute));
+        let all: Vec<_> = all.chain([(REFRESH, "content")]).collect();
+        Self {
+            selectors: all.iter().map(|(selector, _)| Selector::constant(selector)).collect(),
+            attributes: all.iter().map(|(_, attribute)| (*attribute).to_owned()).collect(),
+            prefixes: Vec::new(),
+            hosts: Vec::new(),
+            https: false,
+        }
+    }
+}
+
+impl Links {
+    /// Addresses in this attribute too, whose name is one.
+    pub fn attribute(&mut self, name: &str) {
+        if let Ok(selector) = Selector::parse(&format!("[{name}]")) {
+            self.selectors.push(selector);
+            self.attributes.push(name.to_ascii_lowercase());
+        }
+    }
+
+    /// Addresses that begin with `from` begin with `to`.
+    #[must_use]
+    pub fn prefix(mut self, from: &str, to: &str) -> Self {
+        self.prefixes.push((from.into(), to.into()));
+        self
+    }
+
+    /// Addresses of a host are of another.
+    #[must_use]
+    pub fn host(mut self, from: &str, to: &str) -> Self {
+        self.hosts.push((from.into(), to.into()));
+        self
+    }
+
+    /// `http:` becomes `https:`.
+    #[must_use]
+    pub fn https(self) -> Self {
+        Self { https: true, ..self }
+    }
+}
+
+impl Feature for Links {
+    fn selectors(&self) -> &[Selector] {
+        &self.selectors
+    }
+
+    fn growth(&self) -> usize {
+        let pairs = self.prefixes.iter().chain(&self.hosts);
+        1 + pairs.map(|(from, to)| to.len() / (from.len() + 1)).max().unwrap_or(0)
+    }
+
+    fn begin(self: Arc<Self>, page: &Page) -> Box<dyn Rewrite> {
+        let ready = |pairs: &[(String, String)]| -> Arc<[(String, String)]> {
+            let text = |text: &str| page.text(text).into_owned();
+            pairs.iter().map(|(from, to)| (text(from), text(to))).collect()
+        };
+        let (prefixes, hosts) = (ready(&self.prefixes), ready(&self.hosts));
+        Box::new(Mapping { links: self, prefixes, hosts })
+    }
+}
+
+struct Mapping {
+    links: Arc<Links>,
+    prefixes: Arc<[(String, String)]>,
+    hosts: Arc<[(String, String)]>,
+}
+
+impl Rewrite for Mapping {
+    fn element(&mut self, selector: usize, element: &mut Element<'_, '_, '_>) {
+        let Some(name) = self.links.attributes.get(selector) else { return };
+        let Some(value) = element.attribute(name) else { return };
+        let sets = PLAIN.len()..PLAIN.len() + SETS.len();
+        let mapped = if sets.contains(&selector) {
+            self.set(&value)
+        } else if selector == sets.end {
+            self.refresh(&value)
+        } else {
+            self.address(&value)
+        };
+        if let Some(mapped) = mapped {
+            element.set_attribute(name, &mapped);
+        }
+    }
+}
+
+impl Mapping {
+    /// An address, mapped; `None` if it stays.
+    fn address(&self, address: &str) -> Option<String> {
+        let start = address.len() - address.trim_start_matches([' ', '\t', '\n', '\r', '\x0c']).len();
+        let (blank, address) = address.split_at(start);
+        let mut mapped = self
+            .prefixes
+            .iter()
+            .find_map(|(from, to)| address.strip_prefix(&**from).map(|rest| format!("{to}{rest}")))
+            .or_else(|| self.hosts.iter().find_map(|(from, to)| of_host(address, from, to)));
+        if self.links.https {
+            let found = mapped.as_deref().unwrap_or(address);
+            if let Some(rest) = strip_scheme(found, "http:").filter(|rest| rest.starts_with("//")) {
+                mapped = Some(format!("https:{rest}"));
+            }
+        }
+        mapped.filter(|mapped| mapped != address).map(|mapped| format!("{blank}{mapped}"))
+    }
+
+    /// The addresses of a `srcset` (HTML, section 4.8.4.2.1), each before its descriptors.
+    fn set(&self, value: &str) -> Option<String> {
+        let blank = |byte: u8| byte.is_ascii_whitespace();
+        let (mut mapped, mut changed, mut rest) = (String::with_capacity(value.len()), false, value);
+        while !rest.is_empty() {
+            let gap = rest.bytes().take_while(|byte| blank(*byte) || *byte == b',').count();
+            let (between, after) = rest.split_at(gap);
+            mapped.push_str(between);
+            let (word, after) = after.split_at(after.bytes().take_while(|byte| !blank(*byte)).count());
+            let address = word.trim_end_matches(',');
+            match self.address(address) {
+                Some(other) => {
+                    changed = true;
+                    mapped.push_str(&other);
+                }
+                None => mapped.push_str(address),
+            }
+            let (commas, descriptors) = match word.len() == address.len() {
+                // Commas within brackets do not end a candidate.
+                true => ("", descriptors(after)),
+                false => (word.get(address.len()..).unwrap_or_default(), 0),
+            };
+            mapped.push_str(commas);
+            let (own, others) = after.split_at(descriptors);
+            mapped.push_str(own);
+            rest = others;
+        }
+        changed.then_some(mapped)
+    }
+
+    /// The address of `5; url=ADDRESS`.
+    fn refresh(&self, value: &str) -> Option<String> {
+        let at = value.to_ascii_lowercase().find("url=")? + 4;
+        let (front, address) = value.split_at(at);
+        let quote = address.chars().next().filter(|first| "'\"".contains(*first));
+        let (quoted, rest) = match quote.and_then(|quote| address.get(1..)?.split_once(quote)) {
+            Some((address, _)) => (address, address.len() + 1),
+            None => (address.trim_end(), address.trim_end().len()),
+        };
+        let mapped = self.address(quoted)?;
+        let quote = quote.map_or(String::new(), String::from);
+        Some(format!("{front}{quote}{mapped}{}", address.get(rest..).unwrap_or_default()))
+    }
+}
+
+/// Where the descriptors of a candidate end: behind the comma that is in no brackets.
+fn descriptors(text: &str) -> usize {
+    let mut depth = 0_usize;
+    for (at, byte) in text.bytes().enumerate() {
+        match byte {
+            b'(' => depth += 1,
+            b')' => depth = depth.saturating_sub(1),
+            b',' if depth == 0 => return at + 1,
+            _ => {}
+        }
+    }
+    text.len()
+}
+
+fn strip_scheme<'a>(address: &'a str, scheme: &str) -> Option<&'a str> {
+    let (front, rest) = address.split_at_checked(scheme.len())?;
+    front.eq_ignore_ascii_case(scheme).then_some(rest)
+}
+
+/// An address of one host as one of another.
+fn of_host(address: &str, from: &str, to: &str) -> Option<String> {
+    let rest = strip_scheme(address, "https:").or_else(|| strip_scheme(address, "http:")).unwrap_or(address);
+    let authority = rest.strip_prefix("//")?;
+    let (host, path) = authority.split_at_checked(from.len())?;
+    let ends = path.is_empty() || path.starts_with(['/', '?', '#']);
+    if !host.eq_ignore_ascii_case(from) || !ends {
+        return None;
+    }
+    Some(format!("{}//{to}{path}", address.strip_suffix(rest).unwrap_or_default()))
+}
+
+#[cfg(test)]
+mod tests {
+    use foregate_module::testing::filtered_at_every_split;
+
+    use super::*;
+    use crate::tests::{Boxed, of};
+
+    fn rewritten(make: impl Fn() -> Links, html: &str) -> String {
+        let make = || Boxed(of(vec![Arc::new(make())], "text/html; charset=utf-8").filter);
+        String::from_utf8(filtered_at_every_split(make, html.as_bytes()).unwrap()).unwrap()
+    }
+
+    fn links() -> Links {
+        let mut links = Links::default()
+            .prefix("/static/", "https://s.example/")
+            .host("app.internal:8080", "www.example")
+            .https();
+        links.attribute("data-src");
+        links
+    }
+
+    #[test]
+    fn addresses_are_mapped_by_prefix_host_and_scheme() {
+        for (html, expected) in [
+            ("<a href=/static/x>", "<a href=\"https://s.example/x\">"),
+            ("<img src=' http://a/b'>", "<img src=\" https://a/b\">"),
+            ("<a href='HTTP://APP.internal:8080?x=1&amp;y'>", "<a href=\"https://www.example?x=1&amp;y\">"),
+            ("<a href=//app.internal:8080/p>", "<a href=\"//www.example/p\">"),
+            ("<a href=//app.internal:80801/p>", "<a href=//app.internal:80801/p>"),
+            ("<form action=http://a>", "<form action=\"https://a\">"),
+            ("<b data-src=/static/y>", "<b data-src=\"https://s.example/y\">"),
+            ("<b title=/static/y href=/static/x>", "<b title=/static/y href=/static/x>"),
+            ("<a href=https://a/static/>", "<a href=https://a/static/>"),
+            ("<a href=http:x>", "<a href=http:x>"),
+            (
+                "<meta http-equiv=Refresh content='3; URL=/static/x'>",
+                "<meta http-equiv=Refresh content=\"3; URL=https://s.example/x\">",
+            ),
+            (
+                "<meta http-equiv=refresh content=\"0;url='http://a' \">",
+                "<meta http-equiv=refresh content=\"0;url='https://a' \">",
+            ),
+        ] {
+            assert_eq!(rewritten(links, html), expected, "{html}");
+        }
+    }
+
+    #[test]
+    fn each_address_of_a_set_is_mapped() {
+        for (set, expected) in [
+            (
+                "/static/a.png 1x, /static/b,c.png 2x",
+                Some("https://s.example/a.png 1x, https://s.example/b,c.png 2x"),
+            ),
+            ("/static/a.png, http://b", Some("https://s.example/a.png, https://b")),
+            ("/x 1x,/static/y 2x", Some("/x 1x,https://s.example/y 2x")),
+            (" , /static/a (1,2) 3w , ", Some(" , https://s.example/a (1,2) 3w , ")),
+            ("data:image/png;base64,/static/ 1x", None),
+            ("", None),
+        ] {
+            let html = format!("<img srcset=\"{set}\">");
+            let expected = expected.map_or(html.clone(), |expected| format!("<img srcset=\"{expected}\">"));
+            assert_eq!(rewritten(links, &html), expected);
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! Texts that are replaced by others while a stream passes.
+
+use aho_corasick::{AhoCorasick, AhoCorasickBuilder, MatchKind};
+
+/// Finds texts in a stream, the leftmost first, and among those that begin at the same place the longest. Where the stream is
+/// split makes no difference.
+#[derive(Debug, Clone)]
+pub(crate) struct Needles {
+    search: AhoCorasick,
+    /// The length of the longest text, bytes.
+    longest: usize,
+}
+
+impl Needles {
+    /// The most that all texts may have together, bytes.
+    pub const LIMIT: usize = 64 * 1024;
+
+    /// For these texts; `None` if they are too many.
+    pub fn new<T: AsRef<[u8]>>(texts: &[T], ignore_case: bool) -> Option<Self> {
+        let search = AhoCorasickBuilder::new()
+            .match_kind(MatchKind::LeftmostLongest)
+            .ascii_case_insensitive(ignore_case)
+            .build(texts)
+            .ok()?;
+        let longest = texts.iter().map(|text| text.as_ref().len()).max().unwrap_or_default();
+        Some(Self { search, longest })
+    }
+
+    /// Goes through what has come: calls `tell` with each stretch, and which text that is, if it is one, until it says that
+    /// this is enough. Says how many bytes were told; the rest has to come again with what follows it. With `last` nothing
+    /// follows.
+    pub fn search(
+        &self,
+        bytes: &[u8],
+        last: bool,
+        tell: &mut dyn FnMut(&[u8], Option<usize>) -> bool,
+    ) -> usize {
+        // A text that begins behind this may be longer than what has come.
+        let safe = if last { bytes.len() } else { (bytes.len() + 1).saturating_sub(self.longest) };
+        let mut at = 0;
+        for found in self.search.find_iter(bytes) {
+            if found.start() >= safe {
+                break;
+            }
+            if let Some(between) = bytes.get(at..found.start()).filter(|between| !between.is_empty()) {
+                tell(between, None);
+            }
+            at = found.end();
+            if !tell(bytes.get(found.range()).unwrap_or_default(), Some(found.pattern().as_usize())) {
+                return at;
+            }
+        }
+        if let Some(between) = bytes.get(at..safe).filter(|between| !between.is_empty()) {
+            tell(between, None);
+            at = safe;
+        }
+        at
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_leftmost_and_longest_is_found_wherever_the_stream_is_split() {
+        let needles = Needles::new(&["ab", "abcd", "bcx", "d"], false).unwrap();
+        let whole = b"xabcxabcdabcabd".repeat(3);
+        let run = |splits: &[usize]| {
+            let (mut held, mut out, mut from) = (Vec::new(), String::new(), 0);
+            for (number, to) in splits.iter().enumerate() {
+                held.extend(&whole[from..*to]);
+                from = *to;
+                let told = needles.search(&held, number + 1 == splits.len(), &mut |bytes, found| {
+                    let text = String::from_utf8_lossy(bytes);
+                    out.push_str(&found.map_or(text.to_string(), |_| format!("({text})")));
+                    true
+                });
+                held.drain(..told);
+            }
+            assert!(held.is_empty());
+            out
+        };
+        let expected = run(&[whole.len()]);
+        assert!(expected.starts_with("x(ab)cx(abcd)(ab)c(ab)(d)"), "{expected}");
+        for one in 0..whole.len() {
+            for other in one..whole.len() {
+                assert_eq!(run(&[one, other, whole.len()]), expected, "{one} {other}");
+            }
+        }
+    }
+}

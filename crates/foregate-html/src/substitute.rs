@@ -1,0 +1,314 @@
+//! Texts of bodies that are replaced by others, whatever the bodies are.
+//!
+//! ```kdl
+//! substitute {
+//!     types "text/css" "application/json"
+//!     replace "http://old.example" "https://new.example"
+//! }
+//! ```
+//!
+//! What NGINX calls `sub_filter`: bytes are searched, not markup. For HTML, `html-text` and `html-links` know what they do.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use foregate_module::settings::{Block, Context, FromNode, Key, Node, Problem};
+use foregate_module::{
+    Add, Added, Bail, BodyFilter, Count, DecodedBody, EditResponse, Edits, Filter, FilterResponseBody,
+    Filtered, Finding, Never, PlainBody, RequestFields, ResponseFields, Sink, Status, Step, Wish, phase,
+};
+
+use crate::features::replace_text::pairs_of;
+use crate::needles::Needles;
+use crate::response::{MediaType, is_encoded, is_whole, revalidated};
+
+/// The step whose filter it is.
+const STEP: &str = "substitute";
+/// What is written at once, bytes.
+const ROUND: usize = 16 * 1024;
+
+static KEY: Key = Key::block(
+    STEP,
+    &BLOCK,
+    "substitute { replace \"http://old.example\" \"https://new.example\"; }",
+    "Replaces texts of responses by others, byte by byte, while they stream.",
+);
+
+static BLOCK: Block = Block {
+    keys: &[
+        Key::one(
+            "types",
+            "TYPE...",
+            "types \"text/css\"",
+            "The media types of the responses, or all of a kind, such as `text/*`.",
+        )
+        .args(1, 16)
+        .otherwise("`text/*`, `application/javascript`, `application/json`, `application/xml`"),
+        Key::one(
+            "replace",
+            "FROM TO",
+            "replace \"http://a.example\" \"https://b.example\"",
+            "A text, and what takes its place. Where several fit, the longest.",
+        )
+        .args(2, 2)
+        .many()
+        .required(),
+        Key::flag("ignore-case", "#false", "ignore-case", "Whether letters of ASCII fit in either case."),
+    ],
+    later: &[],
+};
+
+/// The settings of `substitute`.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    types: Vec<MediaType>,
+    substitutes: Option<Arc<Substitutes>>,
+}
+
+#[derive(Debug)]
+struct Substitutes {
+    needles: Needles,
+    instead: Vec<String>,
+}
+
+impl FromNode for Settings {
+    const KEY: Option<&'static Key> = Some(&KEY);
+
+    fn from_nodes(nodes: &[Node], _: &mut dyn Context) -> Result<Self, Problem> {
+        let application = |sub| MediaType::new("application", Some(sub));
+        let types = vec![
+            MediaType::new("text", None),
+            application("javascript"),
+            application("json"),
+            application("xml"),
+        ];
+        let mut settings = Self { types, substitutes: None };
+        let Some(node) = nodes.last() else { return Ok(settings) };
+        if let Some(types) = node.child("types") {
+            settings.types = types.args().iter().map(MediaType::from_argument).collect::<Result<_, _>>()?;
+        }
+        let ignore_case = match node.child("ignore-case") {
+            Some(child) => child.args().first().map_or(Ok(true), |argument| argument.flag())?,
+            None => false,
+        };
+        let (from, instead): (Vec<_>, Vec<_>) = pairs_of(node)?.into_iter().unzip();
+        let needles = Needles::new(&from, ignore_case);
+        let needles = needles.ok_or_else(|| node.wrong("these are too many texts to search for"))?;
+        settings.substitutes = Some(Arc::new(Substitutes { needles, instead }));
+        Ok(settings)
+    }
+}
+
+impl Settings {
+    /// What is replaced in this response, if anything is.
+    fn of(&self, status: u16, response: &dyn foregate_module::Fields) -> Option<&Arc<Substitutes>> {
+        let fits = |value: &[u8]| self.types.iter().any(|kind| kind.fits(value));
+        let wanted = is_whole(status, response) && response.get("content-type").is_some_and(fits);
+        self.substitutes.as_ref().filter(|_| wanted)
+    }
+}
+
+/// Asks for a body without content coding.
+#[derive(Debug, Default)]
+pub struct AskForPlain;
+
+impl Step for AskForPlain {
+    type At = phase::ResponseBody;
+    type Settings = Settings;
+    type In<'r> = (RequestFields<'r>, ResponseFields<'r>, Status);
+    type Out = (Add<PlainBody>, EditResponse);
+    type Stop = Never;
+    const NAME: &'static str = "substitute-ask";
+    const ABOUT: &'static str =
+        "Asks for the response without content coding where texts of it are replaced.";
+    const FILTERS: &'static [Filter] = &[Filter::Status(200, 599)];
+
+    fn run(
+        &self,
+        settings: &Settings,
+        (RequestFields(request), ResponseFields(response), Status(status)): Self::In<'_>,
+    ) -> ControlFlow<Never, Self::Out> {
+        if status == 304 {
+            return ControlFlow::Continue((Add(None), EditResponse(revalidated(request, response))));
+        }
+        let wish = settings.of(status, response).map(|_| Wish { step: STEP, dry: false });
+        ControlFlow::Continue((Add(wish), EditResponse(Edits::new())))
+    }
+}
+
+/// Replaces texts of the body.
+#[derive(Debug, Default)]
+pub struct Substitute;
+
+impl Step for Substitute {
+    type At = phase::ResponseBody;
+    type Settings = Settings;
+    type In<'r> = (Added<'r, DecodedBody>, ResponseFields<'r>, Status);
+    type Out = (FilterResponseBody, Count);
+    type Stop = Never;
+    const NAME: &'static str = STEP;
+    const ABOUT: &'static str = "Replaces texts of responses by others.";
+    const FILTERS: &'static [Filter] = &[Filter::Status(200, 599)];
+
+    fn run(
+        &self,
+        settings: &Settings,
+        (decoded, ResponseFields(response), Status(status)): Self::In<'_>,
+    ) -> ControlFlow<Never, Self::Out> {
+        let Some(substitutes) = settings.of(status, response) else {
+            return ControlFlow::Continue((FilterResponseBody(None), Count(None)));
+        };
+        if is_encoded(response) && decoded.is_empty() {
+            return ControlFlow::Continue((FilterResponseBody(None), Count(Some("coding-not-supported"))));
+        }
+        let filter = Substituting::new(substitutes);
+        let filtered = Filtered { budget: usize::MAX, ..Filtered::new(STEP, filter) };
+        ControlFlow::Continue((FilterResponseBody(Some(filtered)), Count(None)))
+    }
+}
+
+/// The filter. It holds less than a piece and the longest text.
+struct Substituting {
+    substitutes: Arc<Substitutes>,
+    /// What has come and was not written yet.
+    held: Vec<u8>,
+    /// There is more to write of it than was written at once.
+    pending: bool,
+    count: u64,
+}
+
+impl Substituting {
+    fn new(substitutes: &Arc<Substitutes>) -> Self {
+        Self { substitutes: Arc::clone(substitutes), held: Vec::new(), pending: false, count: 0 }
+    }
+
+    fn work(&mut self, last: bool, out: &mut dyn Sink) {
+        let (mut written, mut enough, count) = (0, false, &mut self.count);
+        let Substitutes { needles, instead } = &*self.substitutes;
+        let told = needles.search(&self.held, last, &mut |bytes, found| {
+            let bytes = match found.and_then(|number| instead.get(number)) {
+                Some(instead) => {
+                    *count += 1;
+                    instead.as_bytes()
+                }
+                None => bytes,
+            };
+            out.write(bytes);
+            written += bytes.len();
+            enough = written >= ROUND;
+            !enough
+        });
+        self.held.drain(..told);
+        self.pending = enough && !self.held.is_empty();
+    }
+}
+
+impl BodyFilter for Substituting {
+    fn write(&mut self, piece: &[u8], out: &mut dyn Sink) -> Result<(), Bail> {
+        self.held.extend_from_slice(piece);
+        self.work(false, out);
+        Ok(())
+    }
+
+    fn pending(&self) -> bool {
+        self.pending
+    }
+
+    fn end(&mut self, out: &mut dyn Sink) -> Result<(), Bail> {
+        self.work(true, out);
+        while !self.held.is_empty() {
+            self.work(true, out);
+        }
+        Ok(())
+    }
+
+    fn bail(&mut self, out: &mut dyn Sink) -> Result<(), Bail> {
+        out.write(&std::mem::take(&mut self.held));
+        self.pending = false;
+        Ok(())
+    }
+
+    fn held(&self) -> usize {
+        self.held.len()
+    }
+
+    fn report(&mut self, tell: &mut dyn FnMut(Finding)) {
+        if self.count > 0 {
+            tell(Finding { step: STEP, event: "matches", count: self.count });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use foregate_module::testing::{Sample, filtered_at_every_split, node, settings};
+    use foregate_module::{Chain, Fields};
+
+    use super::*;
+    use crate::tests::Boxed;
+
+    fn of(pairs: &[(&str, &str)]) -> Settings {
+        let replace = |(from, to): &(&str, &str)| node("replace").arg_literal(*from).arg_literal(*to);
+        let node = pairs.iter().map(replace).fold(node(STEP), |node, child| node.with_child(child));
+        settings(&[node]).unwrap()
+    }
+
+    #[test]
+    fn texts_are_replaced_wherever_the_body_is_split() {
+        let settings = of(&[("http://a", "https://b"), ("http://a.b", "c"), ("x", "")]);
+        let make = || Boxed(Box::new(Substituting::new(settings.substitutes.as_ref().unwrap())));
+        let out =
+            filtered_at_every_split(make, b"{\"http://a\":\"http://a.b/x\",\"h\":\"http://\xff\"}http://a")
+                .unwrap();
+        assert_eq!(out, b"{\"https://b\":\"c/\",\"h\":\"http://\xff\"}https://b");
+    }
+
+    #[test]
+    fn a_byte_that_becomes_many_is_written_a_little_at_a_time() {
+        let settings = of(&[("a", &"b".repeat(3000))]);
+        let filter = Substituting::new(settings.substitutes.as_ref().unwrap());
+        let mut chain = Chain::new(vec![Filtered::new(STEP, filter)]);
+        let (mut out, mut total) = (Vec::new(), 0);
+        chain.write(&b"a".repeat(4096), &mut out).unwrap();
+        while chain.is_pending() {
+            assert!(out.len() <= ROUND + 3000);
+            total += out.len();
+            out.clear();
+            chain.resume(&mut out).unwrap();
+        }
+        chain.end(&mut out).unwrap();
+        assert_eq!(total + out.len(), 4096 * 3000);
+    }
+
+    #[test]
+    fn only_whole_bodies_of_its_types_are_asked_for() {
+        let asks = |status: u16, fields: &[(&str, &str)]| {
+            let mut sample =
+                fields.iter().fold(Sample::get("/").response(status), |sample, (name, value)| {
+                    sample.response_field(name, value)
+                });
+            sample.run(&AskForPlain, &of(&[("a", "b")]));
+            sample.run(&Substitute, &of(&[("a", "b")]));
+            (sample.added::<PlainBody>().len(), sample.state.response_filters.len())
+        };
+        assert_eq!(asks(200, &[("content-type", "text/css")]), (1, 1));
+        assert_eq!(asks(200, &[("content-type", "image/png")]), (0, 0));
+        assert_eq!(asks(206, &[("content-type", "text/css")]), (0, 0));
+        assert_eq!(asks(200, &[("content-type", "text/css"), ("cache-control", "no-transform")]), (0, 0));
+        assert_eq!(asks(200, &[("content-type", "text/css"), ("content-encoding", "gzip")]), (1, 0));
+        let mut sample =
+            Sample::get("/").field("if-none-match", "W/\"x\"").response(304).response_field("etag", "\"x\"");
+        sample.run(&AskForPlain, &of(&[("a", "b")]));
+        assert_eq!(sample.response.get("etag"), Some(&b"W/\"x\""[..]));
+    }
+
+    #[test]
+    fn what_cannot_be_searched_for_is_refused() {
+        for child in [
+            node("replace").arg_literal("").arg_literal("b"),
+            node("replace").arg_literal("a").arg_literal(&*"b".repeat(70_000)),
+        ] {
+            assert!(settings::<Settings>(&[node(STEP).with_child(child)]).is_err());
+        }
+    }
+}

@@ -1,0 +1,311 @@
+//! Whatever the document and wherever it is split: the output is the same, what holds is bounded, and dry runs change
+//! nothing.
+#![allow(clippy::unwrap_used, reason = "a test stops at what it did not expect")]
+
+use std::sync::Arc;
+
+use foregate_html::features::emails::Emails;
+use foregate_html::features::images::Images;
+use foregate_html::features::insert::{Insert, Place};
+use foregate_html::features::links::Links;
+use foregate_html::features::remove::{Remove, What};
+use foregate_html::features::replace_text::ReplaceText;
+use foregate_html::{Chosen, Feature, Pass, Selector, Terms};
+use foregate_module::{Chain, Finding};
+use proptest::prelude::*;
+
+/// Parts of documents, such as tokenizers are tested with: what is whole, what is not, and what only looks like something.
+const PARTS: &[&str] = &[
+    "<html>",
+    "<head>",
+    "</head>",
+    "<body class=x>",
+    "</body>",
+    "</html>",
+    "<title>",
+    "</title>",
+    "<!doctype html>",
+    "<p>",
+    "</p>",
+    "<p",
+    ">",
+    "/>",
+    "<br/>",
+    "<div id=a class='b c'>",
+    "</div>",
+    "<span>",
+    "</span >",
+    "<a href=",
+    "'mailto:a@b.de?x=1&amp;y'",
+    "\"http://old.example/x\"",
+    "<a href='/static/x'>",
+    "</a>",
+    "<img src=p-10x20.png>",
+    "<img srcset='/static/a 1x, http://old.example/b 2x' loading=eager>",
+    "<iframe src=x></iframe>",
+    "<script>",
+    "</script>",
+    "<script src=/tracker.js>",
+    "<style>",
+    "</style>",
+    "<textarea>",
+    "</textarea>",
+    "<noscript>",
+    "</noscript>",
+    "<svg>",
+    "</svg>",
+    "<math>",
+    "</math>",
+    "<select><option>",
+    "</select>",
+    "<table><tr><td>",
+    "</table>",
+    "<![CDATA[",
+    "]]>",
+    "<!--",
+    "-->",
+    "--!>",
+    "<!-->",
+    "<!--email_off-->",
+    "<!--/email_off-->",
+    "<!---",
+    "<!x",
+    "<?php ?>",
+    "</",
+    "</>",
+    "< ",
+    "<",
+    "&",
+    "&amp;",
+    "&#64;",
+    "&lt;",
+    "'",
+    "\"",
+    "=",
+    " ",
+    "\n",
+    "\0",
+    "one",
+    "ONE",
+    "on",
+    "e",
+    "one more",
+    "AT&T",
+    "AT&amp;T",
+    "x@y.de",
+    "x",
+    "@",
+    "y.de",
+    ".",
+    "name@host.example",
+    "grün",
+    "ü",
+    "\u{20ac}",
+    "日本",
+    "<font>",
+    "</font>",
+    "<b onclick=x>",
+    "<xmp>",
+    "</xmp>",
+    "<plaintext>",
+    "<svg/>",
+    "<title/>",
+    "<template>",
+    "</template>",
+];
+
+fn features(dry: bool) -> Vec<(Chosen, bool)> {
+    let mut insert = Insert::default();
+    for (place, html) in [
+        (Place::HeadStart, "<meta name=start>"),
+        (Place::HeadEnd, "<style>é{}</style>"),
+        (Place::BodyStart, "<i>start</i>"),
+        (Place::BodyEnd, "<i>end</i>"),
+    ] {
+        insert.edge(place, html);
+    }
+    insert.at(Place::After, Selector::parse("p").unwrap(), "<hr>", Some(3));
+    insert.at(Place::Append, Selector::parse("div > span").unwrap(), "\u{2713}", None);
+    let mut remove = Remove::default();
+    remove.add(Selector::parse("script[src*=tracker]").unwrap(), What::Element);
+    remove.add(Selector::parse("font").unwrap(), What::Tags);
+    remove.add(Selector::parse("[onclick]").unwrap(), What::Attribute("onclick".into()));
+    let pairs = [("one", "two"), ("one more", "<3>"), ("AT&T", "A&B"), ("grün", "")];
+    let pairs = pairs.map(|(from, to)| (from.to_owned(), to.to_owned())).into();
+    let features: [Arc<dyn Feature>; 6] = [
+        Arc::new(remove),
+        Arc::new(
+            Links::default().prefix("/static/", "//s.example/").host("old.example", "new.example").https(),
+        ),
+        Arc::new(Images::default().lazy(1).sizes_from_names()),
+        Arc::new(ReplaceText::new(pairs, false)),
+        Arc::new(Emails::new("[email protected]")),
+        Arc::new(insert),
+    ];
+    features.into_iter().map(|feature| (Chosen { step: "test", feature }, dry)).collect()
+}
+
+/// What becomes of a document that comes in pieces of these lengths, over and over.
+fn rewritten(
+    html: &[u8],
+    content_type: &str,
+    pieces: &[usize],
+    dry: bool,
+    budget: usize,
+) -> (Vec<u8>, Vec<Finding>) {
+    let terms = Terms { content_type: Some(content_type.into()), nonce: None, budget };
+    let mut chain = Chain::new(vec![Pass::filter(features(dry), terms)]);
+    let (mut out, mut rest) = (Vec::new(), html);
+    for length in pieces.iter().cycle() {
+        if rest.is_empty() {
+            break;
+        }
+        let (piece, others) = rest.split_at((*length).clamp(1, rest.len()));
+        rest = others;
+        chain.write(piece, &mut out).unwrap();
+        chain.flush(&mut out).unwrap();
+        while chain.is_pending() {
+            let before = out.len();
+            chain.resume(&mut out).unwrap();
+            assert!(out.len() - before <= 256 * 1024);
+        }
+    }
+    chain.end(&mut out).unwrap();
+    let mut found = Vec::new();
+    chain.report(&mut |_| {}, &mut |finding| found.push(finding));
+    (out, found)
+}
+
+fn holds(html: &[u8], pieces: &[usize]) {
+    for content_type in ["text/html; charset=utf-8", "text/html", "text/html; charset=shift_jis"] {
+        let whole = rewritten(html, content_type, &[usize::MAX], false, 1 << 20);
+        let split = rewritten(html, content_type, pieces, false, 1 << 20);
+        assert!(
+            whole == split,
+            "{content_type}, pieces {pieces:?} of {:?}:\n{}\n{}",
+            String::from_utf8_lossy(html),
+            String::from_utf8_lossy(&whole.0),
+            String::from_utf8_lossy(&split.0)
+        );
+        let (dry, found) = rewritten(html, content_type, pieces, true, 1 << 20);
+        assert!(dry == html);
+        let count = |found: &[Finding]| found.iter().map(|finding| finding.count).sum::<u64>();
+        assert!(
+            found.iter().all(|finding| finding.event == "dry-run-matches")
+                && count(&found) <= count(&whole.1) + 8
+        );
+    }
+}
+
+fn document() -> impl Strategy<Value = Vec<u8>> {
+    let part = prop_oneof![
+        9 => proptest::sample::select(PARTS).prop_map(|part| part.as_bytes().to_vec()),
+        1 => proptest::collection::vec(any::<u8>(), 1..4),
+    ];
+    proptest::collection::vec(part, 0..40).prop_map(|parts| parts.concat())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn any_split_gives_the_same(html in document(), pieces in proptest::collection::vec(1_usize..20, 1..8)) {
+        holds(&html, &pieces);
+    }
+
+    /// Out of memory or not: without features that change anything, every byte comes out.
+    #[test]
+    fn no_byte_is_lost_when_memory_runs_out(html in document(), piece in 1_usize..50) {
+        struct Looks([Selector; 1]);
+        impl Feature for Looks {
+            fn selectors(&self) -> &[Selector] {
+                &self.0
+            }
+            fn reads(&self) -> foregate_html::Reads {
+                foregate_html::Reads { text: true, comments: true }
+            }
+            fn growth(&self) -> usize {
+                0
+            }
+            fn begin(self: Arc<Self>, _: &foregate_html::Page) -> Box<dyn foregate_html::Rewrite> {
+                struct Nothing;
+                impl foregate_html::Rewrite for Nothing {}
+                Box::new(Nothing)
+            }
+        }
+        let html = html.repeat(40);
+        let feature: Arc<dyn Feature> = Arc::new(Looks([Selector::parse("div span").unwrap()]));
+        let terms = Terms { content_type: Some(b"text/html; charset=utf-8".to_vec()), nonce: None, budget: 4096 };
+        let mut chain = Chain::new(vec![Pass::filter(vec![(Chosen { step: "test", feature }, false)], terms)]);
+        let mut out = Vec::new();
+        for piece in html.chunks(piece) {
+            chain.write(piece, &mut out).unwrap();
+        }
+        chain.end(&mut out).unwrap();
+        prop_assert!(out == html);
+    }
+}
+
+#[test]
+fn pages_are_rewritten_alike_wherever_they_are_split() {
+    let mut count = 0;
+    for entry in std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/pages")).unwrap() {
+        let html = std::fs::read(entry.unwrap().path()).unwrap();
+        for pieces in [&[1][..], &[2, 3], &[7, 1, 64], &[100, 1]] {
+            holds(&html, pieces);
+        }
+        let whole = rewritten(&html, "text/html", &[usize::MAX], false, 1 << 20);
+        assert!(whole.1.iter().any(|finding| finding.count > 3), "the page has something to change");
+        for at in (1..html.len()).step_by(11) {
+            assert!(
+                rewritten(&html, "text/html", &[at, usize::MAX], false, 1 << 20) == whole,
+                "split at {at}"
+            );
+        }
+        count += 1;
+    }
+    assert!(count >= 3, "the pages are there");
+}
+
+/// A page of many addresses, read by somebody who takes little at a time.
+#[test]
+fn a_large_page_that_grows_is_never_held() {
+    // 60 MB where it takes a second, a tenth of it where nothing is optimised.
+    const ADDRESSES: usize = if cfg!(debug_assertions) { 40_000 } else { 800_000 };
+    let line = |number: usize| {
+        format!("<p>person{number:06}@example.com writes text of some length here, as it is.</p>\n")
+    };
+    let terms = Terms { content_type: Some(b"text/html; charset=utf-8".to_vec()), ..Terms::default() };
+    let feature: Arc<dyn Feature> = Arc::new(Emails::new("[email protected]"));
+    let mut filtered = Pass::filter(vec![(Chosen { step: "emails", feature }, false)], terms);
+    let (mut out, mut sent, mut taken, mut most, mut held) = (Vec::new(), 0, 0, 0, 0);
+    let mut piece = Vec::with_capacity(4200);
+    let mut number = 0;
+    while number < ADDRESSES || !piece.is_empty() {
+        while piece.len() < Chain::PIECE && number < ADDRESSES {
+            piece.extend(line(number).as_bytes());
+            number += 1;
+        }
+        let now: Vec<u8> = piece.drain(..piece.len().min(Chain::PIECE)).collect();
+        taken += now.len();
+        filtered.filter.write(&now, &mut out).unwrap();
+        loop {
+            most = most.max(out.len());
+            held = held.max(filtered.filter.held());
+            sent += out.len();
+            out.clear();
+            if !filtered.filter.pending() {
+                break;
+            }
+            filtered.filter.write(b"", &mut out).unwrap();
+        }
+    }
+    filtered.filter.end(&mut out).unwrap();
+    sent += out.len();
+    let mut found = 0;
+    filtered.filter.report(&mut |finding| found += finding.count);
+    assert_eq!(found, ADDRESSES as u64 + 1, "each address, and the script");
+    assert!(taken > 70 * ADDRESSES && sent > taken * 2, "{taken} became {sent}");
+    assert!(most <= 64 * 1024, "{most} bytes were written at once");
+    assert!(held <= Chain::PIECE, "{held} bytes were held");
+}
