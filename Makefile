@@ -108,7 +108,8 @@ fuzz: ## Fuzz each target for FUZZ_SECONDS (default 60); needs cargo-fuzz and a 
 bench: release ## Compare with NGINX (also with Lua), HAProxy and Pingora; prints CPU per request and ratios (takes a while)
 	@scripts/install-packages nginx /usr/lib/nginx/modules/ngx_http_lua_module.so:libnginx-mod-http-lua \
 		/usr/share/lua/5.1/resty/core.lua:lua-resty-core haproxy openssl python3 pkg-config /usr/include/openssl/ssl.h:libssl-dev
-	FOREGATE=$(BINARY) bench/run $(ARGS)
+	@$(MAKE) nginx-packages
+	FOREGATE=$(BINARY) FOREGATE_NGINX_MODULE=$$(scripts/nginx-module) bench/run $(ARGS)
 
 .PHONY: bench-calm
 bench-calm: release ## Attack the proxy while it serves others: latency, failures, memory (some three minutes)

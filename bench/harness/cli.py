@@ -13,7 +13,7 @@ from pathlib import Path
 from . import report
 from .measure import Bench, summary
 from .processes import Failed
-from .proxies import BENCH, TARGET, Foregate, Haproxy, Nginx, NginxLua, Pingora, cargo_build
+from .proxies import BENCH, TARGET, Foregate, Haproxy, Nginx, NginxLua, NginxModule, Pingora, cargo_build
 from .works import WORKS
 
 OUT = BENCH / "out"
@@ -185,6 +185,7 @@ def run_all(options):
     makers = {
         "foregate": lambda: Foregate(foregate_path(options.foregate)),
         "nginx": Nginx, "haproxy": Haproxy, "pingora": Pingora, "nginx-lua": NginxLua,
+        "nginx-module": NginxModule,
     }
     needed = {name for work in options.works for name in work.proxies}
     proxies = [makers[name]() for name in report.EVERYONE if name in options.peers and name in needed]

@@ -14,7 +14,7 @@ from pathlib import Path
 from . import same
 from .cli import foregate_path
 from .processes import Failed, Process, free_port
-from .proxies import BENCH, ERROR_PAGE, TARGET, Foregate, NginxLua, cargo_build, need
+from .proxies import BENCH, ERROR_PAGE, TARGET, Foregate, NginxLua, NginxModule, cargo_build, need
 from .works import WORKS
 
 # What is counted is the difference of two loads, so that starting and warming up are not in it.
@@ -57,10 +57,11 @@ def main(argv=None):
     parser = argparse.ArgumentParser(prog="bench/instructions", description=__doc__, allow_abbrev=False)
     known = [work.name for work in WORKS if work.modules and work.kind == "request"]
     parser.add_argument("--only", metavar="WORK,...", default=",".join(known), help="default: %(default)s")
-    parser.add_argument("--peers", metavar="NAME,...", default="foregate,nginx-lua", help="default: %(default)s")
+    parser.add_argument("--peers", metavar="NAME,...", default="foregate,nginx-lua,nginx-module", help="default: %(default)s")
     parser.add_argument("--foregate", metavar="PATH", help="the program (default: $FOREGATE, or the release build)")
     options = parser.parse_args(argv)
-    makers = {"foregate": lambda: Foregate(foregate_path(options.foregate)), "nginx-lua": NginxLua}
+    makers = {"foregate": lambda: Foregate(foregate_path(options.foregate)), "nginx-lua": NginxLua,
+              "nginx-module": NginxModule}
     names, peers = options.only.split(","), options.peers.split(",")
     if not (set(names) <= set(known) and set(peers) <= set(makers)):
         parser.error(f"works are {', '.join(known)}; proxies are {', '.join(makers)}")
@@ -72,7 +73,7 @@ def main(argv=None):
             proxy.prepare()
             for work in (work for work in WORKS if work.name in names):
                 few, many = (execute(program, valgrind, proxy, work, requests) for requests in (FEW, MANY))
-                print(f"{work.name:22} {proxy.name:10} {(many - few) / (MANY - FEW):10,.0f}", flush=True)
+                print(f"{work.name:22} {proxy.name:12} {(many - few) / (MANY - FEW):10,.0f}", flush=True)
     except (Failed, OSError, ValueError, subprocess.TimeoutExpired) as error:
         print(f"bench/instructions: {error}", file=sys.stderr)
         return 1

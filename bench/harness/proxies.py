@@ -205,6 +205,48 @@ class NginxLua(Nginx):
         return [self.path, "-p", folder, "-e", folder / "error.log", "-c", config]
 
 
+class NginxModule(Nginx):
+    """NGINX as the system has it with the module of this repository: the same routes as Foregate's."""
+
+    name = "nginx-module"
+    # The routes of foregate-modules.kdl, and the files that the locations name.
+    routes = {"/old/**": "old.kdl", "/errors/**": "errors.kdl", "/**": "rules.kdl"}
+
+    def prepare(self):
+        super().prepare()
+        named = os.environ.get("FOREGATE_NGINX_MODULE")
+        if not (named and Path(named).is_file()):
+            raise Failed(
+                "$FOREGATE_NGINX_MODULE names no module (make nginx-module prints its path);"
+                " --peers foregate,nginx,haproxy,pingora,nginx-lua leaves it out"
+            )
+        self.module = Path(named).resolve()
+
+    def version(self):
+        return f"{super().version()} with Foregate's module"
+
+    def command(self, work, port, origin, folder, tls):
+        values = {
+            **module_files(folder), "MODULE": self.module, "WORKERS": work.workers, "FOLDER": folder,
+            "USER": "user root;" if os.geteuid() == 0 else "", "LISTEN": f"127.0.0.1:{port}", "ORIGIN": origin,
+        }
+        text = fill("foregate-modules.kdl", values)
+        for route, name in self.routes.items():
+            (folder / name).write_text(route_of(text, route))
+        config = folder / "nginx.conf"
+        config.write_text(fill("nginx-module.conf", values))
+        return [self.path, "-p", folder, "-e", folder / "error.log", "-c", config]
+
+
+def route_of(configuration, pattern):
+    """What stands in a route but for the line that says who answers."""
+    lines = configuration.splitlines()
+    first = lines.index(f'    route "{pattern}" {{') + 1
+    inside = lines[first:lines.index("    }", first)]
+    answers = re.compile(r"\s*(proxy|respond) ")
+    return "".join(line[8:] + "\n" for line in inside if not answers.match(line))
+
+
 def module_files(folder):
     """Writes the list of redirects, and names the files that the work of modules needs."""
     redirects = folder / "redirects.csv"

@@ -50,7 +50,7 @@ class Work:
     @property
     def proxies(self):
         """Who is measured."""
-        return ("foregate", "nginx-lua") if self.modules else PROXIES
+        return ("foregate", *LUA, *MODULE) if self.modules else PROXIES
 
     @property
     def tls(self):
@@ -63,6 +63,7 @@ class Work:
 
 PROXIES = ("foregate", "nginx", "haproxy", "pingora")
 LUA = ("nginx-lua",)
+MODULE = ("nginx-module",)
 NGINX, HAPROXY, PINGORA = ("nginx",), ("haproxy",), ("pingora",)
 BEST = ("nginx", "haproxy", "pingora")
 TWO = ("nginx", "haproxy")

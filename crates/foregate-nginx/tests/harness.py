@@ -13,7 +13,7 @@ import threading
 import time
 import unittest
 
-NGINX = os.environ.get("NGINX", "nginx")
+NGINX = os.environ.get("NGINX_BINARY", "nginx")
 MODULE = os.environ["MODULE"]
 MODULES = "/usr/lib/nginx/modules"
 # Runs every NGINX under memcheck; what it finds makes the test fail that started it.
@@ -100,7 +100,8 @@ class Nginx:
         self.folder = tempfile.mkdtemp(prefix="foregate-nginx-")
         self.port = free_port()
         self.tls_port = free_port()
-        os.mkdir(os.path.join(self.folder, "html"))
+        for name in ["html", "logs"]:
+            os.mkdir(os.path.join(self.folder, name))
         os.chmod(self.folder, 0o755)
         for name, content in (files or {}).items():
             self.write(name, content)
