@@ -48,6 +48,8 @@ typedef struct {
     ngx_chain_t *busy;
     ngx_uint_t buffers;
 
+    ngx_http_event_handler_pt write_handler; /* of the upstream, which ours calls */
+
     ngx_int_t read; /* what reading the request's body has come to */
 
     unsigned requested : 1; /* the steps of the request have run */

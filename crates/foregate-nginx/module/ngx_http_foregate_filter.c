@@ -16,6 +16,7 @@ static ngx_http_output_header_filter_pt ngx_http_next_header_filter;
 static ngx_http_output_body_filter_pt ngx_http_next_body_filter;
 
 static ngx_int_t ngx_http_foregate_move(ngx_http_request_t *r, ngx_http_foregate_ctx_t *ctx);
+static void ngx_http_foregate_write_handler(ngx_http_request_t *r);
 
 /* Runs the steps of the response, and sends its head, unless they wait for its body. */
 static ngx_int_t
@@ -331,10 +332,33 @@ ngx_http_foregate_move(ngx_http_request_t *r, ngx_http_foregate_ctx_t *ctx)
     if (!ctx->done && (ctx->in != NULL || ctx->more)) {
         /* NGINX comes back, without input, when the client has taken something. */
         r->buffered |= NGX_HTTP_FOREGATE_BUFFERED;
+        if (r->upstream != NULL && r->write_event_handler != ngx_http_foregate_write_handler) {
+            ctx->write_handler = r->write_event_handler;
+            r->write_event_handler = ngx_http_foregate_write_handler;
+        }
         return NGX_AGAIN;
     }
     r->buffered &= ~NGX_HTTP_FOREGATE_BUFFERED;
     return rc;
+}
+
+/* The client has taken something. While an upstream has nothing new, its own handler does not ask filters that hold less
+ * than it may have under way: what little input has become much would wait for more input. */
+static void
+ngx_http_foregate_write_handler(ngx_http_request_t *r)
+{
+    ngx_http_foregate_ctx_t *ctx = ngx_http_get_module_ctx(r, ngx_http_foregate_module);
+    ngx_http_event_handler_pt next = ctx->write_handler;
+    ngx_event_t *wev = r->connection->write;
+
+    r->write_event_handler = next;
+    if (!wev->timedout && !wev->delayed && wev->ready && !ctx->failed && !ctx->done
+        && ngx_http_foregate_move(r, ctx) == NGX_ERROR)
+    {
+        ngx_http_finalize_request(r, NGX_ERROR);
+        return;
+    }
+    next(r);
 }
 
 static ngx_int_t

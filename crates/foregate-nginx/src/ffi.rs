@@ -503,7 +503,7 @@ pub extern "C" fn fg_panics() -> u64 {
 pub extern "C" fn fg_cycle_new() -> *mut c_void {
     guard(std::ptr::null_mut(), || {
         #[cfg(not(feature = "probe"))]
-        let pipeline = foregate_modules::shipped();
+        let pipeline = crate::modules::shipped();
         #[cfg(feature = "probe")]
         let pipeline = crate::probe::probed();
         let cycle = Cycle::new(Arc::new(pipeline));

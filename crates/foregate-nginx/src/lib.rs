@@ -15,6 +15,7 @@
 mod body;
 mod exchange;
 pub mod ffi;
+pub mod modules;
 #[cfg(feature = "probe")]
 mod probe;
 mod random;

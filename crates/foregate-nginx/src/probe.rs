@@ -281,5 +281,5 @@ impl BodyFilter for Grow {
 
 pipeline! {
     /// What ships, and the probe.
-    pub fn probed { use foregate_modules::shipped; ProbeRequest, ProbeBody, ProbeHold, ProbeResponse, ProbeLog }
+    pub fn probed { use crate::modules::shipped; ProbeRequest, ProbeBody, ProbeHold, ProbeResponse, ProbeLog }
 }

@@ -15,6 +15,8 @@ import unittest
 from harness import Case, Nginx, PATIENCE, VALGRIND, response, version
 
 RELOADS = int(os.environ.get("RELOADS", "20"))
+# Seconds of load with reloads.
+SOAK = float(os.environ.get("SOAK", "5"))
 GROW = "probe grow=3\n"
 
 
@@ -97,6 +99,37 @@ class Pieces(Case):
             while data := client.recv(65536):
                 got += data
         self.assertTrue(got.endswith(grown(b"firstsecond", 3)), got)
+
+    def test_what_became_large_comes_though_the_origin_waits(self):
+        """A piece of the origin becomes megabytes, and the origin goes on only when the client has all of them."""
+        go_on, waited = threading.Event(), []
+
+        def answer(head):
+            yield b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n"
+            time.sleep(0.1)
+            # NGINX hands on whole buffers; the first one holds the head, too.
+            yield b"x" * 4096
+            waited.append(not go_on.wait(PATIENCE))
+            yield b"y"
+
+        for options in ["proxy_buffers 8 4k; proxy_busy_buffers_size 8k;", "proxy_buffering off;"]:
+            go_on.clear()
+            waited.clear()
+            origin = self.origin(answer)
+            nginx = self.start(site(options), {"route.kdl": "probe grow=2500\n"}, origin=origin)
+            with socket.create_connection(("127.0.0.1", nginx.port), PATIENCE) as client:
+                client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)
+                client.sendall(b"GET /origin/ HTTP/1.0\r\nHost: example.com\r\n\r\n")
+                time.sleep(0.5)
+                got = 0
+                while got < 9_900_000:
+                    data = client.recv(1 << 16)
+                    self.assertTrue(data, options)
+                    got += len(data)
+                go_on.set()
+                while data := client.recv(1 << 16):
+                    got += len(data)
+            self.assertEqual((waited, got > 10_242_503), ([False], True), options)
 
     def test_filters_that_keep_the_length_keep_it(self):
         origin = self.origin(lambda head: response(b"x" * 5000, pieces=999))
@@ -416,6 +449,40 @@ class Reloads(Case):
         print(f"{RELOADS} reloads: {after - before} KiB more")
         self.assertEqual(nginx.get("/a.txt").body, b"aaabbbcccEND")
         self.assertLess(after - before, 512 + RELOADS // 4)
+
+    def test_load_with_reloads(self):
+        """Requests of all kinds while NGINX is reloaded again and again: none fails, and the newest worker is as small as the first."""
+        body = b"some text " * 2000
+        origin = self.origin(lambda head: response(body, pieces=5000))
+        route = GROW + 'redirect "/old/**" to="/new/${1}"\nheaders {\n request { remove "x-gone"; }\n response { set "x-out" "1"; }\n}\n'
+        nginx = self.start(site(), {"route.kdl": route, "html/a.txt": body}, origin=origin, master=True)
+        expected, wrong, count = grown(body, 3), [], [0]
+        end = time.monotonic() + SOAK
+
+        def load():
+            while time.monotonic() < end and not wrong:
+                for path, status in [("/a.txt", 200), ("/origin/", 200), ("/old/a", 302), ("/nothing", 404)]:
+                    got = nginx.get(path, headers=[("X-Gone", "1")])
+                    count[0] += 1
+                    if got.status != status or (status == 200 and got.body != expected):
+                        wrong.append((path, got.status, len(got.body)))
+
+        threads = [threading.Thread(target=load) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        sizes, reloads = [], 0
+        while time.monotonic() < end:
+            time.sleep(min(1.0, SOAK / 10))
+            nginx.process.send_signal(signal.SIGHUP)
+            reloads += 1
+            with open(f"/proc/{nginx.process.pid}/status") as file:
+                sizes.append(int(re.search(r"VmRSS:\s+(\d+)", file.read()).group(1)))
+        for thread in threads:
+            thread.join()
+        self.assertEqual(wrong, [])
+        print(f"{count[0]} requests over {reloads} reloads: the master has {sizes[-1] - sizes[len(sizes) // 3]} KiB more")
+        if not VALGRIND:
+            self.assertLess(sizes[-1] - sizes[len(sizes) // 3], 1024)
 
     def test_a_refused_reload_changes_nothing(self):
         nginx = self.start(site(), {"route.kdl": 'headers { response { set "x-out" "1"; } }\n', "html/a.txt": b"a"}, master=True)

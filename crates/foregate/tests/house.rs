@@ -198,6 +198,17 @@ fn files_with(text: &str, folder: &Path) -> Vec<PathBuf> {
     found
 }
 
+/// The lists stand in two crates, neither of which may use the other.
+#[test]
+fn nginx_runs_the_modules_of_the_binary() {
+    let list = |name: &str| -> Vec<String> {
+        let text = fs::read_to_string(root().join("crates").join(name).join("src/modules.rs")).unwrap();
+        text.lines().filter(|line| line.trim_start().starts_with("use ")).map(str::to_owned).collect()
+    };
+    assert!(!list("foregate").is_empty());
+    assert_eq!(list("foregate-nginx"), list("foregate"));
+}
+
 #[test]
 fn every_target_of_the_makefile_is_explained() {
     let makefile = fs::read_to_string(root().join("Makefile")).unwrap();

@@ -1,0 +1,11 @@
+//! The modules that run inside NGINX: those that ship with the binary.
+
+foregate_module::pipeline! {
+    /// The steps of all modules, in the order of the binary's own list.
+    pub fn shipped {
+        use foregate_html::features;
+        use foregate_modules::first;
+        use foregate_html::rewriting;
+        use foregate_modules::last;
+    }
+}
