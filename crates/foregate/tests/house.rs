@@ -170,7 +170,7 @@ fn every_crate_forbids_unsafe_code_and_takes_the_lints_of_the_workspace() {
         let unsafe_file = MAY_BE_UNSAFE.iter().find(|(of, _)| *of == name(package));
         for target in package["targets"].as_array().unwrap() {
             let kind = target["kind"][0].as_str().unwrap();
-            if ["lib", "staticlib", "bin"].iter().any(|of| *of == kind) {
+            if ["lib", "staticlib", "bin"].contains(&kind) {
                 let source = target["src_path"].as_str().unwrap();
                 let text = fs::read_to_string(source).unwrap();
                 let verb = if unsafe_file.is_some() { "deny" } else { "forbid" };
