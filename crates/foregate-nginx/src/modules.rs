@@ -3,7 +3,7 @@
 foregate_module::pipeline! {
     /// The steps of all modules, in the order of the binary's own list.
     pub fn shipped {
-        use foregate_html::features;
+        use foregate_html::choosing;
         use foregate_modules::first;
         use foregate_html::rewriting;
         use foregate_modules::last;
