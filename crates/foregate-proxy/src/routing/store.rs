@@ -1,5 +1,6 @@
 //! Where tables lie once they are built.
 
+use std::fmt;
 use std::ops::{Deref, DerefMut};
 
 use crate::sys::Pages;
@@ -8,7 +9,6 @@ use crate::sys::Pages;
 const LARGE: usize = 1 << 20;
 
 /// A table that grows while it is built, and is only looked at afterwards.
-#[derive(Debug)]
 pub(super) struct Store<T> {
     growing: Vec<T>,
     /// All of it, once it is large and grows no more.
@@ -45,6 +45,12 @@ impl<T> From<Vec<T>> for Store<T> {
 impl<T> Default for Store<T> {
     fn default() -> Self {
         Vec::new().into()
+    }
+}
+
+impl<T: fmt::Debug> fmt::Debug for Store<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        (**self).fmt(f)
     }
 }
 
