@@ -1,6 +1,7 @@
 """The command line of the macro benchmark."""
 
 import argparse
+import fnmatch
 import json
 import os
 import platform
@@ -13,7 +14,10 @@ from pathlib import Path
 from . import report
 from .measure import Bench, summary
 from .processes import Failed
-from .proxies import BENCH, TARGET, Foregate, Haproxy, Nginx, NginxLua, NginxModule, Pingora, cargo_build
+from .proxies import (
+    BENCH, TARGET, Coraza, Foregate, Haproxy, Modsecurity, Nginx, NginxLua, NginxModule, Pingora, cargo_build,
+)
+from .waf import REFUSED
 from .works import WORKS
 
 OUT = BENCH / "out"
@@ -23,7 +27,7 @@ RESULTS = BENCH / "RESULTS.md"
 def arguments(argv):
     """Parses the command line."""
     parser = argparse.ArgumentParser(prog="bench/run", description=__doc__, allow_abbrev=False)
-    parser.add_argument("--only", metavar="WORK,...", help="the works to measure (default: all but h2-tls-1k)")
+    parser.add_argument("--only", metavar="WORK,...", help="the works to measure, `*` for any part of a name (default: all but h2-tls-1k and waf-*)")
     parser.add_argument("--peers", metavar="NAME,...", default=",".join(report.EVERYONE),
                         help="the proxies to measure (default: %(default)s)")
     parser.add_argument("--rounds", type=int, default=5, help="interleaved rounds (default: %(default)s)")
@@ -39,7 +43,9 @@ def arguments(argv):
     if options.rounds < 1 or options.run_ms < 100:
         parser.error("at least one round of at least 100 ms")
     known = {work.name: work for work in WORKS}
-    names = options.only.split(",") if options.only else [work.name for work in WORKS if work.default]
+    names = [work.name for work in WORKS if work.default]
+    if options.only:
+        names = [name for wanted in options.only.split(",") for name in fnmatch.filter(known, wanted) or [wanted]]
     for name in names:
         if name not in known:
             parser.error(f"no work is called {name!r}; bench/run --list tells them")
@@ -104,11 +110,16 @@ def measure_all(bench, works, proxies, rounds):
 
 
 def check_modules(bench, works, proxies):
-    """Ends the run if the proxies that do the work of modules differ in what they do."""
-    work = next((work for work in works if work.modules), None)
-    for proxy in proxies if work else []:
-        if proxy.name in work.proxies:
-            bench.check(work, proxy)
+    """Ends the run if the proxies that do the work of modules, or of firewalls, differ in what they do."""
+    modules = next((work for work in works if work.modules), None)
+    # The rules of this one refuse.
+    firewall = next((work for work in works if work.paranoia), None)
+    if firewall:
+        firewall = next(work for work in WORKS if work.traffic in REFUSED and work.paranoia)
+    for work in filter(None, (modules, firewall)):
+        for proxy in proxies:
+            if proxy.name in work.proxies:
+                bench.check(work, proxy)
 
 
 def versions(proxies):
@@ -136,6 +147,10 @@ def print_run(works, run):
         print(report.plain(report.rows(group, run["results"])))
         print()
     print(report.plain(report.more_rows(works, run["results"])))
+    firewalls = list(report.firewall_rows(works, run["results"]))
+    if len(firewalls) > 1:
+        print("\nWhat the firewall adds:\n")
+        print(report.plain(firewalls))
     for line in report.errors(run["results"]):
         print(f"FAILED {line}")
 
@@ -186,6 +201,7 @@ def run_all(options):
         "foregate": lambda: Foregate(foregate_path(options.foregate)),
         "nginx": Nginx, "haproxy": Haproxy, "pingora": Pingora, "nginx-lua": NginxLua,
         "nginx-module": NginxModule,
+        "modsecurity": Modsecurity, "coraza": Coraza,
     }
     needed = {name for work in options.works for name in work.proxies}
     proxies = [makers[name]() for name in report.EVERYONE if name in options.peers and name in needed]

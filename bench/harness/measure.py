@@ -10,7 +10,7 @@ import time
 from contextlib import ExitStack
 from pathlib import Path
 
-from . import same
+from . import same, waf
 from .processes import Failed, Process, free_port, memory_kib
 from .proxies import ERROR_PAGE, check_log
 
@@ -76,12 +76,15 @@ class Bench:
             return counts
 
     def check(self, work, proxy):
-        """Raises unless a proxy does the work of modules as it must."""
+        """Raises unless a proxy does the work of modules, or of a firewall, as it must."""
         folder = Path(tempfile.mkdtemp(prefix=f"same-{proxy.name}-", dir=self.folder))
         with same.echo() as origin:
             process, port = proxy.start(work, origin, folder, self.tls, self.all_cpus)
             with process:
-                same.check(proxy.name, port, ERROR_PAGE.read_text())
+                if work.traffic:
+                    waf.check(proxy.name, port)
+                else:
+                    same.check(proxy.name, port, ERROR_PAGE.read_text())
 
     def command(self, work, port, **more):
         """The load generator's command line for a work."""
@@ -96,9 +99,10 @@ class Bench:
         """Makes a work's load and gives what the load generator counted."""
         pids = ",".join(map(str, process.pids()))
         more = {}
-        if work.exchanges:
+        if work.exchanges or work.traffic:
+            made = waf.exchanges(work) if work.traffic else same.exchanges(work.exchanges, ERROR_PAGE.read_text())
             more["exchanges"] = folder / "exchanges.json"
-            more["exchanges"].write_text(json.dumps(same.exchanges(work.exchanges, ERROR_PAGE.read_text())))
+            more["exchanges"].write_text(json.dumps(made))
         command = self.command(work, port, pids=pids, **{"run-ms": self.run_ms, "warm-ms": self.warm_ms}, **more)
         with Process(command, self.load_cpus, folder / "load.log", stdout=subprocess.PIPE) as load:
             try:

@@ -7,7 +7,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from . import same
+from . import same, waf
 from .processes import Failed, Process, free_port
 
 BENCH = Path(__file__).resolve().parent.parent
@@ -123,8 +123,13 @@ class Foregate(Proxy):
         # KDL's raw strings are not needed: the paths are made here.
         tls_node = f'{{ tls {{ certificate "{tls}/site.pem" key="{tls}/site.key"; }}; }}' if work.tls else ""
         config = folder / "foregate.kdl"
+        rules = ""
+        if work.paranoia:
+            # Here as elsewhere the firewall's own work counts, on whichever thread it is done.
+            mode = "block" if work.traffic in waf.REFUSED else "detect"
+            rules = f'waf mode="{mode}" {{ rules "{waf.rules(work, folder)}"; }}'
         config.write_text(fill("foregate-modules.kdl" if work.modules else "foregate.kdl", {
-            **(module_files(folder) if work.modules else {}),
+            **(module_files(folder) if work.modules else {"RULES": rules}),
             "WORKERS": work.workers,
             "LISTEN": f"127.0.0.1:{port}",
             "ORIGIN": origin,
@@ -245,6 +250,62 @@ def route_of(configuration, pattern):
     inside = lines[first:lines.index("    }", first)]
     answers = re.compile(r"\s*(proxy|respond) ")
     return "".join(line[8:] + "\n" for line in inside if not answers.match(line))
+
+
+class Modsecurity(Nginx):
+    """NGINX with the ModSecurity module as the system has it."""
+
+    name = "modsecurity"
+    module = "ngx_http_modsecurity_module.so"
+
+    def prepare(self):
+        super().prepare()
+        found = re.search(r"--modules-path=(\S+)", output_of([self.path, "-V"]))
+        self.folder = Path(found.group(1) if found else "/usr/lib/nginx/modules")
+        if not (self.folder / self.module).is_file():
+            raise Failed("NGINX's ModSecurity module is not installed (apt-get install libnginx-mod-http-modsecurity)")
+
+    def version(self):
+        asked = shutil.which("dpkg-query") and output_of(["dpkg-query", "-W", "-f", "${Version}", "libmodsecurity3"])
+        return f"{super().version()} with ModSecurity {asked if asked and asked[0].isdigit() else 'of unknown version'}"
+
+    def command(self, work, port, origin, folder, tls):
+        config = folder / "nginx.conf"
+        rules = f"modsecurity on; modsecurity_rules_file {waf.rules(work, folder)};" if work.paranoia else ""
+        config.write_text(fill("modsecurity.conf", {
+            "MODULE": self.folder / self.module,
+            "USER": "user root;" if os.geteuid() == 0 else "",
+            "WORKERS": work.workers,
+            "FOLDER": folder,
+            "LISTEN": f"127.0.0.1:{port}",
+            "ORIGIN": origin,
+            "RULES": rules,
+        }))
+        return [self.path, "-p", folder, "-e", folder / "error.log", "-c", config]
+
+
+class Coraza(Proxy):
+    """The small reverse proxy with Coraza in bench/peers/coraza."""
+
+    name = "coraza"
+    source = PEERS / "coraza"
+
+    def prepare(self):
+        self.path = TARGET / "coraza" / "bench-coraza"
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        print("building bench-coraza ...", flush=True)
+        done = subprocess.run([need("go"), "build", "-o", self.path, "."], cwd=self.source, capture_output=True,
+                              text=True, check=False)
+        if done.returncode != 0:
+            raise Failed(f"bench-coraza does not build:\n{done.stderr[-3000:]}")
+
+    def version(self):
+        found = re.search(r"corazawaf/coraza/v3 v(\S+)", (self.source / "go.mod").read_text())
+        return "Coraza " + (found.group(1) if found else "of unknown version")
+
+    def command(self, work, port, origin, folder, tls):
+        rules = [waf.rules(work, folder)] if work.paranoia else []
+        return [self.path, f"127.0.0.1:{port}", origin, *rules]
 
 
 def module_files(folder):

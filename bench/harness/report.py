@@ -1,10 +1,13 @@
 """Tables of the results."""
 
-from .works import LUA, MODULE, PROXIES, UNITS
+from .works import FIREWALLS, LUA, MODULE, PROXIES, UNITS
 
 BEGIN = "<!-- bench/run writes from here -->"
 END = "<!-- to here -->"
-EVERYONE = PROXIES + LUA + MODULE
+EVERYONE = PROXIES + LUA + MODULE + FIREWALLS[1:]
+# What our firewall may add at most, of what the better of the others adds: to ordinary requests, and to those made to
+# cost much.
+FIREWALL_LIMIT, FIREWALL_LIMIT_LARGE = 1 / 10, 1 / 3
 
 
 def number(value):
@@ -76,6 +79,25 @@ def rows(works, results):
         )
 
 
+def firewall_rows(works, results):
+    """What the firewalls add to a request: its CPU with them minus that without, in microseconds."""
+    yield ("request", "paranoia", *FIREWALLS, "/best", "at most", "verdict")
+    off = {work.traffic: results.get(work.name, {}) for work in works if work.traffic and not work.paranoia}
+    for work in works:
+        if not work.paranoia or work.traffic not in off:
+            continue
+        added = []
+        for name in FIREWALLS:
+            pair = [cells.get(name, {}).get("figure") for cells in (results.get(work.name, {}), off[work.traffic])]
+            added.append(None if None in pair else pair[0] - pair[1])
+        own, others = added[0], [value for value in added[1:] if value is not None]
+        ratio = own / min(others) if own is not None and others else None
+        limit = FIREWALL_LIMIT_LARGE if work.traffic.endswith("-64k") else FIREWALL_LIMIT
+        word = "not measured" if ratio is None or None in added else "reached" if ratio <= limit else "missed"
+        yield (work.traffic, work.paranoia, *map(number, added), "-" if ratio is None else f"{ratio:.3f}",
+               f"{limit:.2f}", word)
+
+
 def cell_text(cell):
     """A figure, with a mark where requests failed."""
     if cell is None:
@@ -142,6 +164,7 @@ def errors(results):
 def document(works, run):
     """The generated part of RESULTS.md."""
     machine = run["machine"]
+    firewalls = list(firewall_rows(works, run["results"]))
     lines = [
         f"- Date: {run['date']}",
         f"- Machine: {machine['cpu']}, {machine['cores']} cores, {machine['memory']}, Linux {machine['kernel']}",
@@ -151,6 +174,7 @@ def document(works, run):
         f" Proxy on core {run['proxy_cpus']}, load and origin on core {run['load_cpus']}.",
         "",
         *(line for group in groups(works) for line in (markdown(rows(group, run["results"])), "")),
+        *(("What the firewall adds, us/request:", "", markdown(firewalls), "") if len(firewalls) > 1 else ()),
         "Throughput and spread of the same rounds:",
         "",
         markdown(more_rows(works, run["results"])),

@@ -148,6 +148,11 @@ class Echo(BaseHTTPRequestHandler):
 
     do_PATCH = do_GET
 
+    def do_POST(self):
+        """The same, when the body is there."""
+        self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        self.do_GET()
+
     def log_message(self, *_):
         """Says nothing."""
 

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from .waf import TRAFFIC
+
 KIB = 1024
 MIB = 1024 * KIB
 
@@ -42,6 +44,9 @@ class Work:
     default: bool = True
     # Requests other than those of `load` (see `exchanges` in same.py), for proxies that do the work of modules.
     exchanges: str = ""
+    # What the firewalls are sent (see TRAFFIC in waf.py), and their level of paranoia; 0: none is asked.
+    traffic: str = ""
+    paranoia: int = 0
 
     @property
     def modules(self):
@@ -50,6 +55,8 @@ class Work:
     @property
     def proxies(self):
         """Who is measured."""
+        if self.traffic:
+            return FIREWALLS
         return ("foregate", *LUA, *MODULE) if self.modules else PROXIES
 
     @property
@@ -64,6 +71,7 @@ class Work:
 PROXIES = ("foregate", "nginx", "haproxy", "pingora")
 LUA = ("nginx-lua",)
 MODULE = ("nginx-module",)
+FIREWALLS = ("foregate", "modsecurity", "coraza")
 NGINX, HAPROXY, PINGORA = ("nginx",), ("haproxy",), ("pingora",)
 BEST = ("nginx", "haproxy", "pingora")
 TWO = ("nginx", "haproxy")
@@ -196,6 +204,21 @@ WORKS = [
         rounds_limit=3,
         exchanges="all",
     ),
+]
+
+# What a firewall costs is the difference between with and without: see `firewall_rows` in report.py.
+WORKS += [
+    Work(
+        f"waf-{traffic}-" + (f"pl{paranoia}" if paranoia else "off"),
+        f"{title}, " + (f"paranoia {paranoia}" if paranoia else "without firewall"),
+        "request",
+        {"work": "kept", "connections": 8},
+        default=False,
+        traffic=traffic,
+        paranoia=paranoia,
+    )
+    for traffic, (title, _, _) in TRAFFIC.items()
+    for paranoia in (0, 1, 4)
 ]
 
 UNITS = {

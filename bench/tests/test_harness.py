@@ -1,13 +1,16 @@
 """Tests of what the benchmark computes: python3 -m unittest discover bench/tests"""
 
+import json
+import os
 import sys
 import tempfile
 import unittest
 from pathlib import Path
+from unittest import mock
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from harness import attacks, calm, report
+from harness import attacks, calm, report, waf
 from harness.measure import figure, summary
 from harness.proxies import PEERS, fill
 from harness.reload import ROUTES, alike, large
@@ -88,11 +91,54 @@ class Documents(unittest.TestCase):
 
     def test_every_name_in_a_template_is_filled(self):
         values = dict.fromkeys(
-            "USER WORKERS FOLDER LOG LISTEN ORIGIN TLS LOG_TARGET LOG_FORMAT".split(), "x"
+            "USER WORKERS FOLDER LOG LISTEN ORIGIN TLS LOG_TARGET LOG_FORMAT MODULE RULES".split(), "x"
         )
-        for template in ("nginx.conf", "haproxy.cfg", "foregate.kdl"):
+        for template in ("nginx.conf", "haproxy.cfg", "foregate.kdl", "modsecurity.conf"):
             self.assertTrue((PEERS / template).is_file())
             self.assertNotIn("@", fill(template, values))
+
+
+class Firewalls(unittest.TestCase):
+    def works(self, traffic):
+        return [work for work in WORKS if work.traffic == traffic]
+
+    def test_what_is_sent_is_what_it_is_called(self):
+        self.assertEqual(len(json.loads(waf.many())) * 4, 720)
+        self.assertEqual(len(waf.many()), 16 * waf.KIB)
+        for traffic, (_, _, body) in waf.TRAFFIC.items():
+            head, _, sent = waf.request(traffic).partition("\r\n\r\n")
+            self.assertEqual(sent, body[1] if body else "")
+            self.assertEqual(f"Content-Length: {len(sent)}" in head, bool(body), traffic)
+            self.assertTrue(all(ord(byte) < 128 for byte in head + sent))
+            if traffic.endswith("-64k"):
+                self.assertEqual(len(sent), 64 * waf.KIB + len("value="))
+
+    def test_with_the_firewall_injections_are_refused(self):
+        for work in self.works("injection"):
+            (exchange,) = waf.exchanges(work)
+            self.assertEqual(exchange["status"], 403 if work.paranoia else 200)
+
+    def test_what_counts_is_the_difference(self):
+        results = {
+            "waf-get-off": cells(foregate=10, modsecurity=20, coraza=30),
+            "waf-get-pl1": cells(foregate=60, modsecurity=1020, coraza=530),
+            "waf-get-pl4": cells(foregate=110, modsecurity=1020),
+        }
+        rows = list(report.firewall_rows(self.works("get"), results))[1:]
+        self.assertEqual(rows[0], ("get", 1, "50.0", "1,000", "500", "0.100", "0.10", "reached"))
+        self.assertEqual(rows[1][-3:], ("0.100", "0.10", "not measured"))
+
+    def test_rules_are_found_in_the_folder_that_is_named(self):
+        with tempfile.TemporaryDirectory() as folder:
+            folder = Path(folder)
+            (folder / "rules" / "@owasp_crs").mkdir(parents=True)
+            (folder / "rules" / "@crs-setup.conf.example").touch()
+            (folder / "rules" / "@owasp_crs" / "REQUEST-901.conf").touch()
+            with mock.patch.dict(os.environ, {"CRS": str(folder)}):
+                text = waf.rules(self.works("get")[1], folder).read_text()
+        self.assertIn("SecRuleEngine DetectionOnly", text)
+        self.assertIn("blocking_paranoia_level=1", text)
+        self.assertIn("REQUEST-901.conf", text)
 
 
 class Attacks(unittest.TestCase):

@@ -1,9 +1,9 @@
 //! The origin: answers from memory, checks what is uploaded, counts its connections.
 //!
 //! `GET /b/N` or `/plain/N` is answered with N pattern bytes, `GET /errors/STATUS/N` with this
-//! status and as many. `POST /u/N` must carry the pattern and is answered with N
-//! pattern bytes, or with 400 when a byte differs. A second address answers every
-//! connection with the counts as JSON.
+//! status and as many; a query and a body are passed over. `POST /u/N` must carry the pattern
+//! and is answered with N pattern bytes, or with 400 when a byte differs. A second address
+//! answers every connection with the counts as JSON.
 
 use std::collections::{HashMap, VecDeque};
 use std::io::{self, Read, Write};
@@ -47,6 +47,8 @@ enum Rest {
 struct Upload {
     rest: Rest,
     come: usize,
+    /// Whether it has to be the pattern.
+    compared: bool,
     intact: bool,
     answer: Answer,
 }
@@ -333,7 +335,8 @@ fn answer_bytes(Answer { status, length }: Answer) -> Rc<[u8]> {
 }
 
 impl Answer {
-    fn of(path: &str) -> Option<Self> {
+    fn of(target: &str) -> Option<Self> {
+        let path = target.split('?').next()?;
         let (status, length) = match path.strip_prefix("/errors/") {
             Some(rest) => rest.split_once('/')?,
             None => {
@@ -367,7 +370,8 @@ impl Client {
         if head.version == Some(0) {
             self.close = true;
         }
-        self.upload = Some(Upload { rest, come: 0, intact: true, answer });
+        let compared = head.path.is_some_and(|path| path.starts_with("/u/"));
+        self.upload = Some(Upload { rest, come: 0, compared, intact: true, answer });
         Ok(())
     }
 
@@ -433,7 +437,7 @@ impl Upload {
     }
 
     fn take(&mut self, bytes: &[u8]) {
-        self.intact &= pattern::matches(self.come, bytes);
+        self.intact &= !self.compared || pattern::matches(self.come, bytes);
         self.come += bytes.len();
     }
 }
@@ -443,7 +447,7 @@ mod tests {
     use super::*;
 
     fn upload(rest: Rest, bytes: &[u8], split: usize) -> (bool, usize, bool) {
-        let mut upload = Upload { rest, come: 0, intact: true, answer: Answer { status: 200, length: 0 } };
+        let mut upload = Upload { rest, come: 0, compared: true, intact: true, answer: Answer { status: 200, length: 0 } };
         let mut pending = upload.feed(&bytes[..split]).unwrap().to_vec();
         pending.extend_from_slice(&bytes[split..]);
         upload.feed(&pending).unwrap();
