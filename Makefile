@@ -18,7 +18,7 @@ CARGO_DENY_VERSION := 0.20.2
 
 # Seconds for each fuzz target in `make fuzz`.
 FUZZ_SECONDS ?= 60
-# Arguments passed on by `make run`, `make cases`, `make test-waf`, `make bench` and `make bench-calm`.
+# Arguments passed on by `make run`, `make cases`, `make test-waf`, `make bench`, `make bench-waf` and `make bench-calm`.
 ARGS ?=
 
 ##@ Use
@@ -110,6 +110,12 @@ bench: release ## Compare with NGINX (also with Lua), HAProxy and Pingora; print
 		/usr/share/lua/5.1/resty/core.lua:lua-resty-core haproxy openssl python3 pkg-config /usr/include/openssl/ssl.h:libssl-dev
 	@$(MAKE) nginx-packages
 	FOREGATE=$(BINARY) FOREGATE_NGINX_MODULE=$$(scripts/nginx-module) bench/run $(ARGS)
+
+.PHONY: bench-waf
+bench-waf: release ## Compare the firewall with ModSecurity in NGINX and Coraza: what each adds to a request (takes a while)
+	@scripts/install-packages nginx /usr/lib/nginx/modules/ngx_http_modsecurity_module.so:libnginx-mod-http-modsecurity \
+		openssl python3 go:golang-go
+	CRS="$$(scripts/crs)" FOREGATE=$(BINARY) bench/run --only 'waf-*' $(ARGS)
 
 .PHONY: bench-calm
 bench-calm: release ## Attack the proxy while it serves others: latency, failures, memory (some three minutes)
