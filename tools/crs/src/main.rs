@@ -4,6 +4,7 @@
 //! connection of its own, byte by byte as it is written, several at a time; then the proxy ends, so that its log is
 //! complete, and each case is judged by the lines that name its client's port. Nothing here is shared with the proxy.
 
+#![forbid(unsafe_code)]
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "what it finds is for whoever has called it")]
 
 mod client;
