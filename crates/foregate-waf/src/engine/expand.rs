@@ -47,10 +47,14 @@ impl Run<'_> {
                 out.extend_from_slice(HIDDEN);
             }
             Piece::Tx(slot) => {
+                let from = out.len();
                 push_value(self.state.tx.get(*slot), &self.plan.names, &self.state.values.text, out);
+                out.truncate(from.saturating_add(self.state.piece));
             }
             Piece::Value(source, pick) => match self.first(*source, pick) {
-                Some(Item::Text(span)) => out.extend_from_slice(self.state.values.text.get(span)),
+                Some(Item::Text(span)) => {
+                    out.extend_from_slice(self.state.values.text.get(span.part(0, self.state.piece)));
+                }
                 Some(Item::Number(number)) => push_decimal(number, out),
                 None => {}
             },

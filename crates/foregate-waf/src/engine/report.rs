@@ -228,12 +228,17 @@ impl Run<'_> {
         let about = &compiled.about;
         let secret = self.state.matched.iter().any(|found| self.is_secret(found));
         self.state.hiding = secret;
+        // What is hidden of it is hidden afterwards; enough is left to show.
+        self.state.piece = plan.limits.message.saturating_mul(2);
         let message = compiled.message.as_ref().map_or(Span::EMPTY, |text| self.expand(text));
         let data = compiled.data.as_ref().map_or(Span::EMPTY, |text| self.expand(text));
         let tags = compiled.tags.iter().map(|tag| self.expand(tag)).collect::<Vec<_>>();
         self.state.hiding = false;
+        self.state.piece = usize::MAX;
         let limit = plan.limits.message;
-        let shown = |run: &Self, span: Span| shorten(&hide_pairs(run.state.values.text.get(span)), limit);
+        let shown = |run: &Self, span: Span| {
+            shorten(&hide_pairs(run.state.values.text.get(span.part(0, limit.saturating_mul(4)))), limit)
+        };
         let values: Vec<(String, String)> =
             self.state.matched.iter().map(|found| self.shown(found, secret)).collect();
         let (variable, value) = values.last().cloned().unwrap_or_default();

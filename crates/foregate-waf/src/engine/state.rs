@@ -153,6 +153,8 @@ pub(crate) struct State {
     pub(crate) audit_relevant: bool,
     /// Whether texts that are expanded must not show what matched.
     pub(crate) hiding: bool,
+    /// Most bytes of a value that goes into a text that is expanded.
+    pub(crate) piece: usize,
 }
 
 /// What a transaction needed more of than it may have.
@@ -217,6 +219,7 @@ impl State {
             would: None,
             audit_relevant: false,
             hiding: false,
+            piece: usize::MAX,
         }
     }
 

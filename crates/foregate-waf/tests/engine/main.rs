@@ -1,0 +1,110 @@
+//! What rules do, over small sets of them.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test says so by panicking")]
+
+mod actions;
+mod corpus;
+mod reports;
+mod targets;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use foregate_waf::engine::{Compile, Engine, Limits, Options, Report, Store, Transaction, Verdict};
+use foregate_waf::seclang::{NoFiles, Source, load};
+
+/// Rules, compiled.
+pub fn engine(rules: &str) -> Arc<Engine> {
+    compiled(rules, Compile::default())
+}
+
+/// Rules, compiled in a certain way.
+pub fn compiled(rules: &str, options: Compile) -> Arc<Engine> {
+    let set = load(&[Source::text("rules.conf", rules)], &mut NoFiles)
+        .unwrap_or_else(|problems| panic!("{problems:?}"));
+    Arc::new(Engine::compile(set, options).unwrap())
+}
+
+/// A transaction over them at the beginning of 2024.
+pub fn transaction(engine: &Arc<Engine>) -> Transaction {
+    let started = Duration::from_secs(1_704_067_200);
+    let mut transaction =
+        Transaction::new(engine, Options { unique_id: "u1".into(), started, ..Options::default() });
+    transaction.connection(SocketAddr::from(([192, 0, 2, 7], 4711)), SocketAddr::from(([192, 0, 2, 1], 80)));
+    transaction
+}
+
+/// A GET through all phases.
+pub fn get(engine: &Arc<Engine>, target: &str) -> Report {
+    request(engine, target, &[])
+}
+
+/// A GET with fields through all phases.
+pub fn request(engine: &Arc<Engine>, target: &str, fields: &[(&str, &str)]) -> Report {
+    let mut transaction = transaction(engine);
+    transaction.request_line(b"GET", target.as_bytes(), b"HTTP/1.1");
+    transaction.request_field(b"Host", b"example.com");
+    for (name, value) in fields {
+        transaction.request_field(name.as_bytes(), value.as_bytes());
+    }
+    transaction.request_headers();
+    transaction.request_body(b"", true);
+    transaction.response_headers(200, b"HTTP/1.1", [(&b"Content-Type"[..], &b"text/html"[..])]);
+    transaction.response_body(b"<p>hello</p>", true);
+    transaction.log()
+}
+
+/// The rules that matched and log.
+pub fn ids(report: &Report) -> Vec<u64> {
+    report.matches.iter().filter(|found| found.log).map(|found| found.rule).collect()
+}
+
+/// What a report says of the last match.
+pub fn message(report: &Report) -> String {
+    report.matches.last().map(|found| found.message.clone()).unwrap_or_default()
+}
+
+#[test]
+fn budgets_end_transactions() {
+    let rules = r#"SecRule ARGS "@rx (.)(.)b" "id:1,phase:2,pass,log""#;
+    let limits = Limits { work: 1_000, ..Limits::default() };
+    let engine = compiled(rules, Compile { limits, ..Compile::default() });
+    let report = get(&engine, &format!("/?a={}", "ab".repeat(1_000)));
+    assert_eq!(report.verdict, Verdict::Deny { status: 413, rule: None });
+    assert!(report.over.is_some());
+    assert_eq!(get(&engine, "/?a=aab").verdict, Verdict::Pass);
+}
+
+#[test]
+fn what_outlives_a_transaction() {
+    let rules = r#"
+        SecAction "id:1,phase:1,pass,nolog,initcol:ip=%{REMOTE_ADDR}"
+        SecRule REQUEST_URI "@beginsWith /login" "id:2,phase:1,pass,nolog,setvar:ip.tries=+1,expirevar:ip.tries=60"
+        SecRule IP:tries "@gt 2" "id:3,phase:1,deny,status:429,log,msg:'%{ip.tries} tries'"
+    "#;
+    let store = Arc::new(Store::default());
+    let engine = compiled(rules, Compile { store: Arc::clone(&store), ..Compile::default() });
+    let verdicts: Vec<bool> = (0..4).map(|_| get(&engine, "/login").verdict.passes()).collect();
+    assert_eq!(verdicts, [true, true, false, false]);
+    assert_eq!(message(&get(&engine, "/other")), "4 tries");
+    let later = compiled(rules, Compile { store, ..Compile::default() });
+    assert!(!get(&later, "/other").verdict.passes(), "another engine knows the same");
+}
+
+#[test]
+fn phases_that_are_left_out_run_all_the_same() {
+    let engine = engine(
+        r#"
+        SecAction "id:1,phase:1,pass,nolog,setvar:tx.a=1"
+        SecAction "id:2,phase:2,pass,nolog,setvar:tx.a=+1"
+        SecRule TX:a "@eq 2" "id:3,phase:3,deny,status:502"
+        SecRule TX:a "@eq 2" "id:4,phase:5,pass,log"
+    "#,
+    );
+    let mut transaction = transaction(&engine);
+    let verdict = transaction.response_headers(200, b"HTTP/1.1", []);
+    assert_eq!(verdict, Verdict::Deny { status: 502, rule: Some(3) });
+    assert_eq!(transaction.response_body(b"", true), verdict, "what was decided stays so");
+    assert_eq!(ids(&transaction.log()), [3, 4]);
+}

@@ -1,0 +1,91 @@
+//! What is said of matches.
+
+use super::{engine, get, request, transaction};
+
+#[test]
+fn lines_that_tools_understand() {
+    let engine = engine(
+        r#"SecRule ARGS "@rx (evil)" "id:942100,phase:2,deny,status:403,capture,t:none,log,msg:'An \"attack\"',\
+            logdata:'Matched Data: %{TX.0} within %{MATCHED_VAR_NAME}',severity:CRITICAL,ver:'SET/1.0',tag:'one',tag:'two'""#,
+    );
+    let report = get(&engine, "/path?q=very+evil");
+    let lines: Vec<String> = report.lines().collect();
+    assert_eq!(
+        lines,
+        [
+            r#"[client 192.0.2.7] ModSecurity: Access denied with code 403 (phase 2). Matched "Operator `Rx' with parameter `(evil)' against variable `ARGS:q' (Value: `very evil' ) [file "rules.conf"] [line "1"] [id "942100"] [rev ""] [msg "An \x22attack\x22"] [data "Matched Data: evil within ARGS:q"] [severity "2"] [ver "SET/1.0"] [maturity "0"] [accuracy "0"] [tag "one"] [tag "two"] [hostname "example.com"] [uri "/path"] [unique_id "u1"]"#
+        ]
+    );
+    assert_eq!(report.highest_severity, Some(2));
+}
+
+#[test]
+fn nothing_breaks_out_of_a_line() {
+    let engine = engine(r#"SecRule ARGS "@contains evil" "id:1,phase:2,pass,log,logdata:'%{MATCHED_VAR}'""#);
+    let line = get(&engine, "/?q=evil%22%5D%0A%5Bid+%221%22%5D").lines().next().unwrap();
+    assert!(!line.contains('\n') && line.contains(r#"evil\x22]\x0a[id \x221\x22]"#), "{line}");
+}
+
+#[test]
+fn secrets_are_hidden() {
+    let engine = engine(
+        r#"
+        SecAuditEngine On
+        SecAuditLogParts ABCHZ
+        SecRule ARGS|REQUEST_COOKIES|REQUEST_HEADERS|REQUEST_LINE "@rx hunter\d" "id:1,phase:2,pass,log,capture,\
+            logdata:'%{TX.0} in %{MATCHED_VAR}',sanitiseArg:note"
+    "#,
+    );
+    let shown = |target: &str, fields: &[(&str, &str)]| {
+        let report = request(&engine, target, fields);
+        let lines: Vec<String> = report.lines().collect();
+        format!("{}{}", lines.join("\n"), report.audit.unwrap_or_default())
+    };
+    for text in [
+        shown("/?password=hunter2", &[]),
+        shown("/", &[("Authorization", "Basic hunter2")]),
+        shown("/", &[("Cookie", "a=hunter2")]),
+    ] {
+        assert!(text.contains("***") && text.contains("id \"1\"") && !text.contains("hunter2"), "{text}");
+    }
+    assert!(shown("/?q=hunter2", &[]).contains("hunter2"));
+}
+
+#[test]
+fn audit_records_are_json() {
+    let engine = engine(
+        r#"
+        SecAuditEngine RelevantOnly
+        SecRule ARGS "@contains \"" "id:7,phase:2,pass,log,auditlog,msg:'a \\ and é',tag:'t'"
+    "#,
+    );
+    assert_eq!(get(&engine, "/?q=fine").audit, None);
+    let audit = get(&engine, "/?q=%22%01").audit.unwrap();
+    let value: serde_json::Value = serde_json::from_str(&audit).unwrap();
+    assert_eq!(value["matches"][0]["id"], 7);
+    assert_eq!(value["matches"][0]["values"][0][1], "\"\u{1}");
+    assert_eq!(value["transaction"]["client"], "192.0.2.7");
+    assert_eq!(value["request"]["headers"][0][0], "Host");
+    assert!(!audit.contains('\n'));
+}
+
+#[test]
+fn long_values_are_shortened_and_matches_bounded() {
+    let rules: String =
+        (1..=300).map(|id| format!("SecRule ARGS \"@contains a\" \"id:{id},phase:2,pass,log\"\n")).collect();
+    let engine = engine(&rules);
+    let report = get(&engine, &format!("/?q={}", "a".repeat(5_000)));
+    assert_eq!((report.matches.len(), report.omitted), (200, 100));
+    assert_eq!(report.matches[0].value.len(), 203);
+}
+
+#[test]
+fn requests_that_the_parser_refused() {
+    let engine = engine(r#"SecRule REQUEST_PROTOCOL "!@beginsWith HTTP/1" "id:1,phase:1,deny,log""#);
+    let mut transaction = transaction(&engine);
+    transaction.unreadable(b"GET /a b");
+    transaction.request_headers();
+    let report = transaction.log();
+    assert_eq!(report.matches[0].value, "HTTP/0.9");
+    assert_eq!(report.uri, "/a b");
+}

@@ -1,0 +1,92 @@
+//! What rules look at.
+
+use super::{engine, get, ids, message, request, transaction};
+
+#[test]
+fn selectors_exclusions_and_counts() {
+    let engine = engine(
+        r#"
+        SecRule ARGS|!ARGS:skip|!ARGS:/^no_/ "@streq x" "id:1,phase:2,pass,log,msg:'%{MATCHED_VAR_NAME}'"
+        SecRule &ARGS "@eq 3" "id:2,phase:2,pass,log"
+        SecRule &ARGS:A "@eq 1" "id:3,phase:2,pass,log"
+        SecRule ARGS:/^p/ "@unconditionalMatch" "id:4,phase:2,pass,log"
+        SecRule &REQUEST_COOKIES:id "@gt 0" "id:5,phase:2,pass,log"
+        SecRule &REQUEST_HEADERS:nothing "@eq 0" "id:6,phase:2,pass,nolog"
+    "#,
+    );
+    assert_eq!(ids(&get(&engine, "/?skip=x&no_a=x")), [] as [u64; 0]);
+    assert_eq!(message(&get(&engine, "/?SKIP=x&q=x")), "ARGS:q");
+    assert_eq!(ids(&get(&engine, "/?a=1&b=2&page=3")), [2, 3, 4]);
+    assert_eq!(ids(&request(&engine, "/", &[("Cookie", "x=1; ID=2")])), [5]);
+}
+
+#[test]
+fn parts_of_the_target() {
+    let engine = engine(
+        r#"SecAction "id:1,phase:1,pass,log,msg:'%{REQUEST_METHOD} %{REQUEST_FILENAME} %{REQUEST_BASENAME} %{QUERY_STRING} %{REQUEST_URI} %{REQUEST_URI_RAW} %{ARGS_GET.q}'""#,
+    );
+    for (target, said) in [
+        (
+            "/a%20b/c+d.php?q=1%202",
+            "GET /a b/c+d.php c+d.php q=1%202 /a%20b/c+d.php?q=1%202 /a%20b/c+d.php?q=1%202 1 2",
+        ),
+        ("http://host/x?q", "GET /x x q /x?q http://host/x?q "),
+        ("/only", "GET /only only  /only /only "),
+    ] {
+        assert_eq!(message(&get(&engine, target)), said);
+    }
+}
+
+#[test]
+fn bodies_by_their_type() {
+    let rules = r#"
+        SecRequestBodyAccess On
+        SecRule REQUEST_HEADERS:Content-Type "@beginsWith application/json" "id:1,phase:1,pass,nolog,ctl:requestBodyProcessor=JSON"
+        SecRule REQUEST_HEADERS:Content-Type "@beginsWith text/xml" "id:2,phase:1,pass,nolog,ctl:requestBodyProcessor=XML"
+        SecRule REQBODY_ERROR "!@eq 0" "id:3,phase:2,pass,log,msg:'%{REQBODY_ERROR_MSG}'"
+        SecRule ARGS|FILES|XML:/*|XML://@*|MULTIPART_PART_HEADERS "@contains evil" "id:4,phase:2,pass,log,msg:'%{MATCHED_VAR_NAME}=%{MATCHED_VAR}'"
+    "#;
+    let engine = engine(rules);
+    let post = |kind: &str, body: &str| {
+        let mut transaction = transaction(&engine);
+        transaction.request_line(b"POST", b"/?q=1", b"HTTP/1.1");
+        transaction.request_field(b"Content-Type", kind.as_bytes());
+        transaction.request_headers();
+        assert!(transaction.request_body_limit().is_some());
+        transaction.request_body(body.as_bytes(), true);
+        message(&transaction.log())
+    };
+    assert_eq!(post("application/x-www-form-urlencoded", "a=1&b=evil+one"), "ARGS:b=evil one");
+    assert_eq!(post("application/json", r#"{"a":{"b":["x","evil"]}}"#), "ARGS:json.a.b.array_1=evil");
+    assert_eq!(post("text/xml", "<a><b>very </b><c>evil</c></a>"), "XML:/*=very evil");
+    assert_eq!(post("text/xml", "<a b='evil'/>"), "XML://@*=evil");
+    let form =
+        "--b\r\nContent-Disposition: form-data; name=\"f\"; filename=\"evil.txt\"\r\n\r\nx\r\n--b--\r\n";
+    assert!(post("multipart/form-data; boundary=b", form).starts_with("MULTIPART_PART_HEADERS:f="));
+    assert!(post("application/json", "{").starts_with("JSON parsing error"));
+}
+
+#[test]
+fn transformations_are_seen_one_by_one_when_asked() {
+    let engine = engine(
+        r#"
+        SecRule ARGS:a "@rx ^%41$" "id:1,phase:2,pass,log,t:none,t:urlDecode,multiMatch"
+        SecRule ARGS:a "@rx ^A$" "id:2,phase:2,pass,log,t:none,t:urlDecode"
+        SecRule ARGS:a "@rx ^%41$" "id:3,phase:2,pass,log,t:none,t:urlDecode"
+    "#,
+    );
+    assert_eq!(ids(&get(&engine, "/?a=%2541")), [1, 2]);
+}
+
+#[test]
+fn matched_variables() {
+    let engine = engine(
+        r#"
+        SecRule ARGS "@rx ^x" "id:1,phase:2,pass,log,chain,msg:'%{MATCHED_VAR_NAME}'"
+            SecRule MATCHED_VARS "@rx y$" "t:none"
+        SecRule MATCHED_VAR "@unconditionalMatch" "id:2,phase:2,pass,log"
+    "#,
+    );
+    assert_eq!(ids(&get(&engine, "/?a=xy&b=xz")), [1], "what matched is forgotten when the next rule begins");
+    assert_eq!(ids(&get(&engine, "/?a=xa&b=zy")), [] as [u64; 0]);
+}
