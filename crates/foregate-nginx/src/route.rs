@@ -37,6 +37,10 @@ const OF_NGINX: &[(&str, &str)] = &[
 const REFUSED_PARTS: &[(&str, &str, &str)] =
     &[("decompress", "requests", "bodies of requests are not filtered inside NGINX")];
 
+/// Keys whose steps fetch only from an upstream that the key names, which is refused where it stands. Steps of others may
+/// fetch from the site itself, of which nothing in the file tells.
+const FETCH_BY_NAME: &[&str] = &["error-pages", "forward-auth", "jwt"];
+
 /// All route files of one configuration of NGINX.
 pub(crate) struct Cycle {
     pipeline: Arc<Pipeline>,
@@ -181,6 +185,8 @@ fn refuse_steps(decoder: &mut Decoder<'_>, pipeline: &Pipeline, plan: &Plan, ite
             Some(("its work would hold up a worker of NGINX, which has no threads for it", None))
         } else if decl.outputs.iter().any(|slot| slot.name == "request body limit") {
             Some(("NGINX limits the bodies of requests itself", Some("write `client_max_body_size`")))
+        } else if decl.outputs.iter().any(|slot| slot.answer.is_some()) && !FETCH_BY_NAME.contains(&key.name) {
+            Some(("it asks for other pages, which is not done there", None))
         } else {
             None
         };

@@ -20,7 +20,7 @@ MODULES = "/usr/lib/nginx/modules"
 VALGRIND = os.environ.get("VALGRIND") == "1"
 SUPPRESSIONS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "valgrind.supp")
 # Under memcheck everything takes its time.
-PATIENCE = 60 if VALGRIND else 10
+PATIENCE = 180 if VALGRIND else 10
 
 
 def free_port():
