@@ -183,6 +183,30 @@ class Memory(Case):
             print(f"{path}: {size} bytes to a slow client, {most - before} KiB more")
             self.assertLess(most - before, 1024, path)
 
+    @unittest.skipIf(VALGRIND, "it measures memory")
+    def test_a_slow_client_of_http2_costs_no_memory(self):
+        body = random.Random(4).randbytes(1 << 20)
+        nginx = self.start(http2(site()), {"route.kdl": "probe grow=40\n", "html/a.txt": body})
+        expected = hashlib.sha256(grown(body, 40)).hexdigest()
+        most = []
+
+        def sample(before):
+            while not done.wait(0.05):
+                most.append(nginx.resident() - before)
+
+        for rate in ["1G", "10M"]:
+            done = threading.Event()
+            watch = threading.Thread(target=sample, args=(nginx.resident(),))
+            watch.start()
+            got = nginx.curl("--limit-rate", rate, nginx.url("/a.txt"))
+            done.set()
+            watch.join()
+            self.assertEqual(hashlib.sha256(got).hexdigest(), expected)
+            if rate == "10M":
+                print(f"HTTP/2: {len(got)} bytes to a slow client, {max(most)} KiB more")
+                self.assertLess(max(most), 1024)
+            most.clear()
+
     def test_a_client_that_goes_away_is_forgotten(self):
         body = b"x" * 1_000_000
         nginx = self.start(site(), {"route.kdl": "probe grow=40\n", "html/a.txt": body})
