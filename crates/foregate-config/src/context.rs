@@ -58,8 +58,11 @@ impl Context for Reading<'_> {
     fn glob(&mut self, pattern: &Argument) -> Result<Vec<String>, Problem> {
         let full = self.path(pattern)?;
         let wrong = |error| pattern.wrong(format!("cannot list {}: {error}", full.display()));
-        let text = |path: PathBuf| path.to_str().map(str::to_owned);
-        Ok(glob::expand(&full).map_err(wrong)?.into_iter().filter_map(text).collect())
+        let found = glob::expand(&full).map_err(wrong)?;
+        // As they would be written where the pattern is.
+        let base = self.tree.base(pattern.place().file).unwrap_or(Path::new(""));
+        let text = |path: PathBuf| path.strip_prefix(base).unwrap_or(&path).to_str().map(str::to_owned);
+        Ok(found.into_iter().filter_map(text).collect())
     }
 
     fn log(&mut self, path: &Argument) -> Result<LogId, Problem> {
