@@ -77,6 +77,11 @@ impl Engine {
         Ok(Self { plan: compile::compile(rules, limits, store, prefilter)? })
     }
 
+    /// What the rules say besides themselves.
+    pub fn settings(&self) -> &crate::model::Settings {
+        &self.plan.settings
+    }
+
     /// How many rules there are.
     pub fn rules(&self) -> usize {
         self.plan.rules.len()

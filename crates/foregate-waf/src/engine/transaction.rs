@@ -106,6 +106,20 @@ impl Transaction {
         self.state.clock.elapsed = elapsed;
     }
 
+    /// Sets a variable of `ENV`, as `setenv` does: by it a host tells rules what it knows. At most 64.
+    pub fn environment(&mut self, name: &[u8], value: &[u8]) {
+        if self.state.env.len() < 64 {
+            let text = &mut self.state.values.text;
+            let pair = (text.push(name), text.push(value));
+            self.state.env.push(pair);
+        }
+    }
+
+    /// What would have been decided so far, had the engine been on; [`Verdict::Pass`] if nothing, or if it is on.
+    pub fn would(&self) -> Verdict {
+        self.state.would.clone().unwrap_or(Verdict::Pass)
+    }
+
     /// Phase 1: the head of the request is there.
     pub fn request_headers(&mut self) -> Verdict {
         self.phase(Phase::RequestHeaders)
