@@ -72,7 +72,12 @@ fn snippets_of(path: &Path) -> Vec<Snippet> {
 }
 
 /// Files that snippets name, beside certificates.
-const FILES: &[(&str, &str)] = &[("moved.csv", "/old,/new\n"), ("5xx.html", "<p>Sorry.</p>\n")];
+const FILES: &[(&str, &str)] = &[
+    ("moved.csv", "/old,/new\n"),
+    ("5xx.html", "<p>Sorry.</p>\n"),
+    ("crs-setup.conf", "SecRequestBodyAccess On\n"),
+    ("rules.conf", "SecRule ARGS \"@contains <script\" \"id:1,phase:2,deny\"\n"),
+];
 
 /// Completes a fragment to a file that can be checked.
 fn completed(snippet: &Snippet) -> String {

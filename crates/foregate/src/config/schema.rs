@@ -29,7 +29,7 @@ pub static ROOT: Block = Block {
         LIST_KEY,
         INCLUDE_KEY,
     ],
-    later: &["cache", "module", "modules", "waf", "log", "resolver"],
+    later: &["cache", "module", "modules", "log", "resolver"],
 };
 
 /// The block of `listen`.
@@ -225,7 +225,7 @@ pub static SITE: Block = Block {
         Key::one("slashes", "\"merge\"|\"keep\"", "slashes \"keep\"", "What happens to duplicate slashes in paths.").default("\"merge\""),
         Key::block("tls", &SITE_TLS, "tls { minimum-version \"1.3\"; }", "Certificates of this site beside the listener's, and its own policy.").otherwise("the listener's"),
     ],
-    later: &["cache", "waf"],
+    later: &["cache"],
 };
 
 /// The block of `route`.
@@ -248,7 +248,7 @@ pub static ROUTE: Block = Block {
             "Lets CONNECT through to the upstream; without it: 405.",
         ),
     ],
-    later: &["cache", "waf", "retry", "timeouts"],
+    later: &["cache", "retry", "timeouts"],
 };
 
 /// Calls `visit` for every key of our own, each before those of its block.

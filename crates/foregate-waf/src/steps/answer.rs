@@ -1,0 +1,46 @@
+//! What the client gets of a verdict.
+
+use foregate_module::{Abort, Action, Either, Redirect, Respond, Response, Terminal, Text};
+
+use super::values::Held;
+use crate::engine::Verdict;
+
+/// How a step ends a request.
+pub(super) enum End {
+    /// With this answer.
+    Respond(Response),
+    /// Without one.
+    Abort,
+}
+
+impl End {
+    /// Before there is a response.
+    pub(super) fn of_request(self) -> Either<Respond, Abort> {
+        match self {
+            Self::Respond(response) => Either::A(Respond(response)),
+            Self::Abort => Either::B(Abort),
+        }
+    }
+}
+
+/// How a verdict ends a request, if it does. The client is told the transaction's id, by which its lines are found.
+pub(super) fn end(verdict: Verdict, held: &Held) -> Option<End> {
+    match verdict {
+        Verdict::Pass => None,
+        Verdict::Deny { status, .. } => Some(End::Respond(refusal(status, held))),
+        Verdict::Redirect { status, to, .. } => {
+            let redirect = Redirect { status, location: Text::from(to) };
+            match redirect.action() {
+                Action::Respond(response) => Some(End::Respond(response)),
+                Action::Abort => Some(End::Abort),
+            }
+        }
+        Verdict::Drop { .. } => Some(End::Abort),
+    }
+}
+
+/// An answer that refuses.
+pub(super) fn refusal(status: u16, held: &Held) -> Response {
+    let text = format!("this request was refused; reference {}\n", held.id);
+    Response::new(status).body("text/plain; charset=utf-8", text).field("cache-control", "no-store")
+}

@@ -1,0 +1,102 @@
+//! Starts a transaction.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::time::Duration;
+
+use foregate_module::{
+    Authority, ClientAddress, Emit, Filter, Never, Now, Random, Received, ReceivedRequest, Step, Time, View,
+    phase,
+};
+use parking_lot::Mutex;
+
+use super::settings::{Settings, excluding};
+use super::values::{Held, TransactionValue};
+use crate::engine::{Options, Transaction};
+
+/// Who a peer without an address is taken to be: one on a Unix socket.
+const NOBODY: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
+
+/// Starts a transaction with the request's head.
+#[derive(Debug, Default)]
+pub struct Begin;
+
+impl Step for Begin {
+    type At = phase::RequestSecurity;
+    type Settings = Settings;
+    type In<'r> = (ReceivedRequest<'r>, ClientAddress, Authority<'r>, Time, Random, View<'r>);
+    type Out = (Emit<TransactionValue>,);
+    type Stop = Never;
+    const NAME: &'static str = "waf-begin";
+    const ABOUT: &'static str = "Shows the firewall the request's head as it was sent.";
+    const FILTERS: &'static [Filter] = &[];
+
+    fn run(&self, settings: &Settings, input: Self::In<'_>) -> ControlFlow<Never, Self::Out> {
+        let (
+            ReceivedRequest(received),
+            ClientAddress(client),
+            Authority(authority),
+            Time(now),
+            Random(random),
+            view,
+        ) = input;
+        if !settings.is_sampled(random) {
+            return ControlFlow::Continue((Emit(None),));
+        }
+        let mut held = begin(settings, &received, client, authority, now, random);
+        if let Some(transaction) = &mut held.transaction {
+            exclude(transaction, settings, &view);
+        }
+        ControlFlow::Continue((Emit(Some(Mutex::new(held))),))
+    }
+}
+
+/// A transaction that knows the head of a request.
+pub(super) fn begin(
+    settings: &Settings,
+    received: &Received<'_>,
+    client: Option<IpAddr>,
+    authority: &str,
+    now: Now,
+    random: u64,
+) -> Held {
+    let id: Arc<str> = format!("{random:016x}").into();
+    let started = Duration::from_millis(now.unix_ms);
+    let options = Options { unique_id: Arc::clone(&id), started, mode: Some(settings.mode) };
+    let mut transaction = Transaction::new(&settings.engine, options);
+    let peer = received.client.unwrap_or(NOBODY);
+    let client = client.map_or(peer, |client| SocketAddr::new(client, peer.port()));
+    transaction.connection(client, received.server.unwrap_or(NOBODY));
+    let mut head = received.method.len() + received.target.len();
+    match received.refusal {
+        Some(refusal) if !refusal.head.is_empty() => transaction.unreadable(first_line(refusal.head)),
+        _ => transaction.request_line(received.method, received.target, received.protocol),
+    }
+    let mut has_host = false;
+    for (name, value) in received.fields.iter() {
+        has_host |= name.eq_ignore_ascii_case(b"host");
+        head += name.len() + value.len();
+        transaction.request_field(name, value);
+    }
+    // What HTTP/2 says of the host is no field there; rules look for one.
+    if !has_host && received.protocol.starts_with(b"HTTP/2") && !authority.is_empty() {
+        transaction.request_field(b"host", authority.as_bytes());
+    }
+    Held { transaction: Some(transaction), id, began: now.steady_ms, head, holds: false }
+}
+
+/// Leaves out the rules that do not run for this request.
+fn exclude(transaction: &mut Transaction, settings: &Settings, view: &View<'_>) {
+    let holds = settings.excludes.iter().enumerate().filter(|(_, exclude)| exclude.holds(view));
+    for (number, _) in holds {
+        transaction.environment(excluding(number).as_bytes(), b"1");
+    }
+}
+
+/// The first line of a head that cannot be parsed, as it came.
+fn first_line(head: &[u8]) -> &[u8] {
+    let start = head.iter().take_while(|byte| matches!(byte, b'\r' | b'\n')).count();
+    let line = head.get(start..).unwrap_or_default().split(|byte| *byte == b'\n').next().unwrap_or_default();
+    line.strip_suffix(b"\r").unwrap_or(line)
+}

@@ -1,0 +1,145 @@
+//! Compiled rules, shared by all places of the configuration that name the same files, and by configurations that follow
+//! each other: what has not changed is not compiled again.
+
+use std::sync::{Arc, LazyLock, Weak};
+
+use foregate_module::settings::{Argument, Context, Problem};
+use foregate_module::settings::{Scalar, value::Kind};
+use parking_lot::Mutex;
+
+use crate::engine::{Compile, Engine, Limits};
+use crate::model::{self, AuditEngine, RuleSet};
+use crate::seclang::{Files, Source, load};
+
+/// Mistakes in rules that are told at a time.
+const TOLD: usize = 8;
+
+/// What is compiled beside the rules themselves.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Terms {
+    /// Bounds of one transaction.
+    pub(super) limits: Limits,
+    /// What rules see of a request's body, bytes.
+    pub(super) body: u64,
+    /// Media types of responses that are looked at, where the configuration says so.
+    pub(super) response_types: Option<Vec<Box<str>>>,
+    /// What rules see of a response's body, bytes, where the configuration says so; 0 for nothing.
+    pub(super) response_body: Option<u64>,
+    /// Rules that do not run, as rules that leave them out.
+    pub(super) excludes: String,
+    /// Whether there is an audit log.
+    pub(super) audit: bool,
+}
+
+/// Compiled rules, and what they were compiled from.
+struct Known {
+    roots: Vec<String>,
+    terms: Terms,
+    reads: Vec<(String, Arc<[u8]>)>,
+    globs: Vec<(String, Vec<String>)>,
+    engine: Weak<Engine>,
+}
+
+static KNOWN: LazyLock<Mutex<Vec<Known>>> = LazyLock::new(Mutex::default);
+
+/// Files, as the configuration reads them.
+struct Through<'c> {
+    context: &'c mut dyn Context,
+    /// Stands for the place of the key, in messages.
+    key: &'c Argument,
+    reads: Vec<(String, Arc<[u8]>)>,
+    globs: Vec<(String, Vec<String>)>,
+}
+
+impl Through<'_> {
+    fn argument(&self, text: &str) -> Argument {
+        Argument::new(Scalar { kind: Kind::String, text: text.to_owned().into() }, self.key.place())
+    }
+}
+
+impl Files for Through<'_> {
+    fn read(&mut self, path: &str, limit: usize) -> Result<Vec<u8>, String> {
+        let content = self.context.file(&self.argument(path), limit).map_err(|problem| problem.message)?;
+        self.reads.push((path.to_owned(), Arc::clone(&content)));
+        Ok(content.to_vec())
+    }
+
+    fn glob(&mut self, pattern: &str) -> Result<Vec<String>, String> {
+        let found = self.context.glob(&self.argument(pattern)).map_err(|problem| problem.message)?;
+        self.globs.push((pattern.to_owned(), found.clone()));
+        Ok(found)
+    }
+}
+
+/// The rules of these files, compiled. `files` are the arguments that name them.
+///
+/// # Errors
+///
+/// What is wrong with the rules, by file, line and column.
+pub(super) fn engine(
+    files: &[Argument],
+    terms: &Terms,
+    context: &mut dyn Context,
+) -> Result<Arc<Engine>, Problem> {
+    let Some(key) = files.first() else {
+        return Err(Problem::new(Default::default(), "there are no files of rules"));
+    };
+    let roots = files.iter().map(|file| file.text().map(str::to_owned)).collect::<Result<Vec<_>, _>>()?;
+    if let Some(engine) = known(&roots, terms, key, context) {
+        return Ok(engine);
+    }
+    let mut through = Through { context, key, reads: Vec::new(), globs: Vec::new() };
+    let first = Source::text("exclude", terms.excludes.clone());
+    let sources: Vec<Source> = std::iter::once(first).chain(roots.iter().map(Source::files)).collect();
+    let rules = load(&sources, &mut through).map_err(|problems| told(key, &problems))?;
+    let rules = with_terms(rules, terms);
+    let compile = Compile { limits: terms.limits.clone(), ..Compile::default() };
+    let engine = Arc::new(Engine::compile(rules, compile).map_err(|problem| told(key, &[problem]))?);
+    let Through { reads, globs, .. } = through;
+    let mut all = KNOWN.lock();
+    all.retain(|known| known.engine.strong_count() > 0);
+    all.push(Known { roots, terms: terms.clone(), reads, globs, engine: Arc::downgrade(&engine) });
+    Ok(engine)
+}
+
+/// The rules that were compiled already from files that still say the same. All of these are read, so that they are
+/// watched.
+fn known(roots: &[String], terms: &Terms, key: &Argument, context: &mut dyn Context) -> Option<Arc<Engine>> {
+    let all = KNOWN.lock();
+    let mut through = Through { context, key, reads: Vec::new(), globs: Vec::new() };
+    all.iter().filter(|known| known.roots == roots && known.terms == *terms).find_map(|known| {
+        let engine = known.engine.upgrade()?;
+        let globs =
+            known.globs.iter().all(|(pattern, found)| through.glob(pattern).is_ok_and(|now| now == *found));
+        let mut same = |(path, content): &(String, Arc<[u8]>)| {
+            through.context.file(&through.argument(path), usize::MAX - 1).is_ok_and(|now| now == *content)
+        };
+        (globs && known.reads.iter().all(&mut same)).then_some(engine)
+    })
+}
+
+/// What the configuration says besides the rules.
+fn with_terms(mut rules: RuleSet, terms: &Terms) -> RuleSet {
+    let settings = &mut rules.settings;
+    settings.request_body_limit = terms.body;
+    if let Some(limit) = terms.response_body {
+        settings.response_body_access = limit > 0;
+        settings.response_body_limit = limit;
+    }
+    if let Some(types) = &terms.response_types {
+        settings.response_body_types.clone_from(types);
+    }
+    if terms.audit && settings.audit_engine == AuditEngine::Off {
+        settings.audit_engine = AuditEngine::RelevantOnly;
+    }
+    rules
+}
+
+/// Mistakes in rules as one of the configuration, which names the files.
+fn told(key: &Argument, problems: &[model::Problem]) -> Problem {
+    let mut lines: Vec<String> = problems.iter().take(TOLD).map(ToString::to_string).collect();
+    if problems.len() > TOLD {
+        lines.push(format!("and {} more", problems.len() - TOLD));
+    }
+    key.wrong(lines.join("\n"))
+}

@@ -1,0 +1,150 @@
+//! The key of the configuration.
+
+use foregate_module::settings::{ANY, Block, Key, Prop};
+
+/// `waf`.
+pub(super) const WAF: Key = Key {
+    args: (0, 1),
+    props: &PROPS,
+    ..Key::block(
+        "waf",
+        &BLOCK,
+        "waf mode=\"block\" log=\"waf.log\" { rules \"crs-setup.conf\" \"rules.conf\" }",
+        "Looks at requests and responses with rules in SecLang, such as the OWASP Core Rule Set.",
+    )
+};
+
+const PROPS: [Prop; 3] = [
+    prop(
+        "mode",
+        "WORD",
+        "detect",
+        "`detect`: what rules find is logged, and no request is stopped. `block`: rules stop requests and replace \
+         responses. What `SecRuleEngine` says does not count.",
+    ),
+    prop(
+        "log",
+        "FILE",
+        "",
+        "Where each match is a line, in the form that tools for ModSecurity read. Opened anew with `USR1`.",
+    ),
+    prop(
+        "audit",
+        "FILE",
+        "",
+        "Where transactions are JSON objects, one on a line: those that `SecAuditEngine` says; where it is off, those in \
+         which a rule matched.",
+    ),
+];
+
+const BLOCK: Block = Block { keys: &KEYS, later: &[] };
+
+static KEYS: [Key; 9] = [
+    Key {
+        args: (1, ANY),
+        many: true,
+        required: true,
+        ..Key::one(
+            "rules",
+            "FILE ...",
+            "rules \"crs-setup.conf\" \"rules.conf\"",
+            "Files of rules, in this order; `*` and `?` stand for parts of names. They are watched.",
+        )
+    },
+    Key {
+        args: (0, 0),
+        many: true,
+        props: &EXCLUDE,
+        ..Key::one(
+            "exclude",
+            "",
+            "exclude id=942100 when=\"http.request.uri.path == \\\"/search\\\"\"",
+            "Rules that do not run here, or not for some requests.",
+        )
+    },
+    Key::one("sample", "PERCENT", "sample \"10%\"", "The part of requests that is looked at, such as `0.5%`.")
+        .default("100%"),
+    Key {
+        props: &BODY,
+        ..Key::one(
+            "body-limit",
+            "SIZE",
+            "body-limit \"64KiB\"",
+            "The most that rules see of a request's body; it is held until they have. 0 for nothing, at most 1 MiB. Nothing \
+             either where `SecRequestBodyAccess` is off.",
+        )
+        .default("128KiB")
+    },
+    Key {
+        props: &RESPONSE,
+        ..Key::one(
+            "response-body",
+            "SIZE",
+            "response-body \"256KiB\"",
+            "The most that rules see of a response's body, which is held until they have, for ten seconds at most; at most \
+             1 MiB, and 0 for nothing. Compressed bodies are not looked at.",
+        )
+        .otherwise("as `SecResponseBodyAccess` and `SecResponseBodyLimit` say")
+    },
+    Key {
+        props: &BUDGET,
+        ..Key::one(
+            "budget",
+            "SIZE",
+            "budget \"16MiB\"",
+            "The work that rules may do for one request: bytes that patterns look at, those looked at twice counted twice.",
+        )
+        .default("64MiB")
+    },
+    Key::one(
+        "heavy",
+        "SIZE",
+        "heavy \"8KiB\"",
+        "From this size on, heads and bodies are looked at on the threads for heavy work; values weigh 64 bytes each. 0 for \
+         all.",
+    )
+    .default("4KiB"),
+    Key::one(
+        "when-full",
+        "WORD",
+        "when-full \"shed\"",
+        "What happens when no such thread is free in time: `inline`, the thread of the request does it, which others of that \
+         thread feel; `shed`, the request passes without; `error`, it is answered with 503.",
+    )
+    .default("inline"),
+    Key::one("deadline", "DURATION", "deadline \"200ms\"", "How long a request waits for such a thread, at most 5s.")
+        .default("1s"),
+];
+
+const EXCLUDE: [Prop; 3] = [
+    prop("id", "NUMBER", "", "The rule of this number."),
+    prop("tag", "TEXT", "", "All rules with this tag."),
+    prop("when", "EXPRESSION", "", "For which requests; without it for all."),
+];
+
+const BODY: [Prop; 1] = [prop(
+    "beyond",
+    "WORD",
+    "start",
+    "What happens to a body that is longer: `start`, rules see its start; `refuse`, the request is answered with 413 if \
+     rules may stop it.",
+)];
+
+const RESPONSE: [Prop; 1] = [prop(
+    "types",
+    "TEXT",
+    "",
+    "The media types that are looked at, divided by blanks. Without it: as `SecResponseBodyMimeType` says.",
+)];
+
+const BUDGET: [Prop; 1] = [prop(
+    "beyond",
+    "WORD",
+    "refuse",
+    "What happens to a request that needs more: `refuse`, it is answered with 413 if rules may stop it; `pass`, the rules \
+     that are left do not run. Both are counted.",
+)];
+
+const fn prop(name: &'static str, usage: &'static str, default: &'static str, about: &'static str) -> Prop {
+    Prop { name, usage, required: false, default, about }
+}

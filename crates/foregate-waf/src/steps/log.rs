@@ -1,0 +1,148 @@
+//! Phase 5: the logs.
+
+use std::ops::ControlFlow;
+use std::time::Duration;
+
+use foregate_module::{
+    Authority, ClientAddress, Count, Filter, Load, LogLine, Never, Note, Notes, Random, Read, Received,
+    ReceivedRequest, Refusal, Status, Step, Tally, Text, Time, Weight, WriteLog, phase,
+};
+
+use super::begin::begin;
+use super::settings::Settings;
+use super::time::apache;
+use super::values::TransactionValue;
+use crate::engine::{Report, Verdict};
+
+/// Scores are counted in steps of this many points ...
+const STEP: i64 = 5;
+/// ... up to this one, those above with it.
+const HIGHEST: i64 = 100;
+
+/// Phase 5, and all of them for requests that were refused as malformed.
+#[derive(Debug, Default)]
+pub struct Log;
+
+impl Step for Log {
+    type At = phase::Log;
+    type Settings = Settings;
+    type In<'r> =
+        (Read<'r, TransactionValue>, ReceivedRequest<'r>, ClientAddress, Authority<'r>, Time, Random, Status);
+    type Out = (WriteLog, Notes, Tally, Count, Count);
+    type Stop = Never;
+    const NAME: &'static str = "waf-log";
+    const ABOUT: &'static str =
+        "Writes what the firewall's rules found, also in requests that were refused as malformed.";
+    const FILTERS: &'static [Filter] = &[];
+    const WEIGHT: Weight = Weight::Varies;
+
+    fn load(&self, settings: &Settings, (_, ReceivedRequest(received), ..): &Self::In<'_>) -> Load {
+        // All phases of a request that was refused run here.
+        received.refusal.map_or(Load::Light, |refusal| settings.load(refusal.head.len(), || 0))
+    }
+
+    fn run(&self, settings: &Settings, input: Self::In<'_>) -> ControlFlow<Never, Self::Out> {
+        let (
+            Read(held),
+            ReceivedRequest(received),
+            ClientAddress(client),
+            Authority(authority),
+            Time(now),
+            Random(random),
+            Status(status),
+        ) = input;
+        let (held, refusal) = match (held, received.refusal) {
+            (Some(held), _) => {
+                let mut held = held.lock();
+                let began = held.began;
+                (held.transaction.take().map(|transaction| (transaction, began)), None)
+            }
+            (None, Some(refusal)) if settings.is_sampled(random) => {
+                let mut transaction = begin(settings, &received, client, authority, now, random).transaction;
+                if let Some(transaction) = &mut transaction {
+                    // The answer has been given; what the rules say is for the log.
+                    transaction.request_headers();
+                    transaction.request_body(&[], true);
+                    transaction.response_headers(status, received.protocol, []);
+                }
+                (transaction.map(|transaction| (transaction, now.steady_ms)), Some(refusal))
+            }
+            (None, _) => (None, None),
+        };
+        let Some((mut transaction, began)) = held else {
+            let nothing =
+                (WriteLog::default(), Notes(Vec::new()), Tally(Vec::new()), Count(None), Count(None));
+            return ControlFlow::Continue(nothing);
+        };
+        transaction.elapsed(Duration::from_millis(now.steady_ms.saturating_sub(began)));
+        let report = transaction.log();
+        let mut lines = Vec::new();
+        if let Some(log) = settings.log {
+            let start = prefix(now.unix_ms, &received);
+            let refused = refusal.map(|refusal| refused(&refusal, &report));
+            let matched = refused.into_iter().chain(report.lines());
+            lines.extend(matched.map(|line| LogLine { log, line: format!("{start}{line}").into() }));
+        }
+        if let (Some(log), Some(record)) = (settings.audit, &report.audit) {
+            lines.push(LogLine { log, line: record.clone().into() });
+        }
+        let over = report.over.map(|_| "over-budget");
+        let event = match (refusal, report.verdict.passes(), report.would.passes()) {
+            (Some(_), ..) => Some("refused"),
+            (None, false, _) => Some("blocked"),
+            (None, true, false) => Some("detected"),
+            (None, true, true) => None,
+        };
+        ControlFlow::Continue((WriteLog(lines), notes(&report), tally(&report), Count(event), Count(over)))
+    }
+}
+
+/// What stands before each line, as Apache writes it for its module: tools look for it.
+fn prefix(unix_ms: u64, received: &Received<'_>) -> String {
+    let client = received.client.map_or("unix:".to_owned(), |client| client.to_string());
+    format!("[{}] [security2:error] [client {client}] ", apache(unix_ms))
+}
+
+/// The line of a request that the parser has refused.
+fn refused(refusal: &Refusal<'_>, report: &Report) -> String {
+    let Refusal { kind, reason, .. } = refusal;
+    let (client, host, uri, id) = (&report.client, &report.host, &report.uri, &report.unique_id);
+    let clean = |text: &str| text.escape_default().to_string();
+    format!(
+        "[client {client}] ModSecurity: Request refused before any rule: {}. [msg \"{kind}\"] [hostname \"{}\"] \
+         [uri \"{}\"] [unique_id \"{id}\"]",
+        clean(reason),
+        clean(host),
+        clean(uri)
+    )
+}
+
+/// What the access log is told: nothing of a request in which nothing was found.
+fn notes(report: &Report) -> Notes {
+    let note = |name: &'static str, value: String| Note { name: name.into(), value: value.into() };
+    let score = report.inbound_score.filter(|score| *score > 0);
+    let decided = if report.verdict.passes() { &report.would } else { &report.verdict };
+    let mut notes = Vec::new();
+    notes.extend(score.map(|score| note("waf.score", score.to_string())));
+    notes.extend(decided.rule().map(|rule| note("waf.rule", rule.to_string())));
+    if !report.verdict.passes() {
+        let word = if matches!(report.verdict, Verdict::Drop { .. }) { "dropped" } else { "refused" };
+        notes.push(note("waf.verdict", word.to_owned()));
+    }
+    if !notes.is_empty() {
+        notes.push(note("waf.id", report.unique_id.to_string()));
+    }
+    Notes(notes)
+}
+
+/// Matches by rule, and the score by steps of five.
+fn tally(report: &Report) -> Tally {
+    let logged = report.matches.iter().filter(|matched| matched.log);
+    let mut tallies: Vec<(&'static str, Text)> =
+        logged.map(|matched| ("rule", Text::from(matched.rule.to_string()))).collect();
+    if let Some(score) = report.inbound_score.filter(|score| *score > 0) {
+        let bucket = (score / STEP * STEP).min(HIGHEST);
+        tallies.push(("score", bucket.to_string().into()));
+    }
+    Tally(tallies)
+}

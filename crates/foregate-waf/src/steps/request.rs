@@ -1,0 +1,108 @@
+//! Phases 1 and 2: the request.
+
+use std::ops::ControlFlow;
+
+use foregate_module::{
+    Abort, Body, Either, Emit, Filter, Load, Now, Read, Respond, Step, Time, Weight, phase,
+};
+
+use super::answer::{end, refusal};
+use super::settings::Settings;
+use super::values::{Blocked, Held, Rule, Score, TransactionValue};
+use crate::engine::{Transaction, Verdict};
+use crate::model::EngineMode;
+
+/// How a request is stopped.
+type Stop = Either<Respond, Abort>;
+
+/// Has rules look at something. A transaction in which that failed is not used again.
+pub(super) fn with<T>(held: &mut Held, now: Now, look: impl FnOnce(&mut Transaction) -> T) -> Option<T> {
+    let mut transaction = held.transaction.take()?;
+    transaction.elapsed(std::time::Duration::from_millis(now.steady_ms.saturating_sub(held.began)));
+    let seen = look(&mut transaction);
+    held.transaction = Some(transaction);
+    Some(seen)
+}
+
+/// Phase 1.
+#[derive(Debug, Default)]
+pub struct RequestHead;
+
+impl Step for RequestHead {
+    type At = phase::RequestSecurity;
+    type Settings = Settings;
+    type In<'r> = (Read<'r, TransactionValue>, Time);
+    type Out = ();
+    type Stop = Stop;
+    const NAME: &'static str = "waf-request";
+    const ABOUT: &'static str = "Runs the firewall's rules over the request's head.";
+    const FILTERS: &'static [Filter] = &[];
+    const WEIGHT: Weight = Weight::Varies;
+
+    fn load(&self, settings: &Settings, (Read(held), _): &Self::In<'_>) -> Load {
+        held.map_or(Load::Light, |held| settings.load(held.lock().head, || 0))
+    }
+
+    fn run(&self, _: &Settings, (Read(held), Time(now)): Self::In<'_>) -> ControlFlow<Stop, ()> {
+        let Some(held) = held else { return ControlFlow::Continue(()) };
+        let held = &mut *held.lock();
+        let verdict = with(held, now, Transaction::request_headers).unwrap_or(Verdict::Pass);
+        match end(verdict, held) {
+            Some(end) => ControlFlow::Break(end.of_request()),
+            None => ControlFlow::Continue(()),
+        }
+    }
+}
+
+/// Phase 2.
+#[derive(Debug, Default)]
+pub struct RequestBody;
+
+impl Step for RequestBody {
+    type At = phase::RequestBody;
+    type Settings = Settings;
+    type In<'r> = (Read<'r, TransactionValue>, Body<'r>, Time);
+    type Out = (Emit<Score>, Emit<Blocked>, Emit<Rule>);
+    type Stop = Stop;
+    const NAME: &'static str = "waf-body";
+    const ABOUT: &'static str =
+        "Runs the firewall's rules over the request with its body, and says what they found.";
+    const FILTERS: &'static [Filter] = &[];
+    const WEIGHT: Weight = Weight::Varies;
+
+    fn body(settings: &Settings) -> usize {
+        settings.body
+    }
+
+    fn load(&self, settings: &Settings, (Read(held), body, _): &Self::In<'_>) -> Load {
+        // What divides values, in forms and in JSON.
+        let values = || memchr::memchr2_iter(b'&', b',', body.bytes).count();
+        held.map_or(Load::Light, |held| settings.load(held.lock().head + body.bytes.len(), values))
+    }
+
+    fn run(
+        &self,
+        settings: &Settings,
+        (Read(held), body, Time(now)): Self::In<'_>,
+    ) -> ControlFlow<Stop, Self::Out> {
+        let Some(held) = held else { return ControlFlow::Continue((Emit(None), Emit(None), Emit(None))) };
+        let held = &mut *held.lock();
+        if settings.refuses_long && !body.whole && settings.mode == EngineMode::On {
+            return ControlFlow::Break(Either::A(Respond(refusal(413, held))));
+        }
+        let seen = with(held, now, |transaction| {
+            let verdict = transaction.request_body(body.bytes, body.whole);
+            let score = transaction.variable("blocking_inbound_anomaly_score");
+            let score = score.and_then(|score| std::str::from_utf8(&score).ok()?.parse().ok());
+            (verdict, score.unwrap_or(0), transaction.would())
+        });
+        let Some((verdict, score, would)) = seen else {
+            return ControlFlow::Continue((Emit(None), Emit(None), Emit(None)));
+        };
+        if let Some(end) = end(verdict, held) {
+            return ControlFlow::Break(end.of_request());
+        }
+        let rule = would.rule().map(|rule| rule as i64);
+        ControlFlow::Continue((Emit(Some(score)), Emit(Some(!would.passes())), Emit(rule)))
+    }
+}

@@ -1,0 +1,203 @@
+//! What the configuration says.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use foregate_module::settings::{Argument, Context, FromNode, Key, LogId, Node, Problem};
+use foregate_module::{Condition, Load, PhaseId, View, WhenFull};
+
+use super::engines::{self, Terms};
+use super::keys::WAF;
+use crate::engine::{Beyond, Engine, Limits};
+use crate::model::EngineMode;
+
+/// The most of a body that rules can see, bytes: platforms receive no more for steps.
+const BODY_MOST: u64 = 1 << 20;
+/// What rules see of a request's body, bytes.
+const BODY: u64 = 128 << 10;
+/// The longest that a request may wait for a thread.
+const DEADLINE_MOST: Duration = Duration::from_secs(5);
+/// What a value weighs, bytes.
+const VALUE: usize = 64;
+/// The number of the first rule that stands for an `exclude`: beyond those that rule sets are given.
+const EXCLUDES: u64 = 4_294_960_000;
+/// All requests, in hundredths of a percent.
+const ALL: u64 = 10_000;
+
+/// The settings of `waf`.
+pub struct Settings {
+    pub(super) engine: Arc<Engine>,
+    pub(super) mode: EngineMode,
+    pub(super) log: Option<LogId>,
+    pub(super) audit: Option<LogId>,
+    pub(super) excludes: Vec<Exclude>,
+    /// Hundredths of a percent.
+    sample: u64,
+    pub(super) body: usize,
+    /// Whether longer bodies are refused.
+    pub(super) refuses_long: bool,
+    heavy: usize,
+    when_full: WhenFull,
+    deadline: Duration,
+}
+
+/// Rules that do not run for some requests.
+pub(super) struct Exclude {
+    rules: Excluded,
+    when: Option<Arc<dyn Condition>>,
+}
+
+/// Which rules do not run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Excluded {
+    Id(u64),
+    Tag(String),
+}
+
+impl Exclude {
+    /// The same as a rule, which stands before all others.
+    fn rule(&self, number: usize) -> String {
+        let what = match &self.rules {
+            Excluded::Id(id) => format!("ruleRemoveById={id}"),
+            Excluded::Tag(tag) => format!("ruleRemoveByTag={tag}"),
+        };
+        let (id, name) = (EXCLUDES + number as u64, excluding(number));
+        format!(
+            "SecRule ENV:{name} \"@streq 1\" \"id:{id},phase:1,pass,nolog,noauditlog,t:none,ctl:{what}\"\n"
+        )
+    }
+
+    /// Whether it holds for a request.
+    pub(super) fn holds(&self, view: &View<'_>) -> bool {
+        self.when.as_ref().is_none_or(|when| when.holds(view))
+    }
+}
+
+impl Settings {
+    /// Whether a request is one of those that are looked at; `random` tells.
+    pub(super) fn is_sampled(&self, random: u64) -> bool {
+        random % ALL < self.sample
+    }
+
+    /// Where something of this size is looked at.
+    pub(super) fn load(&self, bytes: usize, values: impl FnOnce() -> usize) -> Load {
+        if bytes >= self.heavy || bytes + VALUE * values() >= self.heavy {
+            return Load::Heavy { when_full: self.when_full, wait: self.deadline };
+        }
+        Load::Light
+    }
+}
+
+impl FromNode for Settings {
+    const KEY: Option<&'static Key> = Some(&WAF);
+
+    fn from_nodes(nodes: &[Node], context: &mut dyn Context) -> Result<Self, Problem> {
+        let Some(node) = nodes.first() else {
+            return Err(Problem::new(Default::default(), "`waf` has no settings"));
+        };
+        if let Some(argument) = node.args().first() {
+            return Err(argument.wrong("`waf` takes no value but #false"));
+        }
+        let modes = [("detect", EngineMode::DetectionOnly), ("block", EngineMode::On)];
+        let mode = node.prop("mode").map_or(Ok(EngineMode::DetectionOnly), |mode| mode.choice(&modes))?;
+        let log = node.prop("log").map(|file| context.log(file)).transpose()?;
+        let audit = node.prop("audit").map(|file| context.log(file)).transpose()?;
+        let excludes = node
+            .children_named("exclude")
+            .map(|node| exclude(node, context))
+            .collect::<Result<Vec<_>, _>>()?;
+        let terms = terms(node, audit.is_some(), &excludes)?;
+        let files: Vec<Argument> =
+            node.children_named("rules").flat_map(|rules| rules.args().iter().cloned()).collect();
+        if files.is_empty() {
+            return Err(node.wrong("`waf` needs `rules`"));
+        }
+        let engine = engines::engine(&files, &terms, context)?;
+        let body = node.child("body-limit");
+        let longer = [("start", false), ("refuse", true)];
+        let full = [("inline", WhenFull::Inline), ("shed", WhenFull::Shed), ("error", WhenFull::Error)];
+        let argument = |name| node.child(name).map(|child| child.arg(0)).transpose();
+        Ok(Self {
+            mode,
+            log,
+            audit,
+            excludes,
+            sample: argument("sample")?.map_or(Ok(ALL), percent)?,
+            body: if engine.settings().request_body_access { terms.body as usize } else { 0 },
+            refuses_long: body
+                .and_then(|body| body.prop("beyond"))
+                .map_or(Ok(false), |beyond| beyond.choice(&longer))?,
+            heavy: argument("heavy")?.map_or(Ok(4096), |size| size.size(0..=BODY_MOST))? as usize,
+            when_full: argument("when-full")?.map_or(Ok(WhenFull::Inline), |word| word.choice(&full))?,
+            deadline: argument("deadline")?.map_or(Ok(Duration::from_secs(1)), |deadline| {
+                deadline.duration(Duration::from_millis(1)..=DEADLINE_MOST)
+            })?,
+            engine,
+        })
+    }
+}
+
+fn terms(node: &Node, audit: bool, excludes: &[Exclude]) -> Result<Terms, Problem> {
+    let size = |name: &str| node.child(name).map(|child| child.arg(0)?.size(0..=BODY_MOST)).transpose();
+    let mut limits = Limits::default();
+    if let Some(budget) = node.child("budget") {
+        limits.work = budget.arg(0)?.size(1..=u64::MAX)?;
+        let beyond = [("refuse", Beyond::Deny(413)), ("pass", Beyond::Continue)];
+        limits.beyond = budget.prop("beyond").map_or(Ok(Beyond::Deny(413)), |word| word.choice(&beyond))?;
+    }
+    let types = node.child("response-body").and_then(|node| node.prop("types"));
+    let types = types.map(|types| {
+        let types: Vec<Box<str>> =
+            types.text()?.split_ascii_whitespace().map(|word| word.to_ascii_lowercase().into()).collect();
+        Ok::<_, Problem>(types)
+    });
+    Ok(Terms {
+        limits,
+        body: size("body-limit")?.unwrap_or(BODY),
+        response_types: types.transpose()?,
+        response_body: size("response-body")?,
+        excludes: excludes.iter().enumerate().map(|(number, exclude)| exclude.rule(number)).collect(),
+        audit,
+    })
+}
+
+fn exclude(node: &Node, context: &mut dyn Context) -> Result<Exclude, Problem> {
+    let rules = match (node.prop("id"), node.prop("tag")) {
+        (Some(id), None) => Excluded::Id(id.number(1..=u64::from(u32::MAX))?),
+        (None, Some(tag)) => Excluded::Tag(read_tag(tag)?),
+        _ => return Err(node.wrong("`exclude` needs either `id` or `tag`")),
+    };
+    let when = node.prop("when").map(|when| context.condition(when, PhaseId::RequestSecurity)).transpose()?;
+    Ok(Exclude { rules, when })
+}
+
+/// A tag, as it can stand in a rule.
+fn read_tag(argument: &Argument) -> Result<String, Problem> {
+    let text = argument.text()?;
+    let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"-_./:".contains(&byte);
+    if text.is_empty() || text.starts_with('/') || !text.bytes().all(fits) {
+        return Err(argument.wrong("this is not a tag").help("write one such as \"attack-sqli\""));
+    }
+    Ok(text.to_owned())
+}
+
+/// The variable by which a request is told apart for which this exclusion holds.
+pub(super) fn excluding(number: usize) -> String {
+    format!("foregate.exclude.{number}")
+}
+
+/// A percentage, in hundredths.
+fn percent(argument: &Argument) -> Result<u64, Problem> {
+    let wrong = || argument.wrong("expected a percentage from \"0.01%\" to \"100%\"");
+    let text = argument.text()?;
+    let number = text.strip_suffix('%').ok_or_else(wrong)?;
+    let (whole, part) = number.split_once('.').unwrap_or((number, "0"));
+    let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    if !digits(whole) || !digits(part) || part.len() > 2 || whole.len() > 3 {
+        return Err(wrong());
+    }
+    let whole: u64 = whole.parse().map_err(|_| wrong())?;
+    let part: u64 = format!("{part:0<2}").parse().map_err(|_| wrong())?;
+    let hundredths = whole * 100 + part;
+    if (1..=ALL).contains(&hundredths) { Ok(hundredths) } else { Err(wrong()) }
+}

@@ -1,0 +1,170 @@
+//! The steps over literal requests.
+
+use std::sync::Arc;
+
+use foregate_module::settings::{FromNode, Node, Problem};
+use foregate_module::testing::{Literals, Sample, node};
+use foregate_module::{Action, Load, Verdict};
+
+use super::{
+    Begin, Blocked, Log, RequestBody, RequestHead, ResponseHead, ResponseStart, Rule, Score, Settings,
+};
+
+const RULES: &str = r#"
+SecRequestBodyAccess On
+SecRule ARGS "@contains evil" "id:7,phase:2,deny,status:403,log,msg:'Evil',setvar:tx.blocking_inbound_anomaly_score=+5"
+SecRule RESPONSE_BODY "@contains secret" "id:8,phase:4,deny,status:502,log"
+SecRule REQUEST_HEADERS:X-Bad "@streq 1" "id:9,phase:1,deny,status:406,log,tag:'bad'"
+"#;
+
+fn waf(mode: &str) -> Node {
+    node("waf").prop_literal("mode", mode).with_child(node("rules").arg_literal("rules.conf"))
+}
+
+fn read_with(node: &Node, rules: &str) -> Result<Settings, Problem> {
+    let mut literals = Literals { files: vec![("rules.conf", rules.into())], ..Literals::default() };
+    Settings::from_nodes(std::slice::from_ref(node), &mut literals)
+}
+
+fn read(node: &Node) -> Settings {
+    read_with(node, RULES).unwrap_or_else(|problem| panic!("{problem:?}"))
+}
+
+fn status(verdict: &Verdict) -> Option<u16> {
+    match verdict {
+        Verdict::Stop(Action::Respond(response)) => Some(response.status),
+        _ => None,
+    }
+}
+
+/// Runs the steps of a request; the status with which one of them ends it.
+fn ask(sample: &mut Sample, settings: &Settings) -> Option<u16> {
+    sample.run(&Begin, settings);
+    let head = sample.run(&RequestHead, settings);
+    status(&head).or_else(|| status(&sample.run(&RequestBody, settings)))
+}
+
+fn lines(sample: &mut Sample, settings: &Settings) -> Vec<String> {
+    sample.run(&Log, settings);
+    sample.state.lines.iter().map(|line| String::from_utf8_lossy(&line.line).into_owned()).collect()
+}
+
+#[test]
+fn requests_are_stopped_and_logged() {
+    let settings = read(&waf("block").prop_literal("log", "waf.log"));
+    let mut sample = Sample::get("/?a=evil").field("Host", "h");
+    assert_eq!(ask(&mut sample, &settings), Some(403));
+    let mut sample = sample.response(403);
+    let lines = lines(&mut sample, &settings);
+    assert_eq!(lines.len(), 1, "{lines:?}");
+    let start = "[Thu Jan 01 00:00:00.000000 2026] [security2:error] [client 192.0.2.1:40000] [client 192.0.2.1] \
+                 ModSecurity: Access denied with code 403 (phase 2). ";
+    assert!(lines[0].starts_with(start), "{}", lines[0]);
+    assert!(lines[0].contains("[id \"7\"]") && lines[0].contains("[unique_id \"0000000000000004\"]"));
+    let notes: Vec<_> = sample.state.notes.iter().map(|(name, _)| String::from_utf8_lossy(name)).collect();
+    assert_eq!(notes, ["waf.score", "waf.rule", "waf.verdict", "waf.id"]);
+}
+
+#[test]
+fn detection_stops_nothing_and_tells_expressions() {
+    let settings = read(&waf("detect"));
+    let mut sample = Sample::get("/?a=evil");
+    assert_eq!(ask(&mut sample, &settings), None);
+    assert_eq!(sample.value::<Score>(), Some(&5));
+    assert_eq!((sample.value::<Blocked>(), sample.value::<Rule>()), (Some(&true), Some(&7)));
+    let mut sample = Sample::get("/");
+    assert_eq!(ask(&mut sample, &settings), None);
+    assert_eq!((sample.value::<Score>(), sample.value::<Blocked>()), (Some(&0), Some(&false)));
+    assert_eq!(sample.value::<Rule>(), None);
+}
+
+#[test]
+fn responses_are_held_where_rules_look_at_them() {
+    let with = node("response-body").arg_literal("1KiB").prop_literal("types", "text/plain");
+    let settings = read(&waf("block").with_child(with));
+    let answer = |kind: &str, coding: &str, body: &str| {
+        let mut sample = Sample::get("/");
+        assert_eq!(ask(&mut sample, &settings), None);
+        let mut sample = sample.response(200).response_field("content-type", kind);
+        if !coding.is_empty() {
+            sample = sample.response_field("content-encoding", coding);
+        }
+        sample.run(&ResponseHead, &settings);
+        sample.response_body = (body.into(), true);
+        (sample.state.hold, status(&sample.run(&ResponseStart, &settings)))
+    };
+    assert_eq!(answer("text/plain; charset=utf-8", "", "a secret"), (1024, Some(502)));
+    assert_eq!(answer("text/plain", "", "nothing"), (1024, None));
+    assert_eq!(answer("image/png", "", "a secret"), (0, None));
+    assert_eq!(answer("text/plain", "gzip", "a secret"), (0, None));
+}
+
+#[test]
+fn refused_requests_are_logged() {
+    let settings = read(&waf("block").prop_literal("log", "waf.log"));
+    let mut sample = Sample::get("/a").field("X-Bad", "1").response(400);
+    sample.refusal = Some(("host", "two \"hosts\"".into()));
+    let lines = lines(&mut sample, &settings);
+    assert_eq!(lines.len(), 2, "{lines:?}");
+    assert!(lines[0].contains("refused before any rule: two \\\"hosts\\\". [msg \"host\"]"), "{}", lines[0]);
+    assert!(lines[1].contains("[id \"9\"]"), "{}", lines[1]);
+}
+
+#[test]
+fn exclusions_are_rules() {
+    let by_id = node("exclude").prop_literal("id", 7_u64);
+    let settings = read(&waf("block").with_child(by_id));
+    assert_eq!(ask(&mut Sample::get("/?a=evil"), &settings), None);
+    assert_eq!(ask(&mut Sample::get("/").field("X-Bad", "1"), &settings), Some(406));
+    let by_tag = node("exclude").prop_literal("tag", "bad");
+    let settings = read(&waf("block").with_child(by_tag));
+    assert_eq!(ask(&mut Sample::get("/").field("X-Bad", "1"), &settings), None);
+    for wrong in ["a'b", "", "/a/", "a,b"] {
+        let node = waf("block").with_child(node("exclude").prop_literal("tag", wrong));
+        assert!(read_with(&node, RULES).is_err(), "{wrong}");
+    }
+    assert!(read_with(&waf("block").with_child(node("exclude")), RULES).is_err());
+}
+
+#[test]
+fn equal_rules_are_compiled_once() {
+    let first = read(&waf("block"));
+    let second = read(&waf("detect").prop_literal("log", "other.log"));
+    assert!(Arc::ptr_eq(&first.engine, &second.engine));
+    let changed = read_with(&waf("block"), &format!("{RULES}\n# changed"))
+        .unwrap_or_else(|problem| panic!("{problem:?}"));
+    assert!(!Arc::ptr_eq(&first.engine, &changed.engine));
+    let limited = read(&waf("block").with_child(node("budget").arg_literal("1MiB")));
+    assert!(!Arc::ptr_eq(&first.engine, &limited.engine));
+}
+
+#[test]
+fn large_things_are_heavy() {
+    let settings = read(&waf("block").with_child(node("heavy").arg_literal("1KiB")));
+    let is_heavy = |bytes, values| settings.load(bytes, || values) != Load::Light;
+    assert!(!is_heavy(1000, 0) && is_heavy(1024, 0));
+    assert!(!is_heavy(100, 14) && is_heavy(100, 15));
+}
+
+#[test]
+fn what_is_wrong_is_told_with_its_place() {
+    let told =
+        |problem: Result<Settings, Problem>| problem.err().map(|problem| problem.message).unwrap_or_default();
+    let message = told(read_with(&waf("block"), "SecRule ARGZ \"@rx a\" \"id:1\"\nSecFoo\n"));
+    assert!(message.starts_with("rules.conf:1:9: there is no variable `ARGZ`"), "{message}");
+    assert!(message.contains("\nrules.conf:2:1: "), "{message}");
+    for (key, value) in [
+        ("sample", "0%"),
+        ("sample", "101%"),
+        ("sample", "10"),
+        ("sample", "1.005%"),
+        ("heavy", "2MiB"),
+        ("deadline", "6s"),
+    ] {
+        assert!(
+            read_with(&waf("block").with_child(node(key).arg_literal(value)), RULES).is_err(),
+            "{key} {value}"
+        );
+    }
+    assert!(read_with(&node("waf"), RULES).is_err());
+}

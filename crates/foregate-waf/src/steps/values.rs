@@ -1,0 +1,73 @@
+//! What the steps hand on.
+
+use std::sync::Arc;
+
+use foregate_module::{Kind, Shown, Value};
+use parking_lot::Mutex;
+
+use crate::engine::Transaction;
+
+/// A transaction on its way from step to step; for the steps of this module alone.
+pub struct Held {
+    /// What the rules know. `None` while a step works with it, and after one has failed to.
+    pub(super) transaction: Option<Transaction>,
+    /// Its id, in the logs and in what the client is told.
+    pub(super) id: Arc<str>,
+    /// When it began, milliseconds of the steady clock.
+    pub(super) began: u64,
+    /// Bytes of the request's head.
+    pub(super) head: usize,
+    /// Whether rules look at the response's body.
+    pub(super) holds: bool,
+}
+
+/// The transaction of a request.
+pub struct TransactionValue;
+
+impl Value for TransactionValue {
+    type Data = Mutex<Held>;
+    const NAME: &'static str = "waf.transaction";
+    const ABOUT: &'static str = "What the rules of the firewall know of the request.";
+}
+
+/// The score of the request.
+pub struct Score;
+
+impl Value for Score {
+    type Data = i64;
+    const NAME: &'static str = "waf.score";
+    const ABOUT: &'static str =
+        "The anomaly score of the request by the rules of its head and body; 0 where none matched.";
+    const SHOWS: Option<Kind> = Some(Kind::Int);
+    fn show(score: &i64) -> Option<Shown<'_>> {
+        Some(Shown::Int(*score))
+    }
+}
+
+/// Whether the rules are against the request.
+pub struct Blocked;
+
+impl Value for Blocked {
+    type Data = bool;
+    const NAME: &'static str = "waf.blocked";
+    const ABOUT: &'static str =
+        "Whether the rules would stop the request; it goes on because they only detect.";
+    const SHOWS: Option<Kind> = Some(Kind::Bool);
+    fn show(blocked: &bool) -> Option<Shown<'_>> {
+        Some(Shown::Bool(*blocked))
+    }
+}
+
+/// The rule that is against the request.
+pub struct Rule;
+
+impl Value for Rule {
+    type Data = i64;
+    const NAME: &'static str = "waf.rule";
+    const ABOUT: &'static str =
+        "The number of the rule that would stop the request; absent where none would.";
+    const SHOWS: Option<Kind> = Some(Kind::Int);
+    fn show(rule: &i64) -> Option<Shown<'_>> {
+        Some(Shown::Int(*rule))
+    }
+}
