@@ -241,3 +241,65 @@ fn install_crs_fetches_over_https_only() {
     let text = said("/x", &[]);
     assert!(text.contains("certificate of localhost"), "{text}");
 }
+
+const SCORING: &str = "\
+SecRuleEngine On
+SecRequestBodyAccess On
+SecAction \"id:1,phase:1,pass,nolog,setvar:tx.critical=5\"
+SecRule ARGS \"@contains attack\" \\
+    \"id:2,phase:2,block,t:lowercase,msg:'Attack in %{MATCHED_VAR_NAME}',severity:CRITICAL,\\
+    setvar:'tx.score=+%{tx.critical}'\"
+SecRule REQUEST_HEADERS:User-Agent \"!@streq good\" \"id:3,phase:1,pass,log,severity:5,setvar:tx.score=+2\"
+SecRule TX:score \"@ge 7\" \"id:4,phase:2,deny,status:406,msg:'Score %{TX.score}'\"
+";
+
+#[test]
+fn waf_explain_says_what_scores() {
+    let folder = Folder::new("waf-explain");
+    folder.write("rules.conf", SCORING);
+    let explain = |more: &[&str]| folder.run(&[&["waf", "explain", "-r", "rules.conf"], more].concat());
+    let blocked = explain(&["POST", "http://example.com/a", "-d", "b=An+ATTACK"]);
+    assert_eq!(
+        stdout(&blocked),
+        "3 rules.conf:7 (phase 1, NOTICE)\n    not @streq good\n    REQUEST_HEADERS:User-Agent: foregate/0.1.0\n\
+         \x20   tx.score +2 = 2\n\
+         2 rules.conf:4 (phase 2, CRITICAL)\n    Attack in ARGS:b\n    @contains attack\n    after lowercase\n\
+         \x20   ARGS:b: an attack\n    tx.score +5 = 7\n\
+         4 rules.conf:8 (phase 2)\n    Score 7\n    @ge 7\n    TX:score: 7\n\
+         tx.score: 7\nit is denied with 406 by the rule 4\n"
+    );
+    assert_eq!(blocked.status.code(), Some(1));
+
+    let passed = explain(&["GET", "example.com/?b=attack", "-H", "User-Agent: good", "--json"]);
+    let said = json(&passed);
+    assert_eq!((passed.status.code(), &said["blocked"]), (Some(0), &false.into()));
+    assert_eq!(said["matches"].as_array().unwrap().len(), 1, "{said}");
+    assert_eq!(said["matches"][0]["transformations"][0], "lowercase");
+    assert_eq!(said["scores"][0], serde_json::json!(["tx.score", "5"]));
+
+    folder.write("request", "GET /?b=attack HTTP/1.1\nHost: a\nUser-Agent: bad\n\n");
+    assert_eq!(explain(&["--request", "request"]).status.code(), Some(1));
+    let quiet = explain(&["--set", "tx.score=9", "GET", "/", "-H", "User-Agent: good"]);
+    assert!(stdout(&quiet).contains("Score 9"), "{}", stdout(&quiet));
+}
+
+#[test]
+fn waf_explain_needs_a_request() {
+    let folder = Folder::new("waf-explain-wrong");
+    folder.write("rules.conf", "SecAction id:1");
+    folder.write("empty", "\n");
+    let code =
+        |more: &[&str]| folder.run(&[&["waf", "explain", "-r", "rules.conf"], more].concat()).status.code();
+    assert_eq!(code(&["GET", "/"]), Some(0));
+    for wrong in
+        [&[][..], &["GET"], &["--request", "none"], &["--request", "empty"], &["GET", "/", "-H", "a"]]
+    {
+        assert_eq!(code(wrong), Some(2), "{wrong:?}");
+    }
+    let body = folder.run(&["waf", "explain", "-r", "rules.conf", "POST", "/", "-d", "a=b"]);
+    assert!(stdout(&body).contains("do not look at the body"), "{}", stdout(&body));
+    folder.write("wrong.conf", "SecAction id:0");
+    let wrong = folder.run(&["waf", "explain", "-r", "wrong.conf", "GET", "/"]);
+    assert_eq!(wrong.status.code(), Some(1));
+    assert!(stderr(&wrong).starts_with("wrong.conf:1:14: error:"), "{}", stderr(&wrong));
+}

@@ -1,6 +1,7 @@
 //! `foregate waf`: rules of the web application firewall.
 
 mod check;
+mod explain;
 mod files;
 mod install;
 
@@ -15,6 +16,9 @@ use super::output::{Outcome, complain, print_json};
 pub(super) enum Waf {
     /// Load rules and say what is wrong with them
     Check(check::Check),
+    /// Say what rules make of a request: every match, what it adds to which score, and the verdict. Ends with 1 if the
+    /// request would be blocked
+    Explain(explain::Explain),
     /// Fetch a release of the OWASP Core Rule Set and unpack it, if it is what it should be
     InstallCrs(install::Install),
 }
@@ -23,6 +27,7 @@ impl Waf {
     pub(super) fn run(&self) -> Outcome {
         match self {
             Self::Check(check) => check.run(),
+            Self::Explain(explain) => explain.run(),
             Self::InstallCrs(install) => install.run(),
         }
     }
@@ -52,8 +57,12 @@ impl<'p> From<&'p Problem> for Shown<'p> {
 
 /// The rules in these files, in this order; or how the verb ends, after what is wrong was shown.
 fn rules(files: &[String], json: bool) -> Result<RuleSet, Outcome> {
-    let sources: Vec<_> = files.iter().map(Source::files).collect();
-    load(&sources, &mut files::Disk).map_err(|errors| {
+    load_sources(&files.iter().map(Source::files).collect::<Vec<_>>(), json)
+}
+
+/// The same for sources of any kind.
+fn load_sources(sources: &[Source], json: bool) -> Result<RuleSet, Outcome> {
+    load(sources, &mut files::Disk).map_err(|errors| {
         if json {
             let shown: Vec<Shown<'_>> = errors.iter().map(Shown::from).collect();
             print_json(&serde_json::json!({ "ok": false, "count": errors.len(), "errors": shown }));

@@ -1,0 +1,271 @@
+//! `foregate waf explain`.
+
+mod request;
+mod scores;
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use clap::Args;
+use foregate_waf::engine::{Compile, Engine, Match, Options, Transaction, Verdict};
+use foregate_waf::model::{EngineMode, Rule, RuleSet, Severity, Transformation};
+use foregate_waf::seclang::Source;
+use serde::Serialize;
+
+use self::request::Request;
+use self::scores::{Scores, Step};
+use super::super::Json;
+use super::super::output::{Outcome, complain, print, print_json};
+use super::{line, load_sources};
+
+#[derive(Debug, Args)]
+pub(in super::super) struct Explain {
+    /// A file of rules, in the order in which they hold; `*` and `?` stand for parts of names
+    #[arg(short, long = "rules", value_name = "FILE", required = true)]
+    rules: Vec<String>,
+    /// The method, such as GET
+    #[arg(required_unless_present = "request", requires = "url")]
+    method: Option<String>,
+    /// Such as http://example.com/path?query
+    url: Option<String>,
+    /// A field of the request
+    #[arg(short = 'H', long = "header", value_name = "NAME: VALUE", requires = "method")]
+    headers: Vec<String>,
+    /// The body of the request, or `@FILE`
+    #[arg(short, long, value_name = "BODY", requires = "method")]
+    data: Option<String>,
+    /// A file with the request as it is sent: request line, fields, an empty line, body
+    #[arg(long, value_name = "FILE", conflicts_with = "method")]
+    request: Option<PathBuf>,
+    /// Set a variable before the rules run, such as tx.blocking_paranoia_level=4
+    #[arg(long = "set", value_name = "VARIABLE=VALUE")]
+    set: Vec<String>,
+    /// The client's address
+    #[arg(long, value_name = "ADDRESS", default_value_t = IpAddr::V4(Ipv4Addr::LOCALHOST))]
+    client: IpAddr,
+    #[command(flatten)]
+    output: Json,
+}
+
+/// What the rules make of a request, and why.
+#[derive(Debug, Serialize)]
+struct Explanation {
+    /// What would become of it if the engine were on.
+    verdict: String,
+    blocked: bool,
+    matches: Vec<Shown>,
+    /// Matches that were not kept.
+    omitted: u64,
+    /// Variables that these matches added to, at the end.
+    scores: Vec<(String, String)>,
+    /// The sum by which the Core Rule Set decides, and from where on it blocks.
+    inbound_score: Option<i64>,
+    inbound_threshold: Option<String>,
+    notes: Vec<String>,
+}
+
+/// A rule that matched and says so in a log.
+#[derive(Debug, Serialize)]
+struct Shown {
+    id: u64,
+    file: String,
+    line: u32,
+    phase: u8,
+    severity: Option<&'static str>,
+    message: String,
+    data: String,
+    operator: String,
+    parameter: String,
+    /// What matched last.
+    variable: String,
+    value: String,
+    /// All that matched.
+    values: Vec<(String, String)>,
+    /// What was done to the value before.
+    transformations: Vec<&'static str>,
+    /// What the match added to which variable, and what that came to.
+    scores: Vec<Step>,
+}
+
+impl Explain {
+    pub(super) fn run(&self) -> Outcome {
+        let request = match self.asked() {
+            Ok(request) => request,
+            Err(reason) => {
+                complain(&format!("error: {reason}"));
+                return Outcome::Usage;
+            }
+        };
+        let set = match load_sources(&self.sources(), self.output.json) {
+            Ok(set) => set,
+            Err(outcome) => return outcome,
+        };
+        let engine = match Engine::compile(set.clone(), Compile::default()) {
+            Ok(engine) => Arc::new(engine),
+            Err(problem) => {
+                complain(&line("error", &problem));
+                return Outcome::Wrong;
+            }
+        };
+        let explanation = explain(&engine, &set, &request, self.client);
+        if self.output.json {
+            print_json(&explanation);
+        } else {
+            print(&text(&explanation));
+        }
+        if explanation.blocked { Outcome::Wrong } else { Outcome::Fine }
+    }
+
+    fn asked(&self) -> Result<Request, String> {
+        match (&self.request, &self.method, &self.url) {
+            (Some(file), ..) => Request::read(file),
+            (None, Some(method), Some(url)) => Request::of(method, url, &self.headers, self.data.as_deref()),
+            _ => Err("a method and a URL are missing".into()),
+        }
+    }
+
+    /// The rules, and before them one that sets what the command line says.
+    fn sources(&self) -> Vec<Source> {
+        let set: String =
+            self.set.iter().map(|set| format!(",setvar:'{}'", set.replace('\'', "\\'"))).collect();
+        let first = format!("SecAction \"id:{},phase:1,pass,nolog{}\"", u64::MAX, set.replace('"', "\\\""));
+        let first = (!self.set.is_empty()).then(|| Source::text("--set", first));
+        first.into_iter().chain(self.rules.iter().map(Source::files)).collect()
+    }
+}
+
+fn explain(engine: &Arc<Engine>, set: &RuleSet, request: &Request, client: IpAddr) -> Explanation {
+    let mut notes = Vec::new();
+    // Detection goes on after a rule that would stop the request, and so finds everything.
+    let options = Options { mode: Some(EngineMode::DetectionOnly), ..Options::default() };
+    let mut transaction = Transaction::new(engine, options);
+    let port = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 80);
+    transaction.connection(SocketAddr::new(client, 40_000), port);
+    transaction.request_line(&request.method, &request.target, &request.protocol);
+    for (name, value) in &request.fields {
+        transaction.request_field(name, value);
+    }
+    transaction.request_headers();
+    match transaction.request_body_limit() {
+        Some(limit) => {
+            let limit = usize::try_from(limit).unwrap_or(usize::MAX).min(request.body.len());
+            transaction.request_body(&request.body[..limit], limit == request.body.len());
+        }
+        None => {
+            if !request.body.is_empty() {
+                notes.push("the rules do not look at the body: `SecRequestBodyAccess On` makes them".into());
+            }
+            transaction.request_body(b"", true);
+        }
+    }
+    if set.settings.engine == Some(EngineMode::Off) {
+        notes.push("the rules say `SecRuleEngine Off`; this is what they would find".into());
+    }
+    let mut scores = Scores::new(set, &transaction);
+    let threshold = transaction.variable("inbound_anomaly_score_threshold");
+    let report = transaction.log();
+    let matches = report.matches.iter().map(|matched| {
+        let rule = set.rules.iter().find(|rule| rule.id == matched.rule);
+        show(matched, rule, rule.map(|rule| scores.add(rule)).unwrap_or_default())
+    });
+    let matches = matches.collect();
+    Explanation {
+        verdict: verdict(&report.would),
+        blocked: !report.would.passes(),
+        matches,
+        omitted: report.omitted,
+        scores: scores.totals(),
+        inbound_score: report.inbound_score,
+        inbound_threshold: threshold.map(|text| String::from_utf8_lossy(&text).into_owned()),
+        notes,
+    }
+}
+
+fn show(matched: &Match, rule: Option<&Rule>, scores: Vec<Step>) -> Shown {
+    // The report names the operator that matched last; the link that has it did.
+    let plain = matched.operator.trim_start_matches('!');
+    let link = rule.and_then(|rule| rule.links.iter().rev().find(|link| link.operator.name() == plain));
+    let transformations =
+        link.map(|link| link.transformations.iter().copied().map(Transformation::name).collect());
+    Shown {
+        id: matched.rule,
+        file: matched.place.file.to_string(),
+        line: matched.place.line,
+        phase: matched.phase.number(),
+        severity: matched.severity.map(Severity::name),
+        message: matched.message.clone(),
+        data: matched.data.clone(),
+        operator: matched.operator.clone(),
+        parameter: matched.parameter.clone(),
+        variable: matched.variable.clone(),
+        value: matched.value.clone(),
+        values: matched.values.clone(),
+        transformations: transformations.unwrap_or_default(),
+        scores,
+    }
+}
+
+fn verdict(verdict: &Verdict) -> String {
+    let by = verdict.rule().map(|rule| format!(" by the rule {rule}")).unwrap_or_default();
+    match verdict {
+        Verdict::Pass => "it passes".into(),
+        Verdict::Deny { status, .. } => format!("it is denied with {status}{by}"),
+        Verdict::Redirect { status, to, .. } => {
+            format!("it is redirected with {status} to {}{by}", String::from_utf8_lossy(to))
+        }
+        Verdict::Drop { .. } => format!("its connection is closed{by}"),
+    }
+}
+
+fn text(explanation: &Explanation) -> String {
+    let mut text = String::new();
+    for matched in &explanation.matches {
+        let severity = matched.severity.map(|severity| format!(", {severity}")).unwrap_or_default();
+        text += &format!(
+            "{} {}:{} (phase {}{severity})\n",
+            matched.id, matched.file, matched.line, matched.phase
+        );
+        let mut row = |row: String| text += &format!("    {}\n", printable(&row));
+        if !matched.message.is_empty() {
+            row(matched.message.clone());
+        }
+        if !matched.operator.is_empty() {
+            let (not, name) = match matched.operator.strip_prefix('!') {
+                Some(name) => ("not ", name),
+                None => ("", &*matched.operator),
+            };
+            row(format!("{not}@{name} {}", matched.parameter).trim_end().to_owned());
+        }
+        if !matched.transformations.is_empty() {
+            row(format!("after {}", matched.transformations.join(", ")));
+        }
+        for (variable, value) in &matched.values {
+            row(format!("{variable}: {value}"));
+        }
+        if !matched.data.is_empty() {
+            row(matched.data.clone());
+        }
+        for step in &matched.scores {
+            row(format!("{} {:+} = {}", step.variable, step.by, step.comes_to));
+        }
+    }
+    if explanation.omitted > 0 {
+        text += &format!("{} more matches\n", explanation.omitted);
+    }
+    for (name, value) in &explanation.scores {
+        text += &format!("{name}: {value}\n");
+    }
+    if let (Some(score), Some(threshold)) = (explanation.inbound_score, &explanation.inbound_threshold) {
+        text += &format!("inbound anomaly score {score}, blocked from {threshold} on\n");
+    }
+    for note in &explanation.notes {
+        text += &format!("note: {note}\n");
+    }
+    text + &explanation.verdict + "\n"
+}
+
+/// Without what a terminal would take for a command: values are those of attacks.
+fn printable(text: &str) -> String {
+    text.chars().map(|found| if found.is_control() { '\u{fffd}' } else { found }).collect()
+}

@@ -1,0 +1,94 @@
+//! What matches add to variables.
+
+use std::collections::BTreeMap;
+
+use foregate_waf::engine::Transaction;
+use foregate_waf::model::{
+    Action, Change, Macro, Number, Rule, RuleSet, SetVar, Variable, WritableCollection,
+};
+use serde::Serialize;
+
+/// Variables of a transaction that rules add to, and what they add.
+pub(super) struct Scores {
+    /// What the macros come to that amounts are made of: they are set before rules score.
+    amounts: BTreeMap<String, i64>,
+    /// What the variables were in the end.
+    totals: BTreeMap<String, String>,
+    sums: BTreeMap<String, i64>,
+}
+
+/// One addition.
+#[derive(Debug, Serialize)]
+pub(super) struct Step {
+    pub(super) variable: String,
+    pub(super) by: i64,
+    /// What all additions so far come to.
+    pub(super) comes_to: i64,
+}
+
+impl Scores {
+    /// For a transaction all of whose rules but those of the last phase have run.
+    pub(super) fn new(set: &RuleSet, transaction: &Transaction) -> Self {
+        let (mut amounts, mut totals) = (BTreeMap::new(), BTreeMap::new());
+        for (name, amount) in set.rules.iter().flat_map(additions) {
+            let variable = |name: &str| {
+                transaction.variable(name).map(|text| String::from_utf8_lossy(&text).into_owned())
+            };
+            if let Some(source) = source(amount) {
+                let number = variable(source).and_then(|text| text.trim().parse().ok()).unwrap_or(0);
+                amounts.insert(source.to_ascii_lowercase(), number);
+            }
+            if let Some(text) = variable(name) {
+                totals.insert(name.to_ascii_lowercase(), text);
+            }
+        }
+        Self { amounts, totals, sums: BTreeMap::new() }
+    }
+
+    /// What a match of this rule adds.
+    pub(super) fn add(&mut self, rule: &Rule) -> Vec<Step> {
+        let mut steps = Vec::new();
+        for (name, amount) in additions(rule) {
+            let by = match (amount, source(amount)) {
+                (Number::Fixed(number), _) => *number,
+                (_, Some(source)) => self.amounts.get(&source.to_ascii_lowercase()).copied().unwrap_or(0),
+                (_, None) => continue,
+            };
+            if by == 0 {
+                continue;
+            }
+            let name = name.to_ascii_lowercase();
+            let sum = self.sums.entry(name.clone()).or_insert(0);
+            *sum = sum.saturating_add(by);
+            steps.push(Step { variable: format!("tx.{name}"), by, comes_to: *sum });
+        }
+        steps
+    }
+
+    /// The variables that matches added to, as they were in the end.
+    pub(super) fn totals(&self) -> Vec<(String, String)> {
+        let added = |(name, _): &(&String, &String)| self.sums.contains_key(*name);
+        let totals = self.totals.iter().filter(added);
+        totals.map(|(name, value)| (format!("tx.{name}"), value.clone())).collect()
+    }
+}
+
+/// The variables of the transaction that a rule adds to, and what it adds.
+fn additions(rule: &Rule) -> impl Iterator<Item = (&str, &Number)> {
+    let actions = rule.links.iter().flat_map(|link| &link.actions);
+    actions.filter_map(|action| match action {
+        Action::SetVar(SetVar { collection: WritableCollection::Tx, name, change: Change::Add(amount) }) => {
+            Some((name.literal()?, amount))
+        }
+        _ => None,
+    })
+}
+
+/// The variable of the transaction whose value is added.
+fn source(amount: &Number) -> Option<&str> {
+    let Number::Computed(text) = amount else { return None };
+    match text.macros().next() {
+        Some(Macro { variable: Variable::Tx, name: Some(name) }) if text.pieces().len() == 1 => Some(name),
+        _ => None,
+    }
+}
