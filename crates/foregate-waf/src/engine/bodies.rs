@@ -35,8 +35,9 @@ impl Run<'_> {
         }
     }
 
-    /// Takes a body apart.
-    pub(crate) fn request_body(&mut self, body: &[u8], whole: bool) {
+    /// Takes a body apart. Says whether it is within `SecRequestBodyNoFilesLimit`; if not, `REQBODY_ERROR` is set as
+    /// well.
+    pub(crate) fn request_body(&mut self, body: &[u8], whole: bool) -> bool {
         let values = &mut self.state.values;
         values.set_number(Variable::RequestBodyLength, body.len() as u64);
         values.set_text(Variable::InboundDataError, if whole { b"0" } else { b"1" });
@@ -54,6 +55,17 @@ impl Run<'_> {
         if self.state.values.text.len() > self.plan.limits.text {
             self.state.exceed(Over::Text);
         }
+        let within =
+            (body.len() as u64).saturating_sub(files) <= self.plan.settings.request_body_no_files_limit;
+        if !within {
+            self.body_error("the body without its files is larger than SecRequestBodyNoFilesLimit");
+        }
+        within
+    }
+
+    fn body_error(&mut self, why: &str) {
+        self.state.values.set_text(Variable::ReqbodyError, b"1");
+        self.state.values.set_text(Variable::ReqbodyErrorMsg, why.as_bytes());
     }
 
     /// Names and values of a body; returns the bytes of its files.
@@ -90,8 +102,11 @@ impl Run<'_> {
             self.multipart(&multipart);
         }
         if let Err(error) = outcome {
-            self.state.values.set_text(Variable::ReqbodyError, b"1");
-            self.state.values.set_text(Variable::ReqbodyErrorMsg, error.to_string().as_bytes());
+            self.body_error(&error.to_string());
+            // Where a document ends for rules, it does not for others: that must not depend on a rule that says so.
+            if self.body_limits().arguments == 0 {
+                self.state.exceed(Over::Arguments);
+            }
         }
         files
     }

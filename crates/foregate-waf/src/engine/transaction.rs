@@ -13,7 +13,7 @@ use super::state::{Over, State};
 use super::tx;
 use super::values::Family;
 use super::verdict::Verdict;
-use crate::model::{EngineMode, Phase, Variable};
+use crate::model::{BeyondLimit, EngineMode, Phase, Variable};
 
 /// What a transaction starts with.
 #[derive(Clone, Debug, Default)]
@@ -137,9 +137,23 @@ impl Transaction {
     pub fn request_body(&mut self, body: &[u8], whole: bool) -> Verdict {
         if self.state.switches.request_body && self.next <= Phase::RequestBody as usize {
             self.run_up_to(Phase::RequestBody);
-            self.run().request_body(body, whole);
+            if !self.run().request_body(body, whole) {
+                self.reject_body();
+            }
         }
         self.phase(Phase::RequestBody)
+    }
+
+    /// Denies a request for its body, if that is what `SecRequestBodyLimitAction` says.
+    fn reject_body(&mut self) {
+        if self.engine.plan.settings.request_body_limit_action != BeyondLimit::Reject {
+            return;
+        }
+        let verdict = Verdict::Deny { status: 413, rule: None };
+        match self.state.switches.mode {
+            EngineMode::On => self.state.verdict.get_or_insert(verdict),
+            EngineMode::DetectionOnly | EngineMode::Off => self.state.would.get_or_insert(verdict),
+        };
     }
 
     /// Phase 3: the head of the response is there.

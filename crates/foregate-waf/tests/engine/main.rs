@@ -108,3 +108,39 @@ fn phases_that_are_left_out_run_all_the_same() {
     assert_eq!(transaction.response_body(b"", true), verdict, "what was decided stays so");
     assert_eq!(ids(&transaction.log()), [3, 4]);
 }
+
+#[test]
+fn bodies_beyond_their_limits() {
+    let rules = r#"
+        SecRequestBodyAccess On
+        SecArgumentsLimit 3
+        SecRequestBodyNoFilesLimit 100
+        SecRule REQUEST_HEADERS:Content-Type "@contains json" "id:1,phase:1,pass,nolog,ctl:requestBodyProcessor=JSON"
+    "#;
+    let post = |rules: &str, kind: &str, body: &str| {
+        let engine = engine(rules);
+        let mut transaction = transaction(&engine);
+        transaction.request_line(b"POST", b"/", b"HTTP/1.1");
+        transaction.request_field(b"Content-Type", kind.as_bytes());
+        transaction.request_headers();
+        transaction.request_body(body.as_bytes(), true)
+    };
+    let form = "application/x-www-form-urlencoded";
+    let denied = Verdict::Deny { status: 413, rule: None };
+    assert_eq!(post(rules, form, "a&b&c"), Verdict::Pass);
+    assert_eq!(post(rules, form, "a&b&c&d"), denied);
+    assert_eq!(post(rules, "application/json", "[1,2,3]"), Verdict::Pass);
+    assert_eq!(post(rules, "application/json", "[1,2,3,4]"), denied);
+    assert_eq!(post(rules, form, &"a".repeat(101)), denied);
+    let partial = format!("{rules}SecRequestBodyLimitAction ProcessPartial\n");
+    assert_eq!(post(&partial, form, &"a".repeat(101)), Verdict::Pass);
+}
+
+/// A transaction goes to another thread and back; rules are shared.
+#[test]
+fn transactions_travel() {
+    fn travels<T: Send + 'static>() {}
+    fn is_shared<T: Send + Sync + 'static>() {}
+    travels::<Transaction>();
+    is_shared::<Engine>();
+}
