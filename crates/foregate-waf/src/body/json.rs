@@ -1,7 +1,5 @@
 //! JSON (RFC 8259).
 
-use std::fmt::Write as _;
-
 use super::{BodyError, Limits, Sink};
 
 /// What the document itself is called.
@@ -173,10 +171,8 @@ impl Reader<'_> {
             (_, 0) => {}
             _ => return Err(Fault::Unexpected("`,` or `]`")),
         }
-        let mut name = String::with_capacity(16);
-        // Writing to a string does not fail.
-        let _ = write!(name, ".array_{begun}");
-        self.path.extend_from_slice(name.as_bytes());
+        self.path.extend_from_slice(b".array_");
+        push_number(&mut self.path, begun);
         self.check_path()?;
         self.value()
     }
@@ -352,4 +348,18 @@ impl Reader<'_> {
         }
         Ok(code)
     }
+}
+
+/// Appends a number in decimal digits.
+fn push_number(path: &mut Vec<u8>, number: usize) {
+    let start = path.len();
+    let mut left = number;
+    loop {
+        path.push(b'0' + (left % 10) as u8);
+        left /= 10;
+        if left == 0 {
+            break;
+        }
+    }
+    path[start..].reverse();
 }

@@ -1,6 +1,6 @@
 //! Cross-site scripting.
 
-use memchr::memchr;
+use memchr::{memchr, memchr2};
 
 use super::html::{Html, Kind, Start};
 
@@ -50,6 +50,10 @@ const SCHEMES: [&str; 4] = ["DATA", "VIEW-SOURCE", "JAVA", "VBSCRIPT"];
 
 /// Whether the input, put into a page, would run a script: as text, in a tag, or in the value of an attribute.
 pub fn xss(input: &[u8]) -> bool {
+    // No tag begins without the one, and no attribute has a value without the other.
+    if memchr2(b'<', b'=', input).is_none() {
+        return false;
+    }
     let starts = [Start::Text, Start::Tag, Start::Value(b'\''), Start::Value(b'"'), Start::Value(b'`')];
     starts.into_iter().any(|start| runs_script(input, start))
 }

@@ -18,7 +18,7 @@ const MAX_PATTERN: usize = 64 * 1024;
 const MAX_COMPILED: usize = 8 * 1024 * 1024;
 /// The most memory for the states that matching has found so far, bytes for each thread and direction. When it is full,
 /// it is emptied, or a slower automaton goes on.
-const MAX_CACHE: usize = 1024 * 1024;
+const MAX_CACHE: usize = 512 * 1024;
 /// Groups within groups; deeper ones are an error.
 const MAX_DEPTH: u32 = 250;
 

@@ -88,6 +88,9 @@ fn json_values_are_under_their_paths() {
         json(body.as_bytes(), true, &Limits::default(), &mut seen).unwrap();
         assert_eq!(seen.0, *expected, "{body}");
     }
+    let mut seen = Seen::default();
+    json(format!("[{}0]", "1,".repeat(120)).as_bytes(), true, &Limits::default(), &mut seen).unwrap();
+    assert_eq!((seen.0[10].as_str(), seen.0[120].as_str()), ("json.array_10=1", "json.array_120=0"));
 }
 
 #[test]

@@ -146,7 +146,7 @@ fn long_inputs_take_linear_time() {
     ];
     for piece in pieces {
         for prefix in ["", "1 ", "<a href="] {
-            let input = [prefix.as_bytes(), &piece.as_bytes().repeat(30_000 / piece.len())].concat();
+            let input = [prefix.as_bytes(), &piece.as_bytes().repeat(15_000 / piece.len())].concat();
             let start = Instant::now();
             sqli(&input);
             xss(&input);
