@@ -8,6 +8,7 @@ use lol_html::html_content::ContentType;
 use lol_html::send;
 
 use crate::charset::Charset;
+use crate::fragments::Fragment;
 use crate::selector::Selector;
 use crate::text::TextOut;
 
@@ -33,6 +34,11 @@ pub trait Feature: Send + Sync + 'static {
     /// Whether it wants a nonce for scripts and styles ([`Page::nonce`]), which the response's
     /// `content-security-policy` then allows. Default: no.
     fn wants_nonce(&self) -> bool {
+        false
+    }
+
+    /// Whether it runs over fragments that are [fetched](Element::include) for a document too. Default: no.
+    fn in_fragments(&self) -> bool {
         false
     }
 
@@ -136,6 +142,7 @@ impl Value for Features {
 /// What a handler has done, and whether it may.
 #[derive(Debug, Default)]
 pub(crate) struct Deed {
+    pub include: Option<Fragment>,
     pub dry: bool,
     pub matches: u64,
     pub watch: bool,
@@ -234,6 +241,14 @@ impl Element<'_, '_, '_> {
         self.insert(|inner| inner.remove_and_keep_content());
     }
 
+    /// Puts a fragment in its place, which is fetched when what comes before has been sent; its content goes.
+    pub fn include(&mut self, fragment: Fragment) {
+        self.deed.matches += 1;
+        if !self.deed.dry {
+            self.deed.include = Some(fragment);
+        }
+    }
+
     /// Asks for its end tag.
     pub fn watch_end(&mut self) {
         self.deed.watch = true;
@@ -286,6 +301,14 @@ impl Comment<'_, '_> {
         self.deed.matches += 1;
         if !self.deed.dry {
             self.inner.replace(html, ContentType::Html);
+        }
+    }
+
+    /// Puts a fragment in its place: see [`Element::include`].
+    pub fn include(&mut self, fragment: Fragment) {
+        self.deed.matches += 1;
+        if !self.deed.dry {
+            self.deed.include = Some(fragment);
         }
     }
 

@@ -48,11 +48,13 @@
 mod charset;
 mod feature;
 pub mod features;
+mod fragments;
 mod needles;
 mod nonce;
 mod pass;
 mod references;
 mod response;
+mod rewriter;
 mod selector;
 pub mod steps;
 pub mod substitute;
@@ -62,6 +64,7 @@ mod text;
 
 pub use charset::{Charset, PRESCAN};
 pub use feature::{Chosen, Comment, Element, End, EndTag, Feature, Features, Page, Reads, Rewrite};
+pub use fragments::{Fragment, FragmentRules};
 pub use pass::{BUDGET, Pass, STEP, Terms};
 pub use selector::Selector;
 pub use text::{TextOut, escape};
@@ -70,6 +73,7 @@ foregate_module::group! {
     /// The steps that choose features, up to the one that decides whether the response can be rewritten. Pipelines take them
     /// in before those that take content codings off.
     pub enum choosing {
+        features::include::ChooseInclude,
         features::remove::ChooseRemove,
         features::links::ChooseLinks,
         features::images::ChooseImages,

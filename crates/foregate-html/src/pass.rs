@@ -2,18 +2,15 @@
 
 use std::sync::Arc;
 
-use foregate_module::{Bail, BodyFilter, Filtered, Finding, Sink};
+use foregate_module::{Bail, BodyFilter, FetchRequest, FetchResult, Filtered, Finding, Sink};
 use lol_html::errors::RewritingError;
-use lol_html::html_content::{BailOut, ContentType, TextType};
-use lol_html::send::{HtmlRewriter, Settings};
-use lol_html::{AsciiCompatibleEncoding, DocumentContentHandlers, ElementContentHandlers, MemorySettings};
-use lol_html::{HandlerResult, OutputSink};
+use lol_html::send::HtmlRewriter;
 use parking_lot::Mutex;
 
 use crate::charset::{Charset, Sniffed, sniff};
-use crate::feature::{Chosen, Comment, Deed, Element, End, EndTag, Feature, Page, Reads, Rewrite};
-use crate::selector::Selector;
-use crate::text;
+use crate::feature::Chosen;
+use crate::fragments::{Fragment, Frame, Written, is_usable};
+use crate::rewriter::{Output, Shared, rewriter};
 
 /// The step that documents are counted for.
 pub const STEP: &str = "html";
@@ -45,15 +42,6 @@ impl Default for Terms {
     }
 }
 
-/// A feature at work.
-pub(crate) struct Running {
-    pub step: &'static str,
-    pub dry: bool,
-    pub reads: Reads,
-    pub rewrite: Box<dyn Rewrite>,
-    pub matches: u64,
-}
-
 /// The pass. See [`Pass::filter`].
 pub struct Pass {
     state: State,
@@ -66,6 +54,24 @@ pub struct Pass {
     terms: Terms,
     /// Why it gave up.
     gave_up: Option<&'static str>,
+    /// The encoding, once it is known.
+    charset: Charset,
+    /// Features that run over fragments too.
+    nested: Vec<Chosen>,
+    /// Output behind fragments that are still to come.
+    frames: Vec<Frame>,
+    /// The fragment that is being fetched.
+    asking: Option<Asking>,
+    asked: usize,
+    missing: u64,
+    /// The body has ended.
+    ending: bool,
+}
+
+struct Asking {
+    fragment: Fragment,
+    /// Until it has been taken.
+    question: Option<FetchRequest>,
 }
 
 enum State {
@@ -74,38 +80,6 @@ enum State {
     Rewrites(Box<HtmlRewriter<'static, Output>>),
     /// It has given up, or the document is over.
     Over,
-}
-
-/// What handlers share.
-#[derive(Default)]
-struct Shared {
-    running: Vec<Running>,
-    /// For documents whose second bytes may look like ASCII.
-    masks: Option<Masks>,
-    /// Whether text of escapable elements is that of a `title`, not of a `textarea`.
-    in_title: bool,
-    /// Whether the present text is that of a `title`.
-    is_title: bool,
-    /// Nothing is to be changed any more.
-    quiet: bool,
-    /// The text that features have made of a piece.
-    text: String,
-}
-
-struct Masks {
-    charset: Charset,
-    lead: bool,
-    masked: String,
-}
-
-/// Where the rewriter writes.
-#[derive(Clone, Default)]
-struct Output(Arc<Mutex<Vec<u8>>>);
-
-impl OutputSink for Output {
-    fn handle_chunk(&mut self, chunk: &[u8]) {
-        self.0.lock().extend_from_slice(chunk);
-    }
 }
 
 impl Pass {
@@ -132,19 +106,26 @@ impl Pass {
             output: Output::default(),
             terms,
             gave_up: None,
+            charset: Charset::UTF_8,
+            nested: Vec::new(),
+            frames: Vec::new(),
+            asking: None,
+            asked: 0,
+            missing: 0,
+            ending: false,
         }
     }
 
     /// Rewrites what is queued, as far as it may be written now.
     fn work(&mut self, all: bool, out: &mut dyn Sink) -> Result<(), Bail> {
         let mut written = 0;
-        while self.at < self.queue.len() && (all || written < ROUND) {
+        while self.at < self.queue.len() && (all || written < ROUND) && !self.is_held_up() {
             let State::Rewrites(rewriter) = &mut self.state else { break };
             let rest = self.queue.get(self.at..).unwrap_or_default();
             let slice = rest.get(..self.slice).unwrap_or(rest);
             self.at += slice.len();
             let done = rewriter.write(slice);
-            written += self.output.hand_over(out);
+            written += self.hand_over(out);
             if let Err(error) = done {
                 return self.failed(&error, out);
             }
@@ -158,6 +139,10 @@ impl Pass {
         self.state = State::Over;
         let RewritingError::MemoryLimitExceeded(_) = error else { return Err(Bail::Break) };
         self.gave_up = Some("memory-exceeded");
+        if self.is_held_up() {
+            // The rest follows once the fragments have come.
+            return Ok(());
+        }
         self.hand_on(out);
         Err(Bail::Pass)
     }
@@ -191,73 +176,122 @@ impl Pass {
             }
             Sniffed::Known(charset) => {
                 let features = std::mem::take(features);
-                let rewriter = self.rewriter(features, charset);
+                self.charset = charset;
+                self.nested = features
+                    .iter()
+                    .filter(|(chosen, dry)| !dry && chosen.feature.in_fragments())
+                    .map(|(chosen, _)| chosen.clone())
+                    .collect();
+                let (rewriter, shared) = rewriter(features, charset, &self.terms, self.output.clone());
+                self.shared = shared;
                 self.state = State::Rewrites(Box::new(rewriter));
                 Ok(())
             }
         }
     }
 
-    fn rewriter(&mut self, features: Vec<(Chosen, bool)>, charset: Charset) -> HtmlRewriter<'static, Output> {
-        let page = Page::new(charset, self.terms.nonce.clone());
-        let memory = MemorySettings::new()
-            .with_max_allowed_memory_usage(self.terms.budget)
-            .with_graceful_bail_out_on_memory_limit_exceeded(true);
-        let transparent = AsciiCompatibleEncoding::new(encoding_rs::WINDOWS_1252)
-            .expect("windows-1252 is compatible with ASCII");
-        let mut settings = Settings::new_send()
-            .with_encoding(transparent)
-            .with_adjust_charset_on_meta_tag(false)
-            .with_strict(false)
-            .with_memory_settings(memory);
-        let mut all = Reads::default();
-        let mut running = Vec::with_capacity(features.len());
-        for (number, (chosen, dry)) in features.into_iter().enumerate() {
-            let Chosen { step, feature } = chosen;
-            for (selector, matched) in feature.selectors().iter().enumerate() {
-                let handler = element_handler(Arc::clone(&self.shared), number, selector);
-                let handlers = ElementContentHandlers::default().element(handler);
-                // Only read until the rewriter is made, but for longer than the compiler can see here.
-                let matched = matched.of_charset(charset).into_owned();
-                settings =
-                    settings.append_element_content_handler((std::borrow::Cow::Owned(matched), handlers));
-            }
-            let reads = feature.reads();
-            all = Reads { text: all.text || reads.text, comments: all.comments || reads.comments };
-            let rewrite = Feature::begin(feature, &page);
-            running.push(Running { step, dry, reads, rewrite, matches: 0 });
-        }
-        if all.text {
-            for (name, is_title) in [("title", true), ("textarea", false)] {
-                let shared = Arc::clone(&self.shared);
-                let handlers = ElementContentHandlers::default().element(
-                    move |_: &mut lol_html::send::Element<'_, '_>| {
-                        shared.lock().in_title = is_title;
-                        Ok(())
-                    },
-                );
-                let selector = Selector::constant(name).of_charset(charset).into_owned();
-                settings =
-                    settings.append_element_content_handler((std::borrow::Cow::Owned(selector), handlers));
-            }
-        }
-        let masks = charset.needs_mask().then(|| Masks { charset, lead: false, masked: String::new() });
-        *self.shared.lock() = Shared { running, masks, ..Shared::default() };
-        let (document, bail_out) = document_handlers(&self.shared, all);
-        let settings = settings.append_document_content_handler(document).append_bail_out_handler(bail_out);
-        HtmlRewriter::new(settings, self.output.clone())
+    /// Whether something has to come before more can be written.
+    fn is_held_up(&self) -> bool {
+        self.asking.is_some() || !self.frames.is_empty()
     }
-}
 
-impl Output {
-    /// Hands on what the rewriter has written; says how much that was.
-    fn hand_over(&self, out: &mut dyn Sink) -> usize {
-        let mut written = self.0.lock();
-        let count = written.len();
-        out.write(&written);
-        written.clear();
-        written.shrink_to(KEPT);
+    /// Hands on what the rewriter has written, up to the first fragment; says how much that was.
+    fn hand_over(&mut self, out: &mut dyn Sink) -> usize {
+        let mut written = self.output.0.lock();
+        let count = written.bytes.len();
+        if written.holes.is_empty() && self.frames.is_empty() {
+            out.write(&written.bytes);
+            written.bytes.clear();
+            written.bytes.shrink_to(KEPT);
+            return count;
+        }
+        let taken = std::mem::take(&mut *written);
+        drop(written);
+        match self.frames.first_mut() {
+            // The document goes on behind what is held up.
+            Some(document) => document.written.bytes.extend(taken.bytes),
+            None => {
+                self.frames.push(Frame { written: taken, at: 0 });
+                self.advance(out);
+            }
+        }
         count
+    }
+
+    /// Writes what stands before the next fragment, and asks for that.
+    fn advance(&mut self, out: &mut dyn Sink) {
+        while self.asking.is_none()
+            && let Some(frame) = self.frames.last_mut()
+        {
+            let hole = frame.written.holes.pop_front();
+            let end = hole.as_ref().map_or(frame.written.bytes.len(), |(at, _)| *at);
+            out.write(frame.written.bytes.get(frame.at..end).unwrap_or_default());
+            frame.at = end;
+            match hole {
+                Some((_, fragment)) => self.ask(fragment, out),
+                None => drop(self.frames.pop()),
+            }
+        }
+    }
+
+    fn ask(&mut self, fragment: Fragment, out: &mut dyn Sink) {
+        let allowed = self.asked < fragment.rules.count && self.frames.len() <= fragment.rules.depth;
+        match fragment.request().filter(|_| allowed) {
+            Some(request) => {
+                self.asked += 1;
+                self.asking = Some(Asking { fragment, question: Some(request) });
+            }
+            None => self.miss(fragment, out),
+        }
+    }
+
+    /// A fragment cannot be had: another one may serve, or nothing, or what the configuration says.
+    fn miss(&mut self, mut fragment: Fragment, out: &mut dyn Sink) {
+        if let Some(path) = fragment.alternative.take() {
+            return self.ask(Fragment { path, ..fragment }, out);
+        }
+        self.missing += 1;
+        if !fragment.optional {
+            let fallback = self.charset.transparent(&fragment.rules.fallback);
+            out.write(&encoding_rs::WINDOWS_1252.encode(&fallback).0);
+        }
+    }
+
+    /// What a fragment has become, with the places of those within it.
+    fn nested(&self, body: &[u8]) -> Written {
+        let features = self.nested.iter().map(|chosen| (chosen.clone(), false)).collect();
+        let output = Output::default();
+        let (mut rewriter, _) = rewriter(features, self.charset, &self.terms, output.clone());
+        // A fragment that needs too much memory has been written as it is.
+        if rewriter.write(body).is_ok() {
+            let _ = rewriter.end();
+        }
+        let written = std::mem::take(&mut *output.0.lock());
+        written
+    }
+
+    /// Goes on after a piece, an answer, or the end.
+    fn go_on(&mut self, out: &mut dyn Sink) -> Result<(), Bail> {
+        self.advance(out);
+        if self.is_held_up() {
+            return Ok(());
+        }
+        if matches!(self.state, State::Over) {
+            self.hand_on(out);
+        }
+        self.work(false, out)?;
+        if !self.ending || self.is_held_up() || self.at < self.queue.len() {
+            return Ok(());
+        }
+        let State::Rewrites(rewriter) = std::mem::replace(&mut self.state, State::Over) else {
+            return Ok(());
+        };
+        let done = rewriter.end();
+        self.hand_over(out);
+        match done {
+            Ok(()) => Ok(()),
+            Err(error) => self.failed(&error, out),
+        }
     }
 }
 
@@ -265,28 +299,50 @@ impl BodyFilter for Pass {
     fn write(&mut self, piece: &[u8], out: &mut dyn Sink) -> Result<(), Bail> {
         self.queue.extend_from_slice(piece);
         self.begin(false, out)?;
-        self.work(false, out)
+        self.go_on(out)
     }
 
     fn pending(&self) -> bool {
-        matches!(self.state, State::Rewrites(_)) && self.at < self.queue.len()
+        let begun = !matches!(self.state, State::Begins(_));
+        begun && self.asking.is_none() && (self.at < self.queue.len() || !self.frames.is_empty())
+            || self.ending && self.asking.is_none() && matches!(self.state, State::Rewrites(_))
+    }
+
+    fn question(&mut self) -> Option<FetchRequest> {
+        self.asking.as_mut()?.question.take()
+    }
+
+    fn waits(&self) -> bool {
+        self.asking.is_some()
+    }
+
+    fn answer(&mut self, answer: FetchResult, out: &mut dyn Sink) -> Result<(), Bail> {
+        let Some(Asking { fragment, .. }) = self.asking.take() else { return Ok(()) };
+        match answer {
+            Ok(response) if is_usable(&response) => {
+                let written = self.nested(&response.body);
+                self.frames.push(Frame { written, at: 0 });
+            }
+            _ => self.miss(fragment, out),
+        }
+        self.go_on(out)
     }
 
     fn end(&mut self, out: &mut dyn Sink) -> Result<(), Bail> {
+        self.ending = true;
         self.begin(true, out)?;
-        self.work(true, out)?;
-        let State::Rewrites(rewriter) = std::mem::replace(&mut self.state, State::Over) else {
-            return Ok(());
-        };
-        let done = rewriter.end();
-        self.output.hand_over(out);
-        match done {
-            Ok(()) => Ok(()),
-            Err(error) => self.failed(&error, out),
+        self.go_on(out)?;
+        while self.pending() {
+            self.go_on(out)?;
         }
+        Ok(())
     }
 
     fn bail(&mut self, out: &mut dyn Sink) -> Result<(), Bail> {
+        self.asking = None;
+        while let Some(frame) = self.frames.pop() {
+            out.write(frame.written.bytes.get(frame.at..).unwrap_or_default());
+        }
         if let State::Rewrites(rewriter) = std::mem::replace(&mut self.state, State::Over) {
             let mut shared = self.shared.lock();
             if let Some(held) = shared.text("", true) {
@@ -295,7 +351,7 @@ impl BodyFilter for Pass {
             shared.quiet = true;
             drop(shared);
             let done = rewriter.end();
-            self.output.hand_over(out);
+            out.write(&std::mem::take(&mut *self.output.0.lock()).bytes);
             if let Err(error) = done {
                 let _ = self.failed(&error, out);
             }
@@ -315,127 +371,11 @@ impl BodyFilter for Pass {
                 tell(Finding { step: running.step, event, count: running.matches });
             }
         }
+        if self.missing > 0 {
+            tell(Finding { step: STEP, event: "fragments-missing", count: self.missing });
+        }
         if let Some(event) = self.gave_up {
             tell(Finding { step: STEP, event, count: 1 });
         }
     }
-}
-
-impl Shared {
-    /// Runs a handler of one feature; says what it has done.
-    fn run(&mut self, number: usize, run: impl FnOnce(&mut dyn Rewrite, Deed) -> Deed) -> Deed {
-        let quiet = self.quiet;
-        match self.running.get_mut(number) {
-            Some(running) if !quiet => {
-                let deed = run(&mut *running.rewrite, Deed { dry: running.dry, ..Deed::default() });
-                running.matches += deed.matches;
-                deed
-            }
-            _ => Deed::default(),
-        }
-    }
-
-    /// What features make of a text; `None` if it stays as it is.
-    fn text(&mut self, text: &str, last: bool) -> Option<&mut String> {
-        if self.quiet {
-            return None;
-        }
-        self.text.clear();
-        match &mut self.masks {
-            None => text::pass(&mut self.running, text, last, self.is_title, &mut self.text),
-            Some(masks) => {
-                masks.charset.mask(text, &mut masks.lead, &mut masks.masked);
-                text::pass(&mut self.running, &masks.masked, last, self.is_title, &mut self.text);
-                masks.lead &= !last;
-                Charset::unmask(&mut self.text);
-            }
-        }
-        (self.text != text).then_some(&mut self.text)
-    }
-}
-
-fn element_handler(
-    shared: Arc<Mutex<Shared>>,
-    number: usize,
-    selector: usize,
-) -> impl FnMut(&mut lol_html::send::Element<'_, '_>) -> HandlerResult + Send + 'static {
-    move |inner| {
-        let deed = shared.lock().run(number, |rewrite, deed| {
-            let mut element = Element { inner: &mut *inner, deed };
-            rewrite.element(selector, &mut element);
-            element.deed
-        });
-        if deed.watch {
-            let shared = Arc::clone(&shared);
-            // An element without content has no end tag, and nobody waits for one.
-            let _ = inner.on_end_tag(Box::new(move |inner| {
-                shared.lock().run(number, |rewrite, deed| {
-                    let mut tag = EndTag { inner, deed };
-                    rewrite.end_tag(selector, &mut tag);
-                    tag.deed
-                });
-                Ok(())
-            }));
-        }
-        Ok(())
-    }
-}
-
-type Document = DocumentContentHandlers<'static, lol_html::send::SendHandlerTypes>;
-
-/// The handlers that are not bound to an element, and what writes the text that features hold when the rewriter gives up.
-fn document_handlers(
-    shared: &Arc<Mutex<Shared>>,
-    reads: Reads,
-) -> (Document, impl FnMut(&RewritingError, &mut BailOut<'_>) + Send + 'static) {
-    let mut document = Document::default();
-    if reads.text {
-        let shared = Arc::clone(shared);
-        document = document.text(move |chunk: &mut lol_html::html_content::TextChunk<'_>| {
-            let mut shared = shared.lock();
-            let readable = match chunk.text_type() {
-                TextType::Data => true,
-                TextType::RCData => shared.in_title,
-                _ => false,
-            };
-            shared.is_title = chunk.text_type() == TextType::RCData;
-            if readable && let Some(text) = shared.text(chunk.as_str(), chunk.last_in_text_node()) {
-                chunk.set_str(std::mem::take(text));
-            }
-            Ok(())
-        });
-    }
-    if reads.comments {
-        let shared = Arc::clone(shared);
-        document = document.comments(move |inner: &mut lol_html::html_content::Comment<'_>| {
-            let mut shared = shared.lock();
-            for number in 0..shared.running.len() {
-                shared.run(number, |rewrite, deed| {
-                    let mut comment = Comment { inner: &mut *inner, deed };
-                    rewrite.comment(&mut comment);
-                    comment.deed
-                });
-            }
-            Ok(())
-        });
-    }
-    let at_end = Arc::clone(shared);
-    document = document.end(move |inner: &mut lol_html::html_content::DocumentEnd<'_>| {
-        let mut shared = at_end.lock();
-        for number in 0..shared.running.len() {
-            shared.run(number, |rewrite, deed| {
-                let mut end = End { inner: &mut *inner, deed };
-                rewrite.end(&mut end);
-                end.deed
-            });
-        }
-        Ok(())
-    });
-    let shared = Arc::clone(shared);
-    let bail_out = move |_: &RewritingError, bail_out: &mut BailOut<'_>| {
-        if let Some(held) = shared.lock().text("", true) {
-            bail_out.append(held, ContentType::Html);
-        }
-    };
-    (document, bail_out)
 }

@@ -1,6 +1,6 @@
 //! Text on its way through the features of a pass.
 
-use crate::pass::Running;
+use crate::rewriter::Running;
 
 /// Where a feature writes a text: what it keeps goes to the next feature, markup goes into the document.
 pub struct TextOut<'a> {

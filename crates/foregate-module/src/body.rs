@@ -6,6 +6,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use self::aside::Aside;
+use crate::fetch::{FetchRequest, FetchResult};
 use crate::value::Value;
 
 /// Where a filter writes.
@@ -51,7 +52,29 @@ pub trait BodyFilter: Send {
         Ok(())
     }
 
-    /// The body has ended; what is still held is written.
+    /// What has to be fetched before the filter can write more. From then on it [waits](Self::waits) until it is answered;
+    /// what it is given meanwhile it keeps. Default: nothing.
+    fn question(&mut self) -> Option<FetchRequest> {
+        None
+    }
+
+    /// Whether the filter has a question, or waits for the answer to one. It is not [pending](Self::pending) then. Default:
+    /// no.
+    fn waits(&self) -> bool {
+        false
+    }
+
+    /// The answer to its question.
+    ///
+    /// # Errors
+    ///
+    /// As [`write`](Self::write).
+    fn answer(&mut self, _answer: FetchResult, _out: &mut dyn Sink) -> Result<(), Bail> {
+        Ok(())
+    }
+
+    /// The body has ended; what is still held is written. A filter that waits writes the rest once it has been answered,
+    /// when it is given empty pieces as it is [pending](Self::pending).
     ///
     /// # Errors
     ///
@@ -179,6 +202,8 @@ impl Filtered {
 pub struct Chain {
     links: Vec<Link>,
     clock: Option<Clock>,
+    /// Once the body has ended: how many filters have written all that they had.
+    ended: Option<usize>,
 }
 
 /// Nanoseconds since some moment.
@@ -187,6 +212,8 @@ type Clock = fn() -> u64;
 struct Link {
     filtered: Filtered,
     passing: bool,
+    /// It has been told that the body has ended.
+    told: bool,
     taken: u64,
     given: u64,
     nanos: u64,
@@ -198,11 +225,24 @@ struct Link {
 
 impl Link {
     fn new(filtered: Filtered) -> Self {
-        Self { filtered, passing: false, taken: 0, given: 0, nanos: 0, found: Vec::new(), running: false }
+        Self {
+            filtered,
+            passing: false,
+            told: false,
+            taken: 0,
+            given: 0,
+            nanos: 0,
+            found: Vec::new(),
+            running: false,
+        }
     }
 
     fn pending(&self) -> bool {
         !self.passing && self.filtered.filter.pending()
+    }
+
+    fn waits(&self) -> bool {
+        !self.passing && self.filtered.filter.waits()
     }
 }
 
@@ -230,7 +270,7 @@ impl Chain {
             links.push(Link::new(filtered));
         }
         links.extend(Aside::link(&mut dry));
-        Self { links, clock: None }
+        Self { links, clock: None, ended: None }
     }
 
     /// The same with a clock, which tells nanoseconds since some moment, to measure filters by.
@@ -279,7 +319,50 @@ impl Chain {
     /// [`resume`](Self::resume) before they hand in more, so that a small piece that becomes large needs no memory. Where
     /// they do not, nothing is lost: the rest is written with the next piece, all at once.
     pub fn is_pending(&self) -> bool {
-        self.links.iter().any(Link::pending)
+        let blocked = self.blocked();
+        let rest = self.links.get(blocked.map_or(0, |at| at + 1)..).unwrap_or_default();
+        rest.iter().any(Link::pending) || blocked.is_none() && self.is_ending()
+    }
+
+    /// Where filters wait for an answer: those before the last of them must not write.
+    fn blocked(&self) -> Option<usize> {
+        self.links.iter().rposition(Link::waits)
+    }
+
+    fn is_ending(&self) -> bool {
+        self.ended.is_some_and(|ended| ended < self.links.len())
+    }
+
+    /// Whether a filter waits for an answer. Platforms give it what it asks for ([`question`](Self::question),
+    /// [`answer`](Self::answer)) before they hand in more, and take away what was written meanwhile.
+    pub fn is_waiting(&self) -> bool {
+        self.blocked().is_some()
+    }
+
+    /// What the filter that waits asks for; `None` if nobody asks, or it has been taken already.
+    pub fn question(&mut self) -> Option<FetchRequest> {
+        let at = self.blocked()?;
+        self.links.get_mut(at)?.filtered.filter.question()
+    }
+
+    /// Answers the question that was taken last.
+    ///
+    /// # Errors
+    ///
+    /// As [`write`](Self::write).
+    pub fn answer(
+        &mut self,
+        answer: FetchResult,
+        out: &mut dyn Sink,
+    ) -> Result<Passed, (Bail, &'static str)> {
+        let mut passed = Passed::default();
+        let at = self.blocked();
+        if let Some([link, rest @ ..]) = at.and_then(|at| self.links.get_mut(at..)) {
+            at_work(link, rest, self.clock, out, &mut passed, |filtered, next| {
+                filtered.filter.answer(answer, next)
+            })?;
+        }
+        Ok(passed)
     }
 
     /// Lets the filter that is pending, and nearest to the receiver, write more.
@@ -289,9 +372,11 @@ impl Chain {
     /// As [`write`](Self::write).
     pub fn resume(&mut self, out: &mut dyn Sink) -> Result<Passed, (Bail, &'static str)> {
         let mut passed = Passed::default();
-        let last = self.links.iter().rposition(Link::pending).and_then(|last| self.links.get_mut(last..));
-        if let Some([link, rest @ ..]) = last {
-            give(link, rest, b"", self.clock, out, &mut passed)?;
+        let first = self.blocked().map_or(0, |at| at + 1);
+        let last = self.links.iter().rposition(Link::pending).filter(|last| *last >= first);
+        match last.and_then(|last| self.links.get_mut(last..)) {
+            Some([link, rest @ ..]) => give(link, rest, b"", self.clock, out, &mut passed)?,
+            _ => self.go_on_ending(out, &mut passed)?,
         }
         Ok(passed)
     }
@@ -327,39 +412,59 @@ impl Chain {
     ///
     /// As [`write`](Self::write).
     pub fn flush(&mut self, out: &mut dyn Sink) -> Result<Passed, (Bail, &'static str)> {
-        self.each(out, |filter, next| filter.flush(next))
+        let mut passed = Passed::default();
+        let first = self.blocked().map_or(0, |at| at + 1);
+        let mut links = self.links.get_mut(first..).unwrap_or_default();
+        while let [link, rest @ ..] = links {
+            if !link.passing {
+                drain(link, rest, self.clock, out, &mut passed)?;
+            }
+            if !link.passing {
+                at_work(link, rest, self.clock, out, &mut passed, |filtered, next| {
+                    filtered.filter.flush(next)
+                })?;
+            }
+            if link.waits() {
+                break;
+            }
+            links = rest;
+        }
+        Ok(passed)
     }
 
-    /// The body has ended; what is still held goes to `out`.
+    /// The body has ended; what is still held goes to `out`. Where a filter waits for an answer, the rest comes when it has
+    /// been answered and the chain is [resumed](Self::resume).
     ///
     /// # Errors
     ///
     /// As [`write`](Self::write).
     pub fn end(&mut self, out: &mut dyn Sink) -> Result<Passed, (Bail, &'static str)> {
-        self.each(out, |filter, next| filter.end(next))
+        let mut passed = Passed::default();
+        self.ended.get_or_insert(0);
+        self.go_on_ending(out, &mut passed)?;
+        Ok(passed)
     }
 
-    /// Tells the filters something, each after it has got what those before it had to write.
-    fn each(
-        &mut self,
-        out: &mut dyn Sink,
-        tell: impl Fn(&mut dyn BodyFilter, &mut Next<'_>) -> Result<(), Bail>,
-    ) -> Result<Passed, (Bail, &'static str)> {
-        let mut passed = Passed::default();
-        let clock = self.clock;
-        let mut links = &mut *self.links;
-        while let [link, rest @ ..] = links {
+    /// Tells filters that the body has ended, each after it has got what those before it had to write.
+    fn go_on_ending(&mut self, out: &mut dyn Sink, passed: &mut Passed) -> Result<(), (Bail, &'static str)> {
+        let Some(ended) = &mut self.ended else { return Ok(()) };
+        while let Some([link, rest @ ..]) = self.links.get_mut(*ended..) {
             if !link.passing {
-                drain(link, rest, clock, out, &mut passed)?;
+                drain(link, rest, self.clock, out, passed)?;
             }
-            if !link.passing {
-                at_work(link, rest, clock, out, &mut passed, |filtered, next| {
-                    tell(&mut *filtered.filter, next)
-                })?;
+            if link.waits() {
+                return Ok(());
             }
-            links = rest;
+            if !link.passing && !core::mem::replace(&mut link.told, true) {
+                at_work(link, rest, self.clock, out, passed, |filtered, next| filtered.filter.end(next))?;
+                drain(link, rest, self.clock, out, passed)?;
+                if link.waits() {
+                    return Ok(());
+                }
+            }
+            *ended += 1;
         }
-        Ok(passed)
+        Ok(())
     }
 }
 

@@ -2,6 +2,7 @@
 
 pub mod emails;
 pub mod images;
+pub mod include;
 pub mod insert;
 pub mod links;
 pub mod remove;

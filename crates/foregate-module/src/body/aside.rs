@@ -2,6 +2,8 @@
 
 use alloc::vec::Vec;
 
+use crate::fetch::FetchError;
+
 use super::{Bail, BodyFilter, Chain, Filtered, Finding, Link, Passed, Sink};
 
 /// Filters in a dry run: they get a copy of the body, and what they write is dropped. One that fails has nothing more to
@@ -31,6 +33,10 @@ impl Aside {
     fn tell(&mut self, tell: impl FnOnce(&mut Chain, &mut Nowhere) -> Result<Passed, (Bail, &'static str)>) {
         if !self.failed {
             self.failed = tell(&mut self.chain, &mut Nowhere).is_err();
+        }
+        // Nothing is fetched for a dry run.
+        while !self.failed && self.chain.question().is_some() {
+            self.failed = self.chain.answer(Err(FetchError::BadRequest), &mut Nowhere).is_err();
         }
     }
 }

@@ -2,6 +2,8 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use super::{Bail, BodyFilter, Chain, Filtered, Sink, Traffic};
+use crate::fetch::{FetchRequest, FetchResult};
+use crate::settings::UpstreamId;
 
 /// Holds back up to three bytes, and marks what a flush and the end bring out.
 #[derive(Default)]
@@ -220,4 +222,86 @@ fn a_filter_that_breaks_the_body_off_while_flushing_is_named() {
     let mut chain = Chain::new(Vec::from([Filtered::new("threes", Threes::default())]));
     chain.write(b"!", &mut Vec::new()).unwrap();
     assert_eq!(chain.flush(&mut Vec::new()).unwrap_err(), (Bail::Break, "threes"));
+}
+
+/// Asks for what stands behind each `?`, and writes what it is answered in its place.
+#[derive(Default)]
+struct Asks {
+    held: Vec<u8>,
+    asks: bool,
+}
+
+impl Asks {
+    fn work(&mut self, out: &mut dyn Sink) {
+        let at = self.held.iter().position(|byte| *byte == b'?').filter(|_| !self.asks);
+        let until = if self.asks { 0 } else { at.unwrap_or(self.held.len()) };
+        out.write(&self.held.drain(..until).collect::<Vec<u8>>());
+        if at.is_some() {
+            self.held.remove(0);
+            self.asks = true;
+        }
+    }
+}
+
+impl BodyFilter for Asks {
+    fn write(&mut self, piece: &[u8], out: &mut dyn Sink) -> Result<(), Bail> {
+        self.held.extend(piece);
+        self.work(out);
+        Ok(())
+    }
+
+    fn pending(&self) -> bool {
+        !self.asks && !self.held.is_empty()
+    }
+
+    fn question(&mut self) -> Option<FetchRequest> {
+        Some(FetchRequest::get(UpstreamId(0), "/"))
+    }
+
+    fn waits(&self) -> bool {
+        self.asks
+    }
+
+    fn answer(&mut self, answer: FetchResult, out: &mut dyn Sink) -> Result<(), Bail> {
+        self.asks = false;
+        out.write(if answer.is_ok() { b"[good]" } else { b"[bad]" });
+        self.work(out);
+        Ok(())
+    }
+
+    fn end(&mut self, _: &mut dyn Sink) -> Result<(), Bail> {
+        Ok(())
+    }
+
+    fn bail(&mut self, _: &mut dyn Sink) -> Result<(), Bail> {
+        Ok(())
+    }
+}
+
+#[test]
+fn a_filter_that_asks_holds_those_before_it_back_and_the_end() {
+    let mut chain = Chain::new(Vec::from([
+        Filtered::new("thrice", Thrice::default()),
+        Filtered::new("asks", Asks::default()),
+        Filtered::new("threes", Threes::default()),
+    ]));
+    let mut out = Vec::new();
+    chain.write(b"a", &mut out).unwrap();
+    chain.write(b"?", &mut out).unwrap();
+    assert!(chain.is_waiting() && !chain.is_pending(), "the first filter has more, and must not write it");
+    assert_eq!(out, b"aaa");
+    chain.end(&mut out).unwrap();
+    assert_eq!(out, b"aaa");
+    let mut asked = 0;
+    while chain.is_waiting() || chain.is_pending() {
+        if chain.question().is_some() {
+            asked += 1;
+            let failed = Err(crate::FetchError::Timeout);
+            chain.answer(failed, &mut out).unwrap();
+        } else {
+            chain.resume(&mut out).unwrap();
+        }
+    }
+    // Three questions, the ends of the first and the last filter, and that of the last alone is behind all.
+    assert_eq!((asked, out.as_slice()), (3, &b"aaa[bad][bad][bad].."[..]));
 }

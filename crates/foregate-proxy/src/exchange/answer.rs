@@ -3,7 +3,7 @@
 use std::future::poll_fn;
 use std::task::{Context, Poll};
 
-use foregate_module::{Filtered, PhaseId, Text};
+use foregate_module::{Chain, Filtered, PhaseId, Text};
 use foregate_wire::{BodyLength, HeaderList, Method, NameId};
 
 use super::modules::Ended;
@@ -105,19 +105,34 @@ impl Exchange<'_> {
         if filters.iter().any(Filtered::changes_length) {
             self.response.body_changes(BodyLength::Empty);
         }
-        let filter = Filter::new(chain(filters), self.proxy.filter_memory.share());
-        let filtered = filter.and_then(|mut filter| {
-            let filtered = filter.whole(&body);
-            self.count_filters(&mut filter);
-            filtered
-        });
-        let body = filtered.map_err(|error| match error {
-            CopyError::Memory => Ended::Failed(Error::FilterMemory),
-            CopyError::Panicked(step) => Ended::Failed(Error::Step(step)),
-            CopyError::Filter(step) => Ended::Failed(Error::Filter(step)),
-            _ => Ended::Failed(Error::Internal),
+        let mut filter = Filter::new(chain(filters), self.proxy.filter_memory.share())
+            .map_err(|_| Ended::Failed(Error::FilterMemory))?;
+        let filtered = self.filter_whole(&mut filter, &body).await;
+        self.count_filters(&mut filter);
+        let body = filtered.map_err(|error| {
+            Ended::Failed(match error {
+                CopyError::Memory => Error::FilterMemory,
+                CopyError::Panicked(step) => Error::Step(step),
+                CopyError::Filter(step) => Error::Filter(step),
+                CopyError::Sink(error) => Error::Client(error),
+                _ => Error::Internal,
+            })
         })?;
         Ok(body.into())
+    }
+
+    /// Filters a body that is whole, and fetches what filters ask for.
+    async fn filter_whole(&mut self, filter: &mut Filter, body: &[u8]) -> Result<Vec<u8>, CopyError> {
+        let pieces = body.chunks(Chain::PIECE).map(Some).chain([None]);
+        for piece in pieces {
+            let mut asked = filter.of_whole(piece, piece.is_none())?;
+            while let Some(question) = asked {
+                let answer = Box::pin(self.fetch_one(question)).await.map_err(CopyError::Sink)?;
+                filter.answer(answer)?;
+                asked = filter.of_whole(None, false)?;
+            }
+        }
+        Ok(filter.take_output())
     }
 
     fn poll_answer(

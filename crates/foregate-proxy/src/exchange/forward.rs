@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-use foregate_module::{Filtered, PhaseId, Source};
+use foregate_module::{FetchRequest, Filtered, PhaseId, Source};
 use foregate_wire::{BodyLength, Method, NameId, Version, connection};
 
 use super::progress::Awaited;
@@ -460,11 +460,20 @@ impl Exchange<'_> {
     /// Moves the bodies.
     pub(super) async fn transfer(&mut self, mut origin: Origin) -> Step {
         self.progress.restart(clock::now());
-        if let Err(error) = poll_fn(|cx| self.poll_transfer(cx, &mut origin)).await {
-            if matches!(origin.link, Link::H2(_)) {
-                origin.link.abort();
+        loop {
+            let moved = poll_fn(|cx| self.poll_transfer(cx, &mut origin)).await;
+            let answered = match moved {
+                Ok(None) => break,
+                Ok(Some(question)) => self.fetch_for_filter(question).await,
+                Err(error) => Err(error),
+            };
+            if let Err(error) = answered {
+                if matches!(origin.link, Link::H2(_)) {
+                    origin.link.abort();
+                }
+                return Step::Broken(error);
             }
-            return Step::Broken(error);
+            self.progress.restart(clock::now());
         }
         if self.upload.is_done() && !self.upload.gave_up() {
             if let Some(upstream) = &self.upstream {
@@ -474,6 +483,18 @@ impl Exchange<'_> {
             origin.link.abort();
         }
         Step::Done
+    }
+
+    /// Fetches what a filter of the response needs; the body waits.
+    async fn fetch_for_filter(&mut self, question: FetchRequest) -> Result<(), Error> {
+        let answer = self.fetch_one(question).await.map_err(Error::Client)?;
+        let Some(filter) = &mut self.download.filter else { return Ok(()) };
+        filter.answer(answer).map_err(|error| match error {
+            CopyError::Filter(step) => Error::Filter(step),
+            CopyError::Panicked(step) => Error::Step(step),
+            CopyError::Memory => Error::FilterMemory,
+            _ => Error::ResponseTooLarge,
+        })
     }
 
     /// Moves what is left of the request's body while the response is on its way.
@@ -502,10 +523,15 @@ impl Exchange<'_> {
         Ok(())
     }
 
-    fn poll_transfer(&mut self, cx: &mut Context<'_>, origin: &mut Origin) -> Poll<Result<(), Error>> {
+    /// Moves bodies, until both have been, or a filter has a question.
+    fn poll_transfer(
+        &mut self,
+        cx: &mut Context<'_>,
+        origin: &mut Origin,
+    ) -> Poll<Result<Option<FetchRequest>, Error>> {
         self.poll_upload(cx, origin)?;
         match self.download.poll(cx, &mut origin.link, &mut self.client.link) {
-            Poll::Ready(Ok(())) if self.download.is_done() => return Poll::Ready(Ok(())),
+            Poll::Ready(Ok(())) if self.download.is_done() => return Poll::Ready(Ok(None)),
             Poll::Ready(Err(CopyError::Source(error))) => return Poll::Ready(Err(Error::Origin(error))),
             Poll::Ready(Err(CopyError::Sink(error))) => return Poll::Ready(Err(Error::Client(error))),
             Poll::Ready(Err(CopyError::Filter(step))) => return Poll::Ready(Err(Error::Filter(step))),
@@ -513,6 +539,9 @@ impl Exchange<'_> {
             Poll::Ready(Err(CopyError::TooLarge)) => return Poll::Ready(Err(Error::ResponseTooLarge)),
             Poll::Ready(Err(CopyError::Memory)) => return Poll::Ready(Err(Error::FilterMemory)),
             Poll::Ready(Ok(())) | Poll::Pending => {}
+        }
+        if let Some(question) = self.download.question() {
+            return Poll::Ready(Ok(Some(question)));
         }
         let now = clock::now();
         if self.client_is_watched(now)
@@ -528,8 +557,8 @@ impl Exchange<'_> {
             _ => Awaited::OriginBody,
         };
         match self.upload.waiting {
-            Waiting::Sink => self.poll_deadline(cx, &[down, Awaited::OriginRead], now),
-            _ => self.poll_deadline(cx, &[down], now),
+            Waiting::Sink => self.poll_deadline(cx, &[down, Awaited::OriginRead], now).map_ok(|()| None),
+            _ => self.poll_deadline(cx, &[down], now).map_ok(|()| None),
         }
     }
 }

@@ -10,8 +10,8 @@ use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use foregate_module::{
-    self as module, Action, Filtered, Finding, Load, PhaseId, Pipeline, Plan, Planned, Question, Source,
-    State, Steps, Summary, Traffic, Verdict, Weight, WhenFull,
+    self as module, Action, FetchRequest, FetchResult, Filtered, Finding, Load, PhaseId, Pipeline, Plan,
+    Planned, Question, Source, State, Steps, Summary, Traffic, Verdict, Weight, WhenFull,
 };
 use foregate_wire::{BodyLength, Slashes};
 use parking_lot::Mutex;
@@ -539,6 +539,13 @@ impl Exchange<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Makes one request for a filter of the response, unless the client gives up.
+    pub(super) async fn fetch_one(&mut self, ask: FetchRequest) -> Result<FetchResult, LinkError> {
+        let (proxy, config, site, request) = (self.proxy, &self.config, self.site, &*self.request);
+        let answer = std::pin::pin!(fetch::fetch(proxy, config, site, request.authority(), ask));
+        unless_gone(self.client, answer).await
     }
 
     /// The filters that steps have put before the response's body, as far as they fit the response.

@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 use std::task::{Context, Poll};
 use std::time::Instant;
 
-use foregate_module::{Bail, Chain, Filtered, Passed};
+use foregate_module::{Bail, Chain, FetchRequest, FetchResult, Filtered, Passed};
 use foregate_wire::connection;
 
 use super::sweep::Sweep;
@@ -19,6 +19,8 @@ pub enum Waiting {
     Source,
     /// The peer that receives it.
     Sink,
+    /// Whoever is asked for what a filter needs: see [`Copy::question`].
+    Answer,
     /// Nobody: the body has been moved.
     Nobody,
 }
@@ -127,17 +129,36 @@ impl Filter {
         Ok(filter)
     }
 
-    /// Filters a body that is whole.
+    /// Filters a piece of a body that is whole, or its end; to be called again after each answer, without a piece, until
+    /// nothing is asked for any more.
     ///
     /// # Errors
     ///
     /// A filter cannot go on.
-    pub fn whole(&mut self, body: &[u8]) -> Result<Vec<u8>, CopyError> {
-        for piece in body.chunks(Chain::PIECE) {
+    pub fn of_whole(&mut self, piece: Option<&[u8]>, last: bool) -> Result<Option<FetchRequest>, CopyError> {
+        if let Some(piece) = piece {
             self.write(piece)?;
         }
-        self.end()?;
-        Ok(std::mem::take(&mut self.out))
+        if last && !self.ended {
+            self.end()?;
+        }
+        while self.resume()? {}
+        Ok(self.chain.question())
+    }
+
+    /// What filters have made of a body.
+    pub fn take_output(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.out)
+    }
+
+    /// Gives filters what they have asked for.
+    ///
+    /// # Errors
+    ///
+    /// A filter cannot go on.
+    pub fn answer(&mut self, answer: FetchResult) -> Result<(), CopyError> {
+        self.flushed = false;
+        self.run(|chain, out| chain.answer(answer, out))
     }
 
     fn pending(&self) -> &[u8] {
@@ -306,6 +327,11 @@ impl Copy {
         Ok(())
     }
 
+    /// What a filter needs before it can go on, unless it has been asked for.
+    pub fn question(&mut self) -> Option<FetchRequest> {
+        self.filter.as_mut()?.chain.question()
+    }
+
     /// Bytes that have gone through, for judging whether anything moves.
     pub fn progress(&self) -> u64 {
         self.moved.wrapping_add(self.sent)
@@ -363,6 +389,13 @@ impl Copy {
             match self.poll_filtered(cx, source, sink) {
                 Poll::Ready(Ok(())) if self.finished => continue,
                 Poll::Ready(Ok(())) => {}
+                Poll::Pending if self.waiting == Waiting::Answer => {
+                    // What was written so far must not wait for the answer.
+                    return match self.poll_flush(cx, sink, Waiting::Answer) {
+                        Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
+                        _ => Poll::Pending,
+                    };
+                }
                 other => return other,
             }
             if self.front.is_some() {
@@ -440,6 +473,14 @@ impl Copy {
             if filter.pending().is_empty() {
                 match filter.resume() {
                     Ok(true) => continue,
+                    Ok(false) if filter.chain.is_waiting() => match filter.flush() {
+                        Ok(true) => continue,
+                        Ok(false) => {
+                            self.waiting = Waiting::Answer;
+                            break Poll::Pending;
+                        }
+                        Err(error) => break Poll::Ready(Err(error)),
+                    },
                     Ok(false) => break Poll::Ready(Ok(())),
                     Err(error) => break Poll::Ready(Err(error)),
                 }

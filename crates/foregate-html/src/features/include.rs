@@ -1,0 +1,276 @@
+//! Fragments of other documents, put into a document while it streams.
+//!
+//! ```kdl
+//! html-include upstream="fragments" {
+//!     timeout "2s"
+//!     fallback "<p>Not available</p>"
+//! }
+//! ```
+//!
+//! Understood are `<esi:include src="/path" alt="/path" onerror="continue"/>` (ESI 1.0) and
+//! `<!--#include virtual="/path" -->` (server-side includes).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use foregate_module::FetchTarget;
+use foregate_module::settings::{Block, Context, FromNode, Key, Node, Problem, Prop};
+
+use super::chooses;
+use crate::references;
+use crate::{Chosen, Comment, Element, Feature, Fragment, FragmentRules, Page, Reads, Rewrite, Selector};
+
+/// The step that chooses the feature.
+const STEP: &str = "html-include";
+/// The bounds of `timeout`.
+const TIMEOUT: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(60));
+/// The bounds of `size`, bytes.
+const SIZE: (u64, u64) = (1, 1 << 20);
+/// The longest fallback, bytes.
+const FALLBACK: usize = 64 * 1024;
+
+static KEY: Key = Key {
+    usage: "[{ ... }]",
+    ..Key::block(
+        STEP,
+        &BLOCK,
+        "html-include upstream=\"app\"",
+        "Puts fragments into HTML where it says `<esi:include src=\"/path\"/>` or `<!--#include virtual=\"/path\" -->`.",
+    )
+}
+.args(0, 1)
+.props(&[Prop {
+    name: "upstream",
+    usage: "NAME",
+    required: false,
+    default: "",
+    about: "Who is asked for fragments; without it, the route of the site that their path leads to, without its modules.",
+}]);
+
+static BLOCK: Block = Block {
+    keys: &[
+        Key::one("timeout", "DURATION", "timeout \"2s\"", "How long a fragment may take.").default("\"5s\""),
+        Key::one("size", "SIZE", "size \"256KiB\"", "The most that a fragment may have.").default("\"64KiB\""),
+        Key::one("count", "NUMBER", "count 8", "How many fragments a document may have, those within fragments included.")
+            .default("32"),
+        Key::one("depth", "NUMBER", "depth 1", "How deep fragments may stand in fragments; 1: not at all.").default("3"),
+        Key::one("fallback", "HTML", "fallback \"<p>Not available</p>\"", "What takes the place of a fragment that cannot be had, unless the document says `onerror=\"continue\"`.")
+            .default("\"\""),
+    ],
+    later: &[],
+};
+
+/// The settings of `html-include`.
+#[derive(Debug, Clone)]
+pub struct Settings(Arc<Include>);
+
+impl Settings {
+    fn chosen(&self) -> Chosen {
+        Chosen { step: STEP, feature: Arc::clone(&self.0) as Arc<dyn Feature> }
+    }
+}
+
+impl FromNode for Settings {
+    const KEY: Option<&'static Key> = Some(&KEY);
+
+    fn from_nodes(nodes: &[Node], context: &mut dyn Context) -> Result<Self, Problem> {
+        let mut rules = FragmentRules {
+            target: FetchTarget::Site,
+            timeout: Duration::from_secs(5),
+            size: 64 * 1024,
+            count: 32,
+            depth: 3,
+            fallback: String::new(),
+        };
+        if let Some(node) = nodes.last() {
+            if let Some(name) = node.prop("upstream") {
+                rules.target = FetchTarget::Upstream(context.upstream(name)?);
+            }
+            let number = |name: &str, standard: usize, most: u64| -> Result<usize, Problem> {
+                let Some(child) = node.child(name) else { return Ok(standard) };
+                Ok(usize::try_from(child.arg(0)?.number(1..=most)?).unwrap_or(standard))
+            };
+            rules.count = number("count", rules.count, 1000)?;
+            rules.depth = number("depth", rules.depth, 10)?;
+            if let Some(child) = node.child("timeout") {
+                rules.timeout = child.arg(0)?.duration(TIMEOUT.0..=TIMEOUT.1)?;
+            }
+            if let Some(child) = node.child("size") {
+                rules.size = usize::try_from(child.arg(0)?.size(SIZE.0..=SIZE.1)?).unwrap_or(rules.size);
+            }
+            if let Some(child) = node.child("fallback") {
+                rules.fallback = child.arg(0)?.text()?.to_owned();
+                if rules.fallback.len() > FALLBACK {
+                    return Err(child.wrong(format!("a fallback has at most {FALLBACK} bytes")));
+                }
+            }
+        }
+        Ok(Self(Arc::new(Include::new(rules))))
+    }
+}
+
+chooses! {
+    /// Chooses the feature.
+    ChooseInclude, Settings, "html-include", "Puts fragments into documents."
+}
+
+/// The feature.
+#[derive(Debug)]
+pub struct Include {
+    selectors: [Selector; 1],
+    rules: Arc<FragmentRules>,
+}
+
+impl Include {
+    /// With fragments that are fetched so.
+    pub fn new(rules: FragmentRules) -> Self {
+        Self { selectors: [Selector::constant("esi\\:include")], rules: Arc::new(rules) }
+    }
+}
+
+impl Feature for Include {
+    fn selectors(&self) -> &[Selector] {
+        &self.selectors
+    }
+
+    fn reads(&self) -> Reads {
+        Reads { comments: true, ..Reads::default() }
+    }
+
+    fn growth(&self) -> usize {
+        0
+    }
+
+    fn in_fragments(&self) -> bool {
+        true
+    }
+
+    fn begin(self: Arc<Self>, _: &Page) -> Box<dyn Rewrite> {
+        Box::new(Including(Arc::clone(&self.rules)))
+    }
+}
+
+struct Including(Arc<FragmentRules>);
+
+impl Rewrite for Including {
+    fn element(&mut self, _: usize, element: &mut Element<'_, '_, '_>) {
+        let Some(source) = element.attribute("src") else { return };
+        let fragment = Fragment {
+            path: references::resolve(&source),
+            alternative: element.attribute("alt").map(|path| references::resolve(&path)),
+            optional: element.attribute("onerror").as_deref() == Some("continue"),
+            rules: Arc::clone(&self.0),
+        };
+        element.include(fragment);
+    }
+
+    fn comment(&mut self, comment: &mut Comment<'_, '_>) {
+        let text = comment.text();
+        let Some(path) = virtual_of(&text) else { return };
+        let path = references::resolve(path);
+        let fragment = Fragment { path, alternative: None, optional: false, rules: Arc::clone(&self.0) };
+        comment.include(fragment);
+    }
+}
+
+/// The path of `#include virtual="/path" `.
+fn virtual_of(comment: &str) -> Option<&str> {
+    let rest = comment.strip_prefix("#include")?;
+    let rest = rest.strip_prefix(|blank: char| blank.is_ascii_whitespace())?.trim_start();
+    let value = rest.strip_prefix("virtual")?.trim_start().strip_prefix('=')?.trim_start();
+    let quote = value.chars().next().filter(|first| "\"'".contains(*first))?;
+    let (path, rest) = value.get(1..)?.split_once(quote)?;
+    rest.trim().is_empty().then_some(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use foregate_module::{Chain, FetchError, FetchResponse};
+
+    use super::*;
+    use crate::tests::of;
+
+    fn rules() -> FragmentRules {
+        FragmentRules {
+            target: FetchTarget::Site,
+            timeout: Duration::from_secs(1),
+            size: 1000,
+            count: 6,
+            depth: 2,
+            fallback: "<p>ü</p>".into(),
+        }
+    }
+
+    /// What becomes of a document whose fragments are these, however it is split.
+    fn included(html: &str, fragments: &[(&str, &str)]) -> String {
+        let run = |pieces: &[&[u8]]| {
+            let mut chain =
+                Chain::new(vec![of(vec![Arc::new(Include::new(rules()))], "text/html; charset=utf-8")]);
+            let mut out = Vec::new();
+            let settle = |chain: &mut Chain, out: &mut Vec<u8>| {
+                while chain.is_waiting() || chain.is_pending() {
+                    let Some(question) = chain.question() else {
+                        chain.resume(out).unwrap();
+                        continue;
+                    };
+                    let path = std::str::from_utf8(&question.path).unwrap();
+                    let found = fragments.iter().find(|(known, _)| *known == path);
+                    let body = |(_, body): &(&str, &str)| FetchResponse {
+                        status: 200,
+                        fields: vec![],
+                        body: body.to_string().into(),
+                    };
+                    chain.answer(found.map(body).ok_or(FetchError::Timeout), out).unwrap();
+                }
+            };
+            for piece in pieces {
+                chain.write(piece, &mut out).unwrap();
+                settle(&mut chain, &mut out);
+            }
+            chain.end(&mut out).unwrap();
+            settle(&mut chain, &mut out);
+            String::from_utf8(out).unwrap()
+        };
+        let whole = run(&[html.as_bytes()]);
+        for at in 1..html.len() {
+            let (head, tail) = html.as_bytes().split_at(at);
+            assert_eq!(run(&[head, tail]), whole, "split at {at}");
+        }
+        whole
+    }
+
+    #[test]
+    fn fragments_take_their_places_in_order() {
+        let fragments = [("/a?x=1&y", "<b>A</b>"), ("/c", "C<!--#include virtual='/d'-->C"), ("/d", "D")];
+        assert_eq!(
+            included(
+                "1<esi:include src='/a?x=1&amp;y'/>2<!--#include virtual=\"/c\" -->3<!-- #include virtual='/d' -->",
+                &fragments
+            ),
+            "1<b>A</b>2CDC3<!-- #include virtual='/d' -->"
+        );
+        assert_eq!(included("<p><esi:include src=/c></p>", &fragments), "<p>CDC</p>");
+    }
+
+    #[test]
+    fn what_cannot_be_had_is_replaced() {
+        let fragments = [("/a", "A"), ("/deep", "(<esi:include src=/deep>)")];
+        assert_eq!(included("1<esi:include src=/x alt=/a>2", &fragments), "1A2");
+        assert_eq!(included("1<esi:include src=/x alt=/y onerror=continue>2", &fragments), "12");
+        assert_eq!(included("1<!--#include virtual='/x'-->2", &fragments), "1<p>ü</p>2");
+        assert_eq!(
+            included("<esi:include src=//host/x>|<esi:include src=http://x>", &fragments),
+            "<p>ü</p>|<p>ü</p>"
+        );
+        assert_eq!(
+            included("<esi:include src=/deep>", &fragments),
+            "((<p>ü</p>))",
+            "fragments of fragments end"
+        );
+        assert_eq!(
+            included(&"<esi:include src=/a>".repeat(7), &fragments),
+            "AAAAAA<p>ü</p>",
+            "and are counted"
+        );
+    }
+}

@@ -1,0 +1,96 @@
+//! Fragments of other documents that are fetched while a document streams.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use foregate_module::{FetchRequest, FetchResponse, FetchTarget, Text};
+use lol_html::html_content::{StreamingHandler, StreamingHandlerSink};
+use parking_lot::Mutex;
+
+/// How fragments are fetched.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FragmentRules {
+    /// Who is asked.
+    pub target: FetchTarget,
+    /// How long each may take.
+    pub timeout: Duration,
+    /// The most that each may have, bytes.
+    pub size: usize,
+    /// How many are fetched for one document, those of fragments included.
+    pub count: usize,
+    /// How deep fragments may stand in fragments; 1: not at all.
+    pub depth: usize,
+    /// The markup in place of one that cannot be had, unless the document says that nothing shall be there.
+    pub fallback: String,
+}
+
+/// A place of a document where a fragment belongs.
+#[derive(Debug, Clone)]
+pub struct Fragment {
+    /// Path and query of where it is.
+    pub path: String,
+    /// The same of another that serves instead.
+    pub alternative: Option<String>,
+    /// Nothing takes its place if neither can be had.
+    pub optional: bool,
+    /// How it is fetched.
+    pub rules: Arc<FragmentRules>,
+}
+
+impl Fragment {
+    /// The request for it; `None` if the path is none.
+    pub(crate) fn request(&self) -> Option<FetchRequest> {
+        let fits = |byte: u8| byte.is_ascii_graphic() && !b"\"<>#".contains(&byte);
+        if !self.path.starts_with('/') || self.path.starts_with("//") || !self.path.bytes().all(fits) {
+            return None;
+        }
+        let FragmentRules { target, timeout, size, .. } = *self.rules;
+        Some(FetchRequest {
+            target,
+            timeout,
+            limit: size,
+            ..FetchRequest::get(foregate_module::UpstreamId(0), Text::from(self.path.clone()))
+        })
+    }
+}
+
+/// Whether an answer can be put into a document: a whole one without content coding.
+pub(crate) fn is_usable(answer: &FetchResponse) -> bool {
+    (200..300).contains(&answer.status)
+        && answer.status != 206
+        && answer.field("content-encoding").is_none_or(|coding| coding.eq_ignore_ascii_case(b"identity"))
+}
+
+/// What the rewriter has written, and where in it fragments belong.
+#[derive(Debug, Default)]
+pub(crate) struct Written {
+    pub bytes: Vec<u8>,
+    pub holes: VecDeque<(usize, Fragment)>,
+}
+
+/// Output that waits behind a fragment: that of the document, and of each fragment within.
+#[derive(Debug, Default)]
+pub(crate) struct Frame {
+    pub written: Written,
+    /// What has been handed on.
+    pub at: usize,
+}
+
+/// Notes where a fragment belongs, at the moment when what comes before it has been written.
+pub(crate) struct Mark {
+    pub output: Arc<Mutex<Written>>,
+    pub fragment: Fragment,
+}
+
+impl StreamingHandler for Mark {
+    fn write_all(
+        self: Box<Self>,
+        _: &mut StreamingHandlerSink<'_>,
+    ) -> Result<(), Box<dyn std::error::Error + Send + Sync + 'static>> {
+        let mut output = self.output.lock();
+        let at = output.bytes.len();
+        output.holes.push_back((at, self.fragment));
+        Ok(())
+    }
+}
