@@ -266,8 +266,7 @@ impl Pass {
         if rewriter.write(body).is_ok() {
             let _ = rewriter.end();
         }
-        let written = std::mem::take(&mut *output.0.lock());
-        written
+        std::mem::take(&mut *output.0.lock())
     }
 
     /// Goes on after a piece, an answer, or the end.
