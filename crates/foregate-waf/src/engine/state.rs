@@ -178,7 +178,7 @@ impl State {
         let mut tx = Variables::default();
         tx.start(plan.names.len());
         Self {
-            values: Values::default(),
+            values: Values::with_room(),
             tx,
             switches: Switches {
                 mode,

@@ -126,6 +126,13 @@ pub(crate) enum Half {
     Body,
 }
 
+/// Bytes of text that most requests do not exceed, transformed values among them.
+const TEXT_ROOM: usize = 8 << 10;
+/// Fields and arguments that most requests do not exceed.
+const UNITS_ROOM: usize = 16;
+/// Scalars that a request and its response have.
+const SCALARS_ROOM: usize = 32;
+
 /// One name and value.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Unit {
@@ -168,6 +175,17 @@ pub(crate) struct Values {
 }
 
 impl Values {
+    /// With room for what most requests have, so that it is not moved while it grows.
+    pub(crate) fn with_room() -> Self {
+        let mut values = Self::default();
+        values.text.bytes.reserve(TEXT_ROOM);
+        for family in [Family::Headers, Family::HeaderNames, Family::Args, Family::ArgNames] {
+            values.families[family as usize].reserve(UNITS_ROOM);
+        }
+        values.families[Family::Scalars as usize].reserve(SCALARS_ROOM);
+        values
+    }
+
     /// Adds a name and value, given as pieces of the text.
     pub(crate) fn add(&mut self, family: Family, name: Span, value: Span, known: u16) {
         self.families[family as usize].push(Unit::new(name, value, known));
