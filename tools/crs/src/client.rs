@@ -18,12 +18,13 @@ pub struct Got {
     pub status: Option<u16>,
 }
 
-/// Sends a request and reads the whole answer.
+/// Sends a request and reads the whole answer. Gives the connection as well: as long as it is kept, its port is nobody
+/// else's.
 ///
 /// # Errors
 ///
 /// There is no connection.
-pub fn ask(address: SocketAddr, request: &[u8]) -> io::Result<Got> {
+pub fn ask(address: SocketAddr, request: &[u8]) -> io::Result<(Got, TcpStream)> {
     let mut stream = TcpStream::connect(address)?;
     let port = stream.local_addr()?.port();
     // A proxy that has seen enough may have answered and closed.
@@ -55,7 +56,7 @@ pub fn ask(address: SocketAddr, request: &[u8]) -> io::Result<Got> {
     }
     let status = answer.strip_prefix(b"HTTP/1.1 ").and_then(|rest| rest.get(..3));
     let status = status.and_then(|status| std::str::from_utf8(status).ok()?.parse().ok());
-    Ok(Got { port, status })
+    Ok((Got { port, status }, stream))
 }
 
 /// Whether an answer says where it ends, and has come so far.

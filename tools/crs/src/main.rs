@@ -13,6 +13,7 @@ mod origin;
 mod proxy;
 mod suite;
 
+use std::net::TcpStream;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -21,6 +22,7 @@ use std::time::Instant;
 
 use clap::Parser;
 use parking_lot::Mutex;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::client::Got;
 use crate::judge::{Log, judge};
@@ -81,8 +83,10 @@ fn run(arguments: &Arguments) -> Result<bool, String> {
     let crs = arguments.crs.canonicalize().map_err(|error| error.to_string())?;
     let proxy = Proxy::start(&binary, &crs, origin, &folder)?;
     let started = began.elapsed();
-    let got = send_all(&proxy, &cases)?;
+    let (got, kept) = send_all(&proxy, &cases)?;
     let said = proxy.said();
+    // Each has had a port of its own, by which lines of the log are told apart.
+    drop(kept);
     let log = proxy.finish()?;
     let log = Log::read(&log)?;
     let verdicts = judge_all(&cases, &overrides, &got, &log)?;
@@ -112,15 +116,21 @@ fn is_named(name: &str, filter: &str) -> bool {
 }
 
 /// Sends the requests of all cases; gives what came of each.
-fn send_all(proxy: &Proxy, cases: &[Case]) -> Result<Vec<Vec<Got>>, String> {
+fn send_all(proxy: &Proxy, cases: &[Case]) -> Result<(Vec<Vec<Got>>, Vec<TcpStream>), String> {
+    allow_descriptors();
+    let kept = Mutex::new(Vec::new());
     let next = AtomicUsize::new(0);
     let results = Mutex::new((vec![Vec::new(); cases.len()], None));
     thread::scope(|scope| {
         for _ in 0..AT_ONCE {
             scope.spawn(|| {
                 while let Some(case) = cases.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    let got: Result<Vec<Got>, _> =
-                        case.stages.iter().map(|stage| client::ask(proxy.address, &stage.request)).collect();
+                    let ask = |stage: &suite::Stage| {
+                        let (got, connection) = client::ask(proxy.address, &stage.request)?;
+                        kept.lock().push(connection);
+                        Ok::<_, std::io::Error>(got)
+                    };
+                    let got: Result<Vec<Got>, _> = case.stages.iter().map(ask).collect();
                     let mut results = results.lock();
                     let place = cases.iter().position(|other| std::ptr::eq(other, case));
                     match (got, place) {
@@ -134,8 +144,15 @@ fn send_all(proxy: &Proxy, cases: &[Case]) -> Result<Vec<Vec<Got>>, String> {
     });
     match results.into_inner() {
         (_, Some(error)) => Err(format!("{error}\n{}", proxy.said())),
-        (got, None) => Ok(got),
+        (got, None) => Ok((got, kept.into_inner())),
     }
+}
+
+/// As many connections as the system allows: all are kept.
+fn allow_descriptors() {
+    let limit = getrlimit(Resource::Nofile);
+    // Where it is refused, connecting fails in time.
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
 }
 
 /// What is wrong with each case.

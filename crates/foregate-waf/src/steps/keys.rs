@@ -58,7 +58,7 @@ static KEYS: [Key; 9] = [
         ..Key::one(
             "exclude",
             "",
-            "exclude id=942100 when=\"http.request.uri.path == \\\"/search\\\"\"",
+            "exclude id=942100 when=\"http.request.uri.path eq \\\"/search\\\"\"",
             "Rules that do not run here, or not for some requests.",
         )
     },
