@@ -1,13 +1,15 @@
 //! A set of field names, exact and by prefix, that answers for a whole head in the time of a few comparisons.
 //!
-//! Exact names stand in one trie per length. A node does not walk the name byte by byte: it looks at the two positions
-//! that tell its names apart best, and skips the rest, so that nearly all names are decided at its first node. Five bits of
+//! Exact names of 8 to 32 bytes have a place of their own in a small table, by a hash of their first and last eight bytes; what
+//! stands there is compared once. Others, and those whose place another one has too, stand in one trie per length. A node
+//! does not walk the name byte by byte: it looks at the two positions that tell its names apart best, and skips the rest, so that nearly all names are decided at its first node. Five bits of
 //! what stands there (which are the same for `A` and `a`) select one of 32 links. What that leads to is compared once,
 //! eight bytes at a time, each word with a mask of the bits in which letters may differ in case. Nothing is allocated and
 //! nothing is copied.
 //!
 //! Prefixes stand in an ordinary trie with compressed paths, behind a mask of their first bytes.
 
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 /// The longest name or prefix that can be a member, bytes.
@@ -26,7 +28,36 @@ pub struct Names {
     words: Vec<Word>,
     /// For the first word of a leaf, how many more names end in it; nearly always none.
     more: Vec<u16>,
+    /// By the hash of a name of 8 to 32 bytes, the first word of the one member that has it; [`ASK`] where there are several.
+    direct: Direct,
+    /// What hashes are made with.
+    times: u64,
     prefixes: Prefixes,
+}
+
+/// For each hash, the length of a name, and the number of its leaf in the lower 16 bits.
+#[derive(Debug, Clone)]
+struct Direct(Box<[u32; 1 << DIRECT_BITS]>);
+
+impl Default for Direct {
+    fn default() -> Self {
+        Self(Box::new([ASK; 1 << DIRECT_BITS]))
+    }
+}
+
+/// Places of the direct table, as a power of two: 4 KiB.
+const DIRECT_BITS: u32 = 11;
+/// How many ways to make hashes are tried to find one by which each name has a place of its own.
+const TRIES: u64 = 512;
+/// The trie has to say whether the name is a member.
+const ASK: u32 = u32::MAX;
+
+/// The place of a name of 8 to 32 bytes, by its first and its last eight. Upper and lower case have the same.
+#[inline(always)]
+fn place(first: u64, last: u64, times: u64) -> usize {
+    const CASE: u64 = 0x2020_2020_2020_2020;
+    let mixed = (first | CASE) ^ (last | CASE).rotate_left(23);
+    (mixed.wrapping_mul(times) >> (64 - DIRECT_BITS)) as usize
 }
 
 /// Where a trie goes on: at a node, or at a leaf, whose number is that of its first word. Where nothing goes on there is
@@ -147,6 +178,7 @@ impl Names {
                 if names.is_empty() { 0 } else { set.grow(&names) }
             })
             .collect();
+        set.place_all(&names);
         Some(set)
     }
 
@@ -163,6 +195,21 @@ impl Names {
 
     #[inline(always)]
     fn contains_exact(&self, name: &[u8]) -> bool {
+        if let Some(found) = four_words(name) {
+            let entry = self.direct.0[place(found[0], found[3], self.times)];
+            if entry != ASK {
+                let word = (entry & 0xffff) as usize;
+                let words = self.words.get(word..).and_then(|words| words.first_chunk::<4>());
+                // Names of different lengths can have the same words.
+                return words.is_some_and(|words| are(found, words) & (entry >> 16 == name.len() as u32));
+            }
+        }
+        self.contains_slowly(name)
+    }
+
+    /// By the trie.
+    #[inline(never)]
+    fn contains_slowly(&self, name: &[u8]) -> bool {
         let mut number = usize::from(self.lengths.get(name.len()).copied().unwrap_or_default());
         loop {
             let Some(node) = self.nodes.get(number) else { return false };
@@ -185,6 +232,55 @@ impl Names {
         let more = self.more.get(word).copied().unwrap_or_default();
         (0..=usize::from(more))
             .any(|number| self.words.get(word + number * each..).is_some_and(|words| same(name, words)))
+    }
+
+    /// Gives each name of 8 to 32 bytes its place in the direct table, by the hash with which most have one of their own.
+    fn place_all(&mut self, names: &[Vec<u8>]) {
+        let ends: Vec<(u64, u64, u32)> = names
+            .iter()
+            .filter_map(|name| {
+                let [first, _, _, last] = four_words(name)?;
+                let word = self.leaf_of(name).and_then(|word| u16::try_from(word).ok());
+                let word = word.map_or(ASK, |word| (name.len() as u32) << 16 | u32::from(word));
+                Some((first, last, word))
+            })
+            .collect();
+        let mut best = usize::MAX;
+        let mut seed = 0x9e37_79b9_7f4a_7c15_u64;
+        for _ in 0..TRIES {
+            seed ^= seed << 13;
+            seed ^= seed >> 7;
+            seed ^= seed << 17;
+            let times = seed | 1;
+            let mut direct = Direct(Box::new([0; 1 << DIRECT_BITS]));
+            let mut shared = 0;
+            for (first, last, word) in &ends {
+                let at = &mut direct.0[place(*first, *last, times)];
+                shared += usize::from(*at != 0);
+                *at = if *at == 0 { *word } else { ASK };
+            }
+            if shared < best {
+                (best, self.direct, self.times) = (shared, direct, times);
+            }
+            // Of many names some share their place with every hash.
+            if best == 0 || ends.len() > 1 << (DIRECT_BITS - 2) {
+                return;
+            }
+        }
+    }
+
+    /// The first word of a member of 8 to 32 bytes, unless the trie does not tell it from another.
+    fn leaf_of(&self, name: &[u8]) -> Option<usize> {
+        let mut number = usize::from(*self.lengths.get(name.len())?);
+        loop {
+            let node = self.nodes.get(number)?;
+            let link = node.links[node.look.at(name)? & 31].0;
+            match link & (Link::NODE | Link::SHARED) {
+                0 => return Some(link as usize),
+                Link::NODE => number = (link & !Link::NODE) as usize,
+                _ => return None,
+            }
+        }
     }
 
     /// Adds the trie of names of one length, and says at which node it begins.
@@ -268,12 +364,18 @@ fn short_word(name: &[u8]) -> u64 {
 /// Whether a name is the one whose words begin here; it is known to have its length.
 #[inline(always)]
 fn same(name: &[u8], words: &[Word]) -> bool {
-    if let Some(found) = four_words(name) {
-        let Some(words) = words.first_chunk::<4>() else { return false };
-        let differ = |at: usize| (found[at] | words[at].letters) ^ words[at].bytes;
-        return differ(0) | differ(1) | differ(2) | differ(3) == 0;
+    match (four_words(name), words.first_chunk()) {
+        (Some(found), Some(words)) => are(found, words),
+        (Some(_), None) => false,
+        (None, _) => same_odd(name, words),
     }
-    same_odd(name, words)
+}
+
+/// Whether these are the words of a name.
+#[inline(always)]
+fn are(found: [u64; 4], words: &[Word; 4]) -> bool {
+    let differ = |at: usize| (found[at] | words[at].letters) ^ words[at].bytes;
+    differ(0) | differ(1) | differ(2) | differ(3) == 0
 }
 
 /// The same for names of less than 8, or more than 32 bytes.
