@@ -16,9 +16,15 @@ pub trait Fields {
 
     /// The value of the first field of this name.
     fn get(&self, name: &str) -> Option<&[u8]> {
-        (0..self.count()).find_map(|number| {
+        self.find(name.as_bytes(), 0).map(|(_, value)| value)
+    }
+
+    /// Number and value of the first field of this name among those from `from` on. Platforms that know better than to look
+    /// at one field after the other say so here.
+    fn find(&self, name: &[u8], from: usize) -> Option<(usize, &[u8])> {
+        (from..self.count()).find_map(|number| {
             let (found, value) = self.field(number)?;
-            found.eq_ignore_ascii_case(name.as_bytes()).then_some(value)
+            found.eq_ignore_ascii_case(name).then_some((number, value))
         })
     }
 }
@@ -31,9 +37,17 @@ impl dyn Fields + '_ {
 
     /// The values of all fields of a name.
     pub fn all<'f>(&'f self, name: &'f str) -> impl Iterator<Item = &'f [u8]> {
-        self.iter()
-            .filter(move |(found, _)| found.eq_ignore_ascii_case(name.as_bytes()))
-            .map(|(_, value)| value)
+        self.named(name.as_bytes())
+    }
+
+    /// The same for a name in bytes.
+    pub fn named<'f, 'n>(&'f self, name: &'n [u8]) -> impl Iterator<Item = &'f [u8]> + use<'f, 'n> {
+        let mut from = 0;
+        core::iter::from_fn(move || {
+            let (number, value) = self.find(name, from)?;
+            from = number + 1;
+            Some(value)
+        })
     }
 }
 

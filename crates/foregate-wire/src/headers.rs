@@ -186,6 +186,18 @@ impl HeaderList {
         entries.iter().filter(move |entry| entry.id == id).map(|entry| entry.value(&self.arena))
     }
 
+    /// Number and value of the first field of any name, whatever its case, among those from `from` on.
+    #[inline]
+    pub fn find_name(&self, name: &[u8], from: usize) -> Option<(usize, &[u8])> {
+        let id = NameId::from_name(name);
+        if !self.may_have(id) {
+            return None;
+        }
+        let entries = self.entries.get(from..)?;
+        let at = entries.iter().position(|entry| entry.is(id, name, &self.arena))?;
+        entries.get(at).map(|entry| (from + at, entry.value(&self.arena)))
+    }
+
     /// The first value of any name, whatever its case.
     pub fn get_name(&self, name: &[u8]) -> Option<&[u8]> {
         let mut values = self.get_all_name(name);

@@ -158,9 +158,8 @@ impl Facts for ExchangeFacts<'_> {
             Standard::UriArgs | Standard::UriArgsValues => visit_all(values_of(arguments(), name), visit),
             Standard::UriArgsNames => visit_all(arguments().map(|(name, _)| Cow::Borrowed(name)), visit),
             Standard::Cookies => {
-                let fields = exchange.request_fields().iter();
-                let cookies = fields.filter(|(name, _)| name.eq_ignore_ascii_case(b"cookie"));
-                visit_all(values_of(cookies.flat_map(|(_, value)| pairs(value, b';')), name), visit)
+                let cookies = exchange.request_fields().all("cookie");
+                visit_all(values_of(cookies.flat_map(|value| pairs(value, b';')), name), visit)
             }
             Standard::Headers | Standard::HeadersValues => {
                 visit_fields(exchange.request_fields(), name, visit)
@@ -192,8 +191,10 @@ fn visit_fields<'f>(
     name: Option<&[u8]>,
     visit: &mut dyn FnMut(Value<'f>) -> ControlFlow<()>,
 ) -> ControlFlow<()> {
-    let wanted = fields.iter().filter(|(found, _)| name.is_none_or(|name| name.eq_ignore_ascii_case(found)));
-    visit_all(wanted.map(|(_, value)| Cow::Borrowed(value)), visit)
+    match name {
+        Some(name) => visit_all(fields.named(name).map(Cow::Borrowed), visit),
+        None => visit_all(fields.iter().map(|(_, value)| Cow::Borrowed(value)), visit),
+    }
 }
 
 /// The values of all pairs, or of those of a name.

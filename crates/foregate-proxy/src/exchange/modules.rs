@@ -36,10 +36,9 @@ use crate::settings::Route;
 use crate::telemetry::metrics::Counter;
 use crate::telemetry::steps::StepCounter;
 
-/// Steps of a phase, up to which each run is timed; of longer phases only one run in [`SAMPLE`] is.
-const FEW: usize = 4;
-/// See [`FEW`].
-const SAMPLE: u32 = 16;
+/// One in so many phases with steps is timed: looking at the clock costs as much as many a step. A prime number, so that it
+/// is not always the same phase where all requests have as many.
+const SAMPLE: u32 = 17;
 
 thread_local! {
     /// The memory of exchanges that are over.
@@ -230,7 +229,7 @@ impl Exchange<'_> {
     async fn run_phase(&mut self, steps: &[Planned]) -> Result<(), Ended> {
         let config = Arc::clone(&self.config);
         let pipeline = &*config.settings.pipeline;
-        let mut since = is_timed(steps.len()).then(Instant::now);
+        let mut since = is_timed().then(Instant::now);
         for planned in steps {
             if let Some(run) = &mut self.run {
                 run.begun += 1;
@@ -689,10 +688,10 @@ fn site_name(config: &Config, site: Option<HostId>) -> &str {
     site.map_or("", |site| &config.settings.sites.site(site).name)
 }
 
-/// Whether the runs of a phase with so many steps are timed now.
-fn is_timed(steps: usize) -> bool {
+/// Whether the steps of a phase are timed now.
+fn is_timed() -> bool {
     thread_local! {
         static COUNT: Cell<u32> = const { Cell::new(0) };
     }
-    steps <= FEW || COUNT.replace(COUNT.get().wrapping_add(1)).is_multiple_of(SAMPLE)
+    COUNT.replace(COUNT.get().wrapping_add(1)).is_multiple_of(SAMPLE)
 }

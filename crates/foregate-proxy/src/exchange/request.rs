@@ -501,8 +501,8 @@ impl Fields for Request {
         self.head.headers.at(number).map(|field| (field.name, field.value))
     }
 
-    fn get(&self, name: &str) -> Option<&[u8]> {
-        self.head.headers.get_name(name.as_bytes())
+    fn find(&self, name: &[u8], from: usize) -> Option<(usize, &[u8])> {
+        self.head.headers.find_name(name, from)
     }
 }
 

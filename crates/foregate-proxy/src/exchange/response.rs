@@ -61,8 +61,8 @@ impl Fields for Response {
         self.0.headers.at(number).map(|field| (field.name, field.value))
     }
 
-    fn get(&self, name: &str) -> Option<&[u8]> {
-        self.0.headers.get_name(name.as_bytes())
+    fn find(&self, name: &[u8], from: usize) -> Option<(usize, &[u8])> {
+        self.0.headers.find_name(name, from)
     }
 }
 

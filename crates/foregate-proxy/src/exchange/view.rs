@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::hash::{BuildHasher, Hasher};
 use std::net::IpAddr;
 use std::sync::OnceLock;
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use aws_lc_rs::rand::{SecureRandom, SystemRandom};
 use foregate_module::{self as module, Fields, FieldsMut, Now, Source, Summary, TlsFacts, UpstreamId};
@@ -16,6 +16,7 @@ use super::request::Request;
 use super::response::Response;
 use crate::budget::Share;
 use crate::settings::TlsVersion;
+use crate::telemetry::clock;
 
 /// What steps have said of an exchange, and what they are told of it beside its heads.
 #[derive(Debug)]
@@ -77,10 +78,25 @@ impl Facts {
 
 /// The time, as steps are told it.
 pub(super) fn now() -> Now {
+    /// How long the clock of the wall is reckoned from the steady one before it is read again.
+    const RECKONED: Duration = Duration::from_millis(500);
     static START: OnceLock<Instant> = OnceLock::new();
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    thread_local! {
+        /// When the clock of the wall was read last, and what it said.
+        static READ: Cell<Option<(Instant, Duration)>> = const { Cell::new(None) };
+    }
+    let now = clock::now();
     // A steady clock that starts with the process would repeat times that a step has kept over a restart; nothing is kept.
-    let steady = START.get_or_init(Instant::now).elapsed();
+    let steady = now.saturating_duration_since(*START.get_or_init(|| now));
+    let known = READ.get().and_then(|(at, said)| Some((now.checked_duration_since(at)?, said)));
+    let since = match known {
+        Some((passed, said)) if passed < RECKONED => said + passed,
+        _ => {
+            let said = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+            READ.set(Some((now, said)));
+            said
+        }
+    };
     Now { unix_ms: since.as_millis() as u64, steady_ms: steady.as_millis() as u64 }
 }
 
