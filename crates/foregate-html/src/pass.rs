@@ -218,43 +218,56 @@ impl Pass {
         count
     }
 
-    /// Writes what stands before the next fragment, and asks for that.
+    /// Writes what stands before the next fragment, and asks for that; not more than [`ROUND`] at once, beyond one fallback.
     fn advance(&mut self, out: &mut dyn Sink) {
-        while self.asking.is_none()
+        let mut room = ROUND;
+        while room > 0
+            && self.asking.is_none()
             && let Some(frame) = self.frames.last_mut()
         {
-            let hole = frame.written.holes.pop_front();
-            let end = hole.as_ref().map_or(frame.written.bytes.len(), |(at, _)| *at);
-            out.write(frame.written.bytes.get(frame.at..end).unwrap_or_default());
-            frame.at = end;
-            match hole {
-                Some((_, fragment)) => self.ask(fragment, out),
+            let end = frame.written.holes.front().map_or(frame.written.bytes.len(), |(at, _)| *at);
+            let rest = frame.written.bytes.get(frame.at..end).unwrap_or_default();
+            let piece = rest.get(..room).unwrap_or(rest);
+            out.write(piece);
+            frame.at += piece.len();
+            room -= piece.len();
+            if frame.at < end {
+                return;
+            }
+            match frame.written.holes.pop_front() {
+                Some((_, fragment)) => room = room.saturating_sub(self.ask(fragment, out)),
                 None => drop(self.frames.pop()),
             }
         }
     }
 
-    fn ask(&mut self, fragment: Fragment, out: &mut dyn Sink) {
+    /// Asks for a fragment. What cannot be asked for is replaced; says how much was written for it.
+    fn ask(&mut self, fragment: Fragment, out: &mut dyn Sink) -> usize {
         let allowed = self.asked < fragment.rules.count && self.frames.len() <= fragment.rules.depth;
         match fragment.request().filter(|_| allowed) {
             Some(request) => {
                 self.asked += 1;
                 self.asking = Some(Asking { fragment, question: Some(request) });
+                0
             }
             None => self.miss(fragment, out),
         }
     }
 
-    /// A fragment cannot be had: another one may serve, or nothing, or what the configuration says.
-    fn miss(&mut self, mut fragment: Fragment, out: &mut dyn Sink) {
+    /// A fragment cannot be had: another one may serve, or nothing, or what the configuration says. Says how much was
+    /// written.
+    fn miss(&mut self, mut fragment: Fragment, out: &mut dyn Sink) -> usize {
         if let Some(path) = fragment.alternative.take() {
             return self.ask(Fragment { path, ..fragment }, out);
         }
         self.missing += 1;
-        if !fragment.optional {
-            let fallback = self.charset.transparent(&fragment.rules.fallback);
-            out.write(&encoding_rs::WINDOWS_1252.encode(&fallback).0);
+        if fragment.optional {
+            return 0;
         }
+        let fallback = self.charset.transparent(&fragment.rules.fallback);
+        let fallback = encoding_rs::WINDOWS_1252.encode(&fallback).0;
+        out.write(&fallback);
+        fallback.len()
     }
 
     /// What a fragment has become, with the places of those within it.
@@ -322,7 +335,9 @@ impl BodyFilter for Pass {
                 let written = self.nested(&response.body);
                 self.frames.push(Frame { written, at: 0 });
             }
-            _ => self.miss(fragment, out),
+            _ => {
+                self.miss(fragment, out);
+            }
         }
         self.go_on(out)
     }
@@ -360,7 +375,8 @@ impl BodyFilter for Pass {
     }
 
     fn held(&self) -> usize {
-        self.queue.len() - self.at
+        let behind = |frame: &Frame| frame.written.bytes.len().saturating_sub(frame.at);
+        self.queue.len() - self.at + self.frames.iter().map(behind).sum::<usize>()
     }
 
     fn report(&mut self, tell: &mut dyn FnMut(Finding)) {

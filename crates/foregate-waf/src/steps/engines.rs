@@ -40,6 +40,16 @@ struct Known {
     engine: Weak<Engine>,
 }
 
+impl Known {
+    /// Whether both were compiled from the same.
+    fn is_of(&self, other: &Self) -> bool {
+        self.roots == other.roots
+            && self.terms == other.terms
+            && self.reads == other.reads
+            && self.globs == other.globs
+    }
+}
+
 static KNOWN: LazyLock<Mutex<Vec<Known>>> = LazyLock::new(Mutex::default);
 
 /// Files, as the configuration reads them.
@@ -98,7 +108,14 @@ pub(super) fn engine(
     let Through { reads, globs, .. } = through;
     let mut all = KNOWN.lock();
     all.retain(|known| known.engine.strong_count() > 0);
-    all.push(Known { roots, terms: terms.clone(), reads, globs, engine: Arc::downgrade(&engine) });
+    let made = Known { roots, terms: terms.clone(), reads, globs, engine: Arc::downgrade(&engine) };
+    // Another thread may have been faster.
+    if let Some(earlier) =
+        all.iter().filter(|known| known.is_of(&made)).find_map(|known| known.engine.upgrade())
+    {
+        return Ok(earlier);
+    }
+    all.push(made);
     Ok(engine)
 }
 
