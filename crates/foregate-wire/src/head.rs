@@ -289,10 +289,28 @@ impl HeadParser {
         limits: &HeadLimits,
         headers: &mut HeaderList,
     ) -> Result<Option<usize>, LineError> {
+        let read = self.field_lines(input, limits, headers);
+        // The list never holds an entry without its bytes, neither between two calls nor of a head that is refused.
+        let end = if let Ok(Some(end)) = read { end } else { self.line };
+        headers.append_arena(&input[self.base + headers.arena_len()..end]);
+        if let Ok(Some(_)) = read {
+            self.reset();
+        }
+        read
+    }
+
+    /// Reads lines as far as they have come. The entries that it makes lack their bytes.
+    #[inline]
+    fn field_lines(
+        &mut self,
+        input: &[u8],
+        limits: &HeadLimits,
+        headers: &mut HeaderList,
+    ) -> Result<Option<usize>, LineError> {
         loop {
             let window = Window::new(self.line, input, limits);
             if !self.is_due(window, [token_end, value_end]) {
-                break;
+                return Ok(None);
             }
             match field_line(window.bytes, self.line)? {
                 Line::Field(field) => {
@@ -313,24 +331,17 @@ impl HeadParser {
                     self.line = field.end;
                     self.seen = field.end;
                 }
-                Line::End(end) => {
-                    headers.append_arena(&input[self.base + headers.arena_len()..end]);
-                    self.reset();
-                    return Ok(Some(end));
-                }
+                Line::End(end) => return Ok(Some(end)),
                 Line::Incomplete if window.is_full && window.is_head => {
                     return Err(LineError::HeadTooLarge);
                 }
                 Line::Incomplete if window.is_full => return Err(LineError::LineTooLong),
                 Line::Incomplete => {
                     self.wait(window, b':');
-                    break;
+                    return Ok(None);
                 }
             }
         }
-        // The list never holds an entry without its bytes, even between two calls.
-        headers.append_arena(&input[self.base + headers.arena_len()..self.line]);
-        Ok(None)
     }
 }
 

@@ -242,3 +242,20 @@ fn input_byte_by_byte_takes_linear_time() {
     }
     assert!(started.elapsed() < std::time::Duration::from_secs(2), "{:?}", started.elapsed());
 }
+
+#[test]
+fn what_was_read_of_a_refused_head_can_be_looked_at() {
+    for fault in ["X: a\0b\r\n", " folded\r\n", "X : y\r\n", "(: y\r\n", "X\r\n"] {
+        let input = format!("GET / HTTP/1.1\r\nHost: a\r\nUser-Agent: q\r\n{fault}\r\n");
+        for split in 0..input.len() {
+            let (mut parser, mut head) = (HeadParser::new(), RequestHead::new());
+            let limits = HeadLimits::default();
+            let first = parser.parse_request(&input.as_bytes()[..split], &limits, &mut head);
+            if first == Ok(None) {
+                parser.parse_request(input.as_bytes(), &limits, &mut head).unwrap_err();
+            }
+            assert_eq!(head.headers.get(NameId::UserAgent), Some(&b"q"[..]), "{fault:?} split at {split}");
+            assert_eq!(lines(&head.headers), ["Host: a", "User-Agent: q"]);
+        }
+    }
+}
