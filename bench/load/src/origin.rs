@@ -447,7 +447,8 @@ mod tests {
     use super::*;
 
     fn upload(rest: Rest, bytes: &[u8], split: usize) -> (bool, usize, bool) {
-        let mut upload = Upload { rest, come: 0, compared: true, intact: true, answer: Answer { status: 200, length: 0 } };
+        let mut upload =
+            Upload { rest, come: 0, compared: true, intact: true, answer: Answer { status: 200, length: 0 } };
         let mut pending = upload.feed(&bytes[..split]).unwrap().to_vec();
         pending.extend_from_slice(&bytes[split..]);
         upload.feed(&pending).unwrap();

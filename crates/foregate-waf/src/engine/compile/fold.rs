@@ -5,7 +5,7 @@
 //! is known is left out of the plan, or becomes the values that it sets; the rules that it skips are left out with it.
 //!
 //! What it relies on can be removed at run time by `ctl`: then the transaction goes on by the plain plan (see
-//! [`Removal::unfolds`]).
+//! `Removal::unfolds`).
 
 use std::borrow::Cow;
 

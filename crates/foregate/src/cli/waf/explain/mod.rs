@@ -27,7 +27,7 @@ pub(in super::super) struct Explain {
     /// The method, such as GET
     #[arg(required_unless_present = "request", requires = "url")]
     method: Option<String>,
-    /// Such as http://example.com/path?query
+    /// Such as `http://example.com/path?query`
     url: Option<String>,
     /// A field of the request
     #[arg(short = 'H', long = "header", value_name = "NAME: VALUE", requires = "method")]
