@@ -1,8 +1,9 @@
 //! What rules see of a request's body, and of its query.
 
+use super::limits::NAMES;
 use super::run::Run;
 use super::state::Over;
-use super::values::Family;
+use super::values::{Family, Span};
 use crate::body::{self, File, Limits, Multipart, Sink};
 use crate::model::{BodyProcessor, Variable, XmlArguments};
 
@@ -38,6 +39,7 @@ impl Run<'_> {
     /// Takes a body apart. Says whether it is within `SecRequestBodyNoFilesLimit`; if not, `REQBODY_ERROR` is set as
     /// well.
     pub(crate) fn request_body(&mut self, body: &[u8], whole: bool) -> bool {
+        self.state.add_room(body.len());
         let values = &mut self.state.values;
         values.set_number(Variable::RequestBodyLength, body.len() as u64);
         values.set_text(Variable::InboundDataError, if whole { b"0" } else { b"1" });
@@ -52,9 +54,7 @@ impl Run<'_> {
         };
         self.sums(files);
         self.full_request(body);
-        if self.state.values.text.len() > self.plan.limits.text {
-            self.state.exceed(Over::Text);
-        }
+        self.state.has_room(0);
         let within =
             (body.len() as u64).saturating_sub(files) <= self.plan.settings.request_body_no_files_limit;
         if !within {
@@ -187,21 +187,34 @@ struct Collector<'r, 'p> {
     text: Vec<u8>,
     /// Bytes of files so far.
     files: u64,
+    /// The name that was added last.
+    name: Span,
+    /// Bytes of names so far.
+    names: usize,
 }
 
 impl<'r, 'p> Collector<'r, 'p> {
     fn new(run: &'r mut Run<'p>) -> Self {
-        Self { run, texts: true, text: Vec::new(), files: 0 }
+        Self { run, texts: true, text: Vec::new(), files: 0, name: Span::EMPTY, names: 0 }
     }
 
     fn add(&mut self, family: Family, names: Option<Family>, name: &[u8], value: &[u8]) {
-        let text = &mut self.run.state.values.text;
-        if text.len() > self.run.plan.limits.text {
-            self.run.state.exceed(Over::Text);
+        let state = &mut *self.run.state;
+        self.names = self.names.saturating_add(name.len());
+        if self.names > NAMES {
+            state.exceed(Over::Text);
             return;
         }
-        let (name, value) = (text.push(name), text.push(value));
-        self.run.add(family, names, name, value);
+        if !state.has_room(name.len() + value.len()) {
+            return;
+        }
+        let text = &mut state.values.text;
+        // A part of a form says its name once, and rules are told it with each line of its header.
+        if text.get(self.name) != name {
+            self.name = text.push(name);
+        }
+        let value = if value == name { self.name } else { text.push(value) };
+        self.run.add(family, names, self.name, value);
     }
 
     /// Hands on what could not be before the end.

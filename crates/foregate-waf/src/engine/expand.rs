@@ -18,7 +18,7 @@ impl Run<'_> {
     /// Expands a text. What is not there is nothing.
     pub(crate) fn expand(&mut self, expression: &Expression) -> Span {
         match expression {
-            Expression::Fixed(text) => self.state.values.text.push(text),
+            Expression::Fixed(text) => self.push(text),
             Expression::Pieces(pieces) => {
                 if let [Piece::Tx(slot)] = &**pieces
                     && let Value::Text(span) = self.state.tx.get(*slot)
@@ -30,7 +30,7 @@ impl Run<'_> {
                 for piece in pieces {
                     self.expand_piece(piece, &mut out);
                 }
-                let span = self.state.values.text.push(&out);
+                let span = self.push(&out);
                 self.state.scratch.text = out;
                 span
             }
@@ -156,9 +156,9 @@ impl Run<'_> {
         let key = self.state.values.text.get(key);
         let elements = self.plan.store.elements(Handle { collection, key, now: self.state.clock.now() });
         for (name, value) in elements {
-            let name = self.state.values.text.push(&name);
+            let name = self.push(&name);
             if self.picks_text(pick, without, name) {
-                let value = self.state.values.text.push(&value);
+                let value = self.push(&value);
                 found.push((NameRef::Span(name), Item::Text(value)));
             }
         }
@@ -182,22 +182,22 @@ impl Run<'_> {
         let plan = self.plan;
         let rule = &plan.rules[self.state.rule];
         let about = &rule.about;
-        let id = self.state.values.text.push_with(|out| push_decimal(about.id as i64, out));
+        let id = self.push_number(about.id as i64);
         let mut parts = vec![(&b"id"[..], Item::Text(id))];
         if let Some(severity) = about.severity {
             parts.push((b"severity", Item::Number(i64::from(severity.number()))));
         }
         if let Some(revision) = &about.revision {
-            parts.push((b"rev", Item::Text(self.state.values.text.push(revision.as_bytes()))));
+            parts.push((b"rev", Item::Text(self.push(revision.as_bytes()))));
         }
         for (name, text) in [(&b"msg"[..], &rule.message), (b"logdata", &rule.data)] {
             if let Some(text) = text {
                 // What they say may be about what the rule is: it is not expanded here.
-                parts.push((name, Item::Text(self.state.values.text.push(text.beginning()))));
+                parts.push((name, Item::Text(self.push(text.beginning()))));
             }
         }
         for (name, item) in parts {
-            let name = self.state.values.text.push(name);
+            let name = self.push(name);
             if self.picks_text(pick, &[], name) {
                 found.push((NameRef::Span(name), item));
             }
@@ -228,7 +228,7 @@ impl Run<'_> {
             Variable::UserId => Item::Text(self.state.user_id?),
             Variable::Time => {
                 let text = format!("{:02}:{:02}:{:02}", date.hour, date.minute, date.second);
-                Item::Text(self.state.values.text.push(text.as_bytes()))
+                Item::Text(self.push(text.as_bytes()))
             }
             Variable::TimeEpoch => Item::Number(now as i64),
             Variable::TimeYear => Item::Number(date.year),
@@ -247,7 +247,7 @@ impl Run<'_> {
         let mut out = std::mem::take(&mut self.state.scratch.text);
         out.clear();
         self.push_label(variable, name, &mut out);
-        let span = self.state.values.text.push(&out);
+        let span = self.push(&out);
         self.state.scratch.text = out;
         span
     }

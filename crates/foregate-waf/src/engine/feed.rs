@@ -7,7 +7,6 @@ use super::bits;
 use super::limits::LOOK;
 use super::plan::{Interest, PhasePlan};
 use super::run::Run;
-use super::state::Over;
 use super::values::{FAMILIES, Family, Span, Text, UNCHANGED, UNFED, UNNAMED, Unit};
 use crate::scan::{Found, Scan};
 use crate::transform::{Bytes, Transformation};
@@ -114,26 +113,22 @@ impl Run<'_> {
         let state = &mut *self.state;
         let base = state.forms.len();
         unit.forms = base as u32;
-        let forms = &mut state.scratch.forms;
-        forms.clear();
+        state.scratch.forms.clear();
         for next in &interest.program {
             let parent = usize::from(next.parent);
             let (from, kinds) = match parent.checked_sub(1) {
-                Some(at) => (state.forms[base + at], forms[at].0),
+                Some(at) => (state.forms[base + at], state.scratch.forms[at].0),
                 None => (unit.value, bytes),
             };
-            let form = if next.transformation.leaves(kinds) {
+            let form = if next.transformation.leaves(kinds) || !state.has_room(from.len()) {
                 from
             } else {
                 state.work = state.work.saturating_sub(from.len() as u64);
                 transform(&mut state.values.text, from, next.transformation)
             };
             let kinds = if form == from { kinds } else { Bytes::of(state.values.text.get(form)) };
-            forms.push((kinds, UNSCANNED));
+            state.scratch.forms.push((kinds, UNSCANNED));
             state.forms.push(form);
-        }
-        if state.values.text.len() > self.plan.limits.text {
-            state.exceed(Over::Text);
         }
     }
 

@@ -9,8 +9,9 @@ pub struct Limits {
     /// Work of one transaction, in bytes that patterns look at: a value of 100 bytes that 30 rules look at exactly counts
     /// as 3,000, and each look costs [`LOOK`] more. Default 64 Mi.
     pub work: u64,
-    /// Most bytes of text of one transaction: what it received, transformed values and variables set by rules. Beyond
-    /// it the transaction is over its budget. Default 64 MiB.
+    /// Most bytes of text of one transaction: what it received, transformed values and variables set by rules, beside
+    /// [`BODY_TEXT`] for each byte of its bodies. Beyond it the transaction is over its budget. Default 4 MiB: with the
+    /// Core Rule Set on its highest level, a head of 64 KiB needs up to 1.5 MiB.
     pub text: usize,
     /// Most variables that rules set under names made from the request. Further ones are not set, which counts as work
     /// beyond the budget. Default 2,000.
@@ -30,6 +31,14 @@ pub struct Limits {
 /// What one exact look at a value costs beside its bytes, in units of [`Limits::work`].
 pub const LOOK: u64 = 32;
 
+/// Bytes of text that each byte of a body may become: itself, its arguments, and what the transformations of a rule set
+/// make of them. The Core Rule Set on its highest level needs up to 20.
+pub const BODY_TEXT: usize = 32;
+
+/// Most bytes that the names of one document's values have together, each as often as it is handed on: a value of JSON or
+/// XML has its whole path for a name. A request with more is over its budget for text.
+pub const NAMES: usize = 1 << 20;
+
 /// What happens when a transaction needs more than its budget.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Beyond {
@@ -44,7 +53,7 @@ impl Default for Limits {
         Self {
             fields: 1_000,
             work: 64 << 20,
-            text: 64 << 20,
+            text: 4 << 20,
             variables: 2_000,
             matches: 200,
             matched_values: 1_000,

@@ -211,7 +211,7 @@ impl<'p> Run<'p> {
         let key = match app {
             Some(app) => {
                 let whole = [app.as_bytes(), b"\0", self.bytes(key)].concat();
-                self.state.values.text.push(&whole)
+                self.push(&whole)
             }
             None => key,
         };
@@ -229,7 +229,7 @@ impl<'p> Run<'p> {
         }
         if let Some(fingerprint) = captured.fingerprint {
             let len = fingerprint.iter().position(|byte| *byte == 0).unwrap_or(fingerprint.len());
-            let text = self.state.values.text.push(&fingerprint[..len]);
+            let text = self.push(&fingerprint[..len]);
             self.state.tx.set(0, Value::Text(text));
         }
     }

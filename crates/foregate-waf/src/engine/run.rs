@@ -6,9 +6,9 @@ use super::expression::Expression;
 use super::feed;
 use super::limits::{Beyond, LOOK};
 use super::plan::{Amount, Link, PhasePlan, Pick, Plan, Source, Step, Target};
-use super::state::{Found, NameRef, Over, State};
+use super::state::{Found, NameRef, State};
 use super::tx::{self, Value};
-use super::values::{Family, Span, UNCHANGED, UNFED, Unit, push_decimal};
+use super::values::{Family, Span, UNCHANGED, UNFED, Unit, decimal};
 use super::verdict::Verdict;
 use crate::model::{EngineMode, Phase};
 use crate::operator::{Argument, Captured, Test};
@@ -188,17 +188,35 @@ impl<'p> Run<'p> {
             Value::Unset => return None,
             Value::Number(number) => Item::Number(number),
             Value::Text(span) => Item::Text(span),
-            Value::Constant(constant) => {
-                Item::Text(self.state.values.text.push(self.plan.names.text(constant)))
-            }
+            Value::Constant(constant) => Item::Text(self.push(self.plan.names.text(constant))),
         })
+    }
+
+    /// Appends text that rules make, which counts as work. Without room for it the transaction is over its budget, and it
+    /// is the empty piece.
+    pub(crate) fn push(&mut self, piece: &[u8]) -> Span {
+        if !self.state.spend(piece.len() as u64) || !self.state.has_room(piece.len()) {
+            return Span::EMPTY;
+        }
+        self.state.values.text.push(piece)
+    }
+
+    /// The same for a number in decimal.
+    pub(crate) fn push_number(&mut self, number: i64) -> Span {
+        let mut out = [0; 21];
+        let mut digits = [0; 20];
+        let digits = decimal(number.unsigned_abs(), &mut digits);
+        let sign = usize::from(number < 0);
+        out[0] = b'-';
+        out[sign..sign + digits.len()].copy_from_slice(digits);
+        self.push(&out[..sign + digits.len()])
     }
 
     /// An item as text.
     pub(crate) fn text(&mut self, item: Item) -> Span {
         match item {
             Item::Text(span) => span,
-            Item::Number(number) => self.state.values.text.push_with(|out| push_decimal(number, out)),
+            Item::Number(number) => self.push_number(number),
         }
     }
 
@@ -222,12 +240,10 @@ impl<'p> Run<'p> {
         let Some((parent, transformation)) = self.plan.chains.node(node) else { return value };
         let from = self.transformed(value, parent);
         self.state.spend(from.len() as u64);
-        let text = &mut self.state.values.text;
-        if text.len() > self.plan.limits.text {
-            self.state.exceed(Over::Text);
+        if !self.state.has_room(from.len()) {
             return from;
         }
-        feed::transform(text, from, transformation)
+        feed::transform(&mut self.state.values.text, from, transformation)
     }
 
     /// Whether a name is picked.
@@ -356,7 +372,7 @@ impl Look<'_, '_> {
             },
         };
         let name = match &target.pick {
-            Pick::Name(_, name) => NameRef::Span(self.run.state.values.text.push(name)),
+            Pick::Name(_, name) => NameRef::Span(self.run.push(name)),
             _ => NameRef::None,
         };
         self.test(name, Item::Number(count))

@@ -1,6 +1,7 @@
 //! What one transaction knows and has done so far.
 
 use super::bits::Bits;
+use super::limits::BODY_TEXT;
 use super::plan::Plan;
 use super::report::Match;
 use super::tx::{Slot, Variables};
@@ -141,6 +142,8 @@ pub(crate) struct State {
     pub(crate) allowed: Allowed,
     /// Work left; see [`Limits::work`](super::Limits::work).
     pub(crate) work: u64,
+    /// Most bytes of text, with what bodies add to [`Limits::text`](super::Limits::text).
+    pub(crate) text_most: usize,
     /// What was needed beyond the budget, if anything.
     pub(crate) over: Option<Over>,
     pub(crate) matches: Vec<Match>,
@@ -211,6 +214,7 @@ impl State {
             highest_severity: None,
             allowed: Allowed::default(),
             work: plan.limits.work,
+            text_most: plan.limits.text,
             over: None,
             matches: Vec::new(),
             omitted: 0,
@@ -236,6 +240,20 @@ impl State {
                 false
             }
         }
+    }
+
+    /// Whether there is room for so many bytes of text; if not, the transaction is over its budget.
+    pub(crate) fn has_room(&mut self, bytes: usize) -> bool {
+        let fits = self.values.text.len().saturating_add(bytes) <= self.text_most;
+        if !fits {
+            self.exceed(Over::Text);
+        }
+        fits
+    }
+
+    /// Adds the room that a body of so many bytes brings.
+    pub(crate) fn add_room(&mut self, body: usize) {
+        self.text_most = self.text_most.saturating_add(body.saturating_mul(BODY_TEXT));
     }
 
     /// Notes that something was needed beyond the budget.

@@ -187,7 +187,8 @@ impl Transaction {
 
     /// Phase 4: the body of the response is there, or as much of it as rules look at.
     pub fn response_body(&mut self, body: &[u8], whole: bool) -> Verdict {
-        if self.state.switches.response_body {
+        if self.state.switches.response_body && self.next <= Phase::ResponseBody as usize {
+            self.state.add_room(body.len());
             let values = &mut self.state.values;
             values.set_text(Variable::ResponseBody, body);
             values.set_text(Variable::OutboundDataError, if whole { b"0" } else { b"1" });
@@ -225,6 +226,11 @@ impl Transaction {
     /// from others.
     pub fn work(&self) -> u64 {
         self.engine.plan.limits.work.saturating_sub(self.state.work)
+    }
+
+    /// Bytes of text that it holds: what it received, and what rules and transformations have made of it.
+    pub fn text(&self) -> usize {
+        self.state.values.text.len()
     }
 
     /// What it needed beyond its budget, if anything.

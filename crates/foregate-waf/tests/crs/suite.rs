@@ -269,3 +269,48 @@ fn prefilter_changes_nothing() {
         println!("paranoia {paranoia}: {looks_with} looks at values instead of {looks_without}");
     }
 }
+
+/// Bodies and heads of the largest size, encoded in every way that transformations undo, have room for all that the
+/// rules make of them.
+#[test]
+fn bodies_have_room_for_their_transformations() {
+    let Some(folder) = rules::folder() else { return };
+    let engine = rules::for_tests(&folder, 4, true);
+    let pieces = [
+        "Ab%2541%u0042+/*x*/%20",
+        "\\u0041\\x42 %26lt%3B&#65;Aé",
+        "%C3%A9%E4%BD%A0+'%22A../a//b\\\\c^",
+        "%00%0A%09A^\"'\\\\,;%20%20//./x",
+        "éÄ",
+    ];
+    for piece in pieces {
+        let value = piece.replace('&', "%26").repeat((128 << 10) / piece.len() / 100 - 8);
+        let fields: Vec<String> = (0..100).map(|number| format!("Field{number}={value}")).collect();
+        let form = fields.join("&");
+        let whole = format!("a={}", piece.replace('&', "%26").repeat((120 << 10) / piece.len()));
+        for (body, kind) in [
+            (form.as_str(), "application/x-www-form-urlencoded"),
+            (whole.as_str(), "application/x-www-form-urlencoded"),
+        ] {
+            let mut transaction = Transaction::new(&engine, Options::default());
+            transaction.request_line(b"POST", b"/a", b"HTTP/1.1");
+            transaction.request_field(b"Content-Type", kind.as_bytes());
+            transaction.request_headers();
+            let before = transaction.text();
+            transaction.request_body(body.as_bytes(), true);
+            let made = transaction.text() - before;
+            assert!(
+                made < 24 * body.len() && transaction.over().is_none(),
+                "{made} of {} with {piece}",
+                body.len()
+            );
+        }
+        let mut transaction = Transaction::new(&engine, Options::default());
+        transaction.request_line(b"GET", format!("/?{}", &form[..form.len() / 4]).as_bytes(), b"HTTP/1.1");
+        transaction.request_field(b"Referer", &form.as_bytes()[..form.len() / 8]);
+        transaction.request_field(b"Cookie", &form.as_bytes()[..form.len() / 8]);
+        transaction.request_headers();
+        transaction.request_body(b"", true);
+        assert!(transaction.text() < (2 << 20) && transaction.over().is_none(), "{piece}");
+    }
+}

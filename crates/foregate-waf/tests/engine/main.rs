@@ -11,7 +11,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use foregate_waf::engine::{Compile, Engine, Limits, Options, Report, Store, Transaction, Verdict};
+use foregate_waf::engine::{Compile, Engine, Limits, Options, Over, Report, Store, Transaction, Verdict};
 use foregate_waf::seclang::{NoFiles, Source, load};
 
 /// Rules, compiled.
@@ -143,4 +143,53 @@ fn transactions_travel() {
     fn is_shared<T: Send + Sync + 'static>() {}
     travels::<Transaction>();
     is_shared::<Engine>();
+}
+
+/// What a transaction holds is a small multiple of what came, whatever a body does with the names of its values.
+#[test]
+fn names_of_a_body_are_not_held_over_and_over() {
+    let rules = r#"
+        SecRequestBodyAccess On
+        SecRule REQUEST_HEADERS:Content-Type "@contains json" "id:1,phase:1,pass,nolog,ctl:requestBodyProcessor=JSON"
+        SecRule REQUEST_HEADERS:Content-Type "@contains xml" "id:2,phase:1,pass,nolog,ctl:requestBodyProcessor=XML,ctl:parseXmlIntoArgs=On"
+    "#;
+    let engine = engine(rules);
+    let post = |kind: &str, body: &str| {
+        let mut transaction = transaction(&engine);
+        transaction.request_line(b"POST", b"/", b"HTTP/1.1");
+        transaction.request_field(b"Content-Type", kind.as_bytes());
+        transaction.request_headers();
+        let verdict = transaction.request_body(body.as_bytes(), true);
+        (verdict.passes(), transaction.over(), transaction.text())
+    };
+    let long = "a".repeat(8_000);
+    let ones = vec!["1"; 900].join(",");
+    let (passes, over, text) = post("application/json", &format!("{{\"{long}\":[{ones}]}}"));
+    assert_eq!((passes, over), (false, Some(Over::Text)));
+    assert!(text < (2 << 20), "{text}");
+    let elements = "<b/>".repeat(900);
+    let (passes, over, text) = post("text/xml", &format!("<{long}>{elements}</{long}>"));
+    assert_eq!((passes, over), (false, Some(Over::Text)));
+    assert!(text < (2 << 20), "{text}");
+    let few = vec!["1"; 100].join(",");
+    assert!(post("application/json", &format!("{{\"{}\":[{few}]}}", &long[..1_000])).0);
+    let lines: String = (0..50).map(|number| format!("X{number}: y\r\n")).collect();
+    let name = &long[..4_000];
+    let part = format!("--b\r\nContent-Disposition: form-data; name=\"{name}\"\r\n{lines}\r\n\r\n");
+    let body = format!("{}--b--\r\n", part.repeat(3));
+    let (passes, _, text) = post("multipart/form-data; boundary=b", &body);
+    assert!(passes && text < 5 * body.len(), "{text} for {}", body.len());
+}
+
+/// Text that rules make is bounded as well.
+#[test]
+fn text_that_rules_make_is_bounded() {
+    let rules: String = (1..=40)
+        .map(|id| format!("SecRule ARGS \"@rx a\" \"id:{id},phase:2,pass,nolog,setvar:'tx.v%{{MATCHED_VAR_NAME}}=b%{{REQUEST_URI}}'\"\n"))
+        .collect();
+    let limits = Limits { text: 256 << 10, ..Limits::default() };
+    let engine = compiled(&rules, Compile { limits, ..Compile::default() });
+    let query: Vec<String> = (0..200).map(|number| format!("n{number}=a")).collect();
+    let report = get(&engine, &format!("/?{}", query.join("&")));
+    assert_eq!((report.verdict, report.over), (Verdict::Deny { status: 413, rule: None }, Some(Over::Text)));
 }
