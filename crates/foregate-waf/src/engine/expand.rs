@@ -18,9 +18,10 @@ impl Run<'_> {
     /// Expands a text. What is not there is nothing.
     pub(crate) fn expand(&mut self, expression: &Expression) -> Span {
         match expression {
-            Expression::Fixed(text) => self.push(text),
+            Expression::Fixed(text) => self.push_expanded(text),
             Expression::Pieces(pieces) => {
-                if let [Piece::Tx(slot)] = &**pieces
+                if !self.state.hiding
+                    && let [Piece::Tx(slot)] = &**pieces
                     && let Value::Text(span) = self.state.tx.get(*slot)
                 {
                     return span;
@@ -30,10 +31,18 @@ impl Run<'_> {
                 for piece in pieces {
                     self.expand_piece(piece, &mut out);
                 }
-                let span = self.push(&out);
+                let span = self.push_expanded(&out);
                 self.state.scratch.text = out;
                 span
             }
+        }
+    }
+
+    fn push_expanded(&mut self, text: &[u8]) -> Span {
+        match self.state.piece {
+            usize::MAX => self.push(text),
+            // What a report needs is bounded, and not kept.
+            _ => self.state.values.text.push(text),
         }
     }
 
@@ -246,14 +255,14 @@ impl Run<'_> {
     pub(crate) fn label(&mut self, variable: Variable, name: NameRef) -> Span {
         let mut out = std::mem::take(&mut self.state.scratch.text);
         out.clear();
-        self.push_label(variable, name, &mut out);
+        self.push_label(variable, name, usize::MAX, &mut out);
         let span = self.push(&out);
         self.state.scratch.text = out;
         span
     }
 
-    /// Appends a value's full name.
-    pub(crate) fn push_label(&self, variable: Variable, name: NameRef, out: &mut Vec<u8>) {
+    /// Appends a value's full name, with at most so many bytes of its own.
+    pub(crate) fn push_label(&self, variable: Variable, name: NameRef, most: usize, out: &mut Vec<u8>) {
         out.extend_from_slice(variable.name().as_bytes());
         let name = match name {
             NameRef::None => return,
@@ -261,7 +270,7 @@ impl Run<'_> {
             NameRef::Slot(slot) => self.plan.names.name(slot),
         };
         out.push(b':');
-        out.extend_from_slice(name);
+        out.extend_from_slice(name.get(..most).unwrap_or(name));
     }
 
     /// The value that matched last.

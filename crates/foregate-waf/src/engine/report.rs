@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
+use super::limits::LOOK;
 use super::run::Run;
 use super::secrets::{HIDDEN, hide_pairs};
-use super::state::{NameRef, Over};
+use super::state::{Found, NameRef, Over};
 use super::values::Span;
 use super::verdict::Verdict;
 use crate::model::{Number, Operator, Phase, Place, RuleId, Severity, Template};
@@ -226,8 +227,12 @@ impl Run<'_> {
         let plan = self.plan;
         let compiled = &plan.rules[rule];
         let about = &compiled.about;
-        let secret = self.state.matched.iter().any(|found| self.is_secret(found));
+        let listed = self.listed();
+        // The last ones of each link may have been captured.
+        let ends = self.state.matched.windows(2).filter(|pair| pair[0].link != pair[1].link);
+        let secret = listed.iter().chain(ends.map(|pair| &pair[0])).any(|found| self.is_secret(found));
         self.state.hiding = secret;
+        let before = self.state.values.text.len();
         // What is hidden of it is hidden afterwards; enough is left to show.
         self.state.piece = plan.limits.message.saturating_mul(2);
         let message = compiled.message.as_ref().map_or(Span::EMPTY, |text| self.expand(text));
@@ -239,9 +244,14 @@ impl Run<'_> {
         let shown = |run: &Self, span: Span| {
             shorten(&hide_pairs(run.state.values.text.get(span.part(0, limit.saturating_mul(4)))), limit)
         };
-        let values: Vec<(String, String)> =
-            self.state.matched.iter().map(|found| self.shown(found, secret)).collect();
+        let mut values: Vec<(String, String)> =
+            listed.iter().map(|found| self.shown(found, secret)).collect();
         let (variable, value) = values.last().cloned().unwrap_or_default();
+        values.truncate(VALUES);
+        let (message, data) = (shown(self, message), shown(self, data));
+        let tags = tags.into_iter().map(|tag| shown(self, tag)).collect();
+        // Nothing refers to what has been expanded any more.
+        self.state.values.text.truncate(before);
         let link = self.last().map(|found| &about.links[found.link]);
         let operator = link.map_or(String::new(), |link| {
             format!("{}{}", if link.negated { "!" } else { "" }, link.operator.name())
@@ -250,10 +260,10 @@ impl Run<'_> {
             rule: about.id,
             place: about.place.clone(),
             phase: about.phase,
-            message: shown(self, message),
-            data: shown(self, data),
+            message,
+            data,
             severity: about.severity,
-            tags: tags.into_iter().map(|tag| shown(self, tag)).collect(),
+            tags,
             revision: about.revision.clone(),
             version: about.version.clone(),
             maturity: about.maturity,
@@ -262,17 +272,28 @@ impl Run<'_> {
             parameter: link.map_or(String::new(), |link| parameter(&link.operator)),
             variable,
             value,
-            values: values.into_iter().take(VALUES).collect(),
+            values,
             verdict: verdict.cloned().unwrap_or(Verdict::Pass),
             log: about.log,
             audit_log: about.audit_log,
         });
     }
 
-    fn shown(&self, found: &super::state::Found, secret: bool) -> (String, String) {
+    /// What matched, as far as it is shown: the first values, and the last. Looking at them counts as work.
+    fn listed(&mut self) -> Vec<Found> {
+        let matched = &self.state.matched;
+        let first = matched.iter().take(VALUES);
+        let listed: Vec<Found> =
+            first.chain(matched.get(VALUES..).and_then(<[Found]>::last)).copied().collect();
+        let bytes: usize = listed.iter().map(|found| found.value.len().min(self.plan.limits.shown * 4)).sum();
+        self.state.spend(bytes as u64 + LOOK * listed.len() as u64);
+        listed
+    }
+
+    fn shown(&self, found: &Found, secret: bool) -> (String, String) {
         let mut label = Vec::new();
-        self.push_label(found.variable, found.name, &mut label);
         let limit = self.plan.limits.shown;
+        self.push_label(found.variable, found.name, limit + 1, &mut label);
         let hidden = secret && found.name != NameRef::None;
         let value = if hidden {
             String::from_utf8_lossy(HIDDEN).into_owned()

@@ -39,6 +39,9 @@ const NAMES: &[&[u8]] = &[
     b"cvv",
 ];
 
+/// Bytes at the beginning and at the end of a name by which it is taken for that of a secret.
+const NAME: usize = 256;
+
 /// Whether a field's value is a secret.
 pub(crate) fn is_secret_field(name: &[u8]) -> bool {
     FIELDS.iter().any(|field| name.eq_ignore_ascii_case(field))
@@ -46,8 +49,16 @@ pub(crate) fn is_secret_field(name: &[u8]) -> bool {
 
 /// Whether a value under this name is a secret.
 pub(crate) fn is_secret_name(name: &[u8]) -> bool {
-    let name = name.to_ascii_lowercase();
-    name == b"pass" || NAMES.iter().any(|part| memchr::memmem::find(&name, part).is_some())
+    // The end as well: there it stands in the path of a value of JSON.
+    let ends = [
+        name.get(..NAME).unwrap_or(name),
+        &name[NAME.max(name.len().saturating_sub(NAME)).min(name.len())..],
+    ];
+    name.eq_ignore_ascii_case(b"pass")
+        || ends.iter().any(|end| {
+            let lower = end.to_ascii_lowercase();
+            NAMES.iter().any(|part| memchr::memmem::find(&lower, part).is_some())
+        })
 }
 
 impl Run<'_> {
@@ -141,6 +152,9 @@ mod tests {
     #[test]
     fn names_of_secrets() {
         assert!(is_secret_name(b"user.Password") && is_secret_name(b"pass") && is_secret_name(b"csrf_token"));
+        let long = "a".repeat(8_000);
+        assert!(is_secret_name(format!("json.{long}.password").as_bytes()));
+        assert!(is_secret_name(format!("token{long}").as_bytes()) && !is_secret_name(long.as_bytes()));
         assert!(!is_secret_name(b"passenger") && !is_secret_name(b"q"));
         assert!(is_secret_field(b"Authorization") && !is_secret_field(b"Accept"));
     }

@@ -63,6 +63,11 @@ impl Text {
         self.bytes.get(span.start as usize..span.start as usize + span.len()).unwrap_or_default()
     }
 
+    /// Forgets what was appended since there were so many bytes. No span may be left that refers to it.
+    pub(crate) fn truncate(&mut self, len: usize) {
+        self.bytes.truncate(len);
+    }
+
     /// Bytes held.
     pub(crate) fn len(&self) -> usize {
         self.bytes.len()

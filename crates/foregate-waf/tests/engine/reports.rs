@@ -89,3 +89,43 @@ fn requests_that_the_parser_refused() {
     assert_eq!(report.matches[0].value, "HTTP/0.9");
     assert_eq!(report.uri, "/a b");
 }
+
+/// A rule that matches many long values under long names looks only at those that are told, and keeps nothing of what was
+/// told.
+#[test]
+fn what_is_told_of_many_matches_is_bounded() {
+    let rules = |count: usize| -> String {
+        let rule = |id| {
+            format!(
+                "SecRule ARGS \"@contains a\" \"id:{id},phase:2,pass,log,msg:'%{{MATCHED_VAR_NAME}}',logdata:'%{{MATCHED_VAR}}'\"\n"
+            )
+        };
+        (1..=count).map(rule).collect()
+    };
+    let name = "n".repeat(500);
+    let query: Vec<String> = (0..200).map(|number| format!("{name}{number}={}", "a".repeat(40))).collect();
+    let target = format!("/?{}&password=hunter2a", query.join("&"));
+    let held = |count| {
+        let engine = engine(&rules(count));
+        let mut transaction = transaction(&engine);
+        transaction.request_line(b"GET", target.as_bytes(), b"HTTP/1.1");
+        transaction.request_headers();
+        transaction.request_body(b"", true);
+        (transaction.text(), transaction.log())
+    };
+    let ((one, _), (many, report)) = (held(1), held(100));
+    // A name for `msg` is all that a rule leaves behind.
+    assert!(many - one < 100 * 1_024, "{one} {many}");
+    let found = &report.matches[99];
+    assert_eq!((found.values.len(), &*found.variable, &*found.value), (10, "ARGS:password", "***"));
+    assert_eq!((found.message.as_str(), found.data.as_str()), ("ARGS:password", "***"));
+    // What a link has captured is hidden, wherever it stands among what matched.
+    let chained = engine(
+        r#"SecRule ARGS "@rx hunter\d|x" "id:1,phase:2,pass,log,capture,logdata:'%{TX.0}',chain"
+            SecRule REQUEST_URI "@beginsWith /""#,
+    );
+    let many: Vec<String> = (0..20).map(|number| format!("a{number}=x")).collect();
+    let told = get(&chained, &format!("/?{}&password=hunter2", many.join("&")));
+    assert_eq!(told.matches[0].data, "***");
+    assert!(found.values[0].0.starts_with("ARGS:nnn") && found.values[0].0.len() == 203);
+}
