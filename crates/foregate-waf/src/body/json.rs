@@ -46,11 +46,11 @@ fn explain(fault: &Fault, body: &[u8], at: usize, limits: &Limits) -> BodyError 
             BodyError::new("JSON", format_args!("`{found}` at byte {at} instead of {what}"))
         }
         Fault::TooDeep => {
-            BodyError::new("JSON", format_args!("more than {} levels: depth limit exceeded", limits.depth))
+            BodyError::limit("JSON", format_args!("more than {} levels: depth limit exceeded", limits.depth))
         }
-        Fault::TooMany => BodyError::new("JSON", format_args!("more than {} values", limits.arguments)),
+        Fault::TooMany => BodyError::limit("JSON", format_args!("more than {} values", limits.arguments)),
         Fault::TooLong => {
-            BodyError::new("JSON", format_args!("the path to a value is longer than {MAX_PATH} bytes"))
+            BodyError::limit("JSON", format_args!("the path to a value is longer than {MAX_PATH} bytes"))
         }
     }
 }

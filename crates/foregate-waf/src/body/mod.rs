@@ -85,17 +85,31 @@ impl Default for Limits {
 
 /// What is wrong with a body.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct BodyError(String);
+pub struct BodyError {
+    what: String,
+    limit: bool,
+}
 
 impl BodyError {
     fn new(kind: &str, what: impl std::fmt::Display) -> Self {
-        Self(format!("{kind} parsing error: {what}"))
+        Self { what: format!("{kind} parsing error: {what}"), limit: false }
+    }
+
+    /// A limit is reached.
+    fn limit(kind: &str, what: impl std::fmt::Display) -> Self {
+        Self { limit: true, ..Self::new(kind, what) }
+    }
+
+    /// Whether nothing is wrong with the body but that it has more of something than is looked at: what follows may be
+    /// fine for others, and has not been handed on.
+    pub fn is_limit(&self) -> bool {
+        self.limit
     }
 }
 
 impl std::fmt::Display for BodyError {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.write_str(&self.0)
+        formatter.write_str(&self.what)
     }
 }
 

@@ -40,7 +40,8 @@ pub struct Multipart {
     pub invalid_part: bool,
     /// More files than the limit allows; those beyond are left out.
     pub file_limit_exceeded: bool,
-    /// More arguments than the limit allows; those beyond are left out.
+    /// More arguments than the limit allows, more parts, or more or longer lines in a part's header; those beyond are left
+    /// out.
     pub over_limit: bool,
     /// 1: a line that looks like a boundary and is none; 2: boundaries that are some come behind it.
     pub unmatched_boundary: u8,

@@ -20,6 +20,7 @@ impl Header {
     pub(super) fn line(&mut self, line: &[u8], outcome: &mut Multipart) {
         self.count += 1;
         if self.count > MAX_LINES {
+            outcome.over_limit = true;
             outcome.fail("a part's header has more than 64 lines");
             return;
         }
@@ -45,6 +46,7 @@ impl Header {
         }
         if let Some(last) = self.lines.last_mut().filter(|last| last.len() > MAX_LINE) {
             last.truncate(MAX_LINE);
+            outcome.over_limit = true;
             outcome.fail(format_args!("a line of a part's header is longer than {MAX_LINE} bytes"));
         }
     }

@@ -37,16 +37,18 @@ pub fn xml(
         Err(Fault::At(what)) => {
             Err(BodyError::new("XML", format_args!("{what} at byte {}", reader.at.min(body.len()))))
         }
-        Err(Fault::TooDeep) => Err(BodyError::new(
+        Err(Fault::TooDeep) => Err(BodyError::limit(
             "XML",
             format_args!("more than {} levels: depth limit exceeded", limits.depth),
         )),
-        Err(Fault::TooMany) => {
-            Err(BodyError::new("XML", format_args!("more than {} attributes or elements", limits.arguments)))
-        }
-        Err(Fault::TooLong) => {
-            Err(BodyError::new("XML", format_args!("the path to an element is longer than {MAX_PATH} bytes")))
-        }
+        Err(Fault::TooMany) => Err(BodyError::limit(
+            "XML",
+            format_args!("more than {} attributes or elements", limits.arguments),
+        )),
+        Err(Fault::TooLong) => Err(BodyError::limit(
+            "XML",
+            format_args!("the path to an element is longer than {MAX_PATH} bytes"),
+        )),
     }
 }
 

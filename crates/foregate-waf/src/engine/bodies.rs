@@ -104,7 +104,7 @@ impl Run<'_> {
         if let Err(error) = outcome {
             self.body_error(&error.to_string());
             // Where a document ends for rules, it does not for others: that must not depend on a rule that says so.
-            if self.body_limits().arguments == 0 {
+            if error.is_limit() {
                 self.state.exceed(Over::Arguments);
             }
         }

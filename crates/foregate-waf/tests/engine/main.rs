@@ -132,6 +132,37 @@ fn bodies_beyond_their_limits() {
     assert_eq!(post(rules, "application/json", "[1,2,3]"), Verdict::Pass);
     assert_eq!(post(rules, "application/json", "[1,2,3,4]"), denied);
     assert_eq!(post(rules, form, &"a".repeat(101)), denied);
+    let xml = rules.replace("JSON", "XML").replace("json", "xml");
+    assert_eq!(post(&xml, "text/xml", "<a b='1' c='2' d='3'/>"), Verdict::Pass);
+    assert_eq!(post(&xml, "text/xml", "<a b='1' c='2' d='3' e='4'/>"), denied);
+    // Depth and paths are limits as well; what is no document at all is for rules to say.
+    let wide = |rules: &str| {
+        let wide = rules.replace("NoFilesLimit 100", "NoFilesLimit 100000");
+        format!("{wide}SecRequestBodyJsonDepthLimit 5\n")
+    };
+    let long = "a".repeat(8_200);
+    for (rules, kind, fine, deep, path) in [
+        (rules, "application/json", "[[[[[1]]]]]", "[[[[[[1]]]]]]", format!("{{\"{long}\":1}}")),
+        (
+            &*xml,
+            "text/xml",
+            "<a><a><a><a><a/></a></a></a></a>",
+            "<a><a><a><a><a><a/></a></a></a></a></a>",
+            format!("<{long}/>"),
+        ),
+    ] {
+        assert_eq!(post(&wide(rules), kind, fine), Verdict::Pass);
+        assert_eq!(post(&wide(rules), kind, deep), denied, "{deep}");
+        assert_eq!(post(&wide(rules), kind, &path), denied);
+        assert_eq!(post(&wide(rules), kind, "}{"), Verdict::Pass);
+    }
+    let part = |lines: usize, len: usize| {
+        let line = format!("X: {}\r\n", "y".repeat(len));
+        let header = format!("{}Content-Disposition: form-data; name=a\r\n\r\n", line.repeat(lines));
+        post(&wide(rules), "multipart/form-data; boundary=b", &format!("--b\r\n{header}1\r\n--b--\r\n"))
+    };
+    assert_eq!((part(63, 10), part(1, 4_000)), (Verdict::Pass, Verdict::Pass));
+    assert_eq!((part(64, 10), part(1, 4_200)), (denied.clone(), denied.clone()));
     let partial = format!("{rules}SecRequestBodyLimitAction ProcessPartial\n");
     assert_eq!(post(&partial, form, &"a".repeat(101)), Verdict::Pass);
 }
