@@ -39,6 +39,10 @@ pub const BODY_TEXT: usize = 32;
 /// XML has its whole path for a name. A request with more is over its budget for text.
 pub const NAMES: usize = 1 << 20;
 
+/// Most variables of `ENV` in one transaction, those that its host sets and those that rules set together. Further ones
+/// are not set.
+pub const ENVIRONMENT: usize = 64;
+
 /// What happens when a transaction needs more than its budget.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Beyond {

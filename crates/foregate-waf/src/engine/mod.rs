@@ -39,7 +39,7 @@ mod verdict;
 use std::sync::Arc;
 
 use crate::model::{Problem, RuleSet};
-pub use limits::{BODY_TEXT, Beyond, LOOK, Limits, NAMES};
+pub use limits::{BODY_TEXT, Beyond, ENVIRONMENT, LOOK, Limits, NAMES};
 pub use report::{Match, Report};
 pub use state::Over;
 pub use store::Store;

@@ -1,5 +1,6 @@
 //! What rules do: to variables and to the transaction when a link matches, and to the request when all links have.
 
+use super::limits::ENVIRONMENT;
 use super::plan::{Amount, Change, Effect, Name};
 use super::run::{Item, Run};
 use super::state::Over;
@@ -13,8 +14,6 @@ use crate::model::{
 };
 use crate::operator::Captured;
 
-/// Most variables of `ENV`. Further ones are not set.
-const ENVIRONMENT: usize = 64;
 /// Most values that `ctl` takes away from rules. A rule that does it for each of many values reaches this; further ones
 /// count as work beyond the budget.
 const REMOVED_TARGETS: usize = 256;

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::Engine;
+use super::limits::ENVIRONMENT;
 use super::report::Report;
 use super::run::Run;
 use super::secrets::{hide_pairs, is_secret_field};
@@ -106,9 +107,10 @@ impl Transaction {
         self.state.clock.elapsed = elapsed;
     }
 
-    /// Sets a variable of `ENV`, as `setenv` does: by it a host tells rules what it knows. At most 64.
+    /// Sets a variable of `ENV`, as `setenv` does: by it a host tells rules what it knows. At most
+    /// [`ENVIRONMENT`].
     pub fn environment(&mut self, name: &[u8], value: &[u8]) {
-        if self.state.env.len() < 64 {
+        if self.state.env.len() < ENVIRONMENT {
             let text = &mut self.state.values.text;
             let pair = (text.push(name), text.push(value));
             self.state.env.push(pair);

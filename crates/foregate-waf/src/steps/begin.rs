@@ -88,7 +88,7 @@ pub(super) fn begin(
 
 /// Leaves out the rules that do not run for this request.
 fn exclude(transaction: &mut Transaction, settings: &Settings, view: &View<'_>) {
-    let holds = settings.excludes.iter().enumerate().filter(|(_, exclude)| exclude.holds(view));
+    let holds = settings.excludes.iter().enumerate().filter(|(_, exclude)| exclude.holds_for(view));
     for (number, _) in holds {
         transaction.environment(excluding(number).as_bytes(), b"1");
     }

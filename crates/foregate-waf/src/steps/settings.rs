@@ -8,7 +8,7 @@ use foregate_module::{Condition, Load, PhaseId, View, WhenFull};
 
 use super::engines::{self, Terms};
 use super::keys::WAF;
-use crate::engine::{Beyond, Engine, Limits};
+use crate::engine::{Beyond, ENVIRONMENT, Engine, Limits};
 use crate::model::EngineMode;
 
 /// The most of a body that rules can see, bytes: platforms receive no more for steps.
@@ -21,6 +21,8 @@ const DEADLINE_MOST: Duration = Duration::from_secs(5);
 const VALUE: usize = 64;
 /// The number of the first rule that stands for an `exclude`: beyond those that rule sets are given.
 const EXCLUDES: u64 = 4_294_960_000;
+/// Most `exclude`s of one `waf`; more are an error.
+const EXCLUDES_MOST: usize = 4_096;
 /// All requests, in hundredths of a percent.
 const ALL: u64 = 10_000;
 
@@ -61,15 +63,17 @@ impl Exclude {
             Excluded::Id(id) => format!("ruleRemoveById={id}"),
             Excluded::Tag(tag) => format!("ruleRemoveByTag={tag}"),
         };
-        let (id, name) = (EXCLUDES + number as u64, excluding(number));
-        format!(
-            "SecRule ENV:{name} \"@streq 1\" \"id:{id},phase:1,pass,nolog,noauditlog,t:none,ctl:{what}\"\n"
-        )
+        let rule = match &self.when {
+            Some(_) => format!("SecRule ENV:{} \"@streq 1\"", excluding(number)),
+            None => "SecAction".to_owned(),
+        };
+        let id = EXCLUDES + number as u64;
+        format!("{rule} \"id:{id},phase:1,pass,nolog,noauditlog,t:none,ctl:{what}\"\n")
     }
 
-    /// Whether it holds for a request.
-    pub(super) fn holds(&self, view: &View<'_>) -> bool {
-        self.when.as_ref().is_none_or(|when| when.holds(view))
+    /// Whether it has a condition that holds for a request.
+    pub(super) fn holds_for(&self, view: &View<'_>) -> bool {
+        self.when.as_ref().is_some_and(|when| when.holds(view))
     }
 }
 
@@ -102,10 +106,7 @@ impl FromNode for Settings {
         let mode = node.prop("mode").map_or(Ok(EngineMode::DetectionOnly), |mode| mode.choice(&modes))?;
         let log = node.prop("log").map(|file| context.log(file)).transpose()?;
         let audit = node.prop("audit").map(|file| context.log(file)).transpose()?;
-        let excludes = node
-            .children_named("exclude")
-            .map(|node| exclude(node, context))
-            .collect::<Result<Vec<_>, _>>()?;
+        let excludes = excludes(node, context)?;
         let terms = terms(node, audit.is_some(), &excludes)?;
         let files: Vec<Argument> =
             node.children_named("rules").flat_map(|rules| rules.args().iter().cloned()).collect();
@@ -163,6 +164,26 @@ fn terms(node: &Node, audit: bool, excludes: &[Exclude]) -> Result<Terms, Proble
 
 fn exclude(node: &Node, context: &mut dyn Context) -> Result<Exclude, Problem> {
     let rules = match (node.prop("id"), node.prop("tag")) {
+/// What is left out: at most [`EXCLUDES_MOST`], and of those with a condition [`ENVIRONMENT`], as each has a variable.
+fn excludes(node: &Node, context: &mut dyn Context) -> Result<Vec<Exclude>, Problem> {
+    let mut excludes: Vec<Exclude> = Vec::new();
+    let mut conditions = 0;
+    for node in node.children_named("exclude") {
+        let exclude = exclude(node, context)?;
+        conditions += usize::from(exclude.when.is_some());
+        if conditions > ENVIRONMENT {
+            return Err(node
+                .wrong(format!("there are more than {ENVIRONMENT} `exclude`s with `when`"))
+                .help("join some of one rule or tag by `or` in one condition"));
+        }
+        if excludes.len() == EXCLUDES_MOST {
+            return Err(node.wrong(format!("there are more than {EXCLUDES_MOST} `exclude`s")));
+        }
+        excludes.push(exclude);
+    }
+    Ok(excludes)
+}
+
         (Some(id), None) => Excluded::Id(id.number(1..=u64::from(u32::MAX))?),
         (None, Some(tag)) => Excluded::Tag(read_tag(tag)?),
         _ => return Err(node.wrong("`exclude` needs either `id` or `tag`")),

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use foregate_module::settings::{FromNode, Node, Problem};
-use foregate_module::testing::{Literals, Sample, node};
-use foregate_module::{Action, Load, Verdict};
+use foregate_module::testing::{self, Literals, Sample, node};
+use foregate_module::{Action, Condition, Conditions, Expression, Load, PhaseId, Verdict, View};
 
 use super::{
     Begin, Blocked, Log, RequestBody, RequestHead, ResponseHead, ResponseStart, Rule, Score, Settings,
@@ -124,6 +124,59 @@ fn exclusions_are_rules() {
         assert!(read_with(&node, RULES).is_err(), "{wrong}");
     }
     assert!(read_with(&waf("block").with_child(node("exclude")), RULES).is_err());
+}
+
+/// A condition that holds where there is a field.
+struct HasField(String);
+
+impl Condition for HasField {
+    fn holds(&self, view: &View<'_>) -> bool {
+        view.exchange().request_fields().get(&self.0).is_some()
+    }
+}
+
+/// Expressions that are the name of a field.
+struct Names;
+
+impl testing::Compile for Names {
+    fn condition(&self, text: &str, _: PhaseId) -> Result<Arc<dyn Condition>, String> {
+        Ok(Arc::new(HasField(text.to_owned())))
+    }
+
+    fn expression(&self, _: &str, _: PhaseId) -> Result<Arc<dyn Expression>, String> {
+        Err("there are none".to_owned())
+    }
+
+    fn conditions(&self, _: &[&str], _: PhaseId) -> Result<Arc<dyn Conditions>, (usize, String)> {
+        Err((0, "there are none".to_owned()))
+    }
+}
+
+#[test]
+fn exclusions_are_all_there_or_an_error() {
+    let exclude = |id: u64| node("exclude").prop_literal("id", id);
+    let read = |excludes: Vec<Node>| {
+        let node = excludes.into_iter().fold(waf("block"), Node::with_child);
+        let files = vec![("rules.conf", RULES.into())];
+        let mut literals = Literals { files, compile: Some(Box::new(Names)), ..Literals::default() };
+        Settings::from_nodes(&[node], &mut literals)
+    };
+    let with = |number: u64, field: &str| exclude(number).prop_literal("when", field);
+    // Of those that hold for all requests, any number; of those for some, the last of those that fit.
+    let mut many: Vec<Node> = (100..200).map(exclude).collect();
+    many.push(exclude(7));
+    many.extend((0..63).map(|number| with(300 + number, "Host")));
+    many.push(with(9, "Here"));
+    let settings = read(many.clone()).unwrap_or_else(|problem| panic!("{problem:?}"));
+    assert_eq!(ask(&mut Sample::get("/?a=evil"), &settings), None);
+    assert_eq!(
+        ask(&mut Sample::get("/").field("Host", "h").field("Here", "").field("X-Bad", "1"), &settings),
+        None
+    );
+    assert_eq!(ask(&mut Sample::get("/").field("X-Bad", "1"), &settings), Some(406));
+    many.push(with(10, "Host"));
+    let problem = read(many).err().map(|problem| problem.message).unwrap_or_default();
+    assert!(problem.contains("more than 64 `exclude`s with `when`"), "{problem}");
 }
 
 #[test]
