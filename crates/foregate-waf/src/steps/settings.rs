@@ -117,6 +117,9 @@ impl FromNode for Settings {
         let body = node.child("body-limit");
         let longer = [("start", false), ("refuse", true)];
         let full = [("inline", WhenFull::Inline), ("shed", WhenFull::Shed), ("error", WhenFull::Error)];
+        let refuses =
+            body.and_then(|body| body.prop("beyond")).map_or(Ok(false), |beyond| beyond.choice(&longer))?;
+        let seen = if engine.settings().request_body_access { terms.body as usize } else { 0 };
         let argument = |name| node.child(name).map(|child| child.arg(0)).transpose();
         Ok(Self {
             mode,
@@ -124,10 +127,9 @@ impl FromNode for Settings {
             audit,
             excludes,
             sample: argument("sample")?.map_or(Ok(ALL), percent)?,
-            body: if engine.settings().request_body_access { terms.body as usize } else { 0 },
-            refuses_long: body
-                .and_then(|body| body.prop("beyond"))
-                .map_or(Ok(false), |beyond| beyond.choice(&longer))?,
+            body: seen,
+            // What rules do not look at at all is not too long.
+            refuses_long: refuses && seen > 0,
             heavy: argument("heavy")?.map_or(Ok(4096), |size| size.size(0..=BODY_MOST))? as usize,
             when_full: argument("when-full")?.map_or(Ok(WhenFull::Inline), |word| word.choice(&full))?,
             deadline: argument("deadline")?.map_or(Ok(Duration::from_secs(1)), |deadline| {
@@ -162,8 +164,6 @@ fn terms(node: &Node, audit: bool, excludes: &[Exclude]) -> Result<Terms, Proble
     })
 }
 
-fn exclude(node: &Node, context: &mut dyn Context) -> Result<Exclude, Problem> {
-    let rules = match (node.prop("id"), node.prop("tag")) {
 /// What is left out: at most [`EXCLUDES_MOST`], and of those with a condition [`ENVIRONMENT`], as each has a variable.
 fn excludes(node: &Node, context: &mut dyn Context) -> Result<Vec<Exclude>, Problem> {
     let mut excludes: Vec<Exclude> = Vec::new();
@@ -184,6 +184,8 @@ fn excludes(node: &Node, context: &mut dyn Context) -> Result<Vec<Exclude>, Prob
     Ok(excludes)
 }
 
+fn exclude(node: &Node, context: &mut dyn Context) -> Result<Exclude, Problem> {
+    let rules = match (node.prop("id"), node.prop("tag")) {
         (Some(id), None) => Excluded::Id(id.number(1..=u64::from(u32::MAX))?),
         (None, Some(tag)) => Excluded::Tag(read_tag(tag)?),
         _ => return Err(node.wrong("`exclude` needs either `id` or `tag`")),

@@ -180,6 +180,21 @@ fn exclusions_are_all_there_or_an_error() {
 }
 
 #[test]
+fn bodies_that_rules_do_not_see_are_not_too_long() {
+    let refusing = |size: &str| node("body-limit").arg_literal(size).prop_literal("beyond", "refuse");
+    let outcome = |node: &Node, rules: &str| {
+        let settings = read_with(node, rules).unwrap_or_else(|problem| panic!("{problem:?}"));
+        let mut sample = Sample::get("/");
+        sample.body = (b"a=1"[..settings.body.min(3)].to_vec(), false);
+        ask(&mut sample, &settings)
+    };
+    assert_eq!(outcome(&waf("block").with_child(refusing("1KiB")), RULES), Some(413));
+    assert_eq!(outcome(&waf("block").with_child(refusing("0")), RULES), None);
+    let off = RULES.replace("Access On", "Access Off");
+    assert_eq!(outcome(&waf("block").with_child(refusing("1KiB")), &off), None);
+}
+
+#[test]
 fn equal_rules_are_compiled_once() {
     let first = read(&waf("block"));
     let second = read(&waf("detect").prop_literal("log", "other.log"));
