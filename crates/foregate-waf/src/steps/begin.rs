@@ -83,10 +83,22 @@ pub(super) fn begin(
     if !has_host && received.protocol.starts_with(b"HTTP/2") && !authority.is_empty() {
         transaction.request_field(b"host", authority.as_bytes());
     }
-    Held { transaction: Some(transaction), id, began: now.steady_ms, head, holds: false }
+    let values = values_of_head(received);
+    Held { transaction: Some(transaction), id, began: now.steady_ms, head, values, holds: false }
 }
 
-/// Leaves out the rules that do not run for this request.
+/// How many values rules see in a head, nearly: arguments, fields and cookies, by what divides them.
+fn values_of_head(received: &Received<'_>) -> usize {
+    let arguments = memchr::memchr2_iter(b'?', b'&', received.target).count();
+    let is_cookie = |name: &[u8]| name.eq_ignore_ascii_case(b"cookie");
+    let fields = received.fields.iter().map(|(name, value)| match is_cookie(name) {
+        true => 2 + memchr::memchr_iter(b';', value).count(),
+        false => 1,
+    });
+    arguments + fields.sum::<usize>()
+}
+
+/// Leaves out the rules that do not run for this request; those that never run are out already.
 fn exclude(transaction: &mut Transaction, settings: &Settings, view: &View<'_>) {
     let holds = settings.excludes.iter().enumerate().filter(|(_, exclude)| exclude.holds_for(view));
     for (number, _) in holds {

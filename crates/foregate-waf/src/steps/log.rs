@@ -38,7 +38,10 @@ impl Step for Log {
 
     fn load(&self, settings: &Settings, (_, ReceivedRequest(received), ..): &Self::In<'_>) -> Load {
         // All phases of a request that was refused run here.
-        received.refusal.map_or(Load::Light, |refusal| settings.load(refusal.head.len(), || 0))
+        let values = |head| memchr::memchr3_iter(b'\n', b'&', b';', head).count();
+        received
+            .refusal
+            .map_or(Load::Light, |refusal| settings.load(refusal.head.len(), || values(refusal.head)))
     }
 
     fn run(&self, settings: &Settings, input: Self::In<'_>) -> ControlFlow<Never, Self::Out> {

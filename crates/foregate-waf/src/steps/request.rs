@@ -40,7 +40,10 @@ impl Step for RequestHead {
     const WEIGHT: Weight = Weight::Varies;
 
     fn load(&self, settings: &Settings, (Read(held), _): &Self::In<'_>) -> Load {
-        held.map_or(Load::Light, |held| settings.load(held.lock().head, || 0))
+        held.map_or(Load::Light, |held| {
+            let held = held.lock();
+            settings.load(held.head, || held.values)
+        })
     }
 
     fn run(&self, _: &Settings, (Read(held), Time(now)): Self::In<'_>) -> ControlFlow<Stop, ()> {
@@ -77,7 +80,10 @@ impl Step for RequestBody {
     fn load(&self, settings: &Settings, (Read(held), body, _): &Self::In<'_>) -> Load {
         // What divides values, in forms and in JSON.
         let values = || memchr::memchr2_iter(b'&', b',', body.bytes).count();
-        held.map_or(Load::Light, |held| settings.load(held.lock().head + body.bytes.len(), values))
+        held.map_or(Load::Light, |held| {
+            let held = held.lock();
+            settings.load(held.head + body.bytes.len(), || held.values + values())
+        })
     }
 
     fn run(

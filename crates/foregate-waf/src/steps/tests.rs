@@ -4,8 +4,11 @@ use std::sync::Arc;
 
 use foregate_module::settings::{FromNode, Node, Problem};
 use foregate_module::testing::{self, Literals, Sample, node};
-use foregate_module::{Action, Condition, Conditions, Expression, Load, PhaseId, Verdict, View};
+use foregate_module::{
+    Action, Body, Condition, Conditions, Expression, Load, Now, PhaseId, Read, Step, Time, Verdict, View,
+};
 
+use super::values::TransactionValue;
 use super::{
     Begin, Blocked, Log, RequestBody, RequestHead, ResponseHead, ResponseStart, Rule, Score, Settings,
 };
@@ -192,6 +195,23 @@ fn bodies_that_rules_do_not_see_are_not_too_long() {
     assert_eq!(outcome(&waf("block").with_child(refusing("0")), RULES), None);
     let off = RULES.replace("Access On", "Access Off");
     assert_eq!(outcome(&waf("block").with_child(refusing("1KiB")), &off), None);
+}
+
+#[test]
+fn values_of_heads_weigh() {
+    let settings = read(&waf("block").with_child(node("heavy").arg_literal("1KiB")));
+    let loads = |target: &str, cookie: &str| {
+        let mut sample = Sample::get(target).field("Cookie", cookie);
+        sample.run(&Begin, &settings);
+        let held = sample.value::<TransactionValue>();
+        let time = Time(Now { unix_ms: 0, steady_ms: 0 });
+        let head = RequestHead.load(&settings, &(Read(held), time));
+        let body = RequestBody.load(&settings, &(Read(held), Body { bytes: b"", whole: true }, time));
+        (head != Load::Light, body != Load::Light)
+    };
+    assert_eq!(loads("/?a=1", "a=1"), (false, false));
+    assert_eq!(loads(&format!("/?{}", "a&".repeat(20)), "a=1"), (true, true));
+    assert_eq!(loads("/", &"a=1; ".repeat(20)), (true, true));
 }
 
 #[test]

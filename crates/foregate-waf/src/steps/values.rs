@@ -17,6 +17,8 @@ pub struct Held {
     pub(super) began: u64,
     /// Bytes of the request's head.
     pub(super) head: usize,
+    /// Values in the request's head.
+    pub(super) values: usize,
     /// Whether rules look at the response's body.
     pub(super) holds: bool,
 }
