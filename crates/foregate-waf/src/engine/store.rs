@@ -6,12 +6,16 @@ use parking_lot::{Mutex, MutexGuard};
 use super::tx::leading_number;
 use crate::model::PersistentCollection;
 
-/// Most records of one shard. A new one beyond that takes the place of one that has expired, or of any if none has.
+/// Most records of one shard. A new one beyond that takes the place of one that has expired, or of the one that ends
+/// first.
 const RECORDS: usize = 4_096;
 /// Most elements of a record. Further ones are not set.
 const ELEMENTS: usize = 64;
 /// Most bytes of a key, of an element's name and of its value. Longer keys and names are not kept, values are cut.
 const TEXT: usize = 1_024;
+/// How many records are known to end first after all were looked at, which is done once a second. With more new ones in
+/// that second, any makes room.
+const NEXT: usize = 1_024;
 /// How many locks share the records.
 const SHARDS: usize = 16;
 
@@ -26,7 +30,16 @@ pub struct Store {
 /// An element's name and its value.
 pub(crate) type NamedValue = (Box<[u8]>, Box<[u8]>);
 
-type Shard = HashMap<(PersistentCollection, Box<[u8]>), Record>;
+type Key = (PersistentCollection, Box<[u8]>);
+
+#[derive(Debug, Default)]
+struct Shard {
+    records: HashMap<Key, Record>,
+    /// The second in which all records were last looked at for room.
+    looked: Option<u64>,
+    /// Those that were to end first then, the first of them last, with the time.
+    next: Vec<(u64, Key)>,
+}
 
 #[derive(Debug, Default)]
 struct Record {
@@ -72,7 +85,9 @@ impl Store {
     /// The elements that a record has, with their values.
     pub(crate) fn elements(&self, handle: Handle<'_>) -> Vec<NamedValue> {
         let mut shard = self.shard(handle);
-        let Some(record) = shard.get_mut(&(handle.collection, handle.key.into())) else { return Vec::new() };
+        let Some(record) = shard.records.get_mut(&(handle.collection, handle.key.into())) else {
+            return Vec::new();
+        };
         record.refresh(handle.now);
         record.elements.iter().map(|element| (element.name.clone(), element.value.clone())).collect()
     }
@@ -96,10 +111,10 @@ impl Store {
         let until = handle.now.saturating_add(u64::from(timeout));
         let mut shard = self.shard(handle);
         let key = (handle.collection, handle.key.into());
-        if shard.len() >= RECORDS && !shard.contains_key(&key) {
-            make_room(&mut shard, handle.now);
+        if shard.records.len() >= RECORDS && !shard.records.contains_key(&key) {
+            shard.make_room(handle.now);
         }
-        let record = shard.entry(key).or_default();
+        let record = shard.records.entry(key).or_default();
         record.refresh(handle.now);
         record.until = record.until.max(until);
         if let Some(element) = record.find(name) {
@@ -140,7 +155,7 @@ impl Store {
 
     fn with(&self, handle: Handle<'_>, change: impl FnOnce(&mut Record)) {
         let mut shard = self.shard(handle);
-        if let Some(record) = shard.get_mut(&(handle.collection, handle.key.into())) {
+        if let Some(record) = shard.records.get_mut(&(handle.collection, handle.key.into())) {
             change(record);
         }
     }
@@ -167,12 +182,37 @@ impl Record {
     }
 }
 
-fn make_room(shard: &mut Shard, now: u64) {
-    shard.retain(|_, record| record.until > now);
-    if shard.len() >= RECORDS
-        && let Some(any) = shard.keys().next().cloned()
-    {
-        shard.remove(&any);
+impl Shard {
+    /// Takes a record away, if there is need to.
+    fn make_room(&mut self, now: u64) {
+        if self.looked.is_none_or(|looked| looked < now) {
+            self.looked = Some(now);
+            self.look(now);
+        }
+        while self.records.len() >= RECORDS {
+            let Some((until, key)) = self.next.pop() else {
+                let any = self.records.keys().next().cloned();
+                any.and_then(|any| self.records.remove(&any));
+                return;
+            };
+            // It may have been prolonged, or have made room and be new.
+            if self.records.get(&key).is_some_and(|record| record.until == until) {
+                self.records.remove(&key);
+            }
+        }
+    }
+
+    /// Forgets what has expired, and finds what ends first.
+    fn look(&mut self, now: u64) {
+        self.records.retain(|_, record| record.until > now);
+        let mut all: Vec<(u64, &Key)> =
+            self.records.iter().map(|(key, record)| (record.until, key)).collect();
+        if all.len() > NEXT {
+            all.select_nth_unstable_by_key(NEXT, |(until, _)| *until);
+            all.truncate(NEXT);
+        }
+        all.sort_unstable_by_key(|(until, _)| std::cmp::Reverse(*until));
+        self.next = all.into_iter().map(|(until, key)| (until, key.clone())).collect();
     }
 }
 
@@ -206,12 +246,46 @@ mod tests {
     }
 
     #[test]
+    fn what_ends_first_makes_room() {
+        let mut shard = Shard::default();
+        let key = |number: usize| (PersistentCollection::Ip, number.to_le_bytes().into());
+        let add = |shard: &mut Shard, number: usize, until: u64, now: u64| {
+            if shard.records.len() >= RECORDS {
+                shard.make_room(now);
+            }
+            shard.records.insert(key(number), Record { elements: Vec::new(), until });
+        };
+        for number in 0..RECORDS {
+            add(&mut shard, number, 1_000 + ((number * 7) % RECORDS) as u64, 1);
+        }
+        for number in 0..100 {
+            add(&mut shard, RECORDS + number, 9_000, 2);
+        }
+        let ends = shard.records.values().map(|record| record.until).min();
+        assert_eq!(
+            (shard.records.len(), ends),
+            (RECORDS, Some(1_100)),
+            "a hundred that ended first are gone"
+        );
+        // All are looked at once in a second: one that has ended meanwhile is not found before the next.
+        assert_eq!((shard.looked, shard.next.len()), (Some(2), NEXT - 100));
+        // One that was prolonged stays.
+        let first = shard.next.last().map(|(_, key)| key.clone()).unwrap();
+        shard.records.get_mut(&first).unwrap().until = 9_000;
+        add(&mut shard, 2 * RECORDS, 9_000, 2);
+        assert!(shard.records.contains_key(&first));
+        add(&mut shard, 3 * RECORDS, 9_000, 8_000);
+        assert_eq!(shard.looked, Some(8_000));
+        assert!(shard.records.len() < 300, "those that have ended are gone: {}", shard.records.len());
+    }
+
+    #[test]
     fn records_are_bounded() {
         let store = Store::default();
         for number in 0..(RECORDS * SHARDS * 2) {
             store.set(handle(&number.to_le_bytes(), 1), b"x", b"1", 60);
         }
-        let held: usize = store.shards.iter().map(|shard| shard.lock().len()).sum();
+        let held: usize = store.shards.iter().map(|shard| shard.lock().records.len()).sum();
         assert!(held <= RECORDS * SHARDS, "{held}");
         for number in 0..1000 {
             store.set(handle(b"one", 1), format!("x{number}").as_bytes(), b"1", 60);
