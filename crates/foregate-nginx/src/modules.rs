@@ -5,6 +5,7 @@ foregate_module::pipeline! {
     pub fn shipped {
         use foregate_html::choosing;
         use foregate_modules::first;
+        use foregate_waf::steps::waf;
         use foregate_html::rewriting;
         use foregate_modules::last;
     }
