@@ -28,6 +28,13 @@ typedef struct {
     ngx_uint_t on;
 } ngx_http_foregate_switch_t;
 
+/* What a buffer marks beside its bytes. */
+typedef struct {
+    unsigned flush : 1;
+    unsigned last_buf : 1;
+    unsigned last_in_chain : 1;
+} ngx_http_foregate_marks_t;
+
 typedef struct {
     ngx_http_request_t *r;
     const void *route;
@@ -47,6 +54,7 @@ typedef struct {
     ngx_chain_t *free;
     ngx_chain_t *busy;
     ngx_uint_t buffers;
+    ngx_http_foregate_marks_t marks; /* of the last buffer that has been consumed, while filters have output left */
 
     ngx_http_event_handler_pt write_handler; /* of the upstream, which ours calls */
 

@@ -115,6 +115,17 @@ ngx_http_foregate_header_filter(ngx_http_request_t *r)
     return ngx_http_foregate_respond(r, ctx);
 }
 
+/* Whether a buffer is only in a file, which NGINX was asked not to give. */
+static ngx_uint_t
+ngx_http_foregate_in_file(ngx_http_request_t *r, ngx_buf_t *buf)
+{
+    if (ngx_buf_in_memory(buf) || !buf->in_file || buf->file_last <= buf->file_pos) {
+        return 0;
+    }
+    ngx_log_error(NGX_LOG_ALERT, r->connection->log, 0, "foregate: a buffer that is not in memory");
+    return 1;
+}
+
 /* Keeps the start of the body until steps have seen it; then the head and what was kept go out. */
 static ngx_int_t
 ngx_http_foregate_hold(ngx_http_request_t *r, ngx_http_foregate_ctx_t *ctx, ngx_chain_t *in)
@@ -134,9 +145,16 @@ ngx_http_foregate_hold(ngx_http_request_t *r, ngx_http_foregate_ctx_t *ctx, ngx_
             ngx_memcpy(ctx->held + ctx->held_len, buf->pos, size);
             ctx->held_len += size;
             buf->pos += size;
+            if (buf->in_file) {
+                /* It is in memory and in a file, of which the rest may be sent. */
+                buf->file_pos += size;
+            }
             if (buf->pos < buf->last) {
                 break;
             }
+        } else if (ngx_http_foregate_in_file(r, buf)) {
+            ctx->failed = 1;
+            return NGX_ERROR;
         }
         if (buf->last_buf || (buf->last_in_chain && r != r->main)) {
             end = 1;
@@ -158,6 +176,7 @@ ngx_http_foregate_hold(ngx_http_request_t *r, ngx_http_foregate_ctx_t *ctx, ngx_
     if (ctx->swallow) {
         for ( /* void */ ; in != NULL; in = in->next) {
             in->buf->pos = in->buf->last;
+            in->buf->file_pos = in->buf->file_last;
         }
         return rc;
     }
@@ -192,7 +211,6 @@ ngx_http_foregate_buffer(ngx_http_request_t *r, ngx_http_foregate_ctx_t *ctx, ng
         ctx->free = ctx->free->next;
         buf = (*link)->buf;
         /* Marks of the last time. */
-        buf->temporary = 1;
         buf->flush = 0;
         buf->last_buf = 0;
         buf->last_in_chain = 0;
@@ -215,52 +233,98 @@ ngx_http_foregate_buffer(ngx_http_request_t *r, ngx_http_foregate_ctx_t *ctx, ng
     return buf;
 }
 
+/* A buffer that marks what an empty one of ours does; NULL when that is nothing, or when there is no memory. It is none of
+ * ours: those count as sent once they are empty, and would be filled again while the mark still waits to be sent. */
+static ngx_chain_t *
+ngx_http_foregate_mark(ngx_http_request_t *r, ngx_http_foregate_ctx_t *ctx, ngx_buf_t *empty)
+{
+    ngx_chain_t *link;
+    ngx_buf_t *buf;
+
+    if (!empty->flush && !empty->last_buf && !empty->last_in_chain) {
+        return NULL;
+    }
+
+    link = ngx_alloc_chain_link(r->pool);
+    buf = ngx_calloc_buf(r->pool);
+    if (link == NULL || buf == NULL) {
+        ctx->failed = 1;
+        return NULL;
+    }
+    buf->flush = empty->flush;
+    buf->last_buf = empty->last_buf;
+    buf->last_in_chain = empty->last_in_chain;
+    /* The end of a subrequest alone is nothing that NGINX expects in an empty buffer. */
+    buf->sync = !buf->flush && !buf->last_buf;
+    link->buf = buf;
+    link->next = NULL;
+    return link;
+}
+
+/* Takes a buffer from the queue. Whoever made it may use it again as soon as it is empty, so that none stays queued then; what
+ * it marks is kept until all that came of it has been written. */
+static void
+ngx_http_foregate_take(ngx_http_request_t *r, ngx_http_foregate_ctx_t *ctx)
+{
+    ngx_chain_t *link = ctx->in;
+
+    ctx->marks.flush = link->buf->flush;
+    ctx->marks.last_buf = link->buf->last_buf;
+    ctx->marks.last_in_chain = link->buf->last_in_chain;
+    ctx->in = link->next;
+    ngx_free_chain(r->pool, link);
+}
+
 /* Puts what the filters make of the first of the queued buffers into one of ours. */
 static ngx_int_t
 ngx_http_foregate_fill(ngx_http_request_t *r, ngx_http_foregate_ctx_t *ctx, ngx_buf_t *out)
 {
-    ngx_buf_t *in = ctx->in != NULL ? ctx->in->buf : NULL;
-    ngx_chain_t *link;
-    ngx_uint_t end = 0;
+    /* While there is something left of the last one, the next has to wait. */
+    ngx_buf_t *in = !ctx->more && ctx->in != NULL ? ctx->in->buf : NULL;
+    ngx_http_foregate_marks_t *marks = &ctx->marks;
+    ngx_uint_t end;
     fg_moved moved;
     fg_text text = { NULL, 0 };
-    int flags = 0;
+    int flags;
 
     if (in != NULL) {
         if (ngx_buf_in_memory(in)) {
             text.data = in->pos;
             text.len = in->last - in->pos;
-        } else if (in->in_file && in->file_last > in->file_pos) {
-            ngx_log_error(NGX_LOG_ALERT, r->connection->log, 0, "foregate: a buffer that is not in memory");
+        } else if (ngx_http_foregate_in_file(r, in)) {
             return NGX_ERROR;
         }
         end = in->last_buf || (in->last_in_chain && r != r->main);
         flags = (end ? FG_END : 0) | (in->flush ? FG_FLUSH : 0);
+    } else {
+        end = marks->last_buf || (marks->last_in_chain && r != r->main);
+        flags = (end ? FG_END : 0) | (marks->flush ? FG_FLUSH : 0);
     }
 
     if (fg_move(ctx->request, r, text, flags, out->last, out->end - out->last, &moved) != 0) {
         return NGX_ERROR;
     }
     out->last += moved.produced;
+    if (in != NULL) {
+        if (text.len) {
+            in->pos += moved.consumed;
+        }
+        if (moved.consumed < text.len) {
+            return NGX_OK;
+        }
+        ngx_http_foregate_take(r, ctx);
+    }
     ctx->more = moved.more;
-    if (in == NULL) {
-        return NGX_OK;
-    }
-    if (text.len) {
-        in->pos += moved.consumed;
-    }
-    if (moved.consumed < text.len || moved.more) {
+    if (moved.more) {
         return NGX_OK;
     }
 
     /* It is used up, and so is what came of it. */
-    out->flush = in->flush;
-    out->last_buf = in->last_buf;
-    out->last_in_chain = in->last_in_chain;
+    out->flush = marks->flush;
+    out->last_buf = marks->last_buf;
+    out->last_in_chain = marks->last_in_chain;
+    ngx_memzero(marks, sizeof(ngx_http_foregate_marks_t));
     ctx->done = end;
-    link = ctx->in;
-    ctx->in = link->next;
-    ngx_free_chain(r->pool, link);
     return NGX_OK;
 }
 
@@ -297,13 +361,17 @@ ngx_http_foregate_move(ngx_http_request_t *r, ngx_http_foregate_ctx_t *ctx)
                 ctx->failed = 1;
                 break;
             }
-            if (ngx_buf_size(buf) == 0 && !buf->flush && !buf->last_buf && !buf->last_in_chain) {
+            if (ngx_buf_size(buf) == 0) {
                 link->next = ctx->free;
                 ctx->free = link;
-                continue;
+                link = ngx_http_foregate_mark(r, ctx, buf);
+                if (link == NULL) {
+                    if (ctx->failed) {
+                        break;
+                    }
+                    continue;
+                }
             }
-            /* A buffer that only marks something must not look like one that should hold something. */
-            buf->temporary = ngx_buf_size(buf) > 0;
             *last = link;
             last = &link->next;
         }

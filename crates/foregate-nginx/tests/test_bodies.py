@@ -68,6 +68,30 @@ class Pieces(Case):
             for path in ["/origin/", "/a.txt"]:
                 self.assertTrue(nginx.get(path).body == grown(body, 3), f"{buffering} {path}")
 
+    def test_flushes_without_data_do_not_take_its_place(self):
+        """An origin sends byte by byte what decodes only now and then, and has it flushed, while the client takes nothing."""
+        body = random.Random(6).randbytes(1_500_000).hex().encode()
+        packed = gzip.compress(body)
+
+        def answer(head):
+            yield b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Encoding: gzip\r\n\r\n"
+            yield packed[:-200]
+            for at in range(len(packed) - 200, len(packed)):
+                time.sleep(0.003)
+                yield packed[at:at + 1]
+
+        origin = self.origin(answer)
+        nginx = self.start(site("proxy_buffering off;"), {"route.kdl": 'decompress { responses "always"; }\n'}, origin=origin)
+        got = b""
+        with socket.create_connection(("127.0.0.1", nginx.port), PATIENCE) as client:
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)
+            client.sendall(b"GET /origin/ HTTP/1.0\r\nHost: example.com\r\n\r\n")
+            time.sleep(0.3)
+            while data := client.recv(1 << 14):
+                got += data
+                time.sleep(0.002)
+        self.assertTrue(got.endswith(b"\r\n\r\n" + body), len(got))
+
     def test_http2_gets_the_same(self):
         origin = self.origin(lambda head: response(self.BODY, pieces=5000))
         nginx = self.start(http2(site()), {"route.kdl": GROW, "html/a.txt": self.BODY}, origin=origin)
@@ -198,10 +222,11 @@ class Memory(Case):
             done = threading.Event()
             watch = threading.Thread(target=sample, args=(nginx.resident(),))
             watch.start()
-            got = nginx.curl("--limit-rate", rate, nginx.url("/a.txt"))
+            # The rate alone takes four seconds, and others may want the machine, too.
+            got = nginx.curl("-m", "120", "--limit-rate", rate, nginx.url("/a.txt"))
             done.set()
             watch.join()
-            self.assertEqual(hashlib.sha256(got).hexdigest(), expected)
+            self.assertEqual((len(got), hashlib.sha256(got).hexdigest()), (40 * len(body) + 3, expected))
             if rate == "10M":
                 print(f"HTTP/2: {len(got)} bytes to a slow client, {max(most)} KiB more")
                 self.assertLess(max(most), 1024)
@@ -366,6 +391,14 @@ class Inspection(Case):
         nginx = self.start(http2(site()), {"route.kdl": 'probe body="20000B"\n'}, origin=origin)
         self.assertIn(b"x-body: 7 true", nginx.curl("-d", "a=b&c=d", nginx.url("/origin/")))
         self.assertEqual(nginx.curl("-d", "attack", nginx.url("/origin/")), b"refused")
+
+    def test_a_file_is_seen_and_sent_from_where_it_is(self):
+        body = random.Random(5).randbytes(100_000)
+        for options in ["sendfile on;", "sendfile off;", "sendfile on; output_buffers 2 1k;"]:
+            nginx = self.start(site(options), {"route.kdl": 'probe hold="20000B"\n', "html/a.txt": body})
+            got = nginx.get("/a.txt")
+            self.assertEqual(got.get("x-held"), "20000 false", options)
+            self.assertTrue(got.body == body, f"{options} {len(got.body)}")
 
     def test_the_start_of_a_response_is_seen_before_its_head_goes_out(self):
         for grow in ["", " grow=3"]:
