@@ -135,7 +135,8 @@ ngx_http_foregate_body_handler(ngx_http_request_t *r)
     ngx_http_core_run_phases(r);
 }
 
-/* Hands the start of the request's body to the steps that look at it. */
+/* Hands the start of the request's body to the steps that look at it. There is none for a subrequest, nor where NGINX has
+ * begun to drop it: NGINX would say at once that it has been read. */
 static ngx_int_t
 ngx_http_foregate_give_body(ngx_http_request_t *r, ngx_http_foregate_ctx_t *ctx, size_t wanted)
 {
@@ -143,7 +144,8 @@ ngx_http_foregate_give_body(ngx_http_request_t *r, ngx_http_foregate_ctx_t *ctx,
     ngx_buf_t *buf;
     fg_text text;
     u_char *start;
-    size_t len = 0, size, whole = 1;
+    size_t len = 0, size;
+    ngx_uint_t whole = r->request_body != NULL || (r->headers_in.content_length_n <= 0 && !r->headers_in.chunked);
     ssize_t n;
 
     start = ngx_palloc(r->pool, wanted);
@@ -240,7 +242,7 @@ ngx_http_foregate_rewrite_handler(ngx_http_request_t *r)
             ctx->requested = 1;
             return ngx_http_foregate_send(r, ctx);
         case FG_READ_BODY:
-            if (r->request_body == NULL) {
+            if (r->request_body == NULL && r == r->main && !r->discard_body) {
                 ctx->reading = 1;
                 rc = ngx_http_read_client_request_body(r, ngx_http_foregate_body_handler);
                 if (rc >= NGX_HTTP_SPECIAL_RESPONSE) {

@@ -350,6 +350,25 @@ class Detours(Case):
         got = nginx.get("/ssi2.txt")
         self.assertEqual((got.body, got.all("x-count")), (b"ooEND", ["1"]))
 
+    def test_steps_that_look_at_bodies_see_none_where_there_is_none(self):
+        """A subrequest, and an error page of a request whose body NGINX has begun to drop."""
+        server = self.SERVER + """
+            error_page 416 /body/416.txt;
+            location /body { foregate body.kdl; }
+            location /with { addition_types text/plain; add_after_body /body/added.txt; }
+        """
+        files = {**OWN, "route.kdl": "", "body.kdl": 'probe body="20000B"\n', "html/a.txt": b"abc", "html/with.txt": b"with",
+                 "html/body/added.txt": b" added", "html/body/416.txt": b"not this part"}
+        nginx = self.start(site(server=server), files)
+        self.assertEqual(nginx.get("/with.txt").body, b"with added")
+        with socket.create_connection(("127.0.0.1", nginx.port), PATIENCE) as client:
+            client.sendall(b"GET /a.txt HTTP/1.1\r\nHost: example.com\r\nRange: bytes=9-\r\nContent-Length: 9\r\nConnection: close\r\n\r\nsome")
+            client.settimeout(PATIENCE)
+            got = b""
+            while b"not this part" not in got and (data := client.recv(65536)):
+                got += data
+        self.assertRegex(got, rb"^HTTP/1.1 416 (?s:.)*not this part$")
+
     def test_a_large_subrequest_comes_in_its_place(self):
         big = random.Random(3).randbytes(300_000).replace(b"<", b"x")
         files = {"route.kdl": 'headers { response { set "x-out" "1"; } }\n', "own.kdl": GROW, "html/own.txt": big,
