@@ -62,6 +62,7 @@ typedef struct {
 
     unsigned requested : 1; /* the steps of the request have run */
     unsigned reading : 1;   /* the request's body is being read for them */
+    unsigned broken : 1;    /* it could not be read to its end */
     unsigned answered : 1;  /* the response was made by a step */
     unsigned responded : 1; /* the steps of the response have run */
     unsigned holding : 1;   /* they wait for the start of its body */

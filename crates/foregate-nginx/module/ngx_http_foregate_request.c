@@ -87,6 +87,9 @@ ngx_http_foregate_begin(ngx_http_request_t *r, const void *route, const fg_facts
     ngx_http_foregate_cleanup(ctx);
     ctx->route = route;
     ctx->requested = 0;
+    /* An error page with steps of its own takes over from a request whose body could not be read. */
+    ctx->broken |= ctx->reading;
+    ctx->reading = 0;
     ctx->request = fg_request_new(route, r, facts);
     if (ctx->request == NULL) {
         return NULL;
@@ -145,7 +148,8 @@ ngx_http_foregate_give_body(ngx_http_request_t *r, ngx_http_foregate_ctx_t *ctx,
     fg_text text;
     u_char *start;
     size_t len = 0, size;
-    ngx_uint_t whole = r->request_body != NULL || (r->headers_in.content_length_n <= 0 && !r->headers_in.chunked);
+    ngx_uint_t whole = r->request_body != NULL ? !ctx->broken
+                                               : r->headers_in.content_length_n <= 0 && !r->headers_in.chunked;
     ssize_t n;
 
     start = ngx_palloc(r->pool, wanted);
@@ -228,7 +232,13 @@ ngx_http_foregate_rewrite_handler(ngx_http_request_t *r)
         return NGX_DECLINED;
     }
     if (ctx->reading) {
-        return NGX_DONE;
+        if (!r->internal) {
+            return NGX_DONE;
+        }
+        /* It could not be read, and this is the page that tells of it. */
+        ctx->reading = 0;
+        ctx->requested = 1;
+        return NGX_DECLINED;
     }
 
     for ( ;; ) {
@@ -246,6 +256,8 @@ ngx_http_foregate_rewrite_handler(ngx_http_request_t *r)
                 ctx->reading = 1;
                 rc = ngx_http_read_client_request_body(r, ngx_http_foregate_body_handler);
                 if (rc >= NGX_HTTP_SPECIAL_RESPONSE) {
+                    ctx->reading = 0;
+                    ctx->broken = 1;
                     ctx->requested = 1;
                     return rc;
                 }

@@ -411,6 +411,25 @@ class Inspection(Case):
         self.assertIn(b"x-body: 7 true", nginx.curl("-d", "a=b&c=d", nginx.url("/origin/")))
         self.assertEqual(nginx.curl("-d", "attack", nginx.url("/origin/")), b"refused")
 
+    def test_a_body_that_cannot_be_read_has_its_error_page(self):
+        """NGINX finds that it is too large while steps wait for it; the page may have steps of its own."""
+        for page in ["html/error.txt", "html/own.txt"]:
+            server = f"client_max_body_size 1000; error_page 413 /{page[5:]}; location = /own.txt {{ foregate own.kdl; }}"
+            files = {"route.kdl": 'probe body="20000B"\nheaders { response { set "x-out" "route"; } }\n',
+                     "own.kdl": 'probe body="20000B"\nheaders { response { set "x-out" "own"; } }\n', page: b"too large"}
+            nginx = self.start(site(server=server), files)
+            for wait in [0, 0.2]:
+                with socket.create_connection(("127.0.0.1", nginx.port), PATIENCE) as client:
+                    client.sendall(b"GET / HTTP/1.1\r\nHost: example.com\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n")
+                    time.sleep(wait)
+                    client.sendall(b"5dc\r\n" + b"x" * 1500 + b"\r\n0\r\n\r\n")
+                    client.settimeout(PATIENCE)
+                    got = b""
+                    while data := client.recv(65536):
+                        got += data
+                out = b"own" if "own" in page else b"route"
+                self.assertRegex(got, rb"^HTTP/1.1 413 (?s:.)*x-out: " + out + rb"\r\n(?s:.)*too large$", f"{page} {wait}")
+
     def test_a_file_is_seen_and_sent_from_where_it_is(self):
         body = random.Random(5).randbytes(100_000)
         for options in ["sendfile on;", "sendfile off;", "sendfile on; output_buffers 2 1k;"]:
