@@ -102,6 +102,8 @@ pub struct Decl {
     pub weight: Weight,
     /// Whether a request goes on without it when it panics.
     pub optional: bool,
+    /// Whether a filter that comes of it asks for other documents.
+    pub asks: bool,
 }
 
 /// What `S` declares.
@@ -116,6 +118,7 @@ pub const fn decl<S: Step>() -> Decl {
         filters: S::FILTERS,
         weight: S::WEIGHT,
         optional: S::OPTIONAL,
+        asks: S::ASKS,
     }
 }
 
@@ -180,6 +183,7 @@ pub const fn merged<const N: usize>(groups: &[&[Decl]]) -> [Decl; N] {
         filters: &[],
         weight: Weight::Light,
         optional: false,
+        asks: false,
     };
     let mut all = [NONE; N];
     let (mut cursor, mut at) = (Cursor::new(), 0);

@@ -43,6 +43,9 @@ pub trait Step: Default + Send + Sync + 'static {
     const WEIGHT: Weight = Weight::Light;
     /// Whether a request goes on without it when it panics; otherwise it is answered with 500. Default: no.
     const OPTIONAL: bool = false;
+    /// Whether a filter that comes of it [asks](crate::BodyFilter::question) for other documents: platforms that do not answer
+    /// such questions refuse its key. Default: no.
+    const ASKS: bool = false;
 
     /// How much of the request's body must have been received before the phase `request-body`, bytes. Default: none.
     fn body(_settings: &Self::Settings) -> usize {

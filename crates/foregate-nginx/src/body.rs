@@ -1,6 +1,6 @@
 //! Moves the body of a response through its filters into buffers of a fixed size.
 
-use foregate_module::{Bail, Chain, Finding, Passed, Sink};
+use foregate_module::{Bail, Chain, FetchError, Finding, Passed, Sink};
 
 /// What is kept of the memory for output that did not fit a buffer, once it has been taken.
 const SPILL_KEPT: usize = 16 * 1024;
@@ -56,7 +56,7 @@ impl Body {
     }
 
     /// Takes as much of `input` as leads to a full `out`. With `end` it is the last of the body; with `flush` what filters
-    /// hold back is wanted.
+    /// hold back is wanted. A filter that asks for something is told that there is none; its key should have been refused.
     ///
     /// # Errors
     ///
@@ -73,7 +73,11 @@ impl Body {
         let mut flushed = false;
         while used < out.len() && self.spill.is_empty() {
             let mut window = Window { out: &mut *out, used, spill: &mut self.spill };
-            let passed = if self.chain.is_pending() {
+            let passed = if self.chain.is_waiting() {
+                // One that waits without a question would do so for ever.
+                self.chain.question().ok_or((Bail::Break, "a filter that waits for nothing"))?;
+                self.chain.answer(Err(FetchError::BadRequest), &mut window)
+            } else if self.chain.is_pending() {
                 self.chain.resume(&mut window)
             } else if let Some(rest) = input.get(moved.consumed..).filter(|rest| !rest.is_empty()) {
                 let piece = &rest[..rest.len().min(Chain::PIECE)];
@@ -95,6 +99,7 @@ impl Body {
         moved.produced = used;
         moved.more = !self.spill.is_empty()
             || self.chain.is_pending()
+            || self.chain.is_waiting()
             || (moved.consumed == input.len() && ((end && !self.ended) || (flush && !end && !flushed)));
         Ok(moved)
     }
@@ -122,7 +127,8 @@ impl Body {
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "tests stop at what they do not expect")]
 mod tests {
-    use foregate_module::{BodyFilter, Filtered};
+    use foregate_module::settings::UpstreamId;
+    use foregate_module::{BodyFilter, FetchRequest, FetchResult, Filtered};
 
     use super::*;
 
@@ -153,6 +159,57 @@ mod tests {
 
         fn bail(&mut self, _: &mut dyn Sink) -> Result<(), Bail> {
             Ok(())
+        }
+    }
+
+    /// Asks for something after each piece, and writes what it is told.
+    #[derive(Default)]
+    struct Ask {
+        asks: bool,
+        waits: bool,
+    }
+
+    impl BodyFilter for Ask {
+        fn write(&mut self, piece: &[u8], out: &mut dyn Sink) -> Result<(), Bail> {
+            out.write(piece);
+            self.asks = true;
+            self.waits = true;
+            Ok(())
+        }
+
+        fn question(&mut self) -> Option<FetchRequest> {
+            std::mem::take(&mut self.asks).then(|| FetchRequest::get(UpstreamId(0), "/"))
+        }
+
+        fn waits(&self) -> bool {
+            self.waits
+        }
+
+        fn answer(&mut self, answer: FetchResult, out: &mut dyn Sink) -> Result<(), Bail> {
+            assert_eq!(answer.unwrap_err(), FetchError::BadRequest);
+            out.write(b"none");
+            self.waits = false;
+            Ok(())
+        }
+
+        fn end(&mut self, out: &mut dyn Sink) -> Result<(), Bail> {
+            if !self.waits {
+                out.write(b"END");
+            }
+            Ok(())
+        }
+
+        fn bail(&mut self, _: &mut dyn Sink) -> Result<(), Bail> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_question_is_answered_at_once() {
+        for room in [1, 3, 100] {
+            let filtered = Filtered { budget: usize::MAX, ..Filtered::new("ask", Ask::default()) };
+            let mut body = Body::new(Chain::new(vec![filtered]));
+            assert_eq!(moved(&mut body, b"abcdef", 3, room), b"abcnonedefnoneEND", "{room}");
         }
     }
 

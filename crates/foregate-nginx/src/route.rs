@@ -185,7 +185,8 @@ fn refuse_steps(decoder: &mut Decoder<'_>, pipeline: &Pipeline, plan: &Plan, ite
             Some(("its work would hold up a worker of NGINX, which has no threads for it", None))
         } else if decl.outputs.iter().any(|slot| slot.name == "request body limit") {
             Some(("NGINX limits the bodies of requests itself", Some("write `client_max_body_size`")))
-        } else if decl.outputs.iter().any(|slot| slot.answer.is_some()) && !FETCH_BY_NAME.contains(&key.name)
+        } else if decl.asks
+            || (decl.outputs.iter().any(|slot| slot.answer.is_some()) && !FETCH_BY_NAME.contains(&key.name))
         {
             Some(("it asks for other pages, which is not done there", None))
         } else {

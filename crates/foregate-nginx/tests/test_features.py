@@ -217,6 +217,7 @@ class Refused(Case):
         self.refused('rule "true" { upstream "app"; }\n', ["route.kdl:1:", no_upstream])
         self.refused('basic-auth realm="staff" {\n  user "build" "plain:only for a test"\n}\n',
                      ["route.kdl:1:1", "`basic-auth` cannot run inside NGINX"])
+        self.refused('security-headers\nhtml-include\n', ["route.kdl:2:1", "`html-include` cannot run inside NGINX: it asks for other pages"])
         self.refused('limit-request-body "1MiB"\n', ["route.kdl:1:1", "client_max_body_size"])
         self.refused('decompress { requests; }\n', ["route.kdl:1:14", "bodies of requests are not filtered inside NGINX"])
         self.refused('error-pages { page 404 upstream="pages" path="/404.html"; }\n',

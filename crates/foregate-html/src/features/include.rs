@@ -111,7 +111,7 @@ impl FromNode for Settings {
 
 chooses! {
     /// Chooses the feature.
-    ChooseInclude, Settings, "html-include", "Puts fragments into documents."
+    ChooseInclude, Settings, "html-include", "Puts fragments into documents.", asks: true
 }
 
 /// The feature.

@@ -10,7 +10,7 @@ pub mod replace_text;
 
 /// Makes the step that chooses a feature where its key stands.
 macro_rules! chooses {
-    ($(#[$doc:meta])* $step:ident, $settings:ty, $name:literal, $about:literal) => {
+    ($(#[$doc:meta])* $step:ident, $settings:ty, $name:literal, $about:literal $(, asks: $asks:literal)?) => {
         $(#[$doc])*
         #[derive(Debug, Default)]
         pub struct $step;
@@ -23,6 +23,7 @@ macro_rules! chooses {
             type Stop = foregate_module::Never;
             const NAME: &'static str = $name;
             const ABOUT: &'static str = $about;
+            $(const ASKS: bool = $asks;)?
             const FILTERS: &'static [foregate_module::Filter] = &[foregate_module::Filter::Status(200, 599)];
 
             fn run(
