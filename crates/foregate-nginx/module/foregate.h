@@ -132,7 +132,7 @@ void *fg_cycle_new(void);
 void fg_cycle_free(void *cycle);
 /* NULL when the file is refused; what is wrong has been told. The route lives as long as the cycle. */
 const void *fg_route(void *cycle, void *cf, fg_text path, const fg_text *off, size_t off_count);
-void *fg_request_new(const void *route, void *r, const fg_facts *facts);
+void *fg_request_new(const void *route, const fg_facts *facts);
 void fg_request_free(void *request);
 /* With FG_READ_BODY `wanted` says how much. */
 int fg_run_request(void *request, void *r, const fg_facts *facts, size_t *wanted);
@@ -143,7 +143,7 @@ int fg_run_response(void *request, void *r, const fg_facts *facts, uint32_t stat
 int fg_move(void *request, void *r, fg_text in, int flags, unsigned char *out, size_t room, fg_moved *moved);
 void fg_run_log(void *request, void *r, const fg_facts *facts, uint32_t status, const fg_summary *summary);
 /* 1: done; 0: too late, the steps have run; -1: the route has no such key. */
-int fg_switch(void *request, void *r, fg_text name, int on);
+int fg_switch(void *request, fg_text name, int on);
 /* The text lives until the next call. */
 fg_text fg_tell(void *request, int what);
 

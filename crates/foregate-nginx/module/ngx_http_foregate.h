@@ -58,8 +58,6 @@ typedef struct {
 
     ngx_http_event_handler_pt write_handler; /* of the upstream, which ours calls */
 
-    ngx_int_t read; /* what reading the request's body has come to */
-
     unsigned requested : 1; /* the steps of the request have run */
     unsigned reading : 1;   /* the request's body is being read for them */
     unsigned broken : 1;    /* it could not be read to its end */

@@ -90,14 +90,14 @@ ngx_http_foregate_begin(ngx_http_request_t *r, const void *route, const fg_facts
     /* An error page with steps of its own takes over from a request whose body could not be read. */
     ctx->broken |= ctx->reading;
     ctx->reading = 0;
-    ctx->request = fg_request_new(route, r, facts);
+    ctx->request = fg_request_new(route, facts);
     if (ctx->request == NULL) {
         return NULL;
     }
 
     switched = ctx->switches.elts;
     for (i = 0; i < ctx->switches.nelts; i++) {
-        (void) fg_switch(ctx->request, r, ngx_http_foregate_text(&switched[i].name), switched[i].on);
+        (void) fg_switch(ctx->request, ngx_http_foregate_text(&switched[i].name), switched[i].on);
     }
     return ctx;
 }
@@ -316,7 +316,7 @@ ngx_http_foregate_switch(ngx_http_request_t *r, const char *name, ngx_uint_t on)
     text.data = (const unsigned char *) name;
     text.len = ngx_strlen(name);
     if (ctx->request != NULL && (ctx->route == ngx_http_foregate_route(r) || ctx->responded)) {
-        return fg_switch(ctx->request, r, text, on);
+        return fg_switch(ctx->request, text, on);
     }
 
     /* Its route is not known yet, or will be another one. */

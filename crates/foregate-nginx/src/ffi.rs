@@ -574,13 +574,9 @@ pub unsafe extern "C" fn fg_route(
 ///
 /// # Safety
 ///
-/// `route` came from [`fg_route`] and its cycle lives; `r` and `facts` are of a request that lives.
+/// `route` came from [`fg_route`] and its cycle lives; the texts of `facts` live for the call.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn fg_request_new(
-    route: *const c_void,
-    _r: *mut c_void,
-    facts: *const fg_facts,
-) -> *mut c_void {
+pub unsafe extern "C" fn fg_request_new(route: *const c_void, facts: *const fg_facts) -> *mut c_void {
     guard(std::ptr::null_mut(), || {
         // SAFETY: the caller vouches for the facts and the route, which is shared: the count rises before it is used.
         let (route, facts) = unsafe {
@@ -776,9 +772,9 @@ pub unsafe extern "C" fn fg_run_log(
 ///
 /// # Safety
 ///
-/// As for [`fg_run_request`]; the name lives for the call.
+/// `request` came from [`fg_request_new`]; the name lives for the call.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn fg_switch(request: *mut c_void, _r: *mut c_void, name: fg_text, on: c_int) -> c_int {
+pub unsafe extern "C" fn fg_switch(request: *mut c_void, name: fg_text, on: c_int) -> c_int {
     guard(-1, || {
         // SAFETY: the caller vouches for both.
         let (request, name) = unsafe { (request_of(request)?, name.bytes()) };
