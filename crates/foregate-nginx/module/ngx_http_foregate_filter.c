@@ -224,6 +224,8 @@ ngx_http_foregate_buffer(ngx_http_request_t *r, ngx_http_foregate_ctx_t *ctx, ng
             ctx->failed = 1;
             return NULL;
         }
+        /* The other half may not be lent memory that nobody has written. */
+        ngx_memzero(buf->start, NGX_HTTP_FOREGATE_BUFFER_SIZE);
         buf->tag = (ngx_buf_tag_t) &ngx_http_foregate_module;
         buf->recycled = 1;
         (*link)->buf = buf;

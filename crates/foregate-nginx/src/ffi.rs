@@ -687,7 +687,8 @@ pub unsafe extern "C" fn fg_run_response(
 ///
 /// # Safety
 ///
-/// As for [`fg_run_request`]; `out` is memory for `room` bytes that nobody else uses, `moved` for what comes of it.
+/// As for [`fg_run_request`]; `out` is memory for `room` bytes that have been written once and that nobody else uses,
+/// `moved` for what comes of it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fg_move(
     request: *mut c_void,
@@ -708,7 +709,7 @@ pub unsafe extern "C" fn fg_move(
     };
     let before = fg_panics();
     let result = guard(None, || {
-        // SAFETY: the caller vouches for all of them. What is in the buffer is bytes, whatever they are.
+        // SAFETY: the caller vouches for all of them; the other side has written zeros into the buffer when it made it.
         let (request, input, out, moved) = unsafe {
             (request_of(request)?, input.bytes(), std::slice::from_raw_parts_mut(out, room), moved.as_mut()?)
         };
