@@ -2,6 +2,7 @@
 
 import gzip
 import os
+import re
 import subprocess
 import unittest
 
@@ -155,6 +156,44 @@ class Features(Case):
         ours = self.start("gzip on; gzip_proxied any;" + SITE, {"route.kdl": "compress", "html/a.html": body})
         got = ours.get("/a.html", headers=[("Accept-Encoding", "gzip")])
         self.assertEqual((got.get("content-encoding"), gzip.decompress(got.body)), ("gzip", body))
+
+    def test_the_firewall_stops_requests_and_responses(self):
+        rules = """
+SecRuleEngine On
+SecRequestBodyAccess On
+SecResponseBodyAccess On
+SecResponseBodyMimeType text/html
+SecRule ARGS_GET "@contains <script" "id:1,phase:1,deny,status:403"
+SecRule ARGS_POST:comment "@contains union select" "id:2,phase:2,deny,status:406,t:lowercase"
+SecRule RESPONSE_BODY "@contains secret" "id:3,phase:4,deny,status:403"
+"""
+        route = 'waf mode="block" log="waf.log" { rules "rules.conf"; }\n'
+        page = b"<p>" + b"text " * 10_000
+        origin = self.origin(lambda head: response(page + (b"" if "fine" in head else b"secret"), fields=[("Content-Type", "text/html")], pieces=999))
+        nginx = self.start(SITE, {"route.kdl": route, "rules.conf": rules}, origin=origin)
+        form = [("Content-Type", "application/x-www-form-urlencoded")]
+        self.assertEqual(nginx.get("/echo?a=%3Cscript%3E").status, 403)
+        self.assertEqual(nginx.get("/origin/", "POST", form, b"comment=Union+SELECT+1").status, 406)
+        self.assertEqual(origin.requests, [])
+        self.assertEqual(nginx.get("/origin/").status, 403)
+        got = nginx.get("/origin/fine", "POST", form, b"comment=fine")
+        self.assertEqual((got.status, got.body), (200, page))
+        self.assertEqual(len(nginx.lines("waf.log", 3)), 3)
+
+    def test_html_is_rewritten(self):
+        """Some thousand addresses, in pieces, for a client of each version."""
+        part = "<p>write to u{0}@example.com or <a href=\"mailto:v{0}@example.org\">V</a>, not to logo@2x.png</p>\n"
+        page = ("<!doctype html><body>" + "".join(part.format(number) for number in range(3000))).encode()
+        origin = self.origin(lambda head: response(page, fields=[("Content-Type", "text/html; charset=utf-8")], pieces=1777))
+        nginx = self.start(SITE, {"route.kdl": "html-emails\n", "html/a.html": page}, origin=origin)
+        got = nginx.get("/origin/")
+        self.assertNotIn(b"@example", got.body)
+        self.assertEqual((got.body.count(b"data-fg-email="), got.body.count(b"logo@2x.png")), (6000, 3000))
+        # Each address comes back as the script reads it: the first byte is combined with each of the others.
+        found = [bytes.fromhex(text.decode()) for text in re.findall(b'data-fg-email="([0-9a-f]+)"', got.body)]
+        addresses = [bytes(byte ^ text[0] for byte in text[1:]).decode() for text in found]
+        self.assertEqual(addresses, [f"{name}{number}@example.{end}" for number in range(3000) for name, end in [("u", "com"), ("v", "org")]])
+        self.assertEqual(nginx.get("/.foregate/email-decode.min.js").status, 200)
 
     def test_notes_events_and_steps_are_told(self):
         route = 'redirect "/old" to="/new"\naccess dry-run=#true { deny "127.0.0.0/8"; }\n'
