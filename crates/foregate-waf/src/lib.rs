@@ -16,6 +16,7 @@
 #![forbid(unsafe_code)]
 
 pub mod body;
+mod date;
 pub mod engine;
 pub mod injection;
 pub mod model;

@@ -8,6 +8,7 @@ use super::state::{Found, NameRef};
 use super::store::Handle;
 use super::tx::{Value, push_value};
 use super::values::{Family, Half, Span, push_decimal};
+use crate::date::Date;
 use crate::model::{PersistentCollection, Variable};
 use crate::operator::GROUPS;
 
@@ -276,61 +277,5 @@ impl Run<'_> {
     /// The value that matched last.
     pub(crate) fn last(&self) -> Option<Found> {
         self.state.matched.last().copied()
-    }
-}
-
-/// A date and time of day in UTC.
-struct Date {
-    year: i64,
-    /// From 1.
-    month: i64,
-    day: i64,
-    /// From 0, Sunday.
-    weekday: i64,
-    hour: i64,
-    minute: i64,
-    second: i64,
-}
-
-impl Date {
-    /// From seconds since 1970, by the Gregorian calendar: eras of 400 years that begin in March.
-    fn of(seconds: u64) -> Self {
-        let seconds = i64::try_from(seconds).unwrap_or(i64::MAX);
-        let (days, rest) = (seconds / 86_400, seconds % 86_400);
-        let shifted = days + 719_468;
-        let (era, day_of_era) = (shifted / 146_097, shifted % 146_097);
-        let year_of_era =
-            (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-        let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-        let from_march = (5 * day_of_year + 2) / 153;
-        let month = if from_march < 10 { from_march + 3 } else { from_march - 9 };
-        Self {
-            year: year_of_era + era * 400 + i64::from(month <= 2),
-            month,
-            day: day_of_year - (153 * from_march + 2) / 5 + 1,
-            weekday: (days + 4) % 7,
-            hour: rest / 3_600,
-            minute: rest / 60 % 60,
-            second: rest % 60,
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn dates() {
-        for (seconds, expected) in [
-            (0, (1970, 1, 1, 4, 0, 0, 0)),
-            (951_782_399, (2000, 2, 28, 1, 23, 59, 59)),
-            (951_782_400, (2000, 2, 29, 2, 0, 0, 0)),
-            (1_795_277_105, (2026, 11, 21, 6, 16, 5, 5)),
-        ] {
-            let date = Date::of(seconds);
-            let found = (date.year, date.month, date.day, date.weekday, date.hour, date.minute, date.second);
-            assert_eq!(found, expected, "{seconds}");
-        }
     }
 }

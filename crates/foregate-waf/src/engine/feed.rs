@@ -202,8 +202,13 @@ fn join(row: &mut [u64], hits: &[u64], wanted: &[u64]) {
 
 /// A transformed piece of the text: the same piece or a part of it where that is enough.
 pub(crate) fn transform(text: &mut Text, from: Span, transformation: Transformation) -> Span {
+    piece(text, from, |input| transformation.apply(input))
+}
+
+/// The same for any function from text to text of which what is borrowed is a part of its input.
+pub(crate) fn piece(text: &mut Text, from: Span, change: impl FnOnce(&[u8]) -> Cow<'_, [u8]>) -> Span {
     let input = text.get(from);
-    match transformation.apply(input) {
+    match change(input) {
         Cow::Borrowed(output) => {
             // A part of the input: its place follows from the addresses.
             let start = (output.as_ptr() as usize).saturating_sub(input.as_ptr() as usize);

@@ -58,11 +58,7 @@ impl Run<'_> {
         let path = raw.part(from, from + question);
         let query = raw.part((from + question + 1).min(target.len()), target.len());
         values.set(Variable::QueryString, query);
-        let decoded =
-            super::feed::transform(&mut values.text, path, crate::transform::Transformation::UrlDecode);
-        // A plus is itself in a path.
-        let filename =
-            if values.text.get(path).contains(&b'+') { decode_path(values, path) } else { decoded };
+        let filename = super::feed::piece(&mut values.text, path, crate::transform::decode_path);
         values.set(Variable::RequestFilename, filename);
         values.set(Variable::PathInfo, filename);
         let last = values.text.get(filename).iter().rposition(|byte| matches!(byte, b'/' | b'\\'));
@@ -144,27 +140,6 @@ fn origin_form(target: &[u8]) -> usize {
     target[authority..].iter().position(|byte| matches!(byte, b'/' | b'?')).map_or(0, |at| authority + at)
 }
 
-/// A path without percent-encoding.
-fn decode_path(values: &mut super::values::Values, path: Span) -> Span {
-    let hex = |byte: Option<&u8>| byte.and_then(|byte| char::from(*byte).to_digit(16));
-    let mut out = Vec::with_capacity(path.len());
-    let input = values.text.get(path);
-    let mut at = 0;
-    while let Some(byte) = input.get(at) {
-        match (byte, hex(input.get(at + 1)), hex(input.get(at + 2))) {
-            (b'%', Some(high), Some(low)) => {
-                out.push((high * 16 + low) as u8);
-                at += 3;
-            }
-            _ => {
-                out.push(*byte);
-                at += 1;
-            }
-        }
-    }
-    values.text.push(&out)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -181,6 +156,15 @@ mod tests {
             ("host:443", "host:443"),
         ] {
             assert_eq!(&target[origin_form(target.as_bytes())..], path, "{target}");
+        }
+    }
+
+    #[test]
+    fn a_plus_in_a_path_is_itself() {
+        for (path, decoded) in [("/a+b", "/a+b"), ("/a+%62%2B%zz%4", "/a+b+%zz%4"), ("/%61", "/a"), ("", "")]
+        {
+            let found = crate::transform::decode_path(path.as_bytes());
+            assert_eq!(String::from_utf8_lossy(&found), decoded);
         }
     }
 }

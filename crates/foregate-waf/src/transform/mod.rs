@@ -24,6 +24,11 @@ pub use bytes::Bytes;
 pub(crate) use hex::digits as hex_digits;
 pub use unicode::UnicodeMap;
 
+/// A path without percent-encoding: as `t:urlDecode`, but a plus is itself.
+pub(crate) fn decode_path(path: &[u8]) -> Cow<'_, [u8]> {
+    url::decode_path(path)
+}
+
 /// One transformation, by its name in SecLang (`t:NAME`). `t:none` is none of them: it empties the list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Transformation {

@@ -9,12 +9,17 @@ use super::unicode::UnicodeMap;
 
 /// `%HH` and `+`; what is no encoding stays.
 pub(super) fn decode(input: &[u8]) -> Cow<'_, [u8]> {
-    decode_by(input, |_| Escape::None)
+    decode_by(input, b'+', |_| Escape::None)
+}
+
+/// `%HH` alone, as in a path, where a plus is itself.
+pub(super) fn decode_path(input: &[u8]) -> Cow<'_, [u8]> {
+    decode_by(input, b'%', |_| Escape::None)
 }
 
 /// The same, and `%uHHHH`: by the map where it knows the code, otherwise by its lower byte.
 pub(super) fn decode_uni<'a>(input: &'a [u8], map: Option<&UnicodeMap>) -> Cow<'a, [u8]> {
-    decode_by(input, |rest| match rest {
+    decode_by(input, b'+', |rest| match rest {
         [b'u' | b'U', digits @ ..] => {
             let Some(byte) = narrow(digits) else { return Escape::Broken };
             Escape::Byte(map.and_then(|map| map.get(code(digits))).unwrap_or(byte))
@@ -37,12 +42,13 @@ fn code(digits: &[u8]) -> u16 {
     digits.iter().take(4).filter_map(|byte| digit(*byte)).fold(0, |code, digit| code << 4 | u16::from(digit))
 }
 
-fn decode_by(input: &[u8], wide: impl Fn(&[u8]) -> Escape) -> Cow<'_, [u8]> {
+/// `space` stands for a space, if it is not the percent sign.
+fn decode_by(input: &[u8], space: u8, wide: impl Fn(&[u8]) -> Escape) -> Cow<'_, [u8]> {
     let mut rewrite = Rewrite::new(input);
     let mut at = 0;
-    while let Some(found) = memchr2(b'%', b'+', &input[at..]) {
+    while let Some(found) = memchr2(b'%', space, &input[at..]) {
         at += found;
-        if input[at] == b'+' {
+        if input[at] != b'%' {
             rewrite.replace(at, 1, b" ");
             at += 1;
             continue;
