@@ -1,8 +1,14 @@
 //! What a pass costs beside the rewriter alone with the same handlers: `cargo bench -p foregate-html --bench rewrite`.
-#![allow(clippy::unwrap_used, missing_docs, reason = "a benchmark stops at what it did not expect")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    missing_docs,
+    reason = "a benchmark stops at what it did not expect, and says what it found"
+)]
 
 use std::hint::black_box;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use foregate_html::features::insert::{Insert, Place};
@@ -168,5 +174,25 @@ fn rewrite(criterion: &mut Criterion) {
     criterion.bench_function("first byte", |bencher| bencher.iter(|| pass(five(), b"<p>")));
 }
 
-criterion_group!(benches, rewrite);
+/// The throughput of the pass as a share of that of the rewriter alone. Both run in turn, and the fastest of each counts, so
+/// that what else the machine does matters little.
+fn share(_: &mut Criterion) {
+    let html = page();
+    let selectors = SELECTORS.map(|selector| selector.parse().unwrap());
+    let mut fastest = [Duration::MAX; 2];
+    for _ in 0..1000 {
+        let start = Instant::now();
+        black_box(pass(five(), &html));
+        let between = Instant::now();
+        black_box(bare(&html, &selectors));
+        fastest = [fastest[0].min(between - start), fastest[1].min(between.elapsed())];
+    }
+    let [pass, bare] = fastest;
+    println!(
+        "five features {pass:?}, bare lol_html {bare:?}: {:.3}",
+        bare.as_secs_f64() / pass.as_secs_f64()
+    );
+}
+
+criterion_group!(benches, rewrite, share);
 criterion_main!(benches);
