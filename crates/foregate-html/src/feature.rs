@@ -142,7 +142,7 @@ impl Value for Features {
 /// What a handler has done, and whether it may.
 #[derive(Debug, Default)]
 pub(crate) struct Deed {
-    pub include: Option<Fragment>,
+    pub include: Option<Box<Fragment>>,
     pub dry: bool,
     pub matches: u64,
     pub watch: bool,
@@ -245,7 +245,7 @@ impl Element<'_, '_, '_> {
     pub fn include(&mut self, fragment: Fragment) {
         self.deed.matches += 1;
         if !self.deed.dry {
-            self.deed.include = Some(fragment);
+            self.deed.include = Some(Box::new(fragment));
         }
     }
 
@@ -308,7 +308,7 @@ impl Comment<'_, '_> {
     pub fn include(&mut self, fragment: Fragment) {
         self.deed.matches += 1;
         if !self.deed.dry {
-            self.deed.include = Some(fragment);
+            self.deed.include = Some(Box::new(fragment));
         }
     }
 

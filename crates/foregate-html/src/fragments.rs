@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use foregate_module::{FetchRequest, FetchResponse, FetchTarget, Text};
 use lol_html::html_content::{StreamingHandler, StreamingHandlerSink};
-use parking_lot::Mutex;
+
+use crate::rewriter::written;
 
 /// How fragments are fetched.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -79,7 +80,6 @@ pub(crate) struct Frame {
 
 /// Notes where a fragment belongs, at the moment when what comes before it has been written.
 pub(crate) struct Mark {
-    pub output: Arc<Mutex<Written>>,
     pub fragment: Fragment,
 }
 
@@ -88,9 +88,10 @@ impl StreamingHandler for Mark {
         self: Box<Self>,
         _: &mut StreamingHandlerSink<'_>,
     ) -> Result<(), Box<dyn std::error::Error + Send + Sync + 'static>> {
-        let mut output = self.output.lock();
-        let at = output.bytes.len();
-        output.holes.push_back((at, self.fragment));
+        written(|written| {
+            let at = written.bytes.len();
+            written.holes.push_back((at, self.fragment));
+        });
         Ok(())
     }
 }

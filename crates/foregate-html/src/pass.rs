@@ -5,12 +5,11 @@ use std::sync::Arc;
 use foregate_module::{Bail, BodyFilter, FetchRequest, FetchResult, Filtered, Finding, Sink};
 use lol_html::errors::RewritingError;
 use lol_html::send::HtmlRewriter;
-use parking_lot::Mutex;
 
 use crate::charset::{Charset, Sniffed, sniff};
 use crate::feature::Chosen;
 use crate::fragments::{Fragment, Frame, Written, is_usable};
-use crate::rewriter::{Output, Shared, rewriter};
+use crate::rewriter::{Output, Shared, at_work, rewriter};
 
 /// The step that documents are counted for.
 pub const STEP: &str = "html";
@@ -49,8 +48,8 @@ pub struct Pass {
     queue: Vec<u8>,
     at: usize,
     slice: usize,
-    shared: Arc<Mutex<Shared>>,
-    output: Output,
+    /// What handlers share, once the rewriter has begun; away while it is at work.
+    shared: Option<Box<Shared>>,
     terms: Terms,
     /// Why it gave up.
     gave_up: Option<&'static str>,
@@ -102,8 +101,7 @@ impl Pass {
             queue: Vec::new(),
             at: 0,
             slice: (ROOM / growth).clamp(SLICE.0, SLICE.1),
-            shared: Arc::default(),
-            output: Output::default(),
+            shared: None,
             terms,
             gave_up: None,
             charset: Charset::UTF_8,
@@ -124,7 +122,7 @@ impl Pass {
             let rest = self.queue.get(self.at..).unwrap_or_default();
             let slice = rest.get(..self.slice).unwrap_or(rest);
             self.at += slice.len();
-            let done = rewriter.write(slice);
+            let done = at_work(&mut self.shared, || rewriter.write(slice));
             written += self.hand_over(out);
             if let Err(error) = done {
                 return self.failed(&error, out);
@@ -182,8 +180,8 @@ impl Pass {
                     .filter(|(chosen, dry)| !dry && chosen.feature.in_fragments())
                     .map(|(chosen, _)| chosen.clone())
                     .collect();
-                let (rewriter, shared) = rewriter(features, charset, &self.terms, self.output.clone());
-                self.shared = shared;
+                let (rewriter, shared) = rewriter(features, charset, &self.terms);
+                self.shared = Some(shared);
                 self.state = State::Rewrites(Box::new(rewriter));
                 Ok(())
             }
@@ -197,7 +195,7 @@ impl Pass {
 
     /// Hands on what the rewriter has written, up to the first fragment; says how much that was.
     fn hand_over(&mut self, out: &mut dyn Sink) -> usize {
-        let mut written = self.output.0.lock();
+        let Some(Shared { written, .. }) = self.shared.as_deref_mut() else { return 0 };
         let count = written.bytes.len();
         if written.holes.is_empty() && self.frames.is_empty() {
             out.write(&written.bytes);
@@ -205,8 +203,7 @@ impl Pass {
             written.bytes.shrink_to(KEPT);
             return count;
         }
-        let taken = std::mem::take(&mut *written);
-        drop(written);
+        let taken = std::mem::take(written);
         match self.frames.first_mut() {
             // The document goes on behind what is held up.
             Some(document) => document.written.bytes.extend(taken.bytes),
@@ -273,13 +270,15 @@ impl Pass {
     /// What a fragment has become, with the places of those within it.
     fn nested(&self, body: &[u8]) -> Written {
         let features = self.nested.iter().map(|chosen| (chosen.clone(), false)).collect();
-        let output = Output::default();
-        let (mut rewriter, _) = rewriter(features, self.charset, &self.terms, output.clone());
-        // A fragment that needs too much memory has been written as it is.
-        if rewriter.write(body).is_ok() {
-            let _ = rewriter.end();
-        }
-        std::mem::take(&mut *output.0.lock())
+        let (mut rewriter, shared) = rewriter(features, self.charset, &self.terms);
+        let mut shared = Some(shared);
+        at_work(&mut shared, || {
+            // A fragment that needs too much memory has been written as it is.
+            if rewriter.write(body).is_ok() {
+                let _ = rewriter.end();
+            }
+        });
+        shared.map(|shared| shared.written).unwrap_or_default()
     }
 
     /// Goes on after a piece, an answer, or the end.
@@ -298,7 +297,7 @@ impl Pass {
         let State::Rewrites(rewriter) = std::mem::replace(&mut self.state, State::Over) else {
             return Ok(());
         };
-        let done = rewriter.end();
+        let done = at_work(&mut self.shared, || rewriter.end());
         self.hand_over(out);
         match done {
             Ok(()) => Ok(()),
@@ -358,14 +357,16 @@ impl BodyFilter for Pass {
             out.write(frame.written.bytes.get(frame.at..).unwrap_or_default());
         }
         if let State::Rewrites(rewriter) = std::mem::replace(&mut self.state, State::Over) {
-            let mut shared = self.shared.lock();
-            if let Some(held) = shared.text("", true) {
-                out.write(&encoding_rs::WINDOWS_1252.encode(held).0);
+            if let Some(shared) = &mut self.shared {
+                if let Some(held) = shared.text("", true) {
+                    out.write(&encoding_rs::WINDOWS_1252.encode(&held).0);
+                }
+                shared.quiet = true;
             }
-            shared.quiet = true;
-            drop(shared);
-            let done = rewriter.end();
-            out.write(&std::mem::take(&mut *self.output.0.lock()).bytes);
+            let done = at_work(&mut self.shared, || rewriter.end());
+            if let Some(shared) = &mut self.shared {
+                out.write(&std::mem::take(&mut shared.written).bytes);
+            }
             if let Err(error) = done {
                 let _ = self.failed(&error, out);
             }
@@ -380,7 +381,7 @@ impl BodyFilter for Pass {
     }
 
     fn report(&mut self, tell: &mut dyn FnMut(Finding)) {
-        for running in &self.shared.lock().running {
+        for running in self.shared.iter().flat_map(|shared| &shared.running) {
             let event = if running.dry { "dry-run-matches" } else { "matches" };
             if running.matches > 0 {
                 tell(Finding { step: running.step, event, count: running.matches });

@@ -1,34 +1,47 @@
 //! The rewriter of one document: what features have asked for, as handlers of `lol_html`.
 
-use std::sync::Arc;
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
 
 use lol_html::errors::RewritingError;
 use lol_html::html_content::{BailOut, ContentType, TextType};
 use lol_html::send::{HtmlRewriter, Settings};
 use lol_html::{AsciiCompatibleEncoding, DocumentContentHandlers, ElementContentHandlers, MemorySettings};
 use lol_html::{HandlerResult, OutputSink};
-use parking_lot::Mutex;
 
 use crate::charset::Charset;
 use crate::feature::{Chosen, Comment, Deed, Element, End, EndTag, Feature, Page, Reads, Rewrite};
 use crate::fragments::{Mark, Written};
 use crate::pass::Terms;
 use crate::selector::Selector;
-use crate::text;
+use crate::text::{self, Made};
 
 /// A feature at work.
 pub(crate) struct Running {
     pub step: &'static str,
     pub dry: bool,
     pub reads: Reads,
+    /// How many features come before the next that reads texts.
+    pub deaf: usize,
     pub rewrite: Box<dyn Rewrite>,
     pub matches: u64,
+}
+
+thread_local! {
+    /// What the rewriter that is at work on this thread shares with its handlers. They are called thousands of times for a
+    /// document, and its output still more often; a lock each time would cost more than most of them do.
+    static AT_WORK: Cell<Option<Box<Shared>>> = const { Cell::new(None) };
+    /// What that rewriter has written. By itself, since what a handler adds to the end is written while that runs.
+    static WRITTEN: RefCell<Written> =
+        const { RefCell::new(Written { bytes: Vec::new(), holes: VecDeque::new() }) };
 }
 
 /// What handlers share.
 #[derive(Default)]
 pub(crate) struct Shared {
     pub running: Vec<Running>,
+    /// How many of them come before the first that reads texts.
+    deaf: usize,
     /// For documents whose second bytes may look like ASCII.
     masks: Option<Masks>,
     /// Whether text of escapable elements is that of a `title`, not of a `textarea`.
@@ -37,9 +50,8 @@ pub(crate) struct Shared {
     is_title: bool,
     /// Nothing is to be changed any more.
     pub quiet: bool,
-    output: Output,
-    /// The text that features have made of a piece.
-    text: String,
+    /// What the rewriter has written; elsewhere while it is at work.
+    pub written: Written,
 }
 
 struct Masks {
@@ -48,25 +60,51 @@ struct Masks {
     masked: String,
 }
 
+/// Lets a rewriter work, with what its handlers share at hand for them.
+pub(crate) fn at_work<T>(shared: &mut Option<Box<Shared>>, work: impl FnOnce() -> T) -> T {
+    let written = shared.as_mut().map(|shared| std::mem::take(&mut shared.written));
+    let outer = (WRITTEN.replace(written.unwrap_or_default()), AT_WORK.replace(shared.take()));
+    let done = work();
+    *shared = AT_WORK.replace(outer.1);
+    let written = WRITTEN.replace(outer.0);
+    if let Some(shared) = shared {
+        shared.written = written;
+    }
+    done
+}
+
+/// For handlers: what they share.
+pub(crate) fn shared<T: Default>(run: impl FnOnce(&mut Shared) -> T) -> T {
+    AT_WORK.with(|at_work| {
+        // Taken out meanwhile, so that a handler that panics takes it along.
+        let Some(mut shared) = at_work.take() else { return T::default() };
+        let done = run(&mut shared);
+        at_work.set(Some(shared));
+        done
+    })
+}
+
+/// For what writes: what the rewriter that is at work has written.
+pub(crate) fn written(run: impl FnOnce(&mut Written)) {
+    WRITTEN.with_borrow_mut(run);
+}
+
 /// Where the rewriter writes.
-#[derive(Clone, Default)]
-pub(crate) struct Output(pub Arc<Mutex<Written>>);
+pub(crate) struct Output;
 
 impl OutputSink for Output {
     fn handle_chunk(&mut self, chunk: &[u8]) {
-        self.0.lock().bytes.extend_from_slice(chunk);
+        written(|written| written.bytes.extend_from_slice(chunk));
     }
 }
 
-/// A rewriter that runs features over one document, and what its handlers share.
+/// A rewriter that runs features over one document, and what its handlers share: it has to be [at work](at_work) with that.
 pub(crate) fn rewriter(
     features: Vec<(Chosen, bool)>,
     charset: Charset,
     terms: &Terms,
-    output: Output,
-) -> (HtmlRewriter<'static, Output>, Arc<Mutex<Shared>>) {
+) -> (HtmlRewriter<'static, Output>, Box<Shared>) {
     let page = Page::new(charset, terms.nonce.clone());
-    let shared: Arc<Mutex<Shared>> = Arc::default();
     let memory = MemorySettings::new()
         .with_max_allowed_memory_usage(terms.budget)
         .with_graceful_bail_out_on_memory_limit_exceeded(true);
@@ -83,7 +121,7 @@ pub(crate) fn rewriter(
     for (number, (chosen, dry)) in features.into_iter().enumerate() {
         let Chosen { step, feature } = chosen;
         for (selector, matched) in feature.selectors().iter().enumerate() {
-            let handler = element_handler(Arc::clone(&shared), number, selector);
+            let handler = element_handler(number, selector);
             let handlers = ElementContentHandlers::default().element(handler);
             // Only read until the rewriter is made, but for longer than the compiler can see here.
             let matched = matched.of_charset(charset).into_owned();
@@ -92,14 +130,13 @@ pub(crate) fn rewriter(
         let reads = feature.reads();
         all = Reads { text: all.text || reads.text, comments: all.comments || reads.comments };
         let rewrite = Feature::begin(feature, &page);
-        running.push(Running { step, dry, reads, rewrite, matches: 0 });
+        running.push(Running { step, dry, reads, deaf: 0, rewrite, matches: 0 });
     }
     if all.text {
         for (name, is_title) in [("title", true), ("textarea", false)] {
-            let shared = Arc::clone(&shared);
             let handlers =
                 ElementContentHandlers::default().element(move |_: &mut lol_html::send::Element<'_, '_>| {
-                    shared.lock().in_title = is_title;
+                    shared(|shared| shared.in_title = is_title);
                     Ok(())
                 });
             let selector = Selector::constant(name).of_charset(charset).into_owned();
@@ -107,10 +144,15 @@ pub(crate) fn rewriter(
         }
     }
     let masks = charset.needs_mask().then(|| Masks { charset, lead: false, masked: String::new() });
-    *shared.lock() = Shared { running, masks, output: output.clone(), ..Shared::default() };
-    let (document, bail_out) = document_handlers(&shared, all);
-    let settings = settings.append_document_content_handler(document).append_bail_out_handler(bail_out);
-    (HtmlRewriter::new(settings, output), shared)
+    let mut deaf = 0;
+    for running in running.iter_mut().rev() {
+        running.deaf = deaf;
+        deaf = if running.reads.text { 0 } else { deaf + 1 };
+    }
+    let shared = Box::new(Shared { running, deaf, masks, ..Shared::default() });
+    let settings =
+        settings.append_document_content_handler(document_handlers(all)).append_bail_out_handler(bail_out);
+    (HtmlRewriter::new(settings, Output), shared)
 }
 
 impl Shared {
@@ -128,44 +170,43 @@ impl Shared {
     }
 
     /// What features make of a text; `None` if it stays as it is.
-    pub fn text(&mut self, text: &str, last: bool) -> Option<&mut String> {
+    pub fn text(&mut self, text: &str, last: bool) -> Option<String> {
         if self.quiet {
             return None;
         }
-        self.text.clear();
-        match &mut self.masks {
-            None => text::pass(&mut self.running, text, last, self.is_title, &mut self.text),
-            Some(masks) => {
-                masks.charset.mask(text, &mut masks.lead, &mut masks.masked);
-                text::pass(&mut self.running, &masks.masked, last, self.is_title, &mut self.text);
-                masks.lead &= !last;
-                Charset::unmask(&mut self.text);
-            }
-        }
-        (self.text != text).then_some(&mut self.text)
+        let (running, is_title) = (self.running.get_mut(self.deaf..).unwrap_or_default(), self.is_title);
+        let Some(masks) = &mut self.masks else {
+            let mut made = Made::of(text);
+            text::pass(running, text, last, is_title, &mut made);
+            return made.changed();
+        };
+        masks.charset.mask(text, &mut masks.lead, &mut masks.masked);
+        let mut made = Made::of(&masks.masked);
+        text::pass(running, &masks.masked, last, is_title, &mut made);
+        masks.lead &= !last;
+        let mut changed = made.changed()?;
+        Charset::unmask(&mut changed);
+        Some(changed)
     }
 }
 
 fn element_handler(
-    shared: Arc<Mutex<Shared>>,
     number: usize,
     selector: usize,
 ) -> impl FnMut(&mut lol_html::send::Element<'_, '_>) -> HandlerResult + Send + 'static {
     move |inner| {
-        let deed = shared.lock().run(number, |rewrite, deed| {
+        let deed = run(number, |rewrite, deed| {
             let mut element = Element { inner: &mut *inner, deed };
             rewrite.element(selector, &mut element);
             element.deed
         });
         if let Some(fragment) = deed.include {
-            let output = Arc::clone(&shared.lock().output.0);
-            inner.streaming_replace(Box::new(Mark { output, fragment }));
+            inner.streaming_replace(Box::new(Mark { fragment: *fragment }));
         }
         if deed.watch {
-            let shared = Arc::clone(&shared);
             // An element without content has no end tag, and nobody waits for one.
             let _ = inner.on_end_tag(Box::new(move |inner| {
-                shared.lock().run(number, |rewrite, deed| {
+                run(number, |rewrite, deed| {
                     let mut tag = EndTag { inner, deed };
                     rewrite.end_tag(selector, &mut tag);
                     tag.deed
@@ -177,65 +218,71 @@ fn element_handler(
     }
 }
 
+/// Runs a handler of one feature of the rewriter that is at work.
+fn run(number: usize, run: impl FnOnce(&mut dyn Rewrite, Deed) -> Deed) -> Deed {
+    shared(|shared| shared.run(number, run))
+}
+
 type Document = DocumentContentHandlers<'static, lol_html::send::SendHandlerTypes>;
 
-/// The handlers that are not bound to an element, and what writes the text that features hold when the rewriter gives up.
-fn document_handlers(
-    shared: &Arc<Mutex<Shared>>,
-    reads: Reads,
-) -> (Document, impl FnMut(&RewritingError, &mut BailOut<'_>) + Send + 'static) {
+/// The handlers that are not bound to an element.
+fn document_handlers(reads: Reads) -> Document {
     let mut document = Document::default();
     if reads.text {
-        let shared = Arc::clone(shared);
-        document = document.text(move |chunk: &mut lol_html::html_content::TextChunk<'_>| {
-            let mut shared = shared.lock();
-            let readable = match chunk.text_type() {
-                TextType::Data => true,
-                TextType::RCData => shared.in_title,
-                _ => false,
-            };
-            shared.is_title = chunk.text_type() == TextType::RCData;
-            if readable && let Some(text) = shared.text(chunk.as_str(), chunk.last_in_text_node()) {
-                chunk.set_str(std::mem::take(text));
-            }
+        document = document.text(|chunk: &mut lol_html::html_content::TextChunk<'_>| {
+            shared(|shared| {
+                let readable = match chunk.text_type() {
+                    TextType::Data => true,
+                    TextType::RCData => shared.in_title,
+                    _ => false,
+                };
+                shared.is_title = chunk.text_type() == TextType::RCData;
+                if readable && let Some(text) = shared.text(chunk.as_str(), chunk.last_in_text_node()) {
+                    chunk.set_str(text);
+                }
+            });
             Ok(())
         });
     }
     if reads.comments {
-        let shared = Arc::clone(shared);
-        document = document.comments(move |inner: &mut lol_html::html_content::Comment<'_>| {
-            let mut shared = shared.lock();
-            for number in 0..shared.running.len() {
-                let deed = shared.run(number, |rewrite, deed| {
-                    let mut comment = Comment { inner: &mut *inner, deed };
-                    rewrite.comment(&mut comment);
-                    comment.deed
-                });
-                if let Some(fragment) = deed.include {
-                    let output = Arc::clone(&shared.output.0);
-                    inner.streaming_replace(Box::new(Mark { output, fragment }));
-                }
-            }
+        document = document.comments(|inner: &mut lol_html::html_content::Comment<'_>| {
+            shared(|shared| comment(shared, inner));
             Ok(())
         });
     }
-    let at_end = Arc::clone(shared);
-    document = document.end(move |inner: &mut lol_html::html_content::DocumentEnd<'_>| {
-        let mut shared = at_end.lock();
-        for number in 0..shared.running.len() {
-            shared.run(number, |rewrite, deed| {
-                let mut end = End { inner: &mut *inner, deed };
-                rewrite.end(&mut end);
-                end.deed
-            });
-        }
+    document.end(|inner: &mut lol_html::html_content::DocumentEnd<'_>| {
+        shared(|shared| {
+            for number in 0..shared.running.len() {
+                shared.run(number, |rewrite, deed| {
+                    let mut end = End { inner: &mut *inner, deed };
+                    rewrite.end(&mut end);
+                    end.deed
+                });
+            }
+        });
         Ok(())
-    });
-    let shared = Arc::clone(shared);
-    let bail_out = move |_: &RewritingError, bail_out: &mut BailOut<'_>| {
-        if let Some(held) = shared.lock().text("", true) {
-            bail_out.append(held, ContentType::Html);
+    })
+}
+
+fn comment(shared: &mut Shared, inner: &mut lol_html::html_content::Comment<'_>) {
+    for number in 0..shared.running.len() {
+        if !shared.running.get(number).is_some_and(|running| running.reads.comments) {
+            continue;
         }
-    };
-    (document, bail_out)
+        let deed = shared.run(number, |rewrite, deed| {
+            let mut comment = Comment { inner: &mut *inner, deed };
+            rewrite.comment(&mut comment);
+            comment.deed
+        });
+        if let Some(fragment) = deed.include {
+            inner.streaming_replace(Box::new(Mark { fragment: *fragment }));
+        }
+    }
+}
+
+/// Writes the text that features hold when the rewriter gives up.
+fn bail_out(_: &RewritingError, bail_out: &mut BailOut<'_>) {
+    if let Some(held) = shared(|shared| shared.text("", true)) {
+        bail_out.append(&held, ContentType::Html);
+    }
 }
