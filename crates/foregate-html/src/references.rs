@@ -1,63 +1,206 @@
-//! Character references, as they stand in attributes and text.
+//! Character references, as they stand in attributes and text (HTML, section 13.2.5.72).
 
-/// Resolves the references that attributes of links have: numbers, and the five that XML knows. Others stay.
+/// The longest reference that is known as one, bytes. What is longer, by zeros before its number, is text.
+pub(crate) const LONGEST: usize = 64;
+/// The longest name of a reference, bytes.
+const NAME: usize = 31;
+
+/// Names that need no semicolon in text.
+const OLD: [(&str, char); 10] = [
+    ("amp", '&'),
+    ("AMP", '&'),
+    ("lt", '<'),
+    ("LT", '<'),
+    ("gt", '>'),
+    ("GT", '>'),
+    ("quot", '"'),
+    ("QUOT", '"'),
+    ("COPY", '\u{a9}'),
+    ("REG", '\u{ae}'),
+];
+/// The same for the characters of ISO 8859-1, from U+00A0 on.
+const LATIN: &str = "nbsp iexcl cent pound curren yen brvbar sect uml copy ordf laquo not shy reg macr deg plusmn sup2 sup3 \
+    acute micro para middot cedil sup1 ordm raquo frac14 frac12 frac34 iquest Agrave Aacute Acirc Atilde Auml Aring AElig \
+    Ccedil Egrave Eacute Ecirc Euml Igrave Iacute Icirc Iuml ETH Ntilde Ograve Oacute Ocirc Otilde Ouml times Oslash Ugrave \
+    Uacute Ucirc Uuml Yacute THORN szlig agrave aacute acirc atilde auml aring aelig ccedil egrave eacute ecirc euml igrave \
+    iacute icirc iuml eth ntilde ograve oacute ocirc otilde ouml divide oslash ugrave uacute ucirc uuml yacute thorn yuml";
+/// Names that need one: the rest of ASCII.
+const ASCII: [(&str, char); 37] = [
+    ("apos", '\''),
+    ("Tab", '\t'),
+    ("NewLine", '\n'),
+    ("excl", '!'),
+    ("num", '#'),
+    ("dollar", '$'),
+    ("percnt", '%'),
+    ("lpar", '('),
+    ("rpar", ')'),
+    ("ast", '*'),
+    ("midast", '*'),
+    ("plus", '+'),
+    ("comma", ','),
+    ("period", '.'),
+    ("sol", '/'),
+    ("colon", ':'),
+    ("semi", ';'),
+    ("equals", '='),
+    ("quest", '?'),
+    ("commat", '@'),
+    ("lsqb", '['),
+    ("lbrack", '['),
+    ("bsol", '\\'),
+    ("rsqb", ']'),
+    ("rbrack", ']'),
+    ("Hat", '^'),
+    ("lowbar", '_'),
+    ("UnderBar", '_'),
+    ("grave", '`'),
+    ("DiacriticalGrave", '`'),
+    ("lcub", '{'),
+    ("lbrace", '{'),
+    ("verbar", '|'),
+    ("vert", '|'),
+    ("VerticalLine", '|'),
+    ("rcub", '}'),
+    ("rbrace", '}'),
+];
+
+/// What an ampersand begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Begun {
+    /// Nothing: it stands for itself.
+    Text,
+    /// A reference of so many bytes; to which character, if that is known.
+    Reference(usize, Option<char>),
+    /// What follows has to tell; at most [`LONGEST`] bytes are needed.
+    More,
+}
+
+/// Looks at an ampersand and what follows it. With `last` nothing follows that.
+pub(crate) fn begun(text: &str, last: bool, in_attribute: bool) -> Begun {
+    let bytes = text.as_bytes();
+    match bytes.get(1) {
+        Some(b'#') => number(bytes, last),
+        Some(first) if first.is_ascii_alphabetic() => name(text, last, in_attribute),
+        None if !last => Begun::More,
+        _ => Begun::Text,
+    }
+}
+
+fn number(bytes: &[u8], last: bool) -> Begun {
+    let (start, radix) = match bytes.get(2) {
+        Some(b'x' | b'X') => (3, 16),
+        None if !last => return Begun::More,
+        _ => (2, 10),
+    };
+    let digits = bytes.iter().skip(start).map_while(|byte| char::from(*byte).to_digit(radix));
+    let (count, code) = digits.take(LONGEST).fold((0, 0_u32), |(count, code), digit| {
+        (count + 1, code.saturating_mul(radix).saturating_add(digit))
+    });
+    let end = start + count;
+    if end >= LONGEST {
+        return Begun::Text;
+    }
+    let length = match bytes.get(end) {
+        None if !last => return Begun::More,
+        Some(b';') => end + 1,
+        _ => end,
+    };
+    if count == 0 { Begun::Text } else { Begun::Reference(length, Some(numbered(code))) }
+}
+
+/// The character of a number, as browsers see it.
+fn numbered(code: u32) -> char {
+    match (code, u8::try_from(code)) {
+        (0, _) => char::REPLACEMENT_CHARACTER,
+        (_, Ok(byte @ 0x80..=0x9f)) => {
+            let bytes = [byte];
+            let (text, _) = encoding_rs::WINDOWS_1252.decode_without_bom_handling(&bytes);
+            text.chars().next().unwrap_or(char::REPLACEMENT_CHARACTER)
+        }
+        _ => char::from_u32(code).unwrap_or(char::REPLACEMENT_CHARACTER),
+    }
+}
+
+fn name(text: &str, last: bool, in_attribute: bool) -> Begun {
+    let rest = text.get(1..).unwrap_or_default();
+    let length = rest.bytes().take(NAME + 1).take_while(u8::is_ascii_alphanumeric).count();
+    let next = rest.as_bytes().get(length);
+    if next.is_none() && length <= NAME && !last {
+        return Begun::More;
+    }
+    let name = rest.get(..length).unwrap_or_default();
+    if next == Some(&b';') && length <= NAME {
+        let known = old().chain(ASCII).find(|(known, _)| *known == name);
+        return Begun::Reference(length + 2, known.map(|(_, character)| character));
+    }
+    // Without a semicolon names of old count, in attributes only where the address goes on with what is in no name.
+    let fits = |known: &&str| match in_attribute {
+        true => name == *known && next != Some(&b'='),
+        false => name.starts_with(known),
+    };
+    let found = old().filter(|(known, _)| fits(known)).max_by_key(|(known, _)| known.len());
+    found.map_or(Begun::Text, |(known, character)| Begun::Reference(known.len() + 1, Some(character)))
+}
+
+fn old() -> impl Iterator<Item = (&'static str, char)> {
+    OLD.into_iter().chain(LATIN.split_ascii_whitespace().zip('\u{a0}'..='\u{ff}'))
+}
+
+/// Resolves the references of an attribute's value to characters of ASCII. Others stay: they would have to be brought into
+/// the form of the document.
 pub(crate) fn resolve(text: &str) -> String {
+    resolve_but(text, '&')
+}
+
+/// The same, where the ampersand of a reference that stays becomes `mark`.
+pub(crate) fn resolve_but(text: &str, mark: char) -> String {
     let mut resolved = String::with_capacity(text.len());
     let mut rest = text;
     while let Some(at) = memchr::memchr(b'&', rest.as_bytes()) {
         let (before, reference) = rest.split_at(at);
         resolved.push_str(before);
-        match one(reference) {
-            Some((character, length)) => {
-                resolved.push(character);
-                rest = reference.get(length..).unwrap_or_default();
-            }
-            None => {
-                resolved.push('&');
-                rest = reference.get(1..).unwrap_or_default();
-            }
-        }
+        let (character, length) = match begun(reference, true, true) {
+            Begun::Reference(length, Some(character)) if character.is_ascii() => (character, length),
+            Begun::Reference(..) => (mark, 1),
+            _ => ('&', 1),
+        };
+        resolved.push(character);
+        rest = reference.get(length..).unwrap_or_default();
     }
     resolved.push_str(rest);
     resolved
 }
 
-/// The character that stands at the start, and how long its reference is. Only ASCII: another one would have to be brought
-/// into the form of the document.
-fn one(reference: &str) -> Option<(char, usize)> {
-    const NAMES: [(&str, char); 7] = [
-        ("&amp;", '&'),
-        ("&lt;", '<'),
-        ("&gt;", '>'),
-        ("&quot;", '"'),
-        ("&apos;", '\''),
-        ("&commat;", '@'),
-        ("&period;", '.'),
-    ];
-    if let Some((name, character)) = NAMES.iter().find(|(name, _)| reference.starts_with(name)) {
-        return Some((*character, name.len()));
-    }
-    let (code, end) = {
-        let end = reference.get(..12).unwrap_or(reference).find(';')?;
-        let number = reference.get(2..end).filter(|_| reference.starts_with("&#"))?;
-        let code = match number.strip_prefix(['x', 'X']) {
-            Some(digits) => u32::from_str_radix(digits, 16).ok()?,
-            None => number.parse().ok()?,
-        };
-        (code, end)
-    };
-    let character = char::from_u32(code).filter(char::is_ascii)?;
-    Some((character, end + 1))
-}
-
 #[cfg(test)]
 mod tests {
-    use super::resolve;
+    use super::*;
 
     #[test]
     fn references_become_their_characters() {
         assert_eq!(resolve("a&amp;b&#64;c&#x40;d&commat;"), "a&b@c@d@");
         assert_eq!(resolve("&nbsp;&#233;&#xfffffff;&#;&"), "&nbsp;&#233;&#xfffffff;&#;&");
+        assert_eq!(resolve("?a&lt=1&ltx&lt&#58x&colon;"), "?a&lt=1&ltx<:x:");
+        assert_eq!(resolve_but("&eacute;&&amp;", '!'), "!eacute;&&");
         assert_eq!(resolve(""), "");
+    }
+
+    #[test]
+    fn references_are_known_when_they_have_come() {
+        let text = |text| begun(text, true, false);
+        assert_eq!(text("&amp;x"), Begun::Reference(5, Some('&')));
+        assert_eq!(text("&ampere"), Begun::Reference(4, Some('&')));
+        assert_eq!(text("&notin;"), Begun::Reference(7, None));
+        assert_eq!(text("&yuml;"), Begun::Reference(6, Some('ÿ')));
+        assert_eq!(text("&#128;"), Begun::Reference(6, Some('€')));
+        assert_eq!(text("&#xD800 "), Begun::Reference(7, Some('\u{fffd}')));
+        assert_eq!(text("&T "), Begun::Text);
+        assert_eq!(text("&#x;"), Begun::Text);
+        for begins in ["&", "&#", "&#x", "&#6", "&a", "&amp"] {
+            assert_eq!(begun(begins, false, false), Begun::More, "{begins}");
+        }
+        for long in [format!("&#{}65;", "0".repeat(LONGEST)), format!("&x{}", "y".repeat(NAME))] {
+            assert_eq!(begun(&long, false, false), Begun::Text, "{long}");
+        }
     }
 }

@@ -7,15 +7,17 @@
 //! }
 //! ```
 //!
-//! Only text is looked at, titles included: no tags, scripts, styles, comments, nor what forms hold. What is searched may be
-//! written with references (`&amp;`) in the document; what takes its place means what it says there.
+//! Only text is looked at, titles included: no tags, scripts, styles, comments, nor what forms hold. A reference (`&amp;`) of
+//! the document is the character that it stands for, never a text of its own; what takes its place means what it says there.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use foregate_module::settings::{Block, Context, FromNode, Key, Node, Problem};
 
 use super::chooses;
 use crate::needles::Needles;
+use crate::references::{Begun, begun};
 use crate::{Chosen, Feature, Page, Reads, Rewrite, TextOut, escape};
 
 /// The step that chooses the feature.
@@ -122,31 +124,40 @@ impl Feature for ReplaceText {
             let mut escaped = String::new();
             escape(to, &mut escaped);
             let escaped = page.reading(&escaped.replace("&#39;", "'").replace("&quot;", "\""));
-            for from in spellings(from) {
-                let from = page.reading(&from);
-                if !needles.contains(&from) {
-                    needles.push(from);
-                    instead.push(escaped.clone());
-                }
+            let mut read = String::new();
+            from.chars().for_each(|character| add(character, page, &mut read));
+            if !needles.contains(&read) {
+                needles.push(read);
+                instead.push(escaped);
             }
         }
         match Needles::new(&needles, self.ignore_case) {
-            Some(needles) => Box::new(Replacing { needles, instead, held: String::new() }),
+            Some(needles) => {
+                Box::new(Replacing { needles, instead, page: page.clone(), held: String::new() })
+            }
             None => Box::new(Nothing),
         }
     }
 }
 
-/// A text as it may stand in a document.
-fn spellings(text: &str) -> Vec<String> {
-    let xml = text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
-    let quotes = xml.replace('"', "&quot;");
-    let numbered = quotes.replace('\'', "&#39;");
-    let apostrophe = quotes.replace('\'', "&#039;");
-    let sparing = text.replace('&', "&amp;").replace('<', "&lt;");
-    let mut all = vec![text.to_owned(), sparing, xml, quotes, numbered, apostrophe];
-    all.dedup();
-    all
+/// What a reference to an unknown character is for the search: no text has it.
+const UNKNOWN: char = '\u{fffff}';
+/// What a character is that the encoding of the document does not have: one of these, and one of those, by its number.
+const MISSING: (u32, u32) = (0xf_0000, 0xf_8000);
+
+/// Adds a character as the search sees it, in text and references alike.
+fn add(character: char, page: &Page, read: &mut String) {
+    if character.is_ascii() {
+        return read.push(character);
+    }
+    let form = page.reading(character.encode_utf8(&mut [0; 4]));
+    if !form.starts_with('&') {
+        return read.push_str(&form);
+    }
+    let code = u32::from(character);
+    read.extend(
+        [MISSING.0 + (code >> 11), MISSING.1 + (code & 0x7ff)].into_iter().filter_map(char::from_u32),
+    );
 }
 
 /// Texts that no search can be made of are not replaced; the limit of their length sees to it that there are none.
@@ -157,31 +168,112 @@ impl Rewrite for Nothing {}
 struct Replacing {
     needles: Needles,
     instead: Vec<String>,
+    page: Page,
+    /// At most a reference for each byte of the longest text, and one that has only begun.
     held: String,
 }
 
 impl Rewrite for Replacing {
     fn text(&mut self, text: &str, last: bool, out: &mut TextOut<'_>) {
         self.held.push_str(text);
-        let told = self.needles.search(self.held.as_bytes(), last, &mut |_, _| true);
-        // What is told must end between characters, which are several bytes in this form.
-        let mut told = told;
-        while !self.held.is_char_boundary(told) {
+        let resolved = Resolved::new(&self.held, last, &self.page);
+        let mut told = self.needles.search(resolved.text.as_bytes(), last, &mut |_, _| true);
+        // What is told must end between characters, which are several bytes in this form, and between references.
+        while !resolved.text.is_char_boundary(told) {
             told -= 1;
         }
+        let told = resolved.aligned(told);
+        let (mut at, mut written) = (0, 0);
         let instead = &self.instead;
-        let ready = self.held.get(..told).unwrap_or_default();
+        let ready = resolved.text.get(..told).unwrap_or_default();
         self.needles.search(ready.as_bytes(), true, &mut |bytes, found| {
-            match found {
+            let (start, end) = (at, at + bytes.len());
+            at = end;
+            let whole = resolved.aligned(start) == start && resolved.aligned(end) == end;
+            let source = resolved.source(end);
+            match found.filter(|_| whole) {
                 Some(number) => {
                     out.matched();
                     out.keep(instead.get(number).map_or("", |instead| instead));
                 }
-                None => out.keep(std::str::from_utf8(bytes).unwrap_or_default()),
+                None => out.keep(self.held.get(written..source).unwrap_or_default()),
             }
+            written = source;
             true
         });
-        self.held.drain(..told);
+        self.held.drain(..written);
+    }
+}
+
+/// A text whose references are the characters that they stand for, up to one that may go on.
+struct Resolved<'t> {
+    text: Cow<'t, str>,
+    references: Vec<Reference>,
+}
+
+/// Where a reference ends and begins.
+struct Reference {
+    /// In the resolved text.
+    start: usize,
+    end: usize,
+    /// In the text as it is.
+    source_start: usize,
+    source_end: usize,
+}
+
+impl<'t> Resolved<'t> {
+    fn new(source: &'t str, last: bool, page: &Page) -> Self {
+        if memchr::memchr(b'&', source.as_bytes()).is_none() {
+            return Self { text: Cow::Borrowed(source), references: Vec::new() };
+        }
+        let (mut text, mut references) = (String::with_capacity(source.len()), Vec::new());
+        let mut at = 0;
+        while let Some(rest) = source.get(at..).filter(|rest| !rest.is_empty()) {
+            let before = memchr::memchr(b'&', rest.as_bytes()).unwrap_or(rest.len());
+            let (before, rest) = rest.split_at(before);
+            text.push_str(before);
+            at += before.len();
+            if rest.is_empty() {
+                break;
+            }
+            match begun(rest, last, false) {
+                Begun::Text => {
+                    text.push('&');
+                    at += 1;
+                }
+                Begun::Reference(length, character) => {
+                    let (start, source_start) = (text.len(), at);
+                    match character {
+                        Some(character) => add(character, page, &mut text),
+                        None => text.push(UNKNOWN),
+                    }
+                    at += length;
+                    references.push(Reference { start, end: text.len(), source_start, source_end: at });
+                }
+                Begun::More => break,
+            }
+        }
+        Self { text: Cow::Owned(text), references }
+    }
+
+    /// The last reference that begins before a place of the resolved text.
+    fn before(&self, at: usize) -> Option<&Reference> {
+        let count = self.references.partition_point(|reference| reference.start < at);
+        self.references.get(count.checked_sub(1)?)
+    }
+
+    /// This place of the resolved text, or the start of the reference that it is within.
+    fn aligned(&self, at: usize) -> usize {
+        self.before(at).filter(|reference| at < reference.end).map_or(at, |reference| reference.start)
+    }
+
+    /// Where the text has what is at this place of the resolved one.
+    fn source(&self, at: usize) -> usize {
+        match self.before(at) {
+            Some(reference) if at < reference.end => reference.source_start,
+            Some(reference) => reference.source_end + at - reference.end,
+            None => at,
+        }
     }
 }
 
@@ -217,5 +309,48 @@ mod tests {
         assert_eq!(out, b"<p>\x80 \xff");
         let out = rewritten(&[("ソ", "ソソ"), ("\\", "!")], "text/html; charset=shift_jis", b"\x83\x5c\\");
         assert_eq!(out, b"\x83\x5c\x83\x5c!");
+    }
+
+    #[test]
+    fn references_are_the_characters_that_they_stand_for() {
+        let utf8 = "text/html; charset=utf-8";
+        for (pairs, html, expected) in [
+            (
+                &[("amp", "ampere"), ("lt", "quot")][..],
+                "<p>Tom &amp; Jerry &lt;b&gt; amp</p>",
+                "<p>Tom &amp; Jerry &lt;b&gt; ampere</p>",
+            ),
+            (&[("&", "+")], "&amp; &#38; &#x26; & &amp &eacute; &#233;", "+ + + + + &eacute; &#233;"),
+            (
+                &[("acute", "x"), ("not", "y"), (";", ",")],
+                "&eacute; &notin; ;&unknown;",
+                "&eacute; &notin; ,&unknown;",
+            ),
+            (&[("é!", "e")], "&eacute;! &#233;! &#xE9;&#33; é! &egrave;!", "e e e e &egrave;!"),
+            (&[("<b>", "\u{a0}")], "&lt;b&gt; &#60;b> &lt;i&gt;", "\u{a0} \u{a0} &lt;i&gt;"),
+            (&[("a\u{a0}b", "ab"), ("'", "")], "a&nbsp;b &apos;&#39;&quot;", "ab &quot;"),
+            (&[("AT&T", "x")], "AT&T AT&amp;T AT&ampT AT&T; AT&am", "x x x AT&T; AT&am"),
+        ] {
+            let out = rewritten(pairs, utf8, html.as_bytes());
+            assert_eq!(String::from_utf8(out).unwrap(), expected, "{html}");
+        }
+        let out = rewritten(
+            &[("ü€", "!"), ("252", "?")],
+            "text/html; charset=koi8-r",
+            b"&uuml;&euro; &uuml;&#8364; &#252;",
+        );
+        assert_eq!(out, b"&uuml;&euro; ! &#252;");
+        let out =
+            rewritten(&[("ソ", "x"), ("\\", "!")], "text/html; charset=shift_jis", b"\x83\x5c&#12477;&bsol;");
+        assert_eq!(out, b"xx!");
+    }
+
+    #[test]
+    fn case_of_references_is_not_that_of_text() {
+        let make = || {
+            let feature = ReplaceText::new(vec![("a".into(), "bb".into())], true);
+            Boxed(of(vec![Arc::new(feature)], "text/html; charset=utf-8").filter)
+        };
+        assert_eq!(filtered_at_every_split(make, b"&amp; A &#65; &Auml;").unwrap(), b"&amp; bb bb &Auml;");
     }
 }
