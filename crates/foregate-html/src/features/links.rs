@@ -16,6 +16,7 @@ use std::sync::Arc;
 use foregate_module::settings::{Block, Context, FromNode, Key, Node, Problem};
 
 use super::chooses;
+use crate::references::resolve_but;
 use crate::{Chosen, Element, Feature, Page, Rewrite, Selector};
 
 /// The step that chooses the feature.
@@ -57,6 +58,8 @@ const PLAIN: [(&str, &str); 24] = [
 /// Those that hold several, with descriptors.
 const SETS: [(&str, &str); 3] =
     [("img[srcset]", "srcset"), ("source[srcset]", "srcset"), ("link[imagesrcset]", "imagesrcset")];
+/// Those that hold several, with blanks between.
+const LISTS: [(&str, &str); 2] = [("a[ping]", "ping"), ("area[ping]", "ping")];
 /// The one that holds an address behind a number.
 const REFRESH: &str = "meta[http-equiv=\"refresh\" i]";
 
@@ -167,7 +170,8 @@ pub struct Links {
 
 impl Default for Links {
     fn default() -> Self {
-        let all = PLAIN.iter().chain(&SETS).map(|(selector, attribute)| (*selector, *attribute));
+        let all =
+            PLAIN.iter().chain(&SETS).chain(&LISTS).map(|(selector, attribute)| (*selector, *attribute));
         let all: Vec<_> = all.chain([(REFRESH, "content")]).collect();
         Self {
             selectors: all.iter().map(|(selector, _)| Selector::constant(selector)).collect(),
@@ -221,8 +225,7 @@ impl Feature for Links {
 
     fn begin(self: Arc<Self>, page: &Page) -> Box<dyn Rewrite> {
         let ready = |pairs: &[(String, String)]| -> Arc<[(String, String)]> {
-            let text = |text: &str| page.text(text).into_owned();
-            pairs.iter().map(|(from, to)| (text(from), text(to))).collect()
+            pairs.iter().map(|(from, to)| (form(from, page), form(to, page))).collect()
         };
         let (prefixes, hosts) = (ready(&self.prefixes), ready(&self.hosts));
         Box::new(Mapping { links: self, prefixes, hosts })
@@ -239,16 +242,20 @@ impl Rewrite for Mapping {
     fn element(&mut self, selector: usize, element: &mut Element<'_, '_, '_>) {
         let Some(name) = self.links.attributes.get(selector) else { return };
         let Some(value) = element.attribute(name) else { return };
+        let value = resolve_but(&value, KEPT);
         let sets = PLAIN.len()..PLAIN.len() + SETS.len();
+        let lists = sets.end..sets.end + LISTS.len();
         let mapped = if sets.contains(&selector) {
             self.set(&value)
-        } else if selector == sets.end {
+        } else if lists.contains(&selector) {
+            self.list(&value)
+        } else if selector == lists.end {
             self.refresh(&value)
         } else {
             self.address(&value)
         };
         if let Some(mapped) = mapped {
-            element.set_attribute(name, &mapped);
+            element.set_attribute(name, &mapped.replace('&', "&amp;").replace(KEPT, "&"));
         }
     }
 }
@@ -256,8 +263,12 @@ impl Rewrite for Mapping {
 impl Mapping {
     /// An address, mapped; `None` if it stays.
     fn address(&self, address: &str) -> Option<String> {
-        let start = address.len() - address.trim_start_matches([' ', '\t', '\n', '\r', '\x0c']).len();
+        // Browsers drop these (URL Standard, section 4.4).
+        let dropped = |character| matches!(character, '\t' | '\n' | '\r');
+        let start = address.len() - address.trim_start_matches(|first| first <= ' ').len();
         let (blank, address) = address.split_at(start);
+        let without = address.contains(dropped).then(|| address.replace(dropped, ""));
+        let address = without.as_deref().unwrap_or(address);
         let mut mapped = self
             .prefixes
             .iter()
@@ -302,6 +313,20 @@ impl Mapping {
         changed.then_some(mapped)
     }
 
+    /// Addresses with blanks between.
+    fn list(&self, value: &str) -> Option<String> {
+        let mut changed = false;
+        let mut mapped = String::with_capacity(value.len());
+        for part in value.split_inclusive(|character: char| character.is_ascii_whitespace()) {
+            let address = part.trim_end_matches(|character: char| character.is_ascii_whitespace());
+            let other = self.address(address);
+            changed |= other.is_some();
+            mapped.push_str(other.as_deref().unwrap_or(address));
+            mapped.push_str(part.get(address.len()..).unwrap_or_default());
+        }
+        changed.then_some(mapped)
+    }
+
     /// The address of `5; url=ADDRESS`.
     fn refresh(&self, value: &str) -> Option<String> {
         let at = value.to_ascii_lowercase().find("url=")? + 4;
@@ -315,6 +340,22 @@ impl Mapping {
         let quote = quote.map_or(String::new(), String::from);
         Some(format!("{front}{quote}{mapped}{}", address.get(rest..).unwrap_or_default()))
     }
+}
+
+/// The ampersand of a reference that stays one, while addresses are looked at.
+const KEPT: char = '\u{fffff}';
+
+/// A text of the configuration as it stands in an address of the document; what its encoding does not have is a reference.
+fn form(text: &str, page: &Page) -> String {
+    let mut formed = String::with_capacity(text.len());
+    for character in text.chars() {
+        let mut bytes = [0; 4];
+        match page.text(character.encode_utf8(&mut bytes)).strip_prefix('&') {
+            Some(reference) if !character.is_ascii() => formed.extend([&*String::from(KEPT), reference]),
+            _ => formed.push_str(&page.text(character.encode_utf8(&mut [0; 4]))),
+        }
+    }
+    formed
 }
 
 /// Where the descriptors of a candidate end: behind the comma that is in no brackets.
@@ -336,16 +377,22 @@ fn strip_scheme<'a>(address: &'a str, scheme: &str) -> Option<&'a str> {
     front.eq_ignore_ascii_case(scheme).then_some(rest)
 }
 
-/// An address of one host as one of another.
+/// An address of one host as one of another. A port that goes without saying goes, but where `from` has one.
 fn of_host(address: &str, from: &str, to: &str) -> Option<String> {
     let rest = strip_scheme(address, "https:").or_else(|| strip_scheme(address, "http:")).unwrap_or(address);
     let authority = rest.strip_prefix("//")?;
     let (host, path) = authority.split_at_checked(from.len())?;
-    let ends = path.is_empty() || path.starts_with(['/', '?', '#']);
-    if !host.eq_ignore_ascii_case(from) || !ends {
+    let scheme = address.strip_suffix(rest).unwrap_or_default();
+    let (https, http) = (scheme.eq_ignore_ascii_case("https:"), scheme.eq_ignore_ascii_case("http:"));
+    // Without a scheme it is that of the document, which nobody knows here.
+    let ports = [":80", ":443", ":"].into_iter().zip([!https, !http, true]).filter(|(_, fits)| *fits);
+    let ends = |path: &str| path.is_empty() || path.starts_with(['/', '?', '#']);
+    let without = ports.filter_map(|(port, _)| path.strip_prefix(port)).find(|path| ends(path));
+    let path = without.unwrap_or(path);
+    if !host.eq_ignore_ascii_case(from) || !ends(path) {
         return None;
     }
-    Some(format!("{}//{to}{path}", address.strip_suffix(rest).unwrap_or_default()))
+    Some(format!("{scheme}//{to}{path}"))
 }
 
 #[cfg(test)]
@@ -392,6 +439,26 @@ mod tests {
             ),
         ] {
             assert_eq!(rewritten(links, html), expected, "{html}");
+        }
+    }
+
+    #[test]
+    fn addresses_are_found_however_they_are_written() {
+        let make = || Links::default().host("old.example", "new.example").prefix("/ü", "/é&").https();
+        for (html, expected) in [
+            ("<a href='htt&#112;://old.example/?a&amp;b'>", "<a href=\"https://new.example/?a&amp;b\">"),
+            ("<a href='http&colon;//x/?a&b&eacute;'>", "<a href=\"https://x/?a&amp;b&eacute;\">"),
+            ("<a href='&#104;ttp://x/&quot;&amp;lt;'>", "<a href=\"https://x/&quot;&amp;lt;\">"),
+            ("<a href='ht\ntp://old.\texample'>", "<a href=\"https://new.example\">"),
+            ("<a href=//old.example:80/>", "<a href=\"//new.example/\">"),
+            ("<a href=https://old.example:443>", "<a href=\"https://new.example\">"),
+            ("<a href=https://old.example:80/>", "<a href=https://old.example:80/>"),
+            ("<a href=//old.example:8080/>", "<a href=//old.example:8080/>"),
+            ("<a href=/ü>", "<a href=\"/é&amp;\">"),
+            ("<a ping='http://x  /y //old.example/'>", "<a ping=\"https://x  /y //new.example/\">"),
+            ("<a href='/x?a&b&amp;c'>", "<a href='/x?a&b&amp;c'>"),
+        ] {
+            assert_eq!(rewritten(make, html), expected, "{html}");
         }
     }
 
