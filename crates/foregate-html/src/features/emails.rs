@@ -277,15 +277,18 @@ impl Rewrite for Hiding {
 impl Hiding {
     fn link(&mut self, element: &mut Element<'_, '_, '_>) {
         let Some(href) = element.attribute("href").filter(|_| !self.off && element.is_html()) else { return };
-        let Some((scheme, rest)) = href.trim_start().split_at_checked("mailto:".len()) else { return };
+        let mut href = references::resolve(&href);
+        // Browsers drop these (URL Standard, section 4.4).
+        href.retain(|character| !matches!(character, '\t' | '\n' | '\r'));
+        let address = href.trim_start_matches(|first| first <= ' ');
+        let Some((scheme, rest)) = address.split_at_checked("mailto:".len()) else { return };
         let has_address = rest.contains('@') || rest.contains("%40");
         // What the script decodes is UTF-8.
         let readable = rest.is_ascii() || self.charset == Charset::UTF_8;
         if !scheme.eq_ignore_ascii_case("mailto:") || !has_address || !readable {
             return;
         }
-        let resolved = references::resolve(rest);
-        let (bytes, _, _) = encoding_rs::WINDOWS_1252.encode(&resolved);
+        let (bytes, _, _) = encoding_rs::WINDOWS_1252.encode(rest);
         self.hidden = true;
         element.set_attribute("href", "#");
         element.set_attribute("data-fg-email", &encoded(&bytes));

@@ -122,3 +122,13 @@ fn what_looks_like_an_address_by_its_second_bytes_is_none() {
     assert!(out.starts_with(b"<p>a\x83@b.de <span"), "{}", String::from_utf8_lossy(&out));
     assert!(out.windows(7).any(|bytes| bytes == b" \x83\x5c</p>"));
 }
+
+#[test]
+fn links_are_found_as_browsers_read_them() {
+    for link in ["mail\nto:a@b.de", "&#109;ailto&colon;a@b&period;de", " \tMAILTO:a@b\r.de"] {
+        let out = rewritten(&format!("<a href=\"{link}\">x</a>"));
+        let (_, code) = out.split_once("data-fg-email=\"").expect(link);
+        assert_eq!(decoded(code.split('"').next().unwrap()), "a@b.de", "{link}");
+        assert!(!out.to_ascii_lowercase().contains("mail\nto"), "{out}");
+    }
+}
