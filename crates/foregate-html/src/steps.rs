@@ -10,8 +10,8 @@ use std::sync::Arc;
 
 use foregate_module::settings::{Block, Context, FromNode, Key, Node, Problem};
 use foregate_module::{
-    Add, Added, Count, DecodedBody, EditResponse, Edits, Emit, Filter, FilterResponseBody, Never, PlainBody,
-    Random, Read, RequestFields, ResponseFields, Status, Step, Value, Wish, phase,
+    Add, Added, Count, DecodedBody, Edit, EditResponse, Edits, Emit, Filter, FilterResponseBody, Method,
+    Never, PlainBody, Random, Read, RequestFields, ResponseFields, Status, Step, Value, Wish, phase,
 };
 
 use crate::feature::Features;
@@ -131,11 +131,12 @@ impl Step for Choose {
         Read<'r, Adjusted>,
         RequestFields<'r>,
         ResponseFields<'r>,
+        Method<'r>,
         Status,
         Random,
         Random,
     );
-    type Out = (Emit<Document>, Add<PlainBody>, EditResponse);
+    type Out = (Emit<Document>, Add<PlainBody>, EditResponse, Count);
     type Stop = Never;
     const NAME: &'static str = "html-choose";
     const ABOUT: &'static str = "Decides whether the response is rewritten as HTML.";
@@ -149,18 +150,27 @@ impl Step for Choose {
             Read(adjusted),
             RequestFields(request),
             ResponseFields(response),
+            Method(method),
             Status(status),
             one,
             other,
         ): Self::In<'_>,
     ) -> ControlFlow<Never, Self::Out> {
-        let nothing = |edits| ControlFlow::Continue((Emit(None), Add(None), EditResponse(edits)));
+        let nothing =
+            |edits| ControlFlow::Continue((Emit(None), Add(None), EditResponse(edits), Count(None)));
         if features.is_empty() {
             return nothing(Edits::new());
         }
         let dry = features.is_dry();
+        let wants_nonce = features.iter().any(|(chosen, dry)| !dry && chosen.feature.wants_nonce());
         if status == 304 {
-            return nothing(if dry { Edits::new() } else { revalidated(request, response) });
+            let mut edits = if dry { Edits::new() } else { revalidated(request, response) };
+            // Caches would put the policy of the origin in the place of the one that allows what they have stored.
+            if wants_nonce && [&b"GET"[..], b"HEAD"].contains(&method) {
+                let there = nonce::FIELDS.into_iter().filter(|name| response.get(name).is_some());
+                there.for_each(|name| edits.push(Edit::Remove(name.into())));
+            }
+            return nothing(edits);
         }
         let standard;
         let settings = match adjusted {
@@ -175,12 +185,11 @@ impl Step for Choose {
         if !fits || !is_whole(status, response) {
             return nothing(Edits::new());
         }
-        let wants_nonce = features.iter().any(|(chosen, dry)| !dry && chosen.feature.wants_nonce());
         let nonce: Option<Arc<str>> = wants_nonce.then(|| nonce::of([one.0, other.0]).into());
         let edits = nonce.as_deref().map_or(Edits::new(), |nonce| nonce::allow(response, nonce));
         let terms = Terms { content_type: content_type.map(<[u8]>::to_vec), nonce, budget: settings.memory };
         let wish = Wish { step: STEP, dry };
-        ControlFlow::Continue((Emit(Some(terms)), Add(Some(wish)), EditResponse(edits)))
+        ControlFlow::Continue((Emit(Some(terms)), Add(Some(wish)), EditResponse(edits), Count(None)))
     }
 }
 
@@ -211,5 +220,39 @@ impl Step for Html {
         }
         let chosen = features.iter().map(|(chosen, dry)| (chosen.clone(), dry)).collect();
         ControlFlow::Continue((FilterResponseBody(Some(Pass::filter(chosen, terms.clone()))), Count(None)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use foregate_module::Fields;
+    use foregate_module::testing::Sample;
+
+    use super::*;
+    use crate::Chosen;
+    use crate::features::insert::{Insert, Place};
+
+    fn chosen(markup: &str, sample: Sample) -> Sample {
+        let mut sample = sample;
+        let mut insert = Insert::default();
+        insert.edge(Place::HeadEnd, markup);
+        sample.add::<Features>(Chosen { step: "test", feature: Arc::new(insert) }, false);
+        sample.run(&Choose, &());
+        sample
+    }
+
+    #[test]
+    fn a_304_has_no_policy_where_the_page_has_a_nonce() {
+        let policy = |markup: &str, method: &str, status: u16| {
+            let sample = Sample::get("/").method(method).response(status);
+            let sample = sample.response_field("content-security-policy", "script-src 'self'");
+            let sample = chosen(markup, sample);
+            sample.response.get("content-security-policy").map(<[u8]>::to_vec)
+        };
+        let own = Some(b"script-src 'self'".to_vec());
+        assert_eq!(policy("<script nonce={nonce}>", "GET", 304), None);
+        assert_eq!(policy("<script nonce={nonce}>", "HEAD", 304), None);
+        assert_eq!(policy("<script nonce={nonce}>", "POST", 304), own);
+        assert_eq!(policy("<script>", "GET", 304), own);
     }
 }
