@@ -181,9 +181,15 @@ impl Step for Choose {
             }
         };
         let content_type = response.get("content-type");
-        let fits = content_type.is_some_and(|value| settings.types.iter().any(|kind| kind.fits(value)));
+        let fits =
+            response.all("content-type").any(|value| settings.types.iter().any(|kind| kind.fits(value)));
         if !fits || !is_whole(status, response) {
             return nothing(Edits::new());
+        }
+        // Recipients differ in which one counts.
+        if response.all("content-type").nth(1).is_some() {
+            let event = Count(Some("content-type-ambiguous"));
+            return ControlFlow::Continue((Emit(None), Add(None), EditResponse(Edits::new()), event));
         }
         let nonce: Option<Arc<str>> = wants_nonce.then(|| nonce::of([one.0, other.0]).into());
         let edits = nonce.as_deref().map_or(Edits::new(), |nonce| nonce::allow(response, nonce));
@@ -254,5 +260,21 @@ mod tests {
         assert_eq!(policy("<script nonce={nonce}>", "HEAD", 304), None);
         assert_eq!(policy("<script nonce={nonce}>", "POST", 304), own);
         assert_eq!(policy("<script>", "GET", 304), own);
+    }
+
+    #[test]
+    fn a_response_with_two_types_passes_and_is_counted() {
+        let run = |types: &[&str]| {
+            let sample = Sample::get("/").response(200);
+            let sample =
+                types.iter().fold(sample, |sample, kind| sample.response_field("content-type", kind));
+            let sample = chosen("<p>", sample);
+            (sample.value::<Document>().is_some(), sample.state.events.clone())
+        };
+        assert_eq!(run(&["text/html"]), (true, Vec::new()));
+        assert_eq!(run(&["image/png"]), (false, Vec::new()));
+        for types in [["text/html", "image/png"], ["image/png", "text/html"], ["text/html", "text/html"]] {
+            assert_eq!(run(&types), (false, vec!["content-type-ambiguous"]), "{types:?}");
+        }
     }
 }
