@@ -181,7 +181,7 @@ SecRule RESPONSE_BODY "@contains secret" "id:3,phase:4,deny,status:403"
         self.assertEqual(len(nginx.lines("waf.log", 3)), 3)
 
     def test_html_is_rewritten(self):
-        """Some thousand addresses, in pieces, for a client of each version."""
+        """Some thousand addresses, in pieces: each comes back as the script of the page reads it."""
         part = "<p>write to u{0}@example.com or <a href=\"mailto:v{0}@example.org\">V</a>, not to logo@2x.png</p>\n"
         page = ("<!doctype html><body>" + "".join(part.format(number) for number in range(3000))).encode()
         origin = self.origin(lambda head: response(page, fields=[("Content-Type", "text/html; charset=utf-8")], pieces=1777))
@@ -189,7 +189,7 @@ SecRule RESPONSE_BODY "@contains secret" "id:3,phase:4,deny,status:403"
         got = nginx.get("/origin/")
         self.assertNotIn(b"@example", got.body)
         self.assertEqual((got.body.count(b"data-fg-email="), got.body.count(b"logo@2x.png")), (6000, 3000))
-        # Each address comes back as the script reads it: the first byte is combined with each of the others.
+        # The first byte is combined with each of the others.
         found = [bytes.fromhex(text.decode()) for text in re.findall(b'data-fg-email="([0-9a-f]+)"', got.body)]
         addresses = [bytes(byte ^ text[0] for byte in text[1:]).decode() for text in found]
         self.assertEqual(addresses, [f"{name}{number}@example.{end}" for number in range(3000) for name, end in [("u", "com"), ("v", "org")]])
