@@ -102,6 +102,11 @@ impl Exchange<'_> {
         if filters.is_empty() || body.is_empty() {
             return Ok(body);
         }
+        // Apart, since it is large and most answers do without.
+        Box::pin(self.filter_answer(filters, body)).await
+    }
+
+    async fn filter_answer(&mut self, filters: Vec<Filtered>, body: Text) -> Result<Text, Ended> {
         if filters.iter().any(Filtered::changes_length) {
             self.response.body_changes(BodyLength::Empty);
         }

@@ -464,7 +464,7 @@ impl Exchange<'_> {
             let moved = poll_fn(|cx| self.poll_transfer(cx, &mut origin)).await;
             let answered = match moved {
                 Ok(None) => break,
-                Ok(Some(question)) => self.fetch_for_filter(question).await,
+                Ok(Some(question)) => Box::pin(self.fetch_for_filter(question)).await,
                 Err(error) => Err(error),
             };
             if let Err(error) = answered {
