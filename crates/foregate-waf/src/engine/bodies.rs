@@ -20,7 +20,7 @@ impl Run<'_> {
         let limits = self.body_limits();
         let outcome = body::urlencoded(text, b'&', &limits, &mut Collector::new(self));
         if outcome.over_limit {
-            self.state.exceed(Over::Arguments);
+            self.too_many();
         }
         outcome
     }
@@ -61,6 +61,12 @@ impl Run<'_> {
             self.body_error("the body without its files is larger than SecRequestBodyNoFilesLimit");
         }
         within
+    }
+
+    /// Notes that arguments were left out. Rules are told as of a body that cannot be read, for a query as well.
+    fn too_many(&mut self) {
+        self.state.exceed(Over::Arguments);
+        self.body_error("there is more than SecArgumentsLimit and the limits of parts allow");
     }
 
     fn body_error(&mut self, why: &str) {
@@ -140,7 +146,7 @@ impl Run<'_> {
         }
         values.set_number(Variable::MultipartUnmatchedBoundary, u64::from(found.unmatched_boundary));
         if found.over_limit {
-            self.state.exceed(Over::Arguments);
+            self.too_many();
         }
     }
 

@@ -59,7 +59,7 @@ impl Run<'_> {
                     continue;
                 };
                 let mut fed = *unit;
-                if self.state.over.is_none() {
+                if !self.state.is_exhausted() {
                     self.feed_unit(phase, interest, &mut fed);
                 }
                 self.state.values.units_mut(family)[at] = fed;

@@ -46,7 +46,8 @@ pub const ENVIRONMENT: usize = 64;
 /// What happens when a transaction needs more than its budget.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Beyond {
-    /// No further rule of phases 1 to 4 looks at values; the rules of phase 5 still run. The report says so.
+    /// Rules go on over what was taken. Once all work is spent, only those do that look at no values but variables of
+    /// rules, such as scores, and those of phase 5. The report says so.
     Continue,
     /// The request is denied with this status.
     Deny(u16),

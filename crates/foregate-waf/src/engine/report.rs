@@ -94,9 +94,26 @@ pub struct Report {
 }
 
 impl Report {
-    /// The lines for the log, one for each match that is to be written there.
+    /// The lines for the log, one for each match that is to be written there, and one if it was over its budget.
     pub fn lines(&self) -> impl Iterator<Item = String> + '_ {
-        self.matches.iter().filter(|matched| matched.log).map(|matched| matched.line(self))
+        let matched = self.matches.iter().filter(|matched| matched.log).map(|matched| matched.line(self));
+        matched.chain(self.over.map(|over| self.over_budget(over)))
+    }
+
+    fn over_budget(&self, over: Over) -> String {
+        let what = match self.verdict {
+            Verdict::Deny { status, rule: None } => format!("Access denied with code {status}. "),
+            _ => "Warning. ".to_owned(),
+        };
+        format!(
+            "[client {}] ModSecurity: {what}Over the budget by the limit `{}'. [msg \"over-budget\"] [hostname \"{}\"] \
+             [uri \"{}\"] [unique_id \"{}\"]",
+            self.client,
+            over.name(),
+            escape(self.host.as_bytes()),
+            escape(self.uri.as_bytes()),
+            self.unique_id
+        )
     }
 }
 

@@ -59,7 +59,8 @@ impl<'p> Run<'p> {
                     continue;
                 }
             };
-            if self.is_removed(rule) || !self.rule(rule, candidate) {
+            let runs = phase == Phase::Logging || !self.state.is_exhausted() || self.is_cheap(rule);
+            if !runs || self.is_removed(rule) || !self.rule(rule, candidate) {
                 continue;
             }
             if let Some(verdict) = self.finish(rule) {
@@ -90,15 +91,22 @@ impl<'p> Run<'p> {
         &plans[phase as usize]
     }
 
-    /// What becomes of a transaction that is over its budget.
+    /// How a transaction that is over its budget is stopped, if it is. If not, rules go on over what was taken.
     fn beyond(&self) -> Option<Verdict> {
-        self.state.over?;
-        Some(match self.plan.limits.beyond {
-            Beyond::Deny(status) if self.state.switches.mode == EngineMode::On => {
-                Verdict::Deny { status, rule: None }
+        match (self.state.over?, self.plan.limits.beyond) {
+            (_, Beyond::Deny(status)) if self.state.switches.mode == EngineMode::On => {
+                Some(Verdict::Deny { status, rule: None })
             }
-            _ => Verdict::Pass,
-        })
+            _ => None,
+        }
+    }
+
+    /// Whether a rule looks at nothing but numbers and named variables of rules: such rules sum a score up and compare it,
+    /// and run when all work is spent.
+    fn is_cheap(&self, rule: usize) -> bool {
+        let named = |target: &Target| target.source == Source::Tx && matches!(target.pick, Pick::Name(..));
+        let links = &self.plan.rules[rule].links;
+        links.iter().all(|link| !link.test.is_search() && link.targets.iter().all(named))
     }
 
     fn assign(&mut self, values: &[(usize, tx::Slot, Value)]) {

@@ -171,8 +171,21 @@ pub enum Over {
     Arguments,
     /// Variables with made names: [`Limits::variables`](super::Limits::variables).
     Variables,
-    /// Fields: [`Limits::fields`](super::Limits::fields).
+    /// Fields: [`Limits::fields`](super::Limits::fields), or cookies.
     Fields,
+}
+
+impl Over {
+    /// The name of the limit, in logs and for expressions.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Work => "work",
+            Self::Text => "text",
+            Self::Arguments => "arguments",
+            Self::Variables => "variables",
+            Self::Fields => "fields",
+        }
+    }
 }
 
 impl State {
@@ -256,8 +269,15 @@ impl State {
         self.text_most = self.text_most.saturating_add(body.saturating_mul(BODY_TEXT));
     }
 
-    /// Notes that something was needed beyond the budget.
+    /// Notes that something was needed beyond the budget. That there is no work left tells more than all else.
     pub(crate) fn exceed(&mut self, over: Over) {
-        self.over.get_or_insert(over);
+        if over == Over::Work || self.over.is_none() {
+            self.over = Some(over);
+        }
+    }
+
+    /// Whether all work is spent, so that nothing that costs any is done any more.
+    pub(crate) fn is_exhausted(&self) -> bool {
+        self.over == Some(Over::Work)
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::Engine;
-use super::limits::ENVIRONMENT;
+use super::limits::{Beyond, ENVIRONMENT};
 use super::report::Report;
 use super::run::Run;
 use super::secrets::{hide_pairs, is_secret_field};
@@ -119,7 +119,13 @@ impl Transaction {
 
     /// What would have been decided so far, had the engine been on; [`Verdict::Pass`] if nothing, or if it is on.
     pub fn would(&self) -> Verdict {
-        self.state.would.clone().unwrap_or(Verdict::Pass)
+        let over = || match (self.state.over, self.engine.plan.limits.beyond) {
+            (Some(_), Beyond::Deny(status)) if self.state.switches.mode != EngineMode::On => {
+                Some(Verdict::Deny { status, rule: None })
+            }
+            _ => None,
+        };
+        self.state.would.clone().or_else(over).unwrap_or(Verdict::Pass)
     }
 
     /// Phase 1: the head of the request is there.
@@ -288,7 +294,7 @@ impl Transaction {
             matches: Vec::new(),
             omitted: state.omitted,
             verdict: state.verdict.clone().unwrap_or(Verdict::Pass),
-            would: state.would.clone().unwrap_or(Verdict::Pass),
+            would: self.would(),
             over: state.over,
             highest_severity: state.highest_severity,
             inbound_score: score("blocking_inbound_anomaly_score"),

@@ -8,8 +8,8 @@ use foregate_module::{
 
 use super::answer::{end, refusal};
 use super::settings::Settings;
-use super::values::{Blocked, Held, Rule, Score, TransactionValue};
-use crate::engine::{Transaction, Verdict};
+use super::values::{Blocked, Held, OverBudget, Rule, Score, TransactionValue};
+use crate::engine::{Over, Transaction, Verdict};
 use crate::model::EngineMode;
 
 /// How a request is stopped.
@@ -65,7 +65,7 @@ impl Step for RequestBody {
     type At = phase::RequestBody;
     type Settings = Settings;
     type In<'r> = (Read<'r, TransactionValue>, Body<'r>, Time);
-    type Out = (Emit<Score>, Emit<Blocked>, Emit<Rule>);
+    type Out = (Emit<Score>, Emit<Blocked>, Emit<Rule>, Emit<OverBudget>);
     type Stop = Stop;
     const NAME: &'static str = "waf-body";
     const ABOUT: &'static str =
@@ -91,7 +91,8 @@ impl Step for RequestBody {
         settings: &Settings,
         (Read(held), body, Time(now)): Self::In<'_>,
     ) -> ControlFlow<Stop, Self::Out> {
-        let Some(held) = held else { return ControlFlow::Continue((Emit(None), Emit(None), Emit(None))) };
+        let nothing = ControlFlow::Continue((Emit(None), Emit(None), Emit(None), Emit(None)));
+        let Some(held) = held else { return nothing };
         let held = &mut *held.lock();
         if settings.refuses_long && !body.whole && settings.mode == EngineMode::On {
             return ControlFlow::Break(Either::A(Respond(refusal(413, held))));
@@ -100,15 +101,13 @@ impl Step for RequestBody {
             let verdict = transaction.request_body(body.bytes, body.whole);
             let score = transaction.variable("blocking_inbound_anomaly_score");
             let score = score.and_then(|score| std::str::from_utf8(&score).ok()?.parse().ok());
-            (verdict, score.unwrap_or(0), transaction.would())
+            (verdict, score.unwrap_or(0), transaction.would(), transaction.over().map(Over::name))
         });
-        let Some((verdict, score, would)) = seen else {
-            return ControlFlow::Continue((Emit(None), Emit(None), Emit(None)));
-        };
+        let Some((verdict, score, would, over)) = seen else { return nothing };
         if let Some(end) = end(verdict, held) {
             return ControlFlow::Break(end.of_request());
         }
         let rule = would.rule().map(|rule| rule as i64);
-        ControlFlow::Continue((Emit(Some(score)), Emit(Some(!would.passes())), Emit(rule)))
+        ControlFlow::Continue((Emit(Some(score)), Emit(Some(!would.passes())), Emit(rule), Emit(over)))
     }
 }

@@ -10,7 +10,8 @@ use foregate_module::{
 
 use super::values::TransactionValue;
 use super::{
-    Begin, Blocked, Log, RequestBody, RequestHead, ResponseHead, ResponseStart, Rule, Score, Settings,
+    Begin, Blocked, Log, OverBudget, RequestBody, RequestHead, ResponseHead, ResponseStart, Rule, Score,
+    Settings,
 };
 
 const RULES: &str = r#"
@@ -79,6 +80,26 @@ fn detection_stops_nothing_and_tells_expressions() {
     assert_eq!(ask(&mut sample, &settings), None);
     assert_eq!((sample.value::<Score>(), sample.value::<Blocked>()), (Some(&0), Some(&false)));
     assert_eq!(sample.value::<Rule>(), None);
+}
+
+#[test]
+fn expressions_are_told_of_budgets() {
+    let many = format!("/?a=evil{}", "&a".repeat(1_001));
+    let settings = read(&waf("detect").prop_literal("log", "waf.log"));
+    let mut sample = Sample::get(&many);
+    assert_eq!(ask(&mut sample, &settings), None);
+    assert_eq!((sample.value::<Score>(), sample.value::<Blocked>()), (Some(&5), Some(&true)));
+    assert_eq!(sample.value::<OverBudget>(), Some(&"arguments"));
+    let lines = lines(&mut sample.response(200), &settings);
+    assert!(
+        lines.len() == 2 && lines[1].contains("Warning. Over the budget by the limit `arguments'."),
+        "{lines:?}"
+    );
+    let mut sample = Sample::get("/?a=evil");
+    ask(&mut sample, &settings);
+    assert_eq!(sample.value::<OverBudget>(), None);
+    let settings = read(&waf("block"));
+    assert_eq!(ask(&mut Sample::get(&many), &settings), Some(413));
 }
 
 #[test]

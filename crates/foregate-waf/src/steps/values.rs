@@ -73,3 +73,17 @@ impl Value for Rule {
         Some(Shown::Int(*rule))
     }
 }
+
+/// The limit that the request has gone beyond.
+pub struct OverBudget;
+
+impl Value for OverBudget {
+    type Data = &'static str;
+    const NAME: &'static str = "waf.over-budget";
+    const ABOUT: &'static str = "The limit of the firewall that the request has gone beyond, `arguments`, `fields`, `variables`, \
+                                 `text` or `work`, so that rules have not seen all of it; absent where it has not.";
+    const SHOWS: Option<Kind> = Some(Kind::Bytes);
+    fn show<'v>(limit: &'v &'static str) -> Option<Shown<'v>> {
+        Some(Shown::Bytes(limit.as_bytes()))
+    }
+}

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test says so by panicking")]
 
 mod actions;
+mod budget;
 mod corpus;
 mod reports;
 mod targets;

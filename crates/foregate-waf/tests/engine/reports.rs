@@ -129,3 +129,17 @@ fn what_is_told_of_many_matches_is_bounded() {
     assert_eq!(told.matches[0].data, "***");
     assert!(found.values[0].0.starts_with("ARGS:nnn") && found.values[0].0.len() == 203);
 }
+
+/// A request that is over its budget has a line, whether it is stopped or not.
+#[test]
+fn a_budget_that_is_exceeded_has_a_line() {
+    let engine = engine("SecArgumentsLimit 3\n");
+    let lines: Vec<String> = get(&engine, "/p?a&b&c&d").lines().collect();
+    assert_eq!(
+        lines,
+        [
+            r#"[client 192.0.2.7] ModSecurity: Access denied with code 413. Over the budget by the limit `arguments'. [msg "over-budget"] [hostname "example.com"] [uri "/p"] [unique_id "u1"]"#
+        ]
+    );
+    assert_eq!(get(&engine, "/p?a&b&c").lines().count(), 0);
+}

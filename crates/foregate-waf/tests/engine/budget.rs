@@ -1,0 +1,65 @@
+//! Requests that are over their budget are looked at all the same.
+
+use foregate_waf::engine::{Beyond, Compile, Limits, Options, Over, Report, Transaction, Verdict};
+use foregate_waf::model::EngineMode;
+
+use super::{compiled, ids};
+
+const RULES: &str = r#"
+SecRule ARGS|REQUEST_COOKIES "@contains evil" "id:1,phase:2,pass,log,setvar:tx.points=+5"
+SecRule REQBODY_ERROR "@eq 1" "id:2,phase:2,pass,log,logdata:'%{REQBODY_ERROR_MSG}'"
+SecRule ARGS "@rx ^(slow)+$" "id:3,phase:2,pass,log"
+SecAction "id:8,phase:2,pass,nolog,setvar:tx.sum=+%{tx.points}"
+SecRule TX:sum "@ge 5" "id:9,phase:2,deny,status:403,log"
+"#;
+
+fn get(mode: EngineMode, limits: Limits, target: &str, cookie: &str) -> (Report, Verdict) {
+    let engine = compiled(RULES, Compile { limits, ..Compile::default() });
+    let options = Options { unique_id: "u1".into(), mode: Some(mode), ..Options::default() };
+    let mut transaction = Transaction::new(&engine, options);
+    transaction.request_line(b"GET", target.as_bytes(), b"HTTP/1.1");
+    transaction.request_field(b"Cookie", cookie.as_bytes());
+    transaction.request_headers();
+    transaction.request_body(b"", true);
+    let would = transaction.would();
+    (transaction.log(), would)
+}
+
+const REFUSED: Verdict = Verdict::Deny { status: 413, rule: None };
+
+fn passing() -> Limits {
+    Limits { beyond: Beyond::Continue, ..Limits::default() }
+}
+
+#[test]
+fn rules_go_on_over_what_was_taken() {
+    let denied = Verdict::Deny { status: 403, rule: Some(9) };
+    let arguments = format!("/?x=evil{}", "&a".repeat(1_001));
+    let cookies = format!("a=evil{}", ";a=b".repeat(1_001));
+    for (target, cookie, over, found) in
+        [(&*arguments, "", Over::Arguments, &[1, 2, 9][..]), ("/", &*cookies, Over::Fields, &[1, 9])]
+    {
+        let (report, would) = get(EngineMode::DetectionOnly, Limits::default(), target, cookie);
+        assert_eq!((report.over, ids(&report), would), (Some(over), found.to_vec(), denied.clone()));
+        let (report, _) = get(EngineMode::On, passing(), target, cookie);
+        assert_eq!((report.over, ids(&report), report.verdict), (Some(over), found.to_vec(), denied.clone()));
+        let (report, _) = get(EngineMode::On, Limits::default(), target, cookie);
+        assert_eq!((report.over, report.verdict), (Some(over), REFUSED));
+    }
+    // What stands behind the limit is not looked at; that it was exceeded is known.
+    let behind = format!("/?{}&x=evil", "a&".repeat(1_001));
+    let (report, would) = get(EngineMode::DetectionOnly, Limits::default(), &behind, "");
+    assert_eq!((ids(&report), would), (vec![2], REFUSED));
+    assert_eq!(get(EngineMode::DetectionOnly, passing(), &behind, "").1, Verdict::Pass);
+}
+
+#[test]
+fn scores_are_summed_up_when_all_work_is_spent() {
+    let limits = || Limits { work: 12_000, ..passing() };
+    let target = format!("/?x=evil&y={}", "slow".repeat(2_000));
+    let (report, _) = get(EngineMode::On, limits(), &target, "");
+    assert_eq!((report.over, ids(&report)), (Some(Over::Work), vec![1, 9]));
+    assert!(!report.verdict.passes());
+    let few = format!("/?{}&y={}", "a&".repeat(1_001), "slow".repeat(2_000));
+    assert_eq!(get(EngineMode::On, limits(), &few, "").0.verdict, Verdict::Pass);
+}
