@@ -1,12 +1,15 @@
 //! Which known name somebody may have meant.
 
+use std::cmp::Reverse;
+
 /// How many letters in a hundred may differ.
 const MAX_DIFFERENCE_PERCENT: usize = 40;
 
 /// Names longer than this are compared with nothing.
 const MAX_NAME: usize = 128;
 
-/// The known name that is most like `name`, if any is much like it; of equals, the first in the alphabet.
+/// The known name that is most like `name`, if any is much like it; of equals, the longest, for letters are
+/// left out more often than doubled; of these, the first in the alphabet.
 pub fn nearest<'n>(name: &str, known: impl Iterator<Item = &'n str>) -> Option<&'n str> {
     if name.len() > MAX_NAME {
         return None;
@@ -16,7 +19,7 @@ pub fn nearest<'n>(name: &str, known: impl Iterator<Item = &'n str>) -> Option<&
         .filter(|known| known.len().abs_diff(name.len()) <= most)
         .map(|known| (distance(name.as_bytes(), known.as_bytes()), known))
         .filter(|(distance, _)| *distance <= most)
-        .min()
+        .min_by_key(|(distance, known)| (*distance, Reverse(known.len()), *known))
         .map(|(_, known)| known)
 }
 
@@ -45,9 +48,10 @@ mod tests {
 
     #[test]
     fn the_nearest_name_is_found() {
-        let known = ["listen", "upstream", "site", "metrics"];
+        let known = ["list", "listen", "upstream", "site", "metrics"];
         let near = |name: &str| nearest(name, known.into_iter());
         assert_eq!(near("lisen"), Some("listen"));
+        assert_eq!(near("listn"), Some("listen"));
         assert_eq!(near("upstraem"), Some("upstream"));
         assert_eq!(near("sites"), Some("site"));
         assert_eq!(near("quite-different"), None);

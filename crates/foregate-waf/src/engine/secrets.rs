@@ -1,8 +1,11 @@
 //! What logs do not show.
 
+use std::borrow::Cow;
+
 use super::run::Run;
 use super::state::{Found, NameRef};
 use crate::model::{Mask, Variable};
+use crate::transform::Transformation;
 
 /// What stands for a value that is not shown.
 pub(crate) const HIDDEN: &[u8] = b"***";
@@ -39,6 +42,9 @@ const NAMES: &[&[u8]] = &[
     b"cvv",
 ];
 
+/// Words of such names; as parts of words they say nothing (`author`).
+const WORDS: &[&[u8]] = &[b"pass", b"pw", b"session", b"jwt", b"auth"];
+
 /// Bytes at the beginning and at the end of a name by which it is taken for that of a secret.
 const NAME: usize = 256;
 
@@ -54,11 +60,12 @@ pub(crate) fn is_secret_name(name: &[u8]) -> bool {
         name.get(..NAME).unwrap_or(name),
         &name[NAME.max(name.len().saturating_sub(NAME)).min(name.len())..],
     ];
-    name.eq_ignore_ascii_case(b"pass")
-        || ends.iter().any(|end| {
-            let lower = end.to_ascii_lowercase();
-            NAMES.iter().any(|part| memchr::memmem::find(&lower, part).is_some())
-        })
+    ends.iter().any(|end| {
+        let mut words = end.split(|byte| !byte.is_ascii_alphanumeric());
+        let lower = end.to_ascii_lowercase();
+        words.any(|word| WORDS.iter().any(|secret| word.eq_ignore_ascii_case(secret)))
+            || NAMES.iter().any(|part| memchr::memmem::find(&lower, part).is_some())
+    })
 }
 
 impl Run<'_> {
@@ -106,7 +113,7 @@ pub(crate) fn hide_pairs(text: &[u8]) -> Vec<u8> {
         let len = rest.iter().take_while(|byte| is_name(**byte)).count();
         out.extend_from_slice(&rest[..len.max(1)]);
         at += len.max(1);
-        if len == 0 || !is_secret_name(&rest[..len]) {
+        if len == 0 || !is_secret_name(&decoded(&rest[..len])) {
             continue;
         }
         let signs =
@@ -128,7 +135,12 @@ pub(crate) fn hide_pairs(text: &[u8]) -> Vec<u8> {
 }
 
 fn is_name(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.' | b'[' | b']')
+    byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.' | b'[' | b']' | b'%')
+}
+
+/// A name without percent-encoding.
+fn decoded(name: &[u8]) -> Cow<'_, [u8]> {
+    if name.contains(&b'%') { Transformation::UrlDecode.apply(name) } else { Cow::Borrowed(name) }
 }
 
 #[cfg(test)]
@@ -144,6 +156,12 @@ mod tests {
             ("the password is here", "the password is here"),
             ("user[passwd]=x", "user[passwd]=***"),
             ("password=", "password="),
+            ("/?p%61ssword=hunter2&a=%2fb", "/?p%61ssword=***&a=%2fb"),
+            ("a=b%26password=x", "a=b%26password=***"),
+            (
+                "pw=a&user.jwt=b&auth=c&author=d&session[1]=e",
+                "pw=***&user.jwt=***&auth=***&author=d&session[1]=***",
+            ),
         ] {
             assert_eq!(String::from_utf8_lossy(&hide_pairs(text.as_bytes())), shown);
         }

@@ -37,6 +37,28 @@ fn parts_of_the_target() {
     }
 }
 
+/// What rules cannot read is told, so that they can refuse it.
+#[test]
+fn a_body_with_a_content_coding_cannot_be_read() {
+    let engine = engine(
+        "SecRequestBodyAccess On\nSecRule REQBODY_ERROR \"@eq 1\" \"id:3,phase:2,deny,log,msg:'%{REQBODY_ERROR_MSG}'\"",
+    );
+    let post = |coding: &[u8], body: &[u8]| {
+        let mut transaction = transaction(&engine);
+        transaction.request_line(b"POST", b"/", b"HTTP/1.1");
+        transaction.request_field(b"Content-Type", b"application/x-www-form-urlencoded");
+        transaction.request_field(b"content-ENCODING", coding);
+        transaction.request_headers();
+        transaction.request_body(body, true);
+        transaction.log().matches.len()
+    };
+    for coding in ["gzip", "identity, br", "GZIP", "unknown"] {
+        assert_eq!(post(coding.as_bytes(), b"a=1"), 1, "{coding}");
+        assert_eq!(post(coding.as_bytes(), b""), 0, "{coding}");
+    }
+    assert_eq!(post(b"Identity", b"a=1") + post(b"", b"a=1"), 0);
+}
+
 #[test]
 fn bodies_by_their_type() {
     let rules = r#"
