@@ -40,7 +40,7 @@ install: release ## Install the binary into PREFIX/bin (default /usr/local)
 .PHONY: test
 test: ## Everything that has to pass before a merge, counted; installs what is missing
 	@$(MAKE) packages toolchain
-	@MAKE="$(MAKE)" scripts/test fmt-check deny lint unit harness cases
+	@MAKE="$(MAKE)" scripts/test fmt-check deny lint unit harness cases test-waf
 
 .PHONY: fmt-check
 fmt-check: ## Check the formatting
@@ -91,7 +91,8 @@ cases: release ## Text cases against the release binary (ARGS: parts of their na
 .PHONY: test-waf
 test-waf: release ## The regression files of the OWASP Core Rule Set, over sockets (ARGS: 942100 or 942100-3; installs Go)
 	@scripts/install-packages go:golang-go
-	cargo build --locked --quiet -p foregate-crs
+	@# With the tests' choice of crates, as for `cases`.
+	cargo build --locked --quiet --workspace --bins --tests
 	$(CARGO_TARGET_DIR)/debug/foregate-crs --binary $(BINARY) --crs "$$(scripts/crs)" --overrides tools/crs/overrides.yaml $(ARGS)
 
 .PHONY: conformance

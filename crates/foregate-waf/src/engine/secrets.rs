@@ -42,7 +42,8 @@ const NAMES: &[&[u8]] = &[
     b"cvv",
 ];
 
-/// Words of such names; as parts of words they say nothing (`author`).
+/// Last words of such names, before numbers (`session[1]`); as parts of words they say nothing (`author`), and a
+/// word in front of others says whose setting it is (`session.referer_check`).
 const WORDS: &[&[u8]] = &[b"pass", b"pw", b"session", b"jwt", b"auth"];
 
 /// Bytes at the beginning and at the end of a name by which it is taken for that of a secret.
@@ -61,9 +62,10 @@ pub(crate) fn is_secret_name(name: &[u8]) -> bool {
         &name[NAME.max(name.len().saturating_sub(NAME)).min(name.len())..],
     ];
     ends.iter().any(|end| {
-        let mut words = end.split(|byte| !byte.is_ascii_alphanumeric());
+        let mut words = end.rsplit(|byte| !byte.is_ascii_alphanumeric());
+        let last = words.find(|word| !word.iter().all(u8::is_ascii_digit)).unwrap_or(b"");
         let lower = end.to_ascii_lowercase();
-        words.any(|word| WORDS.iter().any(|secret| word.eq_ignore_ascii_case(secret)))
+        WORDS.iter().any(|secret| last.eq_ignore_ascii_case(secret))
             || NAMES.iter().any(|part| memchr::memmem::find(&lower, part).is_some())
     })
 }
@@ -159,8 +161,8 @@ mod tests {
             ("/?p%61ssword=hunter2&a=%2fb", "/?p%61ssword=***&a=%2fb"),
             ("a=b%26password=x", "a=b%26password=***"),
             (
-                "pw=a&user.jwt=b&auth=c&author=d&session[1]=e",
-                "pw=***&user.jwt=***&auth=***&author=d&session[1]=***",
+                "pw=a&user.jwt=b&auth=c&author=d&session[1]=e&session.check=f",
+                "pw=***&user.jwt=***&auth=***&author=d&session[1]=***&session.check=f",
             ),
         ] {
             assert_eq!(String::from_utf8_lossy(&hide_pairs(text.as_bytes())), shown);
