@@ -70,8 +70,8 @@ impl Entry {
     #[inline]
     fn is(self, id: NameId, name: &[u8], arena: &[u8]) -> bool {
         self.id == id
-            && usize::from(self.name_len) == name.len()
-            && self.name(arena).eq_ignore_ascii_case(name)
+            && (id != NameId::Unknown
+                || usize::from(self.name_len) == name.len() && self.name(arena).eq_ignore_ascii_case(name))
     }
 
     #[inline]

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
 use std::ops::ControlFlow;
 
-use aho_corasick::{AhoCorasick, AhoCorasickKind};
+use aho_corasick::{AhoCorasick, AhoCorasickKind, packed};
 use foldhash::fast::RandomState;
 
 use super::Candidates;
@@ -45,8 +45,17 @@ struct TextScan {
     whole: HashMap<Box<[u8]>, Rules, RandomState>,
     starts: Option<Affixes>,
     ends: Option<Affixes>,
-    contains: Option<(AhoCorasick, Vec<Rules>)>,
+    contains: Option<Literals>,
     members: Vec<(Member, Rules)>,
+}
+
+/// What a text may contain.
+#[derive(Debug)]
+struct Literals {
+    /// Says whether there is any of them, many bytes at a time; most texts have none. Only for a few dozen.
+    any: Option<packed::Searcher>,
+    automaton: AhoCorasick,
+    rules: Vec<Rules>,
 }
 
 #[derive(Debug)]
@@ -189,12 +198,7 @@ impl TextScan {
         }
         let contains = match contains.is_empty() {
             true => None,
-            false => {
-                // Several texts at one place are all wanted, which excludes the kinds of match that find one.
-                let kind = (contains.len() > 100).then_some(AhoCorasickKind::ContiguousNFA);
-                let automaton = AhoCorasick::builder().kind(kind).build(contains.keys()).ok()?;
-                Some((automaton, contains.into_values().collect()))
-            }
+            false => Some(Literals::new(contains)?),
         };
         Some(Self {
             field: FieldId(0),
@@ -251,18 +255,36 @@ impl TextScan {
                 found.extend_from_slice(rules);
             }
         }
-        if let Some((automaton, rules)) = &self.contains {
-            // A text that repeats itself names the same rules again and again.
-            let mut compact_at = COMPACT_FROM.max(found.len() * 2);
-            for hit in automaton.find_overlapping_iter(text) {
-                if let Some(rules) = rules.get(hit.pattern().as_usize()) {
-                    found.extend_from_slice(rules);
-                }
-                if found.len() > compact_at {
-                    found.sort_unstable();
-                    found.dedup();
-                    compact_at = COMPACT_FROM.max(found.len() * 2);
-                }
+        if let Some(literals) = &self.contains {
+            literals.find(text, found);
+        }
+    }
+}
+
+impl Literals {
+    /// `None` if the automaton would be too large.
+    fn new(texts: BTreeMap<Box<[u8]>, Rules>) -> Option<Self> {
+        // Several texts at one place are all wanted, which excludes the kinds of match that find one.
+        let kind = (texts.len() > 100).then_some(AhoCorasickKind::ContiguousNFA);
+        let automaton = AhoCorasick::builder().kind(kind).build(texts.keys()).ok()?;
+        let any = packed::Searcher::new(texts.keys());
+        Some(Self { any, automaton, rules: texts.into_values().collect() })
+    }
+
+    fn find(&self, text: &[u8], found: &mut Candidates) {
+        if self.any.as_ref().is_some_and(|any| any.find(text).is_none()) {
+            return;
+        }
+        // A text that repeats itself names the same rules again and again.
+        let mut compact_at = COMPACT_FROM.max(found.len() * 2);
+        for hit in self.automaton.find_overlapping_iter(text) {
+            if let Some(rules) = self.rules.get(hit.pattern().as_usize()) {
+                found.extend_from_slice(rules);
+            }
+            if found.len() > compact_at {
+                found.sort_unstable();
+                found.dedup();
+                compact_at = COMPACT_FROM.max(found.len() * 2);
             }
         }
     }
