@@ -79,6 +79,12 @@ step!(
     const WEIGHT: Weight = Weight::Heavy(WhenFull::Error);
 );
 
+step!(Drags, RequestSecurity, "x-drag", (), (EditRequest,), Never, |()| {
+    let began = Instant::now();
+    while began.elapsed() < Duration::from_millis(100) {}
+    ControlFlow::Continue((edit("x-thread", thread::current().name().unwrap_or_default().to_owned()),))
+});
+
 struct Asked;
 impl FetchKey for Asked {
     const NAME: &'static str = "asked.request";
@@ -247,7 +253,7 @@ impl Step for Witness {
 
 pipeline! {
     fn steps {
-        Panics, Stumbles, Strips, Asks, Refuses, Aborts, Spins, Hears, Sees, Sways, Looks, ShiesOut, ShoutsOut, Signs,
+        Panics, Stumbles, Strips, Asks, Refuses, Aborts, Spins, Drags, Hears, Sees, Sways, Looks, ShiesOut, ShoutsOut, Signs,
         Holds, Pages, Searches, ShoutsBack, Tells, Writes, Witness,
     }
 }
@@ -451,6 +457,23 @@ fn a_full_queue_answers_as_the_step_says() {
     assert_eq!(metric(&front, "foregate_step_shed_total{step=\"Spins\"}"), refused as u64);
 }
 
+/// The thread on which a step has run, which tells it the origin.
+fn thread_of(answer: &str) -> String {
+    let rest = answer.split_once("x-thread: ").unwrap().1;
+    rest.split_once("\r\n").unwrap().0.to_owned()
+}
+
+#[test]
+fn a_light_step_that_holds_its_worker_is_moved() {
+    let front = start(1021);
+    let threads: Vec<_> =
+        (0..10).map(|_| thread_of(&receive(send(&front, "GET", "/", "x-drag", "")))).collect();
+    assert_eq!(threads.first().map(String::as_str), Some("foregate-worker"));
+    assert_eq!(threads.last().map(String::as_str), Some("foregate-offload"), "{threads:?}");
+    let moved = threads.iter().filter(|thread| *thread == "foregate-offload").count();
+    assert_eq!(metric(&front, "foregate_step_moved_total{step=\"Drags\"}"), moved as u64);
+}
+
 #[test]
 fn fetches_are_answered_or_time_out() {
     let answer = ask("GET", "/", "x-ask", "");
@@ -582,10 +605,6 @@ fn a_response_is_held_until_steps_have_seen_its_start() {
 
 #[test]
 fn a_step_is_heavy_where_it_says_so() {
-    let thread_of = |answer: &str| {
-        let rest = answer.split_once("x-thread: ").unwrap().1;
-        rest.split_once("\r\n").unwrap().0.to_owned()
-    };
     let front = start(1021);
     let ask = |path: &str| receive(send(&front, "GET", path, "x-sway", ""));
     assert_eq!(thread_of(&ask("/light")), "foregate-worker");

@@ -1,6 +1,6 @@
 //! The steps of modules, run between the platform's own.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::future::poll_fn;
 use std::net::IpAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -33,12 +33,9 @@ use crate::offload::LONGEST_WAIT;
 use crate::proxy::Config;
 use crate::routing::HostId;
 use crate::settings::Route;
+use crate::telemetry::clock;
 use crate::telemetry::metrics::Counter;
 use crate::telemetry::steps::StepCounter;
-
-/// One in so many phases with steps is timed: looking at the clock costs as much as many a step. A prime number, so that it
-/// is not always the same phase where all requests have as many.
-const SAMPLE: u32 = 17;
 
 thread_local! {
     /// The memory of exchanges that are over.
@@ -107,6 +104,8 @@ struct Done {
     moved: Moved,
     verdict: std::thread::Result<Verdict>,
     took: Duration,
+    /// What of that the thread ran on a processor.
+    processor: Duration,
 }
 
 /// What a heavy step takes along to another thread.
@@ -229,7 +228,7 @@ impl Exchange<'_> {
     async fn run_phase(&mut self, steps: &[Planned]) -> Result<(), Ended> {
         let config = Arc::clone(&self.config);
         let pipeline = &*config.settings.pipeline;
-        let mut since = is_timed().then(Instant::now);
+        let mut since = self.proxy.steps.is_timed(clock::now()).then(Instant::now);
         for planned in steps {
             if let Some(run) = &mut self.run {
                 run.begun += 1;
@@ -246,7 +245,7 @@ impl Exchange<'_> {
                     if let (Some(began), Ok(Verdict::Continue | Verdict::Stop(_))) = (since, &verdict) {
                         let now = Instant::now();
                         if let Some(counters) = self.proxy.steps.get(planned.step) {
-                            counters.took(now - began);
+                            counters.took(now - began, self.phase_began());
                         }
                         since = Some(now);
                     }
@@ -281,7 +280,8 @@ impl Exchange<'_> {
     /// Where a step is to run. What does not run at all is not worth the way to another thread.
     fn load(&mut self, planned: &Planned, pipeline: &Pipeline) -> Result<Load, Fault> {
         let weight = pipeline.entries().get(usize::from(planned.step)).map(|entry| entry.decl().weight);
-        if matches!(weight, None | Some(Weight::Light)) || self.is_broken(planned) {
+        let light = matches!(weight, None | Some(Weight::Light));
+        if (light && !self.is_slow(planned)) || self.is_broken(planned) {
             return Ok(Load::Light);
         }
         let Some((view, state)) = self.view() else { return Ok(Load::Light) };
@@ -289,6 +289,8 @@ impl Exchange<'_> {
             return Ok(Load::Light);
         }
         catch_unwind(AssertUnwindSafe(|| match pipeline.applies(planned, &view, state) {
+            // On its worker it would hold up the requests of others, also those of other routes.
+            true if light => Load::Heavy { when_full: WhenFull::Error, wait: LONGEST_WAIT },
             true => pipeline.load(planned, &view, state),
             false => Load::Light,
         }))
@@ -309,17 +311,28 @@ impl Exchange<'_> {
 
     /// Runs a step on this thread.
     fn run_light(&mut self, planned: &Planned, pipeline: &Pipeline) -> Result<Verdict, Fault> {
-        let broken = self.is_broken(planned);
+        let (broken, now) = (self.is_broken(planned), self.phase_began());
+        let suspect = self.proxy.steps.get(planned.step).filter(|step| step.is_suspected(now));
+        let before = suspect.map(|_| clock::thread_time());
         let Some((mut view, state)) = self.view() else { return Ok(Verdict::Passed) };
         if state.skipped.contains(usize::from(planned.step)) {
             return Ok(Verdict::Passed);
         }
-        catch_unwind(AssertUnwindSafe(|| match broken {
+        let verdict = catch_unwind(AssertUnwindSafe(|| match broken {
             false => Ok(call(planned, pipeline, &mut view, state)),
             true if pipeline.applies(planned, &view, state) => Err(Fault::Broken),
             true => Ok(Verdict::Passed),
         }))
-        .unwrap_or(Err(Fault::Panicked))
+        .unwrap_or(Err(Fault::Panicked));
+        if let (Some(step), Some(before)) = (suspect, before) {
+            step.used(clock::thread_time().saturating_sub(before), now);
+        }
+        verdict
+    }
+
+    /// When the phase began, in milliseconds of the steady clock.
+    fn phase_began(&self) -> u64 {
+        self.run.as_ref().map_or(0, |run| run.facts.now.steady_ms)
     }
 
     /// What a step may see and change; `None` where the route uses none.
@@ -338,8 +351,12 @@ impl Exchange<'_> {
     }
 
     fn is_broken(&self, planned: &Planned) -> bool {
-        let Some(run) = &self.run else { return false };
-        self.proxy.steps.get(planned.step).is_some_and(|step| step.is_broken(run.facts.now.steady_ms))
+        self.proxy.steps.get(planned.step).is_some_and(|step| step.is_broken(self.phase_began()))
+    }
+
+    /// Whether a step that is said to be light has held a worker lately.
+    fn is_slow(&self, planned: &Planned) -> bool {
+        self.proxy.steps.get(planned.step).is_some_and(|step| step.is_slow(self.phase_began()))
     }
 
     /// Runs a step on the threads for heavy work, with everything that it may see. It waits at most `wait` for one.
@@ -371,10 +388,11 @@ impl Exchange<'_> {
         let step = planned.clone();
         place.submit(Box::new(move || {
             let Some(mut moved) = theirs.lock().take() else { return };
-            let began = Instant::now();
+            let (began, before) = (Instant::now(), clock::thread_time());
             let verdict = catch_unwind(AssertUnwindSafe(|| moved.call(&step)));
+            let (took, processor) = (began.elapsed(), clock::thread_time().saturating_sub(before));
             // Nobody waits any more if the process ends.
-            let _ = tell.send(Box::new(Done { moved, verdict, took: began.elapsed() }));
+            let _ = tell.send(Box::new(Done { moved, verdict, took, processor }));
         }));
         let deadline = Instant::now() + wait.min(LONGEST_WAIT);
         let waited = poll_fn(|cx| {
@@ -407,7 +425,7 @@ impl Exchange<'_> {
             self.client.close = true;
             return Err(Fault::Lost(Error::Internal));
         };
-        let Done { moved, verdict, took } = *done;
+        let Done { moved, verdict, took, processor } = *done;
         self.take_back(moved);
         if let Some(error) = left {
             return Err(Fault::Lost(Error::Client(error)));
@@ -415,6 +433,10 @@ impl Exchange<'_> {
         if let Some(step) = self.proxy.steps.get(planned.step) {
             step.timed.inc();
             step.nanos.add(u64::try_from(took.as_nanos()).unwrap_or(u64::MAX));
+            if self.is_slow(planned) {
+                step.moved.inc();
+                step.used(processor, self.phase_began());
+            }
         }
         verdict.map_err(|_| Fault::Panicked)
     }
@@ -686,12 +708,4 @@ fn slashes(config: &Config, site: Option<HostId>) -> Slashes {
 
 fn site_name(config: &Config, site: Option<HostId>) -> &str {
     site.map_or("", |site| &config.settings.sites.site(site).name)
-}
-
-/// Whether the steps of a phase are timed now.
-fn is_timed() -> bool {
-    thread_local! {
-        static COUNT: Cell<u32> = const { Cell::new(0) };
-    }
-    COUNT.replace(COUNT.get().wrapping_add(1)).is_multiple_of(SAMPLE)
 }

@@ -1,7 +1,9 @@
-//! A coarse clock for deadlines.
+//! A coarse clock for deadlines, and one of the processor.
 
 use std::cell::Cell;
-use std::time::Instant;
+use std::time::{Duration, Instant};
+
+use rustix::time::{ClockId, clock_gettime};
 
 thread_local! {
     static POLL: Cell<Option<Instant>> = const { Cell::new(None) };
@@ -12,6 +14,13 @@ thread_local! {
 /// Good for deadlines, which do not mind the length of a poll; not for measuring.
 pub fn now() -> Instant {
     POLL.get().unwrap_or_else(Instant::now)
+}
+
+/// How long this thread has run on a processor so far. A call of the system, unlike the other clocks.
+pub fn thread_time() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    let nanos = u32::try_from(time.tv_nsec).unwrap_or(0);
+    Duration::new(u64::try_from(time.tv_sec).unwrap_or(0), nanos)
 }
 
 /// Makes [`now`] answer `start` on this thread until it is dropped.

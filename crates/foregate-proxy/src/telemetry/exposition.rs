@@ -133,7 +133,7 @@ fn modules(encoder: &mut DescriptorEncoder<'_>, metrics: &Metrics) -> fmt::Resul
 
 fn steps(encoder: &mut DescriptorEncoder<'_>, counters: &StepCounters) -> fmt::Result {
     type Read = fn(&StepCounter) -> u64;
-    let families: [(&str, &str, Read); 9] = [
+    let families: [(&str, &str, Read); 10] = [
         ("step_stops", "Requests that a step ended", |step| step.stops.get()),
         ("step_dry_run_stops", "Requests that a step would have ended, in a dry run", |step| {
             step.dry_stops.get()
@@ -151,6 +151,11 @@ fn steps(encoder: &mut DescriptorEncoder<'_>, counters: &StepCounters) -> fmt::R
         ("step_blocked", "Timed runs of a step that held their worker for more than 10 ms", |step| {
             step.blocked.get()
         }),
+        (
+            "step_moved",
+            "Requests on which a light step ran on the threads for heavy work, being slow",
+            |step| step.moved.get(),
+        ),
     ];
     // A step that was never used has nothing to tell.
     let used: Vec<_> = counters.all().filter(|(step, runs)| *runs > 0 || step.has_news()).collect();

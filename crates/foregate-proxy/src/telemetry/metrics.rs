@@ -15,7 +15,7 @@ use prometheus_client::encoding::text::encode;
 use prometheus_client::registry::Registry;
 
 use super::exposition::Exposition;
-use super::steps::StepCounters;
+use super::steps::{BLOCKED, StepCounters};
 use crate::budget::Budget;
 
 /// Names that sites and upstreams each may have as labels. Beyond, they share the label [`OTHER`].
@@ -259,6 +259,11 @@ impl Metrics {
 
     /// Records how long one poll kept its worker.
     pub fn blocked(&self, span: Duration) {
+        if span >= BLOCKED
+            && let Some(steps) = self.steps.get()
+        {
+            steps.look_closely();
+        }
         self.blocked.record(u64::try_from(span.as_nanos()).unwrap_or(u64::MAX));
     }
 

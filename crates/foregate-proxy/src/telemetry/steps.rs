@@ -1,8 +1,11 @@
-//! What the steps of modules did, and which of them are not run for a while because they panicked.
+//! What the steps of modules did, which of them are not run for a while because they panicked, and which run on the
+//! threads for heavy work for a while because they held a worker.
 
+use std::cell::Cell;
 use std::collections::HashMap;
+use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use foregate_module::Traffic;
 use parking_lot::Mutex;
@@ -22,7 +25,16 @@ const TALLIES: usize = 1000;
 /// What parts beyond that are counted as.
 const OTHERS: &[u8] = b"(others)";
 /// A step that held its worker for longer than this is counted as having blocked it.
-const BLOCKED: Duration = Duration::from_millis(10);
+pub(super) const BLOCKED: Duration = Duration::from_millis(10);
+/// One in so many phases with steps is timed: looking at the clock costs as much as many a step. A prime number, so that it
+/// is not always the same phase where all requests have as many.
+const SAMPLE: u32 = 17;
+/// How long all phases are timed after a task has held its worker, milliseconds.
+const CLOSE_LOOK: u64 = 5_000;
+/// How long a step that seems to have held its worker is suspected of it, milliseconds.
+const SUSPECTED: u64 = 60_000;
+/// How long a light step runs on the threads for heavy work after it has used the processor for [`BLOCKED`], milliseconds.
+const MOVED: u64 = 60_000;
 
 /// Counters of all steps of a pipeline.
 #[derive(Debug)]
@@ -30,7 +42,12 @@ pub struct StepCounters {
     steps: Box<[StepCounter]>,
     /// Runs, by shard and step: they change with each request.
     runs: Box<[Box<[AtomicU64]>]>,
+    /// Until when all phases are timed, milliseconds since [`START`].
+    close_look: AtomicU64,
 }
+
+/// What [`StepCounters::close_look`] counts from.
+static START: LazyLock<Instant> = LazyLock::new(Instant::now);
 
 /// Counters of one step.
 #[derive(Debug)]
@@ -63,9 +80,22 @@ pub struct StepCounter {
     pub nanos: Counter,
     /// Runs among these that held a worker for more than 10 ms.
     pub blocked: Counter,
+    /// Requests on which it ran on the threads for heavy work although it is said to be light.
+    pub moved: Counter,
     events: Mutex<Vec<(&'static str, u64)>>,
     tallies: Mutex<Tallies>,
     breaker: Breaker,
+    slowness: Slowness,
+}
+
+/// Until when the step is suspected of holding its worker, and until when it is known to; in milliseconds of the steady clock.
+///
+/// Suspected is who was at work while much time passed. That may be the system's doing, which let another process run. So
+/// the processor time of a suspect is taken, which costs a call of the system before and after each of its runs.
+#[derive(Debug, Default)]
+struct Slowness {
+    suspected: AtomicU64,
+    known: AtomicU64,
 }
 
 /// Counts by event and part.
@@ -84,7 +114,24 @@ impl StepCounters {
     pub fn new(names: impl ExactSizeIterator<Item = &'static str>) -> Self {
         let count = names.len();
         let shard = || (0..count).map(|_| AtomicU64::new(0)).collect();
-        Self { steps: names.map(StepCounter::new).collect(), runs: (0..SHARDS).map(|_| shard()).collect() }
+        let runs = (0..SHARDS).map(|_| shard()).collect();
+        Self { steps: names.map(StepCounter::new).collect(), runs, close_look: AtomicU64::new(0) }
+    }
+
+    /// A task has held its worker for longer than [`BLOCKED`]: it may have been a step.
+    pub(super) fn look_closely(&self) {
+        self.close_look.store(since_start(Instant::now()) + CLOSE_LOOK, Ordering::Relaxed);
+    }
+
+    /// Whether the steps of a phase are timed. `now` may be as old as the poll.
+    #[inline]
+    pub fn is_timed(&self, now: Instant) -> bool {
+        thread_local! {
+            static COUNT: Cell<u32> = const { Cell::new(0) };
+        }
+        let until = self.close_look.load(Ordering::Relaxed);
+        COUNT.replace(COUNT.get().wrapping_add(1)).is_multiple_of(SAMPLE)
+            || (until != 0 && since_start(now) < until)
     }
 
     /// The counters of a step.
@@ -131,9 +178,11 @@ impl StepCounter {
             timed: Counter::default(),
             nanos: Counter::default(),
             blocked: Counter::default(),
+            moved: Counter::default(),
             events: Mutex::default(),
             tallies: Mutex::default(),
             breaker: Breaker::default(),
+            slowness: Slowness::default(),
         }
     }
 
@@ -189,13 +238,43 @@ impl StepCounter {
         faults.iter().any(|counter| counter.get() > 0) || !self.events.lock().is_empty()
     }
 
-    /// Takes note of how long a run took.
-    pub fn took(&self, span: Duration) {
+    /// Takes note of how long a run on a worker took. `now` is in milliseconds of the steady clock.
+    pub fn took(&self, span: Duration, now: u64) {
         self.timed.inc();
         self.nanos.add(u64::try_from(span.as_nanos()).unwrap_or(u64::MAX));
         if span >= BLOCKED {
             self.blocked.inc();
+            self.slowness.suspected.store(now + SUSPECTED, Ordering::Relaxed);
         }
+    }
+
+    /// Whether [`used`](Self::used) is to be told of its next run.
+    #[inline]
+    pub fn is_suspected(&self, now: u64) -> bool {
+        let until = self.slowness.suspected.load(Ordering::Relaxed);
+        until != 0 && now < until
+    }
+
+    /// Whether it is said to be light and is not.
+    #[inline]
+    pub fn is_slow(&self, now: u64) -> bool {
+        let until = self.slowness.known.load(Ordering::Relaxed);
+        until != 0 && now < until
+    }
+
+    /// Takes note of the processor time of a run, wherever that was.
+    pub fn used(&self, processor: Duration, now: u64) {
+        if processor < BLOCKED {
+            return;
+        }
+        if !self.is_slow(now) {
+            tracing::warn!(
+                step = self.name,
+                milliseconds = processor.as_millis(),
+                "a step that is said to be light held a worker; it runs on the threads for heavy work for 60 s"
+            );
+        }
+        self.slowness.known.store(now + MOVED, Ordering::Relaxed);
     }
 
     /// Whether the step is not to be run now. `now` is in milliseconds of the steady clock.
@@ -220,9 +299,40 @@ impl StepCounter {
     }
 }
 
+fn since_start(now: Instant) -> u64 {
+    u64::try_from(now.saturating_duration_since(*START).as_millis()).unwrap_or(u64::MAX)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_light_step_that_uses_much_time_is_moved_for_a_while() {
+        let counters = StepCounters::new(["a", "b"].into_iter());
+        let step = counters.get(0).unwrap();
+        step.took(Duration::from_millis(9), 1000);
+        assert!(!step.is_suspected(1000));
+        step.took(BLOCKED, 1000);
+        assert!(step.is_suspected(1001) && !step.is_slow(1001));
+        // The system had let somebody else run.
+        step.used(Duration::from_millis(1), 1001);
+        assert!(!step.is_slow(1001));
+        step.used(BLOCKED, 1002);
+        assert!(step.is_slow(1003) && !step.is_slow(1002 + MOVED));
+        assert!(!counters.get(1).unwrap().is_slow(1003));
+    }
+
+    #[test]
+    fn all_phases_are_timed_once_a_task_has_held_its_worker() {
+        let counters = StepCounters::new(["a"].into_iter());
+        let now = Instant::now();
+        let timed = |now| (0..SAMPLE).filter(|_| counters.is_timed(now)).count();
+        assert_eq!(timed(now), 1);
+        counters.look_closely();
+        assert_eq!(timed(now), SAMPLE as usize);
+        assert_eq!(timed(now + Duration::from_millis(CLOSE_LOOK + 1000)), 1);
+    }
 
     #[test]
     fn a_step_that_panics_too_often_is_not_run_for_a_while() {
