@@ -46,12 +46,14 @@ test: ## Everything that has to pass before a merge, counted; installs what is m
 fmt-check: ## Check the formatting
 	cargo fmt --all --check
 	cargo fmt --manifest-path bench/Cargo.toml --all --check
+	cargo fmt --manifest-path bench/misbehaving/Cargo.toml --check
 	cargo fmt --manifest-path fuzz/Cargo.toml --check
 
 .PHONY: fmt
 fmt: ## Format the code
 	cargo fmt --all
 	cargo fmt --manifest-path bench/Cargo.toml --all
+	cargo fmt --manifest-path bench/misbehaving/Cargo.toml
 	cargo fmt --manifest-path fuzz/Cargo.toml
 
 .PHONY: lint

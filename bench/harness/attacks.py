@@ -245,6 +245,55 @@ def aborted_uploads(peer):
         end(key.fileobj)
 
 
+def asks_for(field, connections):
+    """Requests with a field that has a module misbehave, one after the other on so many connections at a time."""
+    ask = f"GET /b/64 HTTP/1.1\r\nHost: site.example\r\n{field}: 1\r\n\r\n".encode()
+
+    def attack(peer):
+        selector = selectors.DefaultSelector()
+
+        def begin():
+            connection = peer.connect()
+            connection.sendall(ask)
+            selector.register(connection, selectors.EVENT_READ)
+
+        for _ in range(connections):
+            begin()
+        peer.done["requests"] += connections
+        while peer.goes_on():
+            for key, _ in selector.select(0.5):
+                connection = key.fileobj
+                try:
+                    answer = connection.recv(65536)
+                    peer.done[answer[9:12].decode(errors="replace") or "closed"] += 1
+                    connection.sendall(ask)
+                except OSError:
+                    answer = b""
+                peer.done["requests"] += 1
+                if not answer:
+                    selector.unregister(connection)
+                    connection.close()
+                    begin()
+    return attack
+
+
+# Requests for which a module of `misbehaving/` panics, spins for 200 ms, or waits for an answer that never comes.
+MODULES = {
+    "module-panics": asks_for("x-panic", 8),
+    "module-stumbles": asks_for("x-stumble", 8),
+    "module-spins": asks_for("x-labour", 8),
+    "module-drags": asks_for("x-drag", 2),
+    "module-waits": asks_for("x-ask", 200),
+}
+for name, about in {
+    "module-panics": "a module that panics",
+    "module-stumbles": "a module that panics and can be left out",
+    "module-spins": "a module that spins for 200 ms, and says so",
+    "module-drags": "a module that spins for 200 ms, and says that it is light",
+    "module-waits": "a module that waits for an answer that never comes",
+}.items():
+    MODULES[name].__doc__ = about
+
 ATTACKS = {
     "rapid-reset": rapid_reset,
     "large-heads": large_heads,
@@ -252,6 +301,7 @@ ATTACKS = {
     "tls-handshakes": tls_handshakes,
     "header-bombs": header_bombs,
     "aborted-uploads": aborted_uploads,
+    **MODULES,
 }
 
 

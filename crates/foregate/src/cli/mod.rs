@@ -7,6 +7,7 @@ mod fmt;
 mod module;
 mod modules;
 mod output;
+mod panics;
 mod reload;
 mod run;
 mod waf;

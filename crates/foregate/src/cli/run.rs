@@ -12,6 +12,7 @@ use tracing_subscriber::EnvFilter;
 
 use super::ConfigFile;
 use super::output::{Outcome, complain, show_refused};
+use super::panics::log_panics;
 
 /// The environment variable that says what is logged, such as `info` or `foregate_proxy=debug`.
 const LOG_VARIABLE: &str = "FOREGATE_LOG";
@@ -39,6 +40,7 @@ impl Run {
             complain(&format!("{LOG_VARIABLE}: {error}"));
             return Outcome::Usage;
         }
+        log_panics();
         if !self.to.is_empty() {
             let (to, listen) = (self.to, self.listen);
             return match config::single(&to, &listen, &pipeline) {

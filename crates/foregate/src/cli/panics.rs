@@ -1,0 +1,94 @@
+//! What is logged of a panic.
+//!
+//! Panics of a request are caught and cost that request. Who has found one can send it again and again, so that what is
+//! logged of each must cost little: lines are limited, and so are backtraces, which take some milliseconds and, for the
+//! tables of symbols, 40 MB.
+
+use std::backtrace::{Backtrace, BacktraceStatus};
+use std::panic::{self, PanicHookInfo};
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+
+/// In this time there are so many lines, and one backtrace if the environment asks for them.
+const SPAN: Duration = Duration::from_secs(10);
+/// See [`SPAN`].
+const LINES: u32 = 10;
+
+/// How many panics there were in the present span, and since when it is.
+#[derive(Debug, Default)]
+struct Span {
+    since: Option<Instant>,
+    panics: u32,
+}
+
+/// What is logged of a panic.
+#[derive(Debug, PartialEq, Eq)]
+enum Told {
+    LineAndBacktrace,
+    Line,
+    /// The last line of a span, which says that no more follow.
+    LastLine,
+    Nothing,
+}
+
+impl Span {
+    fn tell(&mut self, now: Instant) -> Told {
+        if self.since.is_none_or(|since| now.saturating_duration_since(since) >= SPAN) {
+            *self = Self { since: Some(now), panics: 0 };
+        }
+        self.panics = self.panics.saturating_add(1);
+        match self.panics {
+            1 => Told::LineAndBacktrace,
+            2..LINES => Told::Line,
+            LINES => Told::LastLine,
+            _ => Told::Nothing,
+        }
+    }
+}
+
+/// From now on panics are logged as one line each, as far as the limits allow.
+pub(super) fn log_panics() {
+    static SPAN_NOW: Mutex<Span> = Mutex::new(Span { since: None, panics: 0 });
+    panic::set_hook(Box::new(|info| {
+        let told = SPAN_NOW.lock().tell(Instant::now());
+        log(info, &told);
+    }));
+}
+
+fn log(info: &PanicHookInfo<'_>, told: &Told) {
+    if *told == Told::Nothing {
+        return;
+    }
+    let message = info.payload_as_str().unwrap_or("no message");
+    let thread = std::thread::current();
+    let thread = thread.name().unwrap_or("unnamed");
+    let place = info.location().map(ToString::to_string).unwrap_or_default();
+    match told {
+        Told::LastLine => {
+            tracing::error!(thread, place, message, "panicked; further panics within 10 s are only counted");
+        }
+        _ => tracing::error!(thread, place, message, "panicked"),
+    }
+    if *told == Told::LineAndBacktrace {
+        let backtrace = Backtrace::capture();
+        if backtrace.status() == BacktraceStatus::Captured {
+            tracing::error!("{backtrace}");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_limited_in_each_span() {
+        let (mut span, now) = (Span::default(), Instant::now());
+        let told: Vec<_> = (0..LINES + 2).map(|_| span.tell(now)).collect();
+        assert_eq!(told[0], Told::LineAndBacktrace);
+        assert!(told[1..LINES as usize - 1].iter().all(|told| *told == Told::Line));
+        assert_eq!(told[LINES as usize - 1..], [Told::LastLine, Told::Nothing, Told::Nothing]);
+        assert_eq!(span.tell(now + SPAN), Told::LineAndBacktrace);
+    }
+}
