@@ -58,6 +58,7 @@ typedef struct {
 
     ngx_http_event_handler_pt write_handler; /* of the upstream, which ours calls */
 
+    unsigned own_fields : 1; /* a subrequest: its fields are not those of the main request any more */
     unsigned requested : 1; /* the steps of the request have run */
     unsigned reading : 1;   /* the request's body is being read for them */
     unsigned broken : 1;    /* it could not be read to its end */

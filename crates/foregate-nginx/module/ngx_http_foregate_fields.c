@@ -460,6 +460,38 @@ ngx_http_foregate_without(ngx_http_request_t *r, const fg_field *fields, size_t 
     return NGX_OK;
 }
 
+ngx_int_t
+ngx_http_foregate_own_request_fields(ngx_http_request_t *r)
+{
+    ngx_list_part_t *part;
+    ngx_table_elt_t *element;
+    ngx_uint_t i;
+    fg_text name;
+
+    if (ngx_http_foregate_without(r, NULL, 0) != NGX_OK) {
+        return NGX_ERROR;
+    }
+#if (nginx_version < 1023000)
+    /* Their elements lie where those of the main request do. */
+    ngx_memzero(&r->headers_in.cookies, sizeof(ngx_array_t));
+#if (NGX_HTTP_X_FORWARDED_FOR)
+    ngx_memzero(&r->headers_in.x_forwarded_for, sizeof(ngx_array_t));
+#endif
+#endif
+
+    for (part = &r->headers_in.headers.part; part != NULL; part = part->next) {
+        element = part->elts;
+        for (i = 0; i < part->nelts; i++) {
+            name.data = element[i].key.data;
+            name.len = element[i].key.len;
+            if (ngx_http_foregate_index_request(r, name) != NGX_OK) {
+                return NGX_ERROR;
+            }
+        }
+    }
+    return NGX_OK;
+}
+
 int
 ngx_http_foregate_remove(void *data, int which, const fg_field *fields, size_t count)
 {

@@ -16,6 +16,9 @@ int ngx_http_foregate_append(void *data, int which, fg_field *field);
 int ngx_http_foregate_replace(void *data, int which, fg_field *field, fg_text value);
 int ngx_http_foregate_remove(void *data, int which, const fg_field *fields, size_t count);
 
+/* Gives a subrequest fields of its own: NGINX has it share the list, and its elements, with the main request. */
+ngx_int_t ngx_http_foregate_own_request_fields(ngx_http_request_t *r);
+
 /* The body will have another length, which is not known yet. */
 void ngx_http_foregate_body_changes(ngx_http_request_t *r);
 

@@ -240,6 +240,12 @@ ngx_http_foregate_rewrite_handler(ngx_http_request_t *r)
         ctx->requested = 1;
         return NGX_DECLINED;
     }
+    if (r != r->main && !ctx->own_fields) {
+        if (ngx_http_foregate_own_request_fields(r) != NGX_OK) {
+            return NGX_HTTP_INTERNAL_SERVER_ERROR;
+        }
+        ctx->own_fields = 1;
+    }
 
     for ( ;; ) {
         switch (fg_run_request(ctx->request, r, &facts, &wanted)) {
