@@ -26,17 +26,43 @@ pub struct Answer {
     head: Vec<u8>,
     /// Body bytes that have come; none while the head is incomplete.
     body: Option<usize>,
-    /// Body bytes that the head has announced.
-    length: usize,
+    framing: Framing,
     close: bool,
+}
+
+/// How a body's end is told.
+#[derive(Clone, Copy)]
+enum Framing {
+    /// So many bytes.
+    Sized(usize),
+    /// In chunks, of which this is next.
+    Chunked(Chunk),
+}
+
+/// What of a chunk comes next.
+#[derive(Clone, Copy)]
+enum Chunk {
+    /// The line with its size.
+    Size,
+    /// So many bytes of it.
+    Data(usize),
+    /// The end of the line behind it.
+    End,
+    /// The empty line at the end of all; trailers are none.
+    Last,
+}
+
+impl Default for Framing {
+    fn default() -> Self {
+        Self::Sized(0)
+    }
 }
 
 /// What of an answer's head is needed to read the rest.
 struct Head {
     /// Where the body begins.
     end: usize,
-    /// Body bytes.
-    length: usize,
+    framing: Framing,
     close: bool,
 }
 
@@ -46,7 +72,10 @@ impl Answer {
         let Some(come) = self.body else {
             return self.feed_head(bytes, expected);
         };
-        let length = self.length;
+        let length = match self.framing {
+            Framing::Sized(length) => length,
+            Framing::Chunked(chunk) => return self.feed_chunks(bytes, come, chunk, expected),
+        };
         if come + bytes.len() > length {
             return Fed::Wrong("bytes beyond the body");
         }
@@ -62,13 +91,70 @@ impl Answer {
         Fed::Done { close, length }
     }
 
+    /// Takes a part of a body in chunks, whose data are compared where they lie.
+    fn feed_chunks(&mut self, bytes: &[u8], mut come: usize, mut chunk: Chunk, expected: &Expected) -> Fed {
+        let mut joined = std::mem::take(&mut self.head);
+        joined.extend_from_slice(if joined.is_empty() { &[] } else { bytes });
+        let mut rest = if joined.is_empty() { bytes } else { &joined };
+        loop {
+            chunk = match chunk {
+                Chunk::Size => match httparse::parse_chunk_size(rest) {
+                    Ok(httparse::Status::Complete((end, size))) => {
+                        rest = &rest[end..];
+                        let Ok(size) = usize::try_from(size) else { return Fed::Wrong("bad chunk size") };
+                        if size == 0 { Chunk::Last } else { Chunk::Data(size) }
+                    }
+                    Ok(httparse::Status::Partial) => break,
+                    Err(_) => return Fed::Wrong("bad chunk size"),
+                },
+                Chunk::Data(left) => {
+                    let (data, behind) = rest.split_at(left.min(rest.len()));
+                    if expected.body.length().is_some_and(|length| come + data.len() > length) {
+                        return Fed::Wrong("bytes beyond the body");
+                    }
+                    if !expected.body.matches(come, data) {
+                        return Fed::Wrong("wrong content");
+                    }
+                    come += data.len();
+                    rest = behind;
+                    if data.len() < left {
+                        chunk = Chunk::Data(left - data.len());
+                        break;
+                    }
+                    Chunk::End
+                }
+                Chunk::End | Chunk::Last if rest.len() < 2 => break,
+                Chunk::End | Chunk::Last if !rest.starts_with(b"\r\n") => {
+                    return Fed::Wrong("no line end behind a chunk");
+                }
+                Chunk::End => {
+                    rest = &rest[2..];
+                    Chunk::Size
+                }
+                Chunk::Last if rest.len() > 2 => return Fed::Wrong("bytes beyond the body"),
+                Chunk::Last if expected.body.length().is_some_and(|length| come < length) => {
+                    return Fed::Wrong("a body that is too short");
+                }
+                Chunk::Last => {
+                    let close = self.close;
+                    *self = Self::default();
+                    return Fed::Done { close, length: come };
+                }
+            };
+        }
+        self.head = rest.to_vec();
+        self.body = Some(come);
+        self.framing = Framing::Chunked(chunk);
+        Fed::More
+    }
+
     fn feed_head(&mut self, bytes: &[u8], expected: &Expected) -> Fed {
         if self.head.is_empty() {
             // The usual case: the whole head in one piece, parsed where it lies.
             match parse_head(bytes, expected) {
                 Ok(Some(head)) => {
                     self.close = head.close;
-                    self.length = head.length;
+                    self.framing = head.framing;
                     self.body = Some(0);
                     return self.feed(&bytes[head.end..], expected);
                 }
@@ -104,9 +190,11 @@ fn parse_head(bytes: &[u8], expected: &Expected) -> Result<Option<Head>, &'stati
         _ => return Err("wrong status"),
     }
     let mut announced = None;
-    let mut close = false;
+    let (mut close, mut chunked) = (false, false);
     for field in head.headers.iter() {
-        if field.name.eq_ignore_ascii_case("content-length") {
+        if field.name.eq_ignore_ascii_case("transfer-encoding") {
+            chunked |= field.value.eq_ignore_ascii_case(b"chunked");
+        } else if field.name.eq_ignore_ascii_case("content-length") {
             announced = std::str::from_utf8(field.value).ok().and_then(|value| value.parse().ok());
         } else if field.name.eq_ignore_ascii_case("connection") {
             close |= field.value.eq_ignore_ascii_case(b"close");
@@ -121,9 +209,10 @@ fn parse_head(bytes: &[u8], expected: &Expected) -> Result<Option<Head>, &'stati
         }
     }
     match announced {
+        None if chunked => Ok(Some(Head { end, framing: Framing::Chunked(Chunk::Size), close })),
         None => Err("no Content-Length"),
         Some(length) if expected.body.length().is_none_or(|expected| expected == length) => {
-            Ok(Some(Head { end, length, close }))
+            Ok(Some(Head { end, framing: Framing::Sized(length), close }))
         }
         Some(_) => Err("wrong Content-Length"),
     }
@@ -157,6 +246,31 @@ mod tests {
                 "split at {split}"
             );
         }
+    }
+
+    #[test]
+    fn chunks_are_complete_however_they_are_split() {
+        let body = pattern::body(20);
+        let chunked = |end: &str| {
+            let mut bytes = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n".to_vec();
+            bytes.extend_from_slice(&body[..5]);
+            bytes.extend_from_slice(b"\r\nF\r\n");
+            bytes.extend_from_slice(&body[5..]);
+            bytes.extend_from_slice(end.as_bytes());
+            bytes
+        };
+        let (bytes, expected) = (chunked("\r\n0\r\n\r\n"), Expected::pattern(20));
+        for split in 1..bytes.len() {
+            let mut answer = Answer::default();
+            assert_eq!(answer.feed(&bytes[..split], &expected), Fed::More, "split at {split}");
+            let done = Fed::Done { close: false, length: 20 };
+            assert_eq!(answer.feed(&bytes[split..], &expected), done, "split at {split}");
+        }
+        assert_eq!(feed(&bytes, &Expected::pattern(21)), Fed::Wrong("a body that is too short"));
+        assert_eq!(feed(&bytes, &Expected::pattern(19)), Fed::Wrong("bytes beyond the body"));
+        assert_eq!(feed(&chunked("\r\n0\r\n\r\nx"), &expected), Fed::Wrong("bytes beyond the body"));
+        assert_eq!(feed(&chunked("0\r\n\r\n"), &expected), Fed::Wrong("no line end behind a chunk"));
+        assert_eq!(feed(&chunked("\r\ny\r\n"), &expected), Fed::Wrong("bad chunk size"));
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Load generator and origin of the macro benchmark. See `bench/README.md`.
 //!
-//! - `bench-load origin LISTEN CONTROL [--idle-ms N] [--delay-ms N]`
+//! - `bench-load origin LISTEN CONTROL [--idle-ms N] [--delay-ms N] [--page FILE]`
 //! - `bench-load certificate FOLDER` writes `site.pem`, `site.key` and `both.pem`
 //! - `bench-load load TARGET --work kept|once|idle|bursts [options]`, see [`usage`]
 //!
@@ -30,7 +30,7 @@ use serde_json::{Value, json};
 use tally::Tally;
 
 fn usage() -> &'static str {
-    "usage: bench-load origin LISTEN CONTROL [--idle-ms N] [--delay-ms N]
+    "usage: bench-load origin LISTEN CONTROL [--idle-ms N] [--delay-ms N] [--page FILE]
        bench-load certificate FOLDER
        bench-load load TARGET --work kept|once|idle|bursts [--connections N] [--streams N]
                   [--answer BYTES] [--upload BYTES] [--tls CERTIFICATE] [--resume 1]
@@ -85,12 +85,13 @@ impl<'a> Options<'a> {
 }
 
 fn run_origin(listen: &str, control: &str, options: &[&str]) -> Result<(), Box<dyn Error>> {
-    let options = Options::parse(options, &["idle-ms", "delay-ms"])?;
+    let options = Options::parse(options, &["idle-ms", "delay-ms", "page"])?;
     let settings = origin::Settings {
         listen: listen.parse()?,
         control: control.parse()?,
         idle: options.get("idle-ms")?.map(Duration::from_millis),
         delay: options.milliseconds("delay-ms", 0)?,
+        page: options.get::<PathBuf>("page")?.map(std::fs::read).transpose()?.unwrap_or_default(),
     };
     Ok(origin::serve(&settings)?)
 }

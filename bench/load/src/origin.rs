@@ -2,8 +2,9 @@
 //!
 //! `GET /b/N` or `/plain/N` is answered with N pattern bytes, `GET /errors/STATUS/N` with this
 //! status and as many; a query and a body are passed over. `POST /u/N` must carry the pattern
-//! and is answered with N pattern bytes, or with 400 when a byte differs. A second address
-//! answers every connection with the counts as JSON.
+//! and is answered with N pattern bytes, or with 400 when a byte differs. `GET .../page` is
+//! answered with a document from a file. A second address answers every connection with the
+//! counts as JSON.
 
 use std::collections::{HashMap, VecDeque};
 use std::io::{self, Read, Write};
@@ -58,6 +59,8 @@ struct Upload {
 struct Answer {
     status: u16,
     length: usize,
+    /// The document in the place of the pattern.
+    page: bool,
 }
 
 struct Client {
@@ -83,6 +86,8 @@ pub struct Settings {
     pub idle: Option<Duration>,
     /// How long every answer takes.
     pub delay: Duration,
+    /// The document for `.../page`.
+    pub page: Vec<u8>,
 }
 
 /// An answer that is not due yet.
@@ -99,6 +104,7 @@ struct Origin {
     clients: Vec<Option<Client>>,
     free: Vec<usize>,
     answers: HashMap<Answer, Rc<[u8]>>,
+    page: Vec<u8>,
     accepted: u64,
     requests: u64,
     idle_closed: u64,
@@ -119,6 +125,7 @@ pub fn serve(settings: &Settings) -> io::Result<()> {
         clients: Vec::new(),
         free: Vec::new(),
         answers: HashMap::new(),
+        page: settings.page.clone(),
         accepted: 0,
         requests: 0,
         idle_closed: 0,
@@ -311,7 +318,16 @@ impl Origin {
         self.requests += 1;
         let bytes = match answer {
             None => Rc::from(&b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n"[..]),
-            Some(answer) => Rc::clone(self.answers.entry(answer).or_insert_with(|| answer_bytes(answer))),
+            Some(answer) => {
+                let make = || match answer.page {
+                    true => answer_bytes(answer.status, "text/html; charset=utf-8", &self.page),
+                    false => {
+                        let body = pattern::body(answer.length);
+                        answer_bytes(answer.status, "application/octet-stream", &body)
+                    }
+                };
+                Rc::clone(self.answers.entry(answer).or_insert_with(make))
+            }
         };
         if client.answer.is_some() {
             return Err(io::Error::other("pipelined request"));
@@ -322,21 +338,25 @@ impl Origin {
     }
 }
 
-fn answer_bytes(Answer { status, length }: Answer) -> Rc<[u8]> {
+fn answer_bytes(status: u16, content_type: &str, body: &[u8]) -> Rc<[u8]> {
+    let length = body.len();
     let reason = if status == 200 { "OK" } else { "Error" };
     let mut bytes = format!(
         "HTTP/1.1 {status} {reason}\r\nServer: origin\r\nDate: Thu, 01 Jan 2026 00:00:00 GMT\r\n\
-         Content-Type: application/octet-stream\r\nContent-Length: {length}\r\n\
+         Content-Type: {content_type}\r\nContent-Length: {length}\r\n\
          Cache-Control: no-store\r\nETag: \"{length:x}\"\r\n\r\n"
     )
     .into_bytes();
-    bytes.extend(pattern::body(length));
+    bytes.extend_from_slice(body);
     Rc::from(bytes)
 }
 
 impl Answer {
     fn of(target: &str) -> Option<Self> {
         let path = target.split('?').next()?;
+        if path.ends_with("/page") {
+            return Some(Self { status: 200, length: 0, page: true });
+        }
         let (status, length) = match path.strip_prefix("/errors/") {
             Some(rest) => rest.split_once('/')?,
             None => {
@@ -344,7 +364,7 @@ impl Answer {
                 ("200", folder?)
             }
         };
-        Some(Self { status: status.parse().ok()?, length: length.parse().ok()? })
+        Some(Self { status: status.parse().ok()?, length: length.parse().ok()?, page: false })
     }
 }
 
@@ -447,8 +467,13 @@ mod tests {
     use super::*;
 
     fn upload(rest: Rest, bytes: &[u8], split: usize) -> (bool, usize, bool) {
-        let mut upload =
-            Upload { rest, come: 0, compared: true, intact: true, answer: Answer { status: 200, length: 0 } };
+        let mut upload = Upload {
+            rest,
+            come: 0,
+            compared: true,
+            intact: true,
+            answer: Answer { status: 200, length: 0, page: false },
+        };
         let mut pending = upload.feed(&bytes[..split]).unwrap().to_vec();
         pending.extend_from_slice(&bytes[split..]);
         upload.feed(&pending).unwrap();
