@@ -18,8 +18,8 @@ use crate::settings::Limits;
 use crate::telemetry::clock;
 
 /// What is collected before it is written, in bytes; with it waiting, nothing more is taken from h2, which then
-/// reads nothing more from the peer.
-const COLLECT: usize = 32 * 1024;
+/// reads nothing more from the peer. A frame more fits into a large buffer.
+const COLLECT: usize = 44 * 1024;
 
 /// h2's side of the stream.
 #[derive(Debug)]
@@ -95,7 +95,7 @@ impl<IO: AsyncWrite + Unpin> Inner<IO> {
 
     fn collect(&mut self, bytes: &[u8], now: Instant) {
         self.meter.observe_sent(now, bytes);
-        self.output.tail().extend_from_slice(bytes);
+        self.output.append(bytes);
     }
 }
 

@@ -4,6 +4,7 @@ mod answer;
 pub mod client;
 pub(crate) mod fetch;
 mod forward;
+mod heavy;
 mod inspect;
 mod modules;
 mod progress;

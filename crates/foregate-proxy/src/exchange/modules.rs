@@ -7,22 +7,18 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::Poll;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use foregate_module::{
     self as module, Action, FetchRequest, FetchResult, Filtered, Finding, Load, PhaseId, Pipeline, Plan,
     Planned, Question, Source, State, Steps, Summary, Traffic, Verdict, Weight, WhenFull,
 };
 use foregate_wire::{BodyLength, Slashes};
-use parking_lot::Mutex;
-use tokio::sync::oneshot;
 
-use super::client::{Client, Peer};
+use super::client::Client;
 use super::fetch;
 use super::received::Head;
-use super::request::Request;
 use super::respond::Answer;
-use super::response::Response;
 use super::view::{Facts, View, now};
 use super::{Exchange, Step};
 use crate::error::Error;
@@ -32,7 +28,6 @@ use crate::link::sweep::Sweep;
 use crate::offload::LONGEST_WAIT;
 use crate::proxy::Config;
 use crate::routing::HostId;
-use crate::settings::Route;
 use crate::telemetry::clock;
 use crate::telemetry::metrics::Counter;
 use crate::telemetry::steps::StepCounter;
@@ -87,36 +82,6 @@ pub(super) enum Fault {
     Full(WhenFull),
     /// The request is over, for another reason than the step.
     Lost(Error),
-}
-
-/// What has come of waiting for a heavy step.
-enum Waited {
-    /// It was run; `None` if its thread ended.
-    Told(Option<Box<Done>>),
-    /// The client has gone.
-    Gone(LinkError),
-    /// No thread took it in time.
-    Late,
-}
-
-/// What comes back from another thread.
-struct Done {
-    moved: Moved,
-    verdict: std::thread::Result<Verdict>,
-    took: Duration,
-    /// What of that the thread ran on a processor.
-    processor: Duration,
-}
-
-/// What a heavy step takes along to another thread.
-struct Moved {
-    request: Request,
-    response: Response,
-    run: Box<Run>,
-    peer: Peer,
-    config: Arc<Config>,
-    site: Option<HostId>,
-    route: Option<Arc<Route>>,
 }
 
 impl Exchange<'_> {
@@ -310,7 +275,7 @@ impl Exchange<'_> {
     }
 
     /// Runs a step on this thread.
-    fn run_light(&mut self, planned: &Planned, pipeline: &Pipeline) -> Result<Verdict, Fault> {
+    pub(super) fn run_light(&mut self, planned: &Planned, pipeline: &Pipeline) -> Result<Verdict, Fault> {
         let (broken, now) = (self.is_broken(planned), self.phase_began());
         let suspect = self.proxy.steps.get(planned.step).filter(|step| step.is_suspected(now));
         let before = suspect.map(|_| clock::thread_time());
@@ -331,7 +296,7 @@ impl Exchange<'_> {
     }
 
     /// When the phase began, in milliseconds of the steady clock.
-    fn phase_began(&self) -> u64 {
+    pub(super) fn phase_began(&self) -> u64 {
         self.run.as_ref().map_or(0, |run| run.facts.now.steady_ms)
     }
 
@@ -355,109 +320,8 @@ impl Exchange<'_> {
     }
 
     /// Whether a step that is said to be light has held a worker lately.
-    fn is_slow(&self, planned: &Planned) -> bool {
+    pub(super) fn is_slow(&self, planned: &Planned) -> bool {
         self.proxy.steps.get(planned.step).is_some_and(|step| step.is_slow(self.phase_began()))
-    }
-
-    /// Runs a step on the threads for heavy work, with everything that it may see. It waits at most `wait` for one.
-    async fn run_heavy(
-        &mut self,
-        planned: &Planned,
-        full: WhenFull,
-        wait: Duration,
-    ) -> Result<Verdict, Fault> {
-        let config = Arc::clone(&self.config);
-        let pipeline = &config.settings.pipeline;
-        let Some(place) = self.proxy.offload.reserve(self.client_address()) else {
-            return self.run_otherwise(planned, pipeline, full);
-        };
-        let Some(run) = self.run.take() else { return Ok(Verdict::Passed) };
-        let moved = Moved {
-            request: std::mem::take(self.request),
-            response: std::mem::take(self.response),
-            run,
-            peer: self.peer.clone(),
-            config: Arc::clone(&config),
-            site: self.site,
-            route: self.route.clone(),
-        };
-        // Whoever takes it out first has it: the thread, or we when the time is up or the client has gone.
-        let ours = Arc::new(Mutex::new(Some(moved)));
-        let theirs = Arc::clone(&ours);
-        let (tell, mut told) = oneshot::channel();
-        let step = planned.clone();
-        place.submit(Box::new(move || {
-            let Some(mut moved) = theirs.lock().take() else { return };
-            let (began, before) = (Instant::now(), clock::thread_time());
-            let verdict = catch_unwind(AssertUnwindSafe(|| moved.call(&step)));
-            let (took, processor) = (began.elapsed(), clock::thread_time().saturating_sub(before));
-            // Nobody waits any more if the process ends.
-            let _ = tell.send(Box::new(Done { moved, verdict, took, processor }));
-        }));
-        let deadline = Instant::now() + wait.min(LONGEST_WAIT);
-        let waited = poll_fn(|cx| {
-            if let Poll::Ready(told) = Pin::new(&mut told).poll(cx) {
-                return Poll::Ready(Waited::Told(told.ok()));
-            }
-            if let Poll::Ready(error) = self.client.poll_abandoned(cx) {
-                return Poll::Ready(Waited::Gone(error));
-            }
-            self.timer.poll(cx, deadline).map(|()| Waited::Late)
-        })
-        .await;
-        let (told, left) = match waited {
-            Waited::Told(told) => (told, None),
-            Waited::Late | Waited::Gone(_) => {
-                let left = if let Waited::Gone(error) = waited { Some(error) } else { None };
-                let back = ours.lock().take();
-                if let Some(moved) = back {
-                    self.take_back(moved);
-                    return match left {
-                        Some(error) => Err(Fault::Lost(Error::Client(error))),
-                        None => self.run_otherwise(planned, pipeline, full),
-                    };
-                }
-                (told.await.ok(), left)
-            }
-        };
-        let Some(done) = told else {
-            // Only if the process ends.
-            self.client.close = true;
-            return Err(Fault::Lost(Error::Internal));
-        };
-        let Done { moved, verdict, took, processor } = *done;
-        self.take_back(moved);
-        if let Some(error) = left {
-            return Err(Fault::Lost(Error::Client(error)));
-        }
-        if let Some(step) = self.proxy.steps.get(planned.step) {
-            step.timed.inc();
-            step.nanos.add(u64::try_from(took.as_nanos()).unwrap_or(u64::MAX));
-            if self.is_slow(planned) {
-                step.moved.inc();
-                step.used(processor, self.phase_began());
-            }
-        }
-        verdict.map_err(|_| Fault::Panicked)
-    }
-
-    fn take_back(&mut self, moved: Moved) {
-        *self.request = moved.request;
-        *self.response = moved.response;
-        self.run = Some(moved.run);
-    }
-
-    /// Does with a heavy step for which there is no thread what is to be done then.
-    fn run_otherwise(
-        &mut self,
-        planned: &Planned,
-        pipeline: &Pipeline,
-        full: WhenFull,
-    ) -> Result<Verdict, Fault> {
-        match full {
-            WhenFull::Inline => self.run_light(planned, pipeline),
-            full => Err(Fault::Full(full)),
-        }
     }
 
     /// What a step's verdict means for the request.
@@ -662,21 +526,6 @@ impl Exchange<'_> {
     }
 }
 
-impl Moved {
-    fn call(&mut self, planned: &Planned) -> Verdict {
-        let mut view = View {
-            request: &mut self.request,
-            response: &mut self.response,
-            peer: &self.peer,
-            site: site_name(&self.config, self.site),
-            route: self.route.as_ref().map_or("", |route| &route.pattern),
-            slashes: slashes(&self.config, self.site),
-            facts: &mut self.run.facts,
-        };
-        self.config.settings.pipeline.run(planned, &mut view, &mut self.run.state)
-    }
-}
-
 /// Waits for `future`, or for the client to give up on the exchange.
 async fn unless_gone<F: Future + Unpin>(client: &mut Client, mut future: F) -> Result<F::Output, LinkError> {
     poll_fn(|cx| {
@@ -699,13 +548,13 @@ fn call(planned: &Planned, pipeline: &Pipeline, view: &mut View<'_>, state: &mut
     pipeline.run(planned, view, state)
 }
 
-fn slashes(config: &Config, site: Option<HostId>) -> Slashes {
+pub(super) fn slashes(config: &Config, site: Option<HostId>) -> Slashes {
     match site {
         Some(site) if config.settings.sites.keeps_slashes(site) => Slashes::Keep,
         _ => Slashes::Merge,
     }
 }
 
-fn site_name(config: &Config, site: Option<HostId>) -> &str {
+pub(super) fn site_name(config: &Config, site: Option<HostId>) -> &str {
     site.map_or("", |site| &config.settings.sites.site(site).name)
 }

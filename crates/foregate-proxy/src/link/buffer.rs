@@ -109,6 +109,23 @@ impl Buffer {
         &mut self.bytes
     }
 
+    /// Appends bytes, in the memory of a larger buffer where they would not fit.
+    pub fn append(&mut self, bytes: &[u8]) {
+        let large = self.next == LARGE;
+        if large && self.bytes.capacity() == 0 {
+            self.bytes = take(LARGE);
+        }
+        let tail = self.tail();
+        if tail.len() + bytes.len() > tail.capacity() && tail.capacity() < LARGE {
+            let mut larger = take(LARGE);
+            larger.extend_from_slice(tail);
+            give(std::mem::replace(tail, larger));
+            // Who has filled a small one will do so again.
+            self.next = LARGE;
+        }
+        self.bytes.extend_from_slice(bytes);
+    }
+
     /// Gives the memory back unless bytes wait in it.
     pub fn release(&mut self) {
         if self.is_empty() && self.bytes.capacity() != 0 {
