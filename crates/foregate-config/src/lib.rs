@@ -35,6 +35,7 @@ pub use self::glob::expand;
 pub use self::load::{INCLUDE, Item, Tree};
 pub use self::modules::{Modules, Scope, Upstreams};
 pub use self::problem::{Place, Problem, Problems, Refused, Shown};
+pub use foregate_rules::nearest;
 
 /// Reads a file (JSON when its name ends with `.json`, else KDL) and all that it includes, and has `decode` understand
 /// the tree. What is wrong is added to the problems that `decode` gets; a file with mistakes in its syntax is not handed
