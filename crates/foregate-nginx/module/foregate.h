@@ -84,6 +84,9 @@ typedef struct {
     void *(*open_log)(void *cf, fg_text path);
     /* Writes a line, whose end is part of it. */
     void (*write_log)(void *file, fg_text line);
+    /* What an upstream stands for where the request is: which server it is in, and a prefix; -1: the site itself, an empty
+     * prefix. 0, or -1 when it stands for nothing. */
+    int (*place)(void *r, int32_t upstream, uint64_t *server, fg_text *prefix);
 } fg_host;
 
 /* What a run of phases has come to. */
@@ -93,8 +96,23 @@ enum {
     FG_ABORT = 2,  /* break off */
     FG_FAILED = 3, /* a step has failed: 500 */
     FG_READ_BODY = 4, /* steps want the start of the request's body first; then call again */
-    FG_HOLD = 5       /* steps want the start of the response's body first; then call again */
+    FG_HOLD = 5,      /* steps want the start of the response's body first; then call again */
+    FG_FETCH = 6      /* steps have asked for something (fg_ask): call again when all of it has been answered */
 };
+
+/* A request that is to be made. The texts live until it is answered. */
+typedef struct {
+    int32_t upstream; /* -1: the site itself */
+    fg_text method;
+    fg_text path; /* decoded */
+    fg_text args;
+    fg_text host;
+    fg_text body;
+    uint64_t timeout_ms;
+} fg_question;
+
+/* What has come of it. */
+enum { FG_ANSWERED = 0, FG_NO_CONNECTION = 1, FG_TIMED_OUT = 2, FG_TOO_LARGE = 3, FG_NOT_ASKED = 4 };
 
 /* Who made a response. */
 enum { FG_FROM_ORIGIN = 0, FG_FROM_STEP = 1, FG_FROM_ERROR = 2 };
@@ -114,6 +132,7 @@ typedef struct {
     size_t consumed;
     size_t produced;
     uint8_t more; /* there is output left, or input that makes some without more of it */
+    uint8_t asks; /* a filter has asked for something (fg_ask): nothing moves until it has been answered */
 } fg_moved;
 
 typedef struct {
@@ -130,14 +149,27 @@ void fg_worker_start(void);
 uint64_t fg_panics(void);
 void *fg_cycle_new(void);
 void fg_cycle_free(void *cycle);
+/* The number of the upstream of a name; -1 when that fails. */
+int32_t fg_upstream(void *cycle, fg_text name);
 /* NULL when the file is refused; what is wrong has been told. The route lives as long as the cycle. */
-const void *fg_route(void *cycle, void *cf, fg_text path, const fg_text *off, size_t off_count);
+const void *fg_route(void *cycle, void *cf, fg_text path, const fg_text *off, size_t off_count, const fg_text *upstreams,
+                     size_t upstream_count);
+/* Whether a route asks an upstream. */
+int fg_route_asks(const void *route, int32_t upstream);
 void *fg_request_new(const void *route, const fg_facts *facts);
 void fg_request_free(void *request);
 /* With FG_READ_BODY `wanted` says how much. */
 int fg_run_request(void *request, void *r, const fg_facts *facts, size_t *wanted);
 /* The start of a body, for the steps that want it; it is copied. */
 void fg_give_body(void *request, int which, fg_text start, int whole);
+/* What has been asked for: 1 when it is to be fetched, 0 when there is an answer already, -1 when there is no more. */
+int fg_ask(void *request, size_t number, fg_question *question);
+/* A field of it: 1, or 0 when there is no more. */
+int fg_ask_field(void *request, size_t number, size_t field, fg_field *out);
+/* A part of the answer's body: 0, or -1 when it has become too large. */
+int fg_receive(void *request, size_t number, fg_text part);
+/* The answer; its body has been received. */
+void fg_answered(void *request, void *r, size_t number, int how, uint32_t status, const fg_field *fields, size_t count);
 int fg_run_response(void *request, void *r, const fg_facts *facts, uint32_t status, int source, int body,
                     fg_shaped *shaped);
 int fg_move(void *request, void *r, fg_text in, int flags, unsigned char *out, size_t room, fg_moved *moved);

@@ -15,13 +15,41 @@ extern ngx_module_t ngx_http_foregate_module;
 
 typedef struct {
     void *cycle; /* of the other half */
+    ngx_array_t uses; /* of ngx_http_foregate_use_t */
 } ngx_http_foregate_main_conf_t;
 
+/* Where a directive stands. */
 typedef struct {
-    const void *route;
+    u_char *file;
+    ngx_uint_t line;
+} ngx_http_foregate_place_t;
+
+/* An upstream of a route file, and the location of NGINX that it stands for. */
+typedef struct {
+    ngx_str_t name;
+    ngx_str_t prefix; /* without a slash at its end */
+    ngx_str_t location;
+    int32_t number;
+    ngx_http_foregate_place_t place;
+} ngx_http_foregate_upstream_t;
+
+typedef struct {
+    const void *route; /* read once all is known that may stand around it */
+    ngx_str_t path;    /* of its file; none: there is no route */
+    ngx_array_t off;   /* of fg_text */
+    ngx_http_foregate_place_t place;
+    ngx_array_t *upstreams; /* of ngx_http_foregate_upstream_t */
     ngx_flag_t set;
     ngx_flag_t own; /* the directive stands in this location, not further out */
 } ngx_http_foregate_loc_conf_t;
+
+/* A location whose route asks upstreams, if it has one. */
+typedef struct {
+    ngx_http_core_srv_conf_t *server;
+    ngx_http_foregate_loc_conf_t *conf;
+} ngx_http_foregate_use_t;
+
+typedef struct ngx_http_foregate_fetch_s ngx_http_foregate_fetch_t;
 
 typedef struct {
     ngx_str_t name;
@@ -58,13 +86,21 @@ typedef struct {
 
     ngx_http_event_handler_pt write_handler; /* of the upstream, which ours calls */
 
+    /* What is being fetched, and who is called next when it has been. */
+    ngx_http_foregate_fetch_t *fetches;
+    ngx_uint_t asking; /* how many have not been answered */
+    ngx_http_event_handler_pt read_handler;
+    ngx_http_event_handler_pt wake_handler;
+
     unsigned own_fields : 1; /* a subrequest: its fields are not those of the main request any more */
     unsigned requested : 1; /* the steps of the request have run */
+    unsigned paused : 1;    /* they wait for what they have asked for */
     unsigned reading : 1;   /* the request's body is being read for them */
     unsigned broken : 1;    /* it could not be read to its end */
     unsigned answered : 1;  /* the response was made by a step */
     unsigned responded : 1; /* the steps of the response have run */
     unsigned holding : 1;   /* they wait for the start of its body */
+    unsigned waiting : 1;   /* they wait for what they have asked for */
     unsigned filters : 1;   /* the body goes through filters */
     unsigned swallow : 1;   /* another body is sent: what comes is dropped */
     unsigned more : 1;      /* the filters have output left */
@@ -106,6 +142,34 @@ int ngx_http_foregate_switch(ngx_http_request_t *r, const char *name, ngx_uint_t
 
 ngx_int_t ngx_http_foregate_rewrite_handler(ngx_http_request_t *r);
 ngx_int_t ngx_http_foregate_log_handler(ngx_http_request_t *r);
+
+/* The upstream of this number where the request is; NULL when there is none. */
+ngx_http_foregate_upstream_t *ngx_http_foregate_find_upstream(ngx_http_request_t *r, int32_t number);
+
+/* What was asked for, if this is the subrequest for it. */
+ngx_http_foregate_fetch_t *ngx_http_foregate_fetch_of(ngx_http_request_t *r);
+
+/* Whether it has come to where it belongs: NGX_DECLINED, or a status. */
+ngx_int_t ngx_http_foregate_fetch_place(ngx_http_request_t *r, ngx_http_foregate_fetch_t *fetch);
+
+/* Its head, and its body. */
+ngx_int_t ngx_http_foregate_fetch_head(ngx_http_request_t *sr, ngx_http_foregate_fetch_t *fetch);
+ngx_int_t ngx_http_foregate_fetch_body(ngx_http_request_t *sr, ngx_http_foregate_fetch_t *fetch, ngx_chain_t *in);
+
+/* Makes subrequests of what has been asked for; `asking` says how many there are. */
+ngx_int_t ngx_http_foregate_ask(ngx_http_request_t *r, ngx_http_foregate_ctx_t *ctx);
+
+/* Nobody waits for answers any more; `live`: the main request goes on. */
+void ngx_http_foregate_forget_fetches(ngx_http_foregate_ctx_t *ctx, ngx_uint_t live);
+
+/* Pauses a request in its rewrite phase; should the client go meanwhile, it ends. */
+void ngx_http_foregate_watch_client(ngx_http_request_t *r, ngx_http_foregate_ctx_t *ctx);
+
+/* Has a response go on when its request is run next. */
+void ngx_http_foregate_wake_response(ngx_http_request_t *r, ngx_http_foregate_ctx_t *ctx);
+
+/* Whether a buffer is only in a file, which NGINX was asked not to give. */
+ngx_uint_t ngx_http_foregate_in_file(ngx_http_request_t *r, ngx_buf_t *buf);
 
 /* Puts the filters in their places. */
 void ngx_http_foregate_init_filters(void);

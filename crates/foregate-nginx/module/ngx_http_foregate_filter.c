@@ -16,28 +16,68 @@ static ngx_http_output_header_filter_pt ngx_http_next_header_filter;
 static ngx_http_output_body_filter_pt ngx_http_next_body_filter;
 
 static ngx_int_t ngx_http_foregate_move(ngx_http_request_t *r, ngx_http_foregate_ctx_t *ctx);
+static void ngx_http_foregate_end_waiting(ngx_http_request_t *r, ngx_http_foregate_ctx_t *ctx);
 static void ngx_http_foregate_write_handler(ngx_http_request_t *r);
 
-/* Runs the steps of the response, and sends its head, unless they wait for its body. */
+/* Has steps wait for what they have asked for, if they have to. The head goes out once it is there, and the body waits with
+ * it. */
+static ngx_int_t
+ngx_http_foregate_fetch(ngx_http_request_t *r, ngx_http_foregate_ctx_t *ctx)
+{
+    if (ngx_http_foregate_ask(r, ctx) != NGX_OK) {
+        ctx->failed = 1;
+        return NGX_ERROR;
+    }
+    if (ctx->asking == 0) {
+        return NGX_OK;
+    }
+    ctx->waiting = 1;
+    if (r->method == NGX_HTTP_HEAD && r == r->main) {
+        /* Who makes the body asks for it as soon as the head seems to be sent. */
+        r->header_only = 1;
+    }
+    r->filter_need_in_memory = 1;
+    r->buffered |= NGX_HTTP_FOREGATE_BUFFERED;
+    return NGX_AGAIN;
+}
+
+/* What becomes of the body of the response as it is now. */
+static int
+ngx_http_foregate_body_of(ngx_http_request_t *r)
+{
+    if (r->headers_out.status == NGX_HTTP_NO_CONTENT || r->headers_out.content_length_n == 0) {
+        return FG_EMPTY;
+    }
+    if (r->method == NGX_HTTP_HEAD || r->header_only || r->headers_out.status == NGX_HTTP_NOT_MODIFIED) {
+        return FG_UNSENT;
+    }
+    return FG_SENT;
+}
+
+/* Runs the steps of the response, and sends its head, unless they wait for its body or for something else. */
 static ngx_int_t
 ngx_http_foregate_respond(ngx_http_request_t *r, ngx_http_foregate_ctx_t *ctx)
 {
-    fg_shaped shaped = { 0, 0, 0 };
+    fg_shaped shaped;
     fg_facts facts;
     ngx_int_t rc;
-    int source, body;
+    int source, outcome;
 
-    if (r->headers_out.status == NGX_HTTP_NO_CONTENT || r->headers_out.content_length_n == 0) {
-        body = FG_EMPTY;
-    } else if (r->method == NGX_HTTP_HEAD || r->header_only || r->headers_out.status == NGX_HTTP_NOT_MODIFIED) {
-        body = FG_UNSENT;
-    } else {
-        body = FG_SENT;
-    }
-    source = ctx->answered ? FG_FROM_STEP : r->err_status ? FG_FROM_ERROR : FG_FROM_ORIGIN;
+    do {
+        ngx_memzero(&shaped, sizeof(fg_shaped));
+        source = ctx->answered ? FG_FROM_STEP : r->err_status ? FG_FROM_ERROR : FG_FROM_ORIGIN;
+        ngx_http_foregate_facts(r, &facts);
+        outcome = fg_run_response(ctx->request, r, &facts, r->headers_out.status, source, ngx_http_foregate_body_of(r),
+                                  &shaped);
+        if (outcome == FG_FETCH) {
+            rc = ngx_http_foregate_fetch(r, ctx);
+            if (rc != NGX_OK) {
+                return rc == NGX_AGAIN ? NGX_OK : rc;
+            }
+        }
+    } while (outcome == FG_FETCH);
 
-    ngx_http_foregate_facts(r, &facts);
-    switch (fg_run_response(ctx->request, r, &facts, r->headers_out.status, source, body, &shaped)) {
+    switch (outcome) {
     case FG_GO_ON:
         break;
     case FG_ANSWER:
@@ -90,13 +130,17 @@ ngx_http_foregate_header_filter(ngx_http_request_t *r)
 {
     const void *route = ngx_http_foregate_route(r);
     ngx_http_foregate_ctx_t *ctx = ngx_http_foregate_find_ctx(r);
+    ngx_http_foregate_fetch_t *fetch = ngx_http_foregate_fetch_of(r);
     fg_facts facts;
 
+    if (fetch != NULL) {
+        return ngx_http_foregate_fetch_head(r, fetch);
+    }
     if (ctx != NULL && ctx->request != NULL && ctx->answered) {
         /* A step's answer is shaped by the route of the step, whatever location it was. */
         route = ctx->route;
     }
-    if (route == NULL || r->unparsed_uri.len == 0 || (ctx != NULL && ctx->responded && !ctx->holding)) {
+    if (route == NULL || r->unparsed_uri.len == 0 || (ctx != NULL && ctx->responded && !ctx->holding && !ctx->waiting)) {
         return ngx_http_next_header_filter(r);
     }
     if (r->headers_out.status == NGX_HTTP_SWITCHING_PROTOCOLS || (r->upstream != NULL && r->upstream->upgrade)) {
@@ -111,12 +155,16 @@ ngx_http_foregate_header_filter(ngx_http_request_t *r)
     }
     /* One whose body was waited for has failed, and this tells of it. */
     ctx->holding = 0;
+    if (ctx->waiting) {
+        ngx_http_foregate_forget_fetches(ctx, 1);
+        ngx_http_foregate_end_waiting(r, ctx);
+        ctx->in = NULL;
+    }
     ctx->responded = 1;
     return ngx_http_foregate_respond(r, ctx);
 }
 
-/* Whether a buffer is only in a file, which NGINX was asked not to give. */
-static ngx_uint_t
+ngx_uint_t
 ngx_http_foregate_in_file(ngx_http_request_t *r, ngx_buf_t *buf)
 {
     if (ngx_buf_in_memory(buf) || !buf->in_file || buf->file_last <= buf->file_pos) {
@@ -124,6 +172,16 @@ ngx_http_foregate_in_file(ngx_http_request_t *r, ngx_buf_t *buf)
     }
     ngx_log_error(NGX_LOG_ALERT, r->connection->log, 0, "foregate: a buffer that is not in memory");
     return 1;
+}
+
+/* Marks a body as sent: another one is. */
+static void
+ngx_http_foregate_drop(ngx_chain_t *in)
+{
+    for ( /* void */ ; in != NULL; in = in->next) {
+        in->buf->pos = in->buf->last;
+        in->buf->file_pos = in->buf->file_last;
+    }
 }
 
 /* Keeps the start of the body until steps have seen it; then the head and what was kept go out. */
@@ -174,10 +232,7 @@ ngx_http_foregate_hold(ngx_http_request_t *r, ngx_http_foregate_ctx_t *ctx, ngx_
         return rc;
     }
     if (ctx->swallow) {
-        for ( /* void */ ; in != NULL; in = in->next) {
-            in->buf->pos = in->buf->last;
-            in->buf->file_pos = in->buf->file_last;
-        }
+        ngx_http_foregate_drop(in);
         return rc;
     }
 
@@ -190,13 +245,82 @@ ngx_http_foregate_hold(ngx_http_request_t *r, ngx_http_foregate_ctx_t *ctx, ngx_
     if (!end) {
         out->next = in;
     }
-    if (!ctx->filters) {
+    if (!ctx->filters && !ctx->waiting) {
         return ngx_http_next_body_filter(r, out);
     }
-    if (out != NULL && ngx_chain_add_copy(r->pool, &ctx->in, out) != NGX_OK) {
+    if (ngx_chain_add_copy(r->pool, &ctx->in, out) != NGX_OK) {
         return NGX_ERROR;
     }
+    return ctx->waiting ? NGX_AGAIN : ngx_http_foregate_move(r, ctx);
+}
+
+static void
+ngx_http_foregate_end_waiting(ngx_http_request_t *r, ngx_http_foregate_ctx_t *ctx)
+{
+    ctx->waiting = 0;
+    r->buffered &= ~NGX_HTTP_FOREGATE_BUFFERED;
+}
+
+/* What steps of the response have asked for is there: they go on, and then the head and what has come of the body since. */
+static ngx_int_t
+ngx_http_foregate_resume(ngx_http_request_t *r, ngx_http_foregate_ctx_t *ctx)
+{
+    ngx_chain_t *queued = ctx->in;
+    ngx_int_t rc;
+
+    ctx->in = NULL;
+    ngx_http_foregate_end_waiting(r, ctx);
+    rc = ngx_http_foregate_respond(r, ctx);
+    if (rc == NGX_ERROR || rc > NGX_OK) {
+        return rc;
+    }
+    if (ctx->waiting) {
+        ctx->in = queued;
+        return NGX_AGAIN;
+    }
+    if (ctx->holding) {
+        return queued == NULL ? NGX_OK : ngx_http_foregate_hold(r, ctx, queued);
+    }
+    if (ctx->swallow || r->header_only) {
+        ngx_http_foregate_drop(queued);
+        return rc;
+    }
+    if (!ctx->filters) {
+        return queued == NULL ? rc : ngx_http_next_body_filter(r, queued);
+    }
+    ctx->in = queued;
     return ngx_http_foregate_move(r, ctx);
+}
+
+/* Runs instead of a response's handler once what it waits for is there. */
+static void
+ngx_http_foregate_wake_handler(ngx_http_request_t *r)
+{
+    ngx_http_foregate_ctx_t *ctx = ngx_http_foregate_find_ctx(r);
+    ngx_http_event_handler_pt next = ctx->wake_handler;
+    ngx_int_t rc;
+
+    r->write_event_handler = next;
+    rc = NGX_OK;
+    if (ctx->waiting && !ctx->asking) {
+        rc = ngx_http_foregate_resume(r, ctx);
+    } else if (ctx->filters && !ctx->asking) {
+        rc = ngx_http_foregate_move(r, ctx);
+    }
+    if (rc == NGX_ERROR || rc > NGX_OK) {
+        ngx_http_finalize_request(r, NGX_ERROR);
+        return;
+    }
+    next(r);
+}
+
+void
+ngx_http_foregate_wake_response(ngx_http_request_t *r, ngx_http_foregate_ctx_t *ctx)
+{
+    if (r->write_event_handler != ngx_http_foregate_wake_handler) {
+        ctx->wake_handler = r->write_event_handler;
+        r->write_event_handler = ngx_http_foregate_wake_handler;
+    }
 }
 
 /* The filters of the body. */
@@ -311,6 +435,15 @@ ngx_http_foregate_fill(ngx_http_request_t *r, ngx_http_foregate_ctx_t *ctx, ngx_
         if (text.len) {
             in->pos += moved.consumed;
         }
+    }
+    if (moved.asks) {
+        if (ngx_http_foregate_ask(r, ctx) != NGX_OK) {
+            return NGX_ERROR;
+        }
+        /* What has been written need not wait as well. */
+        out->flush = ctx->asking != 0;
+    }
+    if (in != NULL) {
         if (moved.consumed < text.len) {
             return NGX_OK;
         }
@@ -349,11 +482,11 @@ ngx_http_foregate_move(ngx_http_request_t *r, ngx_http_foregate_ctx_t *ctx)
         }
     }
 
-    while (!ctx->done && (ctx->in != NULL || ctx->more)) {
+    while (!ctx->done && !ctx->asking && (ctx->in != NULL || ctx->more)) {
         out = NULL;
         last = &out;
 
-        while (!ctx->done && (ctx->in != NULL || ctx->more)) {
+        while (!ctx->done && !ctx->asking && (ctx->in != NULL || ctx->more)) {
             buf = ngx_http_foregate_buffer(r, ctx, &link);
             if (buf == NULL) {
                 ctx->full = 1;
@@ -435,22 +568,30 @@ static ngx_int_t
 ngx_http_foregate_body_filter(ngx_http_request_t *r, ngx_chain_t *in)
 {
     ngx_http_foregate_ctx_t *ctx = ngx_http_get_module_ctx(r, ngx_http_foregate_module);
+    ngx_http_foregate_fetch_t *fetch = ngx_http_foregate_fetch_of(r);
 
-    if (ctx == NULL || (!ctx->filters && !ctx->swallow && !ctx->holding)) {
+    if (fetch != NULL) {
+        return ngx_http_foregate_fetch_body(r, fetch, in);
+    }
+    if (ctx == NULL || (!ctx->filters && !ctx->swallow && !ctx->holding && !ctx->waiting)) {
         return ngx_http_next_body_filter(r, in);
     }
     if (ctx->failed) {
         return NGX_ERROR;
+    }
+    if (ctx->waiting) {
+        if (in != NULL && ngx_chain_add_copy(r->pool, &ctx->in, in) != NGX_OK) {
+            return NGX_ERROR;
+        }
+        return ctx->asking ? NGX_AGAIN : ngx_http_foregate_resume(r, ctx);
     }
     if (ctx->holding) {
         return in == NULL ? NGX_OK : ngx_http_foregate_hold(r, ctx, in);
     }
 
     if (ctx->swallow) {
-        for ( /* void */ ; in != NULL; in = in->next) {
-            in->buf->pos = in->buf->last;
-            in->buf->file_pos = in->buf->file_last;
-        }
+        ngx_http_foregate_drop(in);
+        in = NULL;
     }
     if (ctx->done || !ctx->filters) {
         /* What comes after the end is of others, such as the end that addition's filter has held back. */

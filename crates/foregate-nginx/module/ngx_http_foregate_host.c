@@ -205,6 +205,26 @@ ngx_http_foregate_facts(ngx_http_request_t *r, fg_facts *facts)
     facts->route = ngx_http_foregate_text(&clcf->name);
 }
 
+static int
+ngx_http_foregate_place(void *data, int32_t number, uint64_t *server, fg_text *prefix)
+{
+    ngx_http_request_t *r = data;
+    ngx_http_foregate_upstream_t *upstream;
+
+    *server = (uintptr_t) ngx_http_get_module_srv_conf(r, ngx_http_core_module);
+    prefix->data = NULL;
+    prefix->len = 0;
+    if (number < 0) {
+        return 0;
+    }
+    upstream = ngx_http_foregate_find_upstream(r, number);
+    if (upstream == NULL) {
+        return -1;
+    }
+    *prefix = ngx_http_foregate_text(&upstream->location);
+    return 0;
+}
+
 const fg_host ngx_http_foregate_host = {
     ngx_http_foregate_fields,
     ngx_http_foregate_append,
@@ -219,4 +239,5 @@ const fg_host ngx_http_foregate_host = {
     ngx_http_foregate_local,
     ngx_http_foregate_open_log,
     ngx_http_foregate_write_log,
+    ngx_http_foregate_place,
 };

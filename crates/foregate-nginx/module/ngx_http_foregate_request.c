@@ -13,6 +13,7 @@ ngx_http_foregate_cleanup(void *data)
 {
     ngx_http_foregate_ctx_t *ctx = data;
 
+    ngx_http_foregate_forget_fetches(ctx, 0);
     if (ctx->request != NULL) {
         fg_request_free(ctx->request);
         ctx->request = NULL;
@@ -69,6 +70,10 @@ ngx_http_foregate_route(ngx_http_request_t *r)
 {
     ngx_http_foregate_loc_conf_t *conf = ngx_http_get_module_loc_conf(r, ngx_http_foregate_module);
 
+    if (ngx_http_foregate_fetch_of(r) != NULL) {
+        /* Steps have asked for it. */
+        return NULL;
+    }
     /* What a subrequest brings becomes part of a response whose steps run anyway. */
     return r == r->main || conf->own ? conf->route : NULL;
 }
@@ -84,6 +89,7 @@ ngx_http_foregate_begin(ngx_http_request_t *r, const void *route, const fg_facts
         return ctx;
     }
 
+    ngx_http_foregate_forget_fetches(ctx, 1);
     ngx_http_foregate_cleanup(ctx);
     ctx->route = route;
     ctx->requested = 0;
@@ -213,11 +219,15 @@ ngx_int_t
 ngx_http_foregate_rewrite_handler(ngx_http_request_t *r)
 {
     const void *route = ngx_http_foregate_route(r);
+    ngx_http_foregate_fetch_t *fetch = ngx_http_foregate_fetch_of(r);
     ngx_http_foregate_ctx_t *ctx;
     fg_facts facts;
     ngx_int_t rc;
     size_t wanted;
 
+    if (fetch != NULL) {
+        return ngx_http_foregate_fetch_place(r, fetch);
+    }
     if (route == NULL) {
         return NGX_DECLINED;
     }
@@ -230,6 +240,13 @@ ngx_http_foregate_rewrite_handler(ngx_http_request_t *r)
     if (ctx->requested) {
         /* The request comes by again, on its way to another location or to an error page. */
         return NGX_DECLINED;
+    }
+    if (ctx->paused) {
+        if (ctx->asking) {
+            return NGX_DONE;
+        }
+        ctx->paused = 0;
+        r->read_event_handler = ctx->read_handler;
     }
     if (ctx->reading) {
         if (!r->internal) {
@@ -257,6 +274,15 @@ ngx_http_foregate_rewrite_handler(ngx_http_request_t *r)
         case FG_ANSWER:
             ctx->requested = 1;
             return ngx_http_foregate_send(r, ctx);
+        case FG_FETCH:
+            if (ngx_http_foregate_ask(r, ctx) != NGX_OK) {
+                return NGX_HTTP_INTERNAL_SERVER_ERROR;
+            }
+            if (ctx->asking) {
+                ngx_http_foregate_watch_client(r, ctx);
+                return NGX_DONE;
+            }
+            break;
         case FG_READ_BODY:
             if (r->request_body == NULL && r == r->main && !r->discard_body) {
                 ctx->reading = 1;

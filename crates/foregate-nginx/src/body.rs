@@ -1,6 +1,6 @@
 //! Moves the body of a response through its filters into buffers of a fixed size.
 
-use foregate_module::{Bail, Chain, FetchError, Finding, Passed, Sink};
+use foregate_module::{Bail, Chain, FetchRequest, FetchResult, Finding, Passed, Sink};
 
 /// What is kept of the memory for output that did not fit a buffer, once it has been taken.
 const SPILL_KEPT: usize = 16 * 1024;
@@ -13,10 +13,16 @@ pub(crate) struct Body {
     /// How much of it has been taken.
     taken: usize,
     ended: bool,
+    /// A filter has asked for something.
+    asked: bool,
+    /// What stands behind it has been written, so that nobody waits for that as well.
+    flushed: bool,
+    /// What it asked for.
+    answer: Option<FetchResult>,
 }
 
 /// What a call has moved.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Moved {
     /// Bytes of the input.
     pub consumed: usize,
@@ -26,6 +32,8 @@ pub(crate) struct Moved {
     pub more: bool,
     /// A filter that has given up, and lets the rest pass.
     pub bailed: Option<&'static str>,
+    /// What a filter wants to have fetched: nothing moves on until it has been [given](Body::give).
+    pub question: Option<FetchRequest>,
 }
 
 /// Why a body cannot go on, and which filter says so.
@@ -52,11 +60,16 @@ impl Sink for Window<'_> {
 
 impl Body {
     pub(crate) fn new(chain: Chain) -> Self {
-        Self { chain, spill: Vec::new(), taken: 0, ended: false }
+        Self { chain, spill: Vec::new(), taken: 0, ended: false, asked: false, flushed: false, answer: None }
+    }
+
+    /// Takes what a filter has asked for.
+    pub(crate) fn give(&mut self, answer: FetchResult) {
+        self.answer = Some(answer);
     }
 
     /// Takes as much of `input` as leads to a full `out`. With `end` it is the last of the body; with `flush` what filters
-    /// hold back is wanted. A filter that asks for something is told that there is none; its key should have been refused.
+    /// hold back is wanted.
     ///
     /// # Errors
     ///
@@ -73,12 +86,25 @@ impl Body {
         let mut flushed = false;
         while used < out.len() && self.spill.is_empty() {
             let mut window = Window { out: &mut *out, used, spill: &mut self.spill };
-            let passed = if self.chain.is_waiting() {
-                // One that waits without a question would do so for ever.
-                self.chain.question().ok_or((Bail::Break, "a filter that waits for nothing"))?;
-                self.chain.answer(Err(FetchError::BadRequest), &mut window)
-            } else if self.chain.is_pending() {
+            let passed = if self.chain.is_pending() {
                 self.chain.resume(&mut window)
+            } else if self.chain.is_waiting() {
+                if let Some(answer) = self.answer.take() {
+                    (self.asked, self.flushed) = (false, false);
+                    self.chain.answer(answer, &mut window)
+                } else if !self.flushed {
+                    self.flushed = true;
+                    self.chain.flush(&mut window)
+                } else {
+                    if !self.asked {
+                        // One that waits without a question would do so for ever.
+                        let question = self.chain.question();
+                        moved.question =
+                            Some(question.ok_or((Bail::Break, "a filter that waits for nothing"))?);
+                        self.asked = true;
+                    }
+                    break;
+                }
             } else if let Some(rest) = input.get(moved.consumed..).filter(|rest| !rest.is_empty()) {
                 let piece = &rest[..rest.len().min(Chain::PIECE)];
                 moved.consumed += piece.len();
@@ -128,7 +154,7 @@ impl Body {
 #[allow(clippy::unwrap_used, reason = "tests stop at what they do not expect")]
 mod tests {
     use foregate_module::settings::UpstreamId;
-    use foregate_module::{BodyFilter, FetchRequest, FetchResult, Filtered};
+    use foregate_module::{BodyFilter, FetchError, Filtered};
 
     use super::*;
 
@@ -205,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn a_question_is_answered_at_once() {
+    fn nothing_moves_until_a_question_is_answered() {
         for room in [1, 3, 100] {
             let filtered = Filtered { budget: usize::MAX, ..Filtered::new("ask", Ask::default()) };
             let mut body = Body::new(Chain::new(vec![filtered]));
@@ -226,11 +252,17 @@ mod tests {
         for (number, piece) in input.chunks(piece).enumerate() {
             let mut rest = piece;
             loop {
-                let mut out = vec![0; room];
-                let moved = body.move_on(rest, number + 1 == count, number % 3 == 0, &mut out).unwrap();
+                let (mut out, end, flush) = (vec![0; room], number + 1 == count, number % 3 == 0);
+                let moved = body.move_on(rest, end, flush, &mut out).unwrap();
                 all.extend_from_slice(&out[..moved.produced]);
                 rest = &rest[moved.consumed..];
-                assert!(moved.produced > 0 || !moved.more, "it must get on");
+                assert!(moved.produced > 0 || !moved.more || moved.question.is_some(), "it must get on");
+                if moved.question.is_some() {
+                    assert!(moved.more);
+                    let again = body.move_on(rest, end, flush, &mut out).unwrap();
+                    assert_eq!((again.consumed, again.produced, again.question), (0, 0, None), "it waits");
+                    body.give(Err(FetchError::BadRequest));
+                }
                 if rest.is_empty() && !moved.more {
                     break;
                 }

@@ -317,8 +317,7 @@ impl module::Exchange for Exchange<'_, '_> {
     }
 
     fn set_upstream(&mut self, _: UpstreamId) {
-        // No name of an upstream is known to route files, so that no step has a number of one.
-        debug_assert!(false, "there are no upstreams");
+        debug_assert!(false, "keys that choose an upstream are refused when the file is read");
     }
 
     fn request_fields_mut(&mut self) -> &mut dyn FieldsMut {

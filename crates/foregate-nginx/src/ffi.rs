@@ -20,7 +20,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 pub(crate) use foregate_module::Summary;
-use foregate_module::{Bail, Now};
+use foregate_module::{Bail, FetchError, Field as OwnedField, Now};
 
 use crate::random;
 use crate::request::Request;
@@ -101,6 +101,20 @@ pub struct fg_host {
     local: unsafe extern "C" fn(*mut c_void, *mut fg_address),
     open_log: unsafe extern "C" fn(*mut c_void, fg_text) -> *mut c_void,
     write_log: unsafe extern "C" fn(*mut c_void, fg_text),
+    place: unsafe extern "C" fn(*mut c_void, i32, *mut u64, *mut fg_text) -> c_int,
+}
+
+/// A request that is to be made.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct fg_question {
+    upstream: i32,
+    method: fg_text,
+    path: fg_text,
+    args: fg_text,
+    host: fg_text,
+    body: fg_text,
+    timeout_ms: u64,
 }
 
 /// What becomes of a body.
@@ -119,6 +133,7 @@ pub struct fg_moved {
     consumed: usize,
     produced: usize,
     more: u8,
+    asks: u8,
 }
 
 /// What became of a request.
@@ -142,6 +157,7 @@ pub(crate) enum Outcome {
     Failed = 3,
     ReadBody = 4,
     Hold = 5,
+    Fetch = 6,
 }
 
 /// Which head.
@@ -424,6 +440,18 @@ impl<'r> Host<'r> {
         Now { unix_ms, steady_ms }
     }
 
+    /// What a name of an upstream stands for where the request is: its server in NGINX, and the prefix of the location; an
+    /// empty one for the site itself. `None` when it stands for nothing.
+    pub(crate) fn place(self, upstream: Option<u32>) -> Option<(u64, Vec<u8>)> {
+        let (mut server, mut prefix) = (0, fg_text::EMPTY);
+        let upstream = upstream.map_or(Some(-1), |upstream| i32::try_from(upstream).ok())?;
+        // SAFETY: the request lives; there is memory for both, and the prefix lives as long as the configuration.
+        unsafe {
+            let found = (self.table.place)(self.r, upstream, &raw mut server, &raw mut prefix);
+            (found == 0).then(|| (server, prefix.bytes().to_vec()))
+        }
+    }
+
     /// The end of the connection that the client connected to.
     pub(crate) fn local(self) -> Option<SocketAddr> {
         let mut address = fg_address::default();
@@ -537,6 +565,8 @@ pub unsafe extern "C" fn fg_route(
     path: fg_text,
     off: *const fg_text,
     off_count: usize,
+    upstreams: *const fg_text,
+    upstream_count: usize,
 ) -> *const c_void {
     let refuse = |line: &str| {
         if let Some(host) = HOST.get() {
@@ -546,11 +576,9 @@ pub unsafe extern "C" fn fg_route(
     };
     let loaded = guard(Err("reading it has panicked".to_owned()), || {
         // SAFETY: the caller vouches for the cycle and the texts.
-        let (cycle, path, off) = unsafe {
-            let off: &[fg_text] =
-                if off_count == 0 { &[] } else { std::slice::from_raw_parts(off, off_count) };
-            let off = off.iter().map(|name| String::from_utf8_lossy(name.bytes()).into_owned());
-            (cycle.cast::<Cycle>().as_mut()?, Path::new(OsStr::from_bytes(path.bytes())), off.collect())
+        let (cycle, path, off, upstreams) = unsafe {
+            let (off, upstreams) = (names(off, off_count), names(upstreams, upstream_count));
+            (cycle.cast::<Cycle>().as_mut()?, Path::new(OsStr::from_bytes(path.bytes())), off, upstreams)
         };
         let mut open = |path: &Path| {
             let host = HOST.get()?;
@@ -558,7 +586,7 @@ pub unsafe extern "C" fn fg_route(
             let file = unsafe { (host.open_log)(cf, fg_text::of(path.as_os_str().as_bytes())) };
             (!file.is_null()).then_some(LogFile(file))
         };
-        Some(cycle.route(path, off, &mut open))
+        Some(cycle.route(path, off, upstreams, &mut open))
     });
     match loaded {
         // The cycle keeps it.
@@ -568,6 +596,149 @@ pub unsafe extern "C" fn fg_route(
             std::ptr::null()
         }
     }
+}
+
+/// # Safety
+///
+/// There are so many, and they live for the call.
+unsafe fn names(names: *const fg_text, count: usize) -> Vec<String> {
+    // SAFETY: the caller vouches for them; where there are none the pointer may be null.
+    unsafe {
+        let names: &[fg_text] = if count == 0 { &[] } else { std::slice::from_raw_parts(names, count) };
+        names.iter().map(|name| String::from_utf8_lossy(name.bytes()).into_owned()).collect()
+    }
+}
+
+/// The number of the upstream of this name, the same for all of a configuration; -1 when that fails.
+///
+/// # Safety
+///
+/// `cycle` came from [`fg_cycle_new`]; the name lives for the call.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fg_upstream(cycle: *mut c_void, name: fg_text) -> i32 {
+    guard(-1, || {
+        // SAFETY: the caller vouches for both.
+        let (cycle, name) = unsafe { (cycle.cast::<Cycle>().as_mut()?, name.bytes()) };
+        i32::try_from(cycle.upstream(&String::from_utf8_lossy(name))).ok()
+    })
+}
+
+/// Whether a route asks an upstream.
+///
+/// # Safety
+///
+/// `route` came from [`fg_route`] and its cycle lives.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fg_route_asks(route: *const c_void, upstream: i32) -> c_int {
+    guard(0, || {
+        // SAFETY: the caller vouches for it.
+        let route = unsafe { route.cast::<Route>().as_ref()? };
+        Some(c_int::from(route.asks.iter().any(|asked| i32::try_from(*asked) == Ok(upstream))))
+    })
+}
+
+/// What has been asked for, one after the other: 1 when it is to be fetched, 0 when there is an answer already, -1 when
+/// there is no more. The texts live until it is answered.
+///
+/// # Safety
+///
+/// `request` came from [`fg_request_new`]; `question` is memory for one.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fg_ask(request: *mut c_void, number: usize, question: *mut fg_question) -> c_int {
+    guard(-1, || {
+        // SAFETY: the caller vouches for both.
+        let (request, question) = unsafe { (request_of(request)?, question.as_mut()?) };
+        let asked = request.run.asked.get(number)?;
+        *question = fg_question {
+            upstream: asked.upstream().map_or(Some(-1), |upstream| i32::try_from(upstream).ok())?,
+            method: fg_text::of(&asked.request.method),
+            path: fg_text::of(&asked.path),
+            args: fg_text::of(&asked.args),
+            host: fg_text::of(&asked.authority),
+            body: fg_text::of(&asked.request.body),
+            timeout_ms: u64::try_from(asked.request.timeout.as_millis()).unwrap_or(u64::MAX),
+        };
+        Some(c_int::from(!asked.is_answered()))
+    })
+}
+
+/// A field of what has been asked for: 1, or 0 when there is no more.
+///
+/// # Safety
+///
+/// `request` came from [`fg_request_new`]; `out` is memory for a field.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fg_ask_field(
+    request: *mut c_void,
+    number: usize,
+    field: usize,
+    out: *mut fg_field,
+) -> c_int {
+    guard(0, || {
+        // SAFETY: the caller vouches for both.
+        let (request, out) = unsafe { (request_of(request)?, out.as_mut()?) };
+        let field = request.run.asked.get(number)?.request.fields.get(field)?;
+        let (name, value) = (fg_text::of(field.name()), fg_text::of(field.value()));
+        *out = fg_field { name, value, element: std::ptr::null_mut() };
+        Some(1)
+    })
+}
+
+/// Takes a part of the body of an answer: -1 when it has become too large.
+///
+/// # Safety
+///
+/// `request` came from [`fg_request_new`]; the text lives for the call.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fg_receive(request: *mut c_void, number: usize, part: fg_text) -> c_int {
+    guard(-1, || {
+        // SAFETY: the caller vouches for both.
+        let (request, part) = unsafe { (request_of(request)?, part.bytes()) };
+        request.run.asked.get_mut(number)?.receive(part).then_some(0)
+    })
+}
+
+/// Takes an answer, whose body has been received, or why there is none.
+///
+/// # Safety
+///
+/// `request` came from [`fg_request_new`] for `r`, which lives; there are so many fields, whose texts live for the call.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fg_answered(
+    request: *mut c_void,
+    r: *mut c_void,
+    number: usize,
+    how: c_int,
+    status: u32,
+    fields: *const fg_field,
+    count: usize,
+) {
+    guard((), || {
+        // SAFETY: the caller vouches for all of them; where there are no fields the pointer may be null.
+        let (request, host, fields) = unsafe {
+            let fields: &[fg_field] =
+                if count == 0 { &[] } else { std::slice::from_raw_parts(fields, count) };
+            // A field that modules may not set, such as a length, is left out.
+            let owned = |field: &fg_field| {
+                OwnedField::new(field.name.bytes().to_vec(), field.value.bytes().to_vec()).ok()
+            };
+            (request_of(request)?, Host::new(r)?, fields.iter().filter_map(owned).collect())
+        };
+        let result = match how {
+            // What is no HTTP NGINX takes for the body of an answer without a status.
+            0 => match u16::try_from(status) {
+                Ok(status @ 200..=999) => Ok((status, fields)),
+                _ => Err(FetchError::Malformed),
+            },
+            1 => Err(FetchError::Connection),
+            2 => Err(FetchError::Timeout),
+            3 => Err(FetchError::TooLarge),
+            _ => Err(FetchError::BadRequest),
+        };
+        let run = &mut request.run;
+        run.asked.get_mut(number)?.settle(result, &run.route.answers, host.now().steady_ms);
+        Some(())
+    });
 }
 
 /// Begins a request; null when that fails.
@@ -713,11 +884,14 @@ pub unsafe extern "C" fn fg_move(
         let (request, input, out, moved) = unsafe {
             (request_of(request)?, input.bytes(), std::slice::from_raw_parts_mut(out, room), moved.as_mut()?)
         };
-        let body = request.run.body.as_mut()?;
-        let result = body.move_on(input, flags & FG_END != 0, flags & FG_FLUSH != 0, out);
+        let result = run::body(request, host?, input, (flags & FG_END != 0, flags & FG_FLUSH != 0), out)?;
         Some(Some(result.map(|found| {
-            *moved =
-                fg_moved { consumed: found.consumed, produced: found.produced, more: u8::from(found.more) };
+            *moved = fg_moved {
+                consumed: found.consumed,
+                produced: found.produced,
+                more: u8::from(found.more),
+                asks: u8::from(found.question.is_some()),
+            };
             if let Some(step) = found.bailed {
                 request.run.count(step, "bailed", 1);
             }

@@ -14,6 +14,7 @@
 
 mod body;
 mod exchange;
+mod fetch;
 pub mod ffi;
 pub mod modules;
 #[cfg(feature = "probe")]

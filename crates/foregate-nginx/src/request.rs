@@ -6,6 +6,7 @@ use std::rc::Rc;
 use foregate_module::{Fields, Now, Source, State, Steps, Summary, Text};
 
 use crate::body::Body;
+use crate::fetch::Asked;
 use crate::ffi::Facts;
 use crate::route::Route;
 use crate::target;
@@ -30,6 +31,10 @@ pub(crate) struct Run {
     pub next: usize,
     /// How many steps of that phase have run already.
     pub begun: usize,
+    /// What is being fetched, or has been for those who ask.
+    pub asked: Vec<Asked>,
+    /// A step has made another response than the one that came.
+    pub replaced: bool,
     /// The filters of the response's body.
     pub body: Option<Body>,
     /// The step that has made the response.
@@ -96,6 +101,8 @@ impl Request {
             off: route.off,
             next: 0,
             begun: 0,
+            asked: Vec::new(),
+            replaced: false,
             body: None,
             step: "",
             events: Vec::new(),

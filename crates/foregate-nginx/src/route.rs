@@ -1,5 +1,6 @@
 //! Route files: what stands in one, and what cannot be done inside NGINX.
 
+use std::cell::RefCell;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -7,12 +8,13 @@ use std::sync::Arc;
 
 use foregate_config::schema::{Block, INCLUDE_KEY, LIST_KEY};
 use foregate_config::{
-    Decoder, Files, INCLUDE, Item, Modules, Problem, Problems, Tree, Upstreams, lists, read,
+    Decoder, Files, INCLUDE, Item, Modules, Problem, Problems, Tree, Upstreams, lists, nearest, read,
 };
 use foregate_module::settings::{UpstreamId, Wrong};
 use foregate_module::{Pipeline, Plan, Steps, Weight};
 use foregate_modules::expressions::Compiler;
 
+use crate::fetch::Answers;
 use crate::ffi::LogFile;
 
 /// What stands in a route file beside the keys of modules.
@@ -37,15 +39,17 @@ const OF_NGINX: &[(&str, &str)] = &[
 const REFUSED_PARTS: &[(&str, &str, &str)] =
     &[("decompress", "requests", "bodies of requests are not filtered inside NGINX")];
 
-/// Keys whose steps fetch only from an upstream that the key names, which is refused where it stands. Steps of others may
-/// fetch from the site itself, of which nothing in the file tells.
-const FETCH_BY_NAME: &[&str] = &["error-pages", "forward-auth", "jwt"];
-
 /// All route files of one configuration of NGINX.
 pub(crate) struct Cycle {
     pipeline: Arc<Pipeline>,
-    routes: HashMap<(PathBuf, Vec<String>), Rc<Route>>,
+    routes: HashMap<Named, Rc<Route>>,
+    /// The names of upstreams, by number.
+    upstreams: Vec<String>,
+    answers: Answers,
 }
+
+/// What makes a route: the file, the keys that have to be switched on, and the names of upstreams that it may use.
+type Named = (PathBuf, Vec<String>, Vec<String>);
 
 /// A route file, ready to run.
 pub(crate) struct Route {
@@ -55,14 +59,28 @@ pub(crate) struct Route {
     pub logs: Vec<LogFile>,
     /// Steps that run only when the request has them switched on.
     pub off: Steps,
+    /// The numbers of the upstreams that it asks.
+    pub asks: Vec<u32>,
+    /// What others have been told that asked the same.
+    pub answers: Answers,
 }
 
 impl Cycle {
     pub(crate) fn new(pipeline: Arc<Pipeline>) -> Self {
-        Self { pipeline, routes: HashMap::new() }
+        Self { pipeline, routes: HashMap::new(), upstreams: Vec::new(), answers: Answers::default() }
     }
 
-    /// The route of a file, which is read once; the steps of the keys in `off` have to be switched on.
+    /// The number of the upstream of this name.
+    pub(crate) fn upstream(&mut self, name: &str) -> u32 {
+        let known = self.upstreams.iter().position(|known| known == name);
+        known.unwrap_or_else(|| {
+            self.upstreams.push(name.to_owned());
+            self.upstreams.len() - 1
+        }) as u32
+    }
+
+    /// The route of a file, which is read once; the steps of the keys in `off` have to be switched on. `upstreams` are the
+    /// names that stand for a location where the directive stands.
     ///
     /// # Errors
     ///
@@ -71,20 +89,24 @@ impl Cycle {
         &mut self,
         path: &Path,
         off: Vec<String>,
+        upstreams: Vec<String>,
         open_log: &mut dyn FnMut(&Path) -> Option<LogFile>,
     ) -> Result<Rc<Route>, String> {
-        let key = (path.to_owned(), off);
+        let numbers = upstreams.iter().map(|name| self.upstream(name)).collect();
+        let names = Names { names: &upstreams, numbers, asked: RefCell::default() };
+        let key = (path.to_owned(), off, upstreams.clone());
         if let Some(route) = self.routes.get(&key) {
             return Ok(Rc::clone(route));
         }
         let pipeline = &self.pipeline;
-        let (plan, logs) = read(path, |tree, problems| decode(tree, pipeline, problems))
+        let (plan, logs) = read(path, |tree, problems| decode(tree, pipeline, &names, problems))
             .map_err(|refused| refused.plain())?
             .ok_or("nothing was read")?;
         let off = switched_off(pipeline, &plan, &key.1)?;
         let open = |log: &PathBuf| open_log(log).ok_or(format!("cannot open {}", log.display()));
         let logs = logs.iter().map(open).collect::<Result<_, _>>()?;
-        let route = Rc::new(Route { pipeline: Arc::clone(pipeline), plan, logs, off });
+        let (pipeline, answers) = (Arc::clone(pipeline), self.answers.clone());
+        let route = Rc::new(Route { pipeline, plan, logs, off, asks: names.asked.take(), answers });
         self.routes.insert(key, Rc::clone(&route));
         Ok(route)
     }
@@ -103,18 +125,41 @@ fn switched_off(pipeline: &Pipeline, plan: &Plan, names: &[String]) -> Result<St
     Ok(off)
 }
 
-/// There are none: `proxy_pass` chooses.
-struct NoUpstreams;
+/// The upstreams that stand for a location of NGINX.
+struct Names<'n> {
+    names: &'n [String],
+    numbers: Vec<u32>,
+    /// The numbers of those that were named.
+    asked: RefCell<Vec<u32>>,
+}
 
-impl Upstreams for NoUpstreams {
-    fn find(&self, _: &str) -> Result<UpstreamId, Wrong> {
-        Err(Wrong::new("inside NGINX no upstream of Foregate can be chosen or asked")
-            .help("`proxy_pass` says who answers; what needs another upstream comes with the move to foregate itself"))
+impl Upstreams for Names<'_> {
+    fn find(&self, name: &str) -> Result<UpstreamId, Wrong> {
+        let known = self.names.iter().zip(&self.numbers).find(|(known, _)| *known == name);
+        let Some((_, number)) = known else {
+            let wrong = Wrong::new(format!("no `foregate_upstream` in nginx.conf says what `{name}` is"));
+            return Err(match nearest(name, self.names.iter().map(String::as_str)) {
+                Some(near) => wrong.help(format!("did you mean \"{near}\"?")),
+                None => wrong.help(format!(
+                    "write `foregate_upstream {name} /@{name}/;` and an internal location `/@{name}/` that proxies there"
+                )),
+            });
+        };
+        let mut asked = self.asked.borrow_mut();
+        if !asked.contains(number) {
+            asked.push(*number);
+        }
+        Ok(UpstreamId(*number))
     }
 }
 
 /// The plan of a route file, and the log files that its steps write.
-fn decode(tree: &Tree, pipeline: &Arc<Pipeline>, problems: &mut Problems) -> Option<(Plan, Vec<PathBuf>)> {
+fn decode(
+    tree: &Tree,
+    pipeline: &Arc<Pipeline>,
+    names: &Names<'_>,
+    problems: &mut Problems,
+) -> Option<(Plan, Vec<PathBuf>)> {
     let keys = pipeline.keys().into_iter().map(|(key, _)| key).collect();
     let mut decoder = Decoder::new(problems, keys);
     let (of_nginx, items): (Vec<_>, Vec<_>) =
@@ -124,6 +169,7 @@ fn decode(tree: &Tree, pipeline: &Arc<Pipeline>, problems: &mut Problems) -> Opt
         let problem = Problem::new(Some(item.place()), message);
         decoder.push(problem.help(help_of_nginx(item).unwrap_or_default()));
     }
+    let items = refuse_choices(&mut decoder, items);
     let (nodes, of_modules) = decoder.open_level(items, &ROOT, None);
     let mut files = Files::default();
     let of_lists: Vec<_> =
@@ -140,7 +186,7 @@ fn decode(tree: &Tree, pipeline: &Arc<Pipeline>, problems: &mut Problems) -> Opt
         }
     };
     let places: Vec<Item<'_>> = of_modules.iter().map(|(_, item)| *item).collect();
-    let mut modules = Modules::new(tree, pipeline, &NoUpstreams, expressions, files);
+    let mut modules = Modules::new(tree, pipeline, names, expressions, files);
     let scope = modules.scope(&mut decoder, None, of_modules);
     // NGINX is the origin, whether it asks another or not.
     let plan = modules.plan(&scope, true);
@@ -153,6 +199,25 @@ fn decode(tree: &Tree, pipeline: &Arc<Pipeline>, problems: &mut Problems) -> Opt
 
 fn help_of_nginx(item: Item<'_>) -> Option<&'static str> {
     OF_NGINX.iter().find(|(name, _)| *name == item.node.name()).map(|(_, help)| *help)
+}
+
+/// Refuses keys that choose who answers; gives the others.
+fn refuse_choices<'t>(decoder: &mut Decoder<'_>, items: Vec<Item<'t>>) -> Vec<Item<'t>> {
+    let choice = |item: &Item<'t>| match item.node.name() {
+        "canary" => {
+            Some(*item).filter(|item| item.node.entries().next().is_none_or(|entry| entry.text() != "#false"))
+        }
+        "rule" => item.children().into_iter().find(|child| child.node.name() == "upstream"),
+        _ => None,
+    };
+    let (choices, others): (Vec<_>, Vec<_>) = items.into_iter().partition(|item| choice(item).is_some());
+    for place in choices.iter().filter_map(choice) {
+        let message =
+            format!("`{}` cannot run inside NGINX: `proxy_pass` says who answers", place.node.name());
+        let problem = Problem::new(Some(place.place()), message);
+        decoder.push(problem.help("it comes with the move to foregate itself"));
+    }
+    others
 }
 
 fn refuse_parts(decoder: &mut Decoder<'_>, items: &[Item<'_>]) {
@@ -185,10 +250,6 @@ fn refuse_steps(decoder: &mut Decoder<'_>, pipeline: &Pipeline, plan: &Plan, ite
             Some(("its work would hold up a worker of NGINX, which has no threads for it", None))
         } else if decl.outputs.iter().any(|slot| slot.name == "request body limit") {
             Some(("NGINX limits the bodies of requests itself", Some("write `client_max_body_size`")))
-        } else if decl.asks
-            || (decl.outputs.iter().any(|slot| slot.answer.is_some()) && !FETCH_BY_NAME.contains(&key.name))
-        {
-            Some(("it asks for other pages, which is not done there", None))
         } else {
             None
         };

@@ -5,11 +5,12 @@ use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use foregate_module::{
-    Action, Chain, Exchange as _, FetchError, Filtered, PhaseId, Pipeline, Planned, Response, Source, Verdict,
+    Action, Chain, Exchange as _, Filtered, PhaseId, Pipeline, Planned, Question, Response, Source, Verdict,
 };
 
-use crate::body::Body;
+use crate::body::{Body, Broken, Moved};
 use crate::exchange::Exchange;
+use crate::fetch::{Asked, For};
 use crate::ffi::{BodyOf, Facts, Host, Level, Maker, Outcome, Shaped, Summary};
 use crate::request::{Request, Run};
 
@@ -27,6 +28,8 @@ enum Ended {
     Abort,
     /// A step has failed, and the request cannot go on without it.
     Failed,
+    /// It has not ended: what steps have asked for has to come first.
+    Fetch,
 }
 
 /// Why a step gave no verdict.
@@ -46,6 +49,7 @@ pub(crate) fn request(request: &mut Request, host: Host<'_>, facts: &Facts<'_>) 
         }
         Err(Ended::Abort) => Outcome::Abort,
         Err(Ended::Failed) => Outcome::Failed,
+        Err(Ended::Fetch) => Outcome::Fetch,
     }
 }
 
@@ -73,7 +77,7 @@ pub(crate) fn response(
     };
     run.skip_to(first);
     let mut exchange = Exchange::of_response(host, facts, kept, status);
-    let (mut outcome, mut body) = (Outcome::GoOn, body);
+    let mut body = body;
     // Steps that have run do not run again, so that this comes to an end.
     loop {
         let held = run.phases(&mut exchange, PhaseId::ResponseErrorPage);
@@ -91,13 +95,14 @@ pub(crate) fn response(
                 (Box::new(response), "foregate")
             }
             Err(Ended::Abort) => return (Outcome::Abort, Shaped::default()),
+            Err(Ended::Fetch) => return (Outcome::Fetch, Shaped::default()),
         };
         run.step = step;
         // They were chosen for another response.
         run.state.response_filters.clear();
         exchange.answer(&answer, step);
         run.skip_to(PhaseId::ResponseHeaders);
-        outcome = Outcome::Answer;
+        run.replaced = true;
         body = match (answer.body.is_empty() || answer.status == 204, body) {
             (true, _) => BodyOf::Empty,
             _ if exchange.method() == b"HEAD" || answer.status == 304 => BodyOf::Unsent,
@@ -105,7 +110,35 @@ pub(crate) fn response(
         };
     }
     let status = exchange.status;
+    let outcome = if run.replaced { Outcome::Answer } else { Outcome::GoOn };
     (outcome, run.take_filters(status, body))
+}
+
+/// Moves the response's body through its filters; `None` when there are none. Nothing moves while a filter waits for what it
+/// has asked for.
+pub(crate) fn body(
+    request: &mut Request,
+    host: Host<'_>,
+    input: &[u8],
+    (end, flush): (bool, bool),
+    out: &mut [u8],
+) -> Option<Result<Moved, Broken>> {
+    let Request { run, kept } = request;
+    let body = run.body.as_mut()?;
+    // At most one is asked for by a filter at a time.
+    if run.asked.iter().any(Asked::is_answered)
+        && let Some(asked) = run.asked.pop()
+    {
+        body.give(asked.into_answer());
+    }
+    let mut moved = body.move_on(input, end, flush, out);
+    if let Ok(Moved { question: Some(question), .. }) = &mut moved {
+        kept.now = host.now();
+        let (answers, now) = (&run.route.answers, kept.now.steady_ms);
+        let asked = Asked::new(For::Filter, question.clone(), host, &kept.authority, answers, now);
+        run.asked = vec![asked];
+    }
+    Some(moved)
 }
 
 /// Runs the steps of the log.
@@ -148,21 +181,28 @@ impl Run {
         if self.next < phase.order() {
             self.next = phase.order();
             self.begun = 0;
+            // Nobody asks for it any more.
+            self.state.fetches.clear();
+            self.asked.clear();
         }
     }
 
-    /// Runs the steps of all phases up to `last` that have not run yet.
+    /// Runs the steps of all phases up to `last` that have not run yet, or as many as can without an answer that is not there.
     fn phases(&mut self, exchange: &mut Exchange<'_, '_>, last: PhaseId) -> Result<(), Ended> {
         let route = Rc::clone(&self.route);
         while self.next <= last.order() {
             let Some(phase) = PhaseId::ALL.get(self.next) else { break };
+            self.hand_over(&route.pipeline);
             let steps = route.plan.phase(*phase).get(self.begun..).unwrap_or_default();
             for planned in steps {
                 self.begun += 1;
                 let verdict = self.step(&route.pipeline, planned, exchange);
                 self.judge(&route.pipeline, planned, verdict, exchange.host)?;
             }
-            self.refuse_fetches(&route.pipeline, exchange.host);
+            if self.ask(exchange) {
+                return Err(Ended::Fetch);
+            }
+            self.hand_over(&route.pipeline);
             self.next += 1;
             self.begun = 0;
         }
@@ -239,14 +279,25 @@ impl Run {
         }
     }
 
-    /// Answers what steps have asked the platform to fetch. Files that could lead to it are refused; should a step ask
-    /// all the same, it is told that there is no answer.
-    fn refuse_fetches(&mut self, pipeline: &Pipeline, host: Host<'_>) {
+    /// Takes what steps have asked the platform to fetch; says whether it has to be waited for.
+    fn ask(&mut self, exchange: &Exchange<'_, '_>) -> bool {
         for slot in std::mem::take(&mut self.state.fetches) {
-            let Some(question) = self.state.slots.take_question(slot) else { continue };
-            host.log(Level::Error, "a step has asked for a fetch, which is not done inside NGINX");
-            if let Some(answer) = pipeline.answer_slot(slot) {
-                self.state.slots.answer(answer, Err(FetchError::BadRequest), question.dry);
+            let Some(Question { request, dry }) = self.state.slots.take_question(slot) else { continue };
+            let (host, now) = (exchange.host, exchange.kept.now.steady_ms);
+            let whom = For::Step { slot, dry };
+            let asked = Asked::new(whom, request, host, exchange.authority(), &self.route.answers, now);
+            self.asked.push(asked);
+        }
+        self.asked.iter().any(|asked| !asked.is_answered())
+    }
+
+    /// Hands over to steps what they have asked for.
+    fn hand_over(&mut self, pipeline: &Pipeline) {
+        for asked in std::mem::take(&mut self.asked) {
+            if let For::Step { slot, dry } = asked.whom
+                && let Some(slot) = pipeline.answer_slot(slot)
+            {
+                self.state.slots.answer(slot, asked.into_answer(), dry);
             }
         }
     }

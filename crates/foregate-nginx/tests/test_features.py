@@ -250,17 +250,12 @@ class Refused(Case):
         self.refused('site "*" {\n}\n', "the server is the site")
 
     def test_what_has_no_place_inside_nginx(self):
-        no_upstream = "inside NGINX no upstream of Foregate can be chosen or asked"
-        self.refused('canary upstream="app" share="5%"\n', ["route.kdl:1:", no_upstream])
-        self.refused('forward-auth upstream="app" path="/verify"\n', ["route.kdl:1:", no_upstream])
-        self.refused('rule "true" { upstream "app"; }\n', ["route.kdl:1:", no_upstream])
         self.refused('basic-auth realm="staff" {\n  user "build" "plain:only for a test"\n}\n',
                      ["route.kdl:1:1", "`basic-auth` cannot run inside NGINX"])
-        self.refused('security-headers\nhtml-include\n', ["route.kdl:2:1", "`html-include` cannot run inside NGINX: it asks for other pages"])
         self.refused('limit-request-body "1MiB"\n', ["route.kdl:1:1", "client_max_body_size"])
         self.refused('decompress { requests; }\n', ["route.kdl:1:14", "bodies of requests are not filtered inside NGINX"])
         self.refused('error-pages { page 404 upstream="pages" path="/404.html"; }\n',
-                     ["route.kdl:1:", "inside NGINX no upstream of Foregate can be chosen or asked"])
+                     ["route.kdl:1:", "no `foregate_upstream` in nginx.conf says what `pages` is"])
 
     def test_the_directive(self):
         self.refused(self.FINE, "off=headerss: the file has no such key", "foregate route.kdl off=headerss;")

@@ -39,7 +39,7 @@ class Guide(Case):
         self.assertNotIn("x-debug", got.body.decode().lower())
 
     def test_compressed_bodies(self):
-        fragments = [text for text in snippets("nginx") if "load_module" not in text]
+        fragments = [text for text in snippets("nginx") if "load_module" not in text]  # not those of `nginx asking`
         self.assertEqual(len(fragments), 2)
         route = next(text for text in snippets("kdl nginx") if "decompress" in text)
         origin = self.origin(lambda head: response(b"x"))
@@ -47,6 +47,19 @@ class Guide(Case):
                            {"route.kdl": route}, origin=origin)
         self.assertEqual(nginx.get("/", headers=[("Accept-Encoding", "gzip")]).status, 200)
         self.assertNotIn("accept-encoding", origin.requests[0].lower())
+
+    def test_others_are_asked(self):
+        (asking,) = snippets("nginx asking")
+        route = next(text for text in snippets("kdl nginx") if "forward-auth" in text)
+        auth = self.origin(lambda head: response(b"gone away" if "/pages/404.html" in head else b"", fields=[("X-User", "anna")]))
+        origin = self.origin(lambda head: response(head.encode(), status="404 Not Found" if "/nothing" in head else "200 OK"))
+        nginx = self.start(f"""upstream app {{ server 127.0.0.1:{auth.port}; }}
+            server {{ listen 127.0.0.1:PORT; foregate route.kdl; {asking} location / {{ proxy_pass http://ORIGIN; }} }}""",
+            {"route.kdl": route}, origin=origin)
+        self.assertIn(b"X-User: anna".lower(), nginx.get("/a").body.lower())
+        self.assertTrue(auth.requests[0].startswith("GET /verify HTTP"))
+        self.assertIn("\r\nHost: example.com\r\n", auth.requests[0])
+        self.assertEqual(nginx.get("/nothing").body, b"gone away")
 
     def test_commands_are_targets(self):
         with open(os.path.join(ROOT, "Makefile")) as file:
