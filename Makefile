@@ -18,7 +18,8 @@ CARGO_DENY_VERSION := 0.20.2
 
 # Seconds for each fuzz target in `make fuzz`.
 FUZZ_SECONDS ?= 60
-# Arguments passed on by `make run`, `make cases`, `make test-waf`, `make bench`, `make bench-waf` and `make bench-calm`.
+# Arguments passed on by `make run`, `make cases`, `make test-waf`, `make bench`, `make bench-waf`, `make bench-calm` and
+# `make bench-html`.
 ARGS ?=
 
 ##@ Use
@@ -97,6 +98,10 @@ test-waf: release ## The regression files of the OWASP Core Rule Set, over socke
 	cargo build --locked --quiet --workspace --bins --tests
 	$(CARGO_TARGET_DIR)/debug/foregate-crs --binary $(BINARY) --crs "$$(scripts/crs)" --overrides tools/crs/overrides.yaml $(ARGS)
 
+.PHONY: test-html
+test-html: toolchain ## Rewrite the inputs that html5lib tests tokenizers with, split anywhere (pip fetches them)
+	HTML5LIB="$$(CACHE=$(CACHE) scripts/html5lib)" cargo test --locked -p foregate-html --test html5lib -- --include-ignored --nocapture
+
 .PHONY: conformance
 conformance: release ## h2spec, gRPC interop and a TLS scan (installs Go programs and a Python package into the cache)
 	@scripts/install-packages go:golang-go python3 curl openssl
@@ -123,6 +128,12 @@ bench-waf: release ## Compare the firewall with ModSecurity in NGINX and Coraza:
 .PHONY: bench-calm
 bench-calm: release ## Attack the proxy while it serves others: latency, failures, memory (some three minutes)
 	FOREGATE=$(BINARY) bench/calm $(ARGS)
+
+.PHONY: bench-html
+bench-html: release ## Rewrite HTML in Foregate and in NGINX: memory, time to first byte, CPU (some four minutes; ARGS: --full, --only soak)
+	@scripts/install-packages python3
+	@$(MAKE) nginx-packages
+	FOREGATE=$(BINARY) FOREGATE_NGINX_MODULE=$$(scripts/nginx-module) bench/html $(ARGS)
 
 ##@ NGINX
 
