@@ -1,12 +1,8 @@
-//! Which character encoding a document has, and how its bytes pass through the rewriter unchanged.
+//! Which character encoding a document has, and what a text becomes in it.
 //!
-//! The rewriter is told that every document is in windows-1252, whose decoder gives each of the 256 bytes a character and
-//! whose encoder gives it back. So bytes that belong to no character of the real encoding come out as they went in, a
-//! character of several bytes may be split between pieces, and all that features look for is ASCII anyway. This form of a
-//! text is called *transparent* here. What features insert is brought into it by [`Charset::transparent`]: encoded into the
-//! document's encoding first, so that it is right there.
-//!
-//! That works where bytes below 0x80 mean ASCII wherever markup may stand: in UTF-8, in all encodings of one byte, and in
+//! What features insert is encoded into the document's encoding, so that it is right there, and then brought into the
+//! [transparent form](crate::carry) in which the rewriter has it: see [`Charset::transparent`]. That of documents which are
+//! not in UTF-8 has a character for each byte, which works where bytes below 0x80 mean ASCII wherever markup may stand: in UTF-8, in all encodings of one byte, and in
 //! Shift_JIS, EUC-JP, EUC-KR, Big5, GBK and gb18030, whose second bytes are never `<`, `>`, `&`, a quote, a blank or a
 //! slash. They may be letters, though, or `@`: [`Charset::mask`] hides those from features that read text. Documents in
 //! UTF-16, ISO-2022-JP and what the standard replaces are not touched.
@@ -17,6 +13,9 @@ use encoding_rs::{
     BIG5, EUC_KR, Encoding, GB18030, GBK, ISO_2022_JP, REPLACEMENT, SHIFT_JIS, UTF_8, UTF_16BE, UTF_16LE,
     WINDOWS_1252, X_USER_DEFINED,
 };
+use lol_html::AsciiCompatibleEncoding;
+
+use crate::carry;
 
 /// How much of a document is searched for a `meta` that tells its encoding, bytes (HTML, "prescan a byte stream").
 pub const PRESCAN: usize = 1024;
@@ -63,8 +62,35 @@ impl Charset {
         if text.is_ascii() {
             return Cow::Borrowed(text);
         }
-        let (bytes, _, _) = self.0.encode(text);
-        Cow::Owned(WINDOWS_1252.decode_without_bom_handling(&bytes).0.into_owned())
+        match self.is_utf8() {
+            true => carry::load_text(text),
+            false => Cow::Owned(carry::text_of(&self.encode(text))),
+        }
+    }
+
+    /// The same, as the bytes that it is in the document.
+    pub(crate) fn encode(self, text: &str) -> Cow<'_, [u8]> {
+        self.0.encode(text).0
+    }
+
+    /// The bytes that a transparent text stands for.
+    pub(crate) fn bytes_of(self, text: &str) -> Cow<'_, [u8]> {
+        if !self.is_utf8() {
+            return carry::bytes_of(text);
+        }
+        let mut bytes = Vec::with_capacity(text.len());
+        carry::unload(text.as_bytes(), &mut bytes);
+        Cow::Owned(bytes)
+    }
+
+    pub(crate) fn is_utf8(self) -> bool {
+        self == Self::UTF_8
+    }
+
+    /// The encoding that the rewriter is told.
+    pub(crate) fn carrier(self) -> AsciiCompatibleEncoding {
+        let carrier = if self.is_utf8() { UTF_8 } else { WINDOWS_1252 };
+        AsciiCompatibleEncoding::new(carrier).expect("both are compatible with ASCII")
     }
 
     /// Whether second bytes of characters may look like ASCII.
@@ -328,22 +354,14 @@ mod tests {
     }
 
     #[test]
-    fn every_byte_passes_through_the_transparent_form() {
-        let bytes: Vec<u8> = (0..=255).collect();
-        let (text, _, errors) = WINDOWS_1252.decode(&bytes);
-        assert!(!errors);
-        let (back, _, errors) = WINDOWS_1252.encode(&text);
-        assert!(!errors);
-        assert_eq!(&*back, bytes);
-    }
-
-    #[test]
     fn what_is_inserted_is_in_the_encoding_of_the_document() {
         let bytes = |charset: Charset, text: &str| {
             let transparent = charset.transparent(text);
-            WINDOWS_1252.encode(&transparent).0.into_owned()
+            let bytes = charset.bytes_of(&transparent);
+            assert_eq!(bytes, charset.encode(text));
+            bytes.into_owned()
         };
-        assert_eq!(bytes(Charset::UTF_8, "grün €"), "grün €".as_bytes());
+        assert_eq!(bytes(Charset::UTF_8, "grün €\u{10fe80}"), "grün €\u{10fe80}".as_bytes());
         assert_eq!(bytes(Charset::of_label(b"iso-8859-15").unwrap(), "grün €"), b"gr\xfcn \xa4");
         assert_eq!(bytes(Charset::of_label(b"shift_jis").unwrap(), "\u{30bd}"), b"\x83\x5c");
         assert_eq!(bytes(Charset::of_label(b"koi8-r").unwrap(), "ü"), b"&#252;");

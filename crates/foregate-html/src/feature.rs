@@ -1,6 +1,7 @@
 //! What a feature is: selectors as data, and handlers with a state of their own for each response.
 
 use std::borrow::Cow;
+use std::cell::Cell;
 use std::sync::Arc;
 
 use foregate_module::Value;
@@ -49,14 +50,18 @@ pub trait Feature: Send + Sync + 'static {
 /// What a feature looks at beside elements.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Reads {
-    /// Text.
+    /// Text, but for that of a `title`.
     pub text: bool,
+    /// Text of a `title` too, where no markup may be ([`TextOut::allows_markup`]). All features of a pass that read text get
+    /// it where one of them does.
+    pub titles: bool,
     /// Comments.
     pub comments: bool,
 }
 
-/// A feature at work on one response. All texts are *transparent*: ASCII is itself, every other byte of the document is one
-/// character; [`Page::text`] brings a text of one's own into this form.
+/// A feature at work on one response. All texts are *transparent*: those of a document in UTF-8 are what they are, with
+/// characters for private use in place of bytes that are none; of other documents ASCII is itself, and every other byte is
+/// one character. [`Page::text`] brings a text of one's own into this form.
 pub trait Rewrite: Send {
     /// An element; `selector` says which of [`Feature::selectors`] has matched. One that several have matched comes several
     /// times.
@@ -84,12 +89,14 @@ pub trait Rewrite: Send {
 pub struct Page {
     pub(crate) charset: Charset,
     pub(crate) nonce: Option<Arc<str>>,
+    /// A text of a feature contains stand-ins for bytes.
+    pub(crate) stands_in: Cell<bool>,
 }
 
 impl Page {
     /// A document in an encoding, with a nonce that its `content-security-policy` allows.
     pub fn new(charset: Charset, nonce: Option<Arc<str>>) -> Self {
-        Self { charset, nonce }
+        Self { charset, nonce, stands_in: Cell::new(false) }
     }
 
     /// Its encoding.
@@ -99,7 +106,11 @@ impl Page {
 
     /// A text in the form that it has to have in this document.
     pub fn text<'t>(&self, text: &'t str) -> Cow<'t, str> {
-        self.charset.transparent(text)
+        let transparent = self.charset.transparent(text);
+        if self.charset.is_utf8() && matches!(transparent, Cow::Owned(_)) {
+            self.stands_in.set(true);
+        }
+        transparent
     }
 
     /// A text in the form in which it stands in what [`Rewrite::text`] gets and keeps. It differs from that of

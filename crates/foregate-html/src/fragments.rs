@@ -68,6 +68,16 @@ pub(crate) fn is_usable(answer: &FetchResponse) -> bool {
 pub(crate) struct Written {
     pub bytes: Vec<u8>,
     pub holes: VecDeque<(usize, Fragment)>,
+    /// What the rewriter writes has characters that [stand for bytes](crate::carry).
+    pub stands_in: bool,
+}
+
+impl Written {
+    /// Takes out what was written.
+    pub fn take(&mut self) -> Self {
+        let stands_in = self.stands_in;
+        std::mem::replace(self, Self { stands_in, ..Self::default() })
+    }
 }
 
 /// Output that waits behind a fragment: that of the document, and of each fragment within.

@@ -45,6 +45,7 @@
 
 #![forbid(unsafe_code)]
 
+mod carry;
 mod charset;
 mod feature;
 pub mod features;

@@ -1,11 +1,13 @@
 //! One pass over a document for all features that are chosen for it, as a filter of bodies.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use foregate_module::{Bail, BodyFilter, FetchRequest, FetchResult, Filtered, Finding, Sink};
 use lol_html::errors::RewritingError;
 use lol_html::send::HtmlRewriter;
 
+use crate::carry;
 use crate::charset::{Charset, Sniffed, sniff};
 use crate::feature::Chosen;
 use crate::fragments::{Fragment, Frame, Written, is_usable};
@@ -47,6 +49,8 @@ pub struct Pass {
     /// What has come and was not consumed yet: from `at` on.
     queue: Vec<u8>,
     at: usize,
+    /// What is left of it is a character that has only begun.
+    begun: bool,
     slice: usize,
     /// What handlers share, once the rewriter has begun; away while it is at work.
     shared: Option<Box<Shared>>,
@@ -100,6 +104,7 @@ impl Pass {
             state: State::Begins(features),
             queue: Vec::new(),
             at: 0,
+            begun: false,
             slice: (ROOM / growth).clamp(SLICE.0, SLICE.1),
             shared: None,
             terms,
@@ -121,8 +126,16 @@ impl Pass {
             let State::Rewrites(rewriter) = &mut self.state else { break };
             let rest = self.queue.get(self.at..).unwrap_or_default();
             let slice = rest.get(..self.slice).unwrap_or(rest);
-            self.at += slice.len();
-            let done = at_work(&mut self.shared, || rewriter.write(slice));
+            let (loaded, taken) = load(self.charset, slice, self.ending && slice.len() == rest.len());
+            self.begun = taken == 0;
+            if self.begun {
+                break;
+            }
+            self.at += taken;
+            if let (Cow::Owned(_), Some(shared)) = (&loaded, &mut self.shared) {
+                shared.written.stands_in = true;
+            }
+            let done = at_work(&mut self.shared, || rewriter.write(&loaded));
             written += self.hand_over(out);
             if let Err(error) = done {
                 return self.failed(&error, out);
@@ -153,6 +166,10 @@ impl Pass {
     }
 
     fn compact(&mut self) {
+        if self.begun {
+            self.queue.drain(..self.at);
+            self.at = 0;
+        }
         if self.at == self.queue.len() {
             self.queue.clear();
             self.at = 0;
@@ -203,7 +220,7 @@ impl Pass {
             written.bytes.shrink_to(KEPT);
             return count;
         }
-        let taken = std::mem::take(written);
+        let taken = written.take();
         match self.frames.first_mut() {
             // The document goes on behind what is held up.
             Some(document) => document.written.bytes.extend(taken.bytes),
@@ -261,8 +278,7 @@ impl Pass {
         if fragment.optional {
             return 0;
         }
-        let fallback = self.charset.transparent(&fragment.rules.fallback);
-        let fallback = encoding_rs::WINDOWS_1252.encode(&fallback).0;
+        let fallback = self.charset.encode(&fragment.rules.fallback);
         out.write(&fallback);
         fallback.len()
     }
@@ -270,11 +286,13 @@ impl Pass {
     /// What a fragment has become, with the places of those within it.
     fn nested(&self, body: &[u8]) -> Written {
         let features = self.nested.iter().map(|chosen| (chosen.clone(), false)).collect();
-        let (mut rewriter, shared) = rewriter(features, self.charset, &self.terms);
+        let (mut rewriter, mut shared) = rewriter(features, self.charset, &self.terms);
+        let (loaded, _) = load(self.charset, body, true);
+        shared.written.stands_in |= matches!(loaded, Cow::Owned(_));
         let mut shared = Some(shared);
         at_work(&mut shared, || {
             // A fragment that needs too much memory has been written as it is.
-            if rewriter.write(body).is_ok() {
+            if rewriter.write(&loaded).is_ok() {
                 let _ = rewriter.end();
             }
         });
@@ -306,8 +324,14 @@ impl Pass {
     }
 }
 
+/// The start of a document as the rewriter gets it, and how much that is: see [`carry::load`].
+fn load(charset: Charset, bytes: &[u8], last: bool) -> (Cow<'_, [u8]>, usize) {
+    if charset.is_utf8() { carry::load(bytes, last) } else { (Cow::Borrowed(bytes), bytes.len()) }
+}
+
 impl BodyFilter for Pass {
     fn write(&mut self, piece: &[u8], out: &mut dyn Sink) -> Result<(), Bail> {
+        self.begun &= piece.is_empty();
         self.queue.extend_from_slice(piece);
         self.begin(false, out)?;
         self.go_on(out)
@@ -315,7 +339,8 @@ impl BodyFilter for Pass {
 
     fn pending(&self) -> bool {
         let begun = !matches!(self.state, State::Begins(_));
-        begun && self.asking.is_none() && (self.at < self.queue.len() || !self.frames.is_empty())
+        let comes = self.at < self.queue.len() && !self.begun;
+        begun && self.asking.is_none() && (comes || !self.frames.is_empty())
             || self.ending && self.asking.is_none() && matches!(self.state, State::Rewrites(_))
     }
 
@@ -343,6 +368,7 @@ impl BodyFilter for Pass {
 
     fn end(&mut self, out: &mut dyn Sink) -> Result<(), Bail> {
         self.ending = true;
+        self.begun = false;
         self.begin(true, out)?;
         self.go_on(out)?;
         while self.pending() {
@@ -359,7 +385,7 @@ impl BodyFilter for Pass {
         if let State::Rewrites(rewriter) = std::mem::replace(&mut self.state, State::Over) {
             if let Some(shared) = &mut self.shared {
                 if let Some(held) = shared.text("", true) {
-                    out.write(&encoding_rs::WINDOWS_1252.encode(&held).0);
+                    out.write(&self.charset.bytes_of(&held));
                 }
                 shared.quiet = true;
             }

@@ -2,13 +2,15 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
+use std::sync::LazyLock;
 
 use lol_html::errors::RewritingError;
 use lol_html::html_content::{BailOut, ContentType, TextType};
 use lol_html::send::{HtmlRewriter, Settings};
-use lol_html::{AsciiCompatibleEncoding, DocumentContentHandlers, ElementContentHandlers, MemorySettings};
+use lol_html::{DocumentContentHandlers, ElementContentHandlers, MemorySettings};
 use lol_html::{HandlerResult, OutputSink};
 
+use crate::carry;
 use crate::charset::Charset;
 use crate::feature::{Chosen, Comment, Deed, Element, End, EndTag, Feature, Page, Reads, Rewrite};
 use crate::fragments::{Mark, Written};
@@ -33,7 +35,7 @@ thread_local! {
     static AT_WORK: Cell<Option<Box<Shared>>> = const { Cell::new(None) };
     /// What that rewriter has written. By itself, since what a handler adds to the end is written while that runs.
     static WRITTEN: RefCell<Written> =
-        const { RefCell::new(Written { bytes: Vec::new(), holes: VecDeque::new() }) };
+        const { RefCell::new(Written { bytes: Vec::new(), holes: VecDeque::new(), stands_in: false }) };
 }
 
 /// What handlers share.
@@ -44,7 +46,7 @@ pub(crate) struct Shared {
     deaf: usize,
     /// For documents whose second bytes may look like ASCII.
     masks: Option<Masks>,
-    /// Whether text of escapable elements is that of a `title`, not of a `textarea`.
+    /// Whether a `title` is open.
     in_title: bool,
     /// Whether the present text is that of a `title`.
     is_title: bool,
@@ -74,6 +76,7 @@ pub(crate) fn at_work<T>(shared: &mut Option<Box<Shared>>, work: impl FnOnce() -
 }
 
 /// For handlers: what they share.
+#[inline]
 pub(crate) fn shared<T: Default>(run: impl FnOnce(&mut Shared) -> T) -> T {
     AT_WORK.with(|at_work| {
         // Taken out meanwhile, so that a handler that panics takes it along.
@@ -85,6 +88,7 @@ pub(crate) fn shared<T: Default>(run: impl FnOnce(&mut Shared) -> T) -> T {
 }
 
 /// For what writes: what the rewriter that is at work has written.
+#[inline]
 pub(crate) fn written(run: impl FnOnce(&mut Written)) {
     WRITTEN.with_borrow_mut(run);
 }
@@ -94,7 +98,12 @@ pub(crate) struct Output;
 
 impl OutputSink for Output {
     fn handle_chunk(&mut self, chunk: &[u8]) {
-        written(|written| written.bytes.extend_from_slice(chunk));
+        written(|written| {
+            if written.stands_in {
+                return carry::unload(chunk, &mut written.bytes);
+            }
+            written.bytes.extend_from_slice(chunk);
+        });
     }
 }
 
@@ -108,10 +117,8 @@ pub(crate) fn rewriter(
     let memory = MemorySettings::new()
         .with_max_allowed_memory_usage(terms.budget)
         .with_graceful_bail_out_on_memory_limit_exceeded(true);
-    let transparent = AsciiCompatibleEncoding::new(encoding_rs::WINDOWS_1252)
-        .expect("windows-1252 is compatible with ASCII");
     let mut settings = Settings::new_send()
-        .with_encoding(transparent)
+        .with_encoding(charset.carrier())
         .with_adjust_charset_on_meta_tag(false)
         .with_strict(false)
         .with_enable_esi_tags(true)
@@ -128,20 +135,17 @@ pub(crate) fn rewriter(
             settings = settings.append_element_content_handler((std::borrow::Cow::Owned(matched), handlers));
         }
         let reads = feature.reads();
-        all = Reads { text: all.text || reads.text, comments: all.comments || reads.comments };
+        all = Reads {
+            text: all.text || reads.text,
+            titles: all.titles || reads.text && reads.titles,
+            comments: all.comments || reads.comments,
+        };
         let rewrite = Feature::begin(feature, &page);
         running.push(Running { step, dry, reads, deaf: 0, rewrite, matches: 0 });
     }
-    if all.text {
-        for (name, is_title) in [("title", true), ("textarea", false)] {
-            let handlers =
-                ElementContentHandlers::default().element(move |_: &mut lol_html::send::Element<'_, '_>| {
-                    shared(|shared| shared.in_title = is_title);
-                    Ok(())
-                });
-            let selector = Selector::constant(name).of_charset(charset).into_owned();
-            settings = settings.append_element_content_handler((std::borrow::Cow::Owned(selector), handlers));
-        }
+    if all.titles {
+        let handlers = ElementContentHandlers::default().element(title);
+        settings = settings.append_element_content_handler((TITLE.of_charset(charset), handlers));
     }
     let masks = charset.needs_mask().then(|| Masks { charset, lead: false, masked: String::new() });
     let mut deaf = 0;
@@ -149,7 +153,8 @@ pub(crate) fn rewriter(
         running.deaf = deaf;
         deaf = if running.reads.text { 0 } else { deaf + 1 };
     }
-    let shared = Box::new(Shared { running, deaf, masks, ..Shared::default() });
+    let written = Written { stands_in: page.stands_in.get(), ..Written::default() };
+    let shared = Box::new(Shared { running, deaf, masks, written, ..Shared::default() });
     let settings =
         settings.append_document_content_handler(document_handlers(all)).append_bail_out_handler(bail_out);
     (HtmlRewriter::new(settings, Output), shared)
@@ -170,24 +175,45 @@ impl Shared {
     }
 
     /// What features make of a text; `None` if it stays as it is.
+    #[inline]
     pub fn text(&mut self, text: &str, last: bool) -> Option<String> {
         if self.quiet {
             return None;
         }
-        let (running, is_title) = (self.running.get_mut(self.deaf..).unwrap_or_default(), self.is_title);
-        let Some(masks) = &mut self.masks else {
-            let mut made = Made::of(text);
-            text::pass(running, text, last, is_title, &mut made);
-            return made.changed();
-        };
+        if self.masks.is_some() {
+            return self.masked_text(text, last);
+        }
+        let running = self.running.get_mut(self.deaf..).unwrap_or_default();
+        let mut made = Made::default();
+        text::pass(running, text, last, self.is_title, text, &mut made);
+        made.changed(text)
+    }
+
+    fn masked_text(&mut self, text: &str, last: bool) -> Option<String> {
+        let masks = self.masks.as_mut()?;
+        let running = self.running.get_mut(self.deaf..).unwrap_or_default();
+        let (mut made, is_title) = (Made::default(), self.is_title);
         masks.charset.mask(text, &mut masks.lead, &mut masks.masked);
-        let mut made = Made::of(&masks.masked);
-        text::pass(running, &masks.masked, last, is_title, &mut made);
+        text::pass(running, &masks.masked, last, is_title, &masks.masked, &mut made);
         masks.lead &= !last;
-        let mut changed = made.changed()?;
+        let mut changed = made.changed(&masks.masked)?;
         Charset::unmask(&mut changed);
         Some(changed)
     }
+}
+
+static TITLE: LazyLock<Selector> = LazyLock::new(|| Selector::constant("title"));
+
+/// Notes that a `title` is open, whose text is escapable as that of a `textarea` is. Nothing but text can be in it.
+fn title(element: &mut lol_html::send::Element<'_, '_>) -> HandlerResult {
+    if element.namespace_uri() == "http://www.w3.org/1999/xhtml" {
+        shared(|shared| shared.in_title = true);
+        element.on_end_tag(Box::new(|_| {
+            shared(|shared| shared.in_title = false);
+            Ok(())
+        }))?;
+    }
+    Ok(())
 }
 
 fn element_handler(
@@ -231,12 +257,8 @@ fn document_handlers(reads: Reads) -> Document {
     if reads.text {
         document = document.text(|chunk: &mut lol_html::html_content::TextChunk<'_>| {
             shared(|shared| {
-                let readable = match chunk.text_type() {
-                    TextType::Data => true,
-                    TextType::RCData => shared.in_title,
-                    _ => false,
-                };
                 shared.is_title = chunk.text_type() == TextType::RCData;
+                let readable = chunk.text_type() == TextType::Data || shared.is_title && shared.in_title;
                 if readable && let Some(text) = shared.text(chunk.as_str(), chunk.last_in_text_node()) {
                     chunk.set_str(text);
                 }

@@ -33,7 +33,7 @@ impl Feature for Everything {
     }
 
     fn reads(&self) -> Reads {
-        Reads { text: true, comments: true }
+        Reads { text: true, titles: true, comments: true }
     }
 
     fn growth(&self) -> usize {
@@ -42,7 +42,6 @@ impl Feature for Everything {
 
     fn begin(self: Arc<Self>, page: &Page) -> Box<dyn Rewrite> {
         let expected = match page.charset().name() {
-            "UTF-8" => "\u{c3}\u{bc}",
             "KOI8-R" => "&#252;",
             _ => "ü",
         };

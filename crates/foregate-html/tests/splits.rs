@@ -102,6 +102,8 @@ const PARTS: &[&str] = &[
     "ü",
     "\u{20ac}",
     "日本",
+    "\u{10fe80}",
+    "\u{fffff}&x;",
     "<font>",
     "</font>",
     "<b onclick=x>",
@@ -222,7 +224,7 @@ proptest! {
                 &self.0
             }
             fn reads(&self) -> foregate_html::Reads {
-                foregate_html::Reads { text: true, comments: true }
+                foregate_html::Reads { text: true, titles: true, comments: true }
             }
             fn growth(&self) -> usize {
                 0

@@ -184,7 +184,7 @@ impl Feature for Emails {
     }
 
     fn reads(&self) -> Reads {
-        Reads { text: true, comments: true }
+        Reads { text: true, comments: true, ..Reads::default() }
     }
 
     fn growth(&self) -> usize {
@@ -284,11 +284,11 @@ impl Hiding {
         let Some((scheme, rest)) = address.split_at_checked("mailto:".len()) else { return };
         let has_address = rest.contains('@') || rest.contains("%40");
         // What the script decodes is UTF-8.
-        let readable = rest.is_ascii() || self.charset == Charset::UTF_8;
+        let readable = rest.is_ascii() || self.charset.is_utf8();
         if !scheme.eq_ignore_ascii_case("mailto:") || !has_address || !readable {
             return;
         }
-        let (bytes, _, _) = encoding_rs::WINDOWS_1252.encode(rest);
+        let bytes = self.charset.bytes_of(rest);
         self.hidden = true;
         element.set_attribute("href", "#");
         element.set_attribute("data-fg-email", &encoded(&bytes));

@@ -16,6 +16,7 @@ use std::sync::Arc;
 use foregate_module::settings::{Block, Context, FromNode, Key, Node, Problem};
 
 use super::chooses;
+use crate::carry::UNUSED;
 use crate::references::resolve_but;
 use crate::{Chosen, Element, Feature, Page, Rewrite, Selector};
 
@@ -343,7 +344,7 @@ impl Mapping {
 }
 
 /// The ampersand of a reference that stays one, while addresses are looked at.
-const KEPT: char = '\u{fffff}';
+const KEPT: char = UNUSED[1];
 
 /// A text of the configuration as it stands in an address of the document; what its encoding does not have is a reference.
 fn form(text: &str, page: &Page) -> String {

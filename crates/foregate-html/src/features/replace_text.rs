@@ -16,6 +16,7 @@ use std::sync::Arc;
 use foregate_module::settings::{Block, Context, FromNode, Key, Node, Problem};
 
 use super::chooses;
+use crate::carry::UNUSED;
 use crate::needles::Needles;
 use crate::references::{Begun, begun};
 use crate::{Chosen, Feature, Page, Reads, Rewrite, TextOut, escape};
@@ -111,7 +112,7 @@ impl ReplaceText {
 
 impl Feature for ReplaceText {
     fn reads(&self) -> Reads {
-        Reads { text: true, ..Reads::default() }
+        Reads { text: true, titles: true, ..Reads::default() }
     }
 
     fn growth(&self) -> usize {
@@ -141,7 +142,7 @@ impl Feature for ReplaceText {
 }
 
 /// What a reference to an unknown character is for the search: no text has it.
-const UNKNOWN: char = '\u{fffff}';
+const UNKNOWN: char = UNUSED[0];
 /// What a character is that the encoding of the document does not have: one of these, and one of those, by its number.
 const MISSING: (u32, u32) = (0xf_0000, 0xf_8000);
 

@@ -1,0 +1,187 @@
+//! How the bytes of a document pass through the rewriter unchanged.
+//!
+//! The rewriter turns bytes into characters for those who read them, and back. Both ways must give what was there before,
+//! whatever it is: bytes that belong to no character, and characters that are split between pieces.
+//!
+//! A document in UTF-8 is given to it as that, in pieces of whole characters, which costs little. Each byte that belongs to
+//! no character becomes a [stand-in](STAND_INS) on its way in and is put back on its way out. A stand-in that the document
+//! itself has is taken for such bytes too, so that the way back is always the same.
+//!
+//! Documents in other encodings are said to be in windows-1252: its decoder gives each of the 256 bytes a character, and its
+//! encoder gives it back.
+//!
+//! The characters that come of it are called *transparent* here.
+
+use std::borrow::Cow;
+
+use encoding_rs::WINDOWS_1252;
+
+/// The first of 256 characters for private use that stand for bytes; no byte below 0x80 needs one.
+const STAND_INS: u32 = 0x10_fe00;
+/// Characters that no transparent text has: stand-ins of bytes that need none.
+pub(crate) const UNUSED: [char; 2] = ['\u{10fe00}', '\u{10fe01}'];
+/// The first byte of all stand-ins in UTF-8, and of few other characters.
+const FIRST: u8 = 0xf4;
+/// The bytes of a stand-in.
+const LENGTH: usize = 4;
+
+/// Whether a character is a stand-in.
+fn byte_of(character: char) -> Option<u8> {
+    u8::try_from(u32::from(character).checked_sub(STAND_INS)?).ok()
+}
+
+/// Whether a text may contain stand-ins.
+fn may_stand_in(bytes: &[u8]) -> bool {
+    memchr::memchr(FIRST, bytes).is_some()
+}
+
+/// The start of a document in UTF-8 as the rewriter gets it: bytes of no character, and stand-ins, are replaced. Gives how
+/// many of the bytes that are: a character of which the end is missing is left for later, but not if they are the `last`.
+pub(crate) fn load(bytes: &[u8], last: bool) -> (Cow<'_, [u8]>, usize) {
+    if bytes.is_ascii() {
+        return (Cow::Borrowed(bytes), bytes.len());
+    }
+    let whole = match std::str::from_utf8(bytes) {
+        Ok(_) => bytes,
+        Err(error) if error.error_len().is_none() && !last => {
+            bytes.get(..error.valid_up_to()).unwrap_or_default()
+        }
+        Err(_) => return replaced(bytes, last),
+    };
+    if may_stand_in(whole) { replaced(whole, true) } else { (Cow::Borrowed(whole), whole.len()) }
+}
+
+fn replaced(bytes: &[u8], last: bool) -> (Cow<'_, [u8]>, usize) {
+    let (mut loaded, mut taken) = (String::with_capacity(bytes.len()), 0);
+    for chunk in bytes.utf8_chunks() {
+        replace(chunk.valid(), &mut loaded);
+        taken += chunk.valid().len();
+        let others = chunk.invalid();
+        // A character that may go on behind the end.
+        let begun = taken + others.len() == bytes.len()
+            && std::str::from_utf8(others).is_err_and(|error| error.error_len().is_none());
+        if begun && !last {
+            break;
+        }
+        others.iter().for_each(|byte| stand_in(*byte, &mut loaded));
+        taken += others.len();
+    }
+    (Cow::Owned(loaded.into_bytes()), taken)
+}
+
+/// Adds a text, with others for its stand-ins.
+fn replace(text: &str, loaded: &mut String) {
+    for character in text.chars() {
+        match byte_of(character) {
+            None => loaded.push(character),
+            Some(_) => {
+                let mut bytes = [0; LENGTH];
+                character.encode_utf8(&mut bytes).bytes().for_each(|byte| stand_in(byte, loaded));
+            }
+        }
+    }
+}
+
+fn stand_in(byte: u8, loaded: &mut String) {
+    loaded.extend(char::from_u32(STAND_INS + u32::from(byte)));
+}
+
+/// A text as it has to be in what the rewriter gets and writes.
+pub(crate) fn load_text(text: &str) -> Cow<'_, str> {
+    if !may_stand_in(text.as_bytes()) {
+        return Cow::Borrowed(text);
+    }
+    let mut loaded = String::with_capacity(text.len());
+    replace(text, &mut loaded);
+    Cow::Owned(loaded)
+}
+
+/// Adds what the rewriter has written, with the bytes that stand-ins stand for. Needs whole characters.
+#[cold]
+pub(crate) fn unload(mut bytes: &[u8], out: &mut Vec<u8>) {
+    while let Some(at) = memchr::memchr(FIRST, bytes) {
+        let (before, rest) = bytes.split_at(at);
+        out.extend_from_slice(before);
+        let (character, rest) = rest.split_at(rest.len().min(LENGTH));
+        let found = std::str::from_utf8(character).ok().and_then(|text| text.chars().next());
+        match found.and_then(byte_of) {
+            Some(byte) => out.push(byte),
+            None => out.extend_from_slice(character),
+        }
+        bytes = rest;
+    }
+    out.extend_from_slice(bytes);
+}
+
+/// The bytes of a transparent text of a document that is not in UTF-8.
+pub(crate) fn bytes_of(text: &str) -> Cow<'_, [u8]> {
+    WINDOWS_1252.encode(text).0
+}
+
+/// The transparent text of bytes of a document that is not in UTF-8.
+pub(crate) fn text_of(bytes: &[u8]) -> String {
+    WINDOWS_1252.decode_without_bom_handling(bytes).0.into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// What comes of a document that is given in these pieces, as it is inside, and how it comes out again.
+    fn carried(bytes: &[u8], pieces: &[usize]) -> (Vec<u8>, Vec<u8>) {
+        let (mut inside, mut out) = (Vec::new(), Vec::new());
+        let (mut at, mut end) = (0, 0);
+        let mut lengths = pieces.iter().cycle();
+        while at < bytes.len() {
+            end = (end + lengths.next().unwrap()).min(bytes.len());
+            let (loaded, taken) = load(&bytes[at..end], end == bytes.len());
+            assert!(std::str::from_utf8(&loaded).is_ok() && end - at - taken <= 3);
+            unload(&loaded, &mut out);
+            inside.extend_from_slice(&loaded);
+            at += taken;
+        }
+        (inside, out)
+    }
+
+    #[test]
+    fn every_byte_passes_through_windows_1252() {
+        let bytes: Vec<u8> = (0..=255).collect();
+        assert_eq!(&*bytes_of(&text_of(&bytes)), bytes);
+    }
+
+    #[test]
+    fn only_what_is_no_text_or_a_stand_in_is_replaced() {
+        let (loaded, taken) = load("grün \u{10fffd}€".as_bytes(), true);
+        assert_eq!((&*loaded, taken), ("grün \u{10fffd}€".as_bytes(), 13));
+        let (loaded, taken) = load(b"a\xfcb\xe2\x82", false);
+        assert_eq!((&*loaded, taken), ("a\u{10fefc}b".as_bytes(), 3));
+        let (loaded, taken) = load(b"\xe2\x82", true);
+        assert_eq!((&*loaded, taken), ("\u{10fee2}\u{10fe82}".as_bytes(), 2));
+        assert_eq!(load_text("\u{10fe80}x"), "\u{10fef4}\u{10fe8f}\u{10feba}\u{10fe80}x");
+        assert!(matches!(load_text("€"), Cow::Borrowed("€")));
+    }
+
+    proptest! {
+        #[test]
+        fn all_bytes_come_back_however_they_are_split(
+            parts in proptest::collection::vec(
+                prop_oneof![
+                    any::<char>().prop_map(|character| character.to_string().into_bytes()),
+                    proptest::char::range('\u{10fdf0}', '\u{10ff10}').prop_map(|c| c.to_string().into_bytes()),
+                    proptest::collection::vec(any::<u8>(), 1..4),
+                    Just(b"ab".to_vec()),
+                ],
+                0..20,
+            ),
+            pieces in proptest::collection::vec(1_usize..9, 1..5),
+        ) {
+            let bytes = parts.concat();
+            let (whole, out) = carried(&bytes, &[usize::MAX / 2]);
+            prop_assert_eq!(&out, &bytes);
+            prop_assert!(UNUSED.iter().all(|unused| !String::from_utf8_lossy(&whole).contains(*unused)));
+            prop_assert_eq!(carried(&bytes, &pieces), (whole, bytes));
+        }
+    }
+}
