@@ -87,6 +87,8 @@ typedef struct {
     /* What an upstream stands for where the request is: which server it is in, and a prefix; -1: the site itself, an empty
      * prefix. 0, or -1 when it stands for nothing. */
     int (*place)(void *r, int32_t upstream, uint64_t *server, fg_text *prefix);
+    /* Limits the request's body to so many bytes, unless it is limited to fewer. */
+    void (*limit_body)(void *r, uint64_t bytes);
 } fg_host;
 
 /* What a run of phases has come to. */

@@ -69,6 +69,10 @@ typedef struct {
     void *request; /* of the other half */
     ngx_array_t switches;
 
+    /* The most that the request's body may have, if it is `limited`, and what has come of it. */
+    off_t body_limit;
+    off_t body_received;
+
     /* The answer that a step has made. */
     ngx_str_t body;
 
@@ -92,6 +96,7 @@ typedef struct {
     ngx_http_event_handler_pt read_handler;
     ngx_http_event_handler_pt wake_handler;
 
+    unsigned limited : 1;
     unsigned own_fields : 1; /* a subrequest: its fields are not those of the main request any more */
     unsigned requested : 1; /* the steps of the request have run */
     unsigned paused : 1;    /* they wait for what they have asked for */
@@ -173,5 +178,6 @@ ngx_uint_t ngx_http_foregate_in_file(ngx_http_request_t *r, ngx_buf_t *buf);
 
 /* Puts the filters in their places. */
 void ngx_http_foregate_init_filters(void);
+void ngx_http_foregate_init_body_limit(void);
 
 #endif

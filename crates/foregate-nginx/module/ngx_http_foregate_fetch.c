@@ -305,6 +305,17 @@ ngx_http_foregate_fetch_upload(ngx_http_request_t *r, fg_text body)
     return upload->bufs == NULL ? NULL : upload;
 }
 
+/* How long a question may take. While a response waits the client gets nothing, for which NGINX gives it `send_timeout`:
+ * rather no answer to the question than none to the client. */
+static ngx_msec_t
+ngx_http_foregate_fetch_time(ngx_http_request_t *r, ngx_http_foregate_ctx_t *ctx, uint64_t timeout_ms)
+{
+    ngx_http_core_loc_conf_t *clcf = ngx_http_get_module_loc_conf(r->main, ngx_http_core_module);
+    uint64_t most = ctx->responded ? clcf->send_timeout / 10 * 9 : NGX_MAX_INT32_VALUE;
+
+    return (ngx_msec_t) ngx_min(timeout_ms, most);
+}
+
 /* Makes a subrequest. */
 static ngx_int_t
 ngx_http_foregate_fetch_start(ngx_http_request_t *r, ngx_http_foregate_ctx_t *ctx, size_t number,
@@ -381,7 +392,7 @@ ngx_http_foregate_fetch_start(ngx_http_request_t *r, ngx_http_foregate_ctx_t *ct
     fetch->timer.handler = ngx_http_foregate_fetch_stop;
     fetch->timer.data = fetch;
     fetch->timer.log = r->connection->log;
-    ngx_add_timer(&fetch->timer, (ngx_msec_t) ngx_min(question->timeout_ms, NGX_MAX_INT32_VALUE));
+    ngx_add_timer(&fetch->timer, ngx_http_foregate_fetch_time(r, ctx, question->timeout_ms));
     ctx->asking++;
     return NGX_OK;
 }

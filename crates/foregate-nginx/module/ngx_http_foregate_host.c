@@ -225,6 +225,18 @@ ngx_http_foregate_place(void *data, int32_t number, uint64_t *server, fg_text *p
     return 0;
 }
 
+static void
+ngx_http_foregate_limit_body(void *data, uint64_t bytes)
+{
+    ngx_http_foregate_ctx_t *ctx = ngx_http_foregate_find_ctx(data);
+    off_t limit = (off_t) ngx_min(bytes, (uint64_t) NGX_MAX_OFF_T_VALUE);
+
+    if (ctx != NULL && (!ctx->limited || limit < ctx->body_limit)) {
+        ctx->limited = 1;
+        ctx->body_limit = limit;
+    }
+}
+
 const fg_host ngx_http_foregate_host = {
     ngx_http_foregate_fields,
     ngx_http_foregate_append,
@@ -240,4 +252,5 @@ const fg_host ngx_http_foregate_host = {
     ngx_http_foregate_open_log,
     ngx_http_foregate_write_log,
     ngx_http_foregate_place,
+    ngx_http_foregate_limit_body,
 };

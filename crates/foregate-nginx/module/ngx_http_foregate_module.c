@@ -274,6 +274,7 @@ ngx_http_foregate_postconfiguration(ngx_conf_t *cf)
     }
 
     ngx_http_foregate_init_filters();
+    ngx_http_foregate_init_body_limit();
     return NGX_OK;
 }
 

@@ -8,6 +8,8 @@
 /* Features that may be switched for one request. Beyond: refused. */
 #define NGX_HTTP_FOREGATE_SWITCHES 32
 
+static ngx_http_request_body_filter_pt ngx_http_next_request_body_filter;
+
 static void
 ngx_http_foregate_cleanup(void *data)
 {
@@ -192,6 +194,44 @@ ngx_http_foregate_give_body(ngx_http_request_t *r, ngx_http_foregate_ctx_t *ctx,
     return NGX_OK;
 }
 
+/* Whether a request says, or has shown, that its body is larger than steps have allowed. */
+static ngx_uint_t
+ngx_http_foregate_too_large(ngx_http_request_t *r, ngx_http_foregate_ctx_t *ctx)
+{
+    if (!ctx->limited || ngx_max(r->headers_in.content_length_n, ctx->body_received) <= ctx->body_limit) {
+        return 0;
+    }
+    ngx_log_error(NGX_LOG_INFO, r->connection->log, 0, "foregate: the request's body is larger than %O bytes",
+                  ctx->body_limit);
+    return 1;
+}
+
+/* What of the request's body comes in, whoever reads it. */
+static ngx_int_t
+ngx_http_foregate_request_body_filter(ngx_http_request_t *r, ngx_chain_t *in)
+{
+    ngx_http_foregate_ctx_t *ctx = ngx_http_foregate_find_ctx(r);
+    ngx_chain_t *link;
+
+    if (ctx != NULL) {
+        for (link = in; link != NULL; link = link->next) {
+            ctx->body_received += ngx_buf_size(link->buf);
+        }
+        if (ngx_http_foregate_too_large(r, ctx)) {
+            r->lingering_close = 1;
+            return NGX_HTTP_REQUEST_ENTITY_TOO_LARGE;
+        }
+    }
+    return ngx_http_next_request_body_filter(r, in);
+}
+
+void
+ngx_http_foregate_init_body_limit(void)
+{
+    ngx_http_next_request_body_filter = ngx_http_top_request_body_filter;
+    ngx_http_top_request_body_filter = ngx_http_foregate_request_body_filter;
+}
+
 /* Sends the answer that a step has made. */
 static ngx_int_t
 ngx_http_foregate_send(ngx_http_request_t *r, ngx_http_foregate_ctx_t *ctx)
@@ -268,6 +308,9 @@ ngx_http_foregate_rewrite_handler(ngx_http_request_t *r)
         switch (fg_run_request(ctx->request, r, &facts, &wanted)) {
         case FG_GO_ON:
             ctx->requested = 1;
+            if (r == r->main && ngx_http_foregate_too_large(r, ctx)) {
+                return NGX_HTTP_REQUEST_ENTITY_TOO_LARGE;
+            }
             return NGX_DECLINED;
         case FG_ABORT:
             return NGX_HTTP_CLOSE;
@@ -284,6 +327,10 @@ ngx_http_foregate_rewrite_handler(ngx_http_request_t *r)
             }
             break;
         case FG_READ_BODY:
+            if (r == r->main && ngx_http_foregate_too_large(r, ctx)) {
+                ctx->requested = 1;
+                return NGX_HTTP_REQUEST_ENTITY_TOO_LARGE;
+            }
             if (r->request_body == NULL && r == r->main && !r->discard_body) {
                 ctx->reading = 1;
                 rc = ngx_http_read_client_request_body(r, ngx_http_foregate_body_handler);

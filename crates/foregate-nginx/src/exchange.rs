@@ -328,7 +328,7 @@ impl module::Exchange for Exchange<'_, '_> {
         &mut self.response
     }
 
-    fn limit_request_body(&mut self, _: u64) {
-        debug_assert!(false, "steps that do this are refused when the file is read");
+    fn limit_request_body(&mut self, bytes: u64) {
+        self.host.limit_body(bytes);
     }
 }

@@ -102,6 +102,7 @@ pub struct fg_host {
     open_log: unsafe extern "C" fn(*mut c_void, fg_text) -> *mut c_void,
     write_log: unsafe extern "C" fn(*mut c_void, fg_text),
     place: unsafe extern "C" fn(*mut c_void, i32, *mut u64, *mut fg_text) -> c_int,
+    limit_body: unsafe extern "C" fn(*mut c_void, u64),
 }
 
 /// A request that is to be made.
@@ -450,6 +451,12 @@ impl<'r> Host<'r> {
             let found = (self.table.place)(self.r, upstream, &raw mut server, &raw mut prefix);
             (found == 0).then(|| (server, prefix.bytes().to_vec()))
         }
+    }
+
+    /// Limits the request's body to so many bytes, unless it is limited to fewer.
+    pub(crate) fn limit_body(self, bytes: u64) {
+        // SAFETY: the request lives.
+        unsafe { (self.table.limit_body)(self.r, bytes) };
     }
 
     /// The end of the connection that the client connected to.

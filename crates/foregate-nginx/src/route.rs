@@ -237,7 +237,7 @@ fn refuse_parts(decoder: &mut Decoder<'_>, items: &[Item<'_>]) {
     }
 }
 
-/// Refuses keys whose steps need what is not done inside NGINX.
+/// Refuses keys whose steps need threads of their own.
 fn refuse_steps(decoder: &mut Decoder<'_>, pipeline: &Pipeline, plan: &Plan, items: &[Item<'_>]) {
     let mut refused: Vec<&str> = Vec::new();
     for planned in plan.steps() {
@@ -246,20 +246,15 @@ fn refuse_steps(decoder: &mut Decoder<'_>, pipeline: &Pipeline, plan: &Plan, ite
         if refused.contains(&key.name) {
             continue;
         }
-        let why = if matches!(decl.weight, Weight::Heavy(_)) {
-            Some(("its work would hold up a worker of NGINX, which has no threads for it", None))
-        } else if decl.outputs.iter().any(|slot| slot.name == "request body limit") {
-            Some(("NGINX limits the bodies of requests itself", Some("write `client_max_body_size`")))
-        } else {
-            None
-        };
-        let Some((why, help)) = why else { continue };
+        if !matches!(decl.weight, Weight::Heavy(_)) {
+            continue;
+        }
         refused.push(key.name);
         let place = items.iter().find(|item| item.node.name() == key.name).map(|item| item.place());
-        let problem = Problem::new(place, format!("`{}` cannot run inside NGINX: {why}", key.name));
-        decoder.push(match help {
-            Some(help) => problem.help(help),
-            None => problem.help("it comes with the move to foregate itself"),
-        });
+        let message = format!(
+            "`{}` cannot run inside NGINX: its work would hold up a worker, which has no threads for it",
+            key.name
+        );
+        decoder.push(Problem::new(place, message).help("it comes with the move to foregate itself"));
     }
 }

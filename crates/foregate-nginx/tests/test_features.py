@@ -252,7 +252,6 @@ class Refused(Case):
     def test_what_has_no_place_inside_nginx(self):
         self.refused('basic-auth realm="staff" {\n  user "build" "plain:only for a test"\n}\n',
                      ["route.kdl:1:1", "`basic-auth` cannot run inside NGINX"])
-        self.refused('limit-request-body "1MiB"\n', ["route.kdl:1:1", "client_max_body_size"])
         self.refused('decompress { requests; }\n', ["route.kdl:1:14", "bodies of requests are not filtered inside NGINX"])
         self.refused('error-pages { page 404 upstream="pages" path="/404.html"; }\n',
                      ["route.kdl:1:", "no `foregate_upstream` in nginx.conf says what `pages` is"])
