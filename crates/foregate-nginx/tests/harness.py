@@ -110,6 +110,8 @@ class Nginx:
         http = http.replace("TLS_PORT", str(self.tls_port)).replace("PORT", str(self.port))
         http = http.replace("ORIGIN", f"127.0.0.1:{origin.port}" if origin else "127.0.0.1:1")
         process = "on" if master else "off"
+        # A signal that comes before this is lost, or waits for the next one.
+        self.ready = "start worker processes" if master else 'using the "epoll" event method'
         self.write("nginx.conf", f"""{loads}
 daemon off; master_process {process}; worker_processes 1; user root; pid nginx.pid; error_log error.log info;
 {main}
@@ -148,8 +150,7 @@ http {{
         while True:
             try:
                 socket.create_connection(("127.0.0.1", self.port), 1).close()
-                # Before it has said this it may know no signals.
-                if 'using the "epoll" event method' in self.log():
+                if self.ready in self.log():
                     return self
                 time.sleep(0.02)
             except OSError:
