@@ -73,6 +73,10 @@ pub(crate) struct Written {
 }
 
 impl Written {
+    pub fn is_empty(&self) -> bool {
+        self.bytes.is_empty() && self.holes.is_empty()
+    }
+
     /// Takes out what was written.
     pub fn take(&mut self) -> Self {
         let stands_in = self.stands_in;

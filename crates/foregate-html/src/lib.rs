@@ -50,6 +50,7 @@ mod charset;
 mod feature;
 pub mod features;
 mod fragments;
+mod holding;
 mod needles;
 mod nonce;
 mod pass;

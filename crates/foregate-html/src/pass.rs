@@ -11,6 +11,7 @@ use crate::carry;
 use crate::charset::{Charset, Sniffed, sniff};
 use crate::feature::Chosen;
 use crate::fragments::{Fragment, Frame, Written, is_usable};
+use crate::holding::Holding;
 use crate::rewriter::{Output, Shared, at_work, rewriter};
 
 /// The step that documents are counted for.
@@ -55,6 +56,8 @@ pub struct Pass {
     /// What handlers share, once the rewriter has begun; away while it is at work.
     shared: Option<Box<Shared>>,
     terms: Terms,
+    /// What the rewriter holds.
+    holding: Holding,
     /// Why it gave up.
     gave_up: Option<&'static str>,
     /// The encoding, once it is known.
@@ -108,6 +111,7 @@ impl Pass {
             slice: (ROOM / growth).clamp(SLICE.0, SLICE.1),
             shared: None,
             terms,
+            holding: Holding::default(),
             gave_up: None,
             charset: Charset::UTF_8,
             nested: Vec::new(),
@@ -123,26 +127,43 @@ impl Pass {
     fn work(&mut self, all: bool, out: &mut dyn Sink) -> Result<(), Bail> {
         let mut written = 0;
         while self.at < self.queue.len() && (all || written < ROUND) && !self.is_held_up() {
-            let State::Rewrites(rewriter) = &mut self.state else { break };
-            let rest = self.queue.get(self.at..).unwrap_or_default();
-            let slice = rest.get(..self.slice).unwrap_or(rest);
-            let (loaded, taken) = load(self.charset, slice, self.ending && slice.len() == rest.len());
-            self.begun = taken == 0;
-            if self.begun {
-                break;
-            }
-            self.at += taken;
-            if let (Cow::Owned(_), Some(shared)) = (&loaded, &mut self.shared) {
-                shared.written.stands_in = true;
-            }
-            let done = at_work(&mut self.shared, || rewriter.write(&loaded));
-            written += self.hand_over(out);
-            if let Err(error) = done {
-                return self.failed(&error, out);
-            }
+            let Some(count) = self.slice(out)? else { break };
+            written += count;
         }
         self.compact();
         Ok(())
+    }
+
+    /// Rewrites a slice of what is queued, and says how much was written; `None` if that has to wait for more.
+    fn slice(&mut self, out: &mut dyn Sink) -> Result<Option<usize>, Bail> {
+        let State::Rewrites(rewriter) = &mut self.state else { return Ok(None) };
+        let Some(shared) = &mut self.shared else { return Ok(None) };
+        let rest = self.queue.get(self.at..).unwrap_or_default();
+        let slice = rest.get(..self.slice).unwrap_or(rest);
+        let (mut loaded, mut taken) = load(self.charset, slice, self.ending && slice.len() == rest.len());
+        self.begun = taken == 0;
+        if self.begun {
+            return Ok(None);
+        }
+        let fits = self.holding.names(slice.get(..taken).unwrap_or_default(), self.terms.budget);
+        if let Some(fits) = fits {
+            (loaded, taken) = load(self.charset, slice.get(..fits).unwrap_or_default(), false);
+        }
+        self.at += taken;
+        shared.written.stands_in |= matches!(loaded, Cow::Owned(_));
+        shared.ran = false;
+        let done = at_work(&mut self.shared, || rewriter.write(&loaded));
+        let silent = self.shared.as_ref().is_some_and(|shared| !shared.ran && shared.written.is_empty());
+        self.holding.got(loaded.len(), silent);
+        let count = self.hand_over(out);
+        match done {
+            Err(error) => self.failed(&error, out).map(|()| None),
+            Ok(()) if fits.is_some() => {
+                self.gave_up = Some("memory-exceeded");
+                self.bail(out).and(Err(Bail::Pass))
+            }
+            Ok(()) => Ok(Some(count)),
+        }
     }
 
     /// The rewriter has failed, and has written all that it was given.
@@ -217,7 +238,7 @@ impl Pass {
         if written.holes.is_empty() && self.frames.is_empty() {
             out.write(&written.bytes);
             written.bytes.clear();
-            written.bytes.shrink_to(KEPT);
+            written.bytes.shrink_to(if matches!(self.state, State::Rewrites(_)) { KEPT } else { 0 });
             return count;
         }
         let taken = written.take();
@@ -317,6 +338,8 @@ impl Pass {
         };
         let done = at_work(&mut self.shared, || rewriter.end());
         self.hand_over(out);
+        self.queue = Vec::new();
+        self.at = 0;
         match done {
             Ok(()) => Ok(()),
             Err(error) => self.failed(&error, out),
@@ -402,8 +425,13 @@ impl BodyFilter for Pass {
     }
 
     fn held(&self) -> usize {
-        let behind = |frame: &Frame| frame.written.bytes.len().saturating_sub(frame.at);
-        self.queue.len() - self.at + self.frames.iter().map(behind).sum::<usize>()
+        let frames = self.frames.iter().map(|frame| frame.written.bytes.capacity()).sum::<usize>();
+        let written = self.shared.as_ref().map_or(0, |shared| shared.written.bytes.capacity());
+        let rewriter = match self.state {
+            State::Rewrites(_) => self.holding.held(self.terms.budget),
+            _ => 0,
+        };
+        self.queue.capacity() + frames + written + rewriter
     }
 
     fn report(&mut self, tell: &mut dyn FnMut(Finding)) {

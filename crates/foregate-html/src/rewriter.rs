@@ -52,6 +52,8 @@ pub(crate) struct Shared {
     is_title: bool,
     /// Nothing is to be changed any more.
     pub quiet: bool,
+    /// A handler has run.
+    pub ran: bool,
     /// What the rewriter has written; elsewhere while it is at work.
     pub written: Written,
 }
@@ -81,6 +83,7 @@ pub(crate) fn shared<T: Default>(run: impl FnOnce(&mut Shared) -> T) -> T {
     AT_WORK.with(|at_work| {
         // Taken out meanwhile, so that a handler that panics takes it along.
         let Some(mut shared) = at_work.take() else { return T::default() };
+        shared.ran = true;
         let done = run(&mut shared);
         at_work.set(Some(shared));
         done
@@ -185,7 +188,7 @@ impl Shared {
         }
         let running = self.running.get_mut(self.deaf..).unwrap_or_default();
         let mut made = Made::default();
-        text::pass(running, text, last, self.is_title, text, &mut made);
+        text::first(running, text, last, self.is_title, text, &mut made);
         made.changed(text)
     }
 

@@ -236,6 +236,51 @@ fn what_needs_too_much_memory_passes_and_no_byte_is_lost() {
 }
 
 #[test]
+fn what_is_held_is_told_and_bounded() {
+    let mut held = Vec::new();
+    for html in [
+        "<p>some <b>text</b></p>",
+        "<p title='",
+        "<a href=x><!--",
+        "<div>",
+        &format!("<{}>", "x".repeat(3000)),
+    ] {
+        let html = match html {
+            "<p title='" | "<a href=x><!--" => format!("{html}{}", "y".repeat(100_000)),
+            _ => html.repeat(100_000 / html.len()),
+        };
+        let mut chain = Chain::new(vec![pass(&[("one", false)], "text/html", 64 << 10)]);
+        let (mut most, mut gave_up) = (0, false);
+        for piece in html.as_bytes().chunks(1000) {
+            gave_up |= chain.write(piece, &mut Vec::new()).unwrap().bailed.is_some();
+            most = most.max(chain.held());
+        }
+        held.push((most >> 10, gave_up));
+        chain.end(&mut Vec::new()).unwrap();
+        assert_eq!(chain.held(), 0);
+    }
+    assert!(held[0].0 < 40 && !held[0].1, "{held:?}");
+    assert!(held[1..].iter().all(|(most, gave_up)| *most < 250 && *gave_up), "{held:?}");
+    assert!([1, 2, 4].iter().all(|number| held[*number].0 > 64), "{held:?}");
+}
+
+#[test]
+fn names_of_elements_are_bounded_alike_wherever_they_are_split() {
+    let html = format!("<p>one<{}>", "name".repeat(500)).repeat(40);
+    let whole =
+        bailed(pass(&[("one", false)], "text/html; charset=utf-8", 16 << 10), html.as_bytes(), html.len());
+    assert!(whole.2 && whole.1.contains(&("memory-exceeded", 1)), "{:?}", whole.1);
+    let plain = String::from_utf8(whole.0.clone()).unwrap().replace("<i>ONE</i>", "one").replace("<hr>", "");
+    assert!(plain == html && whole.0.len() > html.len());
+    for piece in [1, 7, 1000, 4096] {
+        assert!(
+            bailed(pass(&[("one", false)], "text/html; charset=utf-8", 16 << 10), html.as_bytes(), piece)
+                == whole
+        );
+    }
+}
+
+#[test]
 fn a_filter_that_is_told_to_give_up_writes_all_that_it_holds() {
     for at in 0..40 {
         let html = b"<p title=x>one tw<!-- gone --><a hre='x'>one".repeat(3);

@@ -87,6 +87,19 @@ pub(crate) fn pass(
     original: &str,
     made: &mut Made,
 ) {
+    first(features, text, last, in_title, original, made);
+}
+
+/// The same; to be part of the function that begins with a text, since most texts have one reader.
+#[inline(always)]
+pub(crate) fn first(
+    features: &mut [Running],
+    text: &str,
+    last: bool,
+    in_title: bool,
+    original: &str,
+    made: &mut Made,
+) {
     let Some((running, rest)) = features.split_first_mut() else {
         if !text.is_empty() {
             made.push_str(original, text);

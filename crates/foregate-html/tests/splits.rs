@@ -309,5 +309,6 @@ fn a_large_page_that_grows_is_never_held() {
     assert_eq!(found, ADDRESSES as u64 + 1, "each address, and the script");
     assert!(taken > 70 * ADDRESSES && sent > taken * 2, "{taken} became {sent}");
     assert!(most <= 64 * 1024, "{most} bytes were written at once");
-    assert!(held <= Chain::PIECE, "{held} bytes were held");
+    // The rewriter itself is counted with 16 KiB.
+    assert!(held <= 40 * 1024, "{held} bytes were held");
 }
