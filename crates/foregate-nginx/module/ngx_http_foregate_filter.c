@@ -17,6 +17,7 @@ static ngx_http_output_body_filter_pt ngx_http_next_body_filter;
 
 static ngx_int_t ngx_http_foregate_move(ngx_http_request_t *r, ngx_http_foregate_ctx_t *ctx);
 static void ngx_http_foregate_end_waiting(ngx_http_request_t *r, ngx_http_foregate_ctx_t *ctx);
+static void ngx_http_foregate_break_off(ngx_http_request_t *r);
 static void ngx_http_foregate_write_handler(ngx_http_request_t *r);
 
 /* Has steps wait for what they have asked for, if they have to. The head goes out once it is there, and the body waits with
@@ -308,7 +309,7 @@ ngx_http_foregate_wake_handler(ngx_http_request_t *r)
         rc = ngx_http_foregate_move(r, ctx);
     }
     if (rc == NGX_ERROR || rc > NGX_OK) {
-        ngx_http_finalize_request(r, NGX_ERROR);
+        ngx_http_foregate_break_off(r);
         return;
     }
     next(r);
@@ -545,6 +546,15 @@ ngx_http_foregate_move(ngx_http_request_t *r, ngx_http_foregate_ctx_t *ctx)
     return rc;
 }
 
+/* Ends a request from outside of what makes its response. That is at work still, and counts as one use of the request: NGINX
+ * ends it first, and must not free the request then. */
+static void
+ngx_http_foregate_break_off(ngx_http_request_t *r)
+{
+    r->main->count++;
+    ngx_http_finalize_request(r, NGX_ERROR);
+}
+
 /* The client has taken something. While an upstream has nothing new, its own handler does not ask filters that hold less
  * than it may have under way: what little input has become much would wait for more input. */
 static void
@@ -558,7 +568,7 @@ ngx_http_foregate_write_handler(ngx_http_request_t *r)
     if (!wev->timedout && !wev->delayed && wev->ready && !ctx->failed && !ctx->done
         && ngx_http_foregate_move(r, ctx) == NGX_ERROR)
     {
-        ngx_http_finalize_request(r, NGX_ERROR);
+        ngx_http_foregate_break_off(r);
         return;
     }
     next(r);

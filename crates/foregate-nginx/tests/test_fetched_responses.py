@@ -131,7 +131,7 @@ class Include(Asking):
     def test_fragments_of_the_site_and_within_fragments(self):
         files = {"html/page.html": b"(<esi:include src=/files/part.html>|<esi:include src=/@auth/x>|<esi:include src=/rest>)",
                  "html/part.html": b"[<!--#include virtual='/files/leaf.html' -->]", "html/leaf.html": b"leaf"}
-        nginx = self.start_site('html-include { depth 3; }\nheaders { response { add "x-out" "1"; } }\nrate-limit 5 per="1h"\n', self.fragment, files=files,
+        nginx = self.start_site('html-include { timeout "20s"; depth 3; }\nheaders { response { add "x-out" "1"; } }\nrate-limit 5 per="1h"\n', self.fragment, files=files,
                                 origin=self.origin(lambda head: response(b"rest")))
         for _ in range(5):
             got = nginx.get("/files/page.html")
@@ -141,7 +141,7 @@ class Include(Asking):
     def test_paths_lead_nowhere_else(self):
         files = {"html/page.html": b"<esi:include src=/../x>|<esi:include src=/%2e%2e/x>|<esi:include src=/a/..%2f..%2f..%2fsecret>|<esi:include src=//a/b>|<esi:include src='/%00'>",
                  "secret": b"secret"}
-        nginx = self.start_site('html-include { fallback "<none>"; }\n', None, files=files, origin=self.origin(lambda head: response(head.split()[1].encode())))
+        nginx = self.start_site('html-include { timeout "20s"; fallback "<none>"; }\n', None, files=files, origin=self.origin(lambda head: response(head.split()[1].encode())))
         got = nginx.get("/files/page.html").body
         self.assertEqual(got, b"/x|/x|<none>|<none>|<none>")
 
