@@ -13,6 +13,9 @@
 
 extern ngx_module_t ngx_http_foregate_module;
 
+/* Buffers that a response may have under way; whatever a filter makes of its input, no more is held. */
+#define NGX_HTTP_FOREGATE_BUFFERS 4
+
 typedef struct {
     void *cycle; /* of the other half */
     ngx_array_t uses; /* of ngx_http_foregate_use_t */
@@ -172,6 +175,16 @@ void ngx_http_foregate_watch_client(ngx_http_request_t *r, ngx_http_foregate_ctx
 
 /* Has a response go on when its request is run next. */
 void ngx_http_foregate_wake_response(ngx_http_request_t *r, ngx_http_foregate_ctx_t *ctx);
+
+/* An empty buffer of ours; NULL when all are under way, or when there is no memory. */
+ngx_buf_t *ngx_http_foregate_buffer(ngx_http_request_t *r, ngx_http_foregate_ctx_t *ctx, ngx_chain_t **link);
+
+/* A buffer that marks what an empty one of ours does; NULL when that is nothing, or when there is no memory. It is none of
+ * ours: those count as sent once they are empty, and would be filled again while the mark still waits to be sent. */
+ngx_chain_t *ngx_http_foregate_mark(ngx_http_request_t *r, ngx_http_foregate_ctx_t *ctx, ngx_buf_t *empty);
+
+/* Puts what the filters make of the first of the queued buffers into one of ours. */
+ngx_int_t ngx_http_foregate_fill(ngx_http_request_t *r, ngx_http_foregate_ctx_t *ctx, ngx_buf_t *out);
 
 /* Whether a buffer is only in a file, which NGINX was asked not to give. */
 ngx_uint_t ngx_http_foregate_in_file(ngx_http_request_t *r, ngx_buf_t *buf);

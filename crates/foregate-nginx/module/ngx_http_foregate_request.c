@@ -198,7 +198,8 @@ ngx_http_foregate_give_body(ngx_http_request_t *r, ngx_http_foregate_ctx_t *ctx,
 static ngx_uint_t
 ngx_http_foregate_too_large(ngx_http_request_t *r, ngx_http_foregate_ctx_t *ctx)
 {
-    if (!ctx->limited || ngx_max(r->headers_in.content_length_n, ctx->body_received) <= ctx->body_limit) {
+    /* The page that tells of it has a request without it. */
+    if (!ctx->limited || r->err_status || ngx_max(r->headers_in.content_length_n, ctx->body_received) <= ctx->body_limit) {
         return 0;
     }
     ngx_log_error(NGX_LOG_INFO, r->connection->log, 0, "foregate: the request's body is larger than %O bytes",

@@ -76,3 +76,9 @@ class Limits(Case):
     def test_the_error_has_a_page(self):
         nginx = self.start_site(LIMIT + 'error-pages { page 413 text="too large"; }\n')
         self.assertEqual(nginx.get("/a", "POST", body=b"x" * 5001).body, b"too large")
+        nginx = self.nginx(SITE.replace("location / {", "error_page 413 /413.html; location = /413.html { foregate page.kdl; } location / {"),
+                           {"route.kdl": LIMIT, "page.kdl": 'headers { response { set "x-page" "1"; } }\n', "html/413.html": b"page of NGINX"}, origin=self.site)
+        nginx.start()
+        for path in ["/a", "/through/a"]:
+            got = nginx.get(path, "POST", body=b"x" * 5001)
+            self.assertEqual((got.status, got.body, got.get("x-page")), (413, b"page of NGINX", "1"))
