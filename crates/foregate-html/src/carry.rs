@@ -41,7 +41,7 @@ pub(crate) fn load(bytes: &[u8], last: bool) -> (Cow<'_, [u8]>, usize) {
     if bytes.is_ascii() {
         return (Cow::Borrowed(bytes), bytes.len());
     }
-    let whole = match std::str::from_utf8(bytes) {
+    let whole = match simdutf8::compat::from_utf8(bytes) {
         Ok(_) => bytes,
         Err(error) if error.error_len().is_none() && !last => {
             bytes.get(..error.valid_up_to()).unwrap_or_default()
