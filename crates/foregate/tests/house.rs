@@ -53,9 +53,8 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "foregate-wire",
         ],
     ),
-    // Tools judge the proxy from outside: they share no code with it.
+    // It judges the proxy from outside, and shares no code with it.
     ("foregate-cases", &[]),
-    ("foregate-crs", &[]),
 ];
 
 /// Crates that hold no I/O, and what would bring it in.

@@ -303,3 +303,98 @@ fn waf_explain_needs_a_request() {
     assert_eq!(wrong.status.code(), Some(1));
     assert!(stderr(&wrong).starts_with("wrong.conf:1:14: error:"), "{}", stderr(&wrong));
 }
+
+const TESTED: &str = "\
+SecRequestBodyAccess On
+SecRule ARGS \"@contains evil\" \"id:7,phase:2,deny,status:403,log,msg:'it is evil'\"
+";
+const REGRESSION: &str = "\
+rule_id: 7
+tests:
+  - test_id: 1
+    desc: in a query, and in a form
+    stages:
+      - input: {uri: /?a=evil, headers: {Host: a}}
+        output: {status: 403, log: {expect_ids: [7], match_regex: 'msg \"it is [a-z]+\"'}}
+      - input: {method: POST, data: a=evil, headers: {Host: a}}
+        output: {status: 403, log: {expect_ids: [7]}}
+      - input: {uri: /?a=good, headers: {Host: a}}
+        output: {status: 200, log: {no_expect_ids: [7]}}
+  - test_id: 2
+    stages:
+      - input: {uri: /?a=good, headers: {Host: a}}
+        output: {status: 403, log: {expect_ids: [7]}}
+  - test_id: 3
+    stages:
+      - input:
+          {method: POST, uri: /reflect, data: '{\"status\": 418}', headers: {Host: a, Content-Type: text/json}}
+        output: {status: 418}
+";
+const OVERRIDES: &str = "\
+overrides:
+  - case: 7-2
+    reason: it is good
+    output: {status: 200, log: {no_expect_ids: [7]}}
+";
+
+#[test]
+fn waf_test_runs_regression_files() {
+    let folder = Folder::new("waf-test");
+    std::fs::create_dir_all(folder.0.join("tests/more")).unwrap();
+    folder.write("rules.conf", TESTED);
+    folder.write("tests/more/7.yaml", REGRESSION);
+    folder.write("known.yaml", OVERRIDES);
+    let test = |more: &[&str]| folder.run(&[&["waf", "test", "-r", "rules.conf"], more].concat());
+    let output = test(&["tests"]);
+    assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+    let said = stdout(&output);
+    assert!(
+        said.starts_with(
+            "FAILED 7-2: status 200 instead of 403, 7 did not match (status 200, matched [])\n\
+             3 cases: 2 passed, 1 failed, 0 by an override\n5 requests, 2 lines of log"
+        ),
+        "{said}"
+    );
+    let output = test(&["--overrides", "known.yaml", "tests/more/7.yaml"]);
+    assert_eq!(output.status.code(), Some(0), "{}{}", stdout(&output), stderr(&output));
+    assert!(stdout(&output).starts_with("differs 7-2: it is good\n3 cases: 3 passed"), "{}", stdout(&output));
+    let only = test(&["--only", "7-1", "--only=7-3", "--json", "tests"]);
+    let results = json(&only);
+    assert_eq!(
+        (&results["ok"], &results["cases"], &results["requests"]),
+        (&true.into(), &2.into(), &4.into())
+    );
+}
+
+#[test]
+fn waf_test_needs_rules_and_cases() {
+    let folder = Folder::new("waf-test-wrong");
+    folder.write("rules.conf", TESTED);
+    folder.write("wrong.conf", "SecFoo\n");
+    folder.write("7.yaml", REGRESSION);
+    folder.write("wrong.yaml", REGRESSION.replace("expect_ids", "expect_idz"));
+    folder.write("known.yaml", OVERRIDES.replace("7-2", "7-9"));
+    for (code, told, arguments) in [
+        (1, "wrong.conf:1:1", &["-r", "wrong.conf", "7.yaml"][..]),
+        (2, "expect_idz", &["-r", "rules.conf", "wrong.yaml"]),
+        (2, "none.yaml", &["-r", "rules.conf", "none.yaml"]),
+        (2, "no such cases", &["-r", "rules.conf", "--only", "8", "7.yaml"]),
+        (2, "there is no case 7-9", &["-r", "rules.conf", "--overrides", "known.yaml", "7.yaml"]),
+        (2, "--rules", &["7.yaml"]),
+    ] {
+        let output = folder.run(&[&["waf", "test"], arguments].concat());
+        assert_eq!(output.status.code(), Some(code), "{arguments:?}: {}", stderr(&output));
+        assert!(stderr(&output).contains(told), "{arguments:?}: {}", stderr(&output));
+    }
+}
+
+/// The largest number of cases of the Core Rule Set that may end otherwise here than its files say.
+const DEVIATIONS: usize = 10;
+
+#[test]
+fn the_core_rule_set_has_few_deviations() {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/crs/overrides.yaml");
+    let text = std::fs::read_to_string(file).unwrap();
+    let count = |start: &str| text.lines().filter(|line| line.trim_start().starts_with(start)).count();
+    assert!((1..=DEVIATIONS).contains(&count("- case:")) && count("- case:") == count("reason:"));
+}

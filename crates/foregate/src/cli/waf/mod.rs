@@ -4,6 +4,7 @@ mod check;
 mod explain;
 mod files;
 mod install;
+mod test;
 
 use clap::Subcommand;
 use foregate_waf::model::{Problem, RuleSet};
@@ -19,6 +20,9 @@ pub(super) enum Waf {
     /// Say what rules make of a request: every match, what it adds to which score, and the verdict. Ends with 1 if the
     /// request would be blocked
     Explain(explain::Explain),
+    /// Run the regression files of rules, in the form of those of the OWASP Core Rule Set, against a proxy with these rules.
+    /// Ends with 1 if a case is not as expected
+    Test(test::Test),
     /// Fetch a release of the OWASP Core Rule Set and unpack it, if it is what it should be
     InstallCrs(install::Install),
 }
@@ -28,6 +32,7 @@ impl Waf {
         match self {
             Self::Check(check) => check.run(),
             Self::Explain(explain) => explain.run(),
+            Self::Test(test) => test.run(),
             Self::InstallCrs(install) => install.run(),
         }
     }

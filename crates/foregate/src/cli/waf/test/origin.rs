@@ -17,7 +17,7 @@ const BODY: u64 = 64 << 20;
 /// # Errors
 ///
 /// No socket can be had.
-pub fn start() -> io::Result<SocketAddr> {
+pub(super) fn start() -> io::Result<SocketAddr> {
     let listener = TcpListener::bind("127.0.0.1:0")?;
     let address = listener.local_addr()?;
     thread::spawn(move || {

@@ -11,11 +11,11 @@ const LATE: Duration = Duration::from_secs(2);
 
 /// What came of a request.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Got {
+pub(super) struct Got {
     /// The client's port, by which lines of the log are told apart.
-    pub port: u16,
+    pub(super) port: u16,
     /// The status; `None` where no answer came.
-    pub status: Option<u16>,
+    pub(super) status: Option<u16>,
 }
 
 /// Sends a request and reads the whole answer. Gives the connection as well: as long as it is kept, its port is nobody
@@ -24,7 +24,7 @@ pub struct Got {
 /// # Errors
 ///
 /// There is no connection.
-pub fn ask(address: SocketAddr, request: &[u8]) -> io::Result<(Got, TcpStream)> {
+pub(super) fn ask(address: SocketAddr, request: &[u8]) -> io::Result<(Got, TcpStream)> {
     let mut stream = TcpStream::connect(address)?;
     let port = stream.local_addr()?.port();
     // A proxy that has seen enough may have answered and closed.

@@ -1,7 +1,7 @@
 //! The proxy with the rules, in a folder of its own.
 
 use std::fs;
-use std::io::Read as _;
+use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -10,8 +10,6 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-/// What the suite needs beside the rules' own defaults; its readme lists it.
-const SETUP: &str = include_str!("../setup.conf");
 /// How long it may take to load the rules and listen.
 const START: Duration = Duration::from_secs(30);
 /// How long it may take to end.
@@ -20,39 +18,38 @@ const STOP: Duration = Duration::from_secs(30);
 const POLL: Duration = Duration::from_millis(10);
 
 /// The proxy at work.
-pub struct Proxy {
+pub(super) struct Proxy {
     child: Child,
     /// Where it listens.
-    pub address: SocketAddr,
+    pub(super) address: SocketAddr,
     log: PathBuf,
     stderr: PathBuf,
 }
 
 impl Proxy {
-    /// Starts it with the rules of `crs` in front of an origin, in an empty folder.
+    /// Starts it with the rules of these files in front of an origin, in an empty folder.
     ///
     /// # Errors
     ///
     /// It does not start; with what it has said.
-    pub fn start(binary: &Path, crs: &Path, origin: SocketAddr, folder: &Path) -> Result<Self, String> {
-        let failed = |error: std::io::Error| format!("{}: {error}", folder.display());
+    pub(super) fn start(rules: &[String], origin: SocketAddr, folder: &Path) -> Result<Self, String> {
+        let failed = |error: io::Error| format!("{}: {error}", folder.display());
         let address = TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).map_err(failed)?;
         let (config, log, stderr) =
             (folder.join("foregate.kdl"), folder.join("waf.log"), folder.join("stderr"));
-        fs::write(folder.join("setup.conf"), SETUP).map_err(failed)?;
-        let rules = crs.join("rules");
+        let binary = std::env::current_exe().map_err(|error| format!("this program's file: {error}"))?;
+        let rules = rules.iter().map(|file| quoted(file)).collect::<Result<Vec<_>, _>>()?;
+        // What a site may refuse before any rule, such as `_` in names, is for the rules to judge.
         let text = format!(
             "listen \"{address}\"\n\
              upstream \"origin\" {{ server \"{origin}\" }}\n\
-             waf mode=\"block\" log=\"waf.log\" {{\n\
-             \x20   rules \"{rules}/@coraza.conf-recommended\" \"{rules}/@crs-setup.conf.example\" \"setup.conf\" \"{rules}/@owasp_crs/*.conf\"\n\
-             }}\n\
+             waf mode=\"block\" log=\"waf.log\" {{ rules {}; }}\n\
              site \"*\" {{ allow-underscores #true; route \"/**\" {{ allow-connect #true; proxy \"origin\" }} }}\n",
-            rules = rules.display()
+            rules.join(" ")
         );
         fs::write(&config, text).map_err(failed)?;
         let output = fs::File::create(&stderr).map_err(failed)?;
-        let child = Command::new(binary)
+        let child = Command::new(&binary)
             .arg("run")
             .arg("-c")
             .arg(&config)
@@ -75,16 +72,16 @@ impl Proxy {
     }
 
     /// What it has written to its standard error.
-    pub fn said(&self) -> String {
+    pub(super) fn said(&self) -> String {
         fs::read_to_string(&self.stderr).unwrap_or_default()
     }
 
-    /// Ends it in good order, and gives what it has logged.
+    /// Ends it in good order, and gives its log and what it has said.
     ///
     /// # Errors
     ///
     /// It does not end, or there is no log.
-    pub fn finish(mut self) -> Result<Vec<u8>, String> {
+    pub(super) fn finish(mut self) -> Result<(Vec<u8>, String), String> {
         let pid = Pid::from_child(&self.child);
         kill_process(pid, Signal::TERM).map_err(|error| error.to_string())?;
         let deadline = Instant::now() + STOP;
@@ -94,11 +91,8 @@ impl Proxy {
             }
             pause();
         }
-        let mut log = Vec::new();
-        let mut file =
-            fs::File::open(&self.log).map_err(|error| format!("{}: {error}", self.log.display()))?;
-        file.read_to_end(&mut log).map_err(|error| error.to_string())?;
-        Ok(log)
+        let log = fs::read(&self.log).map_err(|error| format!("{}: {error}", self.log.display()))?;
+        Ok((log, self.said()))
     }
 }
 
@@ -113,4 +107,28 @@ impl Drop for Proxy {
 #[expect(clippy::disallowed_methods, reason = "this thread has nothing else to do")]
 fn pause() {
     thread::sleep(POLL);
+}
+
+/// A path of this folder as a text of a configuration file that lies elsewhere.
+fn quoted(path: &str) -> Result<String, String> {
+    let path = std::path::absolute(path).map_err(|error| format!("{path}: {error}"))?;
+    let path = path.to_str().ok_or_else(|| format!("{} is not UTF-8", path.display()))?;
+    if path.contains(char::is_control) {
+        return Err(format!("{path:?} has a control character"));
+    }
+    Ok(format!("\"{}\"", path.replace('\\', "\\\\").replace('"', "\\\"").replace("${", "$${")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::quoted;
+
+    #[test]
+    fn paths_are_texts_of_a_configuration() {
+        assert_eq!(quoted("/a \\ \"b\" ${c}*.conf").as_deref(), Ok(r#""/a \\ \"b\" $${c}*.conf""#));
+        assert!(
+            quoted("rules.conf").is_ok_and(|text| text.starts_with("\"/") && text.ends_with("/rules.conf\""))
+        );
+        assert!(quoted("/a\nb").is_err());
+    }
 }

@@ -4,11 +4,11 @@ use std::collections::HashMap;
 
 use regex::bytes::Regex;
 
-use crate::client::Got;
-use crate::suite::Expected;
+use super::client::Got;
+use super::suite::Expected;
 
 /// The lines of the log, by the port of the client.
-pub struct Log<'l> {
+pub(super) struct Log<'l> {
     lines: HashMap<u16, Vec<&'l [u8]>>,
     id: Regex,
 }
@@ -19,7 +19,7 @@ impl<'l> Log<'l> {
     /// # Errors
     ///
     /// A line that does not say whose it is.
-    pub fn read(log: &'l [u8]) -> Result<Self, String> {
+    pub(super) fn read(log: &'l [u8]) -> Result<Self, String> {
         let client = Regex::new(r"\[client [^\]]*:([0-9]+)\]").map_err(|error| error.to_string())?;
         let id = Regex::new(r#"\[id "([0-9]+)"\]"#).map_err(|error| error.to_string())?;
         let mut lines: HashMap<u16, Vec<&[u8]>> = HashMap::new();
@@ -34,7 +34,7 @@ impl<'l> Log<'l> {
     }
 
     /// How many lines there are.
-    pub fn len(&self) -> usize {
+    pub(super) fn len(&self) -> usize {
         self.lines.values().map(Vec::len).sum()
     }
 
@@ -43,7 +43,7 @@ impl<'l> Log<'l> {
     }
 
     /// The rules that the lines of a request name.
-    pub fn ids(&self, port: u16) -> Vec<u64> {
+    pub(super) fn ids(&self, port: u16) -> Vec<u64> {
         let lines = self.of(port).iter();
         let found = lines.flat_map(|line| self.id.captures_iter(line));
         let mut ids: Vec<u64> =
@@ -64,7 +64,7 @@ impl<'l> Log<'l> {
 /// # Errors
 ///
 /// A pattern of the case that cannot be used.
-pub fn judge(expected: &Expected, got: Got, log: &Log<'_>) -> Result<Vec<String>, String> {
+pub(super) fn judge(expected: &Expected, got: Got, log: &Log<'_>) -> Result<Vec<String>, String> {
     let mut wrong = Vec::new();
     let shown = |status: Option<u16>| status.map_or("no answer".to_owned(), |status| status.to_string());
     if expected.error {
@@ -75,14 +75,16 @@ pub fn judge(expected: &Expected, got: Got, log: &Log<'_>) -> Result<Vec<String>
         wrong.push(format!("status {} instead of {}", shown(got.status), shown(expected.status)));
     }
     let ids = log.ids(got.port);
-    wrong.extend(expected.ids.iter().filter(|id| !ids.contains(id)).map(|id| format!("{id} did not match")));
-    wrong.extend(expected.no_ids.iter().filter(|id| ids.contains(id)).map(|id| format!("{id} matched")));
-    if let Some(pattern) = &expected.log
+    wrong.extend(
+        expected.log.ids.iter().filter(|id| !ids.contains(id)).map(|id| format!("{id} did not match")),
+    );
+    wrong.extend(expected.log.no_ids.iter().filter(|id| ids.contains(id)).map(|id| format!("{id} matched")));
+    if let Some(pattern) = &expected.log.has
         && !log.matches(got.port, pattern)?
     {
         wrong.push(format!("no line has {pattern}"));
     }
-    if let Some(pattern) = &expected.no_log
+    if let Some(pattern) = &expected.log.has_not
         && log.matches(got.port, pattern)?
     {
         wrong.push(format!("a line has {pattern}"));
@@ -92,6 +94,7 @@ pub fn judge(expected: &Expected, got: Got, log: &Log<'_>) -> Result<Vec<String>
 
 #[cfg(test)]
 mod tests {
+    use super::super::suite::ExpectedLog;
     use super::*;
 
     #[test]
@@ -101,16 +104,15 @@ mod tests {
         let got = Got { port: 5, status: Some(200) };
         let wrong = |expected: Expected| judge(&expected, got, &log).unwrap().len();
         let any = Expected::default;
-        assert_eq!(wrong(Expected { status: Some(200), ids: vec![7], no_ids: vec![8], ..any() }), 0);
-        assert_eq!(wrong(Expected { status: Some(403), ids: vec![8], no_ids: vec![7], ..any() }), 3);
-        assert_eq!(
-            wrong(Expected { log: Some("msg \"a".into()), no_log: Some("id \"8".into()), ..any() }),
-            0
-        );
-        assert_eq!(
-            wrong(Expected { log: Some("id \"8".into()), no_log: Some("msg \"a".into()), ..any() }),
-            2
-        );
+        let log_of = |ids: &[u64], no_ids: &[u64], has: &str, has_not: &str| ExpectedLog {
+            ids: ids.to_vec(),
+            no_ids: no_ids.to_vec(),
+            has: (!has.is_empty()).then(|| has.to_owned()),
+            has_not: (!has_not.is_empty()).then(|| has_not.to_owned()),
+        };
+        let with = |status, log| wrong(Expected { status: Some(status), log, ..any() });
+        assert_eq!(with(200, log_of(&[7], &[8], "msg \"a", "id \"8")), 0);
+        assert_eq!(with(403, log_of(&[8], &[7], "id \"8", "msg \"a")), 5);
         assert_eq!(wrong(Expected { error: true, ..any() }), 1);
         assert!(Log::read(b"nobody's line\n").is_err());
     }
