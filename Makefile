@@ -18,8 +18,13 @@ CARGO_DENY_VERSION := 0.20.2
 
 # Seconds for each fuzz target in `make fuzz`.
 FUZZ_SECONDS ?= 60
+<<<<<<< HEAD
 # Arguments passed on by `make run`, `make cases`, `make test-waf`, `make bench`, `make bench-waf`, `make bench-calm` and
 # `make bench-html`.
+=======
+# Arguments passed on by `make run`, `make cases`, `make test-waf`, `make bench`, `make bench-waf`,
+# `make bench-firewall` and `make bench-calm`.
+>>>>>>> 86001c0 (bench/firewall: what the firewall does to other requests)
 ARGS ?=
 
 ##@ Use
@@ -130,6 +135,11 @@ bench-waf: release ## Compare the firewall with ModSecurity in NGINX and Coraza:
 	@scripts/install-packages nginx /usr/lib/nginx/modules/ngx_http_modsecurity_module.so:libnginx-mod-http-modsecurity \
 		openssl python3 go:golang-go
 	CRS="$$(scripts/crs)" FOREGATE=$(BINARY) bench/run --only 'waf-*' $(ARGS)
+
+.PHONY: bench-firewall
+bench-firewall: release ## What the firewall does to other requests: start, reloads, heavy requests among plain ones (installs Go)
+	@scripts/install-packages python3 go:golang-go
+	CRS="$$(scripts/crs)" FOREGATE=$(BINARY) bench/firewall $(ARGS)
 
 .PHONY: bench-calm
 bench-calm: release ## Attack the proxy while it serves others: latency, failures, memory (some three minutes)

@@ -13,6 +13,8 @@ pub struct Exchange {
     pub request: Vec<u8>,
     /// What is compared.
     pub expected: Expected,
+    /// What it is counted with, where exchanges are told apart.
+    pub class: String,
 }
 
 /// What an answer must be.
@@ -80,10 +82,10 @@ impl Exchange {
         head.push_str("\r\n");
         let mut request = head.into_bytes();
         request.extend(pattern::body(upload));
-        Self { request, expected: Expected::pattern(answer) }
+        Self { request, expected: Expected::pattern(answer), class: String::new() }
     }
 
-    /// The exchanges of a file: an array of objects with `request` (a text), `status`, `fields` (an object) and either
+    /// The exchanges of a file: an array of objects with `request` (a text), `status`, `fields` (an object), perhaps a `class`, and either
     /// `pattern` (a number of bytes), `text`, or neither for a body that is not compared.
     pub fn read(path: &Path) -> Result<Vec<Self>, Box<dyn Error>> {
         let list: Vec<Value> = serde_json::from_slice(&std::fs::read(path)?)?;
@@ -110,6 +112,7 @@ impl Exchange {
             (length, _) => Body::Pattern(usize::try_from(length.as_u64().ok_or_else(|| wrong("length"))?)?),
         };
         let expected = Expected { status: u16::try_from(status)?, fields, body };
-        Ok(Self { request: request.as_bytes().to_vec(), expected })
+        let class = value["class"].as_str().unwrap_or_default().to_owned();
+        Ok(Self { request: request.as_bytes().to_vec(), expected, class })
     }
 }

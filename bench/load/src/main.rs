@@ -3,6 +3,7 @@
 //! - `bench-load origin LISTEN CONTROL [--idle-ms N] [--delay-ms N] [--page FILE]`
 //! - `bench-load certificate FOLDER` writes `site.pem`, `site.key` and `both.pem`
 //! - `bench-load load TARGET --work kept|once|idle|bursts [options]`, see [`usage`]
+//! - `bench-load paced TARGET --exchanges FILE --rate N [options]` sends so many a second, whatever answers take
 //!
 //! The counts come out as one line of JSON.
 
@@ -13,6 +14,7 @@ mod h1;
 mod h2;
 mod link;
 mod origin;
+mod paced;
 mod pattern;
 mod tally;
 
@@ -35,7 +37,8 @@ fn usage() -> &'static str {
        bench-load load TARGET --work kept|once|idle|bursts [--connections N] [--streams N]
                   [--answer BYTES] [--upload BYTES] [--tls CERTIFICATE] [--resume 1]
                   [--sources N] [--hosts N] [--warm-ms N] [--run-ms N] [--requests N]
-                  [--burst N] [--interval-ms N] [--pids N,N,...] [--exchanges FILE]"
+                  [--burst N] [--interval-ms N] [--pids N,N,...] [--exchanges FILE]
+       bench-load paced TARGET --exchanges FILE --rate N [--connections N] [--run-ms N]"
 }
 
 fn main() -> ExitCode {
@@ -44,6 +47,7 @@ fn main() -> ExitCode {
         ["origin", listen, control, options @ ..] => run_origin(listen, control, options),
         ["certificate", folder] => write_certificate(Path::new(folder)),
         ["load", target, options @ ..] => run_load(target, options),
+        ["paced", target, options @ ..] => run_paced(target, options),
         _ => Err(usage().into()),
     };
     match outcome {
@@ -103,6 +107,19 @@ fn write_certificate(folder: &Path) -> Result<(), Box<dyn Error>> {
     std::fs::write(folder.join("site.pem"), &certificate)?;
     std::fs::write(folder.join("site.key"), &key)?;
     std::fs::write(folder.join("both.pem"), certificate + &key)?;
+    Ok(())
+}
+
+fn run_paced(target: &str, options: &[&str]) -> Result<(), Box<dyn Error>> {
+    let options = Options::parse(options, &["exchanges", "rate", "connections", "run-ms"])?;
+    let plan = paced::Plan {
+        target: target.parse()?,
+        rate: options.get("rate")?.filter(|rate: &f64| *rate > 0.0).ok_or_else(usage)?,
+        connections: options.get("connections")?.unwrap_or(32),
+        run: options.milliseconds("run-ms", 1500)?,
+        exchanges: Exchange::read(&options.get::<PathBuf>("exchanges")?.ok_or_else(usage)?)?,
+    };
+    println!("{}", paced::run(&plan));
     Ok(())
 }
 
