@@ -62,12 +62,23 @@ pub(crate) fn is_secret_name(name: &[u8]) -> bool {
         &name[NAME.max(name.len().saturating_sub(NAME)).min(name.len())..],
     ];
     ends.iter().any(|end| {
+<<<<<<< HEAD
         let mut words = end.rsplit(|byte| !byte.is_ascii_alphanumeric());
         let last = words.find(|word| !word.iter().all(u8::is_ascii_digit)).unwrap_or(b"");
         let lower = end.to_ascii_lowercase();
         WORDS.iter().any(|secret| last.eq_ignore_ascii_case(secret))
             || NAMES.iter().any(|part| memchr::memmem::find(&lower, part).is_some())
+=======
+        let mut words = end.split(|byte| !byte.is_ascii_alphanumeric());
+        words.any(|word| WORDS.iter().any(|secret| word.eq_ignore_ascii_case(secret))) || has_secret_part(end)
+>>>>>>> 3a02f12 (Secrets with blanks, within other values and encoded twice are hidden in logs)
     })
+}
+
+/// Whether a name contains one of [`NAMES`].
+fn has_secret_part(name: &[u8]) -> bool {
+    let lower = name.to_ascii_lowercase();
+    NAMES.iter().any(|part| memchr::memmem::find(&lower, part).is_some())
 }
 
 impl Run<'_> {
@@ -106,28 +117,46 @@ impl Run<'_> {
     }
 }
 
-/// A text in which values of secret arguments (`password=...`, `"token":"..."`) are hidden, up to what ends them.
+/// Times that a text is decoded in search of names: what is encoded more often is not taken for a name.
+const LAYERS: usize = 4;
+
+/// A text in which values of secret arguments (`password=...`, `"token":"..."`) are hidden, up to what ends them. Where name
+/// and value are encoded together, all of it is.
 pub(crate) fn hide_pairs(text: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(text.len());
     let mut at = 0;
     while at < text.len() {
         let rest = &text[at..];
         let len = rest.iter().take_while(|byte| is_name(**byte)).count();
-        out.extend_from_slice(&rest[..len.max(1)]);
+        let name = &rest[..len];
         at += len.max(1);
-        if len == 0 || !is_secret_name(&decoded(&rest[..len])) {
+        if len == 0 {
+            out.push(rest[0]);
+            continue;
+        }
+        let plain = decoded(name);
+        if !is_secret_key(&plain) {
+            out.extend_from_slice(name);
             continue;
         }
         let signs =
-            text[at..].iter().take_while(|byte| matches!(byte, b'"' | b'\'' | b':' | b'=' | b' ')).count();
-        if !text[at..at + signs].iter().any(|byte| matches!(byte, b'=' | b':')) {
+            text[at..].iter().take_while(|byte| matches!(byte, b'"' | b'\'' | b'\\' | b':' | b'=' | b' '));
+        let signs = &text[at..at + signs.count()];
+        if !signs.iter().any(|byte| matches!(byte, b'=' | b':')) {
+            // A pair that is encoded as a whole, such as `%70assword%3dx`, also within the value of another.
+            let is_pair = plain.len() < len && plain.iter().any(|byte| matches!(byte, b'=' | b':'));
+            if is_pair {
+                out.extend_from_slice(HIDDEN);
+                at += value_length(&text[at..], b"");
+            } else {
+                out.extend_from_slice(name);
+            }
             continue;
         }
-        out.extend_from_slice(&text[at..at + signs]);
-        at += signs;
-        let value =
-            text[at..].iter().take_while(|byte| !matches!(byte, b'&' | b'"' | b';' | b' ' | b'\r' | b'\n'));
-        let len = value.count();
+        out.extend_from_slice(name);
+        out.extend_from_slice(signs);
+        at += signs.len();
+        let len = value_length(&text[at..], signs);
         if len > 0 {
             out.extend_from_slice(HIDDEN);
         }
@@ -136,13 +165,62 @@ pub(crate) fn hide_pairs(text: &[u8]) -> Vec<u8> {
     out
 }
 
-fn is_name(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.' | b'[' | b']' | b'%')
+/// Whether the value that may follow this in a text is a secret. Of names with dots the last part counts, as `session.name` is
+/// a setting; behind it there may be numbers. What has its value already, encoded, is looked at as a whole.
+fn is_secret_key(key: &[u8]) -> bool {
+    let is_path = !key.iter().any(|byte| matches!(byte, b'=' | b':'));
+    let is_name = |part: &&[u8]| !part.iter().all(u8::is_ascii_digit);
+    match key.rsplit(|byte| *byte == b'.').find(is_name) {
+        Some(last) if is_path => is_secret_name(last) || has_secret_part(key),
+        _ => is_secret_name(key),
+    }
 }
 
-/// A name without percent-encoding.
+/// What follows a value behind a blank: the protocol of a request line, and what the Core Rule Set says of where it was found.
+const BEHIND: &[&[u8]] = &[b"HTTP/", b"found within "];
+
+/// How much of a text is the value behind these signs: within quotes up to the one that ends them; else up to what divides
+/// arguments, cookies, members and lines, or [`BEHIND`]. Other blanks belong to it.
+fn value_length(text: &[u8], signs: &[u8]) -> usize {
+    let quote = signs.last().filter(|byte| matches!(byte, b'"' | b'\''));
+    let mut escaped = false;
+    let ends = |(at, byte): (usize, &u8)| {
+        let ends = match (quote, byte) {
+            _ if escaped => false,
+            (_, b'\r' | b'\n') => true,
+            (Some(quote), byte) => byte == quote,
+            (None, b'&' | b'"') => true,
+            (None, b';' | b',') => matches!(text.get(at + 1), None | Some(b' ' | b'"')),
+            (None, b' ') => BEHIND.iter().any(|behind| text[at + 1..].starts_with(behind)),
+            (None, b'}' | b']') => true,
+            (None, _) => false,
+        };
+        escaped = !escaped && *byte == b'\\';
+        ends
+    };
+    text.iter().enumerate().position(ends).unwrap_or(text.len())
+}
+
+fn is_name(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.' | b'[' | b']' | b'%' | b'\\')
+}
+
+/// A name without percent-encoding and escapes of JSON, however often they were put upon each other.
 fn decoded(name: &[u8]) -> Cow<'_, [u8]> {
-    if name.contains(&b'%') { Transformation::UrlDecode.apply(name) } else { Cow::Borrowed(name) }
+    let mut plain = Cow::Borrowed(name);
+    for _ in 0..LAYERS {
+        let before = plain.len();
+        if plain.contains(&b'%') {
+            plain = Cow::Owned(Transformation::UrlDecode.apply(&plain).into_owned());
+        }
+        if plain.contains(&b'\\') {
+            plain = Cow::Owned(Transformation::JsDecode.apply(&plain).into_owned());
+        }
+        if plain.len() == before {
+            break;
+        }
+    }
+    plain
 }
 
 #[cfg(test)]
@@ -158,6 +236,17 @@ mod tests {
             ("the password is here", "the password is here"),
             ("user[passwd]=x", "user[passwd]=***"),
             ("password=", "password="),
+            ("password=two words;and more&a=b", "password=***&a=b"),
+            ("GET /?a=1&token=two words HTTP/1.1", "GET /?a=1&token=*** HTTP/1.1"),
+            (r#"{"password":"two \" words","a":"b"}"#, r#"{"password":"***","a":"b"}"#),
+            (r#"{"pin":1,"password":1234,"a":2}"#, r#"{"pin":1,"password":***,"a":2}"#),
+            (r#"{"\u0070assword":"x y","a":"b"}"#, r#"{"\u0070assword":"***","a":"b"}"#),
+            ("Data: token=two words found within ARGS:q", "Data: token=*** found within ARGS:q"),
+            ("session.name=abc&json.session.0=abc", "session.name=abc&json.session.0=***"),
+            ("session=abc; theme=dark", "session=***; theme=dark"),
+            ("/?p%2561ssword=hunter2&a=b", "/?p%2561ssword=***&a=b"),
+            ("q=%70assword%3Dhunter2%26a&b=c", "q=***&b=c"),
+            ("q=password%253dhunter2 too&b=c", "q=***&b=c"),
             ("/?p%61ssword=hunter2&a=%2fb", "/?p%61ssword=***&a=%2fb"),
             ("a=b%26password=x", "a=b%26password=***"),
             (
