@@ -221,7 +221,8 @@ impl Exchange<'_> {
         }
     }
 
-    /// The plan of the route that a refused request seems to ask for, or that of the top of the file; `None` where none of
+    /// The plan of the route that a refused request seems to ask for, of its site where no route fits, or that of the top of
+    /// the file; `None` where none of
     /// its steps looks at such requests.
     fn plan_of_refused(&self, raw: Option<&[u8]>, parts: Option<&Parts>) -> Option<Arc<Plan>> {
         let settings = &self.config.settings;
@@ -249,8 +250,15 @@ impl Exchange<'_> {
         if !raw_path.starts_with(b"/") || normalize_path(raw_path, Slashes::Merge, &mut path).is_err() {
             path = b"/".to_vec();
         }
-        let of_route = || settings.sites.route(settings.sites.find(authority.as_bytes())?, &path)?.plan.get();
-        let plan = of_route().filter(looks).or_else(|| settings.unrouted.get().filter(looks));
+        let sites = &settings.sites;
+        let of_site = || {
+            let site = sites.find(authority.as_bytes())?;
+            match sites.route(site, &path) {
+                Some(route) => route.plan.get(),
+                None => sites.site(site).options.unrouted.get(),
+            }
+        };
+        let plan = of_site().filter(looks).or_else(|| settings.unrouted.get().filter(looks));
         plan.cloned()
     }
 }
