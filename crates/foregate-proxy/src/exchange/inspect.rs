@@ -42,6 +42,11 @@ impl Exchange<'_> {
         if whole {
             self.upload.source_ended();
         }
+        // From here on it is kept twice: for the steps, and for the origin. What is still on its way counts once, so that
+        // clients who send by halves hold no more than they have sent.
+        if !share.hold(2 * start.len()) {
+            return Err(Error::FilterMemory);
+        }
         if let Some(run) = &mut self.run {
             run.facts.body = start.clone();
             run.facts.body_share = Some(share);
@@ -72,8 +77,7 @@ impl Exchange<'_> {
                     if self.upload.moved.saturating_add(count as u64) > self.upload.limit {
                         return Poll::Ready(Err(Error::BodyTooLarge));
                     }
-                    // It is kept twice: for the steps, and for the origin.
-                    if !share.hold(2 * (start.len() + count)) {
+                    if !share.hold(start.len() + count) {
                         return Poll::Ready(Err(Error::FilterMemory));
                     }
                     start.extend_from_slice(data.get(..count).unwrap_or_default());
