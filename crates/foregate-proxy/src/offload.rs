@@ -171,7 +171,26 @@ impl Drop for Offload {
     }
 }
 
+/// The priority of the threads below that of workers, in the steps of `nice`: where there are fewer cores than threads, a
+/// worker with a request that needs little must not wait for its turn behind one that needs much. While workers take all
+/// there is, a tenth is left for heavy work.
+const NICE: i32 = 10;
+/// The lowest that there is.
+const LOWEST: i32 = 19;
+
+/// Gives this thread its priority; where that cannot be, it is that of a worker.
+fn yield_to_workers() {
+    // Elsewhere than on Linux this call is about the whole process.
+    #[cfg(target_os = "linux")]
+    if let Err(error) = rustix::process::getpriority_process(None)
+        .and_then(|now| rustix::process::setpriority_process(None, (now + NICE).min(LOWEST)))
+    {
+        tracing::debug!(%error, "threads for heavy work have the priority of others");
+    }
+}
+
 fn work(queue: &Queue, metrics: &Metrics) {
+    yield_to_workers();
     loop {
         let mut jobs = queue.jobs.lock();
         let (job, since) = loop {
@@ -226,6 +245,18 @@ mod tests {
         assert_eq!(told.recv_timeout(Duration::from_secs(10)).unwrap(), "done");
         assert_eq!(told.recv_timeout(Duration::from_secs(10)).unwrap(), "done");
         assert!(offload.reserve(None).is_some());
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn heavy_work_has_a_lower_priority() {
+        let priority = || rustix::process::getpriority_process(None).unwrap();
+        let before = priority();
+        let offload = Offload::new(1, 1, Arc::default());
+        let (told, there) = mpsc::channel();
+        offload.reserve(None).unwrap().submit(Box::new(move || told.send(priority()).unwrap()));
+        assert_eq!(there.recv_timeout(Duration::from_secs(10)).unwrap(), (before + NICE).min(LOWEST));
+        assert_eq!(priority(), before, "of this thread alone");
     }
 
     #[test]
