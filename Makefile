@@ -18,13 +18,8 @@ CARGO_DENY_VERSION := 0.20.2
 
 # Seconds for each fuzz target in `make fuzz`.
 FUZZ_SECONDS ?= 60
-<<<<<<< HEAD
-# Arguments passed on by `make run`, `make cases`, `make test-waf`, `make bench`, `make bench-waf`, `make bench-calm` and
-# `make bench-html`.
-=======
 # Arguments passed on by `make run`, `make cases`, `make test-waf`, `make bench`, `make bench-waf`,
-# `make bench-firewall` and `make bench-calm`.
->>>>>>> 86001c0 (bench/firewall: what the firewall does to other requests)
+# `make bench-firewall`, `make bench-html` and `make bench-calm`.
 ARGS ?=
 
 ##@ Use
@@ -99,15 +94,9 @@ cases: release ## Text cases against the release binary (ARGS: parts of their na
 .PHONY: test-waf
 test-waf: release ## The regression files of the OWASP Core Rule Set, over sockets (ARGS: 942100 or 942100-3; installs Go)
 	@scripts/install-packages go:golang-go
-<<<<<<< HEAD
-	@# With the tests' choice of crates, as for `cases`.
-	cargo build --locked --quiet --workspace --bins --tests
-	$(CARGO_TARGET_DIR)/debug/foregate-crs --binary $(BINARY) --crs "$$(scripts/crs)" --overrides tools/crs/overrides.yaml $(ARGS)
-=======
 	crs="$$(scripts/crs)" && $(BINARY) waf test --rules "$$crs/rules/@coraza.conf-recommended" \
 		--rules "$$crs/rules/@crs-setup.conf.example" --rules tests/crs/setup.conf --rules "$$crs/rules/@owasp_crs/*.conf" \
 		--overrides tests/crs/overrides.yaml $(addprefix --only=,$(ARGS)) "$$crs/tests"
->>>>>>> b28e3d3 (foregate waf test: regression files of a rule set against its rules)
 
 .PHONY: test-html
 test-html: toolchain ## Rewrite the inputs that html5lib tests tokenizers with, split anywhere (pip fetches them)

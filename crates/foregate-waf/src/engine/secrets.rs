@@ -42,8 +42,7 @@ const NAMES: &[&[u8]] = &[
     b"cvv",
 ];
 
-/// Last words of such names, before numbers (`session[1]`); as parts of words they say nothing (`author`), and a
-/// word in front of others says whose setting it is (`session.referer_check`).
+/// Words of such names; as parts of words they say nothing (`author`).
 const WORDS: &[&[u8]] = &[b"pass", b"pw", b"session", b"jwt", b"auth"];
 
 /// Bytes at the beginning and at the end of a name by which it is taken for that of a secret.
@@ -62,16 +61,8 @@ pub(crate) fn is_secret_name(name: &[u8]) -> bool {
         &name[NAME.max(name.len().saturating_sub(NAME)).min(name.len())..],
     ];
     ends.iter().any(|end| {
-<<<<<<< HEAD
-        let mut words = end.rsplit(|byte| !byte.is_ascii_alphanumeric());
-        let last = words.find(|word| !word.iter().all(u8::is_ascii_digit)).unwrap_or(b"");
-        let lower = end.to_ascii_lowercase();
-        WORDS.iter().any(|secret| last.eq_ignore_ascii_case(secret))
-            || NAMES.iter().any(|part| memchr::memmem::find(&lower, part).is_some())
-=======
         let mut words = end.split(|byte| !byte.is_ascii_alphanumeric());
         words.any(|word| WORDS.iter().any(|secret| word.eq_ignore_ascii_case(secret))) || has_secret_part(end)
->>>>>>> 3a02f12 (Secrets with blanks, within other values and encoded twice are hidden in logs)
     })
 }
 
