@@ -169,8 +169,11 @@ impl Pass {
     /// The rewriter has failed, and has written all that it was given.
     fn failed(&mut self, error: &RewritingError, out: &mut dyn Sink) -> Result<(), Bail> {
         self.state = State::Over;
-        let RewritingError::MemoryLimitExceeded(_) = error else { return Err(Bail::Break) };
-        self.gave_up = Some("memory-exceeded");
+        self.gave_up = Some(match error {
+            RewritingError::MemoryLimitExceeded(_) => "memory-exceeded",
+            RewritingError::ContentHandlerError(_) => "names-exceeded",
+            _ => return Err(Bail::Break),
+        });
         if self.is_held_up() {
             // The rest follows once the fragments have come.
             return Ok(());

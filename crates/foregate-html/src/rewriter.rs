@@ -1,7 +1,7 @@
 //! The rewriter of one document: what features have asked for, as handlers of `lol_html`.
 
 use std::cell::{Cell, RefCell};
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::sync::LazyLock;
 
 use lol_html::errors::RewritingError;
@@ -125,8 +125,9 @@ pub(crate) fn rewriter(
         .with_adjust_charset_on_meta_tag(false)
         .with_strict(false)
         .with_enable_esi_tags(true)
+        .with_graceful_bail_out_on_content_handler_error(true)
         .with_memory_settings(memory);
-    let mut all = Reads::default();
+    let (mut all, mut counts_names) = (Reads::default(), false);
     let mut running = Vec::with_capacity(features.len());
     for (number, (chosen, dry)) in features.into_iter().enumerate() {
         let Chosen { step, feature } = chosen;
@@ -137,6 +138,7 @@ pub(crate) fn rewriter(
             let matched = matched.of_charset(charset).into_owned();
             settings = settings.append_element_content_handler((std::borrow::Cow::Owned(matched), handlers));
         }
+        counts_names |= feature.selectors().iter().any(Selector::counts_names);
         let reads = feature.reads();
         all = Reads {
             text: all.text || reads.text,
@@ -145,6 +147,10 @@ pub(crate) fn rewriter(
         };
         let rewrite = Feature::begin(feature, &page);
         running.push(Running { step, dry, reads, deaf: 0, rewrite, matches: 0 });
+    }
+    if counts_names {
+        let handlers = ElementContentHandlers::default().element(different_names());
+        settings = settings.append_element_content_handler((ANY.of_charset(charset), handlers));
     }
     if all.titles {
         let handlers = ElementContentHandlers::default().element(title);
@@ -202,6 +208,24 @@ impl Shared {
         let mut changed = made.changed(&masks.masked)?;
         Charset::unmask(&mut changed);
         Some(changed)
+    }
+}
+
+static ANY: LazyLock<Selector> = LazyLock::new(|| Selector::constant("*"));
+
+/// How many different names the elements of a document may have if they are counted by name. The rewriter goes through all
+/// counts at each end tag, which would take minutes for a document of a megabyte.
+const NAMES: usize = 512;
+
+/// Gives up where elements have too many different names.
+fn different_names() -> impl FnMut(&mut lol_html::send::Element<'_, '_>) -> HandlerResult + Send + 'static {
+    let mut names = HashSet::new();
+    move |element| {
+        let name = element.tag_name();
+        if !names.contains(&name) {
+            names.insert(name);
+        }
+        if names.len() > NAMES { Err("too many different names".into()) } else { Ok(()) }
     }
 }
 

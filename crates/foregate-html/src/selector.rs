@@ -48,6 +48,11 @@ impl Selector {
         Self::parse(text).expect("constant selectors are tested")
     }
 
+    /// Whether elements have to be counted by their names for it, as for `:nth-of-type()`.
+    pub(crate) fn counts_names(&self) -> bool {
+        self.text.to_ascii_lowercase().contains("of-type")
+    }
+
     /// As it has to be for documents in this encoding.
     pub(crate) fn of_charset(&self, charset: Charset) -> Cow<'_, lol_html::Selector> {
         match charset.transparent(&self.text) {

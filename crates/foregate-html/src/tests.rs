@@ -281,6 +281,19 @@ fn names_of_elements_are_bounded_alike_wherever_they_are_split() {
 }
 
 #[test]
+fn elements_that_are_counted_by_name_may_not_have_any_number_of_them() {
+    let feature = Arc::new(Grows([Selector::parse("br:first-of-type").unwrap()], "z".into()));
+    let html: String = (0..600).map(|number| format!("<x{number}><br></x{number}>")).collect();
+    for piece in [1, 100, 4096] {
+        let filtered = of(vec![Arc::clone(&feature) as Arc<dyn Feature>], "text/html; charset=utf-8");
+        let (out, found, gave_up) = bailed(filtered, html.as_bytes(), piece);
+        let out = String::from_utf8(out).unwrap();
+        assert!(gave_up && found.contains(&("names-exceeded", 1)), "{found:?}");
+        assert_eq!((out.matches("z<br>").count(), out.replace('z', "") == html), (511, true));
+    }
+}
+
+#[test]
 fn a_filter_that_is_told_to_give_up_writes_all_that_it_holds() {
     for at in 0..40 {
         let html = b"<p title=x>one tw<!-- gone --><a hre='x'>one".repeat(3);
