@@ -1,7 +1,7 @@
 //! The inputs that html5lib tests tokenizers with: wherever one is split, the same comes out, and dry runs change nothing.
 //!
 //! `make test-html` fetches them and names their folder in `HTML5LIB`.
-#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test stops at what it did not expect")]
+#![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout, reason = "a test stops at what it did not expect")]
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -22,8 +22,7 @@ use serde_json::Value;
 const LEAST: usize = 6_000;
 /// What an input is put into, besides standing alone: there is something to do for each feature before it and behind it.
 const BEFORE: &str = "<html><head><title>a</title></head><body><p>a@b.de &amp;";
-const AFTER: &str =
-    "</p><a href='mailto:a@b.de'>a</a><img src=p-1x2.png><h a>a&</h><!--a--><font>b@c.de</font></body></html>";
+const AFTER: &str = "</p><a href='mailto:a@b.de'>a</a><img src=p-1x2.png><h a>a&</h><!--a--><font>b@c.de</font></body></html>";
 
 /// All features, made to find something in documents that consist of little.
 fn features(dry: bool) -> Vec<(Chosen, bool)> {
@@ -134,7 +133,11 @@ fn bytes(input: &str, escaped: bool) -> Vec<u8> {
             Ok(character) => out.extend_from_slice(character.encode_utf8(&mut [0; 4]).as_bytes()),
             Err(half) => {
                 let unit = half.unpaired_surrogate();
-                out.extend([0xe0 | (unit >> 12) as u8, 0x80 | (unit >> 6 & 63) as u8, 0x80 | (unit & 63) as u8]);
+                out.extend([
+                    0xe0 | (unit >> 12) as u8,
+                    0x80 | (unit >> 6 & 63) as u8,
+                    0x80 | (unit & 63) as u8,
+                ]);
             }
         }
     }

@@ -56,6 +56,9 @@ pub enum Error {
     /// CONNECT where the route does not allow it.
     #[error("CONNECT is not allowed here")]
     ConnectNotAllowed,
+    /// Bytes for a tunnel came before there was one.
+    #[error("nothing may follow CONNECT before it is answered")]
+    EarlyTunnel,
     /// No site or route for the request.
     #[error("no route for this request")]
     NoRoute,
@@ -205,6 +208,7 @@ impl Error {
             Self::TooManyFields => "too_many_fields",
             Self::Expectation => "expectation",
             Self::ConnectNotAllowed => "connect_not_allowed",
+            Self::EarlyTunnel => "early_tunnel",
             Self::NoRoute => "no_route",
             Self::Misdirected => "misdirected",
             Self::HeadTimeout => "head_timeout",
@@ -249,6 +253,7 @@ impl Error {
             | Self::HostCount
             | Self::Pseudo(_)
             | Self::Client(_)
+            | Self::EarlyTunnel
             | Self::BodyUnreadable(_) => 400,
             Self::TooManyFields => 431,
             Self::Expectation => 417,
@@ -281,9 +286,14 @@ impl Error {
         self.is_before_sending() && !matches!(self, Self::OriginRefused)
     }
 
-    /// Whether the origin may have lost the connection before it looked at the request: a repetition is safe for
-    /// an idempotent request.
+    /// Whether nothing of a response has come: the origin may have lost the connection before it looked at the request, or
+    /// be stuck. A repetition is safe for an idempotent request.
     pub fn is_before_response(&self) -> bool {
-        self.is_before_sending() || matches!(self, Self::OriginClosed)
+        self.is_before_sending() || matches!(self, Self::OriginClosed | Self::FirstByteTimeout)
+    }
+
+    /// Whether the same server would most likely fail again.
+    pub fn is_of_the_server(&self) -> bool {
+        self.is_about_connecting() || matches!(self, Self::FirstByteTimeout)
     }
 }

@@ -81,6 +81,8 @@ pub struct FrameMeter {
     last_stream: u32,
     block: Block,
     block_limit: usize,
+    /// Since when the peer has been within a head, or within the header of a frame.
+    head_since: Option<Instant>,
     flood: Option<Flood>,
 }
 
@@ -89,6 +91,8 @@ pub struct FrameMeter {
 struct Block {
     continuations: u32,
     bytes: usize,
+    /// More frames of it are to come.
+    open: bool,
 }
 
 impl FrameMeter {
@@ -107,6 +111,7 @@ impl FrameMeter {
             last_stream: 0,
             block: Block::default(),
             block_limit: limits.head_bytes.saturating_mul(BLOCK_FACTOR),
+            head_since: Some(now),
             flood: None,
         }
     }
@@ -117,12 +122,22 @@ impl FrameMeter {
     ///
     /// The peer floods; every later call says so too.
     pub fn observe(&mut self, now: Instant, mut bytes: &[u8]) -> Result<(), Flood> {
+        let mut begun = false;
         while let Some(frame) = self.received.next(&mut bytes, wanted_of_received) {
+            begun |= frame.kind != kind::CONTINUATION;
             if self.flood.is_none() {
                 self.flood = self.received_frame(now, &frame).err();
             }
         }
+        let amid = self.block.open || self.received.is_amid(&[kind::HEADERS, kind::CONTINUATION]);
+        let since = self.head_since.filter(|_| !begun);
+        self.head_since = amid.then(|| since.unwrap_or(now));
         self.flood.map_or(Ok(()), Err)
+    }
+
+    /// Since when the peer has been sending a head (its preface is one), or the header of a frame.
+    pub fn head_since(&self) -> Option<Instant> {
+        self.head_since
     }
 
     /// What the peer does too much of, if anything.
@@ -153,7 +168,7 @@ impl FrameMeter {
     }
 
     fn received_headers(&mut self, now: Instant, frame: &Frame) -> Result<(), Flood> {
-        self.block = Block { continuations: 0, bytes: frame.length };
+        self.block = Block { continuations: 0, bytes: frame.length, open: !frame.has(flag::END_HEADERS) };
         if frame.stream > self.last_stream {
             self.last_stream = frame.stream;
             self.earn(CREDITS_PER_REQUEST);
@@ -170,6 +185,7 @@ impl FrameMeter {
 
     fn received_continuation(&mut self, now: Instant, frame: &Frame) -> Result<(), Flood> {
         self.block.continuations += 1;
+        self.block.open = !frame.has(flag::END_HEADERS);
         self.block.bytes = self.block.bytes.saturating_add(frame.length);
         if self.block.continuations > CONTINUATIONS || self.block.bytes > self.block_limit {
             return Err(Flood::Continuation);
@@ -285,6 +301,8 @@ fn wanted_of_sent(frame: &Frame) -> usize {
 #[derive(Debug)]
 struct Frames {
     state: State,
+    /// Whose payload is being passed over; none before the first frame.
+    kind: Option<u8>,
 }
 
 #[derive(Debug)]
@@ -308,7 +326,17 @@ impl State {
 
 impl Frames {
     fn after(skipped: usize) -> Self {
-        Self { state: State::Skip(skipped) }
+        Self { state: State::Skip(skipped), kind: None }
+    }
+
+    /// Whether the bytes so far end within the header of a frame, within the payload of one of these kinds, or before
+    /// the first frame.
+    fn is_amid(&self, kinds: &[u8]) -> bool {
+        match &self.state {
+            State::Header { have, .. } => *have > 0 || self.kind.is_none(),
+            State::Skip(left) => *left > 0 && self.kind.is_none_or(|kind| kinds.contains(&kind)),
+            State::Payload { .. } => false,
+        }
     }
 
     /// Takes bytes up to the next frame whose header, and whose wanted payload, is there.
@@ -330,6 +358,7 @@ impl Frames {
                         return None;
                     }
                     let frame = Frame::parse(header);
+                    self.kind = Some(frame.kind);
                     let want = wanted(&frame).min(frame.length);
                     if want == 0 {
                         self.state = State::Skip(frame.length);

@@ -8,6 +8,7 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use foregate_wire::BodyLength;
 use h2::server::SendResponse;
 use h2::{Reason, RecvStream};
 
@@ -113,6 +114,8 @@ impl Session {
                 Event::Request(request, respond) => self.start(request, respond),
                 Event::Flood => return self.expel(Reason::ENHANCE_YOUR_CALM).await,
                 Event::Stalled => return self.expel(Reason::NO_ERROR).await,
+                // What it does not take would stay in the system's memory for minutes.
+                Event::Blocked => return self.control.reset_on_close(),
                 Event::Ended => return self.say_farewell().await,
             }
         }
@@ -165,6 +168,11 @@ impl Session {
         // A peer that reads nothing gets nothing written: no more is read from it, and it is given up in time.
         let blocked = self.control.blocked_since().map(|since| since + timeouts.write_stall);
         if blocked.is_some_and(|deadline| deadline <= now) {
+            return Poll::Ready(Event::Blocked);
+        }
+        // A head that comes byte by byte.
+        let head = self.control.head_since().map(|since| since + timeouts.head);
+        if head.is_some_and(|deadline| deadline <= now) {
             return Poll::Ready(Event::Stalled);
         }
         let mut deadline = (self.busy_at + idle).min(self.born + timeouts.connection_age);
@@ -177,13 +185,12 @@ impl Session {
         if deadline <= now && self.streams.load(Ordering::Relaxed) > 0 && self.ending.is_none() {
             deadline = now + idle;
         }
-        if let Some(blocked) = blocked {
-            deadline = deadline.min(blocked);
-        }
+        let own = deadline;
+        deadline = [blocked, head].into_iter().flatten().fold(deadline, Instant::min);
         if self.timer.poll(cx, deadline).is_pending() {
             return Poll::Pending;
         }
-        if unread || self.ending.is_some() {
+        if deadline == own && (unread || self.ending.is_some()) {
             return Poll::Ready(Event::Stalled);
         }
         cx.waker().wake_by_ref();
@@ -223,7 +230,10 @@ impl Session {
 enum Event {
     Request(Box<http::Request<RecvStream>>, SendResponse<Bytes>),
     Flood,
+    /// What it has begun, or was told, takes it too long.
     Stalled,
+    /// It reads nothing.
+    Blocked,
     Ended,
 }
 
@@ -257,10 +267,13 @@ async fn stream(
     let mut scratch = Scratch::take();
     let Scratch { request, response } = &mut *scratch;
     let mut timer = Timer::new(config.settings.timeouts.body_idle);
-    let link = H2Link::new((!ended).then_some(body), None);
-    let mut client = Client::new(Link::H2(Box::new(link)), Some(respond));
-    let understood = request.understand_h2(&parts, ended, peer.is_secure(), config.head_limits.fields);
+    let understood = request.understand_h2(&parts, ended, peer.is_secure(), &config.head_limits);
     drop(parts);
+    let mut link = H2Link::new((!ended).then_some(body), None);
+    if let BodyLength::Fixed(length) = request.length {
+        link.expect(length);
+    }
+    let mut client = Client::new(Link::H2(Box::new(link)), Some(respond));
     let served = exchange::Served {
         proxy: &proxy,
         config,

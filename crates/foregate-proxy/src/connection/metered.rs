@@ -13,6 +13,7 @@ use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::frame_meter::{Flood, FrameMeter};
+use crate::link::Stream;
 use crate::link::buffer::Buffer;
 use crate::settings::Limits;
 use crate::telemetry::clock;
@@ -57,6 +58,11 @@ impl<IO: AsyncWrite + Unpin> Control<IO> {
         self.0.lock().blocked
     }
 
+    /// Since when the peer has been sending a head, or the header of a frame; `None` if it is not within one.
+    pub fn head_since(&self) -> Option<Instant> {
+        self.0.lock().meter.head_since()
+    }
+
     /// Whether something waits to be written.
     pub fn has_output(&self) -> bool {
         !self.0.lock().output.is_empty()
@@ -65,6 +71,13 @@ impl<IO: AsyncWrite + Unpin> Control<IO> {
     /// Waits until all that h2 has written has left the process.
     pub fn poll_flush(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.0.lock().poll_flush(cx)
+    }
+}
+
+impl Control<Stream> {
+    /// The connection ends with a reset once it is dropped: nothing that the peer has not taken is kept for it.
+    pub fn reset_on_close(&self) {
+        self.0.lock().io.reset_on_close();
     }
 }
 

@@ -9,10 +9,12 @@ use foregate_module::{FetchRequest, Filtered, PhaseId, Source};
 use foregate_wire::{BodyLength, Method, NameId, Version, connection};
 
 use super::progress::Awaited;
+use super::respond::{Answer, date};
 use super::{Exchange, Step};
 use crate::error::Error;
 use crate::link::copy::{CopyError, Filter, Front, Kept, Waiting, chain};
 use crate::link::{Link, LinkError, Received};
+use crate::settings::UpstreamProtocol;
 use crate::telemetry::clock;
 use crate::upstream::{Addresses, Origin, Terms};
 
@@ -38,7 +40,15 @@ impl Exchange<'_> {
             return Step::Failed(Error::Internal);
         };
         self.active = Some(upstream.enter());
-        if self.request.is_repeatable() && !self.upload.is_done() {
+        if let Some(hops) = self.request.hops_left() {
+            match hops.checked_sub(1) {
+                Some(left) => self.request.set_hops_left(left),
+                None => return Step::Answer(Answer::last_hop(self.request.head.method.as_bytes())),
+            }
+        }
+        // An origin with HTTP/2 may say that it has not looked at a request, whatever its method.
+        let keeps = self.request.is_repeatable() || upstream.settings.protocol != UpstreamProtocol::Http1;
+        if keeps && !self.upload.is_done() {
             // What steps have looked at already has to be sent first.
             let kept = self.upload.kept.take();
             let share = || self.proxy.filter_memory.share();
@@ -436,6 +446,10 @@ impl Exchange<'_> {
             foregate_wire::collapse_content_length(headers);
         } else {
             headers.remove(NameId::ContentLength);
+        }
+        if !headers.contains(NameId::Date) {
+            // RFC 9110, section 6.6.1.
+            headers.push_id(NameId::Date, &date());
         }
         if !self.upload.is_done() && self.request.expect_continue {
             // The client was never told to go on, so it is not known whether its body will come.

@@ -228,6 +228,10 @@ impl<'a> Exchange<'a> {
                 Step::Answer(answer) => self.answer(answer).await,
                 Step::Broken(error) => {
                     self.record.error = Some(error);
+                    if error == Error::WriteStall {
+                        // What it does not take would stay in the system's memory for minutes.
+                        self.client.link.reset_on_close();
+                    }
                     self.client.abort();
                     break Outcome::Abort;
                 }
@@ -277,6 +281,11 @@ impl<'a> Exchange<'a> {
         if self.request.head.method == foregate_wire::Method::Connect && !connects {
             self.client.close = true;
             return Step::Failed(Error::ConnectNotAllowed);
+        }
+        if self.request.head.method == foregate_wire::Method::Connect && self.client.link.has_ahead() {
+            // Meant for a tunnel that nobody has agreed to yet.
+            self.client.close = true;
+            return Step::Failed(Error::EarlyTunnel);
         }
         if let Err(error) = self.limit_body_to(limit) {
             return Step::Failed(error);
@@ -390,7 +399,7 @@ impl<'a> Exchange<'a> {
         let now = clock::now();
         let last = self.tried.last();
         self.again.same_server =
-            !error.is_about_connecting() && last.is_some_and(|last| upstream.is_up(last, now));
+            !error.is_of_the_server() && last.is_some_and(|last| upstream.is_up(last, now));
         if !self.again.same_server && !upstream.has_other(&self.tried, now) {
             return false;
         }

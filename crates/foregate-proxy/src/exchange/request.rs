@@ -6,8 +6,8 @@ use std::net::SocketAddr;
 
 use foregate_module::{Fields, FieldsMut, Text};
 use foregate_wire::{
-    BodyLength, Expectation, Method, NameId, RequestHead, Slashes, Target, TargetForm, Version, connection,
-    normalize_path, normalize_query, parse_authority, request_length,
+    BodyLength, Expectation, HeadLimits, Method, NameId, RequestError, RequestHead, Slashes, Target,
+    TargetForm, Version, connection, normalize_path, normalize_query, parse_authority, request_length,
 };
 use h2::ext::Protocol;
 use http::request::Parts;
@@ -207,7 +207,7 @@ impl Request {
         parts: &Parts,
         ended: bool,
         secure: bool,
-        fields_limit: usize,
+        limits: &HeadLimits,
     ) -> Result<(), Error> {
         self.head.clear();
         self.head.version = Version::Http2;
@@ -217,8 +217,14 @@ impl Request {
         if !matches!(parts.uri.scheme_str(), None | Some("http" | "https")) {
             return Err(Error::Pseudo("the scheme is neither http nor https"));
         }
-        if parts.headers.len() > fields_limit {
+        if parts.headers.len() > limits.fields {
             return Err(Error::TooManyFields);
+        }
+        if parts.uri.path_and_query().is_some_and(|target| target.as_str().len() > limits.line) {
+            return Err(Error::Request(RequestError::TargetTooLong));
+        }
+        if parts.headers.iter().any(|(name, value)| name.as_str().len() + value.len() > limits.line) {
+            return Err(Error::Request(RequestError::LineTooLong));
         }
         let protocol = parts.extensions.get::<Protocol>().map(Protocol::as_str);
         // h2 hands on any text. What is written into a head of HTTP/1 must be a token, and nothing else than WebSocket
@@ -248,6 +254,8 @@ impl Request {
         self.length =
             match foregate_wire::content_length(&self.head.headers).map_err(Error::RequestFraming)? {
                 _ if ended || parts.method == http::Method::CONNECT => BodyLength::Empty,
+                // The client has not said yet that this is all: an origin that is told so would have a whole request.
+                Some(0) => BodyLength::Chunked,
                 Some(length) => BodyLength::Fixed(length),
                 None => BodyLength::Chunked,
             };
@@ -372,9 +380,22 @@ impl Request {
         self.upgrade.is_some() || self.head.method == Method::Connect
     }
 
+    /// How often OPTIONS or TRACE may still be handed on, where the client says so (RFC 9110, section 7.6.2).
+    pub fn hops_left(&self) -> Option<u32> {
+        let headers = &self.head.headers;
+        let limited = matches!(self.head.method.as_bytes(), b"OPTIONS" | b"TRACE");
+        let value = headers.get(NameId::MaxForwards).filter(|_| limited)?;
+        std::str::from_utf8(value).ok()?.parse().ok()
+    }
+
+    /// Says how often it may still be handed on from here.
+    pub fn set_hops_left(&mut self, hops: u32) {
+        self.head.headers.set(NameId::MaxForwards, hops.to_string().as_bytes());
+    }
+
     /// Whether the request may be sent again although the origin may have seen it (RFC 9110, section 9.2.2).
     pub fn is_repeatable(&self) -> bool {
-        self.head.method.is_idempotent() && !self.opens_tunnel()
+        self.head.method.is_idempotent() && self.head.method != Method::Connect
     }
 
     /// Tells the origin who the client is and how it came. What the client claims about that itself goes: it is

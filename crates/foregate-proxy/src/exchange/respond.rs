@@ -1,7 +1,8 @@
 //! Answers of our own: fixed ones and those that tell of an error.
 
+use std::cell::Cell;
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use foregate_module::{self as module, Source, Text};
 use foregate_wire::serialise::reason_phrase;
@@ -9,6 +10,25 @@ use foregate_wire::{NameId, ResponseHead, Version};
 
 use crate::error::Error;
 use crate::settings::FixedResponse;
+
+/// What is allowed of methods, where it is we who are asked.
+const ALLOW: &[u8] = b"GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS";
+
+/// The value of a field `Date` now (RFC 9110, section 5.6.7); written once a second.
+pub(super) fn date() -> [u8; 29] {
+    thread_local! {
+        static WRITTEN: Cell<(u64, [u8; 29])> = const { Cell::new((u64::MAX, [b' '; 29])) };
+    }
+    let seconds = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    let (second, mut text) = WRITTEN.get();
+    if second != seconds {
+        let now = httpdate::fmt_http_date(UNIX_EPOCH + Duration::from_secs(seconds));
+        // All dates that can be written have this length.
+        text.iter_mut().zip(now.as_bytes()).for_each(|(to, from)| *to = *from);
+        WRITTEN.set((seconds, text));
+    }
+    text
+}
 
 /// The head and body of an answer that does not come from an origin.
 #[derive(Debug)]
@@ -26,7 +46,7 @@ impl Answer {
         let mut head = ResponseHead::new();
         head.version = Version::Http11;
         head.status = status;
-        head.headers.push_id(NameId::Date, httpdate::fmt_http_date(SystemTime::now()).as_bytes());
+        head.headers.push_id(NameId::Date, &date());
         head.headers.push_id(NameId::Server, b"foregate");
         if !body.is_empty() {
             head.headers.push_id(NameId::ContentType, content_type.as_bytes());
@@ -56,6 +76,15 @@ impl Answer {
         answer
     }
 
+    /// The answer to OPTIONS or TRACE that must not be handed on: we are whom it is for (RFC 9110, section 7.6.2). TRACE would
+    /// show a script what it may not read, and is refused.
+    pub fn last_hop(method: &[u8]) -> Self {
+        let status = if method == b"OPTIONS" { 200 } else { 405 };
+        let mut answer = Self::new(status, "", Text::EMPTY, Source::Route);
+        answer.head.headers.push(b"Allow", ALLOW);
+        answer
+    }
+
     /// What the client is told of an error: the status, and no more than whose turn it is to look for the cause.
     pub fn error(error: &Error) -> Self {
         let status = error.status();
@@ -66,7 +95,7 @@ impl Answer {
         let mut answer =
             Self::new(status, "text/plain; charset=utf-8", body.into(), Source::Error(error.kind()));
         if status == 405 {
-            answer.head.headers.push(b"Allow", b"GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS");
+            answer.head.headers.push(b"Allow", ALLOW);
         }
         answer
     }

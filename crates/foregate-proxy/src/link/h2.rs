@@ -14,6 +14,10 @@ use super::{LinkError, Received};
 pub struct H2Link {
     receive: Option<RecvStream>,
     chunk: Bytes,
+    /// What the head has announced and has not come yet; `None` if it has announced nothing, or nobody minds.
+    expected: Option<u64>,
+    /// The last of what was announced, until it is known to be the last.
+    held: Bytes,
     trailers: HeaderList,
     send: Option<SendStream<Bytes>>,
     /// What is left to send when the length is known and no trailers can follow.
@@ -23,7 +27,14 @@ pub struct H2Link {
 impl H2Link {
     /// A stream on which the peer's head has been received; `None` for a body that is known to be empty.
     pub fn new(receive: Option<RecvStream>, send: Option<SendStream<Bytes>>) -> Self {
-        Self { receive, chunk: Bytes::new(), trailers: HeaderList::new(), send, left: None }
+        let (chunk, held) = (Bytes::new(), Bytes::new());
+        Self { receive, chunk, expected: None, held, trailers: HeaderList::new(), send, left: None }
+    }
+
+    /// The head has announced a body of this length. Its last bytes are held back until the stream has ended there: who gets
+    /// them would have a whole message, of which the peer may still say that it was none (RFC 9113, section 8.1.1).
+    pub fn expect(&mut self, length: u64) {
+        self.expected = Some(length);
     }
 
     /// The peer's head has come, and this is its body.
@@ -51,8 +62,19 @@ impl H2Link {
                 return Poll::Ready(Ok(Received::End));
             };
             match ready!(receive.poll_data(cx)) {
-                Some(Ok(chunk)) => self.chunk = chunk,
+                Some(Ok(chunk)) => {
+                    // More than was announced is h2's to refuse.
+                    let left = self.expected.map(|left| left.saturating_sub(chunk.len() as u64));
+                    self.expected = left;
+                    match left {
+                        Some(0) if !chunk.is_empty() && !receive.is_end_stream() => self.held = chunk,
+                        _ => self.chunk = chunk,
+                    }
+                }
                 Some(Err(error)) => return Poll::Ready(Err(error.into())),
+                None if !self.held.is_empty() => {
+                    self.chunk = std::mem::take(&mut self.held);
+                }
                 None => {
                     if let Some(trailers) = ready!(receive.poll_trailers(cx))? {
                         fields::append(&mut self.trailers, &trailers);
@@ -90,7 +112,9 @@ impl H2Link {
 
     /// Whether the whole body has been received and consumed.
     pub fn is_received(&self) -> bool {
-        self.chunk.is_empty() && self.receive.as_ref().is_none_or(RecvStream::is_end_stream)
+        self.chunk.is_empty()
+            && self.held.is_empty()
+            && self.receive.as_ref().is_none_or(RecvStream::is_end_stream)
     }
 
     /// Sends the start of `data`; says how much of it was taken.

@@ -97,6 +97,18 @@ impl Link {
         each!(self, link => link.poll_receive(cx))
     }
 
+    /// The connection ends with a reset when it is closed, if it carries nothing but this exchange.
+    pub fn reset_on_close(&self) {
+        if let Self::H1(link) = self {
+            link.stream().reset_on_close();
+        }
+    }
+
+    /// Whether bytes were received that belong to no message yet.
+    pub fn has_ahead(&self) -> bool {
+        matches!(self, Self::H1(link) if !link.ahead().is_empty())
+    }
+
     /// What has been received and not been consumed.
     pub fn data(&self) -> &[u8] {
         each!(self, link => link.data())
