@@ -1,7 +1,6 @@
 """Rewriting HTML: memory for a large page that grows, time to the first byte, CPU, and reloads of NGINX under load."""
 
 import argparse
-import json
 import os
 import shutil
 import subprocess
@@ -16,7 +15,7 @@ from . import pages, readers, soak
 from .cli import foregate_path
 from .compare import compare_cpu, compare_first_byte
 from .processes import Failed, Process, free_port, memory_kib
-from .proxies import BENCH, PEERS, TARGET, Foregate, Nginx, NginxModule, cargo_build, fill, route_of
+from .proxies import BENCH, TARGET, Foregate, Nginx, NginxModule, cargo_build, fill, route_of
 from .reload import Report
 from .works import Work
 

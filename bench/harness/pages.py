@@ -13,7 +13,11 @@ HEAD = b"<!doctype html><html><head><title>People</title></head><body>\n"
 TAIL = b"</body></html>\n"
 LINES_AT_ONCE = 500
 # Pieces in which the origin writes: the least and the most bytes, and whether in chunks of HTTP.
-CHUNKINGS = {"64 KiB": (65536, 65536, False), "1 to 3000 bytes": (1, 3000, True), "1 to 100,000 bytes": (1, 100_000, True)}
+CHUNKINGS = {
+    "64 KiB": (65536, 65536, False),
+    "1 to 3000 bytes": (1, 3000, True),
+    "1 to 100,000 bytes": (1, 100_000, True),
+}
 HIDDEN = re.compile(rb'<span data-fg-email="([0-9a-f]+)">([^<]*)</span>')
 FIRST = ("anna", "bernhard", "cleo", "dimitri-alexander", "eleonore", "fynn.o")
 TEAMS = ("sales", "research-and-development", "it", "logistics", "legal-affairs")
@@ -28,7 +32,8 @@ def address(number):
 
 def lines(start, end):
     """Lines of the document, each with an address."""
-    return "".join(f"<p>{address(number)} {number * 7919 % 1000:03d} at work here</p>\n" for number in range(start, end)).encode()
+    line = "<p>{} {:03d} at work here</p>\n".format
+    return "".join(line(address(number), number * 7919 % 1000) for number in range(start, end)).encode()
 
 
 def document(addresses):
@@ -64,7 +69,7 @@ def pieces(addresses, least, most):
 
 
 class Restored:
-    """Reads what a client gets: puts each address back, and takes the script out, so that the document must be there again."""
+    """Reads what a client gets: puts each address back and takes the script out, so that the document is there again."""
 
     def __init__(self):
         self.out, self.original = hashlib.sha256(), hashlib.sha256()

@@ -67,7 +67,8 @@ class Load:
     def check(self, kind, body):
         """Whether the answer is what it should be."""
         if kind == "steps":
-            right = body.count(b"data-fg-email") == self.known["emails"].count(b"data-fg-email") and b"chat.js nonce=" in body
+            count = self.known["emails"].count(b"data-fg-email")
+            right = body.count(b"data-fg-email") == count and b"chat.js nonce=" in body
         else:
             right = body == self.known[kind]
         if not right:
@@ -87,7 +88,8 @@ def soak(setup, options, report):
     workers, masters = [], []
     with setup.running(setup.module) as (process, port, folder):
         load, end = Load(port, known), time.monotonic() + options.soak_s
-        command = [setup.module.path, "-p", folder, "-e", folder / "error.log", "-c", folder / "nginx.conf", "-s", "reload"]
+        command = [setup.module.path, "-p", folder, "-e", folder / "error.log", "-c", folder / "nginx.conf"]
+        command += ["-s", "reload"]
         while time.monotonic() < end:
             time.sleep(RELOAD_S)
             pids = process.pids()
@@ -107,7 +109,9 @@ def soak(setup, options, report):
     report.row("requests", load.requests(), f"({load.closed} connections closed by a worker that ended)")
     report.row("requests failed", len(load.wrong), "; ".join(load.wrong[:3]), 0)
     report.row("reloads", len(workers), "")
-    report.row("new workers, last third over first", thirds(workers), f"MiB ({min(workers) / 1024:.2f} .. {max(workers) / 1024:.2f})", GROWTH_MIB)
-    report.row("first process, last third over first", thirds(masters), f"MiB ({min(masters) / 1024:.2f} .. {max(masters) / 1024:.2f})", GROWTH_MIB)
+    for name, sizes in (("new workers", workers), ("first process", masters)):
+        report.row(f"{name}, last third over first", thirds(sizes),
+                   f"MiB ({min(sizes) / 1024:.2f} .. {max(sizes) / 1024:.2f})", GROWTH_MIB)
     report.row("workers that did not end", left, "", 0)
-    report.row("alerts and panics in the log", sum(log.count(word) for word in ("[alert]", "[emerg]", "panicked")), "", 0)
+    alarms = sum(log.count(word) for word in ("[alert]", "[emerg]", "panicked"))
+    report.row("alerts and panics in the log", alarms, "", 0)

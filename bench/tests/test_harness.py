@@ -10,7 +10,7 @@ from unittest import mock
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from harness import attacks, calm, report, waf
+from harness import attacks, calm, compare, pages, report, soak, waf
 from harness.measure import figure, summary
 from harness.proxies import PEERS, fill
 from harness.reload import ROUTES, alike, large
@@ -19,6 +19,50 @@ from harness.works import UNITS, WORKS, Target
 
 def cells(**figures):
     return {name: {"figure": value, "faults": 0} for name, value in figures.items()}
+
+
+class Html(unittest.TestCase):
+    def hidden(self, addresses, change=lambda number, address: address):
+        """The document as it has to come out, in which an address can be changed."""
+        out = b"".join(pages.document(addresses))
+        for number in range(addresses):
+            text = pages.address(number).encode()
+            code = bytes([7]) + bytes(byte ^ 7 for byte in change(number, text))
+            out = out.replace(text, b'<span data-fg-email="%s">x</span>' % code.hex().encode())
+        return out.replace(b"</body>", pages.SCRIPT + b"</body>")
+
+    def read(self, out, piece):
+        got = pages.Restored()
+        for at in range(0, len(out), piece):
+            got.write(out[at:at + piece])
+        got.end()
+        return got
+
+    def test_the_document_is_restored_in_whatever_pieces_it_comes(self):
+        length, expected = pages.measured(20)
+        self.assertEqual(length, sum(map(len, pages.document(20))))
+        for piece in (1, 7, 4096):
+            got = self.read(self.hidden(20), piece)
+            self.assertEqual((got.original.hexdigest(), got.found, got.wrong, got.scripts), (expected, 20, 0, 1))
+
+    def test_what_is_not_as_it_has_to_be_is_seen(self):
+        _, expected = pages.measured(20)
+        wrong = self.read(self.hidden(20, lambda number, text: b"a@b.de" if number == 7 else text), 4096)
+        self.assertEqual((wrong.found, wrong.wrong), (20, 1))
+        plain = self.read(b"".join(pages.document(20)), 4096)
+        self.assertEqual((plain.found, plain.scripts), (0, 0))
+        self.assertNotEqual(self.read(self.hidden(20).replace(b"at work", b"at home", 1), 4096).original.hexdigest(), expected)
+
+    def test_the_origin_writes_the_same_in_any_pieces(self):
+        whole = b"".join(pages.document(1200))
+        for least, most, _ in pages.CHUNKINGS.values():
+            parts = list(pages.pieces(1200, least, most))
+            self.assertEqual(b"".join(parts), whole)
+            self.assertTrue(all(0 < len(part) <= most for part in parts))
+
+    def test_chunks_are_joined_and_growth_is_seen(self):
+        self.assertEqual(compare.joined(b"3\r\nabc\r\nA\r\n0123456789\r\n0\r\n\r\n"), b"abc0123456789")
+        self.assertEqual(soak.thirds([1024, 1024, 2048, 2048, 4096, 4096]), 3)
 
 
 class Targets(unittest.TestCase):
