@@ -99,7 +99,7 @@ test-waf: release ## The regression files of the OWASP Core Rule Set, over socke
 		--overrides tests/crs/overrides.yaml $(addprefix --only=,$(ARGS)) "$$crs/tests"
 
 .PHONY: test-html
-test-html: toolchain ## Rewrite the inputs that html5lib tests tokenizers with, split anywhere (pip fetches them)
+test-html: toolchain ## Rewrite the inputs that html5lib tests tokenizers with, split anywhere (pip fetches them; some minutes)
 	HTML5LIB="$$(CACHE=$(CACHE) scripts/html5lib)" cargo test --locked -p foregate-html --test html5lib -- --include-ignored --nocapture
 
 .PHONY: conformance
