@@ -4,5 +4,6 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test says so by panicking")]
 
 mod cases;
+mod mutations;
 mod rules;
 mod suite;
