@@ -1,16 +1,12 @@
 //! The inputs that html5lib tests tokenizers with: wherever one is split, the same comes out, and dry runs change nothing.
 //!
 //! `make test-html` fetches them and names their folder in `HTML5LIB`.
-<<<<<<< HEAD
-#![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout, reason = "a test stops at what it did not expect")]
-=======
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
     clippy::print_stdout,
     reason = "a test stops at what it did not expect"
 )]
->>>>>>> 0a8550e (Results of bench/html; what it computes has tests)
 
 use std::path::PathBuf;
 use std::sync::Arc;
