@@ -69,8 +69,10 @@ impl Exchange<'_> {
         if let Poll::Ready(Err(error)) = link.poll_flush(cx) {
             return Poll::Ready(Err(Error::Client(error)));
         }
-        while start.len() < wanted {
+        loop {
             match link.poll_receive(cx) {
+                // Only now it is known that there is more.
+                Poll::Ready(Ok(Received::Data)) if start.len() >= wanted => return Poll::Ready(Ok(false)),
                 Poll::Ready(Ok(Received::Data)) => {
                     let data = link.data();
                     let count = data.len().min(wanted - start.len());
@@ -98,7 +100,6 @@ impl Exchange<'_> {
                 }
             }
         }
-        Poll::Ready(Ok(false))
     }
 
     /// Receives as much of the response's body as steps have asked for. It is sent to the client before what follows.
