@@ -119,6 +119,23 @@ pub fn drop_underscore_names_before(headers: &mut HeaderList, mark: usize) -> us
     before - headers.len()
 }
 
+/// Removes the fields that were there then and whose name is that of a known field with `_` for `-`, such as
+/// `Content_Length` and `X_Forwarded_For`: those whom other names with `_` are meant for take them for the real ones.
+pub fn drop_misspelt_names_before(headers: &mut HeaderList, mark: usize) -> usize {
+    if headers.iter().all(|field| field.id != NameId::Unknown || !field.name.contains(&b'_')) {
+        return 0;
+    }
+    let before = headers.len();
+    headers.retain_before(mark, |field| {
+        !field.name.contains(&b'_') || NameId::from_name(&hyphenated(field.name)) == NameId::Unknown
+    });
+    before - headers.len()
+}
+
+fn hyphenated(name: &[u8]) -> Vec<u8> {
+    name.iter().map(|byte| if *byte == b'_' { b'-' } else { *byte }).collect()
+}
+
 /// Whether a Connection field names this option.
 pub fn has_connection_option(headers: &HeaderList, option: &[u8]) -> bool {
     headers.get_all(NameId::Connection).flat_map(list).any(|name| name.eq_ignore_ascii_case(option))

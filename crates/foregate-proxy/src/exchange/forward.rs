@@ -68,9 +68,10 @@ impl Exchange<'_> {
         }
         let headers = &mut self.request.head.headers;
         connection::strip_hop_by_hop(headers, true);
-        if !underscores {
-            connection::drop_underscore_names_before(headers, self.request.sent);
-        }
+        match underscores {
+            false => connection::drop_underscore_names_before(headers, self.request.sent),
+            true => connection::drop_misspelt_names_before(headers, self.request.sent),
+        };
         for id in FRAMING {
             headers.remove(id);
         }

@@ -1,8 +1,8 @@
 //! Hop-by-hop fields, persistence, upgrades, expectations.
 
 use foregate_wire::connection::{
-    accepts_trailers, drop_underscore_names, drop_underscore_names_before, expects_continue,
-    has_connection_option, keep_alive, strip_hop_by_hop, upgrade,
+    accepts_trailers, drop_misspelt_names_before, drop_underscore_names, drop_underscore_names_before,
+    expects_continue, has_connection_option, keep_alive, strip_hop_by_hop, upgrade,
 };
 use foregate_wire::{Expectation, HeaderList, Version};
 
@@ -138,4 +138,15 @@ fn fields_that_were_added_later_keep_their_underscores() {
     assert_eq!(drop_underscore_names_before(&mut headers, mark), 1);
     let left: Vec<_> = headers.iter().map(|field| field.value).collect();
     assert_eq!(left, [&b"a longer value"[..], b"3"]);
+}
+
+#[test]
+fn known_names_with_an_underscore_go_where_others_stay() {
+    let mut headers = HeaderList::new();
+    for name in ["X_Forwarded_For", "content_length", "x-forwarded_proto", "my_field", "host", "a-b"] {
+        headers.push(name.as_bytes(), b"1");
+    }
+    assert_eq!(drop_misspelt_names_before(&mut headers, headers.arena_len()), 3);
+    let names: Vec<_> = headers.iter().map(|field| field.name).collect();
+    assert_eq!(names, [&b"my_field"[..], b"host", b"a-b"]);
 }

@@ -221,7 +221,7 @@ pub static SITE: Block = Block {
             .with(&ROUTE)
             .many()
             .required(),
-        Key::flag("allow-underscores", "#false", "allow-underscores", "Lets field names with `_` pass; without it those of clients are dropped from requests."),
+        Key::flag("allow-underscores", "#false", "allow-underscores", "Lets field names with `_` pass, but for those of known fields (`Content_Length`); without it those of clients are dropped from requests."),
         Key::one("slashes", "\"merge\"|\"keep\"", "slashes \"keep\"", "What happens to duplicate slashes in paths.").default("\"merge\""),
         Key::block("tls", &SITE_TLS, "tls { minimum-version \"1.3\"; }", "Certificates of this site beside the listener's, and its own policy.").otherwise("the listener's"),
     ],
