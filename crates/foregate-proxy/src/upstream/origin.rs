@@ -7,7 +7,7 @@ use std::time::Instant;
 use foregate_wire::serialise::{
     end_head, write_content_length, write_field, write_fields, write_request_line,
 };
-use foregate_wire::{BodyLength, Method, ResponseHead, Version, connection, response_length};
+use foregate_wire::{BodyLength, Method, ResponseError, ResponseHead, Version, connection, response_length};
 use h2::client::ResponseFuture;
 use h2::ext::Protocol;
 use h2::{Reason, RecvStream};
@@ -202,6 +202,14 @@ impl Origin {
                 let (parts, body): (_, RecvStream) =
                     ready!(std::pin::Pin::new(response).poll(cx)).map_err(h2_error)?.into_parts();
                 fill_head(head, &parts.headers, parts.status.as_u16());
+                // As for HTTP/1: what h2 does not mind an origin for.
+                if parts.headers.len() > upstream.head_limits.fields {
+                    return Poll::Ready(Err(Error::Response(ResponseError::TooManyFields)));
+                }
+                let blank = |byte: Option<&u8>| matches!(byte, Some(b' ' | b'\t'));
+                if head.headers.iter().any(|field| blank(field.value.first()) || blank(field.value.last())) {
+                    return Poll::Ready(Err(Error::Interim("a field value begins or ends with a blank")));
+                }
                 link.set_receive(body);
                 Poll::Ready(Ok(()))
             }
