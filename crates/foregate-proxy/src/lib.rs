@@ -18,6 +18,7 @@ mod memory;
 mod notify;
 mod offload;
 mod proxy;
+mod random;
 pub mod routing;
 pub mod server;
 pub mod settings;

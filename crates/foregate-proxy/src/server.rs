@@ -17,6 +17,7 @@ use crate::admin;
 use crate::listener::{self, Listener};
 use crate::memory;
 use crate::proxy::{Config, Proxy};
+use crate::random;
 use crate::settings::{Listen, ListenAddress, Settings};
 use crate::sys;
 use crate::telemetry::access_log::AccessLog;
@@ -56,8 +57,8 @@ pub fn run(settings: Settings, reload: Reload) -> io::Result<()> {
     // Between looks at the sockets a worker polls a few tasks. By default they are 61: when many bodies move as fast as
     // they can, that is milliseconds in which a new request is not even seen.
     runtime.event_interval(TASKS_BETWEEN_LOOKS);
-    let runtime =
-        runtime.enable_all().thread_name("foregate-worker").on_thread_park(memory::give_back).build()?;
+    runtime.on_thread_start(random::seed).on_thread_park(memory::give_back);
+    let runtime = runtime.enable_all().thread_name("foregate-worker").build()?;
     let ended = runtime.block_on(async {
         // Before anything listens: a signal that comes early must not end the process without a drain.
         let mut signals = Signals::new()?;

@@ -1,12 +1,10 @@
 //! An exchange as the steps of modules see it.
 
 use std::cell::Cell;
-use std::hash::{BuildHasher, Hasher};
 use std::net::IpAddr;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use aws_lc_rs::rand::{SecureRandom, SystemRandom};
 use foregate_module::{self as module, Fields, FieldsMut, Now, Source, Summary, TlsFacts, UpstreamId};
 use foregate_wire::Slashes;
 
@@ -15,6 +13,7 @@ use super::received::{self, Head, Refused};
 use super::request::Request;
 use super::response::Response;
 use crate::budget::Share;
+use crate::random;
 use crate::settings::TlsVersion;
 use crate::telemetry::clock;
 
@@ -209,7 +208,7 @@ impl module::Exchange for View<'_> {
     }
 
     fn random(&self) -> u64 {
-        random()
+        random::number()
     }
 
     fn status(&self) -> Option<u16> {
@@ -256,27 +255,4 @@ impl module::Exchange for View<'_> {
     fn limit_request_body(&mut self, bytes: u64) {
         self.facts.body_limit = Some(self.facts.body_limit.map_or(bytes, |limit| limit.min(bytes)));
     }
-}
-
-/// A number from the system's source; what a thread takes at once serves for several.
-fn random() -> u64 {
-    const TAKEN: usize = 32;
-    thread_local! {
-        static KEPT: Cell<([u64; TAKEN], usize)> = const { Cell::new(([0; TAKEN], 0)) };
-    }
-    let (mut kept, mut left) = KEPT.get();
-    if left == 0 {
-        let mut bytes = [0; TAKEN * 8];
-        if SystemRandom::new().fill(&mut bytes).is_err() {
-            // The standard library took its keys from the system when the process started.
-            return std::hash::RandomState::new().build_hasher().finish();
-        }
-        for (number, bytes) in kept.iter_mut().zip(bytes.chunks_exact(8)) {
-            *number = bytes.iter().fold(0, |number, byte| number << 8 | u64::from(*byte));
-        }
-        left = TAKEN;
-    }
-    left -= 1;
-    KEPT.set((kept, left));
-    kept[left]
 }

@@ -1,0 +1,35 @@
+//! Random numbers from the cryptographic library, which seeds itself from the system.
+
+use std::cell::Cell;
+use std::hash::{BuildHasher, Hasher};
+
+use aws_lc_rs::rand::{SecureRandom, SystemRandom};
+
+/// Seeds the generator of this thread, which takes tens of milliseconds for the first: no request shall wait for that.
+pub fn seed() {
+    // If it fails now, it is tried again when a number is needed.
+    let _ = SystemRandom::new().fill(&mut [0]);
+}
+
+/// A number from the system's source; what a thread takes at once serves for several.
+pub fn number() -> u64 {
+    const TAKEN: usize = 32;
+    thread_local! {
+        static KEPT: Cell<([u64; TAKEN], usize)> = const { Cell::new(([0; TAKEN], 0)) };
+    }
+    let (mut kept, mut left) = KEPT.get();
+    if left == 0 {
+        let mut bytes = [0; TAKEN * 8];
+        if SystemRandom::new().fill(&mut bytes).is_err() {
+            // The standard library took its keys from the system when the process started.
+            return std::hash::RandomState::new().build_hasher().finish();
+        }
+        for (number, bytes) in kept.iter_mut().zip(bytes.chunks_exact(8)) {
+            *number = bytes.iter().fold(0, |number, byte| number << 8 | u64::from(*byte));
+        }
+        left = TAKEN;
+    }
+    left -= 1;
+    KEPT.set((kept, left));
+    kept[left]
+}
