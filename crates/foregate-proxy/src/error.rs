@@ -80,6 +80,9 @@ pub enum Error {
     /// The client did not take the response in time.
     #[error("the client does not read the response")]
     WriteStall,
+    /// The request has been here too often.
+    #[error("the request goes round in circles")]
+    Loop,
     /// No server of the upstream can be tried.
     #[error("no server can be tried")]
     NoServer,
@@ -158,7 +161,8 @@ impl Error {
     /// Who is at fault.
     pub fn side(&self) -> Side {
         match self {
-            Self::NoServer
+            Self::Loop
+            | Self::NoServer
             | Self::Unresolved
             | Self::Connect(_)
             | Self::ConnectTimeout
@@ -216,6 +220,7 @@ impl Error {
             Self::BodyTooLarge => "body_too_large",
             Self::Client(_) => "client_connection",
             Self::WriteStall => "write_stall",
+            Self::Loop => "loop",
             Self::NoServer => "no_server",
             Self::Unresolved => "unresolved",
             Self::NoDescriptors => "no_descriptors",
@@ -263,6 +268,7 @@ impl Error {
             Self::HeadTimeout | Self::BodyTimeout | Self::WriteStall => 408,
             Self::BodyTooLarge => 413,
             Self::ConnectTimeout | Self::FirstByteTimeout | Self::OriginIdle | Self::OriginStall => 504,
+            Self::Loop => 508,
             Self::NoServer | Self::NoDescriptors | Self::StepQueue(_) | Self::FilterMemory => 503,
             Self::Internal | Self::Step(_) | Self::Filter(_) | Self::Aborted(_) => 500,
             _ => 502,

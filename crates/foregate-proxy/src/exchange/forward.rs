@@ -40,6 +40,9 @@ impl Exchange<'_> {
             return Step::Failed(Error::Internal);
         };
         self.active = Some(upstream.enter());
+        if self.request.goes_in_circles() {
+            return Step::Failed(Error::Loop);
+        }
         if let Some(hops) = self.request.hops_left() {
             match hops.checked_sub(1) {
                 Some(left) => self.request.set_hops_left(left),

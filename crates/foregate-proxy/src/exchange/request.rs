@@ -19,6 +19,12 @@ use crate::link::fields;
 const CLIENT_CLAIMS: [NameId; 4] =
     [NameId::Forwarded, NameId::XForwardedFor, NameId::XForwardedProto, NameId::XForwardedHost];
 
+/// How we call ourselves in `Via`.
+const OWN_NAME: &[u8] = b" foregate";
+/// How many servers of that name a request may have passed. An upstream that leads back here would have it go round until its
+/// head is too large.
+const HOPS_MOST: usize = 10;
+
 /// A request that has been understood. Its memory is used again for the next request of a connection.
 #[derive(Debug)]
 pub struct Request {
@@ -396,6 +402,13 @@ impl Request {
     /// Whether the request may be sent again although the origin may have seen it (RFC 9110, section 9.2.2).
     pub fn is_repeatable(&self) -> bool {
         self.head.method.is_idempotent() && self.head.method != Method::Connect
+    }
+
+    /// Whether it has passed servers of our name so often that most likely it comes back to the same one.
+    pub fn goes_in_circles(&self) -> bool {
+        let via = self.head.headers.get_all(NameId::Via);
+        let members = via.flat_map(|value| value.split(|byte| *byte == b','));
+        members.filter(|member| member.trim_ascii().ends_with(OWN_NAME)).count() >= HOPS_MOST
     }
 
     /// Tells the origin who the client is and how it came. What the client claims about that itself goes: it is
