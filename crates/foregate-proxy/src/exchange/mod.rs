@@ -282,7 +282,7 @@ impl<'a> Exchange<'a> {
             self.client.close = true;
             return Step::Failed(Error::ConnectNotAllowed);
         }
-        if self.request.head.method == foregate_wire::Method::Connect && self.client.link.has_ahead() {
+        if self.request.head.method == foregate_wire::Method::Connect && self.client.link.has_more() {
             // Meant for a tunnel that nobody has agreed to yet.
             self.client.close = true;
             return Step::Failed(Error::EarlyTunnel);

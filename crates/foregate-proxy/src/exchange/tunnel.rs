@@ -4,7 +4,7 @@ use std::future::poll_fn;
 use std::task::{Context, Poll};
 
 use foregate_module::PhaseId;
-use foregate_wire::{BodyLength, NameId, connection};
+use foregate_wire::{BodyLength, Method, NameId, connection};
 
 use super::{Exchange, Step};
 use crate::error::Error;
@@ -45,6 +45,11 @@ impl Exchange<'_> {
     /// Tells the client, and turns both connections into byte streams.
     pub(super) fn open_tunnel(&mut self, mut origin: Origin) -> Step {
         self.client.close = true;
+        if self.request.head.method == Method::Connect && self.client.link.has_more() {
+            // The client has not waited for the answer to CONNECT.
+            origin.link.abort();
+            return Step::Failed(Error::EarlyTunnel);
+        }
         if let Err(error) = self.begin_response(BodyLength::Tunnel) {
             origin.link.abort();
             return Step::Broken(Error::Client(error));

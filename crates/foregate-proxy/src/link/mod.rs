@@ -104,9 +104,11 @@ impl Link {
         }
     }
 
-    /// Whether bytes were received that belong to no message yet.
-    pub fn has_ahead(&self) -> bool {
-        matches!(self, Self::H1(link) if !link.ahead().is_empty())
+    /// Whether bytes have come that belong to no message yet, also such as wait to be read.
+    pub fn has_more(&mut self) -> bool {
+        let Self::H1(link) = self else { return false };
+        let mut nobody = Context::from_waker(std::task::Waker::noop());
+        !link.ahead().is_empty() || matches!(link.poll_ahead(&mut nobody), Poll::Ready(Ok(true)))
     }
 
     /// What has been received and not been consumed.
