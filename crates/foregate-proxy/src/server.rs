@@ -71,21 +71,6 @@ pub fn run(settings: Settings, reload: Reload) -> io::Result<()> {
     ended
 }
 
-/// Puts the configuration to work far enough to find what only the files that it names can tell.
-///
-/// # Errors
-///
-/// A certificate, key or authority file that cannot be used.
-pub fn check(settings: Settings) -> Result<(), String> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(|error| error.to_string())?;
-    let _entered = runtime.enter();
-    let upstreams = Upstreams::new(Arc::new(Metrics::default()));
-    Config::build(settings, &upstreams, &CertificateStore::new(), &[])
-        .map(drop)
-        .map_err(|error| error.to_string())
-}
-
 struct Server {
     proxy: Arc<Proxy>,
     upstreams: Upstreams,

@@ -27,8 +27,8 @@ mod tests;
 pub use self::acceptor::{Accepted, Acceptor, HandshakeError, ServerStream, SiteHosts, TlsInfo};
 pub use self::connector::{ClientStream, ConnectError, Connector};
 pub use self::identity::{AlternativeName, ClientIdentity};
-pub use self::policy::PolicyId;
-pub use self::store::{Certificate, CertificateStore, TlsError};
+pub use self::policy::{PolicyId, check_clients};
+pub use self::store::{Certificate, CertificateStore, TlsError, check_certificate};
 
 /// The protocol that the handshake agreed on (RFC 7301).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

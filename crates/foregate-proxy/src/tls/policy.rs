@@ -60,6 +60,16 @@ impl PolicyId {
     }
 }
 
+/// Whether the authorities of clients can be used, without keeping them.
+///
+/// # Errors
+///
+/// The file that cannot be used.
+pub fn check_clients(clients: &ClientCertificates) -> Result<(), TlsError> {
+    let (roots, _) = read_authorities(&clients.authorities)?;
+    client_verifier(clients, roots).map(drop)
+}
+
 fn client_verifier(
     clients: &ClientCertificates,
     roots: RootCertStore,

@@ -42,6 +42,15 @@ impl TlsError {
     }
 }
 
+/// Whether a certificate and its key can be used together, without keeping them.
+///
+/// # Errors
+///
+/// The file that cannot be used.
+pub fn check_certificate(files: &CertificateFiles) -> Result<(), TlsError> {
+    Loaded::read(files).map(drop)
+}
+
 /// The certificates of the process, each read once however many listeners and sites use it. A clone shares
 /// them.
 #[derive(Debug, Clone, Default)]
@@ -179,7 +188,9 @@ type Stamps = (Option<Stamp>, Option<Stamp>);
 impl Certificate {
     fn read(files: &CertificateFiles) -> Result<Self, TlsError> {
         let seen = stamps(files);
-        let current = ArcSwap::from_pointee(Loaded::read(files)?);
+        let loaded = Loaded::read(files)?;
+        loaded.warn_when_expired(files);
+        let current = ArcSwap::from_pointee(loaded);
         Ok(Self { files: files.clone(), current, seen: Mutex::new(seen) })
     }
 
@@ -202,6 +213,7 @@ impl Certificate {
         // Noted before reading: a broken pair is complained about once, not at every check.
         *seen = now;
         let loaded = Loaded::read(&self.files)?;
+        loaded.warn_when_expired(&self.files);
         self.current.store(Arc::new(loaded));
         tracing::info!(certificate = %self.files.certificate.display(), "certificate read again");
         Ok(true)
@@ -234,10 +246,13 @@ impl Loaded {
                 ));
             }
         }
-        if names.expired() {
+        Ok(Self { key: Arc::new(key), names })
+    }
+
+    fn warn_when_expired(&self, files: &CertificateFiles) {
+        if self.names.expired() {
             tracing::warn!(certificate = %files.certificate.display(), "the certificate has expired");
         }
-        Ok(Self { key: Arc::new(key), names })
     }
 }
 

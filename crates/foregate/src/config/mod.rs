@@ -28,13 +28,14 @@ pub fn default_file() -> PathBuf {
 }
 
 /// Reads and checks a configuration file (JSON when its name ends with `.json`, else KDL) and all that it
-/// includes. The keys of the pipeline's modules may stand in it beside our own.
+/// includes. The keys of the pipeline's modules may stand in it beside our own. Certificates, keys and authorities are
+/// looked into.
 ///
 /// # Errors
 ///
 /// Everything that is wrong with it.
 pub fn load(path: &Path, pipeline: &Arc<Pipeline>) -> Result<Settings, Box<Refused>> {
-    foregate_config::read(path, |tree, problems| decode::decode(tree, pipeline, problems))
+    foregate_config::read(path, |tree, problems| decode::decode(tree, pipeline, true, problems))
 }
 
 /// The same for a text that could stand in the file `path`.
@@ -43,5 +44,5 @@ pub fn load(path: &Path, pipeline: &Arc<Pipeline>) -> Result<Settings, Box<Refus
 ///
 /// As for [`load()`].
 pub fn load_text(path: &Path, text: String, pipeline: &Arc<Pipeline>) -> Result<Settings, Box<Refused>> {
-    foregate_config::read_text(path, text, |tree, problems| decode::decode(tree, pipeline, problems))
+    foregate_config::read_text(path, text, |tree, problems| decode::decode(tree, pipeline, false, problems))
 }

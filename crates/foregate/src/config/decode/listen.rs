@@ -14,18 +14,78 @@ use foregate_config::value::{self, Value, Wrong};
 
 const ADDRESSES: &str = "write IP:PORT, [IPV6]:PORT, :PORT for all addresses, or unix:PATH";
 
-pub(super) fn decode(
-    decoder: &mut Decoder<'_>,
-    item: Item<'_>,
-    listeners: &mut Vec<Listen>,
-    listened: &mut HashMap<ListenAddress, Place>,
-) {
-    let addresses = decoder.read(item, 0, |value| addresses(value, item.base())).unwrap_or_default();
+/// All listeners as they are read.
+#[derive(Default)]
+pub(super) struct Listeners {
+    list: Vec<Listen>,
+    /// Where each address stands.
+    places: HashMap<ListenAddress, Place>,
+    /// Where metrics are served.
+    metrics: Option<(SocketAddr, Place)>,
+}
+
+impl Listeners {
+    pub(super) fn decode(
+        &mut self,
+        decoder: &mut Decoder<'_>,
+        item: Item<'_>,
+        inspection: &mut tls::Inspection,
+    ) {
+        let addresses = decoder.read(item, 0, |value| addresses(value, item.base())).unwrap_or_default();
+        let listen = decode(decoder, item, inspection);
+        for address in addresses {
+            if let Some(first) = self.places.insert(address.clone(), item.place()) {
+                let problem = Problem::new(Some(item.place()), "this address is listened on already");
+                decoder.push(problem.also(first, "the first one"));
+                continue;
+            }
+            self.list.push(Listen { address, ..listen.clone() });
+        }
+    }
+
+    pub(super) fn metrics(&mut self, address: Option<SocketAddr>, item: Item<'_>) {
+        self.metrics = address.map(|address| (address, item.place()));
+    }
+
+    /// The listeners; those that the system would refuse because of each other are problems.
+    pub(super) fn finish(self, decoder: &mut Decoder<'_>) -> Vec<Listen> {
+        let tcp = |listen: &Listen| match listen.address {
+            ListenAddress::Tcp(address) => {
+                Some((address, *self.places.get(&listen.address)?, listen.reuse_port))
+            }
+            ListenAddress::Unix(_) => None,
+        };
+        let mut all: Vec<_> = self.list.iter().filter_map(tcp).collect();
+        all.extend(self.metrics.map(|(address, place)| (address, place, false)));
+        // By port and family: few share these, so that thousands of listeners are compared fast.
+        let mut known: HashMap<(u16, bool), Vec<(SocketAddr, Place, bool)>> = HashMap::new();
+        for (address, place, shared) in all {
+            let others = known.entry((address.port(), address.is_ipv4())).or_default();
+            let rival = others.iter().find(|(other, _, other_shared)| {
+                let overlap =
+                    *other == address || other.ip().is_unspecified() || address.ip().is_unspecified();
+                overlap && !(shared && *other_shared)
+            });
+            // The kernel gives each a port of its own where none is said.
+            if address.port() != 0
+                && let Some((other, first, _)) = rival
+            {
+                let message = format!("{address} overlaps with {other}: the system refuses the second");
+                let problem = Problem::new(Some(place), message).also(*first, "the first one");
+                decoder.push(problem.help("leave out the narrower one, or take another port"));
+            }
+            others.push((address, place, shared));
+        }
+        self.list
+    }
+}
+
+fn decode(decoder: &mut Decoder<'_>, item: Item<'_>, inspection: &mut tls::Inspection) -> Listen {
     let mut listen = Listen::new(ListenAddress::Tcp(SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0))));
     for (key, item) in decoder.block(item, &LISTEN) {
         match key.name {
             "tls" => {
-                let (certificates, policy) = tls::decode(decoder, item, &LISTEN_TLS);
+                let (certificates, policy) = tls::decode(decoder, item, &LISTEN_TLS, inspection);
                 listen.tls = Some(ListenTls { certificates, policy });
             }
             "proxy-protocol" => {
@@ -39,14 +99,7 @@ pub(super) fn decode(
             name => debug_assert!(false, "{name} is not read"),
         }
     }
-    for address in addresses {
-        if let Some(first) = listened.insert(address.clone(), item.place()) {
-            let problem = Problem::new(Some(item.place()), "this address is listened on already");
-            decoder.push(problem.also(first, "the first one"));
-            continue;
-        }
-        listeners.push(Listen { address, ..listen.clone() });
-    }
+    listen
 }
 
 fn addresses(value: &Value<'_>, base: &Path) -> Result<Vec<ListenAddress>, Wrong> {

@@ -44,8 +44,15 @@ impl foregate_config::Upstreams for Upstreams {
     }
 }
 
-/// What the tree says. What is wrong is added to `problems`; the settings are whole only when there are none.
-pub(super) fn decode(tree: &Tree, pipeline: &Arc<Pipeline>, problems: &mut Problems) -> Settings {
+/// What the tree says. What is wrong is added to `problems`; the settings are whole only when there are none. `inspect`:
+/// whether the files of TLS are looked into.
+pub(super) fn decode(
+    tree: &Tree,
+    pipeline: &Arc<Pipeline>,
+    inspect: bool,
+    problems: &mut Problems,
+) -> Settings {
+    let mut inspection = tls::Inspection::new(inspect);
     let keys = pipeline.keys().into_iter().map(|(key, _)| key).collect();
     let mut decoder = Decoder::new(problems, keys);
     let mut settings = Settings::new(Arc::clone(pipeline));
@@ -54,7 +61,7 @@ pub(super) fn decode(tree: &Tree, pipeline: &Arc<Pipeline>, problems: &mut Probl
     let mut upstreams = Upstreams::default();
     for (key, item) in &nodes {
         if key.name == "upstream" {
-            upstream::decode(&mut decoder, *item, &mut upstreams);
+            upstream::decode(&mut decoder, *item, &mut upstreams, &inspection);
         }
     }
     let mut files = Files::default();
@@ -75,7 +82,7 @@ pub(super) fn decode(tree: &Tree, pipeline: &Arc<Pipeline>, problems: &mut Probl
     let top = modules.scope(&mut decoder, None, of_modules);
     settings.unrouted = RoutePlan::new(modules.plan(&top, false));
     let mut sites = site::Sites::new(&upstreams, modules, top);
-    let mut listened = HashMap::new();
+    let mut listeners = listen::Listeners::default();
     for (key, item) in nodes {
         match key.name {
             "workers" => {
@@ -86,16 +93,20 @@ pub(super) fn decode(tree: &Tree, pipeline: &Arc<Pipeline>, problems: &mut Probl
                 let threads = decoder.read(item, 0, |v| value::number(v, 1..=1024)).unwrap_or(1);
                 settings.offload_threads = std::num::NonZeroUsize::new(threads as usize);
             }
-            "listen" => listen::decode(&mut decoder, item, &mut settings.listeners, &mut listened),
-            "metrics" => settings.metrics = decoder.read(item, 0, socket_address),
+            "listen" => listeners.decode(&mut decoder, item, &mut inspection),
+            "metrics" => {
+                settings.metrics = decoder.read(item, 0, socket_address);
+                listeners.metrics(settings.metrics, item);
+            }
             "admin" => settings.admin = admin(&mut decoder, item),
             "access-log" => settings.access_log = decoder.path(item, 0),
             "limits" => numbers::limits(&mut decoder, item, &mut settings.limits),
             "timeouts" => numbers::timeouts(&mut decoder, item, &mut settings.timeouts),
-            "site" => sites.decode(&mut decoder, item),
+            "site" => sites.decode(&mut decoder, item, &mut inspection),
             _ => debug_assert!(matches!(key.name, "upstream" | "list" | INCLUDE), "{} is not read", key.name),
         }
     }
+    settings.listeners = listeners.finish(&mut decoder);
     (settings.sites, settings.watched, settings.logs) = sites.build();
     settings.upstreams = upstreams.list;
     settings

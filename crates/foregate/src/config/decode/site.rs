@@ -37,7 +37,12 @@ impl<'u> Sites<'u> {
         (self.builder.build(), files.into_watched(), logs)
     }
 
-    pub(super) fn decode(&mut self, decoder: &mut Decoder<'_>, item: Item<'_>) {
+    pub(super) fn decode(
+        &mut self,
+        decoder: &mut Decoder<'_>,
+        item: Item<'_>,
+        inspection: &mut tls::Inspection,
+    ) {
         let hosts = decoder.read_all(item, |value| {
             value::string(value)?.parse::<HostPattern>().map_err(|error| Wrong::new(format!("{error}")))
         });
@@ -51,7 +56,7 @@ impl<'u> Sites<'u> {
                 "allow-underscores" => options.allow_underscores = decoder.flag(item),
                 "slashes" => options.keep_slashes = decoder.choice(item, 0, SLASHES).unwrap_or_default(),
                 "tls" => {
-                    let (certificates, policy) = tls::decode(decoder, item, &SITE_TLS);
+                    let (certificates, policy) = tls::decode(decoder, item, &SITE_TLS, inspection);
                     options.tls = Some(SiteTls { certificates, policy });
                 }
                 name => debug_assert!(false, "{name} is not read"),

@@ -1,7 +1,11 @@
-//! What `tls` of a listener and of a site have in common.
+//! What `tls` of a listener and of a site have in common, and whether the files of TLS can be used.
 
-use foregate_config::{Decoder, Item};
-use foregate_proxy::settings::{CertificateFiles, ClientCertificates, TlsPolicy, TlsVersion};
+use std::collections::HashSet;
+use std::path::PathBuf;
+
+use foregate_config::{Decoder, Item, Place, Problem};
+use foregate_proxy::settings::{CertificateFiles, ClientCertificates, TlsPolicy, TlsVersion, UpstreamTls};
+use foregate_proxy::tls::{Connector, TlsError, check_certificate, check_clients};
 
 use crate::config::schema::Block;
 use foregate_config::value::choose;
@@ -10,24 +14,79 @@ const VERSIONS: &[(&str, TlsVersion)] = &[("1.2", TlsVersion::Tls12), ("1.3", Tl
 
 const MODES: &[(&str, bool)] = &[("required", true), ("optional", false)];
 
+/// Looks into the files that `tls` names, so that what cannot be used is found with its place.
+pub(super) struct Inspection {
+    /// Certificates that were looked into: thousands of sites may share one. `None`: nothing is looked into.
+    seen: Option<HashSet<CertificateFiles>>,
+}
+
+impl Inspection {
+    /// `wanted`: whether files are looked into at all.
+    pub(super) fn new(wanted: bool) -> Self {
+        Self { seen: wanted.then(HashSet::new) }
+    }
+
+    fn certificate(&mut self, decoder: &mut Decoder<'_>, item: Item<'_>, files: &CertificateFiles) {
+        if self.seen.as_mut().is_some_and(|seen| seen.insert(files.clone()))
+            && let Err(error) = check_certificate(files)
+        {
+            decoder.push(problem(item.place(), error));
+        }
+    }
+
+    fn clients(&self, decoder: &mut Decoder<'_>, item: Item<'_>, clients: &ClientCertificates) {
+        if self.seen.is_some()
+            && let Err(error) = check_clients(clients)
+        {
+            decoder.push(problem(item.place(), error));
+        }
+    }
+
+    /// `places` says where the files stand; what is no fault of one of them stands at `item`.
+    pub(super) fn upstream(
+        &self,
+        decoder: &mut Decoder<'_>,
+        item: Item<'_>,
+        tls: &UpstreamTls,
+        places: &[(PathBuf, Place)],
+    ) {
+        if self.seen.is_some()
+            && let Err(error) = Connector::new(tls, foregate_proxy::settings::UpstreamProtocol::Auto)
+        {
+            let place = places.iter().find(|(file, _)| *file == error.file);
+            decoder.push(problem(place.map_or(item.place(), |(_, place)| *place), error));
+        }
+    }
+}
+
+fn problem(place: Place, error: TlsError) -> Problem {
+    Problem::new(Some(place), format!("{}: {}", error.file.display(), error.problem)).help(error.fix)
+}
+
 pub(super) fn decode(
     decoder: &mut Decoder<'_>,
     item: Item<'_>,
     block: &'static Block,
+    inspection: &mut Inspection,
 ) -> (Vec<CertificateFiles>, TlsPolicy) {
     let mut certificates = Vec::new();
     let mut policy = TlsPolicy::default();
     for (key, item) in decoder.block(item, block) {
         match key.name {
-            "certificate" => certificates.extend(certificate(decoder, item)),
+            "certificate" => {
+                let files = certificate(decoder, item);
+                files.iter().for_each(|files| inspection.certificate(decoder, item, files));
+                certificates.extend(files);
+            }
             "minimum-version" => {
                 policy.minimum_version = decoder.choice(item, 0, VERSIONS).unwrap_or_default();
             }
             "client-certificates" => {
                 let required = decoder.prop(item, "mode", |v| choose(v, MODES)).unwrap_or(true);
                 let authorities = decoder.file(item, 0);
-                policy.client_certificates =
-                    authorities.map(|authorities| ClientCertificates { authorities, required });
+                let clients = authorities.map(|authorities| ClientCertificates { authorities, required });
+                clients.iter().for_each(|clients| inspection.clients(decoder, item, clients));
+                policy.client_certificates = clients;
             }
             name => debug_assert!(false, "{name} is not read"),
         }

@@ -1,8 +1,9 @@
 //! `upstream`.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
-use foregate_config::{Decoder, Item, Problem};
+use foregate_config::{Decoder, Item, Place, Problem};
 use foregate_proxy::address::{ServerAddress, is_host_name};
 use foregate_proxy::settings::{ProxyProtocolVersion, Server, Upstream, UpstreamProtocol, UpstreamTls};
 
@@ -18,7 +19,12 @@ const PROTOCOLS: &[(&str, UpstreamProtocol)] =
 const PROXY_VERSIONS: &[(&str, ProxyProtocolVersion)] =
     &[("v1", ProxyProtocolVersion::V1), ("v2", ProxyProtocolVersion::V2)];
 
-pub(super) fn decode(decoder: &mut Decoder<'_>, item: Item<'_>, upstreams: &mut Upstreams) {
+pub(super) fn decode(
+    decoder: &mut Decoder<'_>,
+    item: Item<'_>,
+    upstreams: &mut Upstreams,
+    inspection: &tls::Inspection,
+) {
     let name = decoder.read(item, 0, |value| match value::string(value)? {
         "" => Err(Wrong::new("an upstream needs a name")),
         name => Ok(Arc::<str>::from(name)),
@@ -33,7 +39,7 @@ pub(super) fn decode(decoder: &mut Decoder<'_>, item: Item<'_>, upstreams: &mut 
             }
             "balance" => balance(decoder, item),
             "http" => set(&mut upstream.protocol, decoder.choice(item, 0, PROTOCOLS)),
-            "tls" => upstream.tls = Some(upstream_tls(decoder, item)),
+            "tls" => upstream.tls = Some(upstream_tls(decoder, item, inspection)),
             "timeouts" => timeouts(decoder, item, &mut upstream),
             "keep-alive-connections" => {
                 let count = decoder.read(item, 0, |v| value::number(v, 0..=1_000_000));
@@ -96,9 +102,10 @@ fn balance(decoder: &mut Decoder<'_>, item: Item<'_>) {
     });
 }
 
-fn upstream_tls(decoder: &mut Decoder<'_>, item: Item<'_>) -> UpstreamTls {
+fn upstream_tls(decoder: &mut Decoder<'_>, of: Item<'_>, inspection: &tls::Inspection) -> UpstreamTls {
     let mut settings = UpstreamTls::default();
-    for (key, item) in decoder.block(item, &UPSTREAM_TLS) {
+    let mut places: Vec<(PathBuf, Place)> = Vec::new();
+    for (key, item) in decoder.block(of, &UPSTREAM_TLS) {
         match key.name {
             "server-name" => {
                 settings.server_name = decoder.read(item, 0, |value| {
@@ -107,9 +114,17 @@ fn upstream_tls(decoder: &mut Decoder<'_>, item: Item<'_>) -> UpstreamTls {
                     valid.then_some(name).ok_or_else(|| Wrong::new("expected a host name without a port"))
                 });
             }
-            "ca" => settings.authorities = decoder.file(item, 0),
+            "ca" => {
+                settings.authorities = decoder.file(item, 0);
+                places.extend(settings.authorities.iter().map(|file| (file.clone(), item.place())));
+            }
             "verify" => settings.verify = decoder.flag(item),
-            "certificate" => settings.certificate = tls::certificate(decoder, item),
+            "certificate" => {
+                settings.certificate = tls::certificate(decoder, item);
+                let files = settings.certificate.iter();
+                let files = files.flat_map(|files| [files.certificate.clone(), files.key.clone()]);
+                places.extend(files.map(|file| (file, item.place())));
+            }
             name => debug_assert!(false, "{name} is not read"),
         }
     }
@@ -129,3 +144,4 @@ fn timeouts(decoder: &mut Decoder<'_>, item: Item<'_>, upstream: &mut Upstream) 
         }
     }
 }
+    inspection.upstream(decoder, of, &settings, &places);
