@@ -82,6 +82,13 @@ pub trait Rewrite: Send {
 
     /// The end of the document.
     fn end(&mut self, _end: &mut End<'_, '_>) {}
+
+    /// Whether it has nothing more to do in this document, whatever may come: also not at the end, nor at end tags, where
+    /// what was to stand [behind](Element::after) or at the [end](Element::append) of an element is written. Once all
+    /// features of a pass say so, the rest of the document passes without being parsed. Default: no.
+    fn is_done(&self) -> bool {
+        false
+    }
 }
 
 /// What features are told of a document before it begins.

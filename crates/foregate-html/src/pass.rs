@@ -24,6 +24,9 @@ const ROUND: usize = 16 * 1024;
 const ROOM: usize = 64 * 1024;
 /// The bounds of a slice, bytes.
 const SLICE: (usize, usize) = (16, 4096);
+/// The most that the first slice has, bytes; each that follows may have twice as much. Who waits for the document gets its
+/// start soon, and little is parsed needlessly where features have nothing to do behind the head.
+const FIRST_SLICE: usize = 512;
 /// What a buffer may keep of its memory once it is empty, bytes.
 const KEPT: usize = 4 * ROUND;
 
@@ -52,7 +55,9 @@ pub struct Pass {
     at: usize,
     /// What is left of it is a character that has only begun.
     begun: bool,
+    /// What the next slice may have, and what any may have.
     slice: usize,
+    most: usize,
     /// What handlers share, once the rewriter has begun; away while it is at work.
     shared: Option<Box<Shared>>,
     terms: Terms,
@@ -103,12 +108,14 @@ impl Pass {
     fn new(features: Vec<(Chosen, bool)>, terms: Terms) -> Self {
         let growth =
             features.iter().map(|(chosen, _)| chosen.feature.growth()).fold(1, usize::saturating_add);
+        let most = (ROOM / growth).clamp(SLICE.0, SLICE.1);
         Self {
             state: State::Begins(features),
             queue: Vec::new(),
             at: 0,
             begun: false,
-            slice: (ROOM / growth).clamp(SLICE.0, SLICE.1),
+            slice: most.min(FIRST_SLICE),
+            most,
             shared: None,
             terms,
             holding: Holding::default(),
@@ -150,10 +157,12 @@ impl Pass {
             (loaded, taken) = load(self.charset, slice.get(..fits).unwrap_or_default(), false);
         }
         self.at += taken;
+        self.slice = self.most.min(2 * self.slice);
         shared.written.stands_in |= matches!(loaded, Cow::Owned(_));
         shared.ran = false;
         let done = at_work(&mut self.shared, || rewriter.write(&loaded));
         let silent = self.shared.as_ref().is_some_and(|shared| !shared.ran && shared.written.is_empty());
+        let is_done = self.shared.as_ref().is_some_and(|shared| shared.ran && shared.is_done());
         self.holding.got(loaded.len(), silent);
         let count = self.hand_over(out);
         match done {
@@ -162,8 +171,31 @@ impl Pass {
                 self.gave_up = Some("memory-exceeded");
                 self.bail(out).and(Err(Bail::Pass))
             }
+            Ok(()) if is_done => self.leave(out).map(|()| None),
             Ok(()) => Ok(Some(count)),
         }
+    }
+
+    /// No feature has anything more to do: what the rewriter still holds, and the rest of the document, pass as they are.
+    fn leave(&mut self, out: &mut dyn Sink) -> Result<(), Bail> {
+        let State::Rewrites(rewriter) = std::mem::replace(&mut self.state, State::Over) else {
+            return Ok(());
+        };
+        if let Some(shared) = &mut self.shared {
+            shared.quiet = true;
+        }
+        let done = at_work(&mut self.shared, || rewriter.end());
+        self.hand_over(out);
+        match done {
+            // With such an error, too, it has written all that it was given.
+            Ok(()) | Err(RewritingError::MemoryLimitExceeded(_) | RewritingError::ContentHandlerError(_)) => {
+            }
+            Err(_) => return Err(Bail::Break),
+        }
+        if !self.is_held_up() {
+            self.hand_on(out);
+        }
+        Ok(())
     }
 
     /// The rewriter has failed, and has written all that it was given.
@@ -357,6 +389,10 @@ fn load(charset: Charset, bytes: &[u8], last: bool) -> (Cow<'_, [u8]>, usize) {
 
 impl BodyFilter for Pass {
     fn write(&mut self, piece: &[u8], out: &mut dyn Sink) -> Result<(), Bail> {
+        if matches!(self.state, State::Over) && self.queue.is_empty() && !self.is_held_up() {
+            out.write(piece);
+            return Ok(());
+        }
         self.begun &= piece.is_empty();
         self.queue.extend_from_slice(piece);
         self.begin(false, out)?;

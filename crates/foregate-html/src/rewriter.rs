@@ -183,6 +183,11 @@ impl Shared {
         }
     }
 
+    /// Whether no feature has anything more to do in the document.
+    pub fn is_done(&self) -> bool {
+        self.running.iter().all(|running| running.rewrite.is_done())
+    }
+
     /// What features make of a text; `None` if it stays as it is.
     #[inline]
     pub fn text(&mut self, text: &str, last: bool) -> Option<String> {

@@ -207,12 +207,85 @@ fn document() -> impl Strategy<Value = Vec<u8>> {
     proptest::collection::vec(part, 0..40).prop_map(|parts| parts.concat())
 }
 
+/// Insertions that may be over before the document is, and with them nothing or what keeps the pass busy to the end.
+fn inserted(
+    html: &[u8],
+    content_type: &str,
+    pieces: &[usize],
+    which: u8,
+    busy: bool,
+) -> (Vec<u8>, Vec<Finding>) {
+    struct Busy;
+    impl Feature for Busy {
+        fn growth(&self) -> usize {
+            0
+        }
+        fn begin(self: Arc<Self>, _: &foregate_html::Page) -> Box<dyn foregate_html::Rewrite> {
+            struct Nothing;
+            impl foregate_html::Rewrite for Nothing {}
+            Box::new(Nothing)
+        }
+    }
+    let mut insert = Insert::default();
+    let edges = [Place::HeadStart, Place::HeadEnd, Place::BodyStart];
+    for (number, place) in edges.into_iter().enumerate().filter(|(number, _)| which & 1 << number != 0) {
+        insert.edge(place, &format!("<i>{number}\u{10fe80}ü</i>"));
+    }
+    let at =
+        [(Place::Before, "p"), (Place::Prepend, "div"), (Place::After, "p, br, span"), (Place::Append, "a")];
+    for (number, (place, selector)) in at.into_iter().enumerate().filter(|(at, _)| which & 8 << at != 0) {
+        insert.at(place, Selector::parse(selector).unwrap(), &format!("<b>{number}</b>"), Some(1));
+    }
+    let mut features: Vec<(Chosen, bool)> = vec![(Chosen { step: "test", feature: Arc::new(insert) }, false)];
+    if busy {
+        features.push((Chosen { step: "busy", feature: Arc::new(Busy) }, false));
+    }
+    let terms = Terms { content_type: Some(content_type.into()), nonce: None, budget: 1 << 20 };
+    let mut chain = Chain::new(vec![Pass::filter(features, terms)]);
+    let (mut out, mut rest) = (Vec::new(), html);
+    for length in pieces.iter().cycle() {
+        if rest.is_empty() {
+            break;
+        }
+        let (piece, others) = rest.split_at((*length).clamp(1, rest.len()));
+        rest = others;
+        chain.write(piece, &mut out).unwrap();
+    }
+    chain.end(&mut out).unwrap();
+    let mut found = Vec::new();
+    chain.report(&mut |_| {}, &mut |finding| found.push(finding));
+    (out, found)
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn any_split_gives_the_same(html in document(), pieces in proptest::collection::vec(1_usize..20, 1..8)) {
         holds(&html, &pieces);
+    }
+
+    #[test]
+    fn what_is_done_early_is_as_if_the_pass_went_on(
+        html in document(),
+        pieces in proptest::collection::vec(1_usize..20, 1..8),
+        which in 1_u8..128,
+    ) {
+        // Others pass by the same way; those of one bit are over soonest.
+        for which in [which, which & which.wrapping_neg()] {
+            for content_type in ["text/html; charset=utf-8", "text/html; charset=shift_jis"] {
+                let busy = inserted(&html, content_type, &[usize::MAX], which, true);
+                for pieces in [&pieces[..], &[1], &[usize::MAX]] {
+                    let done = inserted(&html, content_type, pieces, which, false);
+                    prop_assert!(
+                        done == busy,
+                        "{content_type}, pieces {pieces:?}, {which}:\n{}\n{}",
+                        String::from_utf8_lossy(&done.0),
+                        String::from_utf8_lossy(&busy.0)
+                    );
+                }
+            }
+        }
     }
 
     /// Out of memory or not: without features that change anything, every byte comes out.

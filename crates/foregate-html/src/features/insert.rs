@@ -142,23 +142,47 @@ chooses! {
 }
 
 /// The feature.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Insert {
-    /// Those of the edges first.
+    /// Those of the edges first, as far as there is something to insert there.
     selectors: Vec<Selector>,
+    marks: Vec<Mark>,
     edges: Vec<(Place, String)>,
     elements: Vec<(Place, String, Option<u64>)>,
 }
 
-/// What marks the edges of head and body: the two, what is around them, and what may come first where they were left out.
-const EDGES: [&str; 9] = ["html", "head", "body", "title", "meta", "link", "base", "script", "style"];
-const HTML: usize = 0;
-const HEAD: usize = 1;
-const BODY: usize = 2;
+/// What marks the edges of head and body.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Mark {
+    Html,
+    Head,
+    Body,
+    /// What may come first where the tags of the head were left out.
+    First,
+}
 
-impl Default for Insert {
-    fn default() -> Self {
-        Self { selectors: EDGES.map(Selector::constant).into(), edges: Vec::new(), elements: Vec::new() }
+const MARKS: [(Mark, &str); 9] = [
+    (Mark::Html, "html"),
+    (Mark::Head, "head"),
+    (Mark::Body, "body"),
+    (Mark::First, "title"),
+    (Mark::First, "meta"),
+    (Mark::First, "link"),
+    (Mark::First, "base"),
+    (Mark::First, "script"),
+    (Mark::First, "style"),
+];
+
+impl Mark {
+    /// Whether it tells where something has to be inserted.
+    fn tells(self, place: Place) -> bool {
+        match place {
+            Place::HeadStart => self != Self::Html,
+            Place::HeadEnd => matches!(self, Self::Head | Self::Body),
+            Place::BodyStart => self == Self::Body,
+            Place::BodyEnd => matches!(self, Self::Html | Self::Body),
+            _ => false,
+        }
     }
 }
 
@@ -166,6 +190,11 @@ impl Insert {
     /// Inserts markup at an edge of head or body.
     pub fn edge(&mut self, place: Place, html: &str) {
         self.edges.push((place, html.into()));
+        let is_told = |mark: Mark| self.edges.iter().any(|(place, _)| mark.tells(*place));
+        let told: Vec<_> = MARKS.into_iter().filter(|(mark, _)| is_told(*mark)).collect();
+        let selectors = told.iter().map(|(_, name)| Selector::constant(name));
+        self.selectors.splice(..self.marks.len(), selectors);
+        self.marks = told.into_iter().map(|(mark, _)| mark).collect();
     }
 
     /// Inserts markup at elements, at so many of a document at most.
@@ -204,6 +233,8 @@ impl Feature for Insert {
             edges.map(|(_, html)| ready(html)).collect::<String>()
         };
         Box::new(Inserting {
+            marks: self.marks.clone(),
+            open: 0,
             head_start: of(Place::HeadStart),
             head_end: of(Place::HeadEnd),
             body_start: of(Place::BodyStart),
@@ -211,7 +242,7 @@ impl Feature for Insert {
             elements: self
                 .elements
                 .iter()
-                .map(|(place, html, limit)| (*place, ready(html), limit.unwrap_or(u64::MAX)))
+                .map(|(place, html, limit)| (*place, ready(html), *limit))
                 .collect(),
         })
     }
@@ -219,39 +250,45 @@ impl Feature for Insert {
 
 /// What is still to be inserted at the edges; empty once it has been.
 struct Inserting {
+    marks: Vec<Mark>,
+    /// How many elements are open at whose end something is going to be written.
+    open: usize,
     head_start: String,
     head_end: String,
     body_start: String,
     body_end: String,
-    elements: Vec<(Place, String, u64)>,
+    /// With at how many elements more; `None`: at all.
+    elements: Vec<(Place, String, Option<u64>)>,
 }
 
 impl Rewrite for Inserting {
     fn element(&mut self, selector: usize, element: &mut Element<'_, '_, '_>) {
-        match selector {
-            HTML => element.watch_end(),
-            HEAD if element.is_html() => {
+        match self.marks.get(selector) {
+            Some(Mark::Html) => element.watch_end(),
+            Some(Mark::Head) if element.is_html() => {
                 if !self.head_start.is_empty() {
                     element.prepend(&std::mem::take(&mut self.head_start));
                 }
                 element.watch_end();
             }
-            BODY if element.is_html() => self.body(element),
-            _ if selector >= EDGES.len() => self.at(selector - EDGES.len(), element),
-            HEAD | BODY => {}
-            _ => {
-                // In a document whose head has no tag of its own, this is the first of it.
-                if !self.head_start.is_empty() && element.is_html() {
-                    element.before(&std::mem::take(&mut self.head_start));
-                }
+            Some(Mark::Body) if element.is_html() => self.body(element),
+            // In a document whose head has no tag of its own, this is the first of it.
+            Some(Mark::First) if !self.head_start.is_empty() && element.is_html() => {
+                element.before(&std::mem::take(&mut self.head_start));
             }
+            Some(_) => {}
+            None => self.at(selector - self.marks.len(), element),
         }
     }
 
     fn end_tag(&mut self, selector: usize, tag: &mut EndTag<'_, '_>) {
-        let held = match (selector, &*tag.name()) {
-            (HEAD, "head") => std::mem::take(&mut self.head_end),
-            (BODY, "body") | (HTML, "html") => std::mem::take(&mut self.body_end),
+        let Some(mark) = self.marks.get(selector) else {
+            self.open = self.open.saturating_sub(1);
+            return;
+        };
+        let held = match (mark, &*tag.name()) {
+            (Mark::Head, "head") => std::mem::take(&mut self.head_end),
+            (Mark::Body, "body") | (Mark::Html, "html") => std::mem::take(&mut self.body_end),
             _ => return,
         };
         if !held.is_empty() {
@@ -265,6 +302,13 @@ impl Rewrite for Inserting {
                 end.append(&std::mem::take(held));
             }
         }
+    }
+
+    fn is_done(&self) -> bool {
+        let edges = [&self.head_start, &self.head_end, &self.body_start, &self.body_end];
+        edges.iter().all(|held| held.is_empty())
+            && self.elements.iter().all(|(_, _, left)| *left == Some(0))
+            && self.open == 0
     }
 }
 
@@ -283,14 +327,20 @@ impl Inserting {
 
     fn at(&mut self, number: usize, element: &mut Element<'_, '_, '_>) {
         let Some((place, html, left)) = self.elements.get_mut(number) else { return };
-        if *left == 0 {
+        if *left == Some(0) {
             return;
         }
         // Where there is no content, nothing can be at its start or end.
         if matches!(place, Place::Prepend | Place::Append) && !element.has_content() {
             return;
         }
-        *left -= 1;
+        if let Some(left) = left {
+            *left = left.saturating_sub(1);
+            if matches!(place, Place::After | Place::Append) && element.has_content() {
+                self.open += 1;
+                element.watch_end();
+            }
+        }
         match place {
             Place::Before => element.before(html),
             Place::After => element.after(html),
@@ -364,5 +414,42 @@ mod tests {
             rewritten(insert, "<p>1</p><p>2</p><div class='x y'>3<br></div>"),
             "B<p>1</p>A<p>2</p>A<div class='x y'>P3<br>N</div>"
         );
+    }
+
+    #[test]
+    fn nothing_is_parsed_behind_the_last_insertion() {
+        let text = "x".repeat(32 << 10);
+        for (place, selector, html, holds) in [
+            (Place::HeadEnd, None, "<head></head>", false),
+            (Place::BodyStart, None, "<body>", false),
+            (Place::BodyEnd, None, "<body>", true),
+            (Place::Before, Some("p"), "<p>", false),
+            (Place::After, Some("p"), "<p>", true),
+            (Place::After, Some("br"), "<br>", false),
+            (Place::After, Some("p"), "<p></p>", false),
+            (Place::Append, Some("p"), "<div><p></div>", false),
+        ] {
+            let mut insert = Insert::default();
+            match selector {
+                Some(selector) => insert.at(place, Selector::constant(selector), "!", Some(1)),
+                None => insert.edge(place, "!"),
+            }
+            let mut pass = crate::tests::of(vec![Arc::new(insert)], "text/html; charset=utf-8").filter;
+            let mut out = Vec::new();
+            pass.write([html, &text].concat().as_bytes(), &mut out).unwrap();
+            while pass.pending() {
+                pass.write(b"", &mut out).unwrap();
+            }
+            // The rewriter holds the name of a tag until it has ended.
+            pass.write(b"<name", &mut out).unwrap();
+            assert_eq!(out.ends_with(b"<name"), !holds, "{place:?} {html}");
+            let mut found = Vec::new();
+            pass.report(&mut |finding| found.push((finding.event, finding.count)));
+            assert_eq!(
+                found,
+                if place == Place::BodyEnd { vec![] } else { vec![("matches", 1)] },
+                "{place:?}"
+            );
+        }
     }
 }
