@@ -136,6 +136,11 @@ impl Document {
         &self.source
     }
 
+    /// The file alone.
+    pub(super) fn into_source(self) -> String {
+        self.source
+    }
+
     /// Puts the file's text back after it was read from beside the tree.
     pub(super) fn set_source(&mut self, source: String) {
         self.source = source;

@@ -32,7 +32,7 @@ pub use self::document::{EntryRef, Kind, NodeRef, Siblings, Span};
 pub use self::files::Files;
 pub use self::format::format;
 pub use self::glob::expand;
-pub use self::load::{INCLUDE, Item, Tree};
+pub use self::load::{INCLUDE, Item, Texts, Tree};
 pub use self::modules::{Modules, Scope, Upstreams};
 pub use self::problem::{Place, Problem, Problems, Refused, Shown};
 pub use foregate_rules::nearest;
@@ -47,10 +47,40 @@ pub use foregate_rules::nearest;
 pub fn read<T>(path: &Path, decode: impl FnOnce(&Tree, &mut Problems) -> T) -> Result<T, Box<Refused>> {
     let mut problems = Problems::default();
     let tree = Tree::read(path, &mut problems);
-    finish(tree, problems, decode)
+    finish(tree, problems, decode).map(|(decoded, _)| decoded)
 }
 
-/// The same for a text that could stand in the file `path`.
+/// The same; also gives the texts of all files, for [`read_kept`].
+///
+/// # Errors
+///
+/// As for [`read`].
+pub fn read_and_keep<T>(
+    path: &Path,
+    decode: impl FnOnce(&Tree, &mut Problems) -> T,
+) -> Result<(T, Texts), Box<Refused>> {
+    let mut problems = Problems::default();
+    let tree = Tree::read(path, &mut problems);
+    let (decoded, tree) = finish(tree, problems, decode)?;
+    Ok((decoded, tree.into_texts()))
+}
+
+/// Reads texts that were kept, as if their files still held them. Files that they refer to, but for included ones, are
+/// read as they are now.
+///
+/// # Errors
+///
+/// As for [`read`].
+pub fn read_kept<T>(
+    texts: &Texts,
+    decode: impl FnOnce(&Tree, &mut Problems) -> T,
+) -> Result<T, Box<Refused>> {
+    let mut problems = Problems::default();
+    let tree = Tree::read_kept(texts, &mut problems);
+    finish(tree, problems, decode).map(|(decoded, _)| decoded)
+}
+
+/// As [`read`], for a text that could stand in the file `path`.
 ///
 /// # Errors
 ///
@@ -62,18 +92,18 @@ pub fn read_text<T>(
 ) -> Result<T, Box<Refused>> {
     let mut problems = Problems::default();
     let tree = Tree::read_text(path, text, &mut problems);
-    finish(tree, problems, decode)
+    finish(tree, problems, decode).map(|(decoded, _)| decoded)
 }
 
 fn finish<T>(
     tree: Tree,
     mut problems: Problems,
     decode: impl FnOnce(&Tree, &mut Problems) -> T,
-) -> Result<T, Box<Refused>> {
+) -> Result<(T, Tree), Box<Refused>> {
     if problems.is_empty() {
         let decoded = decode(&tree, &mut problems);
         if problems.is_empty() {
-            return Ok(decoded);
+            return Ok((decoded, tree));
         }
     }
     Err(Box::new(Refused::new(tree, problems)))

@@ -27,6 +27,14 @@ pub struct Tree {
     folder_numbers: HashMap<PathBuf, u32>,
 }
 
+/// The texts that a configuration was read from, to read it again as it was then, whatever its files hold now.
+#[derive(Debug)]
+pub struct Texts {
+    /// In the order in which they were read.
+    files: Vec<(PathBuf, String)>,
+    includes: HashMap<(u32, u32), Vec<u32>>,
+}
+
 /// One file.
 #[derive(Debug)]
 pub(crate) struct File {
@@ -51,6 +59,23 @@ impl Tree {
         let mut tree = Self::default();
         tree.add(path, text, &mut Vec::new(), problems);
         tree
+    }
+
+    /// Reads texts that were kept, and looks at no file.
+    pub fn read_kept(texts: &Texts, problems: &mut Problems) -> Self {
+        let mut tree = Self::default();
+        for (path, text) in &texts.files {
+            // The numbers are the same again, so that what was included has its place.
+            tree.add_file(path, text.clone(), problems);
+        }
+        tree.includes.clone_from(&texts.includes);
+        tree
+    }
+
+    /// The texts, to be read again by [`Self::read_kept`].
+    pub fn into_texts(self) -> Texts {
+        let files = self.files.into_iter().map(|file| (file.path, file.document.into_source())).collect();
+        Texts { files, includes: self.includes }
     }
 
     /// Reads the text of one file, but nothing that it includes.

@@ -37,17 +37,57 @@ const FLUSH: Duration = Duration::from_secs(2);
 /// How often an old configuration is looked at, whether requests still hold it.
 const RETIRE_EVERY: Duration = Duration::from_millis(200);
 
-/// Reads and validates the configuration anew.
-pub type Reload = Arc<dyn Fn() -> Result<Settings, String> + Send + Sync>;
+/// Where settings come from. Each is asked on a thread of its own, one after the other.
+pub trait Source: Send + Sync {
+    /// Reads and validates the configuration anew.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with it.
+    fn read(&self) -> Result<Settings, String>;
+
+    /// Reads the files that the present configuration refers to ([`Settings::watched`]) anew. The configuration itself is
+    /// the one that took effect last: somebody may be editing its files.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with these files.
+    fn refresh(&self) -> Result<Settings, String>;
+
+    /// What was read last has taken effect.
+    fn took_effect(&self);
+}
+
+/// A configuration that is not in files of its own.
+impl<F: Fn() -> Result<Settings, String> + Send + Sync> Source for F {
+    fn read(&self) -> Result<Settings, String> {
+        self()
+    }
+
+    fn refresh(&self) -> Result<Settings, String> {
+        self()
+    }
+
+    fn took_effect(&self) {}
+}
+
+/// Why settings are read again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Cause {
+    /// Somebody has asked for it.
+    Asked,
+    /// A file that the configuration refers to has changed.
+    Changed,
+}
 
 /// Runs the proxy until it is told to stop by a signal.
 ///
-/// `reload` is called for each reload, on a thread of its own.
+/// `source` is where `settings` come from, for reloads.
 ///
 /// # Errors
 ///
 /// A listener that cannot be bound, a file that cannot be used, or the system's refusal of threads or sockets.
-pub fn run(settings: Settings, reload: Reload) -> io::Result<()> {
+pub fn run(settings: Settings, source: Arc<dyn Source>) -> io::Result<()> {
     let inherited = sys::inherited_sockets();
     raise_descriptor_limit();
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
@@ -62,7 +102,7 @@ pub fn run(settings: Settings, reload: Reload) -> io::Result<()> {
     let ended = runtime.block_on(async {
         // Before anything listens: a signal that comes early must not end the process without a drain.
         let mut signals = Signals::new()?;
-        let mut server = Server::start(settings, reload, inherited)?;
+        let mut server = Server::start(settings, source, inherited)?;
         server.supervise(&mut signals).await;
         Ok(())
     });
@@ -75,7 +115,7 @@ struct Server {
     proxy: Arc<Proxy>,
     upstreams: Upstreams,
     certificates: CertificateStore,
-    reload: Reload,
+    source: Arc<dyn Source>,
     listening: HashMap<ListenAddress, Listening>,
     next_listener: usize,
     /// Files that were read into the configuration, and word of their changes.
@@ -119,7 +159,11 @@ enum Stop {
 }
 
 impl Server {
-    fn start(settings: Settings, reload: Reload, inherited: Vec<std::os::fd::OwnedFd>) -> io::Result<Self> {
+    fn start(
+        settings: Settings,
+        source: Arc<dyn Source>,
+        inherited: Vec<std::os::fd::OwnedFd>,
+    ) -> io::Result<Self> {
         let metrics = Arc::new(Metrics::default());
         let upstreams = Upstreams::new(Arc::clone(&metrics));
         let certificates = CertificateStore::new();
@@ -132,7 +176,7 @@ impl Server {
             proxy: Arc::clone(&proxy),
             upstreams,
             certificates,
-            reload,
+            source,
             listening: HashMap::new(),
             next_listener: 0,
             files: ConfiguredFiles::new(tell),
@@ -335,10 +379,13 @@ impl Server {
     async fn until_stopped(&mut self, signals: &mut Signals) -> Stop {
         loop {
             tokio::select! {
-                _ = signals.hangup.recv() => drop(self.reload().await),
+                _ = signals.hangup.recv() => drop(self.reload(Cause::Asked).await),
                 Some(()) = self.changed.recv() => {
-                    tracing::info!("a file of the configuration has changed");
-                    drop(self.reload().await);
+                    // A reload since then may have left no such file.
+                    if !self.proxy.config().settings.watched.is_empty() {
+                        tracing::info!("a file that the configuration refers to has changed");
+                        drop(self.reload(Cause::Changed).await);
+                    }
                 }
                 _ = signals.reopen.recv() => {
                     if let Some(log) = &*self.proxy.access_log.load() {
@@ -351,7 +398,7 @@ impl Server {
                 _ = signals.interrupt.recv() => return Stop::AtOnce,
                 Some(request) = self.requests.recv() => match request {
                     admin::Request::Reload(answer) => {
-                        let result = self.reload().await;
+                        let result = self.reload(Cause::Asked).await;
                         // Whoever asked may be gone.
                         let _ = answer.send(result);
                     }
@@ -366,9 +413,9 @@ impl Server {
     }
 
     /// Builds the new configuration beside the old one and swaps them; a refused one changes nothing.
-    async fn reload(&mut self) -> Result<(), String> {
+    async fn reload(&mut self, cause: Cause) -> Result<(), String> {
         crate::notify::reloading();
-        let result = self.try_reload().await;
+        let result = self.try_reload(cause).await;
         match &result {
             Ok(()) => {
                 self.proxy.metrics.reloads_ok.inc();
@@ -383,15 +430,18 @@ impl Server {
         result
     }
 
-    async fn try_reload(&mut self) -> Result<(), String> {
-        let reload = Arc::clone(&self.reload);
+    async fn try_reload(&mut self, cause: Cause) -> Result<(), String> {
+        let source = Arc::clone(&self.source);
         // Reading may take long and block, so it has a thread of its own.
         let (sender, receiver) = oneshot::channel();
         std::thread::Builder::new()
             .name("foregate-reload".to_owned())
             .spawn(move || {
                 // Whoever waits may be gone.
-                let _ = sender.send(reload());
+                let _ = sender.send(match cause {
+                    Cause::Asked => source.read(),
+                    Cause::Changed => source.refresh(),
+                });
             })
             .map_err(|error| error.to_string())?;
         let settings = receiver.await.map_err(|_| "reading the configuration panicked".to_owned())??;
@@ -411,6 +461,7 @@ impl Server {
         let config = self.proxy.config();
         self.apply(&config, bound, side);
         self.files.follow(&config.settings.watched);
+        self.source.took_effect();
         retire(old);
         Ok(())
     }

@@ -4,10 +4,12 @@ use std::io::{self, IsTerminal};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use crate::config;
+use crate::config::{self, Refused, Texts};
 use clap::Args;
 use foregate_module::Pipeline;
+use foregate_proxy::server::Source;
 use foregate_proxy::settings::Settings;
+use parking_lot::Mutex;
 use tracing_subscriber::EnvFilter;
 
 use super::ConfigFile;
@@ -48,26 +50,65 @@ impl Run {
                     complain(&error.to_string());
                     Outcome::Usage
                 }
-                Ok(settings) => serve(settings, move || {
-                    config::single(&to, &listen, &pipeline).map_err(|error| error.to_string())
-                }),
+                Ok(settings) => {
+                    let single =
+                        move || config::single(&to, &listen, &pipeline).map_err(|error| error.to_string());
+                    serve(settings, Arc::new(single))
+                }
             };
         }
         let path = self.file.path();
-        match config::load(&path, &pipeline) {
+        let files = Files { path, pipeline, present: Mutex::default(), read: Mutex::default() };
+        match files.load() {
             Err(refused) => show_refused(&refused, false),
             Ok(settings) => {
-                serve(settings, move || config::load(&path, &pipeline).map_err(|refused| refused.plain()))
+                files.took_effect();
+                serve(settings, Arc::new(files))
             }
         }
     }
 }
 
-fn serve(
-    settings: Settings,
-    reload: impl Fn() -> Result<Settings, String> + Send + Sync + 'static,
-) -> Outcome {
-    match foregate_proxy::server::run(settings, Arc::new(reload)) {
+/// The files of a configuration.
+struct Files {
+    path: PathBuf,
+    pipeline: Arc<Pipeline>,
+    /// The texts of the configuration that is in effect, where a change of a file that it refers to will need them.
+    present: Mutex<Option<Arc<Texts>>>,
+    /// The same for the one that was read last.
+    read: Mutex<Option<Arc<Texts>>>,
+}
+
+impl Files {
+    fn load(&self) -> Result<Settings, Box<Refused>> {
+        let (settings, texts) = config::load_and_keep(&self.path, &self.pipeline)?;
+        // Without such a file nobody asks for them.
+        *self.read.lock() = (!settings.watched.is_empty()).then(|| Arc::new(texts));
+        Ok(settings)
+    }
+}
+
+impl Source for Files {
+    fn read(&self) -> Result<Settings, String> {
+        self.load().map_err(|refused| refused.plain())
+    }
+
+    fn refresh(&self) -> Result<Settings, String> {
+        let present = self.present.lock().clone();
+        let texts = present.ok_or("the present configuration refers to no file")?;
+        let settings = config::load_kept(&texts, &self.pipeline).map_err(|refused| refused.plain())?;
+        *self.read.lock() = Some(texts);
+        Ok(settings)
+    }
+
+    fn took_effect(&self) {
+        let read = self.read.lock().take();
+        *self.present.lock() = read;
+    }
+}
+
+fn serve(settings: Settings, source: Arc<dyn Source>) -> Outcome {
+    match foregate_proxy::server::run(settings, source) {
         Ok(()) => Outcome::Fine,
         Err(error) => {
             complain(&format!("error: {error}"));

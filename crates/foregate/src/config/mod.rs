@@ -12,7 +12,7 @@ mod single;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-pub use foregate_config::{Refused, Shown, format};
+pub use foregate_config::{Refused, Shown, Texts, format};
 use foregate_module::Pipeline;
 use foregate_proxy::settings::Settings;
 
@@ -38,7 +38,26 @@ pub fn load(path: &Path, pipeline: &Arc<Pipeline>) -> Result<Settings, Box<Refus
     foregate_config::read(path, |tree, problems| decode::decode(tree, pipeline, true, problems))
 }
 
-/// The same for a text that could stand in the file `path`.
+/// The same; also gives the texts of its files, for [`load_kept()`].
+///
+/// # Errors
+///
+/// As for [`load()`].
+pub fn load_and_keep(path: &Path, pipeline: &Arc<Pipeline>) -> Result<(Settings, Texts), Box<Refused>> {
+    foregate_config::read_and_keep(path, |tree, problems| decode::decode(tree, pipeline, true, problems))
+}
+
+/// Reads texts that were kept, with the files that they refer to, such as lists and pages, as these are now. Files of TLS
+/// are not looked into: who uses them notices changes of them.
+///
+/// # Errors
+///
+/// As for [`load()`].
+pub fn load_kept(texts: &Texts, pipeline: &Arc<Pipeline>) -> Result<Settings, Box<Refused>> {
+    foregate_config::read_kept(texts, |tree, problems| decode::decode(tree, pipeline, false, problems))
+}
+
+/// As [`load()`], for a text that could stand in the file `path`; the files of TLS must be there, and are not looked into.
 ///
 /// # Errors
 ///
