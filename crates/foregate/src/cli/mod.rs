@@ -56,7 +56,7 @@ enum Verb {
     Waf(waf::Waf),
     /// Make a running proxy read its configuration again
     Reload(reload::Reload),
-    /// Print the version
+    /// Print the version (also: --version)
     Version(Json),
     /// Print the completions of a shell
     Completions {
@@ -107,12 +107,14 @@ pub(crate) fn main(pipeline: Pipeline) -> ExitCode {
     .into()
 }
 
-/// The arguments, with `check` for a leading `-t`, which clap would take for an option.
+/// The arguments, with verbs for a leading `-t`, `-V` and `--version`, which clap would take for options.
 fn arguments() -> impl Iterator<Item = OsString> {
-    let short = |(at, argument): (usize, OsString)| {
-        if at == 1 && argument == "-t" { "check".into() } else { argument }
+    let verb = |(at, argument): (usize, OsString)| match argument.to_str() {
+        Some("-t") if at == 1 => "check".into(),
+        Some("-V" | "--version") if at == 1 => "version".into(),
+        _ => argument,
     };
-    std::env::args_os().enumerate().map(short)
+    std::env::args_os().enumerate().map(verb)
 }
 
 fn quickstart(arguments: QuickstartArguments, pipeline: Arc<Pipeline>) -> Outcome {
