@@ -68,7 +68,7 @@ impl Upstream {
             Ok(_) => self.counters.opened.inc(),
             Err(error) => {
                 tracing::debug!(server = %server.label, %error, "connecting failed");
-                server.health.failed(Instant::now());
+                self.note_failure(server, Instant::now(), error);
                 self.counters.failed.inc();
             }
         }

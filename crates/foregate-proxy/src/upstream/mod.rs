@@ -8,7 +8,7 @@ pub mod resolve;
 mod tried;
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
@@ -25,6 +25,7 @@ use self::resolve::{Resolved, Resolver};
 use tokio::sync::Semaphore;
 
 use crate::address::ServerAddress;
+use crate::error::Error;
 use crate::settings;
 use crate::telemetry::metrics::{Metrics, UpstreamCounters};
 use crate::tls::{Connector, TlsError};
@@ -34,6 +35,8 @@ const FAILURES_UNTIL_DOWN: u32 = 3;
 /// How long a server is passed over at first, and at most: the span doubles while it keeps failing.
 const DOWN_FOR: Duration = Duration::from_millis(500);
 const DOWN_FOR_AT_MOST: Duration = Duration::from_secs(10);
+/// How long a server's failures are not told of again: one that fails and answers in turns would fill the log.
+const TOLD_FOR: Duration = Duration::from_secs(10);
 /// How often pools are looked through for connections that are too old or have died.
 const SWEEP_EVERY: Duration = Duration::from_secs(1);
 
@@ -77,12 +80,31 @@ struct Health {
     failures: AtomicU32,
     /// Milliseconds after `epoch` until which the server is passed over.
     down_until: AtomicU64,
+    /// Milliseconds after `epoch` before which failures are not told of.
+    quiet_until: AtomicU64,
+    /// Whether operators were told that the server fails, and not yet that it answers again.
+    told: AtomicBool,
     epoch: Instant,
+}
+
+/// What operators are to be told of a server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum News {
+    /// It has failed so often that it is passed over.
+    Fails,
+    /// It answers again.
+    Answers,
 }
 
 impl Health {
     fn new() -> Self {
-        Self { failures: AtomicU32::new(0), down_until: AtomicU64::new(0), epoch: Instant::now() }
+        Self {
+            failures: AtomicU32::new(0),
+            down_until: AtomicU64::new(0),
+            quiet_until: AtomicU64::new(0),
+            told: AtomicBool::new(false),
+            epoch: Instant::now(),
+        }
     }
 
     fn millis(&self, now: Instant) -> u64 {
@@ -94,17 +116,19 @@ impl Health {
         until == 0 || until <= self.millis(now)
     }
 
-    fn succeeded(&self) {
-        if self.failures.load(Ordering::Relaxed) != 0 {
-            self.failures.store(0, Ordering::Relaxed);
-            self.down_until.store(0, Ordering::Relaxed);
+    fn succeeded(&self) -> Option<News> {
+        if self.failures.load(Ordering::Relaxed) == 0 && !self.told.load(Ordering::Relaxed) {
+            return None;
         }
+        self.failures.store(0, Ordering::Relaxed);
+        self.down_until.store(0, Ordering::Relaxed);
+        self.told.swap(false, Ordering::Relaxed).then_some(News::Answers)
     }
 
-    fn failed(&self, now: Instant) {
+    fn failed(&self, now: Instant) -> Option<News> {
         if !self.is_up(now) {
             // Many requests fail at once when a server goes down; that is one failure.
-            return;
+            return None;
         }
         let failures = self.failures.fetch_add(1, Ordering::Relaxed).saturating_add(1);
         if failures >= FAILURES_UNTIL_DOWN {
@@ -114,7 +138,13 @@ impl Health {
             let now = self.millis(now);
             let jitter = now % (span / 8).max(1);
             self.down_until.store(now + span + jitter, Ordering::Relaxed);
+            if now >= self.quiet_until.load(Ordering::Relaxed) && !self.told.swap(true, Ordering::Relaxed) {
+                let quiet = u64::try_from(TOLD_FOR.as_millis()).unwrap_or(0);
+                self.quiet_until.store(now + quiet, Ordering::Relaxed);
+                return Some(News::Fails);
+            }
         }
+        None
     }
 }
 
@@ -269,15 +299,28 @@ impl Upstream {
 
     /// Takes note that a server has answered.
     pub fn succeeded(&self, server: usize) {
-        if let Some(server) = self.servers.get(server) {
-            server.health.succeeded();
+        if let Some(server) = self.servers.get(server)
+            && server.health.succeeded() == Some(News::Answers)
+        {
+            tracing::info!(upstream = %self.settings.name, server = %server.label, "the server answers again");
         }
     }
 
     /// Takes note that a server closed a new connection without an answer.
     pub fn failed(&self, server: usize, now: Instant) {
         if let Some(server) = self.servers.get(server) {
-            server.health.failed(now);
+            self.note_failure(server, now, &Error::OriginClosed);
+        }
+    }
+
+    fn note_failure(&self, server: &Server, now: Instant, reason: &Error) {
+        if server.health.failed(now) == Some(News::Fails) {
+            tracing::warn!(
+                upstream = %self.settings.name,
+                server = %server.label,
+                %reason,
+                "the server has failed {FAILURES_UNTIL_DOWN} times in a row and is passed over for a while"
+            );
         }
     }
 
@@ -338,5 +381,40 @@ mod tests {
         assert!(health.is_up(now + Duration::from_secs(1)));
         health.succeeded();
         assert!(health.is_up(now));
+    }
+
+    #[test]
+    fn failures_and_their_end_are_told_once() {
+        let health = Health::new();
+        // A server that is passed over is tried again after some ten seconds at most.
+        let mut now = Instant::now();
+        let mut fail = |times: usize| {
+            let mut news = Vec::new();
+            for _ in 0..times {
+                now += DOWN_FOR_AT_MOST * 2;
+                news.extend(health.failed(now));
+            }
+            news
+        };
+        assert_eq!(fail(2), []);
+        assert_eq!(health.succeeded(), None);
+        assert_eq!(fail(20), [News::Fails]);
+        assert_eq!(health.succeeded(), Some(News::Answers));
+        assert_eq!(health.succeeded(), None);
+        assert_eq!(fail(3), [News::Fails]);
+    }
+
+    #[test]
+    fn a_server_that_fails_and_answers_in_turns_is_told_of_now_and_then() {
+        let health = Health::new();
+        let start = Instant::now();
+        let mut told = 0;
+        for turn in 0..1000 {
+            let now = start + Duration::from_millis(20) * turn;
+            told += (0..3).filter(|_| health.failed(now).is_some()).count();
+            health.succeeded();
+        }
+        // Twenty seconds.
+        assert_eq!(told, 2);
     }
 }
