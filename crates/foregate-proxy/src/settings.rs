@@ -303,6 +303,9 @@ pub struct Upstream {
     pub name: Arc<str>,
     /// At least one.
     pub servers: Vec<Server>,
+    /// What its servers get as `Host` or `:authority`: a name or address, with a port where it has one. Default (`None`):
+    /// what the client has sent.
+    pub host: Option<Arc<str>>,
     /// The protocol spoken to its servers. Default: HTTP/1.1.
     pub protocol: UpstreamProtocol,
     /// Speak TLS to its servers.
@@ -340,6 +343,7 @@ impl Upstream {
         Self {
             name: name.into(),
             servers,
+            host: None,
             protocol: UpstreamProtocol::Http1,
             tls: None,
             send_proxy: None,

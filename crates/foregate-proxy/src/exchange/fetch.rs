@@ -139,13 +139,17 @@ fn whom(config: &Config, site: Option<HostId>, ask: &FetchRequest) -> Option<Who
     Some(Whom::Upstream(Arc::clone(config.settings.upstreams.get(upstream)?)))
 }
 
-/// The host that an upstream is asked for where nobody names one: its first server's.
+/// The host that an upstream is asked for where a step names none: the upstream's, else its first server's.
 fn authority_of(whom: &Whom) -> String {
     match whom {
-        Whom::Upstream(upstream) => match upstream.servers.first().map(|server| &server.address) {
-            Some(ServerAddress::Unix(_)) | None => "localhost".to_owned(),
-            Some(address) => address.to_string(),
-        },
+        Whom::Upstream(upstream) => {
+            let server = upstream.servers.first().map(|server| &server.address);
+            match (&upstream.host, server) {
+                (Some(host), _) => host.to_string(),
+                (None, Some(ServerAddress::Unix(_)) | None) => "localhost".to_owned(),
+                (None, Some(address)) => address.to_string(),
+            }
+        }
         Whom::Fixed(_) => "localhost".to_owned(),
     }
 }
@@ -299,7 +303,7 @@ async fn attempt(
     request: &Request,
     ask: &FetchRequest,
 ) -> Result<FetchResult, Error> {
-    origin.send_head(request, upstream.settings.tls.is_some()).await?;
+    origin.send_head(request, &upstream.settings).await?;
     let mut sent = 0;
     while sent < ask.body.len() {
         let taken = poll_fn(|cx| origin.link.poll_send(cx, &ask.body[sent..])).await;

@@ -146,7 +146,7 @@ impl Exchange<'_> {
     /// Sends the request, and waits for the head of the final response while the body is on its way.
     pub(super) async fn send_request(&mut self, mut origin: Origin) -> Step {
         let Some(upstream) = self.upstream.clone() else { return Step::Failed(Error::Internal) };
-        if let Err(error) = origin.send_head(self.request, upstream.settings.tls.is_some()).await {
+        if let Err(error) = origin.send_head(self.request, &upstream.settings).await {
             return Step::Failed(error);
         }
         match tokio::time::timeout(upstream.settings.idle_timeout, self.replay(&mut origin)).await {

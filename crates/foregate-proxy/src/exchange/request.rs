@@ -14,10 +14,16 @@ use http::request::Parts;
 
 use crate::error::Error;
 use crate::link::fields;
+use crate::settings;
 
 /// The fields in which proxies tell who the client is (RFC 7239 and what was used before it).
-const CLIENT_CLAIMS: [NameId; 4] =
-    [NameId::Forwarded, NameId::XForwardedFor, NameId::XForwardedProto, NameId::XForwardedHost];
+const CLIENT_CLAIMS: [NameId; 5] = [
+    NameId::Forwarded,
+    NameId::XForwardedFor,
+    NameId::XForwardedProto,
+    NameId::XForwardedHost,
+    NameId::XRealIp,
+];
 
 /// How we call ourselves in `Via`.
 const OWN_NAME: &[u8] = b" foregate";
@@ -125,6 +131,7 @@ impl Request {
         request.head.set_target(target);
         request.head.headers.push(b"Host", authority);
         request.understand_target(None)?;
+        request.origin_authority.clone_from(&request.authority);
         request.head.headers.clear();
         for field in fields {
             request.append(field.name(), field.value());
@@ -324,9 +331,14 @@ impl Request {
         &self.authority[..self.host_len.min(self.authority.len())]
     }
 
-    /// Host and port as the origin is told them.
-    pub fn origin_authority(&self) -> &str {
-        if self.origin_authority.is_empty() { &self.authority } else { &self.origin_authority }
+    /// Host and port as the origin is told them: what a module has set, else what the upstream says, else the client's.
+    pub fn origin_authority<'r>(&'r self, upstream: &'r settings::Upstream) -> &'r str {
+        match (&*self.origin_authority, &upstream.host) {
+            // What CONNECT asks for is no host of the origin's.
+            ("", Some(host)) if self.head.method != Method::Connect => host,
+            ("", _) => &self.authority,
+            (set, _) => set,
+        }
     }
 
     /// Makes the request one for another path or query, brought into their normal form; an empty query goes.
@@ -421,8 +433,11 @@ impl Request {
             if self.claimed >> number & 1 == 1 {
                 continue;
             }
+            let claims = headers.get(id).is_some();
             headers.remove(id);
             match id {
+                // Only who asks for it gets it: most origins do not look at it.
+                NameId::XRealIp if claims && !client.is_empty() => headers.push_id(id, client.as_bytes()),
                 NameId::XForwardedFor if !client.is_empty() => headers.push_id(id, client.as_bytes()),
                 NameId::XForwardedProto => headers.push_id(id, scheme),
                 NameId::XForwardedHost => headers.push_id(id, self.authority.as_bytes()),

@@ -20,7 +20,7 @@ use crate::error::Error;
 use crate::exchange::request::Request;
 use crate::link::h1::HeadFault;
 use crate::link::{H2Link, Link, LinkError, fields};
-use crate::settings::UpstreamProtocol;
+use crate::settings::{self, UpstreamProtocol};
 
 pub use super::connect::Addresses;
 
@@ -138,10 +138,10 @@ impl Origin {
     /// # Errors
     ///
     /// Only for HTTP/2: the connection takes no more streams.
-    pub async fn send_head(&mut self, request: &Request, over_tls: bool) -> Result<(), Error> {
+    pub async fn send_head(&mut self, request: &Request, upstream: &settings::Upstream) -> Result<(), Error> {
         match (&mut self.link, &mut self.h2) {
             (Link::H1(link), _) => {
-                write_head(link.head_out(), request);
+                write_head(link.head_out(), request, upstream);
                 link.begin_send(request.length);
                 Ok(())
             }
@@ -156,7 +156,7 @@ impl Origin {
                 }
                 let ends = request.length.is_empty() && !request.opens_tunnel();
                 let (response, send) =
-                    sender.send_request(h2_request(request, over_tls)?, ends).map_err(|error| {
+                    sender.send_request(h2_request(request, upstream)?, ends).map_err(|error| {
                         tracing::debug!(%error, "HTTP/2 request to an origin was refused");
                         Error::OriginRefused
                     })?;
@@ -268,9 +268,9 @@ impl Origin {
 }
 
 /// The head that an HTTP/1 origin gets, from the canonical request alone.
-fn write_head(out: &mut Vec<u8>, request: &Request) {
+fn write_head(out: &mut Vec<u8>, request: &Request, upstream: &settings::Upstream) {
     write_request_line(out, &request.head.method, request.target());
-    write_field(out, b"Host", request.origin_authority().as_bytes());
+    write_field(out, b"Host", request.origin_authority(upstream).as_bytes());
     write_fields(out, &request.head.headers);
     if let Some(protocol) = &request.upgrade {
         write_field(out, b"Connection", b"Upgrade");
@@ -287,7 +287,7 @@ fn write_head(out: &mut Vec<u8>, request: &Request) {
     end_head(out);
 }
 
-fn h2_request(request: &Request, over_tls: bool) -> Result<http::Request<()>, Error> {
+fn h2_request(request: &Request, upstream: &settings::Upstream) -> Result<http::Request<()>, Error> {
     let internal = |_| Error::Internal;
     let mut built = http::Request::new(());
     let extended = request.upgrade.as_deref();
@@ -297,11 +297,11 @@ fn h2_request(request: &Request, over_tls: bool) -> Result<http::Request<()>, Er
     } else {
         http::Method::from_bytes(request.head.method.as_bytes()).map_err(|_| Error::Internal)?
     };
-    let uri = http::Uri::builder().authority(request.origin_authority());
+    let uri = http::Uri::builder().authority(request.origin_authority(upstream));
     *built.uri_mut() = if connect && extended.is_none() {
         uri.build().map_err(internal)?
     } else {
-        let scheme = if over_tls { "https" } else { "http" };
+        let scheme = if upstream.tls.is_some() { "https" } else { "http" };
         uri.scheme(scheme).path_and_query(request.target()).build().map_err(internal)?
     };
     *built.version_mut() = http::Version::HTTP_2;

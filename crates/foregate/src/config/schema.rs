@@ -133,6 +133,7 @@ pub static UPSTREAM: Block = Block {
             .many()
             .required(),
         Key::one("balance", "\"round-robin\"", "balance \"round-robin\"", "How requests are spread over the servers.").default("\"round-robin\""),
+        Key::one("host", "NAME", "host \"app.internal\"", "What the servers get as `Host` (`:authority` of HTTP/2): a name or address, with `:PORT` where it has one.").otherwise("the client's"),
         Key::one("http", "\"1.1\"|\"2\"|\"auto\"", "http \"2\"", "The protocol: HTTP/1.1; HTTP/2, by ALPN over TLS and by prior knowledge on cleartext; or what ALPN gives.").default("\"1.1\""),
         Key::block("tls", &UPSTREAM_TLS, "tls", "Speaks TLS to the servers.").otherwise("cleartext"),
         Key::block("timeouts", &UPSTREAM_TIMEOUTS, "timeouts { connect \"1s\"; }", "Time limits towards the servers."),

@@ -38,6 +38,7 @@ pub(super) fn decode(
                 upstream.servers.extend(address.map(|address| Server { address, weight: weight as u32 }));
             }
             "balance" => balance(decoder, item),
+            "host" => upstream.host = decoder.read(item, 0, host),
             "http" => set(&mut upstream.protocol, decoder.choice(item, 0, PROTOCOLS)),
             "tls" => upstream.tls = Some(upstream_tls(decoder, item, inspection)),
             "timeouts" => timeouts(decoder, item, &mut upstream),
@@ -88,6 +89,25 @@ fn address(value: &Value<'_>, item: Item<'_>) -> Result<ServerAddress, Wrong> {
     }
 }
 
+/// A host with a port where it has one, in its normal form.
+fn host(value: &Value<'_>) -> Result<Arc<str>, Wrong> {
+    let text = value::string(value)?;
+    let mut host = String::new();
+    let authority = foregate_wire::parse_authority(text.as_bytes(), &mut host);
+    let port = match authority {
+        Ok(authority) => authority.port,
+        Err(_) if text.contains("://") => {
+            return Err(Wrong::new("expected a host")
+                .help("write it without a scheme, such as `host \"app.internal\"`"));
+        }
+        Err(error) => return Err(Wrong::new(format!("{error}")).help("write NAME or NAME:PORT")),
+    };
+    if let Some(port) = port {
+        host.push_str(&format!(":{port}"));
+    }
+    Ok(host.into())
+}
+
 /// The one method there is, so that there is nothing to store.
 fn balance(decoder: &mut Decoder<'_>, item: Item<'_>) {
     const LATER: &[&str] =
@@ -128,6 +148,7 @@ fn upstream_tls(decoder: &mut Decoder<'_>, of: Item<'_>, inspection: &tls::Inspe
             name => debug_assert!(false, "{name} is not read"),
         }
     }
+    inspection.upstream(decoder, of, &settings, &places);
     settings
 }
 
@@ -144,4 +165,3 @@ fn timeouts(decoder: &mut Decoder<'_>, item: Item<'_>, upstream: &mut Upstream) 
         }
     }
 }
-    inspection.upstream(decoder, of, &settings, &places);
