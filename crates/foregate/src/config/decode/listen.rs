@@ -14,6 +14,9 @@ use foregate_config::value::{self, Value, Wrong};
 
 const ADDRESSES: &str = "write IP:PORT, [IPV6]:PORT, :PORT for all addresses, or unix:PATH";
 
+/// A socket of TCP: where it listens, where that is said, and whether it shares its port.
+type Socket = (SocketAddr, Place, bool);
+
 /// All listeners as they are read.
 #[derive(Default)]
 pub(super) struct Listeners {
@@ -58,7 +61,7 @@ impl Listeners {
         let mut all: Vec<_> = self.list.iter().filter_map(tcp).collect();
         all.extend(self.metrics.map(|(address, place)| (address, place, false)));
         // By port and family: few share these, so that thousands of listeners are compared fast.
-        let mut known: HashMap<(u16, bool), Vec<(SocketAddr, Place, bool)>> = HashMap::new();
+        let mut known: HashMap<(u16, bool), Vec<Socket>> = HashMap::new();
         for (address, place, shared) in all {
             let others = known.entry((address.port(), address.is_ipv4())).or_default();
             let rival = others.iter().find(|(other, _, other_shared)| {
