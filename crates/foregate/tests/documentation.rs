@@ -268,6 +268,14 @@ fn the_tour_of_the_readme_works() {
     let mut path = vec![Path::new(BINARY).parent().unwrap().to_owned()];
     path.extend(env::split_paths(&env::var_os("PATH").unwrap()));
     let path = env::join_paths(path).unwrap();
+    let words = tour.iter().flat_map(|snippet| snippet.text.split([' ', '\n', '\'', ';']));
+    for path in words.filter_map(|word| word.strip_prefix("http://127.0.0.1:8080/")) {
+        let path = format!("http://{http}/{}", path.split('?').next().unwrap());
+        assert!(
+            banner.contains(&path),
+            "{path} is in the tour, and not printed by the quickstart:\n{banner}"
+        );
+    }
     let tour: Vec<_> = snippets().into_iter().filter(|snippet| snippet.kind == "sh tour").collect();
     assert!(tour.len() > 4, "the tour was not found");
     for snippet in &tour {

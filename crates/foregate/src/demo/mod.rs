@@ -85,6 +85,8 @@ pub(crate) struct Started {
     pub(crate) configuration: PathBuf,
     /// What to print: where everything is, and the commands to try.
     pub(crate) banner: String,
+    /// Held while the proxy runs: the configuration is ours.
+    _lock: Option<fs::File>,
 }
 
 impl QuickstartArguments {
@@ -99,8 +101,9 @@ impl QuickstartArguments {
         let Some(configuration) = self.configuration else {
             let quickstart = prepare(&folder)?;
             let banner = quickstart.banner();
-            origin::spawn(quickstart.origin).map_err(QuickstartError::Origin)?;
-            return Ok(Started { configuration: quickstart.configuration, banner });
+            let Quickstart { configuration, lock, origin, .. } = quickstart;
+            origin::spawn(origin).map_err(QuickstartError::Origin)?;
+            return Ok(Started { configuration, banner, _lock: Some(lock) });
         };
         let pair = certificate::ensure(&folder, NAMES)?;
         // No other port will do: the file names this one.
@@ -112,7 +115,7 @@ impl QuickstartArguments {
             pair.certificate.display(),
             pair.key.display()
         );
-        Ok(Started { configuration, banner })
+        Ok(Started { configuration, banner, _lock: None })
     }
 }
 
@@ -145,6 +148,8 @@ struct Quickstart {
     /// The configuration to start the proxy with: [`CONFIGURATION`], written beside the certificate
     /// so that its relative paths hold, with other ports where the usual ones are taken.
     configuration: PathBuf,
+    /// Says to others who start in the same folder that the usual configuration is in use.
+    lock: fs::File,
     /// The demo origin's socket.
     origin: TcpListener,
     /// The certificate that the configuration names.
@@ -196,10 +201,27 @@ fn prepare(folder: &Path) -> Result<Quickstart, QuickstartError> {
         metrics: address(&metrics, METRICS)?,
         origin: address(&origin, ORIGIN)?,
     };
-    let configuration = folder.join("quickstart.kdl");
-    fs::write(&configuration, configuration_for(&addresses))
-        .map_err(|source| QuickstartError::Write { path: configuration.clone(), source })?;
-    Ok(Quickstart { configuration, origin, certificate, addresses })
+    let (configuration, lock) = write(folder, &addresses)?;
+    Ok(Quickstart { configuration, lock, origin, certificate, addresses })
+}
+
+/// Writes the configuration, into a file of its own where another quickstart runs with the usual one. It runs for as long
+/// as it holds the lock, which is no lock of the configuration: editors replace files.
+fn write(folder: &Path, addresses: &Addresses) -> Result<(PathBuf, fs::File), QuickstartError> {
+    let failed = |path: &Path| {
+        let path = path.to_owned();
+        move |source| QuickstartError::Write { path, source }
+    };
+    let path = folder.join("quickstart.lock");
+    let lock = fs::File::create(&path).map_err(failed(&path))?;
+    let configuration = folder.join(match lock.try_lock() {
+        Ok(()) => "quickstart.kdl".to_owned(),
+        // Nobody else has this port.
+        Err(fs::TryLockError::WouldBlock) => format!("quickstart-{}.kdl", addresses.http.port()),
+        Err(fs::TryLockError::Error(source)) => return Err(QuickstartError::Write { path, source }),
+    });
+    fs::write(&configuration, configuration_for(addresses)).map_err(failed(&configuration))?;
+    Ok((configuration, lock))
 }
 
 fn listen(usual: SocketAddr) -> Result<TcpListener, QuickstartError> {
@@ -233,6 +255,9 @@ impl Quickstart {
         let Addresses { http, https, metrics, origin } = self.addresses;
         let certificate = self.certificate.certificate.display();
         let configuration = self.configuration.display();
+        // As it was started: it need not be on the PATH.
+        let program = env::current_exe().unwrap_or_else(|_| "foregate".into());
+        let program = program.display();
         let websocket = "-H 'Connection: Upgrade' -H 'Upgrade: websocket' \
                          -H 'Sec-WebSocket-Version: 13' \
                          -H 'Sec-WebSocket-Key: AQIDBAUGBwgJCgsMDQ4PEA=='";
@@ -253,7 +278,28 @@ impl Quickstart {
             ("part of it", format!("curl -r 64-127 'http://{http}/large'")),
             ("a slow answer", format!("curl 'http://{http}/slow?ms=2000'")),
             ("an upload", format!("head -c 8388608 /dev/zero | curl --data-binary @- http://{http}/upload")),
+            (
+                "more than the route takes: 413",
+                format!("head -c 65MiB /dev/zero | curl -i --data-binary @- http://{http}/upload"),
+            ),
+            ("a rule: the origin does not see it", format!("curl -i http://{http}/.git/config")),
+            (
+                "a rate limit: the sixth within a minute gets 429",
+                format!(
+                    "for i in 1 2 3 4 5 6; do curl -s -o /dev/null -w '%{{http_code}} ' \
+                     http://{http}/limited; done"
+                ),
+            ),
+            ("an own page for errors", format!("curl -i http://{http}/no-such-page")),
             ("metrics", format!("curl http://{metrics}/metrics")),
+            (
+                "break the configuration, and ask what is wrong",
+                format!("'{program}' check -c '{configuration}'"),
+            ),
+            (
+                "which route answers, and what runs before",
+                format!("'{program}' explain -c '{configuration}' http://{http}/hello"),
+            ),
         ];
         let mut text = format!(
             "Foregate on http://{http} and https://{https}, \
@@ -327,5 +373,23 @@ pub(crate) mod tests {
         for part in ["curl", "/events", "/ws", "/large", "/slow", "/metrics", "localhost.pem"] {
             assert!(banner.contains(part), "{part} in {banner}");
         }
+        for part in ["/.git/config", "/limited", "/no-such-page", "check -c '", "explain -c '"] {
+            assert!(banner.contains(part), "{part} in {banner}");
+        }
+    }
+
+    #[test]
+    fn a_second_quickstart_leaves_the_configuration_of_the_first() {
+        let folder = Folder::new();
+        let first = prepare(folder.path()).unwrap();
+        assert_eq!(first.configuration, folder.path().join("quickstart.kdl"));
+        let text = fs::read_to_string(&first.configuration).unwrap();
+        let second = prepare(folder.path()).unwrap();
+        assert_ne!(second.configuration, first.configuration);
+        assert!(second.banner().contains(&second.configuration.display().to_string()));
+        assert_eq!(fs::read_to_string(&first.configuration).unwrap(), text);
+        drop((first, second));
+        let third = prepare(folder.path()).unwrap();
+        assert_eq!(third.configuration, folder.path().join("quickstart.kdl"));
     }
 }
