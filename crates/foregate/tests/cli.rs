@@ -215,6 +215,13 @@ fn a_new_module_builds_and_passes_its_tests() {
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     let made = folder.0.join("my-greeting");
     std::fs::copy(root.join("Cargo.lock"), made.join("Cargo.lock")).unwrap();
+    // The binary that it shows is of the form of `examples/custom-binary`, which is built below.
+    let readme = std::fs::read_to_string(made.join("README.md")).unwrap();
+    for part in
+        ["use foregate::shipped; my_greeting::MyGreeting }", "crates/foregate\" }", "my-greeting = { path"]
+    {
+        assert!(readme.contains(part), "{part} in {readme}");
+    }
     let cargo = |arguments: &[&str]| {
         let output = Command::new(env!("CARGO"))
             .args(arguments)

@@ -5,14 +5,12 @@ mod office_hours;
 
 use std::process::ExitCode;
 
-use office_hours::OfficeHours;
-
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 foregate_module::pipeline! {
     /// All that ships, and ours. Steps are merged phase by phase; the compiler checks the result.
-    pub fn steps { use foregate::shipped; OfficeHours }
+    pub fn steps { use foregate::shipped; office_hours::OfficeHours }
 }
 
 fn main() -> ExitCode {

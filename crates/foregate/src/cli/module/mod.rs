@@ -104,7 +104,10 @@ impl Module {
             return Outcome::Usage;
         }
         let folder = folder.clone().unwrap_or_else(|| name.into());
-        match source(foregate.as_deref()).and_then(|source| write(name, &folder, &source)) {
+        let foregate = foregate.as_deref();
+        let sources = source(foregate, "foregate-module")
+            .and_then(|contract| Ok([contract, source(foregate, "foregate")?]));
+        match sources.and_then(|sources| write(name, &folder, &sources)) {
             Ok(()) => {
                 let folder = folder.display();
                 print(&format!("{folder} is there: try `cargo test` in it, and read {folder}/src/lib.rs.\n"));
@@ -133,18 +136,18 @@ fn problem_with(name: &str, pipeline: &Pipeline) -> Option<&'static str> {
     (!pipeline.named(name).is_empty()).then_some("there is one of this name already")
 }
 
-/// Where the contract's crate is, as a manifest says it.
-fn source(checkout: Option<&Path>) -> io::Result<String> {
+/// Where one of our crates is, as a manifest says it.
+fn source(checkout: Option<&Path>, name: &str) -> io::Result<String> {
     let Some(checkout) = checkout else {
         return Ok(format!("git = \"{REPOSITORY}\", tag = \"v{}\"", env!("CARGO_PKG_VERSION")));
     };
-    let path = checkout.join("crates/foregate-module");
+    let path = checkout.join("crates").join(name);
     let path =
         path.canonicalize().map_err(|error| io::Error::other(format!("{}: {error}", path.display())))?;
     Ok(format!("path = {:?}", path.display().to_string()))
 }
 
-fn write(name: &str, folder: &Path, source: &str) -> io::Result<()> {
+fn write(name: &str, folder: &Path, [contract, program]: &[String; 2]) -> io::Result<()> {
     if folder.exists() {
         return Err(io::Error::other(format!("{} exists already", folder.display())));
     }
@@ -160,7 +163,8 @@ fn write(name: &str, folder: &Path, source: &str) -> io::Result<()> {
             .replace("{{crate}}", &of_crate)
             .replace("{{Type}}", &type_name)
             .replace("{{rust}}", env!("CARGO_PKG_RUST_VERSION"))
-            .replace("{{source}}", source);
+            .replace("{{source}}", contract)
+            .replace("{{program}}", program);
         let path = folder.join(file);
         std::fs::create_dir_all(path.parent().unwrap_or(folder))?;
         std::fs::write(path, text)?;
