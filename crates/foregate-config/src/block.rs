@@ -12,11 +12,16 @@ use crate::schema::{Block, GENERIC, Key, Prop};
 use crate::value::{self, Value, Wrong};
 use foregate_rules::nearest;
 
+/// Names of keys that each message may list; more are listed once.
+const FEW: usize = 12;
+
 /// Collects what is wrong while nodes are read.
 pub struct Decoder<'p> {
     problems: &'p mut Problems,
     /// The keys of modules, in the order of their numbers.
     modules: Vec<&'static Key>,
+    /// Whether a message has listed many keys already: one such list is enough.
+    listed: bool,
 }
 
 /// The nodes of a block that fit its table.
@@ -28,7 +33,7 @@ pub type ModuleNodes<'t> = Vec<(usize, Item<'t>)>;
 impl<'p> Decoder<'p> {
     /// A decoder for files in which these keys of modules may stand, in the order of their numbers.
     pub fn new(problems: &'p mut Problems, modules: Vec<&'static Key>) -> Self {
-        Self { problems, modules }
+        Self { problems, modules, listed: false }
     }
 
     /// Adds a problem.
@@ -172,10 +177,18 @@ impl<'p> Decoder<'p> {
         }
         let modules: &[_] = if open { &self.modules } else { &[] };
         let known = || block.keys.iter().chain(modules.iter().copied());
+        if let Some(instead) = crate::nginx::instead_of(name) {
+            self.push(problem.help(instead));
+            return None;
+        }
         let near = nearest(name, known().map(|key| key.name));
         let problem = match near {
             Some(near) => problem.help(format!("did you mean `{near}`?")),
+            None if self.listed && known().count() > FEW => {
+                problem.help("`foregate check --show-defaults` prints all keys")
+            }
             None => {
+                self.listed |= known().count() > FEW;
                 let names: Vec<_> = known().map(|key| format!("`{}`", key.name)).collect();
                 problem.help(format!("known here: {}", names.join(", ")))
             }
@@ -187,7 +200,10 @@ impl<'p> Decoder<'p> {
     /// Whether arguments, properties and block of a node are those of its key; the `generic` properties are allowed
     /// besides.
     fn fits(&mut self, key: &'static Key, item: Item<'_>, generic: &'static [Prop]) -> bool {
-        let usage = || format!("write `{} {}`", key.name, key.usage);
+        let usage = || match key.usage {
+            "" => format!("such as `{}`", key.example),
+            usage => format!("write `{} {usage}`", key.name),
+        };
         let known = || key.props.iter().chain(generic);
         let mut fits = true;
         let mut count = 0_usize;

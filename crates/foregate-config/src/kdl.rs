@@ -96,6 +96,10 @@ impl Reader<'_, '_> {
 
     fn node(&mut self, depth: usize) -> Result<(), SyntaxError> {
         let span = self.span;
+        if self.token == Token::Open {
+            return Err(SyntaxError::new(span, "this `{` belongs to no node")
+                .help("`{` stands on the line of its node, such as `site \"*\" {`"));
+        }
         if !self.token.is_string() {
             return Err(self.unexpected("the name of a node"));
         }
@@ -194,7 +198,9 @@ impl Reader<'_, '_> {
                     self.document.forget(mark);
                 }
                 token if token.is_value() => {
-                    return Err(self.unexpected("the end of the node: values stand before its block"));
+                    return Err(self.unexpected("`;` or a line break after the block").help(
+                        "another node begins after `;` or on a line of its own; values of this one stand before its block",
+                    ));
                 }
                 _ => return Ok(()),
             }

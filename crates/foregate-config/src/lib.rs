@@ -17,6 +17,7 @@ mod kdl;
 pub mod lists;
 mod load;
 mod modules;
+mod nginx;
 mod problem;
 mod scan;
 pub mod schema;

@@ -50,9 +50,16 @@ impl Check {
                     print_json(&counts);
                 } else {
                     let Counts { file, listeners, upstreams, servers, sites, routes, .. } = counts;
+                    let servers = counted(servers, "server");
+                    let routes = match routes {
+                        1 => "1 route".to_owned(),
+                        _ => format!("{routes} different routes"),
+                    };
                     print(&format!(
-                        "{file} is fine: {listeners} listeners, {upstreams} upstreams with {servers} servers, \
-                         {sites} sites, {routes} different routes\n"
+                        "{file} is fine: {}, {} with {servers}, {}, {routes}\n",
+                        counted(listeners, "listener"),
+                        counted(upstreams, "upstream"),
+                        counted(sites, "site"),
                     ));
                 }
                 // The process ends: taking 100,000 sites apart would be for nothing.
@@ -61,6 +68,10 @@ impl Check {
             }
         }
     }
+}
+
+fn counted(number: usize, what: &str) -> String {
+    format!("{number} {what}{}", if number == 1 { "" } else { "s" })
 }
 
 fn count(settings: &Settings, file: String) -> Counts {

@@ -1,0 +1,48 @@
+//! Directives of NGINX that have another name here, for those who come from there.
+
+/// What to write in place of a directive.
+pub(crate) fn instead_of(directive: &str) -> Option<&'static str> {
+    INSTEAD.iter().find(|(name, _)| *name == directive).map(|(_, instead)| *instead)
+}
+
+const STATIC: &str =
+    "files are not served here: have an origin do it, named by `proxy`; `respond` gives a fixed text";
+
+const INSTEAD: &[(&str, &str)] = &[
+    ("access_log", "write `access-log \"FILE\"`"),
+    ("add_header", "write `headers { response { set \"NAME\" \"VALUE\"; }; }`"),
+    ("alias", STATIC),
+    ("allow", "write `access { allow \"10.0.0.0/8\"; }`"),
+    ("auth_basic", "write `basic-auth`"),
+    ("auth_request", "write `forward-auth`"),
+    ("client_max_body_size", "write `body-limit \"SIZE\"` in a `route`"),
+    ("deny", "write `access { deny \"10.0.0.0/8\"; }`"),
+    ("error_page", "write `error-pages { page 404 file=\"FILE\"; }`"),
+    ("expires", "write `headers { response { set \"cache-control\" \"max-age=60\"; }; }`"),
+    ("gzip", "write `compress`"),
+    ("http", "leave it out: what stands in it stands at the top of the file"),
+    ("if", "write `rule \"EXPRESSION\" { ... }`, or `when=\"EXPRESSION\"` at a key"),
+    ("index", STATIC),
+    ("keepalive_timeout", "write `timeouts { keep-alive \"60s\"; }` at the top of the file"),
+    ("limit_conn", "write `limits { connections-per-client NUMBER; }` at the top of the file"),
+    ("limit_req", "write `rate-limit NUMBER per=\"1s\"`"),
+    ("location", "write `route \"/path/**\" { ... }` in a `site`"),
+    ("map", "write `list`, and expressions that look into it"),
+    (
+        "proxy_pass",
+        "write `upstream \"app\" { server \"HOST:PORT\"; }` at the top of the file, and `proxy \"app\"` in a `route`",
+    ),
+    ("proxy_read_timeout", "write `upstream \"app\" { timeouts { first-byte \"30s\"; idle \"60s\"; }; }`"),
+    (
+        "proxy_set_header",
+        "write `headers { request { set \"NAME\" \"VALUE\"; }; }`; for Host, `host \"NAME\"` in the `upstream`",
+    ),
+    ("return", "write `respond STATUS \"TEXT\"` or `redirect` in a `route`"),
+    ("rewrite", "write `redirect`, or a `rule` that rewrites the path"),
+    ("root", STATIC),
+    ("server_name", "the names stand after `site`: `site \"example.com\" { ... }`"),
+    ("ssl_certificate", "write `listen \":443\" { tls { certificate \"FILE\" key=\"FILE\"; }; }`"),
+    ("sub_filter", "write `substitute` or `html-text`"),
+    ("try_files", STATIC),
+    ("worker_processes", "write `workers NUMBER`"),
+];
