@@ -28,7 +28,7 @@ pub mod value;
 
 use std::path::Path;
 
-pub use self::block::{Decoder, ModuleNodes, Nodes};
+pub use self::block::{Decoder, ModuleNodes, Nodes, turns_off};
 pub use self::document::{EntryRef, Kind, NodeRef, Siblings, Span};
 pub use self::files::Files;
 pub use self::format::format;

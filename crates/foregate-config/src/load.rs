@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use super::document::{Document, EntryRef, FILE_LIMIT, NodeRef, Siblings, Span, SyntaxError};
-use super::problem::{Place, Problem, Problems};
+use super::problem::{Place, Problem, Problems, line_and_column};
 use super::value;
 use super::{glob, json, kdl};
 
@@ -277,6 +277,13 @@ impl<'t> Item<'t> {
     /// Where its name stands.
     pub fn place(self) -> Place {
         self.place_of(self.node.span())
+    }
+
+    /// The same for people: `FILE:LINE:COLUMN`.
+    pub fn line(self) -> String {
+        let file = &self.tree.files[self.file as usize];
+        let (line, column) = line_and_column(file.document.source(), self.node.span().start as usize);
+        format!("{}:{line}:{column}", file.path.display())
     }
 
     /// Where a part of it stands.

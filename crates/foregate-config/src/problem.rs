@@ -205,7 +205,7 @@ impl Refused {
 }
 
 /// The line and column, both from 1, of a byte.
-fn line_and_column(source: &str, at: usize) -> (usize, usize) {
+pub(super) fn line_and_column(source: &str, at: usize) -> (usize, usize) {
     let before = source.get(..at).unwrap_or(source);
     let line_start = before.rfind('\n').map_or(0, |at| at + 1);
     let line = before.bytes().filter(|byte| *byte == b'\n').count() + 1;

@@ -1,11 +1,13 @@
 //! `foregate explain`.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use crate::config;
 use clap::Args;
-use foregate_module::{Pipeline, Plan};
-use foregate_proxy::routing::{HostId, HostMatch};
+use foregate_config::{Item, Problems, Tree, turns_off};
+use foregate_module::{PhaseId, Pipeline, Plan};
+use foregate_proxy::routing::{HostId, HostMatch, HostPattern};
 use foregate_proxy::settings::{Action, Listen, ListenAddress, Route, Settings};
 use foregate_wire::{
     Authority, Method, Scheme, Slashes, Target, TargetForm, normalize_path, parse_authority,
@@ -40,8 +42,18 @@ struct Explanation {
     answer: Option<String>,
     upstream: Option<String>,
     servers: Vec<String>,
+    /// Keys of modules that may end the request before that.
+    before: Vec<Before>,
     /// The steps of modules that run, in their order.
     steps: Vec<PlannedStep>,
+}
+
+/// A key that may end a request before the route's own answer.
+#[derive(Debug, Serialize)]
+struct Before {
+    key: &'static str,
+    /// Where it stands, `FILE:LINE:COLUMN`; the outermost first.
+    places: Vec<String>,
 }
 
 /// A step of a module as the route uses it.
@@ -59,12 +71,16 @@ struct PlannedStep {
 
 impl Explain {
     pub(super) fn run(&self, pipeline: &Arc<Pipeline>) -> Outcome {
-        let settings = match config::load(&self.file.path(), pipeline) {
+        let path = self.file.path();
+        let settings = match config::load(&path, pipeline) {
             Ok(settings) => settings,
             Err(refused) => return show_refused(&refused, self.output.json),
         };
         let explanation = match explain(&settings, &self.url) {
-            Ok(explanation) => explanation,
+            Ok(mut explanation) => {
+                find_places(&path, &mut explanation, pipeline);
+                explanation
+            }
             Err(error) => {
                 complain(&format!("{}: {error}", self.url));
                 return Outcome::Usage;
@@ -139,6 +155,7 @@ fn explain_route(
     }
     .into();
     explain_action(settings, route, explanation);
+    explanation.before = route.plan.get().map(|plan| before(&settings.pipeline, plan)).unwrap_or_default();
     explanation.steps = route.plan.get().map(|plan| steps(&settings.pipeline, plan)).unwrap_or_default();
     Ok(())
 }
@@ -155,6 +172,45 @@ fn explain_action(settings: &Settings, route: &Route, explanation: &mut Explanat
                 weight => format!("{} weight={weight}", server.address),
             };
             explanation.servers = upstream.servers.iter().map(server).collect();
+        }
+    }
+}
+
+/// The keys whose steps may end a request before an upstream has answered.
+fn before(pipeline: &Pipeline, plan: &Plan) -> Vec<Before> {
+    let mut before: Vec<Before> = Vec::new();
+    for planned in plan.steps() {
+        let Some(entry) = pipeline.entries().get(usize::from(planned.step)) else { continue };
+        let Some(key) = entry.key() else { continue };
+        let ends = !entry.decl().stops.is_empty() && entry.decl().phase < PhaseId::UpstreamResponse;
+        if ends && !planned.dry_run && !before.iter().any(|known| known.key == key.name) {
+            before.push(Before { key: key.name, places: Vec::new() });
+        }
+    }
+    before
+}
+
+/// Finds the lines of the keys in the file, which has been read once already: the settings do not hold them.
+fn find_places(path: &Path, explanation: &mut Explanation, pipeline: &Pipeline) {
+    let tree = Tree::read(path, &mut Problems::default());
+    let first = |item: &Item<'_>| item.node.entries().next().map(|entry| entry.text().to_owned());
+    let roots = tree.roots();
+    let site = roots.iter().find(|item| {
+        let host = first(item).and_then(|host| host.parse::<HostPattern>().ok());
+        item.node.name() == "site" && host.map(|host| host.to_string()) == explanation.site
+    });
+    let site = site.map(|site| site.children()).unwrap_or_default();
+    let route = site.iter().find(|item| item.node.name() == "route" && first(item) == explanation.route);
+    let route = route.map(|route| route.children()).unwrap_or_default();
+    let many = |name: &str| pipeline.keys().iter().any(|(key, _)| key.name == name && key.many);
+    for Before { key, places } in &mut explanation.before {
+        for item in [&roots, &site, &route].into_iter().flatten().filter(|item| item.node.name() == *key) {
+            if turns_off(*item) || !many(key) {
+                places.clear();
+            }
+            if !turns_off(*item) {
+                places.push(item.line());
+            }
         }
     }
 }
@@ -185,6 +241,7 @@ fn text(explanation: &Explanation) -> String {
         route_because,
         answer,
         servers,
+        before,
         steps,
         ..
     } = explanation;
@@ -208,6 +265,11 @@ fn text(explanation: &Explanation) -> String {
     }
     if !servers.is_empty() {
         text.push_str(&format!("servers   {}\n", servers.join(", ")));
+    }
+    for (number, Before { key, places }) in before.iter().enumerate() {
+        let label = if number == 0 { "before" } else { "" };
+        let places = if places.is_empty() { String::new() } else { format!(" ({})", places.join(", ")) };
+        text.push_str(&format!("{label:<10}{key}{places} may end the request\n"));
     }
     let width = steps.iter().map(|step| step.phase.len()).max().unwrap_or_default();
     for (number, step) in steps.iter().enumerate() {
