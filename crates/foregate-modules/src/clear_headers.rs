@@ -5,7 +5,7 @@
 //! clear-headers "x-internal-*" "x-debug-token" file="internal-headers.txt" builtin=#true responses=#true
 //! ```
 //!
-//! Names are exact, or begin like the text before a `*` at the end. Which fields go is found in one pass over the head,
+//! Names are exact, or begin like the text before a `*` at the end; `_` counts as `-`, as it does for CGI programs. Which fields go is found in one pass over the head,
 //! by a trie made at load (see [`trie`]), and they are removed in one pass, by their numbers.
 
 pub mod trie;
@@ -37,7 +37,7 @@ const KEY: Key = Key {
         "",
         "clear-headers \"x-internal-*\" builtin=#true",
         "Removes fields with these names, or with names that begin like the text before a `*`, from requests before \
-         anything else reads them, but for `trusted-proxies`, and from responses if told so.",
+         anything else reads them, but for `trusted-proxies`, and from responses if told so. `_` counts as `-`.",
     )
 }
 .args(0, ANY)
@@ -56,7 +56,7 @@ const KEY: Key = Key {
         required: false,
         default: "#false",
         about: "Also the names by which proxies, clouds and gateways tell a server who the client is, such as \
-                `cf-connecting-ip`, `x-remote-user`, `x-original-url`.",
+                `cf-connecting-ip`, `x-real-ip`, `x-remote-user`, `x-original-url`.",
     },
     Prop {
         name: "requests",

@@ -22,6 +22,47 @@ fn requests_lose_what_is_named() {
 }
 
 #[test]
+fn an_underscore_is_a_hyphen() {
+    let clear: ClearHeaders = settings(&[node("clear-headers")
+        .arg_literal("x-internal-*")
+        .arg_literal("x_debug")
+        .prop_literal("builtin", true)
+        .prop_literal("responses", true)])
+    .unwrap();
+    let mut sample = Sample::get("/")
+        .field("X_Internal_User", "root")
+        .field("X-Internal_User", "root")
+        .field("X-Debug", "1")
+        .field("X_Remote_User", "root")
+        .field("X_Real-IP", "192.0.2.9")
+        .field("x_mine", "stays");
+    sample.run(&ClearRequest, &clear);
+    assert_eq!(names(&sample), ["x_mine"]);
+    assert!(!ClearResponse.keeps(&clear, b"x_internal_cost"));
+    assert!(ClearResponse.keeps(&clear, b"x_mine"));
+}
+
+#[test]
+fn what_the_platform_tells_origins_itself_is_not_in_the_list() {
+    let clear: ClearHeaders = settings(&[node("clear-headers").prop_literal("builtin", true)]).unwrap();
+    for own in
+        ["x-forwarded-for", "x-forwarded-proto", "x-forwarded-host", "forwarded", "via", "x-request-id"]
+    {
+        assert!(!clear.names.contains(own.as_bytes()), "{own}");
+    }
+    let told = "x-real-ip x-forwarded-port x-forwarded-ssl x-forwarded-scheme x-forwarded-server x-forwarded-prefix \
+        x-forwarded-uri x-forwarded-method x-host x-original-forwarded-for x-user x-proxyuser-ip forwarded-for \
+        x-forwarded true-client-ip client-cert x-consumer-username oidc-claim-sub";
+    for name in told.split_whitespace() {
+        assert!(clear.names.contains(name.as_bytes()), "{name}");
+    }
+    let mut sorted: Vec<&str> = builtin().collect();
+    sorted.sort_unstable();
+    sorted.dedup();
+    assert_eq!(sorted.len(), builtin().count(), "a name stands in the list twice");
+}
+
+#[test]
 fn responses_are_cleared_when_told_so() {
     let plain: ClearHeaders = settings(&[node("clear-headers").arg_literal("x-a")]).unwrap();
     let mut sample = Sample::get("/").response(200).response_field("x-a", "1").response_field("x-b", "2");

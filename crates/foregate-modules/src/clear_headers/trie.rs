@@ -8,6 +8,9 @@
 //! nothing is copied.
 //!
 //! Prefixes stand in an ordinary trie with compressed paths, behind a mask of their first bytes.
+//!
+//! `_` counts as `-`, for CGI programs take both for the same: members are kept with `-`, and the few names with `_` are
+//! asked for in that spelling.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -18,7 +21,7 @@ pub const LENGTH_LIMIT: usize = 255;
 /// The most names and prefixes that a set can have.
 pub const NAMES_LIMIT: usize = 8192;
 
-/// A set of names and prefixes, without regard to case.
+/// A set of names and prefixes, without regard to case; `_` counts as `-`.
 #[derive(Debug, Clone, Default)]
 pub struct Names {
     /// For each length, the node where its trie begins; 0 is one that leads nowhere.
@@ -151,7 +154,8 @@ impl Names {
         prefixes: impl IntoIterator<Item = &'n [u8]>,
     ) -> Option<Self> {
         let lower = |names: Vec<&[u8]>| {
-            let mut names: Vec<Vec<u8>> = names.into_iter().map(<[u8]>::to_ascii_lowercase).collect();
+            let spell = |name: &[u8]| name.iter().map(|byte| respelt(byte.to_ascii_lowercase())).collect();
+            let mut names: Vec<Vec<u8>> = names.into_iter().map(spell).collect();
             names.retain(|name| (1..=LENGTH_LIMIT).contains(&name.len()));
             names.sort();
             names.dedup();
@@ -190,7 +194,23 @@ impl Names {
     /// Whether a name is a member, or begins with a prefix that is one.
     #[inline(always)]
     pub fn contains(&self, name: &[u8]) -> bool {
+        if may_have_underscore(name) {
+            return self.contains_respelt(name);
+        }
         self.contains_exact(name) || self.prefixes.begin(name)
+    }
+
+    /// The same for a name in which `_` has to count as `-`.
+    #[cold]
+    #[inline(never)]
+    fn contains_respelt(&self, name: &[u8]) -> bool {
+        let mut spelt = [0; LENGTH_LIMIT];
+        for (to, from) in spelt.iter_mut().zip(name) {
+            *to = respelt(*from);
+        }
+        // What is longer than any member can still begin with one.
+        let start = spelt.get(..name.len()).unwrap_or(&spelt);
+        (start.len() == name.len() && self.contains_exact(start)) || self.prefixes.begin(start)
     }
 
     #[inline(always)]
@@ -347,6 +367,26 @@ fn four_words(name: &[u8]) -> Option<[u64; 4]> {
     Some([u64::from_le_bytes(*first), word(second), word(third), u64::from_le_bytes(*last)])
 }
 
+/// A byte of a name, where `_` counts as `-`.
+fn respelt(byte: u8) -> u8 {
+    if byte == b'_' { b'-' } else { byte }
+}
+
+/// Whether there is a `_` in a name; true also for some bytes that no name has. Of the bytes of names, `_` alone has its
+/// lower five bits set, so that adding one to them makes it another bit.
+#[inline(always)]
+fn may_have_underscore(name: &[u8]) -> bool {
+    const LOWER: u64 = 0x1f1f_1f1f_1f1f_1f1f;
+    const ONES: u64 = 0x0101_0101_0101_0101;
+    const CARRIED: u64 = 0x2020_2020_2020_2020;
+    let carried = |word: u64| (word & LOWER) + ONES;
+    match four_words(name) {
+        Some([a, b, c, d]) => (carried(a) | carried(b) | carried(c) | carried(d)) & CARRIED != 0,
+        None if name.len() < 8 => carried(short_word(name)) & CARRIED != 0,
+        None => name.contains(&b'_'),
+    }
+}
+
 /// The word of a name of one to seven bytes.
 #[inline]
 fn short_word(name: &[u8]) -> u64 {
@@ -496,6 +536,7 @@ impl Prefixes {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use alloc::format;
     use alloc::string::String;
     use proptest::prelude::*;
 
@@ -531,6 +572,32 @@ mod tests {
         assert!(!set.contains(b"x-\x11"));
         assert!(set.contains(b"P_q") && set.contains(b"p_"));
         assert!(!set.contains(b"p\x7fq"));
+    }
+
+    #[test]
+    fn underscores_count_as_hyphens() {
+        for length in 1..=LENGTH_LIMIT {
+            let name = "n".repeat(length);
+            for at in 0..length {
+                let spelt = |byte: &str| [&name[..at], byte, &name[at + 1..]].concat();
+                assert!(!may_have_underscore(spelt("-").as_bytes()));
+                assert!(may_have_underscore(spelt("_").as_bytes()), "{length} bytes, at {at}");
+                if at % 16 == 0 {
+                    assert!(names(&[&spelt("-")], &[]).contains(spelt("_").as_bytes()));
+                    assert!(names(&[], &[&spelt("_")]).contains(format!("{}x", spelt("-")).as_bytes()));
+                }
+            }
+        }
+        let set = names(&["x-internal-user", "x_remote_user"], &["x-team-"]);
+        for member in ["X_Internal_User", "X-Internal_User", "X-Remote-User", "x-remote_user", "X_Team_Blue"]
+        {
+            assert!(set.contains(member.as_bytes()), "{member}");
+        }
+        for other in ["X_Internal_Users", "XInternal_User", "x_team", "_"] {
+            assert!(!set.contains(other.as_bytes()), "{other}");
+        }
+        assert!(set.contains(format!("x_team_{}", "n".repeat(LENGTH_LIMIT)).as_bytes()));
+        assert!(names(&[], &["x-"]).contains(b"x_") && !names(&[], &["x-"]).contains(b""));
     }
 
     #[test]
@@ -579,10 +646,12 @@ mod tests {
                 prefixes.iter().map(|name| name.as_bytes()),
             ).expect("few");
             let naive = |asked: &str| {
+                let asked = asked.replace('_', "-");
                 let begins = |prefix: &String| !prefix.is_empty()
-                    && asked.get(..prefix.len()).is_some_and(|head| head.eq_ignore_ascii_case(prefix));
-                exact.iter().any(|name| !name.is_empty() && name.eq_ignore_ascii_case(asked))
-                    || prefixes.iter().any(begins)
+                    && asked.get(..prefix.len())
+                        .is_some_and(|head| head.eq_ignore_ascii_case(&prefix.replace('_', "-")));
+                let is = |name: &String| name.replace('_', "-").eq_ignore_ascii_case(&asked);
+                exact.iter().any(|name| !name.is_empty() && is(name)) || prefixes.iter().any(begins)
             };
             for asked in exact.iter().chain(&prefixes).chain(&others) {
                 prop_assert_eq!(set.contains(asked.as_bytes()), naive(asked), "{}", asked);
@@ -595,7 +664,10 @@ mod tests {
             asked in prop::collection::vec(any::<u8>(), 0..20),
         ) {
             let set = Names::new(exact.iter().map(Vec::as_slice), []).expect("few");
-            let naive = |asked: &[u8]| exact.iter().any(|name| name.eq_ignore_ascii_case(asked));
+            let spelt = |name: &[u8]| -> Vec<u8> { name.iter().map(|byte| respelt(*byte)).collect() };
+            let naive = |asked: &[u8]| {
+                exact.iter().any(|name| spelt(name).eq_ignore_ascii_case(&spelt(asked)))
+            };
             prop_assert_eq!(set.contains(&asked), naive(&asked));
             for name in &exact {
                 prop_assert!(set.contains(name));
