@@ -456,18 +456,18 @@ impl Request {
 
     /// Takes away the fields in which only modules say who the client is.
     pub fn remove_identity(&mut self, names: &[Text]) {
-        let same = |one: &u8, other: &u8| match (one, other) {
-            (b'-' | b'_', b'-' | b'_') => true,
-            (one, other) => one.eq_ignore_ascii_case(other),
-        };
-        let is_one = |field: &[u8]| {
-            let named = |name: &Text| {
-                name.len() == field.len() && name.iter().zip(field).all(|(one, other)| same(one, other))
-            };
-            names.iter().any(named)
-        };
         if !names.is_empty() {
-            self.head.headers.retain(|field| !is_one(field.name));
+            self.head.headers.retain(|field| !names.iter().any(|name| is_spelling(field.name, name)));
+        }
+    }
+
+    /// Removes the fields whose names differ from this one in `_` and `-` alone: CGI programs take them for it.
+    fn remove_spellings(&mut self, name: &[u8]) {
+        let headers = &mut self.head.headers;
+        // No known name has a `_`.
+        let spelt = headers.iter().any(|field| field.id == NameId::Unknown && field.name.contains(&b'_'));
+        if spelt || name.contains(&b'_') {
+            headers.retain(|field| field.name.eq_ignore_ascii_case(name) || !is_spelling(field.name, name));
         }
     }
 
@@ -535,12 +535,23 @@ impl Request {
             && self.claimed >> number & 1 == 0
         {
             self.head.headers.remove(id);
+            self.remove_spellings(name);
             self.claimed |= 1 << number;
         }
     }
 }
 
-/// Modules change the fields through this. `Host` is no field here: what origins are told is kept apart.
+/// Whether CGI programs cannot tell two names apart: neither case nor `_` for `-` makes a difference to them.
+fn is_spelling(one: &[u8], other: &[u8]) -> bool {
+    let same = |(one, other): (&u8, &u8)| match (one, other) {
+        (b'-' | b'_', b'-' | b'_') => true,
+        (one, other) => one.eq_ignore_ascii_case(other),
+    };
+    one.len() == other.len() && one.iter().zip(other).all(same)
+}
+
+/// Modules change the fields through this. `Host` is no field here: what origins are told is kept apart. Where a name is set
+/// or removed, its other spellings with `_` for `-` go.
 impl Fields for Request {
     fn count(&self) -> usize {
         self.head.headers.len()
@@ -568,6 +579,7 @@ impl FieldsMut for Request {
     fn set(&mut self, name: &[u8], value: &[u8]) {
         if !name.eq_ignore_ascii_case(b"host") {
             self.claim(name);
+            self.remove_spellings(name);
             if name.contains(&b'_') {
                 // The client's own may not go to the origin; this one is not the client's.
                 self.head.headers.remove_name(name);
@@ -589,6 +601,7 @@ impl FieldsMut for Request {
 
     fn remove(&mut self, name: &[u8]) {
         if !name.eq_ignore_ascii_case(b"host") {
+            self.remove_spellings(name);
             self.head.headers.remove_name(name);
         }
     }
@@ -603,3 +616,6 @@ impl Default for Request {
         Self::new()
     }
 }
+
+#[cfg(test)]
+mod tests;
