@@ -16,6 +16,7 @@
 //! Blocks of the top, the site and the route all count, the outermost first; within a block the lines are done in their
 //! order. Responses are changed whoever made them, and whatever their status.
 
+use alloc::borrow::Cow;
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::sync::Arc;
@@ -31,7 +32,7 @@ use foregate_module::{
 /// The most lines of all blocks.
 const LINES_LIMIT: usize = 1000;
 
-/// The longest value that an expression may make, bytes; a longer one changes nothing.
+/// The longest value that an expression may make, bytes; a longer one counts as none.
 const VALUE_LIMIT: usize = 8192;
 
 const EXPRESSION: &[Prop] = &[Prop {
@@ -39,7 +40,14 @@ const EXPRESSION: &[Prop] = &[Prop {
     usage: "EXPRESSION",
     required: false,
     default: "",
-    about: "Makes the value; where a part that it needs is absent, nothing changes.",
+    about: "Makes the value; where a part that it needs is absent, or what it makes cannot stand in a field, nothing is \
+            added.",
+}];
+
+const SET_EXPRESSION: &[Prop] = &[Prop {
+    about: "Makes the value; where that is empty, a part that it needs is absent, or what it makes cannot stand in a field, \
+            the fields of the name go: nobody else's value is left.",
+    ..EXPRESSION[0]
 }];
 
 const LINES: Block = Block {
@@ -54,7 +62,7 @@ const LINES: Block = Block {
             )
         }
         .args(1, 2)
-        .props(EXPRESSION)
+        .props(SET_EXPRESSION)
         .many(),
         Key {
             usage: "NAME VALUE | NAME expression=EXPRESSION",
@@ -161,7 +169,38 @@ struct Lines {
 
 enum Line {
     Fixed(Edit),
-    Made(fn(Field) -> Edit, Text, Arc<dyn Expression>),
+    Made(Verb, Text, Arc<dyn Expression>),
+}
+
+/// What is done with a value.
+#[derive(Clone, Copy)]
+enum Verb {
+    Set,
+    Add,
+    Default,
+}
+
+impl Verb {
+    fn edit(self, field: Field) -> Edit {
+        match self {
+            Self::Set => Edit::Set(field),
+            Self::Add => Edit::Append(field),
+            Self::Default => Edit::Default(field),
+        }
+    }
+
+    /// What is done with the value that an expression has made.
+    fn made(self, name: &Text, value: Option<Vec<u8>>) -> Option<Edit> {
+        let field = value.and_then(|value| Field::new(name.clone(), value).ok());
+        match (self, field) {
+            // What was to be ours must not be what the client says.
+            (Self::Set, field) => Some(match field.filter(|field| !field.value().is_empty()) {
+                Some(field) => Edit::Set(field),
+                None => Edit::Remove(name.clone()),
+            }),
+            (verb, field) => field.map(|field| verb.edit(field)),
+        }
+    }
 }
 
 impl FromNode for Headers {
@@ -239,13 +278,10 @@ impl Changes {
             for line in &block.lines {
                 match line {
                     Line::Fixed(edit) => edits.push(edit.clone()),
-                    Line::Made(edit, name, expression) => {
+                    Line::Made(verb, name, expression) => {
                         let value = expression.evaluate(view).filter(|value| value.len() <= VALUE_LIMIT);
-                        // A value with a line break in it, or none, changes nothing.
-                        if let Some(Ok(field)) =
-                            value.map(|value| Field::new(name.clone(), value.into_owned()))
-                        {
-                            edits.push(edit(field));
+                        if let Some(edit) = verb.made(name, value.map(Cow::into_owned)) {
+                            edits.push(edit);
                         }
                     }
                 }
@@ -261,10 +297,10 @@ fn read_line(
     context: &mut dyn Context,
     lines: &mut Vec<Line>,
 ) -> Result<(), Problem> {
-    let edit: fn(Field) -> Edit = match line.name() {
-        "set" => Edit::Set,
-        "add" => Edit::Append,
-        "default" => Edit::Default,
+    let verb = match line.name() {
+        "set" => Verb::Set,
+        "add" => Verb::Add,
+        "default" => Verb::Default,
         _ => {
             for name in line.args() {
                 lines.push(Line::Fixed(Edit::Remove(field_name(name)?)));
@@ -277,10 +313,10 @@ fn read_line(
         (Some(value), None) => {
             let text = Text::Shared(value.text()?.as_bytes().into());
             let field = Field::new(name, text).map_err(|error| value.wrong(error.to_string()))?;
-            lines.push(Line::Fixed(edit(field)));
+            lines.push(Line::Fixed(verb.edit(field)));
         }
         (None, Some(expression)) => {
-            lines.push(Line::Made(edit, name, context.expression(expression, phase)?));
+            lines.push(Line::Made(verb, name, context.expression(expression, phase)?));
         }
         _ => {
             return Err(
@@ -351,7 +387,6 @@ impl Step for Response {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use alloc::borrow::Cow;
     use alloc::boxed::Box;
     use foregate_module::testing::{Compile, List, Literals, Sample, node};
     use foregate_module::{Conditions, Verdict};
@@ -447,15 +482,27 @@ mod tests {
             ],
         );
         let headers = read(&[node("headers").with_child(request)]).unwrap();
-        let mut sample = Sample::get("/p").field("y", "stays");
+        let mut sample = Sample::get("/p").field("y", "theirs").field("Y", "theirs");
         sample.run(&Request, &headers);
-        assert_eq!(shown(&sample.request), ["y: stays", "x: first", "x: /p", "z: /p"]);
-        // What cannot stand in a field cannot break out of it either.
-        for path in ["/a\r\nx: y", &"/".repeat(VALUE_LIMIT + 1)] {
-            let mut sample = Sample::get(path);
+        assert_eq!(shown(&sample.request), ["x: first", "x: /p", "z: /p"]);
+        // What cannot stand in a field cannot break out of it either, and leaves nobody else's value.
+        for path in ["/a\r\nx: y", &"/".repeat(VALUE_LIMIT + 1), ""] {
+            let mut sample = Sample::get("/").field("z", "theirs");
+            sample.path = path.into();
             sample.run(&Request, &headers);
-            assert_eq!(shown(&sample.request), ["x: first"]);
+            let added: &[&str] = if path.is_empty() { &["x: first", "x: "] } else { &["x: first"] };
+            assert_eq!(shown(&sample.request), added);
         }
+    }
+
+    #[test]
+    fn what_comes_to_nothing_adds_nothing() {
+        let lines =
+            [made("add", "x", "absent"), made("default", "y", "absent"), made("default", "z", "path")];
+        let headers = read(&[node("headers").with_child(block("request", &lines))]).unwrap();
+        let mut sample = Sample::get("/p").field("x", "theirs").field("z", "theirs");
+        sample.run(&Request, &headers);
+        assert_eq!(shown(&sample.request), ["x: theirs", "z: theirs"]);
     }
 
     #[test]

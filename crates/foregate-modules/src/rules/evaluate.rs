@@ -1,5 +1,6 @@
 //! Evaluating the rules of a phase.
 
+use alloc::borrow::Cow;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::ops::ControlFlow;
@@ -183,16 +184,19 @@ enum Done {
     Stopped(Response),
 }
 
-/// The change for a request; `None` where a value is absent or cannot stand in a field.
+/// The change for a request; `None` where a value that would be added is absent or cannot stand in a field.
 fn edit(change: &Change, view: &View<'_>) -> Option<Edit> {
-    match change {
-        Change::Fixed(edit) => Some(edit.clone()),
-        Change::Computed { name, appends, value } => {
-            let value = value.evaluate(view)?.into_owned();
-            let field = Field::new(Text::Shared(Arc::clone(name)), value).ok()?;
-            Some(if *appends { Edit::Append(field) } else { Edit::Set(field) })
-        }
+    let (name, appends, value) = match change {
+        Change::Fixed(edit) => return Some(edit.clone()),
+        Change::Computed { name, appends, value } => (Text::Shared(Arc::clone(name)), *appends, value),
+    };
+    let value = value.evaluate(view).map(Cow::into_owned);
+    let field = value.and_then(|value| Field::new(name.clone(), value).ok());
+    if appends {
+        return field.map(Edit::Append);
     }
+    // What was to be ours must not be what the client says.
+    Some(field.filter(|field| !field.value().is_empty()).map_or(Edit::Remove(name), Edit::Set))
 }
 
 /// A target as it can stand in a field; `None` if it is none, or what was asked for.

@@ -8,7 +8,7 @@ const EXPRESSION: Prop = Prop {
     required: false,
     default: "#false",
     about: "Whether the value is an expression, evaluated for each request; a text in it stands in quotes of its own. A value \
-            that is absent does nothing.",
+            that is absent does nothing; `set-header` and `set-response-header` remove the field then.",
 };
 
 const TYPE: Prop = Prop {

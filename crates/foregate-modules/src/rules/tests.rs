@@ -206,6 +206,38 @@ fn what_the_origin_gets_is_changed() {
 }
 
 #[test]
+fn a_computed_field_that_comes_to_nothing_goes() {
+    let nodes = [
+        rule(
+            "true",
+            [
+                computed("set-header", &["x-user", r#"http.request.headers["x-absent"][0]"#]),
+                computed("set-header", &["x-agent", "http.user_agent"]),
+                computed("set-header", &["x-empty", r#"concat("")"#]),
+                computed("add-header", &["x-added", r#"http.request.headers["x-absent"][0]"#]),
+                computed("set-response-header", &["server", r#"http.request.headers["x-absent"][0]"#]),
+            ],
+        ),
+        rule("true", [computed("set-response-header", &["x-agent", "http.user_agent"])])
+            .prop_literal("phase", "response"),
+    ];
+    let mut sample = Sample::get("/");
+    for name in ["x-user", "X-User", "x-agent", "x-empty", "x-added"] {
+        sample = sample.field(name, "theirs");
+    }
+    // This cannot stand in a field that a module sets.
+    sample = sample.field("user-agent", "a\u{7f}b");
+    sample.response.0.push((b"server".to_vec(), b"theirs".to_vec()));
+    sample.response.0.push((b"x-agent".to_vec(), b"theirs".to_vec()));
+    let done = run(&nodes, sample);
+    for name in ["x-user", "x-agent", "x-empty"] {
+        assert_eq!(done.sent(name), None, "{name}");
+    }
+    assert_eq!(done.sent("x-added").as_deref(), Some("theirs"));
+    assert_eq!((done.received("server"), done.received("x-agent")), (None, None));
+}
+
+#[test]
 fn rules_behind_see_what_was_set() {
     let nodes = [
         rule("true", [action("set", &["tier", "silver"]), computed("set", &["copy", r#"vars["tier"][0]"#])]),
