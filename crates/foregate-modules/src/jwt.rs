@@ -67,7 +67,12 @@ static PROPS: [Prop; 7] = [
     prop("realm", "TEXT", "\"restricted\"", "What the challenge names."),
     prop("leeway", "DURATION", "\"30s\"", "By how much clocks may differ, at most 5m."),
     prop("require-expiry", "#true|#false", "#true", "Whether a token must say when it ends."),
-    prop("optional", "#true|#false", "#false", "Whether requests without a token pass. Bad tokens never do."),
+    prop(
+        "optional",
+        "#true|#false",
+        "#false",
+        "Whether requests without a token pass, also those with credentials of another scheme. Bad tokens never do.",
+    ),
     prop("strip-authorization", "#true|#false", "#false", "Whether `authorization` is kept from the origin."),
     prop("failure-status", "STATUS", "503", "The status when the keys cannot be had, 500 to 599."),
 ];
@@ -303,23 +308,37 @@ impl Value for Subject {
 /// What a request has brought.
 enum Brought<'r> {
     Nothing,
-    /// Several, or one of another scheme.
+    /// Several fields, or one that is no token of any scheme.
     Unclear,
     Token(&'r [u8]),
 }
 
 fn brought<'r>(settings: &JwtSettings, fields: &'r dyn Fields) -> Brought<'r> {
     let mut values = fields.all("authorization");
-    if let Some(value) = values.next() {
-        return match value.split_at_checked(7) {
-            Some((scheme, token)) if scheme.eq_ignore_ascii_case(b"bearer ") && values.next().is_none() => {
-                Brought::Token(token.trim_ascii_start())
+    match (values.next(), values.next()) {
+        (Some(_), Some(_)) => return Brought::Unclear,
+        (Some(value), None) => match scheme_of(value) {
+            // RFC 9110, section 11.1: a scheme is a token, whatever its case.
+            scheme if scheme.eq_ignore_ascii_case(b"bearer") => {
+                return match value.get(scheme.len()..) {
+                    Some([b' ', token @ ..]) => Brought::Token(token.trim_ascii_start()),
+                    _ => Brought::Unclear,
+                };
             }
-            _ => Brought::Unclear,
-        };
+            b"" => return Brought::Unclear,
+            // Somebody else's credentials.
+            _ => {}
+        },
+        (None, _) => {}
     }
     let token = settings.cookie.as_ref().and_then(|name| crate::cookie(fields, name));
     token.map_or(Brought::Nothing, Brought::Token)
+}
+
+/// The scheme at the start of credentials.
+fn scheme_of(value: &[u8]) -> &[u8] {
+    let in_token = |byte: &u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(byte);
+    value.split(|byte| !in_token(byte)).next().unwrap_or_default()
 }
 
 /// Has the platform ask for keys.

@@ -328,16 +328,28 @@ fn tokens_come_in_a_field_or_a_cookie() {
     assert_eq!(refusal(&mut cookies(&format!("a=b; session={good}")), &settings), None);
     assert_eq!(refusal(&mut cookies("a=b").field("cookie", &format!("session={good}")), &settings), None);
     assert!(refusal(&mut cookies(&format!("xsession={good}")), &settings).is_some());
-    for unclear in [
-        bearing(&good).field("authorization", "Bearer x"),
-        Sample::get("/").field("authorization", "Basic x"),
-    ] {
-        let why = Some((401, "`authorization` is not one bearer token".into()));
-        assert_eq!(refusal(&mut { unclear }, &settings), why);
+    let optional =
+        read(with(vec![secret()]).prop_literal("optional", true).prop_literal("cookie", "session"));
+    let with_field = |value: &str| Sample::get("/").field("authorization", value);
+    for unclear in ["Bearer", "bearer\tx", "Bearer, x", "", "=x"] {
+        for settings in [&settings, &optional] {
+            let why = Some((401, "`authorization` is not one bearer token".into()));
+            assert_eq!(refusal(&mut with_field(unclear), settings), why, "{unclear:?}");
+        }
     }
-    let optional = read(with(vec![secret()]).prop_literal("optional", true));
+    for second in ["Bearer x", "Basic x"] {
+        assert!(refusal(&mut bearing(&good).field("authorization", second), &optional).is_some());
+    }
     assert_eq!(refusal(&mut Sample::get("/"), &optional), None);
     assert!(refusal(&mut bearing("x"), &optional).is_some());
+    // Credentials of another scheme are no token.
+    for other in ["Basic YTpi", "basic", "Bearers x", "Digest username=\"a\""] {
+        assert_eq!(refusal(&mut with_field(other), &optional), None, "{other}");
+        assert_eq!(refusal(&mut with_field(other), &settings), Some((401, "there is no token".into())));
+        let cookie = |token: &str| with_field(other).field("cookie", &format!("session={token}"));
+        assert_eq!(refusal(&mut cookie(&good), &settings), None);
+        assert!(refusal(&mut cookie("x"), &optional).is_some());
+    }
     assert_eq!(refusal(&mut Sample::get("/"), &settings), Some((401, "there is no token".into())));
 }
 
