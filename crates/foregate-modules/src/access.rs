@@ -20,7 +20,8 @@ use core::ops::ControlFlow;
 
 use foregate_module::settings::{ANY, Argument, Block, Prop};
 use foregate_module::{
-    ClientAddress, Context, Filter, FromNode, Key, Node, Problem, Read, Respond, Response, Step, phase,
+    ClientAddress, Context, Filter, FromNode, Key, Node, Note, Noted, Problem, Read, Respond, Response, Step,
+    phase,
 };
 
 use crate::geo::{Country, CountryCode};
@@ -163,7 +164,8 @@ impl Access {
         Ok(None)
     }
 
-    fn allowed(&self, client: Option<IpAddr>, country: Option<CountryCode>) -> bool {
+    /// The number of the rule that refuses a client, if one does.
+    fn refuses(&self, client: Option<IpAddr>, country: Option<CountryCode>) -> Option<u32> {
         let by_address = match client {
             Some(client) => self.networks.get(client),
             None => self.unix,
@@ -173,7 +175,7 @@ impl Access {
             None => self.unknown_country,
         };
         let first = [by_address, by_country, self.all].into_iter().flatten().min();
-        first.and_then(|number| self.allows.get(number as usize)).copied().unwrap_or(true)
+        first.filter(|number| self.allows.get(*number as usize) == Some(&false))
     }
 }
 
@@ -186,7 +188,7 @@ impl Step for Judge {
     type Settings = Access;
     type In<'r> = (ClientAddress, Read<'r, Country>);
     type Out = ();
-    type Stop = Respond;
+    type Stop = Noted<Respond>;
     const NAME: &'static str = "access";
     const ABOUT: &'static str = "Refuses clients by address and country.";
     const FILTERS: &'static [Filter] = &[];
@@ -195,12 +197,14 @@ impl Step for Judge {
         &self,
         settings: &Access,
         (ClientAddress(client), Read(country)): Self::In<'_>,
-    ) -> ControlFlow<Respond, ()> {
-        if settings.allowed(client, country.copied()) {
+    ) -> ControlFlow<Noted<Respond>, ()> {
+        let Some(number) = settings.refuses(client, country.copied()) else {
             return ControlFlow::Continue(());
-        }
+        };
         let refusal = Response::new(settings.status).body("text/plain; charset=utf-8", "access denied\n");
-        ControlFlow::Break(Respond(refusal))
+        let why = format!("refused by rule {}", number + 1);
+        let notes = Vec::from([Note { name: "access".into(), value: why.into() }]);
+        ControlFlow::Break(Noted { stop: Respond(refusal), notes })
     }
 }
 

@@ -41,6 +41,20 @@ fn the_first_rule_that_matches_decides() {
 }
 
 #[test]
+fn a_refusal_is_noted() {
+    let access = rules(&[("allow", "10.0.0.0/8"), ("deny", "country:de"), ("deny", "192.0.2.0/24")]);
+    for (client, notes) in [("192.0.2.1", &["refused by rule 3"][..]), ("10.0.0.1", &[])] {
+        let mut sample = Sample::get("/").from(client);
+        sample.run(&Judge, &access);
+        let noted = sample.state.notes.iter();
+        let noted: Vec<String> = noted
+            .map(|(name, why)| String::from_utf8_lossy(&[name, why].map(|t| &**t).concat()).into())
+            .collect();
+        assert_eq!(noted, notes.iter().map(|why| format!("access{why}")).collect::<Vec<_>>());
+    }
+}
+
+#[test]
 fn countries_stand_among_the_networks() {
     let access = rules(&[("allow", "192.0.2.1"), ("deny", "country:de"), ("deny", "192.0.2.0/24")]);
     assert_eq!(status(&access, "192.0.2.1", Some("DE")), 200);
