@@ -7,15 +7,16 @@
 //!
 //! An id that comes from a trusted proxy stays (see `trusted-proxies`); any other request gets a new one, a UUID of
 //! version 7 (RFC 9562): the time, then 74 random bits, so that ids sort by time. It goes on to the origin, back to the
-//! client, and into the value `request.id`, which expressions and logs can read.
+//! client, into the value `request.id`, which expressions can read, and into the access log.
 
 use alloc::string::{String, ToString};
+use alloc::vec::Vec;
 use core::ops::ControlFlow;
 
 use foregate_module::settings::Prop;
 use foregate_module::{
     Argument, Context, EditRequest, EditResponse, Edits, Emit, Field, Filter, FromNode, Key, Kind, Never,
-    Node, Problem, Random, Read, RequestFields, Shown, Step, Text, Time, Value, phase,
+    Node, Note, Notes, Problem, Random, Read, RequestFields, Shown, Step, Text, Time, Value, phase,
 };
 
 use crate::client_address::PeerTrusted;
@@ -174,7 +175,7 @@ impl Step for Identify {
     type At = phase::RequestEarly;
     type Settings = Settings;
     type In<'r> = (RequestFields<'r>, Read<'r, PeerTrusted>, Time, Random, Random);
-    type Out = (Emit<RequestId>, EditRequest);
+    type Out = (Emit<RequestId>, EditRequest, Notes);
     type Stop = Never;
     const NAME: &'static str = "request-id";
     const ABOUT: &'static str = "Keeps a trusted proxy's request id, or makes one.";
@@ -186,19 +187,23 @@ impl Step for Identify {
         (RequestFields(fields), Read(trusted), Time(now), Random(first), Random(second)): Self::In<'_>,
     ) -> ControlFlow<Never, Self::Out> {
         if !settings.on {
-            return ControlFlow::Continue((Emit(None), EditRequest(Edits::new())));
+            return ControlFlow::Continue((Emit(None), EditRequest(Edits::new()), Notes(Vec::new())));
         }
+        let noted = |id: &[u8], edits| {
+            let id = Text::Shared(id.into());
+            let note = Note { name: "request-id".into(), value: id.clone() };
+            ControlFlow::Continue((Emit(Some(id)), EditRequest(edits), Notes(Vec::from([note]))))
+        };
         if settings.keep.holds(trusted) {
             let mut sent = fields.all(&settings.header);
             if let (Some(id), None) = (sent.next(), sent.next())
                 && is_id(id)
             {
-                return ControlFlow::Continue((Emit(Some(id.to_vec().into())), EditRequest(Edits::new())));
+                return noted(id, Edits::new());
             }
         }
         let id = uuid(now.unix_ms, [first, second]);
-        let edits = Edits::new().set(settings.header.clone(), id.to_vec());
-        ControlFlow::Continue((Emit(Some(id.to_vec().into())), EditRequest(edits)))
+        noted(&id, Edits::new().set(settings.header.clone(), id.to_vec()))
     }
 }
 
@@ -228,7 +233,6 @@ impl Step for Tell {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use alloc::vec::Vec;
     use foregate_module::Fields;
     use foregate_module::testing::{Sample, node, settings};
 
@@ -255,6 +259,7 @@ mod tests {
         assert_eq!(sent(&sample, "x-request-id"), [String::from_utf8(id.to_vec()).unwrap()]);
         sample.run(&Tell, &settings);
         assert_eq!(sample.response.get("x-request-id"), Some(&*id));
+        assert_eq!(sample.state.notes, [("request-id".into(), id.clone())]);
         assert_eq!(RequestId::show(&id), Some(Shown::Bytes(&id)));
     }
 
@@ -269,6 +274,7 @@ mod tests {
             let sent = sent(&sample, "x-request-id");
             assert_eq!(sent.len(), 1);
             assert_eq!(sample.value::<RequestId>().unwrap().to_vec(), sent[0].as_bytes());
+            assert_eq!(sample.state.notes, [("request-id".into(), sent[0].clone().into())]);
             sent[0].clone()
         };
         assert_eq!(id_of("trusted", Some(true), &["abc"]), "abc");
