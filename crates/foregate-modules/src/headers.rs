@@ -29,6 +29,8 @@ use foregate_module::{
     Never, Node, PhaseId, Problem, Step, Text, View, phase,
 };
 
+use crate::literal::{self, Use};
+
 /// The most lines of all blocks.
 const LINES_LIMIT: usize = 1000;
 
@@ -311,6 +313,7 @@ fn read_line(
     let name = field_name(line.arg(0)?)?;
     match (line.args().get(1), line.prop("expression")) {
         (Some(value), None) => {
+            literal::check(value, Use::Value, |expression| format!("expression=#\"{expression}\"#"))?;
             let text = Text::Shared(value.text()?.as_bytes().into());
             let field = Field::new(name, text).map_err(|error| value.wrong(error.to_string()))?;
             lines.push(Line::Fixed(verb.edit(field)));
@@ -546,6 +549,10 @@ mod tests {
         assert_eq!(
             told(&[line("set", "a", "b").prop_literal("expression", "path")]),
             "`set` needs either a value or expression=EXPRESSION"
+        );
+        assert_eq!(
+            told(&[line("set", "a", "$remote_addr")]),
+            "`$remote_addr` is no variable here: it is taken as it stands"
         );
         let message = |node: Node| read(&[node]).err().unwrap().message;
         assert_eq!(message(node("headers")), "`headers` needs `request` or `response`");

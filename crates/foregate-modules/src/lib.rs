@@ -31,6 +31,7 @@ pub mod geo;
 pub mod headers;
 pub mod jwt;
 mod lists;
+mod literal;
 pub mod maintenance;
 mod media_type;
 pub mod ranges;

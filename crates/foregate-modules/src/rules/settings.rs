@@ -10,6 +10,7 @@ use foregate_module::{Conditions, Edit, Expression, Field, PhaseId, Step, Steps,
 
 use super::challenge::Challenge;
 use super::keys::RULE;
+use crate::literal::{self, Use};
 use crate::redirects;
 
 /// The longest name of a variable, bytes.
@@ -243,11 +244,11 @@ impl Reader<'_> {
             "add-response-header" => Action::EditResponse(self.change(true)?),
             "remove-response-header" => Action::EditResponse(self.removal()?),
             "set" => {
-                let (name, value) = (self.name()?, self.given(node.arg(1)?)?);
+                let (name, value) = (self.name()?, self.given(node.arg(1)?, Use::Value)?);
                 Action::Set { name, value }
             }
             "log" => {
-                let (name, value) = (self.name()?, self.given(node.arg(1)?)?);
+                let (name, value) = (self.name()?, self.given(node.arg(1)?, Use::Value)?);
                 Action::Log { name, value }
             }
             "upstream" => Action::Upstream(self.context.upstream(node.arg(0)?)?),
@@ -258,9 +259,10 @@ impl Reader<'_> {
     }
 
     /// A value of the node: as it stands there, or an expression.
-    fn given(&mut self, argument: &Argument) -> Result<Given, Problem> {
+    fn given(&mut self, argument: &Argument, of: Use) -> Result<Given, Problem> {
         let is_expression = self.node.prop("expression").map_or(Ok(false), Argument::flag)?;
         if !is_expression {
+            literal::check(argument, of, |expression| format!("#\"{expression}\"# expression=#true"))?;
             return Ok(Given::Text(argument.text()?.as_bytes().into()));
         }
         let (when, context) = (self.when, &mut *self.context);
@@ -274,7 +276,8 @@ impl Reader<'_> {
         let node = self.node;
         let status =
             node.args().first().map_or(Ok(u64::from(default)), |status| status.number(least..=999))?;
-        let body = node.args().get(1).map_or(Ok(Given::Text(Arc::default())), |body| self.given(body))?;
+        let body =
+            node.args().get(1).map_or(Ok(Given::Text(Arc::default())), |body| self.given(body, Use::Body))?;
         let content_type = match node.prop("type") {
             None => "text/plain; charset=utf-8",
             Some(argument) => crate::content_type(argument)?,
@@ -285,7 +288,7 @@ impl Reader<'_> {
     fn redirect(&mut self) -> Result<Action, Problem> {
         let argument = self.node.arg(0)?;
         let status = redirects::status(self.node)?;
-        let target = self.given(argument)?;
+        let target = self.given(argument, Use::Address)?;
         if let Given::Text(_) = target {
             redirects::check_target(argument.text()?).map_err(|message| argument.wrong(message))?;
         }
@@ -298,8 +301,9 @@ impl Reader<'_> {
         if path.is_none() && query.is_none() {
             return Err(node.wrong("`rewrite` needs `path`, `query` or both"));
         }
-        let mut read =
-            |argument: Option<&Argument>| argument.map(|argument| self.given(argument)).transpose();
+        let mut read = |argument: Option<&Argument>| {
+            argument.map(|argument| self.given(argument, Use::Address)).transpose()
+        };
         let (path_value, query_value) = (read(path)?, read(query)?);
         if let (Some(argument), Some(Given::Text(text))) = (path, &path_value)
             && (!text.starts_with(b"/") || text.iter().any(|byte| matches!(byte, b'?' | b'#')))
@@ -311,7 +315,7 @@ impl Reader<'_> {
 
     fn change(&mut self, appends: bool) -> Result<Change, Problem> {
         let (name, argument) = (self.field_name()?, self.node.arg(1)?);
-        match self.given(argument)? {
+        match self.given(argument, Use::Value)? {
             Given::Text(value) => {
                 let field = Field::new(Text::Shared(name), Text::Shared(value));
                 let field = field.map_err(|error| argument.wrong(format!("{error}")))?;

@@ -421,6 +421,35 @@ fn actions_that_cannot_be_are_refused() {
             action("redirect", &["//a"]),
             "a target that begins with `//` names another host; write its scheme too",
         ),
+        (
+            action("redirect", &["https://www.example.com$request_uri"]),
+            "`$request_uri` is no variable here: it is taken as it stands",
+        ),
+        (
+            action("redirect", &["concat(\"https://a\", http.request.uri)"]),
+            "`concat` is not called here: the text is taken as it stands",
+        ),
+        (
+            node("rewrite").prop_literal("path", "/q/${1}"),
+            "`${1}` is no variable here: it is taken as it stands",
+        ),
+        (
+            node("rewrite").prop_literal("query", "a=$args"),
+            "`$args` is no variable here: it is taken as it stands",
+        ),
+        (
+            action("set-header", &["x-b", "concat(\"a\", http.host)"]),
+            "`concat` is not called here: the text is taken as it stands",
+        ),
+        (
+            action("set-response-header", &["x-b", "${host}"]),
+            "`${host}` is no variable here: it is taken as it stands",
+        ),
+        (action("log", &["a", "$host"]), "`$host` is no variable here: it is taken as it stands"),
+        (
+            node("respond").arg_literal(200).arg_literal("lower(http.host)"),
+            "`lower` is not called here: the text is taken as it stands",
+        ),
         (node("rewrite"), "`rewrite` needs `path`, `query` or both"),
         (
             node("rewrite").prop_literal("path", "/a?b"),

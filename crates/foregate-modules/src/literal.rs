@@ -1,0 +1,178 @@
+//! Texts of the configuration that stand for themselves, but were surely meant to be made for each request.
+
+use alloc::format;
+use alloc::string::{String, ToString};
+
+use foregate_module::{Argument, Problem};
+use foregate_rules::FUNCTIONS;
+
+/// The longest text that advice repeats, bytes.
+const SHOWN_LIMIT: usize = 60;
+
+/// What a text is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Use {
+    /// An address or a part of one: whoever wants a `$` in it writes `%24`.
+    Address,
+    /// The value of a field, a variable or a note. `$` is more likely to be meant there, as in the hash of a password.
+    Value,
+    /// A body, in which anything may stand, such as a script.
+    Body,
+}
+
+/// Whether a text can be meant as it stands; `written` is an expression as it is to be written in its place.
+///
+/// # Errors
+///
+/// A variable or a capture such as those of NGINX, or a call of a function of the expression language.
+pub(crate) fn check(argument: &Argument, of: Use, written: fn(&str) -> String) -> Result<(), Problem> {
+    let text = argument.text()?;
+    if let Some(function) = called(text) {
+        return Err(argument
+            .wrong(format!("`{function}` is not called here: the text is taken as it stands"))
+            .help(format!("write {}", written(text.trim()))));
+    }
+    let Some((before, variable)) = variable(text, of) else { return Ok(()) };
+    let name = variable.trim_matches(['$', '{', '}']);
+    let problem = argument.wrong(format!("`{variable}` is no variable here: it is taken as it stands"));
+    let advice = if name.bytes().all(|byte| byte.is_ascii_digit()) {
+        let replaced = r#"regex_replace(http.request.uri.path, "^/old/(.*)$", "/new/${1}")"#;
+        format!("a part of the path is had by an expression: {}", written(replaced))
+    } else {
+        let plain = before.len() <= SHOWN_LIMIT && !before.contains(['"', '\\', '#']);
+        let (before, field) = (if plain { before } else { "..." }, field(name));
+        let whole = match before {
+            "" => field,
+            before => format!("concat(\"{before}\", {field})"),
+        };
+        format!("what depends on the request is an expression: {}", written(&whole))
+    };
+    Err(problem.help(match of {
+        Use::Address => format!("{advice}; the character itself is `%24`"),
+        _ => advice,
+    }))
+}
+
+/// The function that a text calls, if it is a call and nothing else.
+fn called(text: &str) -> Option<&'static str> {
+    let (name, rest) = text.trim().split_once('(')?;
+    let function = FUNCTIONS.iter().find(|function| function.name == name)?;
+    rest.ends_with(')').then_some(function.name)
+}
+
+/// The first variable in a text, and what stands before it.
+fn variable(text: &str, of: Use) -> Option<(&str, &str)> {
+    let in_name = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'_';
+    let found = |at: usize| {
+        let rest = text.get(at + 1..)?;
+        let length = match rest.strip_prefix('{') {
+            Some(inner) => {
+                let (name, _) = inner.split_once('}')?;
+                (!name.is_empty() && name.as_bytes().iter().all(in_name)).then_some(name.len() + 2)?
+            }
+            None => {
+                let name: &[u8] = rest.as_bytes();
+                let name = name.get(..name.iter().take_while(|byte| in_name(byte)).count())?;
+                let meant = match of {
+                    Use::Address => !name.is_empty(),
+                    // A name, and no piece of something that was encoded.
+                    _ => {
+                        name.len() > 1
+                            && !name[0].is_ascii_digit()
+                            && !name.iter().any(u8::is_ascii_uppercase)
+                    }
+                };
+                meant.then_some(name.len())?
+            }
+        };
+        Some((text.get(..at)?, text.get(at..at + 1 + length)?))
+    };
+    match of {
+        Use::Body => None,
+        _ => text.match_indices('$').find_map(|(at, _)| found(at)),
+    }
+}
+
+/// What the expression language calls a variable of NGINX; an example where it has no such thing.
+fn field(variable: &str) -> String {
+    const FIELDS: [(&str, &str); 13] = [
+        ("request_uri", "http.request.uri"),
+        ("uri", "http.request.uri.path"),
+        ("document_uri", "http.request.uri.path"),
+        ("args", "http.request.uri.query"),
+        ("query_string", "http.request.uri.query"),
+        ("host", "http.host"),
+        ("http_host", "http.host"),
+        ("server_name", "http.host"),
+        ("remote_addr", "ip.src"),
+        ("request_method", "http.request.method"),
+        ("http_user_agent", "http.user_agent"),
+        ("http_referer", "http.referer"),
+        ("http_cookie", "http.cookie"),
+    ];
+    if let Some((_, field)) = FIELDS.iter().find(|(name, _)| *name == variable) {
+        return (*field).to_string();
+    }
+    let part = |prefix: &str, field: &str| Some((variable.strip_prefix(prefix)?, field.to_string()));
+    let of_map = part("http_", "http.request.headers").map(|(name, field)| (name.replace('_', "-"), field));
+    let of_map = of_map
+        .or_else(|| part("arg_", "http.request.uri.args").map(|(name, field)| (name.into(), field)))
+        .or_else(|| part("cookie_", "http.request.cookies").map(|(name, field)| (name.into(), field)));
+    match of_map {
+        Some((name, field)) => format!("{field}[\"{name}\"][0]"),
+        None => "http.request.uri".to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(text: &str, of: Use) -> Option<(String, String)> {
+        let written = |expression: &str| format!("#\"{expression}\"#");
+        let problem = check(&text.into(), of, written).err()?;
+        Some((problem.message, problem.help.unwrap_or_default()))
+    }
+
+    #[test]
+    fn variables_are_no_literals() {
+        let (message, help) = told("https://www.example.com$request_uri", Use::Address).unwrap();
+        assert_eq!(message, "`$request_uri` is no variable here: it is taken as it stands");
+        assert_eq!(
+            help,
+            "what depends on the request is an expression: \
+             #\"concat(\"https://www.example.com\", http.request.uri)\"#; the character itself is `%24`"
+        );
+        let (_, help) = told("${http_x_team}", Use::Value).unwrap();
+        assert!(help.ends_with("#\"http.request.headers[\"x-team\"][0]\"#"), "{help}");
+        let (_, help) = told("a \"b\" $cookie_id", Use::Value).unwrap();
+        assert!(help.contains("concat(\"...\", http.request.cookies[\"id\"][0])"), "{help}");
+        let (message, help) = told("/q/${1}", Use::Address).unwrap();
+        assert!(message.starts_with("`${1}` ") && help.contains("regex_replace("), "{message} {help}");
+        for text in ["/$1", "/$Upper", "/a$b", "/%24${x}"] {
+            assert!(told(text, Use::Address).is_some(), "{text}");
+        }
+        for text in ["$remote_addr", "by $host", "${1}", "$5 and $tax_rate"] {
+            assert!(told(text, Use::Value).is_some(), "{text}");
+        }
+        for text in ["$5", "a $ b", "$", "${", "${}", "${a-b}", "$2b$10$nQ.zDyFtfRZuDzFO/UipBe", "a$b"] {
+            assert_eq!(told(text, Use::Value), None, "{text}");
+        }
+        assert_eq!(told("<script>$name + `${name}`</script>", Use::Body), None);
+        assert_eq!(told("/%24name", Use::Address), None);
+    }
+
+    #[test]
+    fn calls_are_no_literals() {
+        for of in [Use::Address, Use::Value, Use::Body] {
+            let (message, help) = told(r#" concat("a", http.host) "#, of).unwrap();
+            assert_eq!(message, "`concat` is not called here: the text is taken as it stands");
+            assert_eq!(help, r##"write #"concat("a", http.host)"#"##);
+            for text in
+                ["concat", "concat(", "concatenate(a)", "any (of)", "all(a) of them", "f(x)", "(lower(x))"]
+            {
+                assert_eq!(told(text, of), None, "{text}");
+            }
+        }
+    }
+}
