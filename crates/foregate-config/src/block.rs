@@ -41,22 +41,26 @@ impl<'p> Decoder<'p> {
         self.problems.push(problem);
     }
 
-    /// Adds a problem that a module has told of; `nodes` are what it was given.
+    /// Adds a problem that a module has told of, and those that it told with it; `nodes` are what it was given.
     pub fn push_of_module(
         &mut self,
         tree: &Tree,
         nodes: &[Node],
-        problem: foregate_module::settings::Problem,
+        mut problem: foregate_module::settings::Problem,
     ) {
-        let foregate_module::settings::Problem { place, message, help } = problem;
-        let span = Span { start: place.start, len: place.length };
-        let written = tree.source_at(place.file, place.start, place.length);
-        // As for our own keys, where the place is a whole value.
-        let message = match nodes.iter().find_map(|node| value_at(node, place, written)) {
-            Some(value) => format!("`{value}`: {message}"),
-            None => message,
-        };
-        self.push(Problem { help, ..Problem::new(Some(Place { file: place.file, span }), message) });
+        let further = std::mem::take(&mut problem.further);
+        for problem in std::iter::once(problem).chain(further) {
+            let place = problem.place;
+            let span = Span { start: place.start, len: place.length };
+            let written = tree.source_at(place.file, place.start, place.length);
+            // As for our own keys, where the place is a whole value.
+            let message = match nodes.iter().find_map(|node| value_at(node, place, written)) {
+                Some(value) => format!("`{value}`: {}", problem.message),
+                None => problem.message,
+            };
+            let place = Some(Place { file: place.file, span });
+            self.push(Problem { help: problem.help, ..Problem::new(place, message) });
+        }
     }
 
     /// The nodes of a block that fit its table.

@@ -42,7 +42,7 @@ impl Reading<'_> {
             length: inside.len() as u32,
             ..place
         });
-        Problem { place, message: mistake.message, help: mistake.help }
+        Problem { help: mistake.help, ..Problem::new(place, mistake.message) }
     }
 }
 
@@ -89,7 +89,7 @@ impl Context for Reading<'_> {
         let texts = arguments.iter().map(Argument::text).collect::<Result<Vec<_>, _>>()?;
         self.expressions.conditions(&texts, phase).map_err(|(number, mistake)| match arguments.get(number) {
             Some(argument) => self.mistake(argument, texts.get(number).unwrap_or(&""), mistake),
-            None => Problem { place: Place::default(), message: mistake.message, help: mistake.help },
+            None => Problem { help: mistake.help, ..Problem::new(Place::default(), mistake.message) },
         })
     }
 

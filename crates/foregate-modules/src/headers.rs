@@ -30,6 +30,7 @@ use foregate_module::{
 };
 
 use crate::literal::{self, Use};
+use crate::mistakes::Mistakes;
 
 /// The most lines of all blocks.
 const LINES_LIMIT: usize = 1000;
@@ -219,24 +220,34 @@ impl FromNode for Headers {
                 return Err(node.wrong("`headers` needs `request` or `response`"));
             }
         }
-        let request = Changes::read(nodes, "request", PhaseId::RequestRewrite, context)?;
-        let response = Changes::read(nodes, "response", PhaseId::ResponseHeaders, context)?;
+        let mut mistakes = Mistakes::default();
+        let request = Changes::read(nodes, "request", PhaseId::RequestRewrite, context, &mut mistakes)?;
+        let response = Changes::read(nodes, "response", PhaseId::ResponseHeaders, context, &mut mistakes)?;
+        mistakes.none()?;
         let removed = response.removed();
         Ok(Self { request, response, removed })
     }
 }
 
 impl Changes {
-    fn read(nodes: &[Node], name: &str, phase: PhaseId, context: &mut dyn Context) -> Result<Self, Problem> {
+    /// Reads the blocks of this name. What is wrong with single lines is only taken note of.
+    fn read(
+        nodes: &[Node],
+        name: &str,
+        phase: PhaseId,
+        context: &mut dyn Context,
+        mistakes: &mut Mistakes,
+    ) -> Result<Self, Problem> {
         let mut blocks = Vec::new();
         let mut count = 0;
         for node in nodes.iter().flat_map(|node| node.children_named(name)) {
-            let when = node.prop("when").map(|when| context.condition(when, phase)).transpose()?;
+            let when = node.prop("when").map(|when| context.condition(when, phase)).transpose();
+            let when = mistakes.kept(when).flatten();
             let mut lines = Vec::new();
             for line in node.children() {
-                read_line(line, phase, context, &mut lines)?;
+                mistakes.kept(read_line(line, phase, context, &mut lines));
             }
-            if lines.is_empty() {
+            if node.children().is_empty() {
                 return Err(node.wrong(format!("`{name}` changes nothing")));
             }
             count += lines.len();
@@ -554,6 +565,15 @@ mod tests {
             told(&[line("set", "a", "$remote_addr")]),
             "`$remote_addr` is no variable here: it is taken as it stands"
         );
+        let lines = [line("set", "a b", ""), line("add", "a", "b"), made("add", "a", "nonsense")];
+        let blocks = node("headers").with_child(block("request", &lines)).with_child(
+            block("response", &[node("remove").arg_literal("connection")]).prop_literal("when", "x"),
+        );
+        let all = read(&[blocks]).err().unwrap();
+        let further: Vec<&str> = all.further.iter().map(|problem| &*problem.message).collect();
+        assert_eq!(all.message, "this is not the name of a field");
+        assert_eq!(further[..2], ["unknown in request-rewrite", "unknown condition"]);
+        assert_eq!(further.len(), 3);
         let message = |node: Node| read(&[node]).err().unwrap().message;
         assert_eq!(message(node("headers")), "`headers` needs `request` or `response`");
         assert_eq!(message(node("headers").arg_literal("a")), "`headers` takes a block");

@@ -34,6 +34,7 @@ mod lists;
 mod literal;
 pub mod maintenance;
 mod media_type;
+mod mistakes;
 pub mod ranges;
 pub mod rate_limit;
 pub mod redirects;

@@ -24,6 +24,7 @@ use foregate_module::{Authority, Filter, Host, Path, Query, Redirect, Scheme, St
 
 use self::address::{Pattern, Source, Target, Template};
 use self::table::{Builder, Refused, Table};
+use crate::mistakes::Mistakes;
 
 /// The most patterns of a route.
 const PATTERNS_LIMIT: usize = 1000;
@@ -121,36 +122,13 @@ impl FromNode for Redirects {
     const KEY: Option<&'static Key> = Some(&REDIRECT);
 
     fn from_nodes(nodes: &[Node], _: &mut dyn Context) -> Result<Self, Problem> {
-        let (mut exact, mut arguments, mut patterns) = (Builder::default(), Vec::new(), Vec::new());
+        let mut read = Read::default();
+        let mut mistakes = Mistakes::default();
         for node in nodes {
-            let argument = node.arg(0)?;
-            let source = Source::parse(argument.text()?).map_err(|message| argument.wrong(message))?;
-            let to = node.prop("to").ok_or_else(|| node.wrong("`redirect` needs `to`"))?;
-            let (status, keeps_query) = properties(node)?;
-            match Pattern::parse(&source).map_err(|message| argument.wrong(message))? {
-                None => {
-                    if to.text()?.contains("${") {
-                        return Err(to.wrong("the source has no wildcard that the target could name"));
-                    }
-                    let target = Target::parse(to.text()?).map_err(|message| to.wrong(message))?;
-                    if !exact.add(&source, &target, status, keeps_query) {
-                        return Err(argument.wrong("there are too many redirects"));
-                    }
-                    arguments.push(argument);
-                }
-                Some(pattern) => {
-                    let target = Template::parse(to.text()?, pattern.wildcards());
-                    let target = target.map_err(|message| to.wrong(message))?;
-                    check_circle(&pattern, &target, to)?;
-                    if patterns.len() >= PATTERNS_LIMIT {
-                        let message =
-                            format!("there are more than {PATTERNS_LIMIT} redirects with wildcards");
-                        return Err(argument.wrong(message));
-                    }
-                    patterns.push(PatternRedirect { source: pattern, target, status, keeps_query });
-                }
-            }
+            mistakes.kept(read.add(node));
         }
+        mistakes.none()?;
+        let Read { exact, arguments, patterns } = read;
         let problem = |number: usize, message: &str| match arguments.get(number) {
             Some(argument) => argument.wrong(message),
             None => Problem::new(nodes.first().map(Node::place).unwrap_or_default(), message),
@@ -160,6 +138,44 @@ impl FromNode for Redirects {
             Refused::Loop(number) => problem(number, "this redirect leads back to itself"),
         })?;
         Ok(Self { exact, patterns: patterns.into() })
+    }
+}
+
+/// The nodes `redirect` that have been read.
+#[derive(Default)]
+struct Read<'n> {
+    exact: Builder,
+    /// The sources of those, in their order.
+    arguments: Vec<&'n Argument>,
+    patterns: Vec<PatternRedirect>,
+}
+
+impl<'n> Read<'n> {
+    fn add(&mut self, node: &'n Node) -> Result<(), Problem> {
+        let argument = node.arg(0)?;
+        let source = Source::parse(argument.text()?).map_err(|message| argument.wrong(message))?;
+        let to = node.prop("to").ok_or_else(|| node.wrong("`redirect` needs `to`"))?;
+        let (status, keeps_query) = properties(node)?;
+        let Some(pattern) = Pattern::parse(&source).map_err(|message| argument.wrong(message))? else {
+            if to.text()?.contains("${") {
+                return Err(to.wrong("the source has no wildcard that the target could name"));
+            }
+            let target = Target::parse(to.text()?).map_err(|message| to.wrong(message))?;
+            if !self.exact.add(&source, &target, status, keeps_query) {
+                return Err(argument.wrong("there are too many redirects"));
+            }
+            self.arguments.push(argument);
+            return Ok(());
+        };
+        let target = Template::parse(to.text()?, pattern.wildcards());
+        let target = target.map_err(|message| to.wrong(message))?;
+        check_circle(&pattern, &target, to)?;
+        if self.patterns.len() >= PATTERNS_LIMIT {
+            let message = format!("there are more than {PATTERNS_LIMIT} redirects with wildcards");
+            return Err(argument.wrong(message));
+        }
+        self.patterns.push(PatternRedirect { source: pattern, target, status, keeps_query });
+        Ok(())
     }
 }
 

@@ -33,7 +33,7 @@ use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-pub use self::node::{Argument, Node, Place, Problem};
+pub use self::node::{Argument, FURTHER_LIMIT, Node, Place, Problem};
 pub use self::schema::{ANY, Block, Key, Prop};
 pub use self::value::{Scalar, Wrong};
 use crate::phase_id::PhaseId;
@@ -61,7 +61,7 @@ pub trait FromNode: Sized + Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// What is wrong, and where.
+    /// What is wrong, and where; further mistakes may be told with the first, see [`Problem::and`].
     fn from_nodes(nodes: &[Node], context: &mut dyn Context) -> Result<Self, Problem>;
 }
 

@@ -21,7 +21,7 @@ pub struct Place {
     pub length: u32,
 }
 
-/// A mistake in the configuration.
+/// A mistake in the configuration, and further ones that were found with it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
     /// Where it is.
@@ -30,12 +30,42 @@ pub struct Problem {
     pub message: String,
     /// What to write instead.
     pub help: Option<String>,
+    /// Mistakes elsewhere, none of which has further ones. See [`and`](Self::and).
+    pub further: Vec<Problem>,
 }
+
+/// The most further mistakes that are kept with one; those beyond are not told.
+pub const FURTHER_LIMIT: usize = 1000;
 
 impl Problem {
     /// A mistake without advice.
     pub fn new(place: Place, message: impl Into<String>) -> Self {
-        Self { place, message: message.into(), help: None }
+        Self { place, message: message.into(), help: None, further: Vec::new() }
+    }
+
+    /// This mistake, and another one that is told with it, up to [`FURTHER_LIMIT`]. A module that reads many parts collects
+    /// what is wrong with each, so that nobody has to mend one to hear of the next:
+    ///
+    /// ```
+    /// # use foregate_module::settings::{Node, Problem};
+    /// fn read(node: &Node) -> Result<u64, Problem> {
+    ///     node.arg(0)?.number(1..=9)
+    /// }
+    ///
+    /// fn read_all(nodes: &[Node]) -> Result<Vec<u64>, Problem> {
+    ///     let mut wrong = Vec::new();
+    ///     let read = nodes.iter().filter_map(|node| read(node).map_err(|problem| wrong.push(problem)).ok());
+    ///     let read = read.collect();
+    ///     wrong.into_iter().reduce(Problem::and).map_or(Ok(read), Err)
+    /// }
+    /// # assert_eq!(read_all(&vec![Node::new("a", Default::default()); 3]).unwrap_err().further.len(), 2);
+    /// ```
+    #[must_use]
+    pub fn and(mut self, mut other: Self) -> Self {
+        let further = core::mem::take(&mut other.further);
+        let room = FURTHER_LIMIT.saturating_sub(self.further.len());
+        self.further.extend(core::iter::once(other).chain(further).take(room));
+        self
     }
 
     /// The same with advice.
@@ -66,7 +96,7 @@ impl Argument {
 
     /// A problem with it.
     pub fn problem(&self, wrong: Wrong) -> Problem {
-        Problem { place: self.place, message: wrong.message, help: wrong.help }
+        Problem { help: wrong.help, ..Problem::new(self.place, wrong.message) }
     }
 
     /// A problem with it, in a sentence.

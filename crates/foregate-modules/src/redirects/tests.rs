@@ -128,6 +128,19 @@ fn sources_that_no_request_has_are_refused() {
 }
 
 #[test]
+fn all_that_is_wrong_is_told() {
+    let nodes = [redirect("/a", "b"), redirect("/c", "/d"), redirect("e", "/f"), redirect("/*", "/${2}")];
+    let problem = settings::<Redirects>(&nodes).err().unwrap();
+    assert!(problem.message.starts_with("a target is a path"), "{problem:?}");
+    let further: Vec<&str> = problem.further.iter().map(|problem| &*problem.message).collect();
+    assert_eq!(further.len(), 2, "{further:?}");
+    assert!(
+        further[0].starts_with("a source is a path") && further[1].contains("fewer wildcards"),
+        "{further:?}"
+    );
+}
+
+#[test]
 fn targets_that_lead_astray_are_refused() {
     for (source, target, message) in [
         ("/a", "/b\r\nset-cookie: x", "a target has no control bytes, so no line breaks either"),

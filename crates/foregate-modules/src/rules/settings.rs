@@ -5,12 +5,13 @@ use alloc::format;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use foregate_module::settings::{Argument, Context, FromNode, Key, Node, Problem, UpstreamId};
+use foregate_module::settings::{Argument, Context, FURTHER_LIMIT, FromNode, Key, Node, Problem, UpstreamId};
 use foregate_module::{Conditions, Edit, Expression, Field, PhaseId, Step, Steps, Text, View};
 
 use super::challenge::Challenge;
 use super::keys::RULE;
 use crate::literal::{self, Use};
+use crate::mistakes::Mistakes;
 use crate::redirects;
 
 /// The longest name of a variable, bytes.
@@ -140,35 +141,72 @@ impl FromNode for Rules {
     const KEY: Option<&'static Key> = Some(&RULE);
 
     fn from_nodes(nodes: &[Node], context: &mut dyn Context) -> Result<Self, Problem> {
+        let mut wrong = Mistakes::default();
         let mut groups: [Vec<(&Argument, Rule)>; 3] = Default::default();
         for (number, node) in (1..).zip(nodes) {
-            let when = node.prop("phase").map_or(Ok(When::Request), |phase| phase.choice(&When::WORDS))?;
-            let name = match node.prop("name") {
-                Some(name) => name.text()?.as_bytes().into(),
-                None => format!("rule {number}").into_bytes().into(),
-            };
-            let dry_run = node.prop("dry-run").map_or(Ok(false), Argument::flag)?;
-            let actions = actions(node, when, context)?;
-            groups[when as usize].push((node.arg(0)?, Rule { name, dry_run, actions }));
+            if let Some((when, text, rule)) = rule(node, number, context, &mut wrong) {
+                groups[when as usize].push((text, rule));
+            }
         }
         let [request, rewrite, response] = groups;
-        Ok(Self {
-            request: group(request, When::Request, context)?,
-            rewrite: group(rewrite, When::Rewrite, context)?,
-            response: group(response, When::Response, context)?,
-        })
+        let rules = Self {
+            request: group(request, When::Request, context, &mut wrong),
+            rewrite: group(rewrite, When::Rewrite, context, &mut wrong),
+            response: group(response, When::Response, context, &mut wrong),
+        };
+        wrong.none().map(|()| rules)
     }
 }
 
+/// Reads a rule but for its condition; `None` where something is wrong with it.
+fn rule<'n>(
+    node: &'n Node,
+    number: usize,
+    context: &mut dyn Context,
+    wrong: &mut Mistakes,
+) -> Option<(When, &'n Argument, Rule)> {
+    let when = node.prop("phase").map_or(Ok(When::Request), |phase| phase.choice(&When::WORDS));
+    let name = match node.prop("name") {
+        Some(name) => name.text().map(|name| name.as_bytes().into()),
+        None => Ok(format!("rule {number}").into_bytes().into()),
+    };
+    let dry_run = node.prop("dry-run").map_or(Ok(false), Argument::flag);
+    let (when, name, dry_run) = (wrong.kept(when), wrong.kept(name), wrong.kept(dry_run));
+    // Nothing else can be judged without the phase.
+    let when = when?;
+    let (text, actions) = (wrong.kept(node.arg(0)), actions(node, when, context, wrong));
+    let whole = (|| Some((when, text?, Rule { name: name?, dry_run: dry_run?, actions: actions? })))();
+    if whole.is_none()
+        && let Some(text) = text
+    {
+        // Nobody else looks at its condition.
+        wrong.kept(condition(text, when, context));
+    }
+    whole
+}
+
+/// Whether a condition is one in its phase.
+fn condition(text: &Argument, when: When, context: &mut dyn Context) -> Result<(), Problem> {
+    let compiled = context.condition(text, when.phase()).map(|_| ());
+    compiled.map_err(|problem| when.advise(problem, |phase| context.condition(text, phase).is_ok()))
+}
+
 /// Compiles the rules of a phase.
-fn group(rules: Vec<(&Argument, Rule)>, when: When, context: &mut dyn Context) -> Result<Group, Problem> {
+fn group(
+    rules: Vec<(&Argument, Rule)>,
+    when: When,
+    context: &mut dyn Context,
+    wrong: &mut Mistakes,
+) -> Group {
     let mut segments = Vec::new();
     let mut texts: Vec<Argument> = Vec::new();
     let (mut first, mut sets) = (0, false);
     for (number, (text, rule)) in rules.iter().enumerate() {
         // A rule that only seems to read one begins another segment in vain.
-        if sets && text.text()?.contains("vars") {
-            segments.push(Segment { first, conditions: conditions(&texts, when, context)? });
+        if sets && text.text().is_ok_and(|text| text.contains("vars")) {
+            segments.extend(
+                conditions(&texts, when, context, wrong).map(|all| Segment { first, conditions: all }),
+            );
             (first, sets) = (number, false);
             texts.clear();
         }
@@ -176,50 +214,68 @@ fn group(rules: Vec<(&Argument, Rule)>, when: When, context: &mut dyn Context) -
         sets |= rule.actions.iter().any(|action| matches!(action, Action::Set { .. }));
     }
     if !texts.is_empty() {
-        segments.push(Segment { first, conditions: conditions(&texts, when, context)? });
+        segments
+            .extend(conditions(&texts, when, context, wrong).map(|all| Segment { first, conditions: all }));
     }
-    Ok(Group { segments: segments.into(), rules: rules.into_iter().map(|(_, rule)| rule).collect() })
+    Group { segments: segments.into(), rules: rules.into_iter().map(|(_, rule)| rule).collect() }
 }
 
 fn conditions(
     texts: &[Argument],
     when: When,
     context: &mut dyn Context,
-) -> Result<Arc<dyn Conditions>, Problem> {
-    context.conditions(texts, when.phase()).map_err(|problem| {
-        // Which of them it was is found out by asking for each.
-        let wrong = texts.iter().find(|text| context.condition(text, when.phase()).is_err());
-        when.advise(problem, |phase| wrong.is_some_and(|text| context.condition(text, phase).is_ok()))
-    })
+    wrong: &mut Mistakes,
+) -> Option<Arc<dyn Conditions>> {
+    let problem = match context.conditions(texts, when.phase()) {
+        Ok(conditions) => return Some(conditions),
+        Err(problem) => problem,
+    };
+    // Which of them are at fault is found out by asking for each.
+    let each: Vec<Problem> =
+        texts.iter().filter_map(|text| condition(text, when, context).err()).take(FURTHER_LIMIT).collect();
+    let all_of_them = if each.is_empty() { Vec::from([problem]) } else { each };
+    all_of_them.into_iter().for_each(|problem| wrong.add(problem));
+    None
 }
 
-fn actions(rule: &Node, when: When, context: &mut dyn Context) -> Result<Box<[Action]>, Problem> {
+/// The actions of a rule; `None` where something is wrong with one.
+fn actions(
+    rule: &Node,
+    when: When,
+    context: &mut dyn Context,
+    wrong: &mut Mistakes,
+) -> Option<Box<[Action]>> {
     let mut actions = Vec::new();
     for node in rule.children() {
-        if actions.last().is_some_and(Action::is_terminal) {
-            return Err(
-                node.wrong(format!("`{}` does not run: the action before it ends the request", node.name()))
-            );
-        }
-        let action = Reader { node, when, context }.action()?;
-        if when == When::Response && action.changes_request() {
-            let message = format!(
-                "`{}` is about the request, which has been answered in phase {}",
-                node.name(),
-                when.phase()
-            );
-            return Err(node
-                .wrong(message)
-                .help("leave out phase=\"response\", or use an action on the response"));
-        }
-        actions.push(action);
+        let read = if actions.last().is_some_and(Action::is_terminal) {
+            let message = format!("`{}` does not run: the action before it ends the request", node.name());
+            Err(node.wrong(message))
+        } else {
+            action(node, when, context)
+        };
+        actions.extend(wrong.kept(read));
     }
-    if actions.is_empty() {
-        return Err(rule
-            .wrong("a rule has an action")
-            .help("write one in its block: `rule \"ssl\" { block; }`"));
+    if rule.children().is_empty() {
+        let problem = rule.wrong("a rule has an action");
+        wrong.add(problem.help("write one in its block: `rule \"ssl\" { block; }`"));
     }
-    Ok(actions.into())
+    let whole = !actions.is_empty() && actions.len() == rule.children().len();
+    whole.then(|| actions.into())
+}
+
+fn action(node: &Node, when: When, context: &mut dyn Context) -> Result<Action, Problem> {
+    let action = Reader { node, when, context }.action()?;
+    if when == When::Response && action.changes_request() {
+        let message = format!(
+            "`{}` is about the request, which has been answered in phase {}",
+            node.name(),
+            when.phase()
+        );
+        return Err(node
+            .wrong(message)
+            .help("leave out phase=\"response\", or use an action on the response"));
+    }
+    Ok(action)
 }
 
 /// Reads one action.

@@ -4,7 +4,7 @@ use alloc::string::{String, ToString};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use foregate_module::settings::{FromNode, Node, Problem};
+use foregate_module::settings::{FURTHER_LIMIT, FromNode, Node, Problem};
 use foregate_module::testing::{Handshake, Literals, Sample, node};
 use foregate_module::{
     Action, Configured, Fields, PhaseId, Pipeline, PlanBuilder, Response, UpstreamId, Verdict,
@@ -407,6 +407,47 @@ fn a_rule_uses_what_its_phase_knows() {
             format!("`{name}` is about the request, which has been answered in phase response-headers");
         assert_eq!(message, expected);
     }
+}
+
+#[test]
+fn all_that_is_wrong_is_told() {
+    let header = || action("set-header", &["a b", "1"]);
+    let mut nodes = Vec::from([
+        rule("http.hots eq 1", [header(), action("upstream", &["none"]), block()]),
+        rule("ssl", [block(), action("log", &["a", "b"])]),
+        rule("http.response.code eq 200", [block()]),
+        rule("ssl", [action("set", &["a", "b"])]),
+        rule(r#"vars["a"][0] eq"#, [block()]),
+        rule("http.host", [block()]).prop_literal("phase", "response"),
+        rule("ssl", [block()]).prop_literal("phase", "later"),
+        rule("ssl", []),
+    ]);
+    let all = |nodes: &[Node]| {
+        let mut problem = settings(nodes, &crate::shipped()).err().expect("mistakes");
+        let further = core::mem::take(&mut problem.further);
+        core::iter::once(problem).chain(further).collect::<Vec<Problem>>()
+    };
+    let told = all(&nodes);
+    let messages: Vec<&str> = told.iter().map(|problem| &*problem.message).collect();
+    for (part, count) in [
+        ("not the name of a field", 1),
+        ("no upstream of this name", 1),
+        ("`http.hots`", 1),
+        ("`log` does not run", 1),
+        ("http.response.code", 1),
+        ("a rule has an action", 1),
+        ("expected \"request\" or \"rewrite\" or \"response\"", 1),
+    ] {
+        assert_eq!(messages.iter().filter(|message| message.contains(part)).count(), count, "{messages:?}");
+    }
+    assert_eq!(messages.len(), 9, "{messages:?}");
+    assert!(
+        told.iter()
+            .any(|problem| problem.help.as_ref().is_some_and(|help| help.contains("phase=\"response\"")))
+    );
+    assert!(told.iter().all(|problem| problem.further.is_empty()));
+    nodes = Vec::from_iter(core::iter::repeat_n(rule("ssl", [header()]), 2 * FURTHER_LIMIT));
+    assert_eq!(all(&nodes).len(), FURTHER_LIMIT + 1);
 }
 
 #[test]
