@@ -24,6 +24,8 @@ pub(crate) struct Rule {
     pub(crate) message: Option<Expression>,
     pub(crate) data: Option<Expression>,
     pub(crate) tags: Box<[Expression]>,
+    /// Whether it keeps others from looking at a request: it allows, or leaves out rules, targets or bodies.
+    pub(crate) lets_through: bool,
     /// Where `redirect` leads.
     pub(crate) redirect: Option<Expression>,
 }

@@ -2,7 +2,7 @@
 
 use super::run::Run;
 use super::state::Over;
-use super::values::{Family, Span, UNNAMED};
+use super::values::{Family, Span, Text, UNNAMED};
 use crate::model::{BodyProcessor, Variable};
 
 /// Most cookies; further ones are not looked at, which counts as work beyond the budget.
@@ -61,11 +61,43 @@ impl Run<'_> {
         let filename = super::feed::piece(&mut values.text, path, crate::transform::decode_path);
         values.set(Variable::RequestFilename, filename);
         values.set(Variable::PathInfo, filename);
-        let last = values.text.get(filename).iter().rposition(|byte| matches!(byte, b'/' | b'\\'));
-        let basename = last.map_or(filename, |at| filename.part(at + 1, filename.len()));
+        let basename = basename(&values.text, filename);
         values.set(Variable::RequestBasename, basename);
         self.query(target.get(from + question + 1..).unwrap_or_default());
         self.state.values.end_of_query();
+    }
+
+    /// Takes in the normal form of a target. Variables of which it is another value than the one that was sent have both.
+    pub(crate) fn normal_target(&mut self, path: &[u8], query: Option<&[u8]>) {
+        let values = &mut self.state.values;
+        let sent = values.text.get(values.scalar(Variable::RequestUri));
+        let same = match (sent.strip_prefix(path), query) {
+            (Some(rest), Some(query)) => rest.strip_prefix(b"?") == Some(query),
+            (Some(rest), None) => rest.is_empty(),
+            (None, _) => false,
+        };
+        // CONNECT has no path.
+        if same || path.is_empty() {
+            return;
+        }
+        let uri = values.text.push_with(|out| {
+            out.extend_from_slice(path);
+            for part in query.iter().flat_map(|query| [&b"?"[..], query]) {
+                out.extend_from_slice(part);
+            }
+        });
+        let path = uri.part(0, path.len());
+        let filename = super::feed::piece(&mut values.text, path, crate::transform::decode_path);
+        for (variable, normal) in [
+            (Variable::RequestUri, uri),
+            (Variable::RequestFilename, filename),
+            (Variable::PathInfo, filename),
+            (Variable::RequestBasename, basename(&values.text, filename)),
+        ] {
+            if values.text.get(values.scalar(variable)) != values.text.get(normal) {
+                values.set_normal(variable, normal);
+            }
+        }
     }
 
     /// Takes a field of the request in.
@@ -127,6 +159,12 @@ impl Run<'_> {
             self.set_processor(BodyProcessor::Multipart);
         }
     }
+}
+
+/// The last segment of a path.
+fn basename(text: &Text, path: Span) -> Span {
+    let last = text.get(path).iter().rposition(|byte| matches!(byte, b'/' | b'\\'));
+    last.map_or(path, |at| path.part(at + 1, path.len()))
 }
 
 /// Where the path begins: behind scheme and authority, if the target has them.

@@ -10,7 +10,7 @@ use super::state::{Found, NameRef, State};
 use super::tx::{self, Value};
 use super::values::{Family, Span, UNCHANGED, UNFED, Unit, decimal};
 use super::verdict::Verdict;
-use crate::model::{EngineMode, Phase};
+use crate::model::{EngineMode, Phase, Variable};
 use crate::operator::{Argument, Captured, Test};
 
 /// A transaction together with its plan.
@@ -154,10 +154,7 @@ impl<'p> Run<'p> {
                     }
                     any
                 }
-                Source::Scalar(variable) => match look.run.state.values.scalar_place(variable) {
-                    Some(at) => look.unit(Family::Scalars, at, candidate),
-                    None => false,
-                },
+                Source::Scalar(variable) => look.scalar(variable, candidate),
                 _ => look.others(),
             };
         }
@@ -275,6 +272,20 @@ struct Look<'r, 'p> {
 }
 
 impl Look<'_, '_> {
+    /// Looks at a scalar. Of two values, the one that was sent and its normal form, either may match, and what the rule does
+    /// is done once. A rule that lets requests through looks at the normal form, which is what they ask the origin for.
+    fn scalar(&mut self, variable: Variable, candidate: Option<u32>) -> bool {
+        let run = &*self.run;
+        let Some(sent) = run.state.values.scalar_place(variable) else { return false };
+        match run.state.values.normal_place(variable) {
+            None => self.unit(Family::Scalars, sent, candidate),
+            Some(normal) if run.plan.rules[run.state.rule].lets_through => {
+                self.unit(Family::Scalars, normal, candidate)
+            }
+            Some(normal) => [sent, normal].into_iter().any(|at| self.unit(Family::Scalars, at, candidate)),
+        }
+    }
+
     /// Looks at a value of a family.
     fn unit(&mut self, family: Family, at: usize, candidate: Option<u32>) -> bool {
         let unit = self.run.state.values.units(family)[at];

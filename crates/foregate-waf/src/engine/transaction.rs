@@ -83,6 +83,14 @@ impl Transaction {
         self.run().request_line(method, target, protocol);
     }
 
+    /// The normal form of the target, which is what the origin is asked for; to be told after the request line. Where it
+    /// differs from what was sent, `REQUEST_URI`, `REQUEST_FILENAME`, `REQUEST_BASENAME` and `PATH_INFO` have two values. A
+    /// rule matches if one of them does; one that lets requests through (`allow`, `skipAfter`, `ctl:ruleRemoveById` and the
+    /// like) looks at the normal form alone.
+    pub fn normal_target(&mut self, path: &[u8], query: Option<&[u8]>) {
+        self.run().normal_target(path, query);
+    }
+
     /// The first line of a request that the parser refused, as it came. Its parts are taken to be what stands between
     /// spaces; without a protocol it is `HTTP/0.9`.
     pub fn unreadable(&mut self, line: &[u8]) {

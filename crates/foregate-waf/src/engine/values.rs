@@ -177,6 +177,8 @@ pub(crate) struct Values {
     from_query: usize,
     /// Where a scalar stands in its family, plus one; zero where it has no value.
     scalars: Vec<u8>,
+    /// Where the normal forms stand of scalars of which something else was sent; mostly there are none.
+    normal: Vec<(Variable, u8)>,
 }
 
 impl Values {
@@ -215,6 +217,21 @@ impl Values {
                 *place = units.len() as u8;
             }
         }
+    }
+
+    /// Gives a scalar, besides the value that was sent, the normal form of it. Once for each.
+    pub(crate) fn set_normal(&mut self, scalar: Variable, value: Span) {
+        let units = &mut self.families[Family::Scalars as usize];
+        if let Ok(place) = u8::try_from(units.len()) {
+            units.push(Unit::new(Span::EMPTY, value, scalar as u16));
+            self.normal.push((scalar, place));
+        }
+    }
+
+    /// Where a scalar's normal form stands in its family, if something else was sent.
+    #[inline]
+    pub(crate) fn normal_place(&self, scalar: Variable) -> Option<usize> {
+        self.normal.iter().find(|(known, _)| *known == scalar).map(|(_, place)| usize::from(*place))
     }
 
     /// Sets a scalar to text.

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use foregate_module::{
-    Authority, ClientAddress, Emit, Filter, Never, Now, Random, Received, ReceivedRequest, Step, Time, View,
-    phase,
+    Authority, ClientAddress, Emit, Filter, Never, Now, Path, Query, Random, Received, ReceivedRequest, Step,
+    Time, View, phase,
 };
 use parking_lot::Mutex;
 
@@ -25,7 +25,8 @@ pub struct Begin;
 impl Step for Begin {
     type At = phase::RequestSecurity;
     type Settings = Settings;
-    type In<'r> = (ReceivedRequest<'r>, ClientAddress, Authority<'r>, Time, Random, View<'r>);
+    type In<'r> =
+        (ReceivedRequest<'r>, ClientAddress, Authority<'r>, Path<'r>, Query<'r>, Time, Random, View<'r>);
     type Out = (Emit<TransactionValue>,);
     type Stop = Never;
     const NAME: &'static str = "waf-begin";
@@ -37,6 +38,8 @@ impl Step for Begin {
             ReceivedRequest(received),
             ClientAddress(client),
             Authority(authority),
+            Path(path),
+            Query(query),
             Time(now),
             Random(random),
             view,
@@ -46,6 +49,7 @@ impl Step for Begin {
         }
         let mut held = begin(settings, &received, client, authority, now, random);
         if let Some(transaction) = &mut held.transaction {
+            transaction.normal_target(path, query);
             exclude(transaction, settings, &view);
         }
         ControlFlow::Continue((Emit(Some(Mutex::new(held))),))

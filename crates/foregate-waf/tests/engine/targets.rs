@@ -112,3 +112,63 @@ fn matched_variables() {
     assert_eq!(ids(&get(&engine, "/?a=xy&b=xz")), [1], "what matched is forgotten when the next rule begins");
     assert_eq!(ids(&get(&engine, "/?a=xa&b=zy")), [] as [u64; 0]);
 }
+
+/// What the origin is asked for counts as much as how it was spelled.
+#[test]
+fn targets_have_two_values_where_their_normal_form_differs() {
+    let engine = engine(
+        r#"
+        SecRule REQUEST_FILENAME "@beginsWith /admin" "id:1,phase:1,pass,log,logdata:'%{MATCHED_VAR}'"
+        SecRule REQUEST_URI "@contains evil" "id:2,phase:1,pass,log"
+        SecRule REQUEST_BASENAME "@streq b.php" "id:3,phase:1,pass,log"
+        SecRule REQUEST_URI_RAW "@contains .." "id:4,phase:1,pass,log"
+        SecRule REQUEST_FILENAME "!@beginsWith /admin" "id:5,phase:1,pass,log"
+        SecRule REQUEST_FILENAME "@rx ." "id:6,phase:1,pass,nolog,setvar:tx.times=+1"
+        SecRule TX:times "!@eq 1" "id:7,phase:1,pass,log"
+        SecRule REQUEST_FILENAME "@beginsWith /admin" "id:8,phase:1,pass,log,t:none,t:lowercase,t:uppercase,t:lowercase"
+        SecRule &REQUEST_FILENAME "!@eq 1" "id:9,phase:1,pass,log"
+    "#,
+    );
+    let seen = |target: &str, path: &str, query: Option<&str>| {
+        let mut transaction = transaction(&engine);
+        transaction.request_line(b"GET", target.as_bytes(), b"HTTP/1.1");
+        transaction.normal_target(path.as_bytes(), query.map(str::as_bytes));
+        transaction.request_headers();
+        ids(&transaction.log())
+    };
+    assert_eq!(seen("/admin/x", "/admin/x", None), [1, 8]);
+    for target in ["/./admin/x", "//admin/x", "/x/%2e%2e/admin/x", "http://host//admin/x"] {
+        assert_eq!(seen(target, "/admin/x", None), [1, 5, 8], "{target}");
+    }
+    assert_eq!(seen("/admin/../x", "/x", None), [1, 4, 5, 8]);
+    assert_eq!(seen("/%65vil?a=%22", "/evil", Some("a=%22")), [2, 5]);
+    assert_eq!(seen("/admin/a/../b.php/.?x", "/admin/b.php", Some("x")), [1, 3, 4, 8]);
+    assert_eq!(seen("/admin?", "/admin", Some("")), [1, 8]);
+    assert_eq!(seen("host:443", "", None), [5]);
+}
+
+/// A detour does not lead past the rules that a path is excepted from.
+#[test]
+fn rules_that_let_through_look_at_what_the_origin_is_asked_for() {
+    for letting in [
+        r#"SecRule REQUEST_FILENAME "@beginsWith /open/" "id:1,phase:1,allow,nolog""#,
+        r#"SecRule REQUEST_FILENAME "!@beginsWith /admin" "id:1,phase:1,allow,nolog""#,
+        r#"SecRule REQUEST_URI "@beginsWith /open/" "id:1,phase:1,pass,nolog,ctl:ruleRemoveById=2""#,
+        r#"SecRule REQUEST_URI "@beginsWith /open/" "id:1,phase:1,pass,nolog,ctl:ruleEngine=Off""#,
+        r#"SecRule REQUEST_URI "@beginsWith /open/" "id:1,phase:1,pass,nolog,ctl:ruleRemoveTargetById=2;ARGS:a""#,
+        r#"SecRule REQUEST_URI "@beginsWith /open/" "id:1,phase:1,pass,nolog,skipAfter:END""#,
+    ] {
+        let engine = engine(&format!(
+            "{letting}\nSecRule ARGS:a \"@streq x\" \"id:2,phase:1,deny,log\"\nSecMarker END\n"
+        ));
+        let passes = |target: &str, path: &str| {
+            let mut transaction = transaction(&engine);
+            transaction.request_line(b"GET", target.as_bytes(), b"HTTP/1.1");
+            transaction.normal_target(path.as_bytes(), Some(b"a=x"));
+            transaction.request_headers().passes()
+        };
+        assert!(passes("/open/?a=x", "/open/"), "{letting}");
+        assert!(passes("/admin/../open/?a=x", "/open/"), "{letting}");
+        assert!(!passes("/open/../admin?a=x", "/admin"), "{letting}");
+    }
+}

@@ -2,10 +2,32 @@
 
 use super::Compiler;
 use crate::engine::bits::Bits;
-use crate::engine::plan::{Change, Effect, Name, Removal};
+use crate::engine::plan::{Change, Effect, Link, Name, Removal};
 use crate::model::{
-    self, Action, Ctl, Number, Place, Problem, RuleSelection, SetVar, Template, WritableCollection,
+    self, Action, Ctl, Disruptive, EngineMode, Number, Place, Problem, RuleSelection, SetVar, Template,
+    WritableCollection,
 };
+
+/// Whether a rule keeps others from looking at a request, and does not stop it itself.
+pub(super) fn lets_through(rule: &model::Rule, links: &[Link]) -> bool {
+    let leaves_out = |effect: &Effect| {
+        matches!(
+            effect,
+            Effect::Remove(_)
+                | Effect::RemoveTarget(..)
+                | Effect::Engine(EngineMode::Off | EngineMode::DetectionOnly)
+                | Effect::RequestBodyAccess(false)
+                | Effect::ResponseBodyAccess(false)
+        )
+    };
+    match rule.disruptive {
+        Disruptive::Allow(_) => true,
+        Disruptive::Pass => {
+            rule.skip_to.is_some() || links.iter().flat_map(|link| &link.effects).any(leaves_out)
+        }
+        _ => false,
+    }
+}
 
 impl Compiler<'_> {
     /// What an action does; nothing for one that cannot have an effect.

@@ -75,7 +75,8 @@ struct Compiler<'a> {
 
 impl Compiler<'_> {
     fn rule(&mut self, rule: &model::Rule) -> Result<Rule, Problem> {
-        let links = rule.links.iter().map(|link| self.link(link)).collect::<Result<_, _>>()?;
+        let links = rule.links.iter().map(|link| self.link(link)).collect::<Result<Box<[Link]>, _>>()?;
+        let lets_through = effects::lets_through(rule, &links);
         let mut text = |template: &Template| self.expression(template, &rule.place);
         let message = rule.message.as_ref().map(&mut text).transpose()?;
         let data = rule.data.as_ref().map(&mut text).transpose()?;
@@ -84,7 +85,7 @@ impl Compiler<'_> {
             Disruptive::Redirect { to, .. } => Some(text(to)?),
             _ => None,
         };
-        Ok(Rule { about: rule.clone(), links, message, data, tags, redirect })
+        Ok(Rule { about: rule.clone(), links, message, data, tags, lets_through, redirect })
     }
 
     fn link(&mut self, link: &model::Link) -> Result<Link, Problem> {

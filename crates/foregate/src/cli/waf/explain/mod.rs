@@ -143,6 +143,9 @@ fn explain(engine: &Arc<Engine>, set: &RuleSet, request: &Request, client: IpAdd
     let port = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 80);
     transaction.connection(SocketAddr::new(client, 40_000), port);
     transaction.request_line(&request.method, &request.target, &request.protocol);
+    if let Some((path, query)) = request.normal_target() {
+        transaction.normal_target(&path, query);
+    }
     for (name, value) in &request.fields {
         transaction.request_field(name, value);
     }

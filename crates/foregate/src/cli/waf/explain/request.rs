@@ -2,6 +2,8 @@
 
 use std::path::Path;
 
+use foregate_wire::{Method, Slashes, Target, normalize_path};
+
 use super::super::files;
 
 /// Bytes of a request.
@@ -22,6 +24,15 @@ impl Request {
     pub(super) fn read(path: &Path) -> Result<Self, String> {
         let text = files::read(path, MAX_REQUEST).map_err(|error| format!("{}: {error}", path.display()))?;
         Self::parse(&text).ok_or_else(|| format!("{}: it does not begin with a request line", path.display()))
+    }
+
+    /// Path and query as an origin would be asked for them, if they are understood.
+    pub(super) fn normal_target(&self) -> Option<(Vec<u8>, Option<&[u8]>)> {
+        let method = Method::from_bytes(&self.method)?;
+        let target = Target::parse(&method, &self.target).ok()?;
+        let mut path = Vec::new();
+        normalize_path(target.path, Slashes::Merge, &mut path).ok()?;
+        Some((path, target.query))
     }
 
     /// A request line, fields and a body, with lines that end as they like.
