@@ -12,7 +12,8 @@ use super::progress::Awaited;
 use super::respond::{Answer, date};
 use super::{Exchange, Step};
 use crate::error::Error;
-use crate::link::copy::{CopyError, Filter, Front, Kept, Waiting, chain};
+use crate::link::copy::{CopyError, Filter, Front, Waiting, chain};
+use crate::link::start::Kept;
 use crate::link::{Link, LinkError, Received};
 use crate::settings::UpstreamProtocol;
 use crate::telemetry::clock;
@@ -409,7 +410,7 @@ impl Exchange<'_> {
         let length = if changes { self.response.body_changes(length) } else { length };
         if !length.is_empty() {
             match Filter::new(chain(filters), self.proxy.filter_memory.share()) {
-                Ok(filter) => self.download.filter = Some(Box::new(filter)),
+                Ok(filter) => self.download.filter = Some(Box::new(filter.begins_soon())),
                 Err(_) => {
                     self.drop_response(origin, length);
                     return Step::Failed(Error::FilterMemory);

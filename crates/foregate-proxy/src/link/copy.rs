@@ -8,6 +8,7 @@ use std::time::Instant;
 use foregate_module::{Bail, Chain, FetchRequest, FetchResult, Filtered, Passed};
 use foregate_wire::connection;
 
+use super::start::{Kept, Start};
 use super::sweep::Sweep;
 use super::{Link, LinkError, Received};
 use crate::budget::Share;
@@ -89,6 +90,8 @@ pub struct Filter {
     flushed: bool,
     /// What has become of filters, to be counted.
     pub faults: Faults,
+    /// How the start of the body is sent.
+    start: Start,
     /// What it holds of the memory for filters.
     share: Share,
 }
@@ -123,10 +126,17 @@ impl Filter {
     ///
     /// There is not enough memory for them.
     pub fn new(chain: Chain, share: Share) -> Result<Self, CopyError> {
-        let (out, faults) = (Vec::new(), Faults::default());
-        let mut filter = Self { chain, out, sent: 0, ended: false, flushed: true, faults, share };
+        let (out, faults, start) = (Vec::new(), Faults::default(), Start::default());
+        let mut filter = Self { chain, out, sent: 0, ended: false, flushed: true, faults, start, share };
         filter.account()?;
         Ok(filter)
+    }
+
+    /// The same for a body whose start is sent [by itself](Start::Soon).
+    #[must_use]
+    pub fn begins_soon(mut self) -> Self {
+        self.start = Start::Soon;
+        self
     }
 
     /// Filters a piece of a body that is whole, or its end; to be called again after each answer, without a piece, until
@@ -248,17 +258,6 @@ impl std::fmt::Debug for Filter {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Filter").field("pending", &self.pending().len()).finish_non_exhaustive()
     }
-}
-
-/// The start of a body, kept in case it has to be sent again.
-#[derive(Debug)]
-pub struct Kept {
-    /// What has been moved.
-    pub bytes: Vec<u8>,
-    /// The most that is kept.
-    pub limit: usize,
-    /// What it holds of the memory for filters.
-    pub share: Share,
 }
 
 /// The start of a body that was taken from its source before.
@@ -498,9 +497,14 @@ impl Copy {
             }
         };
         let ended = filter.ended && filter.pending().is_empty();
+        let is_due = matches!(sent, Poll::Ready(Ok(()))) && filter.start.is_due();
         self.filter = Some(filter);
         if ended && matches!(sent, Poll::Ready(Ok(()))) {
             self.finish(source, sink)?;
+        }
+        // A sink that takes nothing now is waited for when there is more for it.
+        if is_due && let Poll::Ready(Err(error)) = sink.poll_flush(cx) {
+            return Poll::Ready(Err(CopyError::Sink(error)));
         }
         sent
     }
@@ -556,7 +560,7 @@ impl Copy {
             return Poll::Ready(Err(CopyError::TooLarge));
         }
         if let Some(filter) = &mut self.filter {
-            let piece = data.get(..Chain::PIECE).unwrap_or(data);
+            let piece = filter.start.piece(data);
             filter.write(piece)?;
             let count = piece.len();
             source.consume(count);

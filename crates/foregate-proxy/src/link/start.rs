@@ -1,0 +1,78 @@
+//! The start of a body: how it is sent, and kept.
+
+use foregate_module::Chain;
+
+use crate::budget::Share;
+
+/// The start of a body that is sent by itself, bytes of the source. Filters need some microseconds for it, and some hundred for
+/// all that is taken at a time.
+const FIRST_PIECE: usize = 512;
+
+/// How the start of a body that goes through filters is sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Start {
+    /// With what follows.
+    #[default]
+    Usual,
+    /// By itself, if the source has more than a little: who waits for it has it soon.
+    Soon,
+    /// It has gone through filters, and is to be sent now.
+    Now,
+}
+
+impl Start {
+    /// What filters get next of what has come.
+    pub fn piece<'d>(&mut self, data: &'d [u8]) -> &'d [u8] {
+        let piece = data.get(..Chain::PIECE).unwrap_or(data);
+        // The start of what is short is not worth a packet of its own.
+        if std::mem::take(self) != Self::Soon || piece.len() < Chain::PIECE {
+            return piece;
+        }
+        *self = Self::Now;
+        piece.get(..FIRST_PIECE).unwrap_or(piece)
+    }
+
+    /// Whether what has gone through is to be sent before more goes through; so once.
+    pub fn is_due(&mut self) -> bool {
+        let is_due = *self == Self::Now;
+        if is_due {
+            *self = Self::Usual;
+        }
+        is_due
+    }
+}
+
+/// The start of a body, kept in case it has to be sent again.
+#[derive(Debug)]
+pub struct Kept {
+    /// What has been moved.
+    pub bytes: Vec<u8>,
+    /// The most that is kept.
+    pub limit: usize,
+    /// What it holds of the memory for filters.
+    pub share: Share,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_start_of_what_is_long_is_sent_by_itself() {
+        let data = [0; 3 * Chain::PIECE];
+        let mut start = Start::Soon;
+        assert!(!start.is_due());
+        assert_eq!(start.piece(&data).len(), FIRST_PIECE);
+        assert!(start.is_due() && !start.is_due());
+        assert_eq!(start.piece(&data).len(), Chain::PIECE);
+        assert!(!start.is_due());
+    }
+
+    #[test]
+    fn what_is_short_or_not_awaited_goes_as_usual() {
+        let (data, mut start) = ([0; Chain::PIECE], Start::Soon);
+        assert_eq!(start.piece(&data[1..]).len(), Chain::PIECE - 1);
+        assert_eq!(start.piece(&data).len(), Chain::PIECE);
+        assert_eq!(start, Start::Usual);
+    }
+}
