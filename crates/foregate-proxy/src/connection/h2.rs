@@ -269,11 +269,11 @@ async fn stream(
     let mut timer = Timer::new(config.settings.timeouts.body_idle);
     let understood = request.understand_h2(&parts, ended, peer.is_secure(), &config.head_limits);
     drop(parts);
-    let mut link = H2Link::new((!ended).then_some(body), None);
+    let mut link = Box::new(H2Link::new((!ended).then_some(body), None));
     if let BodyLength::Fixed(length) = request.length {
         link.expect(length);
     }
-    let mut client = Client::new(Link::H2(Box::new(link)), Some(respond));
+    let mut client = Client::new(Link::H2(link), Some(respond));
     let served = exchange::Served {
         proxy: &proxy,
         config,
