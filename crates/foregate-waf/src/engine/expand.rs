@@ -3,7 +3,7 @@
 use super::expression::{Expression, Piece};
 use super::plan::{Pick, Source};
 use super::run::{Item, Run};
-use super::secrets::HIDDEN;
+use super::secrets::{HIDDEN, may_copy, variable_of};
 use super::state::{Found, NameRef};
 use super::store::Handle;
 use super::tx::{Value, push_value};
@@ -21,7 +21,7 @@ impl Run<'_> {
         match expression {
             Expression::Fixed(text) => self.push_expanded(text),
             Expression::Pieces(pieces) => {
-                if !self.state.hiding
+                if self.state.piece == usize::MAX
                     && let [Piece::Tx(slot)] = &**pieces
                     && let Value::Text(span) = self.state.tx.get(*slot)
                 {
@@ -30,7 +30,9 @@ impl Run<'_> {
                 let mut out = std::mem::take(&mut self.state.scratch.text);
                 out.clear();
                 for piece in pieces {
+                    let from = out.len();
                     self.expand_piece(piece, &mut out);
+                    self.hide(piece, from, &mut out);
                 }
                 let span = self.push_expanded(&out);
                 self.state.scratch.text = out;
@@ -45,6 +47,32 @@ impl Run<'_> {
             // What a report needs is bounded, and not kept.
             _ => self.state.values.text.push(text),
         }
+    }
+
+    /// Hides the secrets in what a piece of a text that is shown has come to.
+    fn hide(&mut self, piece: &Piece, from: usize, out: &mut Vec<u8>) {
+        if self.state.piece == usize::MAX {
+            return;
+        }
+        let matched = &self.state.matched;
+        let is_capture = matches!(piece, Piece::Tx(slot) if usize::from(*slot) < GROUPS);
+        let copies = match piece {
+            Piece::Text(_) => false,
+            Piece::Tx(_) if !is_capture => true,
+            Piece::Value(Source::Env | Source::Stored(_), _) => true,
+            Piece::Tx(_) | Piece::Value(Source::Matched { .. }, _) => {
+                matched.iter().any(|found| may_copy(found.variable))
+            }
+            Piece::Value(..) => false,
+        };
+        if !copies {
+            return;
+        }
+        // A part of a whole request may be one of a secret.
+        let parts = is_capture && matched.iter().any(|found| found.variable == Variable::FullRequest);
+        let shown = self.without_secrets(&out[from..], parts);
+        out.truncate(from);
+        out.extend_from_slice(&shown);
     }
 
     fn expand_piece(&mut self, piece: &Piece, out: &mut Vec<u8>) {
@@ -79,7 +107,14 @@ impl Run<'_> {
                 .values
                 .scalar_place(variable)
                 .map(|_| Item::Text(self.state.values.scalar(variable))),
-            Source::Units(family, half) => self.first_unit(family, half, pick),
+            Source::Units(family, half) => {
+                let (name, value) = self.first_unit(family, half, pick)?;
+                let is_secret = self.state.piece != usize::MAX
+                    && variable_of(family).is_some_and(|variable| {
+                        self.is_secret_value(variable, self.state.values.text.get(name))
+                    });
+                Some(Item::Text(if is_secret { self.state.values.text.push(HIDDEN) } else { value }))
+            }
             _ => {
                 let mut found = Vec::new();
                 self.collect(source, pick, &[], &mut found);
@@ -88,11 +123,12 @@ impl Run<'_> {
         }
     }
 
-    fn first_unit(&self, family: Family, half: Half, pick: &Pick) -> Option<Item> {
+    /// Name and value.
+    fn first_unit(&self, family: Family, half: Half, pick: &Pick) -> Option<(Span, Span)> {
         let values = &self.state.values;
         let units = values.units(family).get(values.range(family, half))?;
         let unit = units.iter().find(|unit| self.picks(pick, unit.known, values.text.get(unit.name)))?;
-        Some(Item::Text(unit.value))
+        Some((unit.name, unit.value))
     }
 
     /// All values of something that changes while rules run.

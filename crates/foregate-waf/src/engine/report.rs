@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::limits::LOOK;
 use super::run::Run;
-use super::secrets::{HIDDEN, hide_pairs};
+use super::secrets::{HIDDEN, hide_pairs, may_copy};
 use super::state::{Found, NameRef, Over};
 use super::values::Span;
 use super::verdict::Verdict;
@@ -249,6 +249,7 @@ impl Run<'_> {
         let ends = self.state.matched.windows(2).filter(|pair| pair[0].link != pair[1].link);
         let secret = listed.iter().chain(ends.map(|pair| &pair[0])).any(|found| self.is_secret(found));
         self.state.hiding = secret;
+        self.gather_secrets();
         let before = self.state.values.text.len();
         // What is hidden of it is hidden afterwards; enough is left to show.
         self.state.piece = plan.limits.message.saturating_mul(2);
@@ -263,6 +264,7 @@ impl Run<'_> {
         };
         let mut values: Vec<(String, String)> =
             listed.iter().map(|found| self.shown(found, secret)).collect();
+        let verdict = verdict.map_or(Verdict::Pass, |verdict| self.shown_verdict(verdict));
         let (variable, value) = values.last().cloned().unwrap_or_default();
         values.truncate(VALUES);
         let (message, data) = (shown(self, message), shown(self, data));
@@ -290,7 +292,7 @@ impl Run<'_> {
             variable,
             value,
             values,
-            verdict: verdict.cloned().unwrap_or(Verdict::Pass),
+            verdict,
             log: about.log,
             audit_log: about.audit_log,
         });
@@ -307,7 +309,16 @@ impl Run<'_> {
         listed
     }
 
-    fn shown(&self, found: &Found, secret: bool) -> (String, String) {
+    /// A verdict as it is told: where it redirects to may have been made from anything.
+    fn shown_verdict(&mut self, verdict: &Verdict) -> Verdict {
+        let mut verdict = verdict.clone();
+        if let Verdict::Redirect { to, .. } = &mut verdict {
+            *to = hide_pairs(&self.without_secrets(to, false));
+        }
+        verdict
+    }
+
+    fn shown(&mut self, found: &Found, secret: bool) -> (String, String) {
         let mut label = Vec::new();
         let limit = self.plan.limits.shown;
         self.push_label(found.variable, found.name, limit + 1, &mut label);
@@ -317,7 +328,9 @@ impl Run<'_> {
         } else {
             let value = self.state.values.text.get(found.value);
             // Enough for what is shown, whatever is hidden of it.
-            shorten(&hide_pairs(value.get(..limit * 4).unwrap_or(value)), limit)
+            let value = value.get(..limit * 4).unwrap_or(value).to_vec();
+            let value = if may_copy(found.variable) { self.without_secrets(&value, false) } else { value };
+            shorten(&hide_pairs(&value), limit)
         };
         (shorten(&label, limit), value)
     }

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use super::run::Run;
 use super::state::{Found, NameRef};
+use super::values::Family;
 use crate::model::{Mask, Variable};
 use crate::transform::Transformation;
 
@@ -79,17 +80,23 @@ impl Run<'_> {
             NameRef::Span(span) => self.state.values.text.get(span),
             NameRef::Slot(_) | NameRef::None => b"",
         };
-        let by_rule = self.state.masks.iter().any(|mask| match (mask, found.variable) {
+        let masks_matched = |mask| matches!(mask, &Mask::Matched | &Mask::MatchedBytes { .. });
+        (self.state.masks.iter().any(masks_matched) && self.masks_matched())
+            || self.is_secret_value(found.variable, name)
+    }
+
+    /// Whether a value under this name is a secret, whoever shows it.
+    pub(crate) fn is_secret_value(&self, variable: Variable, name: &[u8]) -> bool {
+        let by_rule = self.state.masks.iter().any(|mask| match (mask, variable) {
             (Mask::Argument(masked), Variable::Args | Variable::ArgsGet | Variable::ArgsPost)
             | (Mask::RequestHeader(masked), Variable::RequestHeaders)
             | (Mask::ResponseHeader(masked), Variable::ResponseHeaders) => {
                 name.eq_ignore_ascii_case(masked.as_bytes())
             }
-            (Mask::Matched | Mask::MatchedBytes { .. }, _) => self.masks_matched(),
             _ => false,
         });
         by_rule
-            || match found.variable {
+            || match variable {
                 Variable::RequestCookies => true,
                 Variable::RequestHeaders | Variable::ResponseHeaders => is_secret_field(name),
                 Variable::Args | Variable::ArgsGet | Variable::ArgsPost | Variable::FilesTmpContent => {
@@ -108,11 +115,114 @@ impl Run<'_> {
     }
 }
 
+/// Values of a transaction that are secrets, in small letters: they are hidden in what [`may_copy`] them.
+#[derive(Debug, Default)]
+pub(crate) struct Secrets {
+    /// How many values and masks there were when they were gathered.
+    of: usize,
+    values: Vec<Vec<u8>>,
+}
+
+/// Most secrets of a transaction; of one with more, nothing is shown that may copy one.
+const SECRETS: usize = 128;
+/// Bytes from which on a secret is looked for in texts: shorter ones stand in most of them by chance.
+const SECRET_LEAST: usize = 4;
+/// Bytes by which the beginning of a secret is found, whatever follows: its end may have been cut off.
+const SECRET_START: usize = 16;
+/// Secrets that are looked for in a byte for one unit of work.
+const SEARCHED: usize = 8;
+
+/// Families that have secrets, and the variables they are.
+const FAMILIES: &[(Family, Variable)] = &[
+    (Family::Headers, Variable::RequestHeaders),
+    (Family::ResponseHeaders, Variable::ResponseHeaders),
+    (Family::Cookies, Variable::RequestCookies),
+    (Family::Args, Variable::Args),
+    (Family::FileContents, Variable::FilesTmpContent),
+];
+
+/// The variable that a family's values are, if there may be secrets among them.
+pub(crate) fn variable_of(family: Family) -> Option<Variable> {
+    FAMILIES.iter().find(|(known, _)| *known == family).map(|(_, variable)| *variable)
+}
+
+/// Whether values of a variable may be copies of others. What a client has sent in two places is shown in the one where it
+/// is no secret: it could hide an attack by sending a cookie that is the same.
+pub(crate) fn may_copy(variable: Variable) -> bool {
+    use Variable::{Env, FullRequest, Global, Ip, Resource, Session, Tx, User};
+    matches!(variable, Env | FullRequest | Global | Ip | Resource | Session | Tx | User)
+}
+
+impl Run<'_> {
+    /// Gathers the secrets, unless nothing has come since.
+    pub(crate) fn gather_secrets(&mut self) {
+        let values = &self.state.values;
+        let of = FAMILIES.iter().map(|(family, _)| values.units(*family).len()).sum::<usize>();
+        let of = of + self.state.masks.len();
+        if self.state.secrets.of == of {
+            return;
+        }
+        let mut found = Vec::new();
+        for (family, variable) in FAMILIES.iter().filter(|(family, _)| *family != Family::FileContents) {
+            for unit in values.units(*family) {
+                let value = values.text.get(unit.value).trim_ascii();
+                if found.len() > SECRETS || !self.is_secret_value(*variable, values.text.get(unit.name)) {
+                    continue;
+                }
+                // Of `Basic dXNlcg==` the second part is the secret.
+                let scheme = value.iter().position(|byte| *byte == b' ').map(|space| &value[space + 1..]);
+                let scheme = scheme.filter(|_| *family == Family::Headers);
+                found.extend(
+                    std::iter::once(value)
+                        .chain(scheme)
+                        .filter(|secret| secret.len() >= SECRET_LEAST)
+                        .map(<[u8]>::to_ascii_lowercase),
+                );
+            }
+        }
+        self.state.secrets = Secrets { of, values: found };
+    }
+
+    /// A value without the secrets that it contains; with `parts`, nothing of one that is a part of a secret.
+    pub(crate) fn without_secrets(&mut self, text: &[u8], parts: bool) -> Vec<u8> {
+        let secrets = &self.state.secrets.values;
+        if secrets.is_empty() || text.len() < SECRET_LEAST {
+            return text.to_vec();
+        }
+        let lower = text.to_ascii_lowercase();
+        let is_part = |secret: &Vec<u8>| parts && memchr::memmem::find(secret, &lower).is_some();
+        if secrets.len() > SECRETS || secrets.iter().any(is_part) {
+            return HIDDEN.to_vec();
+        }
+        let mut hidden = vec![false; text.len()];
+        for secret in secrets {
+            let start = memchr::memmem::Finder::new(secret.get(..SECRET_START).unwrap_or(secret));
+            let mut from = 0;
+            while let Some(at) = start.find(&lower[from..]).map(|at| from + at) {
+                let same = lower[at..].iter().zip(secret).take_while(|(byte, own)| byte == own).count();
+                from = at + same;
+                hidden[at..from].fill(true);
+            }
+        }
+        let work = text.len() * (1 + secrets.len() / SEARCHED);
+        let mut out = Vec::with_capacity(text.len());
+        for (at, byte) in text.iter().enumerate() {
+            match (hidden[at], at > 0 && hidden[at - 1]) {
+                (false, _) => out.push(*byte),
+                (true, false) => out.extend_from_slice(HIDDEN),
+                (true, true) => {}
+            }
+        }
+        self.state.spend(work as u64);
+        out
+    }
+}
+
 /// Times that a text is decoded in search of names: what is encoded more often is not taken for a name.
 const LAYERS: usize = 4;
 
-/// A text in which values of secret arguments (`password=...`, `"token":"..."`) are hidden, up to what ends them. Where name
-/// and value are encoded together, all of it is.
+/// A text in which values of secret arguments (`password=...`, `"token":"..."`) and fields (`Cookie: ...`, up to the end of
+/// the line) are hidden, up to what ends them. Where name and value are encoded together, all of it is.
 pub(crate) fn hide_pairs(text: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(text.len());
     let mut at = 0;
@@ -126,14 +236,16 @@ pub(crate) fn hide_pairs(text: &[u8]) -> Vec<u8> {
             continue;
         }
         let plain = decoded(name);
-        if !is_secret_key(&plain) {
+        let is_field = is_secret_field(&plain);
+        if !is_field && !is_secret_key(&plain) {
             out.extend_from_slice(name);
             continue;
         }
         let signs =
             text[at..].iter().take_while(|byte| matches!(byte, b'"' | b'\'' | b'\\' | b':' | b'=' | b' '));
         let signs = &text[at..at + signs.count()];
-        if !signs.iter().any(|byte| matches!(byte, b'=' | b':')) {
+        let divides = |byte: &u8| *byte == b':' || (*byte == b'=' && !is_field);
+        if !signs.iter().any(divides) {
             // A pair that is encoded as a whole, such as `%70assword%3dx`, also within the value of another.
             let is_pair = plain.len() < len && plain.iter().any(|byte| matches!(byte, b'=' | b':'));
             if is_pair {
@@ -147,7 +259,8 @@ pub(crate) fn hide_pairs(text: &[u8]) -> Vec<u8> {
         out.extend_from_slice(name);
         out.extend_from_slice(signs);
         at += signs.len();
-        let len = value_length(&text[at..], signs);
+        let is_line = is_field && !matches!(signs.last(), Some(b'"' | b'\''));
+        let len = if is_line { line_length(&text[at..]) } else { value_length(&text[at..], signs) };
         if len > 0 {
             out.extend_from_slice(HIDDEN);
         }
@@ -190,6 +303,11 @@ fn value_length(text: &[u8], signs: &[u8]) -> usize {
         ends
     };
     text.iter().enumerate().position(ends).unwrap_or(text.len())
+}
+
+/// How much of a text stands before the end of its line.
+fn line_length(text: &[u8]) -> usize {
+    memchr::memchr2(b'\r', b'\n', text).unwrap_or(text.len())
 }
 
 fn is_name(byte: u8) -> bool {
@@ -240,6 +358,13 @@ mod tests {
             ("q=password%253dhunter2 too&b=c", "q=***&b=c"),
             ("/?p%61ssword=hunter2&a=%2fb", "/?p%61ssword=***&a=%2fb"),
             ("a=b%26password=x", "a=b%26password=***"),
+            (
+                "GET / HTTP/1.1\r\nAuthorization: Basic a; b\r\nHost: h\r\ncookie:a=1; b=2\r\n\r\nauthor: x",
+                "GET / HTTP/1.1\r\nAuthorization: ***\r\nHost: h\r\ncookie:***\r\n\r\nauthor: x",
+            ),
+            ("the cookie of authorization", "the cookie of authorization"),
+            ("cookie=crumbs", "cookie=crumbs"),
+            (r#"{"authorization":"Basic x","a":"b"}"#, r#"{"authorization":"***","a":"b"}"#),
             (
                 "pw=a&user.jwt=b&auth=c&author=d&session[1]=e&session.check=f",
                 "pw=***&user.jwt=***&auth=***&author=d&session[1]=***&session.check=f",

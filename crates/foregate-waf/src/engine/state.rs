@@ -154,6 +154,8 @@ pub(crate) struct State {
     /// What the first disruptive rule would have done, had the engine been on.
     pub(crate) would: Option<Verdict>,
     pub(crate) audit_relevant: bool,
+    /// Secrets among the values.
+    pub(crate) secrets: super::secrets::Secrets,
     /// Whether texts that are expanded must not show what matched.
     pub(crate) hiding: bool,
     /// Most bytes of a value that goes into a text that is expanded.
@@ -235,6 +237,7 @@ impl State {
             verdict: None,
             would: None,
             audit_relevant: false,
+            secrets: super::secrets::Secrets::default(),
             hiding: false,
             piece: usize::MAX,
         }

@@ -1,5 +1,7 @@
 //! What is said of matches.
 
+use foregate_waf::engine::Verdict;
+
 use super::{engine, get, request, transaction};
 
 #[test]
@@ -49,6 +51,51 @@ fn secrets_are_hidden() {
         assert!(text.contains("***") && text.contains("id \"1\"") && !text.contains("hunter2"), "{text}");
     }
     assert!(shown("/?q=hunter2", &[]).contains("hunter2"));
+}
+
+#[test]
+fn secrets_of_fields_are_hidden_wherever_they_come_to() {
+    let secrets = ["hunter2secret", "proxysecret", "cookiesecret", "argsecret1"];
+    let fields = [
+        ("Authorization", "Basic hunter2secret"),
+        ("Proxy-Authorization", "proxysecret"),
+        ("Cookie", "a=1; sid=cookiesecret; b=2"),
+    ];
+    for rule in [
+        r#"SecRule FULL_REQUEST "@contains x" "id:1,phase:2,pass,log,auditlog,logdata:'%{MATCHED_VAR}'""#,
+        r#"SecRule FULL_REQUEST "@contains x" "id:1,phase:2,pass,log,auditlog""#,
+        r#"SecRule FULL_REQUEST "@contains x" "id:1,phase:2,pass,log,auditlog,t:lowercase,t:removeWhitespace,t:urlDecode""#,
+        r#"SecRule FULL_REQUEST "@rx Basic (hunter)|x" "id:1,phase:2,pass,log,auditlog,capture,logdata:'%{TX.0} %{TX.1}'""#,
+        r#"SecRule FULL_REQUEST "@rx (?s)sid=.*" "id:1,phase:2,pass,log,auditlog,capture,logdata:'%{TX.0}'""#,
+        r#"SecRule REQUEST_URI "@contains x" "id:1,phase:2,pass,log,auditlog,msg:'%{REQUEST_HEADERS.Authorization} %{REQUEST_HEADERS.proxy-authorization} %{REQUEST_COOKIES.sid} %{ARGS.password} %{ARGS_GET.password} %{REQUEST_HEADERS.Cookie}',tag:'%{REQUEST_COOKIES.sid}'""#,
+        r#"SecRule REQUEST_URI "@contains x" "id:1,phase:2,pass,log,auditlog,setvar:'tx.kept=<%{REQUEST_HEADERS.Authorization}>%{ARGS.password}',msg:'%{TX.kept}'""#,
+        r#"SecRule REQUEST_COOKIES:sid "@rx ." "id:1,phase:2,pass,nolog,setvar:'tx.kept=%{MATCHED_VAR}'"
+           SecRule TX:kept "@rx ." "id:2,phase:2,pass,log,auditlog,msg:'%{TX.kept}',logdata:'%{MATCHED_VAR}'""#,
+        r#"SecRule REQUEST_URI "@contains x" "id:1,phase:2,redirect:'https://h/%{REQUEST_COOKIES.sid}',log,auditlog""#,
+    ] {
+        let rules = format!("SecRequestBodyAccess On\nSecAuditEngine On\nSecAuditLogParts ABCHZ\n{rule}\n");
+        let report = request(&engine(&rules), "/x?password=argsecret1", &fields);
+        assert!(!report.matches.is_empty(), "{rule}");
+        let lines: Vec<String> = report.lines().collect();
+        let text = format!("{}{}", lines.join("\n"), report.audit.clone().unwrap_or_default());
+        assert!(text.contains("***") && !lines.is_empty(), "{text}");
+        for secret in secrets {
+            assert!(!text.contains(secret), "{secret} in {text} by {rule}");
+        }
+        assert!(!report.matches[0].data.contains("unter"), "{text}");
+    }
+    // A client does not hide what it sends by sending it as a secret as well.
+    let rule =
+        r#"SecRule ARGS "@rx evil.*" "id:1,phase:2,pass,log,capture,logdata:'%{TX.0} in %{MATCHED_VAR}'""#;
+    let report = request(&engine(rule), "/?q=an+evil+text", &[("Cookie", "a=evil text; b=an evil text")]);
+    assert_eq!(report.matches[0].data, "evil text in an evil text");
+    assert_eq!(report.matches[0].value, "an evil text");
+    // What is no secret is shown, and a redirect leads where it should.
+    let rule = r#"SecRule REQUEST_URI "@contains x" "id:1,phase:1,redirect:'https://h/%{REQUEST_COOKIES.sid}',log,logdata:'%{REQUEST_HEADERS.Host} %{ARGS.q}'""#;
+    let report = request(&engine(rule), "/x?q=plain&password=argsecret1", &fields);
+    assert_eq!(report.matches[0].data, "example.com plain");
+    let Verdict::Redirect { to, .. } = &report.verdict else { panic!("{:?}", report.verdict) };
+    assert_eq!(String::from_utf8_lossy(to), "https://h/cookiesecret");
 }
 
 #[test]
