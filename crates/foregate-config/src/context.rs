@@ -75,6 +75,11 @@ impl Context for Reading<'_> {
         Ok(LogId(number as u32))
     }
 
+    fn warn(&mut self, warning: Problem) {
+        let Problem { message, help, .. } = warning;
+        tracing::warn!(help, "{message}");
+    }
+
     fn condition(&mut self, argument: &Argument, phase: PhaseId) -> Result<Arc<dyn Condition>, Problem> {
         let text = argument.text()?;
         self.expressions.condition(text, phase).map_err(|mistake| self.mistake(argument, text, mistake))

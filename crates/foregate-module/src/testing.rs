@@ -531,6 +531,8 @@ pub struct Literals {
     pub steps: Vec<(&'static str, Steps)>,
     /// The log files that were asked for, in their order.
     pub logs: Vec<String>,
+    /// What was warned of.
+    pub warnings: Vec<Problem>,
     /// Who compiles expressions.
     pub compile: Option<Box<dyn Compile>>,
 }
@@ -574,6 +576,10 @@ impl Context for Literals {
             self.logs.push(text.to_string());
         }
         Ok(LogId(number as u32))
+    }
+
+    fn warn(&mut self, warning: Problem) {
+        self.warnings.push(warning);
     }
 
     fn condition(&mut self, text: &Argument, phase: PhaseId) -> Result<Arc<dyn Condition>, Problem> {

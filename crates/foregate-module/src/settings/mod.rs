@@ -111,6 +111,10 @@ pub trait Context {
         Err(path.wrong("log files are not written here"))
     }
 
+    /// Tells whoever loads or checks the configuration of something that is right, and does not do what it seems to be there
+    /// for. By default nobody is told.
+    fn warn(&mut self, _: Problem) {}
+
     /// An expression of type bool, to be evaluated in `phase`.
     ///
     /// # Errors

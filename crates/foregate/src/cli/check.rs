@@ -1,5 +1,6 @@
 //! `foregate check`.
 
+use std::io::IsTerminal;
 use std::sync::Arc;
 
 use crate::config;
@@ -41,6 +42,7 @@ impl Check {
             defaults::show(pipeline, json);
             return Outcome::Fine;
         }
+        warn_on_stderr();
         let path = self.file.path();
         match config::load(&path, pipeline) {
             Err(refused) => show_refused(&refused, json),
@@ -72,6 +74,17 @@ impl Check {
 
 fn counted(number: usize, what: &str) -> String {
     format!("{number} {what}{}", if number == 1 { "" } else { "s" })
+}
+
+/// What is right, and does not do what it seems to be there for, goes to the standard error.
+fn warn_on_stderr() {
+    tracing_subscriber::fmt()
+        .with_max_level(tracing::Level::WARN)
+        .with_writer(std::io::stderr)
+        .with_ansi(std::io::stderr().is_terminal())
+        .with_target(false)
+        .without_time()
+        .init();
 }
 
 fn count(settings: &Settings, file: String) -> Counts {
