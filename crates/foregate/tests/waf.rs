@@ -59,6 +59,7 @@ const RULES: &str = "\
 SecRuleEngine DetectionOnly
 SecComponentSignature \"site/1\"
 SecTmpDir /tmp
+SecRequestBodyAccess On
 Include more/*.conf
 ";
 
@@ -140,7 +141,7 @@ fn install_crs_unpacks_what_has_the_digest() {
     let folder = Folder::new("waf-install");
     let archive = release(&[
         ("crs-9/crs-setup.conf.example", "SecAction id:1\n"),
-        ("crs-9/rules/a.conf", "SecRule ARGS \"@pmFromFile a.data\" id:2\n"),
+        ("crs-9/rules/a.conf", "SecRule ARGS \"@pmFromFile a.data\" id:2,phase:1\n"),
         ("crs-9/rules/a.data", "a\n"),
         ("crs-9/tests/a.yaml", "a"),
     ]);

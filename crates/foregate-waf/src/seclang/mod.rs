@@ -39,6 +39,7 @@ mod line;
 mod lint;
 mod loader;
 mod nearest;
+mod needs;
 mod operator;
 mod pattern;
 mod rule;
@@ -49,3 +50,4 @@ mod template;
 mod update;
 
 pub use loader::{Files, NoFiles, Source, load};
+pub use needs::needs;

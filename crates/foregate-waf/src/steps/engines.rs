@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 
 use crate::engine::{Compile, Engine, Limits};
 use crate::model::{self, AuditEngine, RuleSet};
-use crate::seclang::{Files, Source, load};
+use crate::seclang::{Files, Source, load, needs};
 
 /// Mistakes in rules that are told at a time.
 const TOLD: usize = 8;
@@ -102,6 +102,9 @@ pub(super) fn engine(
     let first = Source::text("exclude", terms.excludes.clone());
     let sources: Vec<Source> = std::iter::once(first).chain(roots.iter().map(Source::files)).collect();
     let rules = load(&sources, &mut through).map_err(|problems| told(key, &problems))?;
+    for need in needs(&rules, terms.body > 0) {
+        warn(through.context, key, &need);
+    }
     let rules = with_terms(rules, terms);
     let compile = Compile { limits: terms.limits.clone(), ..Compile::default() };
     let engine = Arc::new(Engine::compile(rules, compile).map_err(|problem| told(key, &[problem]))?);
@@ -150,6 +153,15 @@ fn with_terms(mut rules: RuleSet, terms: &Terms) -> RuleSet {
         settings.audit_engine = AuditEngine::RelevantOnly;
     }
     rules
+}
+
+/// What rules need, as a warning.
+fn warn(context: &mut dyn Context, key: &Argument, need: &model::Problem) {
+    let warning = key.wrong(format!("{}: {}", need.place, need.message));
+    context.warn(match &need.suggestion {
+        Some(suggestion) => warning.help(suggestion.clone()),
+        None => warning,
+    });
 }
 
 /// Mistakes in rules as one of the configuration, which names the files.

@@ -70,6 +70,26 @@ fn requests_are_stopped_and_logged() {
 }
 
 #[test]
+fn what_rules_need_is_warned_of() {
+    let warnings = |rules: &str, more: Option<Node>| {
+        let mut literals = Literals { files: vec![("rules.conf", rules.into())], ..Literals::default() };
+        let node = more.into_iter().fold(waf("block"), Node::with_child);
+        Settings::from_nodes(std::slice::from_ref(&node), &mut literals).unwrap();
+        literals.warnings.into_iter().map(|warning| warning.message).collect::<Vec<_>>()
+    };
+    let blind = "SecRule ARGS \"@contains blind\" \"id:71,phase:2,deny\"\n";
+    assert_eq!(
+        warnings(blind, None),
+        [
+            "rules.conf:1:1: bodies of requests are not looked at, and the rule 71 would: what a POST sends passes"
+        ]
+    );
+    assert_eq!(warnings(blind, Some(node("body-limit").arg_literal("0"))), [""; 0]);
+    assert_eq!(warnings(&format!("SecRequestBodyAccess On\n{blind}"), None), [""; 0]);
+    assert_eq!(warnings(&blind.replace("phase:2", "phase:1"), None), [""; 0]);
+}
+
+#[test]
 fn detection_stops_nothing_and_tells_expressions() {
     let settings = read(&waf("detect"));
     let mut sample = Sample::get("/?a=evil");

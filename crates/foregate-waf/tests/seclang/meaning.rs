@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use foregate_waf::model::*;
-use foregate_waf::seclang::load;
+use foregate_waf::seclang::{load, needs};
 
 use crate::files::Memory;
 use crate::{Source, set, shown};
@@ -474,4 +474,34 @@ fn rules_are_selected() {
     assert_eq!(selected(RuleSelection::Tag(TextMatch::Exact("b".into()))), [0, 1]);
     assert_eq!(selected(RuleSelection::Message(TextMatch::Exact("m %{TX.0}".into()))), [1]);
     assert_eq!(selected(RuleSelection::Message(TextMatch::Pattern(Regex::new("m")))), [1]);
+}
+
+#[test]
+fn what_rules_need_and_is_not_there() {
+    let needs =
+        |rules: &str| needs(&set(rules), true).iter().map(ToString::to_string).collect::<Vec<_>>().join("\n");
+    let body = "SecRule ARGS|REQUEST_HEADERS a \"id:1,phase:2\"\nSecRule REQUEST_BODY b \"id:2,phase:2\"\n";
+    assert_eq!(
+        needs(body),
+        "t:1:1: bodies of requests are not looked at, and the rule 1 and 1 more would: what a POST sends passes \
+         (write `SecRequestBodyAccess On`, as the recommended configuration does, which comes first)"
+    );
+    assert_eq!(needs(&format!("{body}SecRequestBodyAccess On\n")), "");
+    assert_eq!(needs(&format!("{body}SecAction id:3,phase:1,ctl:requestBodyAccess=On\n")), "");
+    assert_eq!(needs("SecRule REQUEST_HEADERS a \"id:1,phase:2\"\nSecRule ARGS a \"id:2,phase:1\"\n"), "");
+    let setup = "SecAction id:900990,phase:1,pass,setvar:tx.crs_setup_version=4250\n";
+    let rule = "SecRule &TX:crs_setup_version \"@eq 0\" \"id:901001,phase:1,deny,status:500\"\n";
+    let told = |what: &str, line: u32| {
+        format!(
+            "t:{line}:1: {what}: the rule 901001 refuses every request (name crs-setup.conf, a copy of \
+             crs-setup.conf.example, before rules/*.conf)"
+        )
+    };
+    assert_eq!(needs(&format!("{setup}{rule}")), "");
+    assert_eq!(
+        needs(&format!("{rule}{setup}")),
+        told("crs-setup.conf stands behind the rules of the Core Rule Set", 1)
+    );
+    assert_eq!(needs(rule), told("the rules of the Core Rule Set are there without their crs-setup.conf", 1));
+    assert_eq!(needs(&format!("SecAction id:1,phase:1,pass,ctl:ruleRemoveById=901001\n{rule}")), "");
 }

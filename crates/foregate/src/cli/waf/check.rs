@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use clap::Args;
 use foregate_waf::model::{EngineMode, RuleSet, Template};
+use foregate_waf::seclang::needs;
 use serde::Serialize;
 
 use super::super::Json;
@@ -41,10 +42,11 @@ struct Counts<'s> {
 
 impl Check {
     pub(super) fn run(&self) -> Outcome {
-        let set = match rules(&self.files, self.output.json) {
+        let mut set = match rules(&self.files, self.output.json) {
             Ok(set) => set,
             Err(outcome) => return outcome,
         };
+        set.warnings.extend(needs(&set, true));
         let counts = count(&set);
         if self.output.json {
             print_json(&counts);

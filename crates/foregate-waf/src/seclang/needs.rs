@@ -1,0 +1,113 @@
+//! What rules need to work, and is not there: the rules are right, and do not do what they are loaded for.
+
+use crate::model::{
+    Action, Change, Ctl, Disruptive, Phase, Problem, Rule, RuleSet, Selector, Variable, WritableCollection,
+};
+
+/// The variable by which the Core Rule Set knows that its setup has been loaded.
+const SETUP: &str = "crs_setup_version";
+
+/// What a set of rules lacks, with the place of a rule that needs it, and what to write. For those who put a set
+/// together: parts of it, loaded alone, lack things rightly. `wants_bodies` is whether bodies of requests are to be looked
+/// at.
+pub fn needs(set: &RuleSet, wants_bodies: bool) -> Vec<Problem> {
+    let bodies = bodies(set).filter(|_| wants_bodies);
+    [bodies, setup(set)].into_iter().flatten().collect()
+}
+
+/// Rules over bodies of requests, where no body is looked at.
+fn bodies(set: &RuleSet) -> Option<Problem> {
+    let turns_on = |action: &Action| matches!(action, Action::Ctl(Ctl::RequestBodyAccess(true)));
+    if set.settings.request_body_access || set.rules.iter().flat_map(actions).any(turns_on) {
+        return None;
+    }
+    let mut looking = set.rules.iter().filter(|rule| looks_at_bodies(rule));
+    let first = looking.next()?;
+    let others = looking.count();
+    let others = if others == 0 { String::new() } else { format!(" and {others} more") };
+    Some(Problem {
+        place: first.place.clone(),
+        message: format!(
+            "bodies of requests are not looked at, and the rule {}{others} would: what a POST sends passes",
+            first.id
+        ),
+        suggestion: Some(
+            "write `SecRequestBodyAccess On`, as the recommended configuration does, which comes first"
+                .into(),
+        ),
+    })
+}
+
+fn actions(rule: &Rule) -> impl Iterator<Item = &Action> {
+    rule.links.iter().flat_map(|link| &link.actions)
+}
+
+fn looks_at_bodies(rule: &Rule) -> bool {
+    let mut targets = rule.links.iter().flat_map(|link| &link.targets);
+    rule.phase >= Phase::RequestBody
+        && targets.any(|target| {
+            matches!(
+                target.variable,
+                Variable::Args
+                    | Variable::ArgsNames
+                    | Variable::ArgsPost
+                    | Variable::ArgsPostNames
+                    | Variable::Files
+                    | Variable::FilesNames
+                    | Variable::FilesTmpContent
+                    | Variable::FullRequest
+                    | Variable::RequestBody
+                    | Variable::Xml
+            )
+        })
+}
+
+/// The Core Rule Set without its setup, or before it: its first rule then refuses every request.
+fn setup(set: &RuleSet) -> Option<Problem> {
+    let at = set.rules.iter().position(asks_for_setup)?;
+    let (before, behind) = set.rules.split_at(at);
+    if before.iter().any(|rule| sets_up(rule) || leaves_out(set, rule, at)) {
+        return None;
+    }
+    let rule = &set.rules[at];
+    let what = if behind.iter().any(sets_up) {
+        "crs-setup.conf stands behind the rules of the Core Rule Set"
+    } else {
+        "the rules of the Core Rule Set are there without their crs-setup.conf"
+    };
+    Some(Problem {
+        place: rule.place.clone(),
+        message: format!("{what}: the rule {} refuses every request", rule.id),
+        suggestion: Some("name crs-setup.conf, a copy of crs-setup.conf.example, before rules/*.conf".into()),
+    })
+}
+
+fn asks_for_setup(rule: &Rule) -> bool {
+    let is_setup = |selector: &Option<Selector>| matches!(selector, Some(Selector::Name(name)) if name.eq_ignore_ascii_case(SETUP));
+    matches!(rule.disruptive, Disruptive::Deny { .. })
+        && rule
+            .links
+            .iter()
+            .flat_map(|link| &link.targets)
+            .any(|target| target.variable == Variable::Tx && target.count && is_setup(&target.selector))
+}
+
+fn sets_up(rule: &Rule) -> bool {
+    actions(rule).any(|action| match action {
+        Action::SetVar(set) => {
+            set.collection == WritableCollection::Tx
+                && set.change != Change::Unset
+                && set.name.literal().is_some_and(|name| name.eq_ignore_ascii_case(SETUP))
+        }
+        _ => false,
+    })
+}
+
+/// Whether a rule leaves out the one at this position, for every request.
+fn leaves_out(set: &RuleSet, rule: &Rule, at: usize) -> bool {
+    rule.links.iter().all(|link| link.targets.is_empty())
+        && actions(rule).any(|action| match action {
+            Action::Ctl(Ctl::RemoveRules(selection)) => set.selected(selection).contains(&at),
+            _ => false,
+        })
+}
