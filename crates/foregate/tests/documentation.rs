@@ -75,8 +75,9 @@ fn snippets_of(path: &Path) -> Vec<Snippet> {
 const FILES: &[(&str, &str)] = &[
     ("moved.csv", "/old,/new\n"),
     ("5xx.html", "<p>Sorry.</p>\n"),
-    ("crs-setup.conf", "SecRequestBodyAccess On\n"),
-    ("rules.conf", "SecRule ARGS \"@contains <script\" \"id:1,phase:2,deny\"\n"),
+    ("recommended.conf", "SecRequestBodyAccess On\n"),
+    ("crs/crs-setup.conf", "SecAction id:2,phase:1,nolog\n"),
+    ("crs/rules/rules.conf", "SecRule ARGS \"@contains <script\" \"id:1,phase:2,deny\"\n"),
 ];
 
 /// Completes a fragment to a file that can be checked.
@@ -129,7 +130,9 @@ impl Folder {
             fs::write(path.join(name).with_extension("key"), made.signing_key.serialize_pem()).unwrap();
         }
         for (name, text) in FILES {
-            fs::write(path.join(name), text).unwrap();
+            let file = path.join(name);
+            fs::create_dir_all(file.parent().unwrap()).unwrap();
+            fs::write(file, text).unwrap();
         }
         Self(path)
     }

@@ -9,7 +9,7 @@ pub(super) const WAF: Key = Key {
     ..Key::block(
         "waf",
         &BLOCK,
-        "waf mode=\"block\" log=\"waf.log\" { rules \"crs-setup.conf\" \"rules.conf\" }",
+        "waf mode=\"block\" log=\"waf.log\" { rules \"recommended.conf\" \"crs/crs-setup.conf\" \"crs/rules/*.conf\" }",
         "Looks at requests and responses with rules in SecLang, such as the OWASP Core Rule Set.",
     )
 };
@@ -47,7 +47,7 @@ static KEYS: [Key; 9] = [
         ..Key::one(
             "rules",
             "FILE ...",
-            "rules \"crs-setup.conf\" \"rules.conf\"",
+            "rules \"recommended.conf\" \"crs/crs-setup.conf\" \"crs/rules/*.conf\"",
             "Files of rules, in this order; `*` and `?` stand for parts of names. They are watched.",
         )
     },
@@ -57,7 +57,7 @@ static KEYS: [Key; 9] = [
         props: &EXCLUDE,
         ..Key::one(
             "exclude",
-            "",
+            "id=NUMBER",
             "exclude id=942100 when=\"http.request.uri.path eq \\\"/search\\\"\"",
             "Rules that do not run here, or not for some requests.",
         )
