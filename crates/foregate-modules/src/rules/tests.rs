@@ -47,6 +47,7 @@ fn settings(nodes: &[Node], pipeline: &Pipeline) -> Result<Rules, Problem> {
         steps: Vec::from([("redirect", pipeline.named("redirect")), ("rule", pipeline.named("rule"))]),
         compile: Some(Box::new(compiler)),
         logs: Vec::new(),
+        ..Literals::default()
     };
     Rules::from_nodes(nodes, &mut context)
 }
