@@ -120,7 +120,7 @@ bench: release ## Compare with NGINX (also with Lua), HAProxy and Pingora; print
 	FOREGATE=$(BINARY) FOREGATE_NGINX_MODULE=$$(scripts/nginx-module) bench/run $(ARGS)
 
 .PHONY: bench-waf
-bench-waf: release ## Compare the firewall with ModSecurity in NGINX and Coraza: what each adds to a request (takes a while)
+bench-waf: release ## Compare the firewall with ModSecurity in NGINX, Coraza and zentinel-modsec: what each adds to a request (takes a while)
 	@scripts/install-packages nginx /usr/lib/nginx/modules/ngx_http_modsecurity_module.so:libnginx-mod-http-modsecurity \
 		openssl python3 go:golang-go
 	CRS="$$(scripts/crs)" FOREGATE=$(BINARY) bench/run --only 'waf-*' $(ARGS)

@@ -15,7 +15,7 @@ from . import report
 from .measure import Bench, summary
 from .processes import Failed
 from .proxies import (
-    BENCH, TARGET, Coraza, Foregate, Haproxy, Modsecurity, Nginx, NginxLua, NginxModule, Pingora, cargo_build,
+    BENCH, TARGET, Coraza, Foregate, Haproxy, Modsecurity, Nginx, NginxLua, NginxModule, Pingora, Zentinel, cargo_build,
 )
 from .waf import REFUSED
 from .works import WORKS
@@ -201,7 +201,7 @@ def run_all(options):
         "foregate": lambda: Foregate(foregate_path(options.foregate)),
         "nginx": Nginx, "haproxy": Haproxy, "pingora": Pingora, "nginx-lua": NginxLua,
         "nginx-module": NginxModule,
-        "modsecurity": Modsecurity, "coraza": Coraza,
+        "modsecurity": Modsecurity, "coraza": Coraza, "zentinel": Zentinel,
     }
     needed = {name for work in options.works for name in work.proxies}
     proxies = [makers[name]() for name in report.EVERYONE if name in options.peers and name in needed]

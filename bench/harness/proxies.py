@@ -308,6 +308,24 @@ class Coraza(Proxy):
         return [self.path, f"127.0.0.1:{port}", origin, *rules]
 
 
+class Zentinel(Proxy):
+    """The small reverse proxy with zentinel-modsec in bench/peers/zentinel."""
+
+    name = "zentinel"
+    source = PEERS / "zentinel"
+
+    def prepare(self):
+        self.path = cargo_build(self.source / "Cargo.toml", TARGET, "bench-zentinel")
+
+    def version(self):
+        found = re.search(r'name = "zentinel-modsec"\nversion = "(\S+)"', (self.source / "Cargo.lock").read_text())
+        return "zentinel-modsec " + (found.group(1) if found else "of unknown version")
+
+    def command(self, work, port, origin, folder, tls):
+        rules = [waf.rules(work, folder)] if work.paranoia else []
+        return [self.path, f"127.0.0.1:{port}", origin, *rules]
+
+
 def module_files(folder):
     """Writes the list of redirects, and names the files that the work of modules needs."""
     redirects = folder / "redirects.csv"

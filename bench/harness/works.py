@@ -71,7 +71,7 @@ class Work:
 PROXIES = ("foregate", "nginx", "haproxy", "pingora")
 LUA = ("nginx-lua",)
 MODULE = ("nginx-module",)
-FIREWALLS = ("foregate", "modsecurity", "coraza")
+FIREWALLS = ("foregate", "modsecurity", "coraza", "zentinel")
 NGINX, HAPROXY, PINGORA = ("nginx",), ("haproxy",), ("pingora",)
 BEST = ("nginx", "haproxy", "pingora")
 TWO = ("nginx", "haproxy")

@@ -164,13 +164,14 @@ class Firewalls(unittest.TestCase):
 
     def test_what_counts_is_the_difference(self):
         results = {
-            "waf-get-off": cells(foregate=10, modsecurity=20, coraza=30),
-            "waf-get-pl1": cells(foregate=60, modsecurity=1020, coraza=530),
-            "waf-get-pl4": cells(foregate=110, modsecurity=1020),
+            "waf-get-off": cells(foregate=10, modsecurity=20, coraza=30, zentinel=20),
+            "waf-get-pl1": cells(foregate=60, modsecurity=1020, coraza=530, zentinel=120),
+            "waf-get-pl4": cells(foregate=110, modsecurity=1020, zentinel=1020),
         }
         rows = list(report.firewall_rows(self.works("get"), results))[1:]
-        self.assertEqual(rows[0], ("get", 1, "50.0", "1,000", "500", "0.100", "0.10", "reached"))
-        self.assertEqual(rows[1][-3:], ("0.100", "0.10", "not measured"))
+        self.assertEqual(rows[0][:9], ("get", 1, "50.0", "1,000", "500", "100", "0.100", "0.10", "0.500"))
+        self.assertEqual(rows[0][-1], "reached; missed")
+        self.assertEqual(rows[1][-5:], ("-", "0.10", "0.100", "0.25", "not measured; reached"))
 
     def test_rules_are_found_in_the_folder_that_is_named(self):
         with tempfile.TemporaryDirectory() as folder:
