@@ -140,6 +140,11 @@ impl FrameMeter {
         self.head_since
     }
 
+    /// The peer was not listened to until now: what it has sent of a head meanwhile could not be seen.
+    pub fn excuse_head(&mut self, now: Instant) {
+        self.head_since = self.head_since.map(|_| now);
+    }
+
     /// What the peer does too much of, if anything.
     pub fn flood(&self) -> Option<Flood> {
         self.flood

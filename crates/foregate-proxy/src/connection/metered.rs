@@ -92,7 +92,10 @@ impl<IO: AsyncWrite + Unpin> Inner<IO> {
                 }
                 Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
                 Poll::Pending => {
-                    self.blocked.get_or_insert_with(clock::now);
+                    let now = clock::now();
+                    self.blocked.get_or_insert(now);
+                    // Nothing is read meanwhile: a head may be there, and is not seen.
+                    self.meter.excuse_head(now);
                     return Poll::Pending;
                 }
             }
@@ -194,6 +197,18 @@ mod tests {
         });
         assert!(!read.await, "the flood was read");
         assert_eq!(control.flood(), Some(Flood::Control));
+    }
+
+    #[tokio::test]
+    async fn a_head_is_not_late_while_nothing_is_read() {
+        let (mut near, far) = tokio::io::duplex(64);
+        let (mut stream, control) = metered(far, &Limits::default());
+        near.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0\0").await.unwrap();
+        stream.read_exact(&mut [0; 34]).await.unwrap();
+        let since = control.head_since().unwrap();
+        stream.write_all(&[b'a'; 100]).await.unwrap();
+        let blocked = poll_fn(|cx| Poll::Ready(control.poll_flush(cx).is_pending())).await;
+        assert!(blocked && control.head_since().unwrap() > since);
     }
 
     #[tokio::test]
