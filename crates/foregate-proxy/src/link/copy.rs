@@ -8,6 +8,7 @@ use std::time::Instant;
 use foregate_module::{Bail, Chain, FetchRequest, FetchResult, Filtered, Passed};
 use foregate_wire::connection;
 
+use super::splice::Pipe;
 use super::start::{Kept, Start};
 use super::sweep::Sweep;
 use super::{Link, LinkError, Received};
@@ -66,6 +67,8 @@ pub struct Copy {
     pub filter: Option<Box<Filter>>,
     /// What was taken from the source before, and goes first; counted as moved when it is.
     pub front: Option<Front>,
+    /// What it goes through, if nothing looks at it.
+    pub(super) pipe: Option<Pipe>,
     finished: bool,
     gave_up: bool,
 }
@@ -291,6 +294,7 @@ impl Copy {
             sweep: None,
             filter: None,
             front: None,
+            pipe: None,
             finished: false,
             gave_up: false,
         }
@@ -406,6 +410,11 @@ impl Copy {
                     Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
                     Poll::Ready(Ok(())) => continue,
                 }
+            }
+            match self.poll_splice(cx, source, sink) {
+                None => {}
+                Some(Poll::Ready(Ok(()))) => continue,
+                Some(other) => return other,
             }
             match source.poll_receive(cx) {
                 Poll::Pending => {

@@ -7,6 +7,7 @@ pub mod copy;
 pub(crate) mod fields;
 pub mod h1;
 pub mod h2;
+mod splice;
 pub(crate) mod start;
 pub mod stream;
 pub mod sweep;
