@@ -57,6 +57,8 @@ pub struct Request {
     claimed: u8,
     /// The length of the fields' memory before a step added any: what lies behind comes from steps.
     pub sent: usize,
+    /// Whether a field's name has a `_`; `None` until a step's change asks.
+    underscores: Option<bool>,
 }
 
 impl Request {
@@ -77,6 +79,7 @@ impl Request {
             origin_authority: String::new(),
             claimed: 0,
             sent: usize::MAX,
+            underscores: None,
         }
     }
 
@@ -464,8 +467,10 @@ impl Request {
     /// Removes the fields whose names differ from this one in `_` and `-` alone: CGI programs take them for it.
     fn remove_spellings(&mut self, name: &[u8]) {
         let headers = &mut self.head.headers;
-        // No known name has a `_`.
-        let spelt = headers.iter().any(|field| field.id == NameId::Unknown && field.name.contains(&b'_'));
+        let spelt = *self.underscores.get_or_insert_with(|| {
+            // No known name has a `_`.
+            headers.iter().any(|field| field.id == NameId::Unknown && field.name.contains(&b'_'))
+        });
         if spelt || name.contains(&b'_') {
             headers.retain(|field| field.name.eq_ignore_ascii_case(name) || !is_spelling(field.name, name));
         }
@@ -480,6 +485,7 @@ impl Request {
         self.origin_authority.clear();
         self.claimed = 0;
         self.sent = usize::MAX;
+        self.underscores = None;
         self.host_len = 0;
         self.target.clear();
         self.path_len = 0;
@@ -572,6 +578,7 @@ impl FieldsMut for Request {
             self.set(name, value);
         } else {
             self.claim(name);
+            self.underscores = self.underscores.map(|spelt| spelt || name.contains(&b'_'));
             self.head.headers.push(name, value);
         }
     }
@@ -582,6 +589,7 @@ impl FieldsMut for Request {
             self.remove_spellings(name);
             if name.contains(&b'_') {
                 // The client's own may not go to the origin; this one is not the client's.
+                self.underscores = Some(true);
                 self.head.headers.remove_name(name);
                 self.head.headers.push(name, value);
                 return;
