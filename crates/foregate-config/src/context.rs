@@ -19,6 +19,8 @@ pub(super) struct Reading<'a> {
     pub tree: &'a Tree,
     pub pipeline: &'a Pipeline,
     pub upstreams: &'a dyn Upstreams,
+    /// Steps of the key choose by an upstream who answers.
+    pub chooses: bool,
     pub expressions: &'a Compiler,
     pub files: &'a mut Files,
     pub logs: &'a mut Vec<PathBuf>,
@@ -48,7 +50,9 @@ impl Reading<'_> {
 
 impl Context for Reading<'_> {
     fn upstream(&mut self, name: &Argument) -> Result<UpstreamId, Problem> {
-        self.upstreams.find(name.text()?).map_err(|wrong| name.problem(wrong))
+        let text = name.text()?;
+        let found = if self.chooses { self.upstreams.choose(text) } else { self.upstreams.find(text) };
+        found.map_err(|wrong| name.problem(wrong))
     }
 
     fn file(&mut self, path: &Argument, limit: usize) -> Result<Arc<[u8]>, Problem> {

@@ -8,7 +8,9 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use foregate_module::settings::{self, Argument, Context, Node, UpstreamId, Wrong};
-use foregate_module::{Condition, Configured, PhaseId, Pipeline, Plan, PlanBuilder};
+use foregate_module::{
+    ChooseUpstream, Condition, Configured, Output as _, PhaseId, Pipeline, Plan, PlanBuilder, Slot,
+};
 use foregate_modules::expressions::Compiler;
 
 use super::block::{Decoder, ModuleNodes, turns_off};
@@ -26,6 +28,15 @@ pub trait Upstreams {
     ///
     /// There is none, or the host has no upstreams.
     fn find(&self, name: &str) -> Result<UpstreamId, Wrong>;
+
+    /// The same for a key whose steps choose by it who answers a request, which a host may bind to more. Default: no more.
+    ///
+    /// # Errors
+    ///
+    /// As [`find`](Self::find), or the host cannot follow such a choice.
+    fn choose(&self, name: &str) -> Result<UpstreamId, Wrong> {
+        self.find(name)
+    }
 }
 
 /// The modules of a configuration.
@@ -52,6 +63,8 @@ struct ModuleKey {
     step: usize,
     /// The first phase in which a step of it runs.
     phase: PhaseId,
+    /// Whether a step of it chooses who answers.
+    chooses: bool,
 }
 
 /// All nodes of a key that count at one place, the outermost first.
@@ -98,9 +111,10 @@ impl<'t> Modules<'t> {
     ) -> Self {
         let keys = pipeline.keys().into_iter().map(|(key, step)| {
             let steps = pipeline.named(key.name);
-            let mut decls = pipeline.steps().enumerate().filter(|(number, _)| steps.contains(*number));
-            let phase = decls.next().map_or(PhaseId::Log, |(_, decl)| decl.phase);
-            ModuleKey { key, step, phase }
+            let decls = || pipeline.steps().enumerate().filter(|(number, _)| steps.contains(*number));
+            let phase = decls().next().map_or(PhaseId::Log, |(_, decl)| decl.phase);
+            let chooses = decls().any(|(_, decl)| decl.outputs.iter().any(is_choice));
+            ModuleKey { key, step, phase, chooses }
         });
         Self {
             tree,
@@ -217,11 +231,12 @@ impl<'t> Modules<'t> {
         if let Some(known) = self.known.get(said) {
             return Some(*known);
         }
-        let ModuleKey { key, step, phase } = self.keys[said.key];
+        let ModuleKey { key, step, phase, chooses } = self.keys[said.key];
         let mut context = Reading {
             tree: self.tree,
             pipeline: self.pipeline,
             upstreams: self.upstreams,
+            chooses,
             expressions: &self.expressions,
             files: &mut self.files,
             logs: &mut self.logs,
@@ -263,6 +278,11 @@ impl<'t> Modules<'t> {
         })
         .clone()
     }
+}
+
+/// Whether what a step writes says who answers.
+fn is_choice(output: &Slot) -> bool {
+    !output.is_kept() && output.name == ChooseUpstream::SLOT.name
 }
 
 /// A node of this name with one property, for messages about it.
