@@ -99,7 +99,10 @@ enum {
     FG_FAILED = 3, /* a step has failed: 500 */
     FG_READ_BODY = 4, /* steps want the start of the request's body first; then call again */
     FG_HOLD = 5,      /* steps want the start of the response's body first; then call again */
-    FG_FETCH = 6      /* steps have asked for something (fg_ask): call again when all of it has been answered */
+    FG_FETCH = 6,     /* steps have asked for something (fg_ask): call again when all of it has been answered */
+    FG_OFFLOAD = 7,   /* a step is to run on a thread (fg_job_new): call again when it has been settled */
+    FG_FILTER_BODY = 8, /* they have run; the request's body is to go through filters (fg_upload) */
+    FG_FULL = 9         /* there was no thread for a step: 503 */
 };
 
 /* A request that is to be made. The texts live until it is answered. */
@@ -143,7 +146,16 @@ typedef struct {
     uint64_t duration_ms;
 } fg_summary;
 
-enum { FG_NOTES = 0, FG_STEP = 1, FG_EVENTS = 2, FG_CLIENT = 3 };
+enum { FG_NOTES = 0, FG_STEP = 1, FG_EVENTS = 2, FG_CLIENT = 3, FG_UPSTREAM = 4 };
+
+/* What a directive says beside its file. */
+typedef struct {
+    const fg_text *off; /* keys that have to be switched on */
+    size_t off_count;
+    const fg_text *upstreams; /* names that stand for a location */
+    size_t upstream_count;
+    fg_text fallback; /* the upstream of requests for which none is chosen; none: empty */
+} fg_terms;
 
 /* What the other half does for this one. Nothing unwinds out of these. */
 void fg_start(const fg_host *host);
@@ -153,9 +165,11 @@ void *fg_cycle_new(void);
 void fg_cycle_free(void *cycle);
 /* The number of the upstream of a name; -1 when that fails. */
 int32_t fg_upstream(void *cycle, fg_text name);
+/* What stands around the route files, before there are any: the names of NGINX's own upstreams, whether something asks which
+ * of them was chosen, and whether there are threads for heavy steps. */
+void fg_surround(void *cycle, const fg_text *blocks, size_t count, int follows, int threads);
 /* NULL when the file is refused; what is wrong has been told. The route lives as long as the cycle. */
-const void *fg_route(void *cycle, void *cf, fg_text path, const fg_text *off, size_t off_count, const fg_text *upstreams,
-                     size_t upstream_count);
+const void *fg_route(void *cycle, void *cf, fg_text path, const fg_terms *terms);
 /* Whether a route asks an upstream. */
 int fg_route_asks(const void *route, int32_t upstream);
 void *fg_request_new(const void *route, const fg_facts *facts);
@@ -175,6 +189,17 @@ void fg_answered(void *request, void *r, size_t number, int how, uint32_t status
 int fg_run_response(void *request, void *r, const fg_facts *facts, uint32_t status, int source, int body,
                     fg_shaped *shaped);
 int fg_move(void *request, void *r, fg_text in, int flags, unsigned char *out, size_t room, fg_moved *moved);
+/* Moves the request's body through its filters: 0, or the status with which it is answered. */
+int fg_upload(void *request, void *r, fg_text in, int end, unsigned char *out, size_t room, fg_moved *moved);
+/* A step that is to run on a thread, and how long it may wait for one; NULL when it has no place there. */
+void *fg_job_new(void *request, uint64_t *wait_ms);
+/* Runs it. The only function that is called on another thread. */
+void fg_job_run(void *job);
+/* Takes it back, with what it has come to, or undone: 1; 0 while a thread is at it. */
+int fg_job_settle(void *request, void *job);
+/* Nobody waits for it any more; a thread may still be at it. */
+void fg_job_forget(void *job);
+void fg_job_free(void *job);
 void fg_run_log(void *request, void *r, const fg_facts *facts, uint32_t status, const fg_summary *summary);
 /* 1: done; 0: too late, the steps have run; -1: the route has no such key. */
 int fg_switch(void *request, fg_text name, int on);

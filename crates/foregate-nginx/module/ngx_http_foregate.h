@@ -19,6 +19,9 @@ extern ngx_module_t ngx_http_foregate_module;
 typedef struct {
     void *cycle; /* of the other half */
     ngx_array_t uses; /* of ngx_http_foregate_use_t */
+#if (NGX_THREADS)
+    ngx_thread_pool_t *threads; /* for heavy steps; NULL: there are none */
+#endif
 } ngx_http_foregate_main_conf_t;
 
 /* Where a directive stands. */
@@ -40,6 +43,7 @@ typedef struct {
     const void *route; /* read once all is known that may stand around it */
     ngx_str_t path;    /* of its file; none: there is no route */
     ngx_array_t off;   /* of fg_text */
+    ngx_str_t fallback; /* the upstream of requests for which none is chosen */
     ngx_http_foregate_place_t place;
     ngx_array_t *upstreams; /* of ngx_http_foregate_upstream_t */
     ngx_flag_t set;
@@ -53,6 +57,8 @@ typedef struct {
 } ngx_http_foregate_use_t;
 
 typedef struct ngx_http_foregate_fetch_s ngx_http_foregate_fetch_t;
+typedef struct ngx_http_foregate_job_s ngx_http_foregate_job_t;
+typedef struct ngx_http_foregate_upload_s ngx_http_foregate_upload_t;
 
 typedef struct {
     ngx_str_t name;
@@ -93,13 +99,17 @@ typedef struct {
 
     ngx_http_event_handler_pt write_handler; /* of the upstream, which ours calls */
 
-    /* What is being fetched, and who is called next when it has been. */
+    /* What is waited for, and who is called next when all of it is there: what is being fetched, a step on a thread, and
+     * others that have their turn while the request's body goes through filters. */
     ngx_http_foregate_fetch_t *fetches;
-    ngx_uint_t asking; /* how many have not been answered */
+    ngx_http_foregate_job_t *job;
+    ngx_http_foregate_upload_t *upload;
+    ngx_uint_t asking; /* how many of these are not there */
     ngx_http_event_handler_pt read_handler;
     ngx_http_event_handler_pt wake_handler;
 
     unsigned limited : 1;
+    unsigned upstream_told : 1; /* somebody has asked which upstream was chosen */
     unsigned own_fields : 1; /* a subrequest: its fields are not those of the main request any more */
     unsigned requested : 1; /* the steps of the request have run */
     unsigned paused : 1;    /* they wait for what they have asked for */
@@ -167,8 +177,20 @@ ngx_int_t ngx_http_foregate_fetch_body(ngx_http_request_t *sr, ngx_http_foregate
 /* Makes subrequests of what has been asked for; `asking` says how many there are. */
 ngx_int_t ngx_http_foregate_ask(ngx_http_request_t *r, ngx_http_foregate_ctx_t *ctx);
 
+/* One of the things that a request waits for is there. */
+void ngx_http_foregate_answered(ngx_http_request_t *r, ngx_http_foregate_ctx_t *ctx);
+
 /* Nobody waits for answers any more; `live`: the main request goes on. */
 void ngx_http_foregate_forget_fetches(ngx_http_foregate_ctx_t *ctx, ngx_uint_t live);
+
+/* Has a step run on a thread; `asking` says whether it does. */
+ngx_int_t ngx_http_foregate_offload(ngx_http_request_t *r, ngx_http_foregate_ctx_t *ctx);
+void ngx_http_foregate_forget_job(ngx_http_foregate_ctx_t *ctx);
+
+/* Moves the request's body, which has been read, through its filters: NGX_AGAIN while `asking` says that others have their
+ * turn, or a status. */
+ngx_int_t ngx_http_foregate_filter_upload(ngx_http_request_t *r, ngx_http_foregate_ctx_t *ctx);
+void ngx_http_foregate_forget_upload(ngx_http_foregate_ctx_t *ctx);
 
 /* Pauses a request in its rewrite phase; should the client go meanwhile, it ends. */
 void ngx_http_foregate_watch_client(ngx_http_request_t *r, ngx_http_foregate_ctx_t *ctx);

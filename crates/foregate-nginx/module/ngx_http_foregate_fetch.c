@@ -103,6 +103,15 @@ ngx_http_foregate_wake(ngx_http_request_t *r, ngx_http_foregate_ctx_t *ctx)
     }
 }
 
+void
+ngx_http_foregate_answered(ngx_http_request_t *r, ngx_http_foregate_ctx_t *ctx)
+{
+    ctx->asking--;
+    if (ctx->asking == 0) {
+        ngx_http_foregate_wake(r, ctx);
+    }
+}
+
 /* Tells the other half what has come of a subrequest, once. */
 static void
 ngx_http_foregate_fetch_answer(ngx_http_foregate_fetch_t *fetch, int how)
@@ -130,11 +139,7 @@ ngx_http_foregate_fetch_answer(ngx_http_foregate_fetch_t *fetch, int how)
         }
     }
     fg_answered(ctx->request, fetch->r, fetch->number, how, sr->headers_out.status, fields, count);
-
-    ctx->asking--;
-    if (ctx->asking == 0) {
-        ngx_http_foregate_wake(fetch->r, ctx);
-    }
+    ngx_http_foregate_answered(fetch->r, ctx);
 }
 
 /* The time is up, or the answer was too large. */
@@ -459,6 +464,8 @@ ngx_http_foregate_forget_fetches(ngx_http_foregate_ctx_t *ctx, ngx_uint_t live)
         }
     }
     ctx->fetches = NULL;
+    ngx_http_foregate_forget_job(ctx);
+    ngx_http_foregate_forget_upload(ctx);
     ctx->asking = 0;
 }
 

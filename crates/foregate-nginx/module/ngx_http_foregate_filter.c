@@ -16,12 +16,14 @@ static void ngx_http_foregate_end_waiting(ngx_http_request_t *r, ngx_http_forega
 static void ngx_http_foregate_break_off(ngx_http_request_t *r);
 static void ngx_http_foregate_write_handler(ngx_http_request_t *r);
 
-/* Has steps wait for what they have asked for, if they have to. The head goes out once it is there, and the body waits with
- * it. */
+/* Has steps wait for what they have asked for, or for one that runs on a thread, if they have to. The head goes out once it
+ * is there, and the body waits with it. */
 static ngx_int_t
-ngx_http_foregate_fetch(ngx_http_request_t *r, ngx_http_foregate_ctx_t *ctx)
+ngx_http_foregate_wait(ngx_http_request_t *r, ngx_http_foregate_ctx_t *ctx, int outcome)
 {
-    if (ngx_http_foregate_ask(r, ctx) != NGX_OK) {
+    ngx_int_t rc = outcome == FG_FETCH ? ngx_http_foregate_ask(r, ctx) : ngx_http_foregate_offload(r, ctx);
+
+    if (rc != NGX_OK) {
         ctx->failed = 1;
         return NGX_ERROR;
     }
@@ -66,13 +68,13 @@ ngx_http_foregate_respond(ngx_http_request_t *r, ngx_http_foregate_ctx_t *ctx)
         ngx_http_foregate_facts(r, &facts);
         outcome = fg_run_response(ctx->request, r, &facts, r->headers_out.status, source, ngx_http_foregate_body_of(r),
                                   &shaped);
-        if (outcome == FG_FETCH) {
-            rc = ngx_http_foregate_fetch(r, ctx);
+        if (outcome == FG_FETCH || outcome == FG_OFFLOAD) {
+            rc = ngx_http_foregate_wait(r, ctx, outcome);
             if (rc != NGX_OK) {
                 return rc == NGX_AGAIN ? NGX_OK : rc;
             }
         }
-    } while (outcome == FG_FETCH);
+    } while (outcome == FG_FETCH || outcome == FG_OFFLOAD);
 
     switch (outcome) {
     case FG_GO_ON:
@@ -156,6 +158,11 @@ ngx_http_foregate_header_filter(ngx_http_request_t *r)
         ngx_http_foregate_forget_fetches(ctx, 1);
         ngx_http_foregate_end_waiting(r, ctx);
         ctx->in = NULL;
+    }
+    if (r->upstream != NULL && !ctx->upstream_told && fg_tell(ctx->request, FG_UPSTREAM).len) {
+        ctx->upstream_told = 1;
+        ngx_log_error(NGX_LOG_WARN, r->connection->log, 0,
+                      "foregate: steps have chosen an upstream, but the location does not ask $foregate_upstream for it");
     }
     ctx->responded = 1;
     return ngx_http_foregate_respond(r, ctx);

@@ -1,5 +1,5 @@
 /*
- * The module as NGINX sees it: two directives, handlers of two phases, a header filter and a body filter, and a few
+ * The module as NGINX sees it: three directives, handlers of two phases, a header filter and a body filter, and a few
  * variables. What the steps do is decided in the other half (foregate.h); here stands when they run.
  *
  *   rewrite phase    steps of the request, before `return` and `rewrite` of the location
@@ -12,9 +12,11 @@
 
 static char *ngx_http_foregate(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
 static char *ngx_http_foregate_upstream(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
+static char *ngx_http_foregate_threads(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
 static ngx_int_t ngx_http_foregate_preconfiguration(ngx_conf_t *cf);
 static ngx_int_t ngx_http_foregate_postconfiguration(ngx_conf_t *cf);
 static void *ngx_http_foregate_create_main_conf(ngx_conf_t *cf);
+static char *ngx_http_foregate_init_main_conf(ngx_conf_t *cf, void *conf);
 static void *ngx_http_foregate_create_loc_conf(ngx_conf_t *cf);
 static char *ngx_http_foregate_merge_loc_conf(ngx_conf_t *cf, void *parent, void *child);
 static ngx_int_t ngx_http_foregate_init_process(ngx_cycle_t *cycle);
@@ -32,6 +34,12 @@ static ngx_command_t ngx_http_foregate_commands[] = {
       NGX_HTTP_LOC_CONF_OFFSET,
       0,
       NULL },
+    { ngx_string("foregate_threads"),
+      NGX_HTTP_MAIN_CONF | NGX_CONF_TAKE1,
+      ngx_http_foregate_threads,
+      NGX_HTTP_MAIN_CONF_OFFSET,
+      0,
+      NULL },
     ngx_null_command
 };
 
@@ -39,7 +47,7 @@ static ngx_http_module_t ngx_http_foregate_module_ctx = {
     ngx_http_foregate_preconfiguration,
     ngx_http_foregate_postconfiguration,
     ngx_http_foregate_create_main_conf,
-    NULL,
+    ngx_http_foregate_init_main_conf,
     NULL,
     NULL,
     ngx_http_foregate_create_loc_conf,
@@ -78,17 +86,11 @@ foregate_feature_disable(ngx_http_request_t *r, const char *name)
     return ngx_http_foregate_switch(r, name, 0);
 }
 
-/* Variables, for the access log. */
+/* Variables, for the access log, and for who answers. */
 
 static ngx_int_t
-ngx_http_foregate_variable(ngx_http_request_t *r, ngx_http_variable_value_t *v, uintptr_t what)
+ngx_http_foregate_show(ngx_http_request_t *r, ngx_http_variable_value_t *v, fg_text text)
 {
-    ngx_http_foregate_ctx_t *ctx = ngx_http_foregate_find_ctx(r);
-    fg_text text = { NULL, 0 };
-
-    if (ctx != NULL && ctx->request != NULL) {
-        text = fg_tell(ctx->request, (int) what);
-    }
     if (text.len == 0) {
         v->not_found = 1;
         return NGX_OK;
@@ -103,6 +105,40 @@ ngx_http_foregate_variable(ngx_http_request_t *r, ngx_http_variable_value_t *v, 
     v->no_cacheable = 0;
     v->not_found = 0;
     return NGX_OK;
+}
+
+static ngx_int_t
+ngx_http_foregate_variable(ngx_http_request_t *r, ngx_http_variable_value_t *v, uintptr_t what)
+{
+    ngx_http_foregate_ctx_t *ctx = ngx_http_foregate_find_ctx(r);
+    fg_text text = { NULL, 0 };
+
+    if (ctx != NULL && ctx->request != NULL) {
+        text = fg_tell(ctx->request, (int) what);
+    }
+    return ngx_http_foregate_show(r, v, text);
+}
+
+/* The upstream that steps have chosen, or else that of the directive. */
+static ngx_int_t
+ngx_http_foregate_chosen(ngx_http_request_t *r, ngx_http_variable_value_t *v, uintptr_t data)
+{
+    ngx_http_foregate_loc_conf_t *conf = ngx_http_get_module_loc_conf(r, ngx_http_foregate_module);
+    ngx_http_foregate_ctx_t *ctx = ngx_http_foregate_find_ctx(r);
+    fg_text text = { NULL, 0 };
+
+    if ((ctx == NULL || ctx->request == NULL) && r != r->main && ngx_http_foregate_fetch_of(r) == NULL) {
+        /* A part of a response comes from where the rest does, unless it has another route. */
+        ctx = ngx_http_foregate_find_ctx(r->main);
+        if (ctx != NULL && ctx->route != conf->route) {
+            ctx = NULL;
+        }
+    }
+    if (ctx != NULL && ctx->request != NULL) {
+        text = fg_tell(ctx->request, FG_UPSTREAM);
+        ctx->upstream_told = 1;
+    }
+    return ngx_http_foregate_show(r, v, text.len ? text : ngx_http_foregate_text(&conf->fallback));
 }
 
 static ngx_int_t
@@ -126,6 +162,7 @@ static ngx_http_variable_t ngx_http_foregate_variables[] = {
     { ngx_string("foregate_step"), NULL, ngx_http_foregate_variable, FG_STEP, NGX_HTTP_VAR_NOCACHEABLE, 0 },
     { ngx_string("foregate_events"), NULL, ngx_http_foregate_variable, FG_EVENTS, NGX_HTTP_VAR_NOCACHEABLE, 0 },
     { ngx_string("foregate_client"), NULL, ngx_http_foregate_variable, FG_CLIENT, NGX_HTTP_VAR_NOCACHEABLE, 0 },
+    { ngx_string("foregate_upstream"), NULL, ngx_http_foregate_chosen, 0, NGX_HTTP_VAR_NOCACHEABLE, 0 },
     { ngx_string("foregate_panics"), NULL, ngx_http_foregate_panics, 0, NGX_HTTP_VAR_NOCACHEABLE, 0 },
     ngx_http_null_variable
 };
@@ -306,6 +343,50 @@ ngx_http_foregate_create_main_conf(ngx_conf_t *cf)
     return conf;
 }
 
+/* Whether something asks for `$foregate_upstream`. */
+static ngx_uint_t
+ngx_http_foregate_is_asked(ngx_conf_t *cf)
+{
+    static const ngx_str_t name = ngx_string("foregate_upstream");
+    ngx_http_core_main_conf_t *cmcf = ngx_http_conf_get_module_main_conf(cf, ngx_http_core_module);
+    ngx_http_variable_t *variable = cmcf->variables.elts;
+    ngx_uint_t i;
+
+    for (i = 0; i < cmcf->variables.nelts; i++) {
+        if (variable[i].name.len == name.len && ngx_strncmp(variable[i].name.data, name.data, name.len) == 0) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
+/* All of the block `http` has been read, and no route yet. */
+static char *
+ngx_http_foregate_init_main_conf(ngx_conf_t *cf, void *data)
+{
+    ngx_http_foregate_main_conf_t *conf = data;
+    ngx_http_upstream_main_conf_t *umcf = ngx_http_conf_get_module_main_conf(cf, ngx_http_upstream_module);
+    ngx_http_upstream_srv_conf_t **upstream = umcf->upstreams.elts;
+    ngx_uint_t i, threads = 0;
+    fg_text *names;
+    size_t count = 0;
+
+    names = ngx_palloc(cf->temp_pool, (umcf->upstreams.nelts + 1) * sizeof(fg_text));
+    if (names == NULL) {
+        return NGX_CONF_ERROR;
+    }
+    for (i = 0; i < umcf->upstreams.nelts; i++) {
+        if (upstream[i]->flags & NGX_HTTP_UPSTREAM_CREATE) {
+            names[count++] = ngx_http_foregate_text(&upstream[i]->host);
+        }
+    }
+#if (NGX_THREADS)
+    threads = conf->threads != NULL;
+#endif
+    fg_surround(conf->cycle, names, count, (int) ngx_http_foregate_is_asked(cf), (int) threads);
+    return NGX_CONF_OK;
+}
+
 static void *
 ngx_http_foregate_create_loc_conf(ngx_conf_t *cf)
 {
@@ -322,6 +403,7 @@ ngx_http_foregate_load(ngx_conf_t *cf, ngx_http_foregate_loc_conf_t *conf)
     ngx_uint_t i, count = conf->upstreams != NULL ? conf->upstreams->nelts : 0;
     ngx_http_foregate_upstream_t *upstream = count ? conf->upstreams->elts : NULL;
     ngx_http_foregate_place_t before;
+    fg_terms terms;
     fg_text *names;
 
     if (conf->path.len == 0 || conf->route != NULL) {
@@ -335,9 +417,14 @@ ngx_http_foregate_load(ngx_conf_t *cf, ngx_http_foregate_loc_conf_t *conf)
         names[i] = ngx_http_foregate_text(&upstream[i].name);
     }
 
+    terms.off = conf->off.elts;
+    terms.off_count = conf->off.nelts;
+    terms.upstreams = names;
+    terms.upstream_count = count;
+    terms.fallback = ngx_http_foregate_text(&conf->fallback);
+
     before = ngx_http_foregate_go_to(cf, conf->place);
-    conf->route = fg_route(main->cycle, cf, ngx_http_foregate_text(&conf->path), conf->off.elts, conf->off.nelts, names,
-                           count);
+    conf->route = fg_route(main->cycle, cf, ngx_http_foregate_text(&conf->path), &terms);
     (void) ngx_http_foregate_go_to(cf, before);
     return conf->route == NULL ? NGX_CONF_ERROR : NGX_CONF_OK;
 }
@@ -402,6 +489,7 @@ ngx_http_foregate_merge_loc_conf(ngx_conf_t *cf, void *parent, void *child)
     }
     if (!conf->set) {
         conf->route = outer->route;
+        conf->fallback = outer->fallback;
         /* `if` makes a location of its own within one. */
         conf->own = clcf->noname && outer->own;
     }
@@ -415,7 +503,7 @@ ngx_http_foregate_merge_loc_conf(ngx_conf_t *cf, void *parent, void *child)
     return NGX_CONF_OK;
 }
 
-/* foregate FILE [off=KEY]...; or foregate off; */
+/* foregate FILE [off=KEY]... [upstream=NAME]; or foregate off; */
 static char *
 ngx_http_foregate(ngx_conf_t *cf, ngx_command_t *cmd, void *data)
 {
@@ -442,8 +530,14 @@ ngx_http_foregate(ngx_conf_t *cf, ngx_command_t *cmd, void *data)
         return NGX_CONF_ERROR;
     }
     for (i = 2; i < cf->args->nelts; i++) {
+        if (value[i].len > 9 && ngx_strncmp(value[i].data, "upstream=", 9) == 0 && conf->fallback.len == 0) {
+            conf->fallback.data = value[i].data + 9;
+            conf->fallback.len = value[i].len - 9;
+            continue;
+        }
         if (value[i].len < 5 || ngx_strncmp(value[i].data, "off=", 4) != 0) {
-            ngx_conf_log_error(NGX_LOG_EMERG, cf, 0, "invalid parameter \"%V\": write off=KEY", &value[i]);
+            ngx_conf_log_error(NGX_LOG_EMERG, cf, 0, "invalid parameter \"%V\": write off=KEY, or once upstream=NAME",
+                               &value[i]);
             return NGX_CONF_ERROR;
         }
         off = ngx_array_push(&conf->off);
@@ -496,6 +590,25 @@ ngx_http_foregate_upstream(ngx_conf_t *cf, ngx_command_t *cmd, void *data)
     upstream->number = fg_upstream(main->cycle, ngx_http_foregate_text(&value[1]));
     upstream->place = ngx_http_foregate_here(cf);
     return upstream->number < 0 ? NGX_CONF_ERROR : NGX_CONF_OK;
+}
+
+/* foregate_threads POOL; */
+static char *
+ngx_http_foregate_threads(ngx_conf_t *cf, ngx_command_t *cmd, void *data)
+{
+#if (NGX_THREADS)
+    ngx_http_foregate_main_conf_t *conf = data;
+    ngx_str_t *value = cf->args->elts;
+
+    if (conf->threads != NULL) {
+        return "is duplicate";
+    }
+    /* NGINX refuses one that is nowhere configured, unless it is called "default". */
+    conf->threads = ngx_thread_pool_add(cf, &value[1]);
+    return conf->threads == NULL ? NGX_CONF_ERROR : NGX_CONF_OK;
+#else
+    return "needs an NGINX that was built --with-threads";
+#endif
 }
 
 static ngx_int_t

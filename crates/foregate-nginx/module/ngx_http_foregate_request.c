@@ -207,6 +207,33 @@ ngx_http_foregate_too_large(ngx_http_request_t *r, ngx_http_foregate_ctx_t *ctx)
     return 1;
 }
 
+/* Has all of the request's body read, unless there is nothing to read any more: NGX_OK when it is there. Otherwise the phase
+ * ends with what is given, and begins again once the body is there. */
+static ngx_int_t
+ngx_http_foregate_read_body(ngx_http_request_t *r, ngx_http_foregate_ctx_t *ctx)
+{
+    ngx_int_t rc;
+
+    if (r == r->main && ngx_http_foregate_too_large(r, ctx)) {
+        ctx->requested = 1;
+        return NGX_HTTP_REQUEST_ENTITY_TOO_LARGE;
+    }
+    if (r->request_body != NULL || r != r->main || r->discard_body) {
+        return NGX_OK;
+    }
+
+    ctx->reading = 1;
+    rc = ngx_http_read_client_request_body(r, ngx_http_foregate_body_handler);
+    if (rc >= NGX_HTTP_SPECIAL_RESPONSE) {
+        ctx->reading = 0;
+        ctx->broken = 1;
+        ctx->requested = 1;
+        return rc;
+    }
+    ngx_http_finalize_request(r, NGX_DONE);
+    return NGX_DONE;
+}
+
 /* What of the request's body comes in, whoever reads it. */
 static ngx_int_t
 ngx_http_foregate_request_body_filter(ngx_http_request_t *r, ngx_chain_t *in)
@@ -327,27 +354,39 @@ ngx_http_foregate_rewrite_handler(ngx_http_request_t *r)
                 return NGX_DONE;
             }
             break;
-        case FG_READ_BODY:
-            if (r == r->main && ngx_http_foregate_too_large(r, ctx)) {
-                ctx->requested = 1;
-                return NGX_HTTP_REQUEST_ENTITY_TOO_LARGE;
+        case FG_OFFLOAD:
+            if (ngx_http_foregate_offload(r, ctx) != NGX_OK) {
+                return NGX_HTTP_INTERNAL_SERVER_ERROR;
             }
-            if (r->request_body == NULL && r == r->main && !r->discard_body) {
-                ctx->reading = 1;
-                rc = ngx_http_read_client_request_body(r, ngx_http_foregate_body_handler);
-                if (rc >= NGX_HTTP_SPECIAL_RESPONSE) {
-                    ctx->reading = 0;
-                    ctx->broken = 1;
-                    ctx->requested = 1;
-                    return rc;
-                }
-                ngx_http_finalize_request(r, NGX_DONE);
+            if (ctx->asking) {
+                ngx_http_foregate_watch_client(r, ctx);
                 return NGX_DONE;
+            }
+            break;
+        case FG_FULL:
+            ctx->requested = 1;
+            return NGX_HTTP_SERVICE_UNAVAILABLE;
+        case FG_READ_BODY:
+            rc = ngx_http_foregate_read_body(r, ctx);
+            if (rc != NGX_OK) {
+                return rc;
             }
             if (ngx_http_foregate_give_body(r, ctx, wanted) != NGX_OK) {
                 return NGX_HTTP_INTERNAL_SERVER_ERROR;
             }
             break;
+        case FG_FILTER_BODY:
+            rc = ngx_http_foregate_read_body(r, ctx);
+            if (rc != NGX_OK) {
+                return rc;
+            }
+            rc = ngx_http_foregate_filter_upload(r, ctx);
+            if (rc == NGX_AGAIN) {
+                ngx_http_foregate_watch_client(r, ctx);
+                return NGX_DONE;
+            }
+            ctx->requested = 1;
+            return rc == NGX_OK ? NGX_DECLINED : rc;
         default:
             ctx->requested = 1;
             return NGX_HTTP_INTERNAL_SERVER_ERROR;

@@ -1,25 +1,38 @@
-//! An exchange of NGINX's as the steps of modules see it.
+//! An exchange of NGINX's as the steps of modules see it: while NGINX lends its request, or as a copy of it for a step that
+//! runs elsewhere.
 
 use std::cell::OnceCell;
 use std::net::IpAddr;
 
 use foregate_module::{self as module, Fields, FieldsMut, Now, Source, Summary, Text, TlsFacts, UpstreamId};
 
-use crate::ffi::{Facts, Field, Host, Tls, Which};
+use crate::border::{Facts, Level, Tls, Which};
+use crate::ffi::{Field, Host};
 use crate::random::random;
 use crate::request::{Kept, Received};
 use crate::target;
 
 /// A head: its fields as they were when it was looked at, changed together with NGINX's own.
 pub(crate) struct Head<'r> {
-    host: Host<'r>,
+    /// None for a copy, which nobody changes.
+    host: Option<Host<'r>>,
     which: Which,
     fields: Vec<Field<'r>>,
 }
 
 impl<'r> Head<'r> {
     pub(crate) fn new(host: Host<'r>, which: Which) -> Self {
-        Self { host, which, fields: host.fields(which) }
+        Self { host: Some(host), which, fields: host.fields(which) }
+    }
+
+    /// One that was [copied](Self::copied).
+    pub(crate) fn lent(which: Which, fields: &'r [(Vec<u8>, Vec<u8>)]) -> Self {
+        let fields = fields.iter().map(|(name, value)| Field::lent(name, value)).collect();
+        Self { host: None, which, fields }
+    }
+
+    pub(crate) fn copied(&self) -> Vec<(Vec<u8>, Vec<u8>)> {
+        self.fields.iter().map(|field| (field.name().to_vec(), field.value().to_vec())).collect()
     }
 
     fn take_out(&mut self, goes: &[bool]) {
@@ -31,11 +44,33 @@ impl<'r> Head<'r> {
             .filter(|(number, _)| goes(*number))
             .map(|(_, field)| *field)
             .collect();
-        if !gone.is_empty() {
-            self.host.remove(self.which, &gone);
-            self.fields = self.host.fields(self.which);
+        if let Some(host) = self.host
+            && !gone.is_empty()
+        {
+            host.remove(self.which, &gone);
+            self.fields = host.fields(self.which);
         }
     }
+
+    /// Which fields have this name. Of a request, those that CGI programs take for it do as well: a client could otherwise
+    /// say under another spelling what only modules may.
+    fn named(&self, name: &[u8]) -> Vec<bool> {
+        let spelt = self.which == Which::Request;
+        let is_one = |field: &Field<'_>| match spelt {
+            true => is_spelling(field.name(), name),
+            false => field.name().eq_ignore_ascii_case(name),
+        };
+        self.fields.iter().map(is_one).collect()
+    }
+}
+
+/// Whether CGI programs cannot tell two names apart: neither case nor `_` for `-` makes a difference to them.
+fn is_spelling(one: &[u8], other: &[u8]) -> bool {
+    let same = |(one, other): (&u8, &u8)| match (one, other) {
+        (b'-' | b'_', b'-' | b'_') => true,
+        (one, other) => one.eq_ignore_ascii_case(other),
+    };
+    one.len() == other.len() && one.iter().zip(other).all(same)
 }
 
 impl Fields for Head<'_> {
@@ -58,7 +93,7 @@ impl Fields for Head<'_> {
 
 impl FieldsMut for Head<'_> {
     fn append(&mut self, name: &[u8], value: &[u8]) {
-        if let Some(field) = self.host.append(self.which, name, value) {
+        if let Some(field) = self.host.and_then(|host| host.append(self.which, name, value)) {
             // There is one content type; a second one takes the place of the first.
             let is_type = |field: &Field<'_>| field.is_unlisted() && field.name().eq_ignore_ascii_case(name);
             if field.is_unlisted() {
@@ -69,29 +104,22 @@ impl FieldsMut for Head<'_> {
     }
 
     fn set(&mut self, name: &[u8], value: &[u8]) {
-        let mut goes = Vec::new();
-        let mut first = None;
-        for (number, field) in self.fields.iter().enumerate() {
-            if field.name().eq_ignore_ascii_case(name) {
-                if first.is_none() {
-                    first = Some(number);
-                } else {
-                    goes.resize(number + 1, false);
-                    goes[number] = true;
+        let mut goes = self.named(name);
+        let is_first = |(field, goes): (&Field<'_>, &bool)| *goes && field.name().eq_ignore_ascii_case(name);
+        match self.fields.iter().zip(&goes).position(is_first) {
+            Some(first) => {
+                goes[first] = false;
+                if let (Some(host), Some(field)) = (self.host, self.fields.get_mut(first)) {
+                    host.replace(self.which, field, value);
                 }
             }
-        }
-        match first.and_then(|first| self.fields.get_mut(first)) {
-            Some(field) => self.host.replace(self.which, field, value),
             None => self.append(name, value),
         }
         self.take_out(&goes);
     }
 
     fn remove(&mut self, name: &[u8]) {
-        let goes: Vec<bool> =
-            self.fields.iter().map(|field| field.name().eq_ignore_ascii_case(name)).collect();
-        self.take_out(&goes);
+        self.take_out(&self.named(name));
     }
 
     fn retain(&mut self, keep: &mut dyn FnMut(&[u8], &[u8]) -> bool) {
@@ -102,7 +130,8 @@ impl FieldsMut for Head<'_> {
 
 /// All that steps may see and change, for the time of a call.
 pub(crate) struct Exchange<'r, 'k> {
-    pub host: Host<'r>,
+    /// None for a copy: a step that gets one only writes values.
+    pub host: Option<Host<'r>>,
     pub facts: &'k Facts<'r>,
     pub kept: &'k mut Kept,
     pub request: Head<'r>,
@@ -116,8 +145,19 @@ impl<'r, 'k> Exchange<'r, 'k> {
     /// Before there is a response.
     pub(crate) fn of_request(host: Host<'r>, facts: &'k Facts<'r>, kept: &'k mut Kept) -> Self {
         let request = Head::new(host, Which::Request);
-        let response = Head { host, which: Which::Response, fields: Vec::new() };
-        Self { host, facts, kept, request, response, status: None, tls: OnceCell::new() }
+        let response = Head::lent(Which::Response, &[]);
+        Self { host: Some(host), facts, kept, request, response, status: None, tls: OnceCell::new() }
+    }
+
+    /// A copy.
+    pub(crate) fn lent(
+        facts: &'k Facts<'r>,
+        kept: &'k mut Kept,
+        (request, response): (Head<'r>, Head<'r>),
+        status: Option<u16>,
+        tls: Option<Tls<'r>>,
+    ) -> Self {
+        Self { host: None, facts, kept, request, response, status, tls: OnceCell::from(tls) }
     }
 
     /// With the response of this status.
@@ -128,30 +168,37 @@ impl<'r, 'k> Exchange<'r, 'k> {
 
     /// Keeps the request as it was received.
     pub(crate) fn keep_received(&mut self) {
-        let fields = self.request.fields.iter().map(|field| (field.name().to_vec(), field.value().to_vec()));
-        self.kept.received = Some(Received { fields: fields.collect(), server: self.host.local() });
+        let server = self.host.and_then(Host::local);
+        self.kept.received = Some(Received { fields: self.request.copied(), server });
     }
 
     /// Takes away the fields of these names, in which only modules say who the client is; `_` counts as `-`.
     pub(crate) fn remove_identity(&mut self, names: &[Text]) {
-        let same = |one: &u8, other: &u8| match (one, other) {
-            (b'-' | b'_', b'-' | b'_') => true,
-            (one, other) => one.eq_ignore_ascii_case(other),
-        };
-        let is_one = |field: &[u8]| {
-            names.iter().any(|name| {
-                name.len() == field.len() && name.iter().zip(field).all(|(one, other)| same(one, other))
-            })
-        };
+        let is_one = |field: &[u8]| names.iter().any(|name| is_spelling(name, field));
         if !names.is_empty() {
             self.request.retain(&mut |name, _| !is_one(name));
         }
     }
 
+    /// Writes a line into the error log.
+    pub(crate) fn log(&self, level: Level, line: &str) {
+        if let Some(host) = self.host {
+            host.log(level, line);
+        }
+    }
+
+    /// What is known of the TLS handshake.
+    pub(crate) fn handshake(&self) -> Option<&Tls<'r>> {
+        let tls = || self.host.filter(|_| self.facts.https).and_then(Host::tls);
+        self.tls.get_or_init(tls).as_ref()
+    }
+
     /// Makes a step's answer the response.
     pub(crate) fn answer(&mut self, answer: &module::Response, step: &'static str) {
-        self.host.answer(answer.status, &answer.body);
-        self.response = Head::new(self.host, Which::Response);
+        if let Some(host) = self.host {
+            host.answer(answer.status, &answer.body);
+            self.response = Head::new(host, Which::Response);
+        }
         for field in &answer.fields {
             self.response.append(field.name(), field.value());
         }
@@ -175,7 +222,7 @@ impl module::Exchange for Exchange<'_, '_> {
     }
 
     fn tls(&self) -> Option<TlsFacts<'_>> {
-        let tls = self.tls.get_or_init(|| self.facts.https.then(|| self.host.tls()).flatten()).as_ref()?;
+        let tls = self.handshake()?;
         Some(TlsFacts {
             version: text(tls.version),
             server_name: Some(text(tls.server_name)).filter(|name| !name.is_empty()),
@@ -310,14 +357,16 @@ impl module::Exchange for Exchange<'_, '_> {
             Some(query) => Some(target::normal_query(query)),
             None => self.kept.query.clone(),
         };
-        self.host.target(&target::decoded(&path), query.as_deref().unwrap_or_default());
+        if let Some(host) = self.host {
+            host.target(&target::decoded(&path), query.as_deref().unwrap_or_default());
+        }
         self.kept.path = path;
         self.kept.query = query;
         true
     }
 
-    fn set_upstream(&mut self, _: UpstreamId) {
-        debug_assert!(false, "keys that choose an upstream are refused when the file is read");
+    fn set_upstream(&mut self, upstream: UpstreamId) {
+        self.kept.upstream = Some(upstream.0);
     }
 
     fn request_fields_mut(&mut self) -> &mut dyn FieldsMut {
@@ -329,6 +378,8 @@ impl module::Exchange for Exchange<'_, '_> {
     }
 
     fn limit_request_body(&mut self, bytes: u64) {
-        self.host.limit_body(bytes);
+        if let Some(host) = self.host {
+            host.limit_body(bytes);
+        }
     }
 }

@@ -20,12 +20,15 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 pub(crate) use foregate_module::Summary;
-use foregate_module::{Bail, FetchError, Field as OwnedField, Now};
+use foregate_module::{Bail, Field as OwnedField, Now};
 
+use crate::body::Moved;
+use crate::border::{self, BodyOf, Facts, Level, Maker, Outcome, Tls, Which};
+use crate::heavy::Posted;
 use crate::random;
 use crate::request::Request;
-use crate::route::{Cycle, Route};
-use crate::run::{self, PANICS};
+use crate::route::{Cycle, Route, Terms};
+use crate::run::{self, PANICS, Unreadable};
 
 /// Bytes of the other side.
 #[repr(C)]
@@ -118,6 +121,17 @@ pub struct fg_question {
     timeout_ms: u64,
 }
 
+/// What a directive says beside its file.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct fg_terms {
+    off: *const fg_text,
+    off_count: usize,
+    upstreams: *const fg_text,
+    upstream_count: usize,
+    fallback: fg_text,
+}
+
 /// What becomes of a body.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default)]
@@ -149,59 +163,18 @@ pub struct fg_summary {
 const FG_END: c_int = 1;
 const FG_FLUSH: c_int = 2;
 
-/// What a run of phases has come to; the numbers are the header's.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Outcome {
-    GoOn = 0,
-    Answer = 1,
-    Abort = 2,
-    Failed = 3,
-    ReadBody = 4,
-    Hold = 5,
-    Fetch = 6,
-}
-
-/// Which head.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Which {
-    Request = 0,
-    Response = 1,
-}
-
-/// Who made a response.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Maker {
-    Origin,
-    Step,
-    Error,
-}
-
-/// What becomes of a response's body before its filters.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum BodyOf {
-    Sent,
-    /// There is one, but the client does not get it (HEAD, 304).
-    Unsent,
-    Empty,
-}
-
-/// What becomes of a response's body by its filters.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct Shaped {
-    pub filters: bool,
-    pub changes: bool,
-    /// With [`Outcome::Hold`]: how much of the body is wanted.
-    pub hold: usize,
-}
-
-/// How much a line of the error log matters; the numbers are the header's.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Level {
-    Warn = 2,
-    Error = 3,
-}
-
 static HOST: OnceLock<fg_host> = OnceLock::new();
+
+impl Moved {
+    fn told(&self) -> fg_moved {
+        fg_moved {
+            consumed: self.consumed,
+            produced: self.produced,
+            more: u8::from(self.more),
+            asks: u8::from(self.question.is_some()),
+        }
+    }
+}
 
 impl fg_text {
     const EMPTY: Self = Self { data: std::ptr::null(), len: 0 };
@@ -252,8 +225,15 @@ pub(crate) struct Field<'r> {
 }
 
 impl<'r> Field<'r> {
+    /// One that is none of NGINX's.
+    pub(crate) fn lent(name: &'r [u8], value: &'r [u8]) -> Self {
+        let (name, value) = (fg_text::of(name), fg_text::of(value));
+        let field = fg_field { name, value, element: std::ptr::null_mut() };
+        Self { field, request: PhantomData }
+    }
+
     pub(crate) fn name(&self) -> &'r [u8] {
-        // SAFETY: the other side gave the field for this request, whose texts live as long as it.
+        // SAFETY: the other side gave the field for this request, whose texts live as long as it; or it was lent for `'r`.
         unsafe { self.field.name.bytes() }
     }
 
@@ -268,32 +248,15 @@ impl<'r> Field<'r> {
     }
 }
 
-/// What is known of a request beside its fields.
-pub(crate) struct Facts<'r> {
-    pub client: Option<SocketAddr>,
-    pub https: bool,
-    pub raw_is_valid: bool,
-    pub chunked: bool,
-    pub version: u32,
-    pub content_length: i64,
-    pub method: &'r [u8],
-    pub server: &'r [u8],
-    pub host: &'r [u8],
-    pub uri: &'r [u8],
-    pub args: &'r [u8],
-    pub raw: &'r [u8],
-    pub site: &'r [u8],
-    pub route: &'r [u8],
-}
-
-impl<'r> Facts<'r> {
+impl fg_facts {
     /// # Safety
     ///
     /// The texts live for `'r`.
-    unsafe fn new(facts: &fg_facts) -> Self {
+    unsafe fn lent<'r>(&self) -> Facts<'r> {
+        let facts = self;
         // SAFETY: the caller vouches for the texts.
         unsafe {
-            Self {
+            Facts {
                 client: facts.client.to_address(),
                 https: facts.https != 0,
                 raw_is_valid: facts.raw_is_valid != 0,
@@ -311,14 +274,6 @@ impl<'r> Facts<'r> {
             }
         }
     }
-}
-
-/// What is known of a TLS handshake.
-pub(crate) struct Tls<'r> {
-    pub client_verified: bool,
-    pub version: &'r [u8],
-    pub server_name: &'r [u8],
-    pub client_subject: &'r [u8],
 }
 
 /// A request of NGINX's, for the time of a call.
@@ -560,20 +515,39 @@ pub unsafe extern "C" fn fg_cycle_free(cycle: *mut c_void) {
     });
 }
 
+/// What stands around the route files of a configuration, before there are any: the names of NGINX's own upstreams, whether
+/// something asks which of them was chosen, and whether there are threads for heavy steps.
+///
+/// # Safety
+///
+/// `cycle` came from [`fg_cycle_new`]; the texts live for the call.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fg_surround(
+    cycle: *mut c_void,
+    blocks: *const fg_text,
+    count: usize,
+    follows: c_int,
+    threads: c_int,
+) {
+    guard((), || {
+        // SAFETY: the caller vouches for the cycle and the texts.
+        let (cycle, blocks) = unsafe { (cycle.cast::<Cycle>().as_mut()?, names(blocks, count)) };
+        cycle.surround(blocks, follows != 0, threads != 0);
+        Some(())
+    });
+}
+
 /// The route of a file; null when it is refused, of which `cf` has been told.
 ///
 /// # Safety
 ///
-/// `cycle` came from [`fg_cycle_new`]; `cf` is for [`fg_host`]; the texts live for the call.
+/// `cycle` came from [`fg_cycle_new`]; `cf` is for [`fg_host`]; the texts, to which `terms` points, live for the call.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fg_route(
     cycle: *mut c_void,
     cf: *mut c_void,
     path: fg_text,
-    off: *const fg_text,
-    off_count: usize,
-    upstreams: *const fg_text,
-    upstream_count: usize,
+    terms: *const fg_terms,
 ) -> *const c_void {
     let refuse = |line: &str| {
         if let Some(host) = HOST.get() {
@@ -583,9 +557,13 @@ pub unsafe extern "C" fn fg_route(
     };
     let loaded = guard(Err("reading it has panicked".to_owned()), || {
         // SAFETY: the caller vouches for the cycle and the texts.
-        let (cycle, path, off, upstreams) = unsafe {
-            let (off, upstreams) = (names(off, off_count), names(upstreams, upstream_count));
-            (cycle.cast::<Cycle>().as_mut()?, Path::new(OsStr::from_bytes(path.bytes())), off, upstreams)
+        let (cycle, path, terms) = unsafe {
+            let terms = terms.as_ref()?;
+            let fallback = names(&raw const terms.fallback, 1).pop().filter(|name| !name.is_empty());
+            let (off, upstreams) =
+                (names(terms.off, terms.off_count), names(terms.upstreams, terms.upstream_count));
+            let terms = Terms { off, upstreams, fallback };
+            (cycle.cast::<Cycle>().as_mut()?, Path::new(OsStr::from_bytes(path.bytes())), terms)
         };
         let mut open = |path: &Path| {
             let host = HOST.get()?;
@@ -593,7 +571,7 @@ pub unsafe extern "C" fn fg_route(
             let file = unsafe { (host.open_log)(cf, fg_text::of(path.as_os_str().as_bytes())) };
             (!file.is_null()).then_some(LogFile(file))
         };
-        Some(cycle.route(path, off, upstreams, &mut open))
+        Some(cycle.route(path, terms, &mut open))
     });
     match loaded {
         // The cycle keeps it.
@@ -731,17 +709,7 @@ pub unsafe extern "C" fn fg_answered(
             };
             (request_of(request)?, Host::new(r)?, fields.iter().filter_map(owned).collect())
         };
-        let result = match how {
-            // What is no HTTP NGINX takes for the body of an answer without a status.
-            0 => match u16::try_from(status) {
-                Ok(status @ 200..=999) => Ok((status, fields)),
-                _ => Err(FetchError::Malformed),
-            },
-            1 => Err(FetchError::Connection),
-            2 => Err(FetchError::Timeout),
-            3 => Err(FetchError::TooLarge),
-            _ => Err(FetchError::BadRequest),
-        };
+        let result = border::answer(how, status, fields);
         let run = &mut request.run;
         run.asked.get_mut(number)?.settle(result, &run.route.answers, host.now().steady_ms);
         Some(())
@@ -760,7 +728,7 @@ pub unsafe extern "C" fn fg_request_new(route: *const c_void, facts: *const fg_f
         let (route, facts) = unsafe {
             let route = route.cast::<Route>();
             Rc::increment_strong_count(route);
-            (Rc::from_raw(route), Facts::new(facts.as_ref()?))
+            (Rc::from_raw(route), facts.as_ref()?.lent())
         };
         Some(Box::into_raw(Box::new(Request::new(route, &facts))).cast::<c_void>())
     })
@@ -795,7 +763,7 @@ pub unsafe extern "C" fn fg_run_request(
     guard(Outcome::Failed, || {
         // SAFETY: the caller vouches for all of them.
         let (request, host, facts, wanted) =
-            unsafe { (request_of(request)?, Host::new(r)?, Facts::new(facts.as_ref()?), wanted.as_mut()?) };
+            unsafe { (request_of(request)?, Host::new(r)?, facts.as_ref()?.lent(), wanted.as_mut()?) };
         *wanted = request.run.route.plan.body();
         Some(run::request(request, host, &facts))
     }) as c_int
@@ -839,17 +807,8 @@ pub unsafe extern "C" fn fg_run_response(
     guard(Outcome::Failed, || {
         // SAFETY: the caller vouches for all of them.
         let (request, host, facts, shaped) =
-            unsafe { (request_of(request)?, Host::new(r)?, Facts::new(facts.as_ref()?), shaped.as_mut()?) };
-        let maker = match source {
-            0 => Maker::Origin,
-            1 => Maker::Step,
-            _ => Maker::Error,
-        };
-        let body = match body {
-            0 => BodyOf::Sent,
-            1 => BodyOf::Unsent,
-            _ => BodyOf::Empty,
-        };
+            unsafe { (request_of(request)?, Host::new(r)?, facts.as_ref()?.lent(), shaped.as_mut()?) };
+        let (maker, body) = (Maker::of(source), BodyOf::of(body));
         let (outcome, found) =
             run::response(request, host, &facts, u16::try_from(status).unwrap_or(500), maker, body);
         *shaped = fg_shaped {
@@ -893,12 +852,7 @@ pub unsafe extern "C" fn fg_move(
         };
         let result = run::body(request, host?, input, (flags & FG_END != 0, flags & FG_FLUSH != 0), out)?;
         Some(Some(result.map(|found| {
-            *moved = fg_moved {
-                consumed: found.consumed,
-                produced: found.produced,
-                more: u8::from(found.more),
-                asks: u8::from(found.question.is_some()),
-            };
+            *moved = found.told();
             if let Some(step) = found.bailed {
                 request.run.count(step, "bailed", 1);
             }
@@ -922,6 +876,113 @@ pub unsafe extern "C" fn fg_move(
     }
 }
 
+/// Moves the request's body through its filters: 0, or the status with which the request is answered.
+///
+/// # Safety
+///
+/// As for [`fg_move`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fg_upload(
+    request: *mut c_void,
+    r: *mut c_void,
+    input: fg_text,
+    end: c_int,
+    out: *mut u8,
+    room: usize,
+    moved: *mut fg_moved,
+) -> c_int {
+    guard(500, || {
+        // SAFETY: the caller vouches for all of them; the other side has written zeros into the buffer when it made it.
+        let (request, host, input, out, moved) = unsafe {
+            let out = std::slice::from_raw_parts_mut(out, room);
+            (request_of(request)?, Host::new(r)?, input.bytes(), out, moved.as_mut()?)
+        };
+        Some(match run::upload(request, host, input, end != 0, out) {
+            Ok(found) => {
+                *moved = found.told();
+                0
+            }
+            Err(Unreadable(status)) => c_int::from(status),
+        })
+    })
+}
+
+/// A heavy step that is to run on a thread, and how long it may wait for one; null when there is no place for it, which
+/// the next run of the phases takes note of.
+///
+/// # Safety
+///
+/// `request` came from [`fg_request_new`]; `wait_ms` is memory for a number.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fg_job_new(request: *mut c_void, wait_ms: *mut u64) -> *mut c_void {
+    guard(std::ptr::null_mut(), || {
+        // SAFETY: the caller vouches for both.
+        let (request, wait_ms) = unsafe { (request_of(request)?, wait_ms.as_mut()?) };
+        let posted = request.post()?;
+        *wait_ms = u64::try_from(posted.wait.as_millis()).unwrap_or(u64::MAX);
+        Some(Box::into_raw(posted).cast::<c_void>())
+    })
+}
+
+/// Runs it. The only function that is called on another thread than the worker's own.
+///
+/// # Safety
+///
+/// `job` came from [`fg_job_new`], and is not freed meanwhile.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fg_job_run(job: *mut c_void) {
+    guard((), || {
+        // SAFETY: the caller vouches for it; the part that is looked at is made for several threads, the others are the
+        // worker's alone.
+        let job = unsafe { &(*job.cast::<Posted>()).job };
+        job.run();
+        Some(())
+    });
+}
+
+/// Takes it back, with what it has come to, or undone: 1. 0 while a thread is at it.
+///
+/// # Safety
+///
+/// `request` came from [`fg_request_new`], `job` from [`fg_job_new`] for it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fg_job_settle(request: *mut c_void, job: *mut c_void) -> c_int {
+    guard(0, || {
+        // SAFETY: the caller vouches for both; a thread looks at nothing but what is made for several.
+        let (request, posted) = unsafe { (request_of(request)?, job.cast::<Posted>().as_ref()?) };
+        Some(c_int::from(request.settle(posted)))
+    })
+}
+
+/// Nobody waits for it any more; a thread may still be at it.
+///
+/// # Safety
+///
+/// `job` came from [`fg_job_new`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fg_job_forget(job: *mut c_void) {
+    guard((), || {
+        // SAFETY: the caller vouches for it.
+        let posted = unsafe { job.cast::<Posted>().as_ref()? };
+        posted.job.forget();
+        Some(())
+    });
+}
+
+/// Frees it.
+///
+/// # Safety
+///
+/// `job` came from [`fg_job_new`], and no thread is going to run it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fg_job_free(job: *mut c_void) {
+    guard((), || {
+        // SAFETY: the caller vouches for it.
+        drop(unsafe { Box::from_raw(job.cast::<Posted>()) });
+        Some(())
+    });
+}
+
 /// Runs the steps of the log.
 ///
 /// # Safety
@@ -938,7 +999,7 @@ pub unsafe extern "C" fn fg_run_log(
     guard((), || {
         // SAFETY: the caller vouches for all of them.
         let (request, host, facts, summary) =
-            unsafe { (request_of(request)?, Host::new(r)?, Facts::new(facts.as_ref()?), summary.as_ref()?) };
+            unsafe { (request_of(request)?, Host::new(r)?, facts.as_ref()?.lent(), summary.as_ref()?) };
         let summary = Summary {
             bytes_in: summary.bytes_in,
             bytes_out: summary.bytes_out,
@@ -964,7 +1025,8 @@ pub unsafe extern "C" fn fg_switch(request: *mut c_void, name: fg_text, on: c_in
     })
 }
 
-/// What is told of a request: 0 notes, 1 the step that has made the response, 2 events, 3 the client.
+/// What is told of a request: 0 notes, 1 the step that has made the response, 2 events, 3 the client, 4 the upstream that
+/// steps have chosen.
 ///
 /// # Safety
 ///
@@ -978,6 +1040,7 @@ pub unsafe extern "C" fn fg_tell(request: *mut c_void, what: c_int) -> fg_text {
             0 => run.notes(),
             1 => run.step.to_owned(),
             2 => run.events(),
+            4 => run.upstream(kept).to_owned(),
             _ => kept.client.map(|client| client.to_string()).unwrap_or_default(),
         };
         Some(fg_text::of(run.told.as_bytes()))

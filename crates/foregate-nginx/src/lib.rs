@@ -13,9 +13,11 @@
 #![deny(unsafe_code)]
 
 mod body;
+mod border;
 mod exchange;
 mod fetch;
 pub mod ffi;
+mod heavy;
 pub mod modules;
 #[cfg(feature = "probe")]
 mod probe;

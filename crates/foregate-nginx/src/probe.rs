@@ -1,17 +1,20 @@
-//! A module for tests against NGINX: steps that panic, and a filter that makes much of little.
+//! Modules for tests against NGINX: steps that panic, a filter that makes much of little, and steps that take their time.
 //!
 //! ```kdl
 //! probe panic="request"
 //! probe grow=40
+//! probe-busy in="request" time="100ms"
 //! ```
 
 use core::ops::ControlFlow;
+use std::time::Duration;
 
 use foregate_module::settings::Prop;
 use foregate_module::{
-    Bail, Body, BodyFilter, Context, EditRequest, EditResponse, Edits, Filter, FilterResponseBody, Filtered,
-    FromNode, HoldResponseBody, Key, LogId, LogLine, Never, Node, Problem, ReceivedRequest, Replace, Respond,
-    Response, ResponseBody, Sink, Step, WriteLog, phase, pipeline,
+    Bail, Body, BodyFilter, ClientAddress, Context, EditRequest, EditResponse, Edits, Emit, Filter,
+    FilterResponseBody, Filtered, FromNode, HoldResponseBody, Key, Load, LogId, LogLine, Never, Node, Path,
+    Problem, Read, ReceivedRequest, Replace, RequestFields, Respond, Response, ResponseBody, ResponseFields,
+    Sink, Step, Value, Weight, WhenFull, WriteLog, phase, pipeline,
 };
 
 /// The most that the filter writes at once, bytes.
@@ -279,7 +282,189 @@ impl BodyFilter for Grow {
     }
 }
 
+const BUSY: Key =
+    Key::one("probe-busy", "in=PLACE time=DURATION", "probe-busy in=\"request\"", "Takes its time.")
+        .args(0, 0)
+        .props(&[
+            Prop {
+                name: "in",
+                usage: "\"request\"|\"response\"|\"both\"|\"panic\"",
+                required: true,
+                default: "",
+                about: "Where.",
+            },
+            Prop { name: "time", usage: "DURATION", required: false, default: "\"0s\"", about: "How long." },
+        ]);
+
+/// The settings of `probe-busy`.
+#[derive(Debug, Clone, Default)]
+pub struct Busy {
+    place: String,
+    time: Duration,
+}
+
+impl FromNode for Busy {
+    const KEY: Option<&'static Key> = Some(&BUSY);
+
+    fn from_nodes(nodes: &[Node], _: &mut dyn Context) -> Result<Self, Problem> {
+        let Some(node) = nodes.last() else { return Ok(Self::default()) };
+        let time = |time: &foregate_module::Argument| time.duration(Duration::ZERO..=Duration::from_secs(60));
+        Ok(Self {
+            place: node.prop("in").map_or(Ok(""), |argument| argument.text())?.to_owned(),
+            time: node.prop("time").map_or(Ok(Duration::ZERO), time)?,
+        })
+    }
+}
+
+impl Busy {
+    #[allow(clippy::panic, reason = "this is what the step is for")]
+    #[allow(clippy::disallowed_methods, reason = "a heavy step has a thread for itself")]
+    fn is_busy(&self, place: &str) -> bool {
+        if self.place == "panic" {
+            panic!("as the test wants it");
+        }
+        let busy = self.place == place || self.place == "both";
+        if busy {
+            std::thread::sleep(self.time);
+        }
+        busy
+    }
+}
+
+/// What a busy step has seen.
+#[derive(Debug)]
+pub struct SeenOfRequest;
+
+impl Value for SeenOfRequest {
+    type Data = String;
+    const NAME: &'static str = "probe.seen-of-request";
+    const ABOUT: &'static str = "What a busy step has seen of the request.";
+}
+
+/// The same of the response.
+#[derive(Debug)]
+pub struct SeenOfResponse;
+
+impl Value for SeenOfResponse {
+    type Data = String;
+    const NAME: &'static str = "probe.seen-of-response";
+    const ABOUT: &'static str = "What a busy step has seen of the response.";
+}
+
+/// Takes its time with the request.
+#[derive(Debug, Default)]
+pub struct BusyRequest;
+
+impl Step for BusyRequest {
+    type At = phase::RequestSecurity;
+    type Settings = Busy;
+    type In<'r> = (Path<'r>, RequestFields<'r>, ClientAddress);
+    type Out = (Emit<SeenOfRequest>,);
+    type Stop = Respond;
+    const NAME: &'static str = "probe-busy-request";
+    const ABOUT: &'static str = "Takes its time with the request.";
+    const FILTERS: &'static [Filter] = &[];
+    const WEIGHT: Weight = Weight::Heavy(WhenFull::Error);
+
+    fn run(
+        &self,
+        settings: &Busy,
+        (Path(path), RequestFields(fields), ClientAddress(client)): Self::In<'_>,
+    ) -> ControlFlow<Respond, Self::Out> {
+        if !settings.is_busy("request") {
+            return ControlFlow::Continue((Emit(None),));
+        }
+        let kept = fields.get("x-kept").map(String::from_utf8_lossy).unwrap_or_default();
+        if kept == "stop" {
+            return ControlFlow::Break(Respond(Response::new(403).body("text/plain", "stopped")));
+        }
+        let seen = format!("{} {kept} {}", String::from_utf8_lossy(path), client.is_some());
+        ControlFlow::Continue((Emit(Some(seen)),))
+    }
+}
+
+/// Tells the origin what has been seen.
+#[derive(Debug, Default)]
+pub struct TellOrigin;
+
+impl Step for TellOrigin {
+    type At = phase::RequestRewrite;
+    type Settings = Busy;
+    type In<'r> = (Read<'r, SeenOfRequest>,);
+    type Out = (EditRequest,);
+    type Stop = Never;
+    const NAME: &'static str = "probe-tell-origin";
+    const ABOUT: &'static str = "Tells the origin what has been seen.";
+    const FILTERS: &'static [Filter] = &[];
+
+    fn run(&self, _: &Busy, (Read(seen),): Self::In<'_>) -> ControlFlow<Never, Self::Out> {
+        let edits = seen.map_or_else(Edits::new, |seen| Edits::new().set("x-seen", seen.clone()));
+        ControlFlow::Continue((EditRequest(edits),))
+    }
+}
+
+/// Takes its time with the response.
+#[derive(Debug, Default)]
+pub struct BusyResponse;
+
+impl Step for BusyResponse {
+    type At = phase::ResponseHeaders;
+    type Settings = Busy;
+    type In<'r> = (ResponseFields<'r>, RequestFields<'r>, Read<'r, SeenOfRequest>);
+    type Out = (Emit<SeenOfResponse>,);
+    type Stop = Replace;
+    const NAME: &'static str = "probe-busy-response";
+    const ABOUT: &'static str = "Takes its time with the response.";
+    const FILTERS: &'static [Filter] = &[];
+    const WEIGHT: Weight = Weight::Varies;
+
+    fn load(&self, settings: &Busy, _: &Self::In<'_>) -> Load {
+        match settings.place.as_str() {
+            "request" => Load::Light,
+            _ => Load::Heavy { when_full: WhenFull::Inline, wait: Duration::from_secs(1) },
+        }
+    }
+
+    fn run(
+        &self,
+        settings: &Busy,
+        (ResponseFields(response), RequestFields(request), Read(seen)): Self::In<'_>,
+    ) -> ControlFlow<Replace, Self::Out> {
+        if !settings.is_busy("response") {
+            return ControlFlow::Continue((Emit(None),));
+        }
+        if request.get("x-kept") == Some(b"replace") {
+            return ControlFlow::Break(Replace(Response::new(410).body("text/plain", "replaced")));
+        }
+        let origin = response.get("x-origin").map_or("none".into(), String::from_utf8_lossy);
+        ControlFlow::Continue((Emit(Some(format!("{origin} {}", seen.is_some()))),))
+    }
+}
+
+/// Tells the client what has been seen.
+#[derive(Debug, Default)]
+pub struct TellClient;
+
+impl Step for TellClient {
+    type At = phase::ResponseHeaders;
+    type Settings = Busy;
+    type In<'r> = (Read<'r, SeenOfResponse>,);
+    type Out = (EditResponse,);
+    type Stop = Never;
+    const NAME: &'static str = "probe-tell-client";
+    const ABOUT: &'static str = "Tells the client what has been seen.";
+    const FILTERS: &'static [Filter] = &[];
+
+    fn run(&self, _: &Busy, (Read(seen),): Self::In<'_>) -> ControlFlow<Never, Self::Out> {
+        let edits = seen.map_or_else(Edits::new, |seen| Edits::new().set("x-seen", seen.clone()));
+        ControlFlow::Continue((EditResponse(edits),))
+    }
+}
+
 pipeline! {
-    /// What ships, and the probe.
-    pub fn probed { use crate::modules::shipped; ProbeRequest, ProbeBody, ProbeHold, ProbeResponse, ProbeLog }
+    /// What ships, and the probes.
+    pub fn probed {
+        use crate::modules::shipped;
+        ProbeRequest, BusyRequest, ProbeBody, TellOrigin, ProbeHold, BusyResponse, TellClient, ProbeResponse, ProbeLog
+    }
 }

@@ -6,8 +6,9 @@ use std::rc::Rc;
 use foregate_module::{Fields, Now, Source, State, Steps, Summary, Text};
 
 use crate::body::Body;
+use crate::border::Facts;
 use crate::fetch::Asked;
-use crate::ffi::Facts;
+use crate::heavy::Turn;
 use crate::route::Route;
 use crate::target;
 
@@ -31,10 +32,14 @@ pub(crate) struct Run {
     pub next: usize,
     /// How many steps of that phase have run already.
     pub begun: usize,
+    /// What is known of the step after those.
+    pub turn: Turn,
     /// What is being fetched, or has been for those who ask.
     pub asked: Vec<Asked>,
     /// A step has made another response than the one that came.
     pub replaced: bool,
+    /// The filters of the request's body, until all of it has gone through them.
+    pub upload: Option<Body>,
     /// The filters of the response's body.
     pub body: Option<Body>,
     /// The step that has made the response.
@@ -51,6 +56,8 @@ pub(crate) struct Kept {
     pub query: Option<Vec<u8>>,
     pub authority: String,
     pub client: Option<IpAddr>,
+    /// The number of the upstream that steps have chosen.
+    pub upstream: Option<u32>,
     pub source: Source<'static>,
     pub summary: Summary,
     pub now: Now,
@@ -89,6 +96,7 @@ impl Request {
             query,
             authority: authority(facts),
             client: None,
+            upstream: None,
             source: Source::Nobody,
             summary: Summary::default(),
             now: Now::default(),
@@ -101,8 +109,10 @@ impl Request {
             off: route.off,
             next: 0,
             begun: 0,
+            turn: Turn::default(),
             asked: Vec::new(),
             replaced: false,
+            upload: None,
             body: None,
             step: "",
             events: Vec::new(),
@@ -113,7 +123,32 @@ impl Request {
     }
 }
 
+impl Kept {
+    /// Takes all of it for a step that runs elsewhere; what is small stays here as well.
+    pub(crate) fn lend(&mut self) -> Self {
+        Self {
+            path: self.path.clone(),
+            query: self.query.clone(),
+            authority: self.authority.clone(),
+            client: self.client,
+            upstream: self.upstream,
+            source: self.source,
+            summary: self.summary,
+            now: self.now,
+            request_body: self.request_body.take(),
+            response_body: self.response_body.take(),
+            received: self.received.take(),
+        }
+    }
+}
+
 impl Run {
+    /// The name of the upstream that steps have chosen.
+    pub(crate) fn upstream(&self, kept: &Kept) -> &str {
+        let chosen = self.route.choices.iter().find(|(number, _)| Some(*number) == kept.upstream);
+        chosen.map_or("", |(_, name)| name)
+    }
+
     /// Remembers what is to be counted of a step.
     pub(crate) fn count(&mut self, step: &'static str, event: &str, count: u64) {
         if let Some(same) = self.events.iter_mut().find(|same| same.0 == step && same.1 == event) {

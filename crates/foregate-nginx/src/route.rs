@@ -16,6 +16,7 @@ use foregate_modules::expressions::Compiler;
 
 use crate::fetch::Answers;
 use crate::ffi::LogFile;
+use crate::heavy::Queue;
 
 /// What stands in a route file beside the keys of modules.
 static ROOT: Block = Block { keys: &[LIST_KEY, INCLUDE_KEY], later: &[] };
@@ -35,21 +36,41 @@ const OF_NGINX: &[(&str, &str)] = &[
     ("access-log", "write `access_log`"),
 ];
 
-/// Parts of keys that cannot be done inside NGINX, although the rest of the key can.
-const REFUSED_PARTS: &[(&str, &str, &str)] =
-    &[("decompress", "requests", "bodies of requests are not filtered inside NGINX")];
-
 /// All route files of one configuration of NGINX.
 pub(crate) struct Cycle {
     pipeline: Arc<Pipeline>,
     routes: HashMap<Named, Rc<Route>>,
     /// The names of upstreams, by number.
     upstreams: Vec<String>,
+    surroundings: Surroundings,
     answers: Answers,
+    queue: Queue,
 }
 
-/// What makes a route: the file, the keys that have to be switched on, and the names of upstreams that it may use.
-type Named = (PathBuf, Vec<String>, Vec<String>);
+/// What route files have to know of the configuration around them.
+#[derive(Debug, Default)]
+pub(crate) struct Surroundings {
+    /// The names of NGINX's own blocks `upstream`, with their numbers.
+    blocks: Vec<(String, u32)>,
+    /// Somebody asks for the variable that tells which of them was chosen.
+    follows: bool,
+    /// There are threads for heavy steps.
+    threads: bool,
+}
+
+/// What the directive says beside the file.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+pub(crate) struct Terms {
+    /// The keys that have to be switched on.
+    pub off: Vec<String>,
+    /// The names that stand for a location where the directive stands.
+    pub upstreams: Vec<String>,
+    /// The upstream of requests for which none is chosen.
+    pub fallback: Option<String>,
+}
+
+/// What makes a route.
+type Named = (PathBuf, Terms);
 
 /// A route file, ready to run.
 pub(crate) struct Route {
@@ -61,13 +82,32 @@ pub(crate) struct Route {
     pub off: Steps,
     /// The numbers of the upstreams that it asks.
     pub asks: Vec<u32>,
+    /// Those that it may choose, with their names.
+    pub choices: Vec<(u32, String)>,
+    /// Heavy steps run on threads.
+    pub threads: bool,
+    /// The heavy steps of the worker.
+    pub queue: Queue,
     /// What others have been told that asked the same.
     pub answers: Answers,
 }
 
 impl Cycle {
     pub(crate) fn new(pipeline: Arc<Pipeline>) -> Self {
-        Self { pipeline, routes: HashMap::new(), upstreams: Vec::new(), answers: Answers::default() }
+        Self {
+            pipeline,
+            routes: HashMap::new(),
+            upstreams: Vec::new(),
+            surroundings: Surroundings::default(),
+            answers: Answers::default(),
+            queue: Queue::default(),
+        }
+    }
+
+    /// Takes what stands around the route files, before there are any.
+    pub(crate) fn surround(&mut self, blocks: Vec<String>, follows: bool, threads: bool) {
+        let blocks = blocks.into_iter().map(|name| (name.clone(), self.upstream(&name))).collect();
+        self.surroundings = Surroundings { blocks, follows, threads };
     }
 
     /// The number of the upstream of this name.
@@ -79,8 +119,7 @@ impl Cycle {
         }) as u32
     }
 
-    /// The route of a file, which is read once; the steps of the keys in `off` have to be switched on. `upstreams` are the
-    /// names that stand for a location where the directive stands.
+    /// The route of a file, which is read once.
     ///
     /// # Errors
     ///
@@ -88,25 +127,34 @@ impl Cycle {
     pub(crate) fn route(
         &mut self,
         path: &Path,
-        off: Vec<String>,
-        upstreams: Vec<String>,
+        terms: Terms,
         open_log: &mut dyn FnMut(&Path) -> Option<LogFile>,
     ) -> Result<Rc<Route>, String> {
-        let numbers = upstreams.iter().map(|name| self.upstream(name)).collect();
-        let names = Names { names: &upstreams, numbers, asked: RefCell::default() };
-        let key = (path.to_owned(), off, upstreams.clone());
+        let upstreams: Vec<_> =
+            terms.upstreams.iter().map(|name| (name.clone(), self.upstream(name))).collect();
+        let key = (path.to_owned(), terms);
         if let Some(route) = self.routes.get(&key) {
             return Ok(Rc::clone(route));
         }
-        let pipeline = &self.pipeline;
+        let (pipeline, around, terms) = (&self.pipeline, &self.surroundings, &key.1);
+        let names = Names { upstreams, around, terms, asked: RefCell::default(), chosen: RefCell::default() };
+        names.check_fallback()?;
         let (plan, logs) = read(path, |tree, problems| decode(tree, pipeline, &names, problems))
             .map_err(|refused| refused.plain())?
             .ok_or("nothing was read")?;
-        let off = switched_off(pipeline, &plan, &key.1)?;
+        let off = switched_off(pipeline, &plan, &terms.off)?;
         let open = |log: &PathBuf| open_log(log).ok_or(format!("cannot open {}", log.display()));
-        let logs = logs.iter().map(open).collect::<Result<_, _>>()?;
-        let (pipeline, answers) = (Arc::clone(pipeline), self.answers.clone());
-        let route = Rc::new(Route { pipeline, plan, logs, off, asks: names.asked.take(), answers });
+        let route = Rc::new(Route {
+            pipeline: Arc::clone(pipeline),
+            plan,
+            logs: logs.iter().map(open).collect::<Result<_, _>>()?,
+            off,
+            asks: names.asked.take(),
+            choices: names.chosen.take(),
+            threads: around.threads,
+            queue: self.queue.clone(),
+            answers: self.answers.clone(),
+        });
         self.routes.insert(key, Rc::clone(&route));
         Ok(route)
     }
@@ -125,20 +173,47 @@ fn switched_off(pipeline: &Pipeline, plan: &Plan, names: &[String]) -> Result<St
     Ok(off)
 }
 
-/// The upstreams that stand for a location of NGINX.
+/// The upstreams that a route file may name: to ask them, those that stand for a location; to have them answer, NGINX's own.
 struct Names<'n> {
-    names: &'n [String],
-    numbers: Vec<u32>,
-    /// The numbers of those that were named.
+    /// Those that stand for a location, with their numbers.
+    upstreams: Vec<(String, u32)>,
+    around: &'n Surroundings,
+    terms: &'n Terms,
+    /// The numbers of those that are asked.
     asked: RefCell<Vec<u32>>,
+    /// Those that may be chosen.
+    chosen: RefCell<Vec<(u32, String)>>,
+}
+
+impl Names<'_> {
+    fn block(&self, name: &str) -> Result<u32, Wrong> {
+        let blocks = &self.around.blocks;
+        if let Some((_, number)) = blocks.iter().find(|(known, _)| known == name) {
+            return Ok(*number);
+        }
+        let wrong = Wrong::new(format!("nginx.conf has no block `upstream {name}`"));
+        Err(match nearest(name, blocks.iter().map(|(name, _)| name.as_str())) {
+            Some(near) => wrong.help(format!("did you mean \"{near}\"?")),
+            None => wrong.help(format!("write `upstream {name} {{ server ...; }}` into its block `http`")),
+        })
+    }
+
+    /// Whether the directive names an upstream that there is.
+    fn check_fallback(&self) -> Result<(), String> {
+        let Some(name) = &self.terms.fallback else { return Ok(()) };
+        let told = |wrong: Wrong| {
+            let help = wrong.help.map(|help| format!(": {help}")).unwrap_or_default();
+            format!("upstream={name}: {}{help}", wrong.message)
+        };
+        self.block(name).map(|_| ()).map_err(told)
+    }
 }
 
 impl Upstreams for Names<'_> {
     fn find(&self, name: &str) -> Result<UpstreamId, Wrong> {
-        let known = self.names.iter().zip(&self.numbers).find(|(known, _)| *known == name);
-        let Some((_, number)) = known else {
+        let Some((_, number)) = self.upstreams.iter().find(|(known, _)| known == name) else {
             let wrong = Wrong::new(format!("no `foregate_upstream` in nginx.conf says what `{name}` is"));
-            return Err(match nearest(name, self.names.iter().map(String::as_str)) {
+            return Err(match nearest(name, self.upstreams.iter().map(|(name, _)| name.as_str())) {
                 Some(near) => wrong.help(format!("did you mean \"{near}\"?")),
                 None => wrong.help(format!(
                     "write `foregate_upstream {name} /@{name}/;` and an internal location `/@{name}/` that proxies there"
@@ -150,6 +225,25 @@ impl Upstreams for Names<'_> {
             asked.push(*number);
         }
         Ok(UpstreamId(*number))
+    }
+
+    fn choose(&self, name: &str) -> Result<UpstreamId, Wrong> {
+        let number = self.block(name)?;
+        if !self.around.follows {
+            return Err(Wrong::new(
+                "nothing in nginx.conf asks for `$foregate_upstream`, so that no choice would count",
+            )
+            .help("write `proxy_pass http://$foregate_upstream;` into the location"));
+        }
+        if self.terms.fallback.is_none() {
+            return Err(Wrong::new("the directive does not say to which upstream all other requests go")
+                .help("write `foregate FILE upstream=NAME;`"));
+        }
+        let mut chosen = self.chosen.borrow_mut();
+        if !chosen.iter().any(|(known, _)| *known == number) {
+            chosen.push((number, name.to_owned()));
+        }
+        Ok(UpstreamId(number))
     }
 }
 
@@ -169,7 +263,6 @@ fn decode(
         let problem = Problem::new(Some(item.place()), message);
         decoder.push(problem.help(help_of_nginx(item).unwrap_or_default()));
     }
-    let items = refuse_choices(&mut decoder, items);
     let (nodes, of_modules) = decoder.open_level(items, &ROOT, None);
     let mut files = Files::default();
     let of_lists: Vec<_> =
@@ -192,8 +285,9 @@ fn decode(
     let plan = modules.plan(&scope, true);
     drop(scope);
     let (_, logs) = modules.into_files();
-    refuse_parts(&mut decoder, &places);
-    refuse_steps(&mut decoder, pipeline, &plan, &places);
+    if !names.around.threads {
+        refuse_heavy(&mut decoder, pipeline, &plan, &places);
+    }
     Some((Arc::into_inner(plan)?, logs))
 }
 
@@ -201,44 +295,8 @@ fn help_of_nginx(item: Item<'_>) -> Option<&'static str> {
     OF_NGINX.iter().find(|(name, _)| *name == item.node.name()).map(|(_, help)| *help)
 }
 
-/// Refuses keys that choose who answers; gives the others.
-fn refuse_choices<'t>(decoder: &mut Decoder<'_>, items: Vec<Item<'t>>) -> Vec<Item<'t>> {
-    let choice = |item: &Item<'t>| match item.node.name() {
-        "canary" => {
-            Some(*item).filter(|item| item.node.entries().next().is_none_or(|entry| entry.text() != "#false"))
-        }
-        "rule" => item.children().into_iter().find(|child| child.node.name() == "upstream"),
-        _ => None,
-    };
-    let (choices, others): (Vec<_>, Vec<_>) = items.into_iter().partition(|item| choice(item).is_some());
-    for place in choices.iter().filter_map(choice) {
-        let message =
-            format!("`{}` cannot run inside NGINX: `proxy_pass` says who answers", place.node.name());
-        let problem = Problem::new(Some(place.place()), message);
-        decoder.push(problem.help("it comes with the move to foregate itself"));
-    }
-    others
-}
-
-fn refuse_parts(decoder: &mut Decoder<'_>, items: &[Item<'_>]) {
-    for (key, part, why) in REFUSED_PARTS {
-        for item in items.iter().filter(|item| item.node.name() == *key) {
-            for child in item.children().into_iter().filter(|child| child.node.name() == *part) {
-                if child
-                    .node
-                    .entries()
-                    .next()
-                    .is_none_or(|entry| entry.text() != "#false" && entry.text() != "false")
-                {
-                    decoder.push(Problem::new(Some(child.place()), format!("`{key} {{ {part} }}`: {why}")));
-                }
-            }
-        }
-    }
-}
-
-/// Refuses keys whose steps need threads of their own.
-fn refuse_steps(decoder: &mut Decoder<'_>, pipeline: &Pipeline, plan: &Plan, items: &[Item<'_>]) {
+/// Refuses keys whose steps need threads where there are none.
+fn refuse_heavy(decoder: &mut Decoder<'_>, pipeline: &Pipeline, plan: &Plan, items: &[Item<'_>]) {
     let mut refused: Vec<&str> = Vec::new();
     for planned in plan.steps() {
         let Some(entry) = pipeline.entries().get(usize::from(planned.step)) else { continue };
@@ -251,10 +309,11 @@ fn refuse_steps(decoder: &mut Decoder<'_>, pipeline: &Pipeline, plan: &Plan, ite
         }
         refused.push(key.name);
         let place = items.iter().find(|item| item.node.name() == key.name).map(|item| item.place());
-        let message = format!(
-            "`{}` cannot run inside NGINX: its work would hold up a worker, which has no threads for it",
-            key.name
-        );
-        decoder.push(Problem::new(place, message).help("it comes with the move to foregate itself"));
+        let message =
+            format!("`{}` needs threads: its work would hold up all requests of a worker", key.name);
+        decoder.push(Problem::new(place, message).help(
+            "write `thread_pool foregate threads=2;` at the top of nginx.conf, and `foregate_threads foregate;` into its \
+             block `http`",
+        ));
     }
 }

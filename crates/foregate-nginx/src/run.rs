@@ -2,16 +2,20 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use foregate_module::{
-    Action, Chain, Exchange as _, Filtered, PhaseId, Pipeline, Planned, Question, Response, Source, Verdict,
+    Action, Bail, Chain, Exchange as _, Filtered, Load, PhaseId, Pipeline, Planned, Question, Response,
+    Source, Verdict, Weight, WhenFull,
 };
 
 use crate::body::{Body, Broken, Moved};
+use crate::border::{BodyOf, Facts, Level, Maker, Outcome, Shaped};
 use crate::exchange::Exchange;
 use crate::fetch::{Asked, For};
-use crate::ffi::{BodyOf, Facts, Host, Level, Maker, Outcome, Shaped, Summary};
+use crate::ffi::{Host, Summary};
+use crate::heavy::{self, Fault, Turn, Work};
 use crate::request::{Request, Run};
 
 /// The most that is kept of a response's body for the steps that look at it, bytes.
@@ -28,12 +32,16 @@ enum Ended {
     Abort,
     /// A step has failed, and the request cannot go on without it.
     Failed,
+    /// There was no thread for a heavy step.
+    Full,
     /// It has not ended: what steps have asked for has to come first.
     Fetch,
+    /// It has not ended: the next step runs on a thread.
+    Offload,
 }
 
-/// Why a step gave no verdict.
-struct Panicked;
+/// The body of a request cannot go through its filters: the status that says why.
+pub(crate) struct Unreadable(pub u16);
 
 /// Runs the steps of the request.
 pub(crate) fn request(request: &mut Request, host: Host<'_>, facts: &Facts<'_>) -> Outcome {
@@ -49,7 +57,9 @@ pub(crate) fn request(request: &mut Request, host: Host<'_>, facts: &Facts<'_>) 
         }
         Err(Ended::Abort) => Outcome::Abort,
         Err(Ended::Failed) => Outcome::Failed,
+        Err(Ended::Full) => Outcome::Full,
         Err(Ended::Fetch) => Outcome::Fetch,
+        Err(Ended::Offload) => Outcome::Offload,
     }
 }
 
@@ -89,13 +99,11 @@ pub(crate) fn response(
         let (answer, step) = match held.and_then(|()| run.phases(&mut exchange, PhaseId::ResponseBody)) {
             Ok(()) => break,
             Err(Ended::Answer(answer, step)) => (answer, step),
-            Err(Ended::Failed) => {
-                let response =
-                    Response::new(500).body("text/plain; charset=utf-8", "500: a module has failed\n");
-                (Box::new(response), "foregate")
-            }
+            Err(Ended::Failed) => (made(500, "500: a module has failed\n"), "foregate"),
+            Err(Ended::Full) => (made(503, "503: there is too much to do\n"), "foregate"),
             Err(Ended::Abort) => return (Outcome::Abort, Shaped::default()),
             Err(Ended::Fetch) => return (Outcome::Fetch, Shaped::default()),
+            Err(Ended::Offload) => return (Outcome::Offload, Shaped::default()),
         };
         run.step = step;
         // They were chosen for another response.
@@ -112,6 +120,45 @@ pub(crate) fn response(
     let status = exchange.status;
     let outcome = if run.replaced { Outcome::Answer } else { Outcome::GoOn };
     (outcome, run.take_filters(status, body))
+}
+
+fn made(status: u16, text: &'static str) -> Box<Response> {
+    Box::new(Response::new(status).body("text/plain; charset=utf-8", text))
+}
+
+/// Moves the request's body through its filters.
+///
+/// # Errors
+///
+/// It cannot go on; the request is answered with this status.
+pub(crate) fn upload(
+    request: &mut Request,
+    host: Host<'_>,
+    input: &[u8],
+    end: bool,
+    out: &mut [u8],
+) -> Result<Moved, Unreadable> {
+    let run = &mut request.run;
+    let failed = |step: &str, why: &str, status: u16| {
+        host.log(Level::Error, &format!("filter \"{step}\" of a request's body: {why}"));
+        Unreadable(status)
+    };
+    let body = run.upload.as_mut().ok_or_else(|| failed("", "there is none", 500))?;
+    let moved = match body.move_on(input, end, false, out) {
+        // Nobody answers while a request is on its way.
+        Ok(Moved { question: Some(_), .. }) => return Err(failed("", "it asks for something", 500)),
+        Ok(moved) => moved,
+        Err((Bail::TooLarge, step)) => return Err(failed(step, "it is too large", 413)),
+        Err((_, step)) => return Err(failed(step, "it cannot be read", 400)),
+    };
+    if let Some(step) = moved.bailed {
+        run.count(step, "bailed", 1);
+        host.log(Level::Warn, &format!("filter \"{step}\" has let the rest of a body pass unchanged"));
+    }
+    if end && !moved.more && moved.consumed == input.len() {
+        run.report_upload();
+    }
+    Ok(moved)
 }
 
 /// Moves the response's body through its filters; `None` when there are none. Nothing moves while a filter waits for what it
@@ -148,6 +195,7 @@ pub(crate) fn log(request: &mut Request, host: Host<'_>, facts: &Facts<'_>, stat
     kept.summary = summary;
     let mut exchange = Exchange::of_response(host, facts, kept, status);
     run.skip_to(PhaseId::Log);
+    run.report_upload();
     if let Some(mut body) = run.body.take() {
         body.report(&mut |finding| run.count(finding.step, finding.event, finding.count));
     }
@@ -159,7 +207,7 @@ impl Run {
     /// Runs the phases of the request, or as many as can without its body.
     fn request_phases(&mut self, exchange: &mut Exchange<'_, '_>) -> Result<Outcome, Ended> {
         let route = Rc::clone(&self.route);
-        if self.next == 0 && route.plan.keeps_received() {
+        if self.next == 0 && route.plan.keeps_received() && exchange.kept.received.is_none() {
             exchange.keep_received();
         }
         if self.next <= PhaseId::RequestIdentity.order() {
@@ -172,8 +220,14 @@ impl Run {
             return Ok(Outcome::ReadBody);
         }
         self.phases(exchange, PhaseId::UpstreamRequest)?;
-        self.check_upload(exchange.host)?;
-        Ok(Outcome::GoOn)
+        Ok(self.take_upload_filters(exchange))
+    }
+
+    /// Tells what the filters of the request's body have come across.
+    fn report_upload(&mut self) {
+        if let Some(mut body) = self.upload.take() {
+            body.report(&mut |finding| self.count(finding.step, finding.event, finding.count));
+        }
     }
 
     /// Leaves out the phases before `phase` that have not run.
@@ -181,6 +235,7 @@ impl Run {
         if self.next < phase.order() {
             self.next = phase.order();
             self.begun = 0;
+            self.turn = Turn::Open;
             // Nobody asks for it any more.
             self.state.fetches.clear();
             self.asked.clear();
@@ -195,9 +250,9 @@ impl Run {
             self.hand_over(&route.pipeline);
             let steps = route.plan.phase(*phase).get(self.begun..).unwrap_or_default();
             for planned in steps {
+                let verdict = self.step_somewhere(&route.pipeline, planned, exchange)?;
                 self.begun += 1;
-                let verdict = self.step(&route.pipeline, planned, exchange);
-                self.judge(&route.pipeline, planned, verdict, exchange.host)?;
+                self.judge(&route.pipeline, planned, verdict, exchange)?;
             }
             if self.ask(exchange) {
                 return Err(Ended::Fetch);
@@ -209,12 +264,61 @@ impl Run {
         Ok(())
     }
 
+    /// Runs a step, or says that it is to run on a thread; once it has, it is asked for again and gives its verdict.
+    fn step_somewhere(
+        &mut self,
+        pipeline: &Arc<Pipeline>,
+        planned: &Planned,
+        exchange: &mut Exchange<'_, '_>,
+    ) -> Result<Result<Verdict, Fault>, Ended> {
+        match std::mem::take(&mut self.turn) {
+            Turn::Told(verdict) => return Ok(verdict),
+            Turn::Here => return Ok(self.step(pipeline, planned, exchange)),
+            Turn::Open | Turn::Work(_) | Turn::Away => {}
+        }
+        let load = match self.load(pipeline, planned, exchange) {
+            Ok(load) => load,
+            Err(fault) => return Ok(Err(fault)),
+        };
+        match Work::new(exchange, &mut self.state, (pipeline, planned), load) {
+            Some(work) => {
+                self.turn = Turn::Work(work);
+                Err(Ended::Offload)
+            }
+            None => Ok(self.step(pipeline, planned, exchange)),
+        }
+    }
+
+    /// Where a step is to run. What does not run at all is not worth the way to a thread.
+    fn load(
+        &mut self,
+        pipeline: &Pipeline,
+        planned: &Planned,
+        exchange: &Exchange<'_, '_>,
+    ) -> Result<Load, Fault> {
+        let number = usize::from(planned.step);
+        let heavy = pipeline.entries().get(number).is_some_and(|entry| {
+            !matches!(entry.decl().weight, Weight::Light) && heavy::can_leave(entry.decl())
+        });
+        // Nothing waits for the log.
+        let goes = self.route.threads && self.next < PhaseId::Log.order();
+        if !heavy || !goes || self.off.contains(number) || self.state.skipped.contains(number) {
+            return Ok(Load::Light);
+        }
+        let state = &mut self.state;
+        catch_unwind(AssertUnwindSafe(|| match pipeline.applies(planned, exchange, state) {
+            true => pipeline.load(planned, exchange, state),
+            false => Load::Light,
+        }))
+        .map_err(|_| Fault::Panicked)
+    }
+
     fn step(
         &mut self,
         pipeline: &Pipeline,
         planned: &Planned,
         exchange: &mut Exchange<'_, '_>,
-    ) -> Result<Verdict, Panicked> {
+    ) -> Result<Verdict, Fault> {
         let number = usize::from(planned.step);
         if self.off.contains(number) || self.state.skipped.contains(number) {
             return Ok(Verdict::Passed);
@@ -224,7 +328,7 @@ impl Run {
             true => pipeline.run(planned, exchange, state),
             false => Verdict::Passed,
         }))
-        .map_err(|_| Panicked)
+        .map_err(|_| Fault::Panicked)
     }
 
     /// What a step's verdict means for the request.
@@ -232,8 +336,8 @@ impl Run {
         &mut self,
         pipeline: &Pipeline,
         planned: &Planned,
-        verdict: Result<Verdict, Panicked>,
-        host: Host<'_>,
+        verdict: Result<Verdict, Fault>,
+        exchange: &Exchange<'_, '_>,
     ) -> Result<(), Ended> {
         let Some(entry) = pipeline.entries().get(usize::from(planned.step)) else { return Ok(()) };
         let (name, optional) = (entry.decl().name, entry.decl().optional);
@@ -246,7 +350,7 @@ impl Run {
                 for (what, which) in std::mem::take(&mut self.state.tallies) {
                     self.count(name, &format!("{what}.{}", String::from_utf8_lossy(&which)), 1);
                 }
-                self.write_logs(host);
+                self.write_logs(exchange);
                 Ok(())
             }
             Ok(Verdict::Stop(action)) if planned.dry_run => {
@@ -262,18 +366,23 @@ impl Run {
                 self.step = name;
                 Err(Ended::Abort)
             }
-            Err(Panicked) => {
+            Err(Fault::Panicked) => {
                 PANICS.fetch_add(1, Ordering::Relaxed);
-                host.log(Level::Error, &format!("step \"{name}\" has panicked"));
+                exchange.log(Level::Error, &format!("step \"{name}\" has panicked"));
                 self.count(name, "panic", 1);
                 if optional || planned.dry_run { Ok(()) } else { Err(Ended::Failed) }
+            }
+            Err(Fault::Full(full)) => {
+                exchange.log(Level::Warn, &format!("there is no thread for the step \"{name}\""));
+                self.count(name, "shed", 1);
+                if full == WhenFull::Shed || planned.dry_run { Ok(()) } else { Err(Ended::Full) }
             }
         }
     }
 
-    fn write_logs(&mut self, host: Host<'_>) {
+    fn write_logs(&mut self, exchange: &Exchange<'_, '_>) {
         for line in std::mem::take(&mut self.state.lines) {
-            if let Some(file) = self.route.logs.get(line.log.0 as usize) {
+            if let (Some(host), Some(file)) = (exchange.host, self.route.logs.get(line.log.0 as usize)) {
                 host.write_log(*file, &line.line);
             }
         }
@@ -283,7 +392,8 @@ impl Run {
     fn ask(&mut self, exchange: &Exchange<'_, '_>) -> bool {
         for slot in std::mem::take(&mut self.state.fetches) {
             let Some(Question { request, dry }) = self.state.slots.take_question(slot) else { continue };
-            let (host, now) = (exchange.host, exchange.kept.now.steady_ms);
+            let Some(host) = exchange.host else { continue };
+            let now = exchange.kept.now.steady_ms;
             let whom = For::Step { slot, dry };
             let asked = Asked::new(whom, request, host, exchange.authority(), &self.route.answers, now);
             self.asked.push(asked);
@@ -302,16 +412,13 @@ impl Run {
         }
     }
 
-    /// Refuses filters of the request's body. Files that lead to some are refused already.
-    fn check_upload(&mut self, host: Host<'_>) -> Result<(), Ended> {
+    /// Takes the filters that steps have put before the request's body, if it has one.
+    fn take_upload_filters(&mut self, exchange: &Exchange<'_, '_>) -> Outcome {
         let filters = std::mem::take(&mut self.state.request_filters);
-        let Some(filter) = filters.first() else { return Ok(()) };
-        let name = filter.name;
-        host.log(
-            Level::Error,
-            &format!("step \"{name}\" filters the request's body, which is not done inside NGINX"),
-        );
-        Err(Ended::Failed)
+        if !filters.is_empty() && exchange.request_length() != Some(0) {
+            self.upload = Some(Body::new(Chain::new(filters)));
+        }
+        if self.upload.is_some() { Outcome::FilterBody } else { Outcome::GoOn }
     }
 
     /// Takes the filters that steps have put before the response's body, as far as they fit the response.

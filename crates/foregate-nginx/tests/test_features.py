@@ -46,6 +46,27 @@ class Features(Case):
         self.assertEqual((got.body, got.get("x-out")), (b"plain", None))
         self.assertRegex(got.get("server"), "^nginx")
 
+    def test_other_spellings_of_a_name_go(self):
+        """CGI programs take `_` for `-`: a client must not say under another spelling what only modules may."""
+        route = """headers { request { set "x-real-ip" "192.0.2.1"; remove "x-secret" "x_odd-name"; set "x_under" "ours"; add "x-more" "2"; } }
+            rule "true" { set-header "x-user" "rules"; }"""
+        origin = self.origin(lambda head: response(b"x"))
+        nginx = self.start("underscores_in_headers on;" + SITE, {"route.kdl": route}, origin=origin)
+        sent = [("X_Real_IP", "forged"), ("X-Real_IP", "forged"), ("X_Secret", "forged"), ("X-Odd_Name", "forged"), ("X-Odd-Name", "forged"),
+                ("x_user", "forged"), ("X-Under", "forged"), ("X_UNDER", "forged"), ("X_Kept", "kept"), ("X_More", "1"), ("X-Real-IPs", "kept")]
+        for client in [lambda: nginx.get("/origin/a", headers=sent).body,
+                       lambda: nginx.get("/origin/a", headers=[("X-Real-IP", "1"), ("x-user", "2"), *sent, ("X-Real-IP", "3")]).body]:
+            self.assertEqual(client(), b"x")
+            fields = dict(line.split(": ", 1) for line in origin.requests[-1].lower().split("\r\n")[1:] if line)
+            self.assertNotIn("forged", fields.values(), fields)
+            self.assertEqual({name: value for name, value in fields.items() if name.startswith("x")},
+                             {"x-real-ip": "192.0.2.1", "x_under": "ours", "x_kept": "kept", "x_more": "1", "x-more": "2", "x-user": "rules", "x-real-ips": "kept"})
+        # The names of a response are nobody's to take for others.
+        nginx = self.start(SITE, {"route.kdl": 'headers { response { remove "x-gone"; } }\n'},
+                           origin=self.origin(lambda head: response(b"x", fields=[("X-Gone", "1"), ("X_Gone", "2")])))
+        got = nginx.get("/origin/a")
+        self.assertEqual((got.get("x-gone"), got.get("x_gone")), (None, "2"))
+
     def test_fields_that_nginx_keeps_elsewhere(self):
         route = """headers { response {
             set "content-type" "text/css; charset=utf-8"; remove "last-modified" "etag" "content-length"; } }"""
@@ -250,9 +271,7 @@ class Refused(Case):
         self.refused('site "*" {\n}\n', "the server is the site")
 
     def test_what_has_no_place_inside_nginx(self):
-        self.refused('basic-auth realm="staff" {\n  user "build" "plain:only for a test"\n}\n',
-                     ["route.kdl:1:1", "`basic-auth` cannot run inside NGINX"])
-        self.refused('decompress { requests; }\n', ["route.kdl:1:14", "bodies of requests are not filtered inside NGINX"])
+        self.refused('upstream "app" { server "127.0.0.1:1"; }\n', ["route.kdl:1:1", "upstreams are NGINX's own"])
         self.refused('error-pages { page 404 upstream="pages" path="/404.html"; }\n',
                      ["route.kdl:1:", "no `foregate_upstream` in nginx.conf says what `pages` is"])
 

@@ -268,8 +268,3 @@ class Names(Case):
         self.refused(["duplicate foregate_upstream \"auth\""], "foregate_upstream auth /a/; foregate_upstream auth /b/;")
         self.refused(["\"auth\" is no prefix of a location"], "foregate_upstream auth auth;")
         self.refused(["\"/\" is no prefix"], "foregate_upstream auth /;")
-
-    def test_who_answers_cannot_be_chosen(self):
-        for route in ['canary upstream="auth" share="5%"\n', 'rule "true" { upstream "auth"; }\n']:
-            self.refused(["route.kdl:1:", "cannot run inside NGINX: `proxy_pass` says who answers"],
-                         f"foregate_upstream auth /@auth/; foregate route.kdl; {self.LOCATION}", route=route)

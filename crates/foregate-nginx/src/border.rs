@@ -1,0 +1,161 @@
+//! What crosses the border to the half in C, as this half speaks of it: see [`ffi`](crate::ffi).
+
+use std::net::SocketAddr;
+
+use foregate_module::{FetchError, Field};
+
+/// What a run of phases has come to; the numbers are the header's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    GoOn = 0,
+    Answer = 1,
+    Abort = 2,
+    Failed = 3,
+    ReadBody = 4,
+    Hold = 5,
+    Fetch = 6,
+    Offload = 7,
+    FilterBody = 8,
+    Full = 9,
+}
+
+/// Which head.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Which {
+    Request = 0,
+    Response = 1,
+}
+
+/// Who made a response.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Maker {
+    Origin,
+    Step,
+    Error,
+}
+
+/// What becomes of a response's body before its filters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum BodyOf {
+    Sent,
+    /// There is one, but the client does not get it (HEAD, 304).
+    Unsent,
+    Empty,
+}
+
+/// What becomes of a response's body by its filters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Shaped {
+    pub filters: bool,
+    pub changes: bool,
+    /// With [`Outcome::Hold`]: how much of the body is wanted.
+    pub hold: usize,
+}
+
+/// How much a line of the error log matters; the numbers are the header's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Level {
+    Warn = 2,
+    Error = 3,
+}
+
+impl Maker {
+    pub(crate) fn of(number: i32) -> Self {
+        match number {
+            0 => Self::Origin,
+            1 => Self::Step,
+            _ => Self::Error,
+        }
+    }
+}
+
+impl BodyOf {
+    pub(crate) fn of(number: i32) -> Self {
+        match number {
+            0 => Self::Sent,
+            1 => Self::Unsent,
+            _ => Self::Empty,
+        }
+    }
+}
+
+/// What is known of a request beside its fields.
+pub(crate) struct FactsOf<T> {
+    pub client: Option<SocketAddr>,
+    pub https: bool,
+    pub raw_is_valid: bool,
+    pub chunked: bool,
+    pub version: u32,
+    pub content_length: i64,
+    pub method: T,
+    pub server: T,
+    pub host: T,
+    pub uri: T,
+    pub args: T,
+    pub raw: T,
+    pub site: T,
+    pub route: T,
+}
+
+/// What is known of a request, as NGINX lends it.
+pub(crate) type Facts<'r> = FactsOf<&'r [u8]>;
+
+impl<T> FactsOf<T> {
+    /// The same with other texts.
+    pub(crate) fn each<'t, U>(&'t self, text: impl Fn(&'t T) -> U) -> FactsOf<U> {
+        FactsOf {
+            client: self.client,
+            https: self.https,
+            raw_is_valid: self.raw_is_valid,
+            chunked: self.chunked,
+            version: self.version,
+            content_length: self.content_length,
+            method: text(&self.method),
+            server: text(&self.server),
+            host: text(&self.host),
+            uri: text(&self.uri),
+            args: text(&self.args),
+            raw: text(&self.raw),
+            site: text(&self.site),
+            route: text(&self.route),
+        }
+    }
+}
+
+/// What is known of a TLS handshake.
+pub(crate) struct TlsOf<T> {
+    pub client_verified: bool,
+    pub version: T,
+    pub server_name: T,
+    pub client_subject: T,
+}
+
+/// What is known of a TLS handshake, as NGINX lends it.
+pub(crate) type Tls<'r> = TlsOf<&'r [u8]>;
+
+impl<T> TlsOf<T> {
+    /// The same with other texts.
+    pub(crate) fn each<'t, U>(&'t self, text: impl Fn(&'t T) -> U) -> TlsOf<U> {
+        TlsOf {
+            client_verified: self.client_verified,
+            version: text(&self.version),
+            server_name: text(&self.server_name),
+            client_subject: text(&self.client_subject),
+        }
+    }
+}
+
+/// What has come of a request that was made; its body has been received.
+pub(crate) fn answer(how: i32, status: u32, fields: Vec<Field>) -> Result<(u16, Vec<Field>), FetchError> {
+    match how {
+        // What is no HTTP NGINX takes for the body of an answer without a status.
+        0 => match u16::try_from(status) {
+            Ok(status @ 200..=999) => Ok((status, fields)),
+            _ => Err(FetchError::Malformed),
+        },
+        1 => Err(FetchError::Connection),
+        2 => Err(FetchError::Timeout),
+        3 => Err(FetchError::TooLarge),
+        _ => Err(FetchError::BadRequest),
+    }
+}

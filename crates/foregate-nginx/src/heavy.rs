@@ -1,0 +1,286 @@
+//! Heavy steps: they run on threads of NGINX's, with copies of what they may see, so that nobody touches a request of
+//! NGINX's but its worker.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use foregate_module::{
+    ChooseUpstream, Decl, EditRequest, EditResponse, Exchange as _, LimitRequestBody, Load, Output, Pipeline,
+    Planned, RewriteTarget, SetClientAddress, State, Verdict, WhenFull,
+};
+use parking_lot::Mutex;
+
+use crate::border::{FactsOf, TlsOf, Which};
+use crate::exchange::{Exchange, Head};
+use crate::request::{Kept, Request};
+
+/// Pieces of work of a worker that may wait or be done at once. Beyond: what the step says, mostly 503.
+const QUEUE: usize = 1024;
+/// Those of one client: wrong passwords from one address must not keep everybody else from being heard. IPv6 clients are
+/// told apart by their networks of 64 bits.
+const PER_CLIENT: usize = 16;
+/// The longest that is waited for a thread, whatever a step says: who asked for the work has most likely given up then.
+const LONGEST_WAIT: Duration = Duration::from_secs(5);
+
+/// What is known of the next step of a request.
+#[derive(Default)]
+pub(crate) enum Turn {
+    /// Nothing.
+    #[default]
+    Open,
+    /// It is to run on a thread.
+    Work(Box<Work>),
+    /// It does, or waits for one.
+    Away,
+    /// It runs here, as there is no thread for it.
+    Here,
+    /// It has run, or cannot.
+    Told(Result<Verdict, Fault>),
+}
+
+/// Why a step gave no verdict.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Fault {
+    Panicked,
+    /// There was no thread for it.
+    Full(WhenFull),
+}
+
+/// A step that is to run on a thread.
+pub(crate) struct Work {
+    moved: Box<Moved>,
+    when_full: WhenFull,
+    wait: Duration,
+    client: Option<IpAddr>,
+}
+
+/// What a step takes along.
+struct Moved {
+    pipeline: Arc<Pipeline>,
+    planned: Planned,
+    facts: FactsOf<Vec<u8>>,
+    tls: Option<TlsOf<Vec<u8>>>,
+    request: Vec<(Vec<u8>, Vec<u8>)>,
+    response: Vec<(Vec<u8>, Vec<u8>)>,
+    status: Option<u16>,
+    kept: Kept,
+    state: State,
+}
+
+enum Stage {
+    Waits(Box<Moved>),
+    /// A thread has it, or nobody waits for it any more.
+    Taken,
+    /// No verdict: it has panicked.
+    Done(Box<Moved>, Option<Verdict>),
+}
+
+/// A piece of work, which a thread and the worker share: whoever takes it out first has it.
+pub(crate) struct Job(Mutex<Stage>);
+
+/// A piece of work as the worker keeps it.
+pub(crate) struct Posted {
+    pub job: Job,
+    /// How long it may wait for a thread.
+    pub wait: Duration,
+    when_full: WhenFull,
+    _share: Share,
+}
+
+/// The pieces of work of a worker.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Queue(Rc<RefCell<Taken>>);
+
+#[derive(Debug, Default)]
+struct Taken {
+    all: usize,
+    clients: HashMap<IpAddr, usize>,
+}
+
+/// A place among them, until it is dropped.
+struct Share {
+    queue: Queue,
+    client: Option<IpAddr>,
+}
+
+/// Whether a step can run with copies: what it writes is kept until it comes back, and is no change of the exchange itself.
+pub(crate) fn can_leave(decl: &Decl) -> bool {
+    const CHANGES: [&str; 6] = [
+        EditRequest::SLOT.name,
+        EditResponse::SLOT.name,
+        SetClientAddress::SLOT.name,
+        RewriteTarget::SLOT.name,
+        ChooseUpstream::SLOT.name,
+        LimitRequestBody::SLOT.name,
+    ];
+    decl.outputs.iter().all(|output| output.is_kept() || !CHANGES.contains(&output.name))
+}
+
+impl Queue {
+    fn reserve(&self, client: Option<IpAddr>) -> Option<Share> {
+        let mut taken = self.0.borrow_mut();
+        if taken.all >= QUEUE {
+            return None;
+        }
+        let client = client.map(network);
+        if let Some(client) = client {
+            let count = taken.clients.entry(client).or_default();
+            if *count >= PER_CLIENT {
+                return None;
+            }
+            *count += 1;
+        }
+        taken.all += 1;
+        Some(Share { queue: self.clone(), client })
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        let mut taken = self.queue.0.borrow_mut();
+        taken.all -= 1;
+        let Some(client) = self.client else { return };
+        if let Some(count) = taken.clients.get_mut(&client) {
+            *count -= 1;
+            if *count == 0 {
+                taken.clients.remove(&client);
+            }
+        }
+    }
+}
+
+/// What tells clients apart.
+fn network(client: IpAddr) -> IpAddr {
+    match client.to_canonical() {
+        IpAddr::V6(address) => IpAddr::V6((address.to_bits() >> 64 << 64).into()),
+        address => address,
+    }
+}
+
+impl Work {
+    /// Takes along what a step may see, and the values of those before it. `None` for a step that runs here.
+    pub(crate) fn new(
+        exchange: &mut Exchange<'_, '_>,
+        state: &mut State,
+        (pipeline, planned): (&Arc<Pipeline>, &Planned),
+        load: Load,
+    ) -> Option<Box<Self>> {
+        let Load::Heavy { when_full, wait } = load else { return None };
+        let client = exchange.client();
+        let moved = Moved {
+            pipeline: Arc::clone(pipeline),
+            planned: planned.clone(),
+            facts: exchange.facts.each(|text| text.to_vec()),
+            tls: exchange.handshake().map(|tls| tls.each(|text| text.to_vec())),
+            request: exchange.request.copied(),
+            response: exchange.response.copied(),
+            status: exchange.status,
+            kept: exchange.kept.lend(),
+            state: std::mem::take(state),
+        };
+        Some(Box::new(Self { moved: Box::new(moved), when_full, wait: wait.min(LONGEST_WAIT), client }))
+    }
+}
+
+impl Moved {
+    fn call(&mut self) -> Verdict {
+        let facts = self.facts.each(Vec::as_slice);
+        let tls = self.tls.as_ref().map(|tls| tls.each(Vec::as_slice));
+        let heads = (Head::lent(Which::Request, &self.request), Head::lent(Which::Response, &self.response));
+        let mut exchange = Exchange::lent(&facts, &mut self.kept, heads, self.status, tls);
+        self.pipeline.run(&self.planned, &mut exchange, &mut self.state)
+    }
+}
+
+impl Job {
+    /// Runs it, unless it was taken back. Called by a thread.
+    pub(crate) fn run(&self) {
+        let taken = std::mem::replace(&mut *self.0.lock(), Stage::Taken);
+        let Stage::Waits(mut moved) = taken else { return };
+        let verdict = catch_unwind(AssertUnwindSafe(|| moved.call())).ok();
+        *self.0.lock() = Stage::Done(moved, verdict);
+    }
+
+    /// Nobody waits for it any more.
+    pub(crate) fn forget(&self) {
+        drop(std::mem::replace(&mut *self.0.lock(), Stage::Taken));
+    }
+}
+
+impl Request {
+    /// The next step, if it is to run on a thread and there is a place for it.
+    pub(crate) fn post(&mut self) -> Option<Box<Posted>> {
+        let turn = std::mem::replace(&mut self.run.turn, Turn::Away);
+        let Turn::Work(work) = turn else {
+            self.run.turn = turn;
+            return None;
+        };
+        let Work { moved, when_full, wait, client } = *work;
+        let Some(share) = self.run.route.queue.reserve(client) else {
+            self.take_back(*moved);
+            self.run.turn = otherwise(when_full);
+            return None;
+        };
+        let job = Job(Mutex::new(Stage::Waits(moved)));
+        Some(Box::new(Posted { job, wait, when_full, _share: share }))
+    }
+
+    /// Takes a step back that has been posted: with its verdict, or because no thread has taken it. False while one is at it.
+    pub(crate) fn settle(&mut self, posted: &Posted) -> bool {
+        let stage = std::mem::replace(&mut *posted.job.0.lock(), Stage::Taken);
+        match stage {
+            Stage::Taken => false,
+            Stage::Waits(moved) => {
+                self.take_back(*moved);
+                self.run.turn = otherwise(posted.when_full);
+                true
+            }
+            Stage::Done(moved, verdict) => {
+                self.take_back(*moved);
+                self.run.turn = Turn::Told(verdict.ok_or(Fault::Panicked));
+                true
+            }
+        }
+    }
+
+    fn take_back(&mut self, moved: Moved) {
+        self.kept = moved.kept;
+        self.run.state = moved.state;
+    }
+}
+
+/// What becomes of a step for which there is no thread.
+fn otherwise(when_full: WhenFull) -> Turn {
+    match when_full {
+        WhenFull::Inline => Turn::Here,
+        full => Turn::Told(Err(Fault::Full(full))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_client_has_a_part_of_the_places() {
+        let queue = Queue::default();
+        let address = |text: &str| Some(text.parse::<IpAddr>().unwrap_or(IpAddr::from([0, 0, 0, 0])));
+        let mut shares: Vec<_> = (0..PER_CLIENT).map(|_| queue.reserve(address("2001:db8::1"))).collect();
+        assert!(shares.iter().all(Option::is_some));
+        assert!(queue.reserve(address("2001:db8::2")).is_none(), "the same network");
+        assert!(queue.reserve(address("192.0.2.1")).is_some());
+        shares.pop();
+        assert!(queue.reserve(address("2001:db8::2")).is_some());
+        let all: Vec<_> = (shares.len()..QUEUE).map(|_| queue.reserve(None)).collect();
+        assert!(all.iter().all(Option::is_some));
+        assert!(queue.reserve(None).is_none());
+        drop((all, shares));
+        assert!(queue.0.borrow().clients.is_empty());
+        assert_eq!(queue.0.borrow().all, 0);
+    }
+}
