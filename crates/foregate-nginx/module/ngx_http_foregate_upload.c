@@ -289,6 +289,9 @@ ngx_http_foregate_filter_upload(ngx_http_request_t *r, ngx_http_foregate_ctx_t *
         status = fg_upload(ctx->request, r, upload->text, (int) end, upload->buf->last,
                            upload->buf->end - upload->buf->last, &moved);
         if (status != 0) {
+            if (status == NGX_HTTP_INTERNAL_SERVER_ERROR) {
+                ngx_log_error(NGX_LOG_ERR, r->connection->log, 0, "foregate: a filter of the request's body has failed");
+            }
             return status;
         }
         upload->buf->last += moved.produced;

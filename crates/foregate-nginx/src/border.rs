@@ -1,8 +1,13 @@
 //! What crosses the border to the half in C, as this half speaks of it: see [`ffi`](crate::ffi).
 
 use std::net::SocketAddr;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use foregate_module::{FetchError, Field};
+
+/// Steps and filters that have panicked in this process.
+pub(crate) static PANICS: AtomicU64 = AtomicU64::new(0);
 
 /// What a run of phases has come to; the numbers are the header's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,6 +60,7 @@ pub(crate) struct Shaped {
 /// How much a line of the error log matters; the numbers are the header's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Level {
+    Info = 1,
     Warn = 2,
     Error = 3,
 }
@@ -157,5 +163,19 @@ pub(crate) fn answer(how: i32, status: u32, fields: Vec<Field>) -> Result<(u16, 
         2 => Err(FetchError::Timeout),
         3 => Err(FetchError::TooLarge),
         _ => Err(FetchError::BadRequest),
+    }
+}
+
+/// Runs what C has called; `failed` when it panics. What it has changed is not looked at any more then: the request
+/// ends.
+pub(crate) fn guard<T>(failed: T, run: impl FnOnce() -> Option<T>) -> T {
+    match catch_unwind(AssertUnwindSafe(run)) {
+        Ok(result) => result.unwrap_or(failed),
+        Err(panic) => {
+            PANICS.fetch_add(1, Ordering::Relaxed);
+            // To drop what it carries may panic again; nobody is told a second time.
+            let _ = catch_unwind(AssertUnwindSafe(|| drop(panic)));
+            failed
+        }
     }
 }

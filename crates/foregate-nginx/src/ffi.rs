@@ -1,17 +1,15 @@
-//! The border to the half that is written in C; what is declared here is what `module/foregate.h` declares. The only file
-//! of the crate with unsafe code.
+//! The border to the half that is written in C: the functions that `module/foregate.h` declares. The only file of the crate
+//! with unsafe code.
 //!
 //! Two rules hold for all of it. Texts that come from the other side live at least as long as the call, those of a request
 //! as long as the request, because NGINX frees nothing of a request before its end; so the lifetime `'r` of a call bounds
 //! whatever is read here. And nothing unwinds out of a function that C calls: [`guard`] catches it.
 #![allow(unsafe_code, reason = "this is the border")]
-#![allow(non_camel_case_types, reason = "the names of the header")]
 
 use std::ffi::{OsStr, c_int, c_void};
 use std::marker::PhantomData;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::unix::ffi::OsStrExt;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -20,148 +18,19 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 pub(crate) use foregate_module::Summary;
-use foregate_module::{Bail, Field as OwnedField, Now};
+use foregate_module::{Field as OwnedField, Now};
 
+use crate::abi::{
+    FG_END, FG_FLUSH, fg_address, fg_facts, fg_field, fg_host, fg_moved, fg_question, fg_shaped, fg_summary,
+    fg_terms, fg_text, fg_tls,
+};
 use crate::body::Moved;
-use crate::border::{self, BodyOf, Facts, Level, Maker, Outcome, Tls, Which};
+use crate::border::{self, BodyOf, Facts, Level, Maker, Outcome, PANICS, Tls, Which, guard};
 use crate::heavy::Posted;
 use crate::random;
 use crate::request::Request;
 use crate::route::{Cycle, Route, Terms};
-use crate::run::{self, PANICS, Unreadable};
-
-/// Bytes of the other side.
-#[repr(C)]
-#[derive(Debug, Clone, Copy)]
-pub struct fg_text {
-    data: *const u8,
-    len: usize,
-}
-
-/// A field of a head.
-#[repr(C)]
-#[derive(Debug, Clone, Copy)]
-pub struct fg_field {
-    name: fg_text,
-    value: fg_text,
-    element: *mut c_void,
-}
-
-/// An end of a connection.
-#[repr(C)]
-#[derive(Debug, Clone, Copy, Default)]
-pub struct fg_address {
-    bytes: [u8; 16],
-    port: u16,
-    family: u8,
-}
-
-/// What is known of a request beside its fields.
-#[repr(C)]
-#[derive(Debug, Clone, Copy)]
-pub struct fg_facts {
-    client: fg_address,
-    https: u8,
-    raw_is_valid: u8,
-    chunked: u8,
-    version: u32,
-    content_length: i64,
-    method: fg_text,
-    server: fg_text,
-    host: fg_text,
-    uri: fg_text,
-    args: fg_text,
-    raw: fg_text,
-    site: fg_text,
-    route: fg_text,
-}
-
-/// What is known of a TLS handshake.
-#[repr(C)]
-#[derive(Debug, Clone, Copy)]
-pub struct fg_tls {
-    is_tls: u8,
-    client_verified: u8,
-    version: fg_text,
-    server_name: fg_text,
-    client_subject: fg_text,
-}
-
-/// What the other side does for this one.
-#[repr(C)]
-#[derive(Debug, Clone, Copy)]
-pub struct fg_host {
-    fields: unsafe extern "C" fn(*mut c_void, c_int, *mut fg_field, usize) -> usize,
-    append: unsafe extern "C" fn(*mut c_void, c_int, *mut fg_field) -> c_int,
-    replace: unsafe extern "C" fn(*mut c_void, c_int, *mut fg_field, fg_text) -> c_int,
-    remove: unsafe extern "C" fn(*mut c_void, c_int, *const fg_field, usize) -> c_int,
-    target: unsafe extern "C" fn(*mut c_void, fg_text, fg_text) -> c_int,
-    answer: unsafe extern "C" fn(*mut c_void, u32, fg_text) -> c_int,
-    tls: unsafe extern "C" fn(*mut c_void, *mut fg_tls),
-    now: unsafe extern "C" fn(*mut u64, *mut u64),
-    log: unsafe extern "C" fn(*mut c_void, c_int, fg_text),
-    refuse: unsafe extern "C" fn(*mut c_void, fg_text),
-    local: unsafe extern "C" fn(*mut c_void, *mut fg_address),
-    open_log: unsafe extern "C" fn(*mut c_void, fg_text) -> *mut c_void,
-    write_log: unsafe extern "C" fn(*mut c_void, fg_text),
-    place: unsafe extern "C" fn(*mut c_void, i32, *mut u64, *mut fg_text) -> c_int,
-    limit_body: unsafe extern "C" fn(*mut c_void, u64),
-}
-
-/// A request that is to be made.
-#[repr(C)]
-#[derive(Debug, Clone, Copy)]
-pub struct fg_question {
-    upstream: i32,
-    method: fg_text,
-    path: fg_text,
-    args: fg_text,
-    host: fg_text,
-    body: fg_text,
-    timeout_ms: u64,
-}
-
-/// What a directive says beside its file.
-#[repr(C)]
-#[derive(Debug, Clone, Copy)]
-pub struct fg_terms {
-    off: *const fg_text,
-    off_count: usize,
-    upstreams: *const fg_text,
-    upstream_count: usize,
-    fallback: fg_text,
-}
-
-/// What becomes of a body.
-#[repr(C)]
-#[derive(Debug, Clone, Copy, Default)]
-pub struct fg_shaped {
-    filters: u8,
-    changes: u8,
-    hold: usize,
-}
-
-/// What was moved.
-#[repr(C)]
-#[derive(Debug, Clone, Copy, Default)]
-pub struct fg_moved {
-    consumed: usize,
-    produced: usize,
-    more: u8,
-    asks: u8,
-}
-
-/// What became of a request.
-#[repr(C)]
-#[derive(Debug, Clone, Copy)]
-pub struct fg_summary {
-    bytes_in: u64,
-    bytes_out: u64,
-    duration_ms: u64,
-}
-
-const FG_END: c_int = 1;
-const FG_FLUSH: c_int = 2;
+use crate::run::{self, Unreadable};
 
 static HOST: OnceLock<fg_host> = OnceLock::new();
 
@@ -433,20 +302,6 @@ impl<'r> Host<'r> {
     pub(crate) fn log(self, level: Level, line: &str) {
         // SAFETY: the request lives; the line is written at once.
         unsafe { (self.table.log)(self.r, level as c_int, fg_text::of(line.as_bytes())) };
-    }
-}
-
-/// Runs what C has called; `failed` when it panics. What it has changed is not looked at any more then: the request
-/// ends.
-fn guard<T>(failed: T, run: impl FnOnce() -> Option<T>) -> T {
-    match catch_unwind(AssertUnwindSafe(run)) {
-        Ok(result) => result.unwrap_or(failed),
-        Err(panic) => {
-            PANICS.fetch_add(1, Ordering::Relaxed);
-            // To drop what it carries may panic again; nobody is told a second time.
-            let _ = catch_unwind(AssertUnwindSafe(|| drop(panic)));
-            failed
-        }
     }
 }
 
@@ -838,42 +693,20 @@ pub unsafe extern "C" fn fg_move(
 ) -> c_int {
     // SAFETY: the caller vouches for the request.
     let host = unsafe { Host::new(r) };
-    let failed = |line: &str| {
-        if let Some(host) = host {
-            host.log(Level::Error, line);
-        }
-        -1
-    };
     let before = fg_panics();
-    let result = guard(None, || {
+    let done = guard(None, || {
         // SAFETY: the caller vouches for all of them; the other side has written zeros into the buffer when it made it.
         let (request, input, out, moved) = unsafe {
             (request_of(request)?, input.bytes(), std::slice::from_raw_parts_mut(out, room), moved.as_mut()?)
         };
-        let result = run::body(request, host?, input, (flags & FG_END != 0, flags & FG_FLUSH != 0), out)?;
-        Some(Some(result.map(|found| {
-            *moved = found.told();
-            if let Some(step) = found.bailed {
-                request.run.count(step, "bailed", 1);
-            }
-            found.bailed
-        })))
+        let flags = (flags & FG_END != 0, flags & FG_FLUSH != 0);
+        *moved = run::body(request, host?, input, flags, out)?.told();
+        Some(Some(()))
     });
-    match result {
-        Some(Ok(bailed)) => {
-            if let (Some(step), Some(host)) = (bailed, host) {
-                host.log(
-                    Level::Warn,
-                    &format!("filter \"{step}\" has let the rest of a body pass unchanged"),
-                );
-            }
-            0
-        }
-        Some(Err((Bail::TooLarge, step))) => failed(&format!("filter \"{step}\": the body is too large")),
-        Some(Err((_, step))) => failed(&format!("filter \"{step}\" has broken off a body")),
-        None if fg_panics() > before => failed("a filter has panicked, its body is broken off"),
-        None => failed("a body without filters"),
+    if let Some(host) = host.filter(|_| fg_panics() > before) {
+        host.log(Level::Error, "a filter has panicked, its body is broken off");
     }
+    if done.is_some() { 0 } else { -1 }
 }
 
 /// Moves the request's body through its filters: 0, or the status with which the request is answered.

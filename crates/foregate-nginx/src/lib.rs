@@ -5,13 +5,14 @@
 //! by NGINX's own build against the headers of the NGINX that will load it, and is the only one that touches NGINX's
 //! structures. The other is this crate, an archive that the first links in: it reads route files, runs the steps, and
 //! moves bodies through their filters. Between them is a narrow interface of pointers, numbers and texts
-//! (`module/foregate.h` and [`ffi`]).
+//! (`module/foregate.h`, [`abi`] and [`ffi`]).
 //!
 //! Why not bindings: those of `nginx-sys` are made by `bindgen`, which needs libclang, and they hold for one build of
 //! NGINX, whose structures differ by version and by options of `configure`. The compiler of C reads the headers
 //! themselves, so that nothing can disagree with them.
 #![deny(unsafe_code)]
 
+pub mod abi;
 mod body;
 mod border;
 mod exchange;

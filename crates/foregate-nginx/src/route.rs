@@ -59,7 +59,7 @@ pub(crate) struct Surroundings {
 }
 
 /// What the directive says beside the file.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+#[derive(Debug, Default)]
 pub(crate) struct Terms {
     /// The keys that have to be switched on.
     pub off: Vec<String>,
@@ -69,8 +69,9 @@ pub(crate) struct Terms {
     pub fallback: Option<String>,
 }
 
-/// What makes a route.
-type Named = (PathBuf, Terms);
+/// What makes a route: the file, the keys that have to be switched on, the names that stand for a location, and whether
+/// requests for which no upstream is chosen have one.
+type Named = (PathBuf, Vec<String>, Vec<String>, bool);
 
 /// A route file, ready to run.
 pub(crate) struct Route {
@@ -132,13 +133,14 @@ impl Cycle {
     ) -> Result<Rc<Route>, String> {
         let upstreams: Vec<_> =
             terms.upstreams.iter().map(|name| (name.clone(), self.upstream(name))).collect();
-        let key = (path.to_owned(), terms);
+        let (pipeline, around) = (&self.pipeline, &self.surroundings);
+        let (asked, chosen) = (RefCell::default(), RefCell::default());
+        let names = Names { upstreams, around, terms: &terms, asked, chosen };
+        names.check_fallback()?;
+        let key = (path.to_owned(), terms.off.clone(), terms.upstreams.clone(), terms.fallback.is_some());
         if let Some(route) = self.routes.get(&key) {
             return Ok(Rc::clone(route));
         }
-        let (pipeline, around, terms) = (&self.pipeline, &self.surroundings, &key.1);
-        let names = Names { upstreams, around, terms, asked: RefCell::default(), chosen: RefCell::default() };
-        names.check_fallback()?;
         let (plan, logs) = read(path, |tree, problems| decode(tree, pipeline, &names, problems))
             .map_err(|refused| refused.plain())?
             .ok_or("nothing was read")?;

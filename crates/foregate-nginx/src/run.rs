@@ -3,15 +3,15 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 
 use foregate_module::{
     Action, Bail, Chain, Exchange as _, Filtered, Load, PhaseId, Pipeline, Planned, Question, Response,
     Source, Verdict, Weight, WhenFull,
 };
 
-use crate::body::{Body, Broken, Moved};
-use crate::border::{BodyOf, Facts, Level, Maker, Outcome, Shaped};
+use crate::body::{Body, Moved};
+use crate::border::{BodyOf, Facts, Level, Maker, Outcome, PANICS, Shaped};
 use crate::exchange::Exchange;
 use crate::fetch::{Asked, For};
 use crate::ffi::{Host, Summary};
@@ -20,9 +20,6 @@ use crate::request::{Request, Run};
 
 /// The most that is kept of a response's body for the steps that look at it, bytes.
 const HOLD_LIMIT: usize = 1 << 20;
-
-/// Steps and filters that have panicked in this process.
-pub(crate) static PANICS: AtomicU64 = AtomicU64::new(0);
 
 /// How a step has ended the usual way of a request.
 enum Ended {
@@ -140,7 +137,9 @@ pub(crate) fn upload(
 ) -> Result<Moved, Unreadable> {
     let run = &mut request.run;
     let failed = |step: &str, why: &str, status: u16| {
-        host.log(Level::Error, &format!("filter \"{step}\" of a request's body: {why}"));
+        // Clients can send what they like.
+        let level = if status < 500 { Level::Info } else { Level::Error };
+        host.log(level, &format!("filter \"{step}\" of a request's body: {why}"));
         Unreadable(status)
     };
     let body = run.upload.as_mut().ok_or_else(|| failed("", "there is none", 500))?;
@@ -151,17 +150,14 @@ pub(crate) fn upload(
         Err((Bail::TooLarge, step)) => return Err(failed(step, "it is too large", 413)),
         Err((_, step)) => return Err(failed(step, "it cannot be read", 400)),
     };
-    if let Some(step) = moved.bailed {
-        run.count(step, "bailed", 1);
-        host.log(Level::Warn, &format!("filter \"{step}\" has let the rest of a body pass unchanged"));
-    }
+    run.bailed(&moved, host);
     if end && !moved.more && moved.consumed == input.len() {
         run.report_upload();
     }
     Ok(moved)
 }
 
-/// Moves the response's body through its filters; `None` when there are none. Nothing moves while a filter waits for what it
+/// Moves the response's body through its filters; `None` when it cannot go on. Nothing moves while a filter waits for what it
 /// has asked for.
 pub(crate) fn body(
     request: &mut Request,
@@ -169,17 +165,32 @@ pub(crate) fn body(
     input: &[u8],
     (end, flush): (bool, bool),
     out: &mut [u8],
-) -> Option<Result<Moved, Broken>> {
+) -> Option<Moved> {
     let Request { run, kept } = request;
-    let body = run.body.as_mut()?;
+    let failed = |line: &str| host.log(Level::Error, line);
+    let Some(body) = run.body.as_mut() else {
+        failed("a body without filters");
+        return None;
+    };
     // At most one is asked for by a filter at a time.
     if run.asked.iter().any(Asked::is_answered)
         && let Some(asked) = run.asked.pop()
     {
         body.give(asked.into_answer());
     }
-    let mut moved = body.move_on(input, end, flush, out);
-    if let Ok(Moved { question: Some(question), .. }) = &mut moved {
+    let moved = match body.move_on(input, end, flush, out) {
+        Ok(moved) => moved,
+        Err((Bail::TooLarge, step)) => {
+            failed(&format!("filter \"{step}\": the body is too large"));
+            return None;
+        }
+        Err((_, step)) => {
+            failed(&format!("filter \"{step}\" has broken off a body"));
+            return None;
+        }
+    };
+    run.bailed(&moved, host);
+    if let Some(question) = &moved.question {
         kept.now = host.now();
         let (answers, now) = (&run.route.answers, kept.now.steady_ms);
         let asked = Asked::new(For::Filter, question.clone(), host, &kept.authority, answers, now);
@@ -221,6 +232,14 @@ impl Run {
         }
         self.phases(exchange, PhaseId::UpstreamRequest)?;
         Ok(self.take_upload_filters(exchange))
+    }
+
+    /// Takes note of a filter that has given up.
+    fn bailed(&mut self, moved: &Moved, host: Host<'_>) {
+        if let Some(step) = moved.bailed {
+            self.count(step, "bailed", 1);
+            host.log(Level::Warn, &format!("filter \"{step}\" has let the rest of a body pass unchanged"));
+        }
     }
 
     /// Tells what the filters of the request's body have come across.
