@@ -1,5 +1,6 @@
 """What the guide says about moving from NGINX is what happens."""
 
+import gzip
 import os
 import re
 import subprocess
@@ -60,6 +61,38 @@ class Guide(Case):
         self.assertTrue(auth.requests[0].startswith("GET /verify HTTP"))
         self.assertIn("\r\nHost: example.com\r\n", auth.requests[0])
         self.assertEqual(nginx.get("/nothing").body, b"gone away")
+
+    def test_who_answers_is_chosen(self):
+        (choosing,) = snippets("nginx choosing")
+        route = next(text for text in snippets("kdl nginx") if "canary" in text)
+        origins = {name: self.origin(lambda head, name=name: response(name.encode())) for name in ["app", "app-v2"]}
+        http = choosing.replace("127.0.0.1:8080", "127.0.0.1:PORT")
+        for server, name in [("127.0.0.1:3000", "app"), ("127.0.0.1:3001", "app-v2")]:
+            http = http.replace(server, f"127.0.0.1:{origins[name].port}")
+        nginx = self.start(http, {"shop.kdl": route})
+        self.assertEqual(nginx.get("/beta/a").body, b"app-v2", nginx.log())
+        self.assertEqual(nginx.get("/a", headers=[("Cookie", "canary=never")]).body, b"app")
+        self.assertEqual(nginx.get("/a", headers=[("Cookie", "canary=always")]).body, b"app-v2")
+
+    def test_passwords_are_verified_on_threads(self):
+        (threads,) = snippets("nginx threads")
+        main, http = re.match(r"(thread_pool .*;)\n\nhttp \{(.*)\}\n$", threads, re.S).groups()
+        route = next(text for text in snippets("kdl nginx") if "basic-auth" in text)
+        origin = self.origin(lambda head: response(head.encode()))
+        nginx = self.start(http + "server { listen 127.0.0.1:PORT; foregate route.kdl; location / { proxy_pass http://ORIGIN; } }",
+                           {"route.kdl": route}, origin=origin, main=main)
+        self.assertEqual(nginx.get("/a").status, 401)
+        self.assertEqual(nginx.get("/a", headers=[("Authorization", "Basic YWRhOndyb25n")]).status, 401)
+
+    def test_bodies_of_requests(self):
+        route = next(text for text in snippets("kdl nginx") if "requests;" in text)
+        bodies = []
+        origin = self.origin(lambda head: bodies.append(re.search("(?i)content-length: ([0-9]+)", head).group(1)) or response(b"taken"))
+        nginx = self.start("server { listen 127.0.0.1:PORT; foregate route.kdl; location / { proxy_pass http://ORIGIN; } }",
+                           {"route.kdl": route}, origin=origin)
+        for body in [b"x" * 100, b"y" * 1_000_000]:
+            got = nginx.get("/a", "POST", headers=[("Content-Encoding", "gzip")], body=gzip.compress(body))
+            self.assertEqual((got.body, bodies[-1]), (b"taken", str(len(body))))
 
     def test_commands_are_targets(self):
         with open(os.path.join(ROOT, "Makefile")) as file:

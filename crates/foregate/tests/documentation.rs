@@ -110,7 +110,8 @@ fn completed(snippet: &Snippet) -> String {
             let lists: String = text.lines().filter(is_list).map(|line| format!("{line}\n")).collect();
             let rest: String =
                 text.lines().filter(|line| !is_list(line)).map(|line| format!("{line}\n")).collect();
-            format!("{lists}site \"*\" {{\nroute \"/**\" {{\nproxy \"app\"\n{rest}}}\n}}\n{listen}{app}")
+            let next = app.replace("\"app\"", "\"app-v2\"");
+            format!("{lists}site \"*\" {{\nroute \"/**\" {{\nproxy \"app\"\n{rest}}}\n}}\n{listen}{app}{next}")
         }
         other => panic!("{}: `kdl {other}` means nothing", snippet.place),
     }
