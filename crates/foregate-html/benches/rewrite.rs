@@ -11,7 +11,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use criterion::{Criterion, Throughput, criterion_group};
+use foregate_html::features::emails::Emails;
+use foregate_html::features::images::Images;
 use foregate_html::features::insert::{Insert, Place};
+use foregate_html::features::links::Links;
+use foregate_html::features::remove::Remove;
 use foregate_html::{
     Chosen, Comment, Element, Feature, Page, Pass, Reads, Rewrite, Selector, Terms, TextOut,
 };
@@ -112,6 +116,29 @@ fn five() -> Vec<(Chosen, bool)> {
         (Chosen { step: "bench", feature: Arc::new(Five(number, [selector])) as Arc<dyn Feature> }, false)
     };
     (0..5).map(feature).collect()
+}
+
+/// Features that ship, as `bench/html` has them in its routes.
+fn shipped(what: &str) -> Vec<(Chosen, bool)> {
+    let insert = |place: Place| -> Arc<dyn Feature> {
+        let mut insert = Insert::default();
+        insert.edge(place, "<script src=/x.js></script>");
+        Arc::new(insert)
+    };
+    let emails = || Arc::new(Emails::new("[email protected]")) as Arc<dyn Feature>;
+    let features: Vec<Arc<dyn Feature>> = match what {
+        "head" => vec![insert(Place::HeadEnd)],
+        "body" => vec![insert(Place::BodyEnd)],
+        "emails" => vec![emails()],
+        _ => {
+            let mut remove = Remove::default();
+            remove.comments();
+            let links = Arc::new(Links::default().https());
+            let images = Arc::new(Images::default().lazy(2));
+            vec![Arc::new(remove), links, images, emails(), insert(Place::HeadEnd)]
+        }
+    };
+    features.into_iter().map(|feature| (Chosen { step: "bench", feature }, false)).collect()
 }
 
 fn pass(features: Vec<(Chosen, bool)>, html: &[u8]) -> usize {
@@ -217,7 +244,9 @@ fn share(_: &mut Criterion) {
 
 criterion_group!(benches, rewrite, share);
 
-/// With `pass` or `bare`, the number of a text and how often, it does that alone: for tools that count instructions.
+/// With `pass` or `bare`, the number of a text and how often, it does that alone: for tools that count instructions. So
+/// also with `head`, `body`, `emails` and `five` for features that ship, and `head-start` and so on for what is done until
+/// the first half KiB has gone through.
 fn main() {
     let arguments: Vec<String> = std::env::args().collect();
     let [_, what, text, times] = &*arguments else {
@@ -226,10 +255,13 @@ fn main() {
     };
     let html = page(TEXTS[text.parse::<usize>().unwrap()]);
     let selectors = SELECTORS.map(|selector| selector.parse().unwrap());
+    let shipped = shipped(what.trim_end_matches("-start"));
     for _ in 0..times.parse::<usize>().unwrap() {
         match &**what {
             "pass" => black_box(pass(five(), &html)),
-            _ => black_box(bare(&html, &selectors)),
+            "bare" => black_box(bare(&html, &selectors)),
+            what if what.ends_with("-start") => black_box(pass(shipped.clone(), &html[..512])),
+            _ => black_box(pass(shipped.clone(), &html)),
         };
     }
 }

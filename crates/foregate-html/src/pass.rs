@@ -389,7 +389,7 @@ fn load(charset: Charset, bytes: &[u8], last: bool) -> (Cow<'_, [u8]>, usize) {
 
 impl BodyFilter for Pass {
     fn write(&mut self, piece: &[u8], out: &mut dyn Sink) -> Result<(), Bail> {
-        if matches!(self.state, State::Over) && self.queue.is_empty() && !self.is_held_up() {
+        if self.is_over() {
             out.write(piece);
             return Ok(());
         }
@@ -404,6 +404,10 @@ impl BodyFilter for Pass {
         let comes = self.at < self.queue.len() && !self.begun;
         begun && self.asking.is_none() && (comes || !self.frames.is_empty())
             || self.ending && self.asking.is_none() && matches!(self.state, State::Rewrites(_))
+    }
+
+    fn is_over(&self) -> bool {
+        matches!(self.state, State::Over) && self.queue.is_empty() && !self.is_held_up()
     }
 
     fn question(&mut self) -> Option<FetchRequest> {

@@ -1,11 +1,13 @@
 //! Filters of bodies.
 
 mod aside;
+mod link;
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use self::aside::Aside;
+use self::link::{Link, at_work, drain, give, push};
 use crate::fetch::{FetchRequest, FetchResult};
 use crate::value::Value;
 
@@ -38,6 +40,13 @@ pub trait BodyFilter: Send {
     /// decompresses, writes some ten KiB at once, keeps the rest of the piece, and says so here; it is given empty pieces
     /// until it has no more. Default: no.
     fn pending(&self) -> bool {
+        false
+    }
+
+    /// Whether the rest of the body passes unchanged, whatever comes, and nothing of it is held: then the body goes on
+    /// without the filter, which is only asked for its [report](Self::report) any more. Asked whenever it has done something.
+    /// Default: no.
+    fn is_over(&self) -> bool {
         false
     }
 
@@ -152,7 +161,7 @@ pub struct Finding {
 pub struct Traffic {
     /// The step that it belongs to.
     pub step: &'static str,
-    /// Bytes that it got.
+    /// Bytes that it got; what passes by once it has bailed out or is over does not count.
     pub taken: u64,
     /// Bytes that it wrote.
     pub given: u64,
@@ -208,43 +217,6 @@ pub struct Chain {
 
 /// Nanoseconds since some moment.
 type Clock = fn() -> u64;
-
-struct Link {
-    filtered: Filtered,
-    passing: bool,
-    /// It has been told that the body has ended.
-    told: bool,
-    taken: u64,
-    given: u64,
-    nanos: u64,
-    /// What the filter had come across when it bailed out.
-    found: Vec<Finding>,
-    /// The filter is at work; still so after it has panicked.
-    running: bool,
-}
-
-impl Link {
-    fn new(filtered: Filtered) -> Self {
-        Self {
-            filtered,
-            passing: false,
-            told: false,
-            taken: 0,
-            given: 0,
-            nanos: 0,
-            found: Vec::new(),
-            running: false,
-        }
-    }
-
-    fn pending(&self) -> bool {
-        !self.passing && self.filtered.filter.pending()
-    }
-
-    fn waits(&self) -> bool {
-        !self.passing && self.filtered.filter.waits()
-    }
-}
 
 /// What became of a piece.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -302,6 +274,12 @@ impl Chain {
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.links.is_empty()
+    }
+
+    /// Whether the rest of the body passes by all filters: platforms may hand it on without the chain, and need not tell it
+    /// of the end.
+    pub fn is_over(&self) -> bool {
+        self.links.iter().all(|link| link.passing)
     }
 
     /// Takes a piece; what comes out goes to `out`.
@@ -465,151 +443,6 @@ impl Chain {
             *ended += 1;
         }
         Ok(())
-    }
-}
-
-/// What comes after a filter.
-struct Next<'a> {
-    links: &'a mut [Link],
-    clock: Option<Clock>,
-    out: &'a mut dyn Sink,
-    passed: &'a mut Passed,
-    failed: Option<(Bail, &'static str)>,
-    /// What was written so far, bytes.
-    given: u64,
-    /// How long that took.
-    nanos: u64,
-}
-
-impl Sink for Next<'_> {
-    fn write(&mut self, bytes: &[u8]) {
-        if self.failed.is_some() || bytes.is_empty() {
-            return;
-        }
-        self.given += bytes.len() as u64;
-        if self.links.is_empty() {
-            return self.out.write(bytes);
-        }
-        let began = self.clock.map(|clock| clock());
-        self.failed = push(self.links, bytes, self.clock, self.out, self.passed).err();
-        self.nanos += since(self.clock, began);
-    }
-}
-
-fn since(clock: Option<Clock>, began: Option<u64>) -> u64 {
-    clock.zip(began).map_or(0, |(clock, began)| clock().saturating_sub(began))
-}
-
-fn push(
-    links: &mut [Link],
-    piece: &[u8],
-    clock: Option<Clock>,
-    out: &mut dyn Sink,
-    passed: &mut Passed,
-) -> Result<(), (Bail, &'static str)> {
-    match links.split_first_mut() {
-        None => out.write(piece),
-        Some((link, rest)) => {
-            drain(link, rest, clock, out, passed)?;
-            if link.passing {
-                return push(rest, piece, clock, out, passed);
-            }
-            give(link, rest, piece, clock, out, passed)?;
-        }
-    }
-    Ok(())
-}
-
-/// Lets a filter write all that it can without another piece.
-fn drain(
-    link: &mut Link,
-    rest: &mut [Link],
-    clock: Option<Clock>,
-    out: &mut dyn Sink,
-    passed: &mut Passed,
-) -> Result<(), (Bail, &'static str)> {
-    while link.pending() {
-        give(link, rest, b"", clock, out, passed)?;
-    }
-    Ok(())
-}
-
-/// Gives a piece to a filter that has not bailed out.
-fn give(
-    link: &mut Link,
-    rest: &mut [Link],
-    piece: &[u8],
-    clock: Option<Clock>,
-    out: &mut dyn Sink,
-    passed: &mut Passed,
-) -> Result<(), (Bail, &'static str)> {
-    link.taken += piece.len() as u64;
-    at_work(link, rest, clock, out, passed, |filtered, next| {
-        let written = filtered.filter.write(piece, next);
-        if written.is_ok() && filtered.filter.held() > filtered.budget {
-            return filtered.filter.bail(next).and(Err(Bail::Pass));
-        }
-        written
-    })
-}
-
-/// Lets a filter do something, and keeps account of it.
-fn at_work(
-    link: &mut Link,
-    rest: &mut [Link],
-    clock: Option<Clock>,
-    out: &mut dyn Sink,
-    passed: &mut Passed,
-    work: impl FnOnce(&mut Filtered, &mut Next<'_>) -> Result<(), Bail>,
-) -> Result<(), (Bail, &'static str)> {
-    let mut next = Next { links: rest, clock, out, passed, failed: None, given: 0, nanos: 0 };
-    let began = clock.map(|clock| clock());
-    link.running = true;
-    let done = work(&mut link.filtered, &mut next);
-    link.running = false;
-    link.given += next.given;
-    link.nanos += since(clock, began).saturating_sub(next.nanos);
-    match next.failed {
-        Some(failed) => Err(failed),
-        None => settle(link, done, passed),
-    }
-}
-
-/// Stands in the place of a filter that has bailed out, and is asked nothing.
-struct Gone;
-
-impl BodyFilter for Gone {
-    fn write(&mut self, piece: &[u8], out: &mut dyn Sink) -> Result<(), Bail> {
-        out.write(piece);
-        Ok(())
-    }
-
-    fn end(&mut self, _: &mut dyn Sink) -> Result<(), Bail> {
-        Ok(())
-    }
-
-    fn bail(&mut self, _: &mut dyn Sink) -> Result<(), Bail> {
-        Ok(())
-    }
-}
-
-/// Notes what a filter has said of itself.
-fn settle(
-    link: &mut Link,
-    result: Result<(), Bail>,
-    passed: &mut Passed,
-) -> Result<(), (Bail, &'static str)> {
-    match result {
-        Ok(()) => Ok(()),
-        Err(Bail::Pass) => {
-            link.passing = true;
-            // What it holds is of no use any more, what it has found is.
-            let mut gone = core::mem::replace(&mut link.filtered.filter, Box::new(Gone));
-            gone.report(&mut |finding| link.found.push(finding));
-            passed.bailed = Some(link.filtered.name);
-            Ok(())
-        }
-        Err(bail) => Err((bail, link.filtered.name)),
     }
 }
 

@@ -121,13 +121,21 @@ step!(
     }
 );
 
-/// Writes every byte twice, in upper case.
-struct Louder;
+/// Writes every byte twice, in upper case; what is behind a tilde passes by.
+#[derive(Default)]
+struct Louder(bool);
 impl BodyFilter for Louder {
     fn write(&mut self, piece: &[u8], out: &mut dyn Sink) -> Result<(), Bail> {
-        let louder: Vec<u8> = piece.iter().flat_map(|byte| [byte.to_ascii_uppercase(); 2]).collect();
+        let end = piece.iter().position(|byte| *byte == b'~').filter(|_| !self.0);
+        let (loud, rest) = piece.split_at(end.unwrap_or(if self.0 { 0 } else { piece.len() }));
+        let louder: Vec<u8> = loud.iter().flat_map(|byte| [byte.to_ascii_uppercase(); 2]).collect();
+        self.0 |= end.is_some();
         out.write(&louder);
+        out.write(rest);
         Ok(())
+    }
+    fn is_over(&self) -> bool {
+        self.0
     }
     fn end(&mut self, _: &mut dyn Sink) -> Result<(), Bail> {
         Ok(())
@@ -153,10 +161,10 @@ impl BodyFilter for Shy {
 }
 step!(ShiesOut, RequestRewrite, "x-shy-out", (), (FilterRequestBody, FilterRequestBody), Never, |()| {
     let shy = FilterRequestBody(Some(Filtered::new("ShiesOut", Shy)));
-    ControlFlow::Continue((FilterRequestBody(Some(Filtered::new("ShoutsOut", Louder))), shy))
+    ControlFlow::Continue((FilterRequestBody(Some(Filtered::new("ShoutsOut", Louder::default()))), shy))
 });
 step!(ShoutsOut, RequestRewrite, "x-shout-out", (), (FilterRequestBody,), Never, |()| {
-    ControlFlow::Continue((FilterRequestBody(Some(Filtered::new("ShoutsOut", Louder))),))
+    ControlFlow::Continue((FilterRequestBody(Some(Filtered::new("ShoutsOut", Louder::default()))),))
 });
 step!(Signs, ResponseHeaders, "x-sign", (Status,), (EditResponse,), Never, |(Status(status),)| {
     ControlFlow::Continue((EditResponse(Edits::new().set("x-signed", status.to_string())),))
@@ -166,7 +174,7 @@ step!(Pages, ResponseErrorPage, "x-page", (Status,), (), Replace, |(Status(statu
     _ => ControlFlow::Continue(()),
 });
 step!(ShoutsBack, ResponseBody, "x-shout-back", (), (FilterResponseBody,), Never, |()| {
-    ControlFlow::Continue((FilterResponseBody(Some(Filtered::new("ShoutsBack", Louder))),))
+    ControlFlow::Continue((FilterResponseBody(Some(Filtered::new("ShoutsBack", Louder::default()))),))
 });
 step!(Tells, Log, "x-tell", (Status, Outcome), (Notes,), Never, |(Status(status), Outcome(summary))| {
     let value = format!("{status} {}", summary.bytes_out);
@@ -517,6 +525,44 @@ fn filters_change_bodies_and_their_framing() {
     let large = "x".repeat(100_000);
     let answer = ask("POST", "/", "x-shout-out", &large);
     assert_eq!(answer.matches('X').count(), 200_000 + answer.matches("X-Forwarded").count());
+}
+
+/// The lengths of the chunks of an answer, and what they hold.
+fn unchunked(answer: &str) -> (Vec<usize>, String) {
+    let mut rest = answer.split_once("\r\n\r\n").unwrap().1;
+    let (mut lengths, mut text) = (Vec::new(), String::new());
+    loop {
+        let (line, behind) = rest.split_once("\r\n").unwrap();
+        let length = usize::from_str_radix(line, 16).unwrap();
+        lengths.push(length);
+        if length == 0 {
+            return (lengths, text);
+        }
+        text.push_str(&behind[..length]);
+        rest = &behind[length + 2..];
+    }
+}
+
+#[test]
+fn what_filters_write_is_sent_early_and_then_in_larger_pieces() {
+    let (lengths, _) = unchunked(&ask("POST", "/", "x-shout-back", &"x".repeat(100_000)));
+    assert_eq!(lengths[0], 2 * 512, "the first is small: {lengths:?}");
+    assert!(lengths.iter().any(|length| *length > 12 * 1024), "others are gathered: {lengths:?}");
+    let (lengths, _) = unchunked(&ask("POST", "/", "x-shout-back", "small"));
+    assert_eq!(lengths.len(), 2, "what is small is in one: {lengths:?}");
+}
+
+#[test]
+fn what_is_left_of_a_body_passes_by_filters_that_are_over() {
+    let body = format!("{}~{}", "x".repeat(10_000), "y".repeat(200_000));
+    let (lengths, text) = unchunked(&ask("POST", "/", "x-shout-back", &body));
+    let (loud, rest) = text.rsplit_once('~').unwrap();
+    assert!(loud.ends_with(&"X".repeat(20_000)) && rest == "y".repeat(200_000));
+    assert!(lengths.iter().any(|length| *length > 16 * 1024), "{lengths:?}");
+
+    let answer = ask("POST", "/", "x-shout-out", &body);
+    assert_eq!((answer.matches('y').count(), answer.matches('Y').count()), (200_000, 0));
+    assert_eq!(answer.matches('X').count(), 20_000 + answer.matches("X-Forwarded").count());
 }
 
 #[test]

@@ -55,6 +55,10 @@ impl BodyFilter for Aside {
         !self.failed && self.chain.is_pending()
     }
 
+    fn is_over(&self) -> bool {
+        self.failed || self.chain.is_over()
+    }
+
     fn flush(&mut self, _: &mut dyn Sink) -> Result<(), Bail> {
         self.tell(|chain, nowhere| chain.flush(nowhere));
         Ok(())

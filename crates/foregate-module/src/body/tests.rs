@@ -1,7 +1,7 @@
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-use super::{Bail, BodyFilter, Chain, Filtered, Sink, Traffic};
+use super::{Bail, BodyFilter, Chain, Filtered, Finding, Sink, Traffic};
 use crate::fetch::{FetchRequest, FetchResult};
 use crate::settings::UpstreamId;
 
@@ -304,4 +304,66 @@ fn a_filter_that_asks_holds_those_before_it_back_and_the_end() {
     }
     // Three questions, the ends of the first and the last filter, and that of the last alone is behind all.
     assert_eq!((asked, out.as_slice()), (3, &b"aaa[bad][bad][bad].."[..]));
+}
+
+/// Marks bytes up to the first `!`.
+struct Until(bool);
+
+impl BodyFilter for Until {
+    fn write(&mut self, piece: &[u8], out: &mut dyn Sink) -> Result<(), Bail> {
+        for byte in piece {
+            out.write(if self.0 { core::slice::from_ref(byte) } else { b"-" });
+            self.0 |= *byte == b'!';
+        }
+        Ok(())
+    }
+
+    fn is_over(&self) -> bool {
+        self.0
+    }
+
+    fn end(&mut self, out: &mut dyn Sink) -> Result<(), Bail> {
+        out.write(b".");
+        Ok(())
+    }
+
+    fn bail(&mut self, _: &mut dyn Sink) -> Result<(), Bail> {
+        Ok(())
+    }
+
+    fn held(&self) -> usize {
+        7
+    }
+
+    fn report(&mut self, tell: &mut dyn FnMut(Finding)) {
+        tell(Finding { step: "until", event: "seen", count: 1 });
+    }
+}
+
+#[test]
+fn the_body_passes_by_a_filter_that_is_over() {
+    let mut chain = Chain::new(Vec::from([
+        Filtered::new("until", Until(false)),
+        Filtered::new("threes", Threes::default()),
+    ]));
+    let mut out = Vec::new();
+    let passed = chain.write(b"ab", &mut out).unwrap();
+    assert!(!chain.is_over() && passed.bailed.is_none() && chain.held() == 7);
+    let passed = chain.write(b"!cd", &mut out).unwrap();
+    assert!(!chain.is_over() && passed.bailed.is_none() && chain.held() == 0);
+    chain.write(b"ef", &mut out).unwrap();
+    chain.end(&mut out).unwrap();
+    assert_eq!(out, b"---cdef.");
+    let (mut moved, mut found) = (Vec::new(), 0);
+    chain.report(&mut |traffic| moved.push((traffic.step, traffic.taken)), &mut |finding| {
+        found += finding.count
+    });
+    assert_eq!((moved, found), (Vec::from([("until", 5), ("threes", 7)]), 1));
+
+    let dry = Filtered { dry: true, ..Filtered::new("until", Until(false)) };
+    let mut chain = Chain::new(Vec::from([dry]));
+    chain.write(b"ab", &mut out).unwrap();
+    assert!(!chain.is_over());
+    chain.write(b"!", &mut out).unwrap();
+    assert!(chain.is_over());
 }

@@ -11,7 +11,8 @@ use super::respond::Answer;
 use super::{Exchange, Step};
 use crate::error::Error;
 use crate::link::LinkError;
-use crate::link::copy::{CopyError, Filter, chain};
+use crate::link::copy::CopyError;
+use crate::link::filter::{Filter, chain};
 use crate::telemetry::clock;
 
 impl Exchange<'_> {

@@ -1,15 +1,13 @@
 //! Moves a body from one peer to the other with backpressure: what is not consumed is not read.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::LazyLock;
 use std::task::{Context, Poll};
-use std::time::Instant;
 
-use foregate_module::{Bail, Chain, FetchRequest, FetchResult, Filtered, Passed};
+use foregate_module::{Chain, FetchRequest};
 use foregate_wire::connection;
 
+use super::filter::Filter;
 use super::splice::Pipe;
-use super::start::{Kept, Start};
+use super::start::Kept;
 use super::sweep::Sweep;
 use super::{Link, LinkError, Received};
 use crate::budget::Share;
@@ -73,195 +71,11 @@ pub struct Copy {
     gave_up: bool,
 }
 
-/// Filters behind each other, with a clock to measure them by.
-pub fn chain(filters: Vec<Filtered>) -> Chain {
-    Chain::new(filters).clock(|| {
-        static START: LazyLock<Instant> = LazyLock::new(Instant::now);
-        u64::try_from(START.elapsed().as_nanos()).unwrap_or(u64::MAX)
-    })
-}
-
-/// Filters, and what they have written that is still to be sent.
-pub struct Filter {
-    /// The filters.
-    pub chain: Chain,
-    out: Vec<u8>,
-    sent: usize,
-    /// The source has ended, and so have the filters.
-    ended: bool,
-    /// Filters hold nothing back that could be sent now.
-    flushed: bool,
-    /// What has become of filters, to be counted.
-    pub faults: Faults,
-    /// How the start of the body is sent.
-    start: Start,
-    /// What it holds of the memory for filters.
-    share: Share,
-}
-
-/// What filters have made of a piece.
-type Ran = Result<Passed, (Bail, &'static str)>;
-
-/// What has become of filters, by the names of their steps.
-#[derive(Debug, Default)]
-pub struct Faults {
-    /// They have let the rest of their body pass unchanged.
-    pub bailed: Vec<&'static str>,
-    /// It has broken its body off.
-    pub broke: Option<&'static str>,
-    /// It has panicked.
-    pub panicked: Option<&'static str>,
-}
-
 /// What is taken and given at a time, bytes. Beyond, other tasks of the worker have their turn: a peer that is always ready would
 /// hold it for milliseconds.
 const BURST: u64 = 128 * 1024;
-/// The same for a body that goes through filters, which may need a millisecond for as much as this.
-const FILTERED_BURST: u64 = 16 * 1024;
-
-/// What a buffer of filters may keep of its memory once it is empty, bytes.
-const FILTER_KEPT: usize = 16 * 1024;
-
-impl Filter {
-    /// Filters behind each other, which hold what they do on behalf of `share`.
-    ///
-    /// # Errors
-    ///
-    /// There is not enough memory for them.
-    pub fn new(chain: Chain, share: Share) -> Result<Self, CopyError> {
-        let (out, faults, start) = (Vec::new(), Faults::default(), Start::default());
-        let mut filter = Self { chain, out, sent: 0, ended: false, flushed: true, faults, start, share };
-        filter.account()?;
-        Ok(filter)
-    }
-
-    /// The same for a body whose start is sent [by itself](Start::Soon).
-    #[must_use]
-    pub fn begins_soon(mut self) -> Self {
-        self.start = Start::Soon;
-        self
-    }
-
-    /// Filters a piece of a body that is whole, or its end; to be called again after each answer, without a piece, until
-    /// nothing is asked for any more.
-    ///
-    /// # Errors
-    ///
-    /// A filter cannot go on.
-    pub fn of_whole(&mut self, piece: Option<&[u8]>, last: bool) -> Result<Option<FetchRequest>, CopyError> {
-        if let Some(piece) = piece {
-            self.write(piece)?;
-        }
-        if last && !self.ended {
-            self.end()?;
-        }
-        while self.resume()? {}
-        Ok(self.chain.question())
-    }
-
-    /// What filters have made of a body.
-    pub fn take_output(&mut self) -> Vec<u8> {
-        std::mem::take(&mut self.out)
-    }
-
-    /// Gives filters what they have asked for.
-    ///
-    /// # Errors
-    ///
-    /// A filter cannot go on.
-    pub fn answer(&mut self, answer: FetchResult) -> Result<(), CopyError> {
-        self.flushed = false;
-        self.run(|chain, out| chain.answer(answer, out))
-    }
-
-    fn pending(&self) -> &[u8] {
-        self.out.get(self.sent..).unwrap_or_default()
-    }
-
-    fn consume(&mut self, count: usize) {
-        self.sent += count;
-        if self.sent >= self.out.len() {
-            self.sent = 0;
-            self.out.clear();
-            self.out.shrink_to(FILTER_KEPT);
-        }
-    }
-
-    fn write(&mut self, piece: &[u8]) -> Result<(), CopyError> {
-        self.flushed = false;
-        self.run(|chain, out| chain.write(piece, out))
-    }
-
-    /// Has filters write more that they could write without another piece. Whether there was any.
-    fn resume(&mut self) -> Result<bool, CopyError> {
-        if !self.chain.is_pending() {
-            return Ok(false);
-        }
-        self.run(|chain, out| chain.resume(out))?;
-        Ok(true)
-    }
-
-    /// Nothing more comes for now: has filters write what they hold back. Whether that was anything.
-    fn flush(&mut self) -> Result<bool, CopyError> {
-        if std::mem::replace(&mut self.flushed, true) {
-            return Ok(false);
-        }
-        self.run(|chain, out| chain.flush(out))?;
-        Ok(!self.pending().is_empty() || self.chain.is_pending())
-    }
-
-    fn end(&mut self) -> Result<(), CopyError> {
-        self.ended = true;
-        self.run(|chain, out| chain.end(out))
-    }
-
-    /// Has the filters do something, and notes what has become of them.
-    fn run(&mut self, work: impl FnOnce(&mut Chain, &mut Vec<u8>) -> Ran) -> Result<(), CopyError> {
-        self.guarded(work)?;
-        self.account()
-    }
-
-    fn guarded(&mut self, work: impl FnOnce(&mut Chain, &mut Vec<u8>) -> Ran) -> Result<(), CopyError> {
-        // A panic is the end of the body; nothing is asked of the filters after it.
-        let ran = catch_unwind(AssertUnwindSafe(|| work(&mut self.chain, &mut self.out)));
-        match ran {
-            Ok(Ok(passed)) => {
-                self.faults.bailed.extend(passed.bailed);
-                Ok(())
-            }
-            Ok(Err((bail, step))) => {
-                self.faults.broke = Some(step);
-                Err(match bail {
-                    Bail::TooLarge => CopyError::TooLarge,
-                    Bail::Break | Bail::Pass => CopyError::Filter(step),
-                })
-            }
-            Err(_) => {
-                let step = self.chain.panicked().unwrap_or("");
-                self.faults.panicked = Some(step);
-                Err(CopyError::Panicked(step))
-            }
-        }
-    }
-
-    /// Has the share follow what is held. Where there is not enough, the filter that holds most is asked to do without.
-    fn account(&mut self) -> Result<(), CopyError> {
-        if self.share.hold(self.chain.held() + self.out.capacity()) {
-            return Ok(());
-        }
-        self.guarded(|chain, out| chain.relieve(out)).map_err(|error| match error {
-            CopyError::Panicked(step) => CopyError::Panicked(step),
-            _ => CopyError::Memory,
-        })?;
-        if self.share.hold(self.chain.held() + self.out.capacity()) { Ok(()) } else { Err(CopyError::Memory) }
-    }
-}
-
-impl std::fmt::Debug for Filter {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Filter").field("pending", &self.pending().len()).finish_non_exhaustive()
-    }
-}
+/// The same for a body that goes through filters, which may need a millisecond for half of it.
+const FILTERED_BURST: u64 = 32 * 1024;
 
 /// The start of a body that was taken from its source before.
 #[derive(Debug)]
@@ -330,6 +144,13 @@ impl Copy {
         Ok(())
     }
 
+    /// The filters, if the body goes through them: the rest of one may pass by.
+    fn filtering(&mut self) -> Option<&mut Filter> {
+        // What was taken before goes the same way from its start to its end.
+        let front = self.front.is_some();
+        self.filter.as_deref_mut().filter(|filter| front || !filter.is_over())
+    }
+
     /// What a filter needs before it can go on, unless it has been asked for.
     pub fn question(&mut self) -> Option<FetchRequest> {
         self.filter.as_mut()?.chain.question()
@@ -381,9 +202,15 @@ impl Copy {
             if self.finished {
                 return self.poll_flush(cx, sink, Waiting::Nobody);
             }
-            let burst = if self.filter.is_some() { FILTERED_BURST } else { BURST };
+            let filtering = self.filtering().is_some();
+            let burst = if filtering { FILTERED_BURST } else { BURST };
             if self.progress().wrapping_sub(start) >= burst {
                 cx.waker().wake_by_ref();
+                if filtering {
+                    // What was gathered goes with what comes at once.
+                    self.waiting = Waiting::Source;
+                    return Poll::Pending;
+                }
                 return match self.poll_flush(cx, sink, Waiting::Source) {
                     Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
                     _ => Poll::Pending,
@@ -418,10 +245,11 @@ impl Copy {
             }
             match source.poll_receive(cx) {
                 Poll::Pending => {
-                    if let Some(filter) = &mut self.filter
-                        && filter.flush()?
-                    {
-                        continue;
+                    if let Some(filter) = self.filtering() {
+                        let more = filter.flush()?;
+                        if filter.hurry() || more {
+                            continue;
+                        }
                     }
                     // What was taken from the source must not wait for what it sends next.
                     return match self.poll_flush(cx, sink, Waiting::Source) {
@@ -438,7 +266,7 @@ impl Copy {
                     Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
                     Poll::Ready(Ok(())) => {}
                 },
-                Poll::Ready(Ok(Received::End)) => match &mut self.filter {
+                Poll::Ready(Ok(Received::End)) => match self.filtering() {
                     Some(filter) => filter.end()?,
                     None => self.finish(source, sink)?,
                 },
@@ -463,15 +291,19 @@ impl Copy {
         Ok(())
     }
 
-    /// Sends what filters have written; nothing more is taken from the source before that.
+    /// Sends what filters have written, if it is due; then nothing more is taken from the source before that.
     fn poll_filtered(
         &mut self,
         cx: &mut Context<'_>,
         source: &mut Link,
         sink: &mut Link,
     ) -> Poll<Result<(), CopyError>> {
+        if self.filtering().is_none() {
+            return Poll::Ready(Ok(()));
+        }
         let Some(mut filter) = self.filter.take() else { return Poll::Ready(Ok(())) };
         let start = self.sent;
+        let is_first = filter.start.is_due() && filter.hurry();
         let sent = loop {
             if self.sent - start >= FILTERED_BURST {
                 cx.waker().wake_by_ref();
@@ -493,6 +325,9 @@ impl Copy {
                     Err(error) => break Poll::Ready(Err(error)),
                 }
             }
+            if !filter.is_due() {
+                break Poll::Ready(Ok(()));
+            }
             match sink.poll_send(cx, filter.pending()) {
                 Poll::Ready(Ok(taken)) => {
                     self.took(filter.pending().get(..taken).unwrap_or_default());
@@ -506,13 +341,15 @@ impl Copy {
             }
         };
         let ended = filter.ended && filter.pending().is_empty();
-        let is_due = matches!(sent, Poll::Ready(Ok(()))) && filter.start.is_due();
         self.filter = Some(filter);
         if ended && matches!(sent, Poll::Ready(Ok(()))) {
             self.finish(source, sink)?;
         }
         // A sink that takes nothing now is waited for when there is more for it.
-        if is_due && let Poll::Ready(Err(error)) = sink.poll_flush(cx) {
+        if is_first
+            && matches!(sent, Poll::Ready(Ok(())))
+            && let Poll::Ready(Err(error)) = sink.poll_flush(cx)
+        {
             return Poll::Ready(Err(CopyError::Sink(error)));
         }
         sent
@@ -568,7 +405,7 @@ impl Copy {
         if self.moved.saturating_add(data.len() as u64) > self.limit {
             return Poll::Ready(Err(CopyError::TooLarge));
         }
-        if let Some(filter) = &mut self.filter {
+        if let Some(filter) = self.filtering() {
             let piece = filter.start.piece(data);
             filter.write(piece)?;
             let count = piece.len();

@@ -5,6 +5,7 @@
 pub mod buffer;
 pub mod copy;
 pub(crate) mod fields;
+pub mod filter;
 pub mod h1;
 pub mod h2;
 mod splice;

@@ -7,6 +7,9 @@ use crate::budget::Share;
 /// The start of a body that is sent by itself, bytes of the source. Filters need some microseconds for it, and some hundred for
 /// all that is taken at a time.
 const FIRST_PIECE: usize = 512;
+/// What is not longer has no start that is sent by itself, bytes. The head of a response is read with at most 4 KiB, so that no
+/// more than the rest of those is there of most bodies when they begin.
+const SHORT: usize = 2048;
 
 /// How the start of a body that goes through filters is sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -25,7 +28,7 @@ impl Start {
     pub fn piece<'d>(&mut self, data: &'d [u8]) -> &'d [u8] {
         let piece = data.get(..Chain::PIECE).unwrap_or(data);
         // The start of what is short is not worth a packet of its own.
-        if std::mem::take(self) != Self::Soon || piece.len() < Chain::PIECE {
+        if std::mem::take(self) != Self::Soon || piece.len() <= SHORT {
             return piece;
         }
         *self = Self::Now;
@@ -71,7 +74,7 @@ mod tests {
     #[test]
     fn what_is_short_or_not_awaited_goes_as_usual() {
         let (data, mut start) = ([0; Chain::PIECE], Start::Soon);
-        assert_eq!(start.piece(&data[1..]).len(), Chain::PIECE - 1);
+        assert_eq!(start.piece(&data[..SHORT]).len(), SHORT);
         assert_eq!(start.piece(&data).len(), Chain::PIECE);
         assert_eq!(start, Start::Usual);
     }

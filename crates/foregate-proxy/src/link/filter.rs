@@ -1,0 +1,235 @@
+//! Filters of modules that a body goes through, and what they have written.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::LazyLock;
+use std::time::Instant;
+
+use foregate_module::{Bail, Chain, FetchRequest, FetchResult, Filtered, Passed};
+
+use super::copy::CopyError;
+use super::start::Start;
+use crate::budget::Share;
+
+/// Filters behind each other, with a clock to measure them by.
+pub fn chain(filters: Vec<Filtered>) -> Chain {
+    Chain::new(filters).clock(|| {
+        static START: LazyLock<Instant> = LazyLock::new(Instant::now);
+        u64::try_from(START.elapsed().as_nanos()).unwrap_or(u64::MAX)
+    })
+}
+
+/// Filters, and what they have written that is still to be sent.
+pub struct Filter {
+    /// The filters.
+    pub chain: Chain,
+    out: Vec<u8>,
+    sent: usize,
+    /// The source has ended, and so have the filters.
+    pub(super) ended: bool,
+    /// Filters hold nothing back that could be sent now.
+    flushed: bool,
+    /// What was written is sent at once.
+    hurried: bool,
+    /// What has become of filters, to be counted.
+    pub faults: Faults,
+    /// How the start of the body is sent.
+    pub(super) start: Start,
+    /// What it holds of the memory for filters.
+    share: Share,
+}
+
+/// What filters have made of a piece.
+type Ran = Result<Passed, (Bail, &'static str)>;
+
+/// What has become of filters, by the names of their steps.
+#[derive(Debug, Default)]
+pub struct Faults {
+    /// They have let the rest of their body pass unchanged.
+    pub bailed: Vec<&'static str>,
+    /// It has broken its body off.
+    pub broke: Option<&'static str>,
+    /// It has panicked.
+    pub panicked: Option<&'static str>,
+}
+
+/// What a buffer of filters may keep of its memory once it is empty, bytes. So much is gathered before it is sent, while the
+/// source has more.
+const FILTER_KEPT: usize = 16 * 1024;
+
+impl Filter {
+    /// Filters behind each other, which hold what they do on behalf of `share`.
+    ///
+    /// # Errors
+    ///
+    /// There is not enough memory for them.
+    pub fn new(chain: Chain, share: Share) -> Result<Self, CopyError> {
+        let (out, faults, start) = (Vec::new(), Faults::default(), Start::default());
+        let mut filter =
+            Self { chain, out, sent: 0, ended: false, flushed: true, hurried: false, faults, start, share };
+        filter.account()?;
+        Ok(filter)
+    }
+
+    /// The same for a body whose start is sent [by itself](Start::Soon).
+    #[must_use]
+    pub fn begins_soon(mut self) -> Self {
+        self.start = Start::Soon;
+        self
+    }
+
+    /// Filters a piece of a body that is whole, or its end; to be called again after each answer, without a piece, until
+    /// nothing is asked for any more.
+    ///
+    /// # Errors
+    ///
+    /// A filter cannot go on.
+    pub fn of_whole(&mut self, piece: Option<&[u8]>, last: bool) -> Result<Option<FetchRequest>, CopyError> {
+        if let Some(piece) = piece {
+            self.write(piece)?;
+        }
+        if last && !self.ended {
+            self.end()?;
+        }
+        while self.resume()? {}
+        Ok(self.chain.question())
+    }
+
+    /// What filters have made of a body.
+    pub fn take_output(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.out)
+    }
+
+    /// Gives filters what they have asked for.
+    ///
+    /// # Errors
+    ///
+    /// A filter cannot go on.
+    pub fn answer(&mut self, answer: FetchResult) -> Result<(), CopyError> {
+        self.flushed = false;
+        self.run(|chain, out| chain.answer(answer, out))
+    }
+
+    /// What was written and not sent.
+    pub(super) fn pending(&self) -> &[u8] {
+        self.out.get(self.sent..).unwrap_or_default()
+    }
+
+    /// So much of it has been sent.
+    pub(super) fn consume(&mut self, count: usize) {
+        self.sent += count;
+        if self.sent >= self.out.len() {
+            self.sent = 0;
+            self.hurried = false;
+            self.out.clear();
+            self.out.shrink_to(FILTER_KEPT);
+            self.let_go();
+        }
+    }
+
+    /// Whether the rest of the body passes by all filters, and they have nothing more that is to be sent before.
+    pub(super) fn is_over(&self) -> bool {
+        self.chain.is_over() && self.pending().is_empty()
+    }
+
+    /// Whether what was written is to be sent before more is filtered. As long as the source has more, it is gathered, so
+    /// that there are fewer and larger pieces.
+    pub(super) fn is_due(&self) -> bool {
+        let full = self.pending().len() + Chain::PIECE > FILTER_KEPT;
+        let stops = self.ended || self.chain.is_pending() || self.chain.is_waiting() || self.chain.is_over();
+        !self.pending().is_empty() && (full || stops || self.hurried)
+    }
+
+    /// What was written is to be sent, although the source may have more soon. Whether there is any.
+    pub(super) fn hurry(&mut self) -> bool {
+        self.hurried = !self.pending().is_empty();
+        self.hurried
+    }
+
+    /// Holds nothing any more where nothing comes this way.
+    fn let_go(&mut self) {
+        if self.is_over() {
+            self.out = Vec::new();
+            // Less is always there.
+            let _ = self.share.hold(0);
+        }
+    }
+
+    /// Gives filters a piece.
+    pub(super) fn write(&mut self, piece: &[u8]) -> Result<(), CopyError> {
+        self.flushed = false;
+        self.run(|chain, out| chain.write(piece, out))
+    }
+
+    /// Has filters write more that they could write without another piece. Whether there was any.
+    pub(super) fn resume(&mut self) -> Result<bool, CopyError> {
+        if !self.chain.is_pending() {
+            return Ok(false);
+        }
+        self.run(|chain, out| chain.resume(out))?;
+        Ok(true)
+    }
+
+    /// Nothing more comes for now: has filters write what they hold back. Whether that was anything.
+    pub(super) fn flush(&mut self) -> Result<bool, CopyError> {
+        if std::mem::replace(&mut self.flushed, true) {
+            return Ok(false);
+        }
+        self.run(|chain, out| chain.flush(out))?;
+        Ok(!self.pending().is_empty() || self.chain.is_pending())
+    }
+
+    /// Tells filters that the source has ended.
+    pub(super) fn end(&mut self) -> Result<(), CopyError> {
+        self.ended = true;
+        self.run(|chain, out| chain.end(out))
+    }
+
+    /// Has the filters do something, and notes what has become of them.
+    fn run(&mut self, work: impl FnOnce(&mut Chain, &mut Vec<u8>) -> Ran) -> Result<(), CopyError> {
+        self.guarded(work)?;
+        self.account()?;
+        self.let_go();
+        Ok(())
+    }
+
+    fn guarded(&mut self, work: impl FnOnce(&mut Chain, &mut Vec<u8>) -> Ran) -> Result<(), CopyError> {
+        // A panic is the end of the body; nothing is asked of the filters after it.
+        let ran = catch_unwind(AssertUnwindSafe(|| work(&mut self.chain, &mut self.out)));
+        match ran {
+            Ok(Ok(passed)) => {
+                self.faults.bailed.extend(passed.bailed);
+                Ok(())
+            }
+            Ok(Err((bail, step))) => {
+                self.faults.broke = Some(step);
+                Err(match bail {
+                    Bail::TooLarge => CopyError::TooLarge,
+                    Bail::Break | Bail::Pass => CopyError::Filter(step),
+                })
+            }
+            Err(_) => {
+                let step = self.chain.panicked().unwrap_or("");
+                self.faults.panicked = Some(step);
+                Err(CopyError::Panicked(step))
+            }
+        }
+    }
+
+    /// Has the share follow what is held. Where there is not enough, the filter that holds most is asked to do without.
+    fn account(&mut self) -> Result<(), CopyError> {
+        if self.share.hold(self.chain.held() + self.out.capacity()) {
+            return Ok(());
+        }
+        self.guarded(|chain, out| chain.relieve(out)).map_err(|error| match error {
+            CopyError::Panicked(step) => CopyError::Panicked(step),
+            _ => CopyError::Memory,
+        })?;
+        if self.share.hold(self.chain.held() + self.out.capacity()) { Ok(()) } else { Err(CopyError::Memory) }
+    }
+}
+
+impl std::fmt::Debug for Filter {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Filter").field("pending", &self.pending().len()).finish_non_exhaustive()
+    }
+}
