@@ -9,6 +9,7 @@ use lol_html::html_content::ContentType;
 use lol_html::send;
 
 use crate::charset::Charset;
+use crate::edges::Edges;
 use crate::fragments::Fragment;
 use crate::selector::Selector;
 use crate::text::TextOut;
@@ -41,6 +42,13 @@ pub trait Feature: Send + Sync + 'static {
     /// Whether it runs over fragments that are [fetched](Element::include) for a document too. Default: no.
     fn in_fragments(&self) -> bool {
         false
+    }
+
+    /// What it inserts at the edges of head and body, if that is all that it does in this document. A pass whose features are
+    /// all so takes a small part of the time that others take; it does the same as with what [`begin`](Self::begin) makes,
+    /// which is not called then. Default: it does something else.
+    fn edges(&self, _: &Page) -> Option<Edges> {
+        None
     }
 
     /// Its state for one response.

@@ -47,16 +47,19 @@
 
 mod carry;
 mod charset;
+mod edges;
 mod feature;
 pub mod features;
 mod fragments;
 mod holding;
+mod insertion;
 mod needles;
 mod nonce;
 mod pass;
 mod references;
 mod response;
 mod rewriter;
+mod scan;
 mod selector;
 pub mod steps;
 pub mod substitute;
@@ -65,6 +68,7 @@ mod tests;
 mod text;
 
 pub use charset::{Charset, PRESCAN};
+pub use edges::{Edge, Edges};
 pub use feature::{Chosen, Comment, Element, End, EndTag, Feature, Features, Page, Reads, Rewrite};
 pub use fragments::{Fragment, FragmentRules};
 pub use pass::{BUDGET, Pass, STEP, Terms};

@@ -9,9 +9,10 @@ use lol_html::send::HtmlRewriter;
 
 use crate::carry;
 use crate::charset::{Charset, Sniffed, sniff};
-use crate::feature::Chosen;
+use crate::feature::{Chosen, Page};
 use crate::fragments::{Fragment, Frame, Written, is_usable};
 use crate::holding::Holding;
+use crate::insertion::Insertion;
 use crate::rewriter::{Output, Shared, at_work, rewriter};
 
 /// The step that documents are counted for.
@@ -60,6 +61,8 @@ pub struct Pass {
     most: usize,
     /// What handlers share, once the rewriter has begun; away while it is at work.
     shared: Option<Box<Shared>>,
+    /// What does the work where no rewriter is needed.
+    insertion: Option<Box<Insertion>>,
     terms: Terms,
     /// What the rewriter holds.
     holding: Holding,
@@ -89,6 +92,8 @@ enum State {
     /// The encoding is not known yet.
     Begins(Vec<(Chosen, bool)>),
     Rewrites(Box<HtmlRewriter<'static, Output>>),
+    /// All features only insert at the edges of head and body.
+    Inserts,
     /// It has given up, or the document is over.
     Over,
 }
@@ -117,6 +122,7 @@ impl Pass {
             slice: most.min(FIRST_SLICE),
             most,
             shared: None,
+            insertion: None,
             terms,
             holding: Holding::default(),
             gave_up: None,
@@ -248,14 +254,25 @@ impl Pass {
             Sniffed::Known(charset) => {
                 let features = std::mem::take(features);
                 self.charset = charset;
+                let page = Page::new(charset, self.terms.nonce.clone());
+                let edges: Option<Vec<_>> = features
+                    .iter()
+                    .map(|(chosen, dry)| Some((chosen.step, *dry, chosen.feature.edges(&page)?)))
+                    .collect();
+                if let Some(edges) = edges {
+                    self.insertion = Some(Box::new(Insertion::new(edges.into_iter(), charset)));
+                    self.state = State::Inserts;
+                    return Ok(());
+                }
                 self.nested = features
                     .iter()
                     .filter(|(chosen, dry)| !dry && chosen.feature.in_fragments())
                     .map(|(chosen, _)| chosen.clone())
                     .collect();
-                let (rewriter, shared) = rewriter(features, charset, &self.terms);
-                self.shared = Some(shared);
-                self.state = State::Rewrites(Box::new(rewriter));
+                let made = features.iter().map(|(chosen, _)| &*chosen.feature);
+                let rewriter = Box::new(rewriter(made, charset, self.terms.budget));
+                self.shared = Some(Shared::of(features, &page));
+                self.state = State::Rewrites(rewriter);
                 Ok(())
             }
         }
@@ -341,8 +358,10 @@ impl Pass {
 
     /// What a fragment has become, with the places of those within it.
     fn nested(&self, body: &[u8]) -> Written {
+        let features = self.nested.iter().map(|chosen| &*chosen.feature);
+        let mut rewriter = rewriter(features, self.charset, self.terms.budget);
         let features = self.nested.iter().map(|chosen| (chosen.clone(), false)).collect();
-        let (mut rewriter, mut shared) = rewriter(features, self.charset, &self.terms);
+        let mut shared = Shared::of(features, &Page::new(self.charset, self.terms.nonce.clone()));
         let (loaded, _) = load(self.charset, body, true);
         shared.written.stands_in |= matches!(loaded, Cow::Owned(_));
         let mut shared = Some(shared);
@@ -355,8 +374,30 @@ impl Pass {
         shared.map(|shared| shared.written).unwrap_or_default()
     }
 
+    /// Inserts into what has come.
+    fn insert(&mut self, piece: &[u8], out: &mut dyn Sink) -> Result<(), Bail> {
+        let Some(insertion) = &mut self.insertion else { return Ok(()) };
+        insertion.write(piece, out);
+        if insertion.is_done() {
+            self.state = State::Over;
+        } else if insertion.held() > self.terms.budget {
+            self.gave_up = Some("memory-exceeded");
+            return self.bail(out).and(Err(Bail::Pass));
+        }
+        Ok(())
+    }
+
     /// Goes on after a piece, an answer, or the end.
     fn go_on(&mut self, out: &mut dyn Sink) -> Result<(), Bail> {
+        if matches!(self.state, State::Inserts) {
+            let queue = std::mem::take(&mut self.queue);
+            self.insert(&queue, out)?;
+            if self.ending {
+                self.state = State::Over;
+                self.insertion.iter_mut().for_each(|insertion| insertion.end(out));
+            }
+            return Ok(());
+        }
         self.advance(out);
         if self.is_held_up() {
             return Ok(());
@@ -392,6 +433,9 @@ impl BodyFilter for Pass {
         if self.is_over() {
             out.write(piece);
             return Ok(());
+        }
+        if matches!(self.state, State::Inserts) {
+            return self.insert(piece, out);
         }
         self.begun &= piece.is_empty();
         self.queue.extend_from_slice(piece);
@@ -448,6 +492,7 @@ impl BodyFilter for Pass {
         while let Some(frame) = self.frames.pop() {
             out.write(frame.written.bytes.get(frame.at..).unwrap_or_default());
         }
+        self.insertion.iter_mut().for_each(|insertion| insertion.let_go(out));
         if let State::Rewrites(rewriter) = std::mem::replace(&mut self.state, State::Over) {
             if let Some(shared) = &mut self.shared {
                 if let Some(held) = shared.text("", true) {
@@ -472,6 +517,7 @@ impl BodyFilter for Pass {
         let written = self.shared.as_ref().map_or(0, |shared| shared.written.bytes.capacity());
         let rewriter = match self.state {
             State::Rewrites(_) => self.holding.held(self.terms.budget),
+            State::Inserts => self.insertion.as_ref().map_or(0, |insertion| insertion.held()),
             _ => 0,
         };
         self.queue.capacity() + frames + written + rewriter
@@ -484,6 +530,7 @@ impl BodyFilter for Pass {
                 tell(Finding { step: running.step, event, count: running.matches });
             }
         }
+        self.insertion.iter().for_each(|insertion| insertion.report(tell));
         if self.missing > 0 {
             tell(Finding { step: STEP, event: "fragments-missing", count: self.missing });
         }

@@ -14,7 +14,6 @@ use crate::carry;
 use crate::charset::Charset;
 use crate::feature::{Chosen, Comment, Deed, Element, End, EndTag, Feature, Page, Reads, Rewrite};
 use crate::fragments::{Mark, Written};
-use crate::pass::Terms;
 use crate::selector::Selector;
 use crate::text::{self, Made};
 
@@ -110,15 +109,16 @@ impl OutputSink for Output {
     }
 }
 
-/// A rewriter that runs features over one document, and what its handlers share: it has to be [at work](at_work) with that.
-pub(crate) fn rewriter(
-    features: Vec<(Chosen, bool)>,
+/// The rewriter of a document, which has to be [at work](at_work) with what its handlers [share](Shared::of). Its handlers only
+/// know features by their number, so that it serves any document in this encoding that these features are chosen for.
+/// It holds at most `budget` bytes.
+pub(crate) fn rewriter<'f>(
+    features: impl Iterator<Item = &'f dyn Feature>,
     charset: Charset,
-    terms: &Terms,
-) -> (HtmlRewriter<'static, Output>, Box<Shared>) {
-    let page = Page::new(charset, terms.nonce.clone());
+    budget: usize,
+) -> HtmlRewriter<'static, Output> {
     let memory = MemorySettings::new()
-        .with_max_allowed_memory_usage(terms.budget)
+        .with_max_allowed_memory_usage(budget)
         .with_graceful_bail_out_on_memory_limit_exceeded(true);
     let mut settings = Settings::new_send()
         .with_encoding(charset.carrier())
@@ -128,9 +128,7 @@ pub(crate) fn rewriter(
         .with_graceful_bail_out_on_content_handler_error(true)
         .with_memory_settings(memory);
     let (mut all, mut counts_names) = (Reads::default(), false);
-    let mut running = Vec::with_capacity(features.len());
-    for (number, (chosen, dry)) in features.into_iter().enumerate() {
-        let Chosen { step, feature } = chosen;
+    for (number, feature) in features.enumerate() {
         for (selector, matched) in feature.selectors().iter().enumerate() {
             let handler = element_handler(number, selector);
             let handlers = ElementContentHandlers::default().element(handler);
@@ -145,8 +143,6 @@ pub(crate) fn rewriter(
             titles: all.titles || reads.text && reads.titles,
             comments: all.comments || reads.comments,
         };
-        let rewrite = Feature::begin(feature, &page);
-        running.push(Running { step, dry, reads, deaf: 0, rewrite, matches: 0 });
     }
     if counts_names {
         let handlers = ElementContentHandlers::default().element(different_names());
@@ -156,20 +152,31 @@ pub(crate) fn rewriter(
         let handlers = ElementContentHandlers::default().element(title);
         settings = settings.append_element_content_handler((TITLE.of_charset(charset), handlers));
     }
-    let masks = charset.needs_mask().then(|| Masks { charset, lead: false, masked: String::new() });
-    let mut deaf = 0;
-    for running in running.iter_mut().rev() {
-        running.deaf = deaf;
-        deaf = if running.reads.text { 0 } else { deaf + 1 };
-    }
-    let written = Written { stands_in: page.stands_in.get(), ..Written::default() };
-    let shared = Box::new(Shared { running, deaf, masks, written, ..Shared::default() });
     let settings =
         settings.append_document_content_handler(document_handlers(all)).append_bail_out_handler(bail_out);
-    (HtmlRewriter::new(settings, Output), shared)
+    HtmlRewriter::new(settings, Output)
 }
 
 impl Shared {
+    /// What handlers share while features run over one document; each comes with whether it is in a dry run.
+    pub fn of(features: Vec<(Chosen, bool)>, page: &Page) -> Box<Self> {
+        let begin = |(chosen, dry): (Chosen, bool)| {
+            let Chosen { step, feature } = chosen;
+            let reads = feature.reads();
+            Running { step, dry, reads, deaf: 0, rewrite: Feature::begin(feature, page), matches: 0 }
+        };
+        let mut running: Vec<_> = features.into_iter().map(begin).collect();
+        let mut deaf = 0;
+        for running in running.iter_mut().rev() {
+            running.deaf = deaf;
+            deaf = if running.reads.text { 0 } else { deaf + 1 };
+        }
+        let charset = page.charset();
+        let masks = charset.needs_mask().then(|| Masks { charset, lead: false, masked: String::new() });
+        let written = Written { stands_in: page.stands_in.get(), ..Written::default() };
+        Box::new(Self { running, deaf, masks, written, ..Self::default() })
+    }
+
     /// Runs a handler of one feature; says what it has done.
     fn run(&mut self, number: usize, run: impl FnOnce(&mut dyn Rewrite, Deed) -> Deed) -> Deed {
         let quiet = self.quiet;

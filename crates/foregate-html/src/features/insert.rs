@@ -8,15 +8,15 @@
 //! }
 //! ```
 //!
-//! The ends of `head` and `body` are found where their tags were left out, too, as far as that can be told without
-//! building a tree: at the start of `body`, at the end of `html`, at the end of the document.
+//! What edges of head and body are: see [`Edges`].
 
 use std::sync::Arc;
 
 use foregate_module::settings::{Block, Context, FromNode, Key, Node, Problem, Prop};
 
 use super::chooses;
-use crate::{Chosen, Element, End, EndTag, Feature, Page, Rewrite, Selector};
+use crate::edges::{MARKS, Mark};
+use crate::{Chosen, Edge, Edges, Element, End, EndTag, Feature, Page, Rewrite, Selector};
 
 /// The step that chooses the feature.
 const STEP: &str = "html-insert";
@@ -147,50 +147,29 @@ pub struct Insert {
     /// Those of the edges first, as far as there is something to insert there.
     selectors: Vec<Selector>,
     marks: Vec<Mark>,
-    edges: Vec<(Place, String)>,
+    edges: Vec<(Edge, String)>,
     elements: Vec<(Place, String, Option<u64>)>,
 }
 
-/// What marks the edges of head and body.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Mark {
-    Html,
-    Head,
-    Body,
-    /// What may come first where the tags of the head were left out.
-    First,
-}
-
-const MARKS: [(Mark, &str); 9] = [
-    (Mark::Html, "html"),
-    (Mark::Head, "head"),
-    (Mark::Body, "body"),
-    (Mark::First, "title"),
-    (Mark::First, "meta"),
-    (Mark::First, "link"),
-    (Mark::First, "base"),
-    (Mark::First, "script"),
-    (Mark::First, "style"),
-];
-
-impl Mark {
-    /// Whether it tells where something has to be inserted.
-    fn tells(self, place: Place) -> bool {
-        match place {
-            Place::HeadStart => self != Self::Html,
-            Place::HeadEnd => matches!(self, Self::Head | Self::Body),
-            Place::BodyStart => self == Self::Body,
-            Place::BodyEnd => matches!(self, Self::Html | Self::Body),
-            _ => false,
+impl Place {
+    /// The edge of head or body that it is; `None` for a place at an element.
+    fn edge(self) -> Option<Edge> {
+        match self {
+            Self::HeadStart => Some(Edge::HeadStart),
+            Self::HeadEnd => Some(Edge::HeadEnd),
+            Self::BodyStart => Some(Edge::BodyStart),
+            Self::BodyEnd => Some(Edge::BodyEnd),
+            Self::Before | Self::After | Self::Prepend | Self::Append => None,
         }
     }
 }
 
 impl Insert {
-    /// Inserts markup at an edge of head or body.
+    /// Inserts markup at an edge of head or body; a place at an element is none.
     pub fn edge(&mut self, place: Place, html: &str) {
-        self.edges.push((place, html.into()));
-        let is_told = |mark: Mark| self.edges.iter().any(|(place, _)| mark.tells(*place));
+        let Some(edge) = place.edge() else { return };
+        self.edges.push((edge, html.into()));
+        let is_told = |mark: Mark| self.edges.iter().any(|(edge, _)| mark.tells(*edge));
         let told: Vec<_> = MARKS.into_iter().filter(|(mark, _)| is_told(*mark)).collect();
         let selectors = told.iter().map(|(_, name)| Selector::constant(name));
         self.selectors.splice(..self.marks.len(), selectors);
@@ -201,6 +180,13 @@ impl Insert {
     pub fn at(&mut self, place: Place, selector: Selector, html: &str, limit: Option<u64>) {
         self.selectors.push(selector);
         self.elements.push((place, html.into(), limit));
+    }
+
+    /// What is inserted at edges, as it has to be in a document.
+    fn ready_edges(&self, page: &Page) -> Edges {
+        let mut edges = Edges::default();
+        self.edges.iter().for_each(|(edge, html)| edges.insert(*edge, &ready(html, page)));
+        edges
     }
 
     fn markup(&self) -> impl Iterator<Item = &str> {
@@ -223,61 +209,56 @@ impl Feature for Insert {
         self.markup().any(|html| html.contains(NONCE))
     }
 
+    fn edges(&self, page: &Page) -> Option<Edges> {
+        self.elements.is_empty().then(|| self.ready_edges(page))
+    }
+
     fn begin(self: Arc<Self>, page: &Page) -> Box<dyn Rewrite> {
-        let ready = |html: &str| match page.nonce() {
-            Some(nonce) => page.text(&html.replace(NONCE, nonce)).into_owned(),
-            None => page.text(html).into_owned(),
-        };
-        let of = |wanted: Place| {
-            let edges = self.edges.iter().filter(|(place, _)| *place == wanted);
-            edges.map(|(_, html)| ready(html)).collect::<String>()
-        };
+        let elements = self.elements.iter();
         Box::new(Inserting {
             marks: self.marks.clone(),
             open: 0,
-            head_start: of(Place::HeadStart),
-            head_end: of(Place::HeadEnd),
-            body_start: of(Place::BodyStart),
-            body_end: of(Place::BodyEnd),
-            elements: self
-                .elements
-                .iter()
-                .map(|(place, html, limit)| (*place, ready(html), *limit))
-                .collect(),
+            edges: self.ready_edges(page),
+            elements: elements.map(|(place, html, limit)| (*place, ready(html, page), *limit)).collect(),
         })
     }
 }
 
-/// What is still to be inserted at the edges; empty once it has been.
+/// Markup as it has to be in a document.
+fn ready(html: &str, page: &Page) -> String {
+    match page.nonce() {
+        Some(nonce) => page.text(&html.replace(NONCE, nonce)).into_owned(),
+        None => page.text(html).into_owned(),
+    }
+}
+
+/// A document that is parsed for it.
 struct Inserting {
     marks: Vec<Mark>,
     /// How many elements are open at whose end something is going to be written.
     open: usize,
-    head_start: String,
-    head_end: String,
-    body_start: String,
-    body_end: String,
+    edges: Edges,
     /// With at how many elements more; `None`: at all.
     elements: Vec<(Place, String, Option<u64>)>,
 }
 
 impl Rewrite for Inserting {
     fn element(&mut self, selector: usize, element: &mut Element<'_, '_, '_>) {
-        match self.marks.get(selector) {
-            Some(Mark::Html) => element.watch_end(),
-            Some(Mark::Head) if element.is_html() => {
-                if !self.head_start.is_empty() {
-                    element.prepend(&std::mem::take(&mut self.head_start));
-                }
-                element.watch_end();
-            }
-            Some(Mark::Body) if element.is_html() => self.body(element),
-            // In a document whose head has no tag of its own, this is the first of it.
-            Some(Mark::First) if !self.head_start.is_empty() && element.is_html() => {
-                element.before(&std::mem::take(&mut self.head_start));
-            }
-            Some(_) => {}
-            None => self.at(selector - self.marks.len(), element),
+        let Some(mark) = self.marks.get(selector) else {
+            return self.at(selector - self.marks.len(), element);
+        };
+        if element.is_html() {
+            let (before, inside) = self.edges.start(*mark);
+            before.into_iter().flatten().for_each(|html| element.before(&html));
+            inside.iter().for_each(|html| element.prepend(html));
+        }
+        let ends = match mark {
+            Mark::Html => true,
+            Mark::Head | Mark::Body => element.is_html(),
+            Mark::First => false,
+        };
+        if ends {
+            element.watch_end();
         }
     }
 
@@ -286,45 +267,22 @@ impl Rewrite for Inserting {
             self.open = self.open.saturating_sub(1);
             return;
         };
-        let held = match (mark, &*tag.name()) {
-            (Mark::Head, "head") => std::mem::take(&mut self.head_end),
-            (Mark::Body, "body") | (Mark::Html, "html") => std::mem::take(&mut self.body_end),
-            _ => return,
-        };
-        if !held.is_empty() {
-            tag.before(&held);
+        let own = MARKS.iter().any(|(other, name)| other == mark && *name == tag.name());
+        if let Some(html) = own.then(|| self.edges.end(*mark)).flatten() {
+            tag.before(&html);
         }
     }
 
     fn end(&mut self, end: &mut End<'_, '_>) {
-        for held in [&mut self.head_start, &mut self.head_end, &mut self.body_start, &mut self.body_end] {
-            if !held.is_empty() {
-                end.append(&std::mem::take(held));
-            }
-        }
+        self.edges.rest().for_each(|html| end.append(&html));
     }
 
     fn is_done(&self) -> bool {
-        let edges = [&self.head_start, &self.head_end, &self.body_start, &self.body_end];
-        edges.iter().all(|held| held.is_empty())
-            && self.elements.iter().all(|(_, _, left)| *left == Some(0))
-            && self.open == 0
+        self.edges.is_done() && self.elements.iter().all(|(_, _, left)| *left == Some(0)) && self.open == 0
     }
 }
 
 impl Inserting {
-    fn body(&mut self, element: &mut Element<'_, '_, '_>) {
-        for held in [&mut self.head_start, &mut self.head_end] {
-            if !held.is_empty() {
-                element.before(&std::mem::take(held));
-            }
-        }
-        if !self.body_start.is_empty() {
-            element.prepend(&std::mem::take(&mut self.body_start));
-        }
-        element.watch_end();
-    }
-
     fn at(&mut self, number: usize, element: &mut Element<'_, '_, '_>) {
         let Some((place, html, left)) = self.elements.get_mut(number) else { return };
         if *left == Some(0) {

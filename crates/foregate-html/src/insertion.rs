@@ -1,0 +1,127 @@
+//! The pass over a document whose features do nothing but insert at the edges of head and body.
+
+use foregate_module::{Finding, Sink};
+
+use crate::charset::Charset;
+use crate::edges::Edges;
+use crate::scan::{Begins, Scanner, What};
+
+/// A feature at work.
+struct Running {
+    step: &'static str,
+    dry: bool,
+    edges: Edges,
+    matches: u64,
+}
+
+/// The pass.
+pub(crate) struct Insertion {
+    scanner: Scanner,
+    running: Vec<Running>,
+    charset: Charset,
+    /// A tag that has begun.
+    held: Vec<u8>,
+}
+
+impl Insertion {
+    /// One for features of these steps; each with whether it is in a dry run.
+    pub fn new(features: impl Iterator<Item = (&'static str, bool, Edges)>, charset: Charset) -> Self {
+        let running: Vec<_> =
+            features.map(|(step, dry, edges)| Running { step, dry, edges, matches: 0 }).collect();
+        let firsts = running.iter().any(|running| running.edges.begins_head());
+        Self { scanner: Scanner::new(firsts), running, charset, held: Vec::new() }
+    }
+
+    /// Whether everything has been inserted: the rest passes as it is.
+    pub fn is_done(&self) -> bool {
+        self.running.iter().all(|running| running.edges.is_done())
+    }
+
+    /// Takes a piece, and writes what it has become; a tag that has begun is held where something may come before it.
+    pub fn write(&mut self, piece: &[u8], out: &mut dyn Sink) {
+        let (mut at, mut written) = (0, 0);
+        while !self.is_done()
+            && let Some(found) = self.scanner.next(piece, &mut at)
+        {
+            if let Some(start) = found.start {
+                self.let_go(out);
+                out.write(piece.get(written..start).unwrap_or_default());
+                written = start;
+            }
+            self.found(found.what, piece.get(written..found.end).unwrap_or_default(), out);
+            written = found.end;
+        }
+        let rest = piece.get(written..).unwrap_or_default();
+        let begins = if self.is_done() { Begins::Nowhere } else { self.scanner.end_piece() };
+        let passes = match begins {
+            Begins::Nowhere => rest.len(),
+            Begins::Before => 0,
+            Begins::At(start) => start.saturating_sub(written),
+        };
+        if begins != Begins::Before {
+            self.let_go(out);
+        }
+        out.write(rest.get(..passes).unwrap_or_default());
+        self.held.extend_from_slice(rest.get(passes..).unwrap_or_default());
+    }
+
+    /// A tag, of which `rest` follows what is held of it.
+    fn found(&mut self, what: What, rest: &[u8], out: &mut dyn Sink) {
+        let mut behind = Vec::new();
+        for running in &mut self.running {
+            let (before, inside) = match what {
+                What::Start(mark) => running.edges.start(mark),
+                What::End(mark) => ([running.edges.end(mark), None], None),
+            };
+            for html in before.into_iter().flatten() {
+                running.insert(&html, self.charset, out);
+            }
+            behind.push(inside);
+        }
+        self.let_go(out);
+        out.write(rest);
+        // What is inserted first at the start of an element is pushed back by what follows.
+        for (running, html) in self.running.iter_mut().zip(behind).rev() {
+            if let Some(html) = html {
+                running.insert(&html, self.charset, out);
+            }
+        }
+    }
+
+    /// Writes what is held as it is.
+    pub fn let_go(&mut self, out: &mut dyn Sink) {
+        out.write(&std::mem::take(&mut self.held));
+    }
+
+    /// The document has ended.
+    pub fn end(&mut self, out: &mut dyn Sink) {
+        self.let_go(out);
+        for running in &mut self.running {
+            for html in running.edges.rest().collect::<Vec<_>>() {
+                running.insert(&html, self.charset, out);
+            }
+        }
+    }
+
+    /// Bytes that are held.
+    pub fn held(&self) -> usize {
+        self.held.capacity() + self.scanner.held()
+    }
+
+    /// What was inserted.
+    pub fn report(&self, tell: &mut dyn FnMut(Finding)) {
+        for running in self.running.iter().filter(|running| running.matches > 0) {
+            let event = if running.dry { "dry-run-matches" } else { "matches" };
+            tell(Finding { step: running.step, event, count: running.matches });
+        }
+    }
+}
+
+impl Running {
+    fn insert(&mut self, html: &str, charset: Charset, out: &mut dyn Sink) {
+        self.matches += 1;
+        if !self.dry {
+            out.write(&charset.bytes_of(html));
+        }
+    }
+}

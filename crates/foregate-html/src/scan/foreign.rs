@@ -1,0 +1,86 @@
+//! SVG and MathML in HTML, and HTML in them, as far as tags tell without a tree.
+
+use super::names::{
+    ANNOTATION_XML, BR, DESC, FONT, FOREIGN_OBJECT, MATH, MI, MN, MO, MS, MTEXT, Means, Name, P, SVG, TITLE,
+    ends_foreign,
+};
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Space {
+    Html,
+    Svg,
+    Math,
+}
+
+/// What the scanner is in.
+#[derive(Debug, Default)]
+pub(super) struct Foreign {
+    /// From outside in, without the HTML that is around all.
+    spaces: Vec<Space>,
+}
+
+/// Whether the content of such an element in SVG is HTML.
+fn is_point_in_svg(name: Name) -> bool {
+    matches!(name, DESC | TITLE | FOREIGN_OBJECT)
+}
+
+/// The same in MathML.
+fn is_point_in_math(name: Name) -> bool {
+    matches!(name, MI | MN | MO | MS | MTEXT)
+}
+
+impl Foreign {
+    fn space(&self) -> Space {
+        self.spaces.last().copied().unwrap_or(Space::Html)
+    }
+
+    /// Whether what comes is SVG or MathML.
+    #[inline]
+    pub fn is_inside(&self) -> bool {
+        self.space() != Space::Html
+    }
+
+    /// The name of an element if its attributes matter here.
+    pub fn reads(&self, name: Name) -> Option<Name> {
+        (self.is_inside() && matches!(name, FONT | ANNOTATION_XML)).then_some(name)
+    }
+
+    /// A start tag; `empty` for `/>`, `said` if its attributes have said what matters. Whether the element is one of HTML whose
+    /// content may be text.
+    pub fn start(&mut self, name: Name, means: Means, empty: bool, said: bool) -> bool {
+        match (means, self.space()) {
+            (Means::Svg, _) => self.spaces.push(Space::Svg),
+            (Means::Math, _) => self.spaces.push(Space::Math),
+            (_, Space::Html) => return true,
+            _ if ends_foreign(name) || name == FONT && said => drop(self.spaces.pop()),
+            (_, Space::Svg) if is_point_in_svg(name) && !empty => self.spaces.push(Space::Html),
+            (_, Space::Math) if is_point_in_math(name) && !empty => self.spaces.push(Space::Html),
+            (_, Space::Math) if name == ANNOTATION_XML && said && !empty => self.spaces.push(Space::Html),
+            _ => {}
+        }
+        false
+    }
+
+    /// An end tag.
+    pub fn close(&mut self, name: Name) {
+        let Some(around) = self.spaces.len().checked_sub(1) else { return };
+        let around = around.checked_sub(1).and_then(|at| self.spaces.get(at)).copied().unwrap_or(Space::Html);
+        let closes = match self.space() {
+            Space::Svg => matches!(name, SVG | P | BR),
+            Space::Math => matches!(name, MATH | P | BR),
+            Space::Html => match around {
+                Space::Html => false,
+                Space::Svg => is_point_in_svg(name),
+                Space::Math => is_point_in_math(name) || name == ANNOTATION_XML,
+            },
+        };
+        if closes {
+            self.spaces.pop();
+        }
+    }
+
+    /// How much memory it has, bytes.
+    pub fn held(&self) -> usize {
+        self.spaces.capacity()
+    }
+}

@@ -1,0 +1,363 @@
+//! A scanner of tags, for those who only look for the edges of head and body.
+//!
+//! It knows of a document what is needed to tell tags from what only looks like one, and which element an end tag closes,
+//! exactly as the rewriter does: comments, texts of scripts and the like, SVG and MathML with what is HTML in them, and the
+//! names of open elements. It reads no attributes, keeps no bytes and calls nobody for other tags, so that it takes a small
+//! part of the rewriter's time.
+//!
+//! In one thing it follows the standard where the rewriter does not: `<script x=>` begins a script, too.
+
+mod attributes;
+mod foreign;
+mod names;
+mod open;
+mod text;
+
+use self::attributes::{Attribute, Attributes};
+use self::foreign::Foreign;
+use self::names::{EMPTY, Means, Name, end_mark, is_long, meaning, push};
+use self::open::Open;
+use self::text::{Comment, Declaration, Raw, Script};
+use crate::edges::Mark;
+
+/// The scanner.
+#[derive(Debug)]
+pub(crate) struct Scanner {
+    state: State,
+    /// The tag that is being read.
+    tag: Tag,
+    /// Where it begins, as long as it may be one that is told.
+    begins: Begins,
+    /// Attributes, where they matter.
+    attributes: Attributes,
+    /// The start tag that was read last.
+    last: Name,
+    /// The end tag that is looked for ends a script whose text is in a comment.
+    escaped: bool,
+    foreign: Foreign,
+    open: Open,
+    /// Tags that may come first in a head are told too.
+    firsts: bool,
+}
+
+/// A tag on its way.
+#[derive(Debug, Clone, Copy)]
+struct Tag {
+    name: Name,
+    ends: bool,
+    /// The name has capital letters.
+    capital: bool,
+    /// `/>`: an element of SVG or MathML has no content.
+    empty: bool,
+    means: Means,
+    mark: Option<Mark>,
+}
+
+/// Where a tag begins that may be told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Begins {
+    /// There is none.
+    Nowhere,
+    /// In a piece before this one.
+    Before,
+    /// At this place of the piece.
+    At(usize),
+}
+
+/// A tag that was found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Found {
+    /// Where it begins in the piece; `None` for a piece before.
+    pub start: Option<usize>,
+    /// Behind it.
+    pub end: usize,
+    pub what: What,
+}
+
+/// What a tag that was found is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum What {
+    /// A start tag of HTML.
+    Start(Mark),
+    /// An end tag that closes such an element.
+    End(Mark),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// Text, in which tags are.
+    Data,
+    /// Text to the end.
+    Plain,
+    /// Behind `<`.
+    Opens,
+    /// Behind `</`.
+    Closes,
+    Name,
+    Attribute(Attribute),
+    /// Behind `<!`.
+    Declaration(Declaration),
+    Comment(Comment),
+    /// What ends at the next `>`.
+    Bogus,
+    /// `<![CDATA[`, with the number of `]` that were read last: 2 for more.
+    Cdata(u8),
+    Raw(Raw),
+    Script(Script),
+}
+
+fn is_blank(byte: u8) -> bool {
+    matches!(byte, b' ' | b'\n' | b'\r' | b'\t' | b'\x0c')
+}
+
+/// Which bytes end names and values.
+static ENDS: [u8; 256] = {
+    let mut ends = [0; 256];
+    let mut byte = 0;
+    while byte < ends.len() {
+        ends[byte] = match byte as u8 {
+            b' ' | b'\n' | b'\r' | b'\t' | b'\x0c' | b'>' => TAG | NAME | VALUE,
+            b'/' => TAG | NAME,
+            b'=' => NAME,
+            _ => 0,
+        };
+        byte += 1;
+    }
+    ends
+};
+/// Ends the name of a tag.
+const TAG: u8 = 1;
+/// Ends the name of an attribute.
+const NAME: u8 = 2;
+/// Ends a value without quotes.
+const VALUE: u8 = 4;
+
+/// How much of these bytes is before one that ends it.
+#[inline]
+fn run(bytes: &[u8], ends: u8) -> usize {
+    let found = bytes.iter().position(|byte| ENDS.get(usize::from(*byte)).is_some_and(|of| of & ends != 0));
+    found.unwrap_or(bytes.len())
+}
+
+impl Scanner {
+    /// At the start of a document. `firsts` says whether tags that may come first in a head are to be told.
+    pub fn new(firsts: bool) -> Self {
+        let tag =
+            Tag { name: EMPTY, ends: false, capital: false, empty: false, means: Means::Element, mark: None };
+        Self {
+            state: State::Data,
+            tag,
+            begins: Begins::Nowhere,
+            attributes: Attributes::default(),
+            last: EMPTY,
+            escaped: false,
+            foreign: Foreign::default(),
+            open: Open::default(),
+            firsts,
+        }
+    }
+
+    /// Goes on at `at` of a piece, up to behind the next tag that is told, or to the end.
+    pub fn next(&mut self, bytes: &[u8], at: &mut usize) -> Option<Found> {
+        while let Some(&byte) = bytes.get(*at) {
+            match self.state {
+                State::Data => self.data(bytes, at),
+                State::Opens => self.opens(byte, at),
+                State::Closes => self.closes(byte, at),
+                State::Name => self.name(bytes, at),
+                State::Attribute(attribute) => {
+                    if self.attribute(attribute, bytes, at) {
+                        *at += 1;
+                        let found = self.end_tag(*at);
+                        self.begins = Begins::Nowhere;
+                        if found.is_some() {
+                            return found;
+                        }
+                    }
+                }
+                State::Bogus => self.skip_to(b'>', State::Data, bytes, at),
+                State::Plain => *at = bytes.len(),
+                State::Raw(Raw::Text) => self.skip_to(b'<', State::Raw(Raw::Opens), bytes, at),
+                State::Comment(Comment::Text) => {
+                    self.skip_to(b'-', State::Comment(Comment::Dash), bytes, at);
+                }
+                _ => self.step(byte, at),
+            }
+        }
+        None
+    }
+
+    /// Skips text up to a tag, and its name if that is here as a whole.
+    #[inline]
+    fn data(&mut self, bytes: &[u8], at: &mut usize) {
+        let rest = bytes.get(*at..).unwrap_or_default();
+        let Some(skipped) = memchr::memchr(b'<', rest) else { return *at = bytes.len() };
+        *at += skipped;
+        self.begins = Begins::At(*at);
+        *at += 1;
+        let rest = rest.get(skipped + 1..).unwrap_or_default();
+        let ends = rest.first() == Some(&b'/');
+        let rest = rest.get(usize::from(ends)..).unwrap_or_default();
+        let length = run(rest, TAG);
+        let (Some(first), Some(_)) = (rest.first(), rest.get(length)) else {
+            return self.state = State::Opens;
+        };
+        if !first.is_ascii_alphabetic() {
+            return self.state = State::Opens;
+        }
+        self.begin_name(ends);
+        let bytes = rest.get(..length).unwrap_or_default();
+        self.tag.name = names::of(bytes);
+        self.tag.capital =
+            names::is_void_in_lower_case(self.tag.name) && bytes.iter().any(u8::is_ascii_uppercase);
+        self.finish_name();
+        *at += usize::from(ends) + length;
+    }
+
+    /// One byte of what is no tag.
+    fn step(&mut self, byte: u8, at: &mut usize) {
+        let (state, taken) = match self.state {
+            State::Declaration(declaration) => declaration.next(byte, self.foreign.is_inside()),
+            State::Comment(comment) => comment.next(byte),
+            State::Cdata(brackets) => text::cdata(brackets, byte),
+            State::Raw(raw) => self.raw(raw, byte),
+            State::Script(script) => script.next(byte),
+            state => (state, true),
+        };
+        // A script whose end tag is looked for within a comment.
+        if state == State::Script(Script::Closes) {
+            (self.state, self.escaped) = (State::Raw(Raw::Closes), true);
+        } else {
+            self.state = state;
+        }
+        *at += usize::from(taken);
+    }
+
+    /// Skips all up to a byte, and with it to a state.
+    fn skip_to(&mut self, byte: u8, then: State, bytes: &[u8], at: &mut usize) {
+        match memchr::memchr(byte, bytes.get(*at..).unwrap_or_default()) {
+            Some(skipped) => {
+                *at += skipped + 1;
+                self.state = then;
+            }
+            None => *at = bytes.len(),
+        }
+    }
+
+    fn opens(&mut self, byte: u8, at: &mut usize) {
+        match byte {
+            b'/' => {
+                self.state = State::Closes;
+                *at += 1;
+                return;
+            }
+            byte if byte.is_ascii_alphabetic() => return self.begin_name(false),
+            b'!' => (self.state, *at) = (State::Declaration(Declaration::Begins), *at + 1),
+            b'?' => (self.state, *at) = (State::Bogus, *at + 1),
+            _ => self.state = State::Data,
+        }
+        self.begins = Begins::Nowhere;
+    }
+
+    fn closes(&mut self, byte: u8, at: &mut usize) {
+        match byte {
+            byte if byte.is_ascii_alphabetic() => return self.begin_name(true),
+            b'>' => (self.state, *at) = (State::Data, *at + 1),
+            _ => self.state = State::Bogus,
+        }
+        self.begins = Begins::Nowhere;
+    }
+
+    fn begin_name(&mut self, ends: bool) {
+        self.tag = Tag { name: EMPTY, ends, capital: false, empty: false, means: Means::Element, mark: None };
+        self.state = State::Name;
+    }
+
+    fn name(&mut self, bytes: &[u8], at: &mut usize) {
+        let rest = bytes.get(*at..).unwrap_or_default();
+        let length = run(rest, TAG);
+        let part = rest.get(..length).unwrap_or_default();
+        self.tag.name = part.iter().fold(self.tag.name, |name, byte| push(name, *byte));
+        self.tag.capital |= part.iter().any(u8::is_ascii_uppercase);
+        *at += length;
+        if length < rest.len() {
+            self.finish_name();
+        } else if is_long(self.tag.name) {
+            self.begins = Begins::Nowhere;
+        }
+    }
+
+    /// The name is known, and so whether the tag is told.
+    fn finish_name(&mut self) {
+        let Tag { name, ends, .. } = self.tag;
+        if ends {
+            self.tag.mark = end_mark(name);
+        } else {
+            (self.tag.means, self.tag.mark) = meaning(name);
+        }
+        let told = match self.tag.mark {
+            None => false,
+            Some(Mark::First) => self.firsts,
+            Some(_) => true,
+        };
+        if !told {
+            self.begins = Begins::Nowhere;
+        }
+        let wanted = if ends { None } else { self.foreign.reads(name) };
+        self.attributes.begin(wanted);
+        self.state = State::Attribute(Attribute::Before);
+    }
+
+    /// The tag is over, which ends here.
+    fn end_tag(&mut self, end: usize) -> Option<Found> {
+        self.state = State::Data;
+        let what = if self.tag.ends { self.close() } else { self.start() };
+        let start = match self.begins {
+            Begins::Nowhere => return None,
+            Begins::Before => None,
+            Begins::At(at) => Some(at),
+        };
+        what.map(|what| Found { start, end, what })
+    }
+
+    fn close(&mut self) -> Option<What> {
+        self.foreign.close(self.tag.name);
+        let awaited = self.open.close(self.tag.name);
+        self.tag.mark.filter(|_| awaited).map(What::End)
+    }
+
+    fn start(&mut self) -> Option<What> {
+        let Tag { name, capital, empty, means, mark, .. } = self.tag;
+        self.last = name;
+        let text = self.foreign.start(name, means, empty, self.attributes.said());
+        if text {
+            match means {
+                Means::Text | Means::Script => self.state = State::Raw(Raw::Text),
+                Means::Plain => self.state = State::Plain,
+                Means::Element | Means::Void | Means::Svg | Means::Math => {}
+            }
+        }
+        let is_html = !self.foreign.is_inside();
+        let is_void = means == Means::Void && !(capital && names::is_void_in_lower_case(name));
+        let awaited = match mark {
+            Some(Mark::Html) => true,
+            Some(Mark::Head | Mark::Body) => is_html,
+            Some(Mark::First) | None => false,
+        };
+        if if is_html { !is_void } else { !empty } {
+            self.open.push(name, awaited);
+        }
+        mark.filter(|_| is_html).map(What::Start)
+    }
+
+    /// The piece is over: where in it a tag has begun that may be told. The next one goes on within that.
+    pub fn end_piece(&mut self) -> Begins {
+        let goes_on = if self.begins == Begins::Nowhere { Begins::Nowhere } else { Begins::Before };
+        std::mem::replace(&mut self.begins, goes_on)
+    }
+
+    /// About how much memory it has, bytes.
+    pub fn held(&self) -> usize {
+        size_of::<Self>() + self.open.held() + self.foreign.held()
+    }
+}

@@ -1,0 +1,225 @@
+//! Names of elements and attributes as numbers, and what elements mean for those who look for tags.
+
+use crate::edges::Mark;
+
+/// A name in lower case: up to [`SHORT`] bytes one behind the other, below a 1. Longer ones are mixed, so that two of them are the same
+/// number if somebody has made them so.
+pub(super) type Name = u128;
+
+/// No bytes yet.
+pub(super) const EMPTY: Name = 1;
+/// The longest name that no other one shares its number with, bytes.
+pub(super) const SHORT: usize = 14;
+/// Set in the numbers of names that are longer.
+const LONG: Name = 1 << 127;
+/// Set in no number, for those who note something beside a name.
+pub(super) const FREE: Name = 1 << 126;
+/// What longer names are mixed with: odd, and large.
+const FACTOR: Name = 0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835;
+
+/// A name with another byte behind it.
+#[inline]
+pub(super) const fn push(name: Name, byte: u8) -> Name {
+    let byte = byte.to_ascii_lowercase() as Name;
+    if name >> (8 * SHORT) == 0 {
+        return name << 8 | byte;
+    }
+    (name ^ byte).wrapping_mul(FACTOR) & !FREE | LONG
+}
+
+/// The number of a name that is here as a whole.
+#[inline]
+pub(super) fn of(bytes: &[u8]) -> Name {
+    if bytes.len() < size_of::<u64>() {
+        let push = |name: u64, byte: &u8| name << 8 | u64::from(byte.to_ascii_lowercase());
+        return Name::from(bytes.iter().fold(1, push));
+    }
+    bytes.iter().fold(EMPTY, |name, byte| push(name, *byte))
+}
+
+/// Whether it is longer than [`SHORT`].
+pub(super) const fn is_long(name: Name) -> bool {
+    name & LONG != 0
+}
+
+/// The number of a name.
+pub(super) const fn name(text: &str) -> Name {
+    let (bytes, mut name, mut at) = (text.as_bytes(), EMPTY, 0);
+    while at < bytes.len() {
+        name = push(name, bytes[at]);
+        at += 1;
+    }
+    name
+}
+
+macro_rules! names {
+    ($($constant:ident = $text:literal)*) => {
+        $(pub(super) const $constant: Name = name($text);)*
+    };
+}
+
+names! {
+    ANNOTATION_XML = "annotation-xml" AREA = "area" B = "b" BASE = "base" BASEFONT = "basefont" BGSOUND = "bgsound"
+    BIG = "big" BLOCKQUOTE = "blockquote" BODY = "body" BR = "br" CENTER = "center" CODE = "code" COL = "col"
+    DD = "dd" DESC = "desc" DIV = "div" DL = "dl" DT = "dt" EM = "em" EMBED = "embed" ESI_COMMENT = "esi:comment"
+    ESI_INCLUDE = "esi:include" FONT = "font" FOREIGN_OBJECT = "foreignobject" H1 = "h1" H2 = "h2" H3 = "h3" H4 = "h4"
+    H5 = "h5" H6 = "h6" HEAD = "head" HR = "hr" HTML = "html" I = "i" IFRAME = "iframe" IMG = "img" INPUT = "input"
+    KEYGEN = "keygen" LI = "li" LINK = "link" LISTING = "listing" MATH = "math" MENU = "menu" META = "meta" MI = "mi"
+    MN = "mn" MO = "mo" MS = "ms" MTEXT = "mtext" NOBR = "nobr" NOEMBED = "noembed" NOFRAMES = "noframes"
+    NOSCRIPT = "noscript" OL = "ol" P = "p" PARAM = "param" PLAINTEXT = "plaintext" PRE = "pre" RUBY = "ruby" S = "s"
+    SCRIPT = "script" SMALL = "small" SOURCE = "source" SPAN = "span" STRIKE = "strike" STRONG = "strong"
+    STYLE = "style" SUB = "sub" SUP = "sup" SVG = "svg" TABLE = "table" TEXTAREA = "textarea" TITLE = "title"
+    TRACK = "track" TT = "tt" U = "u" UL = "ul" VAR = "var" WBR = "wbr" XMP = "xmp"
+    COLOR = "color" ENCODING = "encoding" FACE = "face" SIZE = "size"
+    TEXT_HTML = "text/html" XHTML = "application/xhtml+xml"
+}
+
+/// Whether elements of this name have no content where it is in lower case, and are like any other where it is not.
+pub(super) fn is_void_in_lower_case(name: Name) -> bool {
+    matches!(name, ESI_COMMENT | ESI_INCLUDE)
+}
+
+/// What an element means in HTML.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Means {
+    /// Nothing in particular.
+    Element,
+    /// It has no content.
+    Void,
+    /// Its content is text up to its end tag.
+    Text,
+    /// The same for a script, where comments may hide end tags.
+    Script,
+    /// What follows is text to the end of the document.
+    Plain,
+    /// What is in it is no HTML.
+    Svg,
+    /// The same.
+    Math,
+}
+
+/// What an element means, and what it marks.
+#[inline]
+pub(super) fn meaning(name: Name) -> (Means, Option<Mark>) {
+    match u64::try_from(name) {
+        Ok(name) => meaning_of_short(name),
+        Err(_) => match name {
+            TEXTAREA | NOFRAMES | NOSCRIPT => (Means::Text, None),
+            PLAINTEXT => (Means::Plain, None),
+            BASEFONT | ESI_COMMENT | ESI_INCLUDE => (Means::Void, None),
+            _ => (Means::Element, None),
+        },
+    }
+}
+
+/// The same for names that a machine compares at once.
+fn meaning_of_short(name: u64) -> (Means, Option<Mark>) {
+    macro_rules! short {
+        ($($constant:ident)*) => {
+            $(const $constant: u64 = narrow(super::names::$constant);)*
+        };
+    }
+    short! {
+        AREA BASE BGSOUND BODY BR COL EMBED HEAD HR HTML IFRAME IMG INPUT KEYGEN LINK MATH META NOEMBED PARAM SCRIPT SOURCE
+        STYLE SVG TITLE TRACK WBR XMP
+    }
+    match name {
+        HTML => (Means::Element, Some(Mark::Html)),
+        HEAD => (Means::Element, Some(Mark::Head)),
+        BODY => (Means::Element, Some(Mark::Body)),
+        TITLE | STYLE => (Means::Text, Some(Mark::First)),
+        SCRIPT => (Means::Script, Some(Mark::First)),
+        META | LINK | BASE => (Means::Void, Some(Mark::First)),
+        IFRAME | XMP | NOEMBED => (Means::Text, None),
+        SVG => (Means::Svg, None),
+        MATH => (Means::Math, None),
+        AREA | BGSOUND | BR | COL | EMBED | HR | IMG | INPUT | KEYGEN | PARAM | SOURCE | TRACK | WBR => {
+            (Means::Void, None)
+        }
+        _ => (Means::Element, None),
+    }
+}
+
+const fn narrow(name: Name) -> u64 {
+    assert!(name >> 64 == 0, "the name has at most seven bytes");
+    name as u64
+}
+
+/// What an end tag may tell of.
+#[inline]
+pub(super) fn end_mark(name: Name) -> Option<Mark> {
+    match name {
+        HTML => Some(Mark::Html),
+        HEAD => Some(Mark::Head),
+        BODY => Some(Mark::Body),
+        _ => None,
+    }
+}
+
+/// Whether a start tag ends SVG or MathML, where it cannot be (HTML, section 13.2.6.5).
+pub(super) fn ends_foreign(name: Name) -> bool {
+    matches!(
+        name,
+        B | BIG
+            | BLOCKQUOTE
+            | BODY
+            | BR
+            | CENTER
+            | CODE
+            | DD
+            | DIV
+            | DL
+            | DT
+            | EM
+            | EMBED
+            | H1
+            | H2
+            | H3
+            | H4
+            | H5
+            | H6
+            | HEAD
+            | HR
+            | I
+            | IMG
+            | LI
+            | LISTING
+            | MENU
+            | META
+            | NOBR
+            | OL
+            | P
+            | PRE
+            | RUBY
+            | S
+            | SMALL
+            | SPAN
+            | STRONG
+            | STRIKE
+            | SUB
+            | SUP
+            | TABLE
+            | TT
+            | U
+            | UL
+            | VAR
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_told_apart() {
+        assert_eq!((name("DIV"), of(b"dIv"), of(b"blockquotE")), (DIV, DIV, BLOCKQUOTE));
+        let long = ["annotation-xml2", "annotation-xml3", "annotation-xml23", "foreignobject-of-svg"];
+        let names: Vec<Name> = long.iter().map(|text| name(text)).collect();
+        assert!(names.iter().all(|name| is_long(*name) && name & FREE == 0));
+        for (at, one) in names.iter().enumerate() {
+            assert!(names.iter().skip(at + 1).all(|other| other != one));
+        }
+        assert!(!is_long(ANNOTATION_XML) && ANNOTATION_XML & FREE == 0 && XHTML & FREE == 0);
+        assert_ne!(push(EMPTY, 0), EMPTY);
+    }
+}

@@ -1,0 +1,113 @@
+//! The elements that are open.
+
+use std::collections::HashMap;
+
+use super::names::{FREE, Name};
+
+/// So many elements that were opened last are searched for the one that an end tag closes. How often those before have a name
+/// is counted, so that end tags without an element cost nothing to speak of however many are open.
+const SEARCHED: usize = 64;
+
+/// The list.
+#[derive(Debug, Default)]
+pub(super) struct Open {
+    /// Names, with [`FREE`] for those whose end somebody waits for.
+    names: Vec<Name>,
+    /// How many of them are in `counts`.
+    counted: usize,
+    counts: HashMap<Name, usize>,
+}
+
+impl Open {
+    /// An element begins; `awaited` says whether somebody waits for its end.
+    #[inline]
+    pub fn push(&mut self, name: Name, awaited: bool) {
+        self.names.push(if awaited { name | FREE } else { name });
+        if self.names.len() - self.counted > 2 * SEARCHED {
+            self.count();
+        }
+    }
+
+    /// Counts those that are not searched any more.
+    #[cold]
+    fn count(&mut self) {
+        let end = self.names.len() - SEARCHED;
+        for name in self.names.get(self.counted..end).unwrap_or_default() {
+            *self.counts.entry(name & !FREE).or_default() += 1;
+        }
+        self.counted = end;
+    }
+
+    /// An end tag: closes the element of that name which was opened last, and all in it. Whether somebody waits for it.
+    #[inline]
+    pub fn close(&mut self, name: Name) -> bool {
+        let searched = self.names.get(self.counted..).unwrap_or_default();
+        let found = searched.iter().rposition(|open| open & !FREE == name);
+        match found.map(|at| self.counted + at).or_else(|| self.deep(name)) {
+            Some(at) => {
+                let awaited = self.names.get(at).is_some_and(|open| open & FREE != 0);
+                self.names.truncate(at);
+                awaited
+            }
+            None => false,
+        }
+    }
+
+    /// Where the last one of this name is among those that are counted; they and those behind are not counted any more.
+    #[cold]
+    fn deep(&mut self, name: Name) -> Option<usize> {
+        if !self.counts.contains_key(&name) {
+            return None;
+        }
+        let at = self.names.iter().take(self.counted).rposition(|open| open & !FREE == name)?;
+        for name in self.names.get(at..self.counted).unwrap_or_default() {
+            if let Some(count) = self.counts.get_mut(&(name & !FREE)) {
+                *count -= 1;
+                if *count == 0 {
+                    self.counts.remove(&(name & !FREE));
+                }
+            }
+        }
+        self.counted = at;
+        Some(at)
+    }
+
+    /// About how much memory it has, bytes.
+    pub fn held(&self) -> usize {
+        size_of::<Name>() * self.names.capacity() + 2 * size_of::<(Name, usize)>() * self.counts.capacity()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn end_tags_without_an_element_are_cheap() {
+        let mut open = Open::default();
+        (0..20_000).for_each(|number| open.push(2 + number % 5_000, false));
+        // Each would otherwise go through all of them: more than a minute.
+        assert!((0..100_000).all(|number| !open.close(20_000 + number)));
+        assert!(open.held() < 4 << 20);
+    }
+
+    proptest! {
+        #[test]
+        fn it_is_the_last_of_its_name_that_is_closed(tags in proptest::collection::vec((any::<bool>(), 2_u128..40, any::<bool>()), 0..2000)) {
+            let (mut open, mut plain) = (Open::default(), Vec::new());
+            for (closes, name, awaited) in tags {
+                if closes && name % 3 == 0 {
+                    let at = plain.iter().rposition(|(open, _)| *open == name);
+                    let expected = at.is_some_and(|at| plain.drain(at..).next().is_some_and(|(_, awaited)| awaited));
+                    prop_assert_eq!(open.close(name), expected);
+                } else {
+                    open.push(name, awaited);
+                    plain.push((name, awaited));
+                }
+            }
+            prop_assert_eq!(open.names.len(), plain.len());
+        }
+    }
+}

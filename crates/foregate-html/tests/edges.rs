@@ -1,0 +1,314 @@
+//! Insertion at the edges of head and body, which is done without the rewriter where nothing else is to be done: it has to be as
+//! the rewriter does it, wherever a document is split.
+#![allow(clippy::unwrap_used, reason = "a test stops at what it did not expect")]
+
+use std::sync::Arc;
+
+use foregate_html::features::insert::{Insert, Place};
+use foregate_html::{Chosen, Feature, Page, Pass, Rewrite, Terms};
+use foregate_module::{Chain, Finding};
+use proptest::prelude::*;
+
+/// Parts of documents: what marks edges, what hides tags, and what a tag means something else in.
+const PARTS: &[&str] = &[
+    "<html>",
+    "<HTML lang=a>",
+    "</html>",
+    "</html >",
+    "<html",
+    "<head>",
+    "<Head a='>'>",
+    "<head/>",
+    "</head>",
+    "</HEAD\n>",
+    "</head a=\"</head>\">",
+    "<body>",
+    "<body class=x>",
+    "<BODY\tb",
+    "</body>",
+    "</body/>",
+    "</body",
+    "<title>",
+    "</title>",
+    "<meta charset=utf-8>",
+    "<meta a=\"<body>\">",
+    "<link href=x/>",
+    "<base>",
+    "<script>",
+    "<script src='</script>'>",
+    "</script>",
+    "</SCRIPT >",
+    "</script",
+    "<style>",
+    "</style>",
+    "<!--",
+    "-->",
+    "--!>",
+    "--",
+    "-",
+    "!",
+    "->",
+    "<!",
+    "<!-",
+    "<!-->",
+    "<!--->",
+    "<!doctype html>",
+    "<!doctype '>",
+    "<![CDATA[",
+    "]]>",
+    "]",
+    "]]",
+    "<?",
+    "</",
+    "</>",
+    "</ ",
+    "<",
+    ">",
+    "/",
+    "/>",
+    "=",
+    "'",
+    "\"",
+    " ",
+    "\n",
+    "a",
+    "b",
+    "x=y",
+    "x='",
+    "y=\"",
+    "<p>",
+    "</p>",
+    "<p",
+    "<br>",
+    "</br>",
+    "<div>",
+    "</div>",
+    "<div><div>",
+    "</div></div>",
+    "<li>",
+    "<table>",
+    "</table>",
+    "<textarea>",
+    "</textarea>",
+    "<xmp>",
+    "</xmp>",
+    "<iframe>",
+    "</iframe>",
+    "<noscript>",
+    "</noscript>",
+    "<noembed>",
+    "</noembed>",
+    "<noframes>",
+    "</noframes>",
+    "<plaintext>",
+    "<template>",
+    "</template>",
+    "<svg>",
+    "<svg/>",
+    "</svg>",
+    "<svg><svg>",
+    "<math>",
+    "</math>",
+    "<mi>",
+    "</mi>",
+    "<mtext/>",
+    "<desc>",
+    "</desc>",
+    "<foreignObject>",
+    "</foreignobject>",
+    "<foreignObject/>",
+    "<font>",
+    "<font color=a>",
+    "<font a size>",
+    "</font>",
+    "<annotation-xml>",
+    "<annotation-xml encoding=text/html>",
+    "<annotation-xml encoding='APPLICATION/xhtml+xml'>",
+    "<annotation-xml encoding='text/html'/>",
+    "</annotation-xml>",
+    "<esi:include>",
+    "<ESI:include>",
+    "</esi:include>",
+    "<a-name-that-is-longer>",
+    "</a-name-that-is-longer>",
+    "<a-name-that-is-other-and-longer>",
+    "<bodya>",
+    "<body-a>",
+    "<bod",
+    "y>",
+    "</he",
+    "ad>",
+    "scr",
+    "ipt",
+    "<scr",
+    "</scr",
+    "grün",
+    "\u{20ac}",
+    "\u{10fe80}",
+    "\0",
+    "<\0",
+    "<body\0>",
+];
+
+/// Two features, the second of them in a dry run now and then; with `parsed` beside one that has the pass parse.
+fn inserted(
+    html: &[u8],
+    content_type: &str,
+    pieces: &[usize],
+    which: u8,
+    parsed: bool,
+) -> (Vec<u8>, Vec<Finding>) {
+    struct Parses;
+    impl Feature for Parses {
+        fn growth(&self) -> usize {
+            0
+        }
+        fn begin(self: Arc<Self>, _: &Page) -> Box<dyn Rewrite> {
+            struct Nothing;
+            impl Rewrite for Nothing {}
+            Box::new(Nothing)
+        }
+    }
+    let edges = [Place::HeadStart, Place::HeadEnd, Place::BodyStart, Place::BodyEnd];
+    let insert = |first: bool| {
+        let mut insert = Insert::default();
+        for (number, place) in edges.into_iter().enumerate().filter(|(number, _)| which & 1 << number != 0) {
+            insert.edge(place, &format!("[{number}{}\u{10fe80}ü]", if first { "a" } else { "b" }));
+        }
+        Arc::new(insert) as Arc<dyn Feature>
+    };
+    let mut features = vec![(Chosen { step: "one", feature: insert(true) }, false)];
+    if which & 16 != 0 {
+        features.push((Chosen { step: "two", feature: insert(false) }, which & 32 != 0));
+    }
+    if parsed {
+        features.push((Chosen { step: "parses", feature: Arc::new(Parses) }, false));
+    }
+    let terms = Terms { content_type: Some(content_type.into()), nonce: None, budget: 1 << 20 };
+    let mut chain = Chain::new(vec![Pass::filter(features, terms)]);
+    let (mut out, mut rest) = (Vec::new(), html);
+    for length in pieces.iter().cycle() {
+        if rest.is_empty() {
+            break;
+        }
+        let (piece, others) = rest.split_at((*length).clamp(1, rest.len()));
+        rest = others;
+        chain.write(piece, &mut out).unwrap();
+        chain.flush(&mut out).unwrap();
+    }
+    chain.end(&mut out).unwrap();
+    let mut found = Vec::new();
+    chain.report(&mut |_| {}, &mut |finding| found.push(finding));
+    (out, found)
+}
+
+/// Whether a tag ends where the value of an attribute is expected: the rewriter takes `<script a=>` for one without content.
+fn lacks_value(html: &[u8]) -> bool {
+    let ends = html.iter().enumerate().filter(|(_, byte)| **byte == b'>').map(|(at, _)| at);
+    ends.into_iter().any(|end| html[..end].trim_ascii_end().ends_with(b"="))
+}
+
+fn is_as_parsed(html: &[u8], pieces: &[&[usize]], which: u8) {
+    for content_type in ["text/html; charset=utf-8", "text/html"] {
+        let parsed = inserted(html, content_type, &[usize::MAX], which, true);
+        for pieces in pieces {
+            let scanned = inserted(html, content_type, pieces, which, false);
+            assert!(
+                scanned == parsed,
+                "{content_type}, pieces {pieces:?}, {which}: {:?}\nparsed  {}\nscanned {}\n{:?} {:?}",
+                String::from_utf8_lossy(html),
+                String::from_utf8_lossy(&parsed.0),
+                String::from_utf8_lossy(&scanned.0),
+                parsed.1,
+                scanned.1
+            );
+        }
+    }
+}
+
+fn document() -> impl Strategy<Value = Vec<u8>> {
+    let part = prop_oneof![
+        20 => proptest::sample::select(PARTS).prop_map(|part| part.as_bytes().to_vec()),
+        1 => proptest::collection::vec(any::<u8>(), 1..4),
+    ];
+    proptest::collection::vec(part, 0..40).prop_map(|parts| parts.concat())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig {
+        cases: std::env::var("EDGES_CASES").map_or(1000, |cases| cases.parse().unwrap()),
+        failure_persistence: None,
+        max_global_rejects: 1 << 20,
+        ..ProptestConfig::default()
+    })]
+
+    #[test]
+    fn what_is_inserted_is_as_parsed(
+        html in document(),
+        pieces in proptest::collection::vec(1_usize..20, 1..8),
+        which in 0_u8..64,
+        begins in any::<bool>(),
+    ) {
+        let html = if begins { [b"<html><head><title>t</title>", &html[..]].concat() } else { html };
+        prop_assume!(!lacks_value(&html));
+        is_as_parsed(&html, &[&[usize::MAX], &[1], &pieces], which);
+    }
+}
+
+#[test]
+fn pages_are_as_parsed() {
+    let mut count = 0;
+    for entry in std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/pages")).unwrap() {
+        let html = std::fs::read(entry.unwrap().path()).unwrap();
+        for which in [1, 2, 4, 8, 15, 31] {
+            is_as_parsed(&html, &[&[usize::MAX], &[1], &[7, 1, 64], &[4096]], which);
+        }
+        let (out, found) = inserted(&html, "text/html", &[usize::MAX], 15, false);
+        assert!(out.len() > html.len() && found.iter().any(|finding| finding.count == 4), "{found:?}");
+        count += 1;
+    }
+    assert!(count >= 3, "the pages are there");
+}
+
+#[test]
+fn a_script_begins_whatever_its_attributes_lack() {
+    for (html, expected) in [
+        ("<script a=></head></script></head>", "<script a=></head></script></head>[1a"),
+        ("<head><title b= ></head></title></head>", "<head><title b= ></head></title>[1a"),
+    ] {
+        let (out, _) = inserted(html.as_bytes(), "text/html; charset=utf-8", &[usize::MAX], 2, false);
+        assert!(out.starts_with(expected.as_bytes()), "{}", String::from_utf8_lossy(&out));
+    }
+}
+
+#[test]
+fn what_needs_too_much_memory_passes_and_no_byte_is_lost() {
+    let long = format!("<head><title>x</title></head {}", "a='y' ".repeat(10_000));
+    for (html, gives_up) in
+        [(long, true), ("<div>one ".repeat(5_000), true), ("<div>one ".repeat(500), false)]
+    {
+        for piece in [7, 1000, 4096, usize::MAX] {
+            let mut insert = Insert::default();
+            insert.edge(Place::HeadEnd, "!");
+            let feature = Arc::new(insert);
+            let terms = Terms {
+                content_type: Some(b"text/html; charset=utf-8".to_vec()),
+                budget: 16 << 10,
+                ..Terms::default()
+            };
+            let mut chain =
+                Chain::new(vec![Pass::filter(vec![(Chosen { step: "one", feature }, false)], terms)]);
+            let (mut out, mut most, mut gave_up) = (Vec::new(), 0, false);
+            for piece in html.as_bytes().chunks(piece) {
+                gave_up |= chain.write(piece, &mut out).unwrap().bailed.is_some();
+                most = most.max(chain.held());
+            }
+            chain.end(&mut out).unwrap();
+            assert_eq!((gave_up, out.ends_with(b"!")), (gives_up, !gives_up), "pieces of {piece}");
+            assert!(
+                String::from_utf8(out).unwrap().trim_end_matches('!') == html && most < 32 << 10,
+                "{most}"
+            );
+        }
+    }
+}
