@@ -61,6 +61,7 @@ mod response;
 mod rewriter;
 mod scan;
 mod selector;
+mod spare;
 pub mod steps;
 pub mod substitute;
 #[cfg(test)]

@@ -14,6 +14,7 @@ use crate::fragments::{Fragment, Frame, Written, is_usable};
 use crate::holding::Holding;
 use crate::insertion::Insertion;
 use crate::rewriter::{Output, Shared, at_work, rewriter};
+use crate::spare::Plan;
 
 /// The step that documents are counted for.
 pub const STEP: &str = "html";
@@ -61,6 +62,8 @@ pub struct Pass {
     most: usize,
     /// What handlers share, once the rewriter has begun; away while it is at work.
     shared: Option<Box<Shared>>,
+    /// What the rewriter was made for.
+    plan: Option<Plan>,
     /// What does the work where no rewriter is needed.
     insertion: Option<Box<Insertion>>,
     terms: Terms,
@@ -122,6 +125,7 @@ impl Pass {
             slice: most.min(FIRST_SLICE),
             most,
             shared: None,
+            plan: None,
             insertion: None,
             terms,
             holding: Holding::default(),
@@ -269,8 +273,12 @@ impl Pass {
                     .filter(|(chosen, dry)| !dry && chosen.feature.in_fragments())
                     .map(|(chosen, _)| chosen.clone())
                     .collect();
-                let made = features.iter().map(|(chosen, _)| &*chosen.feature);
-                let rewriter = Box::new(rewriter(made, charset, self.terms.budget));
+                let plan = Plan::new(&features, charset, self.terms.budget);
+                let rewriter = plan.take().unwrap_or_else(|| {
+                    let features = features.iter().map(|(chosen, _)| &*chosen.feature);
+                    Box::new(rewriter(features, charset, self.terms.budget))
+                });
+                self.plan = Some(plan);
                 self.shared = Some(Shared::of(features, &page));
                 self.state = State::Rewrites(rewriter);
                 Ok(())
@@ -536,6 +544,10 @@ impl BodyFilter for Pass {
         }
         if let Some(event) = self.gave_up {
             tell(Finding { step: STEP, event, count: 1 });
+        }
+        // Nothing more is done to this document, so that it need not wait.
+        if let Some(plan) = self.plan.take() {
+            plan.prepare();
         }
     }
 }
