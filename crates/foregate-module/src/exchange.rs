@@ -52,6 +52,10 @@ pub trait Exchange {
     fn request_length(&self) -> Option<u64>;
     /// The start of the request's body that was received for the steps, and whether that is all of it.
     fn request_body(&self) -> (&[u8], bool);
+    /// How long that start is, bytes: also where it lies in a file, and is at hand only for steps that read it.
+    fn request_body_length(&self) -> usize {
+        self.request_body().0.len()
+    }
     /// The first host of the site, as the configuration writes it; empty where there is none.
     fn site(&self) -> &str;
     /// The pattern of the route; empty where there is none.

@@ -247,19 +247,30 @@ impl<'r> Input<'r> for ErrorKind<'r> {
 impl<P: AfterResponse> ReadableAt<P> for ErrorKind<'_> {}
 
 /// The start of the request's body: as much as [`Step::body`](crate::Step::body) of the route's steps asked for.
+///
+/// A platform may keep a long one in a file, see [`Step::body_in_memory`](crate::Step::body_in_memory). It is read for
+/// [`Step::run`](crate::Step::run) alone, on a thread for heavy work: [`Step::load`](crate::Step::load) finds no bytes, and
+/// neither do steps of the phase `log`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Body<'r> {
     /// What has been received.
     pub bytes: &'r [u8],
-    /// Whether that is all of it.
+    /// How much that is, bytes; also where it is not at hand.
+    pub length: usize,
+    /// Whether that is all of the body.
     pub whole: bool,
 }
 
+impl Body<'_> {
+    /// What marks steps that read it.
+    pub(crate) const NAME: &'static str = "request body";
+}
+
 impl<'r> Input<'r> for Body<'r> {
-    const SLOT: Slot = Slot::builtin("request body");
+    const SLOT: Slot = Slot::builtin(Body::NAME);
     fn read(view: &View<'r>, _: u16) -> Self {
         let (bytes, whole) = view.exchange.request_body();
-        Self { bytes, whole }
+        Self { bytes, length: view.exchange.request_body_length(), whole }
     }
 }
 

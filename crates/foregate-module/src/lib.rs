@@ -77,7 +77,7 @@ pub use input::{
 };
 pub use output::{
     Add, Apply, ChooseUpstream, Count, EditRequest, EditResponse, Emit, FilterRequestBody,
-    FilterResponseBody, HoldResponseBody, LimitRequestBody, LogLine, Note, Notes, Output, Outputs,
+    FilterResponseBody, HoldResponseBody, Holds, LimitRequestBody, LogLine, Note, Notes, Output, Outputs,
     RewriteTarget, SetClientAddress, Skip, Tally, WritableAt, WriteLog,
 };
 pub use phase_id::{Phase, PhaseId, phase};

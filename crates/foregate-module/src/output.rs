@@ -200,6 +200,21 @@ impl Output for FilterResponseBody {
 
 impl<P: HoldsResponse> WritableAt<P> for FilterResponseBody {}
 
+/// How many bytes more the values that the step has written hold until the request is over, for the platform to count among
+/// what filters of bodies hold; where there is no such memory left, the request ends with 503. In a dry run too. For what
+/// grows with a body; what is small is not worth counting.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Holds(pub usize);
+
+impl Output for Holds {
+    const SLOT: Slot = Slot::effect("memory");
+    fn apply(self, apply: &mut Apply<'_>, _: u16) {
+        apply.state.held = apply.state.held.saturating_add(self.0);
+    }
+}
+
+impl<P: Phase> WritableAt<P> for Holds {}
+
 /// A name and a value for the access log, under the key `notes`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Note {

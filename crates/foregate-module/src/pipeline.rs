@@ -9,7 +9,7 @@ use core::time::Duration;
 
 use crate::check::{Access, Decl, Slot};
 use crate::exchange::Exchange;
-use crate::input::{ReceivedRequest, View};
+use crate::input::{Body, ReceivedRequest, View};
 use crate::phase_id::PhaseId;
 use crate::plan::{Planned, Steps};
 use crate::settings::{Context, Key, Node, Problem};
@@ -78,6 +78,11 @@ impl Entry {
         self.decl().inputs.iter().any(|input| input.name == ReceivedRequest::NAME)
     }
 
+    /// Whether the step reads the start of the request's body.
+    pub fn reads_body(&self) -> bool {
+        self.decl().inputs.iter().any(|input| input.name == Body::NAME)
+    }
+
     /// Reads the step's settings.
     ///
     /// # Errors
@@ -94,6 +99,11 @@ impl Entry {
     /// How much of the request's body these settings ask for, bytes.
     pub fn body(&self, settings: &Arc<dyn Any + Send + Sync>) -> usize {
         self.step.body(&**settings)
+    }
+
+    /// How much of that is held in memory, bytes: see [`Step::body_in_memory`](crate::Step::body_in_memory).
+    pub fn body_in_memory(&self, settings: &Arc<dyn Any + Send + Sync>) -> usize {
+        self.step.body_in_memory(&**settings)
     }
 
     /// Whether fields of interim responses and trailers go through it: see [`Step::SWEEPS`](crate::Step::SWEEPS).

@@ -14,7 +14,7 @@ use crate::pipeline::{Entry, Pipeline};
 use crate::text::Text;
 
 /// The most of a request's body that is received for steps before they run, bytes.
-const BODY_LIMIT: usize = 1 << 20;
+const BODY_LIMIT: usize = 64 << 20;
 
 /// A set of steps, by their numbers in the pipeline: one bit each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -93,6 +93,7 @@ pub struct Plan {
     /// Where the steps of each phase begin; one more entry for the end.
     phases: [u16; PhaseId::COUNT + 1],
     body: usize,
+    body_in_memory: usize,
     identity: Box<[Text]>,
     sweeps: Box<[Planned]>,
     keeps_received: bool,
@@ -121,6 +122,12 @@ impl Plan {
     /// How much of the request's body the steps want, bytes.
     pub fn body(&self) -> usize {
         self.body
+    }
+
+    /// How much of that is held in memory, bytes; platforms may keep a longer start in a file: see
+    /// [`Step::body_in_memory`](crate::Step::body_in_memory).
+    pub fn body_in_memory(&self) -> usize {
+        self.body_in_memory
     }
 
     /// Fields of the request that the client may not set here, because modules of the route tell the origin by them who it
@@ -207,7 +214,7 @@ impl<'p> PlanBuilder<'p> {
         let nothing: Arc<dyn Any + Send + Sync> = Arc::new(());
         let mut steps: Vec<Planned> = Vec::new();
         let mut phases = [0; PhaseId::COUNT + 1];
-        let mut body = 0;
+        let (mut body, mut body_in_memory) = (0, usize::MAX);
         let mut identity: Vec<Text> = Vec::new();
         let mut sweeps: Vec<Planned> = Vec::new();
         let (mut keeps_received, mut sees_refused) = (false, false);
@@ -242,6 +249,7 @@ impl<'p> PlanBuilder<'p> {
             keeps_received |= entry.reads_received();
             sees_refused |= entry.reads_received() && decl.phase == PhaseId::Log;
             body = body.max(entry.body(&planned.settings).min(BODY_LIMIT));
+            body_in_memory = body_in_memory.min(entry.body_in_memory(&planned.settings));
             for name in entry.identity(&planned.settings) {
                 if !identity.contains(&name) {
                     identity.push(name);
@@ -259,6 +267,7 @@ impl<'p> PlanBuilder<'p> {
             steps: steps.into(),
             phases,
             body,
+            body_in_memory,
             identity: identity.into(),
             sweeps: sweeps.into(),
             keeps_received,

@@ -138,6 +138,8 @@ pub struct State {
     pub lines: Vec<LogLine>,
     /// How much of the response's body steps have asked for, bytes.
     pub hold: usize,
+    /// Bytes that values hold, as their steps say.
+    pub held: usize,
     /// Slots of fetches that have been emitted and not been performed.
     pub fetches: Vec<u16>,
 }
@@ -156,6 +158,7 @@ impl State {
         self.tallies.clear();
         self.lines.clear();
         self.hold = 0;
+        self.held = 0;
         self.fetches.clear();
     }
 }

@@ -52,6 +52,12 @@ pub trait Step: Default + Send + Sync + 'static {
         0
     }
 
+    /// How much of that is held in memory, bytes: platforms that can keep a longer body in a temporary file until the step
+    /// runs. The least of what the steps of a route say counts. Default: all.
+    fn body_in_memory(_settings: &Self::Settings) -> usize {
+        usize::MAX
+    }
+
     /// Fields of the request in which the module tells the origin who the client is. On a route that configures the module
     /// the client's own are taken away after the phase `request-identity`, whether the step runs or not: under a `when` that
     /// does not hold, in a dry run, and when rules skip it. Names are compared without regard to case, and `_` counts as `-`,
@@ -193,6 +199,9 @@ pub trait Erased: Send + Sync {
     /// How much of the request's body it asks for with these settings, bytes.
     fn body(&self, settings: &(dyn Any + Send + Sync)) -> usize;
 
+    /// See [`Step::body_in_memory`].
+    fn body_in_memory(&self, settings: &(dyn Any + Send + Sync)) -> usize;
+
     /// See [`Step::identity`].
     fn identity(&self, settings: &(dyn Any + Send + Sync)) -> Vec<Text>;
 
@@ -257,6 +266,10 @@ impl<S: Step> Erased for Typed<S> {
 
     fn body(&self, settings: &(dyn Any + Send + Sync)) -> usize {
         settings.downcast_ref().map_or(0, |settings| S::body(settings))
+    }
+
+    fn body_in_memory(&self, settings: &(dyn Any + Send + Sync)) -> usize {
+        settings.downcast_ref().map_or(usize::MAX, |settings| S::body_in_memory(settings))
     }
 
     fn identity(&self, settings: &(dyn Any + Send + Sync)) -> Vec<Text> {

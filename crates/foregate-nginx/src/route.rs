@@ -144,6 +144,13 @@ impl Cycle {
         let (plan, logs) = read(path, |tree, problems| decode(tree, pipeline, &names, problems))
             .map_err(|refused| refused.plain())?
             .ok_or("nothing was read")?;
+        if plan.body() > BODY_MOST {
+            return Err(format!(
+                "{}: modules look at more than 1 MiB of a request's body, which inside NGINX is held in memory: lower \
+                 `body-limit`",
+                path.display()
+            ));
+        }
         let off = switched_off(pipeline, &plan, &terms.off)?;
         let open = |log: &PathBuf| open_log(log).ok_or(format!("cannot open {}", log.display()));
         let route = Rc::new(Route {
@@ -161,6 +168,9 @@ impl Cycle {
         Ok(route)
     }
 }
+
+/// The most of a request's body that modules may look at, bytes: all of it is held in memory.
+const BODY_MOST: usize = 1 << 20;
 
 /// The steps of these keys.
 fn switched_off(pipeline: &Pipeline, plan: &Plan, names: &[String]) -> Result<Steps, String> {

@@ -4,9 +4,15 @@
 //! share one [`Budget`], and each takes its [`Share`] of it as it grows. The more is held, the smaller the largest share
 //! that is given out: whoever asks for much is refused long before those who ask for little notice anything.
 
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use parking_lot::Mutex;
+
+use crate::address::network;
 use crate::telemetry::metrics::Counter;
 
 /// A share may be at most this part of what nobody else holds.
@@ -14,11 +20,15 @@ const LARGEST_SHARE: usize = 4;
 /// Shares grow and shrink by this much, bytes; less than that is not counted.
 const GRAIN: usize = 4096;
 
-/// Memory that all share, and how much of it is held.
+/// Memory, or room in files, that all share, and how much of it is held.
 #[derive(Debug)]
 pub struct Budget {
     limit: AtomicUsize,
+    /// What one client may hold of it with several bodies, percent.
+    per_client: AtomicUsize,
     held: AtomicUsize,
+    /// What those hold whose shares are counted by client.
+    clients: Mutex<HashMap<Client, usize, foldhash::fast::RandomState>>,
     /// Shares that could not grow.
     pub refused: Counter,
 }
@@ -28,17 +38,40 @@ pub struct Budget {
 pub struct Share {
     budget: Arc<Budget>,
     held: usize,
+    client: Option<Client>,
+}
+
+/// What tells clients apart, in little room: a body has several shares.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+struct Client(NonZeroU64);
+
+impl Client {
+    /// The network of an IPv6 client; IPv4 addresses lie among such as no client has (RFC 4291, section 2.4).
+    fn of(address: IpAddr) -> Self {
+        let bits = match network(address) {
+            IpAddr::V4(address) => 1 << 32 | u64::from(address.to_bits()),
+            IpAddr::V6(address) => (address.to_bits() >> 64) as u64,
+        };
+        Self(NonZeroU64::new(bits).unwrap_or(NonZeroU64::MIN))
+    }
 }
 
 impl Budget {
     /// So many bytes.
     pub fn new(limit: usize) -> Self {
-        Self { limit: AtomicUsize::new(limit), held: AtomicUsize::new(0), refused: Counter::default() }
+        Self {
+            limit: AtomicUsize::new(limit),
+            per_client: AtomicUsize::new(crate::settings::FILTER_PER_CLIENT),
+            held: AtomicUsize::new(0),
+            clients: Mutex::default(),
+            refused: Counter::default(),
+        }
     }
 
-    /// Changes how much there is. What is held stays held.
-    pub fn set_limit(&self, limit: usize) {
+    /// Changes how much there is, bytes, and the part of it that one client may hold, percent. What is held stays held.
+    pub fn set_limit(&self, limit: usize, per_client: usize) {
         self.limit.store(limit, Ordering::Relaxed);
+        self.per_client.store(per_client, Ordering::Relaxed);
     }
 
     /// Bytes that are held now.
@@ -53,7 +86,49 @@ impl Budget {
 
     /// A share of nothing yet.
     pub fn share(self: &Arc<Self>) -> Share {
-        Share { budget: Arc::clone(self), held: 0 }
+        Share { budget: Arc::clone(self), held: 0, client: None }
+    }
+
+    /// The same for what a client sends: with all its bodies together it may hold no more than its part, unless it has but
+    /// one. IPv6 clients are told apart by their networks of 64 bits.
+    pub fn share_of(self: &Arc<Self>, client: Option<IpAddr>) -> Share {
+        Share { budget: Arc::clone(self), held: 0, client: client.map(Client::of) }
+    }
+
+    fn grow(&self, from: usize, to: usize) -> bool {
+        let limit = self.limit.load(Ordering::Relaxed);
+        let grow = |held: usize| {
+            let others = held.saturating_sub(from);
+            let largest = limit.saturating_sub(others) / LARGEST_SHARE;
+            (to <= largest).then(|| others.saturating_add(to))
+        };
+        self.held.fetch_update(Ordering::Relaxed, Ordering::Relaxed, grow).is_ok()
+    }
+
+    /// The same where the client may hold so much.
+    fn grow_of(&self, client: Client, from: usize, to: usize) -> bool {
+        let percent = self.per_client.load(Ordering::Relaxed);
+        let most = self.limit.load(Ordering::Relaxed) / 100 * percent;
+        let mut clients = self.clients.lock();
+        let others = clients.get(&client).map_or(0, |held| held.saturating_sub(from));
+        let may = others == 0 || others.saturating_add(to) <= most;
+        if !may || !self.grow(from, to) {
+            return false;
+        }
+        clients.insert(client, others.saturating_add(to));
+        true
+    }
+
+    fn shrink(&self, client: Option<Client>, by: usize) {
+        self.held.fetch_sub(by, Ordering::Relaxed);
+        let Some(client) = client.filter(|_| by > 0) else { return };
+        let mut clients = self.clients.lock();
+        if let Some(held) = clients.get_mut(&client) {
+            *held = held.saturating_sub(by);
+            if *held == 0 {
+                clients.remove(&client);
+            }
+        }
     }
 }
 
@@ -70,17 +145,15 @@ impl Share {
     pub fn hold(&mut self, bytes: usize) -> bool {
         let wanted = bytes - bytes % GRAIN;
         if wanted <= self.held {
-            self.budget.held.fetch_sub(self.held - wanted, Ordering::Relaxed);
+            self.budget.shrink(self.client, self.held - wanted);
             self.held = wanted;
             return true;
         }
-        let limit = self.budget.limit.load(Ordering::Relaxed);
-        let grow = |held: usize| {
-            let others = held.saturating_sub(self.held);
-            let largest = limit.saturating_sub(others) / LARGEST_SHARE;
-            (wanted <= largest).then(|| others.saturating_add(wanted))
+        let grown = match self.client {
+            Some(client) => self.budget.grow_of(client, self.held, wanted),
+            None => self.budget.grow(self.held, wanted),
         };
-        if self.budget.held.fetch_update(Ordering::Relaxed, Ordering::Relaxed, grow).is_err() {
+        if !grown {
             self.budget.refused.inc();
             return false;
         }
@@ -91,7 +164,7 @@ impl Share {
 
 impl Drop for Share {
     fn drop(&mut self) {
-        self.budget.held.fetch_sub(self.held, Ordering::Relaxed);
+        self.budget.shrink(self.client, self.held);
     }
 }
 
@@ -135,9 +208,26 @@ mod tests {
                 assert!(budget.held() <= MIB);
             }
         }
-        budget.set_limit(0);
+        budget.set_limit(0, 100);
         assert!(!shares[0].hold(MIB) && shares[0].hold(0));
         drop(shares);
         assert_eq!(budget.held(), 0);
+    }
+
+    #[test]
+    fn one_client_has_its_part_but_always_one_body() {
+        let budget = Arc::new(Budget::new(64 * MIB));
+        let of = |text: &str| budget.share_of(Some(text.parse().unwrap()));
+        let mut large = of("192.0.2.1");
+        budget.set_limit(64 * MIB, 10);
+        assert!(large.hold(12 * MIB), "one body of a client is bounded as any other");
+        let mut second = of("192.0.2.1");
+        assert!(!second.hold(GRAIN) && second.hold(GRAIN - 1), "what is not counted is not refused");
+        assert!(large.hold(5 * MIB) && second.hold(MIB) && !second.hold(2 * MIB));
+        assert_eq!((budget.held(), budget.refused.get()), (6 * MIB, 2));
+        let (mut one, mut same, mut other) = (of("2001:db8::1"), of("2001:db8::2"), of("2001:db8:0:1::1"));
+        assert!(one.hold(6 * MIB) && !same.hold(MIB) && other.hold(6 * MIB));
+        drop((one, same, other, large, second));
+        assert_eq!((budget.held(), budget.clients.lock().len()), (0, 0));
     }
 }

@@ -3,6 +3,7 @@
 use foregate_wire::{FramingError, HostError, RequestError, ResponseError, TargetError};
 
 use crate::link::LinkError;
+use crate::spool::SpoolError;
 
 /// The side at fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -149,12 +150,27 @@ pub enum Error {
     /// Filters of bodies hold as much as they may.
     #[error("no memory for the filters of the body")]
     FilterMemory,
+    /// Starts of bodies hold as much in files as they may.
+    #[error("no room for the body in temporary files")]
+    FilterFiles,
+    /// The temporary file of a body could not be made, written or read.
+    #[error("the body could not be kept in a temporary file")]
+    TemporaryFile,
     /// A step of a module has had the request broken off; its name.
     #[error("the step {0} has broken the request off")]
     Aborted(&'static str),
     /// The proxy is at fault.
     #[error("internal error")]
     Internal,
+}
+
+impl From<SpoolError> for Error {
+    fn from(error: SpoolError) -> Self {
+        match error {
+            SpoolError::Limit => Self::FilterFiles,
+            SpoolError::Io => Self::TemporaryFile,
+        }
+    }
 }
 
 impl Error {
@@ -184,6 +200,8 @@ impl Error {
             | Self::StepQueue(_)
             | Self::Filter(_)
             | Self::FilterMemory
+            | Self::FilterFiles
+            | Self::TemporaryFile
             | Self::Aborted(_) => Side::Internal,
             _ => Side::Downstream,
         }
@@ -242,6 +260,8 @@ impl Error {
             Self::BodyUnreadable(_) => "body_unreadable",
             Self::Filter(_) => "filter",
             Self::FilterMemory => "filter_memory",
+            Self::FilterFiles => "filter_files",
+            Self::TemporaryFile => "temporary_file",
             Self::ResponseTooLarge => "response_too_large",
             Self::Aborted(_) => "aborted",
             Self::Internal => "internal",
@@ -269,7 +289,12 @@ impl Error {
             Self::BodyTooLarge => 413,
             Self::ConnectTimeout | Self::FirstByteTimeout | Self::OriginIdle | Self::OriginStall => 504,
             Self::Loop => 508,
-            Self::NoServer | Self::NoDescriptors | Self::StepQueue(_) | Self::FilterMemory => 503,
+            Self::NoServer
+            | Self::NoDescriptors
+            | Self::StepQueue(_)
+            | Self::FilterMemory
+            | Self::FilterFiles
+            | Self::TemporaryFile => 503,
             Self::Internal | Self::Step(_) | Self::Filter(_) | Self::Aborted(_) => 500,
             _ => 502,
         }

@@ -22,6 +22,7 @@ mod random;
 pub mod routing;
 pub mod server;
 pub mod settings;
+mod spool;
 mod sys;
 pub mod telemetry;
 mod timer;

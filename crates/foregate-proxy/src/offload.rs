@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 
+use crate::address::network;
 use crate::telemetry::metrics::Metrics;
 
 /// A piece of work. It catches its own panics.
@@ -207,14 +208,6 @@ fn work(queue: &Queue, metrics: &Metrics) {
         metrics.offload_queue.dec();
         metrics.offload_wait.record(since.elapsed());
         job();
-    }
-}
-
-/// What tells clients apart.
-fn network(client: IpAddr) -> IpAddr {
-    match client.to_canonical() {
-        IpAddr::V6(address) => IpAddr::V6((address.to_bits() >> 64 << 64).into()),
-        address => address,
     }
 }
 

@@ -15,6 +15,7 @@ use crate::connection::registry::Registry;
 use crate::exchange::fetch::Fetches;
 use crate::offload::Offload;
 use crate::settings::{Limits, ListenAddress, Settings, Timeouts};
+use crate::spool::Spools;
 use crate::telemetry::access_log::AccessLog;
 use crate::telemetry::log_file::LogFile;
 use crate::telemetry::metrics::{Counter, Metrics, SiteCounters};
@@ -139,6 +140,8 @@ pub struct Proxy {
     pub offload: Offload,
     /// What filters of bodies hold together.
     pub filter_memory: Arc<Budget>,
+    /// Starts of bodies in files.
+    pub spools: Arc<Spools>,
     /// Requests that steps have asked for.
     pub fetches: Fetches,
     draining: AtomicBool,
@@ -156,10 +159,13 @@ impl Proxy {
         let offload = Offload::new(threads, limits.offload_queue, Arc::clone(&metrics));
         let steps = Arc::clone(metrics.steps(config.settings.pipeline.steps().map(|decl| decl.name)));
         let filter_memory = Arc::clone(&metrics.filter_memory);
-        filter_memory.set_limit(limits.filter_memory);
+        filter_memory.set_limit(limits.filter_memory, limits.filter_per_client);
+        let spools = Arc::clone(&metrics.spools);
+        spools.budget.set_limit(limits.filter_files, limits.filter_per_client);
         Self {
             steps,
             filter_memory,
+            spools,
             offload,
             fetches: Fetches::default(),
             config: ArcSwap::from_pointee(config),
@@ -182,7 +188,9 @@ impl Proxy {
     pub fn set_config(&self, mut config: Config) {
         config.settings.sites.count_in(&self.metrics);
         self.offload.set_limit(config.settings.limits.offload_queue);
-        self.filter_memory.set_limit(config.settings.limits.filter_memory);
+        let limits = &config.settings.limits;
+        self.filter_memory.set_limit(limits.filter_memory, limits.filter_per_client);
+        self.spools.budget.set_limit(limits.filter_files, limits.filter_per_client);
         self.config.store(Arc::new(config));
     }
 

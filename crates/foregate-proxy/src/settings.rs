@@ -34,6 +34,8 @@ pub struct Settings {
     pub admin: Option<PathBuf>,
     /// The JSON access log, off when `None`.
     pub access_log: Option<PathBuf>,
+    /// Where bodies too long to be held in memory are kept; `None` means the system's folder for temporary files.
+    pub temporary_folder: Option<PathBuf>,
     /// Limits of size and count.
     pub limits: Limits,
     /// Time limits towards clients.
@@ -62,6 +64,7 @@ impl Settings {
             metrics: None,
             admin: None,
             access_log: None,
+            temporary_folder: None,
             limits: Limits::default(),
             timeouts: Timeouts::default(),
             upstreams: Vec::new(),
@@ -174,6 +177,12 @@ pub struct ClientCertificates {
 /// for many small ones.
 pub const FILTER_MEMORY: usize = 96 * MIB;
 
+/// The default of [`Limits::filter_files`], bytes.
+pub const FILTER_FILES: usize = 4096 * MIB;
+
+/// The default of [`Limits::filter_per_client`], percent.
+pub const FILTER_PER_CLIENT: usize = 25;
+
 /// Limits of size and count; see each field for what happens beyond it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limits {
@@ -217,6 +226,13 @@ pub struct Limits {
     /// the process, bytes. Beyond: 503 for who needs more, bodies pass unchanged where a filter can let them, and what was
     /// kept for another attempt is dropped. Default: [`FILTER_MEMORY`].
     pub filter_memory: usize,
+    /// What starts of bodies that steps look at may hold together in temporary files, bytes. Beyond: 503. Default:
+    /// [`FILTER_FILES`].
+    pub filter_files: usize,
+    /// The part of [`filter_memory`](Self::filter_memory) and [`filter_files`](Self::filter_files) that bodies of one
+    /// client address (IPv6: of a network of 64 bits) may hold, percent; one body alone may hold more. Beyond: 503. Default:
+    /// [`FILTER_PER_CLIENT`].
+    pub filter_per_client: usize,
 }
 
 impl Default for Limits {
@@ -241,6 +257,8 @@ impl Default for Limits {
             h2_control_rate: 20,
             offload_queue: 1024,
             filter_memory: FILTER_MEMORY,
+            filter_files: FILTER_FILES,
+            filter_per_client: FILTER_PER_CLIENT,
         }
     }
 }

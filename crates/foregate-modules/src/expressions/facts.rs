@@ -102,8 +102,9 @@ impl Facts for ExchangeFacts<'_> {
         let exchange = self.exchange();
         match field.standard() {
             Some(Standard::BodySize) => {
-                let (body, whole) = exchange.request_body();
-                let length = exchange.request_length().or(if whole { Some(body.len() as u64) } else { None });
+                let (_, whole) = exchange.request_body();
+                let received = whole.then(|| exchange.request_body_length() as u64);
+                let length = exchange.request_length().or(received);
                 i64::try_from(length?).ok()
             }
             Some(Standard::Timestamp) => i64::try_from(exchange.now().unix_seconds()).ok(),

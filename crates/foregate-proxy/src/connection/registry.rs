@@ -9,6 +9,8 @@ use std::task::{Context, Waker};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
+use crate::address::network;
+
 /// Parts of the table that are locked on their own.
 const SHARDS: usize = 16;
 
@@ -54,7 +56,7 @@ impl Registry {
         most: usize,
         listener: usize,
     ) -> Option<Registered> {
-        let client = client.map(|client| network(client.to_canonical()));
+        let client = client.map(network);
         if let Some(client) = client {
             let mut shard = self.client_shard(client).lock();
             let count = shard.clients.entry(client).or_insert(0);
@@ -109,18 +111,10 @@ impl Registry {
     }
 }
 
-/// One IPv6 client has a whole /64 to choose addresses from, so the network is what counts.
-fn network(client: IpAddr) -> IpAddr {
-    match client {
-        IpAddr::V4(_) => client,
-        IpAddr::V6(address) => IpAddr::V6((address.to_bits() & !u128::from(u64::MAX)).into()),
-    }
-}
-
 impl Registered {
     /// Counts the connection as one of `client`'s, unless that one has `most` of them already.
     pub fn attribute(&mut self, client: IpAddr, most: usize) -> bool {
-        let client = network(client.to_canonical());
+        let client = network(client);
         let mut shard = self.registry.client_shard(client).lock();
         let count = shard.clients.entry(client).or_insert(0);
         if *count >= most || self.client.is_some() {

@@ -12,9 +12,9 @@ use super::progress::Awaited;
 use super::respond::{Answer, date};
 use super::{Exchange, Step};
 use crate::error::Error;
-use crate::link::copy::{CopyError, Front, Waiting};
+use crate::link::copy::{CopyError, Waiting};
 use crate::link::filter::{Filter, chain};
-use crate::link::start::Kept;
+use crate::link::start::{Front, Kept};
 use crate::link::{Link, LinkError, Received};
 use crate::settings::UpstreamProtocol;
 use crate::telemetry::clock;
@@ -56,7 +56,7 @@ impl Exchange<'_> {
         if keeps && !self.upload.is_done() {
             // What steps have looked at already has to be sent first.
             let kept = self.upload.kept.take();
-            let share = || self.proxy.filter_memory.share();
+            let share = || self.proxy.filter_memory.share_of(self.client_address());
             let mut kept = kept.unwrap_or_else(|| Kept { bytes: Vec::new(), limit: 0, share: share() });
             kept.limit = upstream.settings.retry_body.max(kept.bytes.len());
             self.upload.kept = Some(kept);
@@ -184,6 +184,9 @@ impl Exchange<'_> {
 
     /// Sends again what an earlier attempt has taken from the client's body.
     async fn replay(&mut self, origin: &mut Origin) -> Result<(), Error> {
+        if self.upload.start_over() {
+            return Ok(());
+        }
         let kept = self.upload.kept.as_ref().map_or(&[][..], |kept| &kept.bytes);
         let mut sent = 0;
         while sent < kept.len() {
@@ -192,9 +195,7 @@ impl Exchange<'_> {
         }
         if self.upload.has_ended() {
             let trailers = self.client.link.trailers();
-            if self.upload.drop_trailers {
-                trailers.clear();
-            }
+            self.upload.clean(trailers);
             origin.link.finish(trailers).map_err(Error::Origin)?;
         }
         Ok(())
@@ -303,6 +304,7 @@ impl Exchange<'_> {
             CopyError::Filter(step) => Err(Error::BodyUnreadable(step)),
             CopyError::Panicked(step) => Err(Error::Step(step)),
             CopyError::Memory => Err(Error::FilterMemory),
+            CopyError::File => Err(Error::TemporaryFile),
             CopyError::Sink(_) => {
                 // The origin does not want the rest; it may have answered already.
                 self.upload.give_up();
@@ -528,7 +530,8 @@ impl Exchange<'_> {
                 | CopyError::TooLarge
                 | CopyError::Filter(_)
                 | CopyError::Panicked(_)
-                | CopyError::Memory,
+                | CopyError::Memory
+                | CopyError::File,
             )) => {
                 // An origin of HTTP/1 cannot be told; over HTTP/2 the response goes on.
                 self.client.close = true;
@@ -558,6 +561,7 @@ impl Exchange<'_> {
             Poll::Ready(Err(CopyError::Panicked(step))) => return Poll::Ready(Err(Error::Step(step))),
             Poll::Ready(Err(CopyError::TooLarge)) => return Poll::Ready(Err(Error::ResponseTooLarge)),
             Poll::Ready(Err(CopyError::Memory)) => return Poll::Ready(Err(Error::FilterMemory)),
+            Poll::Ready(Err(CopyError::File)) => return Poll::Ready(Err(Error::TemporaryFile)),
             Poll::Ready(Ok(())) | Poll::Pending => {}
         }
         if let Some(question) = self.download.question() {

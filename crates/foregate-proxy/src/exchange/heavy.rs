@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
-use foregate_module::{Pipeline, Planned, Verdict, WhenFull};
+use foregate_module::{Entry, Pipeline, Planned, Verdict, WhenFull};
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
@@ -19,7 +19,7 @@ use super::response::Response;
 use super::view::View;
 use crate::error::Error;
 use crate::link::LinkError;
-use crate::offload::LONGEST_WAIT;
+use crate::offload::{LONGEST_WAIT, Place};
 use crate::proxy::Config;
 use crate::routing::HostId;
 use crate::settings::Route;
@@ -38,7 +38,8 @@ enum Waited {
 /// What comes back from another thread.
 struct Done {
     moved: Moved,
-    verdict: std::thread::Result<Verdict>,
+    /// An error where the body that the step reads could not be read from its file.
+    verdict: std::thread::Result<std::io::Result<Verdict>>,
     took: Duration,
     /// What of that the thread ran on a processor.
     processor: Duration,
@@ -55,7 +56,10 @@ struct Moved {
     route: Option<Arc<Route>>,
 }
 
-impl Exchange<'_> {
+/// How often a place in the queue is asked for by those who wait for one.
+const AGAIN: Duration = Duration::from_millis(20);
+
+impl<'a> Exchange<'a> {
     /// Runs a step on the threads for heavy work, with everything that it may see. It waits at most `wait` for one.
     pub(super) async fn run_heavy(
         &mut self,
@@ -65,7 +69,14 @@ impl Exchange<'_> {
     ) -> Result<Verdict, Fault> {
         let config = Arc::clone(&self.config);
         let pipeline = &config.settings.pipeline;
-        let Some(place) = self.proxy.offload.reserve(self.client_address()) else {
+        let deadline = Instant::now() + wait.min(LONGEST_WAIT);
+        let place = match self.proxy.offload.reserve(self.client_address()) {
+            None if self.is_in_file(planned) && full == WhenFull::Error => {
+                self.wait_for_place(deadline).await?
+            }
+            place => place,
+        };
+        let Some(place) = place else {
             return self.run_otherwise(planned, pipeline, full);
         };
         let Some(run) = self.run.take() else { return Ok(Verdict::Passed) };
@@ -91,7 +102,6 @@ impl Exchange<'_> {
             // Nobody waits any more if the process ends.
             let _ = tell.send(Box::new(Done { moved, verdict, took, processor }));
         }));
-        let deadline = Instant::now() + wait.min(LONGEST_WAIT);
         let waited = poll_fn(|cx| {
             if let Poll::Ready(told) = Pin::new(&mut told).poll(cx) {
                 return Poll::Ready(Waited::Told(told.ok()));
@@ -135,13 +145,39 @@ impl Exchange<'_> {
                 step.used(processor, self.phase_began());
             }
         }
-        verdict.map_err(|_| Fault::Panicked)
+        verdict.map_err(|_| Fault::Panicked)?.map_err(|error| {
+            self.proxy.spools.failure(&error, None);
+            Fault::Lost(Error::TemporaryFile)
+        })
+    }
+
+    /// Waits for a place in the queue: a body that lies in a file takes no memory meanwhile. `None` if the time is up.
+    async fn wait_for_place(&mut self, until: Instant) -> Result<Option<Place<'a>>, Fault> {
+        loop {
+            let next = Instant::now() + AGAIN;
+            if next > until {
+                return Ok(None);
+            }
+            poll_fn(|cx| match self.client.poll_abandoned(cx) {
+                Poll::Ready(error) => Poll::Ready(Err(Fault::Lost(Error::Client(error)))),
+                Poll::Pending => self.timer.poll(cx, next).map(Ok),
+            })
+            .await?;
+            let place = self.proxy.offload.reserve(self.client_address());
+            if place.is_some() {
+                return Ok(place);
+            }
+        }
     }
 
     fn take_back(&mut self, moved: Moved) {
         *self.request = moved.request;
         *self.response = moved.response;
-        self.run = Some(moved.run);
+        let run = self.run.insert(moved.run);
+        if run.facts.spool.is_some() {
+            // A step that has panicked has left it there.
+            run.facts.body = Vec::new();
+        }
     }
 
     /// Does with a heavy step for which there is no thread what is to be done then.
@@ -159,7 +195,15 @@ impl Exchange<'_> {
 }
 
 impl Moved {
-    fn call(&mut self, planned: &Planned) -> Verdict {
+    fn call(&mut self, planned: &Planned) -> std::io::Result<Verdict> {
+        let pipeline = &self.config.settings.pipeline;
+        let reads = pipeline.entries().get(usize::from(planned.step)).is_some_and(Entry::reads_body);
+        let facts = &mut self.run.facts;
+        let spool = facts.spool.as_ref().filter(|_| reads);
+        let in_file = spool.is_some();
+        if let Some(spool) = spool {
+            facts.body = spool.read()?;
+        }
         let mut view = View {
             request: &mut self.request,
             response: &mut self.response,
@@ -167,8 +211,13 @@ impl Moved {
             site: site_name(&self.config, self.site),
             route: self.route.as_ref().map_or("", |route| &route.pattern),
             slashes: slashes(&self.config, self.site),
-            facts: &mut self.run.facts,
+            facts,
         };
-        self.config.settings.pipeline.run(planned, &mut view, &mut self.run.state)
+        let verdict = pipeline.run(planned, &mut view, &mut self.run.state);
+        if in_file {
+            // As many are in memory at a time as there are threads.
+            self.run.facts.body = Vec::new();
+        }
+        Ok(verdict)
     }
 }

@@ -1,6 +1,7 @@
 //! Receives the start of a body for the steps that look at it.
 
 use std::future::poll_fn;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
@@ -11,8 +12,9 @@ use super::progress::Awaited;
 use crate::budget::Share;
 use crate::error::Error;
 use crate::link::copy::Waiting;
-use crate::link::start::Kept;
+use crate::link::start::{Front, Kept};
 use crate::link::{LinkError, Received};
+use crate::spool::{PIECE, Reader};
 use crate::telemetry::clock;
 use crate::upstream::Origin;
 
@@ -23,23 +25,30 @@ const HELD: usize = 1 << 20;
 const HELD_FOR: Duration = Duration::from_secs(10);
 
 impl Exchange<'_> {
+    /// Whether steps ask for the start of the request's body, and there is one.
+    pub(super) fn wants_start(&self) -> bool {
+        self.run.as_ref().is_some_and(|run| run.plan.body() > 0) && !self.request.length.is_empty()
+    }
+
     /// Receives as much of the request's body as the steps of the route ask for. It is sent to the origin like one that
-    /// an earlier attempt has taken from the client.
+    /// an earlier attempt has taken from the client; what is too long to be held in memory is sent from its file.
     pub(super) async fn receive_start(&mut self) -> Result<(), Error> {
         let Some(run) = &self.run else { return Ok(()) };
         let wanted = run.plan.body();
-        if wanted == 0 || self.request.length.is_empty() {
-            return Ok(());
-        }
         if self.request.expect_continue {
             let none = foregate_wire::HeaderList::new();
             self.client.send_interim(self.request, 100, &none).map_err(Error::Client)?;
             self.request.expect_continue = false;
         }
+        let in_memory = run.plan.body_in_memory();
         self.progress.restart(clock::now());
         let mut start = Vec::new();
-        let mut share = self.proxy.filter_memory.share();
-        let whole = poll_fn(|cx| self.poll_start(cx, wanted, &mut start, &mut share)).await?;
+        let mut share = self.proxy.filter_memory.share_of(self.client_address());
+        let most = wanted.min(in_memory);
+        let whole = poll_fn(|cx| self.poll_start(cx, most, &mut start, &mut share)).await?;
+        if !whole && most < wanted {
+            return self.receive_into_file(wanted, start, share).await;
+        }
         if whole {
             self.upload.source_ended();
         }
@@ -54,8 +63,42 @@ impl Exchange<'_> {
             run.facts.body_is_whole = whole;
         }
         // What it holds is counted with the start that steps see.
-        let share = self.proxy.filter_memory.share();
+        let share = self.proxy.filter_memory.share_of(self.client_address());
         self.upload.kept = Some(Kept { limit: start.len(), bytes: start, share });
+        Ok(())
+    }
+
+    /// Receives the rest of what steps ask for into a file, behind the part of it that is there already. The origin gets it
+    /// from there, and so do the steps; what is in memory meanwhile counts for `share`.
+    async fn receive_into_file(
+        &mut self,
+        wanted: usize,
+        start: Vec<u8>,
+        mut share: Share,
+    ) -> Result<(), Error> {
+        let files = self.proxy.spools.budget.share_of(self.client_address());
+        let folder = self.config.settings.temporary_folder.clone().unwrap_or_else(std::env::temp_dir);
+        let spool = self.proxy.spools.create(&folder, files).await?;
+        let (mut piece, mut left, mut whole) = (start, wanted, false);
+        loop {
+            left = left.saturating_sub(piece.len());
+            if !piece.is_empty() {
+                spool.append(std::mem::take(&mut piece)).await?;
+            }
+            if whole {
+                break;
+            }
+            let most = left.min(PIECE);
+            whole = poll_fn(|cx| self.poll_start(cx, most, &mut piece, &mut share)).await?;
+            if piece.is_empty() {
+                break;
+            }
+        }
+        if let Some(run) = &mut self.run {
+            run.facts.spool = Some(Arc::clone(&spool));
+            run.facts.body_is_whole = whole;
+        }
+        self.upload.front = Some(Front::File(Box::new(Reader::new(spool))));
         Ok(())
     }
 

@@ -341,7 +341,9 @@ impl<'a> Exchange<'a> {
         if let Err(error) = self.limit_body() {
             return Step::Failed(error);
         }
-        if let Err(error) = self.receive_start().await {
+        if self.wants_start()
+            && let Err(error) = Box::pin(self.receive_start()).await
+        {
             return Step::Failed(error);
         }
         match self.run_phases(PhaseId::UpstreamSelect).await {
@@ -391,7 +393,7 @@ impl<'a> Exchange<'a> {
             return false;
         }
         // A body that has been taken from the client must still be at hand.
-        let whole = self.upload.moved == 0 || self.upload.kept.is_some();
+        let whole = self.upload.is_at_hand();
         if !(unseen || lost) || !whole || self.attempts > upstream.settings.retries || self.client.head_sent {
             return false;
         }

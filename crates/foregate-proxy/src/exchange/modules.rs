@@ -10,8 +10,8 @@ use std::task::Poll;
 use std::time::Instant;
 
 use foregate_module::{
-    self as module, Action, FetchRequest, FetchResult, Filtered, Finding, Load, PhaseId, Pipeline, Plan,
-    Planned, Question, Source, State, Steps, Summary, Traffic, Verdict, Weight, WhenFull,
+    self as module, Action, Entry, FetchRequest, FetchResult, Filtered, Finding, Load, PhaseId, Pipeline,
+    Plan, Planned, Question, Source, State, Steps, Summary, Traffic, Verdict, Weight, WhenFull,
 };
 use foregate_wire::{BodyLength, Slashes};
 
@@ -115,6 +115,7 @@ impl Exchange<'_> {
                 run.state.clear();
                 run.plan = NOTHING.with(Arc::clone);
                 (run.facts.body, run.facts.body_share) = (Vec::new(), None);
+                (run.facts.spool, run.facts.held) = (None, None);
                 (run.facts.response_body, run.facts.response_share) = (Vec::new(), None);
                 run.facts.received = None;
                 shelf.push(run);
@@ -245,9 +246,11 @@ impl Exchange<'_> {
 
     /// Where a step is to run. What does not run at all is not worth the way to another thread.
     fn load(&mut self, planned: &Planned, pipeline: &Pipeline) -> Result<Load, Fault> {
-        let weight = pipeline.entries().get(usize::from(planned.step)).map(|entry| entry.decl().weight);
-        let light = matches!(weight, None | Some(Weight::Light));
-        if (light && !self.is_slow(planned)) || self.is_broken(planned) {
+        let entry = pipeline.entries().get(usize::from(planned.step));
+        let light = entry.is_none_or(|entry| matches!(entry.decl().weight, Weight::Light));
+        // No worker reads files, nor holds what it would have read.
+        let in_file = self.is_in_file(planned);
+        if (light && !in_file && !self.is_slow(planned)) || self.is_broken(planned) {
             return Ok(Load::Light);
         }
         let Some((view, state)) = self.view() else { return Ok(Load::Light) };
@@ -257,10 +260,21 @@ impl Exchange<'_> {
         catch_unwind(AssertUnwindSafe(|| match pipeline.applies(planned, &view, state) {
             // On its worker it would hold up the requests of others, also those of other routes.
             true if light => Load::Heavy { when_full: WhenFull::Error, wait: LONGEST_WAIT },
-            true => pipeline.load(planned, &view, state),
+            true => match pipeline.load(planned, &view, state) {
+                load @ Load::Heavy { when_full: WhenFull::Shed, .. } => load,
+                _ if in_file => Load::Heavy { when_full: WhenFull::Error, wait: LONGEST_WAIT },
+                load => load,
+            },
             false => Load::Light,
         }))
         .map_err(|_| Fault::Panicked)
+    }
+
+    /// Whether a step reads a body that lies in a file.
+    pub(super) fn is_in_file(&self, planned: &Planned) -> bool {
+        let entries = self.config.settings.pipeline.entries();
+        self.run.as_ref().is_some_and(|run| run.facts.spool.is_some())
+            && entries.get(usize::from(planned.step)).is_some_and(Entry::reads_body)
     }
 
     /// Runs a step where it wants to.
@@ -347,7 +361,7 @@ impl Exchange<'_> {
                     run.state.tallies.drain(..).for_each(|(event, part)| counters.tally(event, &part));
                     run.state.lines.drain(..).for_each(|line| self.config.log(&line));
                 }
-                Ok(())
+                self.count_held()
             }
             Ok(Verdict::Stop(action)) => {
                 self.proxy.steps.ran(planned.step);
@@ -365,6 +379,20 @@ impl Exchange<'_> {
                 }
             }
         }
+    }
+
+    /// Counts what values hold that the last step has written.
+    fn count_held(&mut self) -> Result<(), Ended> {
+        let client = self.client_address();
+        let Some(run) = &mut self.run else { return Ok(()) };
+        let more = std::mem::take(&mut run.state.held);
+        if more == 0 {
+            return Ok(());
+        }
+        let none = || (0, self.proxy.filter_memory.share_of(client));
+        let (held, share) = run.facts.held.get_or_insert_with(none);
+        *held = held.saturating_add(more);
+        if share.hold(*held) { Ok(()) } else { Err(Ended::Failed(Error::FilterMemory)) }
     }
 
     fn stop(&mut self, planned: &Planned, counters: &StepCounter, action: Action) -> Result<(), Ended> {

@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 use std::net::IpAddr;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use foregate_module::{self as module, Fields, FieldsMut, Now, Source, Summary, TlsFacts, UpstreamId};
@@ -15,6 +15,7 @@ use super::response::Response;
 use crate::budget::Share;
 use crate::random;
 use crate::settings::TlsVersion;
+use crate::spool::Spool;
 use crate::telemetry::clock;
 
 /// What steps have said of an exchange, and what they are told of it beside its heads.
@@ -26,10 +27,14 @@ pub(super) struct Facts {
     pub upstream: Option<UpstreamId>,
     /// The least limit of the request's body that a step has set.
     pub body_limit: Option<u64>,
-    /// The start of the request's body, received for the steps.
+    /// The start of the request's body, received for the steps; empty where it is in a file.
     pub body: Vec<u8>,
+    /// The file that it is in.
+    pub spool: Option<Arc<Spool>>,
     /// What that holds of the memory for filters.
     pub body_share: Option<Share>,
+    /// What values of steps hold of that memory, as they say.
+    pub held: Option<(usize, Share)>,
     /// Whether that is all of it.
     pub body_is_whole: bool,
     /// The request's head as it was received, for a plan that asks for it.
@@ -60,7 +65,9 @@ impl Facts {
             upstream: None,
             body_limit: None,
             body: Vec::new(),
+            spool: None,
             body_share: None,
+            held: None,
             body_is_whole: body_is_empty,
             received: None,
             refused: None,
@@ -189,6 +196,14 @@ impl module::Exchange for View<'_> {
 
     fn request_body(&self) -> (&[u8], bool) {
         (&self.facts.body, self.facts.body_is_whole)
+    }
+
+    fn request_body_length(&self) -> usize {
+        let facts = &self.facts;
+        facts
+            .spool
+            .as_ref()
+            .map_or(facts.body.len(), |spool| usize::try_from(spool.len()).unwrap_or(usize::MAX))
     }
 
     fn site(&self) -> &str {

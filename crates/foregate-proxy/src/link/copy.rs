@@ -3,11 +3,10 @@
 use std::task::{Context, Poll};
 
 use foregate_module::{Chain, FetchRequest};
-use foregate_wire::connection;
 
 use super::filter::Filter;
 use super::splice::Pipe;
-use super::start::Kept;
+use super::start::{Front, Kept};
 use super::sweep::Sweep;
 use super::{Link, LinkError, Received};
 use crate::budget::Share;
@@ -21,6 +20,8 @@ pub enum Waiting {
     Sink,
     /// Whoever is asked for what a filter needs: see [`Copy::question`].
     Answer,
+    /// The file that holds the start of the body.
+    File,
     /// Nobody: the body has been moved.
     Nobody,
 }
@@ -40,6 +41,8 @@ pub enum CopyError {
     Panicked(&'static str),
     /// Filters need more memory than there is.
     Memory,
+    /// The file that holds the start of the body could not be read.
+    File,
 }
 
 /// A body on its way from one peer to another.
@@ -63,11 +66,11 @@ pub struct Copy {
     pub sweep: Option<Sweep>,
     /// Filters of modules that the body goes through.
     pub filter: Option<Box<Filter>>,
-    /// What was taken from the source before, and goes first; counted as moved when it is.
+    /// What was taken from the source before, and goes first; counted as moved when it is, or already where it is in a file.
     pub front: Option<Front>,
     /// What it goes through, if nothing looks at it.
     pub(super) pipe: Option<Pipe>,
-    finished: bool,
+    pub(super) finished: bool,
     gave_up: bool,
 }
 
@@ -76,23 +79,6 @@ pub struct Copy {
 const BURST: u64 = 128 * 1024;
 /// The same for a body that goes through filters, which may need a millisecond for half of it.
 const FILTERED_BURST: u64 = 32 * 1024;
-
-/// The start of a body that was taken from its source before.
-#[derive(Debug)]
-pub struct Front {
-    bytes: Vec<u8>,
-    /// How much of it has gone.
-    gone: usize,
-    /// What it holds of the memory that all share.
-    _share: Option<Share>,
-}
-
-impl Front {
-    /// Bytes with their share of the memory; `None` where there are none.
-    pub fn new(bytes: Vec<u8>, share: Option<Share>) -> Option<Self> {
-        (!bytes.is_empty()).then_some(Self { bytes, gone: 0, _share: share })
-    }
-}
 
 impl Copy {
     /// A body of which nothing has been moved yet.
@@ -133,6 +119,7 @@ impl Copy {
         let filter = Filter::new(chain, share)?;
         let filter = self.filter.insert(Box::new(filter));
         if let Some(kept) = &mut self.kept {
+            // What lies in a file goes through them when it is sent.
             for piece in std::mem::take(&mut kept.bytes).chunks(Chain::PIECE) {
                 filter.write(piece)?;
             }
@@ -228,14 +215,10 @@ impl Copy {
                 }
                 other => return other,
             }
-            if self.front.is_some() {
+            if self.front.as_ref().is_some_and(|front| !front.is_done()) {
                 match self.poll_front(cx, sink) {
-                    Poll::Pending => {
-                        self.waiting = Waiting::Sink;
-                        return Poll::Pending;
-                    }
-                    Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
                     Poll::Ready(Ok(())) => continue,
+                    other => return other,
                 }
             }
             match self.poll_splice(cx, source, sink) {
@@ -276,16 +259,7 @@ impl Copy {
 
     fn finish(&mut self, source: &mut Link, sink: &mut Link) -> Result<(), CopyError> {
         let trailers = source.trailers();
-        if self.drop_trailers {
-            trailers.clear();
-        } else if self.drop_underscores {
-            connection::drop_underscore_names(trailers);
-        }
-        if let Some(sweep) = &self.sweep
-            && !trailers.is_empty()
-        {
-            sweep.clean(trailers);
-        }
+        self.clean(trailers);
         sink.finish(trailers).map_err(CopyError::Sink)?;
         self.finished = true;
         Ok(())
@@ -371,7 +345,19 @@ impl Copy {
     /// Moves some of what was taken from the source before.
     fn poll_front(&mut self, cx: &mut Context<'_>, sink: &mut Link) -> Poll<Result<(), CopyError>> {
         let Some(front) = &mut self.front else { return Poll::Ready(Ok(())) };
-        let data = front.bytes.get(front.gone..).unwrap_or_default();
+        if let Front::File(reader) = front {
+            match reader.poll_fill(cx) {
+                Poll::Ready(filled) => filled.map_err(|_| CopyError::File)?,
+                // Others must not wait for the disk: what was sent so far is on its way.
+                Poll::Pending => {
+                    return match self.poll_flush(cx, sink, Waiting::File) {
+                        Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
+                        _ => Poll::Pending,
+                    };
+                }
+            }
+        }
+        let data = front.data();
         let count = match &mut self.filter {
             Some(filter) => {
                 let piece = data.get(..Chain::PIECE).unwrap_or(data);
@@ -384,13 +370,18 @@ impl Copy {
                     self.sent += taken as u64;
                     taken
                 }
-                Poll::Pending => return Poll::Pending,
+                Poll::Pending => {
+                    self.waiting = Waiting::Sink;
+                    return Poll::Pending;
+                }
             },
         };
-        self.moved += count as u64;
-        front.gone += count;
-        if front.gone >= front.bytes.len() {
-            self.front = None;
+        front.consume(count);
+        if let Front::Memory { .. } = front {
+            self.moved += count as u64;
+            if front.is_done() {
+                self.front = None;
+            }
         }
         Poll::Ready(Ok(()))
     }

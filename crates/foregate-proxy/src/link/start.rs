@@ -2,7 +2,9 @@
 
 use foregate_module::Chain;
 
+use super::copy::{Copy, Waiting};
 use crate::budget::Share;
+use crate::spool::Reader;
 
 /// The start of a body that is sent by itself, bytes of the source. Filters need some microseconds for it, and some hundred for
 /// all that is taken at a time.
@@ -54,6 +56,75 @@ pub struct Kept {
     pub limit: usize,
     /// What it holds of the memory for filters.
     pub share: Share,
+}
+
+/// The start of a body that was taken from its source before.
+#[derive(Debug)]
+pub enum Front {
+    /// It is in memory, and gone once it has been sent.
+    Memory {
+        /// The bytes.
+        bytes: Vec<u8>,
+        /// How many of them have gone.
+        gone: usize,
+        /// What they hold of the memory that all share.
+        _share: Option<Share>,
+    },
+    /// It is in a file, and can be sent again.
+    File(Box<Reader>),
+}
+
+impl Front {
+    /// Bytes with their share of the memory; `None` where there are none.
+    pub fn new(bytes: Vec<u8>, share: Option<Share>) -> Option<Self> {
+        (!bytes.is_empty()).then_some(Self::Memory { bytes, gone: 0, _share: share })
+    }
+
+    /// What can be sent now.
+    pub fn data(&self) -> &[u8] {
+        match self {
+            Self::Memory { bytes, gone, .. } => bytes.get(*gone..).unwrap_or_default(),
+            Self::File(reader) => reader.data(),
+        }
+    }
+
+    /// Drops the first `count` bytes of [`Self::data`].
+    pub fn consume(&mut self, count: usize) {
+        match self {
+            Self::Memory { gone, .. } => *gone += count,
+            Self::File(reader) => reader.consume(count),
+        }
+    }
+
+    /// Whether all of it has gone.
+    pub fn is_done(&self) -> bool {
+        match self {
+            Self::Memory { .. } => self.data().is_empty(),
+            Self::File(reader) => reader.is_done(),
+        }
+    }
+}
+
+impl Copy {
+    /// Has what lies in a file sent from its beginning, unless filters have seen it. Whether there is such a start.
+    pub fn start_over(&mut self) -> bool {
+        let Some(Front::File(reader)) = &mut self.front else { return false };
+        if self.filter.is_some() {
+            return false;
+        }
+        reader.rewind();
+        (self.kept, self.finished, self.waiting) = (None, false, Waiting::Source);
+        true
+    }
+
+    /// Whether all that was taken from the source can be sent again.
+    pub fn is_at_hand(&self) -> bool {
+        let in_file = || match &self.front {
+            Some(Front::File(reader)) => self.filter.is_none() && reader.len() == self.moved,
+            _ => false,
+        };
+        self.moved == 0 || self.kept.is_some() || in_file()
+    }
 }
 
 #[cfg(test)]

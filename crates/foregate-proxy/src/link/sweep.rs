@@ -4,7 +4,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use foregate_module::{Pipeline, Plan, Steps};
-use foregate_wire::HeaderList;
+use foregate_wire::{HeaderList, connection};
+
+use super::copy::Copy;
 
 /// Which steps of a route such fields go through.
 pub struct Sweep {
@@ -25,6 +27,23 @@ impl Sweep {
         let cleaned = catch_unwind(AssertUnwindSafe(|| fields.retain(|field| keeps(field.name))));
         if cleaned.is_err() {
             fields.clear();
+        }
+    }
+}
+
+impl Copy {
+    /// Takes away what of a body's trailers does not go on.
+    pub fn clean(&self, trailers: &mut HeaderList) {
+        if trailers.is_empty() {
+            return;
+        }
+        if self.drop_trailers {
+            trailers.clear();
+        } else if self.drop_underscores {
+            connection::drop_underscore_names(trailers);
+        }
+        if let Some(sweep) = &self.sweep {
+            sweep.clean(trailers);
         }
     }
 }

@@ -8,6 +8,8 @@ use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Unit;
 
+use crate::spool::Spools;
+
 use super::metrics::{BLOCKED_BUCKETS, Metrics, STATUS_CLASSES, UpstreamCounters};
 use super::steps::{StepCounter, StepCounters};
 
@@ -127,8 +129,21 @@ fn modules(encoder: &mut DescriptorEncoder<'_>, metrics: &Metrics) -> fmt::Resul
         .encode_gauge(&held)?;
     let refused = metrics.filter_memory.refused.get();
     counter(encoder, "filter_memory_refused", "Times that a body needed more than there was", refused)?;
+    files(encoder, &metrics.spools)?;
     let help = "How long heavy work waited for a thread";
     histogram(encoder, "offload_wait", help, metrics.offload_wait.counts())
+}
+
+fn files(encoder: &mut DescriptorEncoder<'_>, spools: &Spools) -> fmt::Result {
+    let help = "Bytes that starts of bodies hold in temporary files";
+    let held = i64::try_from(spools.budget.held()).unwrap_or(i64::MAX);
+    encoder
+        .encode_descriptor("filter_files", help, Some(&Unit::Bytes), MetricType::Gauge)?
+        .encode_gauge(&held)?;
+    let help = "Times that a body needed more of it than there was";
+    counter(encoder, "filter_files_refused", help, spools.budget.refused.get())?;
+    let help = "Temporary files that could not be made, written or read";
+    counter(encoder, "filter_files_failed", help, spools.failed.get())
 }
 
 fn steps(encoder: &mut DescriptorEncoder<'_>, counters: &StepCounters) -> fmt::Result {

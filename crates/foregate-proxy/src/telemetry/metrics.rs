@@ -17,6 +17,7 @@ use prometheus_client::registry::Registry;
 use super::exposition::Exposition;
 use super::steps::{BLOCKED, StepCounters};
 use crate::budget::Budget;
+use crate::spool::Spools;
 
 /// Names that sites and upstreams each may have as labels. Beyond, they share the label [`OTHER`].
 const LABELS_LIMIT: usize = 1000;
@@ -166,6 +167,8 @@ pub struct Metrics {
     pub offload_wait: WaitHistogram,
     /// What filters of bodies hold together.
     pub filter_memory: Arc<Budget>,
+    /// Starts of bodies in files.
+    pub spools: Arc<Spools>,
     /// Requests made for steps of modules.
     pub fetches: Counter,
     /// Of these, without an answer.

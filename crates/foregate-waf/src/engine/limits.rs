@@ -10,8 +10,9 @@ pub struct Limits {
     /// as 3,000, and each look costs [`LOOK`] more. Default 64 Mi.
     pub work: u64,
     /// Most bytes of text of one transaction: what it received, transformed values and variables set by rules, beside
-    /// [`BODY_TEXT`] for each byte of its bodies. Beyond it the transaction is over its budget. Default 4 MiB: with the
-    /// Core Rule Set on its highest level, a head of 64 KiB needs up to 1.5 MiB.
+    /// [`BODY_TEXT`] for each byte of its bodies, and a quarter of that for those beyond a MiB. Beyond it the transaction
+    /// is over its budget. Default 4 MiB: with the Core Rule Set on its highest level, a head of 64 KiB needs up to
+    /// 1.5 MiB.
     pub text: usize,
     /// Most variables that rules set under names made from the request. Further ones are not set, which counts as work
     /// beyond the budget. Default 2,000.
@@ -34,6 +35,11 @@ pub const LOOK: u64 = 32;
 /// Bytes of text that each byte of a body may become: itself, its arguments, and what the transformations of a rule set
 /// make of them. The Core Rule Set on its highest level needs up to 20.
 pub const BODY_TEXT: usize = 32;
+
+/// How many bytes of a body that is said of, and what each further byte may become: bodies as long are mostly files, which
+/// become no text at all.
+pub(super) const BODY_TEXT_OF: usize = 1 << 20;
+pub(super) const LONG_BODY_TEXT: usize = 8;
 
 /// Most bytes that the names of one document's values have together, each as often as it is handed on: a value of JSON or
 /// XML has its whole path for a name. A request with more is over its budget for text.

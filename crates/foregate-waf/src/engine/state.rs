@@ -1,7 +1,7 @@
 //! What one transaction knows and has done so far.
 
 use super::bits::Bits;
-use super::limits::BODY_TEXT;
+use super::limits::{BODY_TEXT, BODY_TEXT_OF, LONG_BODY_TEXT};
 use super::plan::Plan;
 use super::report::Match;
 use super::tx::{Slot, Variables};
@@ -269,7 +269,9 @@ impl State {
 
     /// Adds the room that a body of so many bytes brings.
     pub(crate) fn add_room(&mut self, body: usize) {
-        self.text_most = self.text_most.saturating_add(body.saturating_mul(BODY_TEXT));
+        let (first, rest) = (body.min(BODY_TEXT_OF), body.saturating_sub(BODY_TEXT_OF));
+        let room = first.saturating_mul(BODY_TEXT).saturating_add(rest.saturating_mul(LONG_BODY_TEXT));
+        self.text_most = self.text_most.saturating_add(room);
     }
 
     /// Notes that something was needed beyond the budget. That there is no work left tells more than all else.

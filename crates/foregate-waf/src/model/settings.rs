@@ -9,6 +9,8 @@ pub struct Settings {
     pub request_body_access: bool,
     /// `SecRequestBodyLimit`, in bytes. Default: 134,217,728.
     pub request_body_limit: u64,
+    /// `SecRequestBodyInMemoryLimit`, in bytes: longer bodies are kept in a file until rules look at them. Default: 131,072.
+    pub request_body_in_memory_limit: u64,
     /// `SecRequestBodyNoFilesLimit`, in bytes without the contents of uploaded files. Default: 1,048,576.
     pub request_body_no_files_limit: u64,
     /// `SecRequestBodyLimitAction`: what happens to a request whose body is larger. Default: it is rejected.
@@ -53,6 +55,7 @@ impl Default for Settings {
             engine: None,
             request_body_access: false,
             request_body_limit: 134_217_728,
+            request_body_in_memory_limit: 131_072,
             request_body_no_files_limit: 1_048_576,
             request_body_limit_action: BeyondLimit::Reject,
             request_body_json_depth_limit: 512,

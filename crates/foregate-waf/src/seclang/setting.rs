@@ -155,7 +155,13 @@ const DIRECTIVES: &[(&str, Effect)] = &[
             Some(())
         }),
     ),
-    ("SecRequestBodyInMemoryLimit", Effect::None(BODIES)),
+    (
+        "SecRequestBodyInMemoryLimit",
+        Effect::Set(|said, part, findings| {
+            said.settings.request_body_in_memory_limit = bytes(part, findings)?;
+            Some(())
+        }),
+    ),
     (
         "SecRequestBodyJsonDepthLimit",
         Effect::Set(|said, part, findings| {

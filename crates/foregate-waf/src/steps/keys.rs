@@ -70,7 +70,7 @@ static KEYS: [Key; 9] = [
             "body-limit",
             "SIZE",
             "body-limit \"64KiB\"",
-            "The most that rules see of a request's body; it is held until they have. 0 for nothing, at most 1 MiB. Nothing \
+            "The most that rules see of a request's body; it is held until they have. 0 for nothing, at most 64 MiB. Nothing \
              either where `SecRequestBodyAccess` is off.",
         )
         .default("128KiB")
@@ -122,13 +122,22 @@ const EXCLUDE: [Prop; 3] = [
     prop("when", "EXPRESSION", "", "For which requests; without it for all."),
 ];
 
-const BODY: [Prop; 1] = [prop(
-    "beyond",
-    "WORD",
-    "start",
-    "What happens to a body that is longer: `start`, rules see its start; `refuse`, the request is answered with 413 if \
-     rules may stop it.",
-)];
+const BODY: [Prop; 2] = [
+    prop(
+        "beyond",
+        "WORD",
+        "start",
+        "What happens to a body that is longer: `start`, rules see its start; `refuse`, the request is answered with 413 \
+         if rules may stop it.",
+    ),
+    prop(
+        "memory",
+        "SIZE",
+        "",
+        "How much of it is held in memory; longer bodies lie in a temporary file until rules have seen them and the origin \
+         has them. Without it: as `SecRequestBodyInMemoryLimit` says, 128 KiB if it does not.",
+    ),
+];
 
 const RESPONSE: [Prop; 1] = [prop(
     "types",

@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 
 use foregate_module::{
-    Abort, Body, Either, Emit, Filter, Load, Now, Read, Respond, Step, Time, Weight, phase,
+    Abort, Body, Either, Emit, Filter, Holds, Load, Now, Read, Respond, Step, Time, Weight, phase,
 };
 
 use super::answer::{end, refusal};
@@ -65,7 +65,7 @@ impl Step for RequestBody {
     type At = phase::RequestBody;
     type Settings = Settings;
     type In<'r> = (Read<'r, TransactionValue>, Body<'r>, Time);
-    type Out = (Emit<Score>, Emit<Blocked>, Emit<Rule>, Emit<OverBudget>);
+    type Out = (Emit<Score>, Emit<Blocked>, Emit<Rule>, Emit<OverBudget>, Holds);
     type Stop = Stop;
     const NAME: &'static str = "waf-body";
     const ABOUT: &'static str =
@@ -77,12 +77,16 @@ impl Step for RequestBody {
         settings.body
     }
 
+    fn body_in_memory(settings: &Settings) -> usize {
+        settings.body_in_memory
+    }
+
     fn load(&self, settings: &Settings, (Read(held), body, _): &Self::In<'_>) -> Load {
         // What divides values, in forms and in JSON.
         let values = || memchr::memchr2_iter(b'&', b',', body.bytes).count();
         held.map_or(Load::Light, |held| {
             let held = held.lock();
-            settings.load(held.head + body.bytes.len(), || held.values + values())
+            settings.load(held.head + body.length, || held.values + values())
         })
     }
 
@@ -91,7 +95,7 @@ impl Step for RequestBody {
         settings: &Settings,
         (Read(held), body, Time(now)): Self::In<'_>,
     ) -> ControlFlow<Stop, Self::Out> {
-        let nothing = ControlFlow::Continue((Emit(None), Emit(None), Emit(None), Emit(None)));
+        let nothing = ControlFlow::Continue((Emit(None), Emit(None), Emit(None), Emit(None), Holds(0)));
         let Some(held) = held else { return nothing };
         let held = &mut *held.lock();
         if settings.refuses_long && !body.whole && settings.mode == EngineMode::On {
@@ -101,13 +105,15 @@ impl Step for RequestBody {
             let verdict = transaction.request_body(body.bytes, body.whole);
             let score = transaction.variable("blocking_inbound_anomaly_score");
             let score = score.and_then(|score| std::str::from_utf8(&score).ok()?.parse().ok());
-            (verdict, score.unwrap_or(0), transaction.would(), transaction.over().map(Over::name))
+            let over = transaction.over().map(Over::name);
+            (verdict, score.unwrap_or(0), transaction.would(), over, transaction.text())
         });
-        let Some((verdict, score, would, over)) = seen else { return nothing };
+        let Some((verdict, score, would, over, text)) = seen else { return nothing };
         if let Some(end) = end(verdict, held) {
             return ControlFlow::Break(end.of_request());
         }
         let rule = would.rule().map(|rule| rule as i64);
-        ControlFlow::Continue((Emit(Some(score)), Emit(Some(!would.passes())), Emit(rule), Emit(over)))
+        let holds = Holds(held.count(text));
+        ControlFlow::Continue((Emit(Some(score)), Emit(Some(!would.passes())), Emit(rule), Emit(over), holds))
     }
 }

@@ -3,8 +3,8 @@
 use std::ops::ControlFlow;
 
 use foregate_module::{
-    Abort, Either, Filter, HoldResponseBody, Load, Protocol, Read, Replace, ResponseBody, ResponseFields,
-    Status, Step, Time, Weight, phase,
+    Abort, Either, Filter, HoldResponseBody, Holds, Load, Protocol, Read, Replace, ResponseBody,
+    ResponseFields, Status, Step, Time, Weight, phase,
 };
 
 use super::answer::{End, end};
@@ -70,7 +70,7 @@ impl Step for ResponseStart {
     type At = phase::ResponseBody;
     type Settings = Settings;
     type In<'r> = (Read<'r, TransactionValue>, ResponseBody<'r>, Time);
-    type Out = ();
+    type Out = (Holds,);
     type Stop = Stop;
     const NAME: &'static str = "waf-response-body";
     const ABOUT: &'static str = "Runs the firewall's rules over the start of the response's body.";
@@ -84,17 +84,21 @@ impl Step for ResponseStart {
         }
     }
 
-    fn run(&self, _: &Settings, (Read(held), body, Time(now)): Self::In<'_>) -> ControlFlow<Stop, ()> {
-        let Some(held) = held else { return ControlFlow::Continue(()) };
+    fn run(&self, _: &Settings, (Read(held), body, Time(now)): Self::In<'_>) -> ControlFlow<Stop, Self::Out> {
+        let nothing = ControlFlow::Continue((Holds(0),));
+        let Some(held) = held else { return nothing };
         let held = &mut *held.lock();
         // What is replaced here comes by here again.
         if !std::mem::take(&mut held.holds) {
-            return ControlFlow::Continue(());
+            return nothing;
         }
-        let seen = with(held, now, |transaction| transaction.response_body(body.bytes, body.whole));
-        match end(seen.unwrap_or(Verdict::Pass), held) {
+        let seen = with(held, now, |transaction| {
+            (transaction.response_body(body.bytes, body.whole), transaction.text())
+        });
+        let (verdict, text) = seen.unwrap_or((Verdict::Pass, 0));
+        match end(verdict, held) {
             Some(end) => ControlFlow::Break(stop(end)),
-            None => ControlFlow::Continue(()),
+            None => ControlFlow::Continue((Holds(held.count(text)),)),
         }
     }
 }

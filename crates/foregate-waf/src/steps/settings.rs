@@ -11,8 +11,10 @@ use super::keys::WAF;
 use crate::engine::{Beyond, ENVIRONMENT, Engine, Limits};
 use crate::model::EngineMode;
 
-/// The most of a body that rules can see, bytes: platforms receive no more for steps.
-const BODY_MOST: u64 = 1 << 20;
+/// The most of a request's body that rules can see, bytes: platforms receive no more for steps.
+const BODY_MOST: u64 = 64 << 20;
+/// The same of a response's body, and the most that can be said to be too little for another thread.
+const RESPONSE_MOST: u64 = 1 << 20;
 /// What rules see of a request's body, bytes.
 const BODY: u64 = 128 << 10;
 /// The longest that a request may wait for a thread.
@@ -36,6 +38,8 @@ pub struct Settings {
     /// Hundredths of a percent.
     sample: u64,
     pub(super) body: usize,
+    /// How much of that is held in memory, bytes.
+    pub(super) body_in_memory: usize,
     /// Whether longer bodies are refused.
     pub(super) refuses_long: bool,
     heavy: usize,
@@ -121,6 +125,10 @@ impl FromNode for Settings {
             body.and_then(|body| body.prop("beyond")).map_or(Ok(false), |beyond| beyond.choice(&longer))?;
         let seen = if engine.settings().request_body_access { terms.body as usize } else { 0 };
         let argument = |name| node.child(name).map(|child| child.arg(0)).transpose();
+        let memory = body.and_then(|body| body.prop("memory"));
+        let memory = memory.map_or(Ok(engine.settings().request_body_in_memory_limit), |memory| {
+            memory.size(0..=BODY_MOST)
+        })?;
         Ok(Self {
             mode,
             log,
@@ -128,9 +136,10 @@ impl FromNode for Settings {
             excludes,
             sample: argument("sample")?.map_or(Ok(ALL), percent)?,
             body: seen,
+            body_in_memory: usize::try_from(memory).unwrap_or(usize::MAX),
             // What rules do not look at at all is not too long.
             refuses_long: refuses && seen > 0,
-            heavy: argument("heavy")?.map_or(Ok(4096), |size| size.size(0..=BODY_MOST))? as usize,
+            heavy: argument("heavy")?.map_or(Ok(4096), |size| size.size(0..=RESPONSE_MOST))? as usize,
             when_full: argument("when-full")?.map_or(Ok(WhenFull::Inline), |word| word.choice(&full))?,
             deadline: argument("deadline")?.map_or(Ok(Duration::from_secs(1)), |deadline| {
                 deadline.duration(Duration::from_millis(1)..=DEADLINE_MOST)
@@ -141,7 +150,7 @@ impl FromNode for Settings {
 }
 
 fn terms(node: &Node, audit: bool, excludes: &[Exclude]) -> Result<Terms, Problem> {
-    let size = |name: &str| node.child(name).map(|child| child.arg(0)?.size(0..=BODY_MOST)).transpose();
+    let size = |name: &str, most| node.child(name).map(|child| child.arg(0)?.size(0..=most)).transpose();
     let mut limits = Limits::default();
     if let Some(budget) = node.child("budget") {
         limits.work = budget.arg(0)?.size(1..=u64::MAX)?;
@@ -156,9 +165,9 @@ fn terms(node: &Node, audit: bool, excludes: &[Exclude]) -> Result<Terms, Proble
     });
     Ok(Terms {
         limits,
-        body: size("body-limit")?.unwrap_or(BODY),
+        body: size("body-limit", BODY_MOST)?.unwrap_or(BODY),
         response_types: types.transpose()?,
-        response_body: size("response-body")?,
+        response_body: size("response-body", RESPONSE_MOST)?,
         excludes: excludes.iter().enumerate().map(|(number, exclude)| exclude.rule(number)).collect(),
         audit,
     })

@@ -239,6 +239,30 @@ fn bodies_that_rules_do_not_see_are_not_too_long() {
 }
 
 #[test]
+fn what_is_held_in_memory_is_said_by_rules_or_settings() {
+    let in_memory = |node: &Node, rules: &str| {
+        RequestBody::body_in_memory(&read_with(node, rules).unwrap_or_else(|problem| panic!("{problem:?}")))
+    };
+    let limit = || node("body-limit").arg_literal("8MiB");
+    assert_eq!(in_memory(&waf("block").with_child(limit()), RULES), 131_072);
+    let rules = format!("SecRequestBodyInMemoryLimit 4096\n{RULES}");
+    assert_eq!(in_memory(&waf("block").with_child(limit()), &rules), 4096);
+    let said = waf("block").with_child(limit().prop_literal("memory", "1MiB"));
+    assert_eq!(in_memory(&said, &rules), 1 << 20);
+}
+
+#[test]
+fn a_body_in_a_file_weighs_what_it_is_long() {
+    let settings = read(&waf("block"));
+    let mut sample = Sample::get("/");
+    sample.run(&Begin, &settings);
+    let time = Time(Now { unix_ms: 0, steady_ms: 0 });
+    let body = Body { bytes: b"", length: 1 << 20, whole: true };
+    let load = RequestBody.load(&settings, &(Read(sample.value::<TransactionValue>()), body, time));
+    assert_ne!(load, Load::Light);
+}
+
+#[test]
 fn values_of_heads_weigh() {
     let settings = read(&waf("block").with_child(node("heavy").arg_literal("1KiB")));
     let loads = |target: &str, cookie: &str| {
@@ -247,7 +271,8 @@ fn values_of_heads_weigh() {
         let held = sample.value::<TransactionValue>();
         let time = Time(Now { unix_ms: 0, steady_ms: 0 });
         let head = RequestHead.load(&settings, &(Read(held), time));
-        let body = RequestBody.load(&settings, &(Read(held), Body { bytes: b"", whole: true }, time));
+        let body =
+            RequestBody.load(&settings, &(Read(held), Body { bytes: b"", length: 0, whole: true }, time));
         (head != Load::Light, body != Load::Light)
     };
     assert_eq!(loads("/?a=1", "a=1"), (false, false));

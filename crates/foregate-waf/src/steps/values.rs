@@ -21,6 +21,20 @@ pub struct Held {
     pub(super) values: usize,
     /// Whether rules look at the response's body.
     pub(super) holds: bool,
+    /// Bytes of its text that have been counted.
+    pub(super) counted: usize,
+}
+
+/// What the text of a transaction takes before it is worth counting, bytes.
+const COUNTED: usize = 128 << 10;
+
+impl Held {
+    /// How many bytes more are to be counted, now that the transaction has so much text.
+    pub(super) fn count(&mut self, text: usize) -> usize {
+        let more = if text > COUNTED { text.saturating_sub(self.counted) } else { 0 };
+        self.counted += more;
+        more
+    }
 }
 
 /// The transaction of a request.

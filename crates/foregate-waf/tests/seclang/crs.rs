@@ -48,7 +48,6 @@ fn what_is_recommended_with_it_is_understood() {
     assert_eq!(
         warnings,
         [
-            "`SecRequestBodyInMemoryLimit` has no effect: how bodies are kept is said by the proxy's limits",
             "`SecDataDir` has no effect: collections are kept in memory",
             "`SecAuditLogFormat` has no effect: where the log goes, and how it is written, is said where rules are named",
         ]

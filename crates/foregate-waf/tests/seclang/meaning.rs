@@ -346,7 +346,7 @@ fn updates_are_laid_over_rules() {
 #[test]
 fn settings_are_set() {
     let settings = set("secruleengine on\nSecRequestBodyAccess On\nSecRequestBodyLimit 1\n\
-         SecRequestBodyNoFilesLimit 2\nSecRequestBodyLimitAction ProcessPartial\nSecRequestBodyJsonDepthLimit 3\n\
+         SecRequestBodyNoFilesLimit 2\nSecRequestBodyInMemoryLimit 8\nSecRequestBodyLimitAction ProcessPartial\nSecRequestBodyJsonDepthLimit 3\n\
          SecArgumentsLimit 4\nSecUploadFileLimit 5\nSecParseXmlIntoArgs On\nSecResponseBodyAccess On\n\
          SecResponseBodyLimit 6\nSecResponseBodyLimitAction ProcessPartial\n\
          SecResponseBodyMimeType text/HTML 'text/xml text/html'\nSecResponseBodyMimeType application/json\n\
@@ -358,6 +358,7 @@ fn settings_are_set() {
         request_body_access: true,
         request_body_limit: 1,
         request_body_no_files_limit: 2,
+        request_body_in_memory_limit: 8,
         request_body_limit_action: BeyondLimit::ProcessPartial,
         request_body_json_depth_limit: 3,
         arguments_limit: 4,

@@ -17,6 +17,7 @@ pub static ROOT: Block = Block {
         Key::one("metrics", "ADDRESS", "metrics \"127.0.0.1:9145\"", "Serves Prometheus metrics at `/metrics`.").otherwise("off"),
         Key::one("admin", "PATH", "admin \"/run/foregate/admin.sock\"", "The Unix socket that `foregate reload` talks to; mode 0600.").otherwise("off"),
         Key::one("access-log", "FILE", "access-log \"access.log\"", "Writes one JSON line per request.").otherwise("off"),
+        Key::one("temporary-folder", "PATH", "temporary-folder \"/var/tmp\"", "Where bodies are kept that modules look at and that are too long for memory, in files without names; see `limits { filter-files }`. Not one in memory, such as `tmpfs`.").otherwise("`TMPDIR`, or `/tmp`"),
         Key::block("limits", &LIMITS, "limits { head-fields 200; }", "Limits of size and count towards clients."),
         Key::block("timeouts", &TIMEOUTS, "timeouts { head \"5s\"; }", "Time limits towards clients."),
         Key::one("upstream", "NAME { ... }", "upstream \"app\" { server \"127.0.0.1:3000\"; }", "A group of origin servers that are used alike.")
@@ -101,6 +102,8 @@ pub static LIMITS: Block = Block {
         Key::one("h2-control-rate", "NUMBER", "h2-control-rate 40", "Frames without progress per second after the burst.").default("20"),
         Key::one("offload-queue", "NUMBER", "offload-queue 100", "Heavy work of modules' steps that may wait for a thread. Beyond: what the step says, mostly 503.").default("1024"),
         Key::one("filter-memory", "SIZE", "filter-memory \"64MiB\"", "What filters of bodies, such as those that compress, and starts of bodies that modules look at may hold together; one body at most a quarter of what is left. Beyond: 503, or the body passes unchanged.").default("\"96MiB\""),
+        Key::one("filter-files", "SIZE", "filter-files \"16GiB\"", "What starts of bodies that modules look at may hold together in temporary files; one body at most a quarter of what is left. Beyond: 503.").default("\"4GiB\""),
+        Key::one("filter-per-client", "PERCENT", "filter-per-client 10", "The part of `filter-memory`, and of `filter-files`, that the bodies which one client address (IPv6: one network of 64 bits) sends may hold together, 1 to 100. A single body may hold more. Beyond: 503.").default("25"),
     ],
     later: &["memory", "requests"],
 };

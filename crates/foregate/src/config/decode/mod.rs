@@ -100,6 +100,7 @@ pub(super) fn decode(
             }
             "admin" => settings.admin = admin(&mut decoder, item),
             "access-log" => settings.access_log = decoder.path(item, 0),
+            "temporary-folder" => settings.temporary_folder = decoder.path(item, 0),
             "limits" => numbers::limits(&mut decoder, item, &mut settings.limits),
             "timeouts" => numbers::timeouts(&mut decoder, item, &mut settings.timeouts),
             "site" => sites.decode(&mut decoder, item, &mut inspection),

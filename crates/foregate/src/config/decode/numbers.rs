@@ -35,6 +35,7 @@ pub(super) fn limits(decoder: &mut Decoder<'_>, item: Item<'_>, limits: &mut Lim
             "head-line" => set(&mut limits.head_line, size(256..=128 * KIB)),
             "early-response-drain" => set(&mut limits.early_response_drain, size(0..=GIB)),
             "filter-memory" => set(&mut limits.filter_memory, size(MIB..=GIB << 10)),
+            "filter-files" => set(&mut limits.filter_files, size(MIB..=GIB << 20)),
             "client-hello" => set(&mut limits.client_hello, size(512..=MIB)),
             "h2-stream-window" => set(&mut limits.h2_stream_window, size(WINDOWS)),
             // The window of a connection starts with 65,535 and cannot be less (RFC 9113, section 6.9.2).
@@ -58,6 +59,10 @@ fn count(decoder: &mut Decoder<'_>, item: Item<'_>, name: &str, limits: &mut Lim
         "h2-resets-total" => set(&mut limits.h2_resets_total, count(COUNTS)),
         "h2-control-burst" => set(&mut limits.h2_control_burst, count(COUNTS)),
         "h2-control-rate" => set(&mut limits.h2_control_rate, count(COUNTS)),
+        "filter-per-client" => {
+            let percent = decoder.read(item, 0, |v| value::number(v, 1..=100));
+            set(&mut limits.filter_per_client, percent);
+        }
         "offload-queue" => {
             let count = decoder.read(item, 0, |v| value::number(v, 1..=1_000_000));
             set(&mut limits.offload_queue, count);

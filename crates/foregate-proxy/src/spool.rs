@@ -1,0 +1,336 @@
+//! Bodies in temporary files: starts of bodies that steps look at and that are too long to be held in memory.
+//!
+//! A file has no name (`O_TMPFILE`; where the file system has none of these, the name is taken away at once), so that nothing
+//! is left of it whatever becomes of the process, and nobody else can open it. All that touches it happens on other threads
+//! than the workers', as many at a time as [`TURNS`]: a disk that is slow holds up those who use it, and nobody else.
+
+use std::fs::{File, Permissions};
+use std::future::Future;
+use std::io;
+use std::os::unix::fs::{FileExt, PermissionsExt as _};
+use std::path::Path;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll, ready};
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use tokio::sync::Semaphore;
+
+use crate::budget::{Budget, Share};
+use crate::telemetry::metrics::Counter;
+
+/// What is written or read at a time, bytes: a body that comes slowly holds as much in memory, at most.
+pub const PIECE: usize = 64 * 1024;
+/// Reads and writes at a time, of all files; others wait for their turn.
+const TURNS: usize = 16;
+/// The longest that one of them may take, with the wait for its turn. Beyond, it has failed.
+const LONGEST: Duration = Duration::from_secs(10);
+/// How often a failure is told in the log; the metrics count all.
+const TOLD_EVERY: Duration = Duration::from_secs(10);
+
+/// Why a body could not be kept in a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SpoolError {
+    /// All files together hold as much as they may, or those of its client.
+    Limit,
+    /// The file could not be made, written or read in time.
+    Io,
+}
+
+/// What the files of the process share.
+#[derive(Debug)]
+pub struct Spools {
+    turns: Arc<Semaphore>,
+    /// What they hold together.
+    pub budget: Arc<Budget>,
+    /// Files that could not be made, written or read.
+    pub failed: Counter,
+    told: Mutex<Option<Instant>>,
+}
+
+/// The start of a body in a file.
+#[derive(Debug)]
+pub struct Spool {
+    file: File,
+    length: AtomicU64,
+    share: Mutex<Share>,
+    of: Arc<Spools>,
+}
+
+impl Spools {
+    /// No file yet. They may hold so many bytes together.
+    pub fn new(limit: usize) -> Self {
+        Self {
+            turns: Arc::new(Semaphore::new(TURNS)),
+            budget: Arc::new(Budget::new(limit)),
+            failed: Counter::default(),
+            told: Mutex::default(),
+        }
+    }
+
+    /// Makes a file in this folder; what it holds counts for `share`.
+    ///
+    /// # Errors
+    ///
+    /// It could not be made.
+    pub async fn create(self: &Arc<Self>, folder: &Path, share: Share) -> Result<Arc<Spool>, SpoolError> {
+        let path = folder.to_owned();
+        let made = in_turn(Arc::clone(&self.turns), move || {
+            let file = tempfile::tempfile_in(path)?;
+            file.set_permissions(Permissions::from_mode(0o600))?;
+            Ok(file)
+        })
+        .await;
+        let file = made.map_err(|error| self.failure(&error, Some(folder)))?;
+        let (length, share) = (AtomicU64::new(0), Mutex::new(share));
+        Ok(Arc::new(Spool { file, length, share, of: Arc::clone(self) }))
+    }
+
+    /// Counts a failure, and tells of it now and then.
+    pub fn failure(&self, error: &io::Error, folder: Option<&Path>) -> SpoolError {
+        self.failed.inc();
+        let (now, mut told) = (Instant::now(), self.told.lock());
+        if told.is_none_or(|told| now.saturating_duration_since(told) >= TOLD_EVERY) {
+            *told = Some(now);
+            match folder {
+                Some(folder) => tracing::error!(
+                    %error, folder = %folder.display(),
+                    "no temporary file can be made: long bodies that modules look at are answered with 503"
+                ),
+                None => tracing::error!(%error, "a temporary file could not be written or read"),
+            }
+        }
+        SpoolError::Io
+    }
+}
+
+impl Default for Spools {
+    fn default() -> Self {
+        Self::new(crate::settings::FILTER_FILES)
+    }
+}
+
+/// Does something that may block, on a thread that may, in its turn, which lasts until it is over: what hangs keeps its place.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "as many are under way as there are turns; others wait here, each for its own"
+)]
+async fn in_turn<T: Send + 'static>(
+    turns: Arc<Semaphore>,
+    work: impl FnOnce() -> io::Result<T> + Send + 'static,
+) -> io::Result<T> {
+    let done = async {
+        let turn = turns.acquire_owned().await.map_err(io::Error::other)?;
+        let work = move || {
+            let done = work();
+            drop(turn);
+            done
+        };
+        tokio::task::spawn_blocking(work).await.map_err(io::Error::other)?
+    };
+    tokio::time::timeout(LONGEST, done).await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
+}
+
+impl Spool {
+    /// Bytes that it holds.
+    pub fn len(&self) -> u64 {
+        self.length.load(Ordering::Acquire)
+    }
+
+    /// Adds these bytes at its end.
+    ///
+    /// # Errors
+    ///
+    /// There is no room, or the file could not be written.
+    pub async fn append(self: &Arc<Self>, bytes: Vec<u8>) -> Result<(), SpoolError> {
+        let at = self.len();
+        let length = at + bytes.len() as u64;
+        if !self.share.lock().hold(usize::try_from(length).unwrap_or(usize::MAX)) {
+            return Err(SpoolError::Limit);
+        }
+        let spool = Arc::clone(self);
+        let written = in_turn(Arc::clone(&self.of.turns), move || spool.file.write_all_at(&bytes, at)).await;
+        written.map_err(|error| self.of.failure(&error, None))?;
+        self.length.store(length, Ordering::Release);
+        Ok(())
+    }
+
+    /// All of it. Blocks: for threads for heavy work.
+    ///
+    /// # Errors
+    ///
+    /// The file could not be read.
+    pub fn read(&self) -> io::Result<Vec<u8>> {
+        let mut bytes = vec![0; usize::try_from(self.len()).map_err(io::Error::other)?];
+        self.file.read_exact_at(&mut bytes, 0)?;
+        Ok(bytes)
+    }
+
+    /// Counts a failure to [`read`](Self::read) it.
+    pub fn failed(&self, error: &io::Error) -> SpoolError {
+        self.of.failure(error, None)
+    }
+}
+
+type Reading = Pin<Box<dyn Future<Output = io::Result<Vec<u8>>> + Send>>;
+
+/// Reads the start of a body again, from its beginning.
+pub struct Reader {
+    spool: Arc<Spool>,
+    /// What has been read of it.
+    at: u64,
+    piece: Vec<u8>,
+    /// How much of the piece has been consumed.
+    gone: usize,
+    reading: Option<Reading>,
+}
+
+impl Reader {
+    /// Nothing has been read yet.
+    pub fn new(spool: Arc<Spool>) -> Self {
+        Self { spool, at: 0, piece: Vec::new(), gone: 0, reading: None }
+    }
+
+    /// Starts over.
+    pub fn rewind(&mut self) {
+        *self = Self::new(Arc::clone(&self.spool));
+    }
+
+    /// Bytes that it reads altogether.
+    pub fn len(&self) -> u64 {
+        self.spool.len()
+    }
+
+    /// Whether all has been read and consumed.
+    pub fn is_done(&self) -> bool {
+        self.data().is_empty() && self.reading.is_none() && self.at >= self.spool.len()
+    }
+
+    /// What has been read and not been consumed.
+    pub fn data(&self) -> &[u8] {
+        self.piece.get(self.gone..).unwrap_or_default()
+    }
+
+    /// Drops the first `count` bytes of [`Self::data`].
+    pub fn consume(&mut self, count: usize) {
+        self.gone += count;
+        if self.is_done() {
+            self.piece = Vec::new();
+            self.gone = 0;
+        }
+    }
+
+    /// Waits until there is [data](Self::data), or no more of it.
+    ///
+    /// # Errors
+    ///
+    /// The file could not be read.
+    pub fn poll_fill(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), SpoolError>> {
+        if !self.data().is_empty() || self.is_done() {
+            return Poll::Ready(Ok(()));
+        }
+        let reading = self.reading.get_or_insert_with(|| {
+            let (spool, at) = (Arc::clone(&self.spool), self.at);
+            let turns = Arc::clone(&spool.of.turns);
+            let mut piece = std::mem::take(&mut self.piece);
+            Box::pin(in_turn(turns, move || {
+                let left = spool.len().saturating_sub(at);
+                piece.resize(usize::try_from(left).unwrap_or(PIECE).min(PIECE), 0);
+                spool.file.read_exact_at(&mut piece, at)?;
+                Ok(piece)
+            }))
+        });
+        let read = ready!(reading.as_mut().poll(cx));
+        self.reading = None;
+        let piece = read.map_err(|error| self.spool.failed(&error))?;
+        self.at += piece.len() as u64;
+        (self.piece, self.gone) = (piece, 0);
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl std::fmt::Debug for Reader {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Reader").field("at", &self.at).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+
+    use super::*;
+
+    fn run<T>(future: impl Future<Output = T>) -> T {
+        tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(future)
+    }
+
+    async fn drain(reader: &mut Reader, step: usize) -> Vec<u8> {
+        let mut all = Vec::new();
+        while !reader.is_done() {
+            poll_fn(|cx| reader.poll_fill(cx)).await.unwrap();
+            let count = reader.data().len().min(step);
+            all.extend_from_slice(&reader.data()[..count]);
+            reader.consume(count);
+        }
+        all
+    }
+
+    #[test]
+    fn what_is_written_is_read_as_often_as_is_asked_for() {
+        run(async {
+            let spools = Arc::new(Spools::new(64 << 20));
+            let spool = spools.create(&std::env::temp_dir(), spools.budget.share()).await.unwrap();
+            let body: Vec<u8> = (0..3 * PIECE + 77).map(|at| (at % 251) as u8).collect();
+            for piece in body.chunks(10_000) {
+                spool.append(piece.to_vec()).await.unwrap();
+            }
+            assert_eq!((spool.len(), spools.budget.held()), (body.len() as u64, body.len() / 4096 * 4096));
+            assert_eq!(spool.read().unwrap(), body);
+            let mut reader = Reader::new(Arc::clone(&spool));
+            assert_eq!(drain(&mut reader, PIECE).await, body);
+            reader.rewind();
+            poll_fn(|cx| reader.poll_fill(cx)).await.unwrap();
+            reader.consume(5);
+            reader.rewind();
+            assert_eq!(drain(&mut reader, 1000).await, body);
+            drop((spool, reader));
+            assert_eq!(spools.budget.held(), 0);
+        });
+    }
+
+    #[test]
+    fn there_is_a_limit_and_what_is_there_stays() {
+        run(async {
+            let spools = Arc::new(Spools::new(1 << 20));
+            let spool = spools.create(&std::env::temp_dir(), spools.budget.share()).await.unwrap();
+            spool.append(vec![1; 200_000]).await.unwrap();
+            assert_eq!(spool.append(vec![2; 200_000]).await, Err(SpoolError::Limit));
+            assert_eq!(spool.read().unwrap(), vec![1; 200_000]);
+            assert_eq!(spools.failed.get(), 0);
+        });
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_made_is_counted() {
+        run(async {
+            let spools = Arc::new(Spools::new(1 << 20));
+            let missing = std::env::temp_dir().join("foregate-spool-missing/folder");
+            let made = spools.create(&missing, spools.budget.share()).await;
+            assert_eq!((made.err(), spools.failed.get()), (Some(SpoolError::Io), 1));
+        });
+    }
+
+    #[test]
+    fn nobody_else_can_see_or_open_it() {
+        use std::os::unix::fs::MetadataExt;
+        run(async {
+            let spools = Arc::new(Spools::new(1 << 20));
+            let spool = spools.create(&std::env::temp_dir(), spools.budget.share()).await.unwrap();
+            let metadata = spool.file.metadata().unwrap();
+            assert_eq!((metadata.nlink(), metadata.mode() & 0o777), (0, 0o600));
+        });
+    }
+}
