@@ -19,6 +19,9 @@ pub(in crate::telemetry) const BACKLOG_LIMIT: usize = 4 * 1024 * 1024;
 const BATCH: usize = 64 * 1024;
 /// ... and at least so often.
 const DELAY: Duration = Duration::from_millis(200);
+/// After so many bytes at once the writer rests for all of [`DELAY`]; after fewer, for that part of it. So a line that comes
+/// alone is in the file at once, and where there are many (some 500 a second), the writer is up five times a second.
+const MANY: usize = 32 * 1024;
 /// A buffer that has grown beyond this is given back when it is empty.
 const BUFFER_KEPT: usize = 256 * 1024;
 
@@ -54,7 +57,13 @@ pub(super) fn start(path: &Path, dropped: Arc<Counter>) -> io::Result<Arc<Shared
         progress: Condvar::new(),
         dropped,
     });
-    let writer = Writer { shared: Arc::clone(&shared), path: path.to_owned(), file, failing: false };
+    let writer = Writer {
+        shared: Arc::clone(&shared),
+        path: path.to_owned(),
+        file,
+        rest: Instant::now(),
+        failing: false,
+    };
     thread::Builder::new().name("foregate-log".into()).spawn(move || writer.run())?;
     Ok(shared)
 }
@@ -111,8 +120,15 @@ struct Writer {
     shared: Arc<Shared>,
     path: PathBuf,
     file: File,
+    /// Until then lines gather.
+    rest: Instant,
     /// The last write failed: say so once, not for each batch.
     failing: bool,
+}
+
+/// How long lines gather after so many bytes were written at once.
+fn rest_after(bytes: usize) -> Duration {
+    DELAY.mul_f64(bytes.min(MANY) as f64 / MANY as f64)
 }
 
 /// What the writer does next.
@@ -128,6 +144,7 @@ impl Writer {
             let work = self.next(&mut batch);
             if !batch.is_empty() {
                 self.write(&batch);
+                self.rest = Instant::now() + rest_after(batch.len());
                 batch.clear();
                 batch.shrink_to(BUFFER_KEPT);
             }
@@ -142,21 +159,20 @@ impl Writer {
         }
     }
 
-    /// Waits for lines, lets them gather, and takes them.
+    /// Rests while lines gather, waits for one if there is none, and takes them.
     fn next(&self, batch: &mut Vec<u8>) -> Work {
         let mut state = self.shared.state.lock();
         let urgent = |state: &State| state.hurry || state.reopen || state.closed;
+        while state.lines.len() < BATCH && !urgent(&state) {
+            if self.shared.work.wait_until(&mut state, self.rest).timed_out() {
+                break;
+            }
+        }
         while state.lines.is_empty() && !urgent(&state) {
             state.idle = true;
             self.shared.work.wait(&mut state);
         }
         state.idle = false;
-        let deadline = Instant::now() + DELAY;
-        while state.lines.len() < BATCH && !urgent(&state) {
-            if self.shared.work.wait_until(&mut state, deadline).timed_out() {
-                break;
-            }
-        }
         mem::swap(&mut state.lines, batch);
         state.in_flight = batch.len();
         state.hurry = false;
@@ -183,5 +199,52 @@ impl Writer {
                 tracing::error!(file = %self.path.display(), %error, "a log cannot be opened anew");
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_writes_little_rests_little() {
+        assert!(rest_after(200) < Duration::from_millis(2));
+        assert_eq!((rest_after(MANY / 2), rest_after(MANY), rest_after(BATCH)), (DELAY / 2, DELAY, DELAY));
+    }
+
+    #[test]
+    fn a_line_that_comes_alone_is_written_at_once() {
+        let path = std::env::temp_dir().join(format!("foregate-log-at-once-{}.log", std::process::id()));
+        let shared = start(&path, Arc::default()).unwrap();
+        let mut soonest = DELAY;
+        for number in 1..=5 {
+            let began = Instant::now();
+            shared.push(b"line\n");
+            while std::fs::read(&path).unwrap().len() < 5 * number {
+                assert!(began.elapsed() < Duration::from_secs(10), "it is written");
+                thread::yield_now();
+            }
+            soonest = soonest.min(began.elapsed());
+        }
+        // Before, each took as long as lines gather.
+        assert!(soonest < DELAY / 4, "{soonest:?}");
+        shared.close();
+        std::fs::remove_file(&path).unwrap();
+    }
+
+    #[test]
+    fn the_writer_is_not_woken_for_each_of_many_lines() {
+        let path = std::env::temp_dir().join(format!("foregate-log-many-{}.log", std::process::id()));
+        let shared = start(&path, Arc::default()).unwrap();
+        let (line, mut woken) = ([b'x'; 300], 0);
+        for _ in 0..2000 {
+            woken += usize::from(shared.state.lock().idle);
+            shared.push(&line);
+        }
+        // At most a few while it finds out that there are many.
+        assert!(woken < 100, "{woken} of 2000");
+        assert!(shared.flush(Duration::from_secs(10)));
+        shared.close();
+        std::fs::remove_file(&path).unwrap();
     }
 }
