@@ -284,8 +284,7 @@ impl Pipeline {
             && self.entries.get(usize::from(planned.step)).is_some_and(|entry| entry.step.applies(exchange))
     }
 
-    /// Whether a planned step lets a field of an interim response, or of trailers, go on to the client. The platform has looked
-    /// at `when` and what is skipped, and catches panics.
+    /// Whether a planned step lets a field of an interim response, or of trailers, go on. The platform has looked at `when` and what is skipped, and catches panics.
     pub fn keeps(&self, planned: &Planned, name: &[u8]) -> bool {
         let entry = self.entries.get(usize::from(planned.step));
         entry.is_none_or(|entry| entry.step.keeps(&*planned.settings, name))

@@ -95,6 +95,7 @@ pub struct Plan {
     body: usize,
     body_in_memory: usize,
     identity: Box<[Text]>,
+    request_sweeps: Box<[Planned]>,
     sweeps: Box<[Planned]>,
     keeps_received: bool,
     sees_refused: bool,
@@ -136,7 +137,13 @@ impl Plan {
         &self.identity
     }
 
-    /// The steps through which fields of interim responses and of trailers go, as far as they are no dry runs: see
+    /// The steps through which fields of trailers of requests go, as far as they are no dry runs: see
+    /// [`Step::SWEEPS`](crate::Step::SWEEPS).
+    pub fn request_sweeps(&self) -> &[Planned] {
+        &self.request_sweeps
+    }
+
+    /// The steps through which fields of interim responses and of trailers of responses go, as far as they are no dry runs: see
     /// [`Step::SWEEPS`](crate::Step::SWEEPS).
     pub fn sweeps(&self) -> &[Planned] {
         &self.sweeps
@@ -216,7 +223,7 @@ impl<'p> PlanBuilder<'p> {
         let mut phases = [0; PhaseId::COUNT + 1];
         let (mut body, mut body_in_memory) = (0, usize::MAX);
         let mut identity: Vec<Text> = Vec::new();
-        let mut sweeps: Vec<Planned> = Vec::new();
+        let (mut request_sweeps, mut sweeps) = (Vec::new(), Vec::new());
         let (mut keeps_received, mut sees_refused) = (false, false);
         for (number, entry) in self.pipeline.entries().iter().enumerate() {
             let decl = entry.decl();
@@ -256,6 +263,8 @@ impl<'p> PlanBuilder<'p> {
                 }
             }
             if entry.sweeps() && !planned.dry_run {
+                let of_requests = decl.phase <= PhaseId::UpstreamRequest;
+                let sweeps = if of_requests { &mut request_sweeps } else { &mut sweeps };
                 sweeps.push(planned.clone());
             }
             steps.push(planned);
@@ -269,6 +278,7 @@ impl<'p> PlanBuilder<'p> {
             body,
             body_in_memory,
             identity: identity.into(),
+            request_sweeps: request_sweeps.into(),
             sweeps: sweeps.into(),
             keeps_received,
             sees_refused,

@@ -66,12 +66,12 @@ pub trait Step: Default + Send + Sync + 'static {
         Vec::new()
     }
 
-    /// Whether fields of interim responses and of trailers, which no step sees, go through [`keeps`](Self::keeps) where the
-    /// step is configured. Default: no.
+    /// Whether fields that no step sees go through [`keeps`](Self::keeps) where the step is configured: those of trailers of
+    /// requests for a step that runs before there is a response, those of interim responses and of trailers of responses for
+    /// one that runs later. Default: no.
     const SWEEPS: bool = false;
 
-    /// Whether a field of this name, of an interim response or of the trailers of a response, goes on to the client.
-    /// Default: yes.
+    /// Whether such a field, of this name, goes on to the origin or the client. Default: yes.
     fn keeps(&self, _settings: &Self::Settings, _name: &[u8]) -> bool {
         true
     }

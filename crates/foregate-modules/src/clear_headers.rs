@@ -203,6 +203,11 @@ impl Step for ClearRequest {
     const NAME: &'static str = "clear-headers-request";
     const ABOUT: &'static str = "Removes internal fields from the request.";
     const FILTERS: &'static [Filter] = &[];
+    const SWEEPS: bool = true;
+
+    fn keeps(&self, settings: &ClearHeaders, name: &[u8]) -> bool {
+        !settings.requests || !settings.names.contains(name)
+    }
 
     fn run(
         &self,

@@ -151,6 +151,8 @@ const KEY: Key = Key {
 pub struct Headers {
     request: Changes,
     response: Changes,
+    /// What is removed from every request.
+    removed_from_requests: Vec<Text>,
     /// What is removed from every response.
     removed: Vec<Text>,
 }
@@ -224,8 +226,8 @@ impl FromNode for Headers {
         let request = Changes::read(nodes, "request", PhaseId::RequestRewrite, context, &mut mistakes)?;
         let response = Changes::read(nodes, "response", PhaseId::ResponseHeaders, context, &mut mistakes)?;
         mistakes.none()?;
-        let removed = response.removed();
-        Ok(Self { request, response, removed })
+        let (removed_from_requests, removed) = (request.removed(), response.removed());
+        Ok(Self { request, response, removed_from_requests, removed })
     }
 }
 
@@ -368,6 +370,16 @@ impl Step for Request {
     const NAME: &'static str = "headers-request";
     const ABOUT: &'static str = "Sets, adds and removes fields of the request.";
     const FILTERS: &'static [Filter] = &[];
+    const SWEEPS: bool = true;
+
+    /// A name goes with its other spellings, `_` for `-`, as it does from the head.
+    fn keeps(&self, settings: &Headers, name: &[u8]) -> bool {
+        let plain = |byte: &u8| if *byte == b'_' { b'-' } else { byte.to_ascii_lowercase() };
+        !settings
+            .removed_from_requests
+            .iter()
+            .any(|removed| removed.iter().map(plain).eq(name.iter().map(plain)))
+    }
 
     fn run(&self, settings: &Headers, (view,): (View<'_>,)) -> ControlFlow<Never, Self::Out> {
         ControlFlow::Continue((EditRequest(settings.request.edits(&view)),))
@@ -482,6 +494,16 @@ mod tests {
         assert_eq!(sample.run(&Request, &headers), Verdict::Continue);
         assert_eq!(shown(&sample.response), ["a: 1", "a: 2", "b: 4"]);
         assert_eq!(shown(&sample.request), ["c: "]);
+    }
+
+    #[test]
+    fn what_is_removed_from_requests_is_swept_in_every_spelling() {
+        let of = |what| node("headers").with_child(block(what, &[node("remove").arg_literal("x-debug")]));
+        let headers = read(&[of("request")]).unwrap();
+        assert!(!Request.keeps(&headers, b"X_Debug") && !Request.keeps(&headers, b"x-debug"));
+        assert!(Request.keeps(&headers, b"x-debugger") && Response.keeps(&headers, b"x-debug"));
+        let headers = read(&[of("response")]).unwrap();
+        assert!(Request.keeps(&headers, b"x-debug") && !Response.keeps(&headers, b"x-debug"));
     }
 
     #[test]

@@ -40,6 +40,7 @@ fn an_underscore_is_a_hyphen() {
     assert_eq!(names(&sample), ["x_mine"]);
     assert!(!ClearResponse.keeps(&clear, b"x_internal_cost"));
     assert!(ClearResponse.keeps(&clear, b"x_mine"));
+    assert!(!ClearRequest.keeps(&clear, b"X_Internal_Cost") && ClearRequest.keeps(&clear, b"x_mine"));
 }
 
 #[test]

@@ -64,8 +64,6 @@ impl Exchange<'_> {
         self.upstream = Some(Arc::clone(upstream));
         let underscores = self.site.is_some_and(|site| self.config.settings.sites.allows_underscores(site));
         self.upload.drop_underscores = !underscores;
-        // Steps have not seen them, and an origin may take them for fields (RFC 9110, section 6.5.1).
-        self.upload.drop_trailers = self.run.is_some();
         let secure = self.peer.is_secure();
         let extended = self.request.head.version == Version::Http2 && self.request.upgrade.is_some();
         if extended {
@@ -96,6 +94,7 @@ impl Exchange<'_> {
         if let Err(error) = self.limit_body().and_then(|()| self.filter_request()) {
             return Step::Failed(error);
         }
+        self.sweep_request();
         Step::Connect
     }
 

@@ -22,10 +22,10 @@ use super::respond::Answer;
 use super::view::{Facts, View, now};
 use super::{Exchange, Step};
 use crate::error::Error;
-use crate::link::LinkError;
 use crate::link::copy::CopyError;
 use crate::link::filter::{Filter, chain};
-use crate::link::sweep::Sweep;
+use crate::link::sweep::{Of, Sweep};
+use crate::link::{Link, LinkError};
 use crate::offload::LONGEST_WAIT;
 use crate::proxy::Config;
 use crate::routing::HostId;
@@ -226,22 +226,34 @@ impl Exchange<'_> {
 
     /// What fields of interim responses and trailers go through on their way to the client; `None` if nothing.
     pub(super) fn sweep(&mut self) -> Option<Sweep> {
-        if self.run.as_ref()?.plan.sweeps().is_empty() {
-            return None;
+        let nothing = self.run.as_ref()?.plan.sweeps().is_empty();
+        if nothing { None } else { self.sweep_of(Of::Response) }
+    }
+
+    /// What the trailers of the request go through, once its head is what the origin gets.
+    pub(super) fn sweep_request(&mut self) {
+        let length = self.request.length;
+        let may_have = length == BodyLength::Chunked || matches!(self.client.link, Link::H2(_));
+        if may_have && !length.is_empty() {
+            let names = self.request.head.headers.iter().flat_map(|field| [field.name, b"\n"]);
+            self.upload.sweep = self.sweep_of(Of::Request(names.flatten().copied().collect()));
         }
+    }
+
+    fn sweep_of(&mut self, of: Of) -> Option<Sweep> {
         let config = Arc::clone(&self.config);
         let pipeline = &config.settings.pipeline;
         let plan = Arc::clone(&self.run.as_ref()?.plan);
         let (view, state) = self.view()?;
         let mut left_out = Steps::NONE;
-        for (number, planned) in plan.sweeps().iter().enumerate() {
+        for (number, planned) in of.steps(&plan).iter().enumerate() {
             let skipped = state.skipped.contains(usize::from(planned.step));
             let wanted = catch_unwind(AssertUnwindSafe(|| pipeline.is_wanted(planned, &view, state)));
             if skipped || !wanted.unwrap_or(true) {
                 left_out = left_out.with(number);
             }
         }
-        Some(Sweep { pipeline: Arc::clone(pipeline), plan, left_out })
+        Some(Sweep { pipeline: Arc::clone(pipeline), plan, of, left_out })
     }
 
     /// Where a step is to run. What does not run at all is not worth the way to another thread.

@@ -13,7 +13,7 @@ use h2::ext::Protocol;
 use http::request::Parts;
 
 use crate::error::Error;
-use crate::link::fields;
+use crate::link::fields::{self, is_spelling};
 use crate::settings;
 
 /// The fields in which proxies tell who the client is (RFC 7239 and what was used before it).
@@ -545,15 +545,6 @@ impl Request {
             self.claimed |= 1 << number;
         }
     }
-}
-
-/// Whether CGI programs cannot tell two names apart: neither case nor `_` for `-` makes a difference to them.
-fn is_spelling(one: &[u8], other: &[u8]) -> bool {
-    let same = |(one, other): (&u8, &u8)| match (one, other) {
-        (b'-' | b'_', b'-' | b'_') => true,
-        (one, other) => one.eq_ignore_ascii_case(other),
-    };
-    one.len() == other.len() && one.iter().zip(other).all(same)
 }
 
 /// Modules change the fields through this. `Host` is no field here: what origins are told is kept apart. Where a name is set

@@ -60,8 +60,6 @@ pub struct Copy {
     pub kept: Option<Kept>,
     /// Whether trailers whose names have an underscore are left out.
     pub drop_underscores: bool,
-    /// Whether all trailers are left out.
-    pub drop_trailers: bool,
     /// What trailers go through.
     pub sweep: Option<Sweep>,
     /// Filters of modules that the body goes through.
@@ -90,7 +88,6 @@ impl Copy {
             limit: u64::MAX,
             kept: None,
             drop_underscores: false,
-            drop_trailers: false,
             sweep: None,
             filter: None,
             front: None,

@@ -1,12 +1,13 @@
-//! Fields that go to a client without any step having seen them: those of interim responses, and trailers.
+//! Fields that go on without any step having seen them: those of interim responses, and trailers.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use foregate_module::{Pipeline, Plan, Steps};
+use foregate_module::{Pipeline, Plan, Planned, Steps};
 use foregate_wire::{HeaderList, connection};
 
 use super::copy::Copy;
+use super::fields::is_spelling;
 
 /// Which steps of a route such fields go through.
 pub struct Sweep {
@@ -14,20 +15,52 @@ pub struct Sweep {
     pub pipeline: Arc<Pipeline>,
     /// The route's plan.
     pub plan: Arc<Plan>,
-    /// Which of [`Plan::sweeps`], by their number there, do not count for this exchange.
+    /// Whose fields they are.
+    pub of: Of,
+    /// Which of the steps, by their number in their list of the plan, do not count for this exchange.
     pub left_out: Steps,
 }
 
+/// Whose fields go through a [`Sweep`].
+pub enum Of {
+    /// The trailers of a request. Names that its head has, each with a line end: an origin may take the trailers for fields
+    /// (RFC 9110, section 6.5.1), and those of the head may be what steps have set or let pass.
+    Request(Vec<u8>),
+    /// The trailers of a response, and interim responses.
+    Response,
+}
+
+impl Of {
+    /// The steps that see the fields.
+    pub fn steps<'p>(&self, plan: &'p Plan) -> &'p [Planned] {
+        match self {
+            Self::Request(_) => plan.request_sweeps(),
+            Self::Response => plan.sweeps(),
+        }
+    }
+}
+
 impl Sweep {
-    /// Takes away the fields that one of the steps does not keep. If a step panics, all of them go.
+    /// Takes away the fields that one of the steps does not keep, and those of a request that its head may not have either. If a
+    /// step panics, all of them go.
     pub fn clean(&self, fields: &mut HeaderList) {
-        let steps =
-            || self.plan.sweeps().iter().enumerate().filter(|(number, _)| !self.left_out.contains(*number));
-        let keeps = |name: &[u8]| steps().all(|(_, planned)| self.pipeline.keeps(planned, name));
+        let steps = self.of.steps(&self.plan).iter().enumerate();
+        let steps = || steps.clone().filter(|(number, _)| !self.left_out.contains(*number));
+        let keeps = |name: &[u8]| {
+            self.is_free(name) && steps().all(|(_, planned)| self.pipeline.keeps(planned, name))
+        };
         let cleaned = catch_unwind(AssertUnwindSafe(|| fields.retain(|field| keeps(field.name))));
         if cleaned.is_err() {
             fields.clear();
         }
+    }
+
+    /// Whether no field of the head has this name, and none is kept for modules that tell the origin who the client is.
+    fn is_free(&self, name: &[u8]) -> bool {
+        let Of::Request(head) = &self.of else { return true };
+        let mut taken =
+            head.split(|byte| *byte == b'\n').chain(self.plan.identity().iter().map(|name| &**name));
+        !taken.any(|taken| is_spelling(taken, name))
     }
 }
 
@@ -37,9 +70,7 @@ impl Copy {
         if trailers.is_empty() {
             return;
         }
-        if self.drop_trailers {
-            trailers.clear();
-        } else if self.drop_underscores {
+        if self.drop_underscores {
             connection::drop_underscore_names(trailers);
         }
         if let Some(sweep) = &self.sweep {
