@@ -13,11 +13,11 @@ use std::sync::Arc;
 use foregate_module::settings::{Context, FromNode, Key, Node, Problem, Prop};
 use foregate_module::{Filter, Method, Path, RequestFields, Respond, Response, Step, phase};
 
-use super::chooses;
+use super::{Configured, Settings, chooses};
 use crate::references;
 use crate::response::has_element;
 use crate::{
-    Charset, Chosen, Comment, Element, End, EndTag, Feature, Page, Reads, Rewrite, Selector, TextOut, escape,
+    Charset, Comment, Element, End, EndTag, Feature, Page, Reads, Rewrite, Selector, TextOut, escape,
 };
 
 /// Where the script is served.
@@ -62,28 +62,19 @@ static SCRIPT_KEY: Key = Key::flag(
     "Serves the script of `html-emails`, for a site where that stands in some routes only or has a `when`.",
 );
 
-/// The settings of `html-emails`.
-#[derive(Debug, Clone)]
-pub struct Settings(Arc<Emails>);
+impl Configured for Emails {
+    const STEP: &'static str = STEP;
+    const KEY: &'static Key = &KEY;
 
-impl Settings {
-    fn chosen(&self) -> Chosen {
-        Chosen { step: STEP, feature: Arc::clone(&self.0) as Arc<dyn Feature> }
-    }
-}
-
-impl FromNode for Settings {
-    const KEY: Option<&'static Key> = Some(&KEY);
-
-    fn from_nodes(nodes: &[Node], _: &mut dyn Context) -> Result<Self, Problem> {
+    fn from_node(node: &Node, _: &mut dyn Context) -> Result<Self, Problem> {
         let mut placeholder = PLACEHOLDER;
-        if let Some(argument) = nodes.last().and_then(|node| node.prop("placeholder")) {
+        if let Some(argument) = node.prop("placeholder") {
             placeholder = argument.text()?;
             if placeholder.is_empty() || placeholder.len() > PLACEHOLDER_LIMIT {
                 return Err(argument.wrong(format!("a placeholder has 1 to {PLACEHOLDER_LIMIT} bytes")));
             }
         }
-        Ok(Self(Arc::new(Emails::new(placeholder))))
+        Ok(Self::new(placeholder))
     }
 }
 
@@ -101,7 +92,7 @@ impl FromNode for ScriptSettings {
 
 chooses! {
     /// Chooses the feature.
-    ChooseEmails, Settings, "html-emails", "Hides e-mail addresses of documents from programs."
+    ChooseEmails, Emails, "Hides e-mail addresses of documents from programs."
 }
 
 macro_rules! serves {
@@ -146,7 +137,7 @@ macro_rules! serves {
 
 serves! {
     /// Serves the script where `html-emails` stands.
-    Script, Settings, "html-emails-script"
+    Script, Settings<Emails>, "html-emails-script"
 }
 serves! {
     /// Serves the script where `html-email-script` stands.
@@ -164,6 +155,12 @@ pub struct Emails {
 const LINKS: usize = 2;
 const BODY: usize = 2;
 const HTML: usize = 3;
+
+impl Default for Emails {
+    fn default() -> Self {
+        Self::new(PLACEHOLDER)
+    }
+}
 
 impl Emails {
     /// With this text where addresses were.

@@ -10,10 +10,10 @@
 
 use std::sync::Arc;
 
-use foregate_module::settings::{Block, Context, FromNode, Key, Node, Problem, Prop};
+use foregate_module::settings::{Block, Context, Key, Node, Problem, Prop};
 
-use super::chooses;
-use crate::{Chosen, Element, Feature, Page, Rewrite, Selector};
+use super::{Configured, chooses, flag};
+use crate::{Element, Feature, Page, Rewrite, Selector};
 
 /// The step that chooses the feature.
 const STEP: &str = "html-images";
@@ -59,31 +59,19 @@ static BLOCK: Block = Block {
     later: &[],
 };
 
-/// The settings of `html-images`.
-#[derive(Debug, Clone)]
-pub struct Settings(Arc<Images>);
+impl Configured for Images {
+    const STEP: &'static str = STEP;
+    const KEY: &'static Key = &KEY;
 
-impl Settings {
-    fn chosen(&self) -> Chosen {
-        Chosen { step: STEP, feature: Arc::clone(&self.0) as Arc<dyn Feature> }
-    }
-}
-
-impl FromNode for Settings {
-    const KEY: Option<&'static Key> = Some(&KEY);
-
-    fn from_nodes(nodes: &[Node], _: &mut dyn Context) -> Result<Self, Problem> {
+    fn from_node(node: &Node, _: &mut dyn Context) -> Result<Self, Problem> {
         let mut images = Images::default();
-        let Some(node) = nodes.last() else { return Ok(Self(Arc::new(images))) };
         if let Some(child) = node.child("lazy")
-            && child.args().first().map_or(Ok(true), |argument| argument.flag())?
+            && flag(node, "lazy")?
         {
             let after = child.prop("after").map_or(Ok(VISIBLE), |after| after.number(0..=1000))?;
             images = images.lazy(after);
         }
-        if let Some(child) = node.child("sizes-from-names") {
-            images.from_names = child.args().first().map_or(Ok(true), |argument| argument.flag())?;
-        }
+        images.from_names = flag(node, "sizes-from-names")?;
         for child in node.children_named("size") {
             let number = |at: usize| child.arg(at)?.number(1..=PIXELS);
             let size = (number(1)?, number(2)?);
@@ -95,13 +83,13 @@ impl FromNode for Settings {
         if images.lazy.is_none() && !images.from_names && images.sizes.is_empty() {
             return Err(node.wrong("this hints at nothing").help("add `lazy`, `size` or `sizes-from-names`"));
         }
-        Ok(Self(Arc::new(images)))
+        Ok(images)
     }
 }
 
 chooses! {
     /// Chooses the feature.
-    ChooseImages, Settings, "html-images", "Gives images of documents hints for browsers."
+    ChooseImages, Images, "Gives images of documents hints for browsers."
 }
 
 /// The feature.

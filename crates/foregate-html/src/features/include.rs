@@ -14,11 +14,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use foregate_module::FetchTarget;
-use foregate_module::settings::{Block, Context, FromNode, Key, Node, Problem, Prop};
+use foregate_module::settings::{Block, Context, Key, Node, Problem, Prop};
 
-use super::chooses;
+use super::{Configured, chooses};
 use crate::references;
-use crate::{Chosen, Comment, Element, Feature, Fragment, FragmentRules, Page, Reads, Rewrite, Selector};
+use crate::{Comment, Element, Feature, Fragment, FragmentRules, Page, Reads, Rewrite, Selector};
 
 /// The step that chooses the feature.
 const STEP: &str = "html-include";
@@ -60,58 +60,40 @@ static BLOCK: Block = Block {
     later: &[],
 };
 
-/// The settings of `html-include`.
-#[derive(Debug, Clone)]
-pub struct Settings(Arc<Include>);
+impl Configured for Include {
+    const STEP: &'static str = STEP;
+    const KEY: &'static Key = &KEY;
 
-impl Settings {
-    fn chosen(&self) -> Chosen {
-        Chosen { step: STEP, feature: Arc::clone(&self.0) as Arc<dyn Feature> }
-    }
-}
-
-impl FromNode for Settings {
-    const KEY: Option<&'static Key> = Some(&KEY);
-
-    fn from_nodes(nodes: &[Node], context: &mut dyn Context) -> Result<Self, Problem> {
-        let mut rules = FragmentRules {
-            target: FetchTarget::Site,
-            timeout: Duration::from_secs(5),
-            size: 64 * 1024,
-            count: 32,
-            depth: 3,
-            fallback: String::new(),
+    fn from_node(node: &Node, context: &mut dyn Context) -> Result<Self, Problem> {
+        let mut rules = standard();
+        if let Some(name) = node.prop("upstream") {
+            rules.target = FetchTarget::Upstream(context.upstream(name)?);
+        }
+        let number = |name: &str, standard: usize, most: u64| -> Result<usize, Problem> {
+            let Some(child) = node.child(name) else { return Ok(standard) };
+            Ok(usize::try_from(child.arg(0)?.number(1..=most)?).unwrap_or(standard))
         };
-        if let Some(node) = nodes.last() {
-            if let Some(name) = node.prop("upstream") {
-                rules.target = FetchTarget::Upstream(context.upstream(name)?);
-            }
-            let number = |name: &str, standard: usize, most: u64| -> Result<usize, Problem> {
-                let Some(child) = node.child(name) else { return Ok(standard) };
-                Ok(usize::try_from(child.arg(0)?.number(1..=most)?).unwrap_or(standard))
-            };
-            rules.count = number("count", rules.count, 1000)?;
-            rules.depth = number("depth", rules.depth, 10)?;
-            if let Some(child) = node.child("timeout") {
-                rules.timeout = child.arg(0)?.duration(TIMEOUT.0..=TIMEOUT.1)?;
-            }
-            if let Some(child) = node.child("size") {
-                rules.size = usize::try_from(child.arg(0)?.size(SIZE.0..=SIZE.1)?).unwrap_or(rules.size);
-            }
-            if let Some(child) = node.child("fallback") {
-                rules.fallback = child.arg(0)?.text()?.to_owned();
-                if rules.fallback.len() > FALLBACK {
-                    return Err(child.wrong(format!("a fallback has at most {FALLBACK} bytes")));
-                }
+        rules.count = number("count", rules.count, 1000)?;
+        rules.depth = number("depth", rules.depth, 10)?;
+        if let Some(child) = node.child("timeout") {
+            rules.timeout = child.arg(0)?.duration(TIMEOUT.0..=TIMEOUT.1)?;
+        }
+        if let Some(child) = node.child("size") {
+            rules.size = usize::try_from(child.arg(0)?.size(SIZE.0..=SIZE.1)?).unwrap_or(rules.size);
+        }
+        if let Some(child) = node.child("fallback") {
+            rules.fallback = child.arg(0)?.text()?.to_owned();
+            if rules.fallback.len() > FALLBACK {
+                return Err(child.wrong(format!("a fallback has at most {FALLBACK} bytes")));
             }
         }
-        Ok(Self(Arc::new(Include::new(rules))))
+        Ok(Self::new(rules))
     }
 }
 
 chooses! {
     /// Chooses the feature.
-    ChooseInclude, Settings, "html-include", "Puts fragments into documents.", asks: true
+    ChooseInclude, Include, "Puts fragments into documents.", asks: true
 }
 
 /// The feature.
@@ -119,6 +101,24 @@ chooses! {
 pub struct Include {
     selectors: [Selector; 1],
     rules: Arc<FragmentRules>,
+}
+
+/// How fragments are fetched if nothing else is said.
+fn standard() -> FragmentRules {
+    FragmentRules {
+        target: FetchTarget::Site,
+        timeout: Duration::from_secs(5),
+        size: 64 * 1024,
+        count: 32,
+        depth: 3,
+        fallback: String::new(),
+    }
+}
+
+impl Default for Include {
+    fn default() -> Self {
+        Self::new(standard())
+    }
 }
 
 impl Include {

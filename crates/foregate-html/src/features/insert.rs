@@ -12,11 +12,11 @@
 
 use std::sync::Arc;
 
-use foregate_module::settings::{Block, Context, FromNode, Key, Node, Problem, Prop};
+use foregate_module::settings::{Block, Context, Key, Node, Problem, Prop};
 
-use super::chooses;
+use super::{Configured, chooses};
 use crate::edges::{MARKS, Mark};
-use crate::{Chosen, Edge, Edges, Element, End, EndTag, Feature, Page, Rewrite, Selector};
+use crate::{Edge, Edges, Element, End, EndTag, Feature, Page, Rewrite, Selector};
 
 /// The step that chooses the feature.
 const STEP: &str = "html-insert";
@@ -100,22 +100,12 @@ const PLACES: [(&str, Place); 8] = [
     ("append", Place::Append),
 ];
 
-/// The settings of `html-insert`.
-#[derive(Debug, Clone)]
-pub struct Settings(Arc<Insert>);
+impl Configured for Insert {
+    const STEP: &'static str = STEP;
+    const KEY: &'static Key = &KEY;
 
-impl Settings {
-    fn chosen(&self) -> Chosen {
-        Chosen { step: STEP, feature: Arc::clone(&self.0) as Arc<dyn Feature> }
-    }
-}
-
-impl FromNode for Settings {
-    const KEY: Option<&'static Key> = Some(&KEY);
-
-    fn from_nodes(nodes: &[Node], _: &mut dyn Context) -> Result<Self, Problem> {
+    fn from_node(node: &Node, _: &mut dyn Context) -> Result<Self, Problem> {
         let mut insert = Insert::default();
-        let Some(node) = nodes.last() else { return Ok(Self(Arc::new(insert))) };
         for child in node.children() {
             let Some((_, place)) = PLACES.iter().find(|(name, _)| *name == child.name()) else { continue };
             let markup = child.arg(child.args().len().saturating_sub(1))?;
@@ -132,13 +122,13 @@ impl FromNode for Settings {
         if insert.edges.is_empty() && insert.elements.is_empty() {
             return Err(node.wrong("this inserts nothing").help("write where: `head-end \"<script ...>\"`"));
         }
-        Ok(Self(Arc::new(insert)))
+        Ok(insert)
     }
 }
 
 chooses! {
     /// Chooses the feature.
-    ChooseInsert, Settings, "html-insert", "Inserts markup into documents."
+    ChooseInsert, Insert, "Inserts markup into documents."
 }
 
 /// The feature.
@@ -313,9 +303,9 @@ mod tests {
     use foregate_module::testing::filtered_at_every_split;
 
     use super::*;
-    use crate::Terms;
     use crate::pass::Pass;
     use crate::tests::Boxed;
+    use crate::{Chosen, Terms};
 
     fn rewritten(make: impl Fn(&mut Insert), html: &str) -> String {
         let make = || {

@@ -13,12 +13,12 @@
 
 use std::sync::Arc;
 
-use foregate_module::settings::{Block, Context, FromNode, Key, Node, Problem};
+use foregate_module::settings::{Block, Context, Key, Node, Problem};
 
-use super::chooses;
+use super::{Configured, chooses, flag};
 use crate::carry::UNUSED;
 use crate::references::resolve_but;
-use crate::{Chosen, Element, Feature, Page, Rewrite, Selector};
+use crate::{Element, Feature, Page, Rewrite, Selector};
 
 /// The step that chooses the feature.
 const STEP: &str = "html-links";
@@ -101,22 +101,12 @@ static BLOCK: Block = Block {
     later: &[],
 };
 
-/// The settings of `html-links`.
-#[derive(Debug, Clone)]
-pub struct Settings(Arc<Links>);
+impl Configured for Links {
+    const STEP: &'static str = STEP;
+    const KEY: &'static Key = &KEY;
 
-impl Settings {
-    fn chosen(&self) -> Chosen {
-        Chosen { step: STEP, feature: Arc::clone(&self.0) as Arc<dyn Feature> }
-    }
-}
-
-impl FromNode for Settings {
-    const KEY: Option<&'static Key> = Some(&KEY);
-
-    fn from_nodes(nodes: &[Node], _: &mut dyn Context) -> Result<Self, Problem> {
+    fn from_node(node: &Node, _: &mut dyn Context) -> Result<Self, Problem> {
         let mut links = Links::default();
-        let Some(node) = nodes.last() else { return Ok(Self(Arc::new(links))) };
         let pair = |node: &Node| -> Result<(String, String), Problem> {
             let (from, to) = (node.arg(0)?, node.arg(1)?);
             for argument in [from, to] {
@@ -135,9 +125,7 @@ impl FromNode for Settings {
         if links.prefixes.len() + links.hosts.len() > MAPPINGS {
             return Err(node.wrong(format!("at most {MAPPINGS} mappings")));
         }
-        if let Some(node) = node.child("https") {
-            links.https = node.args().first().map_or(Ok(true), |argument| argument.flag())?;
-        }
+        links.https = flag(node, "https")?;
         for argument in node.child("attribute").map_or(&[][..], Node::args).iter().take(ATTRIBUTES) {
             let name = argument.text()?;
             let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
@@ -149,13 +137,13 @@ impl FromNode for Settings {
         if links.prefixes.is_empty() && links.hosts.is_empty() && !links.https {
             return Err(node.wrong("this maps nothing").help("add `prefix`, `host` or `https`"));
         }
-        Ok(Self(Arc::new(links)))
+        Ok(links)
     }
 }
 
 chooses! {
     /// Chooses the feature.
-    ChooseLinks, Settings, "html-links", "Maps addresses in attributes of documents to others."
+    ChooseLinks, Links, "Maps addresses in attributes of documents to others."
 }
 
 /// The feature.

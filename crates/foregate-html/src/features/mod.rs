@@ -8,27 +8,80 @@ pub mod links;
 pub mod remove;
 pub mod replace_text;
 
+use std::sync::Arc;
+
+use foregate_module::Problem;
+use foregate_module::settings::{Context, FromNode, Key, Node};
+
+use crate::{Chosen, Feature};
+
+/// A feature that a key of configurations stands for.
+pub trait Configured: Feature + Default {
+    /// The step that chooses it where the key stands.
+    const STEP: &'static str;
+    /// The key, which stands once in a place.
+    const KEY: &'static Key;
+
+    /// Reads the key.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong, and where.
+    fn from_node(node: &Node, context: &mut dyn Context) -> Result<Self, Problem>;
+}
+
+/// The settings of a feature's key: the feature, which all responses of a route share.
+#[derive(Debug)]
+pub struct Settings<F>(Arc<F>);
+
+impl<F> Clone for Settings<F> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+}
+
+impl<F: Configured> Settings<F> {
+    fn chosen(&self) -> Chosen {
+        Chosen { step: F::STEP, feature: Arc::clone(&self.0) as Arc<dyn Feature> }
+    }
+}
+
+impl<F: Configured> FromNode for Settings<F> {
+    const KEY: Option<&'static Key> = Some(F::KEY);
+
+    fn from_nodes(nodes: &[Node], context: &mut dyn Context) -> Result<Self, Problem> {
+        let feature = nodes.last().map_or_else(|| Ok(F::default()), |node| F::from_node(node, context));
+        feature.map(|feature| Self(Arc::new(feature)))
+    }
+}
+
+/// Whether a child says so: one without an argument does.
+fn flag(node: &Node, name: &str) -> Result<bool, Problem> {
+    let Some(child) = node.child(name) else { return Ok(false) };
+    child.args().first().map_or(Ok(true), |argument| argument.flag())
+}
+
 /// Makes the step that chooses a feature where its key stands.
 macro_rules! chooses {
-    ($(#[$doc:meta])* $step:ident, $settings:ty, $name:literal, $about:literal $(, asks: $asks:literal)?) => {
+    ($(#[$doc:meta])* $step:ident, $feature:ty, $about:literal $(, asks: $asks:literal)?) => {
         $(#[$doc])*
         #[derive(Debug, Default)]
         pub struct $step;
 
         impl foregate_module::Step for $step {
             type At = foregate_module::phase::ResponseBody;
-            type Settings = $settings;
+            type Settings = $crate::features::Settings<$feature>;
             type In<'r> = ();
             type Out = (foregate_module::Add<$crate::Features>,);
             type Stop = foregate_module::Never;
-            const NAME: &'static str = $name;
+            const NAME: &'static str = <$feature as $crate::features::Configured>::STEP;
             const ABOUT: &'static str = $about;
             $(const ASKS: bool = $asks;)?
             const FILTERS: &'static [foregate_module::Filter] = &[foregate_module::Filter::Status(200, 599)];
 
             fn run(
                 &self,
-                settings: &$settings,
+                settings: &Self::Settings,
                 (): (),
             ) -> core::ops::ControlFlow<foregate_module::Never, Self::Out> {
                 let chosen = settings.chosen();

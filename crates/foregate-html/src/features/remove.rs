@@ -11,10 +11,10 @@
 
 use std::sync::Arc;
 
-use foregate_module::settings::{Block, Context, FromNode, Key, Node, Problem, Prop};
+use foregate_module::settings::{Block, Context, Key, Node, Problem, Prop};
 
-use super::chooses;
-use crate::{Chosen, Comment, Element, Feature, Page, Reads, Rewrite, Selector};
+use super::{Configured, chooses, flag};
+use crate::{Comment, Element, Feature, Page, Reads, Rewrite, Selector};
 
 /// The step that chooses the feature.
 const STEP: &str = "html-remove";
@@ -62,22 +62,12 @@ static BLOCK: Block = Block {
     later: &[],
 };
 
-/// The settings of `html-remove`.
-#[derive(Debug, Clone)]
-pub struct Settings(Arc<Remove>);
+impl Configured for Remove {
+    const STEP: &'static str = STEP;
+    const KEY: &'static Key = &KEY;
 
-impl Settings {
-    fn chosen(&self) -> Chosen {
-        Chosen { step: STEP, feature: Arc::clone(&self.0) as Arc<dyn Feature> }
-    }
-}
-
-impl FromNode for Settings {
-    const KEY: Option<&'static Key> = Some(&KEY);
-
-    fn from_nodes(nodes: &[Node], _: &mut dyn Context) -> Result<Self, Problem> {
+    fn from_node(node: &Node, _: &mut dyn Context) -> Result<Self, Problem> {
         let mut remove = Remove::default();
-        let Some(node) = nodes.last() else { return Ok(Self(Arc::new(remove))) };
         for child in node.children_named("element") {
             let keep = child.prop("keep-content").map_or(Ok(false), |argument| argument.flag())?;
             let what = if keep { What::Tags } else { What::Element };
@@ -87,22 +77,20 @@ impl FromNode for Settings {
             let name = child.arg(1)?.text()?.to_ascii_lowercase();
             remove.add(Selector::from_argument(child.arg(0)?)?, What::Attribute(name));
         }
-        if let Some(child) = node.child("comments") {
-            remove.comments = child.args().first().map_or(Ok(true), |argument| argument.flag())?;
-        }
+        remove.comments = flag(node, "comments")?;
         if remove.selectors.len() > SELECTORS {
             return Err(node.wrong(format!("at most {SELECTORS} selectors")));
         }
         if remove.selectors.is_empty() && !remove.comments {
             return Err(node.wrong("this removes nothing").help("add `element`, `attribute` or `comments`"));
         }
-        Ok(Self(Arc::new(remove)))
+        Ok(remove)
     }
 }
 
 chooses! {
     /// Chooses the feature.
-    ChooseRemove, Settings, "html-remove", "Takes elements, attributes and comments out of documents."
+    ChooseRemove, Remove, "Takes elements, attributes and comments out of documents."
 }
 
 /// What of an element goes.

@@ -13,13 +13,13 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use foregate_module::settings::{Block, Context, FromNode, Key, Node, Problem};
+use foregate_module::settings::{Block, Context, Key, Node, Problem};
 
-use super::chooses;
+use super::{Configured, chooses, flag};
 use crate::carry::UNUSED;
 use crate::needles::Needles;
 use crate::references::{Begun, begun};
-use crate::{Chosen, Feature, Page, Reads, Rewrite, TextOut, escape};
+use crate::{Feature, Page, Reads, Rewrite, TextOut, escape};
 
 /// The step that chooses the feature.
 const STEP: &str = "html-text";
@@ -47,29 +47,12 @@ static BLOCK: Block = Block {
     later: &[],
 };
 
-/// The settings of `html-text`.
-#[derive(Debug, Clone)]
-pub struct Settings(Arc<ReplaceText>);
+impl Configured for ReplaceText {
+    const STEP: &'static str = STEP;
+    const KEY: &'static Key = &KEY;
 
-impl Settings {
-    fn chosen(&self) -> Chosen {
-        Chosen { step: STEP, feature: Arc::clone(&self.0) as Arc<dyn Feature> }
-    }
-}
-
-impl FromNode for Settings {
-    const KEY: Option<&'static Key> = Some(&KEY);
-
-    fn from_nodes(nodes: &[Node], _: &mut dyn Context) -> Result<Self, Problem> {
-        let mut pairs = Vec::new();
-        let mut ignore_case = false;
-        if let Some(node) = nodes.last() {
-            pairs = pairs_of(node)?;
-            if let Some(child) = node.child("ignore-case") {
-                ignore_case = child.args().first().map_or(Ok(true), |argument| argument.flag())?;
-            }
-        }
-        Ok(Self(Arc::new(ReplaceText::new(pairs, ignore_case))))
+    fn from_node(node: &Node, _: &mut dyn Context) -> Result<Self, Problem> {
+        Ok(Self::new(pairs_of(node)?, flag(node, "ignore-case")?))
     }
 }
 
@@ -93,11 +76,11 @@ pub(crate) fn pairs_of(node: &Node) -> Result<Vec<(String, String)>, Problem> {
 
 chooses! {
     /// Chooses the feature.
-    ChooseText, Settings, "html-text", "Replaces texts of documents."
+    ChooseText, ReplaceText, "Replaces texts of documents."
 }
 
 /// The feature.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct ReplaceText {
     pairs: Vec<(String, String)>,
     ignore_case: bool,

@@ -356,7 +356,7 @@ fn the_body_passes_by_a_filter_that_is_over() {
     assert_eq!(out, b"---cdef.");
     let (mut moved, mut found) = (Vec::new(), 0);
     chain.report(&mut |traffic| moved.push((traffic.step, traffic.taken)), &mut |finding| {
-        found += finding.count
+        found += finding.count;
     });
     assert_eq!((moved, found), (Vec::from([("until", 5), ("threes", 7)]), 1));
 
