@@ -261,6 +261,17 @@ ngx_http_foregate_upload_end(ngx_http_foregate_upload_t *upload)
     return ngx_http_foregate_upload_length(r, upload->size);
 }
 
+/* Whoever answers now does not get what could not go through the filters: it is not what its fields say any more. */
+static void
+ngx_http_foregate_upload_drop(ngx_http_request_t *r, ngx_http_foregate_ctx_t *ctx)
+{
+    ctx->upload = NULL;
+    if (r == r->main) {
+        r->request_body->bufs = NULL;
+        (void) ngx_http_foregate_upload_length(r, 0);
+    }
+}
+
 ngx_int_t
 ngx_http_foregate_filter_upload(ngx_http_request_t *r, ngx_http_foregate_ctx_t *ctx)
 {
@@ -283,6 +294,7 @@ ngx_http_foregate_filter_upload(ngx_http_request_t *r, ngx_http_foregate_ctx_t *
 
     for (part = 0; part < NGX_HTTP_FOREGATE_UPLOAD_PART; part++) {
         if (ngx_http_foregate_upload_read(upload) != NGX_OK || ngx_http_foregate_upload_room(upload) != NGX_OK) {
+            ngx_http_foregate_upload_drop(r, ctx);
             return NGX_HTTP_INTERNAL_SERVER_ERROR;
         }
         end = upload->in == NULL;
@@ -292,6 +304,7 @@ ngx_http_foregate_filter_upload(ngx_http_request_t *r, ngx_http_foregate_ctx_t *
             if (status == NGX_HTTP_INTERNAL_SERVER_ERROR) {
                 ngx_log_error(NGX_LOG_ERR, r->connection->log, 0, "foregate: a filter of the request's body has failed");
             }
+            ngx_http_foregate_upload_drop(r, ctx);
             return status;
         }
         upload->buf->last += moved.produced;

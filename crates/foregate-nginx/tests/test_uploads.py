@@ -22,6 +22,8 @@ SITE = """
         location /memory/ { client_body_buffer_size 4m; proxy_pass http://ORIGIN; proxy_http_version 1.1; }
         location /file/ { client_body_in_file_only on; proxy_pass http://ORIGIN; proxy_http_version 1.1; add_header X-Body-File $request_body_file; }
         location /small/ { client_body_buffer_size 1k; proxy_pass http://ORIGIN; proxy_http_version 1.1; }
+        location /told/ { error_page 400 413 = @told; proxy_pass http://ORIGIN; proxy_http_version 1.1; }
+        location @told { proxy_pass http://ORIGIN; proxy_http_version 1.1; }
         location /short/ { return 200 "short"; }
         location /try/ { try_files /nothing /moved; }
         location /moved { proxy_pass http://ORIGIN; proxy_http_version 1.1; }
@@ -164,6 +166,14 @@ class Uploads(Case):
         self.assertEqual(self.site.got, [])
         self.assertIn('filter "decompress-request" of a request\'s body: it cannot be read', nginx.log())
         self.assertEqual(nginx.get("/", "POST", headers=[("Content-Encoding", "gzip")], body=packed).status, 200)
+
+    def test_who_answers_instead_gets_nothing_of_it(self):
+        nginx = self.start_site("decompress { requests; ratio 20; }\n")
+        for body in [b"not packed at all", gzip.compress(bytes(10_000_000))]:
+            self.assertEqual(nginx.get("/told/", "POST", headers=[("Content-Encoding", "gzip")], body=body).body, b"taken")
+            self.arrived(b"", "/told/")
+            self.assertEqual(self.chunked(nginx, "/told/", body), 200)
+            self.arrived(b"", "/told/")
 
     def test_bombs_are_refused(self):
         bomb = gzip.compress(bytes(30_000_000))
