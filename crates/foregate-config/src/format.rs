@@ -27,10 +27,9 @@ pub fn format(path: &Path, source: &str) -> Result<String, Box<Refused>> {
     let before = kdl::read(source.to_owned()).map_err(|_| refuse())?;
     let text = write(source).map_err(|_| refuse())?;
     // Nobody reads what a formatter has done to a file of 10,000 lines.
-    match kdl::read(text) {
-        Ok(after) if same(&before, &after) => Ok(after.source().to_owned()),
-        _ => Ok(source.to_owned()),
-    }
+    let formatted = kdl::read(text).ok().filter(|after| same(&before, after));
+    debug_assert!(formatted.is_some(), "the formatter has changed what this says: {source:?}");
+    Ok(formatted.map_or_else(|| source.to_owned(), |after| after.source().to_owned()))
 }
 
 fn write(source: &str) -> Result<String, SyntaxError> {
