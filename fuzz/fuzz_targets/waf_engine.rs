@@ -1,6 +1,7 @@
 #![no_main]
 
+#[allow(dead_code, reason = "each target uses one function of the module")]
 #[path = "../targets/waf_engine.rs"]
-mod waf_engine;
+mod engine;
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| waf_engine::waf_engine(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| engine::waf_engine(data));

@@ -1,5 +1,6 @@
 #![no_main]
 
+#[allow(dead_code, reason = "each target uses one function of the module")]
 #[path = "../targets/waf_values.rs"]
 mod waf_values;
 

@@ -9,7 +9,7 @@ use foregate_wire::serialise::{
     end_head, write_chunk_header, write_fields, write_request_line, write_status_line, write_trailers,
 };
 use foregate_wire::{
-    BodyDecoder, BodyError, BodyLength, HeadLimits, HeadParser, HeaderList, Method, RequestError,
+    BodyDecoder, BodyError, BodyLength, HeadLimits, HeadParser, HeaderList, Method, NameId, RequestError,
     RequestHead, ResponseError, ResponseHead, Slashes, Target, is_normal, normalize_path, normalize_query,
     parse_authority, request_authority, request_length, response_length,
 };
@@ -321,5 +321,105 @@ fn proxy_header(input: &[u8]) {
             let expected = proxy_protocol::ProxyHeader::Proxied { source, destination };
             assert_eq!(proxy_protocol::parse(&out), Ok(Some((expected, out.len()))));
         }
+    }
+}
+
+/// A list that is changed step by step is what a plain list would be. A line of the input is a step: a byte that says what
+/// is done, a name, a colon, a value.
+pub fn header_list(data: &[u8]) {
+    /// All fields are compared after each step.
+    const STEPS: usize = 200;
+    let (mut list, mut plain, mut mark) = (HeaderList::new(), Plain::default(), 0);
+    for line in data.split(|byte| *byte == b'\n').take(STEPS) {
+        let Some((choice, field)) = line.split_first() else { continue };
+        let colon = field.iter().position(|byte| *byte == b':').unwrap_or(field.len());
+        let (name, value) = (&field[..colon], field.get(colon + 1..).unwrap_or_default());
+        let id = NameId::from_name(name);
+        let mut scratch = HeaderList::new();
+        let taken = scratch.try_push(name, value);
+        match choice % 10 {
+            0 | 1 => {
+                assert_eq!(list.try_push(name, value), taken);
+                if taken.is_ok() {
+                    plain.push(name, value.trim_ascii());
+                }
+            }
+            2 if taken.is_ok() => {
+                list.set_name(name, value);
+                plain.set(name, name, value);
+            }
+            3 => assert_eq!(list.remove_name(name), plain.remove(name)),
+            4 if id != NameId::Unknown => {
+                list.set(id, value);
+                plain.set(name, id.as_canonical().as_bytes(), value);
+            }
+            5 if id != NameId::Unknown => assert_eq!(list.remove(id), plain.remove(name)),
+            6 => {
+                list.retain(|field| field.value != value);
+                plain.0.retain(|(_, kept, _)| kept != value);
+            }
+            7 => {
+                list.retain_before(mark, |field| field.value != value);
+                plain.0.retain(|(_, kept, new)| *new || kept != value);
+            }
+            8 => {
+                mark = list.arena_len();
+                plain.0.iter_mut().for_each(|(_, _, new)| *new = false);
+            }
+            _ => {
+                let mut copy = HeaderList::new();
+                copy.push(b"x-gone", b"1");
+                copy.clone_from(&list);
+                assert_eq!(copy, list);
+                list = copy;
+            }
+        }
+        plain.check(&list, name);
+    }
+}
+
+/// Names, values, and whether a field is newer than the mark.
+#[derive(Default)]
+struct Plain(Vec<(Vec<u8>, Vec<u8>, bool)>);
+
+impl Plain {
+    fn push(&mut self, name: &[u8], value: &[u8]) {
+        self.0.push((name.into(), value.into(), true));
+    }
+
+    /// Replaces the first value of a name, or adds the field under this spelling.
+    fn set(&mut self, name: &[u8], spelling: &[u8], value: &[u8]) {
+        let Some(at) = self.0.iter().position(|(other, ..)| other.eq_ignore_ascii_case(name)) else {
+            return self.push(spelling, value);
+        };
+        self.0[at].1 = value.into();
+        let mut number = 0;
+        self.0.retain(|(other, ..)| {
+            number += 1;
+            number <= at + 1 || !other.eq_ignore_ascii_case(name)
+        });
+    }
+
+    fn remove(&mut self, name: &[u8]) -> usize {
+        let before = self.0.len();
+        self.0.retain(|(other, ..)| !other.eq_ignore_ascii_case(name));
+        before - self.0.len()
+    }
+
+    fn check(&self, list: &HeaderList, name: &[u8]) {
+        assert_eq!(list.len(), self.0.len());
+        for (number, (field, (name, value, _))) in list.iter().zip(&self.0).enumerate() {
+            assert_eq!((field.name, field.value, field.id), (&**name, &**value, NameId::from_name(name)));
+            assert_eq!(list.at(number), Some(field));
+        }
+        let values = || self.0.iter().filter(|(other, ..)| other.eq_ignore_ascii_case(name));
+        assert!(list.get_all_name(name).eq(values().map(|(_, value, _)| &**value)));
+        assert_eq!(list.get_name(name), values().next().map(|(_, value, _)| &**value));
+        let id = NameId::from_name(name);
+        if id != NameId::Unknown {
+            assert_eq!((list.count(id), list.contains(id)), (values().count(), values().count() > 0));
+        }
+        let second = list.find_name(name, 0).and_then(|(first, _)| list.find_name(name, first + 1));
+        assert_eq!(second.map(|(_, value)| value), values().nth(1).map(|(_, value, _)| &**value));
     }
 }

@@ -1,4 +1,4 @@
-//! The corpus of the fuzz target `content_coding`, and small changes to it.
+//! The corpora of the fuzz targets `content_coding` and `jwt`, and small changes to them.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test stops at what it did not expect")]
 
@@ -11,25 +11,27 @@ use foregate_modules::coding::{ContentCoding, Limits, decoder};
 
 #[path = "../../../fuzz/targets/coding.rs"]
 mod coding;
+#[path = "../../../fuzz/targets/jwt.rs"]
+mod jwt;
 
-fn corpus() -> Vec<(PathBuf, Vec<u8>)> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/content_coding");
+fn corpus(name: &str, least: usize) -> Vec<(PathBuf, Vec<u8>)> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus").join(name);
     let paths = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
     let inputs: Vec<_> = paths.map(|path| (path.clone(), fs::read(path).unwrap())).collect();
-    assert!(inputs.len() >= 30, "only {} inputs", inputs.len());
+    assert!(inputs.len() >= least, "only {} inputs", inputs.len());
     inputs
 }
 
-fn check(path: &Path, data: &[u8]) {
-    if catch_unwind(|| coding::content_coding(data)).is_err() {
+fn check(target: fn(&[u8]), path: &Path, data: &[u8]) {
+    if catch_unwind(|| target(data)).is_err() {
         panic!("failed on {} as `{}`", path.display(), data.escape_ascii());
     }
 }
 
 #[test]
 fn the_corpus_holds() {
-    for (path, data) in corpus() {
-        check(&path, &data);
+    for (path, data) in corpus("content_coding", 30) {
+        check(coding::content_coding, &path, &data);
     }
 }
 
@@ -38,17 +40,17 @@ fn the_corpus_holds() {
 fn what_is_near_the_corpus_holds() {
     /// More of an input would take long, and is much like its start.
     const START: usize = 40;
-    for (path, data) in corpus() {
+    for (path, data) in corpus("content_coding", 30) {
         for at in 0..data.len().min(START) {
             for byte in [0, 0xff, data[at] ^ 1, data[at] ^ 0x80] {
                 let mut other = data.clone();
                 other[at] = byte;
-                check(&path, &other);
+                check(coding::content_coding, &path, &other);
             }
             let mut shorter = data.clone();
             shorter.remove(at);
-            check(&path, &shorter);
-            check(&path, &data[..at]);
+            check(coding::content_coding, &path, &shorter);
+            check(coding::content_coding, &path, &data[..at]);
         }
     }
 }
@@ -69,7 +71,7 @@ fn the_inputs_are_what_their_names_say() {
         "zstd_garbage",
         "zstd_window",
     ];
-    for (path, data) in corpus() {
+    for (path, data) in corpus("content_coding", 30) {
         let name = path.file_name().unwrap().to_str().unwrap();
         let Some((choice, body)) = data.split_first() else { continue };
         let coding = ContentCoding::ALL[usize::from(choice & 3)];
@@ -77,5 +79,19 @@ fn the_inputs_are_what_their_names_say() {
         let mut out = Vec::new();
         let taken = chain.write(body, &mut out).and_then(|_| chain.end(&mut out));
         assert_eq!(taken.is_err(), BROKEN.contains(&name), "{name}: {} bytes", out.len());
+    }
+}
+
+#[test]
+fn tokens_hold() {
+    for (path, data) in corpus("jwt", 8) {
+        check(jwt::jwt, &path, &data);
+        for at in 0..data.len() {
+            for byte in [0, b'"', b'.', b'9', data[at] ^ 0x80] {
+                let mut other = data.clone();
+                other[at] = byte;
+                check(jwt::jwt, &path, &other);
+            }
+        }
     }
 }

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use super::suite::{Request, outcome, run};
 use super::{cases, rules};
 
+#[allow(dead_code, reason = "the rules here are those of the suite")]
 #[path = "../../../../fuzz/targets/waf_engine.rs"]
 mod engine;
 #[path = "../../../../fuzz/targets/waf_values.rs"]

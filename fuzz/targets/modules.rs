@@ -1,0 +1,340 @@
+//! What must hold for modules, whatever clients and origins send. The body of a fuzz target, also run over its corpus by
+//! `cargo test`.
+//!
+//! The first byte of an input chooses the route, the second how bodies are split and what is said of the connection. Then
+//! come the request and the response, each as a line, fields, an empty line and, behind the response, the body, which is
+//! that of the request and of what modules fetch as well.
+
+use std::fmt;
+use std::path::Path;
+use std::sync::{Arc, LazyLock};
+
+use foregate::config::load_text;
+use foregate_module::testing::{Handshake, List, Sample};
+use foregate_module::{
+    Action, Bail, Chain, FetchError, FetchResponse, FetchResult, Field, Fields, FieldsMut, Filtered, PhaseId,
+    Pipeline, Plan, Planned, State, Verdict,
+};
+use foregate_wire::{HeaderList, Slashes, normalize_path, parse_authority};
+
+const ROUTES: usize = 9;
+
+struct Host {
+    pipeline: Arc<Pipeline>,
+    plans: Vec<Arc<Plan>>,
+}
+
+static HOST: LazyLock<Host> = LazyLock::new(|| {
+    let pipeline = Arc::new(foregate::shipped());
+    let text = include_str!("modules.kdl").to_owned();
+    let settings = load_text(Path::new("modules.kdl"), text, &pipeline);
+    let settings = settings.unwrap_or_else(|refused| panic!("{}", refused.plain()));
+    let site = settings.sites.find(b"a.example").expect("a site for every host");
+    let plan = |number: usize| {
+        let route = settings.sites.route(site, format!("/{number}/").as_bytes()).expect("a route");
+        Arc::clone(route.plan.get().expect("it has modules"))
+    };
+    let plans = (0..ROUTES).map(plan).collect();
+    Host { pipeline, plans }
+});
+
+/// A message: its first line and its fields, as a parser would have let them pass.
+struct Head<'d> {
+    line: &'d [u8],
+    fields: List,
+}
+
+impl<'d> Head<'d> {
+    fn read(rest: &mut &'d [u8]) -> Self {
+        let mut line = || {
+            let end = rest.iter().position(|byte| *byte == b'\n').unwrap_or(rest.len());
+            let line = &rest[..end];
+            *rest = rest.get(end + 1..).unwrap_or_default();
+            line
+        };
+        let mut head = Self { line: line(), fields: List::default() };
+        let mut checked = HeaderList::new();
+        loop {
+            let field = line();
+            if field.is_empty() {
+                break;
+            }
+            let colon = field.iter().position(|byte| *byte == b':').unwrap_or(field.len());
+            let _ = checked.try_push(&field[..colon], field.get(colon + 1..).unwrap_or_default());
+        }
+        for field in &checked {
+            head.fields.append(field.name, field.value);
+        }
+        head
+    }
+}
+
+/// What becomes of an exchange, but for what differs from one to the next.
+#[derive(PartialEq, Eq)]
+struct Outcome {
+    target: (Vec<u8>, Option<Vec<u8>>),
+    request: List,
+    status: Option<u16>,
+    response: List,
+    notes: List,
+    request_body: Result<Vec<u8>, Bail>,
+    response_body: Result<Vec<u8>, Bail>,
+}
+
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{}, {:?}, {:?}", self.target.0.escape_ascii(), self.target.1, self.status)?;
+        for (name, value) in [&self.request, &self.response, &self.notes].into_iter().flat_map(|list| &list.0)
+        {
+            writeln!(f, "{}: {}", name.escape_ascii(), value.escape_ascii())?;
+        }
+        for body in [&self.request_body, &self.response_body] {
+            match body {
+                Ok(body) => writeln!(f, "{}", body.escape_ascii())?,
+                Err(bail) => writeln!(f, "{bail:?}")?,
+            }
+        }
+        Ok(())
+    }
+}
+
+struct Run<'d> {
+    host: &'static Host,
+    plan: &'static Plan,
+    sample: Sample,
+    state: State,
+    answer: FetchResult,
+    body: &'d [u8],
+    stride: usize,
+    /// The phase that comes next, and how many of its steps have run.
+    next: usize,
+    begun: usize,
+}
+
+impl Run<'_> {
+    /// Runs the steps that have not run, up to a phase; what ends that.
+    fn phases(&mut self, last: PhaseId) -> Option<Action> {
+        while self.next <= last.order() {
+            let steps = self.plan.phase(PhaseId::ALL[self.next]);
+            while let Some(planned) = steps.get(self.begun) {
+                self.begun += 1;
+                if let Some(action) = self.step(planned) {
+                    return Some(action);
+                }
+            }
+            for slot in std::mem::take(&mut self.state.fetches) {
+                let Some(question) = self.state.slots.take_question(slot) else { continue };
+                assert!(question.request.path.starts_with(b"/"));
+                if let Some(slot) = self.host.pipeline.answer_slot(slot) {
+                    self.state.slots.answer(slot, self.answer.clone(), question.dry);
+                }
+            }
+            (self.next, self.begun) = (self.next + 1, 0);
+        }
+        None
+    }
+
+    fn step(&mut self, planned: &Planned) -> Option<Action> {
+        let pipeline = &self.host.pipeline;
+        if self.state.skipped.contains(usize::from(planned.step))
+            || !pipeline.is_wanted(planned, &self.sample, &mut self.state)
+        {
+            return None;
+        }
+        let _ = pipeline.load(planned, &self.sample, &self.state);
+        let verdict = pipeline.run(planned, &mut self.sample, &mut self.state);
+        check_fields(&self.sample.request);
+        check_fields(&self.sample.response);
+        match verdict {
+            Verdict::Stop(action) => Some(action),
+            _ => None,
+        }
+    }
+
+    /// Leaves out the phases before this one.
+    fn skip_to(&mut self, first: PhaseId) {
+        if self.next < first.order() {
+            (self.next, self.begun) = (first.order(), 0);
+            self.state.fetches.clear();
+        }
+    }
+
+    fn respond(&mut self, action: Action) -> bool {
+        let Action::Respond(response) = action else { return false };
+        assert!((200..1000).contains(&response.status));
+        self.sample.status = Some(response.status);
+        self.sample.response = fields(&response.fields);
+        check_fields(&self.sample.response);
+        self.sample.response_body = (response.body.to_vec(), true);
+        self.state.response_filters.clear();
+        self.skip_to(PhaseId::ResponseHeaders);
+        true
+    }
+
+    /// All of an exchange.
+    fn all(mut self, response: &Head<'_>) -> Outcome {
+        let mut request_body = Ok(Vec::new());
+        let mut answered = true;
+        if let Some(action) = self.phases(PhaseId::UpstreamRequest) {
+            answered = self.respond(action);
+        } else {
+            let filters = std::mem::take(&mut self.state.request_filters);
+            request_body = through(filters, self.body, self.stride, &self.answer);
+            let status = std::str::from_utf8(response.line).ok().and_then(|text| text.parse().ok());
+            self.sample.status = status.filter(|status| (200..1000).contains(status)).or(Some(200));
+            self.sample.response = response.fields.clone();
+            self.sample.response_body = (self.body.to_vec(), true);
+            self.skip_to(PhaseId::UpstreamResponse);
+        }
+        while answered {
+            let Some(action) = self.phases(PhaseId::ResponseBody) else { break };
+            answered = self.respond(action);
+        }
+        let filters = std::mem::take(&mut self.state.response_filters);
+        let body = std::mem::take(&mut self.sample.response_body.0);
+        let mut response_body = through(filters, &body, self.stride, &self.answer);
+        if self.sample.response.get("content-encoding").is_some() {
+            // An encoder may write the same in more than one way.
+            response_body = response_body.map(|_| Vec::new());
+        }
+        self.skip_to(PhaseId::Log);
+        assert!(self.phases(PhaseId::Log).is_none());
+        for line in &self.state.lines {
+            assert!(!line.line.contains(&b'\n'), "a line of a log is one line");
+        }
+        let Sample { path, query, request, status, response, .. } = self.sample;
+        let notes = self.state.notes.iter().map(|(name, value)| (name.to_vec(), value.to_vec())).collect();
+        // What is left of a limit is less each time.
+        let response = response.0.into_iter().filter(|(name, _)| !name.starts_with(b"ratelimit")).collect();
+        Outcome {
+            target: (path, query),
+            request,
+            status,
+            response: List(response),
+            notes: List(notes),
+            request_body,
+            response_body,
+        }
+    }
+}
+
+fn fields(fields: &[Field]) -> List {
+    List(fields.iter().map(|field| (field.name().to_vec(), field.value().to_vec())).collect())
+}
+
+fn check_fields(fields: &List) {
+    let mut list = HeaderList::new();
+    for (name, value) in &fields.0 {
+        assert_eq!(list.try_push(name, value), Ok(()), "{name:?}: {value:?}");
+    }
+}
+
+/// What filters make of a body, with this answer to all that they ask for.
+fn through(
+    filters: Vec<Filtered>,
+    body: &[u8],
+    stride: usize,
+    answer: &FetchResult,
+) -> Result<Vec<u8>, Bail> {
+    let mut chain = Chain::new(filters);
+    let mut out = Vec::new();
+    for piece in body.chunks(stride) {
+        chain.write(piece, &mut out).map_err(|(bail, _)| bail)?;
+        settle(&mut chain, answer, &mut out)?;
+    }
+    chain.end(&mut out).map_err(|(bail, _)| bail)?;
+    settle(&mut chain, answer, &mut out)?;
+    assert!(!chain.is_waiting() && !chain.is_pending());
+    Ok(out)
+}
+
+fn settle(chain: &mut Chain, answer: &FetchResult, out: &mut Vec<u8>) -> Result<(), Bail> {
+    /// A body is a few KiB long, what becomes of it at most some MiB.
+    const ROUNDS: usize = 10_000;
+    for _ in 0..ROUNDS {
+        if chain.is_pending() {
+            chain.resume(out).map_err(|(bail, _)| bail)?;
+        } else if chain.is_waiting() {
+            let question = chain.question().expect("who waits asks");
+            assert!(question.path.starts_with(b"/"));
+            chain.answer(answer.clone(), out).map_err(|(bail, _)| bail)?;
+        } else {
+            return Ok(());
+        }
+    }
+    panic!("filters come to no end");
+}
+
+/// Modules make well-formed messages of well-formed ones, the same each time and wherever bodies are split.
+pub(crate) fn modules(data: &[u8]) {
+    let [route, choice, rest @ ..] = data else { return };
+    let mut rest = rest;
+    let (request, response) = (Head::read(&mut rest), Head::read(&mut rest));
+    let number = usize::from(*route) % ROUTES;
+    let Some(sample) = sample(number, *choice, &request, rest) else { return };
+    let run = |stride| {
+        let answer = match choice >> 5 {
+            0 => Err(FetchError::Timeout),
+            1 => Ok((200, rest)),
+            2 => Ok((404, rest)),
+            _ => Ok((200, b"{}".as_slice())),
+        };
+        let answer = answer.map(|(status, body)| FetchResponse {
+            status,
+            fields: response
+                .fields
+                .0
+                .iter()
+                .flat_map(|(name, value)| Field::new(name.clone(), value.clone()))
+                .collect(),
+            body: body.to_vec().into(),
+        });
+        let sample = copy(&sample);
+        let (state, plan) = (State::default(), &HOST.plans[number]);
+        Run { host: &HOST, plan, sample, state, answer, body: rest, stride, next: 0, begun: 0 }.all(&response)
+    };
+    let whole = run(Chain::PIECE);
+    let split = run([1, 2, 7, 64][usize::from(choice & 3)]);
+    assert!(whole == split, "in pieces:\n{split}\nwhole:\n{whole}");
+}
+
+/// The request: a method, a path below the route's, a host.
+fn sample(number: usize, choice: u8, request: &Head<'_>, body: &[u8]) -> Option<Sample> {
+    let mut words = request.line.split(|byte| *byte == b' ');
+    let (method, target) = (words.next()?, words.next().unwrap_or_default());
+    let question = target.iter().position(|byte| *byte == b'?');
+    let (path, query) = target.split_at(question.unwrap_or(target.len()));
+    let mut sample = Sample::get("/");
+    sample.path = format!("/{number}").into_bytes();
+    let mut below = Vec::new();
+    normalize_path(path, Slashes::Merge, &mut below).ok()?;
+    sample.path.extend(below);
+    sample.query = query.get(1..).map(Into::into);
+    sample.raw_target = target.into();
+    sample.method = method.into();
+    let mut host = String::new();
+    if parse_authority(request.fields.get("host").unwrap_or(b"a.example"), &mut host).is_ok() {
+        sample.host = host;
+    }
+    sample.request = request.fields.clone();
+    sample.body = (body.into(), choice & 4 == 0);
+    sample.tls = (choice & 8 != 0).then(Handshake::default);
+    if choice & 16 != 0 {
+        (sample.client, sample.peer) = (None, None);
+    }
+    Some(sample)
+}
+
+fn copy(sample: &Sample) -> Sample {
+    let mut copy = Sample::get("/");
+    copy.path.clone_from(&sample.path);
+    copy.query.clone_from(&sample.query);
+    copy.raw_target.clone_from(&sample.raw_target);
+    copy.method.clone_from(&sample.method);
+    copy.host.clone_from(&sample.host);
+    copy.request.clone_from(&sample.request);
+    copy.body.clone_from(&sample.body);
+    copy.tls.clone_from(&sample.tls);
+    (copy.client, copy.peer) = (sample.client, sample.peer);
+    copy
+}
