@@ -111,7 +111,9 @@ fn completed(snippet: &Snippet) -> String {
             let rest: String =
                 text.lines().filter(|line| !is_list(line)).map(|line| format!("{line}\n")).collect();
             let next = app.replace("\"app\"", "\"app-v2\"");
-            format!("{lists}site \"*\" {{\nroute \"/**\" {{\nproxy \"app\"\n{rest}}}\n}}\n{listen}{app}{next}")
+            format!(
+                "{lists}site \"*\" {{\nroute \"/**\" {{\nproxy \"app\"\n{rest}}}\n}}\n{listen}{app}{next}"
+            )
         }
         other => panic!("{}: `kdl {other}` means nothing", snippet.place),
     }
