@@ -168,7 +168,8 @@ impl Writer<'_, '_> {
             self.breaks = 0;
             self.piece("}");
         }
-        if self.inline == 0 && self.next(at) != Some(Token::Slashdash) {
+        // What opens now is another block of the same node: the one that closes was commented out.
+        if self.inline == 0 && !matches!(self.next(at), Some(Token::Slashdash | Token::Open)) {
             self.ended = true;
         }
     }
@@ -295,6 +296,12 @@ site \"*\" \"b\" \\
 empty {}
 ";
         assert_eq!(formatted(source), expected);
+    }
+
+    #[test]
+    fn blocks_that_are_commented_out_stay_with_their_node() {
+        assert_eq!(formatted("a  /- { b }  { c }  /-{ d }"), "a /-{ b } { c } /-{ d }\n");
+        assert_eq!(formatted("a /- {\nb\n} {\nc\n}\nd"), "a /-{\n    b\n} {\n    c\n}\nd\n");
     }
 
     #[test]
