@@ -2,11 +2,14 @@
 //! the rewriter does it, wherever a document is split.
 #![allow(clippy::unwrap_used, reason = "a test stops at what it did not expect")]
 
+mod parsed;
+
 use std::sync::Arc;
 
 use foregate_html::features::insert::{Insert, Place};
-use foregate_html::{Chosen, Feature, Page, Pass, Rewrite, Terms};
-use foregate_module::{Chain, Finding};
+use foregate_html::{Chosen, Pass, Terms};
+use foregate_module::Chain;
+use parsed::{inserted, is_as_parsed, lacks_value};
 use proptest::prelude::*;
 
 /// Parts of documents: what marks edges, what hides tags, and what a tag means something else in.
@@ -149,82 +152,6 @@ const PARTS: &[&str] = &[
     "<\0",
     "<body\0>",
 ];
-
-/// Two features, the second of them in a dry run now and then; with `parsed` beside one that has the pass parse.
-fn inserted(
-    html: &[u8],
-    content_type: &str,
-    pieces: &[usize],
-    which: u8,
-    parsed: bool,
-) -> (Vec<u8>, Vec<Finding>) {
-    struct Parses;
-    impl Feature for Parses {
-        fn growth(&self) -> usize {
-            0
-        }
-        fn begin(self: Arc<Self>, _: &Page) -> Box<dyn Rewrite> {
-            struct Nothing;
-            impl Rewrite for Nothing {}
-            Box::new(Nothing)
-        }
-    }
-    let edges = [Place::HeadStart, Place::HeadEnd, Place::BodyStart, Place::BodyEnd];
-    let insert = |first: bool| {
-        let mut insert = Insert::default();
-        for (number, place) in edges.into_iter().enumerate().filter(|(number, _)| which & 1 << number != 0) {
-            insert.edge(place, &format!("[{number}{}\u{10fe80}ü]", if first { "a" } else { "b" }));
-        }
-        Arc::new(insert) as Arc<dyn Feature>
-    };
-    let mut features = vec![(Chosen { step: "one", feature: insert(true) }, false)];
-    if which & 16 != 0 {
-        features.push((Chosen { step: "two", feature: insert(false) }, which & 32 != 0));
-    }
-    if parsed {
-        features.push((Chosen { step: "parses", feature: Arc::new(Parses) }, false));
-    }
-    let terms = Terms { content_type: Some(content_type.into()), nonce: None, budget: 1 << 20 };
-    let mut chain = Chain::new(vec![Pass::filter(features, terms)]);
-    let (mut out, mut rest) = (Vec::new(), html);
-    for length in pieces.iter().cycle() {
-        if rest.is_empty() {
-            break;
-        }
-        let (piece, others) = rest.split_at((*length).clamp(1, rest.len()));
-        rest = others;
-        chain.write(piece, &mut out).unwrap();
-        chain.flush(&mut out).unwrap();
-    }
-    chain.end(&mut out).unwrap();
-    let mut found = Vec::new();
-    chain.report(&mut |_| {}, &mut |finding| found.push(finding));
-    (out, found)
-}
-
-/// Whether a tag ends where the value of an attribute is expected: the rewriter takes `<script a=>` for one without content.
-fn lacks_value(html: &[u8]) -> bool {
-    let ends = html.iter().enumerate().filter(|(_, byte)| **byte == b'>').map(|(at, _)| at);
-    ends.into_iter().any(|end| html[..end].trim_ascii_end().ends_with(b"="))
-}
-
-fn is_as_parsed(html: &[u8], pieces: &[&[usize]], which: u8) {
-    for content_type in ["text/html; charset=utf-8", "text/html"] {
-        let parsed = inserted(html, content_type, &[usize::MAX], which, true);
-        for pieces in pieces {
-            let scanned = inserted(html, content_type, pieces, which, false);
-            assert!(
-                scanned == parsed,
-                "{content_type}, pieces {pieces:?}, {which}: {:?}\nparsed  {}\nscanned {}\n{:?} {:?}",
-                String::from_utf8_lossy(html),
-                String::from_utf8_lossy(&parsed.0),
-                String::from_utf8_lossy(&scanned.0),
-                parsed.1,
-                scanned.1
-            );
-        }
-    }
-}
 
 fn document() -> impl Strategy<Value = Vec<u8>> {
     let part = prop_oneof![
