@@ -239,3 +239,32 @@ fn what_needs_too_much_memory_passes_and_no_byte_is_lost() {
         }
     }
 }
+
+/// What costs most for its length, as far as is known, has to be cheap all the same.
+#[test]
+fn no_document_costs_much_for_its_length() {
+    let parts = [
+        "<",
+        "</",
+        "<a",
+        "<a<a",
+        "<!",
+        "<!-",
+        "<x y=\"",
+        "</x>",
+        "<x>",
+        "<svg>",
+        "<x></y>",
+        "-",
+        "<script></",
+        "<meta>",
+    ];
+    for part in parts {
+        let html = part.repeat((2 << 20) / part.len());
+        let begun = std::time::Instant::now();
+        let (out, _) = inserted(html.as_bytes(), "text/html; charset=utf-8", &[4096], 15, false);
+        assert!(out.len() >= html.len());
+        // All of them take a second without optimisation, and minutes where something is gone over again and again.
+        assert!(begun.elapsed() < std::time::Duration::from_secs(20), "{part:?}: {:?}", begun.elapsed());
+    }
+}

@@ -198,12 +198,13 @@ impl Scanner {
         let rest = rest.get(skipped + 1..).unwrap_or_default();
         let ends = rest.first() == Some(&b'/');
         let rest = rest.get(usize::from(ends)..).unwrap_or_default();
+        self.state = State::Opens;
+        if !rest.first().is_some_and(u8::is_ascii_alphabetic) {
+            return;
+        }
         let length = run(rest, TAG);
-        let (Some(first), Some(_)) = (rest.first(), rest.get(length)) else {
-            return self.state = State::Opens;
-        };
-        if !first.is_ascii_alphabetic() {
-            return self.state = State::Opens;
+        if length == rest.len() {
+            return;
         }
         self.begin_name(ends);
         let bytes = rest.get(..length).unwrap_or_default();
