@@ -275,7 +275,8 @@ impl Copy {
         let Some(mut filter) = self.filter.take() else { return Poll::Ready(Ok(())) };
         let start = self.sent;
         // Where the rest passes by, it is there at once.
-        let is_first = filter.start.is_due() && !filter.chain.is_over() && filter.hurry();
+        let written = !filter.pending().is_empty();
+        let is_first = filter.start.is_due(written) && !filter.chain.is_over() && filter.hurry();
         let sent = loop {
             if self.sent - start >= FILTERED_BURST {
                 cx.waker().wake_by_ref();

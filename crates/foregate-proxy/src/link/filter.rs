@@ -70,10 +70,10 @@ impl Filter {
         Ok(filter)
     }
 
-    /// The same for a body whose start is sent [by itself](Start::Soon).
+    /// The same for a body whose start is sent [by itself](Start::SOON).
     #[must_use]
     pub fn begins_soon(mut self) -> Self {
-        self.start = Start::Soon;
+        self.start = Start::SOON;
         self
     }
 
