@@ -1,9 +1,10 @@
-//! What must hold for any input of the HTTP/1 codec. Each function is the body of a fuzz target and is also run over
+//! What must hold for any input of the codec. Each function is the body of a fuzz target and is also run over
 //! that target's corpus by `cargo test`.
 //!
 //! The first byte of an input chooses limits and splits, the rest is what the peer sent.
 
 use foregate_wire::connection::{drop_underscore_names, keep_alive, strip_hop_by_hop, upgrade};
+use foregate_wire::hpack::{BlockError, Inspector, Section};
 use foregate_wire::proxy_protocol;
 use foregate_wire::serialise::{
     end_head, write_chunk_header, write_fields, write_request_line, write_status_line, write_trailers,
@@ -421,5 +422,68 @@ impl Plain {
         }
         let second = list.find_name(name, 0).and_then(|(first, _)| list.find_name(name, first + 1));
         assert_eq!(second.map(|(_, value)| value), values().nth(1).map(|(_, value, _)| &**value));
+    }
+}
+
+/// Header blocks of one connection, each with its length before it.
+///
+/// Another inspector stands for the decoder behind the first one: it gets what is well-formed, and substitutes for the
+/// rest. Both must know the same entries then.
+pub fn header_blocks(data: &[u8]) {
+    let Some((&choice, mut input)) = data.split_first() else {
+        return;
+    };
+    let (mut inspector, mut decoder) = (Inspector::new(4096, 1 << 18), Inspector::new(4096, 1 << 18));
+    let (mut scratch, mut substitute) = (Vec::new(), Vec::new());
+    let sections = [Section::Request, Section::Trailers, Section::Response];
+    let section = sections[usize::from(choice) % 3];
+    while let Some((&length, rest)) = input.split_first() {
+        let (block, rest) = rest.split_at(rest.len().min(usize::from(length)));
+        input = rest;
+        let Ok(inspected) = inspector.inspect(block, section, &mut scratch) else {
+            return;
+        };
+        let fault = inspected.fault();
+        let mut count = 0;
+        inspected.fields(&mut scratch, |name, value| {
+            count += 1;
+            let known = matches!(name.first(), Some(b':')) || fault.is_some();
+            assert!(known || !name.is_empty() && !name.iter().any(u8::is_ascii_uppercase));
+            assert!(fault.is_some() || !value.iter().any(|byte| matches!(byte, b'\r' | b'\n' | 0)));
+        });
+        assert!(count <= block.len());
+        substitute.clear();
+        if fault.is_some() && !inspected.substitute(&mut substitute) {
+            return;
+        }
+        assert!(substitute.len() <= 4096 + 16);
+        let block = if fault.is_some() { &substitute[..] } else { block };
+        let followed =
+            decoder.inspect(block, section, &mut scratch).map(|inspected| inspected.fault().is_some());
+        assert_eq!(followed, Ok(fault.is_some()));
+        same_entries(&mut inspector, &mut decoder);
+    }
+}
+
+/// What both inspectors know must be the same, but for what is malformed.
+fn same_entries(one: &mut Inspector, other: &mut Inspector) {
+    let mut scratch = Vec::new();
+    for index in 62..127u8 {
+        let mut known = |inspector: &mut Inspector| {
+            let block = [0x80 | index];
+            let inspected = inspector.inspect(&block, Section::Trailers, &mut scratch)?;
+            let mut field = (Vec::new(), Vec::new());
+            inspected.fields(&mut Vec::new(), |name, value| field = (name.to_vec(), value.to_vec()));
+            Ok::<_, BlockError>((inspected.fault(), field))
+        };
+        match (known(one), known(other)) {
+            (Err(one), Err(other)) => return assert_eq!(one, other),
+            (Ok((one_fault, one)), Ok((_, other))) => {
+                assert_eq!(one.0.len() + one.1.len(), other.0.len() + other.1.len());
+                assert!(one_fault.is_some() || one == other);
+                assert!(!other.1.iter().any(|byte| matches!(byte, b'\r' | b'\n' | 0)));
+            }
+            (one, other) => panic!("{one:?}, {other:?}"),
+        }
     }
 }

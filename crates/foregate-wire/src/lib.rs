@@ -1,8 +1,9 @@
-//! HTTP/1 without I/O: bytes in, values out.
+//! HTTP/1, and header blocks of HTTP/2, without I/O: bytes in, values out.
 //!
 //! Heads ([`HeadParser`]), the length of a body ([`request_length`], [`response_length`]), bodies ([`BodyDecoder`]),
 //! what belongs to the connection ([`connection`]), targets, paths and hosts in their normal form ([`Target`],
-//! [`normalize_path`], [`parse_authority`]), serialising ([`serialise`]) and the PROXY protocol ([`proxy_protocol`]).
+//! [`normalize_path`], [`parse_authority`]), serialising ([`serialise`]), the PROXY protocol ([`proxy_protocol`]) and
+//! blocks of HPACK ([`hpack`]).
 //!
 //! Nothing here reads a socket or a clock, and nothing allocates for a message once the buffers have grown. Framing is
 //! strict: what two readers could take differently is refused.
@@ -39,6 +40,7 @@ mod framing;
 mod head;
 mod headers;
 mod host;
+pub mod hpack;
 mod method;
 mod name_id;
 mod path;

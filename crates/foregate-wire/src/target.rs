@@ -153,7 +153,8 @@ fn split_query(raw: &[u8]) -> Result<(&[u8], Option<&[u8]>), TargetError> {
     })
 }
 
-fn check_bytes(raw: &[u8]) -> Result<(), TargetError> {
+/// Refuses what no target may hold.
+pub(crate) fn check_bytes(raw: &[u8]) -> Result<(), TargetError> {
     if word_end(raw, 0) != raw.len() {
         return Err(TargetError::BadByte);
     }

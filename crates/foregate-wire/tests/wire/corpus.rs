@@ -70,4 +70,4 @@ macro_rules! targets {
     };
 }
 
-targets! { request_head response_head chunked_body target_host header_list }
+targets! { request_head response_head chunked_body target_host header_list header_blocks }

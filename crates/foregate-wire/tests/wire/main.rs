@@ -8,6 +8,7 @@ mod corpus;
 mod framing;
 mod head;
 mod headers;
+mod hpack;
 mod properties;
 mod proxy_protocol;
 mod target;

@@ -1,0 +1,420 @@
+//! Header blocks of HTTP/2 (RFC 7541), judged without being kept.
+//!
+//! An [`Inspector`] follows all blocks that a peer sends and says of each whether it is well-formed. It stands in front
+//! of a decoder that would end the connection for what concerns a stream alone, or would not mind it: a malformed block
+//! can be replaced by another one ([`Inspected::substitute`]) that leaves that decoder's dynamic table in step with the
+//! peer's, holds nothing malformed that later blocks could refer to, and is refused by any decoder.
+//!
+//! ```
+//! use foregate_wire::hpack::{Inspector, Malformed, Section};
+//!
+//! let mut inspector = Inspector::new(4096, 65536);
+//! let mut scratch = Vec::new();
+//! // :method GET, :scheme http, :path /, x-a: 1
+//! let block = b"\x82\x86\x84\x40\x03x-a\x011";
+//! assert_eq!(inspector.inspect(block, Section::Request, &mut scratch)?.fault(), None);
+//! // The last field again, by its index.
+//! assert_eq!(inspector.inspect(b"\xbe", Section::Trailers, &mut scratch)?.fault(), None);
+//! // :method in trailers.
+//! let inspected = inspector.inspect(b"\x82", Section::Trailers, &mut scratch)?;
+//! assert_eq!(inspected.fault(), Some(Malformed::PseudoMisplaced));
+//! # Ok::<(), foregate_wire::hpack::BlockError>(())
+//! ```
+
+mod huffman;
+mod judge;
+mod table;
+
+pub use judge::{Malformed, Section};
+
+use core::ops::Range;
+
+use judge::{Judge, Kind};
+use table::{Entry, OVERHEAD, STATIC, TRANSFER_ENCODING, Table, static_field, static_kind};
+
+/// The size of the dynamic table before SETTINGS say otherwise, bytes (RFC 9113, section 6.5.2).
+pub const INITIAL_TABLE: usize = 4096;
+
+/// Bytes that an integer may take, the one with the prefix counted.
+const INTEGER_BYTES: usize = 5;
+
+/// Why a connection must end for a header block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
+pub enum BlockError {
+    /// It cannot be decoded: COMPRESSION_ERROR (RFC 9113, section 4.3).
+    #[error("the header block cannot be decoded")]
+    Compression,
+    /// Its fields are larger than the limit for them.
+    #[error("the header block holds too much")]
+    TooLarge,
+}
+
+/// Follows the header blocks that one peer sends on a connection.
+#[derive(Debug)]
+pub struct Inspector {
+    table: Table,
+    /// The largest table that the peer may choose.
+    largest: usize,
+    /// What the fields of a block may count together.
+    list_limit: usize,
+    /// The least and the last size that the block has set.
+    resized: Option<(usize, usize)>,
+}
+
+impl Inspector {
+    /// For a connection on which SETTINGS_HEADER_TABLE_SIZE is announced as `table` bytes. The fields of a block may
+    /// have `list_limit` bytes, each counted with 32 bytes more.
+    pub fn new(table: usize, list_limit: usize) -> Self {
+        let largest = table.max(INITIAL_TABLE);
+        Self { table: Table::new(INITIAL_TABLE), largest, list_limit, resized: None }
+    }
+
+    /// Looks at the next header block, which must be whole. `scratch` is overwritten; it should serve all calls.
+    ///
+    /// # Errors
+    ///
+    /// The connection must end; no further block can be understood.
+    pub fn inspect<'i>(
+        &'i mut self,
+        block: &'i [u8],
+        section: Section,
+        scratch: &mut Vec<u8>,
+    ) -> Result<Inspected<'i>, BlockError> {
+        self.table.tidy();
+        self.resized = None;
+        let mut judge = Judge::new(section);
+        let mut total = 0;
+        let mut fields = false;
+        let mut reader = Reader { block, at: 0 };
+        while let Some(first) = reader.first() {
+            let field = if first >= INDEXED {
+                self.indexed(reader.integer(first, 7)?)?
+            } else if let Some(literal) = reader.literal(first)? {
+                self.literal(&literal, block, scratch)?
+            } else {
+                let size = reader.integer(first, 5)?;
+                // RFC 7541, section 4.2: at the start of a block, within what was announced.
+                if fields || size > self.largest {
+                    return Err(BlockError::Compression);
+                }
+                self.table.resize(size);
+                let least = self.resized.map_or(size, |(least, _)| least.min(size));
+                self.resized = Some((least, size));
+                continue;
+            };
+            judge.field(field.kind, field.fault);
+            total += field.size;
+            fields = true;
+        }
+        if total > self.list_limit {
+            return Err(BlockError::TooLarge);
+        }
+        Ok(Inspected { inspector: self, block, fault: judge.verdict() })
+    }
+
+    #[inline]
+    fn indexed(&self, index: usize) -> Result<Judged, BlockError> {
+        if index > STATIC {
+            let entry = self.table.get(index - STATIC).ok_or(BlockError::Compression)?;
+            return Ok(Judged { kind: entry.kind, fault: entry.fault, size: entry.size() });
+        }
+        let (name, value) = static_field(index).ok_or(BlockError::Compression)?;
+        let (kind, fault) = static_kind(index);
+        Ok(Judged { kind, fault, size: name.len() + value.len() + OVERHEAD })
+    }
+
+    fn literal(
+        &mut self,
+        literal: &Literal,
+        block: &[u8],
+        scratch: &mut Vec<u8>,
+    ) -> Result<Judged, BlockError> {
+        scratch.clear();
+        let name = match literal.name {
+            Name::Text(text) => Named::Text(text.decode(block, scratch)?),
+            Name::Indexed(index) => match index.checked_sub(STATIC) {
+                None | Some(0) => Named::Static(index),
+                Some(number) => Named::Entry(*self.table.get(number).ok_or(BlockError::Compression)?),
+            },
+        };
+        let value = literal.value.decode(block, scratch)?;
+        let value = value.of(block, scratch);
+        let (name_size, (kind, fault)) = match &name {
+            Named::Static(index) => {
+                let (name, _) = static_field(*index).ok_or(BlockError::Compression)?;
+                (name.len(), static_kind(*index))
+            }
+            Named::Entry(entry) => (entry.name_size(), entry.of_name()),
+            Named::Text(text) => {
+                let name = text.of(block, scratch);
+                let kind = Kind::of(name);
+                (name.len(), kind.map_or_else(|fault| (Kind::Malformed, Some(fault)), |kind| (kind, None)))
+            }
+        };
+        let (kind, fault) = if fault.is_some() { (kind, fault) } else { kind.with(value) };
+        if literal.indexed {
+            match &name {
+                Named::Entry(entry) => self.table.insert_like(*entry, value, kind, fault),
+                Named::Text(text) => self.table.insert(text.of(block, scratch), value, kind, fault),
+                Named::Static(index) => {
+                    let (name, _) = static_field(*index).unwrap_or_default();
+                    self.table.insert(name, value, kind, fault);
+                }
+            }
+        }
+        Ok(Judged { kind, fault, size: name_size + value.len() + OVERHEAD })
+    }
+}
+
+/// What is to be known of a field.
+struct Judged {
+    kind: Kind,
+    fault: Option<Malformed>,
+    size: usize,
+}
+
+/// A name that has been looked up or decoded.
+enum Named {
+    Static(usize),
+    Entry(Entry),
+    Text(Decoded),
+}
+
+/// A block that has been decoded, until the next one is.
+#[derive(Debug)]
+pub struct Inspected<'i> {
+    inspector: &'i Inspector,
+    block: &'i [u8],
+    fault: Option<Malformed>,
+}
+
+impl Inspected<'_> {
+    /// What makes the message malformed; the first such thing.
+    #[inline]
+    pub fn fault(&self) -> Option<Malformed> {
+        self.fault
+    }
+
+    /// Shows each field, in order. `scratch` is overwritten.
+    pub fn fields(&self, scratch: &mut Vec<u8>, mut show: impl FnMut(&[u8], &[u8])) {
+        let table = &self.inspector.table;
+        // How many entries there were at each time.
+        let mut count = table.mark;
+        let mut reader = Reader { block: self.block, at: 0 };
+        let entry = |count: usize, index: usize| match index.checked_sub(STATIC) {
+            None | Some(0) => static_field(index),
+            Some(number) => table.get_of(count, number).map(|entry| (table.name(entry), table.value(entry))),
+        };
+        while let Some(first) = reader.first() {
+            if first >= INDEXED {
+                let Some((name, value)) = reader.integer(first, 7).ok().and_then(|index| entry(count, index))
+                else {
+                    return;
+                };
+                show(name, value);
+                continue;
+            }
+            let Ok(literal) = reader.literal(first) else { return };
+            let Some(literal) = literal else {
+                if reader.integer(first, 5).is_err() {
+                    return;
+                }
+                continue;
+            };
+            scratch.clear();
+            let name = match literal.name {
+                Name::Indexed(index) => Ok(index),
+                Name::Text(text) => match text.decode(self.block, scratch) {
+                    Ok(text) => Err(text),
+                    Err(_) => return,
+                },
+            };
+            let Ok(value) = literal.value.decode(self.block, scratch) else { return };
+            let name = match &name {
+                Ok(index) => entry(count, *index).map_or(&b""[..], |(name, _)| name),
+                Err(text) => text.of(self.block, scratch),
+            };
+            let value = value.of(self.block, scratch);
+            show(name, value);
+            let fits = name.len() + value.len() + OVERHEAD <= table.max();
+            count += usize::from(literal.indexed && fits);
+        }
+    }
+
+    /// Appends a block to `out` that makes of the table of a decoder that has followed all blocks before what this one
+    /// makes of it: the same entries where they are well-formed, others of the same size, and with the same name if that
+    /// is one, where they are not. It is malformed itself (it holds a Transfer-Encoding), whatever was wrong with this
+    /// one. It is no longer than the largest table and 16 bytes.
+    ///
+    /// `false` if there is none, since an entry is too small for that: name and value are both empty.
+    #[must_use]
+    pub fn substitute(&self, out: &mut Vec<u8>) -> bool {
+        let table = &self.inspector.table;
+        let resized = match (table.cleared, self.inspector.resized) {
+            (true, _) => Some((0, table.max())),
+            (false, resized) => resized,
+        };
+        if let Some((least, last)) = resized {
+            write_integer(out, RESIZE, 5, least);
+            if least != last {
+                write_integer(out, RESIZE, 5, last);
+            }
+        }
+        for entry in table.fresh() {
+            let (name, value) = (table.name(entry), table.value(entry));
+            let (name, filler) = match (entry.kind, entry.fault) {
+                (_, None) => (name, None),
+                // Later blocks may give this name another value.
+                (kind, _) if kind != Kind::Malformed => (name, Some(value.len())),
+                _ => match (name.len() + value.len()).checked_sub(1) {
+                    Some(filler) => (&b"x"[..], Some(filler)),
+                    None => return false,
+                },
+            };
+            out.push(LITERAL_INDEXED);
+            write_integer(out, 0, 7, name.len());
+            out.extend_from_slice(name);
+            write_integer(out, 0, 7, filler.unwrap_or(value.len()));
+            match filler {
+                Some(filler) => out.resize(out.len() + filler, b'x'),
+                None => out.extend_from_slice(value),
+            }
+        }
+        write_integer(out, LITERAL, 4, TRANSFER_ENCODING);
+        out.extend_from_slice(&[1, b'x']);
+        true
+    }
+}
+
+/// The first bits of representations (RFC 7541, section 6).
+const INDEXED: u8 = 0x80;
+const LITERAL_INDEXED: u8 = 0x40;
+const RESIZE: u8 = 0x20;
+const LITERAL: u8 = 0;
+/// The first bit of a string in the Huffman code.
+const HUFFMAN: u8 = 0x80;
+
+struct Literal {
+    /// Whether it is added to the table.
+    indexed: bool,
+    name: Name,
+    value: Text,
+}
+
+enum Name {
+    Indexed(usize),
+    Text(Text),
+}
+
+/// Where in the block a string is.
+#[derive(Clone, Copy)]
+struct Text {
+    start: usize,
+    end: usize,
+    huffman: bool,
+}
+
+impl Text {
+    fn decode(self, block: &[u8], scratch: &mut Vec<u8>) -> Result<Decoded, BlockError> {
+        if !self.huffman {
+            return Ok(Decoded::Block(self.start..self.end));
+        }
+        let start = scratch.len();
+        let input = block.get(self.start..self.end).unwrap_or_default();
+        if huffman::decode(input, scratch) {
+            Ok(Decoded::Scratch(start..scratch.len()))
+        } else {
+            Err(BlockError::Compression)
+        }
+    }
+}
+
+/// Where a string is that has been decoded.
+enum Decoded {
+    Block(Range<usize>),
+    Scratch(Range<usize>),
+}
+
+impl Decoded {
+    #[inline]
+    fn of<'d>(&self, block: &'d [u8], scratch: &'d [u8]) -> &'d [u8] {
+        match self {
+            Self::Block(range) => block.get(range.clone()),
+            Self::Scratch(range) => scratch.get(range.clone()),
+        }
+        .unwrap_or_default()
+    }
+}
+
+/// Takes a block apart.
+struct Reader<'b> {
+    block: &'b [u8],
+    at: usize,
+}
+
+impl Reader<'_> {
+    /// The first byte of the next representation.
+    #[inline]
+    fn first(&self) -> Option<u8> {
+        self.block.get(self.at).copied()
+    }
+
+    /// The representation that `first` begins, when it is a literal; `None`, and nothing is taken, when it is a size.
+    fn literal(&mut self, first: u8) -> Result<Option<Literal>, BlockError> {
+        let (indexed, prefix) = match first {
+            LITERAL_INDEXED.. => (true, 6),
+            RESIZE.. => return Ok(None),
+            _ => (false, 4),
+        };
+        let name = match self.integer(first, prefix)? {
+            0 => Name::Text(self.text()?),
+            index => Name::Indexed(index),
+        };
+        Ok(Some(Literal { indexed, name, value: self.text()? }))
+    }
+
+    fn text(&mut self) -> Result<Text, BlockError> {
+        let first = self.first().ok_or(BlockError::Compression)?;
+        let length = self.integer(first, 7)?;
+        let start = self.at;
+        let end = start.checked_add(length).filter(|end| *end <= self.block.len());
+        self.at = end.ok_or(BlockError::Compression)?;
+        Ok(Text { start, end: self.at, huffman: first & HUFFMAN != 0 })
+    }
+
+    /// The integer in the last `prefix` bits of `first` and what follows it (RFC 7541, section 5.1).
+    #[inline]
+    fn integer(&mut self, first: u8, prefix: u32) -> Result<usize, BlockError> {
+        let most = (1 << prefix) - 1;
+        self.at += 1;
+        let value = usize::from(first & most);
+        if value < usize::from(most) { Ok(value) } else { self.long_integer(value) }
+    }
+
+    fn long_integer(&mut self, mut value: usize) -> Result<usize, BlockError> {
+        for shift in 0..INTEGER_BYTES - 1 {
+            let byte = self.first().ok_or(BlockError::Compression)?;
+            self.at += 1;
+            value += usize::from(byte & 0x7f) << (7 * shift);
+            if byte & 0x80 == 0 {
+                return Ok(value);
+            }
+        }
+        Err(BlockError::Compression)
+    }
+}
+
+fn write_integer(out: &mut Vec<u8>, first: u8, prefix: u32, value: usize) {
+    let most = (1usize << prefix) - 1;
+    if value < most {
+        out.push(first | value as u8);
+        return;
+    }
+    out.push(first | most as u8);
+    let mut left = value - most;
+    while left >= 0x80 {
+        out.push(0x80 | (left & 0x7f) as u8);
+        left >>= 7;
+    }
+    out.push(left as u8);
+}

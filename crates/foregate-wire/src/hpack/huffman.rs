@@ -1,0 +1,194 @@
+//! The Huffman code of HPACK (RFC 7541, section 5.2 and appendix B).
+//!
+//! The code is canonical: codes of one length follow each other in the order of their symbols, and shorter ones come
+//! first. So the lengths say all, and the tables are made of them when this is compiled.
+
+/// Symbols: all bytes, and the one that stands for the end.
+const SYMBOLS: usize = 257;
+/// The end of a string; its first bits fill up the last byte, and all of it may stand nowhere.
+const END: u16 = 256;
+/// The longest code, in bits.
+const LONGEST: u32 = 30;
+/// The shortest code, in bits.
+const SHORTEST: usize = 5;
+/// Bits that are looked up at once: two symbols that are frequent, or one that is not rare.
+const LOOKUP: u32 = 11;
+
+/// The length of each symbol's code, in bits.
+const LENGTHS: [u8; SYMBOLS] = [
+    13, 23, 28, 28, 28, 28, 28, 28, 28, 24, 30, 28, 28, 30, 28, 28, // 0x00
+    28, 28, 28, 28, 28, 28, 30, 28, 28, 28, 28, 28, 28, 28, 28, 28, // 0x10
+    6, 10, 10, 12, 13, 6, 8, 11, 10, 10, 8, 11, 8, 6, 6, 6, // 0x20
+    5, 5, 5, 6, 6, 6, 6, 6, 6, 6, 7, 8, 15, 6, 12, 10, // 0x30
+    13, 6, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, // 0x40
+    7, 7, 7, 7, 7, 7, 7, 7, 8, 7, 8, 13, 19, 13, 14, 6, // 0x50
+    15, 5, 6, 5, 6, 5, 6, 6, 6, 5, 7, 7, 6, 6, 6, 5, // 0x60
+    6, 7, 6, 5, 5, 6, 7, 7, 7, 7, 7, 15, 11, 14, 13, 28, // 0x70
+    20, 22, 20, 20, 22, 22, 22, 23, 22, 23, 23, 23, 23, 23, 24, 23, // 0x80
+    24, 24, 22, 23, 24, 23, 23, 23, 23, 21, 22, 23, 22, 23, 23, 24, // 0x90
+    22, 21, 20, 22, 22, 23, 23, 21, 23, 22, 22, 24, 21, 22, 23, 23, // 0xa0
+    21, 21, 22, 21, 23, 22, 23, 23, 20, 22, 22, 22, 23, 22, 22, 23, // 0xb0
+    26, 26, 20, 19, 22, 23, 22, 25, 26, 26, 26, 27, 27, 26, 24, 25, // 0xc0
+    19, 21, 26, 27, 27, 26, 27, 24, 21, 21, 26, 26, 28, 27, 27, 27, // 0xd0
+    20, 24, 20, 21, 22, 21, 21, 23, 22, 22, 25, 25, 24, 24, 26, 23, // 0xe0
+    26, 27, 26, 26, 27, 27, 27, 27, 27, 28, 27, 27, 27, 27, 27, 26, // 0xf0
+    30, // the end
+];
+
+/// The codes of one length.
+#[derive(Clone, Copy)]
+struct Codes {
+    /// One more than the last of them, at the left of 32 bits. What is less has a code of this length or a shorter one.
+    end: u64,
+    /// The first of them.
+    first: u32,
+    /// The place of the first one's symbol in [`SORTED`].
+    at: u16,
+}
+
+/// The symbols in the order of their codes.
+static SORTED: [u16; SYMBOLS] = tables().0;
+/// The codes by their length.
+static CODES: [Codes; LONGEST as usize + 1] = tables().1;
+
+const fn tables() -> ([u16; SYMBOLS], [Codes; LONGEST as usize + 1]) {
+    let mut sorted = [0; SYMBOLS];
+    let mut codes = [Codes { end: 0, first: 0, at: 0 }; LONGEST as usize + 1];
+    let mut count = 0;
+    let mut next = 0u32;
+    let mut length = 1;
+    while length <= LONGEST {
+        next <<= 1;
+        codes[length as usize].first = next;
+        codes[length as usize].at = count as u16;
+        let mut symbol = 0;
+        while symbol < SYMBOLS {
+            if LENGTHS[symbol] as u32 == length {
+                sorted[count] = symbol as u16;
+                count += 1;
+                next += 1;
+            }
+            symbol += 1;
+        }
+        codes[length as usize].end = (next as u64) << (32 - length);
+        length += 1;
+    }
+    (sorted, codes)
+}
+
+/// What some bits begin with.
+#[derive(Clone, Copy)]
+struct Symbols {
+    bytes: [u8; 2],
+    /// Bits of the first one; 0 where they do not hold even that.
+    first: u8,
+    /// Bits of both; as many as of the first where there is no second.
+    all: u8,
+}
+
+static LOOKED_UP: [Symbols; 1 << LOOKUP] = lookup();
+
+const fn lookup() -> [Symbols; 1 << LOOKUP] {
+    let (sorted, codes) = tables();
+    let mut table = [Symbols { bytes: [0; 2], first: 0, all: 0 }; 1 << LOOKUP];
+    let mut bits = 0;
+    while bits < 1 << LOOKUP {
+        let left = (bits as u32) << (32 - LOOKUP);
+        let (symbol, first) = symbol(left, &sorted, &codes);
+        if first <= LOOKUP {
+            table[bits].bytes[0] = symbol as u8;
+            table[bits].first = first as u8;
+            table[bits].all = first as u8;
+            let (symbol, second) = self::symbol(left << first, &sorted, &codes);
+            if first + second <= LOOKUP {
+                table[bits].bytes[1] = symbol as u8;
+                table[bits].all = (first + second) as u8;
+            }
+        }
+        bits += 1;
+    }
+    table
+}
+
+/// The symbol whose code these bits begin with, and the bits of that code.
+const fn symbol(bits: u32, sorted: &[u16; SYMBOLS], codes: &[Codes; LONGEST as usize + 1]) -> (u16, u32) {
+    let mut length = SHORTEST as u32;
+    while length < LONGEST && bits as u64 >= codes[length as usize].end {
+        length += 1;
+    }
+    let of_length = codes[length as usize];
+    let code = bits >> (32 - length);
+    (sorted[(of_length.at as u32 + (code - of_length.first)) as usize], length)
+}
+
+/// Appends what `input` stands for to `out`. Whether it is a string in this code: it ends with less than a byte of
+/// ones, and the symbol for the end does not stand in it.
+pub(super) fn decode(input: &[u8], out: &mut Vec<u8>) -> bool {
+    let start = out.len();
+    // Two bytes are written at once.
+    out.resize(start + input.len() * 8 / SHORTEST + 2, 0);
+    let decoded = decode_into(input, out.get_mut(start..).unwrap_or_default());
+    out.truncate(start + decoded.unwrap_or(0));
+    decoded.is_some()
+}
+
+fn decode_into(mut input: &[u8], out: &mut [u8]) -> Option<usize> {
+    // The bits to come, at the left.
+    let mut bits = 0u64;
+    let mut have = 0u32;
+    let mut count = 0;
+    while !input.is_empty() {
+        if let Some((chunk, _)) = input.split_first_chunk::<8>() {
+            bits |= u64::from_be_bytes(*chunk) >> have;
+            let bytes = (63 - have) / 8;
+            have += bytes * 8;
+            // What was read beyond whole bytes is read again.
+            bits &= !(u64::MAX >> have);
+            input = input.get(bytes as usize..)?;
+        } else {
+            while have <= 56
+                && let Some((byte, rest)) = input.split_first()
+            {
+                bits |= u64::from(*byte) << (56 - have);
+                have += 8;
+                input = rest;
+            }
+        }
+        while have >= LOOKUP {
+            let symbols = LOOKED_UP[(bits >> (64 - LOOKUP)) as usize];
+            let length = u32::from(symbols.all);
+            if length == 0 {
+                if have < LONGEST {
+                    break;
+                }
+                let (symbol, length) = symbol((bits >> 32) as u32, &SORTED, &CODES);
+                *out.get_mut(count)? = u8::try_from(symbol).ok()?;
+                count += 1;
+                bits <<= length;
+                have -= length;
+                continue;
+            }
+            *out.get_mut(count..)?.first_chunk_mut()? = symbols.bytes;
+            count += 1 + usize::from(symbols.all != symbols.first);
+            bits <<= length;
+            have -= length;
+        }
+    }
+    // What is left is shorter than some code. Behind it come ones, as at the end of any string.
+    bits |= u64::MAX >> have;
+    while have > 0 {
+        let found = LOOKED_UP[(bits >> (64 - LOOKUP)) as usize];
+        let (symbol, length) = match found.first {
+            0 => symbol((bits >> 32) as u32, &SORTED, &CODES),
+            first => (u16::from(found.bytes[0]), u32::from(first)),
+        };
+        if length > have || symbol == END {
+            return (have < 8 && bits == u64::MAX).then_some(count);
+        }
+        *out.get_mut(count)? = u8::try_from(symbol).ok()?;
+        count += 1;
+        bits = !(!bits << length);
+        have -= length;
+    }
+    Some(count)
+}

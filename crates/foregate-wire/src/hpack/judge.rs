@@ -1,0 +1,274 @@
+//! What may stand in a header block of HTTP/2 (RFC 9113, sections 8.2 and 8.3).
+
+use crate::chars::{is_blank, is_token, table, value_end};
+use crate::headers::MAX_NAME;
+use crate::target::check_bytes;
+
+/// What names are made of: `token` without upper case.
+static NAME: [bool; 256] = {
+    let mut name = table(b"!#$%&'*+-.^_`|~", true);
+    let mut upper = b'A';
+    while upper <= b'Z' {
+        name[upper as usize] = false;
+        upper += 1;
+    }
+    name
+};
+
+/// What makes a message malformed (RFC 9113, section 8.1.1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
+pub enum Malformed {
+    /// A name with an upper-case letter.
+    #[error("a field name is in upper case")]
+    UpperCase,
+    /// A name that is empty, too long, or no token.
+    #[error("a field name is empty or holds a byte that is not allowed in a token")]
+    BadName,
+    /// A control byte in a value.
+    #[error("a field value holds a control byte")]
+    BadValue,
+    /// A value with a blank at either end.
+    #[error("a field value begins or ends with a blank")]
+    Blank,
+    /// Connection, Transfer-Encoding and their like.
+    #[error("a field belongs to connections of HTTP/1")]
+    ConnectionField,
+    /// TE with anything but `trailers`.
+    #[error("TE holds more than `trailers`")]
+    Te,
+    /// A pseudo-field that is not known.
+    #[error("a pseudo-field is unknown")]
+    PseudoUnknown,
+    /// One that stands there twice.
+    #[error("a pseudo-field stands there twice")]
+    PseudoTwice,
+    /// One behind a field.
+    #[error("a pseudo-field stands behind a field")]
+    PseudoLate,
+    /// One of responses in a request, of requests in a response, or any in trailers.
+    #[error("a pseudo-field is where it does not belong")]
+    PseudoMisplaced,
+    /// One that has to be there is not.
+    #[error("a pseudo-field is missing")]
+    PseudoMissing,
+    /// The value of one is no text in UTF-8.
+    #[error("a pseudo-field is not in UTF-8")]
+    PseudoBytes,
+    /// The method is no token.
+    #[error("the method is not a token")]
+    Method,
+    /// The path is empty.
+    #[error("the path is empty")]
+    PathEmpty,
+    /// A fragment in the path.
+    #[error("the path holds a `#`")]
+    Fragment,
+    /// A control byte or a space in the path.
+    #[error("the path holds a control byte or a space")]
+    PathByte,
+    /// The status is not made of three digits.
+    #[error("the status is not made of three digits")]
+    Status,
+}
+
+/// Where a header block stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Section {
+    /// The head of a request.
+    Request,
+    /// The head of a response, interim ones included.
+    Response,
+    /// The trailers of either.
+    Trailers,
+}
+
+/// What of a field's name matters here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    Field,
+    Te,
+    Method,
+    /// The method CONNECT.
+    Connect,
+    Scheme,
+    Authority,
+    Path,
+    Protocol,
+    Status,
+    /// Any field with the name of this one is malformed.
+    Malformed,
+}
+
+impl Kind {
+    /// Of what kind a name is.
+    pub(super) fn of(name: &[u8]) -> Result<Self, Malformed> {
+        if let [b':', pseudo @ ..] = name {
+            return match pseudo {
+                b"method" => Ok(Self::Method),
+                b"scheme" => Ok(Self::Scheme),
+                b"authority" => Ok(Self::Authority),
+                b"path" => Ok(Self::Path),
+                b"protocol" => Ok(Self::Protocol),
+                b"status" => Ok(Self::Status),
+                _ => Err(Malformed::PseudoUnknown),
+            };
+        }
+        if !name.iter().all(|byte| NAME[usize::from(*byte)]) || name.is_empty() || name.len() > MAX_NAME {
+            let upper = is_token(name) && name.len() <= MAX_NAME;
+            return Err(if upper { Malformed::UpperCase } else { Malformed::BadName });
+        }
+        match name {
+            b"te" => Ok(Self::Te),
+            b"connection" | b"keep-alive" | b"proxy-connection" | b"transfer-encoding" | b"upgrade" => {
+                Err(Malformed::ConnectionField)
+            }
+            _ => Ok(Self::Field),
+        }
+    }
+
+    /// Of what kind a field with a name of this kind is, and what is wrong with it. Where no other value could stand in
+    /// for a wrong one, the name is spoilt with it.
+    pub(super) fn with(self, value: &[u8]) -> (Self, Option<Malformed>) {
+        match self {
+            Self::Field => (self, fault_of_value(value)),
+            Self::Te => (self, (value != b"trailers").then_some(Malformed::Te)),
+            Self::Method | Self::Connect => {
+                let kind = match value {
+                    b"" => Self::Malformed,
+                    b"CONNECT" => Self::Connect,
+                    _ => Self::Method,
+                };
+                (kind, (!is_token(value)).then_some(Malformed::Method))
+            }
+            Self::Path => (self, fault_of_path(value)),
+            Self::Scheme | Self::Authority | Self::Protocol => {
+                (self, fault_of_value(value).or_else(|| fault_of_text(value)))
+            }
+            Self::Status => {
+                let is_status = matches!(value, [b'1'..=b'9', b'0'..=b'9', b'0'..=b'9']);
+                if is_status { (self, None) } else { (Self::Malformed, Some(Malformed::Status)) }
+            }
+            Self::Malformed => (self, None),
+        }
+    }
+
+    /// The bit of a pseudo-field; 0 for others.
+    #[inline]
+    fn bit(self) -> u8 {
+        match self {
+            Self::Field | Self::Te | Self::Malformed => 0,
+            Self::Method | Self::Connect => METHOD,
+            Self::Scheme => SCHEME,
+            Self::Authority => AUTHORITY,
+            Self::Path => PATH,
+            Self::Protocol => PROTOCOL,
+            Self::Status => STATUS,
+        }
+    }
+}
+
+const METHOD: u8 = 1;
+const SCHEME: u8 = 2;
+const AUTHORITY: u8 = 4;
+const PATH: u8 = 8;
+const PROTOCOL: u8 = 16;
+const STATUS: u8 = 32;
+
+fn fault_of_value(value: &[u8]) -> Option<Malformed> {
+    if value_end(value, 0) != value.len() {
+        return Some(Malformed::BadValue);
+    }
+    let blank = |byte: Option<&u8>| byte.is_some_and(|byte| is_blank(*byte));
+    (blank(value.first()) || blank(value.last())).then_some(Malformed::Blank)
+}
+
+/// A request's target is judged as in HTTP/1.
+fn fault_of_path(value: &[u8]) -> Option<Malformed> {
+    if value.is_empty() {
+        return Some(Malformed::PathEmpty);
+    }
+    match check_bytes(value) {
+        Ok(()) => fault_of_text(value),
+        Err(crate::TargetError::Fragment) => Some(Malformed::Fragment),
+        Err(_) => Some(Malformed::PathByte),
+    }
+}
+
+fn fault_of_text(value: &[u8]) -> Option<Malformed> {
+    core::str::from_utf8(value).is_err().then_some(Malformed::PseudoBytes)
+}
+
+/// Judges the fields of one block.
+#[derive(Debug)]
+pub(super) struct Judge {
+    section: Section,
+    pseudo: u8,
+    fields: bool,
+    connect: bool,
+    fault: Option<Malformed>,
+}
+
+impl Judge {
+    #[inline]
+    pub(super) fn new(section: Section) -> Self {
+        Self { section, pseudo: 0, fields: false, connect: false, fault: None }
+    }
+
+    /// Takes the next field. Its own fault counts before where it stands.
+    #[inline]
+    pub(super) fn field(&mut self, kind: Kind, fault: Option<Malformed>) {
+        if kind == Kind::Field && fault.is_none() {
+            self.fields = true;
+            return;
+        }
+        let bit = kind.bit();
+        if fault.is_some() {
+            self.blame(fault);
+        } else if bit != 0 {
+            self.pseudo_field(kind, bit);
+        }
+        self.fields |= bit == 0;
+        self.pseudo |= bit;
+    }
+
+    #[inline]
+    fn pseudo_field(&mut self, kind: Kind, bit: u8) {
+        self.connect |= kind == Kind::Connect;
+        let allowed = match self.section {
+            Section::Request => METHOD | SCHEME | AUTHORITY | PATH | PROTOCOL,
+            Section::Response => STATUS,
+            Section::Trailers => 0,
+        };
+        if bit & allowed == 0 {
+            self.blame(Some(Malformed::PseudoMisplaced));
+        } else if self.pseudo & bit != 0 {
+            self.blame(Some(Malformed::PseudoTwice));
+        } else if self.fields {
+            self.blame(Some(Malformed::PseudoLate));
+        }
+    }
+
+    fn blame(&mut self, fault: Option<Malformed>) {
+        self.fault = self.fault.or(fault);
+    }
+
+    /// What was wrong first, once all fields have been taken.
+    #[inline]
+    pub(super) fn verdict(self) -> Option<Malformed> {
+        let has = |bits| self.pseudo & bits == bits;
+        let missing = match self.section {
+            // CONNECT has neither scheme nor path (RFC 9113, section 8.5), unless it names a protocol (RFC 8441, section 4).
+            Section::Request if self.connect && !has(PROTOCOL) => {
+                let beyond = self.pseudo & (SCHEME | PATH) != 0;
+                return self.fault.or(beyond.then_some(Malformed::PseudoMisplaced));
+            }
+            Section::Request if has(PROTOCOL) && !self.connect && self.fault.is_none() => {
+                return Some(Malformed::PseudoMisplaced);
+            }
+            Section::Request => !has(METHOD | SCHEME | PATH),
+            Section::Response => !has(STATUS),
+            Section::Trailers => false,
+        };
+        self.fault.or(missing.then_some(Malformed::PseudoMissing))
+    }
+}
