@@ -1,5 +1,6 @@
 //! What can go wrong with an exchange, and whose fault it is.
 
+use foregate_wire::hpack::Malformed;
 use foregate_wire::{FramingError, HostError, RequestError, ResponseError, TargetError};
 
 use crate::link::LinkError;
@@ -48,6 +49,9 @@ pub enum Error {
     /// A pseudo-field that HTTP/2 needs is missing or cannot be used.
     #[error("malformed request: {0}")]
     Pseudo(&'static str),
+    /// The client's head is not HTTP, over HTTP/2.
+    #[error("malformed request: {0}")]
+    Malformed(Malformed),
     /// More fields than allowed.
     #[error("too many fields in the request")]
     TooManyFields,
@@ -227,6 +231,7 @@ impl Error {
             Self::Target(_) => "target",
             Self::Host(_) | Self::HostCount => "host",
             Self::Pseudo(_) => "pseudo_field",
+            Self::Malformed(_) => "header_block",
             Self::TooManyFields => "too_many_fields",
             Self::Expectation => "expectation",
             Self::ConnectNotAllowed => "connect_not_allowed",
@@ -277,6 +282,7 @@ impl Error {
             | Self::Host(_)
             | Self::HostCount
             | Self::Pseudo(_)
+            | Self::Malformed(_)
             | Self::Client(_)
             | Self::EarlyTunnel
             | Self::BodyUnreadable(_) => 400,

@@ -15,9 +15,9 @@ use std::time::Instant;
 use crate::settings::Limits;
 
 /// Bytes of the client's preface, before its first frame (RFC 9113, section 3.4).
-const PREFACE: usize = 24;
+pub(super) const PREFACE: usize = 24;
 /// Bytes of a frame's header.
-const HEADER: usize = 9;
+pub(super) const HEADER: usize = 9;
 /// CONTINUATION frames of one header block. Beyond: a flood. With frames of 16 KiB, 128 KiB need eight.
 const CONTINUATIONS: u32 = 16;
 /// A header block may be so many times as large as the decoded list: what is only a little too large gets its
@@ -36,20 +36,22 @@ const CREDIT_BYTES: u32 = 4096;
 /// one cross on the way.
 const STREAMS_SLACK: usize = 64;
 
-mod kind {
-    pub(super) const DATA: u8 = 0;
-    pub(super) const HEADERS: u8 = 1;
-    pub(super) const RST_STREAM: u8 = 3;
-    pub(super) const SETTINGS: u8 = 4;
-    pub(super) const PING: u8 = 6;
-    pub(super) const CONTINUATION: u8 = 9;
+pub(super) mod kind {
+    pub(in crate::connection) const DATA: u8 = 0;
+    pub(in crate::connection) const HEADERS: u8 = 1;
+    pub(in crate::connection) const RST_STREAM: u8 = 3;
+    pub(in crate::connection) const SETTINGS: u8 = 4;
+    pub(in crate::connection) const PUSH_PROMISE: u8 = 5;
+    pub(in crate::connection) const PING: u8 = 6;
+    pub(in crate::connection) const CONTINUATION: u8 = 9;
 }
 
-mod flag {
-    pub(super) const ACK: u8 = 1;
-    pub(super) const END_STREAM: u8 = 1;
-    pub(super) const END_HEADERS: u8 = 4;
-    pub(super) const PADDED: u8 = 8;
+pub(super) mod flag {
+    pub(in crate::connection) const ACK: u8 = 1;
+    pub(in crate::connection) const END_STREAM: u8 = 1;
+    pub(in crate::connection) const END_HEADERS: u8 = 4;
+    pub(in crate::connection) const PADDED: u8 = 8;
+    pub(in crate::connection) const PRIORITY: u8 = 0x20;
 }
 
 /// What a peer does too much of.
@@ -151,10 +153,13 @@ impl FrameMeter {
     }
 
     /// Looks at bytes that were sent to the peer, split anywhere. A flood that they show is told by the next
-    /// [`Self::observe`].
-    pub fn observe_sent(&mut self, now: Instant, mut bytes: &[u8]) {
+    /// [`Self::observe`]. `reset` is told of streams that were reset.
+    pub fn observe_sent(&mut self, now: Instant, mut bytes: &[u8], mut reset: impl FnMut(u32)) {
         while let Some(frame) = self.sent.next(&mut bytes, wanted_of_sent) {
             self.sent_frame(now, &frame);
+            if frame.kind == kind::RST_STREAM {
+                reset(frame.stream);
+            }
         }
     }
 
@@ -251,16 +256,16 @@ impl FrameMeter {
 
 /// A frame's header, and as much of its payload as was wanted.
 #[derive(Debug, Clone, Copy)]
-struct Frame {
-    length: usize,
-    kind: u8,
-    flags: u8,
-    stream: u32,
+pub(super) struct Frame {
+    pub(super) length: usize,
+    pub(super) kind: u8,
+    pub(super) flags: u8,
+    pub(super) stream: u32,
     payload: [u8; 4],
 }
 
 impl Frame {
-    fn parse(header: &[u8; HEADER]) -> Self {
+    pub(super) fn parse(header: &[u8; HEADER]) -> Self {
         let [a, b, c, kind, flags, d, e, f, g] = *header;
         Self {
             length: u32::from_be_bytes([0, a, b, c]) as usize,
@@ -271,7 +276,7 @@ impl Frame {
         }
     }
 
-    fn has(&self, flag: u8) -> bool {
+    pub(super) fn has(&self, flag: u8) -> bool {
         self.flags & flag != 0
     }
 

@@ -12,8 +12,10 @@ use foregate_wire::BodyLength;
 use h2::server::SendResponse;
 use h2::{Reason, RecvStream};
 
+use super::head_gate::RefusedHead;
 use super::metered::{Control, Metered, metered};
 use super::{Connection, registry::Registered};
+use crate::error::Error;
 use crate::exchange;
 use crate::exchange::client::{Client, Peer};
 use crate::exchange::request::Request;
@@ -37,7 +39,7 @@ const FAREWELL: Duration = Duration::from_secs(1);
 /// Serves the connection until it ends.
 pub(super) async fn serve(connection: Connection, stream: Stream) {
     let Connection { proxy, terms, peer, registered, born } = connection;
-    let (io, control) = metered(stream, &terms.limits);
+    let (io, control) = metered(stream, &terms.limits, FRAME as usize);
     let handshake = builder(&terms.limits).handshake::<_, Bytes>(io);
     tokio::pin!(handshake);
     let shaken = poll_fn(|cx| {
@@ -68,7 +70,7 @@ pub(super) async fn serve(connection: Connection, stream: Stream) {
     session.run().await;
 }
 
-fn builder(limits: &Limits) -> h2::server::Builder {
+pub(super) fn builder(limits: &Limits) -> h2::server::Builder {
     let mut builder = h2::server::Builder::new();
     builder
         .initial_window_size(limits.h2_stream_window)
@@ -112,11 +114,17 @@ impl Session {
         loop {
             match poll_fn(|cx| self.poll_event(cx)).await {
                 Event::Request(request, respond) => self.start(request, respond),
-                Event::Flood => return self.expel(Reason::ENHANCE_YOUR_CALM).await,
+                Event::Refused(refused) => self.refuse(refused),
+                Event::Fault(reason) => return self.expel(reason).await,
                 Event::Stalled => return self.expel(Reason::NO_ERROR).await,
                 // What it does not take would stay in the system's memory for minutes.
                 Event::Blocked => return self.control.reset_on_close(),
-                Event::Ended => return self.say_farewell().await,
+                Event::Ended => {
+                    while let Some(refused) = self.control.take_refused() {
+                        self.refuse(refused);
+                    }
+                    return self.say_farewell().await;
+                }
             }
         }
     }
@@ -129,8 +137,11 @@ impl Session {
             Poll::Ready(Some(Err(_)) | None) => return Poll::Ready(Event::Ended),
             Poll::Pending => {}
         }
-        if self.control.flood().is_some() {
-            return Poll::Ready(Event::Flood);
+        if let Some(refused) = self.control.take_refused() {
+            return Poll::Ready(Event::Refused(refused));
+        }
+        if let Some(reason) = self.control.fault() {
+            return Poll::Ready(Event::Fault(reason));
         }
         // Streams that wait for their turn may have more to say: one write for all of them.
         if !self.gathering && self.control.has_output() && self.streams.load(Ordering::Relaxed) > 0 {
@@ -206,6 +217,15 @@ impl Session {
         tokio::spawn(Watched::new(Box::pin(task), Arc::clone(&self.proxy.metrics)));
     }
 
+    /// Has a request logged whose stream is being reset.
+    fn refuse(&mut self, refused: RefusedHead) {
+        self.requests += 1;
+        self.busy_at = clock::now();
+        let place = Place::take(&self.streams);
+        let task = refused_stream(Arc::clone(&self.proxy), Arc::clone(&self.peer), refused, place);
+        tokio::spawn(Watched::new(Box::pin(task), Arc::clone(&self.proxy.metrics)));
+    }
+
     /// Says why, and ends the connection.
     async fn expel(&mut self, reason: Reason) {
         self.h2.abrupt_shutdown(reason);
@@ -229,7 +249,9 @@ impl Session {
 
 enum Event {
     Request(Box<http::Request<RecvStream>>, SendResponse<Bytes>),
-    Flood,
+    Refused(RefusedHead),
+    /// It does what no connection survives.
+    Fault(Reason),
     /// What it has begun, or was told, takes it too long.
     Stalled,
     /// It reads nothing.
@@ -286,6 +308,28 @@ async fn stream(
     // What is left of the request is not needed: dropping the stream says so once the response has been sent
     // (RFC 9113, section 8.1).
     exchange::serve(served, understood).await;
+    scratch.give();
+    drop(place);
+}
+
+/// Logs a request whose head was refused, and shows it to steps that ask for such.
+async fn refused_stream(proxy: Arc<Proxy>, peer: Arc<Peer>, refused: RefusedHead, place: Place) {
+    let config = proxy.config();
+    let mut scratch = Scratch::take();
+    let Scratch { request, response } = &mut *scratch;
+    let mut timer = Timer::new(config.settings.timeouts.body_idle);
+    request.describe_h2(&refused.fields, peer.is_secure());
+    let mut client = Client::new(Link::H2(Box::new(H2Link::new(None, None))), None);
+    let served = exchange::Served {
+        proxy: &proxy,
+        config,
+        peer: &peer,
+        client: &mut client,
+        request,
+        response,
+        timer: &mut timer,
+    };
+    exchange::refuse(served, Error::Malformed(refused.fault)).await;
     scratch.give();
     drop(place);
 }

@@ -1,4 +1,4 @@
-//! The byte stream of an HTTP/2 connection: metered, and written in few system calls.
+//! The byte stream of an HTTP/2 connection: metered, without malformed header blocks, and written in few system calls.
 //!
 //! h2 writes each DATA frame with a system call of its own. Here what it writes is collected until the connection's
 //! task has polled everything there was to poll, and leaves at once.
@@ -12,7 +12,12 @@ use std::time::Instant;
 use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use super::frame_meter::{Flood, FrameMeter};
+use h2::Reason;
+
+#[cfg(test)]
+use super::frame_meter::Flood;
+use super::frame_meter::FrameMeter;
+use super::head_gate::{HeadGate, RefusedHead};
 use crate::link::Stream;
 use crate::link::buffer::Buffer;
 use crate::settings::Limits;
@@ -34,23 +39,37 @@ pub struct Control<IO>(Arc<Mutex<Inner<IO>>>);
 struct Inner<IO> {
     io: IO,
     meter: FrameMeter,
+    gate: HeadGate,
     output: Buffer,
     /// Since when the peer takes nothing of what we have for it.
     blocked: Option<Instant>,
 }
 
-/// Meters `io` from the client's preface on. After a flood its reads stay pending, so that nothing more of the peer
-/// is processed while the connection's task sends GOAWAY (ENHANCE_YOUR_CALM) and closes.
-pub fn metered<IO>(io: IO, limits: &Limits) -> (Metered<IO>, Control<IO>) {
+/// Meters `io` from the client's preface on; the client's frames may have `frame_limit` bytes. After a flood, or what
+/// no connection survives, its reads stay pending, so that nothing more of the peer is processed while the connection's
+/// task sends GOAWAY and closes.
+pub fn metered<IO>(io: IO, limits: &Limits, frame_limit: usize) -> (Metered<IO>, Control<IO>) {
     let meter = FrameMeter::new(limits, clock::now());
-    let inner = Arc::new(Mutex::new(Inner { io, meter, output: Buffer::new(), blocked: None }));
+    let gate = HeadGate::new(limits, frame_limit);
+    let inner = Arc::new(Mutex::new(Inner { io, meter, gate, output: Buffer::new(), blocked: None }));
     (Metered(Arc::clone(&inner)), Control(inner))
 }
 
 impl<IO: AsyncWrite + Unpin> Control<IO> {
     /// What the peer does too much of, if anything.
+    #[cfg(test)]
     pub fn flood(&self) -> Option<Flood> {
         self.0.lock().meter.flood()
+    }
+
+    /// Why the connection has to end, if it has to.
+    pub fn fault(&self) -> Option<Reason> {
+        self.0.lock().fault()
+    }
+
+    /// The next request that was refused for its head. Reading waits while there are many.
+    pub fn take_refused(&self) -> Option<RefusedHead> {
+        self.0.lock().gate.take_refused()
     }
 
     /// Since when the peer takes nothing of what we have for it; `None` if it takes it.
@@ -78,6 +97,12 @@ impl Control<Stream> {
     /// The connection ends with a reset once it is dropped: nothing that the peer has not taken is kept for it.
     pub fn reset_on_close(&self) {
         self.0.lock().io.reset_on_close();
+    }
+}
+
+impl<IO> Inner<IO> {
+    fn fault(&self) -> Option<Reason> {
+        self.meter.flood().map(|_| Reason::ENHANCE_YOUR_CALM).or(self.gate.fault())
     }
 }
 
@@ -110,7 +135,7 @@ impl<IO: AsyncWrite + Unpin> Inner<IO> {
     }
 
     fn collect(&mut self, bytes: &[u8], now: Instant) {
-        self.meter.observe_sent(now, bytes);
+        self.meter.observe_sent(now, bytes, |stream| self.gate.stream_is_reset(stream));
         self.output.append(bytes);
     }
 }
@@ -122,17 +147,41 @@ impl<IO: AsyncRead + Unpin> AsyncRead for Metered<IO> {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let inner = &mut *self.0.lock();
-        if inner.meter.flood().is_some() {
-            return Poll::Pending;
+        loop {
+            // The connection's task is the one that polls; it looks for floods and faults next.
+            if inner.meter.flood().is_some() {
+                return Poll::Pending;
+            }
+            let ready = inner.gate.ready();
+            if !ready.is_empty() {
+                let count = ready.len().min(buffer.remaining());
+                buffer.put_slice(ready.unread().get(..count).unwrap_or_default());
+                ready.consume(count);
+                ready.release();
+                return Poll::Ready(Ok(()));
+            }
+            if inner.gate.fault().is_some() {
+                return Poll::Pending;
+            }
+            if inner.gate.is_full() {
+                cx.waker().wake_by_ref();
+                return Poll::Pending;
+            }
+            let before = buffer.filled().len();
+            ready!(Pin::new(&mut inner.io).poll_read(cx, buffer))?;
+            let read = buffer.filled().get(before..).unwrap_or_default();
+            if read.is_empty() {
+                return Poll::Ready(Ok(()));
+            }
+            let passed = match inner.meter.observe(clock::now(), read) {
+                Ok(()) => inner.gate.pass(read),
+                Err(_) => 0,
+            };
+            buffer.set_filled(before + passed);
+            if passed > 0 {
+                return Poll::Ready(Ok(()));
+            }
         }
-        let before = buffer.filled().len();
-        ready!(Pin::new(&mut inner.io).poll_read(cx, buffer))?;
-        if inner.meter.observe(clock::now(), &buffer.filled()[before..]).is_err() {
-            // The connection's task is the one that polls; it looks for the flood next.
-            buffer.set_filled(before);
-            return Poll::Pending;
-        }
-        Poll::Ready(Ok(()))
     }
 }
 
@@ -183,7 +232,7 @@ mod tests {
     #[tokio::test]
     async fn a_flood_stops_reading_and_is_told() {
         let (mut near, far) = tokio::io::duplex(1024 * 1024);
-        let (mut stream, control) = metered(far, &Limits::default());
+        let (mut stream, control) = metered(far, &Limits::default(), 16 * 1024);
         near.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").await.unwrap();
         stream.read_exact(&mut [0; 24]).await.unwrap();
         assert_eq!(control.flood(), None);
@@ -202,9 +251,10 @@ mod tests {
     #[tokio::test]
     async fn a_head_is_not_late_while_nothing_is_read() {
         let (mut near, far) = tokio::io::duplex(64);
-        let (mut stream, control) = metered(far, &Limits::default());
+        let (mut stream, control) = metered(far, &Limits::default(), 16 * 1024);
         near.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0\0").await.unwrap();
-        stream.read_exact(&mut [0; 34]).await.unwrap();
+        // What begins a frame that may be a head is held back.
+        assert_eq!(stream.read(&mut [0; 64]).await.unwrap(), 33);
         let since = control.head_since().unwrap();
         stream.write_all(&[b'a'; 100]).await.unwrap();
         let blocked = poll_fn(|cx| Poll::Ready(control.poll_flush(cx).is_pending())).await;
@@ -214,7 +264,7 @@ mod tests {
     #[tokio::test]
     async fn output_is_collected_until_it_is_flushed() {
         let (mut near, far) = tokio::io::duplex(64);
-        let (mut stream, control) = metered(far, &Limits::default());
+        let (mut stream, control) = metered(far, &Limits::default(), 16 * 1024);
         stream.write_all(&[b'a'; 40]).await.unwrap();
         stream.write_all(&[b'b'; 40]).await.unwrap();
         assert!(control.has_output());

@@ -3,6 +3,7 @@
 mod frame_meter;
 mod h1;
 mod h2;
+mod head_gate;
 mod metered;
 mod proxy_header;
 pub mod registry;

@@ -174,6 +174,20 @@ pub async fn serve(served: Served<'_>, understood: Result<(), Error>) -> Outcome
     }
 }
 
+/// Logs a request that got no answer but a reset of its stream, and shows it to the steps that ask for what was refused.
+pub async fn refuse(served: Served<'_>, error: Error) {
+    let mut exchange = Exchange::new(served);
+    exchange.record.status = Some(error.status());
+    exchange.record.error = Some(error);
+    exchange.refused = Some(error);
+    if AssertUnwindSafe(exchange.show_refused(error)).catch_unwind().await.is_err() {
+        exchange.proxy.metrics.panics.inc();
+        exchange.run = None;
+    }
+    exchange.log();
+    exchange.shelve_run();
+}
+
 impl<'a> Exchange<'a> {
     fn new(served: Served<'a>) -> Self {
         let Served { proxy, config, peer, client, request, response, timer } = served;

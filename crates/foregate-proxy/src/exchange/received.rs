@@ -236,9 +236,8 @@ impl Exchange<'_> {
                 (host.map_or(&b""[..], |(_, value)| part(raw, value)), part(raw, &parts.target))
             }
             None => {
-                let headers = &self.request.head.headers;
-                let host = headers.get(foregate_wire::NameId::Host).unwrap_or_default();
-                (host, self.request.head.target())
+                let host = self.request.head.headers.get(foregate_wire::NameId::Host);
+                (host.unwrap_or(self.request.authority().as_bytes()), self.request.head.target())
             }
         };
         let mut authority = String::new();

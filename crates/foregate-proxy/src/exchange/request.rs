@@ -6,8 +6,9 @@ use std::net::SocketAddr;
 
 use foregate_module::{Fields, FieldsMut, Text};
 use foregate_wire::{
-    BodyLength, Expectation, HeadLimits, Method, NameId, RequestError, RequestHead, Slashes, Target,
-    TargetForm, Version, connection, normalize_path, normalize_query, parse_authority, request_length,
+    BodyLength, Expectation, HeadLimits, HeaderList, Method, NameId, RequestError, RequestHead, Slashes,
+    Target, TargetForm, Version, connection, normalize_path, normalize_query, parse_authority,
+    request_length,
 };
 use h2::ext::Protocol;
 use http::request::Parts;
@@ -256,11 +257,6 @@ impl Request {
         self.upgrade = protocol.map(|protocol| protocol.as_bytes().to_vec());
         self.websocket_key = None;
         fields::append(&mut self.head.headers, &parts.headers);
-        // RFC 9113, section 8.2.1.
-        let blank = |byte: Option<&u8>| matches!(byte, Some(b' ' | b'\t'));
-        if self.head.headers.iter().any(|field| blank(field.value.first()) || blank(field.value.last())) {
-            return Err(Error::Pseudo("a field value begins or ends with a blank"));
-        }
         self.join_cookies();
         self.expect_continue = match connection::expects_continue(&self.head.headers) {
             Expectation::Unknown => return Err(Error::Expectation),
@@ -307,6 +303,33 @@ impl Request {
         };
         self.head.set_target(target);
         self.normalise(Slashes::Merge)
+    }
+
+    /// Takes what can be taken of a head that was refused over HTTP/2, for those who look at such.
+    pub fn describe_h2(&mut self, head: &HeaderList, secure: bool) {
+        self.clear();
+        self.head.version = Version::Http2;
+        self.secure = secure;
+        for field in head.iter() {
+            match field.name {
+                b":path" => self.head.set_target(field.value),
+                b":scheme" => {}
+                b":method" if let Some(method) = Method::from_bytes(field.value) => self.head.method = method,
+                b":authority" => {
+                    match parse_authority(field.value, &mut self.authority).map(|found| found.port) {
+                        Ok(port) => {
+                            self.host_len = self.authority.len();
+                            self.push_port(port);
+                        }
+                        Err(_) => {
+                            self.authority.clear();
+                            self.head.headers.push(field.name, field.value);
+                        }
+                    }
+                }
+                _ => self.head.headers.push(field.name, field.value),
+            }
+        }
     }
 
     /// Crumbs of a cookie are one field again where HTTP/1 may read them (RFC 9113, section 8.2.3).

@@ -41,7 +41,7 @@ pub struct Entry<'a> {
     pub path: &'a [u8],
     /// `HTTP/1.0`, `HTTP/1.1` or `HTTP/2`.
     pub protocol: &'static str,
-    /// The status that was sent; `None` when none was.
+    /// The status that was sent; `None` when none was. 400 also for a malformed request over HTTP/2, whose stream is reset.
     pub status: Option<u16>,
     /// Bytes of the request's body.
     pub bytes_in: u64,

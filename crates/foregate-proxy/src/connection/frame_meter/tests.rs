@@ -33,7 +33,7 @@ impl Peer {
     }
 
     fn gets(&mut self, kind: u8, flags: u8, stream: u32, payload: &[u8]) {
-        self.meter.observe_sent(self.now, &frame(kind, flags, stream, payload));
+        self.meter.observe_sent(self.now, &frame(kind, flags, stream, payload), |_| {});
     }
 
     /// How many times `send` goes well.
@@ -199,7 +199,7 @@ fn frames_are_found_however_the_bytes_are_split() {
     let sent = [frame(kind::RST_STREAM, 0, 1, &[0, 0, 0, 1]), frame(kind::DATA, 0, 3, &[0; 9000])].concat();
     for size in 1..40 {
         let mut parts = FrameMeter::new(&Limits::default(), now);
-        sent.chunks(size).for_each(|part| parts.observe_sent(now, part));
+        sent.chunks(size).for_each(|part| parts.observe_sent(now, part, |_| {}));
         assert_eq!((parts.resets_left, parts.credits), (999, 6), "parts of {size}");
     }
 }

@@ -1,0 +1,370 @@
+//! Lets what an HTTP/2 client sends through to `h2`, but no malformed header block.
+//!
+//! Between its HPACK decoder and the types that it hands out, `h2` ends the whole connection for some malformed fields,
+//! and drops others while the request goes on. So blocks are judged before it sees them
+//! ([`Inspector`](foregate_wire::hpack::Inspector)). A malformed one is replaced by one for which `h2` resets the stream
+//! (RFC 9113, section 8.1.1), and which leaves its dynamic table in step with the client's. Everything else passes
+//! untouched, where it was read. Without I/O.
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+
+use foregate_wire::HeaderList;
+use foregate_wire::hpack::{BlockError, Inspected, Inspector, Malformed, Section};
+use h2::Reason;
+
+use super::frame_meter::{Frame, HEADER, PREFACE, flag, kind};
+use crate::link::buffer::Buffer;
+use crate::settings::Limits;
+
+/// What the fields of a block may have together, by what is allowed for a head: what is only too large gets its 431
+/// from `h2`, which ends connections beyond four times as much itself.
+const LIST_FACTOR: usize = 4;
+/// Refused heads that wait to be taken. Beyond: nothing more is read.
+const REFUSED: usize = 8;
+/// Fields of a refused head that are kept. Those beyond are not shown.
+const REFUSED_FIELDS: usize = 1024;
+/// Streams on which more may come. `h2` refuses them long before; beyond, the connection ends.
+const STREAMS: usize = 4096;
+/// Memory for decoding that a thread keeps, in bytes.
+const KEPT_SCRATCH: usize = 64 * 1024;
+
+/// A request whose head is malformed. Its stream is being reset.
+#[derive(Debug)]
+pub struct RefusedHead {
+    /// What is wrong with it.
+    pub fault: Malformed,
+    /// Its fields as they came, pseudo-fields included, whatever bytes they hold.
+    pub fields: HeaderList,
+}
+
+/// Judges the header blocks of one client, from its preface on.
+#[derive(Debug)]
+pub struct HeadGate {
+    inspector: Inspector,
+    /// Bytes that are of no interest.
+    skip: usize,
+    last_stream: u32,
+    /// Streams whose request has not been sent to its end.
+    receiving: Vec<u32>,
+    /// What has come and cannot be judged yet; it begins with a frame.
+    held: Vec<u8>,
+    /// What `h2` gets next.
+    ready: Buffer,
+    refused: VecDeque<RefusedHead>,
+    /// Bytes of a refused head that are kept.
+    refused_limit: usize,
+    /// The largest frame that the client may send.
+    frame_limit: usize,
+    fault: Option<Reason>,
+}
+
+/// What becomes of the next bytes.
+enum Turn {
+    /// So many pass.
+    Pass(usize),
+    /// So many have been replaced by what is ready.
+    Replaced(usize),
+    /// More must come, or what was refused must be taken.
+    Wait,
+}
+
+impl HeadGate {
+    /// For a connection whose client preface has not been read yet, with frames of `frame_limit` bytes at most.
+    pub fn new(limits: &Limits, frame_limit: usize) -> Self {
+        let table = limits.h2_header_table as usize;
+        Self {
+            inspector: Inspector::new(table, limits.head_bytes.saturating_mul(LIST_FACTOR)),
+            skip: PREFACE,
+            last_stream: 0,
+            receiving: Vec::new(),
+            held: Vec::new(),
+            ready: Buffer::new(),
+            refused: VecDeque::new(),
+            refused_limit: limits.head_bytes,
+            frame_limit,
+            fault: None,
+        }
+    }
+
+    /// Looks at bytes that were read and says how many of the first may go on to `h2` as they are. The others are kept;
+    /// [`Self::ready`] has them once they have been judged.
+    pub fn pass(&mut self, bytes: &[u8]) -> usize {
+        if !self.held.is_empty() || !self.ready.is_empty() {
+            self.held.extend_from_slice(bytes);
+            self.judge_held();
+            return 0;
+        }
+        let mut at = 0;
+        while self.fault.is_none()
+            && let Some(rest) = bytes.get(at..).filter(|rest| !rest.is_empty())
+        {
+            match self.next(rest) {
+                Ok(Turn::Pass(count)) => at += count,
+                Ok(Turn::Wait) => {
+                    self.held.extend_from_slice(rest);
+                    break;
+                }
+                Ok(Turn::Replaced(count)) => {
+                    self.held.extend_from_slice(rest.get(count..).unwrap_or_default());
+                    self.judge_held();
+                    break;
+                }
+                Err(reason) => self.fault = Some(reason),
+            }
+        }
+        at
+    }
+
+    /// What `h2` gets before anything else that is read.
+    pub fn ready(&mut self) -> &mut Buffer {
+        if self.ready.is_empty() && !self.held.is_empty() && self.refused.is_empty() {
+            self.judge_held();
+        }
+        &mut self.ready
+    }
+
+    /// Whether nothing more may be read before [`Self::take_refused`] has been called.
+    pub fn is_full(&self) -> bool {
+        self.refused.len() >= REFUSED
+    }
+
+    /// The next request that was refused.
+    pub fn take_refused(&mut self) -> Option<RefusedHead> {
+        self.refused.pop_front()
+    }
+
+    /// Why the connection has to end, if it has to. Nothing passes any more then.
+    pub fn fault(&self) -> Option<Reason> {
+        self.fault
+    }
+
+    /// We have reset a stream: what comes for it is `h2`'s to ignore.
+    pub fn stream_is_reset(&mut self, stream: u32) {
+        self.close(stream);
+    }
+
+    fn close(&mut self, stream: u32) {
+        if let Some(position) = self.receiving.iter().position(|open| *open == stream) {
+            self.receiving.swap_remove(position);
+        }
+    }
+
+    fn judge_held(&mut self) {
+        let mut held = std::mem::take(&mut self.held);
+        let mut at = 0;
+        while self.fault.is_none()
+            && let Some(rest) = held.get(at..).filter(|rest| !rest.is_empty())
+        {
+            match self.next(rest) {
+                Ok(Turn::Pass(count)) => {
+                    self.ready.append(rest.get(..count).unwrap_or_default());
+                    at += count;
+                }
+                Ok(Turn::Replaced(count)) => at += count,
+                Ok(Turn::Wait) => break,
+                Err(reason) => self.fault = Some(reason),
+            }
+        }
+        held.drain(..at);
+        // Memory only while something is held.
+        if !held.is_empty() {
+            self.held = held;
+        }
+    }
+
+    /// Decides about the first of these bytes; with nothing to skip they begin with a frame.
+    fn next(&mut self, input: &[u8]) -> Result<Turn, Reason> {
+        if self.skip == 0 {
+            let Some(header) = input.first_chunk::<HEADER>() else { return Ok(Turn::Wait) };
+            let frame = Frame::parse(header);
+            match frame.kind {
+                kind::HEADERS => return self.head(input, &frame),
+                // A block begins with HEADERS, and clients push nothing (RFC 9113, sections 6.10 and 8.4).
+                kind::CONTINUATION | kind::PUSH_PROMISE => return Err(Reason::PROTOCOL_ERROR),
+                kind::DATA if frame.has(flag::END_STREAM) => self.close(frame.stream),
+                kind::RST_STREAM => self.close(frame.stream),
+                _ => {}
+            }
+            self.skip = HEADER + frame.length;
+        }
+        let count = self.skip.min(input.len());
+        self.skip -= count;
+        Ok(Turn::Pass(count))
+    }
+
+    fn head(&mut self, input: &[u8], frame: &Frame) -> Result<Turn, Reason> {
+        // Streams of clients have odd numbers (RFC 9113, section 5.1.1).
+        if frame.stream.is_multiple_of(2) {
+            return Err(Reason::PROTOCOL_ERROR);
+        }
+        if self.is_full() {
+            return Ok(Turn::Wait);
+        }
+        let Some(end) = self.end_of_block(input, frame)? else { return Ok(Turn::Wait) };
+        let frames = input.get(..end).unwrap_or_default();
+        SCRATCH.with_borrow_mut(|scratch| {
+            let passes = self.judge(frames, frame, scratch);
+            scratch.shrink();
+            passes.map(|passes| if passes { Turn::Pass(end) } else { Turn::Replaced(end) })
+        })
+    }
+
+    /// Where the block ends that begins with this frame, if all of it is there.
+    fn end_of_block(&self, input: &[u8], first: &Frame) -> Result<Option<usize>, Reason> {
+        let mut end = 0;
+        let mut frame = *first;
+        loop {
+            if frame.length > self.frame_limit {
+                return Err(Reason::FRAME_SIZE_ERROR);
+            }
+            end += HEADER + frame.length;
+            if frame.has(flag::END_HEADERS) {
+                return Ok((end <= input.len()).then_some(end));
+            }
+            let Some(header) = input.get(end..).and_then(<[u8]>::first_chunk) else { return Ok(None) };
+            frame = Frame::parse(header);
+            // Nothing may come in between (RFC 9113, section 6.10).
+            if frame.kind != kind::CONTINUATION || frame.stream != first.stream {
+                return Err(Reason::PROTOCOL_ERROR);
+            }
+        }
+    }
+
+    /// Judges the block in these frames. Whether they pass; they have been replaced otherwise.
+    fn judge(&mut self, frames: &[u8], frame: &Frame, scratch: &mut Scratch) -> Result<bool, Reason> {
+        let (fragment, depends) = fragment(frames, frame)?;
+        let Scratch { block, decoded } = scratch;
+        let block =
+            if frame.has(flag::END_HEADERS) { fragment } else { join(fragment, frames, frame, block) };
+        let section = self.section(frame)?;
+        let inspected =
+            self.inspector.inspect(block, section.unwrap_or(Section::Trailers), decoded).map_err(reason)?;
+        // `h2` would not decode the block of a stream that depends on itself.
+        let on_itself = depends == Some(frame.stream);
+        let fault = inspected.fault().filter(|_| section.is_some());
+        if fault.is_none() && !on_itself {
+            return Ok(true);
+        }
+        write_substitute(&inspected, frame, self.frame_limit, &mut self.ready)?;
+        if let (Some(fault), Some(Section::Request)) = (fault, section) {
+            let fields = kept_fields(&inspected, self.refused_limit, decoded);
+            self.refused.push_back(RefusedHead { fault, fields });
+        }
+        self.close(frame.stream);
+        Ok(false)
+    }
+
+    /// What the block of this frame is; `None` for one that `h2` takes for neither, since its stream has been closed or
+    /// never was. Follows which streams are open.
+    fn section(&mut self, frame: &Frame) -> Result<Option<Section>, Reason> {
+        let ends = frame.has(flag::END_STREAM);
+        if frame.stream > self.last_stream {
+            self.last_stream = frame.stream;
+            if self.receiving.len() >= STREAMS {
+                return Err(Reason::ENHANCE_YOUR_CALM);
+            }
+            if !ends {
+                self.receiving.push(frame.stream);
+            }
+            return Ok(Some(Section::Request));
+        }
+        let open = self.receiving.contains(&frame.stream);
+        if ends {
+            self.close(frame.stream);
+        }
+        Ok(open.then_some(Section::Trailers))
+    }
+}
+
+fn reason(error: BlockError) -> Reason {
+    match error {
+        BlockError::Compression => Reason::COMPRESSION_ERROR,
+        BlockError::TooLarge => Reason::ENHANCE_YOUR_CALM,
+    }
+}
+
+/// What a HEADERS frame holds of its block, and the stream on which its own depends (RFC 9113, section 6.2).
+fn fragment<'f>(frames: &'f [u8], frame: &Frame) -> Result<(&'f [u8], Option<u32>), Reason> {
+    let mut fragment = frames.get(HEADER..HEADER + frame.length).unwrap_or_default();
+    let mut padding = 0;
+    if frame.has(flag::PADDED) {
+        let (length, rest) = fragment.split_first().ok_or(Reason::FRAME_SIZE_ERROR)?;
+        (padding, fragment) = (usize::from(*length), rest);
+    }
+    let mut depends = None;
+    if frame.has(flag::PRIORITY) {
+        let (priority, rest) = fragment.split_first_chunk::<5>().ok_or(Reason::FRAME_SIZE_ERROR)?;
+        let [a, b, c, d, _] = *priority;
+        depends = Some(u32::from_be_bytes([a, b, c, d]) & 0x7fff_ffff);
+        fragment = rest;
+    }
+    let length = fragment.len().checked_sub(padding).ok_or(Reason::PROTOCOL_ERROR)?;
+    Ok((fragment.get(..length).unwrap_or_default(), depends))
+}
+
+/// Writes a HEADERS frame that is malformed whatever was.
+fn write_substitute(
+    inspected: &Inspected<'_>,
+    frame: &Frame,
+    frame_limit: usize,
+    out: &mut Buffer,
+) -> Result<(), Reason> {
+    let mut block = Vec::new();
+    // A malformed message may end the connection (RFC 9113, section 5.4), and has to where no frame can stand in for it.
+    if !inspected.substitute(&mut block) || block.len() > frame_limit {
+        return Err(Reason::PROTOCOL_ERROR);
+    }
+    let [_, length @ ..] = u32::try_from(block.len()).map_err(|_| Reason::PROTOCOL_ERROR)?.to_be_bytes();
+    out.append(&length);
+    out.append(&[kind::HEADERS, frame.flags & flag::END_STREAM | flag::END_HEADERS]);
+    out.append(&frame.stream.to_be_bytes());
+    out.append(&block);
+    Ok(())
+}
+
+/// The fields of a refused head, as many as may be kept.
+fn kept_fields(inspected: &Inspected<'_>, limit: usize, scratch: &mut Vec<u8>) -> HeaderList {
+    let mut kept = HeaderList::new();
+    inspected.fields(scratch, |name, value| {
+        if kept.len() < REFUSED_FIELDS && kept.arena_len() + name.len() + value.len() <= limit {
+            kept.push(name, value);
+        }
+    });
+    kept
+}
+
+/// Memory for decoding blocks.
+struct Scratch {
+    block: Vec<u8>,
+    decoded: Vec<u8>,
+}
+
+thread_local! {
+    static SCRATCH: RefCell<Scratch> = const { RefCell::new(Scratch { block: Vec::new(), decoded: Vec::new() }) };
+}
+
+impl Scratch {
+    fn shrink(&mut self) {
+        self.decoded.clear();
+        self.decoded.shrink_to(KEPT_SCRATCH);
+        self.block.clear();
+        self.block.shrink_to(KEPT_SCRATCH);
+    }
+}
+
+/// Joins the fragment of the first frame with those of the others. All of them are there.
+fn join<'b>(fragment: &[u8], frames: &[u8], first: &Frame, block: &'b mut Vec<u8>) -> &'b [u8] {
+    block.clear();
+    block.extend_from_slice(fragment);
+    let mut rest = frames.get(HEADER + first.length..).unwrap_or_default();
+    while let Some((header, behind)) = rest.split_first_chunk::<HEADER>() {
+        let (fragment, behind) = behind.split_at(Frame::parse(header).length.min(behind.len()));
+        block.extend_from_slice(fragment);
+        rest = behind;
+    }
+    block
+}
+
+#[cfg(test)]
+mod tests;
