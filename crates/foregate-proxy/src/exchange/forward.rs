@@ -446,7 +446,7 @@ impl Exchange<'_> {
     }
 
     fn send_final(&mut self, origin: Origin, length: BodyLength) -> Step {
-        self.download.sweep = self.sweep();
+        self.download.sweep = self.sweep().map(Box::new);
         let has_no_body = self.request.head.method == Method::Head || self.response.status == 304;
         let headers = &mut self.response.headers;
         if has_no_body {

@@ -61,13 +61,13 @@ pub struct Copy {
     /// Whether trailers whose names have an underscore are left out.
     pub drop_underscores: bool,
     /// What trailers go through.
-    pub sweep: Option<Sweep>,
+    pub sweep: Option<Box<Sweep>>,
     /// Filters of modules that the body goes through.
     pub filter: Option<Box<Filter>>,
     /// What was taken from the source before, and goes first; counted as moved when it is, or already where it is in a file.
     pub front: Option<Front>,
     /// What it goes through, if nothing looks at it.
-    pub(super) pipe: Option<Pipe>,
+    pub(super) pipe: Option<Box<Pipe>>,
     pub(super) finished: bool,
     gave_up: bool,
 }

@@ -31,7 +31,8 @@ static PIPES: AtomicUsize = AtomicUsize::new(0);
 static REFUSED: AtomicBool = AtomicBool::new(false);
 
 thread_local! {
-    static EMPTY: RefCell<Vec<Pipe>> = const { RefCell::new(Vec::new()) };
+    #[allow(clippy::vec_box, reason = "the boxes are what is handed on")]
+    static EMPTY: RefCell<Vec<Box<Pipe>>> = const { RefCell::new(Vec::new()) };
 }
 
 /// A pipe between two sockets.
@@ -39,15 +40,14 @@ thread_local! {
 pub struct Pipe {
     read: OwnedFd,
     write: OwnedFd,
-    // Each connection has place for two of these.
-    room: u32,
-    holds: u32,
+    room: usize,
+    holds: usize,
     _descriptors: [descriptors::Used; 2],
 }
 
 impl Pipe {
     /// An empty pipe; `None` where there are enough of them, or the system gives none.
-    fn take() -> Option<Self> {
+    fn take() -> Option<Box<Self>> {
         if let Some(pipe) = EMPTY.with_borrow_mut(Vec::pop) {
             return Some(pipe);
         }
@@ -60,18 +60,18 @@ impl Pipe {
         }
         let made = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK).and_then(|(read, write)| {
             let room = fcntl_setpipe_size(&write, ROOM)?;
-            Ok((read, write, u32::try_from(room).unwrap_or(u32::MAX)))
+            Ok((read, write, room))
         });
         let Ok((read, write, room)) = made else {
             PIPES.fetch_sub(1, Ordering::Relaxed);
             return None;
         };
         let _descriptors = [descriptors::Used::new(), descriptors::Used::new()];
-        Some(Self { read, write, room, holds: 0, _descriptors })
+        Some(Box::new(Self { read, write, room, holds: 0, _descriptors }))
     }
 
     /// Keeps it for the next body, if it is empty: what it holds could be got rid of only by reading it.
-    fn give_back(self) {
+    fn give_back(self: Box<Self>) {
         if self.holds == 0 {
             // The thread may be ending, in which case it is closed.
             let _ = EMPTY.try_with(|kept| {
@@ -90,16 +90,15 @@ impl Pipe {
 
     /// Takes at most `most` bytes from a socket. It must be empty, or "would block" could mean either.
     pub(super) fn fill(&mut self, from: impl AsFd, most: u64) -> io::Result<usize> {
-        let most = u32::try_from(most).unwrap_or(u32::MAX).min(self.room);
-        let count = splice(from, None, &self.write, None, most as usize, FLAGS)?;
-        self.holds = u32::try_from(count).unwrap_or(u32::MAX);
-        Ok(count)
+        let most = usize::try_from(most).unwrap_or(usize::MAX).min(self.room);
+        self.holds = splice(from, None, &self.write, None, most, FLAGS)?;
+        Ok(self.holds)
     }
 
     /// Gives what it holds to a socket; at least one byte.
     pub(super) fn drain(&mut self, to: impl AsFd) -> io::Result<usize> {
-        let count = splice(&self.read, None, to, None, self.holds as usize, FLAGS)?;
-        self.holds = self.holds.saturating_sub(u32::try_from(count).unwrap_or(u32::MAX));
+        let count = splice(&self.read, None, to, None, self.holds, FLAGS)?;
+        self.holds = self.holds.saturating_sub(count);
         if count == 0 { Err(io::ErrorKind::WriteZero.into()) } else { Ok(count) }
     }
 }
@@ -318,7 +317,7 @@ mod tests {
     #[tokio::test]
     async fn pipes_are_limited_and_come_back() {
         let _alone = ALONE.lock().await;
-        let mut pipes: Vec<Pipe> = std::iter::from_fn(Pipe::take).collect();
+        let mut pipes: Vec<_> = std::iter::from_fn(Pipe::take).collect();
         assert!(!pipes.is_empty() && pipes.len() <= MOST_PIPES);
         assert!(Pipe::take().is_none());
         let held = pipes.len();
