@@ -461,6 +461,9 @@ pub fn header_blocks(data: &[u8]) {
         let followed =
             decoder.inspect(block, section, &mut scratch).map(|inspected| inspected.fault().is_some());
         assert_eq!(followed, Ok(fault.is_some()));
+        if choice & 0x80 != 0 {
+            inspector.trim();
+        }
         same_entries(&mut inspector, &mut decoder);
     }
 }

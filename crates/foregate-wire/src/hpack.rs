@@ -87,6 +87,13 @@ impl Inspector {
         let mut fields = false;
         let mut reader = Reader { block, at: 0 };
         while let Some(first) = reader.first() {
+            if let Some(size) = self.plain(first) {
+                reader.at += 1;
+                judge.plain();
+                total += size;
+                fields = true;
+                continue;
+            }
             let field = if first >= INDEXED {
                 self.indexed(reader.integer(first, 7)?)?
             } else if let Some(literal) = reader.literal(first)? {
@@ -110,6 +117,21 @@ impl Inspector {
             return Err(BlockError::TooLarge);
         }
         Ok(Inspected { inspector: self, block, fault: judge.verdict() })
+    }
+
+    /// Gives back the memory that one large block needed.
+    pub fn trim(&mut self) {
+        self.table.trim();
+    }
+
+    /// The size of the well-formed field of the dynamic table that a single byte stands for: most of a usual block is
+    /// made of these.
+    #[inline]
+    fn plain(&self, first: u8) -> Option<usize> {
+        let number =
+            usize::from(first).checked_sub(usize::from(INDEXED) + STATIC).filter(|_| first < u8::MAX)?;
+        let entry = self.table.get(number)?;
+        (entry.kind == Kind::Field && entry.fault.is_none()).then(|| entry.size())
     }
 
     #[inline]

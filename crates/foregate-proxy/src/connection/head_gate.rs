@@ -206,6 +206,7 @@ impl HeadGate {
         SCRATCH.with_borrow_mut(|scratch| {
             let passes = self.judge(frames, frame, scratch);
             scratch.shrink();
+            self.inspector.trim();
             passes.map(|passes| if passes { Turn::Pass(end) } else { Turn::Replaced(end) })
         })
     }

@@ -214,13 +214,15 @@ impl Judge {
         Self { section, pseudo: 0, fields: false, connect: false, fault: None }
     }
 
+    /// Takes a field that is well-formed, and no pseudo-field.
+    #[inline]
+    pub(super) fn plain(&mut self) {
+        self.fields = true;
+    }
+
     /// Takes the next field. Its own fault counts before where it stands.
     #[inline]
     pub(super) fn field(&mut self, kind: Kind, fault: Option<Malformed>) {
-        if kind == Kind::Field && fault.is_none() {
-            self.fields = true;
-            return;
-        }
         let bit = kind.bit();
         if fault.is_some() {
             self.blame(fault);

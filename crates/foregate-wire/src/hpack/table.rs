@@ -242,21 +242,37 @@ impl Table {
         self.cleared = false;
     }
 
+    /// Where the bytes begin of what has not left.
+    fn dead(&self) -> usize {
+        self.entries.get(self.first).map_or(self.bytes.len(), |entry| entry.start as usize)
+    }
+
+    /// Forgets what has left when it is some: moving the rest must not cost much for what is gained.
     fn forget(&mut self) {
-        let dead = self.entries.get(self.first).map_or(self.bytes.len(), |entry| entry.start as usize);
-        let live = self.bytes.len() - dead;
+        let dead = self.dead();
         let many = self.first >= SLACK / OVERHEAD && self.first * 2 >= self.entries.len();
-        if (dead < SLACK || dead < live) && !many {
-            return;
+        if many || dead >= SLACK && dead * 2 >= self.bytes.len() {
+            self.drop_left();
         }
+    }
+
+    /// Forgets what has left when it is far more than what may be there, and gives the memory back.
+    pub(super) fn trim(&mut self) {
+        let usual = 3 * self.max.max(SLACK);
+        if self.bytes.len() > usual || self.entries.len() * OVERHEAD > usual {
+            self.drop_left();
+            self.bytes.shrink_to(usual);
+            self.entries.shrink_to(usual / OVERHEAD);
+        }
+    }
+
+    fn drop_left(&mut self) {
+        let dead = self.dead();
         self.bytes.drain(..dead);
         self.entries.drain(..self.first);
         self.first = 0;
         for entry in &mut self.entries {
             entry.start -= dead as u32;
         }
-        // One large block does not stay for the connection's life.
-        self.bytes.shrink_to(2 * self.max.max(SLACK));
-        self.entries.shrink_to(2 * self.max.max(SLACK) / OVERHEAD);
     }
 }

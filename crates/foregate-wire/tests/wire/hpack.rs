@@ -351,6 +351,22 @@ fn an_entry_without_a_byte_has_no_substitute() {
     assert!(!inspected.substitute(&mut Vec::new()));
 }
 
+/// A block that adds more than the table can hold, and has most of it leave again.
+#[test]
+fn memory_is_given_back() {
+    let mut inspector = inspector();
+    let scratch = &mut Vec::new();
+    let field = [&b"\x40\x01a\x7f\x81\x06"[..], &[b'v'; 896]].concat();
+    for _ in 0..3 {
+        assert_eq!(inspector.inspect(&field.repeat(50), Section::Trailers, scratch).unwrap().fault(), None);
+        inspector.trim();
+        // Four have room, and can still be referred to.
+        for (index, known) in [(0xbe, true), (0xc1, true), (0xc2, false)] {
+            assert_eq!(inspector.inspect(&[index], Section::Trailers, scratch).is_ok(), known);
+        }
+    }
+}
+
 /// A table with all that an encoder or decoder knows of it, and no care for speed.
 #[derive(Debug, Clone)]
 struct Model {
