@@ -1,10 +1,9 @@
 //! Lets what an HTTP/2 client sends through to `h2`, but no malformed header block.
 //!
 //! Between its HPACK decoder and the types that it hands out, `h2` ends the whole connection for some malformed fields,
-//! and drops others while the request goes on. So blocks are judged before it sees them
-//! ([`Inspector`](foregate_wire::hpack::Inspector)). A malformed one is replaced by one for which `h2` resets the stream
-//! (RFC 9113, section 8.1.1), and which leaves its dynamic table in step with the client's. Everything else passes
-//! untouched, where it was read. Without I/O.
+//! and drops others while the request goes on. So blocks are judged before it sees them ([`Inspector`]). A malformed one
+//! is replaced by one for which `h2` resets the stream (RFC 9113, section 8.1.1), and which leaves its dynamic table in
+//! step with the client's. Everything else passes untouched, where it was read. Without I/O.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
