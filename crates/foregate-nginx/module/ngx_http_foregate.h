@@ -211,6 +211,9 @@ ngx_int_t ngx_http_foregate_fill(ngx_http_request_t *r, ngx_http_foregate_ctx_t 
 /* Whether a buffer is only in a file, which NGINX was asked not to give. */
 ngx_uint_t ngx_http_foregate_in_file(ngx_http_request_t *r, ngx_buf_t *buf);
 
+/* Makes the variables known. */
+ngx_int_t ngx_http_foregate_add_variables(ngx_conf_t *cf);
+
 /* Puts the filters in their places. */
 void ngx_http_foregate_init_filters(void);
 void ngx_http_foregate_init_body_limit(void);

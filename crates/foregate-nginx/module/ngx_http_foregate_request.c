@@ -282,6 +282,103 @@ ngx_http_foregate_send(ngx_http_request_t *r, ngx_http_foregate_ctx_t *ctx)
     return out == NULL ? NGX_ERROR : ngx_http_output_filter(r, out);
 }
 
+/* Whether what a request waits for is not there yet; if it is, its client is not watched any more. */
+static ngx_uint_t
+ngx_http_foregate_is_paused(ngx_http_request_t *r, ngx_http_foregate_ctx_t *ctx)
+{
+    if (!ctx->paused) {
+        return 0;
+    }
+    if (ctx->asking) {
+        return 1;
+    }
+    ctx->paused = 0;
+    r->read_event_handler = ctx->read_handler;
+    return 0;
+}
+
+/* What is to be done before the steps can go on: NGX_AGAIN when they can, or what the phase ends with. */
+static ngx_int_t
+ngx_http_foregate_provide(ngx_http_request_t *r, ngx_http_foregate_ctx_t *ctx, int outcome, size_t wanted)
+{
+    ngx_int_t rc;
+
+    switch (outcome) {
+    case FG_FETCH:
+    case FG_OFFLOAD:
+        rc = outcome == FG_FETCH ? ngx_http_foregate_ask(r, ctx) : ngx_http_foregate_offload(r, ctx);
+        if (rc != NGX_OK) {
+            return NGX_HTTP_INTERNAL_SERVER_ERROR;
+        }
+        break;
+    case FG_READ_BODY:
+        rc = ngx_http_foregate_read_body(r, ctx);
+        if (rc != NGX_OK) {
+            return rc;
+        }
+        if (ngx_http_foregate_give_body(r, ctx, wanted) != NGX_OK) {
+            return NGX_HTTP_INTERNAL_SERVER_ERROR;
+        }
+        break;
+    default: /* FG_FILTER_BODY */
+        rc = ngx_http_foregate_read_body(r, ctx);
+        if (rc != NGX_OK) {
+            return rc;
+        }
+        rc = ngx_http_foregate_filter_upload(r, ctx);
+        if (rc != NGX_AGAIN) {
+            ctx->requested = 1;
+            return rc == NGX_OK ? NGX_DECLINED : rc;
+        }
+    }
+
+    if (ctx->asking) {
+        ngx_http_foregate_watch_client(r, ctx);
+        return NGX_DONE;
+    }
+    return NGX_AGAIN;
+}
+
+/* Runs the steps of the request, as far as they can. */
+static ngx_int_t
+ngx_http_foregate_run(ngx_http_request_t *r, ngx_http_foregate_ctx_t *ctx, const fg_facts *facts)
+{
+    ngx_int_t rc;
+    size_t wanted;
+    int outcome;
+
+    do {
+        outcome = fg_run_request(ctx->request, r, facts, &wanted);
+        switch (outcome) {
+        case FG_GO_ON:
+            ctx->requested = 1;
+            if (r == r->main && ngx_http_foregate_too_large(r, ctx)) {
+                return NGX_HTTP_REQUEST_ENTITY_TOO_LARGE;
+            }
+            return NGX_DECLINED;
+        case FG_ABORT:
+            return NGX_HTTP_CLOSE;
+        case FG_ANSWER:
+            ctx->requested = 1;
+            return ngx_http_foregate_send(r, ctx);
+        case FG_FULL:
+            ctx->requested = 1;
+            return NGX_HTTP_SERVICE_UNAVAILABLE;
+        case FG_FETCH:
+        case FG_OFFLOAD:
+        case FG_READ_BODY:
+        case FG_FILTER_BODY:
+            rc = ngx_http_foregate_provide(r, ctx, outcome, wanted);
+            break;
+        default:
+            ctx->requested = 1;
+            return NGX_HTTP_INTERNAL_SERVER_ERROR;
+        }
+    } while (rc == NGX_AGAIN);
+
+    return rc;
+}
+
 /* The steps of the request. */
 ngx_int_t
 ngx_http_foregate_rewrite_handler(ngx_http_request_t *r)
@@ -290,8 +387,6 @@ ngx_http_foregate_rewrite_handler(ngx_http_request_t *r)
     ngx_http_foregate_fetch_t *fetch = ngx_http_foregate_fetch_of(r);
     ngx_http_foregate_ctx_t *ctx;
     fg_facts facts;
-    ngx_int_t rc;
-    size_t wanted;
 
     if (fetch != NULL) {
         return ngx_http_foregate_fetch_place(r, fetch);
@@ -309,12 +404,8 @@ ngx_http_foregate_rewrite_handler(ngx_http_request_t *r)
         /* The request comes by again, on its way to another location or to an error page. */
         return NGX_DECLINED;
     }
-    if (ctx->paused) {
-        if (ctx->asking) {
-            return NGX_DONE;
-        }
-        ctx->paused = 0;
-        r->read_event_handler = ctx->read_handler;
+    if (ngx_http_foregate_is_paused(r, ctx)) {
+        return NGX_DONE;
     }
     if (ctx->reading) {
         if (!r->internal) {
@@ -331,67 +422,7 @@ ngx_http_foregate_rewrite_handler(ngx_http_request_t *r)
         }
         ctx->own_fields = 1;
     }
-
-    for ( ;; ) {
-        switch (fg_run_request(ctx->request, r, &facts, &wanted)) {
-        case FG_GO_ON:
-            ctx->requested = 1;
-            if (r == r->main && ngx_http_foregate_too_large(r, ctx)) {
-                return NGX_HTTP_REQUEST_ENTITY_TOO_LARGE;
-            }
-            return NGX_DECLINED;
-        case FG_ABORT:
-            return NGX_HTTP_CLOSE;
-        case FG_ANSWER:
-            ctx->requested = 1;
-            return ngx_http_foregate_send(r, ctx);
-        case FG_FETCH:
-            if (ngx_http_foregate_ask(r, ctx) != NGX_OK) {
-                return NGX_HTTP_INTERNAL_SERVER_ERROR;
-            }
-            if (ctx->asking) {
-                ngx_http_foregate_watch_client(r, ctx);
-                return NGX_DONE;
-            }
-            break;
-        case FG_OFFLOAD:
-            if (ngx_http_foregate_offload(r, ctx) != NGX_OK) {
-                return NGX_HTTP_INTERNAL_SERVER_ERROR;
-            }
-            if (ctx->asking) {
-                ngx_http_foregate_watch_client(r, ctx);
-                return NGX_DONE;
-            }
-            break;
-        case FG_FULL:
-            ctx->requested = 1;
-            return NGX_HTTP_SERVICE_UNAVAILABLE;
-        case FG_READ_BODY:
-            rc = ngx_http_foregate_read_body(r, ctx);
-            if (rc != NGX_OK) {
-                return rc;
-            }
-            if (ngx_http_foregate_give_body(r, ctx, wanted) != NGX_OK) {
-                return NGX_HTTP_INTERNAL_SERVER_ERROR;
-            }
-            break;
-        case FG_FILTER_BODY:
-            rc = ngx_http_foregate_read_body(r, ctx);
-            if (rc != NGX_OK) {
-                return rc;
-            }
-            rc = ngx_http_foregate_filter_upload(r, ctx);
-            if (rc == NGX_AGAIN) {
-                ngx_http_foregate_watch_client(r, ctx);
-                return NGX_DONE;
-            }
-            ctx->requested = 1;
-            return rc == NGX_OK ? NGX_DECLINED : rc;
-        default:
-            ctx->requested = 1;
-            return NGX_HTTP_INTERNAL_SERVER_ERROR;
-        }
-    }
+    return ngx_http_foregate_run(r, ctx, &facts);
 }
 
 /* The end of a request. */
