@@ -12,6 +12,8 @@
 
 extern crate alloc;
 
+pub use foregate_coding as coding;
+
 mod accept_encoding;
 pub mod access;
 mod arguments;
@@ -20,7 +22,6 @@ pub mod body_limits;
 pub mod canary;
 pub mod clear_headers;
 pub mod client_address;
-pub mod coding;
 pub mod compression;
 pub mod cors;
 pub mod decompression;

@@ -53,7 +53,8 @@ pub struct Spools {
 /// The start of a body in a file.
 #[derive(Debug)]
 pub struct Spool {
-    file: File,
+    /// There until it is closed.
+    file: Option<File>,
     length: AtomicU64,
     share: Mutex<Share>,
     of: Arc<Spools>,
@@ -85,7 +86,7 @@ impl Spools {
         .await;
         let file = made.map_err(|error| self.failure(&error, Some(folder)))?;
         let (length, share) = (AtomicU64::new(0), Mutex::new(share));
-        Ok(Arc::new(Spool { file, length, share, of: Arc::clone(self) }))
+        Ok(Arc::new(Spool { file: Some(file), length, share, of: Arc::clone(self) }))
     }
 
     /// Counts a failure, and tells of it now and then.
@@ -133,7 +134,21 @@ async fn in_turn<T: Send + 'static>(
     tokio::time::timeout(LONGEST, done).await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
 }
 
+impl Drop for Spool {
+    /// The system frees the room of a file when it is closed, which for a long one takes milliseconds.
+    fn drop(&mut self) {
+        let Some(file) = self.file.take() else { return };
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            runtime.spawn_blocking(move || drop(file));
+        }
+    }
+}
+
 impl Spool {
+    fn file(&self) -> io::Result<&File> {
+        self.file.as_ref().ok_or_else(|| io::ErrorKind::NotFound.into())
+    }
+
     /// Bytes that it holds.
     pub fn len(&self) -> u64 {
         self.length.load(Ordering::Acquire)
@@ -151,7 +166,8 @@ impl Spool {
             return Err(SpoolError::Limit);
         }
         let spool = Arc::clone(self);
-        let written = in_turn(Arc::clone(&self.of.turns), move || spool.file.write_all_at(&bytes, at)).await;
+        let written =
+            in_turn(Arc::clone(&self.of.turns), move || spool.file()?.write_all_at(&bytes, at)).await;
         written.map_err(|error| self.of.failure(&error, None))?;
         self.length.store(length, Ordering::Release);
         Ok(())
@@ -164,7 +180,7 @@ impl Spool {
     /// The file could not be read.
     pub fn read(&self) -> io::Result<Vec<u8>> {
         let mut bytes = vec![0; usize::try_from(self.len()).map_err(io::Error::other)?];
-        self.file.read_exact_at(&mut bytes, 0)?;
+        self.file()?.read_exact_at(&mut bytes, 0)?;
         Ok(bytes)
     }
 
@@ -238,7 +254,7 @@ impl Reader {
             Box::pin(in_turn(turns, move || {
                 let left = spool.len().saturating_sub(at);
                 piece.resize(usize::try_from(left).unwrap_or(PIECE).min(PIECE), 0);
-                spool.file.read_exact_at(&mut piece, at)?;
+                spool.file()?.read_exact_at(&mut piece, at)?;
                 Ok(piece)
             }))
         });
@@ -329,7 +345,7 @@ mod tests {
         run(async {
             let spools = Arc::new(Spools::new(1 << 20));
             let spool = spools.create(&std::env::temp_dir(), spools.budget.share()).await.unwrap();
-            let metadata = spool.file.metadata().unwrap();
+            let metadata = spool.file().unwrap().metadata().unwrap();
             assert_eq!((metadata.nlink(), metadata.mode() & 0o777), (0, 0o600));
         });
     }

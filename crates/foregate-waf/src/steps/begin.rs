@@ -88,7 +88,17 @@ pub(super) fn begin(
         transaction.request_field(b"host", authority.as_bytes());
     }
     let values = values_of_head(received);
-    Held { transaction: Some(transaction), id, began: now.steady_ms, head, values, holds: false, counted: 0 }
+    Held {
+        transaction: Some(transaction),
+        id,
+        began: now.steady_ms,
+        head,
+        values,
+        holds: false,
+        coding: None,
+        limit: 0,
+        counted: 0,
+    }
 }
 
 /// How many values rules see in a head, nearly: arguments, fields and cookies, by what divides them.

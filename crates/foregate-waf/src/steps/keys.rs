@@ -82,7 +82,7 @@ static KEYS: [Key; 9] = [
             "SIZE",
             "response-body \"256KiB\"",
             "The most that rules see of a response's body, which is held until they have, for ten seconds at most; at most \
-             1 MiB, and 0 for nothing. Compressed bodies are not looked at.",
+             1 MiB, and 0 for nothing. Compressed bodies are decoded for them.",
         )
         .otherwise("as `SecResponseBodyAccess` and `SecResponseBodyLimit` say")
     },

@@ -2,9 +2,10 @@
 
 use std::ops::ControlFlow;
 
+use foregate_coding::ContentCoding;
 use foregate_module::{
-    Abort, Either, Filter, HoldResponseBody, Holds, Load, Protocol, Read, Replace, ResponseBody,
-    ResponseFields, Status, Step, Time, Weight, phase,
+    Abort, Count, Either, Fields, Filter, HoldResponseBody, Holds, Load, Protocol, Read, Replace,
+    ResponseBody, ResponseFields, Status, Step, Time, Weight, phase,
 };
 
 use super::answer::{End, end};
@@ -23,6 +24,25 @@ fn stop(end: End) -> Stop {
     }
 }
 
+/// What is counted of responses whose body rules would look at, and that cannot be read: by its coding, or because it is not
+/// what that says.
+const UNREADABLE: &str = "unreadable";
+
+/// How much longer a body is taken to be without its coding, for judging where it is looked at.
+const CODED: usize = 8;
+
+/// The content coding of a response; an error for several, and for one that is not known.
+fn coding(fields: &dyn Fields) -> Result<Option<ContentCoding>, ()> {
+    let mut values = fields.all("content-encoding").map(<[u8]>::trim_ascii);
+    let plain = |value: &[u8]| value.is_empty() || value.eq_ignore_ascii_case(b"identity");
+    match (values.next(), values.next()) {
+        (None, _) => Ok(None),
+        (Some(value), None) if plain(value) => Ok(None),
+        (Some(value), None) => foregate_coding::coding_of(value).map(Some).ok_or(()),
+        _ => Err(()),
+    }
+}
+
 /// Phase 3.
 #[derive(Debug, Default)]
 pub struct ResponseHead;
@@ -31,7 +51,7 @@ impl Step for ResponseHead {
     type At = phase::ResponseHeaders;
     type Settings = Settings;
     type In<'r> = (Read<'r, TransactionValue>, Status, Protocol<'r>, ResponseFields<'r>, Time);
-    type Out = (HoldResponseBody,);
+    type Out = (HoldResponseBody, Count);
     type Stop = Stop;
     const NAME: &'static str = "waf-response";
     const ABOUT: &'static str = "Runs the firewall's rules over the response's head, and asks for its body.";
@@ -39,15 +59,13 @@ impl Step for ResponseHead {
 
     fn run(&self, _: &Settings, input: Self::In<'_>) -> ControlFlow<Stop, Self::Out> {
         let (Read(held), Status(status), Protocol(protocol), ResponseFields(fields), Time(now)) = input;
-        let nothing = ControlFlow::Continue((HoldResponseBody(None),));
+        let nothing = ControlFlow::Continue((HoldResponseBody(None), Count(None)));
         let Some(held) = held else { return nothing };
         let held = &mut *held.lock();
         // A request that was stopped has our own answer, which rules need not look at.
         if held.transaction.as_ref().is_none_or(|transaction| !transaction.verdict().passes()) {
             return nothing;
         }
-        let coded =
-            fields.get("content-encoding").is_some_and(|coding| !coding.eq_ignore_ascii_case(b"identity"));
         let seen = with(held, now, |transaction| {
             let verdict = transaction.response_headers(status, protocol.as_bytes(), fields.iter());
             (verdict, transaction.response_body_limit())
@@ -56,9 +74,13 @@ impl Step for ResponseHead {
         if let Some(end) = end(verdict, held) {
             return ControlFlow::Break(stop(end));
         }
-        let hold = limit.filter(|limit| *limit > 0 && !coded).map(|limit| limit as usize);
-        held.holds = hold.is_some();
-        ControlFlow::Continue((HoldResponseBody(hold),))
+        let Some(limit) = limit.filter(|limit| *limit > 0) else { return nothing };
+        let limit = limit as usize;
+        let Ok(coding) = coding(fields) else {
+            return ControlFlow::Continue((HoldResponseBody(None), Count(Some(UNREADABLE))));
+        };
+        (held.holds, held.coding, held.limit) = (true, coding, limit);
+        ControlFlow::Continue((HoldResponseBody(Some(limit)), Count(None)))
     }
 }
 
@@ -70,7 +92,7 @@ impl Step for ResponseStart {
     type At = phase::ResponseBody;
     type Settings = Settings;
     type In<'r> = (Read<'r, TransactionValue>, ResponseBody<'r>, Time);
-    type Out = (Holds,);
+    type Out = (Holds, Count);
     type Stop = Stop;
     const NAME: &'static str = "waf-response-body";
     const ABOUT: &'static str = "Runs the firewall's rules over the start of the response's body.";
@@ -79,26 +101,34 @@ impl Step for ResponseStart {
 
     fn load(&self, settings: &Settings, (Read(held), body, _): &Self::In<'_>) -> Load {
         match held {
-            Some(held) if held.lock().holds => settings.load(body.bytes.len(), || 0),
+            Some(held) if held.lock().holds => {
+                let factor = if held.lock().coding.is_some() { CODED } else { 1 };
+                settings.load(body.bytes.len().saturating_mul(factor), || 0)
+            }
             _ => Load::Light,
         }
     }
 
     fn run(&self, _: &Settings, (Read(held), body, Time(now)): Self::In<'_>) -> ControlFlow<Stop, Self::Out> {
-        let nothing = ControlFlow::Continue((Holds(0),));
+        let nothing = ControlFlow::Continue((Holds(0), Count(None)));
         let Some(held) = held else { return nothing };
         let held = &mut *held.lock();
         // What is replaced here comes by here again.
         if !std::mem::take(&mut held.holds) {
             return nothing;
         }
-        let seen = with(held, now, |transaction| {
-            (transaction.response_body(body.bytes, body.whole), transaction.text())
-        });
+        // Rules look at what a browser shows; the client gets what came, or what filters make of it.
+        let plain =
+            held.coding.map(|coding| foregate_coding::start(coding, body.bytes, body.whole, held.limit));
+        let (bytes, whole) =
+            plain.as_ref().map_or((body.bytes, body.whole), |plain| (&*plain.bytes, plain.whole));
+        let count = Count(plain.as_ref().is_some_and(|plain| plain.broken).then_some(UNREADABLE));
+        let seen =
+            with(held, now, |transaction| (transaction.response_body(bytes, whole), transaction.text()));
         let (verdict, text) = seen.unwrap_or((Verdict::Pass, 0));
         match end(verdict, held) {
             Some(end) => ControlFlow::Break(stop(end)),
-            None => ControlFlow::Continue((Holds(held.count(text)),)),
+            None => ControlFlow::Continue((Holds(held.count(text)), count)),
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use foregate_coding::ContentCoding;
 use foregate_module::settings::{FromNode, Node, Problem};
 use foregate_module::testing::{self, Literals, Sample, node};
 use foregate_module::{
@@ -140,7 +141,39 @@ fn responses_are_held_where_rules_look_at_them() {
     assert_eq!(answer("text/plain; charset=utf-8", "", "a secret"), (1024, Some(502)));
     assert_eq!(answer("text/plain", "", "nothing"), (1024, None));
     assert_eq!(answer("image/png", "", "a secret"), (0, None));
-    assert_eq!(answer("text/plain", "gzip", "a secret"), (0, None));
+    assert_eq!(answer("text/plain", "compress", "a secret"), (0, None));
+    assert_eq!(answer("text/plain", "gzip, gzip", "a secret"), (0, None));
+    assert_eq!(answer("text/plain", "identity", "a secret"), (1024, Some(502)));
+    // It is not what it says.
+    assert_eq!(answer("text/plain", "gzip", "a secret"), (1024, None));
+}
+
+#[test]
+fn responses_are_looked_at_without_their_coding() {
+    let with = node("response-body").arg_literal("1KiB").prop_literal("types", "text/plain");
+    let settings = read(&waf("block").with_child(with));
+    let answer = |coding: ContentCoding, body: &str| {
+        let encoder = foregate_coding::encoder("test", coding, 1, None);
+        let mut chain = foregate_module::Chain::new(vec![encoder]);
+        let mut coded = Vec::new();
+        chain.write(body.as_bytes(), &mut coded).unwrap();
+        chain.end(&mut coded).unwrap();
+        let mut sample = Sample::get("/");
+        assert_eq!(ask(&mut sample, &settings), None);
+        let mut sample = sample
+            .response(200)
+            .response_field("content-type", "text/plain")
+            .response_field("content-encoding", coding.token());
+        sample.run(&ResponseHead, &settings);
+        sample.response_body = (coded, true);
+        status(&sample.run(&ResponseStart, &settings))
+    };
+    for coding in ContentCoding::ALL {
+        assert_eq!(answer(coding, "a secret"), Some(502));
+        assert_eq!(answer(coding, "nothing"), None);
+        assert_eq!(answer(coding, &("x".repeat(1000) + "a secret")), Some(502));
+        assert_eq!(answer(coding, &("x".repeat(1020) + "a secret")), None, "beyond what is looked at");
+    }
 }
 
 #[test]

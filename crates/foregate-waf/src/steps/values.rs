@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use foregate_coding::ContentCoding;
 use foregate_module::{Kind, Shown, Value};
 use parking_lot::Mutex;
 
@@ -21,6 +22,10 @@ pub struct Held {
     pub(super) values: usize,
     /// Whether rules look at the response's body.
     pub(super) holds: bool,
+    /// The content coding of that body.
+    pub(super) coding: Option<ContentCoding>,
+    /// The most of it that rules look at, bytes, without its coding.
+    pub(super) limit: usize,
     /// Bytes of its text that have been counted.
     pub(super) counted: usize,
 }

@@ -6,7 +6,7 @@ use foregate_module::{Bail, BodyFilter, Chain, Filtered, Sink};
 use proptest::prelude::*;
 
 use super::ContentCoding::{self, Brotli, Deflate, Gzip, Zstd};
-use super::{Limits, coding_of, decoded, decoder, encoder};
+use super::{Limits, Start, coding_of, decoded, decoder, encoder, start};
 
 /// What a filter makes of pieces, or why it does not.
 fn through(filter: Filtered, pieces: &[&[u8]]) -> Result<Vec<u8>, Bail> {
@@ -377,4 +377,35 @@ fn a_decoder_before_a_filter_is_counted_with_it() {
     let mut chain = Chain::new(vec![decoded(plain(), Some(b"gzip"), Limits::default()).unwrap()]);
     chain.write(&encode(Gzip, 1, HELLO), &mut Vec::new()).unwrap();
     assert!(chain.held() > 30_000, "{}", chain.held());
+}
+
+#[test]
+fn the_start_of_a_body_is_decoded_for_looking() {
+    let text = b"some text, again and again; ".repeat(20_000);
+    for coding in ContentCoding::ALL {
+        let coded = through(encoder("e", coding, 3, None), &[&text]).unwrap();
+        let all = start(coding, &coded, true, 1 << 20);
+        assert_eq!((all.bytes.len(), all.whole, all.broken), (text.len(), true, false));
+        assert_eq!(all.bytes, text);
+        let some = start(coding, &coded, true, 1000);
+        assert_eq!((&*some.bytes, some.whole, some.broken), (&text[..1000], false, false), "{coding:?}");
+        let exact = start(coding, &coded, true, text.len());
+        assert!(exact.whole && exact.bytes == text);
+        // What has come so far; its end is none of the body.
+        let half = start(coding, &coded[..coded.len() / 2], false, 1 << 20);
+        assert!(!half.whole && !half.broken && text.starts_with(&half.bytes));
+        assert!(start(coding, &coded[..coded.len() / 2], true, 1 << 20).broken);
+        assert!(start(coding, b"neither this nor that", true, 1 << 20).broken);
+        assert_eq!(start(coding, b"", true, 10), Start { bytes: vec![], whole: true, broken: false });
+    }
+}
+
+#[test]
+fn much_of_little_is_not_decoded() {
+    for coding in ContentCoding::ALL {
+        let coded = through(encoder("e", coding, 3, None), &[&vec![0; 32 << 20]]).unwrap();
+        let some = start(coding, &coded, true, 10_000);
+        assert_eq!((some.bytes.len(), some.whole), (10_000, false));
+        assert!(some.bytes.capacity() <= 256 << 10, "{}", some.bytes.capacity());
+    }
 }

@@ -1,7 +1,7 @@
 //! Content codings (RFC 9110, section 8.4) of bodies while they stream: `gzip`, `deflate`, `br`, `zstd`.
 //!
 //! [`encoder`] and [`decoder`] make filters of bodies; [`decoded`] puts a decoder before a filter that needs the plain
-//! body. What they keep is bounded, whatever the peer sends:
+//! body; [`start`] decodes what is there of one, for looking at it. What they keep is bounded, whatever the peer sends:
 //!
 //! | coding | decoder | encoder |
 //! |---|---|---|
@@ -16,14 +16,22 @@
 //! members and zstd frames may follow each other. An empty body is taken for what it is. How much may come out of how
 //! little is bounded by [`Limits`].
 
+#![no_std]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+
 mod counted;
 mod decode;
 mod encode;
+mod look;
 #[cfg(test)]
 mod tests;
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
+
+pub use self::look::{Start, start};
 
 use foregate_module::{Bail, BodyFilter, Chain, Filtered, Sink};
 
