@@ -18,8 +18,8 @@ CARGO_DENY_VERSION := 0.20.2
 
 # Seconds for each fuzz target in `make fuzz`.
 FUZZ_SECONDS ?= 60
-# Arguments passed on by `make run`, `make cases`, `make test-waf`, `make bench`, `make bench-waf`,
-# `make bench-firewall`, `make bench-html` and `make bench-calm`.
+# Arguments passed on by `make run`, `make cases`, `make test-waf`, `make fuzz`, `make bench`,
+# `make bench-waf`, `make bench-firewall`, `make bench-html` and `make bench-calm`.
 ARGS ?=
 
 ##@ Use
@@ -109,8 +109,9 @@ conformance: release ## h2spec, gRPC interop and a TLS scan (installs Go program
 	CACHE=$(CACHE) BINARY=$(BINARY) conformance/run
 
 .PHONY: fuzz
-fuzz: ## Fuzz each target for FUZZ_SECONDS (default 60); needs cargo-fuzz and a nightly toolchain
-	scripts/fuzz $(FUZZ_SECONDS)
+fuzz: toolchain ## Fuzz each target for FUZZ_SECONDS (default 60; ARGS: names of targets); installs cargo-fuzz
+	@scripts/install-packages c++:g++
+	CACHE=$(CACHE) scripts/fuzz $(FUZZ_SECONDS) $(ARGS)
 
 .PHONY: bench
 bench: release ## Compare with NGINX (also with Lua), HAProxy and Pingora; prints CPU per request and ratios (takes a while)

@@ -77,8 +77,8 @@ pub(crate) fn html_emails(data: &[u8]) {
 fn link(address: &str, stride: usize) {
     let mut escaped = String::new();
     escape(address, &mut escaped);
-    // These are not what browsers would see.
-    if address.contains(['\0', '\r', '\t']) {
+    // These are not what browsers would see, and that is our own mark.
+    if address.contains(['\0', '\r', '\t']) || address.contains("fg-email") {
         return;
     }
     let document = format!("<a href=\"mailto:{escaped}\">x</a>");

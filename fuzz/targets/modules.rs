@@ -236,11 +236,13 @@ fn through(
     stride: usize,
     answer: &FetchResult,
 ) -> Result<Vec<u8>, Bail> {
+    let budget = filters.iter().map(|filtered| filtered.budget).fold(0, usize::saturating_add);
     let mut chain = Chain::new(filters);
     let mut out = Vec::new();
     for piece in body.chunks(stride) {
         chain.write(piece, &mut out).map_err(|(bail, _)| bail)?;
         settle(&mut chain, answer, &mut out)?;
+        assert!(chain.held() <= budget, "{} bytes are held, and {budget} may be", chain.held());
     }
     chain.end(&mut out).map_err(|(bail, _)| bail)?;
     settle(&mut chain, answer, &mut out)?;

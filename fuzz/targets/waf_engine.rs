@@ -13,6 +13,8 @@ use foregate_waf::transform::Transformation;
 const RULES: &str = r#"
 SecRequestBodyAccess On
 SecResponseBodyAccess On
+SecAuditEngine On
+SecAuditLogParts ABCEFHIJKZ
 SecRule REQUEST_HEADERS:Content-Type "@contains json" "id:1,phase:1,pass,nolog,ctl:requestBodyProcessor=JSON"
 SecRule REQUEST_HEADERS:Content-Type "@contains xml" "id:2,phase:1,pass,nolog,ctl:requestBodyProcessor=XML"
 SecRule REQUEST_HEADERS:X-Off "@streq rule" "id:3,phase:1,pass,nolog,ctl:ruleRemoveById=40"
@@ -101,6 +103,10 @@ fn differential([with, without]: &[Arc<Engine>; 2], data: &[u8]) {
         // A limit that is exceeded is no rule.
         let is_limit = line.split_once(". ").is_some_and(|(_, rest)| rest.starts_with("Over the budget"));
         assert_eq!(line.matches(" [id \"").count(), usize::from(!is_limit), "{line}");
+    }
+    if let Some(record) = &one.audit {
+        assert!(!record.contains('\n'));
+        serde_json::from_str::<serde_json::Value>(record).expect("a record is JSON");
     }
     for report in [&mut one, &mut other] {
         (report.looks, report.work) = (0, 0);

@@ -80,6 +80,15 @@ fn check_fields(headers: &HeaderList) {
     }
 }
 
+/// The most fields that limits allow.
+const FIELDS: usize = 128;
+
+/// What another parser reads is what we meant.
+fn same_fields(headers: &HeaderList, other: &[httparse::Header<'_>]) {
+    let other = other.iter().map(|field| (field.name.as_bytes(), field.value));
+    assert!(headers.iter().map(|field| (field.name, field.value)).eq(other), "another parser's fields");
+}
+
 /// A request head, and all that is derived from it.
 pub fn request_head(data: &[u8]) {
     let Some((&choice, input)) = data.split_first() else {
@@ -109,6 +118,20 @@ pub fn request_head(data: &[u8]) {
     let (again, same) = request(&wire, &generous, &[wire.len()]);
     assert_eq!(again, Ok(Some(wire.len())), "what is written can be read");
     assert_eq!((head.target(), head.method, &head.headers), (same.target(), same.method, &same.headers));
+
+    let mut fields = [httparse::EMPTY_HEADER; FIELDS];
+    let mut other = httparse::Request::new(&mut fields);
+    // Its targets are text.
+    if head.target().is_ascii() {
+        assert_eq!(
+            other.parse(&wire),
+            Ok(httparse::Status::Complete(wire.len())),
+            "another parser's outcome"
+        );
+        let line = (other.method.map(str::as_bytes), other.path.map(str::as_bytes), other.version);
+        assert_eq!(line, (Some(head.method.as_bytes()), Some(head.target()), Some(1)));
+        same_fields(&head.headers, other.headers);
+    }
 
     if let Ok(target) = Target::parse(&head.method, head.target()) {
         let mut out = String::new();
@@ -157,6 +180,12 @@ pub fn response_head(data: &[u8]) {
     let (again, same) = response(&wire, &generous, &[wire.len()]);
     assert_eq!(again, Ok(Some(wire.len())), "what is written can be read");
     assert_eq!((head.status, head.reason(), &head.headers), (same.status, same.reason(), &same.headers));
+
+    let mut fields = [httparse::EMPTY_HEADER; FIELDS];
+    let mut other = httparse::Response::new(&mut fields);
+    assert_eq!(other.parse(&wire), Ok(httparse::Status::Complete(wire.len())), "another parser's outcome");
+    assert_eq!((other.code, other.version), (Some(head.status), Some(1)));
+    same_fields(&head.headers, other.headers);
 
     let method = [Method::Get, Method::Head, Method::Connect, Method::Post][usize::from(choice >> 4 & 3)];
     if let Ok(length) = response_length(&method, &head) {
