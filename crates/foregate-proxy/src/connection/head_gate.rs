@@ -48,6 +48,8 @@ pub struct HeadGate {
     receiving: Vec<u32>,
     /// What has come and cannot be judged yet; it begins with a frame.
     held: Vec<u8>,
+    /// It waits for what was refused to be taken.
+    stopped: bool,
     /// What `h2` gets next.
     ready: Buffer,
     refused: VecDeque<RefusedHead>,
@@ -78,6 +80,7 @@ impl HeadGate {
             last_stream: 0,
             receiving: Vec::new(),
             held: Vec::new(),
+            stopped: false,
             ready: Buffer::new(),
             refused: VecDeque::new(),
             refused_limit: limits.head_bytes,
@@ -117,7 +120,7 @@ impl HeadGate {
 
     /// What `h2` gets before anything else that is read.
     pub fn ready(&mut self) -> &mut Buffer {
-        if self.ready.is_empty() && !self.held.is_empty() && self.refused.is_empty() {
+        if self.stopped && self.ready.is_empty() && !self.is_full() {
             self.judge_held();
         }
         &mut self.ready
@@ -150,6 +153,7 @@ impl HeadGate {
     }
 
     fn judge_held(&mut self) {
+        self.stopped = false;
         let mut held = std::mem::take(&mut self.held);
         let mut at = 0;
         while self.fault.is_none()
@@ -198,6 +202,7 @@ impl HeadGate {
             return Err(Reason::PROTOCOL_ERROR);
         }
         if self.is_full() {
+            self.stopped = true;
             return Ok(Turn::Wait);
         }
         let Some(end) = self.end_of_block(input, frame)? else { return Ok(Turn::Wait) };
