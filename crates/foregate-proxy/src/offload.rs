@@ -23,6 +23,10 @@ const PER_CLIENT: usize = 16;
 /// The longest that is waited for a thread, whatever a step says: who asked for the work has most likely given up then.
 pub const LONGEST_WAIT: Duration = Duration::from_secs(5);
 
+/// The same where what the work is about lies in a file, and must not be done elsewhere: who has sent so much waits longer, and
+/// what waits takes no memory.
+pub const LONGEST_WAIT_IN_FILE: Duration = Duration::from_secs(30);
+
 /// The threads, which are started with the first piece of work, and their queue.
 #[derive(Debug)]
 pub struct Offload {

@@ -19,7 +19,7 @@ use super::response::Response;
 use super::view::View;
 use crate::error::Error;
 use crate::link::LinkError;
-use crate::offload::{LONGEST_WAIT, Place};
+use crate::offload::{LONGEST_WAIT, LONGEST_WAIT_IN_FILE, Place};
 use crate::proxy::Config;
 use crate::routing::HostId;
 use crate::settings::Route;
@@ -69,11 +69,11 @@ impl<'a> Exchange<'a> {
     ) -> Result<Verdict, Fault> {
         let config = Arc::clone(&self.config);
         let pipeline = &config.settings.pipeline;
-        let deadline = Instant::now() + wait.min(LONGEST_WAIT);
+        let in_file = self.is_in_file(planned);
+        let longest = if in_file { LONGEST_WAIT_IN_FILE } else { LONGEST_WAIT };
+        let deadline = Instant::now() + wait.min(longest);
         let place = match self.proxy.offload.reserve(self.client_address()) {
-            None if self.is_in_file(planned) && full == WhenFull::Error => {
-                self.wait_for_place(deadline).await?
-            }
+            None if in_file && full == WhenFull::Error => self.wait_for_place(deadline).await?,
             place => place,
         };
         let Some(place) = place else {

@@ -26,7 +26,7 @@ use crate::link::copy::CopyError;
 use crate::link::filter::{Filter, chain};
 use crate::link::sweep::{Of, Sweep};
 use crate::link::{Link, LinkError};
-use crate::offload::LONGEST_WAIT;
+use crate::offload::{LONGEST_WAIT, LONGEST_WAIT_IN_FILE};
 use crate::proxy::Config;
 use crate::routing::HostId;
 use crate::telemetry::clock;
@@ -273,8 +273,8 @@ impl Exchange<'_> {
             // On its worker it would hold up the requests of others, also those of other routes.
             true if light => Load::Heavy { when_full: WhenFull::Error, wait: LONGEST_WAIT },
             true => match pipeline.load(planned, &view, state) {
-                load @ Load::Heavy { when_full: WhenFull::Shed, .. } => load,
-                _ if in_file => Load::Heavy { when_full: WhenFull::Error, wait: LONGEST_WAIT },
+                load @ Load::Heavy { when_full: WhenFull::Shed | WhenFull::Error, .. } => load,
+                _ if in_file => Load::Heavy { when_full: WhenFull::Error, wait: LONGEST_WAIT_IN_FILE },
                 load => load,
             },
             false => Load::Light,
