@@ -8,6 +8,8 @@ use foregate_modules::coding::{ContentCoding, Limits, decoder, encoder};
 
 /// The most that is decoded, bytes: enough for windows to wrap, not enough to take long.
 const TOTAL: u64 = 1 << 20;
+/// A limit that more bodies exceed.
+const LESS: u64 = 4096;
 /// What a chain may write at once, bytes: what a decoder does, and a piece.
 const AT_ONCE: usize = 68 * 1024;
 
@@ -29,8 +31,8 @@ fn through(filter: Filtered, body: &[u8], stride: usize) -> Result<Vec<u8>, Bail
     Ok(out)
 }
 
-/// Decoding ends, within its limits, with the same bytes wherever the body is split; what is encoded again is decoded to
-/// the same.
+/// Decoding ends, within its limits, with the same bytes wherever the body is split, and those of limits that are not
+/// reached; what is encoded again is decoded to the same.
 pub(crate) fn content_coding(data: &[u8]) {
     let Some((choice, body)) = data.split_first() else { return };
     let coding = ContentCoding::ALL[usize::from(choice & 3)];
@@ -39,6 +41,12 @@ pub(crate) fn content_coding(data: &[u8]) {
 
     let whole = through(decoder("decode", coding, limits), body, Chain::PIECE);
     let split = through(decoder("decode", coding, limits), body, stride);
+    let limited = through(decoder("decode", coding, Limits { total: LESS, ..limits }), body, stride);
+    match &whole {
+        Ok(whole) if whole.len() as u64 > LESS => assert_eq!(limited, Err(Bail::TooLarge)),
+        Ok(whole) => assert!(limited.as_ref() == Ok(whole), "a limit that is not reached"),
+        Err(_) => assert!(limited.is_err()),
+    }
     match (whole, split) {
         (Ok(whole), Ok(split)) => {
             assert!(whole == split, "split into pieces of {stride}");
