@@ -102,7 +102,7 @@ class Uploads(Case):
                 pass
         return int(got.split()[1])
 
-    def arrived(self, expected, path, count=1):
+    def arrived(self, expected, path):
         head, body = self.site.got.pop()
         self.assertTrue(body == expected, (path, len(body), len(expected)))
         self.assertEqual(re.findall(r"(?im)^content-length: (\d+)\r$", head), [str(len(expected))], head)
@@ -259,8 +259,10 @@ class Uploads(Case):
         done = threading.Event()
 
         def send():
-            nginx.get("/", "POST", headers=[("Content-Encoding", "gzip")], body=bomb)
-            done.set()
+            try:
+                nginx.get("/", "POST", headers=[("Content-Encoding", "gzip")], body=bomb)
+            finally:
+                done.set()
 
         threading.Thread(target=send).start()
         served = 0
