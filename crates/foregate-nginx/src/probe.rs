@@ -164,7 +164,7 @@ impl Step for ProbeBody {
     fn run(
         &self,
         settings: &Settings,
-        (Body { bytes, whole },): Self::In<'_>,
+        (Body { bytes, whole, .. },): Self::In<'_>,
     ) -> ControlFlow<Respond, Self::Out> {
         if bytes.windows(6).any(|window| window == b"attack") {
             return ControlFlow::Break(Respond(Response::new(403).body("text/plain", "refused")));
