@@ -424,6 +424,7 @@ pub fn may_be_trailer(id: NameId) -> bool {
             | NameId::XForwardedHost
             | NameId::XForwardedPort
             | NameId::XRealIp
+            | NameId::Via
             | NameId::CacheControl
             | NameId::Pragma
             | NameId::Vary

@@ -263,14 +263,27 @@ impl Inspected<'_> {
         }
     }
 
-    /// Appends a block to `out` that makes of the table of a decoder that has followed all blocks before what this one
-    /// makes of it: the same entries where they are well-formed, others of the same size, and with the same name if that
-    /// is one, where they are not. It is malformed itself (it holds a Transfer-Encoding), whatever was wrong with this
-    /// one. It is no longer than the largest table and 16 bytes.
+    /// Appends a block to `out` that is malformed itself (it holds a Transfer-Encoding), whatever was wrong with this one, and
+    /// makes the same of the table of a decoder as [`Self::harmless`]. It is no longer than the largest table and 16 bytes.
     ///
     /// `false` if there is none, since an entry is too small for that: name and value are both empty.
     #[must_use]
     pub fn substitute(&self, out: &mut Vec<u8>) -> bool {
+        let made = self.harmless(out);
+        if made {
+            write_integer(out, LITERAL, 4, TRANSFER_ENCODING);
+            out.extend_from_slice(&[1, b'x']);
+        }
+        made
+    }
+
+    /// Appends a block to `out` that makes of the table of a decoder that has followed all blocks before what this one
+    /// makes of it: the same entries where they are well-formed, others of the same size, and with the same name if that
+    /// is one, where they are not. It is good for trailers of a stream that is over, about which nobody asks any more.
+    ///
+    /// `false` as for [`Self::substitute`].
+    #[must_use]
+    pub fn harmless(&self, out: &mut Vec<u8>) -> bool {
         let table = &self.inspector.table;
         let resized = match (table.cleared, self.inspector.resized) {
             (true, _) => Some((0, table.max())),
@@ -302,8 +315,6 @@ impl Inspected<'_> {
                 None => out.extend_from_slice(value),
             }
         }
-        write_integer(out, LITERAL, 4, TRANSFER_ENCODING);
-        out.extend_from_slice(&[1, b'x']);
         true
     }
 }

@@ -247,11 +247,21 @@ impl HeadGate {
             self.inspector.inspect(block, section.unwrap_or(Section::Trailers), decoded).map_err(reason)?;
         // `h2` would not decode the block of a stream that depends on itself.
         let on_itself = depends == Some(frame.stream);
-        let fault = inspected.fault().filter(|_| section.is_some());
+        let fault = inspected.fault();
         if fault.is_none() && !on_itself {
             return Ok(true);
         }
-        write_substitute(&inspected, frame, self.frame_limit, &mut self.ready)?;
+        let mut block = Vec::new();
+        // A stream that is over cannot be reset any more: the connection would be at fault.
+        let made = match section {
+            Some(_) => inspected.substitute(&mut block),
+            None => inspected.harmless(&mut block),
+        };
+        // A malformed message may end the connection (RFC 9113, section 5.4), and has to where no frame can stand in for it.
+        if !made || block.len() > self.frame_limit {
+            return Err(Reason::PROTOCOL_ERROR);
+        }
+        write_head(&block, frame, &mut self.ready)?;
         if let (Some(fault), Some(Section::Request)) = (fault, section) {
             let fields = kept_fields(&inspected, self.refused_limit, decoded);
             self.refused.push_back(RefusedHead { fault, fields });
@@ -308,23 +318,13 @@ fn fragment<'f>(frames: &'f [u8], frame: &Frame) -> Result<(&'f [u8], Option<u32
     Ok((fragment.get(..length).unwrap_or_default(), depends))
 }
 
-/// Writes a HEADERS frame that is malformed whatever was.
-fn write_substitute(
-    inspected: &Inspected<'_>,
-    frame: &Frame,
-    frame_limit: usize,
-    out: &mut Buffer,
-) -> Result<(), Reason> {
-    let mut block = Vec::new();
-    // A malformed message may end the connection (RFC 9113, section 5.4), and has to where no frame can stand in for it.
-    if !inspected.substitute(&mut block) || block.len() > frame_limit {
-        return Err(Reason::PROTOCOL_ERROR);
-    }
+/// Writes a HEADERS frame with another block than it had.
+fn write_head(block: &[u8], frame: &Frame, out: &mut Buffer) -> Result<(), Reason> {
     let [_, length @ ..] = u32::try_from(block.len()).map_err(|_| Reason::PROTOCOL_ERROR)?.to_be_bytes();
     out.append(&length);
     out.append(&[kind::HEADERS, frame.flags & flag::END_STREAM | flag::END_HEADERS]);
     out.append(&frame.stream.to_be_bytes());
-    out.append(&block);
+    out.append(block);
     Ok(())
 }
 

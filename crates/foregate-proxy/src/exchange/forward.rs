@@ -12,7 +12,7 @@ use super::progress::Awaited;
 use super::respond::{Answer, date};
 use super::{Exchange, Step};
 use crate::error::Error;
-use crate::link::copy::{CopyError, Waiting};
+use crate::link::copy::{CopyError, Underscores, Waiting};
 use crate::link::filter::{Filter, chain};
 use crate::link::start::{Front, Kept};
 use crate::link::{Link, LinkError, Received};
@@ -63,7 +63,7 @@ impl Exchange<'_> {
         }
         self.upstream = Some(Arc::clone(upstream));
         let underscores = self.site.is_some_and(|site| self.config.settings.sites.allows_underscores(site));
-        self.upload.drop_underscores = !underscores;
+        self.upload.underscores = if underscores { Underscores::Own } else { Underscores::None };
         let secure = self.peer.is_secure();
         let extended = self.request.head.version == Version::Http2 && self.request.upgrade.is_some();
         if extended {

@@ -45,6 +45,17 @@ pub enum CopyError {
     File,
 }
 
+/// Which trailers whose names have an underscore go on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Underscores {
+    /// All of them.
+    All,
+    /// Those that are no other spelling of a known name.
+    Own,
+    /// None.
+    None,
+}
+
 /// A body on its way from one peer to another.
 #[derive(Debug)]
 pub struct Copy {
@@ -58,8 +69,8 @@ pub struct Copy {
     pub limit: u64,
     /// Bytes kept for another attempt, and the most that may be kept; `None` once more than that was moved.
     pub kept: Option<Kept>,
-    /// Whether trailers whose names have an underscore are left out.
-    pub drop_underscores: bool,
+    /// Which trailers whose names have an underscore go on.
+    pub underscores: Underscores,
     /// What trailers go through.
     pub sweep: Option<Box<Sweep>>,
     /// Filters of modules that the body goes through.
@@ -87,7 +98,7 @@ impl Copy {
             sent: 0,
             limit: u64::MAX,
             kept: None,
-            drop_underscores: false,
+            underscores: Underscores::All,
             sweep: None,
             filter: None,
             front: None,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use foregate_module::{Pipeline, Plan, Planned, Steps};
 use foregate_wire::{HeaderList, connection};
 
-use super::copy::Copy;
+use super::copy::{Copy, Underscores};
 use super::fields::is_spelling;
 
 /// Which steps of a route such fields go through.
@@ -70,9 +70,11 @@ impl Copy {
         if trailers.is_empty() {
             return;
         }
-        if self.drop_underscores {
-            connection::drop_underscore_names(trailers);
-        }
+        match self.underscores {
+            Underscores::All => 0,
+            Underscores::Own => connection::drop_misspelt_names_before(trailers, usize::MAX),
+            Underscores::None => connection::drop_underscore_names(trailers),
+        };
         if let Some(sweep) = &self.sweep {
             sweep.clean(trailers);
         }

@@ -143,7 +143,7 @@ pub static UPSTREAM: Block = Block {
         Key::one("keep-alive-connections", "NUMBER", "keep-alive-connections 32", "Unused connections kept per server. Beyond: the oldest is closed.").default("256"),
         Key::one("connection-age", "DURATION", "connection-age \"10m\"", "Age of a connection, after which it is not used again.").default("\"1h\""),
         Key::one("retries", "NUMBER", "retries 2", "Further attempts when the first fails before any byte of a response came and the request can be repeated; 0 to 16.").default("1"),
-        Key::one("retry-body", "SIZE", "retry-body \"16KiB\"", "Largest request body that is kept for a further attempt, at most 16 MiB.").default("\"64KiB\""),
+        Key::one("retry-body", "SIZE", "retry-body \"16KiB\"", "Largest request body that is kept in memory for a further attempt, at most 16 MiB. What lies in a file since modules look at it can be sent again, too.").default("\"64KiB\""),
         Key::one("retry-budget", "percent=NUMBER minimum=NUMBER", "retry-budget percent=10 minimum=5", "How many further attempts there may be at a time.")
             .args(0, 0)
             .props(&[

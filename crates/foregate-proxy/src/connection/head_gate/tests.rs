@@ -16,6 +16,8 @@ const FRAME: usize = 16 * 1024;
 const START: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
 /// `:method GET`, `:scheme http`, `:path /`, `:authority a`.
 const GET: &[u8] = b"\x82\x86\x84\x01\x01a";
+/// x: a
+const TRAILER: &[u8] = b"\x00\x01x\x01a";
 const WHOLE: u8 = flag::END_HEADERS | flag::END_STREAM;
 
 fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
@@ -166,10 +168,20 @@ fn malformed_trailers_are_replaced_but_are_no_request() {
 #[test]
 fn blocks_on_closed_streams_pass() {
     let (one, three) = (headers(WHOLE, 1, &[GET]), headers(flag::END_HEADERS, 3, &[GET]));
-    untouched(&[&one, &one]);
-    untouched(&[&three, &frame(kind::DATA, flag::END_STREAM, 3, b""), &three]);
-    untouched(&[&three, &frame(kind::RST_STREAM, 0, 3, &[0; 4]), &three]);
-    untouched(&[&three, &one]);
+    let (after_one, after) = (headers(WHOLE, 1, &[TRAILER]), headers(WHOLE, 3, &[TRAILER]));
+    untouched(&[&one, &after_one]);
+    untouched(&[&three, &frame(kind::DATA, flag::END_STREAM, 3, b""), &after]);
+    untouched(&[&three, &frame(kind::RST_STREAM, 0, 3, &[0; 4]), &after]);
+    untouched(&[&three, &after_one]);
+}
+
+/// The connection would end for it, and there is no stream any more that could be reset instead.
+#[test]
+fn a_malformed_block_on_a_closed_stream_is_replaced_by_a_harmless_one() {
+    let (head, reset) = (headers(flag::END_HEADERS, 1, &[GET]), frame(kind::RST_STREAM, 0, 1, &[0; 4]));
+    let made = made(&[&head, &reset, &headers(WHOLE, 1, &[b"\x00\x01x\x03a\0b"])]);
+    assert_eq!(made.out, [head, reset, headers(WHOLE, 1, &[b""])].concat());
+    assert_eq!((made.refused, made.fault), (Vec::new(), None));
 }
 
 #[test]
@@ -179,7 +191,8 @@ fn a_block_on_a_stream_that_we_have_reset_passes() {
     gate.pass(START);
     assert_eq!(gate.pass(&head), head.len());
     gate.stream_is_reset(1);
-    assert_eq!(gate.pass(&head), head.len());
+    let after = headers(WHOLE, 1, &[TRAILER]);
+    assert_eq!(gate.pass(&after), after.len());
 }
 
 #[test]
