@@ -5,7 +5,6 @@ use std::task::{Context, Poll};
 use foregate_module::{Chain, FetchRequest};
 
 use super::filter::Filter;
-use super::splice::Pipe;
 use super::start::{Front, Kept};
 use super::sweep::Sweep;
 use super::{Link, LinkError, Received};
@@ -77,8 +76,6 @@ pub struct Copy {
     pub filter: Option<Box<Filter>>,
     /// What was taken from the source before, and goes first; counted as moved when it is, or already where it is in a file.
     pub front: Option<Front>,
-    /// What it goes through, if nothing looks at it.
-    pub(super) pipe: Option<Box<Pipe>>,
     pub(super) finished: bool,
     gave_up: bool,
 }
@@ -102,7 +99,6 @@ impl Copy {
             sweep: None,
             filter: None,
             front: None,
-            pipe: None,
             finished: false,
             gave_up: false,
         }
@@ -228,11 +224,6 @@ impl Copy {
                     Poll::Ready(Ok(())) => continue,
                     other => return other,
                 }
-            }
-            match self.poll_splice(cx, source, sink) {
-                None => {}
-                Some(Poll::Ready(Ok(()))) => continue,
-                Some(other) => return other,
             }
             match source.poll_receive(cx) {
                 Poll::Pending => {

@@ -10,7 +10,6 @@ use foregate_wire::{
 use tokio::io::AsyncWrite;
 
 use super::buffer::{Buffer, LARGE};
-use super::splice::Pipe;
 use super::stream::{Stream, poll_write_both};
 use super::{LinkError, Received};
 
@@ -190,55 +189,6 @@ impl H1Link {
                 });
             }
         }
-    }
-
-    /// How many bytes of the body are certain to come next and have not been read; `None` where the process has to see
-    /// what comes.
-    pub(super) fn expects_plain(&self) -> Option<u64> {
-        let readable = self.stream.plain().is_some_and(|socket| !socket.has_ahead());
-        self.decoder.expected().filter(|_| readable && self.input.is_empty() && !self.ended)
-    }
-
-    /// Moves some of what [`Self::expects_plain`] into an empty pipe.
-    pub(super) fn poll_fill_pipe(
-        &mut self,
-        cx: &mut Context<'_>,
-        pipe: &mut Pipe,
-    ) -> Poll<Result<usize, LinkError>> {
-        let (Some(expected), Some(socket)) = (self.decoder.expected(), self.stream.plain()) else {
-            return Poll::Ready(Err(LinkError::Length));
-        };
-        let count = ready!(socket.poll_readable(cx, |socket| pipe.fill(socket, expected)))?;
-        self.ended |= count == 0;
-        if count > 0 && self.decoder.skip(count as u64) {
-            Poll::Ready(Ok(count))
-        } else {
-            Poll::Ready(Err(LinkError::Truncated))
-        }
-    }
-
-    /// Whether the process has to add nothing to the next `count` bytes of the body that is being sent.
-    pub(super) fn takes_plain(&self, count: u64) -> bool {
-        let fits = match self.sending {
-            Sending::Fixed(left) => left >= count,
-            Sending::UntilClose => true,
-            Sending::Nothing | Sending::Chunks(_) => false,
-        };
-        fits && self.output.is_empty() && self.stream.plain().is_some()
-    }
-
-    /// Sends some of what a pipe holds.
-    pub(super) fn poll_drain_pipe(
-        &mut self,
-        cx: &mut Context<'_>,
-        pipe: &mut Pipe,
-    ) -> Poll<Result<usize, LinkError>> {
-        let Some(socket) = self.stream.plain() else { return Poll::Ready(Err(LinkError::Length)) };
-        let count = ready!(socket.poll_writable(cx, |socket| pipe.drain(socket)))?;
-        if let Sending::Fixed(left) = &mut self.sending {
-            *left = left.saturating_sub(count as u64);
-        }
-        Poll::Ready(Ok(count))
     }
 
     /// What has been received of the body and not been consumed.

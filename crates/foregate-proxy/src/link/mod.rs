@@ -8,7 +8,6 @@ pub(crate) mod fields;
 pub mod filter;
 pub mod h1;
 pub mod h2;
-mod splice;
 pub(crate) mod start;
 pub mod stream;
 pub mod sweep;

@@ -1,7 +1,6 @@
 //! A connection's byte stream: a TCP or Unix socket, plain or under TLS.
 
 use std::io::{self, IoSlice};
-use std::os::fd::{AsFd, BorrowedFd};
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
@@ -68,45 +67,6 @@ impl Socket {
         match &self.kind {
             SocketKind::Tcp(stream) => stream.local_addr().ok(),
             SocketKind::Unix(_) => None,
-        }
-    }
-
-    /// Whether bytes that were read ahead are still to be taken.
-    pub(super) fn has_ahead(&self) -> bool {
-        self.ahead.is_some()
-    }
-
-    /// Reads in a way of its own, once there is something to read.
-    pub(super) fn poll_readable<T>(
-        &self,
-        cx: &mut Context<'_>,
-        mut read: impl FnMut(BorrowedFd<'_>) -> io::Result<T>,
-    ) -> Poll<io::Result<T>> {
-        loop {
-            ready!(each_kind!(&self.kind, stream => stream.poll_read_ready(cx)))?;
-            let done = each_kind!(&self.kind, stream =>
-                stream.try_io(Interest::READABLE, || read(stream.as_fd())));
-            match done {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                done => return Poll::Ready(done),
-            }
-        }
-    }
-
-    /// Writes in a way of its own, once there is room for it.
-    pub(super) fn poll_writable<T>(
-        &self,
-        cx: &mut Context<'_>,
-        mut write: impl FnMut(BorrowedFd<'_>) -> io::Result<T>,
-    ) -> Poll<io::Result<T>> {
-        loop {
-            ready!(each_kind!(&self.kind, stream => stream.poll_write_ready(cx)))?;
-            let done = each_kind!(&self.kind, stream =>
-                stream.try_io(Interest::WRITABLE, || write(stream.as_fd())));
-            match done {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                done => return Poll::Ready(done),
-            }
         }
     }
 
@@ -187,8 +147,16 @@ impl AsyncRead for Socket {
 
 impl AsyncWrite for Socket {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, data: &[u8]) -> Poll<io::Result<usize>> {
-        let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
-        self.poll_writable(cx, |socket| Ok(send(socket, data, flags)?))
+        loop {
+            ready!(each_kind!(&self.kind, stream => stream.poll_write_ready(cx)))?;
+            let sent = each_kind!(&self.kind, stream => stream.try_io(Interest::WRITABLE, || {
+                Ok(send(stream, data, SendFlags::NOSIGNAL | SendFlags::DONTWAIT)?)
+            }));
+            match sent {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                sent => return Poll::Ready(sent),
+            }
+        }
     }
 
     fn poll_write_vectored(
@@ -241,14 +209,6 @@ macro_rules! each {
 }
 
 impl Stream {
-    /// The socket, if there is no TLS.
-    pub(super) fn plain(&self) -> Option<&Socket> {
-        match self {
-            Self::Plain(socket) => Some(socket),
-            Self::TlsServer(_) | Self::TlsClient(_) => None,
-        }
-    }
-
     /// The socket below TLS.
     pub fn socket(&self) -> &Socket {
         match self {
