@@ -59,7 +59,7 @@ fmt: ## Format the code
 
 .PHONY: lint
 lint: toolchain ## Clippy and rustdoc; a warning is an error
-	cargo clippy --locked --workspace --all-targets -- -D warnings
+	cargo clippy --locked --workspace --all-targets --features foregate-nginx/probe -- -D warnings
 	RUSTDOCFLAGS="-D warnings -A rustdoc::private-intra-doc-links" cargo doc --locked --workspace --no-deps --document-private-items --quiet
 
 .PHONY: deny

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
-use foregate_wire::{BodyLength, Method, NameId, RequestError};
+use foregate_wire::{BodyLength, Method, RequestError};
 
 use super::Connection;
 use crate::error::Error;
@@ -116,9 +116,6 @@ impl Session {
                 >= config.settings.timeouts.connection_age;
         let understood = match received {
             Ok(()) => {
-                if let Some(host) = request.head.headers.get(NameId::Host) {
-                    config.settings.sites.fetch(host);
-                }
                 let peer = &self.connection.peer;
                 request.understand_h1(peer.is_secure(), peer.local)
             }

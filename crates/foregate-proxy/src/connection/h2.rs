@@ -230,6 +230,8 @@ impl Session {
     async fn expel(&mut self, reason: Reason) {
         self.h2.abrupt_shutdown(reason);
         let told = poll_fn(|cx| {
+            // What is refused from now on is nobody's any more; untaken, it would have this polled again and again.
+            while self.control.take_refused().is_some() {}
             let closed = self.h2.poll_closed(cx);
             match self.control.poll_flush(cx) {
                 Poll::Ready(_) => Poll::Ready(()),

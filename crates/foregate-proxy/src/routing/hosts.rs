@@ -1,7 +1,7 @@
 //! The host patterns of all sites, in one hash table.
 //!
-//! A request to a site that no cache of the processor holds waits for memory twice: for a slot, which is fetched while the
-//! request is still being understood, and for what it leads to, the entry and the routes at once. An entry is one cache line, which holds the name and all else that is needed.
+//! A request to a site that no cache of the processor holds waits for memory twice: for a slot, and for what it leads
+//! to, the entry and the routes at once. An entry is one cache line, which holds the name and all else that is needed.
 
 use std::hash::{BuildHasher, Hasher};
 
@@ -13,9 +13,6 @@ use crate::settings::SiteOptions;
 
 /// The longest name that an entry holds itself.
 const INLINE: usize = 50;
-
-/// From so many slots on, those of a name that is not asked for all the time are in no near cache.
-const FAR: usize = 4096;
 
 /// Eighths of the slots that may be in use.
 const FULL: usize = 7;
@@ -86,19 +83,6 @@ impl Entry {
 }
 
 impl HostTable {
-    /// Has the processor fetch the slot where a look for a host begins, without waiting for it.
-    ///
-    /// `host` is the field as it was sent: a port is taken off, and with capital letters this is in vain.
-    #[inline]
-    pub(super) fn fetch(&self, host: &[u8]) {
-        if self.slots.len() >= FAR {
-            let name = memchr::memchr(b':', host).map_or(host, |colon| &host[..colon]);
-            let slot = self.hash(name, 0) as usize & (self.slots.len() - 1);
-            // See `RouteTable::fetch`.
-            std::hint::black_box(self.slots[slot].entry);
-        }
-    }
-
     /// The pattern that is `host` itself. `likely` is told its routes before that is certain.
     #[inline]
     pub(super) fn exact(&self, host: &[u8], likely: impl Fn(RouteSet)) -> Option<HostId> {

@@ -69,12 +69,6 @@ impl SiteTable {
         self.explain(host).map(|(id, _)| id)
     }
 
-    /// Prepares for [`Self::find`] with the host that this field names, where that saves waiting for memory.
-    #[inline]
-    pub fn fetch(&self, host: &[u8]) {
-        self.hosts.fetch(host);
-    }
-
     /// The pattern for a host, and why.
     #[inline]
     pub fn explain(&self, host: &[u8]) -> Option<(HostId, HostMatch)> {
