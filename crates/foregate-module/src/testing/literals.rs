@@ -1,0 +1,173 @@
+//! Configuration made of literals: nodes, and what else modules ask for while their settings are read.
+
+use alloc::borrow::Cow;
+use alloc::boxed::Box;
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use crate::phase_id::PhaseId;
+use crate::plan::{Condition, Conditions, Expression, Steps};
+use crate::settings::value::Kind;
+use crate::settings::{Argument, Context, FromNode, LogId, Node, Place, Problem, Scalar, UpstreamId};
+
+/// A node of the configuration: `node("limit").arg(5).prop("per", "1s")`.
+pub fn node(name: &str) -> Node {
+    Node::new(name, Place::default())
+}
+
+impl Node {
+    /// Adds an argument; see [`with_arg`](Self::with_arg) for one with a place.
+    #[must_use]
+    pub fn arg_literal(self, argument: impl Into<Argument>) -> Self {
+        self.with_arg(argument.into())
+    }
+
+    /// Adds a property; see [`with_prop`](Self::with_prop) for one with a place.
+    #[must_use]
+    pub fn prop_literal(self, name: &str, argument: impl Into<Argument>) -> Self {
+        self.with_prop(name, argument.into())
+    }
+}
+
+impl From<&str> for Argument {
+    fn from(text: &str) -> Self {
+        let scalar = Scalar { kind: Kind::String, text: Cow::Owned(text.to_string()) };
+        Self::new(scalar, Place::default())
+    }
+}
+
+impl From<u64> for Argument {
+    fn from(number: u64) -> Self {
+        let scalar = Scalar { kind: Kind::Number, text: Cow::Owned(number.to_string()) };
+        Self::new(scalar, Place::default())
+    }
+}
+
+impl From<bool> for Argument {
+    fn from(flag: bool) -> Self {
+        let text = if flag { "#true" } else { "#false" };
+        Self::new(Scalar { kind: Kind::Bool(flag), text: Cow::Borrowed(text) }, Place::default())
+    }
+}
+
+/// How expressions are compiled in tests; the crate of the expression language has one to give.
+pub trait Compile {
+    /// See [`Context::condition`].
+    ///
+    /// # Errors
+    ///
+    /// A sentence.
+    fn condition(&self, text: &str, phase: PhaseId) -> Result<Arc<dyn Condition>, String>;
+
+    /// See [`Context::expression`].
+    ///
+    /// # Errors
+    ///
+    /// A sentence.
+    fn expression(&self, text: &str, phase: PhaseId) -> Result<Arc<dyn Expression>, String>;
+
+    /// See [`Context::conditions`].
+    ///
+    /// # Errors
+    ///
+    /// A sentence, and the number of the text at fault.
+    fn conditions(&self, texts: &[&str], phase: PhaseId) -> Result<Arc<dyn Conditions>, (usize, String)>;
+}
+
+/// What modules may ask for while their settings are read, made of literals.
+#[derive(Default)]
+pub struct Literals {
+    /// The names of the upstreams, in their order.
+    pub upstreams: Vec<&'static str>,
+    /// Files, by path.
+    pub files: Vec<(&'static str, Vec<u8>)>,
+    /// Steps, by the name of their module.
+    pub steps: Vec<(&'static str, Steps)>,
+    /// The log files that were asked for, in their order.
+    pub logs: Vec<String>,
+    /// What was warned of.
+    pub warnings: Vec<Problem>,
+    /// Who compiles expressions.
+    pub compile: Option<Box<dyn Compile>>,
+}
+
+impl Literals {
+    fn compile(&self, text: &Argument) -> Result<&dyn Compile, Problem> {
+        self.compile.as_deref().ok_or_else(|| text.wrong("nobody compiles expressions here"))
+    }
+}
+
+impl Context for Literals {
+    fn upstream(&mut self, name: &Argument) -> Result<UpstreamId, Problem> {
+        let text = name.text()?;
+        let found = self.upstreams.iter().position(|upstream| *upstream == text);
+        let number = found.ok_or_else(|| name.wrong("there is no upstream of this name"))?;
+        Ok(UpstreamId(number as u32))
+    }
+
+    fn file(&mut self, path: &Argument, limit: usize) -> Result<Arc<[u8]>, Problem> {
+        let text = path.text()?;
+        match self.files.iter().find(|(name, _)| *name == text) {
+            Some((_, bytes)) if bytes.len() <= limit => Ok(bytes.as_slice().into()),
+            Some(_) => Err(path.wrong(format!("{text} is longer than {limit} bytes"))),
+            None => Err(path.wrong(format!("cannot read {text}"))),
+        }
+    }
+
+    fn glob(&mut self, pattern: &Argument) -> Result<Vec<String>, Problem> {
+        let text = pattern.text()?;
+        let Some((start, end)) = text.split_once('*') else { return Ok(Vec::from([text.to_string()])) };
+        let fits =
+            |name: &&str| name.len() >= text.len() - 1 && name.starts_with(start) && name.ends_with(end);
+        Ok(self.files.iter().map(|(name, _)| *name).filter(fits).map(ToString::to_string).collect())
+    }
+
+    fn log(&mut self, path: &Argument) -> Result<LogId, Problem> {
+        let text = path.text()?;
+        let known = self.logs.iter().position(|known| known == text);
+        let number = known.unwrap_or(self.logs.len());
+        if known.is_none() {
+            self.logs.push(text.to_string());
+        }
+        Ok(LogId(number as u32))
+    }
+
+    fn warn(&mut self, warning: Problem) {
+        self.warnings.push(warning);
+    }
+
+    fn condition(&mut self, text: &Argument, phase: PhaseId) -> Result<Arc<dyn Condition>, Problem> {
+        self.compile(text)?.condition(text.text()?, phase).map_err(|message| text.wrong(message))
+    }
+
+    fn expression(&mut self, text: &Argument, phase: PhaseId) -> Result<Arc<dyn Expression>, Problem> {
+        self.compile(text)?.expression(text.text()?, phase).map_err(|message| text.wrong(message))
+    }
+
+    fn conditions(&mut self, texts: &[Argument], phase: PhaseId) -> Result<Arc<dyn Conditions>, Problem> {
+        let [first, ..] = texts else {
+            return Err(Problem::new(Place::default(), "there is no expression"));
+        };
+        let strings = texts.iter().map(Argument::text).collect::<Result<Vec<_>, _>>()?;
+        self.compile(first)?
+            .conditions(&strings, phase)
+            .map_err(|(number, message)| texts.get(number).unwrap_or(first).wrong(message))
+    }
+
+    fn steps(&mut self, name: &Argument) -> Result<Steps, Problem> {
+        let text = name.text()?;
+        let found = self.steps.iter().find(|(module, _)| *module == text);
+        found.map(|(_, steps)| *steps).ok_or_else(|| name.wrong("there is no module of this name"))
+    }
+}
+
+/// Reads settings from nodes that ask for nothing else.
+///
+/// # Errors
+///
+/// What is wrong with them.
+pub fn settings<T: FromNode>(nodes: &[Node]) -> Result<T, Problem> {
+    T::from_nodes(nodes, &mut Literals::default())
+}
