@@ -9,7 +9,7 @@ import struct
 import threading
 import zlib
 
-from harness import PATIENCE, Case, response
+from harness import PATIENCE, Case, Origin, response
 
 SITE = """
     client_max_body_size 20m;
@@ -39,22 +39,12 @@ TEXT = b"".join(f"line {number} of some text\n".encode() for number in range(40_
 NOISE = random.Random(3).randbytes(700_000)
 
 
-class Sink:
+class Sink(Origin):
     """An origin that reads bodies as they are framed, and keeps them."""
 
     def __init__(self):
+        super().__init__(None)
         self.got = []
-        self.socket = socket.create_server(("127.0.0.1", 0), backlog=64)
-        self.port = self.socket.getsockname()[1]
-        threading.Thread(target=self.accept, daemon=True).start()
-
-    def accept(self):
-        while True:
-            try:
-                connection, _ = self.socket.accept()
-            except OSError:
-                return
-            threading.Thread(target=self.serve, args=(connection,), daemon=True).start()
 
     def serve(self, connection):
         with connection, connection.makefile("rb") as stream:
@@ -73,9 +63,6 @@ class Sink:
                 stream.readline()
             self.got.append((head, body))
             connection.sendall(b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 5\r\n\r\ntaken")
-
-    def close(self):
-        self.socket.close()
 
 
 class Uploads(Case):
