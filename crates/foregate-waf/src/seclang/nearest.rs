@@ -1,5 +1,7 @@
 //! Which known name somebody may have meant.
 
+use strsim::osa_distance;
+
 /// How many letters in a hundred may differ.
 const MAX_DIFFERENCE_PERCENT: usize = 34;
 
@@ -16,27 +18,8 @@ pub(super) fn nearest<'n>(name: &str, known: impl Iterator<Item = &'n str>) -> O
     let name = name.to_ascii_lowercase();
     known
         .filter(|known| known.len().abs_diff(name.len()) <= most)
-        .map(|known| (distance(name.as_bytes(), known.to_ascii_lowercase().as_bytes()), known))
+        .map(|known| (osa_distance(&name, &known.to_ascii_lowercase()), known))
         .filter(|(distance, _)| *distance <= most)
         .min()
         .map(|(_, known)| known)
-}
-
-/// How many bytes have to be put in, taken out, replaced or swapped with their neighbour to make one text of the other.
-fn distance(left: &[u8], right: &[u8]) -> usize {
-    let mut before: Vec<usize> = Vec::new();
-    let mut row: Vec<usize> = (0..=right.len()).collect();
-    for (i, l) in left.iter().enumerate() {
-        let mut next = vec![i + 1];
-        for (j, r) in right.iter().enumerate() {
-            let replaced = row[j] + usize::from(l != r);
-            let mut least = replaced.min(row[j + 1] + 1).min(next[j] + 1);
-            if i > 0 && j > 0 && left[i - 1] == *r && right[j - 1] == *l {
-                least = least.min(before[j - 1] + 1);
-            }
-            next.push(least);
-        }
-        before = std::mem::replace(&mut row, next);
-    }
-    row[right.len()]
 }
