@@ -12,7 +12,7 @@ use foregate_wire::serialise::{
 use foregate_wire::{
     BodyDecoder, BodyError, BodyLength, HeadLimits, HeadParser, HeaderList, Method, NameId, RequestError,
     RequestHead, ResponseError, ResponseHead, Slashes, Target, is_normal, normalize_path, normalize_query,
-    parse_authority, request_authority, request_length, response_length,
+    other_readings, parse_authority, request_authority, request_length, response_length,
 };
 
 /// Limits that small inputs reach, or the default ones.
@@ -304,6 +304,11 @@ fn path(raw: &[u8]) {
         assert_eq!(normal[0], b'/');
         assert!(normal.iter().all(|byte| byte.is_ascii_graphic() && !b"\\#?\"<>[]{}|^`".contains(byte)));
         assert!(!normal.split(|&byte| byte == b'/').any(|segment| segment == b"." || segment == b".."));
+        for reading in other_readings(normal) {
+            let mut again = Vec::new();
+            assert_eq!(normalize_path(&reading, Slashes::Merge, &mut again), Ok(()));
+            assert!(reading == again && reading != normal, "another path in its normal form");
+        }
         if slashes == Slashes::Merge {
             assert!(!normal.windows(2).any(|pair| pair == b"//"));
         }

@@ -67,6 +67,9 @@ pub enum Error {
     /// No site or route for the request.
     #[error("no route for this request")]
     NoRoute,
+    /// A path that servers may take for one of another route.
+    #[error("the path belongs to another route where `%2F`, `%5C` or `;` is read otherwise")]
+    AmbiguousPath,
     /// The authority is not covered by the connection.
     #[error("this connection is not for that site")]
     Misdirected,
@@ -237,6 +240,7 @@ impl Error {
             Self::ConnectNotAllowed => "connect_not_allowed",
             Self::EarlyTunnel => "early_tunnel",
             Self::NoRoute => "no_route",
+            Self::AmbiguousPath => "ambiguous_path",
             Self::Misdirected => "misdirected",
             Self::HeadTimeout => "head_timeout",
             Self::BodyTimeout => "body_timeout",
@@ -285,6 +289,7 @@ impl Error {
             | Self::Malformed(_)
             | Self::Client(_)
             | Self::EarlyTunnel
+            | Self::AmbiguousPath
             | Self::BodyUnreadable(_) => 400,
             Self::TooManyFields => 431,
             Self::Expectation => 417,

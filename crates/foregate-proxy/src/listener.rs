@@ -172,7 +172,10 @@ pub async fn run(
             accepted = listener.accept() => accepted,
         };
         match accepted {
-            Ok((socket, remote)) => spawn(&proxy, &settings, id, socket, remote, local),
+            Ok((socket, remote)) => {
+                let accepted = Arrival { socket, remote, local };
+                spawn(&proxy, &settings, id, accepted, &stop);
+            }
             Err(error) if is_about_one_connection(&error) => {}
             Err(error) => {
                 tracing::warn!(%error, "accepting pauses");
@@ -182,13 +185,20 @@ pub async fn run(
     }
 }
 
+/// A socket that has been accepted.
+struct Arrival {
+    socket: Socket,
+    remote: Option<SocketAddr>,
+    /// Our address, where it is the same for all connections of the listener.
+    local: Option<SocketAddr>,
+}
+
 fn spawn(
     proxy: &Arc<Proxy>,
     settings: &watch::Receiver<Arc<Listen>>,
     id: usize,
-    socket: Socket,
-    remote: Option<SocketAddr>,
-    local: Option<SocketAddr>,
+    Arrival { socket, remote, local }: Arrival,
+    stop: &watch::Receiver<bool>,
 ) {
     proxy.metrics.connections_accepted.inc();
     let listen = Arc::clone(&settings.borrow());
@@ -200,6 +210,10 @@ fn spawn(
         proxy.metrics.connections_refused.inc();
         return;
     };
+    // Connections are told to end once `stop` is set: this one may have come when all others had been told.
+    if *stop.borrow() {
+        registered.tell();
+    }
     let local = local.or_else(|| socket.local_address());
     let accepted = Accepted { socket, remote, local, registered };
     let active = Active::new(&proxy.metrics);

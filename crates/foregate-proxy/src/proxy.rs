@@ -1,6 +1,5 @@
 //! What all connections of the process share.
 
-use std::collections::HashMap;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -44,7 +43,8 @@ pub struct Config {
     pub terms: Arc<Terms>,
     /// The limits of heads.
     pub head_limits: HeadLimits,
-    acceptors: HashMap<ListenAddress, Arc<Acceptor>>,
+    /// In the order of the file: there are few, and requests over TLS look here.
+    acceptors: Vec<(ListenAddress, Acceptor)>,
     /// The log files of modules, in the order of the settings; none before they are opened.
     logs: Vec<LogFile>,
 }
@@ -64,7 +64,7 @@ impl Config {
         let limits = &settings.limits;
         let head_limits =
             HeadLimits { bytes: limits.head_bytes, line: limits.head_line, fields: limits.head_fields };
-        let mut acceptors = HashMap::new();
+        let mut acceptors = Vec::new();
         for listen in &settings.listeners {
             if let Some(tls) = &listen.tls {
                 let sites = settings
@@ -73,7 +73,7 @@ impl Config {
                     .iter()
                     .map(|site| SiteHosts { hosts: &site.hosts, tls: site.options.tls.as_ref() });
                 let acceptor = Acceptor::new(tls, listen.http2, sites, limits, certificates)?;
-                acceptors.insert(listen.address.clone(), Arc::new(acceptor));
+                acceptors.push((listen.address.clone(), acceptor));
             }
         }
         let upstreams = upstreams.build(&settings.upstreams, head_limits, old)?;
@@ -113,8 +113,8 @@ impl Config {
     }
 
     /// Who performs the handshakes of a listener that speaks TLS.
-    pub fn acceptor(&self, address: &ListenAddress) -> Option<&Arc<Acceptor>> {
-        self.acceptors.get(address)
+    pub fn acceptor(&self, address: &ListenAddress) -> Option<&Acceptor> {
+        self.acceptors.iter().find(|(known, _)| known == address).map(|(_, acceptor)| acceptor)
     }
 }
 

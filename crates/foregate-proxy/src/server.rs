@@ -195,7 +195,7 @@ impl Server {
             adopted.insert(listener.address()?, listener);
         }
         let bound = server.bind(&config.settings, &mut adopted)?;
-        server.open_log(&config.settings, None)?;
+        server.proxy.access_log.store(server.open_log(&config.settings)?);
         let side = server.bind_side(&config.settings)?;
         server.apply(&config, bound, side);
         server.files.follow(&config.settings.watched);
@@ -256,21 +256,12 @@ impl Server {
         Ok(side)
     }
 
-    fn open_log(&self, settings: &Settings, old: Option<&Settings>) -> io::Result<()> {
-        if old.is_some_and(|old| old.access_log == settings.access_log) {
-            return Ok(());
-        }
-        let log = match &settings.access_log {
-            Some(path) => {
-                let dropped = Arc::clone(&self.proxy.metrics.access_log_dropped);
-                let log = AccessLog::open(path, dropped)
-                    .map_err(|error| named(error, &format!("access log {}", path.display())))?;
-                Some(Arc::new(log))
-            }
-            None => None,
-        };
-        self.proxy.access_log.store(log);
-        Ok(())
+    fn open_log(&self, settings: &Settings) -> io::Result<Option<Arc<AccessLog>>> {
+        let Some(path) = &settings.access_log else { return Ok(None) };
+        let dropped = Arc::clone(&self.proxy.metrics.access_log_dropped);
+        let log = AccessLog::open(path, dropped)
+            .map_err(|error| named(error, &format!("access log {}", path.display())))?;
+        Ok(Some(Arc::new(log)))
     }
 
     /// Puts everything to work that can no longer fail.
@@ -449,17 +440,23 @@ impl Server {
         if settings.workers != old.settings.workers {
             tracing::warn!("a change of `workers` takes effect with the next start");
         }
-        self.certificates.check();
         let mut config = Config::build(settings, &self.upstreams, &self.certificates, &old.upstreams)
             .map_err(|error| error.to_string())?;
-        let bound = self.bind(&config.settings, &mut HashMap::new()).map_err(|error| error.to_string())?;
-        let side = self.bind_side(&config.settings).map_err(|error| error.to_string())?;
-        let dropped = &self.proxy.metrics.module_log_dropped;
-        config.open_logs(Some(&old), dropped).map_err(|error| error.to_string())?;
-        self.open_log(&config.settings, Some(&old.settings)).map_err(|error| error.to_string())?;
+        let text = |error: io::Error| error.to_string();
+        let bound = self.bind(&config.settings, &mut HashMap::new()).map_err(text)?;
+        config.open_logs(Some(&old), &self.proxy.metrics.module_log_dropped).map_err(text)?;
+        let log = if config.settings.access_log == old.settings.access_log {
+            self.proxy.access_log.load_full()
+        } else {
+            self.open_log(&config.settings).map_err(text)?
+        };
+        // The last that may fail: the socket file of the admin would stay.
+        let side = self.bind_side(&config.settings).map_err(text)?;
+        self.proxy.access_log.store(log);
         self.proxy.set_config(config);
         let config = self.proxy.config();
         self.apply(&config, bound, side);
+        self.certificates.check();
         self.files.follow(&config.settings.watched);
         self.source.took_effect();
         retire(old);

@@ -436,6 +436,9 @@ pub struct SiteOptions {
     pub allow_underscores: bool,
     /// Keep duplicate slashes in paths. Default: they are merged.
     pub keep_slashes: bool,
+    /// Forward paths that belong to another route in the eyes of a server that reads `%2F`, `%5C` or `;` otherwise than we do.
+    /// Default: they are refused.
+    pub forward_ambiguous: bool,
     /// Certificates and policy of this site; `None`: the listener's.
     pub tls: Option<SiteTls>,
     /// The steps of modules that run on the answers to requests that none of its routes takes. Default: none.

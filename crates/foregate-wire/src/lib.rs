@@ -60,5 +60,5 @@ pub use headers::{Field, FieldError, HeaderList, Iter, MAX_NAME};
 pub use host::{Authority, HostError, HostKind, MAX_AUTHORITY, parse_authority, request_authority};
 pub use method::{MAX_METHOD, Method, OtherMethod, Version};
 pub use name_id::NameId;
-pub use path::{Slashes, is_normal, normalize_path, normalize_query};
+pub use path::{Slashes, is_normal, normalize_path, normalize_query, other_readings};
 pub use target::{Scheme, Target, TargetError, TargetForm};

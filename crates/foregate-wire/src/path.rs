@@ -65,6 +65,79 @@ pub fn normalize_query(raw: &[u8], out: &mut Vec<u8>) {
     }
 }
 
+/// How often a path may be decoded on its way before nobody can be expected to mean what then stands there.
+const DECODINGS: usize = 2;
+
+/// What servers may take a path in normal form for that is another one in the normal form: those that decode `%2F` and `%5C`
+/// before they look at segments, that take what follows `;` in a segment for parameters (RFC 3986, section 3.3), or that do so
+/// with a path that they have decoded already. Empty, and without an allocation, where there is nothing to read otherwise.
+pub fn other_readings(path: &[u8]) -> Vec<Vec<u8>> {
+    let mut readings = Vec::new();
+    if memchr::memchr2(b'%', b';', path).is_none() {
+        return readings;
+    }
+    let mut text = path.to_vec();
+    for decodings in 0..=DECODINGS {
+        let separated = separators_decoded(&text);
+        let stripped = [without_parameters(&text), without_parameters(&separated)];
+        let again = (decodings > 0).then(|| text.clone());
+        for reading in again.into_iter().chain([separated]).chain(stripped) {
+            let mut normal = Vec::new();
+            if normalize_path(&reading, Slashes::Merge, &mut normal).is_ok()
+                && normal != path
+                && !readings.contains(&normal)
+            {
+                readings.push(normal);
+            }
+        }
+        let next = percents_decoded(&text);
+        if next.len() == text.len() {
+            break;
+        }
+        text = next;
+    }
+    readings
+}
+
+/// With `%2F` and `%5C` as the slashes that they may become, and `%3B` as the semicolon.
+fn separators_decoded(path: &[u8]) -> Vec<u8> {
+    decoded(path, |escape| match escape {
+        [b'2', b'F' | b'f', ..] | [b'5', b'C' | b'c', ..] => Some((b'/', 3)),
+        [b'3', b'B' | b'b', ..] => Some((b';', 3)),
+        _ => None,
+    })
+}
+
+/// With what was encoded twice encoded once. What decodes to NUL stays.
+fn percents_decoded(path: &[u8]) -> Vec<u8> {
+    decoded(path, |escape| match escape {
+        [b'2', b'5', b'0', b'0', ..] => None,
+        [b'2', b'5', high, low, ..] if high.is_ascii_hexdigit() && low.is_ascii_hexdigit() => Some((b'%', 3)),
+        _ => None,
+    })
+}
+
+/// `path` with another byte for some percent-encodings: `decode` has what follows the `%`, and says the byte and how many it is
+/// for.
+fn decoded(path: &[u8], decode: impl Fn(&[u8]) -> Option<(u8, usize)>) -> Vec<u8> {
+    let mut out = Vec::with_capacity(path.len());
+    let mut rest = path;
+    while let Some((byte, after)) = rest.split_first() {
+        let found = if *byte == b'%' { decode(after) } else { None };
+        let (byte, taken) = found.unwrap_or((*byte, 1));
+        out.push(byte);
+        rest = rest.get(taken..).unwrap_or_default();
+    }
+    out
+}
+
+/// Without what follows a `;` in each segment.
+fn without_parameters(path: &[u8]) -> Vec<u8> {
+    let segments = path.split(|byte| *byte == b'/');
+    let names = segments.map(|segment| segment.split(|byte| *byte == b';').next().unwrap_or_default());
+    names.collect::<Vec<_>>().join(&b'/')
+}
+
 /// Whether a path surely is in normal form: one scan, no writing. May say no to some that are.
 pub fn is_normal(raw: &[u8], slashes: Slashes) -> bool {
     let mut before = 0;

@@ -73,7 +73,7 @@ pub async fn serve(proxy: Arc<Proxy>, listen: Arc<Listen>, accepted: Accepted) {
                 if accepted.info.resumed {
                     proxy.metrics.handshakes_resumed.inc();
                 }
-                peer.tls = Some((accepted.info, Arc::clone(acceptor)));
+                peer.tls = Some((accepted.info, listen.clone()));
                 (Stream::TlsServer(Box::new(accepted.stream)), Some(accepted.alpn))
             }
             Ok(Err(error)) => {

@@ -136,6 +136,11 @@ pub struct Registered {
 }
 
 impl Registered {
+    /// Has the connection end gracefully, before its task has begun.
+    pub fn tell(&self) {
+        self.entry.told.store(true, Ordering::SeqCst);
+    }
+
     /// Whether the connection shall end gracefully.
     pub fn is_told(&self) -> bool {
         self.entry.told.load(Ordering::SeqCst)

@@ -12,6 +12,7 @@ use h2::server::SendResponse;
 
 use super::request::Request;
 use crate::link::{Link, LinkError, fields};
+use crate::settings::Listen;
 use crate::tls;
 
 /// What is known of a client's connection.
@@ -23,8 +24,9 @@ pub struct Peer {
     pub client_text: Box<str>,
     /// Where it connected to.
     pub local: Option<SocketAddr>,
-    /// Its handshake, over TLS, and who judges what it covers.
-    pub tls: Option<(Arc<tls::TlsInfo>, Arc<tls::Acceptor>)>,
+    /// Its handshake, over TLS, and the listener that it came to: what the handshake covers, the acceptor says that the
+    /// listener has when a request comes, not the one that performed it.
+    pub tls: Option<(Arc<tls::TlsInfo>, Arc<Listen>)>,
 }
 
 impl Peer {

@@ -263,8 +263,8 @@ impl<'a> Exchange<'a> {
 
     fn route(&mut self) -> Step {
         let host = self.request.host().as_bytes();
-        if let Some((info, acceptor)) = &self.peer.tls
-            && !acceptor.covers(info, host)
+        if let Some((info, listen)) = &self.peer.tls
+            && !self.config.acceptor(&listen.address).is_some_and(|acceptor| acceptor.covers(info, host))
         {
             return Step::Failed(Error::Misdirected);
         }
@@ -283,6 +283,9 @@ impl<'a> Exchange<'a> {
             b"*" | b"" => b"/",
             path => path,
         };
+        if sites.is_ambiguous(site, path) {
+            return self.unrouted(Error::AmbiguousPath);
+        }
         let Some(route) = sites.route(site, path) else {
             return self.unrouted(Error::NoRoute);
         };

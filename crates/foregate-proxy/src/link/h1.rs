@@ -1,6 +1,6 @@
 //! An HTTP/1 connection, seen from either side.
 
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll, Waker, ready};
 
 use foregate_wire::serialise::{LAST_CHUNK, write_chunk_header, write_trailers};
 use foregate_wire::{
@@ -292,7 +292,8 @@ impl H1Link {
             self.output.consume(written);
         }
         self.output.release();
-        if self.stream.buffers_writes() {
+        // TLS holds records back when the socket is full.
+        if self.stream.is_tls() {
             ready!(std::pin::Pin::new(&mut self.stream).poll_flush(cx))?;
         }
         Poll::Ready(Ok(()))
@@ -338,6 +339,11 @@ impl H1Link {
             && self.sending == Sending::Nothing
     }
 
+    /// Whether TLS has decrypted bytes that nobody has asked for, or has ended: neither the input nor the socket shows that.
+    pub fn is_ahead_in_tls(&mut self) -> bool {
+        self.stream.is_tls() && self.poll_ahead(&mut Context::from_waker(Waker::noop())).is_ready()
+    }
+
     /// Gives back all memory that is not needed while idle.
     pub fn release(&mut self) {
         self.input.release();
@@ -360,7 +366,7 @@ impl H1Link {
     /// Breaks the message off that is being sent: what was taken leaves if it can, and where a plain close could
     /// be misread as the end of the message, the connection is reset.
     pub fn abort(&mut self) {
-        let mut nobody = Context::from_waker(std::task::Waker::noop());
+        let mut nobody = Context::from_waker(Waker::noop());
         // What cannot leave at once is lost, as is its message.
         let _ = self.poll_flush(&mut nobody);
         if self.sending == Sending::UntilClose {

@@ -218,6 +218,11 @@ impl Stream {
         }
     }
 
+    /// Whether it is under TLS.
+    pub fn is_tls(&self) -> bool {
+        !matches!(self, Self::Plain(_))
+    }
+
     /// Reads once and appends to `bytes`, which has room. `Ok(0)` is the end of the stream.
     pub fn poll_receive(&mut self, cx: &mut Context<'_>, bytes: &mut Vec<u8>) -> Poll<io::Result<usize>> {
         match self {
@@ -234,11 +239,6 @@ impl Stream {
             socket.unread(bytes);
         }
         self
-    }
-
-    /// Whether writing needs a flush of its own afterwards: TLS holds records back when the socket is full.
-    pub fn buffers_writes(&self) -> bool {
-        !matches!(self, Self::Plain(_))
     }
 
     /// Makes the close a reset (RST), so that the peer cannot take what it has for a whole message.

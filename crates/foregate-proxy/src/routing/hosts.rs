@@ -27,6 +27,7 @@ const FREE: Slot = Slot { hash: 0, entry: NONE, routes: RouteSet::EMPTY };
 const BELOW: u8 = 1;
 const ALLOW_UNDERSCORES: u8 = 2;
 const KEEP_SLASHES: u8 = 4;
+const FORWARD_AMBIGUOUS: u8 = 8;
 
 /// A host pattern of a site.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -79,6 +80,10 @@ impl Entry {
 
     pub(super) fn keeps_slashes(&self) -> bool {
         self.bits & KEEP_SLASHES != 0
+    }
+
+    pub(super) fn forwards_ambiguous(&self) -> bool {
+        self.bits & FORWARD_AMBIGUOUS != 0
     }
 }
 
@@ -214,7 +219,8 @@ impl HostTable {
         let name_len = u8::try_from(name.len()).expect("a host name has at most 253 bytes");
         let bits = if below { BELOW } else { 0 }
             | if options.allow_underscores { ALLOW_UNDERSCORES } else { 0 }
-            | if options.keep_slashes { KEEP_SLASHES } else { 0 };
+            | if options.keep_slashes { KEEP_SLASHES } else { 0 }
+            | if options.forward_ambiguous { FORWARD_AMBIGUOUS } else { 0 };
         self.entries.growing().push(Entry { site, routes, counters: 0, bits, name_len, name: inline });
         HostId(super::narrow(self.entries.len() - 1))
     }

@@ -18,6 +18,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use foldhash::fast::RandomState;
+use foregate_wire::other_readings;
 
 pub use self::host::{HostPattern, HostPatternError};
 pub use self::hosts::HostId;
@@ -90,6 +91,19 @@ impl SiteTable {
     #[inline]
     pub fn route(&self, id: HostId, path: &[u8]) -> Option<&Arc<Route>> {
         self.routes.find(self.hosts.entry(id).routes, path)
+    }
+
+    /// Whether a normalised path is to be refused because servers may take it for one of another route: see
+    /// [`other_readings`] and [`SiteOptions::forward_ambiguous`].
+    #[inline]
+    pub fn is_ambiguous(&self, id: HostId, path: &[u8]) -> bool {
+        let readings = other_readings(path);
+        if readings.is_empty() || self.hosts.entry(id).forwards_ambiguous() {
+            return false;
+        }
+        let route = |path: &[u8]| self.route(id, path).map(Arc::as_ptr);
+        let own = route(path);
+        readings.iter().any(|reading| route(reading) != own)
     }
 
     /// [`SiteOptions::keep_slashes`] of a pattern's site.

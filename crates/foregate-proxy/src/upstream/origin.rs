@@ -122,10 +122,11 @@ impl Upstream {
 
     /// Keeps the connection for another request if it is fit for one.
     pub fn recycle(&self, origin: Origin, now: Instant) {
-        if let Link::H1(link) = origin.link
+        if let Link::H1(mut link) = origin.link
             && origin.keep_alive
             && link.is_clean()
             && self.settings.send_proxy.is_none()
+            && !link.is_ahead_in_tls()
         {
             origin.pool.put(link, origin.born, now, self.settings.keep_alive_connections);
         }

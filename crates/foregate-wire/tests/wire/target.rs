@@ -2,7 +2,7 @@
 
 use foregate_wire::{
     Authority, HostError, HostKind, Method, Scheme, Slashes, Target, TargetError, TargetForm, normalize_path,
-    normalize_query, parse_authority, request_authority,
+    normalize_query, other_readings, parse_authority, request_authority,
 };
 
 use super::request_of;
@@ -222,4 +222,32 @@ fn the_authority_of_a_request() {
     assert_eq!(of(&["GET / HTTP/1.1", "Host:"]), Err(HostError::Empty));
     assert_eq!(of(&["GET http://b/ HTTP/1.1", "Host: a b"]), Err(HostError::BadName));
     assert_eq!(of(&["GET http://b/ HTTP/1.1", "Host: a, b"]), Err(HostError::BadName));
+}
+
+#[test]
+fn paths_that_servers_read_otherwise() {
+    let read = |path: &str| -> Vec<String> {
+        let readings = other_readings(path.as_bytes());
+        readings.into_iter().map(|reading| String::from_utf8(reading).unwrap()).collect()
+    };
+    for plain in ["/", "/a/b.html", "/a%20b", "/100%25", "/a%2500", "/a%25zz"] {
+        assert_eq!(read(plain), [""; 0], "{plain}");
+    }
+    for (path, reading) in [
+        ("/sub%2Fsecret", "/sub/secret"),
+        ("/x%2F..%2Fsub/secret", "/sub/secret"),
+        ("/x/..%2Fsub/secret", "/sub/secret"),
+        ("/x%5C..%5Csub", "/sub"),
+        ("/sub;a=1/secret", "/sub/secret"),
+        ("/x/..;/sub", "/sub"),
+        ("/x/..;a=1%2F..%2Fsub", "/sub"),
+        ("/x/..%3B/sub", "/sub"),
+        ("/sub%252Fsecret", "/sub/secret"),
+        ("/s%2575b/secret", "/sub/secret"),
+        ("/x/%252e%252e/sub/100%25", "/sub/100%25"),
+        ("/x%2F..%2Fsub/foo%25zz", "/sub/foo%25zz"),
+        ("/x%25252F..%25252Fsub", "/sub"),
+    ] {
+        assert!(read(path).iter().any(|found| found == reading), "{path}: {:?}", read(path));
+    }
 }

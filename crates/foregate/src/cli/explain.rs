@@ -143,6 +143,11 @@ fn explain_route(
     let mut normal = Vec::new();
     normalize_path(path, slashes, &mut normal).map_err(|error| error.to_string())?;
     explanation.path = String::from_utf8_lossy(&normal).into_owned();
+    if settings.sites.is_ambiguous(site, &normal) {
+        explanation.route_because =
+            "refused with 400: where `%2F`, `%5C` or `;` is read otherwise, it belongs to another route (`ambiguous-paths`)".into();
+        return Ok(());
+    }
     let Some(route) = settings.sites.route(site, &normal) else {
         explanation.route_because = "no route of the site takes this path".into();
         return Ok(());

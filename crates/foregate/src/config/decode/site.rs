@@ -13,6 +13,8 @@ use crate::config::schema::{ROUTE, SITE, SITE_TLS};
 use foregate_config::value::{self, Wrong};
 
 /// What happens to duplicate slashes; true keeps them.
+/// Whether they are forwarded.
+const AMBIGUOUS_PATHS: &[(&str, bool)] = &[("refuse", false), ("forward", true)];
 const SLASHES: &[(&str, bool)] = &[("merge", false), ("keep", true)];
 
 /// All sites as they are read.
@@ -55,6 +57,9 @@ impl<'u> Sites<'u> {
                 "route" => routes.push(item),
                 "allow-underscores" => options.allow_underscores = decoder.flag(item),
                 "slashes" => options.keep_slashes = decoder.choice(item, 0, SLASHES).unwrap_or_default(),
+                "ambiguous-paths" => {
+                    options.forward_ambiguous = decoder.choice(item, 0, AMBIGUOUS_PATHS).unwrap_or_default();
+                }
                 "tls" => {
                     let (certificates, policy) = tls::decode(decoder, item, &SITE_TLS, inspection);
                     options.tls = Some(SiteTls { certificates, policy });
