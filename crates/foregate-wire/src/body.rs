@@ -332,7 +332,7 @@ impl BodyDecoder {
                 }
                 let name = &line[..field.name_len];
                 let value = &line[field.value_start..field.value_start + field.value_len];
-                if may_be_trailer(NameId::from_name(name)) {
+                if may_be_trailer(field.id) {
                     trailers.push(name, value);
                 }
             }

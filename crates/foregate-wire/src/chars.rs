@@ -1,4 +1,4 @@
-//! Classes of bytes, and scans that look at eight bytes at a time.
+//! Classes of bytes, and scans that look at many bytes at a time.
 
 /// `token` characters of RFC 9110, 5.6.2.
 static TOKEN: [bool; 256] = table(b"!#$%&'*+-.^_`|~", true);
@@ -74,91 +74,119 @@ pub(crate) fn trim_end(mut bytes: &[u8]) -> &[u8] {
 /// Index of the first byte from `from` on that is not a token character, or the length.
 #[inline]
 pub(crate) fn token_end(bytes: &[u8], from: usize) -> usize {
-    let mut at = from;
-    while let Some(&byte) = bytes.get(at) {
-        if !is_token_byte(byte) {
-            break;
-        }
-        at += 1;
-    }
-    at
+    let rest = bytes.get(from..).unwrap_or_default();
+    rest.iter().position(|&byte| !is_token_byte(byte)).map_or(bytes.len(), |at| from + at)
 }
-
-const ONES: u64 = 0x0101_0101_0101_0101;
-const HIGH: u64 = 0x8080_8080_8080_8080;
 
 /// Index of the first byte from `from` on that a field value cannot hold, or the length.
 #[inline]
 pub(crate) fn value_end(bytes: &[u8], from: usize) -> usize {
-    let mut at = from;
-    loop {
-        // Without an exit in the inner loop the compiler makes it a few vector instructions.
-        while let Some(block) = bytes.get(at..).and_then(<[u8]>::first_chunk::<16>) {
-            let mut refused = false;
-            for &byte in block {
-                refused |= ((byte < 0x20) & (byte != b'\t')) | (byte == 0x7f);
-            }
-            if refused {
-                break;
-            }
-            at += 16;
-        }
-        let mut word = [0x20; 8];
-        let rest = bytes.get(at..).unwrap_or_default();
-        match rest.first_chunk::<8>() {
-            Some(chunk) => word = *chunk,
-            None => {
-                for (to, from) in word.iter_mut().zip(rest) {
-                    *to = *from;
-                }
-            }
-        }
-        let hits = controls(u64::from_le_bytes(word));
-        if hits == 0 {
-            if rest.len() <= 8 {
-                return bytes.len();
-            }
-            at += 8;
-            continue;
-        }
-        at += hits.trailing_zeros() as usize / 8;
-        if bytes[at] != b'\t' {
-            return at;
-        }
-        at += 1;
-    }
-}
-
-/// The high bit of every lane that holds a control byte. Lanes above the lowest such one may be wrong: a borrow can
-/// make a false hit there.
-#[inline]
-fn controls(word: u64) -> u64 {
-    let low = word.wrapping_sub(ONES * 0x20) & !word;
-    let del = word ^ (ONES * 0x7f);
-    let del = del.wrapping_sub(ONES) & !del;
-    (low | del) & HIGH
+    let is = |byte| ((byte < 0x20) & (byte != b'\t')) | (byte == 0x7f);
+    find(bytes, from, is, |word| below(word, 0x20) | equal(word, 0x7f))
 }
 
 /// Index of the first byte from `from` on that is a control byte or a space, or the length.
 #[inline]
 pub(crate) fn word_end(bytes: &[u8], from: usize) -> usize {
+    let is = |byte| (byte <= b' ') | (byte == 0x7f);
+    find(bytes, from, is, |word| below(word, 0x21) | equal(word, 0x7f))
+}
+
+/// Index of the first byte that is a control byte, a space or a `#`, or the length.
+#[inline]
+pub(crate) fn target_end(bytes: &[u8]) -> usize {
+    let is = |byte| (byte <= b' ') | (byte == 0x7f) | (byte == b'#');
+    find(bytes, 0, is, |word| below(word, 0x21) | equal(word, 0x7f) | equal(word, b'#'))
+}
+
+/// Index of the first byte of that value, or the length.
+#[inline]
+pub(crate) fn byte_at(bytes: &[u8], wanted: u8) -> usize {
+    find(bytes, 0, |byte| byte == wanted, |word| equal(word, wanted))
+}
+
+/// Index of the first byte from `from` on for which `is` holds, or the length. `is` has no branches, so that the compiler
+/// looks at sixteen bytes at a time. `hits` marks such bytes of a word, and others perhaps.
+#[inline(always)]
+fn find(bytes: &[u8], from: usize, is: impl Fn(u8) -> bool, hits: impl Fn(u64) -> u64) -> usize {
     let mut at = from;
-    while let Some(chunk) = bytes.get(at..).and_then(<[u8]>::first_chunk::<8>) {
-        let word = u64::from_le_bytes(*chunk);
-        let low = word.wrapping_sub(ONES * 0x21) & !word;
-        let del = word ^ (ONES * 0x7f);
-        let del = del.wrapping_sub(ONES) & !del;
-        let hits = (low | del) & HIGH;
-        if hits != 0 {
-            return at + hits.trailing_zeros() as usize / 8;
+    while let Some(block) = bytes.get(at..).and_then(<[u8]>::first_chunk::<16>) {
+        let mut any = false;
+        for &byte in block {
+            any |= is(byte);
         }
-        at += 8;
-    }
-    while let Some(&byte) = bytes.get(at) {
-        if byte <= b' ' || byte == 0x7f {
+        if any {
             break;
+        }
+        at += 16;
+    }
+    while let Some(word) = bytes.get(at..).and_then(<[u8]>::first_chunk::<8>) {
+        let found = hits(u64::from_le_bytes(*word));
+        if found == 0 {
+            at += 8;
+            continue;
+        }
+        at += found.trailing_zeros() as usize / 8;
+        if bytes.get(at).is_some_and(|&byte| is(byte)) {
+            return at;
         }
         at += 1;
     }
-    at.min(bytes.len())
+    let rest = bytes.get(at..).unwrap_or_default();
+    rest.iter().position(|&byte| is(byte)).map_or(bytes.len(), |found| at + found)
+}
+
+const ONES: u64 = 0x0101_0101_0101_0101;
+const HIGH: u64 = 0x8080_8080_8080_8080;
+
+/// The high bit of each byte of that value. Those above the lowest such byte may be wrong: a borrow can make a false hit.
+#[inline]
+pub(crate) fn equal(word: u64, byte: u8) -> u64 {
+    let other = word ^ (ONES * u64::from(byte));
+    other.wrapping_sub(ONES) & !other & HIGH
+}
+
+/// The high bit of each byte below `bound`, which is at most 0x80; with the same reserve as [`equal`].
+#[inline]
+pub(crate) fn below(word: u64, bound: u8) -> u64 {
+    word.wrapping_sub(ONES * u64::from(bound)) & !word & HIGH
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Every byte at every place, behind every number of harmless ones, in texts of every length up to three blocks.
+    #[test]
+    fn scans_find_what_a_look_at_each_byte_finds() {
+        type Scan = (fn(&[u8], usize) -> usize, fn(u8) -> bool);
+        let scans: [Scan; 3] = [
+            (value_end, |byte| !is_value_byte(byte)),
+            (word_end, |byte| byte <= b' ' || byte == 0x7f),
+            (
+                |bytes, from| byte_at(&bytes[from.min(bytes.len())..], b'?') + from.min(bytes.len()),
+                |byte| byte == b'?',
+            ),
+        ];
+        for length in 0..=3 * 16 {
+            let mut text = vec![b'a'; length];
+            for at in 0..length {
+                for byte in 0..=u8::MAX {
+                    text[at] = byte;
+                    for from in [0, at.saturating_sub(1), at, at + 1] {
+                        for (scan, hits) in scans {
+                            let rest = text.iter().skip(from).position(|&byte| hits(byte));
+                            let expected = rest.map_or(length, |rest| from + rest);
+                            assert_eq!(
+                                scan(&text, from),
+                                expected,
+                                "{byte:#x} at {at} of {length} from {from}"
+                            );
+                        }
+                    }
+                }
+                text[at] = b'a';
+            }
+        }
+    }
 }

@@ -110,8 +110,7 @@ pub fn drop_underscore_names(headers: &mut HeaderList) -> usize {
 
 /// The same for the fields that were there when the list's [`arena_len`](HeaderList::arena_len) was `mark`.
 pub fn drop_underscore_names_before(headers: &mut HeaderList, mark: usize) -> usize {
-    // No known name has a `_`.
-    if headers.iter().all(|field| field.id != NameId::Unknown || !field.name.contains(&b'_')) {
+    if !headers.may_have_underscores() {
         return 0;
     }
     let before = headers.len();
@@ -122,7 +121,7 @@ pub fn drop_underscore_names_before(headers: &mut HeaderList, mark: usize) -> us
 /// Removes the fields that were there then and whose name is that of a known field with `_` for `-`, such as
 /// `Content_Length` and `X_Forwarded_For`: those whom other names with `_` are meant for take them for the real ones.
 pub fn drop_misspelt_names_before(headers: &mut HeaderList, mark: usize) -> usize {
-    if headers.iter().all(|field| field.id != NameId::Unknown || !field.name.contains(&b'_')) {
+    if !headers.may_have_underscores() {
         return 0;
     }
     let before = headers.len();
@@ -138,7 +137,8 @@ fn hyphenated(name: &[u8]) -> Vec<u8> {
 
 /// Whether a Connection field names this option.
 pub fn has_connection_option(headers: &HeaderList, option: &[u8]) -> bool {
-    headers.get_all(NameId::Connection).flat_map(list).any(|name| name.eq_ignore_ascii_case(option))
+    headers.contains(NameId::Connection)
+        && headers.get_all(NameId::Connection).flat_map(list).any(|name| name.eq_ignore_ascii_case(option))
 }
 
 /// The members of a comma-separated list, without blanks and without empty ones.

@@ -14,7 +14,6 @@ use self::line::{request_line, status_line};
 use crate::chars::{token_end, value_end, word_end};
 use crate::headers::{HeaderList, MAX_NAME};
 use crate::method::{Method, Version};
-use crate::name_id::NameId;
 
 /// Empty lines that are skipped before a request line (RFC 9112, 2.2 asks for at least one).
 pub const MAX_LEADING_EMPTY_LINES: u8 = 4;
@@ -320,9 +319,9 @@ impl HeadParser {
                     if field.name_len > MAX_NAME {
                         return Err(LineError::LineTooLong);
                     }
-                    let id = NameId::from_name(&input[self.line..self.line + field.name_len]);
                     headers.push_entry(
-                        id,
+                        field.id,
+                        field.underscore,
                         (self.line - self.base) as u32,
                         field.name_len as u16,
                         (field.value_start - self.base) as u32,
@@ -361,10 +360,9 @@ impl<'a> Window<'a> {
         let head_end = limits.bytes.min(MAX_HEAD_BYTES);
         let line_end = line.saturating_add(limits.line).saturating_add(2);
         let end = head_end.min(line_end);
-        Self {
-            bytes: &input[..input.len().min(end)],
-            is_full: input.len() >= end,
-            is_head: head_end <= line_end,
+        if input.len() < end {
+            return Self { bytes: input, is_full: false, is_head: false };
         }
+        Self { bytes: &input[..end], is_full: true, is_head: head_end <= line_end }
     }
 }

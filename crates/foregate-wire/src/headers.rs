@@ -4,9 +4,17 @@ use core::fmt;
 
 use crate::chars::{is_token, is_value_byte, trim};
 use crate::name_id::NameId;
+use crate::serialise::write_field;
 
 /// The longest field name a list holds, in bytes.
 pub const MAX_NAME: usize = u16::MAX as usize;
+
+/// What stands between name and value in HTTP/1, and behind the value.
+const SEPARATOR: &[u8; 2] = b": ";
+const LINE_END: &[u8; 2] = b"\r\n";
+
+/// Stands in the mask of present ids for names with a `_`, which may be mistaken for others.
+const UNDERSCORE: u128 = 1 << 127;
 
 /// Why a field was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -78,17 +86,32 @@ impl Entry {
     fn field(self, arena: &[u8]) -> Field<'_> {
         Field { id: self.id, name: self.name(arena), value: self.value(arena) }
     }
+
+    /// Where the line ends that the buffer has of this field, if that is `name: value CRLF`, byte for byte.
+    #[inline]
+    fn line_end(self, arena: &[u8]) -> Option<usize> {
+        let name_end = self.name_start as usize + usize::from(self.name_len);
+        let value_start = self.value_start as usize;
+        let value_end = value_start + self.value_len as usize;
+        let between = arena.get(name_end..)?.first_chunk();
+        let behind = arena.get(value_end..)?.first_chunk();
+        let whole = name_end + SEPARATOR.len() == value_start
+            && between == Some(SEPARATOR)
+            && behind == Some(LINE_END);
+        whole.then_some(value_end + LINE_END.len())
+    }
 }
 
 /// Fields in the order in which they came, with their case and their duplicates.
 ///
 /// All bytes live in one buffer and each field is 16 bytes beside it, so that a list that is cleared and filled again
-/// allocates nothing. Removing leaves the bytes in the buffer until [`clear`](Self::clear).
+/// allocates nothing. Removing leaves the bytes in the buffer until [`clear`](Self::clear). The buffer has fields as the
+/// lines that HTTP/1 makes of them wherever it can, so that writing a head is copying a few pieces.
 #[derive(Default)]
 pub struct HeaderList {
     arena: Vec<u8>,
     entries: Vec<Entry>,
-    /// The ids that may be present: a bit that is not set proves absence without a look at the entries.
+    /// The ids that may be present, and [`UNDERSCORE`]: a bit that is not set proves absence without a look at the entries.
     present: u128,
 }
 
@@ -124,7 +147,7 @@ impl HeaderList {
         self.entries.is_empty()
     }
 
-    /// Bytes in use in the buffer, those of removed fields included.
+    /// Bytes in use in the buffer, those of removed fields and of what separates fields included.
     #[inline]
     pub fn arena_len(&self) -> usize {
         self.arena.len()
@@ -151,7 +174,7 @@ impl HeaderList {
     /// Checks name and value and adds the field at the end. Blanks around the value are left out.
     pub fn try_push(&mut self, name: &[u8], value: &[u8]) -> Result<(), FieldError> {
         let value = check_field(name, value)?;
-        if name.len() > MAX_NAME || self.room() < name.len().saturating_add(value.len()) {
+        if !self.has_room(name, value) {
             return Err(FieldError::TooLong);
         }
         self.push(name, value);
@@ -263,7 +286,7 @@ impl HeaderList {
     #[inline]
     pub fn retain(&mut self, mut keep: impl FnMut(Field<'_>) -> bool) {
         let arena = &self.arena;
-        let mut present = 0;
+        let mut present = self.present & UNDERSCORE;
         self.entries.retain(|entry| {
             let kept = keep(entry.field(arena));
             if kept {
@@ -278,7 +301,7 @@ impl HeaderList {
     /// a field whose value was replaced is as old as it was.
     pub fn retain_before(&mut self, mark: usize, mut keep: impl FnMut(Field<'_>) -> bool) {
         let arena = &self.arena;
-        let mut present = 0;
+        let mut present = self.present & UNDERSCORE;
         self.entries.retain(|entry| {
             let kept = entry.name_start as usize >= mark || keep(entry.field(arena));
             if kept {
@@ -352,10 +375,23 @@ impl HeaderList {
         }
     }
 
+    /// Removes all fields of these known names.
+    #[inline]
+    pub fn remove_each(&mut self, ids: &[NameId]) {
+        let mask = ids.iter().fold(0, |mask, id| mask | id.bit());
+        self.remove_all(mask & !NameId::Unknown.bit());
+    }
+
     /// Bit mask of ids that may be present.
     #[inline]
     pub(crate) fn present(&self) -> u128 {
         self.present
+    }
+
+    /// Whether a name may have a `_`.
+    #[inline]
+    pub(crate) fn may_have_underscores(&self) -> bool {
+        self.present & UNDERSCORE != 0
     }
 
     #[inline]
@@ -369,20 +405,25 @@ impl HeaderList {
     }
 
     #[inline]
+    fn has_room(&self, name: &[u8], value: &[u8]) -> bool {
+        name.len() <= MAX_NAME && self.room() >= line_len(name, value)
+    }
+
+    #[inline]
     fn push_with_id(&mut self, id: NameId, name: &[u8], value: &[u8]) {
-        if name.len() > MAX_NAME || self.room() < name.len().saturating_add(value.len()) {
+        if !self.has_room(name, value) {
             return;
         }
         let name_start = self.arena.len() as u32;
+        let value_start = name_start + (name.len() + SEPARATOR.len()) as u32;
+        self.arena.reserve(line_len(name, value));
         self.arena.extend_from_slice(name);
+        self.arena.extend_from_slice(SEPARATOR);
         self.arena.extend_from_slice(value);
-        self.push_entry(
-            id,
-            name_start,
-            name.len() as u16,
-            name_start + name.len() as u32,
-            value.len() as u32,
-        );
+        self.arena.extend_from_slice(LINE_END);
+        // No known name has a `_`.
+        let underscore = id == NameId::Unknown && name.contains(&b'_');
+        self.push_entry(id, underscore, name_start, name.len() as u16, value_start, value.len() as u32);
     }
 
     fn replace_value(&mut self, at: usize, value: &[u8]) {
@@ -403,18 +444,38 @@ impl HeaderList {
         entry.value_len = value.len() as u32;
     }
 
+    /// Appends the fields to `out` as HTTP/1 writes them, in order.
+    pub(crate) fn write_lines(&self, out: &mut Vec<u8>) {
+        out.reserve(self.arena.len());
+        // Lines that lie behind each other in the buffer are copied as one piece.
+        let (mut start, mut end) = (0, 0);
+        for entry in &self.entries {
+            let line_end = entry.line_end(&self.arena);
+            if line_end.is_none() || entry.name_start as usize != end {
+                out.extend_from_slice(&self.arena[start..end]);
+                start = entry.name_start as usize;
+            }
+            end = line_end.unwrap_or_else(|| {
+                write_field(out, entry.name(&self.arena), entry.value(&self.arena));
+                start
+            });
+        }
+        out.extend_from_slice(&self.arena[start..end]);
+    }
+
     /// For the head parser: a field whose bytes are, or are about to be, at these offsets of the arena. The parser
     /// appends those bytes with [`append_arena`](Self::append_arena) before anybody else sees the list.
     #[inline]
     pub(crate) fn push_entry(
         &mut self,
         id: NameId,
+        underscore: bool,
         name_start: u32,
         name_len: u16,
         value_start: u32,
         value_len: u32,
     ) {
-        self.present |= id.bit();
+        self.present |= id.bit() | if underscore { UNDERSCORE } else { 0 };
         self.entries.push(Entry { name_start, value_start, value_len, name_len, id });
     }
 
@@ -423,6 +484,10 @@ impl HeaderList {
     pub(crate) fn append_arena(&mut self, bytes: &[u8]) {
         self.arena.extend_from_slice(bytes);
     }
+}
+
+fn line_len(name: &[u8], value: &[u8]) -> usize {
+    name.len().saturating_add(value.len()).saturating_add(SEPARATOR.len() + LINE_END.len())
 }
 
 /// Checks a field from outside and returns its value without blanks around it.

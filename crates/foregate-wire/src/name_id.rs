@@ -3,6 +3,8 @@
 //! A known name is one byte, so that looking for a field is a comparison of bytes and asking for an absent one is a
 //! test of one bit (see [`HeaderList`](crate::HeaderList)).
 
+use crate::chars::below;
+
 macro_rules! names {
     ($($variant:ident: $lower:literal, $canonical:literal;)*) => {
         /// A field name, known or not.
@@ -143,11 +145,11 @@ const MULTIPLIER: u32 = 0xcc66_7e97;
 static TABLE: [u8; SLOTS] = build_table();
 
 const fn build_table() -> [u8; SLOTS] {
-    assert!(LOWER.len() <= 128, "ids must fit the bit mask of HeaderList");
+    assert!(LOWER.len() <= 127, "ids must fit the bit mask of HeaderList, which uses the last bit otherwise");
     let mut table = [0u8; SLOTS];
     let mut id = 1;
     while id < LOWER.len() {
-        let slot = hash(LOWER[id].as_bytes());
+        let slot = hash(LOWER[id].as_bytes(), LOWER[id].len());
         assert!(table[slot] == 0, "two names with one hash: choose another MULTIPLIER");
         table[slot] = id as u8;
         id += 1;
@@ -155,9 +157,8 @@ const fn build_table() -> [u8; SLOTS] {
     table
 }
 
-/// Length and four bytes of the name, folded to lower case. The name is not empty.
-const fn hash(name: &[u8]) -> usize {
-    let len = name.len();
+/// Length and four bytes of the name that is the first `len` of these bytes, folded to lower case. It is not empty.
+const fn hash(name: &[u8], len: usize) -> usize {
     let first = (name[0] | 0x20) as u32;
     let middle = (name[len / 2] | 0x20) as u32;
     let late = (name[len.saturating_sub(4)] | 0x20) as u32;
@@ -167,70 +168,79 @@ const fn hash(name: &[u8]) -> usize {
 }
 
 /// The longest known name, in bytes.
-const LONGEST: usize = 32;
+pub(crate) const LONGEST: usize = 32;
 
-/// The known names in lower case, zeros behind them, so that they can be compared a word at a time.
-static PADDED: [[u8; LONGEST]; 128] = pad_names();
+/// A known name in lower case, zeros behind it, so that it can be compared a word at a time.
+struct Known {
+    len: usize,
+    words: [u64; LONGEST / 8],
+}
 
-const fn pad_names() -> [[u8; LONGEST]; 128] {
-    let mut padded = [[0; LONGEST]; 128];
+static KNOWN: [Known; 128] = known();
+
+const fn known() -> [Known; 128] {
+    let mut known = [const { Known { len: 0, words: [0; LONGEST / 8] } }; 128];
     let mut id = 1;
     while id < LOWER.len() {
         let name = LOWER[id].as_bytes();
+        known[id].len = name.len();
         let mut at = 0;
         while at < name.len() {
-            padded[id][at] = name[at];
+            known[id].words[at / 8] |= (name[at] as u64) << (at % 8 * 8);
             at += 1;
         }
         id += 1;
     }
-    padded
+    known
 }
 
-/// Whether a name of the same length is this one, whatever its case. Whole words first, then one that ends with the
-/// name and may overlap them.
-#[inline]
-fn is_same(lower: &[u8; LONGEST], name: &[u8]) -> bool {
-    let known = &lower[..name.len()];
-    if let (Some(known_end), Some(end)) = (known.last_chunk::<8>(), name.last_chunk::<8>()) {
-        let pairs = known.as_chunks::<8>().0.iter().zip(name.as_chunks::<8>().0);
-        for (known, given) in pairs {
-            if differs(u64::from_le_bytes(*known), u64::from_le_bytes(*given)) {
+impl Known {
+    /// Whether the first bytes of a text are this name, whatever its case. The bit that tells the cases apart also tells a
+    /// few controls from the digits and the hyphen, so controls are a difference.
+    #[inline]
+    fn begins(&self, text: &[u8; LONGEST]) -> bool {
+        let mut left = self.len;
+        for (given, known) in text.as_chunks::<8>().0.iter().zip(&self.words) {
+            let given = u64::from_le_bytes(*given);
+            let keep = if left >= 8 { u64::MAX } else { (1 << (left * 8)) - 1 };
+            let differs = ((given | SPACES) ^ known) | below(given, b' ');
+            if differs & keep != 0 {
                 return false;
             }
+            if left <= 8 {
+                break;
+            }
+            left -= 8;
         }
-        return !differs(u64::from_le_bytes(*known_end), u64::from_le_bytes(*end));
+        true
     }
-    if let (Some(known_start), Some(known_end), Some(start), Some(end)) =
-        (known.first_chunk::<4>(), known.last_chunk::<4>(), name.first_chunk::<4>(), name.last_chunk::<4>())
-    {
-        let join = |start: &[u8; 4], end: &[u8; 4]| {
-            u64::from(u32::from_le_bytes(*start)) << 32 | u64::from(u32::from_le_bytes(*end))
-        };
-        return !differs(join(known_start, known_end), join(start, end));
-    }
-    known.eq_ignore_ascii_case(name)
 }
 
-/// Compares eight bytes without regard to case. The bit that tells the cases apart also tells a few controls from the
-/// digits and the hyphen, so controls in the given name count as a difference.
-#[inline]
-fn differs(known: u64, given: u64) -> bool {
-    const SPACES: u64 = 0x2020_2020_2020_2020;
-    const HIGH: u64 = 0x8080_8080_8080_8080;
-    let controls = given.wrapping_sub(SPACES) & !given & HIGH;
-    (given | SPACES) != known || controls != 0
-}
+const SPACES: u64 = 0x2020_2020_2020_2020;
 
 impl NameId {
     /// The id of a name, whatever its case; [`NameId::Unknown`] when it has none.
     #[inline]
     pub fn from_name(name: &[u8]) -> Self {
-        if name.is_empty() {
+        let mut text = [0; LONGEST];
+        match text.get_mut(..name.len()) {
+            Some(place) => place.copy_from_slice(name),
+            None => return Self::Unknown,
+        }
+        Self::from_text(&text, name.len())
+    }
+
+    /// The id of the name that is the first `length` of these bytes.
+    #[inline]
+    pub(crate) fn from_text(text: &[u8; LONGEST], length: usize) -> Self {
+        if length == 0 || length > LONGEST {
             return Self::Unknown;
         }
-        let id = usize::from(TABLE[hash(name)]);
-        if LOWER[id].len() == name.len() && is_same(&PADDED[id], name) { ALL[id] } else { Self::Unknown }
+        let id = usize::from(TABLE[hash(text, length)]);
+        match KNOWN.get(id) {
+            Some(known) if known.len == length && known.begins(text) => ALL[id],
+            _ => Self::Unknown,
+        }
     }
 
     /// The name in lower case, as HTTP/2 writes it. Empty for [`NameId::Unknown`].

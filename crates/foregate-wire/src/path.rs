@@ -140,18 +140,40 @@ fn without_parameters(path: &[u8]) -> Vec<u8> {
 
 /// Whether a path surely is in normal form: one scan, no writing. May say no to some that are.
 pub fn is_normal(raw: &[u8], slashes: Slashes) -> bool {
+    // A dot after a slash may begin a dot segment; the long way finds out.
+    let after_slash = match slashes {
+        Slashes::Merge => DOT | SLASH,
+        Slashes::Keep => DOT,
+    };
+    let mut refused = 0;
     let mut before = 0;
+    // Nearly all paths are normal, so there is no way out before the end.
     for &byte in raw {
-        if !PATH[usize::from(byte)] {
-            return false;
-        }
-        // A dot after a slash may begin a dot segment; the long way finds out.
-        if before == b'/' && (byte == b'.' || (byte == b'/' && slashes == Slashes::Merge)) {
-            return false;
-        }
-        before = byte;
+        let kind = KINDS[usize::from(byte)];
+        refused |= kind & (FOREIGN | if before == SLASH { after_slash } else { 0 });
+        before = kind;
     }
-    raw.first() == Some(&b'/')
+    raw.first() == Some(&b'/') && refused == 0
+}
+
+/// What bytes are to [`is_normal`].
+static KINDS: [u8; 256] = kinds();
+const FOREIGN: u8 = 1;
+const SLASH: u8 = 2;
+const DOT: u8 = 4;
+
+const fn kinds() -> [u8; 256] {
+    let mut kinds = [FOREIGN; 256];
+    let mut byte = 0;
+    while byte < kinds.len() {
+        if PATH[byte] {
+            kinds[byte] = 0;
+        }
+        byte += 1;
+    }
+    kinds[b'/' as usize] = SLASH;
+    kinds[b'.' as usize] = DOT;
+    kinds
 }
 
 fn write_normal(raw: &[u8], slashes: Slashes, start: usize, out: &mut Vec<u8>) -> Result<(), TargetError> {

@@ -39,10 +39,7 @@ pub fn write_field(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
 /// Appends all fields of a list in order.
 #[inline]
 pub fn write_fields(out: &mut Vec<u8>, headers: &HeaderList) {
-    out.reserve(headers.arena_len() + headers.len() * 4);
-    for field in headers {
-        write_field(out, field.name, field.value);
-    }
+    headers.write_lines(out);
 }
 
 /// Appends the empty line that ends a head or a trailer section.

@@ -1,6 +1,6 @@
 //! The forms of a request target (RFC 9112, 3.2).
 
-use crate::chars::word_end;
+use crate::chars::{byte_at, target_end, word_end};
 use crate::host::HostError;
 use crate::method::Method;
 
@@ -147,21 +147,17 @@ fn parse_absolute<'a>(method: &Method, raw: &'a [u8]) -> Result<Target<'a>, Targ
 /// Splits at the first `?` and refuses what no target may hold.
 fn split_query(raw: &[u8]) -> Result<(&[u8], Option<&[u8]>), TargetError> {
     check_bytes(raw)?;
-    Ok(match memchr::memchr(b'?', raw) {
-        Some(at) => (&raw[..at], Some(&raw[at + 1..])),
-        None => (raw, None),
-    })
+    let path_end = byte_at(raw, b'?');
+    Ok((&raw[..path_end], raw.get(path_end + 1..)))
 }
 
 /// Refuses what no target may hold.
 pub(crate) fn check_bytes(raw: &[u8]) -> Result<(), TargetError> {
-    if word_end(raw, 0) != raw.len() {
-        return Err(TargetError::BadByte);
+    if target_end(raw) == raw.len() {
+        return Ok(());
     }
-    if memchr::memchr(b'#', raw).is_some() {
-        return Err(TargetError::Fragment);
-    }
-    Ok(())
+    // A control byte is the worse fault, wherever it is.
+    Err(if word_end(raw, 0) != raw.len() { TargetError::BadByte } else { TargetError::Fragment })
 }
 
 fn strip_prefix<'a>(raw: &'a [u8], prefix: &[u8]) -> Option<&'a [u8]> {

@@ -3,8 +3,9 @@
 
 use super::error::{LineError, RequestError, ResponseError};
 use super::{RequestHead, ResponseHead};
-use crate::chars::{token_end, trim_end, trim_start, value_end, word_end};
+use crate::chars::{equal, token_end, trim_end, trim_start, value_end, word_end};
 use crate::method::{Method, Version};
+use crate::name_id::NameId;
 
 /// Parses `METHOD SP target SP HTTP/x.y CRLF` at `at` and returns where the next line begins.
 pub(super) fn request_line(
@@ -90,6 +91,9 @@ fn is_http_version(bytes: &[u8]) -> bool {
 
 /// Where the parts of a field line are.
 pub(crate) struct FieldLine {
+    pub(crate) id: NameId,
+    /// Whether the name may have a `_`.
+    pub(crate) underscore: bool,
     pub(crate) name_len: usize,
     pub(crate) value_start: usize,
     pub(crate) value_len: usize,
@@ -105,9 +109,14 @@ pub(crate) enum Line {
 }
 
 /// Looks at the line at `at`. Reads from left to right and answers as soon as the bytes decide.
-#[inline]
+#[inline(always)]
 pub(crate) fn field_line(input: &[u8], at: usize) -> Result<Line, LineError> {
-    let name_end = token_end(input, at);
+    let known = known_name(input.get(at..).unwrap_or_default());
+    let name_end = match known {
+        // It holds nothing but token characters.
+        Some((_, length)) => at + length,
+        None => token_end(input, at),
+    };
     match input.get(name_end) {
         None => return Ok(Line::Incomplete),
         Some(b':') if name_end > at => {}
@@ -132,13 +141,42 @@ pub(crate) fn field_line(input: &[u8], at: usize) -> Result<Line, LineError> {
         _ => return Err(LineError::BadFieldValue),
     }
     let raw = &input[value_from..value_end];
-    let left = trim_start(raw);
-    let value = trim_end(left);
-    let value_start = value_end - left.len();
+    let (value_start, value_len) = match raw {
+        // What a value may hold and is not above a space is a blank.
+        [b' ', first, .., last] if *first > b' ' && *last > b' ' => (value_from + 1, raw.len() - 1),
+        _ => {
+            let left = trim_start(raw);
+            (value_end - left.len(), trim_end(left).len())
+        }
+    };
+    let id = match known {
+        Some((id, _)) => id,
+        None => NameId::from_name(&input[at..name_end]),
+    };
     Ok(Line::Field(FieldLine {
+        id,
+        // No known name has one.
+        underscore: id == NameId::Unknown && input[at..name_end].contains(&b'_'),
         name_len: name_end - at,
         value_start,
-        value_len: value.len(),
+        value_len,
         end: value_end + 2,
     }))
+}
+
+/// The known name that a line begins with, and where its colon is. `None` also where too little of the line is there to
+/// tell at once.
+#[inline]
+fn known_name(line: &[u8]) -> Option<(NameId, usize)> {
+    let text = line.first_chunk()?;
+    let mut length = 0;
+    for word in text.as_chunks::<8>().0 {
+        let colons = equal(u64::from_le_bytes(*word), b':');
+        if colons != 0 {
+            length += colons.trailing_zeros() as usize / 8;
+            return Some((NameId::from_text(text, length), length)).filter(|(id, _)| *id != NameId::Unknown);
+        }
+        length += 8;
+    }
+    None
 }
