@@ -20,6 +20,9 @@ pub const MAX_LEADING_EMPTY_LINES: u8 = 4;
 /// No head is larger than this, whatever the limits say: offsets are 32 bits wide.
 const MAX_HEAD_BYTES: usize = 1 << 30;
 
+/// Bytes of fields up to which they are remembered.
+const REMEMBERED: usize = 4096;
+
 /// How large a head may be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HeadLimits {
@@ -47,12 +50,57 @@ pub struct RequestHead {
     /// The fields in order.
     pub headers: HeaderList,
     target: Vec<u8>,
+    /// The fields of the last head that was parsed, as they came. Those of a connection's next one are mostly the same, and
+    /// need no second look then.
+    before: Before,
+}
+
+/// Fields that were parsed, and within which limits.
+#[derive(Debug)]
+struct Before {
+    headers: HeaderList,
+    limits: HeadLimits,
+}
+
+impl Before {
+    const NOTHING: Self =
+        Self { headers: HeaderList::new(), limits: HeadLimits { bytes: 0, line: 0, fields: 0 } };
+
+    /// Takes note of the fields of a whole head, unless they are many.
+    #[inline]
+    fn remember(&mut self, headers: &HeaderList, limits: &HeadLimits) {
+        if headers.arena_len() <= REMEMBERED {
+            self.headers.clone_from(headers);
+            self.limits = *limits;
+        } else {
+            self.headers = HeaderList::new();
+        }
+    }
+}
+
+impl Default for Before {
+    fn default() -> Self {
+        Self::NOTHING
+    }
+}
+
+impl Clone for Before {
+    /// What is only there to save work is not worth a copy.
+    fn clone(&self) -> Self {
+        Self::NOTHING
+    }
 }
 
 impl RequestHead {
     /// An empty head that has not allocated.
     pub const fn new() -> Self {
-        Self { method: Method::Get, version: Version::Http11, headers: HeaderList::new(), target: Vec::new() }
+        Self {
+            method: Method::Get,
+            version: Version::Http11,
+            headers: HeaderList::new(),
+            target: Vec::new(),
+            before: Before::NOTHING,
+        }
     }
 
     /// The request target as it came, never empty after a successful parse.
@@ -74,6 +122,17 @@ impl RequestHead {
         self.version = Version::Http11;
         self.headers.clear();
         self.target.clear();
+    }
+
+    /// Takes the fields of the last head if those that begin at `at` are the same bytes, all of them there and within the
+    /// same limits. Where they end.
+    #[inline]
+    fn repeat_fields(&mut self, input: &[u8], at: usize, limits: &HeadLimits) -> Option<usize> {
+        if self.before.limits != *limits {
+            return None;
+        }
+        let rest = input.get(at..input.len().min(limits.bytes))?;
+        self.headers.repeat(&self.before.headers, rest).map(|length| at + length)
     }
 
     /// Gives back memory beyond these sizes, so that one large request does not stay for the connection's life.
@@ -194,7 +253,13 @@ impl HeadParser {
                 return Ok(None);
             }
             match request_line(window.bytes, self.line, head)? {
-                Some(end) => self.begin_fields(end),
+                Some(end) => {
+                    if let Some(end) = head.repeat_fields(input, end, limits) {
+                        self.reset();
+                        return Ok(Some(end));
+                    }
+                    self.begin_fields(end);
+                }
                 None if window.is_full => return Err(RequestError::TargetTooLong),
                 None => {
                     self.wait(window, b' ');
@@ -202,7 +267,11 @@ impl HeadParser {
                 }
             }
         }
-        Ok(self.fields(input, limits, &mut head.headers)?)
+        let read = self.fields(input, limits, &mut head.headers)?;
+        if read.is_some() {
+            head.before.remember(&head.headers, limits);
+        }
+        Ok(read)
     }
 
     /// Parses a response head; see [`parse_request`](Self::parse_request).

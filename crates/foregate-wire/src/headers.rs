@@ -90,15 +90,14 @@ impl Entry {
     /// Where the line ends that the buffer has of this field, if that is `name: value CRLF`, byte for byte.
     #[inline]
     fn line_end(self, arena: &[u8]) -> Option<usize> {
-        let name_end = self.name_start as usize + usize::from(self.name_len);
+        let (start, name_len) = (self.name_start as usize, usize::from(self.name_len));
         let value_start = self.value_start as usize;
-        let value_end = value_start + self.value_len as usize;
-        let between = arena.get(name_end..)?.first_chunk();
-        let behind = arena.get(value_end..)?.first_chunk();
-        let whole = name_end + SEPARATOR.len() == value_start
-            && between == Some(SEPARATOR)
-            && behind == Some(LINE_END);
-        whole.then_some(value_end + LINE_END.len())
+        let end = value_start + self.value_len as usize + LINE_END.len();
+        let line = arena.get(start..end)?;
+        let whole = start + name_len + SEPARATOR.len() == value_start
+            && line.get(name_len..)?.first_chunk() == Some(SEPARATOR)
+            && line.last_chunk() == Some(LINE_END);
+        whole.then_some(end)
     }
 }
 
@@ -179,6 +178,21 @@ impl HeaderList {
         }
         self.push(name, value);
         Ok(())
+    }
+
+    /// Adds the fields of another list at the end. One that would be beyond 4 GiB leaves the list as it was.
+    pub fn append(&mut self, other: &Self) {
+        if self.room() < other.arena.len() {
+            return;
+        }
+        let behind = self.arena.len() as u32;
+        self.arena.extend_from_slice(&other.arena);
+        self.present |= other.present;
+        self.entries.extend(other.entries.iter().map(|entry| Entry {
+            name_start: entry.name_start + behind,
+            value_start: entry.value_start + behind,
+            ..*entry
+        }));
     }
 
     /// The fields in order.
@@ -477,6 +491,17 @@ impl HeaderList {
     ) {
         self.present |= id.bit() | if underscore { UNDERSCORE } else { 0 };
         self.entries.push(Entry { name_start, value_start, value_len, name_len, id });
+    }
+
+    /// For the head parser: takes the fields of `earlier`, which are just those that `text` begins with. How much of it they
+    /// are.
+    #[inline]
+    pub(crate) fn repeat(&mut self, earlier: &Self, text: &[u8]) -> Option<usize> {
+        if earlier.arena.is_empty() || !text.starts_with(&earlier.arena) {
+            return None;
+        }
+        self.clone_from(earlier);
+        Some(earlier.arena.len())
     }
 
     /// For the head parser: the bytes that entries point at.

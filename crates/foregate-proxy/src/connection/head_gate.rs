@@ -331,8 +331,11 @@ fn write_head(block: &[u8], frame: &Frame, out: &mut Buffer) -> Result<(), Reaso
 /// The fields of a refused head, as many as may be kept.
 fn kept_fields(inspected: &Inspected<'_>, limit: usize, scratch: &mut Vec<u8>) -> HeaderList {
     let mut kept = HeaderList::new();
+    let mut bytes = 0;
     inspected.fields(scratch, |name, value| {
-        if kept.len() < REFUSED_FIELDS && kept.arena_len() + name.len() + value.len() <= limit {
+        let with = bytes + name.len() + value.len();
+        if kept.len() < REFUSED_FIELDS && with <= limit {
+            bytes = with;
             kept.push(name, value);
         }
     });

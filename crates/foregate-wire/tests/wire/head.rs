@@ -41,6 +41,52 @@ fn pipelined_requests_come_one_after_the_other() {
     assert!(parser.is_mid_head());
 }
 
+/// What follows is parsed as if nothing had come before, whatever it has in common with that.
+#[test]
+fn fields_like_those_before_are_what_they_are_alone() {
+    let fields = "Host: a\r\nX-Own:\t one \r\nx_own: two\r\nAccept: */*\r\n";
+    let before = format!("GET /1 HTTP/1.1\r\n{fields}\r\n");
+    let long = "/long".repeat(20);
+    let usual = HeadLimits::default();
+    let after = [
+        format!("GET /2?longer HTTP/1.1\r\n{fields}\r\nGET /3"),
+        format!("\r\nPOST {long} HTTP/1.0\r\n{fields}\r\nbody"),
+        format!("GET /2 HTTP/1.1\r\n{fields}Cookie: c\r\n\r\n"),
+        format!("GET /2 HTTP/1.1\r\n{fields} folded\r\n\r\n"),
+        format!("GET /2 HTTP/1.1\r\n{fields}"),
+        format!("GET /2 HTTP/1.1\r\n{}\r\n", fields.replace("two", "tWo")),
+        format!("GET /2 HTTP/1.1\r\n{}\r\n", fields.replace("two", "t\0o")),
+        "GET /2 HTTP/1.1\r\n\r\n".to_owned(),
+    ];
+    for limits in [
+        usual,
+        HeadLimits { bytes: before.len(), ..usual },
+        HeadLimits { line: 14, ..usual },
+        HeadLimits { fields: 3, ..usual },
+        HeadLimits { fields: 4, ..usual },
+    ] {
+        for after in &after {
+            let (mut parser, mut head) = (HeadParser::new(), RequestHead::new());
+            assert_eq!(parser.parse_request(before.as_bytes(), &usual, &mut head), Ok(Some(before.len())));
+            // What becomes of the fields on their way does not matter.
+            head.headers.remove(NameId::Host);
+            head.headers.push(b"Via", b"x");
+            let parsed = parser.parse_request(after.as_bytes(), &limits, &mut head);
+            let (mut alone_parser, mut alone) = (HeadParser::new(), RequestHead::new());
+            assert_eq!(
+                parsed,
+                alone_parser.parse_request(after.as_bytes(), &limits, &mut alone),
+                "{after:?}"
+            );
+            if let Ok(Some(_)) = parsed {
+                assert_eq!((head.target(), head.version), (alone.target(), alone.version));
+                assert_eq!(lines(&head.headers), lines(&alone.headers), "{after:?}");
+                assert_eq!(head.headers.arena_len(), alone.headers.arena_len());
+            }
+        }
+    }
+}
+
 #[test]
 fn request_lines_that_are_refused() {
     let cases: &[(&[u8], E)] = &[

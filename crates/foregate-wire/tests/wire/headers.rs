@@ -2,7 +2,7 @@
 
 use foregate_wire::{FieldError, HeaderList, NameId};
 
-use super::lines;
+use super::{lines, request};
 
 fn list(fields: &[(&str, &str)]) -> HeaderList {
     let mut list = HeaderList::new();
@@ -107,4 +107,50 @@ fn secrets_do_not_show() {
     ]);
     let text = format!("{headers:?}");
     assert!(!text.contains("s3cret") && text.contains("shown"), "{text}");
+}
+
+#[test]
+fn a_list_takes_the_fields_of_another() {
+    let (mut list, mut other) = (HeaderList::new(), HeaderList::new());
+    list.push(b"Host", b"a");
+    other.push(b"gone", b"x");
+    other.push(b"Via", b"1.1 b");
+    other.push(b"x_own", b"");
+    other.remove_name(b"gone");
+    list.append(&other);
+    list.append(&HeaderList::new());
+    assert_eq!(lines(&list), ["Host: a", "Via: 1.1 b", "x_own: "]);
+    assert_eq!(list.get(NameId::Via), Some(&b"1.1 b"[..]));
+    let mut written = Vec::new();
+    foregate_wire::serialise::write_fields(&mut written, &list);
+    assert_eq!(written, b"Host: a\r\nVia: 1.1 b\r\nx_own: \r\n");
+    assert_eq!(foregate_wire::connection::drop_underscore_names(&mut list), 1);
+}
+
+/// Writing copies what lies behind each other in the buffer; whatever was done to the list, it must be what its fields say.
+#[test]
+fn lines_are_written_as_the_fields_are() {
+    let (_, mut head) = request(b"GET / HTTP/1.1\r\nHost: a\r\nA:b\r\nB:  c \r\nC: \r\nD: d\r\nE: e\r\n\r\n")
+        .unwrap()
+        .unwrap();
+    let check = |list: &HeaderList| {
+        let mut written = Vec::new();
+        foregate_wire::serialise::write_fields(&mut written, list);
+        let expected: String = lines(list).iter().map(|line| format!("{line}\r\n")).collect();
+        assert_eq!(String::from_utf8(written).unwrap(), expected);
+    };
+    let list = &mut head.headers;
+    check(list);
+    list.remove(NameId::Host);
+    list.push(b"Via", b"x");
+    check(list);
+    list.set_name(b"d", b"");
+    check(list);
+    list.set_name(b"E", b"longer than it was");
+    check(list);
+    list.set_name(b"via", b"longer than it was");
+    list.push(b"F", b"");
+    check(list);
+    list.set_name(b"F", b"\r\n");
+    check(list);
 }
