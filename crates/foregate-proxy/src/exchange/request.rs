@@ -50,6 +50,9 @@ pub struct Request {
     secure: bool,
     authority: String,
     host_len: usize,
+    /// What the last Host was understood as: most requests of a connection have the same.
+    last_host: LastHost,
+    told: Told,
     target: Vec<u8>,
     path_len: usize,
     /// The authority that the origin is told, where it is not the client's.
@@ -60,6 +63,83 @@ pub struct Request {
     pub sent: usize,
     /// Whether a field's name has a `_`; `None` until a step's change asks.
     underscores: Option<bool>,
+}
+
+/// A host with its port as it came, and what that was understood as. Empty before the first.
+#[derive(Debug, Default)]
+struct LastHost {
+    raw: Vec<u8>,
+    secure: bool,
+    authority: String,
+    host_len: usize,
+}
+
+/// What an origin is told of a client and how its request came, and the fields that say so. Most requests of a connection have
+/// them in common.
+#[derive(Debug, Default)]
+struct Told {
+    client: String,
+    secure: bool,
+    version: Version,
+    authority: String,
+    fields: HeaderList,
+}
+
+impl Told {
+    fn fields(&mut self, client: &str, secure: bool, version: Version, authority: &str) -> &HeaderList {
+        let same = self.client == client && self.secure == secure && self.version == version;
+        if !same || self.authority != authority || self.fields.is_empty() {
+            self.client.clear();
+            self.client.push_str(client);
+            self.authority.clear();
+            self.authority.push_str(authority);
+            (self.secure, self.version) = (secure, version);
+            self.fields.clear();
+            for id in CLIENT_CLAIMS {
+                claim(&mut self.fields, id, false, client, secure, authority);
+            }
+            self.fields.push_id(NameId::Via, via(version));
+        }
+        &self.fields
+    }
+}
+
+/// Adds one of [`CLIENT_CLAIMS`] if there is something to say in it, or if it was `asked` for.
+fn claim(list: &mut HeaderList, id: NameId, asked: bool, client: &str, secure: bool, authority: &str) {
+    match id {
+        // Only who asks for it gets it: most origins do not look at it.
+        NameId::XRealIp if asked && !client.is_empty() => list.push_id(id, client.as_bytes()),
+        NameId::XForwardedFor if !client.is_empty() => list.push_id(id, client.as_bytes()),
+        NameId::XForwardedProto => list.push_id(id, if secure { b"https" } else { b"http" }),
+        NameId::XForwardedHost => list.push_id(id, authority.as_bytes()),
+        _ => {}
+    }
+}
+
+/// How we say which way a request came (RFC 9110, section 7.6.3).
+fn via(version: Version) -> &'static [u8] {
+    match version {
+        Version::Http10 => b"1.0 foregate",
+        Version::Http11 => b"1.1 foregate",
+        Version::Http2 => b"2 foregate",
+        Version::Http3 => b"3 foregate",
+    }
+}
+
+impl LastHost {
+    /// Writes the normal form of a host with its port to `out`; how much of that is the host.
+    fn read(&mut self, raw: &[u8], secure: bool, out: &mut String) -> Result<usize, Error> {
+        if raw != self.raw || secure != self.secure || raw.is_empty() {
+            self.raw.clear();
+            let port = parse_authority(raw, &mut self.authority).map_err(Error::Host)?.port;
+            self.host_len = self.authority.len();
+            push_port(&mut self.authority, port, secure, &Method::Get);
+            self.raw.extend_from_slice(raw);
+            self.secure = secure;
+        }
+        out.clone_from(&self.authority);
+        Ok(self.host_len)
+    }
 }
 
 impl Request {
@@ -75,6 +155,8 @@ impl Request {
             secure: false,
             authority: String::new(),
             host_len: 0,
+            last_host: LastHost::default(),
+            told: Told::default(),
             target: Vec::new(),
             path_len: 0,
             origin_authority: String::new(),
@@ -151,6 +233,12 @@ impl Request {
             return Err(Error::HostCount);
         }
         let named = self.head.headers.get(NameId::Host);
+        // Nearly all are of this form.
+        if let (TargetForm::Origin, Some(host)) = (target.form, named) {
+            self.host_len = self.last_host.read(host, self.secure, &mut self.authority)?;
+            self.path_len = write_target(&target, Slashes::Merge, &self.authority, &mut self.target)?;
+            return Ok(());
+        }
         let port = match (target.authority(), named) {
             (authority, Some(host)) => {
                 // Host must be one even where the target's authority wins.
@@ -176,17 +264,13 @@ impl Request {
             }
         };
         self.host_len = self.authority.len();
-        self.push_port(port);
-        self.normalise(Slashes::Merge)
+        push_port(&mut self.authority, port, self.secure, &self.head.method);
+        self.path_len = write_target(&target, Slashes::Merge, &self.authority, &mut self.target)?;
+        Ok(())
     }
 
     fn push_port(&mut self, port: Option<u16>) {
-        // The scheme's own port says nothing (RFC 9110, section 4.2.3).
-        let default = if self.secure { 443 } else { 80 };
-        if let Some(port) = port.filter(|port| *port != default || self.head.method == Method::Connect) {
-            self.authority.push(':');
-            self.authority.push_str(itoa::Buffer::new().format(port));
-        }
+        push_port(&mut self.authority, port, self.secure, &self.head.method);
     }
 
     /// Brings the target into its normal form.
@@ -196,21 +280,8 @@ impl Request {
     /// A path that has none.
     pub fn normalise(&mut self, slashes: Slashes) -> Result<(), Error> {
         let target = Target::parse(&self.head.method, self.head.target()).map_err(Error::Target)?;
-        self.target.clear();
-        match target.form {
-            TargetForm::Authority { .. } => {
-                self.target.extend_from_slice(self.authority.as_bytes());
-                self.path_len = 0;
-                return Ok(());
-            }
-            _ if target.path == b"*" => self.target.push(b'*'),
-            _ => normalize_path(target.path, slashes, &mut self.target).map_err(Error::Target)?,
-        }
-        self.path_len = self.target.len();
-        if let Some(query) = target.query {
-            self.target.push(b'?');
-            normalize_query(query, &mut self.target);
-        }
+        self.path_len = 0;
+        self.path_len = write_target(&target, slashes, &self.authority, &mut self.target)?;
         Ok(())
     }
 
@@ -281,7 +352,7 @@ impl Request {
         if self.head.headers.count(NameId::Host) > 1 {
             return Err(Error::HostCount);
         }
-        let port = match (authority, host) {
+        let named = match (authority, host) {
             (Some(authority), host) => {
                 // A Host that names something else is an attempt to be routed by one and judged by the other.
                 if let Some(host) = host
@@ -289,13 +360,18 @@ impl Request {
                 {
                     return Err(Error::Pseudo("Host differs from the authority"));
                 }
-                parse_authority(authority, &mut self.authority).map_err(Error::Host)?.port
+                authority
             }
-            (None, Some(host)) => parse_authority(host, &mut self.authority).map_err(Error::Host)?.port,
+            (None, Some(host)) => host,
             (None, None) => return Err(Error::Pseudo("the authority is missing")),
         };
-        self.host_len = self.authority.len();
-        self.push_port(port);
+        if self.head.method == Method::Connect {
+            let port = parse_authority(named, &mut self.authority).map_err(Error::Host)?.port;
+            self.host_len = self.authority.len();
+            self.push_port(port);
+        } else {
+            self.host_len = self.last_host.read(named, self.secure, &mut self.authority)?;
+        }
         let target = match parts.uri.path_and_query() {
             Some(target) if self.head.method != Method::Connect => target.as_str().as_bytes(),
             _ if self.head.method == Method::Connect => self.authority.as_bytes(),
@@ -453,31 +529,20 @@ impl Request {
     /// not trusted.
     pub fn tell_origin(&mut self, client: &str, secure: bool, version: Version) {
         let headers = &mut self.head.headers;
-        let scheme: &[u8] = if secure { b"https" } else { b"http" };
+        let asked = headers.contains(NameId::XRealIp);
+        if self.claimed == 0 && !asked {
+            headers.remove_each(&CLIENT_CLAIMS);
+            headers.append(self.told.fields(client, secure, version, &self.authority));
+            return;
+        }
         for (number, id) in CLIENT_CLAIMS.into_iter().enumerate() {
             // What a module says instead holds.
-            if self.claimed >> number & 1 == 1 {
-                continue;
-            }
-            let claims = headers.get(id).is_some();
-            headers.remove(id);
-            match id {
-                // Only who asks for it gets it: most origins do not look at it.
-                NameId::XRealIp if claims && !client.is_empty() => headers.push_id(id, client.as_bytes()),
-                NameId::XForwardedFor if !client.is_empty() => headers.push_id(id, client.as_bytes()),
-                NameId::XForwardedProto => headers.push_id(id, scheme),
-                NameId::XForwardedHost => headers.push_id(id, self.authority.as_bytes()),
-                _ => {}
+            if self.claimed >> number & 1 == 0 {
+                headers.remove(id);
+                claim(headers, id, asked, client, secure, &self.authority);
             }
         }
-        // RFC 9110, section 7.6.3.
-        let via: &[u8] = match version {
-            Version::Http10 => b"1.0 foregate",
-            Version::Http11 => b"1.1 foregate",
-            Version::Http2 => b"2 foregate",
-            Version::Http3 => b"3 foregate",
-        };
-        headers.push_id(NameId::Via, via);
+        headers.push_id(NameId::Via, via(version));
     }
 
     /// Takes away the fields in which only modules say who the client is.
@@ -568,6 +633,39 @@ impl Request {
             self.claimed |= 1 << number;
         }
     }
+}
+
+fn push_port(authority: &mut String, port: Option<u16>, secure: bool, method: &Method) {
+    // The scheme's own port says nothing (RFC 9110, section 4.2.3).
+    let default = if secure { 443 } else { 80 };
+    if let Some(port) = port.filter(|port| *port != default || *method == Method::Connect) {
+        authority.push(':');
+        authority.push_str(itoa::Buffer::new().format(port));
+    }
+}
+
+/// Writes a target in its normal form; how much of it is the path.
+fn write_target(
+    target: &Target<'_>,
+    slashes: Slashes,
+    authority: &str,
+    out: &mut Vec<u8>,
+) -> Result<usize, Error> {
+    out.clear();
+    match target.form {
+        TargetForm::Authority { .. } => {
+            out.extend_from_slice(authority.as_bytes());
+            return Ok(0);
+        }
+        _ if target.path == b"*" => out.push(b'*'),
+        _ => normalize_path(target.path, slashes, out).map_err(Error::Target)?,
+    }
+    let path_len = out.len();
+    if let Some(query) = target.query {
+        out.push(b'?');
+        normalize_query(query, out);
+    }
+    Ok(path_len)
 }
 
 /// Modules change the fields through this. `Host` is no field here: what origins are told is kept apart. Where a name is set

@@ -1,5 +1,7 @@
 //! Between our header list and the `http` crate's map, which exists at the edge to HTTP/2 only.
 
+use std::sync::LazyLock;
+
 use bytes::Bytes;
 use foregate_wire::{HeaderList, NameId};
 use http::header::{HeaderMap, HeaderName, HeaderValue};
@@ -33,9 +35,12 @@ pub fn to_map(list: &HeaderList) -> HeaderMap {
 }
 
 fn name(id: NameId, name: &[u8]) -> Option<HeaderName> {
-    match id {
-        NameId::Unknown => HeaderName::from_bytes(name).ok(),
-        id => Some(HeaderName::from_static(id.as_str())),
+    /// The known names in the order of their ids. Making one looks at each of its bytes; a copy does not.
+    static KNOWN: LazyLock<Vec<HeaderName>> =
+        LazyLock::new(|| NameId::all().map(|id| HeaderName::from_static(id.as_str())).collect());
+    match (id as usize).checked_sub(1) {
+        None => HeaderName::from_bytes(name).ok(),
+        Some(known) => KNOWN.get(known).cloned(),
     }
 }
 
@@ -46,4 +51,16 @@ pub(crate) fn is_spelling(one: &[u8], other: &[u8]) -> bool {
         (one, other) => one.eq_ignore_ascii_case(other),
     };
     one.len() == other.len() && one.iter().zip(other).all(same)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_known_name_is_itself() {
+        for id in NameId::all() {
+            assert_eq!(name(id, b"").unwrap().as_str(), id.as_str());
+        }
+    }
 }
