@@ -6,10 +6,12 @@
 
 use std::cell::RefCell;
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 use tokio::time::Sleep;
+
+use crate::telemetry::clock;
 
 /// Armed timers that a thread keeps for its next connections.
 const KEPT_PER_THREAD: usize = 256;
@@ -22,6 +24,8 @@ thread_local! {
 struct Armed {
     sleep: Pin<Box<Sleep>>,
     at: Instant,
+    /// Whom it wakes.
+    waker: Option<Waker>,
 }
 
 /// A timer that is armed lazily.
@@ -37,7 +41,7 @@ impl Timer {
         let kept = KEPT.with_borrow_mut(Vec::pop);
         let armed = kept.unwrap_or_else(|| {
             let at = Instant::now() + likely;
-            Armed { sleep: Box::pin(tokio::time::sleep_until(at.into())), at }
+            Armed { sleep: Box::pin(tokio::time::sleep_until(at.into())), at, waker: None }
         });
         Self { armed: Some(armed) }
     }
@@ -48,11 +52,19 @@ impl Timer {
         if deadline < armed.at {
             armed.arm(deadline);
         }
+        // It goes off at its time at the earliest, and then the task is polled anew.
+        if armed.waker.as_ref().is_some_and(|waker| waker.will_wake(cx.waker())) && clock::now() < armed.at {
+            return Poll::Pending;
+        }
         while armed.sleep.as_mut().poll(cx).is_ready() {
             if Instant::now() >= deadline {
                 return Poll::Ready(());
             }
             armed.arm(deadline);
+        }
+        match &mut armed.waker {
+            Some(waker) => waker.clone_from(cx.waker()),
+            none => *none = Some(cx.waker().clone()),
         }
         Poll::Pending
     }
@@ -61,13 +73,15 @@ impl Timer {
 impl Armed {
     fn arm(&mut self, deadline: Instant) {
         self.at = deadline;
+        self.waker = None;
         self.sleep.as_mut().reset(deadline.into());
     }
 }
 
 impl Drop for Timer {
     fn drop(&mut self) {
-        if let Some(armed) = self.armed.take() {
+        if let Some(mut armed) = self.armed.take() {
+            armed.waker = None;
             // The thread may be ending, in which case the timer goes with it.
             let _ = KEPT.try_with(|kept| {
                 let mut kept = kept.borrow_mut();

@@ -112,8 +112,7 @@ impl Session {
         let limits = &config.settings.limits;
         self.client.close_soon = self.connection.registered.is_told()
             || self.requests >= limits.requests_per_connection
-            || clock::now().saturating_duration_since(self.connection.born)
-                >= config.settings.timeouts.connection_age;
+            || !clock::is_within(clock::now(), self.connection.born, config.settings.timeouts.connection_age);
         let understood = match received {
             Ok(()) => {
                 let peer = &self.connection.peer;

@@ -15,8 +15,11 @@ pub mod response;
 mod tunnel;
 mod view;
 
-use std::panic::AssertUnwindSafe;
+use std::future::poll_fn;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::{Instant, SystemTime};
 
 use foregate_module::PhaseId;
@@ -156,7 +159,16 @@ pub async fn serve(served: Served<'_>, understood: Result<(), Error>) -> Outcome
     let first = understood.map_or_else(Step::Failed, |()| Step::Route);
     let mut exchange = Exchange::new(served);
     exchange.refused = understood.err();
-    match AssertUnwindSafe(exchange.drive(first)).catch_unwind().await {
+    let driven = {
+        let mut drive = pin!(exchange.drive(first));
+        // Not by `FutureExt::catch_unwind`, which would copy it.
+        poll_fn(|cx| match catch_unwind(AssertUnwindSafe(|| drive.as_mut().poll(cx))) {
+            Ok(polled) => polled.map(Ok),
+            Err(panic) => Poll::Ready(Err(panic)),
+        })
+        .await
+    };
+    match driven {
         Ok(outcome) => outcome,
         Err(_) => {
             exchange.proxy.metrics.panics.inc();

@@ -156,19 +156,29 @@ impl Buffer {
         stream: &mut Stream,
         limit: usize,
     ) -> Poll<io::Result<usize>> {
-        self.make_room(limit)?;
-        let spare = self.bytes.capacity() - self.bytes.len();
-        let read = stream.poll_receive(cx, &mut self.bytes);
-        match &read {
-            // A peer that fills the buffer has more: fewer, larger reads are cheaper for it.
-            Poll::Ready(Ok(count)) if *count == spare => {
-                self.next = if self.bytes.capacity() < SMALL { SMALL } else { LARGE };
+        loop {
+            // Memory is taken when there is something to be put into it, as far as that can be told.
+            if stream.poll_readable(cx)?.is_pending() {
+                self.release();
+                return Poll::Pending;
             }
-            Poll::Ready(Ok(_)) => {}
-            Poll::Ready(Err(_)) => {}
-            Poll::Pending => self.release(),
+            self.make_room(limit)?;
+            let spare = self.bytes.capacity() - self.bytes.len();
+            match stream.poll_receive(cx, &mut self.bytes) {
+                // A peer that fills the buffer has more: fewer, larger reads are cheaper for it.
+                Poll::Ready(Ok(Some(count))) if count == spare => {
+                    self.next = if self.bytes.capacity() < SMALL { SMALL } else { LARGE };
+                    return Poll::Ready(Ok(count));
+                }
+                Poll::Ready(Ok(Some(count))) => return Poll::Ready(Ok(count)),
+                Poll::Ready(Ok(None)) => {}
+                Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
+                Poll::Pending => {
+                    self.release();
+                    return Poll::Pending;
+                }
+            }
         }
-        read
     }
 
     fn make_room(&mut self, limit: usize) -> io::Result<()> {

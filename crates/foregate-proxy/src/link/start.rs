@@ -128,6 +128,11 @@ impl Copy {
         true
     }
 
+    /// What is kept for another attempt.
+    pub fn kept_bytes(&self) -> &[u8] {
+        self.kept.as_ref().map_or(&[], |kept| &kept.bytes)
+    }
+
     /// Whether all that was taken from the source can be sent again.
     pub fn is_at_hand(&self) -> bool {
         let in_file = || match &self.front {

@@ -78,32 +78,31 @@ impl Socket {
         }
     }
 
-    /// Reads once and appends to `bytes`, which has room. `Ok(0)` is the end of the stream.
+    /// Waits until there may be something to read.
+    fn poll_readable(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if self.ahead.is_some() {
+            return Poll::Ready(Ok(()));
+        }
+        each_kind!(&self.kind, stream => stream.poll_read_ready(cx))
+    }
+
+    /// Reads once and appends to `bytes`, which has room. 0 is the end of the stream; `None`: there is nothing now.
     ///
     /// The C library's functions are points of cancellation, which costs on each call in a process of several
     /// threads; these are not.
-    fn poll_receive(&mut self, cx: &mut Context<'_>, bytes: &mut Vec<u8>) -> Poll<io::Result<usize>> {
-        if self.ahead.is_some() {
-            return poll_read_buf(Pin::new(self), cx, bytes);
-        }
-        loop {
-            ready!(each_kind!(&self.kind, stream => stream.poll_read_ready(cx)))?;
-            let room = bytes.capacity() - bytes.len();
-            let mut received = None;
-            let result = each_kind!(&self.kind, stream => stream.try_io(Interest::READABLE, || {
-                let (count, _) = recv(stream, spare_capacity(bytes), RecvFlags::DONTWAIT)?;
-                received = Some(count);
-                // Less than there is room for is all there was: the next bytes announce themselves, and a read
-                // that would only find nothing is spared.
-                if count > 0 && count < room { Err(io::ErrorKind::WouldBlock.into()) } else { Ok(()) }
-            }));
-            match (received, result) {
-                (Some(count), _) => return Poll::Ready(Ok(count)),
-                (None, Err(error)) if error.kind() != io::ErrorKind::WouldBlock => {
-                    return Poll::Ready(Err(error));
-                }
-                (None, _) => {}
-            }
+    fn receive(&self, bytes: &mut Vec<u8>) -> io::Result<Option<usize>> {
+        let room = bytes.capacity() - bytes.len();
+        let mut received = None;
+        let result = each_kind!(&self.kind, stream => stream.try_io(Interest::READABLE, || {
+            let (count, _) = recv(stream, spare_capacity(bytes), RecvFlags::DONTWAIT)?;
+            received = Some(count);
+            // Less than there is room for is all there was: the next bytes announce themselves, and a read
+            // that would only find nothing is spared.
+            if count > 0 && count < room { Err(io::ErrorKind::WouldBlock.into()) } else { Ok(()) }
+        }));
+        match (received, result) {
+            (None, Err(error)) if error.kind() != io::ErrorKind::WouldBlock => Err(error),
+            (received, _) => Ok(received),
         }
     }
 
@@ -223,13 +222,28 @@ impl Stream {
         !matches!(self, Self::Plain(_))
     }
 
-    /// Reads once and appends to `bytes`, which has room. `Ok(0)` is the end of the stream.
-    pub fn poll_receive(&mut self, cx: &mut Context<'_>, bytes: &mut Vec<u8>) -> Poll<io::Result<usize>> {
+    /// Waits until there may be something to read, as far as that can be told without reading.
+    pub fn poll_readable(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self {
-            Self::Plain(socket) => socket.poll_receive(cx, bytes),
+            Self::Plain(socket) => socket.poll_readable(cx),
+            Self::TlsServer(_) | Self::TlsClient(_) => Poll::Ready(Ok(())),
+        }
+    }
+
+    /// Reads once and appends to `bytes`, which has room. `Some(0)` is the end of the stream; after `None`, ask
+    /// [`Self::poll_readable`] again.
+    pub fn poll_receive(
+        &mut self,
+        cx: &mut Context<'_>,
+        bytes: &mut Vec<u8>,
+    ) -> Poll<io::Result<Option<usize>>> {
+        let read = match self {
+            Self::Plain(socket) if socket.ahead.is_none() => return Poll::Ready(socket.receive(bytes)),
+            Self::Plain(socket) => poll_read_buf(Pin::new(socket), cx, bytes),
             Self::TlsServer(stream) => poll_read_buf(Pin::new(stream), cx, bytes),
             Self::TlsClient(stream) => poll_read_buf(Pin::new(stream), cx, bytes),
-        }
+        };
+        read.map_ok(Some)
     }
 
     /// The same stream with bytes before those that are still to come. Under TLS there are none to put back: its

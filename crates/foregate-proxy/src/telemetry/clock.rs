@@ -16,6 +16,11 @@ pub fn now() -> Instant {
     POLL.get().unwrap_or_else(Instant::now)
 }
 
+/// Whether `age` has not passed yet since `since`.
+pub fn is_within(now: Instant, since: Instant, age: Duration) -> bool {
+    since.checked_add(age).is_none_or(|end| now < end)
+}
+
 /// How long this thread has run on a processor so far. A call of the system, unlike the other clocks.
 pub fn thread_time() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);

@@ -75,7 +75,7 @@ impl Upstream {
             // Rare, and large: kept out of the future that every request has.
             let deadline = Instant::now() + self.settings.connect_timeout;
             let made = Box::pin(self.connect(server, terms.addresses, deadline)).await?;
-            return Ok(self.attempt(server, made, false));
+            return Ok(self.attempt(server, made, false, Instant::now()));
         }
         Box::pin(self.share(server, terms, now)).await
     }
@@ -88,36 +88,35 @@ impl Upstream {
         let Ok(_guard) = lock else { return Err(Error::ConnectTimeout) };
         if let Some(lease) = server.pool.lease(now, self.ages()) {
             self.counters.reused.inc();
-            return Ok(self.attempt(server, Connected::H2(lease), true));
+            return Ok(self.attempt(server, Connected::H2(lease), true, now));
         }
-        self.connect(server, terms.addresses, deadline).await.map(|made| self.attempt(server, made, false))
+        let made = self.connect(server, terms.addresses, deadline).await?;
+        Ok(self.attempt(server, made, false, Instant::now()))
     }
 
     fn kept(&self, server: &Server, terms: Terms, now: Instant) -> Option<Origin> {
         if self.settings.protocol != UpstreamProtocol::Http1
             && let Some(lease) = server.pool.lease(now, self.ages())
         {
-            return Some(self.attempt(server, Connected::H2(lease), true));
+            return Some(self.attempt(server, Connected::H2(lease), true, now));
         }
         loop {
             let (link, born) = server.pool.take(now, self.ages())?;
             if terms.careful && link.stream().socket().is_stale_now() {
                 continue;
             }
-            let mut origin = self.attempt(server, Connected::H1(link), true);
-            origin.born = born;
-            return Some(origin);
+            return Some(self.attempt(server, Connected::H1(link), true, born));
         }
     }
 
-    fn attempt(&self, server: &Server, connected: Connected, reused: bool) -> Origin {
+    fn attempt(&self, server: &Server, connected: Connected, reused: bool, born: Instant) -> Origin {
         let (link, h2) = match connected {
             Connected::H1(link) => (Link::H1(link), None),
             Connected::H2(lease) => {
                 (Link::H2(Box::new(H2Link::new(None, None))), Some(H2Attempt { lease, response: None }))
             }
         };
-        Origin { link, reused, born: Instant::now(), pool: Arc::clone(&server.pool), keep_alive: false, h2 }
+        Origin { link, reused, born, pool: Arc::clone(&server.pool), keep_alive: false, h2 }
     }
 
     /// Keeps the connection for another request if it is fit for one.

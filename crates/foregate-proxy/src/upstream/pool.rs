@@ -59,8 +59,8 @@ impl Pool {
     pub fn take(&self, now: Instant, ages: Ages) -> Option<(Box<H1Link>, Instant)> {
         loop {
             let entry = self.idle.lock().pop_back()?;
-            let fresh = now.saturating_duration_since(entry.since) < ages.idle
-                && now.saturating_duration_since(entry.born) < ages.total;
+            let fresh = clock::is_within(now, entry.since, ages.idle)
+                && clock::is_within(now, entry.born, ages.total);
             if fresh && !entry.link.stream().socket().is_stale() {
                 return Some((entry.link, entry.born));
             }
