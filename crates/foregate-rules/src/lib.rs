@@ -59,6 +59,7 @@ mod functions;
 mod lex;
 pub mod limits;
 mod lists;
+mod literals;
 mod nearest;
 mod parse;
 mod pattern;

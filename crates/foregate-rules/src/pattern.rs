@@ -11,10 +11,15 @@ use regex_automata::util::syntax;
 use crate::limits::{
     MAX_COMPILED_PATTERN, MAX_PATTERN, MAX_PATTERN_CACHE, MAX_PATTERN_DEPTH, MAX_REFERENCES, MAX_REPLACED,
 };
+use crate::literals::Needs;
 
 /// A regular expression over bytes, matched in linear time.
 #[derive(Debug)]
-pub(crate) struct Regex(meta::Regex);
+pub(crate) struct Regex {
+    regex: meta::Regex,
+    /// What a text that matches has to hold.
+    pub(crate) needs: Option<Needs>,
+}
 
 impl Regex {
     /// What is wrong comes as a sentence.
@@ -39,18 +44,21 @@ impl Regex {
         match meta::Regex::builder().configure(config).syntax(syntax).build(pattern) {
             // The bound above is on one automaton of several.
             Ok(regex) if regex.memory_usage() > MAX_COMPILED_PATTERN => Err(too_large()),
-            Ok(regex) => Ok(Self(regex)),
+            Ok(regex) => {
+                let parsed = syntax::parse_with(pattern, &syntax).ok();
+                Ok(Self { regex, needs: parsed.as_ref().and_then(Needs::of) })
+            }
             Err(error) => Err(explain(&error)),
         }
     }
 
     pub(crate) fn is_match(&self, text: &[u8]) -> bool {
-        self.0.is_match(text)
+        self.regex.is_match(text)
     }
 
     /// In bytes.
     pub(crate) fn memory(&self) -> usize {
-        self.0.memory_usage()
+        self.regex.memory_usage()
     }
 }
 
@@ -208,7 +216,7 @@ impl Replacement {
     /// Of the first match of a regular expression.
     pub(crate) fn regex(pattern: &[u8], template: &[u8]) -> Result<Self, String> {
         let regex = Regex::build(pattern, WhichCaptures::All)?;
-        let groups = regex.0.captures_len() - 1;
+        let groups = regex.regex.captures_len() - 1;
         Ok(Self { template: parse_template(template, groups, "group")?, regex })
     }
 
@@ -231,8 +239,8 @@ impl Replacement {
 
     /// `None` if the result would be too long.
     pub(crate) fn apply<'t>(&self, text: Cow<'t, [u8]>) -> Option<Cow<'t, [u8]>> {
-        let mut captures = self.regex.0.create_captures();
-        self.regex.0.captures(&*text, &mut captures);
+        let mut captures = self.regex.regex.create_captures();
+        self.regex.regex.captures(&*text, &mut captures);
         let Some(whole) = captures.get_match() else {
             return Some(text);
         };

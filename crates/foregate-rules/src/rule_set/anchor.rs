@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::lists::List;
+use crate::literals::Place;
 use crate::program::{Address, AddressTest, Cond, Number, NumberTest, Quantor, Source, Text, TextTest};
 use crate::scheme::FieldId;
 use crate::sets::{IpRange, IpSet, TextSet};
@@ -15,11 +16,7 @@ const MAX_SPREAD: usize = 256;
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) enum Input {
     Text {
-        field: FieldId,
-        /// Of a map.
-        name: Option<Box<[u8]>>,
-        /// Each value of an array or map.
-        many: bool,
+        of: Texts,
         /// In lower case.
         fold: bool,
     },
@@ -27,9 +24,31 @@ pub(super) enum Input {
     Number(FieldId),
 }
 
+/// Texts of a request.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(super) struct Texts {
+    pub(super) field: FieldId,
+    /// Of a map.
+    pub(super) name: Option<Box<[u8]>>,
+    pub(super) which: Which,
+}
+
+/// Which of the values of a field are meant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(super) enum Which {
+    /// The one of a text.
+    Only,
+    /// The one at this position, of an array or map.
+    At(u32),
+    /// Each of an array or map.
+    Each,
+}
+
 /// A condition on an input.
 #[derive(Clone, Debug)]
 pub(super) enum Test {
+    /// There is a text.
+    Present,
     Is(Box<[u8]>),
     StartsWith(Box<[u8]>),
     EndsWith(Box<[u8]>),
@@ -65,6 +84,7 @@ impl PartialEq for Member {
 /// A test as something to count.
 #[derive(PartialEq, Eq, Hash)]
 enum Key<'a> {
+    Present,
     Text(u8, &'a [u8]),
     Member(usize),
     Within(bool, u128, u128),
@@ -74,6 +94,7 @@ enum Key<'a> {
 impl Test {
     fn key(&self) -> Key<'_> {
         match self {
+            Self::Present => Key::Present,
             Self::Is(text) => Key::Text(0, text),
             Self::StartsWith(text) => Key::Text(1, text),
             Self::EndsWith(text) => Key::Text(2, text),
@@ -92,6 +113,7 @@ impl Test {
             Self::StartsWith(_) | Self::EndsWith(_) => 4,
             Self::Contains(_) => 8,
             Self::Member(_) => 16,
+            Self::Present => 32,
         }
     }
 }
@@ -174,32 +196,39 @@ pub(super) fn anchor(cond: &Cond, element: Option<&Source>) -> Option<Anchor> {
         Cond::Text(text, test) => text_anchor(text, test, element),
         Cond::Address(Address::Field(field), test) => address_anchor(*field, test, element.is_none()),
         Cond::Number(Number::Field(field), test) => number_anchor(*field, test, element.is_none()),
+        Cond::HasKey(field, Text::Literal(name)) => {
+            let of = Texts { field: *field, name: Some(name.clone()), which: Which::At(0) };
+            let input = Input::Text { of, fold: false };
+            Some(Anchor::Tests(input, vec![Test::Present], element.is_none()))
+        }
         _ => None,
     }
 }
 
 fn text_input(text: &Text, element: Option<&Source>, fold: bool) -> Option<Input> {
-    let source = match text {
-        Text::Field(field) => return Some(Input::Text { field: *field, name: None, many: false, fold }),
+    let (source, which) = match text {
+        Text::Field(field) => {
+            let of = Texts { field: *field, name: None, which: Which::Only };
+            return Some(Input::Text { of, fold });
+        }
         Text::Lower(inner) if !fold => return text_input(inner, element, true),
-        Text::Element => element?,
-        Text::At(source, _) => source,
+        Text::Element => (element?, Which::Each),
+        Text::At(source, at) => (&**source, Which::At(*at)),
         _ => return None,
     };
-    match source {
-        Source::Field(field) => Some(Input::Text { field: *field, name: None, many: true, fold }),
-        Source::Named(field, name) => {
-            Some(Input::Text { field: *field, name: Some(name.clone()), many: true, fold })
-        }
-        Source::Split(..) => None,
-    }
+    let (field, name) = match source {
+        Source::Field(field) => (*field, None),
+        Source::Named(field, name) => (*field, Some(name.clone())),
+        Source::Split(..) => return None,
+    };
+    Some(Input::Text { of: Texts { field, name, which }, fold })
 }
 
 /// Whether the text is that of the element, or of the request where there is no element.
 fn is_about(text: &Text, element: Option<&Source>) -> bool {
     match text {
         Text::Lower(inner) => is_about(inner, element),
-        Text::Field(_) => element.is_none(),
+        Text::Field(_) | Text::At(..) => element.is_none(),
         Text::Element => element.is_some(),
         _ => false,
     }
@@ -207,6 +236,13 @@ fn is_about(text: &Text, element: Option<&Source>) -> bool {
 
 fn text_anchor(text: &Text, test: &TextTest, element: Option<&Source>) -> Option<Anchor> {
     let mut input = text_input(text, element, false)?;
+    let mut fold_input = |folds: bool| {
+        if let (true, Input::Text { fold, .. }) = (folds, &mut input) {
+            *fold = true;
+        }
+    };
+    // Whether a text that passes one of the tests is all that was asked for.
+    let mut whole = true;
     let tests = match test {
         TextTest::Eq(text) => vec![Test::Is(text.clone())],
         TextTest::StartsWith(start) => vec![Test::StartsWith(start.clone())],
@@ -218,9 +254,8 @@ fn text_anchor(text: &Text, test: &TextTest, element: Option<&Source>) -> Option
         TextTest::In(set) => vec![Test::Member(Member::Texts(Arc::clone(set)))],
         TextTest::InList(list) => vec![Test::Member(Member::List(Arc::clone(list)))],
         TextTest::Wildcard(wildcard) => {
-            if let (false, Input::Text { fold, .. }) = (wildcard.strict, &mut input) {
-                *fold = true;
-            }
+            fold_input(!wildcard.strict);
+            whole = wildcard.suffix.is_none();
             match &wildcard.suffix {
                 None => vec![Test::Is(wildcard.prefix.clone())],
                 Some(suffix) if suffix.len() > wildcard.prefix.len() => vec![Test::EndsWith(suffix.clone())],
@@ -228,11 +263,21 @@ fn text_anchor(text: &Text, test: &TextTest, element: Option<&Source>) -> Option
                 Some(_) => vec![Test::StartsWith(wildcard.prefix.clone())],
             }
         }
-        TextTest::Contains(_) | TextTest::Order(..) | TextTest::Matches(_) => return None,
+        TextTest::Matches(regex) => {
+            let needs = regex.needs.as_ref()?;
+            fold_input(needs.fold);
+            whole = needs.decides;
+            let test = match needs.place {
+                Place::Anywhere => Test::Contains,
+                Place::Start => Test::StartsWith,
+                Place::End => Test::EndsWith,
+                Place::Whole => Test::Is,
+            };
+            needs.texts.iter().cloned().map(test).collect()
+        }
+        TextTest::Contains(_) | TextTest::Order(..) => return None,
     };
-    // A part of a pattern, or any value where one was meant, is not all that was asked for. Within `any`, a condition
-    // that is not about the element needs an element all the same.
-    let whole = !matches!(test, TextTest::Wildcard(wildcard) if wildcard.suffix.is_some());
+    // Within `any`, a condition that is not about the element needs an element all the same.
     Some(Anchor::Tests(input, tests, whole && is_about(text, element)))
 }
 

@@ -3,10 +3,12 @@
 //! Most rules ask for something that is seldom so: this host, that network. For each such rule one of these conditions
 //! is chosen as its *anchor*, and the anchors of all rules over one field go into one *scan*: a hash table for whole
 //! texts, sorted tables for beginnings, ends and networks, an automaton for what a text contains. A scan names the rules
-//! whose anchor holds; only these are evaluated, in their order, together with those that have no anchor. What a request
-//! costs depends on how many scans there are, and not on the number of rules.
+//! whose anchor holds; only these are evaluated, in their order, together with those that have no anchor, and those that
+//! are the only ones to ask for a field and ask for little. Where the anchor is all that a rule says, or the opposite of it,
+//! nothing is evaluated. What a request costs depends on how many scans there are, and not on the number of rules.
 
 mod anchor;
+mod contains;
 mod scan;
 mod tables;
 
@@ -17,10 +19,17 @@ use smallvec::SmallVec;
 use crate::facts::Facts;
 use crate::limits::{MAX_COMPILED_PATTERNS, MAX_RULES};
 use crate::predicate::Predicate;
-use scan::Plan;
+use scan::{Meaning, Plan, Turn};
 
 /// The rules whose turn it may be. More than a handful in one request is rare; then they move to the heap.
 type Candidates = SmallVec<[u32; 64]>;
+
+/// Takes away the next rule if `is_next` holds for it.
+#[inline]
+fn pop_if(named: &mut Candidates, is_next: impl Fn(u32) -> bool) -> Option<u32> {
+    let next = *named.last()?;
+    if is_next(next) { named.pop() } else { None }
+}
 
 /// Why rules cannot be a set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -89,38 +98,63 @@ impl RuleSet {
         facts: &dyn Facts,
         mut visit: impl FnMut(usize) -> ControlFlow<B>,
     ) -> ControlFlow<B> {
-        let mut scans = self.plan.scans.iter().peekable();
-        let mut always = self.plan.always.iter().copied().peekable();
         // In reverse order: the next is the last.
-        let mut candidates = Candidates::new();
-        loop {
-            let next = |candidates: &Candidates, always: Option<&u32>| {
-                candidates.last().into_iter().chain(always).min().copied()
-            };
-            let mut turn = next(&candidates, always.peek());
-            // A scan waits until it could name a rule that would come before the next.
-            while let Some(scan) = scans.next_if(|scan| turn.is_none_or(|turn| scan.first() <= turn)) {
-                let before = candidates.len();
-                scan.run(facts, &mut candidates);
-                if candidates.len() > before {
-                    candidates.sort_unstable_by(|left, right| right.cmp(left));
-                    candidates.dedup();
-                    turn = next(&candidates, always.peek());
+        let mut named = Candidates::new();
+        for turn in &self.plan.turns {
+            let rule = turn.rule();
+            while let Some(before) = pop_if(&mut named, |named| named < rule) {
+                self.visit_named(before, facts, &mut visit)?;
+            }
+            match turn {
+                Turn::Scan(scan) => {
+                    let before = named.len();
+                    scan.run(facts, &mut named);
+                    if named.len() > before {
+                        named.sort_unstable_by(|left, right| right.cmp(left));
+                        named.dedup();
+                    }
+                }
+                Turn::Rule(rule) => {
+                    let is_named = pop_if(&mut named, |named| named == *rule).is_some();
+                    let matches = match self.meaning(*rule) {
+                        Meaning::Fails => !is_named,
+                        Meaning::Matches if is_named => true,
+                        Meaning::Maybe | Meaning::Matches => self.matches(*rule, facts),
+                    };
+                    if matches {
+                        visit(*rule as usize)?;
+                    }
                 }
             }
-            let Some(turn) = turn else {
-                return ControlFlow::Continue(());
-            };
-            if candidates.last() == Some(&turn) {
-                candidates.pop();
-            }
-            always.next_if_eq(&turn);
-            let index = turn as usize;
-            let decided = self.plan.decided.get(index).is_some_and(|decided| *decided);
-            if decided || self.rules.get(index).is_some_and(|rule| rule.matches(facts)) {
-                visit(index)?;
-            }
         }
+        while let Some(rule) = named.pop() {
+            self.visit_named(rule, facts, &mut visit)?;
+        }
+        ControlFlow::Continue(())
+    }
+
+    /// Visits a rule that scans have named, if it matches.
+    #[inline]
+    fn visit_named<B>(
+        &self,
+        rule: u32,
+        facts: &dyn Facts,
+        visit: &mut impl FnMut(usize) -> ControlFlow<B>,
+    ) -> ControlFlow<B> {
+        let matches = match self.meaning(rule) {
+            Meaning::Matches => true,
+            Meaning::Maybe => self.matches(rule, facts),
+            Meaning::Fails => false,
+        };
+        if matches { visit(rule as usize) } else { ControlFlow::Continue(()) }
+    }
+
+    fn meaning(&self, rule: u32) -> Meaning {
+        self.plan.meaning.get(rule as usize).copied().unwrap_or(Meaning::Maybe)
+    }
+
+    fn matches(&self, rule: u32, facts: &dyn Facts) -> bool {
+        self.rules.get(rule as usize).is_some_and(|rule| rule.matches(facts))
     }
 
     /// The first rule that matches.
@@ -138,6 +172,7 @@ impl RuleSet {
     /// How many rules have to be evaluated for every request, since no scan says when they cannot match.
     #[must_use]
     pub fn unscanned(&self) -> usize {
-        self.plan.always.len()
+        let each = self.plan.turns.iter();
+        each.filter(|turn| matches!(turn, Turn::Rule(rule) if self.meaning(*rule) != Meaning::Fails)).count()
     }
 }

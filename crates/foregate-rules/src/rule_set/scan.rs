@@ -1,17 +1,18 @@
 //! One pass over one field that finds the rules that may match.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::IpAddr;
 use std::ops::ControlFlow;
 
-use aho_corasick::{AhoCorasick, AhoCorasickKind, packed};
 use foldhash::fast::RandomState;
 
 use super::Candidates;
-use super::anchor::{Anchor, Frequencies, Input, Member, Test, anchor};
+use super::anchor::{Anchor, Frequencies, Input, Member, Test, Texts, Which, anchor};
+use super::contains::Literals;
 use super::tables::{Affixes, Networks, Rules};
 use crate::facts::{Facts, Value};
 use crate::predicate::Predicate;
+use crate::program::Cond;
 use crate::scheme::FieldId;
 use crate::sets::IpRange;
 
@@ -19,8 +20,8 @@ use crate::sets::IpRange;
 /// evaluated one by one.
 const MAX_AUTOMATON: usize = 4 * 1024 * 1024;
 
-/// Found rules are sorted and counted once each whenever they have become twice as many and more than this.
-const COMPACT_FROM: usize = 4096;
+/// What costs less by itself, as [`Cond::cost`] reckons, needs no scan of its own.
+const DIRECT: u32 = 50;
 
 /// A pass over one field.
 #[derive(Debug)]
@@ -36,26 +37,27 @@ enum Reader {
     Number(FieldId, HashMap<i64, Rules, RandomState>),
 }
 
+/// All that is asked of the same texts, which are read once.
 #[derive(Debug)]
 struct TextScan {
-    field: FieldId,
-    name: Option<Box<[u8]>>,
-    many: bool,
-    fold: bool,
+    of: Texts,
+    /// Of the texts as they are.
+    plain: Option<Tests>,
+    /// Of the texts in lower case.
+    folded: Option<Tests>,
+}
+
+/// What is asked of a text.
+#[derive(Debug, Default)]
+struct Tests {
+    present: Rules,
     whole: HashMap<Box<[u8]>, Rules, RandomState>,
+    /// The lengths of whole texts, as bits; the last is for all from 63 on.
+    lengths: u64,
     starts: Option<Affixes>,
     ends: Option<Affixes>,
     contains: Option<Literals>,
     members: Vec<(Member, Rules)>,
-}
-
-/// What a text may contain.
-#[derive(Debug)]
-struct Literals {
-    /// Says whether there is any of them, many bytes at a time; most texts have none. Only for a few dozen.
-    any: Option<packed::Searcher>,
-    automaton: AhoCorasick,
-    rules: Vec<Rules>,
 }
 
 #[derive(Debug)]
@@ -68,23 +70,55 @@ struct AddressScan {
 /// How rules are found.
 #[derive(Debug, Default)]
 pub(super) struct Plan {
-    /// By the first rule that they may name.
-    pub(super) scans: Box<[Scan]>,
-    /// Those that no scan is for, in order.
-    pub(super) always: Box<[u32]>,
-    /// For each rule, whether it matches if a scan names it.
-    pub(super) decided: Box<[bool]>,
+    /// In the order of the first rule that each is about; of one rule, scans come first.
+    pub(super) turns: Box<[Turn]>,
+    /// For each rule, what it means that a scan names it.
+    pub(super) meaning: Box<[Meaning]>,
+}
+
+#[derive(Debug)]
+pub(super) enum Turn {
+    Scan(Scan),
+    /// A rule that has its turn whether a scan names it or not.
+    Rule(u32),
+}
+
+impl Turn {
+    pub(super) fn rule(&self) -> u32 {
+        match self {
+            Self::Scan(scan) => scan.first,
+            Self::Rule(rule) => *rule,
+        }
+    }
+}
+
+/// What it means that a scan names a rule.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Meaning {
+    /// It may match.
+    Maybe,
+    /// It matches.
+    Matches,
+    /// It does not match, and else it does.
+    Fails,
+}
+
+/// A rule, and what scans look for on its behalf.
+struct Anchored<'a> {
+    rule: u32,
+    tests: Vec<(&'a Input, &'a Test)>,
+    meaning: Meaning,
 }
 
 pub(super) fn plan(rules: &[Predicate]) -> Plan {
-    let anchors: Vec<Option<Anchor>> = rules.iter().map(|rule| anchor(rule.root(), None)).collect();
+    let anchors: Vec<Option<(Anchor, Meaning)>> = rules.iter().map(anchored).collect();
     let mut frequencies = Frequencies::default();
-    anchors.iter().flatten().for_each(|anchor| frequencies.count(anchor));
-    let mut inputs: BTreeMap<&Input, Vec<(&Test, u32)>> = BTreeMap::new();
+    anchors.iter().flatten().for_each(|(anchor, _)| frequencies.count(anchor));
+    let mut scanned = Vec::new();
     let mut always = Vec::new();
     let mut automaton = 0;
     for (rule, anchor) in (0..).zip(&anchors) {
-        let Some(anchor) = anchor else {
+        let Some((anchor, meaning)) = anchor else {
             always.push(rule);
             continue;
         };
@@ -97,39 +131,89 @@ pub(super) fn plan(rules: &[Predicate]) -> Plan {
             continue;
         }
         automaton += more;
+        scanned.push(Anchored { rule, tests, meaning: *meaning });
+    }
+    let mut sharers: HashMap<&Input, usize> = HashMap::new();
+    for anchored in &scanned {
+        let inputs: BTreeSet<&Input> = anchored.tests.iter().map(|(input, _)| *input).collect();
+        inputs.into_iter().for_each(|input| *sharers.entry(input).or_default() += 1);
+    }
+    let mut inputs: BTreeMap<&Input, Vec<(&Test, u32)>> = BTreeMap::new();
+    let mut meanings = vec![Meaning::Maybe; rules.len()];
+    for Anchored { rule, tests, meaning } in scanned {
+        let shares = tests.iter().any(|(input, _)| sharers.get(input).is_some_and(|count| *count > 1));
+        let cost = rules.get(rule as usize).map_or(0, |rule| rule.root().cost());
+        // A scan for a single rule is worth it where it does more than the rule itself.
+        if !shares && !tests.is_empty() && cost < DIRECT {
+            always.push(rule);
+            continue;
+        }
+        if let Some(known) = meanings.get_mut(rule as usize) {
+            *known = meaning;
+        }
+        if meaning == Meaning::Fails {
+            always.push(rule);
+        }
         for (input, test) in tests {
             inputs.entry(input).or_default().push((test, rule));
         }
     }
-    let mut scans = Vec::with_capacity(inputs.len());
+    finish(inputs, always, meanings)
+}
+
+/// Makes the scans, and puts all into order.
+fn finish(
+    inputs: BTreeMap<&Input, Vec<(&Test, u32)>>,
+    mut always: Vec<u32>,
+    mut meanings: Vec<Meaning>,
+) -> Plan {
+    let mut scans: Vec<Scan> = Vec::with_capacity(inputs.len());
     for (input, tests) in inputs {
-        match Scan::new(input, &tests) {
-            Some(scan) => scans.push(scan),
-            None => always.extend(tests.iter().map(|(_, rule)| *rule)),
+        if Scan::add(&mut scans, input, &tests).is_none() {
+            for (_, rule) in tests {
+                always.push(rule);
+                if let Some(meaning) = meanings.get_mut(rule as usize) {
+                    *meaning = Meaning::Maybe;
+                }
+            }
         }
     }
     always.sort_unstable();
     always.dedup();
-    scans.sort_by_key(|scan| scan.first);
-    let mut decided: Box<[bool]> =
-        anchors.iter().map(|anchor| anchor.as_ref().is_some_and(Anchor::decides)).collect();
-    for rule in &always {
-        if let Some(decided) = decided.get_mut(*rule as usize) {
-            *decided = false;
-        }
+    let rules = always.into_iter().map(Turn::Rule);
+    let mut turns: Vec<Turn> = scans.into_iter().map(Turn::Scan).chain(rules).collect();
+    turns.sort_by_key(Turn::rule);
+    Plan { turns: turns.into(), meaning: meanings.into() }
+}
+
+/// What scans can look for to judge a rule, and what it means that they find it.
+fn anchored(rule: &Predicate) -> Option<(Anchor, Meaning)> {
+    if let Cond::Not(inner) = rule.root() {
+        return anchor(inner, None).filter(Anchor::decides).map(|anchor| (anchor, Meaning::Fails));
     }
-    Plan { scans: scans.into(), always: always.into(), decided }
+    let anchor = anchor(rule.root(), None)?;
+    let meaning = if anchor.decides() { Meaning::Matches } else { Meaning::Maybe };
+    Some((anchor, meaning))
 }
 
 impl Scan {
-    /// `None` if there cannot be one: the automaton would be too large.
-    fn new(input: &Input, tests: &[(&Test, u32)]) -> Option<Self> {
+    /// Adds a scan, or what one for other spellings of the same texts has to look for. `None` if there cannot be one: the
+    /// automaton would be too large.
+    fn add(scans: &mut Vec<Self>, input: &Input, tests: &[(&Test, u32)]) -> Option<()> {
         let first = tests.iter().map(|(_, rule)| *rule).min()?;
         let reader = match input {
-            Input::Text { field, name, many, fold } => {
-                let mut scan = TextScan::new(tests)?;
-                (scan.field, scan.name, scan.many, scan.fold) = (*field, name.clone(), *many, *fold);
-                Reader::Text(Box::new(scan))
+            Input::Text { of, fold } => {
+                let tests = Some(Tests::new(tests)?);
+                // In order, both spellings of a text stand beside each other.
+                if let Some(Self { first: known, reader: Reader::Text(scan) }) = scans.last_mut()
+                    && scan.of == *of
+                {
+                    *if *fold { &mut scan.folded } else { &mut scan.plain } = tests;
+                    *known = first.min(*known);
+                    return Some(());
+                }
+                let (plain, folded) = if *fold { (None, tests) } else { (tests, None) };
+                Reader::Text(Box::new(TextScan { of: of.clone(), plain, folded }))
             }
             Input::Address(field) => Reader::Address(*field, Box::new(AddressScan::new(tests))),
             Input::Number(field) => {
@@ -142,15 +226,11 @@ impl Scan {
                 Reader::Number(*field, numbers)
             }
         };
-        Some(Self { first, reader })
+        scans.push(Self { first, reader });
+        Some(())
     }
 
-    /// The first rule that it may name.
-    pub(super) fn first(&self) -> u32 {
-        self.first
-    }
-
-    /// Adds the rules that may match, in any order and perhaps several times.
+    /// Adds the rules that it names, in any order and perhaps several times.
     pub(super) fn run(&self, facts: &dyn Facts, found: &mut Candidates) {
         match &self.reader {
             Reader::Text(scan) => scan.run(facts, found),
@@ -176,10 +256,58 @@ fn member(members: &mut Vec<(Member, Rules)>, member: &Member, rule: u32) {
 }
 
 impl TextScan {
+    fn run(&self, facts: &dyn Facts, found: &mut Candidates) {
+        let Texts { field, name, which } = &self.of;
+        let mut skip = match which {
+            Which::Only => {
+                if let Some(text) = facts.bytes(*field) {
+                    self.find(&text, found);
+                }
+                return;
+            }
+            Which::At(at) => Some(*at),
+            // Every value may name other rules.
+            Which::Each => None,
+        };
+        let _ = facts.each(*field, name.as_deref(), &mut |value| {
+            match &mut skip {
+                Some(at @ 1..) => *at -= 1,
+                skip => {
+                    if let Value::Bytes(text) = value {
+                        self.find(&text, found);
+                    }
+                    if skip.is_some() {
+                        return ControlFlow::Break(());
+                    }
+                }
+            }
+            ControlFlow::Continue(())
+        });
+    }
+
+    fn find(&self, text: &[u8], found: &mut Candidates) {
+        if let Some(tests) = &self.plain {
+            tests.find(text, found);
+        }
+        if let Some(tests) = &self.folded {
+            if text.iter().any(u8::is_ascii_uppercase) {
+                return tests.find(&text.to_ascii_lowercase(), found);
+            }
+            tests.find(text, found);
+        }
+    }
+}
+
+/// The bit of a length.
+fn length_bit(text: &[u8]) -> u64 {
+    1 << text.len().min(63)
+}
+
+impl Tests {
+    /// `None` if there would be too many texts to look for.
     fn new(tests: &[(&Test, u32)]) -> Option<Self> {
-        let mut whole: HashMap<Box<[u8]>, Rules, _> = HashMap::default();
+        let mut made = Self::default();
         let (mut starts, mut ends, mut contains) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
-        let mut members = Vec::new();
         let add = |texts: &mut BTreeMap<Box<[u8]>, Rules>, text: &[u8], rule| match texts.get_mut(text) {
             Some(rules) => rules.push(rule),
             None => {
@@ -188,56 +316,31 @@ impl TextScan {
         };
         for (test, rule) in tests {
             match test {
-                Test::Is(text) => whole.entry(text.clone()).or_default().push(*rule),
+                Test::Present => made.present.push(*rule),
+                Test::Is(text) => {
+                    made.lengths |= length_bit(text);
+                    made.whole.entry(text.clone()).or_default().push(*rule);
+                }
                 Test::StartsWith(text) => add(&mut starts, text, *rule),
                 Test::EndsWith(text) => add(&mut ends, text, *rule),
                 Test::Contains(text) => add(&mut contains, text, *rule),
-                Test::Member(set) => member(&mut members, set, *rule),
+                Test::Member(set) => member(&mut made.members, set, *rule),
                 Test::Within(_) | Test::Number(_) => {}
             }
         }
-        let contains = match contains.is_empty() {
-            true => None,
-            false => Some(Literals::new(contains)?),
-        };
-        Some(Self {
-            field: FieldId(0),
-            name: None,
-            many: false,
-            fold: false,
-            starts: (!starts.is_empty()).then(|| Affixes::new(starts, false)),
-            ends: (!ends.is_empty()).then(|| Affixes::new(ends, true)),
-            whole,
-            contains,
-            members,
-        })
-    }
-
-    fn run(&self, facts: &dyn Facts, found: &mut Candidates) {
-        if !self.many {
-            if let Some(text) = facts.bytes(self.field) {
-                self.find(&text, found);
-            }
-            return;
+        if !contains.is_empty() {
+            made.contains = Some(Literals::new(contains)?);
         }
-        // Does not break: every value may name other rules.
-        let _ = facts.each(self.field, self.name.as_deref(), &mut |value| {
-            if let Value::Bytes(text) = value {
-                self.find(&text, found);
-            }
-            ControlFlow::Continue(())
-        });
+        made.starts = (!starts.is_empty()).then(|| Affixes::new(starts, false));
+        made.ends = (!ends.is_empty()).then(|| Affixes::new(ends, true));
+        Some(made)
     }
 
     fn find(&self, text: &[u8], found: &mut Candidates) {
-        if self.fold && text.iter().any(u8::is_ascii_uppercase) {
-            return self.find_folded(&text.to_ascii_lowercase(), found);
-        }
-        self.find_folded(text, found);
-    }
-
-    fn find_folded(&self, text: &[u8], found: &mut Candidates) {
-        if let Some(rules) = self.whole.get(text) {
+        found.extend_from_slice(&self.present);
+        if self.lengths & length_bit(text) != 0
+            && let Some(rules) = self.whole.get(text)
+        {
             found.extend_from_slice(rules);
         }
         if let Some(starts) = &self.starts {
@@ -257,35 +360,6 @@ impl TextScan {
         }
         if let Some(literals) = &self.contains {
             literals.find(text, found);
-        }
-    }
-}
-
-impl Literals {
-    /// `None` if the automaton would be too large.
-    fn new(texts: BTreeMap<Box<[u8]>, Rules>) -> Option<Self> {
-        // Several texts at one place are all wanted, which excludes the kinds of match that find one.
-        let kind = (texts.len() > 100).then_some(AhoCorasickKind::ContiguousNFA);
-        let automaton = AhoCorasick::builder().kind(kind).build(texts.keys()).ok()?;
-        let any = packed::Searcher::new(texts.keys());
-        Some(Self { any, automaton, rules: texts.into_values().collect() })
-    }
-
-    fn find(&self, text: &[u8], found: &mut Candidates) {
-        if self.any.as_ref().is_some_and(|any| any.find(text).is_none()) {
-            return;
-        }
-        // A text that repeats itself names the same rules again and again.
-        let mut compact_at = COMPACT_FROM.max(found.len() * 2);
-        for hit in self.automaton.find_overlapping_iter(text) {
-            if let Some(rules) = self.rules.get(hit.pattern().as_usize()) {
-                found.extend_from_slice(rules);
-            }
-            if found.len() > compact_at {
-                found.sort_unstable();
-                found.dedup();
-                compact_at = COMPACT_FROM.max(found.len() * 2);
-            }
         }
     }
 }

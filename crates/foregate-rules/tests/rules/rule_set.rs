@@ -130,11 +130,37 @@ fn the_rarest_condition_is_looked_for() {
 
 #[test]
 fn what_no_scan_finds_is_evaluated_each_time() {
-    let texts =
-        ["not http.host eq \"a\"", "http.host matches \"w\"", "http.host eq \"a\" or ssl", "ssl", "false"];
+    let texts = ["not ssl", "http.host matches \"[v-z]{2}\"", "http.host eq \"a\" or ssl", "ssl", "false"];
     let set = RuleSet::new(rules(&texts)).unwrap();
     assert_eq!(set.unscanned(), 4);
-    assert_eq!(matches(&set, &facts()), [0, 1, 2, 3]);
+    assert_eq!(matches(&set, &facts()), [1, 2, 3]);
+}
+
+#[test]
+fn a_scan_decides_what_is_denied_and_what_is_a_list_of_words() {
+    let texts = [
+        "not http.host eq \"a\"",
+        "not http.host in {\"a\" \"www.example.com\"}",
+        "http.host matches \"(?i)(EXAMPLE|other)\"",
+        "http.host matches \"[.](com|net)$\"",
+        "http.host matches \"^(www|ftp)[.]example[.]com$\"",
+        "not http.host matches \"^w+[.]example\"",
+        "not has_key(http.request.headers, \"none\")",
+        "has_key(http.request.headers, \"x-tag\")",
+        "http.request.headers[\"x-tag\"][1] eq \"two\"",
+        "http.request.headers[\"x-tag\"][1] eq \"one\"",
+        "http.host contains \"www\"",
+        "http.host contains \"www.e\"",
+        "http.host contains \"ww.ex\"",
+    ];
+    let rules = rules(&texts);
+    let expected: Vec<_> = (0..rules.len()).filter(|index| rules[*index].matches(&facts())).collect();
+    let twice = RuleSet::new(rules.iter().chain(&rules).cloned()).unwrap();
+    assert_eq!(twice.unscanned(), 2);
+    let all: Vec<_> =
+        expected.iter().copied().chain(expected.iter().map(|index| index + rules.len())).collect();
+    assert_eq!(matches(&twice, &facts()), all);
+    assert_eq!(matches(&RuleSet::new(rules).unwrap(), &facts()), expected);
 }
 
 #[test]
@@ -204,12 +230,12 @@ fn a_scan_decides_no_more_than_it_looked_for() {
 fn a_list_is_looked_up_once_for_all_rules() {
     let texts: Vec<String> = (0..200)
         .map(|n| format!("ip.src in $office and http.request.uri.path eq \"/{n}\""))
-        .chain(["ip.src in $office".to_owned()])
+        .chain(["ip.src in $office".to_owned(), "ip.src in $office".to_owned()])
         .collect();
     let set =
         RuleSet::new(texts.iter().map(|text| SCHEME.compile(text, Stage::Request, &LISTS).unwrap())).unwrap();
     assert_eq!(set.unscanned(), 0);
-    assert_eq!(matches(&set, &facts()), [200]);
+    assert_eq!(matches(&set, &facts()), [200, 201]);
 }
 
 #[test]

@@ -1,0 +1,121 @@
+//! Finds which of many texts another one contains.
+
+use std::collections::BTreeMap;
+
+use aho_corasick::{AhoCorasick, AhoCorasickKind, Input, Span, packed};
+use memchr::memmem::Finder;
+
+use super::Candidates;
+use super::tables::Rules;
+
+/// Found rules are sorted and counted once each whenever they have become twice as many and more than this.
+const COMPACT_FROM: usize = 4096;
+
+/// So often the search for any of the texts is begun again behind what it has found, before the automaton does the rest.
+const HITS: usize = 4;
+
+/// The texts, and which rules ask for each.
+#[derive(Debug)]
+pub(super) struct Literals {
+    shortest: usize,
+    finder: Search,
+}
+
+#[derive(Debug)]
+enum Search {
+    One(Box<Finder<'static>>, Rules),
+    Many {
+        /// Finds the next place of one of them, many bytes at a time; most texts have none. Only for a few dozen.
+        any: Option<Any>,
+        automaton: AhoCorasick,
+        rules: Vec<Rules>,
+    },
+}
+
+/// Finds the longest text at the first place where there is one.
+#[derive(Debug)]
+struct Any {
+    searcher: packed::Searcher,
+    /// For each text, the rules that ask for it or for its beginnings: all texts that are at that place.
+    rules: Vec<Rules>,
+}
+
+impl Literals {
+    /// For texts, none of them empty. `None` if the automaton would be too large.
+    pub(super) fn new(texts: BTreeMap<Box<[u8]>, Rules>) -> Option<Self> {
+        let shortest = texts.keys().map(|text| text.len()).min()?;
+        if let (1, Some((text, rules))) = (texts.len(), texts.first_key_value()) {
+            let finder = Finder::new(text).into_owned();
+            return Some(Self { shortest, finder: Search::One(Box::new(finder), rules.clone()) });
+        }
+        // Several texts at one place are all wanted, which excludes the kinds of match that find one.
+        let kind = (texts.len() > 100).then_some(AhoCorasickKind::ContiguousNFA);
+        let automaton = AhoCorasick::builder().kind(kind).build(texts.keys()).ok()?;
+        let any = Any::new(&texts);
+        let rules = texts.into_values().collect();
+        Some(Self { shortest, finder: Search::Many { any, automaton, rules } })
+    }
+
+    pub(super) fn find(&self, text: &[u8], found: &mut Candidates) {
+        if text.len() < self.shortest {
+            return;
+        }
+        match &self.finder {
+            Search::One(finder, rules) => {
+                if finder.find(text).is_some() {
+                    found.extend_from_slice(rules);
+                }
+            }
+            Search::Many { any, automaton, rules } => {
+                let mut start = 0;
+                if let Some(any) = any {
+                    let Some(rest) = any.find(text, self.shortest, found) else { return };
+                    start = rest;
+                }
+                walk(automaton, rules, text, start, found);
+            }
+        }
+    }
+}
+
+impl Any {
+    fn new(texts: &BTreeMap<Box<[u8]>, Rules>) -> Option<Self> {
+        let mut builder = packed::Config::new().match_kind(packed::MatchKind::LeftmostLongest).builder();
+        let searcher = builder.extend(texts.keys()).build()?;
+        let of = |text: &[u8]| {
+            let beginnings = texts.iter().filter(|(other, _)| text.starts_with(other));
+            beginnings.flat_map(|(_, rules)| rules.iter().copied()).collect()
+        };
+        Some(Self { searcher, rules: texts.keys().map(|text| of(text)).collect() })
+    }
+
+    /// Adds the rules of what it finds. Where there is more than it is good for: from where on the rest has to be searched.
+    fn find(&self, text: &[u8], shortest: usize, found: &mut Candidates) -> Option<usize> {
+        let mut start = 0;
+        for _ in 0..HITS {
+            let hit = self.searcher.find_in(text, Span { start, end: text.len() })?;
+            found.extend_from_slice(self.rules.get(hit.pattern().as_usize())?);
+            start = hit.start() + 1;
+            if text.len() - start < shortest {
+                return None;
+            }
+        }
+        Some(start)
+    }
+}
+
+/// Adds the rules of all texts that the automaton finds from `start` on.
+fn walk(automaton: &AhoCorasick, rules: &[Rules], text: &[u8], start: usize, found: &mut Candidates) {
+    // A text that repeats itself names the same rules again and again.
+    let mut compact_at = COMPACT_FROM.max(found.len() * 2);
+    for hit in automaton.find_overlapping_iter(Input::new(text).range(start..)) {
+        if let Some(rules) = rules.get(hit.pattern().as_usize()) {
+            found.extend_from_slice(rules);
+        }
+        if found.len() > compact_at {
+            found.sort_unstable();
+            found.dedup();
+            compact_at = COMPACT_FROM.max(found.len() * 2);
+        }
+    }
+}
