@@ -135,9 +135,9 @@ impl Text {
                 Some(Cow::Owned(functions::encode_base64(&text.get(context)?, *options)))
             }
             Self::DecodeBase64(text) => functions::decode_base64(&text.get(context)?).map(Cow::Owned),
-            Self::OfNumber(number) => Some(Cow::Owned(number.get(context)?.to_string().into_bytes())),
+            Self::OfNumber(number) => Some(Cow::Owned(functions::number(number.get(context)?))),
             Self::OfAddress(address) => {
-                Some(Cow::Owned(address.get(context)?.to_canonical().to_string().into_bytes()))
+                Some(Cow::Owned(functions::address(address.get(context)?.to_canonical())))
             }
             Self::OfCond(cond) => Some(Cow::Borrowed(if cond.holds(context) { b"true" } else { b"false" })),
         }
@@ -175,8 +175,8 @@ impl Item {
     fn text<'e>(&'e self, context: Context<'e>) -> Option<Cow<'e, [u8]>> {
         match self {
             Self::Text(text) => text.get(context),
-            Self::Number(number) => Some(Cow::Owned(number.get(context)?.to_string().into_bytes())),
-            Self::Address(address) => Some(Cow::Owned(address.get(context)?.to_string().into_bytes())),
+            Self::Number(number) => Some(Cow::Owned(functions::number(number.get(context)?))),
+            Self::Address(address) => Some(Cow::Owned(functions::address(address.get(context)?))),
             Self::Cond(cond) => Some(Cow::Borrowed(if cond.holds(context) { b"true" } else { b"false" })),
         }
     }

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::ops::ControlFlow;
 
+use crate::functions;
 use crate::scheme::{FieldId, Scheme};
 
 /// A value that is not an array: an element of one, or what an [`Expression`](crate::Expression) comes to.
@@ -26,9 +27,9 @@ impl Value<'_> {
     pub fn to_text(&self) -> Cow<'_, [u8]> {
         match self {
             Self::Bool(value) => Cow::Borrowed(if *value { b"true" } else { b"false" }),
-            Self::Int(value) => Cow::Owned(value.to_string().into_bytes()),
+            Self::Int(value) => Cow::Owned(functions::number(*value)),
             Self::Bytes(value) => Cow::Borrowed(value),
-            Self::Ip(value) => Cow::Owned(value.to_string().into_bytes()),
+            Self::Ip(value) => Cow::Owned(functions::address(*value)),
         }
     }
 

@@ -156,11 +156,13 @@ impl Facts for ExchangeFacts<'_> {
         };
         let arguments = || pairs(exchange.query().unwrap_or_default(), b'&');
         match standard {
-            Standard::UriArgs | Standard::UriArgsValues => visit_all(values_of(arguments(), name), visit),
+            Standard::UriArgs | Standard::UriArgsValues => {
+                visit_pairs(exchange.query().unwrap_or_default(), b'&', name, visit)
+            }
             Standard::UriArgsNames => visit_all(arguments().map(|(name, _)| Cow::Borrowed(name)), visit),
             Standard::Cookies => {
-                let cookies = exchange.request_fields().all("cookie");
-                visit_all(values_of(cookies.flat_map(|value| pairs(value, b';')), name), visit)
+                let mut cookies = exchange.request_fields().all("cookie");
+                cookies.try_for_each(|value| visit_pairs(value, b';', name, visit))
             }
             Standard::Headers | Standard::HeadersValues => {
                 visit_fields(exchange.request_fields(), name, visit)
@@ -199,13 +201,32 @@ fn visit_fields<'f>(
 }
 
 /// The values of all pairs, or of those of a name.
-fn values_of<'f>(
-    pairs: impl Iterator<Item = (&'f [u8], &'f [u8])>,
+fn visit_pairs<'f>(
+    text: &'f [u8],
+    separator: u8,
     name: Option<&[u8]>,
-) -> impl Iterator<Item = Cow<'f, [u8]>> {
-    pairs
-        .filter(move |(found, _)| name.is_none_or(|name| name == *found))
-        .map(|(_, value)| Cow::Borrowed(value))
+    visit: &mut dyn FnMut(Value<'f>) -> ControlFlow<()>,
+) -> ControlFlow<()> {
+    let Some(name) = name else {
+        return visit_all(pairs(text, separator).map(|(_, value)| Cow::Borrowed(value)), visit);
+    };
+    // A name ends before the first `=`.
+    if name.contains(&b'=') {
+        return ControlFlow::Continue(());
+    }
+    let mut rest = Some(text);
+    while let Some(from) = rest {
+        let at = memchr::memchr(separator, from);
+        let (pair, behind) = from.split_at(at.unwrap_or(from.len()));
+        rest = behind.get(1..);
+        // Only what begins with the name is looked at closely: mostly nothing.
+        match pair.trim_ascii().strip_prefix(name) {
+            Some(b"") if !name.is_empty() => visit(Value::Bytes(Cow::Borrowed(b"")))?,
+            Some([b'=', value @ ..]) => visit(Value::Bytes(Cow::Borrowed(value)))?,
+            _ => {}
+        }
+    }
+    ControlFlow::Continue(())
 }
 
 /// Names and values as they stand in a query or a field `cookie`.

@@ -5,7 +5,8 @@ mod text;
 
 pub(crate) use json::{json_integer, json_string};
 pub(crate) use text::{
-    decode_base64, encode_base64, lower, remove_bytes, sha256, split, substring, upper, url_decode,
+    address, decode_base64, encode_base64, lower, number, remove_bytes, sha256, split, substring, upper,
+    url_decode,
 };
 
 /// A function of the language, as the reference shows it.

@@ -1,6 +1,7 @@
 //! Functions from text to text.
 
 use std::borrow::Cow;
+use std::net::IpAddr;
 use std::ops::ControlFlow;
 
 use base64::Engine as _;
@@ -140,4 +141,64 @@ pub(crate) fn decode_base64(text: &[u8]) -> Option<Vec<u8>> {
     let url_safe = memchr::memchr2(b'-', b'_', text).is_some();
     let alphabet = if url_safe { alphabet::URL_SAFE } else { alphabet::STANDARD };
     GeneralPurpose::new(&alphabet, LENIENT).decode(text).ok()
+}
+
+/// A number in decimal.
+pub(crate) fn number(number: i64) -> Vec<u8> {
+    let mut digits = [0; "-9223372036854775808".len()];
+    let (mut start, mut left) = (digits.len(), number.unsigned_abs());
+    loop {
+        start -= 1;
+        digits[start] = b'0' + (left % 10) as u8;
+        left /= 10;
+        if left == 0 {
+            break;
+        }
+    }
+    if number < 0 {
+        start -= 1;
+        digits[start] = b'-';
+    }
+    digits.get(start..).unwrap_or_default().to_vec()
+}
+
+/// An address as it is usually written.
+pub(crate) fn address(address: IpAddr) -> Vec<u8> {
+    let IpAddr::V4(address) = address else { return address.to_string().into_bytes() };
+    let mut text = Vec::with_capacity("255.255.255.255".len());
+    for (number, octet) in address.octets().into_iter().enumerate() {
+        if number > 0 {
+            text.push(b'.');
+        }
+        if octet >= 100 {
+            text.push(b'0' + octet / 100);
+        }
+        if octet >= 10 {
+            text.push(b'0' + octet / 10 % 10);
+        }
+        text.push(b'0' + octet % 10);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_written_as_ever() {
+        for written in [0, 7, 10, -1, 404, 1_234_567_890, i64::MIN, i64::MAX] {
+            assert_eq!(number(written), written.to_string().into_bytes());
+        }
+    }
+
+    #[test]
+    fn addresses_are_written_as_ever() {
+        let v4 = [[127, 0, 0, 1], [255, 255, 255, 255], [0; 4], [10, 9, 99, 100], [192, 200, 105, 110]];
+        let addresses =
+            v4.map(IpAddr::from).into_iter().chain(["2001:db8::1", "::"].map(|text| text.parse().unwrap()));
+        for written in addresses {
+            assert_eq!(address(written), written.to_string().into_bytes());
+        }
+    }
 }

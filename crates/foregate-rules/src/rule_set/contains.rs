@@ -6,6 +6,7 @@ use aho_corasick::{AhoCorasick, AhoCorasickKind, Input, Span, packed};
 use memchr::memmem::Finder;
 
 use super::Candidates;
+use super::scan::name;
 use super::tables::Rules;
 
 /// Found rules are sorted and counted once each whenever they have become twice as many and more than this.
@@ -63,7 +64,7 @@ impl Literals {
         match &self.finder {
             Search::One(finder, rules) => {
                 if finder.find(text).is_some() {
-                    found.extend_from_slice(rules);
+                    name(rules, found);
                 }
             }
             Search::Many { any, automaton, rules } => {
@@ -94,7 +95,7 @@ impl Any {
         let mut start = 0;
         for _ in 0..HITS {
             let hit = self.searcher.find_in(text, Span { start, end: text.len() })?;
-            found.extend_from_slice(self.rules.get(hit.pattern().as_usize())?);
+            name(self.rules.get(hit.pattern().as_usize())?, found);
             start = hit.start() + 1;
             if text.len() - start < shortest {
                 return None;
@@ -110,7 +111,7 @@ fn walk(automaton: &AhoCorasick, rules: &[Rules], text: &[u8], start: usize, fou
     let mut compact_at = COMPACT_FROM.max(found.len() * 2);
     for hit in automaton.find_overlapping_iter(Input::new(text).range(start..)) {
         if let Some(rules) = rules.get(hit.pattern().as_usize()) {
-            found.extend_from_slice(rules);
+            name(rules, found);
         }
         if found.len() > compact_at {
             found.sort_unstable();

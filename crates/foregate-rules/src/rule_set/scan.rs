@@ -241,7 +241,7 @@ impl Scan {
             }
             Reader::Number(field, numbers) => {
                 if let Some(rules) = facts.int(*field).and_then(|number| numbers.get(&number)) {
-                    found.extend_from_slice(rules);
+                    name(rules, found);
                 }
             }
         }
@@ -298,6 +298,12 @@ impl TextScan {
     }
 }
 
+/// Adds rules, which are nearly always none or one.
+#[inline]
+pub(super) fn name(rules: &[u32], found: &mut Candidates) {
+    rules.iter().for_each(|rule| found.push(*rule));
+}
+
 /// The bit of a length.
 fn length_bit(text: &[u8]) -> u64 {
     1 << text.len().min(63)
@@ -337,11 +343,11 @@ impl Tests {
     }
 
     fn find(&self, text: &[u8], found: &mut Candidates) {
-        found.extend_from_slice(&self.present);
+        name(&self.present, found);
         if self.lengths & length_bit(text) != 0
             && let Some(rules) = self.whole.get(text)
         {
-            found.extend_from_slice(rules);
+            name(rules, found);
         }
         if let Some(starts) = &self.starts {
             starts.find(text, found);
@@ -355,7 +361,7 @@ impl Tests {
                 Member::List(list) => list.contains_text(text),
             };
             if holds {
-                found.extend_from_slice(rules);
+                name(rules, found);
             }
         }
         if let Some(literals) = &self.contains {
@@ -389,7 +395,7 @@ impl AddressScan {
             if let Member::List(list) = set
                 && list.contains_ip(address)
             {
-                found.extend_from_slice(rules);
+                name(rules, found);
             }
         }
     }

@@ -44,6 +44,9 @@ pub(super) struct Affixes {
     texts: Vec<Box<[u8]>>,
     nested: Nested,
     backwards: bool,
+    /// A position that all texts have, and the bytes that stand there in any of them: what most others lack.
+    at: usize,
+    bytes: [bool; 256],
 }
 
 impl Affixes {
@@ -55,7 +58,16 @@ impl Affixes {
         }
         entries.sort_unstable();
         let mut affixes =
-            Self { texts: Vec::with_capacity(entries.len()), nested: Nested::default(), backwards };
+            Self { texts: Vec::new(), nested: Nested::default(), backwards, at: 0, bytes: [false; 256] };
+        // The last that all have: beginnings are often the same.
+        affixes.at = entries.iter().map(|(text, _)| text.len()).min().unwrap_or(0).saturating_sub(1);
+        for (text, _) in &entries {
+            // An empty one begins every text.
+            match text.get(affixes.at) {
+                Some(byte) => affixes.bytes[usize::from(*byte)] = true,
+                None => affixes.bytes = [true; 256],
+            }
+        }
         let mut around: Vec<u32> = Vec::new();
         for (text, rules) in entries {
             while around.last().is_some_and(|&last| !text.starts_with(&affixes.texts[last as usize])) {
@@ -82,7 +94,18 @@ impl Affixes {
         }
     }
 
+    /// Whether a text may begin or end with one of them.
+    #[inline]
+    fn may_fit(&self, text: &[u8]) -> bool {
+        let at = if self.backwards { text.len().checked_sub(self.at + 1) } else { Some(self.at) };
+        let byte = at.and_then(|at| text.get(at));
+        byte.map_or(self.at == 0, |byte| self.bytes[usize::from(*byte)])
+    }
+
     pub(super) fn find(&self, text: &[u8], found: &mut Candidates) {
+        if !self.may_fit(text) {
+            return;
+        }
         // The longest that begins the text is the last one up to it in order, or one around that: those are beginnings of
         // it, so that how long they are says whether they are beginnings of the text.
         let after = self.texts.partition_point(|affix| self.order(affix, text) != Ordering::Greater);
