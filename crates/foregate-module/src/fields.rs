@@ -136,6 +136,22 @@ impl Field {
         Ok(Self { name, value })
     }
 
+    /// The same field with another value.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be one.
+    pub fn with_value(&self, value: impl Into<Text>) -> Result<Self, FieldError> {
+        let value = value.into();
+        check_value(&value)?;
+        Ok(Self { name: self.name.clone(), value })
+    }
+
+    /// The removal of all fields of its name.
+    pub fn removal(&self) -> Edit {
+        Edit::Remove(self.name.clone())
+    }
+
     /// The name, as it is to be written.
     pub fn name(&self) -> &[u8] {
         &self.name
@@ -195,38 +211,73 @@ pub enum Edit {
 ///
 /// What cannot be a field is left out by the methods that take constants and bytes of a request alike, and counted by
 /// nobody: a step that must know makes a [`Field`] first.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Edits {
-    shared: Option<Arc<[Edit]>>,
-    own: Vec<Edit>,
+#[derive(Debug, Clone, Default)]
+pub struct Edits(Vec<Part>);
+
+/// Changes that were made for this use, or stand in settings.
+#[derive(Debug, Clone)]
+enum Part {
+    Own(Edit),
+    Shared(Arc<[Edit]>),
 }
+
+impl Part {
+    fn edits(&self) -> &[Edit] {
+        match self {
+            Self::Own(edit) => core::slice::from_ref(edit),
+            Self::Shared(edits) => edits,
+        }
+    }
+}
+
+impl PartialEq for Edits {
+    fn eq(&self, other: &Self) -> bool {
+        self.iter().eq(other.iter())
+    }
+}
+
+impl Eq for Edits {}
 
 impl Edits {
     /// No change.
     pub const fn new() -> Self {
-        Self { shared: None, own: Vec::new() }
+        Self(Vec::new())
     }
 
     /// Changes that stand in settings; they come before those that are added.
     pub fn shared(edits: &Arc<[Edit]>) -> Self {
-        Self { shared: Some(Arc::clone(edits)), own: Vec::new() }
+        let mut made = Self::new();
+        made.push_shared(edits);
+        made
     }
 
     /// Whether nothing changes.
     pub fn is_empty(&self) -> bool {
-        self.own.is_empty() && self.shared.as_ref().is_none_or(|shared| shared.is_empty())
+        self.0.iter().all(|part| part.edits().is_empty())
     }
 
     /// Adds a change.
     pub fn push(&mut self, edit: Edit) {
-        self.own.push(edit);
+        self.0.push(Part::Own(edit));
+    }
+
+    /// Adds changes that stand in settings, which are not copied.
+    pub fn push_shared(&mut self, edits: &Arc<[Edit]>) {
+        if !edits.is_empty() {
+            self.0.push(Part::Shared(Arc::clone(edits)));
+        }
+    }
+
+    /// Adds what others are.
+    pub fn extend(&mut self, others: &Self) {
+        self.0.extend_from_slice(&others.0);
     }
 
     /// Gives a name exactly this value; a value that cannot stand in a field changes nothing.
     #[must_use]
     pub fn set(mut self, name: impl Into<Text>, value: impl Into<Text>) -> Self {
         if let Ok(field) = Field::new(name, value) {
-            self.own.push(Edit::Set(field));
+            self.push(Edit::Set(field));
         }
         self
     }
@@ -235,7 +286,7 @@ impl Edits {
     #[must_use]
     pub fn append(mut self, name: impl Into<Text>, value: impl Into<Text>) -> Self {
         if let Ok(field) = Field::new(name, value) {
-            self.own.push(Edit::Append(field));
+            self.push(Edit::Append(field));
         }
         self
     }
@@ -245,19 +296,19 @@ impl Edits {
     pub fn remove(mut self, name: impl Into<Text>) -> Self {
         let name = name.into();
         if check_name(&name).is_ok() {
-            self.own.push(Edit::Remove(name));
+            self.push(Edit::Remove(name));
         }
         self
     }
 
     /// The changes, in order.
     pub fn iter(&self) -> impl Iterator<Item = &Edit> {
-        self.shared.iter().flat_map(|shared| shared.iter()).chain(&self.own)
+        self.0.iter().flat_map(Part::edits)
     }
 
     /// Makes the changes. Whatever they are, the framing fields stay as they are.
     pub fn apply(&self, fields: &mut dyn FieldsMut) {
-        for edit in self.iter() {
+        for edit in self.0.iter().flat_map(Part::edits) {
             match edit {
                 Edit::Set(field) => fields.set(field.name(), field.value()),
                 Edit::Append(field) => fields.append(field.name(), field.value()),

@@ -58,14 +58,16 @@ impl fmt::Debug for ValueInfo {
 /// One step of a pipeline.
 pub struct Entry {
     step: Box<dyn Erased>,
+    decl: &'static Decl,
     inputs: Box<[u16]>,
     outputs: Box<[u16]>,
 }
 
 impl Entry {
     /// What the step declares.
+    #[inline]
     pub fn decl(&self) -> &'static Decl {
-        self.step.decl()
+        self.decl
     }
 
     /// The key of the configuration that turns it on; `None`: it is always on.
@@ -109,6 +111,11 @@ impl Entry {
     /// Whether fields of interim responses and trailers go through it: see [`Step::SWEEPS`](crate::Step::SWEEPS).
     pub fn sweeps(&self) -> bool {
         self.step.sweeps()
+    }
+
+    /// Whether the step never does anything with these settings: see [`Step::is_idle`](crate::Step::is_idle).
+    pub fn is_idle(&self, settings: &Arc<dyn Any + Send + Sync>) -> bool {
+        self.step.is_idle(&**settings)
     }
 
     /// The fields that only the step may set: see [`Step::identity`](crate::Step::identity).
@@ -177,7 +184,7 @@ impl Pipeline {
         };
         let entry = |step: Box<dyn Erased>| {
             let decl = step.decl();
-            Entry { inputs: slots(decl.inputs), outputs: slots(decl.outputs), step }
+            Entry { inputs: slots(decl.inputs), outputs: slots(decl.outputs), decl, step }
         };
         let entries = steps.into_iter().map(entry).collect();
         Self { entries, values: values.into(), fetches: fetches.into() }

@@ -253,15 +253,19 @@ impl<'p> PlanBuilder<'p> {
                     None => continue,
                 },
             };
-            keeps_received |= entry.reads_received();
-            sees_refused |= entry.reads_received() && decl.phase == PhaseId::Log;
-            body = body.max(entry.body(&planned.settings).min(BODY_LIMIT));
-            body_in_memory = body_in_memory.min(entry.body_in_memory(&planned.settings));
             for name in entry.identity(&planned.settings) {
                 if !identity.contains(&name) {
                     identity.push(name);
                 }
             }
+            // Under a condition the first step is where that is evaluated, whatever the step does.
+            if planned.when.is_none() && entry.is_idle(&planned.settings) {
+                continue;
+            }
+            keeps_received |= entry.reads_received();
+            sees_refused |= entry.reads_received() && decl.phase == PhaseId::Log;
+            body = body.max(entry.body(&planned.settings).min(BODY_LIMIT));
+            body_in_memory = body_in_memory.min(entry.body_in_memory(&planned.settings));
             if entry.sweeps() && !planned.dry_run {
                 let of_requests = decl.phase <= PhaseId::UpstreamRequest;
                 let sweeps = if of_requests { &mut request_sweeps } else { &mut sweeps };

@@ -145,6 +145,12 @@ pub struct State {
 }
 
 impl State {
+    /// Whether the step that ran last has left something that the platform has to count or to write.
+    #[inline]
+    pub fn has_news(&self) -> bool {
+        !(self.events.is_empty() && self.tallies.is_empty() && self.lines.is_empty()) || self.held != 0
+    }
+
     /// The start of another exchange. Memory is kept.
     pub fn clear(&mut self) {
         self.slots.clear();

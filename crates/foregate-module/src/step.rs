@@ -47,6 +47,12 @@ pub trait Step: Default + Send + Sync + 'static {
     /// such questions refuse its key. Default: no.
     const ASKS: bool = false;
 
+    /// Whether it never does anything with these settings, so that routes with them do without it: for modules whose steps
+    /// carry out one part of their settings each. Default: no.
+    fn is_idle(_settings: &Self::Settings) -> bool {
+        false
+    }
+
     /// How much of the request's body must have been received before the phase `request-body`, bytes. Default: none.
     fn body(_settings: &Self::Settings) -> usize {
         0
@@ -196,6 +202,9 @@ pub trait Erased: Send + Sync {
         context: &mut dyn Context,
     ) -> Result<Arc<dyn Any + Send + Sync>, Problem>;
 
+    /// See [`Step::is_idle`].
+    fn is_idle(&self, settings: &(dyn Any + Send + Sync)) -> bool;
+
     /// How much of the request's body it asks for with these settings, bytes.
     fn body(&self, settings: &(dyn Any + Send + Sync)) -> usize;
 
@@ -262,6 +271,10 @@ impl<S: Step> Erased for Typed<S> {
         context: &mut dyn Context,
     ) -> Result<Arc<dyn Any + Send + Sync>, Problem> {
         Ok(Arc::new(S::Settings::from_nodes(nodes, context)?))
+    }
+
+    fn is_idle(&self, settings: &(dyn Any + Send + Sync)) -> bool {
+        settings.downcast_ref().is_some_and(|settings| S::is_idle(settings))
     }
 
     fn body(&self, settings: &(dyn Any + Send + Sync)) -> usize {

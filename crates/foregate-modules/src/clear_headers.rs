@@ -205,6 +205,10 @@ impl Step for ClearRequest {
     const FILTERS: &'static [Filter] = &[];
     const SWEEPS: bool = true;
 
+    fn is_idle(settings: &ClearHeaders) -> bool {
+        !settings.requests
+    }
+
     fn keeps(&self, settings: &ClearHeaders, name: &[u8]) -> bool {
         !settings.requests || !settings.names.contains(name)
     }
@@ -233,6 +237,10 @@ impl Step for ClearResponse {
     const ABOUT: &'static str = "Removes internal fields from the response.";
     const FILTERS: &'static [Filter] = &[];
     const SWEEPS: bool = true;
+
+    fn is_idle(settings: &ClearHeaders) -> bool {
+        !settings.responses
+    }
 
     fn keeps(&self, settings: &ClearHeaders, name: &[u8]) -> bool {
         !settings.responses || !settings.names.contains(name)

@@ -18,7 +18,7 @@
 
 use alloc::borrow::Cow;
 use alloc::format;
-use alloc::string::{String, ToString};
+use alloc::string::ToString;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::ops::ControlFlow;
@@ -173,8 +173,30 @@ struct Lines {
 }
 
 enum Line {
-    Fixed(Edit),
-    Made(Verb, Text, Arc<dyn Expression>),
+    /// One behind the other.
+    Fixed(Arc<[Edit]>),
+    /// The field has the name and no value.
+    Made(Verb, Field, Arc<dyn Expression>),
+}
+
+impl Line {
+    fn fixed(&self) -> Option<&[Edit]> {
+        if let Self::Fixed(edits) = self { Some(edits) } else { None }
+    }
+}
+
+/// The same lines, with those that are fixed and stand behind each other as one.
+fn gathered(lines: Vec<Line>) -> Vec<Line> {
+    let mut gathered: Vec<Line> = Vec::new();
+    for line in lines {
+        match (gathered.last_mut(), line) {
+            (Some(Line::Fixed(before)), Line::Fixed(edits)) => {
+                *before = before.iter().chain(&*edits).cloned().collect();
+            }
+            (_, line) => gathered.push(line),
+        }
+    }
+    gathered
 }
 
 /// What is done with a value.
@@ -195,13 +217,13 @@ impl Verb {
     }
 
     /// What is done with the value that an expression has made.
-    fn made(self, name: &Text, value: Option<Vec<u8>>) -> Option<Edit> {
-        let field = value.and_then(|value| Field::new(name.clone(), value).ok());
+    fn made(self, named: &Field, value: Option<Vec<u8>>) -> Option<Edit> {
+        let field = value.and_then(|value| named.with_value(value).ok());
         match (self, field) {
             // What was to be ours must not be what the client says.
             (Self::Set, field) => Some(match field.filter(|field| !field.value().is_empty()) {
                 Some(field) => Edit::Set(field),
-                None => Edit::Remove(name.clone()),
+                None => named.removal(),
             }),
             (verb, field) => field.map(|field| verb.edit(field)),
         }
@@ -256,7 +278,7 @@ impl Changes {
             if count > LINES_LIMIT {
                 return Err(node.wrong(format!("more than {LINES_LIMIT} changes")));
             }
-            blocks.push(Lines { when, lines });
+            blocks.push(Lines { when, lines: gathered(lines) });
         }
         let fixed = |block: &Lines| {
             block.when.is_none() && block.lines.iter().all(|line| matches!(line, Line::Fixed(_)))
@@ -264,21 +286,22 @@ impl Changes {
         if !blocks.iter().all(fixed) {
             return Ok(Self { fixed: None, blocks });
         }
-        let edits = blocks.into_iter().flat_map(|block| block.lines).filter_map(|line| match line {
-            Line::Fixed(edit) => Some(edit),
-            Line::Made(..) => None,
-        });
-        Ok(Self { fixed: Some(edits.collect()), blocks: Vec::new() })
+        let edits = blocks.iter().flat_map(|block| &block.lines).filter_map(Line::fixed).flatten();
+        Ok(Self { fixed: Some(edits.cloned().collect()), blocks: Vec::new() })
     }
 
     /// The fields that are removed whatever the exchange is.
     fn removed(&self) -> Vec<Text> {
         let always = self.blocks.iter().filter(|block| block.when.is_none()).flat_map(|block| &block.lines);
-        let made = always.filter_map(|line| if let Line::Fixed(edit) = line { Some(edit) } else { None });
-        let edits = self.fixed.iter().flat_map(|fixed| fixed.iter()).chain(made);
+        let fixed = self.fixed.iter().map(|fixed| &**fixed).chain(always.filter_map(Line::fixed));
+        let edits = fixed.flatten();
         edits
             .filter_map(|edit| if let Edit::Remove(name) = edit { Some(name.clone()) } else { None })
             .collect()
+    }
+
+    fn is_empty(&self) -> bool {
+        self.blocks.is_empty() && self.fixed.as_ref().is_none_or(|fixed| fixed.is_empty())
     }
 
     fn edits(&self, view: &View<'_>) -> Edits {
@@ -292,10 +315,10 @@ impl Changes {
             }
             for line in &block.lines {
                 match line {
-                    Line::Fixed(edit) => edits.push(edit.clone()),
-                    Line::Made(verb, name, expression) => {
+                    Line::Fixed(fixed) => edits.push_shared(fixed),
+                    Line::Made(verb, named, expression) => {
                         let value = expression.evaluate(view).filter(|value| value.len() <= VALUE_LIMIT);
-                        if let Some(edit) = verb.made(name, value.map(Cow::into_owned)) {
+                        if let Some(edit) = verb.made(named, value.map(Cow::into_owned)) {
                             edits.push(edit);
                         }
                     }
@@ -318,21 +341,21 @@ fn read_line(
         "default" => Verb::Default,
         _ => {
             for name in line.args() {
-                lines.push(Line::Fixed(Edit::Remove(field_name(name)?)));
+                lines.push(Line::Fixed([field(name)?.removal()].into()));
             }
             return Ok(());
         }
     };
-    let name = field_name(line.arg(0)?)?;
+    let named = field(line.arg(0)?)?;
     match (line.args().get(1), line.prop("expression")) {
         (Some(value), None) => {
             literal::check(value, Use::Value, |expression| format!("expression=#\"{expression}\"#"))?;
             let text = Text::Shared(value.text()?.as_bytes().into());
-            let field = Field::new(name, text).map_err(|error| value.wrong(error.to_string()))?;
-            lines.push(Line::Fixed(verb.edit(field)));
+            let field = named.with_value(text).map_err(|error| value.wrong(error.to_string()))?;
+            lines.push(Line::Fixed([verb.edit(field)].into()));
         }
         (None, Some(expression)) => {
-            lines.push(Line::Made(verb, name, context.expression(expression, phase)?));
+            lines.push(Line::Made(verb, named, context.expression(expression, phase)?));
         }
         _ => {
             return Err(
@@ -343,18 +366,20 @@ fn read_line(
     Ok(())
 }
 
-fn field_name(name: &Argument) -> Result<Text, Problem> {
-    let text: String = name.text()?.into();
+/// A field that may be changed, without its value.
+fn field(name: &Argument) -> Result<Field, Problem> {
+    let text = name.text()?;
     if text.contains('*') {
         return Err(name
             .wrong("`*` stands for nothing here")
             .help("`clear-headers` removes fields by the beginnings of their names"));
     }
-    let field = Field::new(text.clone(), "").map_err(|error| name.wrong(error.to_string()))?;
+    let field = Field::new(Text::Shared(text.as_bytes().into()), Text::EMPTY);
+    let field = field.map_err(|error| name.wrong(error.to_string()))?;
     if field.name().eq_ignore_ascii_case(b"host") {
         return Err(name.wrong("`host` is the target of the request, which no field changes"));
     }
-    Ok(Text::Shared(text.as_bytes().into()))
+    Ok(field)
 }
 
 /// Changes requests.
@@ -371,6 +396,10 @@ impl Step for Request {
     const ABOUT: &'static str = "Sets, adds and removes fields of the request.";
     const FILTERS: &'static [Filter] = &[];
     const SWEEPS: bool = true;
+
+    fn is_idle(settings: &Headers) -> bool {
+        settings.request.is_empty()
+    }
 
     /// A name goes with its other spellings, `_` for `-`, as it does from the head.
     fn keeps(&self, settings: &Headers, name: &[u8]) -> bool {
@@ -401,6 +430,10 @@ impl Step for Response {
     const FILTERS: &'static [Filter] = &[];
     const SWEEPS: bool = true;
 
+    fn is_idle(settings: &Headers) -> bool {
+        settings.response.is_empty()
+    }
+
     fn keeps(&self, settings: &Headers, name: &[u8]) -> bool {
         !settings.removed.iter().any(|removed| removed.eq_ignore_ascii_case(name))
     }
@@ -414,6 +447,7 @@ impl Step for Response {
 mod tests {
     use super::*;
     use alloc::boxed::Box;
+    use alloc::string::String;
     use foregate_module::testing::{Compile, List, Literals, Sample, node};
     use foregate_module::{Conditions, Verdict};
 

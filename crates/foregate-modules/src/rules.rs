@@ -31,6 +31,7 @@ use foregate_module::{
 
 pub use self::evaluate::Decision;
 use self::evaluate::{Evaluation, evaluate};
+use self::settings::Action;
 pub use self::settings::Rules;
 use crate::expressions::VARIABLES;
 
@@ -97,6 +98,10 @@ impl Step for EvaluateRequest {
     const ABOUT: &'static str = "Evaluates the rules of the phase `request`.";
     const FILTERS: &'static [Filter] = &[];
 
+    fn is_idle(rules: &Rules) -> bool {
+        rules.request.is_empty()
+    }
+
     fn run(&self, rules: &Rules, (view,): (View<'_>,)) -> ControlFlow<Never, Self::Out> {
         let done = evaluate::<Kept>(&rules.request, view, None);
         ControlFlow::Continue((
@@ -123,6 +128,10 @@ impl Step for StopRequest {
     const ABOUT: &'static str = "Answers requests that rules block, redirect or challenge.";
     const FILTERS: &'static [Filter] = &[];
 
+    fn is_idle(rules: &Rules) -> bool {
+        !rules.request.any(Action::may_stop)
+    }
+
     fn run(&self, _: &Rules, (Read(decided),): (Read<'_, Decided>,)) -> ControlFlow<Respond> {
         stop(decided).map_break(Respond)
     }
@@ -141,6 +150,10 @@ impl Step for ChangeRequest {
     const NAME: &'static str = "rules-change";
     const ABOUT: &'static str = "Changes the request as rules of the phase `request` say.";
     const FILTERS: &'static [Filter] = &[];
+
+    fn is_idle(rules: &Rules) -> bool {
+        !rules.request.any(Action::edits_request)
+    }
 
     fn run(&self, _: &Rules, (Read(decided),): (Read<'_, Decided>,)) -> ControlFlow<Never, Self::Out> {
         ControlFlow::Continue(changes(decided))
@@ -161,6 +174,10 @@ impl Step for EvaluateRewrite {
     const ABOUT: &'static str =
         "Evaluates the rules of the phase `rewrite`, and changes the request as they say.";
     const FILTERS: &'static [Filter] = &[];
+
+    fn is_idle(rules: &Rules) -> bool {
+        rules.rewrite.is_empty()
+    }
 
     fn run(
         &self,
@@ -193,6 +210,10 @@ impl Step for StopRewrite {
         "Answers requests that rules of the phase `rewrite` block, redirect or challenge.";
     const FILTERS: &'static [Filter] = &[];
 
+    fn is_idle(rules: &Rules) -> bool {
+        !rules.rewrite.any(Action::may_stop)
+    }
+
     fn run(&self, _: &Rules, (Read(decided),): (Read<'_, DecidedInRewrite>,)) -> ControlFlow<Respond> {
         stop(decided).map_break(Respond)
     }
@@ -211,6 +232,10 @@ impl Step for SelectUpstream {
     const NAME: &'static str = "rules-upstream";
     const ABOUT: &'static str = "Asks the upstream that a rule names.";
     const FILTERS: &'static [Filter] = &[Filter::Proxied];
+
+    fn is_idle(rules: &Rules) -> bool {
+        ![&rules.request, &rules.rewrite].iter().any(|group| group.any(Action::chooses_upstream))
+    }
 
     fn run(
         &self,
@@ -238,6 +263,11 @@ impl Step for EvaluateResponse {
         "Evaluates the rules of the phase `response`, and changes the response as all rules say.";
     const FILTERS: &'static [Filter] = &[];
 
+    fn is_idle(rules: &Rules) -> bool {
+        let before = [&rules.request, &rules.rewrite];
+        rules.response.is_empty() && !before.iter().any(|group| group.any(Action::edits_response))
+    }
+
     fn run(&self, rules: &Rules, input: Self::In<'_>) -> ControlFlow<Never, Self::Out> {
         let (view, Read(decided), Read(rewrite), Read(kept), Read(later)) = input;
         let before = [decided, rewrite];
@@ -248,7 +278,7 @@ impl Step for EvaluateResponse {
         };
         let mut edits = Edits::new();
         for decided in before.into_iter().flatten().chain(&done.decision) {
-            decided.response.iter().for_each(|edit| edits.push(edit.clone()));
+            edits.extend(&decided.response);
         }
         // What is left of the decision is for the next step.
         let decision = done.decision.take().filter(|decision| decision.stop.is_some());
@@ -271,6 +301,10 @@ impl Step for ReplaceResponse {
     const NAME: &'static str = "rules-replace";
     const ABOUT: &'static str = "Replaces responses as rules of the phase `response` say.";
     const FILTERS: &'static [Filter] = &[];
+
+    fn is_idle(rules: &Rules) -> bool {
+        !rules.response.any(Action::may_stop)
+    }
 
     fn run(&self, _: &Rules, (Read(decided),): (Read<'_, DecidedInResponse>,)) -> ControlFlow<Replace> {
         stop(decided).map_break(Replace)

@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use core::ops::ControlFlow;
 
 use foregate_module::settings::UpstreamId;
-use foregate_module::{Edit, Edits, Exchange, Field, Note, Response, Steps, Text, Value, View};
+use foregate_module::{Edit, Edits, Exchange, Note, Response, Steps, Text, Value, View};
 
 use super::Variables;
 use super::settings::{Action, Change, Group, Rule};
@@ -131,14 +131,10 @@ impl Evaluation {
                 decision.query = query.or(decision.query.take());
             }
             Action::EditRequest(change) => {
-                if let Some(edit) = edit(change, view) {
-                    self.decide().request.push(edit);
-                }
+                change_fields(change, view, &mut self.decide().request);
             }
             Action::EditResponse(change) => {
-                if let Some(edit) = edit(change, view) {
-                    self.decide().response.push(edit);
-                }
+                change_fields(change, view, &mut self.decide().response);
             }
             Action::Set { name, value } => {
                 if let Some(value) = value.get(view) {
@@ -184,19 +180,21 @@ enum Done {
     Stopped(Response),
 }
 
-/// The change for a request; `None` where a value that would be added is absent or cannot stand in a field.
-fn edit(change: &Change, view: &View<'_>) -> Option<Edit> {
-    let (name, appends, value) = match change {
-        Change::Fixed(edit) => return Some(edit.clone()),
-        Change::Computed { name, appends, value } => (Text::Shared(Arc::clone(name)), *appends, value),
+/// Adds the change for a request; there is none where a value that would be added is absent or cannot stand in a field.
+fn change_fields(change: &Change, view: &View<'_>, edits: &mut Edits) {
+    let (named, appends, value) = match change {
+        Change::Fixed(edit) => return edits.push_shared(edit),
+        Change::Computed { field, appends, value } => (field, *appends, value),
     };
     let value = value.evaluate(view).map(Cow::into_owned);
-    let field = value.and_then(|value| Field::new(name.clone(), value).ok());
-    if appends {
-        return field.map(Edit::Append);
+    let field = value.and_then(|value| named.with_value(value).ok());
+    match field {
+        Some(field) if appends => edits.push(Edit::Append(field)),
+        None if appends => {}
+        Some(field) if !field.value().is_empty() => edits.push(Edit::Set(field)),
+        // What was to be ours must not be what the client says.
+        _ => edits.push(named.removal()),
     }
-    // What was to be ours must not be what the client says.
-    Some(field.filter(|field| !field.value().is_empty()).map_or(Edit::Remove(name), Edit::Set))
 }
 
 /// A target as it can stand in a field; `None` if it is none, or what was asked for.

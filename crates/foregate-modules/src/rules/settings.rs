@@ -32,6 +32,18 @@ pub(super) struct Group {
     pub(super) rules: Box<[Rule]>,
 }
 
+impl Group {
+    /// Whether there is no rule.
+    pub(super) fn is_empty(&self) -> bool {
+        self.rules.is_empty()
+    }
+
+    /// Whether any rule has an action of a kind.
+    pub(super) fn any(&self, kind: fn(&Action) -> bool) -> bool {
+        self.rules.iter().any(|rule| rule.actions.iter().any(kind))
+    }
+}
+
 /// Rules whose conditions are evaluated together. A rule that may read a variable which an earlier one sets begins
 /// another.
 pub(super) struct Segment {
@@ -67,6 +79,26 @@ impl Action {
         matches!(self, Self::Respond { .. } | Self::Redirect { .. })
     }
 
+    /// Whether it may end the request.
+    pub(super) fn may_stop(&self) -> bool {
+        self.is_terminal() || matches!(self, Self::Challenge(_))
+    }
+
+    /// Whether it changes what the origin gets, but for who that is.
+    pub(super) fn edits_request(&self) -> bool {
+        matches!(self, Self::Rewrite { .. } | Self::EditRequest(_))
+    }
+
+    /// Whether it changes the fields of the response.
+    pub(super) fn edits_response(&self) -> bool {
+        matches!(self, Self::EditResponse(_))
+    }
+
+    /// Whether it chooses who is asked.
+    pub(super) fn chooses_upstream(&self) -> bool {
+        matches!(self, Self::Upstream(_))
+    }
+
     /// Whether it is about what the origin gets.
     fn changes_request(&self) -> bool {
         matches!(self, Self::Rewrite { .. } | Self::EditRequest(_) | Self::Upstream(_) | Self::Challenge(_))
@@ -91,8 +123,13 @@ impl Given {
 
 /// A change to the fields of a head.
 pub(super) enum Change {
-    Fixed(Edit),
-    Computed { name: Arc<[u8]>, appends: bool, value: Arc<dyn Expression> },
+    Fixed(Arc<[Edit]>),
+    /// The field has the name and no value.
+    Computed {
+        field: Field,
+        appends: bool,
+        value: Arc<dyn Expression>,
+    },
 }
 
 /// When a rule is evaluated.
@@ -370,28 +407,26 @@ impl Reader<'_> {
     }
 
     fn change(&mut self, appends: bool) -> Result<Change, Problem> {
-        let (name, argument) = (self.field_name()?, self.node.arg(1)?);
+        let (field, argument) = (self.field()?, self.node.arg(1)?);
         match self.given(argument, Use::Value)? {
             Given::Text(value) => {
-                let field = Field::new(Text::Shared(name), Text::Shared(value));
+                let field = field.with_value(Text::Shared(value));
                 let field = field.map_err(|error| argument.wrong(format!("{error}")))?;
-                Ok(Change::Fixed(if appends { Edit::Append(field) } else { Edit::Set(field) }))
+                Ok(Change::Fixed([if appends { Edit::Append(field) } else { Edit::Set(field) }].into()))
             }
-            Given::Expression(value) => Ok(Change::Computed { name, appends, value }),
+            Given::Expression(value) => Ok(Change::Computed { field, appends, value }),
         }
     }
 
     fn removal(&self) -> Result<Change, Problem> {
-        Ok(Change::Fixed(Edit::Remove(Text::Shared(self.field_name()?))))
+        Ok(Change::Fixed([self.field()?.removal()].into()))
     }
 
-    /// The name of a field that may be changed.
-    fn field_name(&self) -> Result<Arc<[u8]>, Problem> {
+    /// A field that may be changed, without its value.
+    fn field(&self) -> Result<Field, Problem> {
         let argument = self.node.arg(0)?;
         let name: Arc<[u8]> = argument.text()?.as_bytes().into();
-        Field::new(Text::Shared(Arc::clone(&name)), Text::EMPTY)
-            .map_err(|error| argument.wrong(format!("{error}")))?;
-        Ok(name)
+        Field::new(Text::Shared(name), Text::EMPTY).map_err(|error| argument.wrong(format!("{error}")))
     }
 
     /// The name of a variable or a note.

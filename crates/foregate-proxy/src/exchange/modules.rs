@@ -31,7 +31,7 @@ use crate::proxy::Config;
 use crate::routing::HostId;
 use crate::telemetry::clock;
 use crate::telemetry::metrics::Counter;
-use crate::telemetry::steps::StepCounter;
+use crate::telemetry::steps::{StepCounter, StepCounters};
 
 thread_local! {
     /// The memory of exchanges that are over.
@@ -158,16 +158,22 @@ impl Exchange<'_> {
 
     /// Runs the steps of all phases up to `last` that have not run yet.
     pub(super) async fn run_phases(&mut self, last: PhaseId) -> Result<(), Ended> {
+        let Some(run) = &mut self.run else { return Ok(()) };
+        let first = PhaseId::ALL.get(run.next).filter(|first| **first <= last);
+        if first.is_none_or(|first| !run.plan.has_any(*first, last)) {
+            self.skip_to_behind(last);
+            return Ok(());
+        }
+        let (plan, config) = (Arc::clone(&run.plan), Arc::clone(&self.config));
         while let Some(run) = &mut self.run
             && run.next <= last.order()
         {
             let phase = PhaseId::ALL[run.next];
-            if !run.plan.phase(phase).is_empty() {
+            if !plan.phase(phase).is_empty() {
                 run.facts.now = now();
                 run.facts.memory_is_short = self.proxy.filter_memory.is_short();
-                let plan = Arc::clone(&run.plan);
                 let steps = plan.phase(phase).get(run.begun..).unwrap_or_default();
-                if let Err(ended) = self.run_phase(steps).await {
+                if let Err(ended) = self.run_phase(steps, &config.settings.pipeline).await {
                     self.forget_fetches();
                     return Err(ended);
                 }
@@ -175,12 +181,19 @@ impl Exchange<'_> {
                     Box::pin(self.fetch_all()).await?;
                 }
             }
-            if let Some(run) = &mut self.run {
-                run.next += 1;
-                run.begun = 0;
-            }
+            self.skip_to_behind(phase);
         }
         Ok(())
+    }
+
+    /// The phases up to this one have run.
+    fn skip_to_behind(&mut self, phase: PhaseId) {
+        if let Some(run) = &mut self.run
+            && run.next <= phase.order()
+        {
+            run.next = phase.order() + 1;
+            run.begun = 0;
+        }
     }
 
     /// Nobody will read what the steps of an ended phase have asked for.
@@ -192,11 +205,13 @@ impl Exchange<'_> {
         }
     }
 
-    async fn run_phase(&mut self, steps: &[Planned]) -> Result<(), Ended> {
-        let config = Arc::clone(&self.config);
-        let pipeline = &*config.settings.pipeline;
-        let mut since = self.proxy.steps.is_timed(clock::now()).then(Instant::now);
-        for planned in steps {
+    async fn run_phase(&mut self, steps: &[Planned], pipeline: &Pipeline) -> Result<(), Ended> {
+        let mut since = self.proxy.steps.is_timed(clock::now).then(Instant::now);
+        let mut rest = steps;
+        loop {
+            rest = self.run_calmly(rest, pipeline, &mut since)?;
+            let Some((planned, behind)) = rest.split_first() else { return Ok(()) };
+            rest = behind;
             if let Some(run) = &mut self.run {
                 run.begun += 1;
             }
@@ -209,19 +224,69 @@ impl Exchange<'_> {
                 }
                 Ok(Load::Light) => {
                     let verdict = self.run_light(planned, pipeline);
-                    if let (Some(began), Ok(Verdict::Continue | Verdict::Stop(_))) = (since, &verdict) {
-                        let now = Instant::now();
-                        if let Some(counters) = self.proxy.steps.get(planned.step) {
-                            counters.took(now - began, self.phase_began());
-                        }
-                        since = Some(now);
+                    if let Ok(Verdict::Continue | Verdict::Stop(_)) = &verdict {
+                        took(&self.proxy.steps, planned, &mut since, self.phase_began());
                     }
                     verdict
                 }
             };
             self.judge(planned, pipeline, verdict)?;
         }
-        Ok(())
+    }
+
+    /// Runs steps one after the other on this thread, as far as there is nothing to think about: up to one that may belong on
+    /// another thread. Gives what is left of them.
+    fn run_calmly<'s>(
+        &mut self,
+        steps: &'s [Planned],
+        pipeline: &Pipeline,
+        since: &mut Option<Instant>,
+    ) -> Result<&'s [Planned], Ended> {
+        let began = self.phase_began();
+        if self.proxy.steps.any_is_watched(began) {
+            return Ok(steps);
+        }
+        let mut rest = steps;
+        while !rest.is_empty() {
+            let mut done = 0;
+            let counters = &self.proxy.steps;
+            let Some((mut view, state, begun)) = self.parts() else { return Ok(&[]) };
+            let in_file = view.facts.spool.is_some();
+            // The verdict that has to be judged, of the step that ran last.
+            let last = catch_unwind(AssertUnwindSafe(|| {
+                for planned in rest {
+                    let entry = pipeline.entries().get(usize::from(planned.step))?;
+                    if !matches!(entry.decl().weight, Weight::Light) || (in_file && entry.reads_body()) {
+                        return None;
+                    }
+                    (done, *begun) = (done + 1, *begun + 1);
+                    if state.skipped.contains(usize::from(planned.step)) {
+                        continue;
+                    }
+                    let verdict = call(planned, pipeline, &mut view, state);
+                    if verdict != Verdict::Passed {
+                        took(counters, planned, since, began);
+                    }
+                    match verdict {
+                        Verdict::Passed => {}
+                        Verdict::Continue if !state.has_news() => counters.ran(planned.step),
+                        verdict => return Some(verdict),
+                    }
+                }
+                None
+            }));
+            let verdict = match last {
+                Ok(None) => return Ok(rest.get(done..).unwrap_or_default()),
+                Ok(Some(verdict)) => Ok(verdict),
+                Err(_) => Err(Fault::Panicked),
+            };
+            let (ran, behind) = rest.split_at(done);
+            if let Some(planned) = ran.last() {
+                self.judge(planned, pipeline, verdict)?;
+            }
+            rest = behind;
+        }
+        Ok(rest)
     }
 
     /// What fields of interim responses and trailers go through on their way to the client; `None` if nothing.
@@ -329,6 +394,11 @@ impl Exchange<'_> {
 
     /// What a step may see and change; `None` where the route uses none.
     fn view(&mut self) -> Option<(View<'_>, &mut State)> {
+        self.parts().map(|(view, state, _)| (view, state))
+    }
+
+    /// The same, and how many steps of the phase have run.
+    fn parts(&mut self) -> Option<(View<'_>, &mut State, &mut usize)> {
         let run = self.run.as_deref_mut()?;
         let view = View {
             request: self.request,
@@ -339,7 +409,7 @@ impl Exchange<'_> {
             slashes: slashes(&self.config, self.site),
             facts: &mut run.facts,
         };
-        Some((view, &mut run.state))
+        Some((view, &mut run.state, &mut run.begun))
     }
 
     fn is_broken(&self, planned: &Planned) -> bool {
@@ -587,6 +657,16 @@ fn call(planned: &Planned, pipeline: &Pipeline, view: &mut View<'_>, state: &mut
         return Verdict::Passed;
     }
     pipeline.run(planned, view, state)
+}
+
+/// Counts how long a step took, if that is of interest.
+fn took(counters: &StepCounters, planned: &Planned, since: &mut Option<Instant>, began: u64) {
+    let Some(before) = *since else { return };
+    let now = Instant::now();
+    if let Some(counters) = counters.get(planned.step) {
+        counters.took(now - before, began);
+    }
+    *since = Some(now);
 }
 
 pub(super) fn slashes(config: &Config, site: Option<HostId>) -> Slashes {

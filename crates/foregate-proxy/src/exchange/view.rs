@@ -90,8 +90,15 @@ pub(super) fn now() -> Now {
     thread_local! {
         /// When the clock of the wall was read last, and what it said.
         static READ: Cell<Option<(Instant, Duration)>> = const { Cell::new(None) };
+        /// What was answered last: of one poll, all phases are told the same.
+        static TOLD: Cell<Option<(Instant, Now)>> = const { Cell::new(None) };
     }
     let now = clock::now();
+    if let Some((at, told)) = TOLD.get()
+        && at == now
+    {
+        return told;
+    }
     // A steady clock that starts with the process would repeat times that a step has kept over a restart; nothing is kept.
     let steady = now.saturating_duration_since(*START.get_or_init(|| now));
     let known = READ.get().and_then(|(at, said)| Some((now.checked_duration_since(at)?, said)));
@@ -103,7 +110,9 @@ pub(super) fn now() -> Now {
             said
         }
     };
-    Now { unix_ms: since.as_millis() as u64, steady_ms: steady.as_millis() as u64 }
+    let told = Now { unix_ms: since.as_millis() as u64, steady_ms: steady.as_millis() as u64 };
+    TOLD.set(Some((now, told)));
+    told
 }
 
 /// All that steps may see and change.

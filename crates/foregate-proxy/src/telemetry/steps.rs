@@ -3,8 +3,8 @@
 
 use std::cell::Cell;
 use std::collections::HashMap;
-use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 
 use foregate_module::Traffic;
@@ -44,6 +44,8 @@ pub struct StepCounters {
     runs: Box<[Box<[AtomicU64]>]>,
     /// Until when all phases are timed, milliseconds since [`START`].
     close_look: AtomicU64,
+    /// Until when any of the steps is suspected, slow or broken, at most; in milliseconds of the steady clock.
+    watched: Arc<AtomicU64>,
 }
 
 /// What [`StepCounters::close_look`] counts from.
@@ -86,6 +88,8 @@ pub struct StepCounter {
     tallies: Mutex<Tallies>,
     breaker: Breaker,
     slowness: Slowness,
+    /// That of all steps.
+    watched: Arc<AtomicU64>,
 }
 
 /// Until when the step is suspected of holding its worker, and until when it is known to; in milliseconds of the steady clock.
@@ -115,7 +119,17 @@ impl StepCounters {
         let count = names.len();
         let shard = || (0..count).map(|_| AtomicU64::new(0)).collect();
         let runs = (0..SHARDS).map(|_| shard()).collect();
-        Self { steps: names.map(StepCounter::new).collect(), runs, close_look: AtomicU64::new(0) }
+        let watched: Arc<AtomicU64> = Arc::default();
+        let step = |name| StepCounter::new(name, Arc::clone(&watched));
+        Self { steps: names.map(step).collect(), runs, close_look: AtomicU64::new(0), watched }
+    }
+
+    /// Whether any step may be [suspected](StepCounter::is_suspected), [slow](StepCounter::is_slow) or
+    /// [broken](StepCounter::is_broken) now; in milliseconds of the steady clock.
+    #[inline]
+    pub fn any_is_watched(&self, now: u64) -> bool {
+        let until = self.watched.load(Ordering::Relaxed);
+        until != 0 && now < until
     }
 
     /// A task has held its worker for longer than [`BLOCKED`]: it may have been a step.
@@ -123,15 +137,15 @@ impl StepCounters {
         self.close_look.store(since_start(Instant::now()) + CLOSE_LOOK, Ordering::Relaxed);
     }
 
-    /// Whether the steps of a phase are timed. `now` may be as old as the poll.
+    /// Whether the steps of a phase are timed. The time may be as old as the poll.
     #[inline]
-    pub fn is_timed(&self, now: Instant) -> bool {
+    pub fn is_timed(&self, now: impl FnOnce() -> Instant) -> bool {
         thread_local! {
             static COUNT: Cell<u32> = const { Cell::new(0) };
         }
         let until = self.close_look.load(Ordering::Relaxed);
         COUNT.replace(COUNT.get().wrapping_add(1)).is_multiple_of(SAMPLE)
-            || (until != 0 && since_start(now) < until)
+            || (until != 0 && since_start(now()) < until)
     }
 
     /// The counters of a step.
@@ -162,9 +176,10 @@ impl StepCounters {
 }
 
 impl StepCounter {
-    fn new(name: &'static str) -> Self {
+    fn new(name: &'static str, watched: Arc<AtomicU64>) -> Self {
         Self {
             name,
+            watched,
             stops: Counter::default(),
             dry_stops: Counter::default(),
             panics: Counter::default(),
@@ -244,8 +259,14 @@ impl StepCounter {
         self.nanos.add(u64::try_from(span.as_nanos()).unwrap_or(u64::MAX));
         if span >= BLOCKED {
             self.blocked.inc();
-            self.slowness.suspected.store(now + SUSPECTED, Ordering::Relaxed);
+            self.watch(&self.slowness.suspected, now + SUSPECTED);
         }
+    }
+
+    /// Has the step looked at more closely until then, for what `since` stands for.
+    fn watch(&self, since: &AtomicU64, until: u64) {
+        since.store(until, Ordering::Relaxed);
+        self.watched.fetch_max(until, Ordering::Relaxed);
     }
 
     /// Whether [`used`](Self::used) is to be told of its next run.
@@ -274,7 +295,7 @@ impl StepCounter {
                 "a step that is said to be light held a worker; it runs on the threads for heavy work for 60 s"
             );
         }
-        self.slowness.known.store(now + MOVED, Ordering::Relaxed);
+        self.watch(&self.slowness.known, now + MOVED);
     }
 
     /// Whether the step is not to be run now. `now` is in milliseconds of the steady clock.
@@ -293,7 +314,7 @@ impl StepCounter {
         }
         if breaker.panics.fetch_add(1, Ordering::Relaxed) + 1 >= PANICS {
             breaker.panics.store(0, Ordering::Relaxed);
-            breaker.until.store(now + OPEN, Ordering::Relaxed);
+            self.watch(&breaker.until, now + OPEN);
             tracing::error!(step = self.name, "a step panics again and again and is not run for 10 s");
         }
     }
@@ -321,13 +342,14 @@ mod tests {
         step.used(BLOCKED, 1002);
         assert!(step.is_slow(1003) && !step.is_slow(1002 + MOVED));
         assert!(!counters.get(1).unwrap().is_slow(1003));
+        assert!(counters.any_is_watched(1003) && !counters.any_is_watched(1002 + MOVED));
     }
 
     #[test]
     fn all_phases_are_timed_once_a_task_has_held_its_worker() {
         let counters = StepCounters::new(["a"].into_iter());
         let now = Instant::now();
-        let timed = |now| (0..SAMPLE).filter(|_| counters.is_timed(now)).count();
+        let timed = |now| (0..SAMPLE).filter(|_| counters.is_timed(|| now)).count();
         assert_eq!(timed(now), 1);
         counters.look_closely();
         assert_eq!(timed(now), SAMPLE as usize);
