@@ -28,9 +28,10 @@ use core::time::Duration;
 
 use foregate_module::settings::{ANY, Argument, Block, Prop};
 use foregate_module::{
-    ClientAddress, Context, Count, Emit, Fetch, FetchKey, FetchRequest, FetchResult, Fetched, Field, Fields,
-    Filter, FromNode, Host, Key, Kind, Never, Node, Note, Notes, Path, Problem, Read, Replace, RequestFields,
-    Response, ResponseFields, ResponseSource, Shown, Source, Status, Step, Text, UpstreamId, Value, phase,
+    ClientAddress, Context, Count, Emit, Fetch, FetchKey, FetchRequest, FetchResponse, FetchResult, Fetched,
+    Field, Fields, Filter, FromNode, Host, Key, Kind, Never, Node, Note, Notes, Path, Problem, Read, Replace,
+    RequestFields, Response, ResponseFields, ResponseSource, Shown, Source, Status, Step, Text, UpstreamId,
+    Value, phase,
 };
 
 use self::template::{Escape, Facts, Template};
@@ -335,17 +336,23 @@ impl FetchKey for PageFetch {
     const ANSWER: &'static str = "error-page.answer";
 }
 
-/// The page that was chosen: where it came from, and the page; `None`: the original stays.
+/// Where the page comes from that was chosen.
 #[derive(Debug)]
 pub enum Chosen {}
 
+/// What [`Chosen`] is where fetching failed.
+const ORIGINAL: &str = "original";
+
+/// What [`Chosen`] is for clients that prefer JSON.
+const JSON: &str = "json";
+
 impl Value for Chosen {
-    type Data = (&'static str, Option<Response>);
+    type Data = &'static str;
     const NAME: &'static str = "error-page.source";
     const ABOUT: &'static str =
         "Where the page for an error came from: text, file, fetched, json, or original when fetching failed.";
     const SHOWS: Option<Kind> = Some(Kind::Bytes);
-    fn show((source, _): &Self::Data) -> Option<Shown<'_>> {
+    fn show(source: &Self::Data) -> Option<Shown<'_>> {
         Some(Shown::Bytes(source.as_bytes()))
     }
 }
@@ -380,6 +387,10 @@ impl Step for Ask {
     const ABOUT: &'static str = "Asks an upstream for the page for an error.";
     const FILTERS: &'static [Filter] = &[Filter::Status(*STATUSES.start() as u16, *STATUSES.end() as u16)];
 
+    fn is_idle(settings: &ErrorPages) -> bool {
+        !settings.pages.iter().any(|page| matches!(page.body, Body::Fetched { .. }))
+    }
+
     fn run(
         &self,
         settings: &ErrorPages,
@@ -404,17 +415,93 @@ impl Step for Ask {
     }
 }
 
-/// Makes the page.
+/// Says where the page is to come from.
 #[derive(Debug, Default)]
 pub struct Make;
 
 impl Step for Make {
     type At = phase::ResponseErrorPage;
     type Settings = ErrorPages;
+    type In<'r> = (Status, ResponseSource<'r>, RequestFields<'r>, Read<'r, Fetched<PageFetch>>);
+    type Out = (Emit<Chosen>, Notes, Count);
+    type Stop = Never;
+    const NAME: &'static str = "error-pages-make";
+    const ABOUT: &'static str = "Chooses the page for an error.";
+    const FILTERS: &'static [Filter] = Ask::FILTERS;
+
+    fn run(&self, settings: &ErrorPages, input: Self::In<'_>) -> ControlFlow<Never, Self::Out> {
+        let (Status(status), ResponseSource(source), RequestFields(request), Read(fetched)) = input;
+        let Some(page) = settings.page(status, source) else {
+            return ControlFlow::Continue((Emit(None), Notes(Vec::new()), Count(None)));
+        };
+        let name = match settings.json {
+            Some(_) if prefers_json(request) => JSON,
+            _ => page.source(fetched),
+        };
+        let note = Note { name: "error-page".into(), value: name.into() };
+        ControlFlow::Continue((Emit(Some(name)), Notes(Vec::from([note])), Count(Some(name))))
+    }
+}
+
+impl Page {
+    /// Where it comes from.
+    fn source(&self, fetched: Option<&FetchResult>) -> &'static str {
+        match &self.body {
+            Body::Text(_) => "text",
+            Body::File(_) => "file",
+            Body::Fetched { .. } if usable(fetched).is_some() => "fetched",
+            Body::Fetched { .. } => ORIGINAL,
+        }
+    }
+
+    /// Its type and its body.
+    fn make(&self, facts: &Facts<'_>, fetched: Option<&FetchResult>) -> Option<(Text, Text)> {
+        match &self.body {
+            Body::Text(template) | Body::File(template) => {
+                Some((self.content_type.clone(), template.fill(facts)))
+            }
+            Body::Fetched { .. } => {
+                let answer = usable(fetched)?;
+                let content_type = match answer.field("content-type") {
+                    Some(content_type) => content_type.to_vec().into(),
+                    None => self.content_type.clone(),
+                };
+                let template = Template::new(&answer.body, Escape::for_type(&content_type));
+                Some((content_type, template.fill(facts)))
+            }
+        }
+    }
+}
+
+/// What was fetched, if it is a page.
+fn usable(fetched: Option<&FetchResult>) -> Option<&FetchResponse> {
+    let Some(Ok(answer)) = fetched else { return None };
+    // Tokens cannot be found in what is compressed, nor does the client expect it.
+    let coded = answer.field("content-encoding").is_some_and(|coding| coding != b"identity");
+    (answer.status == 200 && !coded).then_some(answer)
+}
+
+/// The fields that stay: those that say nothing of the body, nor of the framing.
+fn kept(fields: &dyn Fields) -> Vec<Field> {
+    let of_the_body =
+        |name: &[u8]| OF_THE_BODY.iter().any(|field| name.eq_ignore_ascii_case(field.as_bytes()));
+    let stays = fields.iter().filter(|(name, _)| !of_the_body(name));
+    // Those that are made beside these have room too.
+    let mut kept = Vec::with_capacity(fields.count() + 2);
+    kept.extend(stays.filter_map(|(name, value)| Field::new(name.to_vec(), value.to_vec()).ok()));
+    kept
+}
+
+/// Makes the page and sends it.
+#[derive(Debug, Default)]
+pub struct Serve;
+
+impl Step for Serve {
+    type At = phase::ResponseErrorPage;
+    type Settings = ErrorPages;
     type In<'r> = (
         Status,
         ResponseSource<'r>,
-        RequestFields<'r>,
         ResponseFields<'r>,
         Host<'r>,
         Path<'r>,
@@ -422,21 +509,28 @@ impl Step for Make {
         Read<'r, RequestId>,
         Read<'r, Trace>,
         Read<'r, Fetched<PageFetch>>,
+        Read<'r, Chosen>,
     );
-    type Out = (Emit<Chosen>, Notes, Count);
-    type Stop = Never;
-    const NAME: &'static str = "error-pages-make";
-    const ABOUT: &'static str = "Makes the page for an error.";
+    type Out = ();
+    type Stop = Replace;
+    const NAME: &'static str = "error-pages";
+    const ABOUT: &'static str = "Sends the page for an error.";
     const FILTERS: &'static [Filter] = Ask::FILTERS;
 
-    fn run(&self, settings: &ErrorPages, input: Self::In<'_>) -> ControlFlow<Never, Self::Out> {
-        let (Status(status), ResponseSource(source), RequestFields(request), ResponseFields(response), ..) =
-            input;
-        let (.., Host(host), Path(path), ClientAddress(client), Read(request_id), Read(trace), Read(fetched)) =
-            input;
-        let Some(page) = settings.page(status, source) else {
-            return ControlFlow::Continue((Emit(None), Notes(Vec::new()), Count(None)));
-        };
+    fn run(&self, settings: &ErrorPages, input: Self::In<'_>) -> ControlFlow<Replace, ()> {
+        let (Status(status), ResponseSource(source), ResponseFields(response), ..) = input;
+        let (
+            ..,
+            Host(host),
+            Path(path),
+            ClientAddress(client),
+            Read(id),
+            Read(trace),
+            Read(fetched),
+            Read(chosen),
+        ) = input;
+        let page = settings.page(status, source).zip(chosen.filter(|chosen| **chosen != ORIGINAL));
+        let Some((page, chosen)) = page else { return ControlFlow::Continue(()) };
         let facts = Facts {
             status,
             error: match source {
@@ -446,82 +540,19 @@ impl Step for Make {
             host: host.as_bytes(),
             path,
             client,
-            request_id: request_id.map_or(&[], |id| id),
+            request_id: id.map_or(&[], |id| id),
             trace_id: trace.map_or(&[], |hop| hop.trace()),
         };
-        let json = settings.json.as_ref();
-        let made = match json.filter(|_| prefers_json(request)) {
-            Some(json) => Some(("json", "application/json".into(), json.fill(&facts))),
-            None => page.make(&facts, fetched),
+        let made = match &settings.json {
+            Some(json) if *chosen == JSON => Some(("application/json".into(), json.fill(&facts))),
+            _ => page.make(&facts, fetched),
         };
-        let (name, chosen) = match made {
-            None => ("original", None),
-            Some((name, content_type, body)) => {
-                let mut replaced = Response::new(page.status.unwrap_or(status));
-                replaced.fields = kept(response);
-                let mut replaced = replaced.body(content_type, body);
-                if json.is_some() {
-                    replaced = replaced.field("vary", "accept");
-                }
-                (name, Some(replaced))
-            }
-        };
-        let note = Note { name: "error-page".into(), value: name.into() };
-        ControlFlow::Continue((Emit(Some((name, chosen))), Notes(Vec::from([note])), Count(Some(name))))
-    }
-}
-
-impl Page {
-    /// The page: where it comes from, its type, its body.
-    fn make(&self, facts: &Facts<'_>, fetched: Option<&FetchResult>) -> Option<(&'static str, Text, Text)> {
-        match &self.body {
-            Body::Text(template) => Some(("text", self.content_type.clone(), template.fill(facts))),
-            Body::File(template) => Some(("file", self.content_type.clone(), template.fill(facts))),
-            Body::Fetched { .. } => {
-                let Some(Ok(answer)) = fetched else { return None };
-                // Tokens cannot be found in what is compressed, nor does the client expect it.
-                let coded = answer.field("content-encoding").is_some_and(|coding| coding != b"identity");
-                if answer.status != 200 || coded {
-                    return None;
-                }
-                let content_type = match answer.field("content-type") {
-                    Some(content_type) => content_type.to_vec().into(),
-                    None => self.content_type.clone(),
-                };
-                let template = Template::new(&answer.body, Escape::for_type(&content_type));
-                Some(("fetched", content_type, template.fill(facts)))
-            }
-        }
-    }
-}
-
-/// The fields that stay: those that say nothing of the body, nor of the framing.
-fn kept(fields: &dyn Fields) -> Vec<Field> {
-    let of_the_body =
-        |name: &[u8]| OF_THE_BODY.iter().any(|field| name.eq_ignore_ascii_case(field.as_bytes()));
-    let stays = fields.iter().filter(|(name, _)| !of_the_body(name));
-    stays.filter_map(|(name, value)| Field::new(name.to_vec(), value.to_vec()).ok()).collect()
-}
-
-/// Sends the page.
-#[derive(Debug, Default)]
-pub struct Serve;
-
-impl Step for Serve {
-    type At = phase::ResponseErrorPage;
-    type Settings = ErrorPages;
-    type In<'r> = (Read<'r, Chosen>,);
-    type Out = ();
-    type Stop = Replace;
-    const NAME: &'static str = "error-pages";
-    const ABOUT: &'static str = "Sends the page for an error.";
-    const FILTERS: &'static [Filter] = Ask::FILTERS;
-
-    fn run(&self, _: &ErrorPages, (Read(chosen),): (Read<'_, Chosen>,)) -> ControlFlow<Replace, ()> {
-        match chosen {
-            Some((_, Some(response))) => ControlFlow::Break(Replace(response.clone())),
-            _ => ControlFlow::Continue(()),
-        }
+        let Some((content_type, body)) = made else { return ControlFlow::Continue(()) };
+        let mut replaced = Response::new(page.status.unwrap_or(status));
+        replaced.fields = kept(response);
+        let replaced = replaced.body(content_type, body);
+        let varies = settings.json.is_some();
+        ControlFlow::Break(Replace(if varies { replaced.field("vary", "accept") } else { replaced }))
     }
 }
 

@@ -1,10 +1,13 @@
 //! Texts with tokens in braces.
 
-use alloc::string::ToString;
 use alloc::vec::Vec;
 use core::net::IpAddr;
 
 use foregate_module::Text;
+use foregate_rules::Value as Shown;
+
+/// How long what stands for a token is taken to be, bytes.
+const TOKEN_LENGTH: usize = 32;
 
 /// How long the short form of a request id is, bytes.
 const RAY: usize = 16;
@@ -33,6 +36,18 @@ pub(super) enum Escape {
     Plain,
 }
 
+/// The bytes that do not stand for themselves in HTML.
+static SPECIAL: [bool; 256] = {
+    let mut table = [false; 256];
+    let mut byte = 0;
+    while byte < table.len() {
+        table[byte] =
+            (byte as u8).is_ascii_control() || matches!(byte as u8, b'&' | b'<' | b'>' | b'"' | b'\'');
+        byte += 1;
+    }
+    table
+};
+
 impl Escape {
     /// What a content type needs. What is not known is taken for HTML: browsers guess.
     pub(super) fn for_type(content_type: &[u8]) -> Self {
@@ -50,17 +65,22 @@ impl Escape {
         match self {
             Self::Plain => out.extend(value.iter().filter(|byte| !byte.is_ascii_control())),
             Self::Html => {
-                for byte in value {
-                    match byte {
-                        b'&' => out.extend(b"&amp;"),
-                        b'<' => out.extend(b"&lt;"),
-                        b'>' => out.extend(b"&gt;"),
-                        b'"' => out.extend(b"&quot;"),
-                        b'\'' => out.extend(b"&#39;"),
-                        byte if byte.is_ascii_control() => {}
-                        byte => out.push(*byte),
+                let mut rest = value;
+                while let Some(at) = rest.iter().position(|byte| SPECIAL[usize::from(*byte)]) {
+                    let (plain, special) = rest.split_at(at);
+                    out.extend_from_slice(plain);
+                    match special.first() {
+                        Some(b'&') => out.extend_from_slice(b"&amp;"),
+                        Some(b'<') => out.extend_from_slice(b"&lt;"),
+                        Some(b'>') => out.extend_from_slice(b"&gt;"),
+                        Some(b'"') => out.extend_from_slice(b"&quot;"),
+                        Some(b'\'') => out.extend_from_slice(b"&#39;"),
+                        // A control.
+                        _ => {}
                     }
+                    rest = special.get(1..).unwrap_or_default();
                 }
+                out.extend_from_slice(rest);
             }
             Self::Json => {
                 // JSON is UTF-8; a path may hold other bytes.
@@ -116,6 +136,8 @@ enum Part {
 pub(super) struct Template {
     parts: Vec<Part>,
     escape: Escape,
+    /// The bytes of all literals, and some for each token.
+    length: usize,
 }
 
 impl Template {
@@ -137,7 +159,11 @@ impl Template {
         if literal < text.len() {
             parts.push(Part::Literal(Text::Shared(text[literal..].into())));
         }
-        Self { parts, escape }
+        let length = parts.iter().map(|part| match part {
+            Part::Literal(text) => text.len(),
+            Part::Token(_) => TOKEN_LENGTH,
+        });
+        Self { length: length.sum(), parts, escape }
     }
 
     /// The text with the tokens replaced. One without tokens is shared, not copied.
@@ -147,7 +173,7 @@ impl Template {
             [Part::Literal(text)] => return text.clone(),
             _ => {}
         }
-        let mut out = Vec::new();
+        let mut out = Vec::with_capacity(self.length);
         for part in &self.parts {
             match part {
                 Part::Literal(text) => out.extend_from_slice(text),
@@ -160,14 +186,16 @@ impl Template {
     fn write(&self, token: Token, facts: &Facts<'_>, out: &mut Vec<u8>) {
         let mut value = |value: &[u8]| self.escape.write(value, out);
         match token {
-            Token::Status => value(facts.status.to_string().as_bytes()),
+            Token::Status => value(&Shown::Int(facts.status.into()).to_text()),
             Token::Reason => value(reason(facts.status).as_bytes()),
             Token::Error => value(facts.error.as_bytes()),
             Token::RequestId => value(facts.request_id),
             Token::Ray => value(&facts.request_id[facts.request_id.len().saturating_sub(RAY)..]),
             Token::TraceId => value(facts.trace_id),
             Token::ClientIp => {
-                value(facts.client.map_or_else(Default::default, |ip| ip.to_string()).as_bytes());
+                if let Some(client) = facts.client {
+                    value(&Shown::Ip(client).to_text());
+                }
             }
             Token::Host => value(facts.host),
             Token::Path => value(facts.path),
@@ -226,6 +254,7 @@ fn reason(status: u16) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use alloc::string::ToString;
 
     const FACTS: Facts<'_> = Facts {
         status: 404,

@@ -1,6 +1,6 @@
 use super::*;
 use foregate_module::testing::{Literals, Sample, node};
-use foregate_module::{Action, FetchError, FetchResponse, FetchTarget, Verdict};
+use foregate_module::{Action, FetchError, FetchTarget, Verdict};
 
 fn page(statuses: &[&str], name: &str, value: &str) -> Node {
     let page = statuses.iter().fold(node("page"), |page, status| page.arg_literal(*status));
@@ -53,7 +53,7 @@ fn body(response: Option<Response>) -> String {
 }
 
 fn source(sample: &Sample) -> &'static str {
-    sample.value::<Chosen>().unwrap().0
+    sample.value::<Chosen>().unwrap()
 }
 
 #[test]
