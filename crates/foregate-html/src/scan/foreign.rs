@@ -40,6 +40,12 @@ impl Foreign {
         self.space() != Space::Html
     }
 
+    /// Whether SVG or MathML is around what comes, be that HTML again.
+    #[inline]
+    pub fn is_around(&self) -> bool {
+        !self.spaces.is_empty()
+    }
+
     /// The name of an element if its attributes matter here.
     pub fn reads(&self, name: Name) -> Option<Name> {
         (self.is_inside() && matches!(name, FONT | ANNOTATION_XML)).then_some(name)

@@ -12,12 +12,14 @@ mod foreign;
 mod names;
 mod open;
 mod text;
+mod whole;
 
 use self::attributes::{Attribute, Attributes};
 use self::foreign::Foreign;
 use self::names::{EMPTY, Means, Name, end_mark, is_long, meaning, push};
 use self::open::Open;
 use self::text::{Comment, Declaration, Raw, Script};
+use self::whole::Whole;
 use crate::edges::Mark;
 
 /// The scanner.
@@ -30,7 +32,7 @@ pub(crate) struct Scanner {
     begins: Begins,
     /// Attributes, where they matter.
     attributes: Attributes,
-    /// The start tag that was read last.
+    /// The element whose text is being read.
     last: Name,
     /// The end tag that is looked for ends a script whose text is in a comment.
     escaped: bool,
@@ -161,7 +163,12 @@ impl Scanner {
     pub fn next(&mut self, bytes: &[u8], at: &mut usize) -> Option<Found> {
         while let Some(&byte) = bytes.get(*at) {
             match self.state {
-                State::Data => self.data(bytes, at),
+                State::Data => {
+                    let found = self.data(bytes, at);
+                    if found.is_some() {
+                        return found;
+                    }
+                }
                 State::Opens => self.opens(byte, at),
                 State::Closes => self.closes(byte, at),
                 State::Name => self.name(bytes, at),
@@ -187,32 +194,54 @@ impl Scanner {
         None
     }
 
-    /// Skips text up to a tag, and its name if that is here as a whole.
+    /// Reads tags and the text between them, up to behind one that is told, or to what has to be read step by step.
     #[inline]
-    fn data(&mut self, bytes: &[u8], at: &mut usize) {
-        let rest = bytes.get(*at..).unwrap_or_default();
-        let Some(skipped) = memchr::memchr(b'<', rest) else { return *at = bytes.len() };
-        *at += skipped;
-        self.begins = Begins::At(*at);
-        *at += 1;
-        let rest = rest.get(skipped + 1..).unwrap_or_default();
-        let ends = rest.first() == Some(&b'/');
-        let rest = rest.get(usize::from(ends)..).unwrap_or_default();
-        self.state = State::Opens;
-        if !rest.first().is_some_and(u8::is_ascii_alphabetic) {
-            return;
+    fn data(&mut self, bytes: &[u8], at: &mut usize) -> Option<Found> {
+        let mut rest = bytes.get(*at..).unwrap_or_default();
+        // In SVG and MathML, attributes and `/>` mean something.
+        let is_html = !self.foreign.is_around();
+        while let Some(opened) = whole::behind(b'<', rest) {
+            let start = bytes.len() - opened.len() - 1;
+            let Some((what, behind)) = is_html.then(|| self.whole(opened)).flatten() else {
+                self.state = State::Opens;
+                self.begins = Begins::At(start);
+                *at = start + 1;
+                return None;
+            };
+            rest = behind;
+            if what.is_some() || self.state != State::Data {
+                let end = bytes.len() - rest.len();
+                *at = end;
+                return what.map(|what| Found { start: Some(start), end, what });
+            }
         }
-        let length = run(rest, TAG);
-        if length == rest.len() {
-            return;
+        *at = bytes.len();
+        None
+    }
+
+    /// A tag that is here as a whole, behind its `<`: what is to be told of it, and what follows it. `None` if it has to be read
+    /// step by step.
+    #[inline]
+    fn whole<'b>(&mut self, rest: &'b [u8]) -> Option<(Option<What>, &'b [u8])> {
+        let Whole { name: short, ends, behind } = Whole::read(rest)?;
+        let name = Name::from(short);
+        if ends {
+            let awaited = self.open.close(name);
+            return Some((end_mark(name).filter(|_| awaited).map(What::End), behind));
         }
-        self.begin_name(ends);
-        let bytes = rest.get(..length).unwrap_or_default();
-        self.tag.name = names::of(bytes);
-        self.tag.capital =
-            names::is_void_in_lower_case(self.tag.name) && bytes.iter().any(u8::is_ascii_uppercase);
-        self.finish_name();
-        *at += usize::from(ends) + length;
+        let (means, mark) = names::meaning_of_short(short);
+        let has_content = match means {
+            Means::Svg | Means::Math => return None,
+            Means::Void => false,
+            Means::Element => true,
+            Means::Text | Means::Script | Means::Plain => {
+                self.tag.means = means;
+                self.begin_content(name, means);
+                true
+            }
+        };
+        let found = self.begin_element(name, mark, true, has_content);
+        Some((found.filter(|_| mark.is_some_and(|mark| self.tells(mark))), behind))
     }
 
     /// One byte of what is no tag.
@@ -296,12 +325,7 @@ impl Scanner {
         } else {
             (self.tag.means, self.tag.mark) = meaning(name);
         }
-        let told = match self.tag.mark {
-            None => false,
-            Some(Mark::First) => self.firsts,
-            Some(_) => true,
-        };
-        if !told {
+        if !self.tag.mark.is_some_and(|mark| self.tells(mark)) {
             self.begins = Begins::Nowhere;
         }
         let wanted = if ends { None } else { self.foreign.reads(name) };
@@ -321,6 +345,11 @@ impl Scanner {
         what.map(|what| Found { start, end, what })
     }
 
+    /// Whether tags that are such a mark are told.
+    fn tells(&self, mark: Mark) -> bool {
+        mark != Mark::First || self.firsts
+    }
+
     fn close(&mut self) -> Option<What> {
         self.foreign.close(self.tag.name);
         let awaited = self.open.close(self.tag.name);
@@ -329,23 +358,42 @@ impl Scanner {
 
     fn start(&mut self) -> Option<What> {
         let Tag { name, capital, empty, means, mark, .. } = self.tag;
-        self.last = name;
-        let text = self.foreign.start(name, means, empty, self.attributes.said());
-        if text {
-            match means {
-                Means::Text | Means::Script => self.state = State::Raw(Raw::Text),
-                Means::Plain => self.state = State::Plain,
-                Means::Element | Means::Void | Means::Svg | Means::Math => {}
-            }
+        if self.foreign.start(name, means, empty, self.attributes.said()) {
+            self.begin_content(name, means);
         }
         let is_html = !self.foreign.is_inside();
         let is_void = means == Means::Void && !(capital && names::is_void_in_lower_case(name));
-        let awaited = match mark {
-            Some(Mark::Html) => true,
-            Some(Mark::Head | Mark::Body) => is_html,
-            Some(Mark::First) | None => false,
-        };
-        if if is_html { !is_void } else { !empty } {
+        self.begin_element(name, mark, is_html, if is_html { !is_void } else { !empty })
+    }
+
+    /// The content of an element of HTML begins.
+    #[inline]
+    fn begin_content(&mut self, name: Name, means: Means) {
+        self.state = match means {
+            Means::Text | Means::Script => {
+                self.last = name;
+                State::Raw(Raw::Text)
+            }
+            Means::Plain => State::Plain,
+            Means::Element | Means::Void | Means::Svg | Means::Math => return,
+        }
+    }
+
+    /// An element begins.
+    #[inline]
+    fn begin_element(
+        &mut self,
+        name: Name,
+        mark: Option<Mark>,
+        is_html: bool,
+        has_content: bool,
+    ) -> Option<What> {
+        if has_content {
+            let awaited = match mark {
+                Some(Mark::Html) => true,
+                Some(Mark::Head | Mark::Body) => is_html,
+                Some(Mark::First) | None => false,
+            };
             self.open.push(name, awaited);
         }
         mark.filter(|_| is_html).map(What::Start)

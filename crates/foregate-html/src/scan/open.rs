@@ -41,6 +41,20 @@ impl Open {
     /// An end tag: closes the element of that name which was opened last, and all in it. Whether somebody waits for it.
     #[inline]
     pub fn close(&mut self, name: Name) -> bool {
+        // Nearly always it is the last one.
+        if let Some(open) = self.names.last()
+            && open & !FREE == name
+            && self.counted < self.names.len()
+        {
+            let awaited = open & FREE != 0;
+            self.names.pop();
+            return awaited;
+        }
+        self.close_outer(name)
+    }
+
+    /// The same where it need not be the last one.
+    fn close_outer(&mut self, name: Name) -> bool {
         let searched = self.names.get(self.counted..).unwrap_or_default();
         let found = searched.iter().rposition(|open| open & !FREE == name);
         match found.map(|at| self.counted + at).or_else(|| self.deep(name)) {

@@ -1,0 +1,121 @@
+//! Tags that are in a piece as a whole, which nearly all are: read at once, and not step by step.
+//!
+//! What is not understood here, or goes on in the next piece, is left to those who go step by step; they say what a tag is.
+
+use super::{NAME, VALUE, is_blank, run};
+
+/// A tag of HTML.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Whole<'b> {
+    /// Its name in lower case, as [`names::name`](super::names::name) has it.
+    pub name: u64,
+    pub ends: bool,
+    /// What follows its `>`.
+    pub behind: &'b [u8],
+}
+
+/// The longest name that is read here, bytes.
+const LONGEST: usize = 7;
+
+/// Letters and digits, in lower case; 0 for all else.
+static LOWER: [u8; 256] = {
+    let mut lower = [0; 256];
+    let mut byte = 0;
+    while byte < lower.len() {
+        if (byte as u8).is_ascii_alphanumeric() {
+            lower[byte] = (byte as u8).to_ascii_lowercase();
+        }
+        byte += 1;
+    }
+    lower
+};
+
+/// What follows the next of these bytes; the first sixteen are looked at without the way to a search, which takes longer than
+/// most texts and values have bytes.
+#[inline]
+pub(super) fn behind(byte: u8, bytes: &[u8]) -> Option<&[u8]> {
+    let mut rest = bytes;
+    for _ in 0..2 {
+        let Some((word, further)) = rest.split_first_chunk::<8>() else { break };
+        // The lowest byte with its highest bit set is the first that is equal: subtracting borrows only behind such.
+        let differs = u64::from_le_bytes(*word) ^ u64::from_ne_bytes([byte; 8]);
+        let equals = differs.wrapping_sub(0x0101_0101_0101_0101) & !differs & 0x8080_8080_8080_8080;
+        if equals != 0 {
+            return rest.get(equals.trailing_zeros() as usize / 8 + 1..);
+        }
+        rest = further;
+    }
+    rest.get(memchr::memchr(byte, rest)? + 1..)
+}
+
+impl<'b> Whole<'b> {
+    /// Reads what follows `<`.
+    #[inline]
+    pub fn read(rest: &'b [u8]) -> Option<Self> {
+        let (ends, rest) = match rest {
+            [b'/', rest @ ..] => (true, rest),
+            rest => (false, rest),
+        };
+        if !rest.first()?.is_ascii_alphabetic() {
+            return None;
+        }
+        let (mut name, mut bytes) = (1, rest.iter());
+        let last = loop {
+            let byte = *bytes.next()?;
+            match LOWER.get(usize::from(byte)) {
+                Some(&lower) if lower != 0 => name = name << 8 | u64::from(lower),
+                _ => break byte,
+            }
+        };
+        let behind = bytes.as_slice();
+        if rest.len() - behind.len() > LONGEST + 1 {
+            return None;
+        }
+        let behind = match last {
+            b'>' => behind,
+            byte if is_blank(byte) || byte == b'/' => attributes(behind)?,
+            _ => return None,
+        };
+        Some(Self { name, ends, behind })
+    }
+}
+
+/// What follows the `>` that ends a tag.
+fn attributes(bytes: &[u8]) -> Option<&[u8]> {
+    let mut rest = bytes;
+    loop {
+        rest = match rest {
+            [b'>', rest @ ..] => return Some(rest),
+            [byte, rest @ ..] if is_blank(*byte) || *byte == b'/' => rest,
+            // Whatever is the first of a name belongs to it.
+            [_, rest @ ..] => match skip(rest, NAME) {
+                [b'=', rest @ ..] => value(rest)?,
+                rest => match blanks(rest) {
+                    [b'=', rest @ ..] => value(rest)?,
+                    rest => rest,
+                },
+            },
+            [] => return None,
+        };
+    }
+}
+
+#[inline]
+fn skip(bytes: &[u8], ends: u8) -> &[u8] {
+    bytes.get(run(bytes, ends)..).unwrap_or_default()
+}
+
+fn blanks(bytes: &[u8]) -> &[u8] {
+    let count = bytes.iter().take_while(|byte| is_blank(**byte)).count();
+    bytes.get(count..).unwrap_or_default()
+}
+
+/// What follows the value of an attribute, behind `=`.
+#[inline]
+fn value(bytes: &[u8]) -> Option<&[u8]> {
+    match bytes {
+        [quote @ (b'"' | b'\''), rest @ ..] => behind(*quote, rest),
+        [byte, ..] if is_blank(*byte) => value(blanks(bytes)),
+        bytes => Some(skip(bytes, VALUE)),
+    }
+}
