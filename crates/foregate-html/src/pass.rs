@@ -462,6 +462,10 @@ impl BodyFilter for Pass {
         matches!(self.state, State::Over) && self.queue.is_empty() && !self.is_held_up()
     }
 
+    fn is_quick(&self) -> bool {
+        matches!(self.state, State::Inserts | State::Over)
+    }
+
     fn question(&mut self) -> Option<FetchRequest> {
         self.asking.as_mut()?.question.take()
     }

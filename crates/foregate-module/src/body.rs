@@ -2,12 +2,14 @@
 
 mod aside;
 mod link;
+mod start;
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use self::aside::Aside;
 use self::link::{Link, at_work, drain, give, push};
+pub use self::start::Start;
 use crate::fetch::{FetchRequest, FetchResult};
 use crate::value::Value;
 
@@ -47,6 +49,12 @@ pub trait BodyFilter: Send {
     /// without the filter, which is only asked for its [report](Self::report) any more. Asked whenever it has done something.
     /// Default: no.
     fn is_over(&self) -> bool {
+        false
+    }
+
+    /// Whether the filter has made something of a piece within few microseconds, as of now: then nobody gains when the start of
+    /// the body is sent before the rest of what has come goes through it. Default: no.
+    fn is_quick(&self) -> bool {
         false
     }
 
@@ -280,6 +288,11 @@ impl Chain {
     /// of the end.
     pub fn is_over(&self) -> bool {
         self.links.iter().all(|link| link.passing)
+    }
+
+    /// Whether pieces go through all filters within few microseconds: see [`BodyFilter::is_quick`].
+    pub fn is_quick(&self) -> bool {
+        self.links.iter().all(|link| link.passing || link.filtered.filter.is_quick())
     }
 
     /// Takes a piece; what comes out goes to `out`.

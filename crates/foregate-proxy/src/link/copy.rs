@@ -83,7 +83,7 @@ pub struct Copy {
 /// What is taken and given at a time, bytes. Beyond, other tasks of the worker have their turn: a peer that is always ready would
 /// hold it for milliseconds.
 const BURST: u64 = 128 * 1024;
-/// The same for a body that goes through filters, which may need a millisecond for half of it.
+/// The same for a body that goes through filters that are not quick, which may need a millisecond for half of it.
 const FILTERED_BURST: u64 = 32 * 1024;
 
 impl Copy {
@@ -193,11 +193,11 @@ impl Copy {
             if self.finished {
                 return self.poll_flush(cx, sink, Waiting::Nobody);
             }
-            let filtering = self.filtering().is_some();
-            let burst = if filtering { FILTERED_BURST } else { BURST };
+            let quick = self.filtering().map(|filter| filter.chain.is_quick());
+            let burst = if quick == Some(false) { FILTERED_BURST } else { BURST };
             if self.progress().wrapping_sub(start) >= burst {
                 cx.waker().wake_by_ref();
-                if filtering {
+                if quick.is_some() {
                     // What was gathered goes with what comes at once.
                     self.waiting = Waiting::Source;
                     return Poll::Pending;
@@ -278,7 +278,7 @@ impl Copy {
         let start = self.sent;
         // Where the rest passes by, it is there at once.
         let written = !filter.pending().is_empty();
-        let is_first = filter.start.is_due(written) && !filter.chain.is_over() && filter.hurry();
+        let is_first = filter.start.is_due(written) && !filter.chain.is_quick() && filter.hurry();
         let sent = loop {
             if self.sent - start >= FILTERED_BURST {
                 cx.waker().wake_by_ref();
@@ -303,7 +303,11 @@ impl Copy {
             if !filter.is_due() {
                 break Poll::Ready(Ok(()));
             }
-            match sink.poll_send(cx, filter.pending()) {
+            let sent = match filter.is_last() {
+                true => sink.poll_send_last(cx, filter.pending()),
+                false => sink.poll_send(cx, filter.pending()),
+            };
+            match sent {
                 Poll::Ready(Ok(taken)) => {
                     self.took(filter.pending().get(..taken).unwrap_or_default());
                     filter.consume(taken);

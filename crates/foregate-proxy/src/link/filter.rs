@@ -4,10 +4,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::LazyLock;
 use std::time::Instant;
 
-use foregate_module::{Bail, Chain, FetchRequest, FetchResult, Filtered, Passed};
+use foregate_module::{Bail, Chain, FetchRequest, FetchResult, Filtered, Passed, Start};
 
+use super::buffer;
 use super::copy::CopyError;
-use super::start::Start;
 use crate::budget::Share;
 
 /// Filters behind each other, with a clock to measure them by.
@@ -24,6 +24,8 @@ pub struct Filter {
     pub chain: Chain,
     out: Vec<u8>,
     sent: usize,
+    /// So much is gathered before it is sent, while the source has more, bytes.
+    room: usize,
     /// The source has ended, and so have the filters.
     pub(super) ended: bool,
     /// Filters hold nothing back that could be sent now.
@@ -52,9 +54,10 @@ pub struct Faults {
     pub panicked: Option<&'static str>,
 }
 
-/// What a buffer of filters may keep of its memory once it is empty, bytes. So much is gathered before it is sent, while the
-/// source has more.
-const FILTER_KEPT: usize = 16 * 1024;
+/// What a buffer of filters may keep of its memory once it is empty, bytes. So much is gathered at first.
+const FILTER_KEPT: usize = buffer::SMALL;
+/// So much is gathered once that was too little: every piece that is sent wakes its receiver.
+const FILTER_LARGE: usize = buffer::LARGE;
 
 impl Filter {
     /// Filters behind each other, which hold what they do on behalf of `share`.
@@ -64,8 +67,18 @@ impl Filter {
     /// There is not enough memory for them.
     pub fn new(chain: Chain, share: Share) -> Result<Self, CopyError> {
         let (out, faults, start) = (Vec::new(), Faults::default(), Start::default());
-        let mut filter =
-            Self { chain, out, sent: 0, ended: false, flushed: true, hurried: false, faults, start, share };
+        let mut filter = Self {
+            chain,
+            out,
+            sent: 0,
+            room: FILTER_KEPT,
+            ended: false,
+            flushed: true,
+            hurried: false,
+            faults,
+            start,
+            share,
+        };
         filter.account()?;
         Ok(filter)
     }
@@ -118,6 +131,9 @@ impl Filter {
     pub(super) fn consume(&mut self, count: usize) {
         self.sent += count;
         if self.sent >= self.out.len() {
+            if self.sent + Chain::PIECE > self.room {
+                self.room = FILTER_LARGE;
+            }
             self.sent = 0;
             self.hurried = false;
             self.out.clear();
@@ -134,9 +150,14 @@ impl Filter {
     /// Whether what was written is to be sent before more is filtered. As long as the source has more, it is gathered, so
     /// that there are fewer and larger pieces.
     pub(super) fn is_due(&self) -> bool {
-        let full = self.pending().len() + Chain::PIECE > FILTER_KEPT;
+        let full = self.pending().len() + Chain::PIECE > self.room;
         let stops = self.ended || self.chain.is_pending() || self.chain.is_waiting() || self.chain.is_over();
         !self.pending().is_empty() && (full || stops || self.hurried)
+    }
+
+    /// What was written is the last of the body.
+    pub(super) fn is_last(&self) -> bool {
+        self.ended && !self.chain.is_pending() && !self.chain.is_waiting()
     }
 
     /// What was written is to be sent, although the source may have more soon. Whether there is any.

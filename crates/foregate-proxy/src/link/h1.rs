@@ -273,6 +273,21 @@ impl H1Link {
         Poll::Ready(Ok(taken))
     }
 
+    /// Takes the last of a body in chunks behind what waits, if that is not too much to be copied, so that the end of the body
+    /// leaves in the same system call. Whether it has.
+    pub fn gather_last(&mut self, data: &[u8]) -> bool {
+        // With room for what stands around it.
+        let fits = self.output.len() + data.len() <= WAIT_AT_MOST - 64;
+        let gathers = self.sending == Sending::Chunks(0) && !data.is_empty() && fits;
+        if gathers {
+            let tail = self.output.tail();
+            write_chunk_header(tail, data.len());
+            tail.extend_from_slice(data);
+            tail.extend_from_slice(b"\r\n");
+        }
+        gathers
+    }
+
     /// Writes what waits and then the start of `data`; at least one byte of `data` is taken.
     fn poll_write_through(&mut self, cx: &mut Context<'_>, data: &[u8]) -> Poll<Result<usize, LinkError>> {
         loop {

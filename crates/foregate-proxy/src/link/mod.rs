@@ -133,6 +133,16 @@ impl Link {
         each!(self, link => link.poll_send(cx, data))
     }
 
+    /// The same for data that is the last of a body, so that it may leave with its end.
+    pub fn poll_send_last(&mut self, cx: &mut Context<'_>, data: &[u8]) -> Poll<Result<usize, LinkError>> {
+        if let Self::H1(link) = self
+            && link.gather_last(data)
+        {
+            return Poll::Ready(Ok(data.len()));
+        }
+        self.poll_send(cx, data)
+    }
+
     /// Waits until everything that was taken has left the process.
     pub fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), LinkError>> {
         each!(self, link => link.poll_flush(cx))

@@ -1,62 +1,8 @@
-//! The start of a body: how it is sent, and kept.
-
-use foregate_module::Chain;
+//! The start of a body: what was taken of it before, and what is kept.
 
 use super::copy::{Copy, Waiting};
 use crate::budget::Share;
 use crate::spool::Reader;
-
-/// The start of a body that is sent by itself, bytes of the source. Filters need some microseconds for it, and some hundred for
-/// all that is taken at a time.
-const FIRST_PIECE: usize = 512;
-/// What is not longer has no start that is sent by itself, bytes. The head of a response is read with at most 4 KiB, so that no
-/// more than the rest of those is there of most bodies when they begin.
-const SHORT: usize = 2048;
-
-/// How many pieces may go through filters before one of them has made something that is sent by itself. Some wait for a little
-/// more than the first, and some for all that there is.
-const PIECES: u8 = 3;
-
-/// How the start of a body that goes through filters is sent. By default with what follows.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Start {
-    /// How many pieces more may be sent by themselves.
-    left: u8,
-    /// One of them has gone through.
-    due: bool,
-}
-
-impl Start {
-    /// By itself, if the source has more than a little: who waits for it has it soon.
-    pub const SOON: Self = Self { left: PIECES, due: false };
-
-    /// What filters get next of what has come.
-    pub fn piece<'d>(&mut self, data: &'d [u8]) -> &'d [u8] {
-        let piece = data.get(..Chain::PIECE).unwrap_or(data);
-        if self.left == 0 {
-            return piece;
-        }
-        let is_first = self.left == PIECES;
-        // The start of what is short is not worth a packet of its own.
-        if is_first && piece.len() <= SHORT {
-            self.left = 0;
-            return piece;
-        }
-        self.left -= 1;
-        self.due = true;
-        if is_first { piece.get(..FIRST_PIECE).unwrap_or(piece) } else { piece }
-    }
-
-    /// Whether what has gone through is to be sent before more goes through; so once. `written` says whether filters have made
-    /// anything of it.
-    pub fn is_due(&mut self, written: bool) -> bool {
-        let is_due = std::mem::take(&mut self.due) && written;
-        if is_due {
-            self.left = 0;
-        }
-        is_due
-    }
-}
 
 /// The start of a body, kept in case it has to be sent again.
 #[derive(Debug)]
@@ -140,44 +86,5 @@ impl Copy {
             _ => false,
         };
         self.moved == 0 || self.kept.is_some() || in_file()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_start_of_what_is_long_is_sent_by_itself() {
-        let data = [0; 3 * Chain::PIECE];
-        let mut start = Start::SOON;
-        assert!(!start.is_due(true));
-        assert_eq!(start.piece(&data).len(), FIRST_PIECE);
-        assert!(start.is_due(true) && !start.is_due(true));
-        assert_eq!(start.piece(&data).len(), Chain::PIECE);
-        assert!(!start.is_due(true));
-    }
-
-    #[test]
-    fn what_filters_hold_back_at_first_is_sent_with_what_brings_it_out() {
-        let data = [0; 3 * Chain::PIECE];
-        let mut start = Start::SOON;
-        start.piece(&data);
-        assert!(!start.is_due(false));
-        assert_eq!(start.piece(&data[..100]).len(), 100);
-        assert!(start.is_due(true) && start == Start::default());
-
-        let mut start = Start::SOON;
-        let pieces = (0..5).map(|_| (start.piece(&data).len(), start.is_due(false)));
-        assert_eq!(pieces.map(|(length, _)| length).sum::<usize>(), FIRST_PIECE + 4 * Chain::PIECE);
-        assert_eq!(start, Start::default());
-    }
-
-    #[test]
-    fn what_is_short_or_not_awaited_goes_as_usual() {
-        let (data, mut start) = ([0; Chain::PIECE], Start::SOON);
-        assert_eq!(start.piece(&data[..SHORT]).len(), SHORT);
-        assert_eq!(start.piece(&data).len(), Chain::PIECE);
-        assert_eq!(start, Start::default());
     }
 }
