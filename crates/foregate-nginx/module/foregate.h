@@ -138,6 +138,8 @@ typedef struct {
     size_t produced;
     uint8_t more; /* there is output left, or input that makes some without more of it */
     uint8_t asks; /* a filter has asked for something (fg_ask): nothing moves until it has been answered */
+    uint8_t soon; /* what was written is to be sent before more is moved */
+    uint8_t over; /* what is left of the body passes as it comes, and there is nothing more to say of it */
 } fg_moved;
 
 typedef struct {

@@ -122,6 +122,8 @@ typedef struct {
     unsigned filters : 1;   /* the body goes through filters */
     unsigned swallow : 1;   /* another body is sent: what comes is dropped */
     unsigned more : 1;      /* the filters have output left */
+    unsigned soon : 1;      /* what they have written is to be sent before they get more */
+    unsigned over : 1;      /* what is left of the body passes by them */
     unsigned full : 1;      /* all buffers are under way */
     unsigned done : 1;      /* the end has been sent */
     unsigned failed : 1;

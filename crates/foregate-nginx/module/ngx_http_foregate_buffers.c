@@ -122,8 +122,14 @@ ngx_http_foregate_fill(ngx_http_request_t *r, ngx_http_foregate_ctx_t *ctx, ngx_
     if (in != NULL) {
         if (text.len) {
             in->pos += moved.consumed;
+            if (in->in_file) {
+                /* It is in memory and in a file, of which the rest may be sent. */
+                in->file_pos += moved.consumed;
+            }
         }
     }
+    ctx->soon = moved.soon;
+    ctx->over = moved.over;
     if (moved.asks) {
         if (ngx_http_foregate_ask(r, ctx) != NGX_OK) {
             return NGX_ERROR;

@@ -319,7 +319,7 @@ ngx_http_foregate_wake_response(ngx_http_request_t *r, ngx_http_foregate_ctx_t *
 
 /* The filters of the body. */
 
-/* Moves the body on until there is no more of it, or until all buffers are under way. */
+/* Moves the body on until there is no more of it, until its rest passes by the filters, or until all buffers are under way. */
 static ngx_int_t
 ngx_http_foregate_move(ngx_http_request_t *r, ngx_http_foregate_ctx_t *ctx)
 {
@@ -357,7 +357,7 @@ ngx_http_foregate_move(ngx_http_request_t *r, ngx_http_foregate_ctx_t *ctx)
                 ctx->free = link;
                 link = ngx_http_foregate_mark(r, ctx, buf);
                 if (link == NULL) {
-                    if (ctx->failed) {
+                    if (ctx->failed || ctx->over) {
                         break;
                     }
                     continue;
@@ -365,12 +365,23 @@ ngx_http_foregate_move(ngx_http_request_t *r, ngx_http_foregate_ctx_t *ctx)
             }
             *last = link;
             last = &link->next;
+            if (ctx->soon || ctx->over) {
+                break;
+            }
         }
         *last = NULL;
 
         if (ctx->failed) {
             r->connection->error = 1;
             return NGX_ERROR;
+        }
+        if (ctx->over) {
+            /* Buffers of others go on as they are, behind ours; nobody needs ours again. */
+            *last = ctx->in;
+            ctx->in = NULL;
+            ctx->filters = 0;
+            r->buffered &= ~NGX_HTTP_FOREGATE_BUFFERED;
+            return ngx_http_next_body_filter(r, out);
         }
         if (out == NULL) {
             break;
@@ -420,7 +431,7 @@ ngx_http_foregate_write_handler(ngx_http_request_t *r)
     ngx_event_t *wev = r->connection->write;
 
     r->write_event_handler = next;
-    if (!wev->timedout && !wev->delayed && wev->ready && !ctx->failed && !ctx->done
+    if (!wev->timedout && !wev->delayed && wev->ready && !ctx->failed && !ctx->done && ctx->filters
         && ngx_http_foregate_move(r, ctx) == NGX_ERROR)
     {
         ngx_http_foregate_break_off(r);

@@ -123,6 +123,8 @@ pub struct fg_moved {
     pub(crate) produced: usize,
     pub(crate) more: u8,
     pub(crate) asks: u8,
+    pub(crate) soon: u8,
+    pub(crate) over: u8,
 }
 
 /// What became of a request.

@@ -1,6 +1,6 @@
 //! Moves the body of a response through its filters into buffers of a fixed size.
 
-use foregate_module::{Bail, Chain, FetchRequest, FetchResult, Finding, Passed, Sink};
+use foregate_module::{Bail, Chain, FetchRequest, FetchResult, Finding, Passed, Sink, Start};
 
 /// What is kept of the memory for output that did not fit a buffer, once it has been taken.
 const SPILL_KEPT: usize = 16 * 1024;
@@ -19,6 +19,10 @@ pub(crate) struct Body {
     flushed: bool,
     /// What it asked for.
     answer: Option<FetchResult>,
+    /// How the start of it is sent.
+    start: Start,
+    /// Once filters are over, the rest goes on without them.
+    passes: bool,
 }
 
 /// What a call has moved.
@@ -32,6 +36,10 @@ pub(crate) struct Moved {
     pub more: bool,
     /// A filter that has given up, and lets the rest pass.
     pub bailed: Option<&'static str>,
+    /// What was written is to be sent before more is moved.
+    pub soon: bool,
+    /// The rest of the body passes as it comes, behind what was written.
+    pub over: bool,
     /// What a filter wants to have fetched: nothing moves on until it has been [given](Body::give).
     pub question: Option<FetchRequest>,
 }
@@ -60,7 +68,22 @@ impl Sink for Window<'_> {
 
 impl Body {
     pub(crate) fn new(chain: Chain) -> Self {
-        Self { chain, spill: Vec::new(), taken: 0, ended: false, asked: false, flushed: false, answer: None }
+        Self {
+            chain,
+            spill: Vec::new(),
+            taken: 0,
+            ended: false,
+            asked: false,
+            flushed: false,
+            answer: None,
+            start: Start::default(),
+            passes: false,
+        }
+    }
+
+    /// The same for a body whose start is sent by itself, and whose rest [may pass](Moved::over) once filters are over.
+    pub(crate) fn streams(self) -> Self {
+        Self { start: Start::SOON, passes: true, ..self }
     }
 
     /// Takes what a filter has asked for.
@@ -105,8 +128,10 @@ impl Body {
                     }
                     break;
                 }
+            } else if self.passes && self.chain.is_over() {
+                break;
             } else if let Some(rest) = input.get(moved.consumed..).filter(|rest| !rest.is_empty()) {
-                let piece = &rest[..rest.len().min(Chain::PIECE)];
+                let piece = self.start.piece(rest);
                 moved.consumed += piece.len();
                 self.chain.write(piece, &mut window)
             } else if end && !self.ended {
@@ -121,12 +146,17 @@ impl Body {
             used = window.used;
             let Passed { bailed } = passed?;
             moved.bailed = moved.bailed.or(bailed);
+            if self.start.is_due(used > 0) && !self.chain.is_quick() {
+                moved.soon = true;
+                break;
+            }
         }
         moved.produced = used;
-        moved.more = !self.spill.is_empty()
-            || self.chain.is_pending()
-            || self.chain.is_waiting()
-            || (moved.consumed == input.len() && ((end && !self.ended) || (flush && !end && !flushed)));
+        moved.over = self.passes && self.spill.is_empty() && self.chain.is_over();
+        let stays = !self.spill.is_empty() || self.chain.is_pending() || self.chain.is_waiting();
+        moved.more = stays
+            || !moved.over
+                && (moved.consumed == input.len() && ((end && !self.ended) || (flush && !end && !flushed)));
         Ok(moved)
     }
 
@@ -281,6 +311,68 @@ mod tests {
                 assert!(moved(&mut grow(7), &input, piece, room) == expected, "{piece} {room}");
             }
         }
+    }
+
+    /// Writes what comes first, and then has nothing more to do.
+    struct Once(bool);
+
+    impl BodyFilter for Once {
+        fn write(&mut self, piece: &[u8], out: &mut dyn Sink) -> Result<(), Bail> {
+            out.write(b"<once>");
+            out.write(piece);
+            self.0 = true;
+            Ok(())
+        }
+
+        fn is_over(&self) -> bool {
+            self.0
+        }
+
+        fn end(&mut self, out: &mut dyn Sink) -> Result<(), Bail> {
+            out.write(b"END");
+            Ok(())
+        }
+
+        fn bail(&mut self, _: &mut dyn Sink) -> Result<(), Bail> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn what_comes_when_filters_are_over_passes() {
+        let body = || Body::new(Chain::new(vec![Filtered::new("once", Once(false))])).streams();
+        let (input, mut out) = ([7; 5000], [0; 8192]);
+        let moved = body().move_on(&input, true, false, &mut out).unwrap();
+        assert!(moved.over && !moved.more && !moved.soon && moved.consumed < input.len());
+        assert_eq!(out[..moved.produced], [b"<once>", &input[..moved.consumed]].concat());
+
+        // What does not fit comes first.
+        let mut small = body();
+        let moved = small.move_on(&input, false, false, &mut out[..100]).unwrap();
+        assert!(moved.more && !moved.over && moved.produced == 100);
+        let again = small.move_on(&input[moved.consumed..], false, false, &mut out).unwrap();
+        assert!(again.over && !again.more && again.consumed == 0);
+        assert_eq!(again.produced, 6 + moved.consumed - 100);
+    }
+
+    #[test]
+    fn the_start_of_what_is_long_is_sent_by_itself() {
+        let mut body = grow(2).streams();
+        let (input, mut out) = ([7; 5000], vec![0; 16384]);
+        let first = body.move_on(&input, true, false, &mut out).unwrap();
+        assert!(first.soon && first.consumed < 1024 && first.produced > 0);
+        let mut produced = first.produced;
+        let mut rest = &input[first.consumed..];
+        loop {
+            let moved = body.move_on(rest, true, false, &mut out).unwrap();
+            assert!(!moved.soon && !moved.over);
+            rest = &rest[moved.consumed..];
+            produced += moved.produced;
+            if !moved.more && rest.is_empty() {
+                break;
+            }
+        }
+        assert_eq!(produced, 2 * input.len() + 3);
     }
 
     #[test]

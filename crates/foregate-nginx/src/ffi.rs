@@ -41,6 +41,8 @@ impl Moved {
             produced: self.produced,
             more: u8::from(self.more),
             asks: u8::from(self.question.is_some()),
+            soon: u8::from(self.soon),
+            over: u8::from(self.over),
         }
     }
 }

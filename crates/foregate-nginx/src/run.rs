@@ -454,7 +454,7 @@ impl Run {
         if body == BodyOf::Unsent {
             return Shaped { changes, ..Shaped::default() };
         }
-        self.body = Some(Body::new(Chain::new(filters)));
+        self.body = Some(Body::new(Chain::new(filters)).streams());
         Shaped { filters: true, changes, hold: 0 }
     }
 }

@@ -2,6 +2,7 @@
 
 import gzip
 import hashlib
+import http.client
 import os
 import random
 import re
@@ -169,6 +170,82 @@ class Pieces(Case):
         with self.assertRaises(Exception):
             nginx.get("/origin/")
         self.assertIn("the body is too large", nginx.log())
+
+
+INSERT = 'html-insert { head-end "<!-- inserted -->"; }\n'
+
+
+class Passing(Case):
+    """The rest of a body that filters have nothing more to do with goes on in the buffers in which it came."""
+
+    REST = random.Random(8).randbytes(300_000).hex().encode()
+    START = b"<!doctype html><html><head><title>t</title>"
+    BODY = START + b"</head><body>" + REST + b"</body></html>"
+    EXPECTED = START + b"<!-- inserted --></head><body>" + REST + b"</body></html>"
+    HTML = [("Content-Type", "text/html; charset=utf-8")]
+
+    def test_any_pieces_and_buffers_come_out_the_same(self):
+        now = {}
+        origin = self.origin(lambda head: response(fields=self.HTML, **now))
+        files = {"route.kdl": INSERT, "html/a.html": self.BODY}
+        for options in ["", "proxy_buffering off; proxy_buffer_size 1k;", "gzip on; sendfile on; postpone_output 0;",
+                        "proxy_buffers 2 1k; proxy_buffer_size 1k; proxy_busy_buffers_size 1k; output_buffers 1 512;"]:
+            nginx = self.start(site(options), files, origin=origin)
+            for piece, size in [(None, None), (100_000, None), (4097, None), (48, 3000), (7, 3000)]:
+                body = self.BODY[:size]
+                expected = body.replace(self.START, self.START + b"<!-- inserted -->")
+                for length in [True, False]:
+                    now.update(body=body, pieces=piece, length=length)
+                    got = nginx.get("/origin/")
+                    self.assertEqual((got.status, got.get("content-length")), (200, None))
+                    self.assertTrue(got.body == expected, f"{options} {piece} {length} {len(got.body)}")
+            self.assertTrue(nginx.get("/a.html").body == self.EXPECTED, options)
+            zipped = nginx.get("/a.html", headers=[("Accept-Encoding", "gzip")])
+            body = gzip.decompress(zipped.body) if "gzip" in options else zipped.body
+            self.assertTrue(body == self.EXPECTED, options)
+
+    def test_a_slow_client_gets_all_of_it(self):
+        """What it does not take in time lies in a file meanwhile."""
+        origin = self.origin(lambda head: response(self.BODY * 8, fields=self.HTML))
+        expected = self.EXPECTED + self.BODY * 7
+        for options in ["proxy_buffers 4 4k; proxy_busy_buffers_size 4k; proxy_temp_file_write_size 8k;", "proxy_buffering off;", "sendfile on;"]:
+            nginx = self.start(site(options), {"route.kdl": INSERT, "html/a.html": self.BODY * 8}, origin=origin)
+            for path in [b"/origin/", b"/a.html"]:
+                got = b""
+                with socket.create_connection(("127.0.0.1", nginx.port), PATIENCE) as client:
+                    client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)
+                    client.sendall(b"GET " + path + b" HTTP/1.0\r\nHost: example.com\r\n\r\n")
+                    time.sleep(0.5)
+                    while data := client.recv(1 << 16):
+                        got += data
+                        time.sleep(0.001)
+                self.assertTrue(got.partition(b"\r\n\r\n")[2] == expected, f"{options} {path} {len(got)}")
+
+    def test_http2_and_kept_connections_get_the_same(self):
+        origin = self.origin(lambda head: response(self.BODY, fields=self.HTML, pieces=5000))
+        files = {"route.kdl": INSERT, "html/a.html": self.BODY}
+        nginx = self.start(http2(site()), files, origin=origin)
+        for path in ["/origin/", "/a.html"]:
+            self.assertTrue(nginx.curl(nginx.url(path)) == self.EXPECTED, path)
+        nginx = self.start(site(), files, origin=origin)
+        connection = http.client.HTTPConnection("127.0.0.1", nginx.port, timeout=PATIENCE)
+        self.addCleanup(connection.close)
+        for path in ["/origin/", "/a.html"] * 5:
+            connection.request("GET", path, headers={"Host": "example.com"})
+            self.assertTrue(connection.getresponse().read() == self.EXPECTED, path)
+
+    def test_the_start_is_sent_before_the_rest_is_filtered(self):
+        body = self.START + b"</head><body>" + b"<p>nobody@example.com</p>\n" * 2000
+        origin = self.origin(lambda head: response(body, fields=self.HTML))
+        nginx = self.start(site(), {"route.kdl": "html-emails\n"}, origin=origin)
+        with socket.create_connection(("127.0.0.1", nginx.port), PATIENCE) as client:
+            client.sendall(b"GET /origin/ HTTP/1.1\r\nHost: example.com\r\nConnection: close\r\n\r\n")
+            got = b""
+            while data := client.recv(65536):
+                got += data
+        first = int(got.partition(b"\r\n\r\n")[2].partition(b"\r\n")[0], 16)
+        self.assertLess(first, 4096)
+        self.assertTrue(got.endswith(b"\r\n0\r\n\r\n"))
 
 
 class Memory(Case):
