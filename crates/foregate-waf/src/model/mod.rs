@@ -5,6 +5,7 @@
 //! files is in it.
 
 mod action;
+mod index;
 mod operator;
 mod rule;
 mod settings;
@@ -15,6 +16,7 @@ pub use action::{
     Action, AllowScope, AuditPartsChange, Change, Ctl, Disruptive, Mask, PersistentCollection, RuleSelection,
     SetVar, TextMatch, WritableCollection,
 };
+pub use index::Index;
 pub use operator::{ByteSet, Comparison, Network, NetworkError, Number, Operator, Phrases, Regex};
 pub use rule::{Link, Phase, Place, Problem, Rule, RuleId, RuleSet, Severity};
 pub use settings::{

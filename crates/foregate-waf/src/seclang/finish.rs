@@ -1,11 +1,13 @@
 //! From rules as they are written to rules as they hold.
 
+use foldhash::HashMap;
+
 use super::action::{Said, Skip};
 use super::findings::Findings;
 use super::nearest::nearest;
 use super::rule::{Draft, DraftLink, Drafts, Marker, in_effect};
 use super::update::{self, Update};
-use crate::model::{Disruptive, Link, Place, Rule, Transformation};
+use crate::model::{Disruptive, Link, Place, Rule, RuleId, Transformation};
 
 /// What a denied request is answered with unless something else is said.
 const DENIED: u16 = 403;
@@ -25,11 +27,12 @@ pub(super) fn finish(drafts: Drafts, updates: &[Update], findings: &mut Findings
         skips.push(draft.links[0].actions.skip.clone());
         rules.push(rule(draft));
     }
+    let places = Places::new(&rules, &markers, &kept);
     for (at, skip) in skips.into_iter().enumerate() {
         let Some((skip, place)) = skip else { continue };
         let to = match skip {
-            Skip::Rules(count) => Some(beyond(&rules, at, count)),
-            Skip::After(name) => target_of(&name, at, &place, &rules, &markers, &kept, findings),
+            Skip::Rules(count) => Some(places.beyond(&rules, at, count)),
+            Skip::After(name) => places.target_of(&name, at, &place, &markers, findings),
         };
         rules[at].skip_to = to;
     }
@@ -45,39 +48,66 @@ fn kept_before(slots: &[Option<Draft>]) -> Vec<usize> {
     std::iter::once(0).chain(counts).collect()
 }
 
-/// The place behind so many rules of the same phase as the rule at `at`.
-fn beyond(rules: &[Rule], at: usize, count: usize) -> usize {
-    let mut same = rules.iter().enumerate().skip(at + 1).filter(|(_, rule)| rule.phase == rules[at].phase);
-    same.nth(count).map_or(rules.len(), |(next, _)| next)
+/// Where rules may skip to.
+struct Places<'m> {
+    /// Of each name, the positions of its markers, ascending.
+    markers: HashMap<&'m str, Vec<usize>>,
+    /// Positions of rules by their ids.
+    rules: HashMap<RuleId, usize>,
+    /// Positions of the rules of each phase, ascending.
+    phases: [Vec<usize>; 5],
 }
 
-/// Where a rule that skips to this marker, or behind the rule with this id, goes on.
-fn target_of(
-    name: &str,
-    at: usize,
-    place: &Place,
-    rules: &[Rule],
-    markers: &[Marker],
-    kept: &[usize],
-    findings: &mut Findings,
-) -> Option<usize> {
-    let named = || markers.iter().filter(|marker| *marker.name == *name);
-    let position = |marker: &Marker| kept.get(marker.after).copied().unwrap_or(rules.len());
-    let marked = named().map(position).find(|position| *position > at);
-    let id = name.parse().ok();
-    let after_rule = rules.iter().position(|rule| Some(rule.id) == id);
-    let found = marked.or(after_rule.map(|rule| rule + 1).filter(|position| *position > at));
-    if found.is_none() {
-        let message = if named().next().is_some() || after_rule.is_some() {
-            format!("`{name}` stands before the rule that skips to it")
-        } else {
-            format!("there is no marker `{name}`")
+impl<'m> Places<'m> {
+    fn new(rules: &[Rule], markers: &'m [Marker], kept: &[usize]) -> Self {
+        let mut places = Self {
+            markers: HashMap::default(),
+            rules: rules.iter().enumerate().map(|(at, rule)| (rule.id, at)).collect(),
+            phases: Default::default(),
         };
-        let near = nearest(name, markers.iter().map(|marker| &*marker.name));
-        let suggestion = near.filter(|near| *near != name).map(|near| format!("did you mean `{near}`?"));
-        findings.error_at(place.clone(), message, suggestion);
+        for marker in markers {
+            let position = kept.get(marker.after).copied().unwrap_or(rules.len());
+            places.markers.entry(&marker.name).or_default().push(position);
+        }
+        for (at, rule) in rules.iter().enumerate() {
+            places.phases[rule.phase as usize].push(at);
+        }
+        places
     }
-    found
+
+    /// The place behind so many rules of the same phase as the rule at `at`.
+    fn beyond(&self, rules: &[Rule], at: usize, count: usize) -> usize {
+        let same = &self.phases[rules[at].phase as usize];
+        let next = same.partition_point(|other| *other <= at).saturating_add(count);
+        same.get(next).copied().unwrap_or(rules.len())
+    }
+
+    /// Where a rule that skips to this marker, or behind the rule with this id, goes on.
+    fn target_of(
+        &self,
+        name: &str,
+        at: usize,
+        place: &Place,
+        markers: &[Marker],
+        findings: &mut Findings,
+    ) -> Option<usize> {
+        let named = self.markers.get(name);
+        let marked =
+            named.and_then(|named| named.get(named.partition_point(|position| *position <= at)).copied());
+        let after_rule = name.parse().ok().and_then(|id| self.rules.get(&id)).map(|rule| rule + 1);
+        let found = marked.or(after_rule.filter(|position| *position > at));
+        if found.is_none() {
+            let message = if named.is_some() || after_rule.is_some() {
+                format!("`{name}` stands before the rule that skips to it")
+            } else {
+                format!("there is no marker `{name}`")
+            };
+            let near = nearest(name, markers.iter().map(|marker| &*marker.name));
+            let suggestion = near.filter(|near| *near != name).map(|near| format!("did you mean `{near}`?"));
+            findings.error_at(place.clone(), message, suggestion);
+        }
+        found
+    }
 }
 
 fn rule(draft: Draft) -> Rule {

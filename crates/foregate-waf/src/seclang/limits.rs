@@ -39,6 +39,9 @@ pub const COSTLY_PATTERN: u64 = 20_000;
 /// Directives that update or remove rules.
 pub const MAX_UPDATES: usize = 16_384;
 
+/// Targets that such directives add, at all rules together.
+pub const MAX_UPDATED_TARGETS: usize = 4 << 20;
+
 /// Markers.
 pub const MAX_MARKERS: usize = 16_384;
 

@@ -1,17 +1,20 @@
 //! What is right and looks like a mistake.
 
+use std::cell::OnceCell;
+
 use super::findings::Findings;
 use super::update::nothing_meant;
-use crate::model::{Action, Ctl, Disruptive, Phase, Rule, RuleSet};
+use crate::model::{Action, Ctl, Disruptive, Index, Phase, Rule, RuleSet};
 
 /// Warns of rules that cannot do what they seem to be there for.
 pub(super) fn lint(set: &RuleSet, findings: &mut Findings) {
+    let index = OnceCell::new();
     for rule in &set.rules {
         known_later(rule, findings);
         for link in &rule.links {
             for action in &link.actions {
                 if let Action::Ctl(ctl) = action {
-                    without_effect(set, ctl, &link.place, findings);
+                    without_effect(set, &index, ctl, &link.place, findings);
                 }
             }
         }
@@ -39,9 +42,15 @@ fn known_later(rule: &Rule, findings: &mut Findings) {
 }
 
 /// A `ctl` that means no rule, or a variable at which none of the rules looks.
-fn without_effect(set: &RuleSet, ctl: &Ctl, place: &crate::model::Place, findings: &mut Findings) {
+fn without_effect(
+    set: &RuleSet,
+    index: &OnceCell<Index>,
+    ctl: &Ctl,
+    place: &crate::model::Place,
+    findings: &mut Findings,
+) {
     let (Ctl::RemoveRules(selection) | Ctl::RemoveTarget(selection, _)) = ctl else { return };
-    let selected = set.selected(selection);
+    let selected = index.get_or_init(|| set.index()).selected(selection);
     if selected.is_empty() {
         return nothing_meant(place.clone(), selection, findings);
     }

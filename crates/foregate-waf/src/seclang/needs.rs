@@ -107,7 +107,10 @@ fn sets_up(rule: &Rule) -> bool {
 fn leaves_out(set: &RuleSet, rule: &Rule, at: usize) -> bool {
     rule.links.iter().all(|link| link.targets.is_empty())
         && actions(rule).any(|action| match action {
-            Action::Ctl(Ctl::RemoveRules(selection)) => set.selected(selection).contains(&at),
+            Action::Ctl(Ctl::RemoveRules(selection)) => {
+                let left = &set.rules[at];
+                selection.matcher()(left.id, &left.tags, left.message.as_ref())
+            }
             _ => false,
         })
 }

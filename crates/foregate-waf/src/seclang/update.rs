@@ -2,11 +2,11 @@
 
 use super::action::{self, Actions, Class, Verb};
 use super::findings::Findings;
-use super::limits::{MAX_TARGETS, MAX_UPDATES};
+use super::limits::{MAX_TARGETS, MAX_UPDATED_TARGETS, MAX_UPDATES};
 use super::line::Part;
 use super::rule::Draft;
 use super::target;
-use crate::model::{Exclusion, Place, RuleId, RuleSelection, Target};
+use crate::model::{Exclusion, Index, Place, RuleId, RuleSelection, Target};
 
 /// Such a directive.
 pub(super) struct Update {
@@ -157,54 +157,74 @@ fn update_actions(id: Part<'_>, list: Part<'_>, findings: &mut Findings) -> Opti
 
 /// Changes the rules; what is removed becomes `None`, so that the others keep their places.
 pub(super) fn apply(updates: &[Update], rules: &mut [Option<Draft>], findings: &mut Findings) {
+    if updates.is_empty() {
+        return;
+    }
+    let mut index = Index::new(rules.iter().flatten().map(|rule| {
+        let actions = &rule.links[0].actions;
+        (rule.id, &*actions.tags, actions.message.as_ref())
+    }));
+    let mut targets = 0;
     for update in updates {
         let place = &update.place;
         match &update.change {
             Change::Remove(selection) => {
-                let mut any = false;
-                let means = selection.matcher();
-                for slot in rules.iter_mut() {
-                    let meant = slot.as_ref().is_some_and(|rule| is_meant(rule, &means));
-                    any |= meant;
-                    if meant {
-                        *slot = None;
-                    }
-                }
-                if !any {
+                let removed = index.selected(selection).into_iter().filter_map(|at| rules[at].take());
+                if removed.count() == 0 {
                     nothing_meant(place.clone(), selection, findings);
                 }
             }
-            Change::Targets { rules: selection, targets, exclusions, instead_of } => {
-                let means = selection.matcher();
-                let mut meant = rules.iter_mut().flatten().filter(|rule| is_meant(rule, &means)).peekable();
-                if meant.peek().is_none() {
+            Change::Targets { rules: selection, targets: more, exclusions, instead_of } => {
+                let mut meant = index.selected(selection);
+                meant.retain(|at| rules[*at].is_some());
+                if meant.is_empty() {
                     nothing_meant(place.clone(), selection, findings);
                 }
-                for rule in meant {
-                    retarget(place, rule, targets, exclusions, instead_of, findings);
+                targets += meant.len() * (more.len() + exclusions.len());
+                if targets > MAX_UPDATED_TARGETS {
+                    let message = format!("updates add more than {MAX_UPDATED_TARGETS} targets to rules");
+                    return findings.error_at(place.clone(), message, None);
+                }
+                for at in meant {
+                    if let Some(rule) = &mut rules[at] {
+                        retarget(place, rule, more, exclusions, instead_of, findings);
+                    }
                 }
             }
             Change::Actions { id, link, actions } => {
-                let rule = rules.iter_mut().flatten().find(|rule| rule.id == *id);
-                match rule.map(|rule| rule.links.get_mut(*link)) {
-                    Some(Some(link)) => link.actions.overlay(actions),
-                    Some(None) => {
-                        let message = format!("the chain of the rule {id} has no rule {link}");
-                        findings.error_at(place.clone(), message, Some("the first is 0".into()));
-                    }
-                    None => nothing_meant(place.clone(), &RuleSelection::Ids(vec![*id..=*id]), findings),
+                let selection = RuleSelection::Ids(vec![*id..=*id]);
+                let at = index.selected(&selection).first().copied();
+                match at.and_then(|at| Some((at, rules[at].as_mut()?))) {
+                    Some((at, rule)) => overlay(place, at, rule, *link, actions, &mut index, findings),
+                    None => nothing_meant(place.clone(), &selection, findings),
                 }
             }
         }
     }
 }
 
-fn is_meant(
-    rule: &Draft,
-    means: &impl Fn(RuleId, &[crate::model::Template], Option<&crate::model::Template>) -> bool,
-) -> bool {
-    let first = &rule.links[0].actions;
-    means(rule.id, &first.tags, first.message.as_ref())
+/// Lays actions over those of a link.
+fn overlay(
+    place: &Place,
+    at: usize,
+    rule: &mut Draft,
+    link: usize,
+    actions: &Actions,
+    index: &mut Index,
+    findings: &mut Findings,
+) {
+    let id = rule.id;
+    let Some(changed) = rule.links.get_mut(link) else {
+        let message = format!("the chain of the rule {id} has no rule {link}");
+        return findings.error_at(place.clone(), message, Some("the first is 0".into()));
+    };
+    if link == 0 {
+        index.add_tags(at, &actions.tags);
+        if let Some(message) = &actions.message {
+            index.change_message(at, changed.actions.message.as_ref(), message);
+        }
+    }
+    changed.actions.overlay(actions);
 }
 
 /// The first rule of the chain looks at these as well, leaves these out, and looks no more at those.

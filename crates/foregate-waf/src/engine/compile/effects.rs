@@ -106,7 +106,11 @@ impl Compiler<'_> {
 
     fn selected(&self, selection: &RuleSelection) -> Box<Bits> {
         let mut rules = Bits::new(self.set.rules.len());
-        self.set.selected(selection).into_iter().for_each(|at| rules.insert(at));
+        self.index
+            .get_or_init(|| self.set.index())
+            .selected(selection)
+            .into_iter()
+            .for_each(|at| rules.insert(at));
         Box::new(rules)
     }
 }

@@ -8,6 +8,7 @@
 //! `Removal::unfolds`).
 
 use std::borrow::Cow;
+use std::collections::BTreeSet;
 
 use super::of_phase;
 use crate::engine::bits::Bits;
@@ -112,14 +113,14 @@ impl Folder<'_> {
         let rules: Vec<usize> = of_phase(self.plan, phase).collect();
         let mut steps: Vec<Step> = Vec::with_capacity(rules.len());
         // Where rules that are run may skip to.
-        let mut landings: Vec<usize> = Vec::new();
+        let mut landings: BTreeSet<usize> = BTreeSet::new();
         let mut next = 0;
         while let Some(&at) = rules.get(next) {
             next += 1;
             let rule = &self.plan.rules[at];
-            let conditional = self.uncertain || landings.iter().any(|landing| *landing > at);
+            let conditional = self.uncertain || landings.last().is_some_and(|landing| *landing > at);
             let skip_to = rule.about.skip_to;
-            let lands_inside = |to: usize| landings.iter().any(|landing| *landing > at && *landing < to);
+            let lands_inside = |to: usize| at + 1 < to && landings.range(at + 1..to).next().is_some();
             match self.outcome(rule) {
                 Outcome::Known { sets, matches } if !(matches && skip_to.is_some_and(lands_inside)) => {
                     let to = skip_to.filter(|_| matches).unwrap_or(at + 1);
@@ -286,13 +287,13 @@ impl Folder<'_> {
 }
 
 /// Adds what a rule sets to the steps: to the last one, if that sets as well and nothing can land between them.
-fn assign(steps: &mut Vec<Step>, at: usize, sets: Vec<(Slot, Value)>, landings: &[usize]) {
+fn assign(steps: &mut Vec<Step>, at: usize, sets: Vec<(Slot, Value)>, landings: &BTreeSet<usize>) {
     if sets.is_empty() {
         return;
     }
     let mut all: Vec<(usize, Slot, Value)> = Vec::new();
     if let Some(Step::Assign { rule, values }) = steps.last()
-        && !landings.iter().any(|landing| *landing > *rule && *landing <= at)
+        && landings.range(*rule + 1..=at).next().is_none()
     {
         all.extend_from_slice(values);
         steps.pop();

@@ -1,5 +1,6 @@
 //! What the rules of a phase want of each value, and which rules need not look at it.
 
+use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
 use foldhash::HashMap;
@@ -149,17 +150,61 @@ impl Gathered {
                 plan.tables[family].len()
             };
             let others = made.place(all.iter().map(|(want, _)| *want).collect())?;
-            let known = (0..known as u16).map(|number| {
-                let general =
-                    all.iter().filter(|(_, without)| !without.contains(&number)).map(|(want, _)| *want);
-                let own = named.iter().filter(|(_, name)| *name == number).map(|(want, _)| *want);
-                made.place(general.chain(own).collect())
-            });
-            phase.families[family] = FamilyInterests { others, known: known.collect::<Option<_>>()? };
+            let mut known = vec![others; known];
+            // Names of which the same is wanted share an interest, and there are many where updates leave some out of all
+            // rules: the wants of each are put together once.
+            let mut made_for: HashMap<Apart, u16> = HashMap::default();
+            for (name, apart) in apart(all, named) {
+                let place = match made_for.get(&apart) {
+                    Some(place) => *place,
+                    None => {
+                        let place = made.place(apart.wants(all))?;
+                        made_for.insert(apart, place);
+                        place
+                    }
+                };
+                if let Some(known) = known.get_mut(usize::from(name)) {
+                    *known = place;
+                }
+            }
+            phase.families[family] = FamilyInterests { others, known: known.into() };
         }
         phase.interests = made.list;
         Some(())
     }
+}
+
+/// What is wanted of the values under one name and not of all, and the other way round.
+#[derive(Debug, Default, PartialEq, Eq, Hash)]
+struct Apart {
+    /// Of what is wanted of all, by its place there, ascending: what is not wanted of these.
+    without: Vec<u32>,
+    own: Vec<Want>,
+}
+
+impl Apart {
+    fn wants(&self, all: &[(Want, Vec<u16>)]) -> Vec<Want> {
+        let mut without = self.without.iter().peekable();
+        let general = (0_u32..).zip(all).filter(|(at, _)| without.next_if_eq(&at).is_none());
+        general.map(|(_, (want, _))| *want).chain(self.own.iter().copied()).collect()
+    }
+}
+
+/// That of each name of which not the same is wanted as of all others.
+fn apart(all: &[(Want, Vec<u16>)], named: &[(Want, u16)]) -> BTreeMap<u16, Apart> {
+    let mut apart: BTreeMap<u16, Apart> = BTreeMap::new();
+    for (at, (_, without)) in (0_u32..).zip(all) {
+        for name in without {
+            let without = &mut apart.entry(*name).or_default().without;
+            if without.last() != Some(&at) {
+                without.push(at);
+            }
+        }
+    }
+    for (want, name) in named {
+        apart.entry(*name).or_default().own.push(*want);
+    }
+    apart
 }
 
 struct Interests<'a> {

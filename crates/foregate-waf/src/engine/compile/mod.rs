@@ -5,6 +5,7 @@ mod fold;
 mod interests;
 mod targets;
 
+use std::cell::OnceCell;
 use std::sync::Arc;
 
 use super::bits::Bits;
@@ -15,7 +16,9 @@ use super::plan::{Amount, Link, NameTable, PhasePlan, Pick, Plan, Rule, Source};
 use super::store::Store;
 use super::tx::Names;
 use super::values::FAMILIES;
-use crate::model::{self, Disruptive, Macro, Number, Operator, Phase, Place, Problem, RuleSet, Template};
+use crate::model::{
+    self, Disruptive, Index, Macro, Number, Operator, Phase, Place, Problem, RuleSet, Template,
+};
 use crate::operator::{Checksum, Test, TextTest, table};
 use crate::scan::{Options, Pattern, Words};
 
@@ -36,6 +39,7 @@ pub(super) fn compile(
         chains: Chains::default(),
         used: Bits::new(model::Variable::ALL.len()),
         set: &set,
+        index: OnceCell::new(),
     };
     // The captures come first, so that a capture's number is its slot.
     for digit in b'0'..=b'9' {
@@ -71,6 +75,8 @@ struct Compiler<'a> {
     chains: Chains,
     used: Bits,
     set: &'a RuleSet,
+    /// Of the set; made for the first rule that means others.
+    index: OnceCell<Index>,
 }
 
 impl Compiler<'_> {
