@@ -97,7 +97,11 @@ impl Disposition {
                     value.push(next);
                     bytes.next();
                 }
-                (byte, _) if byte == quote => return Ok((value, &text[at + 2..])),
+                (byte, _) if byte == quote => {
+                    // Some take the backslash before the quote to escape that, also where another escapes the backslash.
+                    self.invalid_quoting |= text[..=at].ends_with(b"\\\\");
+                    return Ok((value, &text[at + 2..]));
+                }
                 (byte, _) => value.push(byte),
             }
         }

@@ -374,9 +374,13 @@ fn find_boundary(content_type: &[u8], outcome: &mut Multipart) -> Result<Vec<u8>
     };
     // Some send a charset behind it.
     let value = match memchr(b';', value) {
-        Some(end) => &value[..end],
-        None => value,
+        Some(end) if !outcome.boundary_quoted => &value[..end],
+        _ => value,
     };
+    // Outside of quotes some, such as PHP, take the boundary to end at a comma: for them the parts are others.
+    if !outcome.boundary_quoted && value.contains(&b',') {
+        return Err("Invalid boundary in C-T (characters).");
+    }
     if value.is_empty() {
         return Err("Invalid boundary in C-T (empty).");
     }

@@ -55,6 +55,28 @@ pub fn xml(
 /// The longest path to an element, bytes; a longer one is an error.
 const MAX_PATH: usize = 8192;
 
+/// How the names of encodings begin in which each byte below 0x80 that stands alone is the character of ASCII, small letters.
+const LIKE_ASCII: &[&[u8]] = &[
+    b"utf-8",
+    b"utf8",
+    b"us-ascii",
+    b"ascii",
+    b"iso-8859-",
+    b"iso8859-",
+    b"latin",
+    b"windows-",
+    b"cp125",
+    b"koi8",
+    b"macintosh",
+    b"tis-620",
+    b"euc-",
+    b"gb",
+    b"big5",
+    b"shift_jis",
+    b"shift-jis",
+    b"sjis",
+];
+
 enum Fault {
     End,
     At(&'static str),
@@ -122,6 +144,9 @@ impl<'a> Reader<'a> {
     }
 
     fn document(&mut self) -> Result<(), Fault> {
+        if self.is_in_other_letters() {
+            return Err(Fault::At("an encoding that is not known here"));
+        }
         loop {
             let rest = self.rest();
             let len = memchr(b'<', rest).unwrap_or(rest.len());
@@ -171,7 +196,9 @@ impl<'a> Reader<'a> {
             self.at += 1;
             match byte {
                 b'"' | b'\'' => {
-                    self.up_to(&[byte])?;
+                    let len = memchr(byte, self.rest()).ok_or(Fault::End)?;
+                    self.declared(self.at + len)?;
+                    self.at += 1;
                 }
                 b'<' if inner && self.rest().starts_with(b"!--") => {
                     self.up_to(b"-->")?;
@@ -182,6 +209,38 @@ impl<'a> Reader<'a> {
                 _ => {}
             }
         }
+    }
+
+    /// A text in quotes in a document type, up to `end`: it may be the value of an attribute that no element shows, or of an
+    /// entity, and is looked at as if it were one that does.
+    fn declared(&mut self, end: usize) -> Result<(), Fault> {
+        self.one_more()?;
+        let text = &self.body[self.at..end];
+        let decoded = self.decode(end)?;
+        let text = if decoded { &self.decoded } else { text };
+        self.sink.attribute(text);
+        if !text.is_empty() {
+            self.sink.text(text);
+        }
+        self.at = end;
+        Ok(())
+    }
+
+    /// Whether the document says that it is in an encoding in which what looks like ASCII may be something else: what rules
+    /// see would not be what is read behind them.
+    fn is_in_other_letters(&self) -> bool {
+        let rest = self.rest();
+        if !rest.starts_with(b"<?xml") || !rest.get(5).is_some_and(|byte| is_white(*byte)) {
+            return false;
+        }
+        let end = memmem::find(rest, b"?>").unwrap_or(rest.len());
+        let Some(at) = memmem::find(&rest[..end], b"encoding") else { return false };
+        let name = rest[at + 8..end].trim_ascii_start();
+        let name = name.strip_prefix(b"=").unwrap_or(name).trim_ascii_start();
+        let name = name.strip_prefix(b"\"").or_else(|| name.strip_prefix(b"'")).unwrap_or(name);
+        let len = name.iter().take_while(|byte| !matches!(byte, b'"' | b'\'' | b' ')).count();
+        let name = name[..len].to_ascii_lowercase();
+        !LIKE_ASCII.iter().any(|known| name.starts_with(known))
     }
 
     /// Text between markup.

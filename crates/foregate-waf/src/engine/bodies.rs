@@ -56,6 +56,9 @@ impl Run<'_> {
             // What it says is in none of the arguments; whoever decodes it behind us sees what rules have not seen.
             self.body_error("the body has a content coding");
         }
+        if !body.is_empty() && self.has_several_types() {
+            self.body_error("there are several fields Content-Type, and they differ");
+        }
         self.sums(files);
         self.full_request(body);
         self.state.has_room(0);
@@ -122,10 +125,20 @@ impl Run<'_> {
     }
 
     fn type_of_body(&self) -> Vec<u8> {
+        self.types_of_body().next().unwrap_or_default().to_vec()
+    }
+
+    /// Whether one part of what follows may take the body for something else than another part, and than rules do.
+    fn has_several_types(&self) -> bool {
+        let mut types = self.types_of_body();
+        types.next().is_some_and(|first| types.any(|other| other != first))
+    }
+
+    fn types_of_body(&self) -> impl Iterator<Item = &[u8]> {
         let values = &self.state.values;
         let is_it = |name| values.text.get(name).eq_ignore_ascii_case(b"content-type");
-        let field = values.units(Family::Headers).iter().find(|field| is_it(field.name));
-        field.map_or(Vec::new(), |field| values.text.get(field.value).to_vec())
+        let fields = values.units(Family::Headers).iter().filter(move |field| is_it(field.name));
+        fields.map(|field| values.text.get(field.value))
     }
 
     /// Whether the body has a content coding (RFC 9110, section 8.4), `identity` aside.

@@ -151,8 +151,9 @@ impl Run<'_> {
 
     /// What takes the body apart, by its type.
     fn choose_processor(&mut self, value: &[u8]) {
-        let kind: &[u8] = value.split(|byte| *byte == b';').next().unwrap_or_default();
-        let kind = kind.trim_ascii();
+        // Some take the type to end at a comma or a blank as well.
+        let ends = |byte: &u8| matches!(byte, b';' | b',' | b' ' | b'\t');
+        let kind = value.trim_ascii_start().split(ends).next().unwrap_or_default();
         if kind.eq_ignore_ascii_case(b"application/x-www-form-urlencoded") {
             self.set_processor(BodyProcessor::UrlEncoded);
         } else if kind.eq_ignore_ascii_case(b"multipart/form-data") {

@@ -86,6 +86,32 @@ fn bodies_by_their_type() {
         "--b\r\nContent-Disposition: form-data; name=\"f\"; filename=\"evil.txt\"\r\n\r\nx\r\n--b--\r\n";
     assert!(post("multipart/form-data; boundary=b", form).starts_with("MULTIPART_PART_HEADERS:f="));
     assert!(post("application/json", "{").starts_with("JSON parsing error"));
+    // Where others take the type to end, it ends.
+    for kind in ["application/x-www-form-urlencoded, text/plain", "application/x-www-form-urlencoded foo"] {
+        assert_eq!(post(kind, "b=evil+one"), "ARGS:b=evil one", "{kind}");
+    }
+}
+
+#[test]
+fn a_body_of_several_types_cannot_be_read() {
+    let engine = engine(
+        r#"
+        SecRequestBodyAccess On
+        SecRule REQBODY_ERROR "@eq 1" "id:1,phase:2,deny,msg:'%{REQBODY_ERROR_MSG}'"
+    "#,
+    );
+    let post = |kinds: &[&str], body: &[u8]| {
+        let mut transaction = transaction(&engine);
+        transaction.request_line(b"POST", b"/", b"HTTP/1.1");
+        for kind in kinds {
+            transaction.request_field(b"content-type", kind.as_bytes());
+        }
+        transaction.request_headers();
+        transaction.request_body(body, true).passes()
+    };
+    let (form, files) = ("application/x-www-form-urlencoded", "multipart/form-data; boundary=b");
+    assert!(post(&[form, form], b"a=1") && post(&[form, files], b"") && post(&[form], b"a=1"));
+    assert!(!post(&[form, files], b"a=1") && !post(&[files, form], b"a=1"));
 }
 
 #[test]

@@ -167,7 +167,14 @@ fn xml_is_texts_and_attributes() {
         ("<a>&lt;&gt;&amp;&quot;&apos;&#65;&#x42;</a>", &["text <>&\\\"\\'AB"]),
         ("<a b='&lt;&#10;'/>", &["attribute <\\n"]),
         ("<a><![CDATA[<b>&amp;]]></a>", &["text <b>&amp;"]),
-        ("<!DOCTYPE a [<!ENTITY b 'c]>'> <!-- '> --> ]><a>d</a>", &["text d"]),
+        // Attributes that no element shows have the values that the document type says.
+        (
+            "<!DOCTYPE a [<!ENTITY b 'c]>'> <!-- '> --> <!ATTLIST a x CDATA '&#60;y'>]><a>d</a>",
+            &["attribute c]>", "text c]>", "attribute <y", "text <y", "text d"],
+        ),
+        ("<!DOCTYPE a SYSTEM \"file:///x\"><a/>", &["attribute file:///x", "text file:///x"]),
+        ("<?xml version='1.0' encoding = 'ISO-8859-15'?><a>d</a>", &["text d"]),
+        ("<?xml version=\"1.0\" encoding=\"Shift_JIS\" standalone=\"yes\"?><a>d</a>", &["text d"]),
         ("<ns:a xmlns:ns='u'\n></ns:a >", &["attribute u"]),
         ("<a>x<!-- --><?p i?>y</a>", &["text x", "text y"]),
     ];
@@ -217,6 +224,10 @@ fn xml_that_is_none_is_an_error_with_its_place() {
         ("<a><!DOCTYPE a></a>", "a declaration"),
         ("<a><b><c><d/></c></b></a>", "more than 3 levels"),
         ("<a b='1' c='2' d='3' e='4'/>", "more than 3 attributes"),
+        ("<!DOCTYPE a [<!ENTITY b '1'><!ENTITY c '2'><!ENTITY d '3'><!ENTITY e '4'>]><a/>", "more than 3"),
+        ("<?xml version='1.0' encoding='UTF-7'?><a>+ADw-b+AD4-</a>", "an encoding that is not known here"),
+        ("<?xml version=\"1.0\"\tencoding=\"utf-16\"?><a/>", "an encoding that is not known here"),
+        ("<?xml encoding=ibm037 ?><a/>", "an encoding that is not known here"),
     ];
     for (body, expected) in cases {
         let error = xml(body.as_bytes(), true, false, &FEW, &mut Seen::default()).unwrap_err().to_string();
@@ -286,6 +297,8 @@ fn what_is_wrong_with_a_form_is_said() {
         (good.replace("; name", ";\r\n\x0b name") + end, |form| form.invalid_header_folding),
         (part("name='a'", "1") + end, |form| form.invalid_quoting),
         (part("name=\"a\"b\"", "1") + end, |form| form.error.is_some()),
+        // To some the quote behind two backslashes is escaped, and there is no file.
+        (part("name=\"a\\\\\"; filename=\"x\"", "1") + end, |form| form.invalid_quoting),
         (part("size=1", "1") + end, |form| form.invalid_part && form.error.is_some()),
         (good.replace("\r\n\r\n1", "") + end, |form| form.invalid_part),
         (good.replace("\r\n\r\n1\r\n", "\r\n\r\n") + end, |form| form.invalid_part),
@@ -392,6 +405,8 @@ fn boundaries_come_from_the_content_type() {
         ("multipart/form-data; boundary=\"\"", "empty"),
         ("multipart/form-data; boundary=B@C", "characters"),
         ("multipart/form-data; boundary=B ", "characters"),
+        ("multipart/form-data; boundary=B,C", "characters"),
+        ("multipart/form-data; boundary=\"B;C\"", "characters"),
     ];
     for (content_type, what) in bad {
         let outcome =
