@@ -5,7 +5,10 @@ use super::run::Run;
 use super::state::Over;
 use super::values::{Family, Span};
 use crate::body::{self, File, Limits, Multipart, Sink};
-use crate::model::{BodyProcessor, Variable, XmlArguments};
+use crate::model::{BeyondLimit, BodyProcessor, EngineMode, Variable, XmlArguments};
+
+/// What rules are told of a body that is longer than it may be without its files.
+const TOO_LONG: &str = "the body without its files is larger than SecRequestBodyNoFilesLimit";
 
 impl Run<'_> {
     /// Takes the arguments of a query in.
@@ -39,6 +42,13 @@ impl Run<'_> {
     /// Takes a body apart. Says whether it is within `SecRequestBodyNoFilesLimit`; if not, `REQBODY_ERROR` is set as
     /// well.
     pub(crate) fn request_body(&mut self, body: &[u8], whole: bool) -> bool {
+        let most = self.plan.settings.request_body_no_files_limit;
+        let has_files = self.state.switches.processor == Some(BodyProcessor::Multipart);
+        if !has_files && body.len() as u64 > most && self.refuses_long_bodies() {
+            // Nothing that could be found in megabytes would change what becomes of them.
+            self.body_error(TOO_LONG);
+            return false;
+        }
         self.state.add_room(body.len());
         let values = &mut self.state.values;
         values.set_number(Variable::RequestBodyLength, body.len() as u64);
@@ -62,12 +72,17 @@ impl Run<'_> {
         self.sums(files);
         self.full_request(body);
         self.state.has_room(0);
-        let within =
-            (body.len() as u64).saturating_sub(files) <= self.plan.settings.request_body_no_files_limit;
+        let within = (body.len() as u64).saturating_sub(files) <= most;
         if !within {
-            self.body_error("the body without its files is larger than SecRequestBodyNoFilesLimit");
+            self.body_error(TOO_LONG);
         }
         within
+    }
+
+    /// Whether a request is denied whose body is longer than `SecRequestBodyNoFilesLimit` says.
+    pub(crate) fn refuses_long_bodies(&self) -> bool {
+        self.state.switches.mode == EngineMode::On
+            && self.plan.settings.request_body_limit_action == BeyondLimit::Reject
     }
 
     /// Notes that arguments were left out. Rules are told as of a body that cannot be read, for a query as well.

@@ -149,9 +149,12 @@ fn with_terms(mut rules: RuleSet, terms: &Terms) -> RuleSet {
     if let Some(types) = &terms.response_types {
         settings.response_body_types.clone_from(types);
     }
-    if terms.audit && settings.audit_engine == AuditEngine::Off {
-        settings.audit_engine = AuditEngine::RelevantOnly;
-    }
+    settings.audit_engine = match settings.audit_engine {
+        AuditEngine::Off if terms.audit => AuditEngine::RelevantOnly,
+        // Records that nobody writes down are not made.
+        _ if !terms.audit => AuditEngine::Off,
+        said => said,
+    };
     rules
 }
 
