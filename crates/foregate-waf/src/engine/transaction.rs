@@ -196,8 +196,11 @@ impl Transaction {
         let kind = self.state.values.text.get(self.state.values.scalar(Variable::ResponseContentType));
         let kind = kind.split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii();
         let wanted = &self.engine.plan.settings.response_body_types;
-        let looks =
-            wanted.iter().any(|wanted| kind.eq_ignore_ascii_case(wanted.as_bytes()) || &**wanted == "*");
+        // Who asks for all types does not mean those that would not come if they were held.
+        let is_stream = kind.eq_ignore_ascii_case(b"text/event-stream");
+        let is_it =
+            |wanted: &str| kind.eq_ignore_ascii_case(wanted.as_bytes()) || (wanted == "*" && !is_stream);
+        let looks = wanted.iter().any(|wanted| is_it(wanted));
         looks.then_some(switches.response_body_limit)
     }
 

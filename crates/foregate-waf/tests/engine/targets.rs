@@ -198,3 +198,17 @@ fn rules_that_let_through_look_at_what_the_origin_is_asked_for() {
         assert!(!passes("/open/../admin?a=x", "/admin"), "{letting}");
     }
 }
+
+#[test]
+fn event_streams_are_held_only_where_they_are_named() {
+    let looks = |types: &str, kind: &[u8]| {
+        let engine = engine(&format!("SecResponseBodyAccess On\nSecResponseBodyMimeType {types}"));
+        let mut transaction = transaction(&engine);
+        transaction.request_line(b"GET", b"/", b"HTTP/1.1");
+        transaction.response_headers(200, b"HTTP/1.1", [(&b"Content-Type"[..], kind)]);
+        transaction.response_body_limit().is_some()
+    };
+    let events = b"text/event-stream; charset=utf-8";
+    assert!(looks("*", b"application/json") && looks("text/event-stream", events));
+    assert!(!looks("*", events) && !looks("text/html", events) && looks("text/html", b"Text/HTML;x=y"));
+}
