@@ -16,16 +16,34 @@ use crate::telemetry::metrics::Metrics;
 /// A piece of work. It catches its own panics.
 type Job = Box<dyn FnOnce() + Send>;
 
-/// Pieces of work that one client may have in the queue or on a thread: wrong passwords from one address must not keep
-/// everybody else from being heard. IPv6 clients are told apart by their networks of 64 bits.
+/// Pieces of work that one client may have in the queue or on a thread where others of it are better refused at once: wrong
+/// passwords from one address must not keep everybody else from being heard. IPv6 clients are told apart by their networks of
+/// 64 bits.
 const PER_CLIENT: usize = 16;
+
+/// The part of the queue that work may take of one client that waits with patience: an upload is better looked at later than
+/// not at all, or on the worker. It holds nobody else up, as clients take turns.
+const PATIENT_PART: usize = 4;
+
+/// Whether a piece of work for which there is no place is done otherwise at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Patience {
+    /// It is.
+    None,
+    /// It would be worse for everybody: it may wait behind many others of its client.
+    Long,
+}
 
 /// The longest that is waited for a thread, whatever a step says: who asked for the work has most likely given up then.
 pub const LONGEST_WAIT: Duration = Duration::from_secs(5);
 
-/// The same where what the work is about lies in a file, and must not be done elsewhere: who has sent so much waits longer, and
-/// what waits takes no memory.
-pub const LONGEST_WAIT_IN_FILE: Duration = Duration::from_secs(30);
+/// The same where the work is about a long body, and must not be done elsewhere: who has sent so much waits longer. What lies in
+/// a file takes no memory meanwhile, and what does not is counted.
+pub const LONGEST_WAIT_OF_LONG: Duration = Duration::from_secs(30);
+
+/// From this length on a body that lies in memory is a long one, bytes: to look at it takes so long that other requests of its
+/// worker would feel it.
+pub const LONG_BODY: usize = 64 << 10;
 
 /// The threads, which are started with the first piece of work, and their queue.
 #[derive(Debug)]
@@ -38,13 +56,47 @@ pub struct Offload {
 }
 
 struct Queue {
-    jobs: Mutex<VecDeque<(Job, Instant)>>,
+    jobs: Mutex<Jobs>,
     /// Jobs that wait or have a place.
     taken: AtomicUsize,
     /// Those of each client, and the ones on a thread.
-    clients: Mutex<HashMap<IpAddr, usize, foldhash::fast::RandomState>>,
+    clients: Mutex<HashMap<IpAddr, Counts, foldhash::fast::RandomState>>,
     ready: Condvar,
     closed: AtomicBool,
+}
+
+/// Pieces of work of one client, by their [`Patience`].
+type Counts = [usize; 2];
+
+/// Work that waits. Clients take turns, so that whoever has much of it waits for itself.
+#[derive(Default)]
+struct Jobs {
+    /// Of each client that has any; there is one for all those without an address.
+    clients: HashMap<Option<IpAddr>, VecDeque<(Job, Instant)>, foldhash::fast::RandomState>,
+    /// Whose turn it is, once for each that has any.
+    turns: VecDeque<Option<IpAddr>>,
+}
+
+impl Jobs {
+    fn push(&mut self, client: Option<IpAddr>, job: Job) {
+        let own = self.clients.entry(client).or_default();
+        if own.is_empty() {
+            self.turns.push_back(client);
+        }
+        own.push_back((job, Instant::now()));
+    }
+
+    fn pop(&mut self) -> Option<(Job, Instant)> {
+        let client = self.turns.pop_front()?;
+        let own = self.clients.get_mut(&client)?;
+        let job = own.pop_front();
+        if own.is_empty() {
+            self.clients.remove(&client);
+        } else {
+            self.turns.push_back(client);
+        }
+        job
+    }
 }
 
 impl std::fmt::Debug for Queue {
@@ -64,15 +116,16 @@ pub struct Place<'o> {
 struct Share {
     queue: Arc<Queue>,
     client: Option<IpAddr>,
+    patience: Patience,
 }
 
 impl Drop for Share {
     fn drop(&mut self) {
         let Some(client) = self.client else { return };
         let mut clients = self.queue.clients.lock();
-        if let Some(count) = clients.get_mut(&client) {
-            *count -= 1;
-            if *count == 0 {
+        if let Some(counts) = clients.get_mut(&client) {
+            counts[self.patience as usize] -= 1;
+            if *counts == Counts::default() {
                 clients.remove(&client);
             }
         }
@@ -104,18 +157,22 @@ impl Offload {
     }
 
     /// A place in the queue, unless it is full, or the client has too many already.
-    pub fn reserve(&self, client: Option<IpAddr>) -> Option<Place<'_>> {
+    pub fn reserve(&self, client: Option<IpAddr>, patience: Patience) -> Option<Place<'_>> {
         let client = client.map(network);
+        let limit = self.limit.load(Ordering::Relaxed);
         if let Some(client) = client {
+            let most = match patience {
+                Patience::None => PER_CLIENT,
+                Patience::Long => PER_CLIENT.max(limit / PATIENT_PART),
+            };
             let mut clients = self.queue.clients.lock();
-            let count = clients.entry(client).or_default();
-            if *count >= PER_CLIENT {
+            let count = &mut clients.entry(client).or_default()[patience as usize];
+            if *count >= most {
                 return None;
             }
             *count += 1;
         }
-        let share = Share { queue: Arc::clone(&self.queue), client };
-        let limit = self.limit.load(Ordering::Relaxed);
+        let share = Share { queue: Arc::clone(&self.queue), client, patience };
         let take = |taken: usize| (taken < limit).then_some(taken + 1);
         let reserved = self.queue.taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take);
         // Not `then_some`, which would make a place, and give one back, that was never taken.
@@ -150,13 +207,14 @@ impl Place<'_> {
             return job();
         }
         self.used = true;
-        let share = Share { queue: Arc::clone(&self.share.queue), client: self.share.client.take() };
+        let client = self.share.client.take();
+        let share = Share { queue: Arc::clone(&self.share.queue), client, patience: self.share.patience };
         let job: Job = Box::new(move || {
             job();
             drop(share);
         });
         self.offload.metrics.offload_queue.inc();
-        self.offload.queue.jobs.lock().push_back((job, Instant::now()));
+        self.offload.queue.jobs.lock().push(client, job);
         self.offload.queue.ready.notify_one();
     }
 }
@@ -199,7 +257,7 @@ fn work(queue: &Queue, metrics: &Metrics) {
     loop {
         let mut jobs = queue.jobs.lock();
         let (job, since) = loop {
-            if let Some(job) = jobs.pop_front() {
+            if let Some(job) = jobs.pop() {
                 break job;
             }
             if queue.closed.load(Ordering::SeqCst) {
@@ -224,24 +282,27 @@ mod tests {
     #[test]
     fn the_queue_is_bounded_and_places_that_are_not_used_come_back() {
         let offload = Offload::new(1, 2, Arc::default());
-        drop(offload.reserve(None).unwrap());
+        drop(offload.reserve(None, Patience::None).unwrap());
         let (done, told) = mpsc::channel();
         let (go, wait) = mpsc::channel::<()>();
         let first = done.clone();
-        offload.reserve(None).unwrap().submit(Box::new(move || {
+        offload.reserve(None, Patience::None).unwrap().submit(Box::new(move || {
             first.send("begun").unwrap();
             wait.recv().unwrap();
         }));
         assert_eq!(told.recv_timeout(Duration::from_secs(10)).unwrap(), "begun");
         for _ in 0..2 {
             let done = done.clone();
-            offload.reserve(None).unwrap().submit(Box::new(move || done.send("done").unwrap()));
+            offload
+                .reserve(None, Patience::None)
+                .unwrap()
+                .submit(Box::new(move || done.send("done").unwrap()));
         }
-        assert!(offload.reserve(None).is_none());
+        assert!(offload.reserve(None, Patience::None).is_none());
         go.send(()).unwrap();
         assert_eq!(told.recv_timeout(Duration::from_secs(10)).unwrap(), "done");
         assert_eq!(told.recv_timeout(Duration::from_secs(10)).unwrap(), "done");
-        assert!(offload.reserve(None).is_some());
+        assert!(offload.reserve(None, Patience::None).is_some());
     }
 
     #[test]
@@ -251,7 +312,10 @@ mod tests {
         let before = priority();
         let offload = Offload::new(1, 1, Arc::default());
         let (told, there) = mpsc::channel();
-        offload.reserve(None).unwrap().submit(Box::new(move || told.send(priority()).unwrap()));
+        offload
+            .reserve(None, Patience::None)
+            .unwrap()
+            .submit(Box::new(move || told.send(priority()).unwrap()));
         assert_eq!(there.recv_timeout(Duration::from_secs(10)).unwrap(), (before + NICE).min(LOWEST));
         assert_eq!(priority(), before, "of this thread alone");
     }
@@ -259,13 +323,34 @@ mod tests {
     #[test]
     fn one_client_has_a_share() {
         let offload = Offload::new(1, 1000, Arc::default());
-        let one = |text: &str| offload.reserve(Some(text.parse().unwrap()));
+        let one = |text: &str| offload.reserve(Some(text.parse().unwrap()), Patience::None);
         let places: Vec<_> = (0..PER_CLIENT).map(|_| one("2001:db8::1").unwrap()).collect();
         assert!(
             one("2001:db8::2").is_none() && one("2001:db8:0:1::1").is_some() && one("192.0.2.1").is_some()
         );
-        drop(places);
+        let patient = |text: &str| offload.reserve(Some(text.parse().unwrap()), Patience::Long);
+        let more: Vec<_> = (0..250).map(|_| patient("2001:db8::1").unwrap()).collect();
+        assert!(patient("2001:db8::1").is_none() && patient("192.0.2.1").is_some());
+        drop((places, more));
         assert!(one("2001:db8::2").is_some());
         assert!(offload.queue.clients.lock().is_empty());
+    }
+
+    #[test]
+    fn clients_take_turns() {
+        let offload = Offload::new(1, 1000, Arc::default());
+        let (told, there) = mpsc::channel();
+        let (go, wait) = mpsc::channel::<()>();
+        let submit = |client: &str, job: Job| {
+            offload.reserve(Some(client.parse().unwrap()), Patience::Long).unwrap().submit(job);
+        };
+        submit("192.0.2.9", Box::new(move || wait.recv().unwrap()));
+        for (client, number) in [(1, 11), (1, 12), (1, 13), (2, 21), (1, 14), (2, 22), (3, 31)] {
+            let told = told.clone();
+            submit(&format!("192.0.2.{client}"), Box::new(move || told.send(number).unwrap()));
+        }
+        go.send(()).unwrap();
+        let order: Vec<i32> = (0..7).map(|_| there.recv_timeout(Duration::from_secs(10)).unwrap()).collect();
+        assert_eq!(order, [11, 21, 31, 12, 22, 13, 14]);
     }
 }

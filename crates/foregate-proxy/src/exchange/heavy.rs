@@ -19,7 +19,7 @@ use super::response::Response;
 use super::view::View;
 use crate::error::Error;
 use crate::link::LinkError;
-use crate::offload::{LONGEST_WAIT, LONGEST_WAIT_IN_FILE, Place};
+use crate::offload::{LONGEST_WAIT, LONGEST_WAIT_OF_LONG, Patience, Place};
 use crate::proxy::Config;
 use crate::routing::HostId;
 use crate::settings::Route;
@@ -69,11 +69,12 @@ impl<'a> Exchange<'a> {
     ) -> Result<Verdict, Fault> {
         let config = Arc::clone(&self.config);
         let pipeline = &config.settings.pipeline;
-        let in_file = self.is_in_file(planned);
-        let longest = if in_file { LONGEST_WAIT_IN_FILE } else { LONGEST_WAIT };
+        let is_long = self.is_long(planned);
+        let longest = if is_long { LONGEST_WAIT_OF_LONG } else { LONGEST_WAIT };
         let deadline = Instant::now() + wait.min(longest);
-        let place = match self.proxy.offload.reserve(self.client_address()) {
-            None if in_file && full == WhenFull::Error => self.wait_for_place(deadline).await?,
+        let patience = if is_long || full == WhenFull::Inline { Patience::Long } else { Patience::None };
+        let place = match self.proxy.offload.reserve(self.client_address(), patience) {
+            None if is_long && full == WhenFull::Error => self.wait_for_place(deadline).await?,
             place => place,
         };
         let Some(place) = place else {
@@ -151,7 +152,7 @@ impl<'a> Exchange<'a> {
         })
     }
 
-    /// Waits for a place in the queue: a body that lies in a file takes no memory meanwhile. `None` if the time is up.
+    /// Waits for a place in the queue, as a long body may. `None` if the time is up.
     async fn wait_for_place(&mut self, until: Instant) -> Result<Option<Place<'a>>, Fault> {
         loop {
             let next = Instant::now() + AGAIN;
@@ -163,7 +164,7 @@ impl<'a> Exchange<'a> {
                 Poll::Pending => self.timer.poll(cx, next).map(Ok),
             })
             .await?;
-            let place = self.proxy.offload.reserve(self.client_address());
+            let place = self.proxy.offload.reserve(self.client_address(), Patience::Long);
             if place.is_some() {
                 return Ok(place);
             }

@@ -26,7 +26,7 @@ use crate::link::copy::CopyError;
 use crate::link::filter::{Filter, chain};
 use crate::link::sweep::{Of, Sweep};
 use crate::link::{Link, LinkError};
-use crate::offload::{LONGEST_WAIT, LONGEST_WAIT_IN_FILE};
+use crate::offload::{LONG_BODY, LONGEST_WAIT, LONGEST_WAIT_OF_LONG};
 use crate::proxy::Config;
 use crate::routing::HostId;
 use crate::telemetry::clock;
@@ -326,7 +326,7 @@ impl Exchange<'_> {
         let entry = pipeline.entries().get(usize::from(planned.step));
         let light = entry.is_none_or(|entry| matches!(entry.decl().weight, Weight::Light));
         // No worker reads files, nor holds what it would have read.
-        let in_file = self.is_in_file(planned);
+        let (in_file, is_long) = (self.is_in_file(planned), self.is_long(planned));
         if (light && !in_file && !self.is_slow(planned)) || self.is_broken(planned) {
             return Ok(Load::Light);
         }
@@ -339,7 +339,8 @@ impl Exchange<'_> {
             true if light => Load::Heavy { when_full: WhenFull::Error, wait: LONGEST_WAIT },
             true => match pipeline.load(planned, &view, state) {
                 load @ Load::Heavy { when_full: WhenFull::Shed | WhenFull::Error, .. } => load,
-                _ if in_file => Load::Heavy { when_full: WhenFull::Error, wait: LONGEST_WAIT_IN_FILE },
+                Load::Light if !in_file => Load::Light,
+                _ if is_long => Load::Heavy { when_full: WhenFull::Error, wait: LONGEST_WAIT_OF_LONG },
                 load => load,
             },
             false => Load::Light,
@@ -351,6 +352,13 @@ impl Exchange<'_> {
     pub(super) fn is_in_file(&self, planned: &Planned) -> bool {
         let entries = self.config.settings.pipeline.entries();
         self.run.as_ref().is_some_and(|run| run.facts.spool.is_some())
+            && entries.get(usize::from(planned.step)).is_some_and(Entry::reads_body)
+    }
+
+    /// Whether a step reads a body that is long, wherever it lies: it waits for a thread in its turn.
+    pub(super) fn is_long(&self, planned: &Planned) -> bool {
+        let entries = self.config.settings.pipeline.entries();
+        self.run.as_ref().is_some_and(|run| run.facts.spool.is_some() || run.facts.body.len() >= LONG_BODY)
             && entries.get(usize::from(planned.step)).is_some_and(Entry::reads_body)
     }
 

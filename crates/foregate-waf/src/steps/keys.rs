@@ -109,7 +109,8 @@ static KEYS: [Key; 9] = [
         "WORD",
         "when-full \"shed\"",
         "What happens when no such thread is free in time: `inline`, the thread of the request does it, which others of that \
-         thread feel; `shed`, the request passes without; `error`, it is answered with 503.",
+         thread feel; `shed`, the request passes without; `error`, it is answered with 503. With `inline`, bodies from 64 KiB on \
+         wait for 30 seconds, and are answered with 503 after that.",
     )
     .default("inline"),
     Key::one("deadline", "DURATION", "deadline \"200ms\"", "How long a request waits for such a thread, at most 5s.")
