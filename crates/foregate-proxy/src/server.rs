@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use foregate_module::Plan;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{mpsc, oneshot, watch};
@@ -288,6 +289,11 @@ impl Server {
             self.listen(bound);
         }
         self.apply_side(settings, side);
+        let in_file = |plan: &Arc<Plan>| plan.body_in_memory() < plan.body();
+        if settings.sites.routes().iter().any(|route| route.plan.get().is_some_and(in_file)) {
+            let (spools, folder) = (Arc::clone(&self.proxy.spools), settings.spool_folder());
+            tokio::spawn(async move { spools.probe(folder).await });
+        }
     }
 
     fn apply_side(&mut self, settings: &Settings, side: Side) {

@@ -75,6 +75,11 @@ impl Settings {
             watched: Vec::new(),
         }
     }
+
+    /// Where temporary files are made.
+    pub fn spool_folder(&self) -> PathBuf {
+        self.temporary_folder.clone().unwrap_or_else(std::env::temp_dir)
+    }
 }
 
 /// Where a listener accepts.

@@ -8,14 +8,15 @@ use std::fs::{File, Permissions};
 use std::future::Future;
 use std::io;
 use std::os::unix::fs::{FileExt, PermissionsExt as _};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, mpsc};
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
+use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
 
 use crate::budget::{Budget, Share};
@@ -48,6 +49,8 @@ pub struct Spools {
     /// Files that could not be made, written or read.
     pub failed: Counter,
     told: Mutex<Option<Instant>>,
+    /// When something last took longer than it may.
+    stuck: Mutex<Option<Instant>>,
 }
 
 /// The start of a body in a file.
@@ -58,6 +61,8 @@ pub struct Spool {
     length: AtomicU64,
     share: Mutex<Share>,
     of: Arc<Spools>,
+    /// Whose threads read it for those that may block, but not for ever.
+    runtime: Handle,
 }
 
 impl Spools {
@@ -68,7 +73,14 @@ impl Spools {
             budget: Arc::new(Budget::new(limit)),
             failed: Counter::default(),
             told: Mutex::default(),
+            stuck: Mutex::default(),
         }
+    }
+
+    /// Whether the disk has just taken too long. For [`LONGEST`] no further file is made then: whoever has a long body is told
+    /// at once, and does not add to what hangs.
+    fn is_stuck(&self) -> bool {
+        self.stuck.lock().is_some_and(|since| since.elapsed() < LONGEST)
     }
 
     /// Makes a file in this folder; what it holds counts for `share`.
@@ -77,6 +89,10 @@ impl Spools {
     ///
     /// It could not be made.
     pub async fn create(self: &Arc<Self>, folder: &Path, share: Share) -> Result<Arc<Spool>, SpoolError> {
+        if self.is_stuck() {
+            self.failed.inc();
+            return Err(SpoolError::Io);
+        }
         let path = folder.to_owned();
         let made = in_turn(Arc::clone(&self.turns), move || {
             let file = tempfile::tempfile_in(path)?;
@@ -86,25 +102,42 @@ impl Spools {
         .await;
         let file = made.map_err(|error| self.failure(&error, Some(folder)))?;
         let (length, share) = (AtomicU64::new(0), Mutex::new(share));
-        Ok(Arc::new(Spool { file: Some(file), length, share, of: Arc::clone(self) }))
+        let runtime = Handle::current();
+        Ok(Arc::new(Spool { file: Some(file), length, share, of: Arc::clone(self), runtime }))
+    }
+
+    /// Tries whether a file can be made in this folder, and tells if not: better at the start than with the first long body.
+    pub async fn probe(&self, folder: PathBuf) {
+        let path = folder.clone();
+        let made = in_turn(Arc::clone(&self.turns), move || tempfile::tempfile_in(path).map(drop)).await;
+        if let Err(error) = made {
+            tell_of_folder(&error, &folder);
+        }
     }
 
     /// Counts a failure, and tells of it now and then.
     pub fn failure(&self, error: &io::Error, folder: Option<&Path>) -> SpoolError {
         self.failed.inc();
+        if error.kind() == io::ErrorKind::TimedOut {
+            *self.stuck.lock() = Some(Instant::now());
+        }
         let (now, mut told) = (Instant::now(), self.told.lock());
         if told.is_none_or(|told| now.saturating_duration_since(told) >= TOLD_EVERY) {
             *told = Some(now);
             match folder {
-                Some(folder) => tracing::error!(
-                    %error, folder = %folder.display(),
-                    "no temporary file can be made: long bodies that modules look at are answered with 503"
-                ),
+                Some(folder) => tell_of_folder(error, folder),
                 None => tracing::error!(%error, "a temporary file could not be written or read"),
             }
         }
         SpoolError::Io
     }
+}
+
+fn tell_of_folder(error: &io::Error, folder: &Path) {
+    tracing::error!(
+        %error, folder = %folder.display(),
+        "no temporary file can be made: long bodies that modules look at are answered with 503"
+    );
 }
 
 impl Default for Spools {
@@ -135,11 +168,15 @@ async fn in_turn<T: Send + 'static>(
 }
 
 impl Drop for Spool {
-    /// The system frees the room of a file when it is closed, which for a long one takes milliseconds.
+    /// The system frees the room of a file when it is closed, which for a long one takes milliseconds. It counts until then.
     fn drop(&mut self) {
         let Some(file) = self.file.take() else { return };
-        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-            runtime.spawn_blocking(move || drop(file));
+        let share = std::mem::replace(self.share.get_mut(), self.of.budget.share());
+        if let Ok(runtime) = Handle::try_current() {
+            runtime.spawn_blocking(move || {
+                drop(file);
+                drop(share);
+            });
         }
     }
 }
@@ -173,12 +210,25 @@ impl Spool {
         Ok(())
     }
 
-    /// All of it. Blocks: for threads for heavy work.
+    /// All of it. Blocks for as long as reading may take: for threads for heavy work, of which there are few.
     ///
     /// # Errors
     ///
-    /// The file could not be read.
-    pub fn read(&self) -> io::Result<Vec<u8>> {
+    /// The file could not be read in time.
+    pub fn read(self: &Arc<Self>) -> io::Result<Vec<u8>> {
+        if self.of.is_stuck() {
+            return Err(io::Error::other("the disk has just taken too long"));
+        }
+        let spool = Arc::clone(self);
+        let (tell, told) = mpsc::sync_channel(1);
+        self.runtime.spawn_blocking(move || {
+            // Nobody waits any more if it took too long.
+            let _ = tell.send(spool.read_all());
+        });
+        told.recv_timeout(LONGEST).unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
+    }
+
+    fn read_all(&self) -> io::Result<Vec<u8>> {
         let mut bytes = vec![0; usize::try_from(self.len()).map_err(io::Error::other)?];
         self.file()?.read_exact_at(&mut bytes, 0)?;
         Ok(bytes)
@@ -313,7 +363,9 @@ mod tests {
             reader.rewind();
             assert_eq!(drain(&mut reader, 1000).await, body);
             drop((spool, reader));
-            assert_eq!(spools.budget.held(), 0);
+            while spools.budget.held() > 0 {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
         });
     }
 

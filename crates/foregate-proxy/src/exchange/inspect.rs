@@ -77,7 +77,7 @@ impl Exchange<'_> {
         mut share: Share,
     ) -> Result<(), Error> {
         let files = self.proxy.spools.budget.share_of(self.client_address());
-        let folder = self.config.settings.temporary_folder.clone().unwrap_or_else(std::env::temp_dir);
+        let folder = self.config.settings.spool_folder();
         let spool = self.proxy.spools.create(&folder, files).await?;
         let (mut piece, mut left, mut whole) = (start, wanted, false);
         loop {
