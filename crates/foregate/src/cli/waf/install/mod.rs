@@ -84,6 +84,9 @@ impl Install {
             "https://github.com/coreruleset/coreruleset/releases/download/v{version}/coreruleset-{version}-minimal.tar.gz"
         );
         match &self.from {
+            Some(from) if from.starts_with("http://") => {
+                Err(format!("{from}: releases are fetched over HTTPS alone"))
+            }
             Some(from) if !from.starts_with("https://") => {
                 files::read(Path::new(from), MAX_RELEASE).map_err(|error| format!("{from}: {error}"))
             }
