@@ -15,6 +15,8 @@ pub struct Settings {
     pub request_body_no_files_limit: u64,
     /// `SecRequestBodyLimitAction`: what happens to a request whose body is larger. Default: it is rejected.
     pub request_body_limit_action: BeyondLimit,
+    /// Whether `SecRequestBodyLimitAction` stands in the files: a default is nobody's wish.
+    pub request_body_limit_said: bool,
     /// `SecRequestBodyJsonDepthLimit`, in levels. Default: 512.
     pub request_body_json_depth_limit: u32,
     /// `SecArgumentsLimit`: arguments of a request that are kept. Default: 1,000.
@@ -58,6 +60,7 @@ impl Default for Settings {
             request_body_in_memory_limit: 131_072,
             request_body_no_files_limit: 1_048_576,
             request_body_limit_action: BeyondLimit::Reject,
+            request_body_limit_said: false,
             request_body_json_depth_limit: 512,
             arguments_limit: 1000,
             upload_file_limit: 100,

@@ -181,6 +181,7 @@ const DIRECTIVES: &[(&str, Effect)] = &[
         "SecRequestBodyLimitAction",
         Effect::Set(|said, part, findings| {
             said.settings.request_body_limit_action = choice(part, BEYOND, findings)?;
+            said.settings.request_body_limit_said = true;
             Some(())
         }),
     ),

@@ -9,7 +9,7 @@ use foregate_module::{Condition, Load, PhaseId, View, WhenFull};
 use super::engines::{self, Terms};
 use super::keys::WAF;
 use crate::engine::{Beyond, ENVIRONMENT, Engine, Limits};
-use crate::model::EngineMode;
+use crate::model::{BeyondLimit, EngineMode};
 
 /// The most of a request's body that rules can see, bytes: platforms receive no more for steps.
 const BODY_MOST: u64 = 64 << 20;
@@ -123,6 +123,9 @@ impl FromNode for Settings {
         let full = [("inline", WhenFull::Inline), ("shed", WhenFull::Shed), ("error", WhenFull::Error)];
         let refuses =
             body.and_then(|body| body.prop("beyond")).map_or(Ok(false), |beyond| beyond.choice(&longer))?;
+        if mode == EngineMode::On && body.and_then(|body| body.prop("beyond")).is_none() {
+            warn_of_rest(node, &engine, terms.body, context);
+        }
         let seen = if engine.settings().request_body_access { terms.body as usize } else { 0 };
         let argument = |name| node.child(name).map(|child| child.arg(0)).transpose();
         let memory = body.and_then(|body| body.prop("memory"));
@@ -146,6 +149,22 @@ impl FromNode for Settings {
             })?,
             engine,
         })
+    }
+}
+
+/// Tells of bodies whose end passes unseen although the rules refuse such: whoever sends enough before an attack gets it past
+/// them.
+fn warn_of_rest(node: &Node, engine: &Engine, most: u64, context: &mut dyn Context) {
+    let settings = engine.settings();
+    let refuses =
+        settings.request_body_limit_said && settings.request_body_limit_action == BeyondLimit::Reject;
+    if settings.request_body_access && refuses && most > 0 {
+        let warning = node.wrong(format!(
+            "what a body has beyond {most} bytes passes unseen, where `SecRequestBodyLimitAction` says `Reject`"
+        ));
+        context.warn(warning.help(
+            "write `body-limit \"12MiB\" beyond=\"refuse\"` with the most that a body may have, or `beyond=\"start\"`",
+        ));
     }
 }
 

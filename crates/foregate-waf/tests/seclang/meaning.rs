@@ -360,6 +360,7 @@ fn settings_are_set() {
         request_body_no_files_limit: 2,
         request_body_in_memory_limit: 8,
         request_body_limit_action: BeyondLimit::ProcessPartial,
+        request_body_limit_said: true,
         request_body_json_depth_limit: 3,
         arguments_limit: 4,
         upload_file_limit: 5,
