@@ -450,6 +450,14 @@ pub struct SiteOptions {
     pub unrouted: RoutePlan,
 }
 
+impl SiteOptions {
+    /// Whether nobody without a client certificate is served, so that requests in the clear cannot be.
+    pub fn requires_certificate(&self) -> bool {
+        let clients = self.tls.as_ref().and_then(|tls| tls.policy.client_certificates.as_ref());
+        clients.is_some_and(|clients| clients.required)
+    }
+}
+
 /// TLS of one site, on every listener that speaks TLS.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SiteTls {

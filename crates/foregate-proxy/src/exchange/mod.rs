@@ -284,6 +284,9 @@ impl<'a> Exchange<'a> {
         let Some(site) = sites.find(host) else {
             return self.unrouted(Error::NoRoute);
         };
+        if self.peer.tls.is_none() && sites.requires_certificate(site) {
+            return Step::Failed(Error::Misdirected);
+        }
         self.site = Some(site);
         if sites.keeps_slashes(site)
             && let Err(error) = self.request.normalise(Slashes::Keep)

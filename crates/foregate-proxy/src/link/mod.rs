@@ -106,11 +106,15 @@ impl Link {
         }
     }
 
-    /// Whether bytes have come that belong to no message yet, also such as wait to be read.
+    /// Whether bytes have come behind the head of CONNECT, also such as wait to be read.
     pub fn has_more(&mut self) -> bool {
-        let Self::H1(link) = self else { return false };
         let mut nobody = Context::from_waker(std::task::Waker::noop());
-        !link.ahead().is_empty() || matches!(link.poll_ahead(&mut nobody), Poll::Ready(Ok(true)))
+        match self {
+            Self::H1(link) => {
+                !link.ahead().is_empty() || matches!(link.poll_ahead(&mut nobody), Poll::Ready(Ok(true)))
+            }
+            Self::H2(link) => matches!(link.poll_receive(&mut nobody), Poll::Ready(Ok(Received::Data))),
+        }
     }
 
     /// What has been received and not been consumed.

@@ -28,6 +28,7 @@ const BELOW: u8 = 1;
 const ALLOW_UNDERSCORES: u8 = 2;
 const KEEP_SLASHES: u8 = 4;
 const FORWARD_AMBIGUOUS: u8 = 8;
+const REQUIRES_CERTIFICATE: u8 = 16;
 
 /// A host pattern of a site.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -80,6 +81,10 @@ impl Entry {
 
     pub(super) fn keeps_slashes(&self) -> bool {
         self.bits & KEEP_SLASHES != 0
+    }
+
+    pub(super) fn requires_certificate(&self) -> bool {
+        self.bits & REQUIRES_CERTIFICATE != 0
     }
 
     pub(super) fn forwards_ambiguous(&self) -> bool {
@@ -220,7 +225,8 @@ impl HostTable {
         let bits = if below { BELOW } else { 0 }
             | if options.allow_underscores { ALLOW_UNDERSCORES } else { 0 }
             | if options.keep_slashes { KEEP_SLASHES } else { 0 }
-            | if options.forward_ambiguous { FORWARD_AMBIGUOUS } else { 0 };
+            | if options.forward_ambiguous { FORWARD_AMBIGUOUS } else { 0 }
+            | if options.requires_certificate() { REQUIRES_CERTIFICATE } else { 0 };
         self.entries.growing().push(Entry { site, routes, counters: 0, bits, name_len, name: inline });
         HostId(super::narrow(self.entries.len() - 1))
     }

@@ -106,6 +106,11 @@ impl SiteTable {
         readings.iter().any(|reading| route(reading) != own)
     }
 
+    /// [`SiteOptions::requires_certificate`] of a pattern's site.
+    pub fn requires_certificate(&self, id: HostId) -> bool {
+        self.hosts.entry(id).requires_certificate()
+    }
+
     /// [`SiteOptions::keep_slashes`] of a pattern's site.
     pub fn keeps_slashes(&self, id: HostId) -> bool {
         self.hosts.entry(id).keeps_slashes()

@@ -13,7 +13,7 @@ use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpStream, UnixStream};
 use tokio::time::timeout_at;
 
-use super::pool::{Lease, Shared};
+use super::pool::{Lease, STREAMS_PER_CONNECTION, Shared};
 use super::{Server, Upstream};
 use crate::address::ServerAddress;
 use crate::descriptors;
@@ -24,7 +24,9 @@ use crate::tls::{Alpn, ConnectError};
 
 /// The flow-control windows that origins are given, in bytes.
 const STREAM_WINDOW: u32 = 64 * 1024;
-const CONNECTION_WINDOW: u32 = 1024 * 1024;
+/// What all streams of a connection may have together: as much as each of them, so that clients who do not read what has come for
+/// them hold back nobody else's.
+const CONNECTION_WINDOW: u32 = STREAM_WINDOW * STREAMS_PER_CONNECTION;
 /// The largest decoded header list that is taken from an origin, in bytes.
 const HEADER_LIST: u32 = 64 * 1024;
 /// What is buffered per stream for an origin that does not read, in bytes.

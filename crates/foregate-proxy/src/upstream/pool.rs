@@ -16,7 +16,7 @@ use crate::link::H1Link;
 use crate::telemetry::clock;
 
 /// Streams that are opened on one HTTP/2 connection at the same time, whatever the origin allows.
-const STREAMS_PER_CONNECTION: u32 = 100;
+pub(super) const STREAMS_PER_CONNECTION: u32 = 100;
 
 /// Connections to one origin server.
 #[derive(Debug, Default)]

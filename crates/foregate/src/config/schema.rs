@@ -76,7 +76,7 @@ const CLIENT_CERTIFICATES: Key = Key::one(
     usage: "\"required\"|\"optional\"",
     required: false,
     default: "\"required\"",
-    about: "Whether a client without a certificate is refused.",
+    about: "Whether a client without a certificate is refused; then a site answers requests in the clear with 421.",
 }])
 .otherwise("not asked for");
 
