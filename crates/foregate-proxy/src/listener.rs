@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use rustix::io::Errno;
 use socket2::{Domain, Protocol, SockRef, Type};
 use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::watch;
@@ -159,7 +160,7 @@ pub async fn run(
     });
     loop {
         if proxy.registry.count() >= proxy.connection_limit.load(Ordering::Relaxed)
-            || descriptors::are_scarce()
+            || descriptors::are_scarce() && !proxy.config().pools.evict()
         {
             tokio::select! {
                 () = tokio::time::sleep(PAUSE) => continue,
@@ -177,6 +178,8 @@ pub async fn run(
                 spawn(&proxy, &settings, id, accepted, &stop);
             }
             Err(error) if is_about_one_connection(&error) => {}
+            // Others than connections use more than was left to them.
+            Err(error) if is_about_descriptors(&error) && proxy.config().pools.evict() => {}
             Err(error) => {
                 tracing::warn!(%error, "accepting pauses");
                 tokio::time::sleep(PAUSE).await;
@@ -250,6 +253,12 @@ fn is_about_one_connection(error: &io::Error) -> bool {
             | io::ErrorKind::ConnectionRefused
             | io::ErrorKind::Interrupted
     )
+}
+
+/// Errors of `accept` for which one connection less makes room for another.
+fn is_about_descriptors(error: &io::Error) -> bool {
+    let code = error.raw_os_error().map(Errno::from_raw_os_error);
+    matches!(code, Some(Errno::MFILE | Errno::NFILE))
 }
 
 #[cfg(test)]

@@ -20,7 +20,7 @@ use crate::telemetry::log_file::LogFile;
 use crate::telemetry::metrics::{Counter, Metrics, SiteCounters};
 use crate::telemetry::steps::StepCounters;
 use crate::tls::{Acceptor, CertificateStore, SiteHosts, TlsError};
-use crate::upstream::{Upstream, Upstreams};
+use crate::upstream::{Pools, Upstream, Upstreams};
 
 /// What connections keep of the configuration that they started with. They outlive many reloads, and must not hold
 /// what a configuration may have beside this: 100,000 sites.
@@ -39,6 +39,8 @@ pub struct Config {
     pub settings: Settings,
     /// The upstreams at work, by their index in the settings.
     pub upstreams: Vec<Arc<Upstream>>,
+    /// The connections to origins that wait for their next request, also those of other configurations.
+    pub pools: Arc<Pools>,
     /// What connections keep.
     pub terms: Arc<Terms>,
     /// The limits of heads.
@@ -76,9 +78,11 @@ impl Config {
                 acceptors.push((listen.address.clone(), acceptor));
             }
         }
+        let pools = Arc::clone(upstreams.pools());
         let upstreams = upstreams.build(&settings.upstreams, head_limits, old)?;
         let terms = Terms { limits: settings.limits.clone(), timeouts: settings.timeouts.clone() };
-        Ok(Self { terms: Arc::new(terms), settings, upstreams, head_limits, acceptors, logs: Vec::new() })
+        let (terms, logs) = (Arc::new(terms), Vec::new());
+        Ok(Self { terms, settings, upstreams, pools, head_limits, acceptors, logs })
     }
 
     /// Opens the log files of modules, but for those that `old` has open.

@@ -57,7 +57,7 @@ impl Upstream {
         addresses: Addresses,
         deadline: Instant,
     ) -> Result<Connected, Error> {
-        if descriptors::are_scarce() && !self.servers.iter().any(|server| server.pool.evict()) {
+        if descriptors::are_scarce() && !self.pools.evict() {
             tracing::debug!(server = %server.label, "no descriptor for a connection");
             return Err(Error::NoDescriptors);
         }

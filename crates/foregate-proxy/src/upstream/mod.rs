@@ -4,23 +4,25 @@ mod balance;
 mod connect;
 mod origin;
 mod pool;
+mod pools;
 pub mod resolve;
 mod tried;
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use foregate_wire::HeadLimits;
-use parking_lot::Mutex;
 
 pub use self::origin::{Addresses, Origin, Terms};
 pub use self::pool::Pool;
+pub use self::pools::Pools;
 pub use self::tried::Tried;
 
 use self::balance::RoundRobin;
 use self::pool::Ages;
+use self::pools::PoolKey;
 use self::resolve::{Resolved, Resolver};
 use tokio::sync::Semaphore;
 
@@ -56,6 +58,7 @@ pub struct Upstream {
     pub head_limits: HeadLimits,
     /// Places for requests that steps of modules make.
     pub fetches: Semaphore,
+    pools: Arc<Pools>,
     balance: RoundRobin,
     connector: Option<Connector>,
     active: AtomicU32,
@@ -148,27 +151,23 @@ impl Health {
     }
 }
 
-/// What must be equal for two servers to share connections, across upstreams and reloads.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-struct PoolKey {
-    address: ServerAddress,
-    protocol: settings::UpstreamProtocol,
-    tls: Option<Connector>,
-    send_proxy: Option<settings::ProxyProtocolVersion>,
-}
-
 /// All pools of the process and what is needed to make upstreams. Survives reloads.
 #[derive(Debug)]
 pub struct Upstreams {
     resolver: Resolver,
     metrics: Arc<Metrics>,
-    pools: Mutex<HashMap<PoolKey, Weak<Pool>>>,
+    pools: Arc<Pools>,
 }
 
 impl Upstreams {
     /// No pools yet.
     pub fn new(metrics: Arc<Metrics>) -> Self {
-        Self { resolver: Resolver::new(), metrics, pools: Mutex::default() }
+        Self { resolver: Resolver::new(), metrics, pools: Arc::default() }
+    }
+
+    /// The pools of all upstreams.
+    pub fn pools(&self) -> &Arc<Pools> {
+        &self.pools
     }
 
     /// Puts `settings` to work. An upstream of `old` whose settings are the same goes on as it is: connections,
@@ -223,7 +222,7 @@ impl Upstreams {
                     ServerAddress::Name { host, .. } => Some(self.resolver.resolve(host)),
                     _ => None,
                 },
-                pool: self.pool(key),
+                pool: self.pools.get(key),
                 health: Health::new(),
             }
         });
@@ -231,6 +230,7 @@ impl Upstreams {
             servers: servers.collect(),
             counters: self.metrics.upstream(&settings.name),
             fetches: Semaphore::new(FETCHES),
+            pools: Arc::clone(&self.pools),
             balance: RoundRobin::new(
                 &settings.servers.iter().map(|server| server.weight).collect::<Vec<_>>(),
             ),
@@ -240,17 +240,6 @@ impl Upstreams {
             active: AtomicU32::new(0),
             retrying: AtomicU32::new(0),
         })
-    }
-
-    fn pool(&self, key: PoolKey) -> Arc<Pool> {
-        let mut pools = self.pools.lock();
-        pools.retain(|_, pool| pool.strong_count() > 0);
-        if let Some(pool) = pools.get(&key).and_then(Weak::upgrade) {
-            return pool;
-        }
-        let pool = Arc::new(Pool::default());
-        pools.insert(key, Arc::downgrade(&pool));
-        pool
     }
 }
 

@@ -106,8 +106,24 @@ impl Pool {
         });
     }
 
-    /// Closes the idle connection that is the oldest; whether there was one.
+    /// Since when the connection that has been idle for longest is.
+    pub fn oldest(&self) -> Option<Instant> {
+        let idle = self.idle.lock().front().map(|entry| entry.since);
+        let shared = self.shared.lock().iter().filter_map(|shared| shared.idle_since()).min();
+        idle.into_iter().chain(shared).min()
+    }
+
+    /// Closes that connection; whether there was one. One of HTTP/2 ends itself, soon after.
     pub fn evict(&self) -> bool {
+        let oldest = self.oldest();
+        let mut shared = self.shared.lock();
+        // Streams are opened only on what is found in the list.
+        let is_oldest = |shared: &Arc<Shared>| shared.idle_since().is_some_and(|since| Some(since) == oldest);
+        if let Some(at) = shared.iter().position(is_oldest) {
+            shared.remove(at).close();
+            return true;
+        }
+        drop(shared);
         let evicted = self.idle.lock().pop_front();
         evicted.is_some()
     }
@@ -148,6 +164,12 @@ impl Shared {
             (streams < most).then_some(streams + 1)
         });
         taken.is_ok().then(|| Lease { shared: Arc::clone(shared) })
+    }
+
+    /// Since when it has no streams; `None` while it has some, or takes no more.
+    fn idle_since(&self) -> Option<Instant> {
+        let is_idle = self.streams.load(Ordering::Acquire) == 0 && !self.closed.load(Ordering::Relaxed);
+        is_idle.then(|| *self.since.lock())
     }
 
     /// The connection takes no more requests.
