@@ -57,7 +57,8 @@ impl Exchange<'_> {
             // What steps have looked at already has to be sent first.
             let kept = self.upload.kept.take();
             let share = || self.proxy.filter_memory.share_of(self.client_address());
-            let mut kept = kept.unwrap_or_else(|| Kept { bytes: Vec::new(), limit: 0, share: share() });
+            let mut kept =
+                kept.unwrap_or_else(|| Kept { bytes: Vec::new(), gone: 0, limit: 0, share: share() });
             kept.limit = upstream.settings.retry_body.max(kept.bytes.len());
             self.upload.kept = Some(kept);
         }
@@ -148,21 +149,8 @@ impl Exchange<'_> {
         if let Err(error) = origin.send_head(self.request, &upstream.settings).await {
             return Step::Failed(error);
         }
-        let replayed = if self.upload.start_over() {
-            Ok(())
-        } else if self.upload.kept_bytes().is_empty() {
-            self.end_replay(&mut origin)
-        } else {
-            // Rare, and large: kept out of the future that every request has.
-            let replay = self.replay(&mut origin);
-            match Box::pin(tokio::time::timeout(upstream.settings.idle_timeout, replay)).await {
-                Ok(replayed) => replayed,
-                Err(_) => return Step::Failed(Error::OriginStall),
-            }
-        };
-        if let Err(error) = replayed {
-            return self.attempt_failed(&origin, error);
-        }
+        // What steps have looked at, or an earlier attempt has taken, goes first.
+        self.upload.start_over();
         self.progress.restart(clock::now());
         let mut interim = 0;
         loop {
@@ -188,27 +176,6 @@ impl Exchange<'_> {
                 return Step::Failed(error);
             }
         }
-    }
-
-    /// Sends again what an earlier attempt has taken from the client's body.
-    async fn replay(&mut self, origin: &mut Origin) -> Result<(), Error> {
-        let kept = self.upload.kept_bytes();
-        let mut sent = 0;
-        while sent < kept.len() {
-            let taken = poll_fn(|cx| origin.link.poll_send(cx, &kept[sent..])).await;
-            sent += taken.map_err(|_| Error::OriginClosed)?;
-        }
-        self.end_replay(origin)
-    }
-
-    /// Ends the body if it has ended before.
-    fn end_replay(&mut self, origin: &mut Origin) -> Result<(), Error> {
-        if self.upload.has_ended() {
-            let trailers = self.client.link.trailers();
-            self.upload.clean(trailers);
-            origin.link.finish(trailers).map_err(Error::Origin)?;
-        }
-        Ok(())
     }
 
     fn attempt_failed(&mut self, origin: &Origin, error: Error) -> Step {
@@ -283,6 +250,7 @@ impl Exchange<'_> {
         {
             return Poll::Ready(Err(Error::Client(error)));
         }
+        self.progress.observe_given(self.upload.sent, now);
         self.progress.observe(self.upload.moved, 0, now);
         let awaited = match self.upload.waiting {
             Waiting::Source if !self.request.expect_continue => Awaited::ClientBody,
@@ -533,7 +501,9 @@ impl Exchange<'_> {
         if self.upload.is_done() {
             return Ok(());
         }
-        match self.upload.poll(cx, &mut self.client.link, &mut origin.link) {
+        let moved = self.upload.poll(cx, &mut self.client.link, &mut origin.link);
+        self.progress.observe_given(self.upload.sent, clock::now());
+        match moved {
             Poll::Ready(Err(
                 CopyError::Source(_)
                 | CopyError::TooLarge

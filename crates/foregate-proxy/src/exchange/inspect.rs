@@ -64,7 +64,7 @@ impl Exchange<'_> {
         }
         // What it holds is counted with the start that steps see.
         let share = self.proxy.filter_memory.share_of(self.client_address());
-        self.upload.kept = Some(Kept { limit: start.len(), bytes: start, share });
+        self.upload.kept = Some(Kept { limit: start.len(), gone: 0, bytes: start, share });
         Ok(())
     }
 

@@ -8,6 +8,7 @@ use crate::settings::{Timeouts, Upstream};
 #[derive(Debug)]
 pub struct Progress {
     uploaded: u64,
+    given: u64,
     uploaded_at: Instant,
     downloaded: u64,
     downloaded_at: Instant,
@@ -42,6 +43,7 @@ impl Progress {
     pub fn new(now: Instant) -> Self {
         Self {
             uploaded: 0,
+            given: 0,
             uploaded_at: now,
             downloaded: 0,
             downloaded_at: now,
@@ -66,6 +68,14 @@ impl Progress {
         if downloaded != self.downloaded {
             self.downloaded = downloaded;
             self.downloaded_at = now;
+        }
+    }
+
+    /// Takes note of what the origin has been given so far: what lies in memory or in a file moves without the client.
+    pub fn observe_given(&mut self, given: u64, now: Instant) {
+        if given != self.given {
+            self.given = given;
+            self.uploaded_at = now;
         }
     }
 
@@ -121,6 +131,22 @@ impl Progress {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_the_origin_takes_is_progress_but_none_of_the_clients() {
+        let start = Instant::now();
+        let (timeouts, upstream) = (Timeouts::default(), Upstream::new("a", Vec::new()));
+        let mut progress = Progress::new(start);
+        let later = start + Duration::from_secs(45);
+        progress.observe_given(1 << 20, later);
+        let deadline = progress.deadline(Awaited::OriginRead, &timeouts, &upstream, later);
+        assert_eq!(deadline, later + upstream.idle_timeout);
+        let deadline = progress.deadline(Awaited::ClientBody, &timeouts, &upstream, later);
+        assert!(deadline < later, "it has sent nothing for longer than it may");
+        progress.excuse_client(later);
+        let deadline = progress.deadline(Awaited::ClientBody, &timeouts, &upstream, later);
+        assert_eq!(deadline, later + timeouts.body_idle);
+    }
 
     #[test]
     fn a_body_that_trickles_is_too_slow_after_the_grace() {

@@ -55,6 +55,17 @@ pub enum Underscores {
     None,
 }
 
+/// How near a body is to its end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum End {
+    /// More may come from the source, or from filters.
+    Ahead,
+    /// Nothing more comes, but the sink has not been told.
+    Reached,
+    /// The sink has been told.
+    Told,
+}
+
 /// A body on its way from one peer to another.
 #[derive(Debug)]
 pub struct Copy {
@@ -66,7 +77,8 @@ pub struct Copy {
     pub sent: u64,
     /// The most that may be moved.
     pub limit: u64,
-    /// Bytes kept for another attempt, and the most that may be kept; `None` once more than that was moved.
+    /// Bytes kept for another attempt, and the most that may be kept; `None` once more than that was moved. What of them the
+    /// present sink has not got yet goes before all else.
     pub kept: Option<Kept>,
     /// Which trailers whose names have an underscore go on.
     pub underscores: Underscores,
@@ -76,7 +88,7 @@ pub struct Copy {
     pub filter: Option<Box<Filter>>,
     /// What was taken from the source before, and goes first; counted as moved when it is, or already where it is in a file.
     pub front: Option<Front>,
-    pub(super) finished: bool,
+    pub(super) end: End,
     gave_up: bool,
 }
 
@@ -99,14 +111,14 @@ impl Copy {
             sweep: None,
             filter: None,
             front: None,
-            finished: false,
+            end: End::Ahead,
             gave_up: false,
         }
     }
 
     /// A body that has been dealt with already.
     pub fn done() -> Self {
-        Self { waiting: Waiting::Nobody, finished: true, ..Self::new() }
+        Self { waiting: Waiting::Nobody, end: End::Told, ..Self::new() }
     }
 
     /// Whether the whole body has been received and handed to the sink.
@@ -128,7 +140,7 @@ impl Copy {
                 filter.write(piece)?;
             }
         }
-        if std::mem::take(&mut self.finished) {
+        if std::mem::replace(&mut self.end, End::Ahead) != End::Ahead {
             filter.end()?;
             self.waiting = Waiting::Sink;
         }
@@ -152,14 +164,9 @@ impl Copy {
         self.moved.wrapping_add(self.sent)
     }
 
-    /// Whether the source has come to its end.
-    pub fn has_ended(&self) -> bool {
-        self.finished
-    }
-
     /// The source has come to its end before anything was moved; what is kept is all of the body.
     pub fn source_ended(&mut self) {
-        self.finished = true;
+        self.end = End::Reached;
         self.waiting = Waiting::Nobody;
     }
 
@@ -190,7 +197,7 @@ impl Copy {
     ) -> Poll<Result<(), CopyError>> {
         let start = self.progress();
         loop {
-            if self.finished {
+            if self.end == End::Told {
                 return self.poll_flush(cx, sink, Waiting::Nobody);
             }
             let quick = self.filtering().map(|filter| filter.chain.is_quick());
@@ -207,8 +214,18 @@ impl Copy {
                     _ => Poll::Pending,
                 };
             }
+            if self.kept.as_ref().is_some_and(|kept| !kept.due().is_empty()) {
+                match self.poll_kept(cx, sink) {
+                    Poll::Ready(Ok(())) => continue,
+                    other => return other,
+                }
+            }
+            if self.end == End::Reached {
+                self.finish(source, sink)?;
+                continue;
+            }
             match self.poll_filtered(cx, source, sink) {
-                Poll::Ready(Ok(())) if self.finished => continue,
+                Poll::Ready(Ok(())) if self.end == End::Told => continue,
                 Poll::Ready(Ok(())) => {}
                 Poll::Pending if self.waiting == Waiting::Answer => {
                     // What was written so far must not wait for the answer.
@@ -260,7 +277,7 @@ impl Copy {
         let trailers = source.trailers();
         self.clean(trailers);
         sink.finish(trailers).map_err(CopyError::Sink)?;
-        self.finished = true;
+        self.end = End::Told;
         Ok(())
     }
 
@@ -341,10 +358,24 @@ impl Copy {
             let length = kept.bytes.len() + data.len();
             if length <= kept.limit && kept.share.hold(length) {
                 kept.bytes.extend_from_slice(data);
+                kept.gone = kept.bytes.len();
             } else {
                 self.kept = None;
             }
         }
+    }
+
+    /// Sends some of what was kept to a sink that has not got it yet.
+    fn poll_kept(&mut self, cx: &mut Context<'_>, sink: &mut Link) -> Poll<Result<(), CopyError>> {
+        let Some(kept) = &mut self.kept else { return Poll::Ready(Ok(())) };
+        let Poll::Ready(taken) = sink.poll_send(cx, kept.due()) else {
+            self.waiting = Waiting::Sink;
+            return Poll::Pending;
+        };
+        let taken = taken.map_err(CopyError::Sink)?;
+        kept.gone += taken;
+        self.sent += taken as u64;
+        Poll::Ready(Ok(()))
     }
 
     /// Moves some of what was taken from the source before.

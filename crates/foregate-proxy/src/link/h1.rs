@@ -229,7 +229,7 @@ impl H1Link {
     /// Prepares for sending the body that belongs to the head just written.
     pub fn begin_send(&mut self, length: BodyLength) {
         self.sending = match length {
-            BodyLength::Empty => Sending::Nothing,
+            BodyLength::Empty | BodyLength::Fixed(0) => Sending::Nothing,
             BodyLength::Fixed(length) => Sending::Fixed(length),
             BodyLength::Chunked => Sending::Chunks(0),
             BodyLength::UntilClose | BodyLength::Tunnel => Sending::UntilClose,

@@ -1,18 +1,27 @@
 //! The start of a body: what was taken of it before, and what is kept.
 
-use super::copy::{Copy, Waiting};
+use super::copy::{Copy, End, Waiting};
 use crate::budget::Share;
 use crate::spool::Reader;
 
 /// The start of a body, kept in case it has to be sent again.
 #[derive(Debug)]
 pub struct Kept {
-    /// What has been moved.
+    /// What has been taken from the source, and gone through filters.
     pub bytes: Vec<u8>,
+    /// How many of them the present sink has got.
+    pub gone: usize,
     /// The most that is kept.
     pub limit: usize,
     /// What it holds of the memory for filters.
     pub share: Share,
+}
+
+impl Kept {
+    /// What the present sink has not got yet.
+    pub fn due(&self) -> &[u8] {
+        self.bytes.get(self.gone..).unwrap_or_default()
+    }
 }
 
 /// The start of a body that was taken from its source before.
@@ -63,20 +72,24 @@ impl Front {
 }
 
 impl Copy {
-    /// Has what lies in a file sent from its beginning, unless filters have seen it. Whether there is such a start.
-    pub fn start_over(&mut self) -> bool {
-        let Some(Front::File(reader)) = &mut self.front else { return false };
-        if self.filter.is_some() {
-            return false;
+    /// A sink gets the body that has got nothing of it: what is at hand is sent from its beginning, be it kept in memory or, unless
+    /// filters have seen it, in a file.
+    pub fn start_over(&mut self) {
+        match (&mut self.front, &mut self.kept) {
+            (Some(Front::File(reader)), _) if self.filter.is_none() => {
+                reader.rewind();
+                (self.kept, self.end, self.waiting) = (None, End::Ahead, Waiting::Source);
+            }
+            (_, Some(kept)) => {
+                kept.gone = 0;
+                if self.end == End::Told {
+                    self.end = End::Reached;
+                }
+                self.waiting = Waiting::Source;
+            }
+            // Nothing was taken yet, or there is no body.
+            _ => {}
         }
-        reader.rewind();
-        (self.kept, self.finished, self.waiting) = (None, false, Waiting::Source);
-        true
-    }
-
-    /// What is kept for another attempt.
-    pub fn kept_bytes(&self) -> &[u8] {
-        self.kept.as_ref().map_or(&[], |kept| &kept.bytes)
     }
 
     /// Whether all that was taken from the source can be sent again.
