@@ -1,5 +1,10 @@
 //! What rules look at.
 
+use std::sync::Arc;
+
+use foregate_waf::engine::{Compile, Engine};
+use foregate_waf::seclang::{NoFiles, Source, load};
+
 use super::{engine, get, ids, message, request, transaction};
 
 #[test]
@@ -201,8 +206,11 @@ fn rules_that_let_through_look_at_what_the_origin_is_asked_for() {
 
 #[test]
 fn event_streams_are_held_only_where_they_are_named() {
-    let looks = |types: &str, kind: &[u8]| {
-        let engine = engine(&format!("SecResponseBodyAccess On\nSecResponseBodyMimeType {types}"));
+    let looks = |wanted: &str, kind: &[u8]| {
+        let rules = Source::text("rules.conf", "SecResponseBodyAccess On");
+        let mut set = load(&[rules], &mut NoFiles).unwrap();
+        set.settings.response_body_types = vec![wanted.into()];
+        let engine = Arc::new(Engine::compile(set, Compile::default()).unwrap());
         let mut transaction = transaction(&engine);
         transaction.request_line(b"GET", b"/", b"HTTP/1.1");
         transaction.response_headers(200, b"HTTP/1.1", [(&b"Content-Type"[..], kind)]);
