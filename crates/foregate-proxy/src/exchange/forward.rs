@@ -253,7 +253,8 @@ impl Exchange<'_> {
         self.progress.observe_given(self.upload.sent, now);
         self.progress.observe(self.upload.moved, 0, now);
         let awaited = match self.upload.waiting {
-            Waiting::Source if !self.request.expect_continue => Awaited::ClientBody,
+            // Who has begun does not wait for a 100 any more.
+            Waiting::Source if !self.request.expect_continue || self.upload.moved > 0 => Awaited::ClientBody,
             Waiting::Sink => Awaited::OriginRead,
             _ => Awaited::FirstByte,
         };
@@ -425,9 +426,10 @@ impl Exchange<'_> {
 
     fn send_final(&mut self, origin: Origin, length: BodyLength) -> Step {
         self.download.sweep = self.sweep().map(Box::new);
-        let has_no_body = self.request.head.method == Method::Head || self.response.status == 304;
+        let (head, status) = (self.request.head.method == Method::Head, self.response.status);
         let headers = &mut self.response.headers;
-        if has_no_body {
+        // A 204 has no length, whatever was asked for (RFC 9110, section 8.6).
+        if status == 304 || (head && status != 204) {
             foregate_wire::collapse_content_length(headers);
         } else {
             headers.remove(NameId::ContentLength);

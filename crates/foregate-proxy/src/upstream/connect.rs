@@ -149,7 +149,7 @@ impl Upstream {
 
     async fn start_h2(&self, server: &Server, stream: Stream) -> Result<Connected, Error> {
         let failed = |error: h2::Error| Error::Origin(error.into());
-        let (sender, connection) = h2::client::Builder::new()
+        let (sender, mut connection) = h2::client::Builder::new()
             .initial_window_size(STREAM_WINDOW)
             .initial_connection_window_size(CONNECTION_WINDOW)
             .max_header_list_size(HEADER_LIST)
@@ -160,7 +160,7 @@ impl Upstream {
             .await
             .map_err(failed)?;
         let mut sender: SendRequest<Bytes> = sender;
-        let shared = Arc::new(Shared::new(sender.clone(), Instant::now()));
+        let shared = Arc::new(Shared::new(sender.clone(), connection.ping_pong(), Instant::now()));
         let lease = Shared::lease(&shared).ok_or(Error::NoServer)?;
         tokio::spawn(drive(connection, Arc::downgrade(&shared)));
         // A connection that starts with one client's PROXY header is for that client alone.

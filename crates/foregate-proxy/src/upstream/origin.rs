@@ -152,7 +152,11 @@ impl Origin {
                     Error::OriginRefused
                 })?;
                 if request.upgrade.is_some() && !sender.is_extended_connect_protocol_enabled() {
-                    return Err(Error::NoUpgrade);
+                    // The first request of a connection may be here before the origin's SETTINGS are.
+                    let _ = tokio::time::timeout(upstream.connect_timeout, attempt.lease.settled()).await;
+                    if !sender.is_extended_connect_protocol_enabled() {
+                        return Err(Error::NoUpgrade);
+                    }
                 }
                 let ends = request.length.is_empty() && !request.opens_tunnel();
                 let (response, send) =

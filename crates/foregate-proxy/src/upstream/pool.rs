@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use h2::client::SendRequest;
+use h2::{Ping, PingPong};
 use parking_lot::Mutex;
 
 use crate::link::H1Link;
@@ -47,6 +48,8 @@ pub struct Ages {
 #[derive(Debug)]
 pub struct Shared {
     sender: SendRequest<Bytes>,
+    /// For asking whether the origin's SETTINGS have come, until they have.
+    unsettled: tokio::sync::Mutex<Option<PingPong>>,
     born: Instant,
     streams: AtomicU32,
     /// When the last stream ended.
@@ -146,9 +149,10 @@ impl Pool {
 
 impl Shared {
     /// A connection without streams.
-    pub fn new(sender: SendRequest<Bytes>, now: Instant) -> Self {
+    pub fn new(sender: SendRequest<Bytes>, pings: Option<PingPong>, now: Instant) -> Self {
         Self {
             sender,
+            unsettled: tokio::sync::Mutex::new(pings),
             born: now,
             streams: AtomicU32::new(0),
             since: Mutex::new(now),
@@ -188,6 +192,16 @@ impl Lease {
     /// Where to send the request.
     pub fn sender(&self) -> SendRequest<Bytes> {
         self.shared.sender.clone()
+    }
+
+    /// Waits until the origin has said what it can do: its SETTINGS come before it answers anything (RFC 9113, section 3.4).
+    pub async fn settled(&self) {
+        let mut unsettled = self.shared.unsettled.lock().await;
+        if let Some(pings) = &mut *unsettled {
+            // A failure is one of the connection, which the next use of it meets.
+            let _ = pings.ping(Ping::opaque()).await;
+            *unsettled = None;
+        }
     }
 
     /// The connection refuses new streams: nobody else should try it.
