@@ -1,3 +1,6 @@
+use foregate_module::FieldsMut;
+use foregate_wire::connection;
+
 use super::*;
 
 fn request(names: &[&str]) -> Request {

@@ -1,0 +1,219 @@
+//! From the canonical request to the one that the origin gets: what belongs to one hop goes, what we say of the client comes, and
+//! modules change fields.
+
+use foregate_module::{Fields, FieldsMut, Text};
+use foregate_wire::{HeaderList, NameId, Version, connection, parse_authority};
+
+use super::Request;
+use crate::link::fields::is_spelling;
+
+/// The fields in which proxies tell who the client is (RFC 7239 and what was used before it).
+const CLIENT_CLAIMS: [NameId; 5] = [
+    NameId::Forwarded,
+    NameId::XForwardedFor,
+    NameId::XForwardedProto,
+    NameId::XForwardedHost,
+    NameId::XRealIp,
+];
+
+/// How we call ourselves in `Via`.
+pub(super) const OWN_NAME: &[u8] = b" foregate";
+
+/// What an origin is told of a client and how its request came, and the fields that say so. Most requests of a connection have
+/// them in common.
+#[derive(Debug, Default)]
+pub(super) struct Told {
+    client: String,
+    secure: bool,
+    version: Version,
+    authority: String,
+    fields: HeaderList,
+}
+
+impl Told {
+    fn fields(&mut self, client: &str, secure: bool, version: Version, authority: &str) -> &HeaderList {
+        let same = self.client == client && self.secure == secure && self.version == version;
+        if !same || self.authority != authority || self.fields.is_empty() {
+            self.client.clear();
+            self.client.push_str(client);
+            self.authority.clear();
+            self.authority.push_str(authority);
+            (self.secure, self.version) = (secure, version);
+            self.fields.clear();
+            for id in CLIENT_CLAIMS {
+                claim(&mut self.fields, id, false, client, secure, authority);
+            }
+            self.fields.push_id(NameId::Via, via(version));
+        }
+        &self.fields
+    }
+}
+
+/// Adds one of [`CLIENT_CLAIMS`] if there is something to say in it, or if it was `asked` for.
+fn claim(list: &mut HeaderList, id: NameId, asked: bool, client: &str, secure: bool, authority: &str) {
+    match id {
+        // Only who asks for it gets it: most origins do not look at it.
+        NameId::XRealIp if asked && !client.is_empty() => list.push_id(id, client.as_bytes()),
+        NameId::XForwardedFor if !client.is_empty() => list.push_id(id, client.as_bytes()),
+        NameId::XForwardedProto => list.push_id(id, if secure { b"https" } else { b"http" }),
+        NameId::XForwardedHost => list.push_id(id, authority.as_bytes()),
+        _ => {}
+    }
+}
+
+/// How we say which way a request came (RFC 9110, section 7.6.3).
+fn via(version: Version) -> &'static [u8] {
+    match version {
+        Version::Http10 => b"1.0 foregate",
+        Version::Http11 => b"1.1 foregate",
+        Version::Http2 => b"2 foregate",
+        Version::Http3 => b"3 foregate",
+    }
+}
+
+impl Request {
+    /// Tells the origin who the client is and how it came. What the client claims about that itself goes: it is
+    /// not trusted.
+    pub fn tell_origin(&mut self, client: &str, secure: bool, version: Version) {
+        let headers = &mut self.head.headers;
+        let asked = headers.contains(NameId::XRealIp);
+        if self.claimed == 0 && !asked {
+            headers.remove_each(&CLIENT_CLAIMS);
+            headers.append(self.told.fields(client, secure, version, &self.authority));
+            return;
+        }
+        for (number, id) in CLIENT_CLAIMS.into_iter().enumerate() {
+            // What a module says instead holds.
+            if self.claimed >> number & 1 == 0 {
+                headers.remove(id);
+                claim(headers, id, asked, client, secure, &self.authority);
+            }
+        }
+        headers.push_id(NameId::Via, via(version));
+    }
+
+    /// Takes away the fields in which only modules say who the client is.
+    pub fn remove_identity(&mut self, names: &[Text]) {
+        if !names.is_empty() {
+            self.head.headers.retain(|field| !names.iter().any(|name| is_spelling(field.name, name)));
+        }
+    }
+
+    /// Removes the fields whose names differ from this one in `_` and `-` alone: CGI programs take them for it.
+    fn remove_spellings(&mut self, name: &[u8]) {
+        let headers = &mut self.head.headers;
+        let spelt = *self.underscores.get_or_insert_with(|| {
+            // No known name has a `_`.
+            headers.iter().any(|field| field.id == NameId::Unknown && field.name.contains(&b'_'))
+        });
+        if spelt || name.contains(&b'_') {
+            headers.retain(|field| field.name.eq_ignore_ascii_case(name) || !is_spelling(field.name, name));
+        }
+    }
+
+    /// The fields that `Connection` names, with their values.
+    pub fn named_by_connection(&self) -> Vec<(Vec<u8>, Option<Vec<u8>>)> {
+        let headers = &self.head.headers;
+        let options = headers.get_all(NameId::Connection).flat_map(|value| value.split(|byte| *byte == b','));
+        options
+            .map(<[u8]>::trim_ascii)
+            .filter(|name| !name.is_empty())
+            .map(|name| (name.to_vec(), headers.get_name(name).map(<[u8]>::to_vec)))
+            .collect()
+    }
+
+    /// Removes what belongs to the client's connection alone. Of the fields that it names, those stay that steps have set
+    /// meanwhile: `named` says what they were. The first steps still need to see what the last hop has said, and nobody
+    /// may have fields removed that we vouch for.
+    pub fn end_hop(&mut self, named: &[(Vec<u8>, Option<Vec<u8>>)]) {
+        let headers = &mut self.head.headers;
+        let set: Vec<(&[u8], Vec<u8>)> = named
+            .iter()
+            .filter_map(|(name, was)| {
+                let now = headers.get_name(name)?;
+                (Some(now) != was.as_deref()).then(|| (&**name, now.to_vec()))
+            })
+            .collect();
+        connection::strip_hop_by_hop(headers, true);
+        for (name, value) in set {
+            if headers.get_name(name).is_none() && NameId::from_name(name) != NameId::Connection {
+                headers.push(name, &value);
+            }
+        }
+    }
+
+    /// Takes note that a module says who the client is, in place of us; what the client said of itself goes.
+    fn claim(&mut self, name: &[u8]) {
+        let id = NameId::from_name(name);
+        if let Some(number) = CLIENT_CLAIMS.iter().position(|claim| *claim == id)
+            && self.claimed >> number & 1 == 0
+        {
+            self.head.headers.remove(id);
+            self.remove_spellings(name);
+            self.claimed |= 1 << number;
+        }
+    }
+}
+
+/// Modules change the fields through this. `Host` is no field here: what origins are told is kept apart. Where a name is set
+/// or removed, its other spellings with `_` for `-` go.
+impl Fields for Request {
+    fn count(&self) -> usize {
+        self.head.headers.len()
+    }
+
+    fn field(&self, number: usize) -> Option<(&[u8], &[u8])> {
+        self.head.headers.at(number).map(|field| (field.name, field.value))
+    }
+
+    fn find(&self, name: &[u8], from: usize) -> Option<(usize, &[u8])> {
+        self.head.headers.find_name(name, from)
+    }
+}
+
+impl FieldsMut for Request {
+    fn append(&mut self, name: &[u8], value: &[u8]) {
+        if name.eq_ignore_ascii_case(b"host") {
+            self.set(name, value);
+        } else {
+            self.claim(name);
+            self.underscores = self.underscores.map(|spelt| spelt || name.contains(&b'_'));
+            self.head.headers.push(name, value);
+        }
+    }
+
+    fn set(&mut self, name: &[u8], value: &[u8]) {
+        if !name.eq_ignore_ascii_case(b"host") {
+            self.claim(name);
+            self.remove_spellings(name);
+            if name.contains(&b'_') {
+                // The client's own may not go to the origin; this one is not the client's.
+                self.underscores = Some(true);
+                self.head.headers.remove_name(name);
+                self.head.headers.push(name, value);
+                return;
+            }
+            self.head.headers.set_name(name, value);
+            return;
+        }
+        let mut authority = String::new();
+        if let Ok(found) = parse_authority(value, &mut authority) {
+            if let Some(port) = found.port {
+                authority.push(':');
+                authority.push_str(itoa::Buffer::new().format(port));
+            }
+            self.origin_authority = authority;
+        }
+    }
+
+    fn remove(&mut self, name: &[u8]) {
+        if !name.eq_ignore_ascii_case(b"host") {
+            self.remove_spellings(name);
+            self.head.headers.remove_name(name);
+        }
+    }
+
+    fn retain(&mut self, keep: &mut dyn FnMut(&[u8], &[u8]) -> bool) {
+        self.head.headers.retain(|field| keep(field.name, field.value) || field.id == NameId::Host);
+    }
+}

@@ -1,0 +1,327 @@
+//! From what a client has sent to the canonical request.
+
+use std::net::SocketAddr;
+
+use foregate_module::FieldsMut;
+use foregate_wire::{
+    BodyLength, Expectation, HeadLimits, HeaderList, Method, NameId, RequestError, Slashes, Target,
+    TargetForm, Version, connection, normalize_path, normalize_query, parse_authority, request_length,
+};
+use h2::ext::Protocol;
+use http::request::Parts;
+
+use super::Request;
+use crate::error::Error;
+use crate::link::fields;
+
+/// A host with its port as it came, and what that was understood as. Empty before the first.
+#[derive(Debug, Default)]
+pub(super) struct LastHost {
+    raw: Vec<u8>,
+    secure: bool,
+    authority: String,
+    host_len: usize,
+}
+
+impl LastHost {
+    /// Writes the normal form of a host with its port to `out`; how much of that is the host.
+    fn read(&mut self, raw: &[u8], secure: bool, out: &mut String) -> Result<usize, Error> {
+        if raw != self.raw || secure != self.secure || raw.is_empty() {
+            self.raw.clear();
+            let port = parse_authority(raw, &mut self.authority).map_err(Error::Host)?.port;
+            self.host_len = self.authority.len();
+            push_port(&mut self.authority, port, secure, &Method::Get);
+            self.raw.extend_from_slice(raw);
+            self.secure = secure;
+        }
+        out.clone_from(&self.authority);
+        Ok(self.host_len)
+    }
+}
+
+impl Request {
+    /// Understands [`Self::head`], received over HTTP/1.
+    ///
+    /// `local` stands for the host in a request of HTTP/1.0 that names none.
+    ///
+    /// # Errors
+    ///
+    /// Whatever makes the request one that must not be forwarded.
+    pub fn understand_h1(&mut self, secure: bool, local: Option<SocketAddr>) -> Result<(), Error> {
+        self.secure = secure;
+        self.upgrade = None;
+        self.websocket_key = None;
+        self.keep_alive = false;
+        self.length = request_length(&self.head).map_err(Error::RequestFraming)?;
+        self.keep_alive = connection::keep_alive(self.head.version, &self.head.headers);
+        self.expect_continue = match connection::expects_continue(&self.head.headers) {
+            Expectation::Unknown => return Err(Error::Expectation),
+            // A request without a body has nothing to wait for, and HTTP/1.0 knows no 100 (RFC 9110, 10.1.1).
+            Expectation::Continue => !self.length.is_empty() && self.head.version == Version::Http11,
+            Expectation::None => false,
+        };
+        if self.head.method == Method::Connect {
+            // A body would have no meaning (RFC 9110, section 9.3.6), and nothing sent early is forwarded.
+            self.length = BodyLength::Empty;
+            self.keep_alive = false;
+        } else if self.head.version == Version::Http11 {
+            self.upgrade = connection::upgrade(&self.head.headers).map(<[u8]>::to_vec);
+        }
+        self.understand_target(local)
+    }
+
+    /// A request of our own, with a body of `length` bytes.
+    ///
+    /// # Errors
+    ///
+    /// A target or authority that is none.
+    pub fn make(
+        method: Method,
+        target: &[u8],
+        authority: &[u8],
+        fields: &[foregate_module::Field],
+        length: u64,
+    ) -> Result<Self, Error> {
+        let mut request = Self::new();
+        request.head.version = Version::Http11;
+        request.head.method = method;
+        if !target.starts_with(b"/") || target.iter().any(|byte| !byte.is_ascii_graphic()) {
+            return Err(Error::Internal);
+        }
+        request.head.set_target(target);
+        request.head.headers.push(b"Host", authority);
+        request.understand_target(None)?;
+        request.origin_authority.clone_from(&request.authority);
+        request.head.headers.clear();
+        for field in fields {
+            request.append(field.name(), field.value());
+        }
+        request.length = if length == 0 { BodyLength::Empty } else { BodyLength::Fixed(length) };
+        Ok(request)
+    }
+
+    fn understand_target(&mut self, local: Option<SocketAddr>) -> Result<(), Error> {
+        let target = Target::parse(&self.head.method, self.head.target()).map_err(Error::Target)?;
+        let hosts = self.head.headers.count(NameId::Host);
+        if hosts > 1 || (hosts == 0 && self.head.version == Version::Http11) {
+            return Err(Error::HostCount);
+        }
+        let named = self.head.headers.get(NameId::Host);
+        // Nearly all are of this form.
+        if let (TargetForm::Origin, Some(host)) = (target.form, named) {
+            self.host_len = self.last_host.read(host, self.secure, &mut self.authority)?;
+            self.path_len = write_target(&target, Slashes::Merge, &self.authority, &mut self.target)?;
+            return Ok(());
+        }
+        let port = match (target.authority(), named) {
+            (authority, Some(host)) => {
+                // Host must be one even where the target's authority wins.
+                let found = parse_authority(host, &mut self.authority).map_err(Error::Host)?;
+                match authority {
+                    Some(authority) => {
+                        parse_authority(authority, &mut self.authority).map_err(Error::Host)?.port
+                    }
+                    None => found.port,
+                }
+            }
+            (Some(authority), None) => {
+                parse_authority(authority, &mut self.authority).map_err(Error::Host)?.port
+            }
+            (None, None) => {
+                self.authority.clear();
+                if let Some(local) = local {
+                    let local = local.to_string();
+                    parse_authority(local.as_bytes(), &mut self.authority).map_err(Error::Host)?.port
+                } else {
+                    None
+                }
+            }
+        };
+        self.host_len = self.authority.len();
+        push_port(&mut self.authority, port, self.secure, &self.head.method);
+        self.path_len = write_target(&target, Slashes::Merge, &self.authority, &mut self.target)?;
+        Ok(())
+    }
+
+    fn push_port(&mut self, port: Option<u16>) {
+        push_port(&mut self.authority, port, self.secure, &self.head.method);
+    }
+
+    /// Brings the target into its normal form.
+    ///
+    /// # Errors
+    ///
+    /// A path that has none.
+    pub fn normalise(&mut self, slashes: Slashes) -> Result<(), Error> {
+        let target = Target::parse(&self.head.method, self.head.target()).map_err(Error::Target)?;
+        self.path_len = 0;
+        self.path_len = write_target(&target, slashes, &self.authority, &mut self.target)?;
+        Ok(())
+    }
+
+    /// Understands a request received over HTTP/2.
+    ///
+    /// # Errors
+    ///
+    /// Whatever makes the request one that must not be forwarded.
+    pub fn understand_h2(
+        &mut self,
+        parts: &Parts,
+        ended: bool,
+        secure: bool,
+        limits: &HeadLimits,
+    ) -> Result<(), Error> {
+        self.head.clear();
+        self.head.version = Version::Http2;
+        // What the connection is counts, not what the client says of it.
+        self.secure = secure;
+        // Without an authority the scheme is not handed on, only checked to be one.
+        if !matches!(parts.uri.scheme_str(), None | Some("http" | "https")) {
+            return Err(Error::Pseudo("the scheme is neither http nor https"));
+        }
+        if parts.headers.len() > limits.fields {
+            return Err(Error::TooManyFields);
+        }
+        if parts.uri.path_and_query().is_some_and(|target| target.as_str().len() > limits.line) {
+            return Err(Error::Request(RequestError::TargetTooLong));
+        }
+        if parts.headers.iter().any(|(name, value)| name.as_str().len() + value.len() > limits.line) {
+            return Err(Error::Request(RequestError::LineTooLong));
+        }
+        let protocol = parts.extensions.get::<Protocol>().map(Protocol::as_str);
+        // h2 hands on any text. What is written into a head of HTTP/1 must be a token, and nothing else than WebSocket
+        // is known to mean the same there (RFC 8441, section 5).
+        if protocol.is_some_and(|protocol| protocol != "websocket") {
+            return Err(Error::Pseudo("the protocol is not websocket"));
+        }
+        self.head.method = match protocol {
+            Some(_) => Method::Get,
+            None => Method::from_bytes(parts.method.as_str().as_bytes())
+                .ok_or(Error::Pseudo("the method is longer than any known one"))?,
+        };
+        self.upgrade = protocol.map(|protocol| protocol.as_bytes().to_vec());
+        self.websocket_key = None;
+        fields::append(&mut self.head.headers, &parts.headers);
+        self.join_cookies();
+        self.expect_continue = match connection::expects_continue(&self.head.headers) {
+            Expectation::Unknown => return Err(Error::Expectation),
+            Expectation::Continue => !ended,
+            Expectation::None => false,
+        };
+        self.length =
+            match foregate_wire::content_length(&self.head.headers).map_err(Error::RequestFraming)? {
+                _ if ended || parts.method == http::Method::CONNECT => BodyLength::Empty,
+                // The client has not said yet that this is all: an origin that is told so would have a whole request.
+                Some(0) => BodyLength::Chunked,
+                Some(length) => BodyLength::Fixed(length),
+                None => BodyLength::Chunked,
+            };
+        self.keep_alive = true;
+        self.understand_h2_target(parts)
+    }
+
+    fn understand_h2_target(&mut self, parts: &Parts) -> Result<(), Error> {
+        let authority = parts.uri.authority().map(|authority| authority.as_str().as_bytes());
+        let host = self.head.headers.get(NameId::Host);
+        if self.head.headers.count(NameId::Host) > 1 {
+            return Err(Error::HostCount);
+        }
+        let named = match (authority, host) {
+            (Some(authority), host) => {
+                // A Host that names something else is an attempt to be routed by one and judged by the other.
+                if let Some(host) = host
+                    && !host.eq_ignore_ascii_case(authority)
+                {
+                    return Err(Error::Pseudo("Host differs from the authority"));
+                }
+                authority
+            }
+            (None, Some(host)) => host,
+            (None, None) => return Err(Error::Pseudo("the authority is missing")),
+        };
+        if self.head.method == Method::Connect {
+            let port = parse_authority(named, &mut self.authority).map_err(Error::Host)?.port;
+            self.host_len = self.authority.len();
+            self.push_port(port);
+        } else {
+            self.host_len = self.last_host.read(named, self.secure, &mut self.authority)?;
+        }
+        let target = match parts.uri.path_and_query() {
+            Some(target) if self.head.method != Method::Connect => target.as_str().as_bytes(),
+            _ if self.head.method == Method::Connect => self.authority.as_bytes(),
+            _ => return Err(Error::Pseudo("the path is missing")),
+        };
+        self.head.set_target(target);
+        self.normalise(Slashes::Merge)
+    }
+
+    /// Takes what can be taken of a head that was refused over HTTP/2, for those who look at such.
+    pub fn describe_h2(&mut self, head: &HeaderList, secure: bool) {
+        self.clear();
+        self.head.version = Version::Http2;
+        self.secure = secure;
+        for field in head.iter() {
+            match field.name {
+                b":path" => self.head.set_target(field.value),
+                b":scheme" => {}
+                b":method" if let Some(method) = Method::from_bytes(field.value) => self.head.method = method,
+                b":authority" => {
+                    match parse_authority(field.value, &mut self.authority).map(|found| found.port) {
+                        Ok(port) => {
+                            self.host_len = self.authority.len();
+                            self.push_port(port);
+                        }
+                        Err(_) => {
+                            self.authority.clear();
+                            self.head.headers.push(field.name, field.value);
+                        }
+                    }
+                }
+                _ => self.head.headers.push(field.name, field.value),
+            }
+        }
+    }
+
+    /// Crumbs of a cookie are one field again where HTTP/1 may read them (RFC 9113, section 8.2.3).
+    fn join_cookies(&mut self) {
+        let headers = &mut self.head.headers;
+        if headers.count(NameId::Cookie) > 1 {
+            let joined = headers.get_all(NameId::Cookie).collect::<Vec<_>>().join(&b"; "[..]);
+            headers.remove(NameId::Cookie);
+            headers.push(b"cookie", &joined);
+        }
+    }
+}
+
+fn push_port(authority: &mut String, port: Option<u16>, secure: bool, method: &Method) {
+    // The scheme's own port says nothing (RFC 9110, section 4.2.3).
+    let default = if secure { 443 } else { 80 };
+    if let Some(port) = port.filter(|port| *port != default || *method == Method::Connect) {
+        authority.push(':');
+        authority.push_str(itoa::Buffer::new().format(port));
+    }
+}
+
+/// Writes a target in its normal form; how much of it is the path.
+fn write_target(
+    target: &Target<'_>,
+    slashes: Slashes,
+    authority: &str,
+    out: &mut Vec<u8>,
+) -> Result<usize, Error> {
+    out.clear();
+    match target.form {
+        TargetForm::Authority { .. } => {
+            out.extend_from_slice(authority.as_bytes());
+            return Ok(0);
+        }
+        _ if target.path == b"*" => out.push(b'*'),
+        _ => normalize_path(target.path, slashes, out).map_err(Error::Target)?,
+    }
+    let path_len = out.len();
+    if let Some(query) = target.query {
+        out.push(b'?');
+        normalize_query(query, out);
+    }
+    Ok(path_len)
+}
