@@ -52,42 +52,31 @@ pub struct RequestHead {
     target: Vec<u8>,
     /// The fields of the last head that was parsed, as they came. Those of a connection's next one are mostly the same, and
     /// need no second look then.
-    before: Before,
+    before: Option<Box<Before>>,
 }
 
 /// Fields that were parsed, and within which limits.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Before {
     headers: HeaderList,
     limits: HeadLimits,
 }
 
 impl Before {
-    const NOTHING: Self =
-        Self { headers: HeaderList::new(), limits: HeadLimits { bytes: 0, line: 0, fields: 0 } };
-
     /// Takes note of the fields of a whole head, unless they are many.
     #[inline]
-    fn remember(&mut self, headers: &HeaderList, limits: &HeadLimits) {
-        if headers.arena_len() <= REMEMBERED {
-            self.headers.clone_from(headers);
-            self.limits = *limits;
-        } else {
-            self.headers = HeaderList::new();
+    fn remember(before: &mut Option<Box<Self>>, headers: &HeaderList, limits: &HeadLimits) {
+        if headers.arena_len() > REMEMBERED {
+            *before = None;
+            return;
         }
-    }
-}
-
-impl Default for Before {
-    fn default() -> Self {
-        Self::NOTHING
-    }
-}
-
-impl Clone for Before {
-    /// What is only there to save work is not worth a copy.
-    fn clone(&self) -> Self {
-        Self::NOTHING
+        match before {
+            Some(before) => {
+                before.headers.clone_from(headers);
+                before.limits = *limits;
+            }
+            None => *before = Some(Box::new(Self { headers: headers.clone(), limits: *limits })),
+        }
     }
 }
 
@@ -99,7 +88,7 @@ impl RequestHead {
             version: Version::Http11,
             headers: HeaderList::new(),
             target: Vec::new(),
-            before: Before::NOTHING,
+            before: None,
         }
     }
 
@@ -128,11 +117,9 @@ impl RequestHead {
     /// same limits. Where they end.
     #[inline]
     fn repeat_fields(&mut self, input: &[u8], at: usize, limits: &HeadLimits) -> Option<usize> {
-        if self.before.limits != *limits {
-            return None;
-        }
+        let before = self.before.as_deref().filter(|before| before.limits == *limits)?;
         let rest = input.get(at..input.len().min(limits.bytes))?;
-        self.headers.repeat(&self.before.headers, rest).map(|length| at + length)
+        self.headers.repeat(&before.headers, rest).map(|length| at + length)
     }
 
     /// Gives back memory beyond these sizes, so that one large request does not stay for the connection's life.
@@ -269,7 +256,7 @@ impl HeadParser {
         }
         let read = self.fields(input, limits, &mut head.headers)?;
         if read.is_some() {
-            head.before.remember(&head.headers, limits);
+            Before::remember(&mut head.before, &head.headers, limits);
         }
         Ok(read)
     }

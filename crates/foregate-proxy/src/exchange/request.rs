@@ -41,7 +41,7 @@ pub struct Request {
     path_len: usize,
     /// The authority that the origin is told, where it is not the client's.
     origin_authority: String,
-    /// Which of [`CLIENT_CLAIMS`] a module has set, one bit each.
+    /// Which of [`onward::CLIENT_CLAIMS`] a module has set, one bit each.
     claimed: u8,
     /// The length of the fields' memory before a step added any: what lies behind comes from steps.
     pub sent: usize,

@@ -8,7 +8,7 @@ use super::Request;
 use crate::link::fields::is_spelling;
 
 /// The fields in which proxies tell who the client is (RFC 7239 and what was used before it).
-const CLIENT_CLAIMS: [NameId; 5] = [
+pub(super) const CLIENT_CLAIMS: [NameId; 5] = [
     NameId::Forwarded,
     NameId::XForwardedFor,
     NameId::XForwardedProto,
