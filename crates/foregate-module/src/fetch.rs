@@ -1,5 +1,6 @@
 //! Asking the platform for an answer from elsewhere.
 
+use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 use core::marker::PhantomData;
@@ -46,7 +47,7 @@ impl<K: FetchKey> Value for Fetched<K> {
 pub type FetchResult = Result<FetchResponse, FetchError>;
 
 /// What to ask, and whom.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct FetchRequest {
     /// Whom.
     pub target: FetchTarget,
@@ -68,6 +69,21 @@ pub struct FetchRequest {
     /// How long an answer with a status of 200 is kept for the same question, asked by whichever request; zero: not at
     /// all. After that it still serves, for as long again, while asking fails.
     pub keep: Duration,
+}
+
+impl fmt::Debug for FetchRequest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Clients' credentials may be among the fields and in the body.
+        let names = self.fields.iter().map(|field| String::from_utf8_lossy(field.name())).collect::<Vec<_>>();
+        f.debug_struct("FetchRequest")
+            .field("target", &self.target)
+            .field("method", &self.method)
+            .field("path", &self.path)
+            .field("authority", &self.authority)
+            .field("fields", &names)
+            .field("body", &self.body.len())
+            .finish_non_exhaustive()
+    }
 }
 
 impl FetchRequest {

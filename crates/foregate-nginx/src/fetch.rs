@@ -2,9 +2,10 @@
 
 use std::cell::RefCell;
 use std::collections::HashMap;
+use std::fmt;
 use std::rc::Rc;
 
-use foregate_module::{FetchError, FetchRequest, FetchResponse, FetchResult, FetchTarget, Field};
+use foregate_module::{FetchError, FetchRequest, FetchResponse, FetchResult, FetchTarget, Field, Text};
 
 use crate::ffi::Host;
 use crate::target;
@@ -42,7 +43,7 @@ pub(crate) struct Asked {
 }
 
 /// What has to be the same for an answer to serve again.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Clone, PartialEq, Eq, Hash)]
 struct Question {
     /// The server of NGINX and the prefix within it: a name may mean another location elsewhere.
     place: (u64, Vec<u8>),
@@ -51,6 +52,13 @@ struct Question {
     path: Vec<u8>,
     fields: Vec<(Vec<u8>, Vec<u8>)>,
     body: Vec<u8>,
+}
+
+impl fmt::Debug for Question {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // What clients authenticate themselves with may be among the fields.
+        f.debug_struct("Question").field("place", &self.place).finish_non_exhaustive()
+    }
 }
 
 /// The answers that are kept for the requests of a worker.
@@ -202,33 +210,43 @@ impl Answers {
         Some(kept.stale(ask, now).map_or_else(|| other.clone(), Ok))
     }
 
-    /// Keeps what came of a question; gives what is to be said instead, if that is an older answer.
-    fn keep(&self, question: Question, ask: &FetchRequest, result: FetchResult, now: u64) -> FetchResult {
+    /// Keeps what came of a question, unless it is too large; gives what is to be said instead, if that is an older answer.
+    fn keep(&self, question: Question, ask: &FetchRequest, mut result: FetchResult, now: u64) -> FetchResult {
         let mut all = self.0.borrow_mut();
-        if all.len() >= KEPT && !all.contains_key(&question) {
-            let came = |kept: &Kept| kept.good.as_ref().map_or(0, |(at, _)| *at);
-            let oldest = all.iter().min_by_key(|(_, kept)| came(kept)).map(|(question, _)| question.clone());
-            if let Some(oldest) = oldest {
-                all.remove(&oldest);
-            }
-        }
-        match result {
-            Ok(answer) if answer.status == 200 && answer.body.len() > KEPT_BODY => Ok(answer),
-            Ok(mut answer) if answer.status == 200 => {
+        let mut fits = true;
+        if let Ok(answer) = &mut result {
+            fits = answer.body.len() <= KEPT_BODY;
+            if fits {
                 // Shared, because every request copies it.
-                answer.body = foregate_module::Text::Shared(Vec::from(answer.body).into());
-                let kept = Kept { good: Some((now, answer.clone())), other: None };
-                all.insert(question, kept);
-                Ok(answer)
-            }
-            other => {
-                let failed = !matches!(&other, Ok(answer) if answer.status < 500);
-                let kept = all.entry(question).or_default();
-                kept.other = Some((now, other.clone()));
-                let stale = if failed { kept.stale(ask, now) } else { None };
-                stale.map_or(other, Ok)
+                let body = std::mem::replace(&mut answer.body, Text::EMPTY);
+                answer.body = Text::Shared(Vec::from(body).into());
             }
         }
+        if !all.contains_key(&question) {
+            if !fits {
+                return result;
+            }
+            if all.len() >= KEPT {
+                let came = |kept: &Kept| kept.good.as_ref().map_or(0, |(at, _)| *at);
+                let oldest =
+                    all.iter().min_by_key(|(_, kept)| came(kept)).map(|(question, _)| question.clone());
+                if let Some(oldest) = oldest {
+                    all.remove(&oldest);
+                }
+            }
+        }
+        let kept = all.entry(question).or_default();
+        kept.other = None;
+        match &result {
+            Ok(answer) if answer.status == 200 => {
+                kept.good = fits.then(|| (now, answer.clone()));
+                return result;
+            }
+            _ => kept.other = fits.then(|| (now, result.clone())),
+        }
+        let failed = !matches!(&result, Ok(answer) if answer.status < 500);
+        let stale = if failed { kept.stale(ask, now) } else { None };
+        stale.map_or(result, Ok)
     }
 }
 
@@ -286,6 +304,29 @@ mod tests {
         assert_eq!(answers.keep(question(1), &ask, answer(404, "gone"), 14_000), answer(404, "gone"));
         assert_eq!(answers.keep(question(1), &ask, failed.clone(), 21_000), failed);
         assert_eq!(answers.fresh(&question(1), &ask, 21_999), Some(failed));
+    }
+
+    #[test]
+    fn what_is_too_large_is_not_kept_whatever_its_status() {
+        let ask = ask();
+        for status in [200, 403, 502] {
+            let answers = Answers::default();
+            let large = answer(status, &"a".repeat(KEPT_BODY + 1));
+            assert_eq!(answers.keep(question(1), &ask, large.clone(), 1), large);
+            assert_eq!(answers.fresh(&question(1), &ask, 1), None, "{status}");
+            let small = answers.keep(question(1), &ask, answer(status, "a"), 1).unwrap();
+            assert!(matches!(small.body, Text::Shared(_)), "{status}");
+            assert_eq!(answers.fresh(&question(1), &ask, 1), Some(answer(status, "a")));
+            assert_eq!(answers.keep(question(1), &ask, large.clone(), 1), large);
+            assert_eq!(answers.fresh(&question(1), &ask, 1), None, "{status}: what came before goes");
+        }
+    }
+
+    #[test]
+    fn questions_hide_their_fields() {
+        let fields = vec![(b"authorization".to_vec(), b"secret".to_vec())];
+        let shown = format!("{:?}", Question { fields, body: b"secret".to_vec(), ..question(1) });
+        assert!(!shown.contains("115, 101, 99"), "{shown}");
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Requests that steps of modules have asked for.
 
 use std::collections::HashMap;
+use std::fmt;
 use std::future::poll_fn;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
@@ -36,7 +37,7 @@ pub struct Fetches {
 }
 
 /// What has to be the same for an answer to serve again.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Clone, PartialEq, Eq, Hash)]
 struct Question {
     whom: Whom,
     authority: Vec<u8>,
@@ -44,6 +45,13 @@ struct Question {
     path: Vec<u8>,
     fields: Vec<(Vec<u8>, Vec<u8>)>,
     body: Vec<u8>,
+}
+
+impl fmt::Debug for Question {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // What clients authenticate themselves with may be among the fields.
+        f.debug_struct("Question").field("whom", &self.whom.name()).finish_non_exhaustive()
+    }
 }
 
 /// Who is asked. An upstream is known by all of its settings: its number, and its name, may mean another one after a
@@ -177,25 +185,34 @@ async fn from_kept(
         return answers.stale(&ask, now).map_or_else(|| other.clone(), Ok);
     }
     let result = in_time(config, &whom, &ask, deadline).await;
-    let now = Instant::now();
-    match result {
-        Ok(mut answer) if answer.status == 200 && answer.body.len() <= KEPT_BODY => {
-            // Shared, because every hit copies it.
-            answer.body = Text::Shared(Vec::from(answer.body).into());
-            *answers = Answers { good: Some((now, answer.clone())), other: None };
-            Ok(answer)
-        }
-        Ok(answer) if answer.status == 200 => Ok(answer),
-        other => {
-            let failed = !matches!(&other, Ok(answer) if answer.status < 500);
-            answers.other = Some((now, other.clone()));
-            let stale = if failed { answers.stale(&ask, now) } else { None };
-            stale.map_or(other, Ok)
-        }
-    }
+    answers.keep(&ask, result, Instant::now())
 }
 
 impl Answers {
+    /// Keeps what has come, unless it is too large; gives what is to be said instead, if that is an older answer.
+    fn keep(&mut self, ask: &FetchRequest, mut result: FetchResult, now: Instant) -> FetchResult {
+        let mut fits = true;
+        if let Ok(answer) = &mut result {
+            fits = answer.body.len() <= KEPT_BODY;
+            if fits {
+                // Shared, because every hit copies it.
+                let body = std::mem::replace(&mut answer.body, Text::EMPTY);
+                answer.body = Text::Shared(Vec::from(body).into());
+            }
+        }
+        self.other = None;
+        match &result {
+            Ok(answer) if answer.status == 200 => {
+                self.good = fits.then(|| (now, answer.clone()));
+                return result;
+            }
+            _ => self.other = fits.then(|| (now, result.clone())),
+        }
+        let failed = !matches!(&result, Ok(answer) if answer.status < 500);
+        let stale = if failed { self.stale(ask, now) } else { None };
+        stale.map_or(result, Ok)
+    }
+
     /// A good answer whose time is over, but not long since.
     fn stale(&self, ask: &FetchRequest, now: Instant) -> Option<FetchResponse> {
         let (at, answer) = self.good.as_ref()?;
@@ -356,5 +373,64 @@ fn fetch_error(error: Error) -> FetchError {
         Error::ConnectTimeout | Error::FirstByteTimeout => FetchError::Timeout,
         Error::Internal => FetchError::BadRequest,
         _ => FetchError::Connection,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use foregate_module::UpstreamId;
+
+    use super::*;
+
+    fn ask() -> FetchRequest {
+        FetchRequest { keep: Duration::from_secs(10), ..FetchRequest::get(UpstreamId(0), "/keys") }
+    }
+
+    fn answer(status: u16, size: usize) -> FetchResult {
+        Ok(FetchResponse { status, fields: Vec::new(), body: vec![b'a'; size].into() })
+    }
+
+    #[test]
+    fn what_is_too_large_is_not_kept_whatever_its_status() {
+        let (ask, now) = (ask(), Instant::now());
+        for status in [200, 403, 502] {
+            let mut answers = Answers::default();
+            let large = answer(status, KEPT_BODY + 1);
+            assert_eq!(answers.keep(&ask, large.clone(), now), large);
+            assert!(answers.good.is_none() && answers.other.is_none(), "{status}");
+            let _ = answers.keep(&ask, answer(status, KEPT_BODY), now);
+            assert!(answers.good.is_some() != answers.other.is_some(), "{status}");
+            assert_eq!(answers.keep(&ask, large.clone(), now), large);
+            assert!(answers.good.is_none() && answers.other.is_none(), "{status}: what came before goes");
+        }
+    }
+
+    #[test]
+    fn what_is_kept_is_shared() {
+        let (ask, now) = (ask(), Instant::now());
+        for status in [200, 403, 502] {
+            let kept = Answers::default().keep(&ask, answer(status, 100), now).unwrap();
+            assert!(matches!(kept.body, Text::Shared(_)), "{status}");
+        }
+    }
+
+    #[test]
+    fn a_good_answer_serves_while_asking_fails() {
+        let (mut answers, ask, now) = (Answers::default(), ask(), Instant::now());
+        assert_eq!(answers.keep(&ask, answer(200, 1), now), answer(200, 1));
+        assert_eq!(answers.keep(&ask, answer(503, 2), now + ask.keep), answer(200, 1));
+        assert_eq!(answers.keep(&ask, answer(503, KEPT_BODY + 1), now + ask.keep), answer(200, 1));
+        assert_eq!(answers.keep(&ask, answer(403, 3), now + ask.keep), answer(403, 3));
+        assert_eq!(answers.keep(&ask, answer(503, 2), now + ask.keep * 2), answer(503, 2));
+    }
+
+    #[test]
+    fn questions_hide_their_fields() {
+        let fields = vec![Field::new("authorization", "secret").unwrap()];
+        let ask = FetchRequest { fields, body: "secret".into(), ..ask() };
+        let whom = Whom::Upstream(Arc::new(settings::Upstream::new("app", Vec::new())));
+        let shown = format!("{:?} {ask:?}", question(whom, &ask));
+        assert!(shown.contains("app") && shown.contains("authorization"), "{shown}");
+        assert!(!shown.contains("secret") && !shown.contains("115, 101, 99"), "{shown}");
     }
 }
