@@ -164,6 +164,11 @@ pub struct Finding {
     pub count: u64,
 }
 
+impl Finding {
+    /// The event that a filter in a dry run has panicked: the body has gone on without it.
+    pub const PANIC: &'static str = "dry-run-panic";
+}
+
 /// What a filter has moved.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Traffic {
@@ -226,6 +231,10 @@ pub struct Chain {
 /// Nanoseconds since some moment.
 type Clock = fn() -> u64;
 
+/// Calls what it is given once, and tells whether that has come to its end: false when it has panicked. Only a platform with
+/// the standard library can tell.
+pub type Guard = fn(&mut dyn FnMut()) -> bool;
+
 /// What became of a piece.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Passed {
@@ -239,6 +248,15 @@ impl Chain {
 
     /// Filters in their order.
     pub fn new(filters: Vec<Filtered>) -> Self {
+        Self::guarded(filters, |run| {
+            run();
+            true
+        })
+    }
+
+    /// The same on a platform that can catch panics: one of a filter in a dry run leaves the body as it is, and is
+    /// [reported](Finding::PANIC).
+    pub fn guarded(filters: Vec<Filtered>, guard: Guard) -> Self {
         let mut links: Vec<Link> = Vec::with_capacity(filters.len());
         let mut dry = Vec::new();
         for mut filtered in filters {
@@ -246,10 +264,10 @@ impl Chain {
                 dry.push(filtered);
                 continue;
             }
-            links.extend(Aside::link(&mut dry));
+            links.extend(Aside::link(&mut dry, guard));
             links.push(Link::new(filtered));
         }
-        links.extend(Aside::link(&mut dry));
+        links.extend(Aside::link(&mut dry, guard));
         Self { links, clock: None, ended: None }
     }
 

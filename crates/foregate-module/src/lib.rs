@@ -61,7 +61,7 @@ pub use action::{
     Abort, Action, Either, Never, Noted, Redirect, Replace, Respond, Response, StopAt, Terminal,
 };
 pub use body::{
-    Bail, BodyFilter, Chain, Decoded, DecodedBody, Filtered, Finding, Passed, PlainBody, Sink, Start,
+    Bail, BodyFilter, Chain, Decoded, DecodedBody, Filtered, Finding, Guard, Passed, PlainBody, Sink, Start,
     Traffic, Wish,
 };
 pub use check::{Access, Decl, Slot, check, decl, merged};

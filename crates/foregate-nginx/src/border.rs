@@ -179,3 +179,11 @@ pub(crate) fn guard<T>(failed: T, run: impl FnOnce() -> Option<T>) -> T {
         }
     }
 }
+
+/// Runs what the request goes on without, whatever becomes of it; says whether it has come to its end.
+pub(crate) fn unharmed(run: &mut dyn FnMut()) -> bool {
+    guard(false, || {
+        run();
+        Some(true)
+    })
+}

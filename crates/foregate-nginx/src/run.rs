@@ -11,7 +11,7 @@ use foregate_module::{
 };
 
 use crate::body::{Body, Moved};
-use crate::border::{BodyOf, Facts, Level, Maker, Outcome, PANICS, Shaped};
+use crate::border::{self, BodyOf, Facts, Level, Maker, Outcome, PANICS, Shaped};
 use crate::exchange::Exchange;
 use crate::fetch::{Asked, For};
 use crate::ffi::{Host, Summary};
@@ -435,7 +435,7 @@ impl Run {
     fn take_upload_filters(&mut self, exchange: &Exchange<'_, '_>) -> Outcome {
         let filters = std::mem::take(&mut self.state.request_filters);
         if !filters.is_empty() && exchange.request_length() != Some(0) {
-            self.upload = Some(Body::new(Chain::new(filters)));
+            self.upload = Some(Body::new(Chain::guarded(filters, border::unharmed)));
         }
         if self.upload.is_some() { Outcome::FilterBody } else { Outcome::GoOn }
     }
@@ -454,7 +454,7 @@ impl Run {
         if body == BodyOf::Unsent {
             return Shaped { changes, ..Shaped::default() };
         }
-        self.body = Some(Body::new(Chain::new(filters)).streams());
+        self.body = Some(Body::new(Chain::guarded(filters, border::unharmed)).streams());
         Shaped { filters: true, changes, hold: 0 }
     }
 }

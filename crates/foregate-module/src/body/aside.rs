@@ -4,13 +4,16 @@ use alloc::vec::Vec;
 
 use crate::fetch::FetchError;
 
-use super::{Bail, BodyFilter, Chain, Filtered, Finding, Link, Passed, Sink};
+use super::{Bail, BodyFilter, Chain, Filtered, Finding, Guard, Link, Passed, Sink};
 
-/// Filters in a dry run: they get a copy of the body, and what they write is dropped. One that fails has nothing more to
-/// say.
+/// Filters in a dry run: they get a copy of the body, and what they write is dropped. Where one fails, or panics, they have
+/// nothing more to say.
 pub(super) struct Aside {
     chain: Chain,
+    guard: Guard,
     failed: bool,
+    /// Whose filter has panicked.
+    panicked: Option<&'static str>,
 }
 
 /// Where the output of dry runs goes.
@@ -22,21 +25,29 @@ impl Sink for Nowhere {
 
 impl Aside {
     /// The filters that were collected, if there are any, as one that has no name and changes nothing.
-    pub(super) fn link(dry: &mut Vec<Filtered>) -> Option<Link> {
+    pub(super) fn link(dry: &mut Vec<Filtered>, guard: Guard) -> Option<Link> {
         let filters = core::mem::take(dry);
         (!filters.is_empty()).then(|| {
-            let aside = Self { chain: Chain::new(filters), failed: false };
+            let aside = Self { chain: Chain::new(filters), guard, failed: false, panicked: None };
             Link::new(Filtered { budget: usize::MAX, keeps_length: true, ..Filtered::new("", aside) })
         })
     }
 
     fn tell(&mut self, tell: impl FnOnce(&mut Chain, &mut Nowhere) -> Result<Passed, (Bail, &'static str)>) {
-        if !self.failed {
-            self.failed = tell(&mut self.chain, &mut Nowhere).is_err();
+        if self.failed {
+            return;
         }
-        // Nothing is fetched for a dry run.
-        while !self.failed && self.chain.question().is_some() {
-            self.failed = self.chain.answer(Err(FetchError::BadRequest), &mut Nowhere).is_err();
+        let (chain, mut tell, mut failed) = (&mut self.chain, Some(tell), true);
+        let whole = (self.guard)(&mut || {
+            failed = tell.take().is_none_or(|tell| tell(chain, &mut Nowhere).is_err());
+            // Nothing is fetched for a dry run.
+            while !failed && chain.question().is_some() {
+                failed = chain.answer(Err(FetchError::BadRequest), &mut Nowhere).is_err();
+            }
+        });
+        self.failed = failed || !whole;
+        if !whole {
+            self.panicked = self.chain.panicked();
         }
     }
 }
@@ -79,5 +90,8 @@ impl BodyFilter for Aside {
 
     fn report(&mut self, tell: &mut dyn FnMut(Finding)) {
         self.chain.report(&mut |_| {}, tell);
+        if let Some(step) = self.panicked.take() {
+            tell(Finding { step, event: Finding::PANIC, count: 1 });
+        }
     }
 }

@@ -588,7 +588,11 @@ impl Exchange<'_> {
             }
         };
         let mut found = |finding: Finding| {
-            if let Some(counters) = steps.named(finding.step) {
+            let Some(counters) = steps.named(finding.step) else { return };
+            if finding.event == Finding::PANIC {
+                self.proxy.metrics.panics.inc();
+                counters.panics.inc();
+            } else {
                 counters.count(finding.event, finding.count);
             }
         };

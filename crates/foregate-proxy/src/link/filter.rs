@@ -10,9 +10,9 @@ use super::buffer;
 use super::copy::CopyError;
 use crate::budget::Share;
 
-/// Filters behind each other, with a clock to measure them by.
+/// Filters behind each other, with a clock to measure them by. A panic of one in a dry run is caught.
 pub fn chain(filters: Vec<Filtered>) -> Chain {
-    Chain::new(filters).clock(|| {
+    Chain::guarded(filters, |run| catch_unwind(AssertUnwindSafe(run)).is_ok()).clock(|| {
         static START: LazyLock<Instant> = LazyLock::new(Instant::now);
         u64::try_from(START.elapsed().as_nanos()).unwrap_or(u64::MAX)
     })
