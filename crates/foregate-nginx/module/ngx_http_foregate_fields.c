@@ -338,7 +338,7 @@ ngx_http_foregate_append(void *data, int which, fg_field *field)
 {
     ngx_http_request_t *r = data;
     ngx_table_elt_t *element;
-    u_char *name, *value;
+    u_char *name, *value, *lowcase;
 
     if (which == FG_RESPONSE && fg_is(field->name, "content-type")) {
         if (ngx_http_foregate_set_type(r, field->value) != 0) {
@@ -351,11 +351,13 @@ ngx_http_foregate_append(void *data, int which, fg_field *field)
 
     name = ngx_http_foregate_copy(r, field->name);
     value = ngx_http_foregate_copy(r, field->value);
+    lowcase = ngx_pnalloc(r->pool, field->name.len);
+    if (name == NULL || value == NULL || lowcase == NULL) {
+        return -1;
+    }
+    /* Last, because what has been pushed stays in the list. */
     element = ngx_list_push(ngx_http_foregate_list(r, which));
-    if (name == NULL || value == NULL || element == NULL) {
-        if (element != NULL) {
-            ngx_memzero(element, sizeof(ngx_table_elt_t));
-        }
+    if (element == NULL) {
         return -1;
     }
 
@@ -364,11 +366,8 @@ ngx_http_foregate_append(void *data, int which, fg_field *field)
     element->key.len = field->name.len;
     element->value.data = value;
     element->value.len = field->value.len;
-    element->lowcase_key = ngx_pnalloc(r->pool, field->name.len);
-    if (element->lowcase_key == NULL) {
-        return -1;
-    }
-    element->hash = ngx_hash_strlow(element->lowcase_key, name, field->name.len);
+    element->lowcase_key = lowcase;
+    element->hash = ngx_hash_strlow(lowcase, name, field->name.len);
     if (element->hash == 0) {
         /* None means that it has been taken away. */
         element->hash = 1;

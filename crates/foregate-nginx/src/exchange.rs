@@ -5,6 +5,7 @@ use std::cell::OnceCell;
 use std::net::IpAddr;
 
 use foregate_module::{self as module, Fields, FieldsMut, Now, Source, Summary, Text, TlsFacts, UpstreamId};
+use foregate_wire::connection;
 
 use crate::border::{Facts, Level, Tls, Which};
 use crate::ffi::{Field, Host};
@@ -57,20 +58,11 @@ impl<'r> Head<'r> {
     fn named(&self, name: &[u8]) -> Vec<bool> {
         let spelt = self.which == Which::Request;
         let is_one = |field: &Field<'_>| match spelt {
-            true => is_spelling(field.name(), name),
+            true => connection::is_spelling(field.name(), name),
             false => field.name().eq_ignore_ascii_case(name),
         };
         self.fields.iter().map(is_one).collect()
     }
-}
-
-/// Whether CGI programs cannot tell two names apart: neither case nor `_` for `-` makes a difference to them.
-fn is_spelling(one: &[u8], other: &[u8]) -> bool {
-    let same = |(one, other): (&u8, &u8)| match (one, other) {
-        (b'-' | b'_', b'-' | b'_') => true,
-        (one, other) => one.eq_ignore_ascii_case(other),
-    };
-    one.len() == other.len() && one.iter().zip(other).all(same)
 }
 
 impl Fields for Head<'_> {
@@ -174,7 +166,7 @@ impl<'r, 'k> Exchange<'r, 'k> {
 
     /// Takes away the fields of these names, in which only modules say who the client is; `_` counts as `-`.
     pub(crate) fn remove_identity(&mut self, names: &[Text]) {
-        let is_one = |field: &[u8]| names.iter().any(|name| is_spelling(name, field));
+        let is_one = |field: &[u8]| names.iter().any(|name| connection::is_spelling(name, field));
         if !names.is_empty() {
             self.request.retain(&mut |name, _| !is_one(name));
         }

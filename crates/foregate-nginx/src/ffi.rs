@@ -767,8 +767,8 @@ pub unsafe extern "C" fn fg_job_new(request: *mut c_void, wait_ms: *mut u64) -> 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fg_job_run(job: *mut c_void) {
     guard((), || {
-        // SAFETY: the caller vouches for it; the part that is looked at is made for several threads, the others are the
-        // worker's alone.
+        // SAFETY: the caller vouches for it; the part that is looked at is made for several threads, as `heavy` has the
+        // compiler check, the others are the worker's alone.
         let job = unsafe { &(*job.cast::<Posted>()).job };
         job.run();
         Some(())

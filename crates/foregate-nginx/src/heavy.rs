@@ -13,6 +13,7 @@ use foregate_module::{
     ChooseUpstream, Decl, EditRequest, EditResponse, Exchange as _, LimitRequestBody, Load, Output, Pipeline,
     Planned, RewriteTarget, SetClientAddress, State, Verdict, WhenFull,
 };
+use foregate_wire::client_network;
 use parking_lot::Mutex;
 
 use crate::border::{FactsOf, TlsOf, Which};
@@ -83,6 +84,12 @@ enum Stage {
 /// A piece of work, which a thread and the worker share: whoever takes it out first has it.
 pub(crate) struct Job(Mutex<Stage>);
 
+/// C hands a pointer to it to a thread, so that the compiler sees no other place where this is needed.
+const _: () = {
+    const fn is_for_several_threads<T: Send + Sync>() {}
+    is_for_several_threads::<Job>();
+};
+
 /// A piece of work as the worker keeps it.
 pub(crate) struct Posted {
     pub job: Job,
@@ -127,7 +134,7 @@ impl Queue {
         if taken.all >= QUEUE {
             return None;
         }
-        let client = client.map(network);
+        let client = client.map(client_network);
         if let Some(client) = client {
             let count = taken.clients.entry(client).or_default();
             if *count >= PER_CLIENT {
@@ -151,14 +158,6 @@ impl Drop for Share {
                 taken.clients.remove(&client);
             }
         }
-    }
-}
-
-/// What tells clients apart.
-fn network(client: IpAddr) -> IpAddr {
-    match client.to_canonical() {
-        IpAddr::V6(address) => IpAddr::V6((address.to_bits() >> 64 << 64).into()),
-        address => address,
     }
 }
 

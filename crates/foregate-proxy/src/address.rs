@@ -6,14 +6,6 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::Arc;
 
-/// What tells clients apart: one IPv6 client has a whole network of 64 bits to choose addresses from.
-pub(crate) fn network(client: IpAddr) -> IpAddr {
-    match client.to_canonical() {
-        IpAddr::V6(address) => IpAddr::V6((address.to_bits() >> 64 << 64).into()),
-        address => address,
-    }
-}
-
 /// Where an origin server is.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum ServerAddress {

@@ -10,9 +10,9 @@ use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use foregate_wire::client_network;
 use parking_lot::Mutex;
 
-use crate::address::network;
 use crate::telemetry::metrics::Counter;
 
 /// A share may be at most this part of what nobody else holds.
@@ -48,7 +48,7 @@ struct Client(NonZeroU64);
 impl Client {
     /// The network of an IPv6 client; IPv4 addresses lie among such as no client has (RFC 4291, section 2.4).
     fn of(address: IpAddr) -> Self {
-        let bits = match network(address) {
+        let bits = match client_network(address) {
             IpAddr::V4(address) => 1 << 32 | u64::from(address.to_bits()),
             IpAddr::V6(address) => (address.to_bits() >> 64) as u64,
         };

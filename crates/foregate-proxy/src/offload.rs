@@ -8,9 +8,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use foregate_wire::client_network;
 use parking_lot::{Condvar, Mutex};
 
-use crate::address::network;
 use crate::telemetry::metrics::Metrics;
 
 /// A piece of work. It catches its own panics.
@@ -158,7 +158,7 @@ impl Offload {
 
     /// A place in the queue, unless it is full, or the client has too many already.
     pub fn reserve(&self, client: Option<IpAddr>, patience: Patience) -> Option<Place<'_>> {
-        let client = client.map(network);
+        let client = client.map(client_network);
         let limit = self.limit.load(Ordering::Relaxed);
         if let Some(client) = client {
             let most = match patience {

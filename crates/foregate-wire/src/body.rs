@@ -121,47 +121,6 @@ impl BodyDecoder {
         self.state == State::Done
     }
 
-    /// Bytes of a body of fixed length that are still to come; `None` when the length is not known.
-    pub fn remaining(&self) -> Option<u64> {
-        match self.state {
-            State::Done => Some(0),
-            State::Fixed(left) => Some(left),
-            _ => None,
-        }
-    }
-
-    /// Bytes of data that are certain to come next: the rest of the body or of the chunk.
-    pub fn expected(&self) -> Option<u64> {
-        match self.state {
-            State::Fixed(left) | State::Data(left) => Some(left),
-            _ => None,
-        }
-    }
-
-    /// Takes note that data was moved past the decoder (by the kernel, for example).
-    ///
-    /// Returns false, and changes nothing, when that many bytes were not expected as data.
-    pub fn skip(&mut self, bytes: u64) -> bool {
-        match &mut self.state {
-            State::UntilClose => true,
-            State::Fixed(left) if *left >= bytes => {
-                *left -= bytes;
-                if *left == 0 {
-                    self.state = State::Done;
-                }
-                true
-            }
-            State::Data(left) if *left >= bytes => {
-                *left -= bytes;
-                if *left == 0 {
-                    self.state = State::DataCr;
-                }
-                true
-            }
-            _ => false,
-        }
-    }
-
     /// Looks at the unread bytes and returns the next run of data in them, with the framing around it consumed.
     ///
     /// Call it until `done`, or until it consumes nothing: then it needs more input. Trailers are added to

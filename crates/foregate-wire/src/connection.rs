@@ -187,3 +187,12 @@ impl Named {
             })
     }
 }
+
+/// Whether CGI programs cannot tell two names apart: neither case nor `_` for `-` makes a difference to them.
+pub fn is_spelling(one: &[u8], other: &[u8]) -> bool {
+    let same = |(one, other): (&u8, &u8)| match (one, other) {
+        (b'-' | b'_', b'-' | b'_') => true,
+        (one, other) => one.eq_ignore_ascii_case(other),
+    };
+    one.len() == other.len() && one.iter().zip(other).all(same)
+}

@@ -153,12 +153,6 @@ impl ResponseHead {
         &self.reason
     }
 
-    /// Replaces the reason phrase; the caller has made sure that it holds no control bytes.
-    pub fn set_reason(&mut self, reason: &[u8]) {
-        self.reason.clear();
-        self.reason.extend_from_slice(reason);
-    }
-
     /// Empties the head and keeps its memory.
     #[inline]
     pub fn clear(&mut self) {
@@ -207,11 +201,6 @@ impl HeadParser {
     /// Forgets what was seen of an incomplete head.
     pub fn reset(&mut self) {
         *self = Self::new();
-    }
-
-    /// Whether a part of a head has been seen: what the connection waits for is the rest of it.
-    pub fn is_mid_head(&self) -> bool {
-        self.seen > 0
     }
 
     /// Parses a request head.

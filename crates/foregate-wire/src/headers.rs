@@ -260,11 +260,6 @@ impl HeaderList {
         self.may_have(id) && self.entries.iter().any(|entry| entry.id == id)
     }
 
-    /// Whether any name is present, whatever its case.
-    pub fn contains_name(&self, name: &[u8]) -> bool {
-        self.get_name(name).is_some()
-    }
-
     /// How often a known name is present.
     #[inline]
     pub fn count(&self, id: NameId) -> usize {

@@ -1,6 +1,6 @@
 //! Hosts and authorities (RFC 3986, 3.2; RFC 9110, 7.2).
 
-use core::net::{Ipv4Addr, Ipv6Addr};
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use crate::chars::table;
 use crate::head::RequestHead;
@@ -83,8 +83,7 @@ pub fn request_authority<'a>(
     }
     match (host, target.authority()) {
         (Some(host), Some(authority)) => {
-            // An empty Host is what a request for a URL without an authority has; here it stands for nothing.
-            if !host.is_empty() && host != authority {
+            if host != authority {
                 parse_authority(host, out)?;
             }
             parse_authority(authority, out).map(Some)
@@ -173,4 +172,12 @@ fn normalize_name(name: &[u8], out: &mut String) -> Result<HostKind, HostError> 
         return Ok(HostKind::Ipv4(address));
     }
     Ok(HostKind::Name)
+}
+
+/// What tells clients apart: one IPv6 client has a whole network of 64 bits to choose addresses from.
+pub fn client_network(client: IpAddr) -> IpAddr {
+    match client.to_canonical() {
+        IpAddr::V6(address) => IpAddr::V6((address.to_bits() >> 64 << 64).into()),
+        address => address,
+    }
 }

@@ -57,7 +57,9 @@ pub use head::{
     HeadLimits, HeadParser, MAX_LEADING_EMPTY_LINES, RequestError, RequestHead, ResponseError, ResponseHead,
 };
 pub use headers::{Field, FieldError, HeaderList, Iter, MAX_NAME};
-pub use host::{Authority, HostError, HostKind, MAX_AUTHORITY, parse_authority, request_authority};
+pub use host::{
+    Authority, HostError, HostKind, MAX_AUTHORITY, client_network, parse_authority, request_authority,
+};
 pub use method::{MAX_METHOD, Method, OtherMethod, Version};
 pub use name_id::NameId;
 pub use path::{Slashes, is_normal, normalize_path, normalize_query, other_readings};

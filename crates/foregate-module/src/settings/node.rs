@@ -2,7 +2,7 @@
 
 use alloc::boxed::Box;
 use alloc::format;
-use alloc::string::{String, ToString};
+use alloc::string::String;
 use alloc::vec::Vec;
 use core::hash::{Hash, Hasher};
 use core::ops::RangeInclusive;
@@ -285,11 +285,6 @@ impl Node {
         matches!(&*self.args, [argument] if argument.scalar.kind == Kind::Bool(false))
             && self.props.is_empty()
             && self.children.is_empty()
-    }
-
-    /// Its name, as a text that lives on.
-    pub fn to_name(&self) -> String {
-        self.name.to_string()
     }
 }
 

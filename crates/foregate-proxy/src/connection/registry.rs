@@ -6,10 +6,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::task::{Context, Waker};
 
+use foregate_wire::client_network;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
-
-use crate::address::network;
 
 /// Parts of the table that are locked on their own.
 const SHARDS: usize = 16;
@@ -56,7 +55,7 @@ impl Registry {
         most: usize,
         listener: usize,
     ) -> Option<Registered> {
-        let client = client.map(network);
+        let client = client.map(client_network);
         if let Some(client) = client {
             let mut shard = self.client_shard(client).lock();
             let count = shard.clients.entry(client).or_insert(0);
@@ -114,7 +113,7 @@ impl Registry {
 impl Registered {
     /// Counts the connection as one of `client`'s, unless that one has `most` of them already.
     pub fn attribute(&mut self, client: IpAddr, most: usize) -> bool {
-        let client = network(client);
+        let client = client_network(client);
         let mut shard = self.registry.client_shard(client).lock();
         let count = shard.clients.entry(client).or_insert(0);
         if *count >= most || self.client.is_some() {

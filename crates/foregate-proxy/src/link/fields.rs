@@ -44,15 +44,6 @@ fn name(id: NameId, name: &[u8]) -> Option<HeaderName> {
     }
 }
 
-/// Whether CGI programs cannot tell two names apart: neither case nor `_` for `-` makes a difference to them.
-pub(crate) fn is_spelling(one: &[u8], other: &[u8]) -> bool {
-    let same = |(one, other): (&u8, &u8)| match (one, other) {
-        (b'-' | b'_', b'-' | b'_') => true,
-        (one, other) => one.eq_ignore_ascii_case(other),
-    };
-    one.len() == other.len() && one.iter().zip(other).all(same)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

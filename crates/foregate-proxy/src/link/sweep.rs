@@ -7,7 +7,6 @@ use foregate_module::{Pipeline, Plan, Planned, Steps};
 use foregate_wire::{HeaderList, connection};
 
 use super::copy::{Copy, Underscores};
-use super::fields::is_spelling;
 
 /// Which steps of a route such fields go through.
 pub struct Sweep {
@@ -60,7 +59,7 @@ impl Sweep {
         let Of::Request(head) = &self.of else { return true };
         let mut taken =
             head.split(|byte| *byte == b'\n').chain(self.plan.identity().iter().map(|name| &**name));
-        !taken.any(|taken| is_spelling(taken, name))
+        !taken.any(|taken| connection::is_spelling(taken, name))
     }
 }
 

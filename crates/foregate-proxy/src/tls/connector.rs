@@ -76,17 +76,6 @@ pub enum ConnectError {
 }
 
 impl ConnectError {
-    /// A short fixed name, for metrics and logs.
-    pub fn kind(&self) -> &'static str {
-        match self {
-            Self::ServerName(_) => "server_name",
-            Self::Certificate { .. } => "certificate",
-            Self::NoHttp2 => "no_http2",
-            Self::Protocol(_) => "protocol",
-            Self::Io(_) => "io",
-        }
-    }
-
     fn of(error: io::Error, host: &str) -> Self {
         match error.get_ref().and_then(|inner| inner.downcast_ref::<RustlsError>()) {
             Some(RustlsError::InvalidCertificate(problem)) => {

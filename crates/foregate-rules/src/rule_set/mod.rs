@@ -157,12 +157,6 @@ impl RuleSet {
         self.rules.get(rule as usize).is_some_and(|rule| rule.matches(facts))
     }
 
-    /// The first rule that matches.
-    #[must_use]
-    pub fn first_match(&self, facts: &dyn Facts) -> Option<usize> {
-        self.each_match(facts, ControlFlow::Break).break_value()
-    }
-
     /// The rules, in order.
     #[must_use]
     pub fn rules(&self) -> &[Predicate] {

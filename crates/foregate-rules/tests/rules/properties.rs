@@ -444,7 +444,7 @@ proptest! {
             });
             prop_assert_eq!(flow, ControlFlow::Continue(()));
             prop_assert_eq!(&visited, &expected);
-            prop_assert_eq!(set.first_match(&facts), expected.first().copied());
+            prop_assert_eq!(set.each_match(&facts, ControlFlow::Break).break_value(), expected.first().copied());
             let mut stopped = Vec::new();
             let _ = set.each_match(&facts, |index| {
                 stopped.push(index);

@@ -220,6 +220,7 @@ fn the_authority_of_a_request() {
     assert_eq!(of(&["GET / HTTP/1.1", "Host: a", "host: a"]), Err(HostError::Repeated));
     assert_eq!(of(&["GET / HTTP/1.0", "Host: a", "host: b"]), Err(HostError::Repeated));
     assert_eq!(of(&["GET / HTTP/1.1", "Host:"]), Err(HostError::Empty));
+    assert_eq!(of(&["GET http://b/ HTTP/1.1", "Host:"]), Err(HostError::Empty));
     assert_eq!(of(&["GET http://b/ HTTP/1.1", "Host: a b"]), Err(HostError::BadName));
     assert_eq!(of(&["GET http://b/ HTTP/1.1", "Host: a, b"]), Err(HostError::BadName));
 }

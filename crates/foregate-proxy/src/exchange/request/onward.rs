@@ -5,7 +5,6 @@ use foregate_module::{Fields, FieldsMut, Text};
 use foregate_wire::{HeaderList, NameId, Version, connection, parse_authority};
 
 use super::Request;
-use crate::link::fields::is_spelling;
 
 /// The fields in which proxies tell who the client is (RFC 7239 and what was used before it).
 pub(super) const CLIENT_CLAIMS: [NameId; 5] = [
@@ -95,7 +94,9 @@ impl Request {
     /// Takes away the fields in which only modules say who the client is.
     pub fn remove_identity(&mut self, names: &[Text]) {
         if !names.is_empty() {
-            self.head.headers.retain(|field| !names.iter().any(|name| is_spelling(field.name, name)));
+            self.head
+                .headers
+                .retain(|field| !names.iter().any(|name| connection::is_spelling(field.name, name)));
         }
     }
 
@@ -107,7 +108,9 @@ impl Request {
             headers.iter().any(|field| field.id == NameId::Unknown && field.name.contains(&b'_'))
         });
         if spelt || name.contains(&b'_') {
-            headers.retain(|field| field.name.eq_ignore_ascii_case(name) || !is_spelling(field.name, name));
+            headers.retain(|field| {
+                field.name.eq_ignore_ascii_case(name) || !connection::is_spelling(field.name, name)
+            });
         }
     }
 

@@ -4,8 +4,9 @@ use std::net::SocketAddr;
 
 use foregate_module::FieldsMut;
 use foregate_wire::{
-    BodyLength, Expectation, HeadLimits, HeaderList, Method, NameId, RequestError, Slashes, Target,
-    TargetForm, Version, connection, normalize_path, normalize_query, parse_authority, request_length,
+    BodyLength, Expectation, HeadLimits, HeaderList, HostError, Method, NameId, RequestError, Slashes,
+    Target, TargetForm, Version, connection, normalize_path, normalize_query, parse_authority,
+    request_authority, request_length,
 };
 use h2::ext::Protocol;
 use http::request::Parts;
@@ -102,39 +103,28 @@ impl Request {
 
     fn understand_target(&mut self, local: Option<SocketAddr>) -> Result<(), Error> {
         let target = Target::parse(&self.head.method, self.head.target()).map_err(Error::Target)?;
-        let hosts = self.head.headers.count(NameId::Host);
-        if hosts > 1 || (hosts == 0 && self.head.version == Version::Http11) {
-            return Err(Error::HostCount);
-        }
-        let named = self.head.headers.get(NameId::Host);
+        let headers = &self.head.headers;
+        let named = headers.get(NameId::Host).filter(|_| headers.count(NameId::Host) == 1);
         // Nearly all are of this form.
         if let (TargetForm::Origin, Some(host)) = (target.form, named) {
             self.host_len = self.last_host.read(host, self.secure, &mut self.authority)?;
             self.path_len = write_target(&target, Slashes::Merge, &self.authority, &mut self.target)?;
             return Ok(());
         }
-        let port = match (target.authority(), named) {
-            (authority, Some(host)) => {
-                // Host must be one even where the target's authority wins.
-                let found = parse_authority(host, &mut self.authority).map_err(Error::Host)?;
-                match authority {
-                    Some(authority) => {
-                        parse_authority(authority, &mut self.authority).map_err(Error::Host)?.port
-                    }
-                    None => found.port,
-                }
-            }
-            (Some(authority), None) => {
-                parse_authority(authority, &mut self.authority).map_err(Error::Host)?.port
+        let named =
+            request_authority(&self.head, &target, &mut self.authority).map_err(|error| match error {
+                HostError::Missing | HostError::Repeated => Error::HostCount,
+                error => Error::Host(error),
+            })?;
+        let port = match (named.map(|authority| authority.port), local) {
+            (Some(port), _) => port,
+            (None, Some(local)) => {
+                let local = local.to_string();
+                parse_authority(local.as_bytes(), &mut self.authority).map_err(Error::Host)?.port
             }
             (None, None) => {
                 self.authority.clear();
-                if let Some(local) = local {
-                    let local = local.to_string();
-                    parse_authority(local.as_bytes(), &mut self.authority).map_err(Error::Host)?.port
-                } else {
-                    None
-                }
+                None
             }
         };
         self.host_len = self.authority.len();
