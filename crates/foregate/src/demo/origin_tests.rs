@@ -223,18 +223,27 @@ async fn websocket_without_a_handshake_is_426() {
     assert!(head.contains("sec-websocket-version: 13"));
 }
 
+async fn read_head(stream: &mut TcpStream) {
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        head.push(stream.read_u8().await.unwrap());
+    }
+}
+
 #[tokio::test]
 async fn shutdown_lets_requests_end_and_closes_idle_connections() {
     let demo = start().await;
     let mut idle = TcpStream::connect(demo.address).await.unwrap();
     let mut busy = TcpStream::connect(demo.address).await.unwrap();
-    busy.write_all(b"GET /slow?ms=150 HTTP/1.1\r\nHost: demo\r\n\r\n").await.unwrap();
-    // The origin has to have seen both before it is told to stop.
-    tokio::time::sleep(Duration::from_millis(50)).await;
+    // The origin has seen both before it is told to stop, one of them to its end.
+    idle.write_all(b"GET /status/204 HTTP/1.1\r\nHost: demo\r\n\r\n").await.unwrap();
+    read_head(&mut idle).await;
+    busy.write_all(b"GET /events?count=3&every=50 HTTP/1.1\r\nHost: demo\r\n\r\n").await.unwrap();
+    read_head(&mut busy).await;
     demo.stop.send(()).unwrap();
     let mut answer = String::new();
     busy.read_to_string(&mut answer).await.unwrap();
-    assert!(answer.contains("slept_milliseconds"), "{answer}");
+    assert!(answer.contains("id: 3"), "{answer}");
     assert_eq!(idle.read(&mut [0; 1]).await.unwrap(), 0);
     tokio::time::timeout(Duration::from_secs(1), demo.serving)
         .await
