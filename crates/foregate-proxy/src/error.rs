@@ -338,4 +338,19 @@ impl Error {
     pub fn is_of_the_server(&self) -> bool {
         self.is_about_connecting() || matches!(self, Self::FirstByteTimeout)
     }
+
+    /// Whether a server that took the request has failed on it, so far as can be told. What the origin says it has not
+    /// looked at, and what it says it does not do, is no failure.
+    pub fn is_failure_of_the_server(&self) -> bool {
+        matches!(
+            self,
+            Self::Origin(_)
+                | Self::OriginClosed
+                | Self::Response(_)
+                | Self::ResponseFraming(_)
+                | Self::Interim(_)
+                | Self::FirstByteTimeout
+                | Self::OriginStall
+        )
+    }
 }

@@ -279,17 +279,31 @@ async fn in_time(config: &Config, whom: &Whom, ask: &FetchRequest, deadline: Ins
         .map_err(|_| FetchError::BadRequest)?;
     // Each upstream has places of its own, so that one that is silent does not hold up the others.
     let Ok(_place) = upstream.fetches.try_acquire() else { return Err(FetchError::Busy) };
-    let asked = tokio::time::timeout_at(deadline.into(), attempts(upstream, &request, ask)).await;
-    asked.map_err(|_| FetchError::Timeout)?
+    let mut server = None;
+    let asked = attempts(upstream, &request, ask, &mut server);
+    if let Ok(asked) = tokio::time::timeout_at(deadline.into(), asked).await {
+        return asked;
+    }
+    if let Some(server) = server {
+        upstream.failed(server, Instant::now(), &Error::FirstByteTimeout);
+    }
+    Err(FetchError::Timeout)
 }
 
-/// Asks once, and once more if a kept connection turns out to be dead.
-async fn attempts(upstream: &Arc<Upstream>, request: &Request, ask: &FetchRequest) -> FetchResult {
+/// Asks once, and once more if a kept connection turns out to be dead. `asked` is the server that has not answered yet.
+async fn attempts(
+    upstream: &Arc<Upstream>,
+    request: &Request,
+    ask: &FetchRequest,
+    asked: &mut Option<usize>,
+) -> FetchResult {
     let _active = upstream.enter();
     let mut fresh = false;
     loop {
         let now = Instant::now();
-        let server = upstream.pick(now).ok_or(FetchError::Connection)?;
+        // A connection that was dead says nothing about its server, which is asked once more.
+        let server = asked.or_else(|| upstream.pick(now)).ok_or(FetchError::Connection)?;
+        *asked = Some(server);
         let terms = Terms {
             fresh,
             careful: !request.is_repeatable(),
@@ -298,14 +312,14 @@ async fn attempts(upstream: &Arc<Upstream>, request: &Request, ask: &FetchReques
         let mut origin = upstream.open(server, terms, now).await.map_err(fetch_error)?;
         match attempt(upstream, &mut origin, request, ask).await {
             Ok(answer) => {
-                upstream.succeeded(server);
+                upstream.succeeded(server, Instant::now());
                 upstream.recycle(origin, Instant::now());
                 return answer;
             }
             Err(Error::OriginClosed) if origin.reused && request.is_repeatable() && !fresh => fresh = true,
             Err(error) => {
-                if error == Error::OriginClosed && !origin.reused {
-                    upstream.failed(server, now);
+                if error != Error::OriginClosed || !origin.reused {
+                    upstream.failed(server, Instant::now(), &error);
                 }
                 return Err(fetch_error(error));
             }

@@ -106,7 +106,7 @@ impl Exchange<'_> {
         let server = match last {
             // The connection was at fault, not the server.
             Some(last) if again.fresh => Some(last),
-            Some(last) => upstream.other(&self.tried, now).or(Some(last).filter(|_| again.same_server)),
+            Some(last) => again.server.or(Some(last)),
             None => upstream.pick(now),
         };
         let Some(server) = server else { return Step::Failed(Error::NoServer) };
@@ -145,47 +145,41 @@ impl Exchange<'_> {
 
     /// Sends the request, and waits for the head of the final response while the body is on its way.
     pub(super) async fn send_request(&mut self, mut origin: Origin) -> Step {
-        let Some(upstream) = self.upstream.clone() else { return Step::Failed(Error::Internal) };
-        if let Err(error) = origin.send_head(self.request, &upstream.settings).await {
-            return Step::Failed(error);
+        match self.attempt(&mut origin).await {
+            Ok(()) => Step::Response(origin),
+            Err(error) => self.attempt_failed(&origin, error),
         }
+    }
+
+    async fn attempt(&mut self, origin: &mut Origin) -> Result<(), Error> {
+        let upstream = self.upstream.clone().ok_or(Error::Internal)?;
+        origin.send_head(self.request, &upstream.settings).await?;
         // What steps have looked at, or an earlier attempt has taken, goes first.
         self.upload.start_over();
         self.progress.restart(clock::now());
         let mut interim = 0;
         loop {
-            match poll_fn(|cx| self.poll_request(cx, &mut origin)).await {
-                Ok(()) => {}
-                Err(error) => return self.attempt_failed(&origin, error),
-            }
+            poll_fn(|cx| self.poll_request(cx, origin)).await?;
             if self.record.first_byte.is_none() {
                 let since = clock::now().saturating_duration_since(self.record.attempt);
                 self.record.first_byte = Some(since);
             }
             if self.response.status >= 200 {
-                return Step::Response(origin);
+                return Ok(());
             }
             if self.response.status == 101 && self.request.upgrade.is_some() {
-                return match self.agreed_protocol() {
-                    Ok(()) => Step::Response(origin),
-                    Err(error) => Step::Failed(error),
-                };
+                return self.agreed_protocol();
             }
             interim += 1;
-            if let Err(error) = self.relay_interim(interim) {
-                return Step::Failed(error);
-            }
+            self.relay_interim(interim)?;
         }
     }
 
     fn attempt_failed(&mut self, origin: &Origin, error: Error) -> Step {
         // A kept connection that turns out to be dead says nothing about the server.
-        if error == Error::OriginClosed {
-            self.again.fresh = origin.reused;
-            if let (false, Some(upstream), Some(server)) = (origin.reused, &self.upstream, self.tried.last())
-            {
-                upstream.failed(server, clock::now());
-            }
+        self.again.fresh = origin.reused && error == Error::OriginClosed;
+        if let (false, Some(upstream), Some(server)) = (self.again.fresh, &self.upstream, self.tried.last()) {
+            upstream.failed(server, clock::now(), &error);
         }
         Step::Failed(error)
     }
@@ -339,10 +333,10 @@ impl Exchange<'_> {
         let Some(upstream) = self.upstream.clone() else { return Step::Failed(Error::Internal) };
         let length = match origin.begin_body(&upstream, self.request, self.response) {
             Ok(length) => length,
-            Err(error) => return Step::Failed(error),
+            Err(error) => return self.attempt_failed(&origin, error),
         };
         if let Some(server) = self.tried.last() {
-            upstream.succeeded(server);
+            upstream.succeeded(server, clock::now());
         }
         if length == BodyLength::Tunnel {
             return self.agree_on_tunnel(origin);

@@ -119,8 +119,8 @@ struct Exchange<'a> {
 struct Again {
     /// A kept connection has turned out to be dead: use a new one.
     fresh: bool,
-    /// The server took a connection: it may be asked once more where there is no other.
-    same_server: bool,
+    /// Another server than the one that was tried last.
+    server: Option<usize>,
 }
 
 /// What the log and the metrics are told.
@@ -432,16 +432,19 @@ impl<'a> Exchange<'a> {
         // Only servers that are thought to be up are asked once more; the last one too, if it took the connection.
         let now = clock::now();
         let last = self.tried.last();
-        self.again.same_server =
-            !error.is_of_the_server() && last.is_some_and(|last| upstream.is_up(last, now));
-        if !self.again.same_server && !upstream.has_other(&self.tried, now) {
+        let same_server = !error.is_of_the_server()
+            && last.is_some_and(|last| self.again.fresh || upstream.is_up(last, now));
+        if !same_server && !upstream.has_other(&self.tried, now) {
             return false;
         }
         if !active.may_retry() {
             self.proxy.metrics.retries_denied.inc();
             return false;
         }
-        true
+        if !self.again.fresh {
+            self.again.server = upstream.other(&self.tried, now);
+        }
+        same_server || self.again.server.is_some()
     }
 
     fn log(&mut self) {

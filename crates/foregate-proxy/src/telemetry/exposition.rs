@@ -10,7 +10,7 @@ use prometheus_client::registry::Unit;
 
 use crate::spool::Spools;
 
-use super::metrics::{BLOCKED_BUCKETS, Metrics, STATUS_CLASSES, UpstreamCounters};
+use super::metrics::{BETWEEN, BLOCKED_BUCKETS, Metrics, STATUS_CLASSES, UpstreamCounters};
 use super::steps::{StepCounter, StepCounters};
 
 #[derive(Debug)]
@@ -56,7 +56,7 @@ fn requests(encoder: &mut DescriptorEncoder<'_>, metrics: &Metrics) -> fmt::Resu
 fn upstreams(encoder: &mut DescriptorEncoder<'_>, metrics: &Metrics) -> fmt::Result {
     type Read = fn(&UpstreamCounters) -> u64;
     let all = metrics.upstreams();
-    let families: [(&str, &str, Read); 3] = [
+    let families: [(&str, &str, Read); 4] = [
         ("upstream_connections_opened", "Connections to origins that were opened", |upstream| {
             upstream.opened.get()
         }),
@@ -66,12 +66,20 @@ fn upstreams(encoder: &mut DescriptorEncoder<'_>, metrics: &Metrics) -> fmt::Res
         ("upstream_connections_failed", "Connections to origins that could not be opened", |upstream| {
             upstream.failed.get()
         }),
+        ("upstream_all_down", "Requests for which all servers were passed over, and one tried", |upstream| {
+            upstream.all_down.get()
+        }),
     ];
     for (name, help, read) in families {
         let mut family = counters(encoder, name, help)?;
         for (upstream, counters) in &all {
             labelled(&mut family, &[("upstream", upstream.as_ref())], read(counters))?;
         }
+    }
+    let mut family = counters(encoder, "upstream_server_failures", "Failed attempts at a server")?;
+    for (name, counters) in metrics.servers() {
+        let (upstream, server) = name.split_once(BETWEEN).unwrap_or((&name, &name));
+        labelled(&mut family, &[("upstream", upstream), ("server", server)], counters.failures.get())?;
     }
     Ok(())
 }

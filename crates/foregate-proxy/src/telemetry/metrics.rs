@@ -19,12 +19,14 @@ use super::steps::{BLOCKED, StepCounters};
 use crate::budget::Budget;
 use crate::spool::Spools;
 
-/// Names that sites and upstreams each may have as labels. Beyond, they share the label [`OTHER`].
+/// Names that sites, upstreams and servers each may have as labels. Beyond, they share the label [`OTHER`].
 const LABELS_LIMIT: usize = 1000;
 /// Kinds of errors, by side. There are a few dozen; the limit is there to be one.
 const ERRORS_LIMIT: usize = 256;
 /// The label of what has none of its own.
 const OTHER: &str = "other";
+/// Between the two labels of a server.
+pub(super) const BETWEEN: char = '\0';
 /// The label of requests that no site claims.
 const UNROUTED: &str = "-";
 /// Copies of the counters that change with each request. A power of two.
@@ -177,6 +179,7 @@ pub struct Metrics {
     blocked: BlockedHistogram,
     sites: Labelled<SiteCounters>,
     upstreams: Labelled<UpstreamCounters>,
+    servers: Labelled<ServerCounters>,
     errors: Mutex<Vec<ErrorCount>>,
 }
 
@@ -217,6 +220,15 @@ pub struct UpstreamCounters {
     pub reused: ShardedCounter,
     /// Connections that could not be opened.
     pub failed: Counter,
+    /// Requests for which all servers were passed over, so that one of them was tried all the same.
+    pub all_down: Counter,
+}
+
+/// Counters of one server of an upstream.
+#[derive(Debug, Default)]
+pub struct ServerCounters {
+    /// Attempts that have failed in a way that says something about the server.
+    pub failures: Counter,
 }
 
 impl Metrics {
@@ -239,6 +251,11 @@ impl Metrics {
     /// 1,000 names they are shared under the label `other`.
     pub fn upstream(&self, name: &str) -> Arc<UpstreamCounters> {
         self.upstreams.get(name)
+    }
+
+    /// The same for a server of it, by its address.
+    pub fn server(&self, upstream: &str, server: &str) -> Arc<ServerCounters> {
+        self.servers.get(&format!("{upstream}{BETWEEN}{server}"))
     }
 
     /// Counts a failed request by the kind of its error and the side at fault. Few fixed names, please.
@@ -294,6 +311,11 @@ impl Metrics {
 
     pub(super) fn upstreams(&self) -> Vec<(Arc<str>, Arc<UpstreamCounters>)> {
         self.upstreams.all()
+    }
+
+    /// By upstream and server, [`BETWEEN`] between them.
+    pub(super) fn servers(&self) -> Vec<(Arc<str>, Arc<ServerCounters>)> {
+        self.servers.all()
     }
 
     pub(super) fn errors(&self) -> Vec<ErrorCount> {
@@ -478,6 +500,9 @@ mod tests {
         upstream.opened.inc();
         upstream.reused.inc();
         upstream.reused.inc();
+        upstream.all_down.inc();
+        let server = metrics.server("app", "[::1]:80");
+        server.failures.inc();
         metrics.error("timeout", "upstream");
         metrics.error("timeout", "upstream");
         metrics.connections_accepted.add(3);
@@ -496,6 +521,8 @@ mod tests {
             "foregate_upstream_connections_opened_total{upstream=\"app\"} 1",
             "foregate_upstream_connections_reused_total{upstream=\"app\"} 2",
             "foregate_upstream_connections_failed_total{upstream=\"app\"} 0",
+            "foregate_upstream_all_down_total{upstream=\"app\"} 1",
+            "foregate_upstream_server_failures_total{upstream=\"app\",server=\"[::1]:80\"} 1",
             "foregate_connections_accepted_total 3",
             "foregate_connections_active 1",
             "foregate_connections_refused_total 0",

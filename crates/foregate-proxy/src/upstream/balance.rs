@@ -10,6 +10,9 @@ const LONGEST_ROUND: u64 = 4096;
 pub struct RoundRobin {
     round: Box<[u16]>,
     next: AtomicUsize,
+    /// Further attempts take their turns from another hand, so that they do not shift who is next for first ones: where
+    /// every second request is tried again, all others would start at the same server.
+    next_again: AtomicUsize,
 }
 
 impl RoundRobin {
@@ -27,18 +30,36 @@ impl RoundRobin {
             credit[richest] -= total;
             round.push(u16::try_from(richest).unwrap_or(0));
         }
-        Self { round: round.into(), next: AtomicUsize::new(0) }
+        Self { round: round.into(), next: AtomicUsize::new(0), next_again: AtomicUsize::new(0) }
     }
 
-    /// The next server for which `usable` holds.
-    pub fn pick(&self, usable: impl Fn(usize) -> bool) -> Option<usize> {
-        if self.round.is_empty() {
-            return None;
-        }
-        let start = self.next.fetch_add(1, Ordering::Relaxed);
-        (0..self.round.len())
-            .map(|offset| usize::from(self.round[(start.wrapping_add(offset)) % self.round.len()]))
+    /// The server whose turn it is.
+    pub fn turn(&self) -> Option<usize> {
+        self.take(&self.next)
+    }
+
+    /// The next server for which `usable` holds, where the one whose turn it was is not. The turns of those that are not
+    /// pass, so that the others share them by their weights.
+    pub fn next(&self, usable: impl Fn(usize) -> bool) -> Option<usize> {
+        self.first(&self.next, usable)
+    }
+
+    /// The next server for which `usable` holds, for a further attempt.
+    pub fn again(&self, usable: impl Fn(usize) -> bool) -> Option<usize> {
+        self.first(&self.next_again, usable)
+    }
+
+    fn take(&self, hand: &AtomicUsize) -> Option<usize> {
+        let turn = hand.fetch_add(1, Ordering::Relaxed).checked_rem(self.round.len())?;
+        self.round.get(turn).copied().map(usize::from)
+    }
+
+    fn first(&self, hand: &AtomicUsize, usable: impl Fn(usize) -> bool) -> Option<usize> {
+        let mut turns = self.round.iter().map_while(|_| self.take(hand));
+        // Others who take turns meanwhile may have had all those of the usable servers.
+        turns
             .find(|&server| usable(server))
+            .or_else(|| self.round.iter().map(|&server| usize::from(server)).find(|&server| usable(server)))
     }
 }
 
@@ -59,7 +80,19 @@ mod tests {
     use super::*;
 
     fn picks(balance: &RoundRobin, count: usize) -> Vec<usize> {
-        (0..count).filter_map(|_| balance.pick(|_| true)).collect()
+        (0..count).filter_map(|_| balance.turn()).collect()
+    }
+
+    /// How often each of three servers comes in `count` requests, where `usable` says who is.
+    fn shares(balance: &RoundRobin, count: usize, usable: impl Fn(usize) -> bool) -> [usize; 3] {
+        let mut shares = [0; 3];
+        for _ in 0..count {
+            let first = balance.turn().filter(|&server| usable(server));
+            if let Some(server) = first.or_else(|| balance.next(&usable)) {
+                shares[server] += 1;
+            }
+        }
+        shares
     }
 
     #[test]
@@ -67,6 +100,7 @@ mod tests {
         assert_eq!(picks(&RoundRobin::new(&[5, 1, 1]), 7), [0, 0, 1, 0, 2, 0, 0]);
         assert_eq!(picks(&RoundRobin::new(&[10, 20]), 6), [1, 0, 1, 1, 0, 1]);
         assert_eq!(picks(&RoundRobin::new(&[1]), 3), [0, 0, 0]);
+        assert!(picks(&RoundRobin::new(&[]), 3).is_empty());
     }
 
     #[test]
@@ -77,9 +111,35 @@ mod tests {
     }
 
     #[test]
-    fn unusable_servers_are_passed_over() {
+    fn those_that_are_left_share_by_their_weights() {
+        assert_eq!(shares(&RoundRobin::new(&[1, 1, 1]), 300, |server| server != 0), [0, 150, 150]);
+        assert_eq!(shares(&RoundRobin::new(&[1, 1, 1]), 300, |server| server != 1), [150, 0, 150]);
+        assert_eq!(shares(&RoundRobin::new(&[5, 2, 1]), 300, |server| server != 0), [0, 200, 100]);
+        assert_eq!(shares(&RoundRobin::new(&[5, 2, 1]), 300, |server| server == 2), [0, 0, 300]);
+        assert_eq!(shares(&RoundRobin::new(&[5, 2, 1]), 300, |_| false), [0, 0, 0]);
+    }
+
+    #[test]
+    fn further_attempts_take_no_turns_of_first_ones() {
         let balance = RoundRobin::new(&[1, 1]);
-        assert!((0..4).all(|_| balance.pick(|server| server == 1) == Some(1)));
-        assert_eq!(balance.pick(|_| false), None);
+        let mut firsts = [0, 0];
+        for _ in 0..48 {
+            let first = balance.turn().unwrap();
+            firsts[first] += 1;
+            if first == 0 {
+                assert_eq!(balance.again(|server| server != first), Some(1));
+            }
+        }
+        assert_eq!(firsts, [24, 24]);
+    }
+
+    #[test]
+    fn further_attempts_are_spread_by_weight() {
+        let balance = RoundRobin::new(&[1, 3, 1]);
+        let mut shares = [0; 3];
+        for _ in 0..100 {
+            shares[balance.again(|server| server != 0).unwrap()] += 1;
+        }
+        assert_eq!(shares, [0, 75, 25]);
     }
 }

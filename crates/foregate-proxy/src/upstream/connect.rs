@@ -2,7 +2,6 @@
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
@@ -125,7 +124,7 @@ impl Upstream {
                 };
                 let found = found.filter(|found| !found.is_empty()).ok_or(Error::Unresolved)?;
                 // A server that is down costs one attempt, at each of its addresses in turn.
-                let failures = server.health.failures.load(Ordering::Relaxed) as usize;
+                let failures = server.health.failures() as usize;
                 let (first, most) = if failures > 0 { (failures % found.len(), 1) } else { (0, found.len()) };
                 self.first_of(&found, first, most, *port).await.map_err(failed)
             }

@@ -2,6 +2,7 @@
 
 mod balance;
 mod connect;
+mod health;
 mod origin;
 mod pool;
 mod pools;
@@ -10,7 +11,7 @@ mod tried;
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use foregate_wire::HeadLimits;
@@ -21,6 +22,7 @@ pub use self::pools::Pools;
 pub use self::tried::Tried;
 
 use self::balance::RoundRobin;
+use self::health::{FAILURES_UNTIL_DOWN, Health, News};
 use self::pool::Ages;
 use self::pools::PoolKey;
 use self::resolve::{Resolved, Resolver};
@@ -29,16 +31,9 @@ use tokio::sync::Semaphore;
 use crate::address::ServerAddress;
 use crate::error::Error;
 use crate::settings;
-use crate::telemetry::metrics::{Metrics, UpstreamCounters};
+use crate::telemetry::metrics::{Metrics, ServerCounters, UpstreamCounters};
 use crate::tls::{Connector, TlsError};
 
-/// Consecutive failures to connect after which a server is passed over.
-const FAILURES_UNTIL_DOWN: u32 = 3;
-/// How long a server is passed over at first, and at most: the span doubles while it keeps failing.
-const DOWN_FOR: Duration = Duration::from_millis(500);
-const DOWN_FOR_AT_MOST: Duration = Duration::from_secs(10);
-/// How long a server's failures are not told of again: one that fails and answers in turns would fill the log.
-const TOLD_FOR: Duration = Duration::from_secs(10);
 /// How often pools are looked through for connections that are too old or have died.
 const SWEEP_EVERY: Duration = Duration::from_secs(1);
 
@@ -75,80 +70,7 @@ pub struct Server {
     resolved: Option<Arc<Resolved>>,
     pool: Arc<Pool>,
     health: Health,
-}
-
-/// Tells from the outcome of connecting whether a server is worth trying.
-#[derive(Debug)]
-struct Health {
-    failures: AtomicU32,
-    /// Milliseconds after `epoch` until which the server is passed over.
-    down_until: AtomicU64,
-    /// Milliseconds after `epoch` before which failures are not told of.
-    quiet_until: AtomicU64,
-    /// Whether operators were told that the server fails, and not yet that it answers again.
-    told: AtomicBool,
-    epoch: Instant,
-}
-
-/// What operators are to be told of a server.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum News {
-    /// It has failed so often that it is passed over.
-    Fails,
-    /// It answers again.
-    Answers,
-}
-
-impl Health {
-    fn new() -> Self {
-        Self {
-            failures: AtomicU32::new(0),
-            down_until: AtomicU64::new(0),
-            quiet_until: AtomicU64::new(0),
-            told: AtomicBool::new(false),
-            epoch: Instant::now(),
-        }
-    }
-
-    fn millis(&self, now: Instant) -> u64 {
-        u64::try_from(now.saturating_duration_since(self.epoch).as_millis()).unwrap_or(u64::MAX)
-    }
-
-    fn is_up(&self, now: Instant) -> bool {
-        let until = self.down_until.load(Ordering::Relaxed);
-        until == 0 || until <= self.millis(now)
-    }
-
-    fn succeeded(&self) -> Option<News> {
-        if self.failures.load(Ordering::Relaxed) == 0 && !self.told.load(Ordering::Relaxed) {
-            return None;
-        }
-        self.failures.store(0, Ordering::Relaxed);
-        self.down_until.store(0, Ordering::Relaxed);
-        self.told.swap(false, Ordering::Relaxed).then_some(News::Answers)
-    }
-
-    fn failed(&self, now: Instant) -> Option<News> {
-        if !self.is_up(now) {
-            // Many requests fail at once when a server goes down; that is one failure.
-            return None;
-        }
-        let failures = self.failures.fetch_add(1, Ordering::Relaxed).saturating_add(1);
-        if failures >= FAILURES_UNTIL_DOWN {
-            let doubled = DOWN_FOR * 2u32.saturating_pow((failures - FAILURES_UNTIL_DOWN).min(8));
-            let span = u64::try_from(doubled.min(DOWN_FOR_AT_MOST).as_millis()).unwrap_or(0);
-            // Spread by up to an eighth, so that many proxies do not come back to a server at once.
-            let now = self.millis(now);
-            let jitter = now % (span / 8).max(1);
-            self.down_until.store(now + span + jitter, Ordering::Relaxed);
-            if now >= self.quiet_until.load(Ordering::Relaxed) && !self.told.swap(true, Ordering::Relaxed) {
-                let quiet = u64::try_from(TOLD_FOR.as_millis()).unwrap_or(0);
-                self.quiet_until.store(now + quiet, Ordering::Relaxed);
-                return Some(News::Fails);
-            }
-        }
-        None
-    }
+    counters: Arc<ServerCounters>,
 }
 
 /// All pools of the process and what is needed to make upstreams. Survives reloads.
@@ -215,9 +137,11 @@ impl Upstreams {
                 tls: connector.clone(),
                 send_proxy: settings.send_proxy,
             };
+            let label: Arc<str> = server.address.to_string().into();
             Server {
                 address: server.address.clone(),
-                label: server.address.to_string().into(),
+                counters: self.metrics.server(&settings.name, &label),
+                label,
                 resolved: match &server.address {
                     ServerAddress::Name { host, .. } => Some(self.resolver.resolve(host)),
                     _ => None,
@@ -263,17 +187,22 @@ impl Upstream {
         Ages { idle: self.settings.keep_alive, total: self.settings.connection_age }
     }
 
-    /// The first server to try: one that is up, or any if none is.
+    /// The first server to try: one that is up, or the one whose turn it is if none is.
     pub fn pick(&self, now: Instant) -> Option<usize> {
-        if self.servers.len() == 1 {
-            return Some(0);
+        let first = if self.servers.len() == 1 { 0 } else { self.balance.turn()? };
+        if self.admit(first, now) {
+            return Some(first);
         }
-        self.balance.pick(|server| self.is_up(server, now)).or_else(|| self.balance.pick(|_| true))
+        if !(0..self.servers.len()).any(|server| self.is_up(server, now)) {
+            self.counters.all_down.inc();
+            return Some(first);
+        }
+        self.balance.next(|server| self.admit(server, now)).or(Some(first))
     }
 
     /// Another server that is up, beside those that were tried.
     pub fn other(&self, tried: &Tried, now: Instant) -> Option<usize> {
-        self.balance.pick(|server| !tried.contains(server) && self.is_up(server, now))
+        self.balance.again(|server| !tried.contains(server) && self.admit(server, now))
     }
 
     /// Whether there is one.
@@ -281,28 +210,35 @@ impl Upstream {
         (0..self.servers.len()).any(|server| !tried.contains(server) && self.is_up(server, now))
     }
 
-    /// Whether a server is thought to be up.
+    /// Whether a server is thought to be up, or is to be tried again.
     pub fn is_up(&self, server: usize, now: Instant) -> bool {
         self.servers.get(server).is_some_and(|server| server.health.is_up(now))
     }
 
+    fn admit(&self, server: usize, now: Instant) -> bool {
+        self.servers.get(server).is_some_and(|server| server.health.admit(now))
+    }
+
     /// Takes note that a server has answered.
-    pub fn succeeded(&self, server: usize) {
+    pub fn succeeded(&self, server: usize, now: Instant) {
         if let Some(server) = self.servers.get(server)
-            && server.health.succeeded() == Some(News::Answers)
+            && server.health.succeeded(now) == Some(News::Answers)
         {
             tracing::info!(upstream = %self.settings.name, server = %server.label, "the server answers again");
         }
     }
 
-    /// Takes note that a server closed a new connection without an answer.
-    pub fn failed(&self, server: usize, now: Instant) {
-        if let Some(server) = self.servers.get(server) {
-            self.note_failure(server, now, &Error::OriginClosed);
+    /// Takes note that an attempt at a server has failed, if that says anything about the server.
+    pub fn failed(&self, server: usize, now: Instant, reason: &Error) {
+        if let Some(server) = self.servers.get(server)
+            && reason.is_failure_of_the_server()
+        {
+            self.note_failure(server, now, reason);
         }
     }
 
     fn note_failure(&self, server: &Server, now: Instant, reason: &Error) {
+        server.counters.failures.inc();
         if server.health.failed(now) == Some(News::Fails) {
             tracing::warn!(
                 upstream = %self.settings.name,
@@ -358,52 +294,76 @@ impl Drop for Active {
 mod tests {
     use super::*;
 
-    #[test]
-    fn a_server_that_keeps_failing_is_passed_over_for_a_while() {
-        let health = Health::new();
-        let now = Instant::now();
-        health.failed(now);
-        health.failed(now);
-        assert!(health.is_up(now));
-        health.failed(now);
-        assert!(!health.is_up(now));
-        assert!(health.is_up(now + Duration::from_secs(1)));
-        health.succeeded();
-        assert!(health.is_up(now));
-    }
-
-    #[test]
-    fn failures_and_their_end_are_told_once() {
-        let health = Health::new();
-        // A server that is passed over is tried again after some ten seconds at most.
-        let mut now = Instant::now();
-        let mut fail = |times: usize| {
-            let mut news = Vec::new();
-            for _ in 0..times {
-                now += DOWN_FOR_AT_MOST * 2;
-                news.extend(health.failed(now));
-            }
-            news
+    /// An upstream of `count` servers of equal weight.
+    fn upstream(count: u16) -> Upstream {
+        let server = |number: u16| settings::Server {
+            address: ServerAddress::Ip(([192, 0, 2, 1], number).into()),
+            weight: 1,
         };
-        assert_eq!(fail(2), []);
-        assert_eq!(health.succeeded(), None);
-        assert_eq!(fail(20), [News::Fails]);
-        assert_eq!(health.succeeded(), Some(News::Answers));
-        assert_eq!(health.succeeded(), None);
-        assert_eq!(fail(3), [News::Fails]);
+        let settings = settings::Upstream::new("app", (0..count).map(server).collect());
+        let upstreams = Upstreams::new(Arc::default());
+        upstreams.start(&Arc::new(settings), HeadLimits::default()).unwrap()
+    }
+
+    fn fail(upstream: &Upstream, server: usize, now: Instant) {
+        for _ in 0..FAILURES_UNTIL_DOWN {
+            upstream.failed(server, now, &Error::FirstByteTimeout);
+        }
     }
 
     #[test]
-    fn a_server_that_fails_and_answers_in_turns_is_told_of_now_and_then() {
-        let health = Health::new();
-        let start = Instant::now();
-        let mut told = 0;
-        for turn in 0..1000 {
-            let now = start + Duration::from_millis(20) * turn;
-            told += (0..3).filter(|_| health.failed(now).is_some()).count();
-            health.succeeded();
+    fn further_attempts_leave_first_ones_their_turns() {
+        let (upstream, now) = (upstream(2), Instant::now());
+        let mut slow = 0;
+        for _ in 0..48 {
+            let mut tried = Tried::default();
+            tried.push(upstream.pick(now).unwrap());
+            if tried.contains(0) {
+                slow += 1;
+                assert_eq!(upstream.other(&tried, now), Some(1));
+            }
         }
-        // Twenty seconds.
-        assert_eq!(told, 2);
+        assert_eq!(slow, 24);
+    }
+
+    #[test]
+    fn the_share_of_a_server_that_is_down_is_shared() {
+        let (upstream, now) = (upstream(3), Instant::now());
+        fail(&upstream, 0, now);
+        let mut shares = [0; 3];
+        for _ in 0..300 {
+            shares[upstream.pick(now).unwrap()] += 1;
+        }
+        assert_eq!(shares, [0, 150, 150]);
+        assert_eq!(upstream.servers[0].counters.failures.get(), 3);
+    }
+
+    #[test]
+    fn all_are_tried_when_all_are_down() {
+        let (upstream, now) = (upstream(3), Instant::now());
+        (0..3).for_each(|server| fail(&upstream, server, now));
+        let picked: Vec<_> = (0..6).filter_map(|_| upstream.pick(now)).collect();
+        assert_eq!(picked, [0, 1, 2, 0, 1, 2]);
+        assert_eq!(upstream.counters.all_down.get(), 6);
+        assert_eq!(upstream.other(&Tried::default(), now), None);
+    }
+
+    #[test]
+    fn one_request_tries_a_server_again() {
+        let (upstream, now) = (upstream(2), Instant::now());
+        fail(&upstream, 0, now);
+        let later = now + Duration::from_secs(1);
+        let picked = (0..20).filter_map(|_| upstream.pick(later)).filter(|server| *server == 0).count();
+        assert_eq!(picked, 1);
+    }
+
+    #[test]
+    fn what_says_nothing_about_a_server_is_no_failure() {
+        let (upstream, now) = (upstream(2), Instant::now());
+        for error in [Error::NoUpgrade, Error::OriginRefused, Error::BodyTimeout, Error::Internal] {
+            (0..10).for_each(|_| upstream.failed(0, now, &error));
+        }
+        assert!(upstream.is_up(0, now));
+        assert_eq!(upstream.servers[0].counters.failures.get(), 0);
     }
 }

@@ -1,0 +1,258 @@
+//! Whether a server is worth trying.
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+
+/// Consecutive failures after which a server is passed over.
+pub(super) const FAILURES_UNTIL_DOWN: u32 = 3;
+/// Answers in a row after which it is no longer.
+const SUCCESSES_UNTIL_UP: u32 = 2;
+/// How long a server is passed over at first, and at most: the span doubles while it keeps failing.
+const DOWN_FOR: Duration = Duration::from_millis(500);
+const DOWN_FOR_AT_MOST: Duration = Duration::from_secs(10);
+/// How long others wait for what comes of a request that tries a server again. One that hangs would get all of them
+/// otherwise until the first has given up.
+const TRIAL: Duration = DOWN_FOR_AT_MOST;
+/// How long a server's failures are not told of again: one that fails and answers in turns would fill the log.
+const TOLD_FOR: Duration = Duration::from_secs(10);
+
+/// Tells from what has become of requests whether a server is worth trying. After some failures in a row it is passed over
+/// for a while, then tried with one request at a time, until it has answered more than once.
+#[derive(Debug)]
+pub(super) struct Health {
+    /// Failures in a row. Written with `record` locked; a server that is well is known without a lock.
+    failures: AtomicU32,
+    /// Milliseconds after `epoch` until which the server is passed over; 0 when it is up. Written with `record` locked.
+    down_until: AtomicU64,
+    record: Mutex<Record>,
+    epoch: Instant,
+}
+
+#[derive(Debug, Default)]
+struct Record {
+    /// Answers in a row since it is passed over.
+    successes: u32,
+    /// A request tries whether it answers again, and `down_until` is how long others wait for that.
+    on_trial: bool,
+    /// Milliseconds after `epoch` before which failures are not told of.
+    quiet_until: u64,
+    /// Operators were told that the server fails, and not yet that it answers again.
+    told: bool,
+}
+
+/// What operators are to be told of a server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum News {
+    /// It has failed so often that it is passed over.
+    Fails,
+    /// It answers again.
+    Answers,
+}
+
+impl Health {
+    /// A server of which nothing is known: it is up.
+    pub(super) fn new() -> Self {
+        Self {
+            failures: AtomicU32::new(0),
+            down_until: AtomicU64::new(0),
+            record: Mutex::default(),
+            epoch: Instant::now(),
+        }
+    }
+
+    /// Failures in a row.
+    pub(super) fn failures(&self) -> u32 {
+        self.failures.load(Ordering::Relaxed)
+    }
+
+    /// Whether the server is up, or to be tried again.
+    pub(super) fn is_up(&self, now: Instant) -> bool {
+        let until = self.down_until.load(Ordering::Relaxed);
+        until == 0 || until <= self.millis(now)
+    }
+
+    /// Whether a request may go to the server now. One that is to be tried again gets this request alone for a while.
+    pub(super) fn admit(&self, now: Instant) -> bool {
+        if self.down_until.load(Ordering::Relaxed) == 0 {
+            return true;
+        }
+        let mut record = self.record.lock();
+        if !self.is_up(now) {
+            return false;
+        }
+        // It may have come up meanwhile.
+        if self.failures() >= FAILURES_UNTIL_DOWN {
+            record.on_trial = true;
+            self.pass_over(self.millis(now), TRIAL);
+        }
+        true
+    }
+
+    /// Takes note of an answer.
+    pub(super) fn succeeded(&self, now: Instant) -> Option<News> {
+        if self.failures() == 0 {
+            return None;
+        }
+        let mut record = self.record.lock();
+        if self.failures() >= FAILURES_UNTIL_DOWN {
+            record.on_trial = false;
+            record.successes += 1;
+            if record.successes < SUCCESSES_UNTIL_UP {
+                self.pass_over(self.millis(now), Duration::ZERO);
+                return None;
+            }
+        }
+        self.failures.store(0, Ordering::Relaxed);
+        self.down_until.store(0, Ordering::Relaxed);
+        std::mem::take(&mut record.told).then_some(News::Answers)
+    }
+
+    /// Takes note of a failure.
+    pub(super) fn failed(&self, now: Instant) -> Option<News> {
+        let mut record = self.record.lock();
+        if !self.is_up(now) && !record.on_trial {
+            // Many requests fail at once when a server goes down; that is one failure.
+            return None;
+        }
+        record.on_trial = false;
+        record.successes = 0;
+        let failures = self.failures().saturating_add(1);
+        self.failures.store(failures, Ordering::Relaxed);
+        let beyond = failures.checked_sub(FAILURES_UNTIL_DOWN)?;
+        let span = (DOWN_FOR * 2u32.saturating_pow(beyond.min(8))).min(DOWN_FOR_AT_MOST);
+        let now = self.millis(now);
+        // Spread by up to an eighth, so that many proxies do not come back to a server at once.
+        let jitter = Duration::from_millis(now % (millis(span) / 8).max(1));
+        self.pass_over(now, span + jitter);
+        if now < record.quiet_until || std::mem::replace(&mut record.told, true) {
+            return None;
+        }
+        record.quiet_until = now + millis(TOLD_FOR);
+        Some(News::Fails)
+    }
+
+    fn pass_over(&self, now: u64, span: Duration) {
+        self.down_until.store((now + millis(span)).max(1), Ordering::Relaxed);
+    }
+
+    fn millis(&self, now: Instant) -> u64 {
+        millis(now.saturating_duration_since(self.epoch))
+    }
+}
+
+fn millis(span: Duration) -> u64 {
+    u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    /// A server that has just been passed over, and when.
+    fn down() -> (Health, Instant) {
+        let health = Health::new();
+        let now = Instant::now();
+        for _ in 0..FAILURES_UNTIL_DOWN {
+            assert!(health.is_up(now) && health.admit(now));
+            health.failed(now);
+        }
+        (health, now)
+    }
+
+    #[test]
+    fn a_server_that_keeps_failing_is_passed_over_for_a_while() {
+        let (health, now) = down();
+        assert!(!health.is_up(now) && !health.admit(now));
+        assert!(health.is_up(now + SECOND) && health.admit(now + SECOND));
+    }
+
+    #[test]
+    fn answers_between_keep_a_server_up() {
+        let health = Health::new();
+        let now = Instant::now();
+        for _ in 0..100 {
+            health.failed(now);
+            health.failed(now);
+            assert_eq!(health.succeeded(now), None);
+            assert!(health.admit(now));
+        }
+    }
+
+    #[test]
+    fn one_request_at_a_time_tries_a_server_that_was_passed_over() {
+        let (health, mut now) = down();
+        now += SECOND;
+        assert!(health.admit(now));
+        assert!(!health.is_up(now) && !health.admit(now), "what comes of the first is not known yet");
+        health.failed(now + 5 * SECOND);
+        now += 5 * SECOND;
+        assert!(!health.admit(now));
+        now += 2 * SECOND;
+        assert!(health.admit(now), "the second trial");
+        assert!(!health.admit(now + 9 * SECOND));
+        assert!(health.admit(now + 11 * SECOND), "the second has come to nothing");
+    }
+
+    #[test]
+    fn a_server_is_up_after_two_answers() {
+        let (health, mut now) = down();
+        now += SECOND;
+        assert!(health.admit(now));
+        assert_eq!(health.succeeded(now), None);
+        assert!(health.admit(now), "the second trial comes at once");
+        assert!(!health.admit(now));
+        assert_eq!(health.succeeded(now), Some(News::Answers));
+        assert!(health.admit(now) && health.admit(now));
+        health.failed(now);
+        assert!(health.admit(now), "failures are counted from the beginning");
+
+        let (health, mut now) = down();
+        now += SECOND;
+        health.succeeded(now);
+        health.failed(now);
+        assert!(!health.is_up(now));
+        now += 2 * SECOND;
+        assert_eq!(health.succeeded(now), None, "answers are counted from the beginning");
+    }
+
+    #[test]
+    fn failures_and_their_end_are_told_once() {
+        let health = Health::new();
+        // A server that is passed over is tried again after some ten seconds at most.
+        let mut now = Instant::now();
+        let mut fail = |times: usize| {
+            let mut news = Vec::new();
+            for _ in 0..times {
+                now += DOWN_FOR_AT_MOST * 2;
+                news.extend(health.failed(now));
+            }
+            news
+        };
+        assert_eq!(fail(2), []);
+        assert_eq!(health.succeeded(Instant::now()), None);
+        assert_eq!(fail(20), [News::Fails]);
+        assert_eq!(health.succeeded(Instant::now()), None);
+        assert_eq!(health.succeeded(Instant::now()), Some(News::Answers));
+        assert_eq!(health.succeeded(Instant::now()), None);
+        assert_eq!(fail(3), [News::Fails]);
+    }
+
+    #[test]
+    fn a_server_that_fails_and_answers_in_turns_is_told_of_now_and_then() {
+        let health = Health::new();
+        let start = Instant::now();
+        let mut told = 0;
+        for turn in 0..1000 {
+            let now = start + Duration::from_millis(20) * turn;
+            told += (0..3).filter(|_| health.failed(now).is_some()).count();
+            health.succeeded(now);
+            health.succeeded(now);
+        }
+        // Twenty seconds.
+        assert_eq!(told, 2);
+    }
+}
