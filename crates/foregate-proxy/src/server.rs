@@ -252,7 +252,9 @@ impl Server {
         if let Some(path) = &settings.admin
             && admin != Some(path)
         {
-            side.admin = Some(bind_admin(path).map_err(|error| named(error, "admin socket"))?);
+            let bound = bind_admin(path);
+            side.admin =
+                Some(bound.map_err(|error| named(error, &format!("admin socket {}", path.display())))?);
         }
         Ok(side)
     }
@@ -380,7 +382,6 @@ impl Server {
                 Some(()) = self.changed.recv() => {
                     // A reload since then may have left no such file.
                     if !self.proxy.config().settings.watched.is_empty() {
-                        tracing::info!("a file that the configuration refers to has changed");
                         drop(self.reload(Cause::Changed).await);
                     }
                 }

@@ -149,8 +149,11 @@ fn look(stamps: &mut BTreeMap<PathBuf, Stamp>) -> bool {
     let mut changed = false;
     for (file, known) in stamps {
         let now = stamp(file);
-        changed |= *known != now;
-        *known = now;
+        if *known != now {
+            tracing::info!(file = %file.display(), "a file that the configuration refers to has changed");
+            *known = now;
+            changed = true;
+        }
     }
     changed
 }

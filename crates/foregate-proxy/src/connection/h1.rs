@@ -105,7 +105,8 @@ impl Session {
     /// Receives one request and serves it.
     async fn exchange(&mut self, request: &mut Request, response: &mut Response) -> Outcome {
         let config = self.connection.proxy.config();
-        let received = self.receive(&config, request).await;
+        let began = clock::now();
+        let received = self.receive(&config, request, began).await;
         self.client.head_sent = false;
         self.client.close = false;
         self.requests += 1;
@@ -147,19 +148,20 @@ impl Session {
                 request,
                 response,
                 timer: &mut self.timer,
+                began,
             },
             understood,
         )
         .await
     }
 
-    /// Receives a request's head within its time.
+    /// Receives a request's head, whose first byte came when it `began`, within its time.
     async fn receive(
         &mut self,
         config: &Arc<crate::proxy::Config>,
         request: &mut Request,
+        began: Instant,
     ) -> Result<(), HeadFault<RequestError>> {
-        let began = clock::now();
         let deadline = began + config.settings.timeouts.head;
         request.clear();
         poll_fn(|cx| {

@@ -306,6 +306,7 @@ async fn stream(
         request,
         response,
         timer: &mut timer,
+        began: clock::now(),
     };
     // What is left of the request is not needed: dropping the stream says so once the response has been sent
     // (RFC 9113, section 8.1).
@@ -330,6 +331,7 @@ async fn refused_stream(proxy: Arc<Proxy>, peer: Arc<Peer>, refused: RefusedHead
         request,
         response,
         timer: &mut timer,
+        began: clock::now(),
     };
     exchange::refuse(served, Error::Malformed(refused.fault)).await;
     scratch.give();

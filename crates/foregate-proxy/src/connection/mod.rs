@@ -77,12 +77,13 @@ pub async fn serve(proxy: Arc<Proxy>, listen: Arc<Listen>, accepted: Accepted) {
                 (Stream::TlsServer(Box::new(accepted.stream)), Some(accepted.alpn))
             }
             Ok(Err(error)) => {
-                proxy.metrics.handshakes_failed.inc();
-                tracing::debug!(%error, "TLS handshake with a client failed");
+                proxy.metrics.handshake_failed(error.kind());
+                tracing::debug!(client = ?client, %error, "TLS handshake with a client failed");
                 return;
             }
             Err(_) => {
-                proxy.metrics.handshakes_failed.inc();
+                proxy.metrics.handshake_failed("timeout");
+                tracing::debug!(client = ?client, "TLS handshake with a client took too long");
                 return;
             }
         }

@@ -150,6 +150,8 @@ pub struct Served<'a> {
     pub response: &'a mut Response,
     /// The connection's timer.
     pub timer: &'a mut Timer,
+    /// When its first byte came.
+    pub began: Instant,
 }
 
 /// Serves a request that has been understood, or tells the client why it cannot be.
@@ -202,8 +204,8 @@ pub async fn refuse(served: Served<'_>, error: Error) {
 
 impl<'a> Exchange<'a> {
     fn new(served: Served<'a>) -> Self {
-        let Served { proxy, config, peer, client, request, response, timer } = served;
-        let start = clock::now();
+        let Served { proxy, config, peer, client, request, response, timer, began } = served;
+        let now = clock::now();
         let upload = if request.length.is_empty() { Copy::done() } else { Copy::new() };
         Self {
             proxy,
@@ -222,10 +224,10 @@ impl<'a> Exchange<'a> {
             again: Again::default(),
             upload,
             download: Copy::new(),
-            progress: Progress::new(start),
+            progress: Progress::new(now),
             record: Record {
-                start,
-                attempt: start,
+                start: began,
+                attempt: now,
                 first_byte: None,
                 reused: None,
                 status: None,

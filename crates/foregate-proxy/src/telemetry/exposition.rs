@@ -94,7 +94,7 @@ fn connections(encoder: &mut DescriptorEncoder<'_>, metrics: &Metrics) -> fmt::R
     counter(
         encoder,
         "connections_refused",
-        "Client connections closed at once, over a limit",
+        "Client connections closed at once, over `connections-per-client`",
         metrics.connections_refused.get(),
     )?;
     encoder
@@ -102,7 +102,14 @@ fn connections(encoder: &mut DescriptorEncoder<'_>, metrics: &Metrics) -> fmt::R
         .encode_gauge(&metrics.connections_active.get())?;
     let mut handshakes = counters(encoder, "tls_handshakes", "TLS handshakes with clients")?;
     labelled(&mut handshakes, &[("result", "ok")], metrics.handshakes_ok.get())?;
-    labelled(&mut handshakes, &[("result", "failed")], metrics.handshakes_failed.get())?;
+    let failures = metrics.handshake_failures();
+    let failed = failures.iter().map(|(_, count)| count).sum();
+    labelled(&mut handshakes, &[("result", "failed")], failed)?;
+    let help = "TLS handshakes with clients that failed, by what went wrong";
+    let mut errors = counters(encoder, "tls_handshake_errors", help)?;
+    for (kind, count) in failures {
+        labelled(&mut errors, &[("kind", kind)], count)?;
+    }
     counter(
         encoder,
         "tls_handshakes_resumed",

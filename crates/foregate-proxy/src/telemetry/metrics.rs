@@ -147,8 +147,6 @@ pub struct Metrics {
     pub handshakes_ok: Counter,
     /// Of these, resumed.
     pub handshakes_resumed: Counter,
-    /// Handshakes with clients that failed.
-    pub handshakes_failed: Counter,
     /// Further attempts of requests.
     pub retries: Counter,
     /// Further attempts that the budget did not allow.
@@ -181,6 +179,8 @@ pub struct Metrics {
     upstreams: Labelled<UpstreamCounters>,
     servers: Labelled<ServerCounters>,
     errors: Mutex<Vec<ErrorCount>>,
+    /// Handshakes with clients that failed, by what went wrong.
+    handshake_failures: Mutex<Vec<(&'static str, u64)>>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -268,6 +268,16 @@ impl Metrics {
         }
     }
 
+    /// Counts a handshake with a client that failed, by what went wrong. Few fixed names, please.
+    pub fn handshake_failed(&self, kind: &'static str) {
+        let mut failures = self.handshake_failures.lock();
+        if let Some((_, count)) = failures.iter_mut().find(|(known, _)| *known == kind) {
+            *count += 1;
+        } else if failures.len() < ERRORS_LIMIT {
+            failures.push((kind, 1));
+        }
+    }
+
     /// The counters of the pipeline's steps; the names count the first time.
     pub fn steps(&self, names: impl ExactSizeIterator<Item = &'static str>) -> &Arc<StepCounters> {
         self.steps.get_or_init(|| Arc::new(StepCounters::new(names)))
@@ -316,6 +326,10 @@ impl Metrics {
     /// By upstream and server, [`BETWEEN`] between them.
     pub(super) fn servers(&self) -> Vec<(Arc<str>, Arc<ServerCounters>)> {
         self.servers.all()
+    }
+
+    pub(super) fn handshake_failures(&self) -> Vec<(&'static str, u64)> {
+        self.handshake_failures.lock().clone()
     }
 
     pub(super) fn errors(&self) -> Vec<ErrorCount> {
@@ -507,7 +521,7 @@ mod tests {
         metrics.error("timeout", "upstream");
         metrics.connections_accepted.add(3);
         metrics.connections_active.inc();
-        metrics.handshakes_failed.inc();
+        metrics.handshake_failed("protocol");
         metrics.reloads_refused.inc();
         metrics.blocked(Duration::from_micros(50));
         metrics.blocked(Duration::from_secs(20));
@@ -528,6 +542,7 @@ mod tests {
             "foregate_connections_refused_total 0",
             "foregate_tls_handshakes_total{result=\"ok\"} 0",
             "foregate_tls_handshakes_total{result=\"failed\"} 1",
+            "foregate_tls_handshake_errors_total{kind=\"protocol\"} 1",
             "foregate_tls_handshakes_resumed_total 0",
             "foregate_retries_total 0",
             "foregate_retries_denied_total 0",

@@ -106,7 +106,7 @@ pub enum HandshakeError {
 }
 
 impl HandshakeError {
-    /// A short fixed name, for metrics and logs.
+    /// A short fixed name, for metrics.
     pub fn kind(&self) -> &'static str {
         match self {
             Self::NotTls => "not_tls",

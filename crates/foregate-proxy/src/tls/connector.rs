@@ -79,7 +79,12 @@ impl ConnectError {
     fn of(error: io::Error, host: &str) -> Self {
         match error.get_ref().and_then(|inner| inner.downcast_ref::<RustlsError>()) {
             Some(RustlsError::InvalidCertificate(problem)) => {
-                Self::Certificate { host: host.to_owned(), problem: problem.to_string() }
+                // The error has no type that is ours to see.
+                let problem = match format!("{problem:?}").contains("CaUsedAsEndEntity") {
+                    true => CA_AS_SERVER.to_owned(),
+                    false => problem.to_string(),
+                };
+                Self::Certificate { host: host.to_owned(), problem }
             }
             Some(tls) => Self::Protocol(tls.to_string()),
             None => Self::Io(error),
@@ -158,6 +163,10 @@ impl Connector {
         Ok((stream, alpn))
     }
 }
+
+/// What `openssl req -x509` makes unless it is told otherwise.
+const CA_AS_SERVER: &str = "it is the certificate of an authority (CA:TRUE), which no server may show: make one with \
+     `openssl req -x509 -addext basicConstraints=critical,CA:FALSE ...`, or have the authority sign one for the server";
 
 const CLIENT_KEY_FIX: &str = "give the PEM key that the certificate was issued for";
 

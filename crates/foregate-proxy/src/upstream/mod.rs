@@ -240,11 +240,15 @@ impl Upstream {
     fn note_failure(&self, server: &Server, now: Instant, reason: &Error) {
         server.counters.failures.inc();
         if server.health.failed(now) == Some(News::Fails) {
+            let consequence = match self.servers.len() {
+                1 => "; as the only one it goes on being tried",
+                _ => " and is passed over for a while",
+            };
             tracing::warn!(
                 upstream = %self.settings.name,
                 server = %server.label,
                 %reason,
-                "the server has failed {FAILURES_UNTIL_DOWN} times in a row and is passed over for a while"
+                "the server has failed {FAILURES_UNTIL_DOWN} times in a row{consequence}"
             );
         }
     }

@@ -15,6 +15,7 @@ use std::time::{Duration, Instant, SystemTime};
 use arc_swap::ArcSwapOption;
 use hickory_resolver::TokioResolver;
 use hickory_resolver::config::LookupIpStrategy;
+use hickory_resolver::net::NetError;
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio::sync::{Semaphore, watch};
@@ -272,7 +273,13 @@ impl Lookup for SystemLookup {
         host: &'a str,
     ) -> Pin<Box<dyn Future<Output = Result<Answer, String>> + Send + 'a>> {
         Box::pin(async move {
-            let found = self.resolver()?.lookup_ip(host).await.map_err(|error| error.to_string())?;
+            // The error itself shows the whole answer.
+            let told = |error: NetError| match (error.is_nx_domain(), error.is_no_records_found()) {
+                (true, _) => "there is no such name".to_owned(),
+                (false, true) => "the name has no address".to_owned(),
+                (false, false) => error.to_string(),
+            };
+            let found = self.resolver()?.lookup_ip(host).await.map_err(told)?;
             let valid_for = found.valid_until().saturating_duration_since(Instant::now());
             Ok(Answer { addresses: found.iter().collect(), valid_for })
         })
