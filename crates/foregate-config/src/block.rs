@@ -41,6 +41,11 @@ impl<'p> Decoder<'p> {
         self.problems.push(problem);
     }
 
+    /// Adds a warning.
+    pub fn warn(&mut self, warning: Problem) {
+        self.problems.warn(warning);
+    }
+
     /// Adds a problem that a module has told of, and those that it told with it; `nodes` are what it was given.
     pub fn push_of_module(
         &mut self,
@@ -131,7 +136,13 @@ impl<'p> Decoder<'p> {
                 let what =
                     of.map_or("the configuration".to_owned(), |item| format!("`{}`", item.node.name()));
                 let problem = Problem::new(place, format!("{what} needs a `{}`", key.name));
-                self.push(problem.help(format!("add `{}`", key.example)));
+                let of_module = modules.as_ref().and_then(|modules| self.modules.get(modules.first()?.0));
+                self.push(problem.help(match of_module {
+                    Some(module) => {
+                        format!("add `{}`: `{}` acts on what it takes", key.example, module.name)
+                    }
+                    None => format!("add `{}`", key.example),
+                }));
             }
         }
         nodes
@@ -185,6 +196,10 @@ impl<'p> Decoder<'p> {
             self.push(problem.help(instead));
             return None;
         }
+        if let Some(elsewhere) = crate::nginx::place_of(name) {
+            self.push(problem.help(elsewhere));
+            return None;
+        }
         let near = nearest(name, known().map(|key| key.name));
         let problem = match near {
             Some(near) => problem.help(format!("did you mean `{near}`?")),
@@ -231,6 +246,10 @@ impl<'p> Decoder<'p> {
                         && key.block.is_some_and(|b| b.keys.iter().any(|k| k.name == name)) =>
                     {
                         problem.help(format!("it stands in the block: `{} {{ {name} ... }}`", key.name))
+                    }
+                    // Keys that may stand several times are done together, whatever the request.
+                    None if name == "when" && self.modules.iter().any(|module| module.name == key.name) => {
+                        problem.help("a condition stands in a rule: `rule \"EXPRESSION\" { ... }`")
                     }
                     None => problem.help(usage()),
                 });

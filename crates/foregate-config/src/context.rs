@@ -10,8 +10,9 @@ use foregate_modules::expressions::{Compiler, Mistake};
 
 use super::files::Files;
 use super::modules::Upstreams;
-use crate::glob;
+use crate::document::Span;
 use crate::load::Tree;
+use crate::{glob, problem};
 use foregate_rules::nearest;
 
 /// All that settings may depend on beside their nodes.
@@ -23,7 +24,7 @@ pub(super) struct Reading<'a> {
     pub chooses: bool,
     pub expressions: &'a Compiler,
     pub files: &'a mut Files,
-    pub logs: &'a mut Vec<PathBuf>,
+    pub logs: &'a mut Vec<(PathBuf, problem::Place)>,
 }
 
 impl Reading<'_> {
@@ -69,19 +70,19 @@ impl Context for Reading<'_> {
         Ok(found.into_iter().filter_map(text).collect())
     }
 
-    fn log(&mut self, path: &Argument) -> Result<LogId, Problem> {
-        let path = self.path(path)?;
-        let known = self.logs.iter().position(|known| *known == path);
+    fn log(&mut self, argument: &Argument) -> Result<LogId, Problem> {
+        let path = self.path(argument)?;
+        let known = self.logs.iter().position(|(known, _)| *known == path);
         let number = known.unwrap_or(self.logs.len());
         if known.is_none() {
-            self.logs.push(path);
+            self.logs.push((path, host_place(argument.place())));
         }
         Ok(LogId(number as u32))
     }
 
     fn warn(&mut self, warning: Problem) {
-        let Problem { message, help, .. } = warning;
-        tracing::warn!(help, "{message}");
+        let Problem { place, message, help, .. } = warning;
+        problem::warn(self.tree, Some(host_place(place)), &message, help.as_deref());
     }
 
     fn condition(&mut self, argument: &Argument, phase: PhaseId) -> Result<Arc<dyn Condition>, Problem> {
@@ -133,6 +134,10 @@ impl Context for Reading<'_> {
             None => wrong.help("`foregate modules` lists them"),
         }))
     }
+}
+
+fn host_place(place: Place) -> problem::Place {
+    problem::Place { file: place.file, span: Span { start: place.start, len: place.length } }
 }
 
 /// Where a part of a text stands in its literal, as the file writes it; `None` where that cannot be told, as behind an

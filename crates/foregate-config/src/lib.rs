@@ -104,6 +104,7 @@ fn finish<T>(
     if problems.is_empty() {
         let decoded = decode(&tree, &mut problems);
         if problems.is_empty() {
+            problems.tell_warnings(&tree);
             return Ok((decoded, tree));
         }
     }

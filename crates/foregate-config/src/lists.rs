@@ -26,7 +26,15 @@ pub fn decode(decoder: &mut Decoder<'_>, items: &[Item<'_>], files: &mut Files) 
     for item in items {
         let name = decoder.read(*item, 0, name);
         let list = entries_of(decoder, *item, files);
-        let (Some(name), Some(list)) = (name, list) else { continue };
+        let (Some(name), Some(list)) = (name.clone(), list) else {
+            // What is wrong has been said; expressions that name the list have no mistake.
+            let kind = item.node.entries().find(|entry| entry.key() == Some("type"));
+            let parse = kind.and_then(|kind| TYPES.iter().find(|(name, _)| *name == kind.text()));
+            if let (Some(name), Some(Ok(empty))) = (name, parse.map(|(_, parse)| parse(""))) {
+                lists.insert(&name, empty);
+            }
+            continue;
+        };
         if let Some((_, first)) = names.iter().find(|(other, _)| *other == name) {
             let problem = Problem::new(Some(item.place()), "another list has this name already");
             decoder.push(problem.also(*first, "the first one"));

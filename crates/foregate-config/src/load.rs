@@ -100,6 +100,13 @@ impl Tree {
         self.folders.get(item.file as usize).copied().unwrap_or_default()
     }
 
+    /// A place for people: `FILE:LINE:COLUMN`.
+    pub(crate) fn line_of(&self, place: Place) -> Option<String> {
+        let file = self.file(place.file)?;
+        let (line, column) = line_and_column(file.document.source(), place.span.start as usize);
+        Some(format!("{}:{line}:{column}", file.path.display()))
+    }
+
     /// How a range of a file is written.
     pub fn source_at(&self, file: u32, start: u32, length: u32) -> &str {
         let source = self.file(file).map_or("", |file| file.document.source());

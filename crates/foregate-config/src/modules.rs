@@ -17,6 +17,7 @@ use super::block::{Decoder, ModuleNodes, turns_off};
 use super::context::Reading;
 use super::files::Files;
 use crate::load::{Item, Tree};
+use crate::problem::Place;
 
 type Map<K, V> = HashMap<K, V, foldhash::fast::RandomState>;
 
@@ -47,7 +48,7 @@ pub struct Modules<'t> {
     expressions: Compiler,
     files: Files,
     /// Log files that were asked for.
-    logs: Vec<PathBuf>,
+    logs: Vec<(PathBuf, Place)>,
     keys: Vec<ModuleKey>,
     /// By what the nodes say; the value is an index of `settings`.
     known: Map<Said, u32>,
@@ -130,9 +131,19 @@ impl<'t> Modules<'t> {
         }
     }
 
-    /// The files that were read, and the log files that were asked for.
-    pub fn into_files(self) -> (Files, Vec<PathBuf>) {
+    /// The files that were read, and the log files that were asked for, with the first place of each.
+    pub fn into_files(self) -> (Files, Vec<(PathBuf, Place)>) {
         (self.files, self.logs)
+    }
+
+    /// What the modules run in.
+    pub fn pipeline(&self) -> &'t Pipeline {
+        self.pipeline
+    }
+
+    /// The lists that no expression has named.
+    pub fn unused_lists(&self) -> Vec<&str> {
+        self.expressions.unused_lists().collect()
     }
 
     /// What modules are told by `nodes`, and by `outer` where these say nothing.

@@ -5,6 +5,27 @@ pub(crate) fn instead_of(directive: &str) -> Option<&'static str> {
     INSTEAD.iter().find(|(name, _)| *name == directive).map(|(_, instead)| *instead)
 }
 
+/// Where a key of ours stands, for who wrote it elsewhere.
+pub(crate) fn place_of(key: &str) -> Option<&'static str> {
+    ELSEWHERE.iter().find(|(keys, _)| keys.contains(&key)).map(|(_, place)| *place)
+}
+
+const ELSEWHERE: &[(&[&str], &str)] = &[
+    (
+        &["access-log", "metrics", "admin", "workers", "listen", "upstream", "site", "list", "limits"],
+        "it stands at the top of the file, and holds for all sites",
+    ),
+    (&["route"], "it stands in a `site`"),
+    (&["body-limit", "proxy", "respond", "allow-connect"], "it stands in a `route`"),
+    (&["server", "balance", "retries", "send-proxy"], "it stands in an `upstream`"),
+    (&["timeouts"], "it stands at the top of the file for clients, and in an `upstream` for its servers"),
+    (
+        &["certificate", "client-certificates", "minimum-version"],
+        "it stands in the `tls` of a `listen` or a `site`",
+    ),
+    (&["allow-underscores", "slashes"], "it stands in a `site`"),
+];
+
 const STATIC: &str =
     "files are not served here: have an origin do it, named by `proxy`; `respond` gives a fixed text";
 
@@ -37,7 +58,10 @@ const INSTEAD: &[(&str, &str)] = &[
         "proxy_set_header",
         "write `headers { request { set \"NAME\" \"VALUE\"; }; }`; for Host, `host \"NAME\"` in the `upstream`",
     ),
-    ("return", "write `respond STATUS \"TEXT\"` or `redirect` in a `route`"),
+    (
+        "return",
+        "in a `route`, write `respond STATUS \"TEXT\"`; for 301, 302 and the like `redirect \"/**\" to=\"TARGET\"` beside `respond 404`",
+    ),
     ("rewrite", "write `redirect`, or a `rule` that rewrites the path"),
     ("root", STATIC),
     ("server_name", "the names stand after `site`: `site \"example.com\" { ... }`"),

@@ -55,6 +55,7 @@ impl Problem {
 pub struct Problems {
     kept: Vec<Problem>,
     more: usize,
+    warnings: Vec<Problem>,
 }
 
 impl Problems {
@@ -64,6 +65,21 @@ impl Problems {
             self.kept.push(problem);
         } else {
             self.more += 1;
+        }
+    }
+
+    /// Adds something that is right, and does nothing or not what it seems to be there for.
+    pub fn warn(&mut self, warning: Problem) {
+        if self.warnings.len() < PROBLEMS_LIMIT {
+            self.warnings.push(warning);
+        }
+    }
+
+    /// Tells of the warnings, in the order of the files.
+    pub(crate) fn tell_warnings(&mut self, tree: &Tree) {
+        self.warnings.sort_by_key(|warning| warning.place.map(|place| (place.file, place.span.start)));
+        for Problem { place, message, help, .. } in self.warnings.drain(..) {
+            warn(tree, place, &message, help.as_deref());
         }
     }
 
@@ -198,9 +214,15 @@ impl Refused {
     }
 
     fn line_of(&self, place: Place) -> Option<String> {
-        let file = self.tree.file(place.file)?;
-        let (line, column) = line_and_column(file.document.source(), place.span.start as usize);
-        Some(format!("{}:{line}:{column}", file.path.display()))
+        self.tree.line_of(place)
+    }
+}
+
+/// Tells of a warning, with its place before it as errors have it.
+pub(super) fn warn(tree: &Tree, place: Option<Place>, message: &str, help: Option<&str>) {
+    match place.and_then(|place| tree.line_of(place)) {
+        Some(line) => tracing::warn!(help, "{line}: {message}"),
+        None => tracing::warn!(help, "{message}"),
     }
 }
 

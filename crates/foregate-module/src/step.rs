@@ -156,7 +156,7 @@ pub enum Load {
     Heavy {
         /// What becomes of it when there is no place, or none in time.
         when_full: WhenFull,
-        /// How long it may wait for a thread, at most five seconds.
+        /// How long it may wait for a thread, at most five seconds; thirty where the request's body lies in a file.
         wait: Duration,
     },
 }

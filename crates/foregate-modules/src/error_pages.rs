@@ -39,6 +39,9 @@ use crate::lists::{FULL, quality};
 use crate::request_id::RequestId;
 use crate::trace::Trace;
 
+/// What is answered only before the site of a request is known.
+const BEFORE_SITES: [usize; 2] = [414, 431];
+
 /// The largest page, bytes.
 const PAGE_LIMIT: usize = 1 << 20;
 
@@ -234,6 +237,11 @@ impl FromNode for ErrorPages {
             }
             for status in page.args() {
                 let range = statuses_of(status)?;
+                if settings.of == Of::Proxy && range.clone().all(|status| BEFORE_SITES.contains(&status)) {
+                    let warning =
+                        status.wrong("the proxy never asks for this page: such a request is refused");
+                    context.warn(warning.help("it has no site yet, and modules do not see the answer"));
+                }
                 for place in &mut settings.by_status[range] {
                     if *place == NONE {
                         *place = number as u8;

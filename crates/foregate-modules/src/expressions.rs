@@ -77,6 +77,11 @@ pub struct Compiler {
 }
 
 impl Compiler {
+    /// The lists that nothing which was compiled, and is still there, looks into.
+    pub fn unused_lists(&self) -> impl Iterator<Item = &str> {
+        self.lists.unused()
+    }
+
     /// A compiler for the values of a pipeline and for lists as they are now.
     ///
     /// # Errors

@@ -32,6 +32,9 @@ const PATTERNS_LIMIT: usize = 1000;
 /// The largest list, bytes.
 const LIST_LIMIT: usize = 128 * 1024 * 1024;
 
+/// The statuses that send a client to the address beside them.
+pub const STATUSES: [u16; 5] = [301, 302, 303, 307, 308];
+
 /// What a redirect without `status` has.
 const STATUS: u16 = 302;
 
@@ -279,10 +282,7 @@ pub(crate) fn made_safe(target: Vec<u8>) -> Option<Vec<u8>> {
 
 /// A status that browsers follow.
 fn check_status(status: u16) -> Result<u16, &'static str> {
-    match status {
-        301 | 302 | 303 | 307 | 308 => Ok(status),
-        _ => Err("expected 301, 302, 303, 307 or 308"),
-    }
+    STATUSES.contains(&status).then_some(status).ok_or("expected 301, 302, 303, 307 or 308")
 }
 
 /// A line of a list.

@@ -300,7 +300,7 @@ fn decode(
     if !names.around.threads {
         refuse_heavy(&mut decoder, pipeline, &plan, &places);
     }
-    Some((Arc::into_inner(plan)?, logs))
+    Some((Arc::into_inner(plan)?, logs.into_iter().map(|(path, _)| path).collect()))
 }
 
 fn help_of_nginx(item: Item<'_>) -> Option<&'static str> {

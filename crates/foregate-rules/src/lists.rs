@@ -191,6 +191,11 @@ impl Lists {
         self.0.get(name)
     }
 
+    /// The names of the lists that no expression holds.
+    pub fn unused(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().filter(|(_, list)| Arc::strong_count(list) == 1).map(|(name, _)| &**name)
+    }
+
     /// The names of all lists, in order.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.0.keys().map(|name| &**name)

@@ -13,8 +13,8 @@ const ENTRIES: usize = 1024;
 /// Entries in which credentials may stand.
 const WAYS: usize = 4;
 
-/// A set of credentials that fit, of fixed size. It holds no passwords: only 128 bits of an HMAC under a secret of the
-/// process. Only what was verified comes in, so that nobody without a password can push others out. It lives as long as
+/// A set of credentials that fit, of fixed size. It holds no passwords: only 128 bits of an HMAC under a random number
+/// of its own, of 64 bits. Only what was verified comes in, so that nobody without a password can push others out. It lives as long as
 /// the settings: other users or hashes have another one.
 pub struct Cache {
     entries: Box<[AtomicU128]>,

@@ -369,6 +369,10 @@ impl Reader<'_> {
         let node = self.node;
         let status =
             node.args().first().map_or(Ok(u64::from(default)), |status| status.number(least..=999))?;
+        if redirects::STATUSES.iter().any(|redirect| u64::from(*redirect) == status) {
+            let message = format!("an answer with status {status} needs an address to send the client to");
+            return Err(node.wrong(message).help(format!("write `redirect \"TARGET\" status={status}`")));
+        }
         let body =
             node.args().get(1).map_or(Ok(Given::Text(Arc::default())), |body| self.given(body, Use::Body))?;
         let content_type = match node.prop("type") {

@@ -96,6 +96,24 @@ impl PathPattern {
         self.0.contains("//")
     }
 
+    /// Whether some path is both one of this pattern's and one of `other`'s, which may be any text with `*` for a segment
+    /// and `/**` at its end.
+    pub fn meets(&self, other: &str) -> bool {
+        let rest_of = |text: &str| text.ends_with("/**");
+        let (rest, other_rest) = (rest_of(&self.0), rest_of(other));
+        let segments = |text: &str| -> Vec<String> {
+            let text = text.strip_suffix("/**").unwrap_or(text);
+            text.split('/').skip(1).map(str::to_owned).collect()
+        };
+        let (ours, theirs) = (segments(&self.0), segments(other));
+        let same =
+            |(a, b): (&String, &String)| a == b || (a == "*" && !b.is_empty()) || (b == "*" && !a.is_empty());
+        ours.iter().zip(&theirs).all(same)
+            && (ours.len() == theirs.len()
+                || (ours.len() < theirs.len() && rest)
+                || (theirs.len() < ours.len() && other_rest))
+    }
+
     /// The text without `/**` at its end, and whether that was there.
     pub(super) fn parts(&self) -> (&str, bool) {
         match self.0.strip_suffix("/**") {

@@ -138,6 +138,21 @@ fn patterns_that_no_path_can_match_are_refused() {
 }
 
 #[test]
+fn patterns_that_share_a_path_meet() {
+    let meet = |pattern: &str, other: &str| pattern.parse::<PathPattern>().unwrap().meets(other);
+    for (one, other) in
+        [("/**", "/"), ("/a/**", "/a"), ("/a/*/c", "/a/b/*"), ("/a", "/**"), ("/a/**", "/*/b/**")]
+    {
+        assert!(meet(one, other) && meet(other, one), "{one} {other}");
+    }
+    for (one, other) in
+        [("/a/**", "/b"), ("/a", "/a/"), ("/a/*", "/a/b/c"), ("/a/*", "/a/"), ("/a/b", "/a/c/**")]
+    {
+        assert!(!meet(one, other) && !meet(other, one), "{one} {other}");
+    }
+}
+
+#[test]
 fn equal_sets_are_one_in_memory() {
     let mut builder = SiteTableBuilder::default();
     let mut set = || {

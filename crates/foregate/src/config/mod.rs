@@ -29,7 +29,7 @@ pub fn default_file() -> PathBuf {
 
 /// Reads and checks a configuration file (JSON when its name ends with `.json`, else KDL) and all that it
 /// includes. The keys of the pipeline's modules may stand in it beside our own. Certificates, keys and authorities are
-/// looked into.
+/// looked into, and whether logs and the admin socket can be made.
 ///
 /// # Errors
 ///

@@ -36,10 +36,14 @@ impl Listeners {
     ) {
         let addresses = decoder.read(item, 0, |value| addresses(value, item.base())).unwrap_or_default();
         let listen = decode(decoder, item, inspection);
+        let mut told = false;
         for address in addresses {
             if let Some(first) = self.places.insert(address.clone(), item.place()) {
                 let problem = Problem::new(Some(item.place()), "this address is listened on already");
-                decoder.push(problem.also(first, "the first one"));
+                // `:PORT` is two addresses, and one mistake.
+                if !std::mem::replace(&mut told, true) {
+                    decoder.push(problem.also(first, "the first one"));
+                }
                 continue;
             }
             self.list.push(Listen { address, ..listen.clone() });

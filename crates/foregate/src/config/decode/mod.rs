@@ -1,10 +1,12 @@
 //! From the tree to [`Settings`].
 
+mod idle;
 mod listen;
 mod numbers;
 mod site;
 mod tls;
 mod upstream;
+mod writable;
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -45,7 +47,7 @@ impl foregate_config::Upstreams for Upstreams {
 }
 
 /// What the tree says. What is wrong is added to `problems`; the settings are whole only when there are none. `inspect`:
-/// whether the files of TLS are looked into.
+/// whether the files of TLS are looked into, and whether what the proxy writes can be written.
 pub(super) fn decode(
     tree: &Tree,
     pipeline: &Arc<Pipeline>,
@@ -61,7 +63,7 @@ pub(super) fn decode(
     let mut upstreams = Upstreams::default();
     for (key, item) in &nodes {
         if key.name == "upstream" {
-            upstream::decode(&mut decoder, *item, &mut upstreams, &inspection);
+            upstream::decode(&mut decoder, *item, &mut upstreams, &mut inspection);
         }
     }
     let mut files = Files::default();
@@ -79,9 +81,11 @@ pub(super) fn decode(
         }
     };
     let mut modules = Modules::new(tree, pipeline, &upstreams, expressions, files);
+    let mut idle = idle::Idle::new(pipeline);
+    idle.see(&of_modules);
     let top = modules.scope(&mut decoder, None, of_modules);
     settings.unrouted = RoutePlan::new(modules.plan(&top, false));
-    let mut sites = site::Sites::new(&upstreams, modules, top);
+    let mut sites = site::Sites::new(&upstreams, modules, top, idle);
     let mut listeners = listen::Listeners::default();
     for (key, item) in nodes {
         match key.name {
@@ -98,8 +102,18 @@ pub(super) fn decode(
                 settings.metrics = decoder.read(item, 0, socket_address);
                 listeners.metrics(settings.metrics, item);
             }
-            "admin" => settings.admin = admin(&mut decoder, item),
-            "access-log" => settings.access_log = decoder.path(item, 0),
+            "admin" => {
+                settings.admin = admin(&mut decoder, item);
+                if let Some(path) = settings.admin.as_ref().filter(|_| inspect) {
+                    writable::socket(&mut decoder, path, item.place());
+                }
+            }
+            "access-log" => {
+                settings.access_log = decoder.path(item, 0);
+                if let Some(path) = settings.access_log.as_ref().filter(|_| inspect) {
+                    writable::log(&mut decoder, path, item.place());
+                }
+            }
             "temporary-folder" => settings.temporary_folder = decoder.path(item, 0),
             "limits" => numbers::limits(&mut decoder, item, &mut settings.limits),
             "timeouts" => numbers::timeouts(&mut decoder, item, &mut settings.timeouts),
@@ -108,7 +122,20 @@ pub(super) fn decode(
         }
     }
     settings.listeners = listeners.finish(&mut decoder);
-    (settings.sites, settings.watched, settings.logs) = sites.build();
+    let secure = settings.listeners.iter().any(|listen| listen.tls.is_some());
+    sites.warn(&mut decoder, secure, &items);
+    let (sites, watched, logs) = sites.build();
+    (settings.sites, settings.watched) = (sites, watched);
+    for (path, place) in logs {
+        if inspect {
+            writable::log(&mut decoder, &path, place);
+        }
+        settings.logs.push(path);
+    }
+    settings.watched.extend(inspection.into_watched());
+    // Equal configurations watch equal lists.
+    settings.watched.sort_unstable();
+    settings.watched.dedup();
     settings.upstreams = upstreams.list;
     settings
 }

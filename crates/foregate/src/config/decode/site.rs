@@ -7,8 +7,8 @@ use foregate_config::{Decoder, Item, Modules, Place, Problem, Scope, Upstreams a
 use foregate_proxy::routing::{HostPattern, PathPattern, RouteId, RouteSet, SiteTable, SiteTableBuilder};
 use foregate_proxy::settings::{Action, FixedResponse, Route, RoutePlan, SiteOptions, SiteTls};
 
-use super::Upstreams;
-use super::tls;
+use super::idle::{self, Idle};
+use super::{Upstreams, tls};
 use crate::config::schema::{ROUTE, SITE, SITE_TLS};
 use foregate_config::value::{self, Wrong};
 
@@ -26,15 +26,38 @@ pub(super) struct Sites<'u> {
     top: Scope,
     /// By the index of a site.
     places: Vec<Place>,
+    /// Where sites have `tls`.
+    tls: Vec<Place>,
+    idle: Idle<'u>,
 }
 
 impl<'u> Sites<'u> {
-    pub(super) fn new(upstreams: &'u Upstreams, modules: Modules<'u>, top: Scope) -> Self {
-        Self { builder: SiteTableBuilder::default(), upstreams, modules, top, places: Vec::new() }
+    pub(super) fn new(upstreams: &'u Upstreams, modules: Modules<'u>, top: Scope, idle: Idle<'u>) -> Self {
+        let builder = SiteTableBuilder::default();
+        Self { builder, upstreams, modules, top, places: Vec::new(), tls: Vec::new(), idle }
     }
 
-    /// The sites, the files that were read for their modules, and the log files of these.
-    pub(super) fn build(self) -> (SiteTable, Vec<PathBuf>, Vec<PathBuf>) {
+    /// Tells of what does nothing. `secure`: whether a listener speaks TLS; `lists`: the nodes of lists.
+    pub(super) fn warn(&mut self, decoder: &mut Decoder<'_>, secure: bool, lists: &[Item<'_>]) {
+        if !secure {
+            for place in self.tls.drain(..) {
+                let problem = Problem::new(Some(place), "no listener speaks TLS, so that this has no effect");
+                decoder.warn(problem.help("add `tls` to a `listen`"));
+            }
+        }
+        let unused = self.modules.unused_lists();
+        for list in lists {
+            let name = list.node.entries().find(|entry| entry.key().is_none());
+            if let Some(name) = name.filter(|name| unused.contains(&name.text())) {
+                let message = format!("no expression looks into this list, `in ${}`", name.text());
+                decoder.warn(Problem::new(Some(list.place()), message));
+            }
+        }
+        std::mem::replace(&mut self.idle, Idle::new(self.modules.pipeline())).tell(decoder);
+    }
+
+    /// The sites, the files that were read for their modules, and the log files of these with the first place of each.
+    pub(super) fn build(self) -> (SiteTable, Vec<PathBuf>, Vec<(PathBuf, Place)>) {
         let (files, logs) = self.modules.into_files();
         (self.builder.build(), files.into_watched(), logs)
     }
@@ -51,6 +74,8 @@ impl<'u> Sites<'u> {
         let mut options = SiteOptions::default();
         let mut routes = Vec::new();
         let (nodes, of_modules) = decoder.open_block(item, &SITE);
+        self.idle.see(&of_modules);
+        let answering = of_modules.clone();
         let scope = self.modules.scope(decoder, Some(&self.top), of_modules);
         for (key, item) in nodes {
             match key.name {
@@ -61,6 +86,7 @@ impl<'u> Sites<'u> {
                     options.forward_ambiguous = decoder.choice(item, 0, AMBIGUOUS_PATHS).unwrap_or_default();
                 }
                 "tls" => {
+                    self.tls.push(item.place());
                     let (certificates, policy) = tls::decode(decoder, item, &SITE_TLS, inspection);
                     options.tls = Some(SiteTls { certificates, policy });
                 }
@@ -68,7 +94,7 @@ impl<'u> Sites<'u> {
             }
         }
         options.unrouted = RoutePlan::new(self.modules.plan(&scope, false));
-        let routes = self.routes(decoder, routes, options.keep_slashes, &scope);
+        let routes = self.routes(decoder, routes, options.keep_slashes, &scope, &answering);
         let (Some(routes), Some(first)) = (routes, hosts.first()) else { return };
         let site = self.builder.site(first.to_string().into(), options, routes);
         self.places.push(item.place());
@@ -86,6 +112,7 @@ impl<'u> Sites<'u> {
         items: Vec<Item<'_>>,
         keep: bool,
         site: &Scope,
+        of_site: &[(usize, Item<'_>)],
     ) -> Option<RouteSet> {
         let mut routes = Vec::with_capacity(items.len());
         let mut places = Vec::with_capacity(items.len());
@@ -99,6 +126,12 @@ impl<'u> Sites<'u> {
                 None => whole = false,
             }
         }
+        idle::paths(
+            decoder,
+            of_site,
+            &routes.iter().map(|(pattern, _)| pattern).collect::<Vec<_>>(),
+            "no route of this site takes",
+        );
         let patterns: Vec<Arc<str>> = routes.iter().map(|(pattern, _)| pattern.text().clone()).collect();
         match self.builder.route_set(routes) {
             Ok(set) => whole.then_some(set),
@@ -142,6 +175,11 @@ impl<'u> Sites<'u> {
         let mut body_limit = None;
         let mut allow_connect = false;
         let (nodes, of_modules) = decoder.open_block(item, &ROUTE);
+        self.idle.see(&of_modules);
+        idle::paths(decoder, &of_modules, pattern.as_ref().as_slice(), "this route does not take");
+        if nodes.iter().any(|(key, _)| key.name == "respond") {
+            self.idle.without_upstream(decoder, &of_modules);
+        }
         let scope = self.modules.scope(decoder, Some(site), of_modules);
         for (key, item) in nodes {
             match key.name {
@@ -158,7 +196,14 @@ impl<'u> Sites<'u> {
             0 if item.children().iter().any(|child| matches!(child.node.name(), "proxy" | "respond")) => None,
             0 => {
                 let problem = Problem::new(Some(item.place()), "this route does not say what answers");
-                decoder.push(problem.help("add `proxy \"UPSTREAM\"` or `respond STATUS \"BODY\"`"));
+                let redirects =
+                    |child: &Item<'_>| matches!(child.node.name(), "redirect" | "redirects" | "rule");
+                decoder.push(problem.help(if item.children().iter().any(redirects) {
+                    "add `respond 404`, or `proxy \"UPSTREAM\"`, for requests that it does not end itself"
+                } else {
+                    "add `proxy \"UPSTREAM\"` or `respond STATUS \"BODY\"`; for one that only redirects, `redirect \"/**\" \
+                     to=\"TARGET\"` and `respond 404`"
+                }));
                 None
             }
             _ => {
@@ -186,6 +231,14 @@ fn respond(decoder: &mut Decoder<'_>, item: Item<'_>) -> Option<Action> {
     let body = decoder.read(item, 1, |value| Ok(Arc::<[u8]>::from(value::string(value)?.as_bytes())));
     let status = status? as u16;
     let body = body.unwrap_or_default();
+    if foregate_modules::redirects::STATUSES.contains(&status) {
+        let message = format!("an answer with status {status} needs an address to send the client to");
+        let problem = Problem::new(Some(item.place()), message);
+        decoder.push(problem.help(format!(
+            "write `redirect \"/**\" to=\"TARGET\" status={status}`, and `respond 404` for what it does not take"
+        )));
+        return None;
+    }
     if !body.is_empty() && matches!(status, 204 | 205 | 304) {
         decoder.push(Problem::new(Some(item.place()), format!("an answer with status {status} has no body")));
         return None;

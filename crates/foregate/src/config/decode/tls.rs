@@ -18,12 +18,19 @@ const MODES: &[(&str, bool)] = &[("required", true), ("optional", false)];
 pub(super) struct Inspection {
     /// Certificates that were looked into: thousands of sites may share one. `None`: nothing is looked into.
     seen: Option<HashSet<CertificateFiles>>,
+    /// Files that were named and that nothing but a reload reads again: all but the certificates of listeners and sites.
+    watched: Vec<PathBuf>,
 }
 
 impl Inspection {
     /// `wanted`: whether files are looked into at all.
     pub(super) fn new(wanted: bool) -> Self {
-        Self { seen: wanted.then(HashSet::new) }
+        Self { seen: wanted.then(HashSet::new), watched: Vec::new() }
+    }
+
+    /// The files that need a reload when they change.
+    pub(super) fn into_watched(self) -> Vec<PathBuf> {
+        self.watched
     }
 
     fn certificate(&mut self, decoder: &mut Decoder<'_>, item: Item<'_>, files: &CertificateFiles) {
@@ -34,7 +41,8 @@ impl Inspection {
         }
     }
 
-    fn clients(&self, decoder: &mut Decoder<'_>, item: Item<'_>, clients: &ClientCertificates) {
+    fn clients(&mut self, decoder: &mut Decoder<'_>, item: Item<'_>, clients: &ClientCertificates) {
+        self.watched.push(clients.authorities.clone());
         if self.seen.is_some()
             && let Err(error) = check_clients(clients)
         {
@@ -44,12 +52,13 @@ impl Inspection {
 
     /// `places` says where the files stand; what is no fault of one of them stands at `item`.
     pub(super) fn upstream(
-        &self,
+        &mut self,
         decoder: &mut Decoder<'_>,
         item: Item<'_>,
         tls: &UpstreamTls,
         places: &[(PathBuf, Place)],
     ) {
+        self.watched.extend(places.iter().map(|(file, _)| file.clone()));
         if self.seen.is_some()
             && let Err(error) = Connector::new(tls, foregate_proxy::settings::UpstreamProtocol::Auto)
         {

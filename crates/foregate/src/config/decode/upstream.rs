@@ -23,7 +23,7 @@ pub(super) fn decode(
     decoder: &mut Decoder<'_>,
     item: Item<'_>,
     upstreams: &mut Upstreams,
-    inspection: &tls::Inspection,
+    inspection: &mut tls::Inspection,
 ) {
     let name = decoder.read(item, 0, |value| match value::string(value)? {
         "" => Err(Wrong::new("an upstream needs a name")),
@@ -122,7 +122,7 @@ fn balance(decoder: &mut Decoder<'_>, item: Item<'_>) {
     });
 }
 
-fn upstream_tls(decoder: &mut Decoder<'_>, of: Item<'_>, inspection: &tls::Inspection) -> UpstreamTls {
+fn upstream_tls(decoder: &mut Decoder<'_>, of: Item<'_>, inspection: &mut tls::Inspection) -> UpstreamTls {
     let mut settings = UpstreamTls::default();
     let mut places: Vec<(PathBuf, Place)> = Vec::new();
     for (key, item) in decoder.block(of, &UPSTREAM_TLS) {

@@ -1,0 +1,130 @@
+//! What is right, and does nothing where it stands: told as a warning.
+
+use foregate_config::{Decoder, Item, ModuleNodes, Place, Problem, turns_off};
+use foregate_module::{Filter, Pipeline};
+use foregate_proxy::routing::PathPattern;
+
+/// Keys that only serve others, what these write or are called, and how that is said.
+const COMPANIONS: &[(&str, &str, &str)] = &[
+    ("html", "html.features", "a feature, such as `html-links`"),
+    ("html-email-script", "html-emails", "`html-emails`"),
+];
+
+/// Paths that keys answer of themselves.
+const OWN_PATHS: &[(&str, &str)] = &[
+    ("security-txt", "/.well-known/security.txt"),
+    ("html-email-script", foregate_html::features::emails::SCRIPT_PATH),
+];
+
+/// What has been seen of the keys of modules.
+pub(super) struct Idle<'p> {
+    pipeline: &'p Pipeline,
+    /// Where each key stands first, by its number.
+    first: Vec<Option<(&'static str, Place)>>,
+    /// A rule that reads a value of the firewall.
+    reads_waf: Option<Place>,
+}
+
+impl<'p> Idle<'p> {
+    pub(super) fn new(pipeline: &'p Pipeline) -> Self {
+        let first = pipeline.keys().iter().map(|_| None).collect();
+        Self { pipeline, first, reads_waf: None }
+    }
+
+    /// Takes note of the keys of one place.
+    pub(super) fn see(&mut self, nodes: &ModuleNodes<'_>) {
+        for (number, item) in nodes {
+            if turns_off(*item) {
+                continue;
+            }
+            if let Some(first @ None) = self.first.get_mut(*number) {
+                *first = self.pipeline.keys().get(*number).map(|(key, _)| (key.name, item.place()));
+            }
+            if self.reads_waf.is_none() && item.node.name() == "rule" {
+                let mut texts = item.node.entries().filter(|entry| entry.key().is_none());
+                let reads = texts.next().is_some_and(|entry| self.is_of_waf(entry.text()));
+                self.reads_waf = reads.then(|| item.place());
+            }
+        }
+    }
+
+    fn is_of_waf(&self, expression: &str) -> bool {
+        expression.contains("waf.")
+            && self.pipeline.values().iter().any(|value| {
+                value.shows.is_some() && value.name.starts_with("waf.") && expression.contains(value.name)
+            })
+    }
+
+    /// Whether a key of this name stands anywhere, or one whose steps write a value of this name.
+    fn has(&self, name: &str) -> bool {
+        let writes = |key: &str| {
+            let steps = self.pipeline.named(key);
+            let mut decls = self.pipeline.steps().enumerate().filter(|(number, _)| steps.contains(*number));
+            decls.any(|(_, decl)| decl.outputs.iter().any(|output| output.is_kept() && output.name == name))
+        };
+        self.first.iter().flatten().any(|(key, _)| *key == name || writes(key))
+    }
+
+    /// Tells of keys that miss their company in the whole configuration.
+    pub(super) fn tell(self, decoder: &mut Decoder<'_>) {
+        for (key, place) in self.first.iter().flatten() {
+            let wants = COMPANIONS.iter().find(|(name, _, _)| name == key);
+            if let Some((_, other, shown)) = wants
+                && !self.has(other)
+            {
+                let message = format!("`{key}` does nothing without {shown}, and none stands anywhere");
+                decoder.warn(Problem::new(Some(*place), message));
+            }
+        }
+        if let Some(place) = self.reads_waf
+            && !self.has("waf")
+        {
+            let message = "this rule reads what `waf` finds out, and no `waf` stands anywhere";
+            decoder.warn(Problem::new(Some(place), message));
+        }
+    }
+
+    /// Tells of keys in a route that answers by itself whose steps only run where an upstream is asked.
+    pub(super) fn without_upstream(&self, decoder: &mut Decoder<'_>, nodes: &[(usize, Item<'_>)]) {
+        for (_, item) in nodes.iter().filter(|(_, item)| !turns_off(*item)) {
+            let steps = self.pipeline.named(item.node.name());
+            let mut decls = self.pipeline.steps().enumerate().filter(|(number, _)| steps.contains(*number));
+            if decls.all(|(_, decl)| decl.filters.contains(&Filter::Proxied)) {
+                let message = format!("`{}` does nothing in a route that answers itself", item.node.name());
+                decoder.warn(Problem::new(Some(item.place()), message));
+            }
+        }
+    }
+}
+
+/// Tells of keys that answer paths which none of these patterns takes, so that they are never asked.
+pub(super) fn paths(
+    decoder: &mut Decoder<'_>,
+    nodes: &[(usize, Item<'_>)],
+    patterns: &[&PathPattern],
+    of: &str,
+) {
+    for (_, item) in nodes.iter().filter(|(_, item)| !turns_off(*item)) {
+        let Some(path) = path_of(*item) else { continue };
+        if !patterns.iter().any(|pattern| pattern.meets(path)) {
+            let message = format!("`{}` is never asked: {of} `{path}`", item.node.name());
+            let problem = Problem::new(Some(item.place()), message);
+            decoder.warn(problem.help("modules act on what a route takes; add one that takes this path"));
+        }
+    }
+}
+
+/// The path, or pattern of paths, that a key answers; `None` where it answers others, or where that cannot be told.
+fn path_of<'t>(item: Item<'t>) -> Option<&'t str> {
+    let name = item.node.name();
+    if let Some((_, path)) = OWN_PATHS.iter().find(|(key, _)| *key == name) {
+        return Some(path);
+    }
+    if !matches!(name, "answer" | "redirect") {
+        return None;
+    }
+    let text = item.node.entries().find(|entry| entry.key().is_none())?.text();
+    // What a reference stands for is not known here.
+    let path = text.find('/').and_then(|at| text.get(at..))?;
+    (!text.contains("${")).then_some(path)
+}
