@@ -213,11 +213,18 @@ fn find_places(path: &Path, explanation: &mut Explanation, pipeline: &Pipeline) 
             if turns_off(*item) || !many(key) {
                 places.clear();
             }
-            if !turns_off(*item) {
+            if !turns_off(*item) && may_end(*item) {
                 places.push(item.line());
             }
         }
     }
+    explanation.before.retain(|before| before.key != "rule" || !before.places.is_empty());
+}
+
+/// Whether a node of a key that may end requests is one that does: rules say it by their actions.
+fn may_end(item: Item<'_>) -> bool {
+    let ends = |child: &Item<'_>| matches!(child.node.name(), "block" | "respond" | "redirect" | "challenge");
+    item.node.name() != "rule" || item.children().iter().any(ends)
 }
 
 fn steps(pipeline: &Pipeline, plan: &Plan) -> Vec<PlannedStep> {

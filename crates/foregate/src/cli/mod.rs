@@ -75,7 +75,14 @@ struct ConfigFile {
 
 impl ConfigFile {
     fn path(&self) -> PathBuf {
-        self.config.clone().unwrap_or_else(config::default_file)
+        self.config.clone().unwrap_or_else(|| {
+            let file = config::default_file();
+            if !file.exists() {
+                let [here, system] = config::DEFAULT_FILES;
+                complain(&format!("there is neither {here} nor {system}; `-c FILE` names another"));
+            }
+            file
+        })
     }
 }
 

@@ -220,7 +220,13 @@ fn write(folder: &Path, addresses: &Addresses) -> Result<(PathBuf, fs::File), Qu
         Err(fs::TryLockError::WouldBlock) => format!("quickstart-{}.kdl", addresses.http.port()),
         Err(fs::TryLockError::Error(source)) => return Err(QuickstartError::Write { path, source }),
     });
-    fs::write(&configuration, configuration_for(addresses)).map_err(failed(&configuration))?;
+    let text = configuration_for(addresses);
+    // Somebody may have tried something in it.
+    if fs::read_to_string(&configuration).is_ok_and(|old| old != text) {
+        let kept = configuration.with_extension("kdl.old");
+        fs::rename(&configuration, &kept).map_err(failed(&kept))?;
+    }
+    fs::write(&configuration, text).map_err(failed(&configuration))?;
     Ok((configuration, lock))
 }
 
