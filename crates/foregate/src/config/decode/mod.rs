@@ -102,18 +102,8 @@ pub(super) fn decode(
                 settings.metrics = decoder.read(item, 0, socket_address);
                 listeners.metrics(settings.metrics, item);
             }
-            "admin" => {
-                settings.admin = admin(&mut decoder, item);
-                if let Some(path) = settings.admin.as_ref().filter(|_| inspect) {
-                    writable::socket(&mut decoder, path, item.place());
-                }
-            }
-            "access-log" => {
-                settings.access_log = decoder.path(item, 0);
-                if let Some(path) = settings.access_log.as_ref().filter(|_| inspect) {
-                    writable::log(&mut decoder, path, item.place());
-                }
-            }
+            "admin" => settings.admin = admin(&mut decoder, item, inspect),
+            "access-log" => settings.access_log = access_log(&mut decoder, item, inspect),
             "temporary-folder" => settings.temporary_folder = decoder.path(item, 0),
             "limits" => numbers::limits(&mut decoder, item, &mut settings.limits),
             "timeouts" => numbers::timeouts(&mut decoder, item, &mut settings.timeouts),
@@ -145,7 +135,7 @@ fn socket_address(value: &value::Value<'_>) -> Result<SocketAddr, Wrong> {
 }
 
 /// `unix:` may stand before the path, as it must where an address could also be one of TCP.
-fn admin(decoder: &mut Decoder<'_>, item: Item<'_>) -> Option<PathBuf> {
+fn admin(decoder: &mut Decoder<'_>, item: Item<'_>, inspect: bool) -> Option<PathBuf> {
     let path = decoder.read(item, 0, |v| {
         let text = value::string(v)?;
         Ok(text.strip_prefix("unix:").unwrap_or(text).to_owned())
@@ -155,5 +145,17 @@ fn admin(decoder: &mut Decoder<'_>, item: Item<'_>) -> Option<PathBuf> {
         decoder.push(problem.help("write a path, such as `admin \"/run/foregate/admin.sock\"`"));
         return None;
     }
-    Some(item.base().join(path))
+    let path = item.base().join(path);
+    if inspect {
+        writable::socket(decoder, &path, item.place());
+    }
+    Some(path)
+}
+
+fn access_log(decoder: &mut Decoder<'_>, item: Item<'_>, inspect: bool) -> Option<PathBuf> {
+    let path = decoder.path(item, 0)?;
+    if inspect {
+        writable::log(decoder, &path, item.place());
+    }
+    Some(path)
 }
