@@ -56,6 +56,11 @@ pub trait Exchange {
     fn request_body_length(&self) -> usize {
         self.request_body().0.len()
     }
+    /// Why a step that reads that start has not run, or has not got all of it that it asked for, if so: the kind of an error.
+    /// The request may go on all the same. Default: none.
+    fn request_body_unseen(&self) -> Option<&'static str> {
+        None
+    }
     /// The first host of the site, as the configuration writes it; empty where there is none.
     fn site(&self) -> &str;
     /// The pattern of the route; empty where there is none.

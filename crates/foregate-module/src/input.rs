@@ -204,6 +204,33 @@ borrowed! {
     ResponseSource(Source<'r>), "response source", AfterResponse, |exchange| exchange.source();
 }
 
+/// Whether nothing that the step does counts, because its key says `dry-run=#true`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DryRun(pub bool);
+
+impl<'r> Input<'r> for DryRun {
+    const SLOT: Slot = Slot::builtin("dry run");
+    fn read(view: &View<'r>, _: u16) -> Self {
+        Self(view.dry)
+    }
+}
+
+impl<P: Phase> ReadableAt<P> for DryRun {}
+
+/// Why a step that reads the request's [`Body`] has not run, or has not got all of it that it asked for, if so: the kind of an
+/// error. The request may have gone on all the same.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Unseen(pub Option<&'static str>);
+
+impl<'r> Input<'r> for Unseen {
+    const SLOT: Slot = Slot::builtin("why the request body is unseen");
+    fn read(view: &View<'r>, _: u16) -> Self {
+        Self(view.exchange.request_body_unseen())
+    }
+}
+
+impl<P: Phase> ReadableAt<P> for Unseen {}
+
 /// The fields of the request.
 #[derive(Clone, Copy)]
 pub struct RequestFields<'r>(pub &'r dyn Fields);

@@ -71,15 +71,15 @@ pub use fetch::{
 };
 pub use fields::{Edit, Edits, Field, FieldError, Fields, FieldsMut};
 pub use input::{
-    Authority, Body, ClientAddress, ErrorKind, Host, Input, Inputs, MemoryIsShort, Method, Outcome, Path,
-    PeerAddress, Protocol, Query, Random, RawTarget, ReadableAt, ReceivedRequest, RequestFields,
+    Authority, Body, ClientAddress, DryRun, ErrorKind, Host, Input, Inputs, MemoryIsShort, Method, Outcome,
+    Path, PeerAddress, Protocol, Query, Random, RawTarget, ReadableAt, ReceivedRequest, RequestFields,
     RequestLength, ResponseBody, ResponseFields, ResponseSource, RouteName, Scheme, SiteName, Status, Time,
-    Tls, View,
+    Tls, Unseen, View,
 };
 pub use output::{
     Add, Apply, ChooseUpstream, Count, EditRequest, EditResponse, Emit, FilterRequestBody,
-    FilterResponseBody, HoldResponseBody, Holds, LimitRequestBody, LogLine, Note, Notes, Output, Outputs,
-    RewriteTarget, SetClientAddress, Skip, Tally, WritableAt, WriteLog,
+    FilterResponseBody, Findings, HoldResponseBody, Holds, LimitRequestBody, LogLine, Note, Notes, Output,
+    Outputs, RewriteTarget, SetClientAddress, Skip, Tally, WritableAt, WriteLog,
 };
 pub use phase_id::{Phase, PhaseId, phase};
 pub use pipeline::{Entry, Group, Pipeline, TooLate, ValueInfo, group, groups};

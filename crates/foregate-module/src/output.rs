@@ -215,6 +215,19 @@ impl Output for Holds {
 
 impl<P: Phase> WritableAt<P> for Holds {}
 
+/// The same as [`Notes`], written in a dry run too, because that is what it is looked at by.
+#[derive(Debug)]
+pub struct Findings(pub Vec<Note>);
+
+impl Output for Findings {
+    const SLOT: Slot = Slot::effect("log");
+    fn apply(self, apply: &mut Apply<'_>, _: u16) {
+        apply.state.notes.extend(self.0.into_iter().map(|note| (note.name, note.value)));
+    }
+}
+
+impl<P: Phase> WritableAt<P> for Findings {}
+
 /// A name and a value for the access log, under the key `notes`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Note {

@@ -37,6 +37,8 @@ pub(super) struct Facts {
     pub held: Option<(usize, Share)>,
     /// Whether that is all of it.
     pub body_is_whole: bool,
+    /// Why a step that reads it has not run, or has not got all of it.
+    pub unseen: Option<&'static str>,
     /// The request's head as it was received, for a plan that asks for it.
     pub received: Option<Box<Head>>,
     /// Why the request was refused before it had a route.
@@ -69,6 +71,7 @@ impl Facts {
             body_share: None,
             held: None,
             body_is_whole: body_is_empty,
+            unseen: None,
             received: None,
             refused: None,
             response_body: Vec::new(),
@@ -213,6 +216,10 @@ impl module::Exchange for View<'_> {
             .spool
             .as_ref()
             .map_or(facts.body.len(), |spool| usize::try_from(spool.len()).unwrap_or(usize::MAX))
+    }
+
+    fn request_body_unseen(&self) -> Option<&'static str> {
+        self.facts.unseen
     }
 
     fn site(&self) -> &str {

@@ -114,6 +114,9 @@ fn decision(json: &mut Json, report: &Report) {
     if let Some(over) = report.over {
         json.key("over_budget").text(&format!("{over:?}"));
     }
+    if let Some(limit) = report.beyond {
+        json.key("beyond").text(limit);
+    }
     json.key("omitted_matches").number(report.omitted);
     json.close('}');
 }

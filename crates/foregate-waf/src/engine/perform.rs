@@ -70,6 +70,8 @@ impl<'p> Run<'p> {
                     false => self.state.exceed(Over::Variables),
                 }
             }
+            // Who only has it detect does not leave that to a rule.
+            Effect::Engine(EngineMode::On) if switches.detects => switches.mode = EngineMode::DetectionOnly,
             Effect::Engine(mode) => switches.mode = *mode,
             Effect::RequestBodyAccess(on) => switches.request_body = *on,
             Effect::RequestBodyLimit(limit) => switches.request_body_limit = *limit,

@@ -79,6 +79,9 @@ pub struct Report {
     pub would: Verdict,
     /// What it needed beyond its budget.
     pub over: Option<Over>,
+    /// The limit for which the request was denied, or would have been, if that is why: see
+    /// [`deny_for`](super::Transaction::deny_for).
+    pub beyond: Option<&'static str>,
     /// The worst severity of the rules that matched.
     pub highest_severity: Option<u8>,
     /// `TX.blocking_inbound_anomaly_score`, the sum by which the Core Rule Set decides; `None` where no rule sets it.
@@ -94,26 +97,55 @@ pub struct Report {
 }
 
 impl Report {
-    /// The lines for the log, one for each match that is to be written there, and one if it was over its budget.
+    /// The lines for the log, one for each match that is to be written there, and one if it was over its budget or denied for a
+    /// limit.
     pub fn lines(&self) -> impl Iterator<Item = String> + '_ {
         let matched = self.matches.iter().filter(|matched| matched.log).map(|matched| matched.line(self));
-        matched.chain(self.over.map(|over| self.over_budget(over)))
+        let over = self.over.map(|over| {
+            self.line(
+                self.denied(),
+                &format!("Over the budget by the limit `{}'.", over.name()),
+                "over-budget",
+            )
+        });
+        let beyond = self.beyond.map(|limit| {
+            self.line(
+                self.denied(),
+                &format!("The request's body is longer than the limit `{limit}'."),
+                "body-limit",
+            )
+        });
+        matched.chain(over).chain(beyond)
     }
 
-    fn over_budget(&self, over: Over) -> String {
-        let what = match self.verdict {
-            Verdict::Deny { status, rule: None } => format!("Access denied with code {status}. "),
-            _ => "Warning. ".to_owned(),
-        };
+    /// The status with which the request was denied, if not by a rule.
+    fn denied(&self) -> Option<u16> {
+        match self.verdict {
+            Verdict::Deny { status, rule: None } => Some(status),
+            _ => None,
+        }
+    }
+
+    /// A line about the transaction, not about a rule: a warning, unless it was denied with a status.
+    pub fn line(&self, denied: Option<u16>, what: &str, kind: &str) -> String {
+        let denied = denied
+            .map_or_else(|| "Warning. ".to_owned(), |status| format!("Access denied with code {status}. "));
         format!(
-            "[client {}] ModSecurity: {what}Over the budget by the limit `{}'. [msg \"over-budget\"] [hostname \"{}\"] \
-             [uri \"{}\"] [unique_id \"{}\"]",
+            "[client {}] ModSecurity: {denied}{what} [msg \"{kind}\"] [hostname \"{}\"] [uri \"{}\"] [unique_id \"{}\"]",
             self.client,
-            over.name(),
             escape(self.host.as_bytes()),
             escape(self.uri.as_bytes()),
             self.unique_id
         )
+    }
+
+    /// What was decided only would have been.
+    pub(crate) fn stopped_nothing(&mut self) {
+        let decided = std::mem::replace(&mut self.verdict, Verdict::Pass);
+        if !decided.passes() {
+            self.would = decided;
+        }
+        self.matches.iter_mut().for_each(|matched| matched.verdict = Verdict::Pass);
     }
 }
 

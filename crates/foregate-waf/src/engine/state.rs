@@ -51,6 +51,8 @@ pub(crate) struct Scratch {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Switches {
     pub(crate) mode: EngineMode,
+    /// Whether the host has said that no request is stopped, whatever rules say.
+    pub(crate) detects: bool,
     pub(crate) request_body: bool,
     pub(crate) request_body_limit: u64,
     pub(crate) processor: Option<BodyProcessor>,
@@ -146,6 +148,8 @@ pub(crate) struct State {
     pub(crate) text_most: usize,
     /// What was needed beyond the budget, if anything.
     pub(crate) over: Option<Over>,
+    /// The limit for which the host has denied the request, or would have, if that is why.
+    pub(crate) beyond: Option<&'static str>,
     pub(crate) matches: Vec<Match>,
     pub(crate) omitted: u64,
     /// Exact looks at values so far.
@@ -200,6 +204,7 @@ impl State {
             tx,
             switches: Switches {
                 mode,
+                detects: false,
                 request_body: settings.request_body_access,
                 request_body_limit: settings.request_body_limit,
                 processor: None,
@@ -231,6 +236,7 @@ impl State {
             work: plan.limits.work,
             text_most: plan.limits.text,
             over: None,
+            beyond: None,
             matches: Vec::new(),
             omitted: 0,
             looks: 0,

@@ -25,6 +25,8 @@ pub struct Options {
     pub started: Duration,
     /// Overrides `SecRuleEngine`. Where neither says anything, rules run and stop requests.
     pub mode: Option<EngineMode>,
+    /// Whether nothing comes of what it decides: its report says what would have been, as if rules only detected.
+    pub dry_run: bool,
 }
 
 /// One request and its response as rules see them. It is told what came, in order, and asked after each part what the
@@ -36,6 +38,7 @@ pub struct Transaction {
     engine: Arc<Engine>,
     state: Box<State>,
     unique_id: Arc<str>,
+    dry_run: bool,
     /// The next phase to run.
     next: usize,
 }
@@ -52,6 +55,7 @@ impl Transaction {
         let plan = &engine.plan;
         let mode = options.mode.or(plan.settings.engine).unwrap_or(EngineMode::On);
         let mut state = Box::new(State::new(plan, mode, options.started));
+        state.switches.detects = options.mode == Some(EngineMode::DetectionOnly);
         state.values.set_text(Variable::UniqueId, options.unique_id.as_bytes());
         if let Some(app) = &plan.settings.web_app_id {
             state.values.set_text(Variable::WebAppId, app.as_bytes());
@@ -60,7 +64,13 @@ impl Transaction {
         for flag in [Variable::ReqbodyError, Variable::UrlencodedError, Variable::MultipartStrictError] {
             state.values.set_text(flag, b"0");
         }
-        Self { engine: Arc::clone(engine), state, unique_id: options.unique_id, next: 0 }
+        Self {
+            engine: Arc::clone(engine),
+            state,
+            unique_id: options.unique_id,
+            dry_run: options.dry_run,
+            next: 0,
+        }
     }
 
     fn run(&mut self) -> Run<'_> {
@@ -162,14 +172,25 @@ impl Transaction {
 
     /// Denies a request for its body, if that is what `SecRequestBodyLimitAction` says.
     fn reject_body(&mut self) {
-        if self.engine.plan.settings.request_body_limit_action != BeyondLimit::Reject {
-            return;
+        if self.engine.plan.settings.request_body_limit_action == BeyondLimit::Reject {
+            self.deny_for("SecRequestBodyNoFilesLimit");
         }
+    }
+
+    /// The host denies the request with 413 for its body, which is longer than this limit of it says: where rules may stop
+    /// requests. Where not, it would have been.
+    pub fn deny_for(&mut self, limit: &'static str) -> Verdict {
         let verdict = Verdict::Deny { status: 413, rule: None };
-        match self.state.switches.mode {
-            EngineMode::On => self.state.verdict.get_or_insert(verdict),
-            EngineMode::DetectionOnly | EngineMode::Off => self.state.would.get_or_insert(verdict),
+        let state = &mut self.state;
+        let decided = match state.switches.mode {
+            EngineMode::On => &mut state.verdict,
+            EngineMode::DetectionOnly | EngineMode::Off => &mut state.would,
         };
+        if decided.is_none() {
+            *decided = Some(verdict);
+            state.beyond = Some(limit);
+        }
+        self.verdict()
     }
 
     /// Phase 3: the head of the response is there.
@@ -213,6 +234,11 @@ impl Transaction {
             values.set_text(Variable::OutboundDataError, if whole { b"0" } else { b"1" });
         }
         self.phase(Phase::ResponseBody)
+    }
+
+    /// The client has its answer: what rules of phases that have not run would decide is not what became of it.
+    pub fn answered(&mut self) {
+        self.dry_run |= self.state.verdict.is_none();
     }
 
     /// Phase 5: the transaction is over. What it found.
@@ -307,6 +333,7 @@ impl Transaction {
             verdict: state.verdict.clone().unwrap_or(Verdict::Pass),
             would: self.would(),
             over: state.over,
+            beyond: state.beyond,
             highest_severity: state.highest_severity,
             inbound_score: score("blocking_inbound_anomaly_score"),
             outbound_score: score("blocking_outbound_anomaly_score"),
@@ -315,6 +342,12 @@ impl Transaction {
             audit: None,
         };
         report.matches = std::mem::take(&mut self.state.matches);
+        if self.dry_run {
+            report.stopped_nothing();
+            if self.state.switches.mode == EngineMode::On {
+                self.state.switches.mode = EngineMode::DetectionOnly;
+            }
+        }
         if super::audit::is_wanted(&self.state, &self.engine.plan.settings) {
             report.audit = Some(super::audit::record(&self.state, &report, &self.engine.plan));
         }

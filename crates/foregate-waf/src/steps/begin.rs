@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use foregate_module::{
-    Authority, ClientAddress, Emit, Filter, Never, Now, Path, Query, Random, Received, ReceivedRequest, Step,
-    Time, View, phase,
+    Authority, ClientAddress, DryRun, Emit, Filter, Never, Now, Path, Query, Random, Received,
+    ReceivedRequest, Step, Time, View, phase,
 };
 use parking_lot::Mutex;
 
@@ -25,8 +25,17 @@ pub struct Begin;
 impl Step for Begin {
     type At = phase::RequestSecurity;
     type Settings = Settings;
-    type In<'r> =
-        (ReceivedRequest<'r>, ClientAddress, Authority<'r>, Path<'r>, Query<'r>, Time, Random, View<'r>);
+    type In<'r> = (
+        ReceivedRequest<'r>,
+        ClientAddress,
+        Authority<'r>,
+        Path<'r>,
+        Query<'r>,
+        Time,
+        Random,
+        View<'r>,
+        DryRun,
+    );
     type Out = (Emit<TransactionValue>,);
     type Stop = Never;
     const NAME: &'static str = "waf-begin";
@@ -43,11 +52,12 @@ impl Step for Begin {
             Time(now),
             Random(random),
             view,
+            DryRun(dry_run),
         ) = input;
         if !settings.is_sampled(random) {
             return ControlFlow::Continue((Emit(None),));
         }
-        let mut held = begin(settings, &received, client, authority, now, random);
+        let mut held = begin(settings, &received, client, authority, now, random, dry_run);
         if let Some(transaction) = &mut held.transaction {
             transaction.normal_target(path, query);
             exclude(transaction, settings, &view);
@@ -64,10 +74,11 @@ pub(super) fn begin(
     authority: &str,
     now: Now,
     random: u64,
+    dry_run: bool,
 ) -> Held {
     let id: Arc<str> = format!("{random:016x}").into();
     let started = Duration::from_millis(now.unix_ms);
-    let options = Options { unique_id: Arc::clone(&id), started, mode: Some(settings.mode) };
+    let options = Options { unique_id: Arc::clone(&id), started, mode: Some(settings.mode), dry_run };
     let mut transaction = Transaction::new(&settings.engine, options);
     let peer = received.client.unwrap_or(NOBODY);
     let client = client.map_or(peer, |client| SocketAddr::new(client, peer.port()));

@@ -4,8 +4,9 @@ use std::ops::ControlFlow;
 use std::time::Duration;
 
 use foregate_module::{
-    Authority, ClientAddress, Count, Filter, Load, LogLine, Never, Note, Notes, Random, Read, Received,
-    ReceivedRequest, Refusal, Status, Step, Tally, Text, Time, Weight, WriteLog, phase,
+    Authority, ClientAddress, Count, DryRun, ErrorKind, Filter, Findings, Load, LogLine, Never, Note, Random,
+    Read, Received, ReceivedRequest, Refusal, Status, Step, Tally, Text, Time, Unseen, Weight, WriteLog,
+    phase,
 };
 
 use super::begin::begin;
@@ -26,9 +27,19 @@ pub struct Log;
 impl Step for Log {
     type At = phase::Log;
     type Settings = Settings;
-    type In<'r> =
-        (Read<'r, TransactionValue>, ReceivedRequest<'r>, ClientAddress, Authority<'r>, Time, Random, Status);
-    type Out = (WriteLog, Notes, Tally, Count, Count);
+    type In<'r> = (
+        Read<'r, TransactionValue>,
+        ReceivedRequest<'r>,
+        ClientAddress,
+        Authority<'r>,
+        Time,
+        Random,
+        Status,
+        DryRun,
+        Unseen,
+        ErrorKind<'r>,
+    );
+    type Out = (WriteLog, Findings, Tally, Count, Count, Count);
     type Stop = Never;
     const NAME: &'static str = "waf-log";
     const ABOUT: &'static str =
@@ -53,15 +64,22 @@ impl Step for Log {
             Time(now),
             Random(random),
             Status(status),
+            DryRun(dry_run),
+            Unseen(unseen),
+            ErrorKind(error),
         ) = input;
         let (held, refusal) = match (held, received.refusal) {
             (Some(held), _) => {
                 let mut held = held.lock();
                 let began = held.began;
+                if let Some(transaction) = &mut held.transaction {
+                    transaction.answered();
+                }
                 (held.transaction.take().map(|transaction| (transaction, began)), None)
             }
             (None, Some(refusal)) if settings.is_sampled(random) => {
-                let mut transaction = begin(settings, &received, client, authority, now, random).transaction;
+                let mut transaction =
+                    begin(settings, &received, client, authority, now, random, dry_run).transaction;
                 if let Some(transaction) = &mut transaction {
                     // The answer has been given; what the rules say is for the log.
                     transaction.request_headers();
@@ -73,8 +91,14 @@ impl Step for Log {
             (None, _) => (None, None),
         };
         let Some((mut transaction, began)) = held else {
-            let nothing =
-                (WriteLog::default(), Notes(Vec::new()), Tally(Vec::new()), Count(None), Count(None));
+            let nothing = (
+                WriteLog::default(),
+                Findings(Vec::new()),
+                Tally(Vec::new()),
+                Count(None),
+                Count(None),
+                Count(None),
+            );
             return ControlFlow::Continue(nothing);
         };
         transaction.elapsed(Duration::from_millis(now.steady_ms.saturating_sub(began)));
@@ -83,7 +107,8 @@ impl Step for Log {
         if let Some(log) = settings.log {
             let start = prefix(now.unix_ms, &received);
             let refused = refusal.map(|refusal| refused(&refusal, &report));
-            let matched = refused.into_iter().chain(report.lines());
+            let unseen = unseen.map(|kind| self::unseen(kind, error == Some(kind), status, &report));
+            let matched = refused.into_iter().chain(report.lines()).chain(unseen);
             lines.extend(matched.map(|line| LogLine { log, line: format!("{start}{line}").into() }));
         }
         if let (Some(log), Some(record)) = (settings.audit, &report.audit) {
@@ -96,7 +121,10 @@ impl Step for Log {
             (None, true, false) => Some("detected"),
             (None, true, true) => None,
         };
-        ControlFlow::Continue((WriteLog(lines), notes(&report), tally(&report), Count(event), Count(over)))
+        let findings = Findings(notes(&report, unseen));
+        let unseen = unseen.map(|_| "unseen");
+        let counts = (Count(event), Count(over), Count(unseen));
+        ControlFlow::Continue((WriteLog(lines), findings, tally(&report), counts.0, counts.1, counts.2))
     }
 }
 
@@ -120,22 +148,37 @@ fn refused(refusal: &Refusal<'_>, report: &Report) -> String {
     )
 }
 
+/// The line of a request whose body rules have not seen, or not as much of it as they should, for an error of this kind. It is
+/// no word against the client.
+fn unseen(kind: &str, failed: bool, status: u16, report: &Report) -> String {
+    let what = match failed {
+        true => format!("Answered with {status}, as rules could not see the request's body: {kind}."),
+        false => format!("Rules have not seen the request's body, or not all of it: {kind}."),
+    };
+    report.line(None, &what, "unseen")
+}
+
 /// What the access log is told: nothing of a request in which nothing was found.
-fn notes(report: &Report) -> Notes {
+fn notes(report: &Report, unseen: Option<&'static str>) -> Vec<Note> {
     let note = |name: &'static str, value: String| Note { name: name.into(), value: value.into() };
     let score = report.inbound_score.filter(|score| *score > 0);
     let decided = if report.verdict.passes() { &report.would } else { &report.verdict };
     let mut notes = Vec::new();
     notes.extend(score.map(|score| note("waf.score", score.to_string())));
     notes.extend(decided.rule().map(|rule| note("waf.rule", rule.to_string())));
-    if !report.verdict.passes() {
-        let word = if matches!(report.verdict, Verdict::Drop { .. }) { "dropped" } else { "refused" };
-        notes.push(note("waf.verdict", word.to_owned()));
-    }
+    let word = match (decided, report.verdict.passes()) {
+        (Verdict::Pass, _) => None,
+        (Verdict::Drop { .. }, false) => Some("dropped"),
+        (_, false) => Some("refused"),
+        (Verdict::Drop { .. }, true) => Some("would-drop"),
+        (_, true) => Some("would-refuse"),
+    };
+    notes.extend(word.map(|word| note("waf.verdict", word.to_owned())));
+    notes.extend(unseen.map(|kind| note("waf.unseen", kind.to_owned())));
     if !notes.is_empty() {
         notes.push(note("waf.id", report.unique_id.to_string()));
     }
-    Notes(notes)
+    notes
 }
 
 /// Matches by rule, and the score by steps of five.

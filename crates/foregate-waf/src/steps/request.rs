@@ -6,11 +6,10 @@ use foregate_module::{
     Abort, Body, Either, Emit, Filter, Holds, Load, Now, Read, Respond, Step, Time, Weight, phase,
 };
 
-use super::answer::{end, refusal};
+use super::answer::end;
 use super::settings::Settings;
 use super::values::{Blocked, Held, OverBudget, Rule, Score, TransactionValue};
 use crate::engine::{Over, Transaction, Verdict};
-use crate::model::EngineMode;
 
 /// How a request is stopped.
 type Stop = Either<Respond, Abort>;
@@ -98,11 +97,18 @@ impl Step for RequestBody {
         let nothing = ControlFlow::Continue((Emit(None), Emit(None), Emit(None), Emit(None), Holds(0)));
         let Some(held) = held else { return nothing };
         let held = &mut *held.lock();
-        if settings.refuses_long && !body.whole && settings.mode == EngineMode::On {
-            return ControlFlow::Break(Either::A(Respond(refusal(413, held))));
+        // In a dry run phase 1 has told of it, and nothing came of that.
+        if held.transaction.as_ref().is_some_and(|transaction| !transaction.verdict().passes()) {
+            return nothing;
         }
+        let is_long = settings.refuses_long && !body.whole;
         let seen = with(held, now, |transaction| {
-            let verdict = transaction.request_body(body.bytes, body.whole);
+            let denied = if is_long { transaction.deny_for("body-limit") } else { Verdict::Pass };
+            // Where rules only detect, they look at its start.
+            let verdict = match denied {
+                Verdict::Pass => transaction.request_body(body.bytes, body.whole),
+                denied => denied,
+            };
             let score = transaction.variable("blocking_inbound_anomaly_score");
             let score = score.and_then(|score| std::str::from_utf8(&score).ok()?.parse().ok());
             let over = transaction.over().map(Over::name);

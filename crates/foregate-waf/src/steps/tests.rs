@@ -355,3 +355,41 @@ fn what_is_wrong_is_told_with_its_place() {
     }
     assert!(read_with(&node("waf"), RULES).is_err());
 }
+
+fn notes(sample: &Sample) -> Vec<(String, String)> {
+    let text = |text: &[u8]| String::from_utf8_lossy(text).into_owned();
+    sample.state.notes.iter().map(|(name, value)| (text(name), text(value))).collect()
+}
+
+#[test]
+fn bodies_beyond_the_limit_are_told_of() {
+    let limit = node("body-limit").arg_literal("1KiB").prop_literal("beyond", "refuse");
+    let ask_with = |mode: &str| {
+        let settings = read(&waf(mode).prop_literal("log", "waf.log").with_child(limit.clone()));
+        let mut sample = Sample::get("/");
+        sample.body = (vec![b'x'; 1024], false);
+        let status = ask(&mut sample, &settings);
+        let mut sample = sample.response(status.unwrap_or(200));
+        let lines = lines(&mut sample, &settings);
+        (status, lines, notes(&sample))
+    };
+    let id = ("waf.id".to_owned(), "0000000000000004".to_owned());
+    let (status, lines, notes) = ask_with("block");
+    assert_eq!((status, lines.len()), (Some(413), 1), "{lines:?}");
+    let line = "Access denied with code 413. The request's body is longer than the limit `body-limit'.";
+    assert!(lines[0].contains(line) && lines[0].contains("[unique_id \"0000000000000004\"]"), "{}", lines[0]);
+    assert_eq!(notes, [("waf.verdict".to_owned(), "refused".to_owned()), id.clone()]);
+    let (status, lines, notes) = ask_with("detect");
+    assert_eq!((status, lines.len()), (None, 1), "{lines:?}");
+    assert!(lines[0].contains("Warning. The request's body is longer"), "{}", lines[0]);
+    assert_eq!(notes, [("waf.verdict".to_owned(), "would-refuse".to_owned()), id]);
+}
+
+#[test]
+fn no_rule_has_a_firewall_that_detects_stop_requests() {
+    let rules = format!("SecAction \"id:1,phase:1,pass,nolog,ctl:ruleEngine=On\"\n{RULES}");
+    let settings = read_with(&waf("detect"), &rules).unwrap();
+    assert_eq!(ask(&mut Sample::get("/?a=evil"), &settings), None);
+    let settings = read_with(&waf("block"), &rules).unwrap();
+    assert_eq!(ask(&mut Sample::get("/?a=evil"), &settings), Some(403));
+}
