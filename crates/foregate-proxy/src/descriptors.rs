@@ -1,9 +1,17 @@
-//! How many descriptors sockets of clients and origins use, so that some are left for everything else.
+//! How many descriptors sockets of clients and origins and temporary files use, so that some are left for everything else.
+//!
+//! Whoever is about to open something takes a place for it first: a thousand connects that are under way at once must not
+//! all have found the last descriptor free.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Descriptors that connections leave for health checks, admin, logs and files.
+/// Descriptors that connections and temporary files leave for health checks, admin, metrics, logs and configuration files.
 pub const RESERVE: usize = 64;
+/// The part of the others that connections to origins leave to clients: a site whose origins are stuck must not keep those of
+/// others out.
+const NOT_FOR_ORIGINS: usize = 8;
+/// The part that temporary files leave for connections: without these nothing would move on that a file waits for.
+const NOT_FOR_FILES: usize = 4;
 
 static USED: AtomicUsize = AtomicUsize::new(0);
 static ALLOWED: AtomicUsize = AtomicUsize::new(usize::MAX);
@@ -18,15 +26,32 @@ pub fn are_scarce() -> bool {
     USED.load(Ordering::Relaxed) >= ALLOWED.load(Ordering::Relaxed)
 }
 
-/// One descriptor in use by a connection.
+/// The place of one descriptor. It moves into what has the descriptor, and counts until that is dropped.
 #[derive(Debug)]
 pub struct Used(());
 
 impl Used {
-    /// Counts it until this value is dropped.
+    /// Counts a connection that is there already.
     pub fn new() -> Self {
         USED.fetch_add(1, Ordering::Relaxed);
         Self(())
+    }
+
+    /// A place for a connection to an origin, unless there is none left.
+    pub fn take_for_origin() -> Option<Self> {
+        Self::take_beside(NOT_FOR_ORIGINS)
+    }
+
+    /// A place for a temporary file.
+    pub fn take_for_file() -> Option<Self> {
+        Self::take_beside(NOT_FOR_FILES)
+    }
+
+    fn take_beside(part: usize) -> Option<Self> {
+        let allowed = ALLOWED.load(Ordering::Relaxed);
+        let limit = allowed - allowed / part;
+        let more = |used: usize| (used < limit).then(|| used + 1);
+        USED.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).ok().map(|_| Self(()))
     }
 }
 

@@ -20,6 +20,7 @@ use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
 
 use crate::budget::{Budget, Share};
+use crate::descriptors::Used;
 use crate::telemetry::metrics::Counter;
 
 /// What is written or read at a time, bytes: a body that comes slowly holds as much in memory, at most.
@@ -34,7 +35,7 @@ const TOLD_EVERY: Duration = Duration::from_secs(10);
 /// Why a body could not be kept in a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SpoolError {
-    /// All files together hold as much as they may, or those of its client.
+    /// All files together hold as much as they may, or those of its client, or there are as many as there may be.
     Limit,
     /// The file could not be made, written or read in time.
     Io,
@@ -57,7 +58,7 @@ pub struct Spools {
 #[derive(Debug)]
 pub struct Spool {
     /// There until it is closed.
-    file: Option<File>,
+    file: Option<(File, Used)>,
     length: AtomicU64,
     share: Mutex<Share>,
     of: Arc<Spools>,
@@ -87,17 +88,21 @@ impl Spools {
     ///
     /// # Errors
     ///
-    /// It could not be made.
+    /// It could not be made, or there is no descriptor for it.
     pub async fn create(self: &Arc<Self>, folder: &Path, share: Share) -> Result<Arc<Spool>, SpoolError> {
         if self.is_stuck() {
             self.failed.inc();
             return Err(SpoolError::Io);
         }
+        let Some(place) = Used::take_for_file() else {
+            self.budget.refused.inc();
+            return Err(SpoolError::Limit);
+        };
         let path = folder.to_owned();
         let made = in_turn(Arc::clone(&self.turns), move || {
             let file = tempfile::tempfile_in(path)?;
             file.set_permissions(Permissions::from_mode(0o600))?;
-            Ok(file)
+            Ok((file, place))
         })
         .await;
         let file = made.map_err(|error| self.failure(&error, Some(folder)))?;
@@ -183,7 +188,7 @@ impl Drop for Spool {
 
 impl Spool {
     fn file(&self) -> io::Result<&File> {
-        self.file.as_ref().ok_or_else(|| io::ErrorKind::NotFound.into())
+        self.file.as_ref().map(|(file, _)| file).ok_or_else(|| io::ErrorKind::NotFound.into())
     }
 
     /// Bytes that it holds.

@@ -42,19 +42,31 @@ macro_rules! each_kind {
     };
 }
 
+/// A socket that has come by itself: its descriptor is counted, whatever there is left.
 impl From<TcpStream> for Socket {
     fn from(stream: TcpStream) -> Self {
-        Self { kind: SocketKind::Tcp(stream), ahead: None, _descriptor: descriptors::Used::new() }
+        Self::tcp(stream, descriptors::Used::new())
     }
 }
 
+/// The same for a Unix socket.
 impl From<UnixStream> for Socket {
     fn from(stream: UnixStream) -> Self {
-        Self { kind: SocketKind::Unix(stream), ahead: None, _descriptor: descriptors::Used::new() }
+        Self::unix(stream, descriptors::Used::new())
     }
 }
 
 impl Socket {
+    /// A socket for whose descriptor a place has been taken.
+    pub fn tcp(stream: TcpStream, place: descriptors::Used) -> Self {
+        Self { kind: SocketKind::Tcp(stream), ahead: None, _descriptor: place }
+    }
+
+    /// The same for a Unix socket.
+    pub fn unix(stream: UnixStream, place: descriptors::Used) -> Self {
+        Self { kind: SocketKind::Unix(stream), ahead: None, _descriptor: place }
+    }
+
     /// Puts bytes that were read already before those that are still to come.
     pub fn unread(&mut self, bytes: Vec<u8>) {
         if !bytes.is_empty() {

@@ -15,7 +15,7 @@ use tokio::time::timeout_at;
 use super::pool::{Lease, STREAMS_PER_CONNECTION, Shared};
 use super::{Server, Upstream};
 use crate::address::ServerAddress;
-use crate::descriptors;
+use crate::descriptors::Used;
 use crate::error::Error;
 use crate::link::{H1Link, Socket, Stream};
 use crate::settings::{ProxyProtocolVersion, UpstreamProtocol};
@@ -56,11 +56,11 @@ impl Upstream {
         addresses: Addresses,
         deadline: Instant,
     ) -> Result<Connected, Error> {
-        if descriptors::are_scarce() && !self.pools.evict() {
+        let Some(place) = self.place() else {
             tracing::debug!(server = %server.label, "no descriptor for a connection");
             return Err(Error::NoDescriptors);
-        }
-        let connected = match timeout_at(deadline.into(), self.establish(server, addresses)).await {
+        };
+        let connected = match timeout_at(deadline.into(), self.establish(server, addresses, place)).await {
             Ok(connected) => connected,
             Err(_) => Err(Error::ConnectTimeout),
         };
@@ -76,8 +76,21 @@ impl Upstream {
         connected
     }
 
-    async fn establish(&self, server: &Server, addresses: Addresses) -> Result<Connected, Error> {
-        let mut socket = self.socket(server).await?;
+    /// A place for a descriptor. Where there is none, the connections that have been idle for longest make room, whatever upstream
+    /// they belong to. Those of HTTP/2 end a little later, so that only so many are asked for one place.
+    fn place(&self) -> Option<Used> {
+        const EVICTED_MOST: usize = 4;
+        let evicted = (0..EVICTED_MOST).map_while(|_| self.pools.evict().then(Used::take_for_origin));
+        Used::take_for_origin().or_else(|| evicted.flatten().next())
+    }
+
+    async fn establish(
+        &self,
+        server: &Server,
+        addresses: Addresses,
+        place: Used,
+    ) -> Result<Connected, Error> {
+        let mut socket = self.socket(server, place).await?;
         if let Some(version) = self.settings.send_proxy {
             let mut header = Vec::new();
             write_proxy_header(&mut header, version, addresses);
@@ -111,11 +124,13 @@ impl Upstream {
         }
     }
 
-    async fn socket(&self, server: &Server) -> Result<Socket, Error> {
+    async fn socket(&self, server: &Server, place: Used) -> Result<Socket, Error> {
         let failed = |error: io::Error| Error::Connect(error.kind());
         match &server.address {
-            ServerAddress::Unix(path) => Ok(UnixStream::connect(path).await.map_err(failed)?.into()),
-            ServerAddress::Ip(address) => Ok(tcp(*address).await.map_err(failed)?.into()),
+            ServerAddress::Unix(path) => {
+                Ok(Socket::unix(UnixStream::connect(path).await.map_err(failed)?, place))
+            }
+            ServerAddress::Ip(address) => Ok(Socket::tcp(tcp(*address).await.map_err(failed)?, place)),
             ServerAddress::Name { port, .. } => {
                 let resolved = server.resolved.as_ref().ok_or(Error::Internal)?;
                 let found = match resolved.addresses() {
@@ -126,19 +141,26 @@ impl Upstream {
                 // A server that is down costs one attempt, at each of its addresses in turn.
                 let failures = server.health.failures() as usize;
                 let (first, most) = if failures > 0 { (failures % found.len(), 1) } else { (0, found.len()) };
-                self.first_of(&found, first, most, *port).await.map_err(failed)
+                let stream = self.first_of(&found, first, most, *port).await.map_err(failed)?;
+                Ok(Socket::tcp(stream, place))
             }
         }
     }
 
     /// The first of `most` addresses that answers, each with its share of the time.
-    async fn first_of(&self, found: &[IpAddr], first: usize, most: usize, port: u16) -> io::Result<Socket> {
+    async fn first_of(
+        &self,
+        found: &[IpAddr],
+        first: usize,
+        most: usize,
+        port: u16,
+    ) -> io::Result<TcpStream> {
         let share = self.settings.connect_timeout / u32::try_from(most).unwrap_or(1).max(1);
         let share = share.max(Duration::from_millis(50));
         let mut last = io::Error::from(io::ErrorKind::AddrNotAvailable);
         for address in found.iter().cycle().skip(first).take(most) {
             match tokio::time::timeout(share, tcp(SocketAddr::new(*address, port))).await {
-                Ok(Ok(stream)) => return Ok(stream.into()),
+                Ok(Ok(stream)) => return Ok(stream),
                 Ok(Err(error)) => last = error,
                 Err(_) => last = io::ErrorKind::TimedOut.into(),
             }
