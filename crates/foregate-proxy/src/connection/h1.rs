@@ -22,13 +22,14 @@ use crate::timer::Timer;
 /// that is busy, and short, because many clients come at once and then fall silent.
 const LINGER: Duration = Duration::from_millis(50);
 
-/// Serves the connection until it ends.
-pub(super) async fn serve(connection: Connection, link: Box<H1Link>) {
+/// Serves the connection until it ends. `began` is when the first byte of the first request came, if it was a while ago.
+pub(super) async fn serve(connection: Connection, link: Box<H1Link>, began: Option<Instant>) {
     let mut session = Session {
         timer: Timer::new(connection.terms.timeouts.head),
         client: Client::new(Link::H1(link), None),
         connection,
         requests: 0,
+        began,
     };
     // While the connection is idle only this small future exists; what requests need comes and goes with them.
     while session.wait(None).await {
@@ -43,6 +44,8 @@ struct Session {
     client: Client,
     timer: Timer,
     requests: u64,
+    /// When the first byte of the next request came, if that was before its head is received.
+    began: Option<Instant>,
 }
 
 impl Session {
@@ -105,7 +108,7 @@ impl Session {
     /// Receives one request and serves it.
     async fn exchange(&mut self, request: &mut Request, response: &mut Response) -> Outcome {
         let config = self.connection.proxy.config();
-        let began = clock::now();
+        let began = self.began.take().unwrap_or_else(clock::now);
         let received = self.receive(&config, request, began).await;
         self.client.head_sent = false;
         self.client.close = false;

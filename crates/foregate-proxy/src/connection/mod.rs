@@ -96,11 +96,12 @@ pub async fn serve(proxy: Arc<Proxy>, listen: Arc<Listen>, accepted: Accepted) {
     let born = clock::now();
     let connection = Connection { proxy, terms, peer, registered, born };
     let mut link = Box::new(H1Link::new(stream));
+    let mut began = None;
     let is_h2 = match alpn {
         Some(alpn) => alpn == Alpn::Http2,
         None => {
             listen.http2
-                && match connection.sniff(&mut link).await {
+                && match connection.sniff(&mut link, &mut began).await {
                     Some(is_h2) => is_h2,
                     None => return,
                 }
@@ -111,7 +112,7 @@ pub async fn serve(proxy: Arc<Proxy>, listen: Arc<Listen>, accepted: Accepted) {
         let (stream, ahead) = link.into_parts();
         Box::pin(h2::serve(connection, stream.read_again(ahead))).await;
     } else {
-        h1::serve(connection, link).await;
+        h1::serve(connection, link, began).await;
     }
 }
 
@@ -125,11 +126,11 @@ struct Connection {
 }
 
 impl Connection {
-    /// Tells HTTP/2 with prior knowledge from HTTP/1 by the first bytes; `None` if none come.
-    async fn sniff(&self, link: &mut H1Link) -> Option<bool> {
+    /// Tells HTTP/2 with prior knowledge from HTTP/1 by the first bytes; `None` if none come. `began` is set where the first
+    /// came before it could be told: the time of a head runs from there. What is not told until it is up is HTTP/1, late.
+    async fn sniff(&self, link: &mut H1Link, began: &mut Option<Instant>) -> Option<bool> {
         let mut timer = Timer::new(self.terms.timeouts.keep_alive);
         let opened = clock::now();
-        let mut began = None;
         poll_fn(|cx| {
             loop {
                 let ahead = link.ahead();
@@ -147,11 +148,11 @@ impl Connection {
                     std::task::Poll::Ready(Ok(true)) => {}
                     std::task::Poll::Ready(Ok(false) | Err(_)) => return std::task::Poll::Ready(None),
                     std::task::Poll::Pending => {
-                        let told = link.ahead().is_empty() && self.registered.poll_told(cx);
-                        if told || timer.poll(cx, deadline).is_ready() {
+                        let idle = link.ahead().is_empty();
+                        if idle && self.registered.poll_told(cx) {
                             return std::task::Poll::Ready(None);
                         }
-                        return std::task::Poll::Pending;
+                        return timer.poll(cx, deadline).map(|()| (!idle).then_some(false));
                     }
                 }
             }
