@@ -1,5 +1,3 @@
-extern crate std;
-
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
@@ -148,56 +146,6 @@ fn a_filter_in_a_dry_run_sees_the_body_and_changes_nothing() {
     let mut moved = Vec::new();
     chain.report(&mut |traffic| moved.push((traffic.step, traffic.taken, traffic.given)), &mut |_| {});
     assert_eq!(moved, [("plain", 4, 4), ("third", 4, 5)]);
-}
-
-/// Panics at the end of the body, or before.
-struct Panics(usize);
-
-impl BodyFilter for Panics {
-    fn write(&mut self, piece: &[u8], _: &mut dyn Sink) -> Result<(), Bail> {
-        self.0 = self.0.checked_sub(piece.len()).expect("a panic within the body");
-        Ok(())
-    }
-
-    fn end(&mut self, _: &mut dyn Sink) -> Result<(), Bail> {
-        panic!("at the end of the body");
-    }
-
-    fn bail(&mut self, _: &mut dyn Sink) -> Result<(), Bail> {
-        Ok(())
-    }
-}
-
-#[test]
-fn a_panic_in_a_dry_run_changes_nothing() {
-    use std::panic::{AssertUnwindSafe, catch_unwind};
-
-    let dry = |filtered: Filtered| Filtered { dry: true, ..filtered };
-    for most in [0, 1, 100] {
-        let filters = Vec::from([
-            Filtered::new("first", Plain),
-            dry(Filtered::new("well", Plain)),
-            dry(Filtered::new("ill", Panics(most))),
-            Filtered::new("last", Threes::default()),
-        ]);
-        let mut chain = Chain::guarded(filters, |run| catch_unwind(AssertUnwindSafe(run)).is_ok());
-        let mut out = Vec::new();
-        for piece in [b"a", b"b"] {
-            chain.write(piece, &mut out).unwrap();
-            while chain.is_pending() {
-                chain.resume(&mut out).unwrap();
-            }
-        }
-        chain.end(&mut out).unwrap();
-        while chain.is_pending() {
-            chain.resume(&mut out).unwrap();
-        }
-        assert_eq!(out, b"ab.", "{most}");
-        assert_eq!(chain.panicked(), None);
-        let mut found = Vec::new();
-        chain.report(&mut |_| {}, &mut |finding| found.push(finding));
-        assert_eq!(found, [Finding { step: "ill", event: Finding::PANIC, count: 1 }], "{most}");
-    }
 }
 
 #[test]

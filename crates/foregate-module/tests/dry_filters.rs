@@ -1,0 +1,91 @@
+//! Filters of bodies in a dry run, whose hosts catch panics: here, where there is a standard library to do so.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test stops at what it did not expect")]
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use foregate_module::{Bail, BodyFilter, Chain, Filtered, Finding, Sink};
+
+/// Passes everything on.
+struct Plain;
+
+impl BodyFilter for Plain {
+    fn write(&mut self, piece: &[u8], out: &mut dyn Sink) -> Result<(), Bail> {
+        out.write(piece);
+        Ok(())
+    }
+
+    fn end(&mut self, _: &mut dyn Sink) -> Result<(), Bail> {
+        Ok(())
+    }
+
+    fn bail(&mut self, _: &mut dyn Sink) -> Result<(), Bail> {
+        Ok(())
+    }
+}
+
+/// Passes everything on, and a full stop behind it.
+struct Stop;
+
+impl BodyFilter for Stop {
+    fn write(&mut self, piece: &[u8], out: &mut dyn Sink) -> Result<(), Bail> {
+        out.write(piece);
+        Ok(())
+    }
+
+    fn end(&mut self, out: &mut dyn Sink) -> Result<(), Bail> {
+        out.write(b".");
+        Ok(())
+    }
+
+    fn bail(&mut self, _: &mut dyn Sink) -> Result<(), Bail> {
+        Ok(())
+    }
+}
+
+/// Panics at the end of the body, or before.
+struct Panics(usize);
+
+impl BodyFilter for Panics {
+    fn write(&mut self, piece: &[u8], _: &mut dyn Sink) -> Result<(), Bail> {
+        self.0 = self.0.checked_sub(piece.len()).expect("a panic within the body");
+        Ok(())
+    }
+
+    fn end(&mut self, _: &mut dyn Sink) -> Result<(), Bail> {
+        panic!("at the end of the body");
+    }
+
+    fn bail(&mut self, _: &mut dyn Sink) -> Result<(), Bail> {
+        Ok(())
+    }
+}
+
+#[test]
+fn a_panic_in_a_dry_run_changes_nothing() {
+    let dry = |filtered: Filtered| Filtered { dry: true, ..filtered };
+    for most in [0, 1, 100] {
+        let filters = Vec::from([
+            Filtered::new("first", Plain),
+            dry(Filtered::new("well", Plain)),
+            dry(Filtered::new("ill", Panics(most))),
+            Filtered::new("last", Stop),
+        ]);
+        let mut chain = Chain::guarded(filters, |run| catch_unwind(AssertUnwindSafe(run)).is_ok());
+        let mut out = Vec::new();
+        for piece in [b"a", b"b"] {
+            chain.write(piece, &mut out).unwrap();
+            while chain.is_pending() {
+                chain.resume(&mut out).unwrap();
+            }
+        }
+        chain.end(&mut out).unwrap();
+        while chain.is_pending() {
+            chain.resume(&mut out).unwrap();
+        }
+        assert_eq!(out, b"ab.", "{most}");
+        assert_eq!(chain.panicked(), None);
+        let mut found = Vec::new();
+        chain.report(&mut |_| {}, &mut |finding| found.push(finding));
+        assert_eq!(found, [Finding { step: "ill", event: Finding::PANIC, count: 1 }], "{most}");
+    }
+}
