@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use foregate_wire::client_network;
 use parking_lot::Mutex;
 
+use crate::pressure::Charge;
 use crate::telemetry::metrics::Counter;
 
 /// A share may be at most this part of what nobody else holds.
@@ -29,6 +30,8 @@ pub struct Budget {
     held: AtomicUsize,
     /// What those hold whose shares are counted by client.
     clients: Mutex<HashMap<Client, usize, foldhash::fast::RandomState>>,
+    /// Whether it is memory, which counts among what the process holds, and not room in files.
+    memory: bool,
     /// Shares that could not grow.
     pub refused: Counter,
 }
@@ -39,6 +42,7 @@ pub struct Share {
     budget: Arc<Budget>,
     held: usize,
     client: Option<Client>,
+    charge: Charge,
 }
 
 /// What tells clients apart, in little room: a body has several shares.
@@ -57,9 +61,15 @@ impl Client {
 }
 
 impl Budget {
-    /// So many bytes.
+    /// So many bytes of memory.
     pub fn new(limit: usize) -> Self {
+        Self { memory: true, ..Self::of_files(limit) }
+    }
+
+    /// So many bytes in files.
+    pub fn of_files(limit: usize) -> Self {
         Self {
+            memory: false,
             limit: AtomicUsize::new(limit),
             per_client: AtomicUsize::new(crate::settings::FILTER_PER_CLIENT),
             held: AtomicUsize::new(0),
@@ -86,13 +96,14 @@ impl Budget {
 
     /// A share of nothing yet.
     pub fn share(self: &Arc<Self>) -> Share {
-        Share { budget: Arc::clone(self), held: 0, client: None }
+        Share { budget: Arc::clone(self), held: 0, client: None, charge: Charge::new() }
     }
 
     /// The same for what a client sends: with all its bodies together it may hold no more than its part, unless it has but
     /// one. IPv6 clients are told apart by their networks of 64 bits.
     pub fn share_of(self: &Arc<Self>, client: Option<IpAddr>) -> Share {
-        Share { budget: Arc::clone(self), held: 0, client: client.map(Client::of) }
+        let client = client.map(Client::of);
+        Share { budget: Arc::clone(self), held: 0, client, charge: Charge::new() }
     }
 
     fn grow(&self, from: usize, to: usize) -> bool {
@@ -146,7 +157,7 @@ impl Share {
         let wanted = bytes - bytes % GRAIN;
         if wanted <= self.held {
             self.budget.shrink(self.client, self.held - wanted);
-            self.held = wanted;
+            self.set(wanted);
             return true;
         }
         let grown = match self.client {
@@ -157,8 +168,15 @@ impl Share {
             self.budget.refused.inc();
             return false;
         }
-        self.held = wanted;
+        self.set(wanted);
         true
+    }
+
+    fn set(&mut self, held: usize) {
+        self.held = held;
+        if self.budget.memory {
+            self.charge.set(held);
+        }
     }
 }
 

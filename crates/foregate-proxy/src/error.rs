@@ -157,6 +157,9 @@ pub enum Error {
     /// Filters of bodies hold as much as they may.
     #[error("no memory for the filters of the body")]
     FilterMemory,
+    /// What peers make the process hold is so much that new requests are refused.
+    #[error("no memory for the request")]
+    Memory,
     /// Starts of bodies hold as much in files as they may.
     #[error("no room for the body in temporary files")]
     FilterFiles,
@@ -207,6 +210,7 @@ impl Error {
             | Self::StepQueue(_)
             | Self::Filter(_)
             | Self::FilterMemory
+            | Self::Memory
             | Self::FilterFiles
             | Self::TemporaryFile
             | Self::Aborted(_) => Side::Internal,
@@ -269,6 +273,7 @@ impl Error {
             Self::BodyUnreadable(_) => "body_unreadable",
             Self::Filter(_) => "filter",
             Self::FilterMemory => "filter_memory",
+            Self::Memory => "memory",
             Self::FilterFiles => "filter_files",
             Self::TemporaryFile => "temporary_file",
             Self::ResponseTooLarge => "response_too_large",
@@ -304,6 +309,7 @@ impl Error {
             | Self::NoDescriptors
             | Self::StepQueue(_)
             | Self::FilterMemory
+            | Self::Memory
             | Self::FilterFiles
             | Self::TemporaryFile => 503,
             Self::Internal | Self::Step(_) | Self::Filter(_) | Self::Aborted(_) => 500,

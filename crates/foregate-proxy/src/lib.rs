@@ -17,6 +17,7 @@ mod listener;
 mod memory;
 mod notify;
 mod offload;
+mod pressure;
 mod proxy;
 mod random;
 pub mod routing;

@@ -17,6 +17,7 @@ use tokio::sync::watch;
 use crate::connection::{self, Accepted};
 use crate::descriptors;
 use crate::link::Socket;
+use crate::pressure;
 use crate::proxy::Proxy;
 use crate::settings::{Listen, ListenAddress, any_contains};
 use crate::telemetry::blocked::Watched;
@@ -204,6 +205,10 @@ fn spawn(
     stop: &watch::Receiver<bool>,
 ) {
     proxy.metrics.connections_accepted.inc();
+    if pressure::refuses_connections() {
+        pressure::REFUSED_CONNECTIONS.inc();
+        return;
+    }
     let listen = Arc::clone(&settings.borrow());
     let most = proxy.connections_per_client.load(Ordering::Relaxed);
     // A peer that speaks for others is counted by whom it speaks for.

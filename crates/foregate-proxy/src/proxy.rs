@@ -13,6 +13,7 @@ use crate::budget::Budget;
 use crate::connection::registry::Registry;
 use crate::exchange::fetch::Fetches;
 use crate::offload::Offload;
+use crate::pressure;
 use crate::settings::{Limits, ListenAddress, Settings, Timeouts};
 use crate::spool::Spools;
 use crate::telemetry::access_log::AccessLog;
@@ -161,6 +162,7 @@ impl Proxy {
         let threads = threads.or_else(|| std::thread::available_parallelism().ok());
         let threads = threads.map_or(1, std::num::NonZeroUsize::get);
         let offload = Offload::new(threads, limits.offload_queue, Arc::clone(&metrics));
+        pressure::set_limit(config.settings.memory());
         let steps = Arc::clone(metrics.steps(config.settings.pipeline.steps().map(|decl| decl.name)));
         let filter_memory = Arc::clone(&metrics.filter_memory);
         filter_memory.set_limit(limits.filter_memory, limits.filter_per_client);
@@ -192,6 +194,7 @@ impl Proxy {
     pub fn set_config(&self, mut config: Config) {
         config.settings.sites.count_in(&self.metrics);
         self.offload.set_limit(config.settings.limits.offload_queue);
+        pressure::set_limit(config.settings.memory());
         let limits = &config.settings.limits;
         self.filter_memory.set_limit(limits.filter_memory, limits.filter_per_client);
         self.spools.budget.set_limit(limits.filter_files, limits.filter_per_client);

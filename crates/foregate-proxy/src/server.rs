@@ -17,6 +17,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use crate::admin;
 use crate::listener::{self, Listener};
 use crate::memory;
+use crate::pressure;
 use crate::proxy::{Config, Proxy};
 use crate::random;
 use crate::settings::{Listen, ListenAddress, Settings};
@@ -98,7 +99,10 @@ pub fn run(settings: Settings, source: Arc<dyn Source>) -> io::Result<()> {
     // Between looks at the sockets a worker polls a few tasks. By default they are 61: when many bodies move as fast as
     // they can, that is milliseconds in which a new request is not even seen.
     runtime.event_interval(TASKS_BETWEEN_LOOKS);
-    runtime.on_thread_start(random::seed).on_thread_park(memory::give_back);
+    runtime.on_thread_start(random::seed).on_thread_park(|| {
+        pressure::settle();
+        memory::give_back();
+    });
     let runtime = runtime.enable_all().thread_name("foregate-worker").build()?;
     let ended = runtime.block_on(async {
         // Before anything listens: a signal that comes early must not end the process without a drain.
@@ -202,6 +206,7 @@ impl Server {
         server.files.follow(&config.settings.watched);
         server.certificates.watch();
         tokio::spawn(memory::wake(tokio::runtime::Handle::current().metrics().num_workers()));
+        tokio::spawn(pressure::watch(Arc::clone(&proxy)));
         tokio::spawn(upstream::sweep(move || proxy.config().upstreams.clone()));
         crate::notify::ready();
         Ok(server)

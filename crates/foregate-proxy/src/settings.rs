@@ -76,6 +76,14 @@ impl Settings {
         }
     }
 
+    /// What peers may make the process hold, bytes.
+    pub fn memory(&self) -> usize {
+        let workers = self.workers.or_else(|| std::thread::available_parallelism().ok());
+        let workers = workers.map_or(1, NonZeroUsize::get).max(2);
+        let limits = &self.limits;
+        limits.memory.unwrap_or_else(|| limits.filter_memory.saturating_add(MEMORY_PER_WORKER * workers))
+    }
+
     /// Where temporary files are made.
     pub fn spool_folder(&self) -> PathBuf {
         self.temporary_folder.clone().unwrap_or_else(std::env::temp_dir)
@@ -182,6 +190,9 @@ pub struct ClientCertificates {
 /// for many small ones.
 pub const FILTER_MEMORY: usize = 96 * MIB;
 
+/// What connections may hold by default for each worker, bytes.
+const MEMORY_PER_WORKER: usize = 32 * MIB;
+
 /// The default of [`Limits::filter_files`], bytes.
 pub const FILTER_FILES: usize = 4096 * MIB;
 
@@ -227,6 +238,10 @@ pub struct Limits {
     pub h2_control_rate: u32,
     /// Pieces of heavy work of modules' steps that may wait for a thread. Beyond: what the step says. Default: 1,024.
     pub offload_queue: usize,
+    /// What peers may make the process hold in buffers, heads and bodies, [`filter_memory`](Self::filter_memory) included,
+    /// bytes. From a half of it on, keep-alive connections end; from three quarters on, new requests get 503; beyond, new
+    /// connections are closed. Default (`None`): `filter_memory` and 32 MiB for each worker, for two at least.
+    pub memory: Option<usize>,
     /// What filters of bodies, starts of bodies that steps look at and bodies kept for another attempt may hold together in
     /// the process, bytes. Beyond: 503 for who needs more, bodies pass unchanged where a filter can let them, and what was
     /// kept for another attempt is dropped. Default: [`FILTER_MEMORY`].
@@ -261,6 +276,7 @@ impl Default for Limits {
             h2_control_burst: 1000,
             h2_control_rate: 20,
             offload_queue: 1024,
+            memory: None,
             filter_memory: FILTER_MEMORY,
             filter_files: FILTER_FILES,
             filter_per_client: FILTER_PER_CLIENT,

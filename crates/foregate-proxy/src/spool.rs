@@ -71,7 +71,7 @@ impl Spools {
     pub fn new(limit: usize) -> Self {
         Self {
             turns: Arc::new(Semaphore::new(TURNS)),
-            budget: Arc::new(Budget::new(limit)),
+            budget: Arc::new(Budget::of_files(limit)),
             failed: Counter::default(),
             told: Mutex::default(),
             stuck: Mutex::default(),

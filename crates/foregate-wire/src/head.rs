@@ -122,6 +122,11 @@ impl RequestHead {
         self.headers.repeat(&before.headers, rest).map(|length| at + length)
     }
 
+    /// Bytes of memory that it has.
+    pub fn memory(&self) -> usize {
+        self.headers.memory() + self.target.capacity()
+    }
+
     /// Gives back memory beyond these sizes, so that one large request does not stay for the connection's life.
     pub fn shrink_to(&mut self, bytes: usize, fields: usize) {
         self.headers.shrink_to(bytes, fields);

@@ -134,6 +134,11 @@ impl HeaderList {
         self.entries.shrink_to(fields);
     }
 
+    /// Bytes of memory that it has.
+    pub fn memory(&self) -> usize {
+        self.arena.capacity() + self.entries.capacity() * size_of::<Entry>()
+    }
+
     /// Number of fields, duplicates counted.
     #[inline]
     pub fn len(&self) -> usize {

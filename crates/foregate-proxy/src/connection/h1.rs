@@ -15,6 +15,7 @@ use crate::exchange::response::Response;
 use crate::exchange::{self, Outcome};
 use crate::link::h1::HeadFault;
 use crate::link::{H1Link, Link, LinkError, Received};
+use crate::pressure;
 use crate::telemetry::clock;
 use crate::timer::Timer;
 
@@ -73,6 +74,11 @@ impl Session {
             if self.connection.registered.poll_told(cx) {
                 return Poll::Ready(false);
             }
+            // One that has just come is for a request.
+            if self.requests > 0 && pressure::is_tight() {
+                pressure::DRAINED.inc();
+                return Poll::Ready(false);
+            }
             self.timer.poll(cx, deadline).map(|()| false)
         })
         .await
@@ -86,6 +92,9 @@ impl Session {
             match self.exchange(&mut request, &mut response).await {
                 Outcome::Abort => return false,
                 Outcome::Close => {
+                    // The client may take its time to go.
+                    request.clear();
+                    request.shrink();
                     self.close().await;
                     return false;
                 }
@@ -115,6 +124,7 @@ impl Session {
         self.requests += 1;
         let limits = &config.settings.limits;
         self.client.close_soon = self.connection.registered.is_told()
+            || pressure::is_tight()
             || self.requests >= limits.requests_per_connection
             || !clock::is_within(clock::now(), self.connection.born, config.settings.timeouts.connection_age);
         let understood = match received {
@@ -125,6 +135,7 @@ impl Session {
             Err(HeadFault::Closed) | Err(HeadFault::Link(LinkError::Io(_) | LinkError::Truncated)) => {
                 return Outcome::Abort;
             }
+            Err(HeadFault::Link(LinkError::H2)) => Err(Error::Memory),
             Err(HeadFault::Link(_)) => Err(Error::HeadTimeout),
             // Most likely a broken preface of HTTP/2, for which the connection ends (RFC 9113, section 3.4).
             Err(HeadFault::Malformed(RequestError::BadRequestLine))
@@ -169,8 +180,16 @@ impl Session {
         request.clear();
         poll_fn(|cx| {
             let Link::H1(link) = &mut self.client.link else { return Poll::Ready(Err(HeadFault::Closed)) };
-            if let Poll::Ready(result) = link.poll_request_head(cx, &config.head_limits, &mut request.head) {
+            let polled = link.poll_request_head(cx, &config.head_limits, &mut request.head);
+            let held = request.count() + link.held();
+            if let Poll::Ready(result) = polled {
                 return Poll::Ready(result);
+            }
+            // What is not there yet must not hold too much: this, too, is told by an error that no connection gives.
+            if held > 0 && !pressure::allows_head(held) {
+                link.discard();
+                link.release();
+                return Poll::Ready(Err(HeadFault::Link(LinkError::H2)));
             }
             // The time is up: told by an error that no connection gives.
             self.timer.poll(cx, deadline).map(|()| Err(HeadFault::Link(LinkError::Length)))

@@ -21,6 +21,7 @@ use crate::exchange::client::{Client, Peer};
 use crate::exchange::request::Request;
 use crate::exchange::response::Response;
 use crate::link::{H2Link, Link, Stream};
+use crate::pressure;
 use crate::proxy::{Proxy, Terms};
 use crate::settings::Limits;
 use crate::telemetry::blocked::Watched;
@@ -161,7 +162,11 @@ impl Session {
                 && now.saturating_duration_since(self.busy_at) >= timeouts.keep_alive_h2;
             let told = self.registered.poll_told(cx);
             let old = now.saturating_duration_since(self.born) >= timeouts.connection_age;
-            if idle || old || self.requests >= limits.requests_per_connection || told {
+            let tight = self.requests > 0 && pressure::is_tight();
+            if tight {
+                pressure::DRAINED.inc();
+            }
+            if idle || old || self.requests >= limits.requests_per_connection || told || tight {
                 self.h2.graceful_shutdown();
                 // Streams at work have time limits of their own; only the end of the process cuts them short.
                 let limit = if told { timeouts.drain } else { timeouts.connection_age };
@@ -293,6 +298,7 @@ async fn stream(
     let mut timer = Timer::new(config.settings.timeouts.body_idle);
     let understood = request.understand_h2(&parts, ended, peer.is_secure(), &config.head_limits);
     drop(parts);
+    request.count();
     let mut link = Box::new(H2Link::new((!ended).then_some(body), None));
     if let BodyLength::Fixed(length) = request.length {
         link.expect(length);

@@ -14,6 +14,7 @@ use h2::Reason;
 
 use super::frame_meter::{Frame, HEADER, PREFACE, flag, kind};
 use crate::link::buffer::Buffer;
+use crate::pressure::{self, Charge};
 use crate::settings::Limits;
 
 /// What the fields of a block may have together, by what is allowed for a head: what is only too large gets its 431
@@ -25,6 +26,8 @@ const REFUSED: usize = 8;
 const REFUSED_FIELDS: usize = 1024;
 /// Streams on which more may come. `h2` refuses them long before; beyond, the connection ends.
 const STREAMS: usize = 4096;
+/// By how much the memory for what is held grows at least, in bytes.
+const STEP: usize = 4 * 1024;
 /// Memory for decoding that a thread keeps, in bytes.
 const KEPT_SCRATCH: usize = 64 * 1024;
 
@@ -48,6 +51,8 @@ pub struct HeadGate {
     receiving: Vec<u32>,
     /// What has come and cannot be judged yet; it begins with a frame.
     held: Vec<u8>,
+    /// The memory of that.
+    charge: Charge,
     /// It waits for what was refused to be taken.
     stopped: bool,
     /// What `h2` gets next.
@@ -80,6 +85,7 @@ impl HeadGate {
             last_stream: 0,
             receiving: Vec::new(),
             held: Vec::new(),
+            charge: Charge::new(),
             stopped: false,
             ready: Buffer::new(),
             refused: VecDeque::new(),
@@ -92,8 +98,19 @@ impl HeadGate {
     /// Looks at bytes that were read and says how many of the first may go on to `h2` as they are. The others are kept;
     /// [`Self::ready`] has them once they have been judged.
     pub fn pass(&mut self, bytes: &[u8]) -> usize {
+        let passed = self.let_pass(bytes);
+        self.charge.set(self.held.capacity());
+        if !self.held.is_empty() && !pressure::allows_head(self.held.capacity()) {
+            self.held = Vec::new();
+            self.charge.set(0);
+            self.fault.get_or_insert(Reason::ENHANCE_YOUR_CALM);
+        }
+        passed
+    }
+
+    fn let_pass(&mut self, bytes: &[u8]) -> usize {
         if !self.held.is_empty() || !self.ready.is_empty() {
-            self.held.extend_from_slice(bytes);
+            self.hold(bytes);
             self.judge_held();
             return 0;
         }
@@ -104,11 +121,11 @@ impl HeadGate {
             match self.next(rest) {
                 Ok(Turn::Pass(count)) => at += count,
                 Ok(Turn::Wait) => {
-                    self.held.extend_from_slice(rest);
+                    self.hold(rest);
                     break;
                 }
                 Ok(Turn::Replaced(count)) => {
-                    self.held.extend_from_slice(rest.get(count..).unwrap_or_default());
+                    self.hold(rest.get(count..).unwrap_or_default());
                     self.judge_held();
                     break;
                 }
@@ -152,6 +169,14 @@ impl HeadGate {
         }
     }
 
+    /// Keeps bytes behind those that are held, in not much more memory than they need.
+    fn hold(&mut self, bytes: &[u8]) {
+        if self.held.capacity() - self.held.len() < bytes.len() {
+            self.held.reserve_exact(bytes.len().max(STEP));
+        }
+        self.held.extend_from_slice(bytes);
+    }
+
     fn judge_held(&mut self) {
         self.stopped = false;
         let mut held = std::mem::take(&mut self.held);
@@ -174,6 +199,7 @@ impl HeadGate {
         if !held.is_empty() {
             self.held = held;
         }
+        self.charge.set(self.held.capacity());
     }
 
     /// Decides about the first of these bytes; with nothing to skip they begin with a frame.

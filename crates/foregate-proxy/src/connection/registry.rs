@@ -90,6 +90,16 @@ impl Registry {
         }
     }
 
+    /// Has all idle connections look again whether they shall go on.
+    pub fn wake(&self) {
+        for shard in &self.shards {
+            let entries: Vec<_> = shard.lock().entries.values().cloned().collect();
+            for waker in entries.iter().filter_map(|entry| entry.waker.lock().take()) {
+                waker.wake();
+            }
+        }
+    }
+
     /// Completes once there are no connections.
     pub async fn empty(&self) {
         loop {

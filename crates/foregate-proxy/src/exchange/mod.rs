@@ -34,6 +34,7 @@ use self::respond::Answer;
 use self::response::Response;
 use crate::error::Error;
 use crate::link::copy::Copy;
+use crate::pressure;
 use crate::proxy::{Config, Proxy};
 use crate::routing::HostId;
 use crate::settings::{Action, Route};
@@ -158,7 +159,8 @@ pub struct Served<'a> {
 ///
 /// A panic is the end of this request alone: it is counted, and the client gets a 500 if it has got nothing yet.
 pub async fn serve(served: Served<'_>, understood: Result<(), Error>) -> Outcome {
-    let first = understood.map_or_else(Step::Failed, |()| Step::Route);
+    let admitted = if understood.is_ok() { pressure::admit() } else { Ok(()) };
+    let first = understood.and(admitted).map_or_else(Step::Failed, |()| Step::Route);
     let mut exchange = Exchange::new(served);
     exchange.refused = understood.err();
     let driven = {

@@ -10,8 +10,11 @@ use foregate_wire::{BodyLength, Method, NameId, RequestHead, Slashes, normalize_
 use self::onward::{OWN_NAME, Told};
 use self::understand::LastHost;
 use crate::error::Error;
+use crate::pressure::Charge;
 use crate::settings;
 
+/// Heads with more memory than this are counted, bytes.
+const COUNTED: usize = 8 * 1024;
 /// How many servers of that name a request may have passed. An upstream that leads back here would have it go round until its
 /// head is too large.
 const HOPS_MOST: usize = 10;
@@ -47,6 +50,8 @@ pub struct Request {
     pub sent: usize,
     /// Whether a field's name has a `_`; `None` until a step's change asks.
     underscores: Option<bool>,
+    /// The memory of the head.
+    charge: Charge,
 }
 
 impl Request {
@@ -70,6 +75,7 @@ impl Request {
             claimed: 0,
             sent: usize::MAX,
             underscores: None,
+            charge: Charge::new(),
         }
     }
 
@@ -203,6 +209,15 @@ impl Request {
         const KEPT: usize = 4096;
         self.head.shrink_to(KEPT, 64);
         self.target.shrink_to(KEPT);
+        self.count();
+    }
+
+    /// Counts the memory of its head, and says how much that is, bytes; none where it is no more than what is kept anyway.
+    pub fn count(&mut self) -> usize {
+        let held = self.head.memory();
+        let held = if held > COUNTED { held } else { 0 };
+        self.charge.set(held);
+        held
     }
 }
 

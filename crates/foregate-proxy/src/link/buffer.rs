@@ -8,6 +8,7 @@ use std::io;
 use std::task::{Context, Poll};
 
 use super::Stream;
+use crate::pressure::{self, Charge};
 
 /// What a connection starts with: most heads fit, and a peer that sends half of one holds no more than this.
 pub const FIRST: usize = 4 * 1024;
@@ -64,12 +65,14 @@ pub struct Buffer {
     start: usize,
     /// How much is taken for the next read into an empty buffer.
     next: usize,
+    /// Its memory, as far as it is counted: what is appended may make it grow, which is counted with the next change.
+    charge: Charge,
 }
 
 impl Buffer {
     /// A buffer without memory.
     pub const fn new() -> Self {
-        Self { bytes: Vec::new(), start: 0, next: FIRST }
+        Self { bytes: Vec::new(), start: 0, next: FIRST, charge: Charge::new() }
     }
 
     /// The bytes that wait.
@@ -87,8 +90,18 @@ impl Buffer {
         self.start == self.bytes.len()
     }
 
+    /// Bytes of memory that it holds.
+    pub fn held(&self) -> usize {
+        self.bytes.capacity()
+    }
+
+    fn count(&mut self) {
+        self.charge.set(self.bytes.capacity());
+    }
+
     /// Drops the first `count` of the bytes that wait.
     pub fn consume(&mut self, count: usize) {
+        self.count();
         self.start = (self.start + count).min(self.bytes.len());
         if self.is_empty() {
             self.bytes.clear();
@@ -101,6 +114,7 @@ impl Buffer {
         if self.bytes.capacity() == 0 {
             self.bytes = take(SMALL);
         }
+        self.count();
         // What has been consumed must not pile up in a buffer that never becomes empty.
         if self.start > 0 && self.start >= self.len() {
             self.bytes.drain(..self.start);
@@ -124,12 +138,14 @@ impl Buffer {
             self.next = LARGE;
         }
         self.bytes.extend_from_slice(bytes);
+        self.count();
     }
 
     /// Gives the memory back unless bytes wait in it.
     pub fn release(&mut self) {
         if self.is_empty() && self.bytes.capacity() != 0 {
             give(std::mem::take(&mut self.bytes));
+            self.count();
             self.start = 0;
         }
     }
@@ -167,7 +183,8 @@ impl Buffer {
             match stream.poll_receive(cx, &mut self.bytes) {
                 // A peer that fills the buffer has more: fewer, larger reads are cheaper for it.
                 Poll::Ready(Ok(Some(count))) if count == spare => {
-                    self.next = if self.bytes.capacity() < SMALL { SMALL } else { LARGE };
+                    let larger = self.bytes.capacity() >= SMALL && !pressure::is_tight();
+                    self.next = if larger { LARGE } else { SMALL };
                     return Poll::Ready(Ok(count));
                 }
                 Poll::Ready(Ok(Some(count))) => return Poll::Ready(Ok(count)),
@@ -183,10 +200,14 @@ impl Buffer {
 
     fn make_room(&mut self, limit: usize) -> io::Result<()> {
         if self.is_empty() {
-            let wanted = self.next.min(limit.max(FIRST));
-            if self.bytes.capacity() < wanted {
+            // What a fast peer has been given, it gives back when memory gets short.
+            let tight = self.next == LARGE && pressure::is_tight();
+            let next = if tight { SMALL } else { self.next };
+            let wanted = next.min(limit.max(FIRST));
+            if self.bytes.capacity() < wanted || tight && self.bytes.capacity() > wanted {
                 self.release();
                 self.bytes = take(wanted);
+                self.count();
             }
             return Ok(());
         }
@@ -205,6 +226,7 @@ impl Buffer {
         let mut bytes = take(grown);
         bytes.extend_from_slice(&self.bytes);
         give(std::mem::replace(&mut self.bytes, bytes));
+        self.count();
         Ok(())
     }
 }

@@ -100,6 +100,11 @@ impl H1Link {
         Poll::Ready(Ok(count > 0))
     }
 
+    /// Bytes of memory in which it keeps what has been received.
+    pub fn held(&self) -> usize {
+        self.input.held()
+    }
+
     /// Drops all that has been received and not been consumed.
     pub fn discard(&mut self) {
         self.input.consume(self.input.len());

@@ -8,6 +8,7 @@ use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Unit;
 
+use crate::pressure;
 use crate::spool::Spools;
 
 use super::metrics::{BETWEEN, BLOCKED_BUCKETS, Metrics, STATUS_CLASSES, UpstreamCounters};
@@ -125,7 +126,38 @@ fn process(encoder: &mut DescriptorEncoder<'_>, metrics: &Metrics) -> fmt::Resul
     let mut reloads = counters(encoder, "reloads", "Reloads of the configuration")?;
     labelled(&mut reloads, &[("result", "ok")], metrics.reloads_ok.get())?;
     labelled(&mut reloads, &[("result", "refused")], metrics.reloads_refused.get())?;
-    counter(encoder, "panics", "Panics that were caught", metrics.panics.get())
+    counter(encoder, "panics", "Panics that were caught", metrics.panics.get())?;
+    memory(encoder)
+}
+
+fn memory(encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+    let (held, limit) = pressure::held();
+    let gauges = [
+        ("memory_held", "Bytes that peers make the process hold", held),
+        ("memory_limit", "Bytes that they may", limit),
+    ];
+    for (name, help, bytes) in gauges {
+        encoder
+            .encode_descriptor(name, help, Some(&Unit::Bytes), MetricType::Gauge)?
+            .encode_gauge(&i64::try_from(bytes).unwrap_or(i64::MAX))?;
+    }
+    let help = "Times that memory got so short that the process did without something";
+    let mut family = counters(encoder, "memory_short", help)?;
+    for (stage, reached) in pressure::STAGES.into_iter().zip(pressure::reached()) {
+        labelled(&mut family, &[("without", stage)], reached)?;
+    }
+    let help = "Connections that ended early for want of memory, with their keep-alive";
+    counter(encoder, "memory_drained", help, pressure::DRAINED.get())?;
+    let refused = [
+        ("head", &pressure::REFUSED_HEADS),
+        ("request", &pressure::REFUSED_REQUESTS),
+        ("connection", &pressure::REFUSED_CONNECTIONS),
+    ];
+    let mut family = counters(encoder, "memory_refused", "What was refused for want of memory")?;
+    for (what, count) in refused {
+        labelled(&mut family, &[("what", what)], count.get())?;
+    }
+    Ok(())
 }
 
 fn modules(encoder: &mut DescriptorEncoder<'_>, metrics: &Metrics) -> fmt::Result {

@@ -81,6 +81,11 @@ pub(super) fn shard() -> usize {
 pub struct Counter(AtomicU64);
 
 impl Counter {
+    /// Nothing counted yet.
+    pub const fn new() -> Self {
+        Self(AtomicU64::new(0))
+    }
+
     /// Adds one.
     pub fn inc(&self) {
         self.add(1);

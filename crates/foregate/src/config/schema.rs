@@ -101,11 +101,12 @@ pub static LIMITS: Block = Block {
         Key::one("h2-control-burst", "NUMBER", "h2-control-burst 2000", "Frames without progress (PING, SETTINGS, PRIORITY, empty DATA, ...) before the rate counts. Beyond both: GOAWAY.").default("1000"),
         Key::one("h2-control-rate", "NUMBER", "h2-control-rate 40", "Frames without progress per second after the burst.").default("20"),
         Key::one("offload-queue", "NUMBER", "offload-queue 100", "Heavy work of modules' steps that may wait for a thread. Beyond: what the step says, mostly 503.").default("1024"),
+        Key::one("memory", "SIZE", "memory \"1GiB\"", "What clients and origins may make the process hold in buffers, heads and bodies, `filter-memory` included; at least 64 MiB. From a half of it on, keep-alive connections end; from three quarters on, new requests get 503; beyond, new connections are closed at once.").otherwise("`filter-memory` and 32 MiB for each worker, of which two at least are counted"),
         Key::one("filter-memory", "SIZE", "filter-memory \"64MiB\"", "What filters of bodies, such as those that compress, and starts of bodies that modules look at may hold together; one body at most a quarter of what is left. Beyond: 503, or the body passes unchanged.").default("\"96MiB\""),
         Key::one("filter-files", "SIZE", "filter-files \"16GiB\"", "What starts of bodies that modules look at may hold together in temporary files; one body at most a quarter of what is left. Beyond: 503.").default("\"4GiB\""),
         Key::one("filter-per-client", "PERCENT", "filter-per-client 10", "The part of `filter-memory`, and of `filter-files`, that the bodies which one client address (IPv6: one network of 64 bits) sends may hold together, 1 to 100. A single body may hold more. Beyond: 503.").default("25"),
     ],
-    later: &["memory", "requests"],
+    later: &["requests"],
 };
 
 /// The block of `timeouts`.

@@ -34,6 +34,7 @@ pub(super) fn limits(decoder: &mut Decoder<'_>, item: Item<'_>, limits: &mut Lim
             "head-bytes" => set(&mut limits.head_bytes, size(KIB..=128 * KIB)),
             "head-line" => set(&mut limits.head_line, size(256..=128 * KIB)),
             "early-response-drain" => set(&mut limits.early_response_drain, size(0..=GIB)),
+            "memory" => limits.memory = size(64 * MIB..=GIB << 10).map(|size| size as usize),
             "filter-memory" => set(&mut limits.filter_memory, size(MIB..=GIB << 10)),
             "filter-files" => set(&mut limits.filter_files, size(MIB..=GIB << 20)),
             "client-hello" => set(&mut limits.client_hello, size(512..=MIB)),

@@ -1,0 +1,302 @@
+//! How much memory peers make the process hold, and what that leads to.
+//!
+//! Each connection has bounds of its own, but ten thousand connections at their bounds are more than a machine has. So what
+//! they hold is counted where it is taken: buffers, heads that are being received, header blocks that are held back, and what
+//! filters and starts of bodies hold ([`crate::budget`]). As it grows towards the limit, the process does without what it can
+//! do without, cheapest first: keep-alive, requests, connections ([`Stage`]). Not the size of the process is looked at: that
+//! falls late, if at all, once memory has been given back.
+//!
+//! To count costs nearly nothing: each thread adds up what it takes and gives back, and tells of it in lumps, or when it is
+//! about to sleep.
+
+use std::cell::Cell;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicIsize, AtomicU8, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+
+use crate::error::Error;
+use crate::proxy::Proxy;
+use crate::telemetry::metrics::Counter;
+
+/// What a thread takes or gives back before it tells of it, bytes.
+const LUMP: isize = 64 * 1024;
+/// Where each stage begins, percent of the limit.
+const BEGINS: [usize; 3] = [50, 75, 100];
+/// A stage ends so much below its beginning, percent of the limit, so that one request does not make it come and go.
+const HYSTERESIS: usize = 10;
+/// A head that does not come at once may hold this part of what is left until requests are refused: whoever sends much of one
+/// and then waits is refused long before anybody whose requests come whole.
+const LARGEST_HEAD: usize = 256;
+/// How often stages are told in the log; the metrics count all.
+const TOLD_EVERY: Duration = Duration::from_secs(10);
+/// How often the stage is looked at by itself.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// The names of the stages, as metrics have them.
+pub const STAGES: [&str; 3] = ["keep_alive", "requests", "connections"];
+
+/// Connections that ended for want of memory after a response, or while they were idle.
+pub static DRAINED: Counter = Counter::new();
+/// Requests that were refused.
+pub static REFUSED_REQUESTS: Counter = Counter::new();
+/// Heads that were refused before they were complete.
+pub static REFUSED_HEADS: Counter = Counter::new();
+/// Connections that were closed as they came.
+pub static REFUSED_CONNECTIONS: Counter = Counter::new();
+
+static MEMORY: Accounts = Accounts::new();
+/// Told when the stage has changed.
+static CHANGED: Notify = Notify::const_new();
+
+thread_local! {
+    /// What this thread has not told of yet.
+    static BALANCE: Cell<isize> = const { Cell::new(0) };
+}
+
+/// What the process holds.
+struct Accounts {
+    held: AtomicIsize,
+    limit: AtomicUsize,
+    /// How many of the stages have been reached.
+    stage: AtomicU8,
+    changing: Mutex<()>,
+    /// How often each was reached.
+    reached: [Counter; 3],
+}
+
+impl Accounts {
+    const fn new() -> Self {
+        Self {
+            held: AtomicIsize::new(0),
+            limit: AtomicUsize::new(usize::MAX),
+            stage: AtomicU8::new(0),
+            changing: Mutex::new(()),
+            reached: [Counter::new(), Counter::new(), Counter::new()],
+        }
+    }
+
+    fn held(&self) -> usize {
+        // What one thread has told of is given back by another, which may be the first to tell.
+        usize::try_from(self.held.load(Ordering::Relaxed)).unwrap_or(0)
+    }
+
+    fn share(&self, percent: usize) -> usize {
+        self.limit.load(Ordering::Relaxed) / 100 * percent
+    }
+
+    /// The stage that follows the present one.
+    fn next(&self, present: u8) -> u8 {
+        let held = self.held();
+        let reached =
+            |less: usize| BEGINS.iter().filter(|begin| held >= self.share(**begin - less)).count() as u8;
+        present.clamp(reached(0), reached(HYSTERESIS))
+    }
+
+    /// Changes the stage where that is due. Whether it has changed.
+    fn look(&self) -> bool {
+        let present = self.stage.load(Ordering::Relaxed);
+        if self.next(present) == present {
+            return false;
+        }
+        let _changing = self.changing.lock();
+        let present = self.stage.load(Ordering::Relaxed);
+        let next = self.next(present);
+        for reached in self.reached.iter().take(next.into()).skip(present.into()) {
+            reached.inc();
+        }
+        self.stage.store(next, Ordering::Relaxed);
+        next != present
+    }
+
+    fn add(&self, bytes: isize) -> bool {
+        self.held.fetch_add(bytes, Ordering::Relaxed);
+        self.look()
+    }
+
+    fn allows_head(&self, bytes: usize) -> bool {
+        let left = self.share(BEGINS[1]).saturating_sub(self.held());
+        bytes <= left / LARGEST_HEAD
+    }
+}
+
+/// Bytes that something holds, for as long as this value lives.
+#[derive(Debug, Default)]
+pub struct Charge(usize);
+
+impl Charge {
+    /// Nothing yet.
+    pub const fn new() -> Self {
+        Self(0)
+    }
+
+    /// So much is held now.
+    pub fn set(&mut self, bytes: usize) {
+        if bytes != self.0 {
+            note(bytes as isize - self.0 as isize);
+            self.0 = bytes;
+        }
+    }
+}
+
+impl Drop for Charge {
+    fn drop(&mut self) {
+        self.set(0);
+    }
+}
+
+fn note(bytes: isize) {
+    let lump = BALANCE.try_with(|balance| {
+        let sum = balance.get() + bytes;
+        let told = sum.abs() >= LUMP;
+        balance.set(if told { 0 } else { sum });
+        if told { sum } else { 0 }
+    });
+    // A thread that is ending tells of everything at once.
+    tell(lump.unwrap_or(bytes));
+}
+
+fn tell(bytes: isize) {
+    if bytes != 0 && MEMORY.add(bytes) {
+        CHANGED.notify_one();
+    }
+}
+
+/// Tells of what this thread has taken and given back so far. For threads that are about to sleep.
+pub fn settle() {
+    tell(BALANCE.replace(0));
+}
+
+/// Sets how much may be held, bytes.
+pub fn set_limit(bytes: usize) {
+    MEMORY.limit.store(bytes, Ordering::Relaxed);
+    if MEMORY.look() {
+        CHANGED.notify_one();
+    }
+}
+
+/// Bytes that are held, and how many of them may be.
+pub fn held() -> (usize, usize) {
+    (MEMORY.held(), MEMORY.limit.load(Ordering::Relaxed))
+}
+
+/// How often each stage was reached.
+pub fn reached() -> [u64; 3] {
+    [0, 1, 2].map(|stage: usize| MEMORY.reached.get(stage).map_or(0, Counter::get))
+}
+
+/// Whether to do without keep-alive and large buffers.
+pub fn is_tight() -> bool {
+    MEMORY.stage.load(Ordering::Relaxed) >= 1
+}
+
+/// Whether new connections are to be closed.
+pub fn refuses_connections() -> bool {
+    MEMORY.stage.load(Ordering::Relaxed) >= 3
+}
+
+/// Whether a new request may be served.
+///
+/// # Errors
+///
+/// New requests are refused at present; this one has been counted.
+pub fn admit() -> Result<(), Error> {
+    if MEMORY.stage.load(Ordering::Relaxed) < 2 {
+        return Ok(());
+    }
+    REFUSED_REQUESTS.inc();
+    Err(Error::Memory)
+}
+
+/// Whether a head, of which more has to come, may hold so many bytes. If not, that has been counted.
+pub fn allows_head(bytes: usize) -> bool {
+    let allows = MEMORY.allows_head(bytes);
+    if !allows {
+        REFUSED_HEADS.inc();
+    }
+    allows
+}
+
+/// Follows the stages: wakes idle connections, which end by themselves, and tells the log.
+pub async fn watch(proxy: Arc<Proxy>) {
+    let (mut last, mut told) = (0, None::<(u8, Instant)>);
+    loop {
+        // What has changed is waited for; what threads raced for is found soon.
+        let _ = tokio::time::timeout(LOOK_EVERY, CHANGED.notified()).await;
+        MEMORY.look();
+        let stage = MEMORY.stage.load(Ordering::Relaxed);
+        if stage > 0 && last == 0 {
+            proxy.registry.wake();
+        }
+        last = stage;
+        let due = told.is_none_or(|(_, at)| at.elapsed() >= TOLD_EVERY);
+        let before = told.map_or(0, |(stage, _)| stage);
+        // What is worse is told at once, each stage once in a while.
+        if stage != before && (due || stage > before) {
+            let (held, limit) = held();
+            let says = match stage {
+                0 => "memory suffices again",
+                1 => "memory gets short: keep-alive connections end",
+                2 => "memory is short: new requests are refused",
+                _ => "memory is used up: new connections are closed",
+            };
+            if stage == 0 {
+                tracing::info!(held, limit, "{says}");
+            } else {
+                tracing::warn!(held, limit, "{says}");
+            }
+            told = Some((stage, Instant::now()));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stages_come_one_after_the_other_and_go_later_than_they_came() {
+        let accounts = Accounts::new();
+        accounts.limit.store(1000, Ordering::Relaxed);
+        let stage = |bytes: isize| {
+            let changed = accounts.add(bytes);
+            (accounts.stage.load(Ordering::Relaxed), changed)
+        };
+        assert_eq!(stage(499), (0, false));
+        assert_eq!(stage(1), (1, true));
+        assert_eq!(stage(-100), (1, false));
+        assert_eq!(stage(-1), (0, true));
+        assert_eq!(stage(601), (3, true));
+        assert_eq!(stage(-100), (3, false));
+        assert_eq!(stage(-1), (2, true));
+        assert_eq!(stage(-899), (0, true));
+        assert_eq!([0, 1, 2].map(|stage: usize| accounts.reached[stage].get()), [2, 1, 1]);
+        assert_eq!(stage(-10), (0, false));
+        assert_eq!(accounts.held(), 0, "what is not told of yet is not held");
+    }
+
+    #[test]
+    fn who_asks_for_much_is_refused_first() {
+        let accounts = Accounts::new();
+        accounts.limit.store(160 << 20, Ordering::Relaxed);
+        assert!(accounts.allows_head(128 << 10));
+        accounts.add(100 << 20);
+        assert!(!accounts.allows_head(128 << 10) && accounts.allows_head(64 << 10));
+        accounts.add(20 << 20);
+        assert!(!accounts.allows_head(4 << 10));
+    }
+
+    #[test]
+    fn a_thread_tells_in_lumps_and_before_it_sleeps() {
+        let mut charge = Charge::new();
+        charge.set(1000);
+        assert_eq!(BALANCE.get(), 1000);
+        charge.set(1000 + LUMP as usize);
+        assert_eq!(BALANCE.get(), 0);
+        drop(charge);
+        assert_eq!(BALANCE.get(), 0);
+        settle();
+    }
+}
