@@ -98,6 +98,11 @@ impl Entry {
         self.step.decode(nodes, context)
     }
 
+    /// Whether the step never ends a request with these settings: see [`Step::only_watches`](crate::Step::only_watches).
+    pub fn only_watches(&self, settings: &Arc<dyn Any + Send + Sync>) -> bool {
+        self.step.only_watches(&**settings)
+    }
+
     /// How much of the request's body these settings ask for, bytes.
     pub fn body(&self, settings: &Arc<dyn Any + Send + Sync>) -> usize {
         self.step.body(&**settings)
@@ -283,6 +288,20 @@ impl Pipeline {
             }
         }
         state.wanted.contains(key)
+    }
+
+    /// Whether a request goes on where a planned step cannot run: it is in a dry run, or only watches.
+    pub fn may_fail(&self, planned: &Planned) -> bool {
+        let entry = self.entries.get(usize::from(planned.step));
+        planned.dry_run || entry.is_some_and(|entry| entry.only_watches(&planned.settings))
+    }
+
+    /// Drops the values that the steps of this step's key have written.
+    pub fn forget(&self, planned: &Planned, state: &mut State) {
+        let key = |entry: &Entry| entry.key().map(|key| key.name);
+        let Some(own) = self.entries.get(usize::from(planned.step)).and_then(key) else { return };
+        let entries = self.entries.iter().filter(|entry| key(entry) == Some(own));
+        entries.flat_map(|entry| &entry.outputs).for_each(|slot| state.slots.forget(*slot));
     }
 
     /// Whether a planned step would run now: its `when` and its filters hold.

@@ -94,6 +94,7 @@ pub struct Plan {
     phases: [u16; PhaseId::COUNT + 1],
     body: usize,
     body_in_memory: usize,
+    body_is_optional: bool,
     identity: Box<[Text]>,
     request_sweeps: Box<[Planned]>,
     sweeps: Box<[Planned]>,
@@ -129,6 +130,12 @@ impl Plan {
     /// [`Step::body_in_memory`](crate::Step::body_in_memory).
     pub fn body_in_memory(&self) -> usize {
         self.body_in_memory
+    }
+
+    /// Whether the request goes on where the steps cannot get as much of its body as they want: all of them are in a dry run or
+    /// [only watch](crate::Step::only_watches).
+    pub fn body_is_optional(&self) -> bool {
+        self.body_is_optional
     }
 
     /// Fields of the request that the client may not set here, because modules of the route tell the origin by them who it
@@ -222,6 +229,7 @@ impl<'p> PlanBuilder<'p> {
         let mut steps: Vec<Planned> = Vec::new();
         let mut phases = [0; PhaseId::COUNT + 1];
         let (mut body, mut body_in_memory) = (0, usize::MAX);
+        let mut body_is_optional = true;
         let mut identity: Vec<Text> = Vec::new();
         let (mut request_sweeps, mut sweeps) = (Vec::new(), Vec::new());
         let (mut keeps_received, mut sees_refused) = (false, false);
@@ -265,6 +273,7 @@ impl<'p> PlanBuilder<'p> {
             keeps_received |= entry.reads_received();
             sees_refused |= entry.reads_received() && decl.phase == PhaseId::Log;
             body = body.max(entry.body(&planned.settings).min(BODY_LIMIT));
+            body_is_optional &= entry.body(&planned.settings) == 0 || self.pipeline.may_fail(&planned);
             body_in_memory = body_in_memory.min(entry.body_in_memory(&planned.settings));
             if entry.sweeps() && !planned.dry_run {
                 let of_requests = decl.phase <= PhaseId::UpstreamRequest;
@@ -281,6 +290,7 @@ impl<'p> PlanBuilder<'p> {
             phases,
             body,
             body_in_memory,
+            body_is_optional,
             identity: identity.into(),
             request_sweeps: request_sweeps.into(),
             sweeps: sweeps.into(),

@@ -62,6 +62,13 @@ impl Slots {
         slot.value = Some(Box::new(value));
     }
 
+    /// Drops a value.
+    pub(crate) fn forget(&mut self, slot: u16) {
+        if let Some(slot) = self.0.get_mut(usize::from(slot)) {
+            *slot = Slot::default();
+        }
+    }
+
     #[inline]
     fn at(&mut self, slot: u16) -> &mut Slot {
         let slot = usize::from(slot);

@@ -53,6 +53,12 @@ pub trait Step: Default + Send + Sync + 'static {
         false
     }
 
+    /// Whether it never ends a request with these settings: a request goes on without it, then, where it cannot run, or cannot get
+    /// the body that it asks for. Default: no.
+    fn only_watches(_settings: &Self::Settings) -> bool {
+        false
+    }
+
     /// How much of the request's body must have been received before the phase `request-body`, bytes. Default: none.
     fn body(_settings: &Self::Settings) -> usize {
         0
@@ -205,6 +211,9 @@ pub trait Erased: Send + Sync {
     /// See [`Step::is_idle`].
     fn is_idle(&self, settings: &(dyn Any + Send + Sync)) -> bool;
 
+    /// See [`Step::only_watches`].
+    fn only_watches(&self, settings: &(dyn Any + Send + Sync)) -> bool;
+
     /// How much of the request's body it asks for with these settings, bytes.
     fn body(&self, settings: &(dyn Any + Send + Sync)) -> usize;
 
@@ -275,6 +284,10 @@ impl<S: Step> Erased for Typed<S> {
 
     fn is_idle(&self, settings: &(dyn Any + Send + Sync)) -> bool {
         settings.downcast_ref().is_some_and(|settings| S::is_idle(settings))
+    }
+
+    fn only_watches(&self, settings: &(dyn Any + Send + Sync)) -> bool {
+        settings.downcast_ref().is_some_and(|settings| S::only_watches(settings))
     }
 
     fn body(&self, settings: &(dyn Any + Send + Sync)) -> usize {

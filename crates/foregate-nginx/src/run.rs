@@ -389,12 +389,12 @@ impl Run {
                 PANICS.fetch_add(1, Ordering::Relaxed);
                 exchange.log(Level::Error, &format!("step \"{name}\" has panicked"));
                 self.count(name, "panic", 1);
-                if optional || planned.dry_run { Ok(()) } else { Err(Ended::Failed) }
+                if optional || pipeline.may_fail(planned) { Ok(()) } else { Err(Ended::Failed) }
             }
             Err(Fault::Full(full)) => {
                 exchange.log(Level::Warn, &format!("there is no thread for the step \"{name}\""));
                 self.count(name, "shed", 1);
-                if full == WhenFull::Shed || planned.dry_run { Ok(()) } else { Err(Ended::Full) }
+                if full == WhenFull::Shed || pipeline.may_fail(planned) { Ok(()) } else { Err(Ended::Full) }
             }
         }
     }

@@ -196,21 +196,26 @@ impl Spool {
         self.length.load(Ordering::Acquire)
     }
 
-    /// Adds these bytes at its end.
+    /// Moves these bytes to its end.
     ///
     /// # Errors
     ///
-    /// There is no room, or the file could not be written.
-    pub async fn append(self: &Arc<Self>, bytes: Vec<u8>) -> Result<(), SpoolError> {
+    /// There is no room, or the file could not be written: the bytes are where they were.
+    pub async fn append(self: &Arc<Self>, bytes: &mut Vec<u8>) -> Result<(), SpoolError> {
         let at = self.len();
         let length = at + bytes.len() as u64;
         if !self.share.lock().hold(usize::try_from(length).unwrap_or(usize::MAX)) {
             return Err(SpoolError::Limit);
         }
-        let spool = Arc::clone(self);
+        let (spool, ours) = (Arc::clone(self), Arc::new(std::mem::take(bytes)));
+        let theirs = Arc::clone(&ours);
         let written =
-            in_turn(Arc::clone(&self.of.turns), move || spool.file()?.write_all_at(&bytes, at)).await;
-        written.map_err(|error| self.of.failure(&error, None))?;
+            in_turn(Arc::clone(&self.of.turns), move || spool.file()?.write_all_at(&theirs, at)).await;
+        if let Err(error) = written {
+            // A write that hangs has them as well.
+            *bytes = Arc::try_unwrap(ours).unwrap_or_else(|ours| ours.to_vec());
+            return Err(self.of.failure(&error, None));
+        }
         self.length.store(length, Ordering::Release);
         Ok(())
     }
@@ -256,27 +261,36 @@ pub struct Reader {
     /// How much of the piece has been consumed.
     gone: usize,
     reading: Option<Reading>,
+    /// What comes behind the file, and its share of the memory.
+    rest: Option<Box<(Vec<u8>, Share)>>,
 }
 
 impl Reader {
     /// Nothing has been read yet.
     pub fn new(spool: Arc<Spool>) -> Self {
-        Self { spool, at: 0, piece: Vec::new(), gone: 0, reading: None }
+        Self { spool, at: 0, piece: Vec::new(), gone: 0, reading: None, rest: None }
+    }
+
+    /// The same with bytes behind those of the file, which could not be put there.
+    #[must_use]
+    pub fn followed_by(self, rest: Vec<u8>, share: Share) -> Self {
+        let rest = (!rest.is_empty()).then(|| Box::new((rest, share)));
+        Self { rest, ..self }
     }
 
     /// Starts over.
     pub fn rewind(&mut self) {
-        *self = Self::new(Arc::clone(&self.spool));
+        *self = Self { rest: self.rest.take(), ..Self::new(Arc::clone(&self.spool)) };
     }
 
     /// Bytes that it reads altogether.
     pub fn len(&self) -> u64 {
-        self.spool.len()
+        self.spool.len() + self.rest.as_ref().map_or(0, |rest| rest.0.len() as u64)
     }
 
     /// Whether all has been read and consumed.
     pub fn is_done(&self) -> bool {
-        self.data().is_empty() && self.reading.is_none() && self.at >= self.spool.len()
+        self.data().is_empty() && self.reading.is_none() && self.at >= self.len()
     }
 
     /// What has been read and not been consumed.
@@ -300,6 +314,11 @@ impl Reader {
     /// The file could not be read.
     pub fn poll_fill(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), SpoolError>> {
         if !self.data().is_empty() || self.is_done() {
+            return Poll::Ready(Ok(()));
+        }
+        if let Some(rest) = self.rest.as_ref().filter(|_| self.at >= self.spool.len()) {
+            self.at += rest.0.len() as u64;
+            (self.piece, self.gone) = (rest.0.clone(), 0);
             return Poll::Ready(Ok(()));
         }
         let reading = self.reading.get_or_insert_with(|| {
@@ -356,7 +375,7 @@ mod tests {
             let spool = spools.create(&std::env::temp_dir(), spools.budget.share()).await.unwrap();
             let body: Vec<u8> = (0..3 * PIECE + 77).map(|at| (at % 251) as u8).collect();
             for piece in body.chunks(10_000) {
-                spool.append(piece.to_vec()).await.unwrap();
+                spool.append(&mut piece.to_vec()).await.unwrap();
             }
             assert_eq!((spool.len(), spools.budget.held()), (body.len() as u64, body.len() / 4096 * 4096));
             assert_eq!(spool.read().unwrap(), body);
@@ -379,9 +398,16 @@ mod tests {
         run(async {
             let spools = Arc::new(Spools::new(1 << 20));
             let spool = spools.create(&std::env::temp_dir(), spools.budget.share()).await.unwrap();
-            spool.append(vec![1; 200_000]).await.unwrap();
-            assert_eq!(spool.append(vec![2; 200_000]).await, Err(SpoolError::Limit));
+            spool.append(&mut vec![1; 200_000]).await.unwrap();
+            let mut more = vec![2; 200_000];
+            assert_eq!(spool.append(&mut more).await, Err(SpoolError::Limit));
             assert_eq!(spool.read().unwrap(), vec![1; 200_000]);
+            let both = [vec![1; 200_000], more.clone()].concat();
+            let mut reader = Reader::new(spool).followed_by(more, spools.budget.share());
+            assert_eq!(reader.len(), 400_000);
+            assert_eq!(drain(&mut reader, PIECE).await, both);
+            reader.rewind();
+            assert_eq!(drain(&mut reader, 1000).await, both);
             assert_eq!(spools.failed.get(), 0);
         });
     }

@@ -14,7 +14,7 @@ use crate::error::Error;
 use crate::link::copy::Waiting;
 use crate::link::start::{Front, Kept};
 use crate::link::{LinkError, Received};
-use crate::spool::{PIECE, Reader};
+use crate::spool::{PIECE, Reader, Spool};
 use crate::telemetry::clock;
 use crate::upstream::Origin;
 
@@ -45,22 +45,32 @@ impl Exchange<'_> {
         let mut start = Vec::new();
         let mut share = self.proxy.filter_memory.share_of(self.client_address());
         let most = wanted.min(in_memory);
-        let whole = poll_fn(|cx| self.poll_start(cx, most, &mut start, &mut share)).await?;
-        if !whole && most < wanted {
-            return self.receive_into_file(wanted, start, share).await;
-        }
+        let received = poll_fn(|cx| self.poll_start(cx, most, &mut start, &mut share)).await;
+        let whole = match received {
+            Ok(false) if most < wanted => {
+                match self.receive_into_file(wanted, start, share).await? {
+                    None => return Ok(()),
+                    // There is no file: steps see as much as is in memory.
+                    Some(left) => (start, share) = left,
+                }
+                false
+            }
+            Ok(whole) => whole,
+            Err(error) => self.go_on_after(error).map(|()| false)?,
+        };
         if whole {
             self.upload.source_ended();
         }
         // From here on it is kept twice: for the steps, and for the origin. What is still on its way counts once, so that
         // clients who send by halves hold no more than they have sent.
-        if !share.hold(2 * start.len()) {
-            return Err(Error::FilterMemory);
-        }
+        let seen = match share.hold(2 * start.len()) {
+            true => start.clone(),
+            false => self.go_on_after(Error::FilterMemory).map(|()| Vec::new())?,
+        };
         if let Some(run) = &mut self.run {
-            run.facts.body = start.clone();
+            run.facts.body_is_whole = whole && seen.len() == start.len();
+            run.facts.body = seen;
             run.facts.body_share = Some(share);
-            run.facts.body_is_whole = whole;
         }
         // What it holds is counted with the start that steps see.
         let share = self.proxy.filter_memory.share_of(self.client_address());
@@ -68,38 +78,74 @@ impl Exchange<'_> {
         Ok(())
     }
 
+    /// What follows where the body cannot be kept for steps: those that only watch do without.
+    fn go_on_after(&mut self, error: Error) -> Result<(), Error> {
+        let is_ours = matches!(error, Error::FilterMemory | Error::FilterFiles | Error::TemporaryFile);
+        let Some(run) = self.run.as_mut().filter(|_| is_ours) else { return Err(error) };
+        run.facts.unseen = Some(error.kind());
+        if run.plan.body_is_optional() { Ok(()) } else { Err(error) }
+    }
+
     /// Receives the rest of what steps ask for into a file, behind the part of it that is there already. The origin gets it
-    /// from there, and so do the steps; what is in memory meanwhile counts for `share`.
+    /// from there, and so do the steps; what is in memory meanwhile counts for `share`. Where nothing could be put into a file
+    /// and the request goes on, that part comes back.
     async fn receive_into_file(
         &mut self,
         wanted: usize,
         start: Vec<u8>,
         mut share: Share,
-    ) -> Result<(), Error> {
+    ) -> Result<Option<(Vec<u8>, Share)>, Error> {
         let files = self.proxy.spools.budget.share_of(self.client_address());
         let folder = self.config.settings.spool_folder();
-        let spool = self.proxy.spools.create(&folder, files).await?;
-        let (mut piece, mut left, mut whole) = (start, wanted, false);
-        loop {
-            left = left.saturating_sub(piece.len());
-            if !piece.is_empty() {
-                spool.append(std::mem::take(&mut piece)).await?;
+        let spool = match self.proxy.spools.create(&folder, files).await {
+            Ok(spool) => spool,
+            Err(error) => {
+                self.go_on_after(error.into())?;
+                return Ok(Some((start, share)));
             }
-            if whole {
-                break;
+        };
+        let mut piece = start;
+        let whole = match self.fill_file(&spool, wanted, &mut piece, &mut share).await {
+            Ok(whole) => whole,
+            Err(error) => {
+                self.go_on_after(error)?;
+                if spool.len() == 0 {
+                    return Ok(Some((piece, share)));
+                }
+                false
             }
-            let most = left.min(PIECE);
-            whole = poll_fn(|cx| self.poll_start(cx, most, &mut piece, &mut share)).await?;
-            if piece.is_empty() {
-                break;
-            }
-        }
+        };
         if let Some(run) = &mut self.run {
             run.facts.spool = Some(Arc::clone(&spool));
             run.facts.body_is_whole = whole;
         }
-        self.upload.front = Some(Front::File(Box::new(Reader::new(spool))));
-        Ok(())
+        self.upload.front = Some(Front::File(Box::new(Reader::new(spool).followed_by(piece, share))));
+        Ok(None)
+    }
+
+    /// Receives into a file, `piece` first. Whether that is all of the body; what could not be put there is left in `piece`.
+    async fn fill_file(
+        &mut self,
+        spool: &Arc<Spool>,
+        wanted: usize,
+        piece: &mut Vec<u8>,
+        share: &mut Share,
+    ) -> Result<bool, Error> {
+        let (mut left, mut whole) = (wanted, false);
+        loop {
+            left = left.saturating_sub(piece.len());
+            if !piece.is_empty() {
+                spool.append(piece).await?;
+            }
+            if whole {
+                return Ok(true);
+            }
+            let most = left.min(PIECE);
+            whole = poll_fn(|cx| self.poll_start(cx, most, piece, share)).await?;
+            if piece.is_empty() {
+                return Ok(whole);
+            }
+        }
     }
 
     fn poll_start(

@@ -451,7 +451,7 @@ impl Exchange<'_> {
                     run.state.tallies.drain(..).for_each(|(event, part)| counters.tally(event, &part));
                     run.state.lines.drain(..).for_each(|line| self.config.log(&line));
                 }
-                self.count_held()
+                self.count_held(planned, pipeline, counters)
             }
             Ok(Verdict::Stop(action)) => {
                 self.proxy.steps.ran(planned.step);
@@ -459,20 +459,32 @@ impl Exchange<'_> {
             }
             Err(fault) => {
                 self.count_fault(counters, &fault, decl.optional);
-                match fault {
-                    Fault::Lost(error) => Err(Ended::Failed(error)),
-                    Fault::Full(_) if planned.dry_run => Ok(()),
-                    Fault::Full(WhenFull::Shed) => Ok(()),
-                    Fault::Full(_) => Err(Ended::Failed(Error::StepQueue(decl.name))),
-                    Fault::Panicked | Fault::Broken if decl.optional || planned.dry_run => Ok(()),
-                    Fault::Panicked | Fault::Broken => Err(Ended::Failed(Error::Step(decl.name))),
+                let error = match fault {
+                    Fault::Lost(error) => error,
+                    Fault::Full(_) => Error::StepQueue(decl.name),
+                    Fault::Panicked | Fault::Broken => Error::Step(decl.name),
+                };
+                let goes_on = match fault {
+                    Fault::Lost(Error::TemporaryFile) => pipeline.may_fail(planned),
+                    Fault::Lost(_) => false,
+                    Fault::Full(full) => full == WhenFull::Shed || pipeline.may_fail(planned),
+                    Fault::Panicked | Fault::Broken => decl.optional || pipeline.may_fail(planned),
+                };
+                if let Some(run) = self.run.as_mut().filter(|_| entry.reads_body()) {
+                    run.facts.unseen = Some(error.kind());
                 }
+                if goes_on { Ok(()) } else { Err(Ended::Failed(error)) }
             }
         }
     }
 
     /// Counts what values hold that the last step has written.
-    fn count_held(&mut self) -> Result<(), Ended> {
+    fn count_held(
+        &mut self,
+        planned: &Planned,
+        pipeline: &Pipeline,
+        counters: &StepCounter,
+    ) -> Result<(), Ended> {
         let client = self.client_address();
         let Some(run) = &mut self.run else { return Ok(()) };
         let more = std::mem::take(&mut run.state.held);
@@ -481,8 +493,18 @@ impl Exchange<'_> {
         }
         let none = || (0, self.proxy.filter_memory.share_of(client));
         let (held, share) = run.facts.held.get_or_insert_with(none);
-        *held = held.saturating_add(more);
-        if share.hold(*held) { Ok(()) } else { Err(Ended::Failed(Error::FilterMemory)) }
+        if share.hold(held.saturating_add(more)) {
+            *held = held.saturating_add(more);
+            return Ok(());
+        }
+        run.facts.unseen = Some(Error::FilterMemory.kind());
+        if !pipeline.may_fail(planned) {
+            return Err(Ended::Failed(Error::FilterMemory));
+        }
+        // The request goes on without what it would have held.
+        pipeline.forget(planned, &mut run.state);
+        counters.shed.inc();
+        Ok(())
     }
 
     fn stop(&mut self, planned: &Planned, counters: &StepCounter, action: Action) -> Result<(), Ended> {

@@ -42,6 +42,10 @@ impl Step for Begin {
     const ABOUT: &'static str = "Shows the firewall the request's head as it was sent.";
     const FILTERS: &'static [Filter] = &[];
 
+    fn only_watches(settings: &Settings) -> bool {
+        settings.only_detects()
+    }
+
     fn run(&self, settings: &Settings, input: Self::In<'_>) -> ControlFlow<Never, Self::Out> {
         let (
             ReceivedRequest(received),

@@ -45,6 +45,10 @@ impl Step for RequestHead {
         })
     }
 
+    fn only_watches(settings: &Settings) -> bool {
+        settings.only_detects()
+    }
+
     fn run(&self, _: &Settings, (Read(held), Time(now)): Self::In<'_>) -> ControlFlow<Stop, ()> {
         let Some(held) = held else { return ControlFlow::Continue(()) };
         let held = &mut *held.lock();
@@ -71,6 +75,10 @@ impl Step for RequestBody {
         "Runs the firewall's rules over the request with its body, and says what they found.";
     const FILTERS: &'static [Filter] = &[];
     const WEIGHT: Weight = Weight::Varies;
+
+    fn only_watches(settings: &Settings) -> bool {
+        settings.only_detects()
+    }
 
     fn body(settings: &Settings) -> usize {
         settings.body
@@ -101,7 +109,8 @@ impl Step for RequestBody {
         if held.transaction.as_ref().is_some_and(|transaction| !transaction.verdict().passes()) {
             return nothing;
         }
-        let is_long = settings.refuses_long && !body.whole;
+        // A body that could not be kept is not therefore long.
+        let is_long = settings.refuses_long && !body.whole && body.length >= settings.body;
         let seen = with(held, now, |transaction| {
             let denied = if is_long { transaction.deny_for("body-limit") } else { Verdict::Pass };
             // Where rules only detect, they look at its start.

@@ -57,6 +57,10 @@ impl Step for ResponseHead {
     const ABOUT: &'static str = "Runs the firewall's rules over the response's head, and asks for its body.";
     const FILTERS: &'static [Filter] = &[];
 
+    fn only_watches(settings: &Settings) -> bool {
+        settings.only_detects()
+    }
+
     fn run(&self, _: &Settings, input: Self::In<'_>) -> ControlFlow<Stop, Self::Out> {
         let (Read(held), Status(status), Protocol(protocol), ResponseFields(fields), Time(now)) = input;
         let nothing = ControlFlow::Continue((HoldResponseBody(None), Count(None)));
@@ -98,6 +102,10 @@ impl Step for ResponseStart {
     const ABOUT: &'static str = "Runs the firewall's rules over the start of the response's body.";
     const FILTERS: &'static [Filter] = &[];
     const WEIGHT: Weight = Weight::Varies;
+
+    fn only_watches(settings: &Settings) -> bool {
+        settings.only_detects()
+    }
 
     fn load(&self, settings: &Settings, (Read(held), body, _): &Self::In<'_>) -> Load {
         match held {

@@ -87,6 +87,11 @@ impl Settings {
         random % ALL < self.sample
     }
 
+    /// Whether no request is stopped, whatever happens.
+    pub(super) fn only_detects(&self) -> bool {
+        self.mode == EngineMode::DetectionOnly
+    }
+
     /// Where something of this size is looked at.
     pub(super) fn load(&self, bytes: usize, values: impl FnOnce() -> usize) -> Load {
         if bytes >= self.heavy || bytes + VALUE * values() >= self.heavy {
