@@ -207,6 +207,7 @@ fn spawn(
     proxy.metrics.connections_accepted.inc();
     if pressure::refuses_connections() {
         pressure::REFUSED_CONNECTIONS.inc();
+        proxy.metrics.connections_refused.inc();
         return;
     }
     let listen = Arc::clone(&settings.borrow());

@@ -21,8 +21,9 @@ use crate::error::Error;
 use crate::proxy::Proxy;
 use crate::telemetry::metrics::Counter;
 
-/// What a thread takes or gives back before it tells of it, bytes.
-const LUMP: isize = 64 * 1024;
+/// What a thread takes or gives back before it tells of it, bytes: several of the largest buffers, which come and go with each
+/// piece of a large body.
+const LUMP: isize = 256 * 1024;
 /// Where each stage begins, percent of the limit.
 const BEGINS: [usize; 3] = [50, 75, 100];
 /// A stage ends so much below its beginning, percent of the limit, so that one request does not make it come and go.
@@ -38,7 +39,7 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// The names of the stages, as metrics have them.
 pub const STAGES: [&str; 3] = ["keep_alive", "requests", "connections"];
 
-/// Connections that ended for want of memory after a response, or while they were idle.
+/// Idle connections that ended for want of memory, and those of HTTP/2 that were told to end.
 pub static DRAINED: Counter = Counter::new();
 /// Requests that were refused.
 pub static REFUSED_REQUESTS: Counter = Counter::new();
