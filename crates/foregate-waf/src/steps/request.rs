@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 
 use foregate_module::{
-    Abort, Body, Either, Emit, Filter, Holds, Load, Now, Read, Respond, Step, Time, Weight, phase,
+    Abort, Body, Either, Emit, Filter, Holds, Load, Now, Read, Respond, Step, Time, Unseen, Weight, phase,
 };
 
 use super::answer::end;
@@ -67,7 +67,7 @@ pub struct RequestBody;
 impl Step for RequestBody {
     type At = phase::RequestBody;
     type Settings = Settings;
-    type In<'r> = (Read<'r, TransactionValue>, Body<'r>, Time);
+    type In<'r> = (Read<'r, TransactionValue>, Body<'r>, Time, Unseen);
     type Out = (Emit<Score>, Emit<Blocked>, Emit<Rule>, Emit<OverBudget>, Holds);
     type Stop = Stop;
     const NAME: &'static str = "waf-body";
@@ -88,7 +88,7 @@ impl Step for RequestBody {
         settings.body_in_memory
     }
 
-    fn load(&self, settings: &Settings, (Read(held), body, _): &Self::In<'_>) -> Load {
+    fn load(&self, settings: &Settings, (Read(held), body, ..): &Self::In<'_>) -> Load {
         // What divides values, in forms and in JSON.
         let values = || memchr::memchr2_iter(b'&', b',', body.bytes).count();
         held.map_or(Load::Light, |held| {
@@ -100,7 +100,7 @@ impl Step for RequestBody {
     fn run(
         &self,
         settings: &Settings,
-        (Read(held), body, Time(now)): Self::In<'_>,
+        (Read(held), body, Time(now), Unseen(unseen)): Self::In<'_>,
     ) -> ControlFlow<Stop, Self::Out> {
         let nothing = ControlFlow::Continue((Emit(None), Emit(None), Emit(None), Emit(None), Holds(0)));
         let Some(held) = held else { return nothing };
@@ -110,7 +110,7 @@ impl Step for RequestBody {
             return nothing;
         }
         // A body that could not be kept is not therefore long.
-        let is_long = settings.refuses_long && !body.whole && body.length >= settings.body;
+        let is_long = settings.refuses_long && !body.whole && unseen.is_none();
         let seen = with(held, now, |transaction| {
             let denied = if is_long { transaction.deny_for("body-limit") } else { Verdict::Pass };
             // Where rules only detect, they look at its start.

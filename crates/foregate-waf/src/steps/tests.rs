@@ -6,7 +6,8 @@ use foregate_coding::ContentCoding;
 use foregate_module::settings::{FromNode, Node, Problem};
 use foregate_module::testing::{self, Literals, Sample, node};
 use foregate_module::{
-    Action, Body, Condition, Conditions, Expression, Load, Now, PhaseId, Read, Step, Time, Verdict, View,
+    Action, Body, Condition, Conditions, Expression, Load, Now, PhaseId, Read, Step, Time, Unseen, Verdict,
+    View,
 };
 
 use super::values::TransactionValue;
@@ -291,7 +292,8 @@ fn a_body_in_a_file_weighs_what_it_is_long() {
     sample.run(&Begin, &settings);
     let time = Time(Now { unix_ms: 0, steady_ms: 0 });
     let body = Body { bytes: b"", length: 1 << 20, whole: true };
-    let load = RequestBody.load(&settings, &(Read(sample.value::<TransactionValue>()), body, time));
+    let load =
+        RequestBody.load(&settings, &(Read(sample.value::<TransactionValue>()), body, time, Unseen(None)));
     assert_ne!(load, Load::Light);
 }
 
@@ -304,8 +306,8 @@ fn values_of_heads_weigh() {
         let held = sample.value::<TransactionValue>();
         let time = Time(Now { unix_ms: 0, steady_ms: 0 });
         let head = RequestHead.load(&settings, &(Read(held), time));
-        let body =
-            RequestBody.load(&settings, &(Read(held), Body { bytes: b"", length: 0, whole: true }, time));
+        let body = RequestBody
+            .load(&settings, &(Read(held), Body { bytes: b"", length: 0, whole: true }, time, Unseen(None)));
         (head != Load::Light, body != Load::Light)
     };
     assert_eq!(loads("/?a=1", "a=1"), (false, false));
