@@ -7,13 +7,15 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Descriptors that connections and temporary files leave for health checks, admin, metrics, logs and configuration files.
 pub const RESERVE: usize = 64;
-/// The part of the others that connections to origins leave to clients: a site whose origins are stuck must not keep those of
-/// others out.
-const NOT_FOR_ORIGINS: usize = 8;
+/// The part of the others that clients leave to origins, and origins to clients: a site whose origins are stuck must not keep the
+/// clients of others out, and clients who only wait must not keep others from their origins.
+const FOR_THE_OTHER_SIDE: usize = 8;
 /// The part that temporary files leave for connections: without these nothing would move on that a file waits for.
 const NOT_FOR_FILES: usize = 4;
 
 static USED: AtomicUsize = AtomicUsize::new(0);
+/// Those of [`USED`] that connections to origins have.
+static OF_ORIGINS: AtomicUsize = AtomicUsize::new(0);
 static ALLOWED: AtomicUsize = AtomicUsize::new(usize::MAX);
 
 /// Tells how many descriptors the process may have in all.
@@ -21,42 +23,61 @@ pub fn set_limit(descriptors: usize) {
     ALLOWED.store(descriptors.saturating_sub(RESERVE).max(1), Ordering::Relaxed);
 }
 
-/// Whether connections use all that they may.
+/// Whether all are used that may be.
 pub fn are_scarce() -> bool {
     USED.load(Ordering::Relaxed) >= ALLOWED.load(Ordering::Relaxed)
 }
 
+/// The most that connections of clients may use.
+pub fn for_clients() -> usize {
+    all_but(FOR_THE_OTHER_SIDE)
+}
+
+fn all_but(part: usize) -> usize {
+    let allowed = ALLOWED.load(Ordering::Relaxed);
+    allowed - allowed / part
+}
+
 /// The place of one descriptor. It moves into what has the descriptor, and counts until that is dropped.
 #[derive(Debug)]
-pub struct Used(());
+pub struct Used {
+    of_origin: bool,
+}
 
 impl Used {
-    /// Counts a connection that is there already.
+    /// Counts a connection of a client, which is there already.
     pub fn new() -> Self {
         USED.fetch_add(1, Ordering::Relaxed);
-        Self(())
+        Self { of_origin: false }
     }
 
     /// A place for a connection to an origin, unless there is none left.
     pub fn take_for_origin() -> Option<Self> {
-        Self::take_beside(NOT_FOR_ORIGINS)
+        take(&OF_ORIGINS, all_but(FOR_THE_OTHER_SIDE))?;
+        if take(&USED, ALLOWED.load(Ordering::Relaxed)).is_none() {
+            OF_ORIGINS.fetch_sub(1, Ordering::Relaxed);
+            return None;
+        }
+        Some(Self { of_origin: true })
     }
 
     /// A place for a temporary file.
     pub fn take_for_file() -> Option<Self> {
-        Self::take_beside(NOT_FOR_FILES)
+        take(&USED, all_but(NOT_FOR_FILES)).map(|()| Self { of_origin: false })
     }
+}
 
-    fn take_beside(part: usize) -> Option<Self> {
-        let allowed = ALLOWED.load(Ordering::Relaxed);
-        let limit = allowed - allowed / part;
-        let more = |used: usize| (used < limit).then(|| used + 1);
-        USED.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).ok().map(|_| Self(()))
-    }
+/// One more, unless there are as many as may be.
+fn take(used: &AtomicUsize, limit: usize) -> Option<()> {
+    let more = |used: usize| (used < limit).then(|| used + 1);
+    used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).ok().map(drop)
 }
 
 impl Drop for Used {
     fn drop(&mut self) {
         USED.fetch_sub(1, Ordering::Relaxed);
+        if self.of_origin {
+            OF_ORIGINS.fetch_sub(1, Ordering::Relaxed);
+        }
     }
 }

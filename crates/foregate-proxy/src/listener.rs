@@ -160,9 +160,8 @@ pub async fn run(
         _ => None,
     });
     loop {
-        if proxy.registry.count() >= proxy.connection_limit.load(Ordering::Relaxed)
-            || descriptors::are_scarce() && !proxy.config().pools.evict()
-        {
+        let most = proxy.connection_limit.load(Ordering::Relaxed).min(descriptors::for_clients());
+        if proxy.registry.count() >= most || descriptors::are_scarce() && !proxy.config().pools.evict() {
             tokio::select! {
                 () = tokio::time::sleep(PAUSE) => continue,
                 _ = stop.wait_for(|stop| *stop) => return,

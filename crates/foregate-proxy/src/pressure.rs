@@ -3,7 +3,7 @@
 //! Each connection has bounds of its own, but ten thousand connections at their bounds are more than a machine has. So what
 //! they hold is counted where it is taken: buffers, heads that are being received, header blocks that are held back, and what
 //! filters and starts of bodies hold ([`crate::budget`]). As it grows towards the limit, the process does without what it can
-//! do without, cheapest first: keep-alive, requests, connections ([`Stage`]). Not the size of the process is looked at: that
+//! do without, cheapest first: keep-alive, requests, connections (see [`STAGES`]). Not the size of the process is looked at: that
 //! falls late, if at all, once memory has been given back.
 //!
 //! To count costs nearly nothing: each thread adds up what it takes and gives back, and tells of it in lumps, or when it is

@@ -38,7 +38,7 @@ pub struct Request {
     authority: String,
     host_len: usize,
     /// What the last Host was understood as: most requests of a connection have the same.
-    last_host: LastHost,
+    last_host: Option<Box<LastHost>>,
     told: Told,
     target: Vec<u8>,
     path_len: usize,
@@ -67,7 +67,7 @@ impl Request {
             secure: false,
             authority: String::new(),
             host_len: 0,
-            last_host: LastHost::default(),
+            last_host: None,
             told: Told::default(),
             target: Vec::new(),
             path_len: 0,

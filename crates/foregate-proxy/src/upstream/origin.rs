@@ -153,7 +153,9 @@ impl Origin {
                 })?;
                 if request.upgrade.is_some() && !sender.is_extended_connect_protocol_enabled() {
                     // The first request of a connection may be here before the origin's SETTINGS are.
-                    let _ = tokio::time::timeout(upstream.connect_timeout, attempt.lease.settled()).await;
+                    let settled = tokio::time::timeout(upstream.connect_timeout, attempt.lease.settled());
+                    // Rare, and large: kept out of the future that every request has.
+                    let _ = Box::pin(settled).await;
                     if !sender.is_extended_connect_protocol_enabled() {
                         return Err(Error::NoUpgrade);
                     }

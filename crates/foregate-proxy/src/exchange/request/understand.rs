@@ -107,7 +107,8 @@ impl Request {
         let named = headers.get(NameId::Host).filter(|_| headers.count(NameId::Host) == 1);
         // Nearly all are of this form.
         if let (TargetForm::Origin, Some(host)) = (target.form, named) {
-            self.host_len = self.last_host.read(host, self.secure, &mut self.authority)?;
+            let last = self.last_host.get_or_insert_default();
+            self.host_len = last.read(host, self.secure, &mut self.authority)?;
             self.path_len = write_target(&target, Slashes::Merge, &self.authority, &mut self.target)?;
             return Ok(());
         }
@@ -229,13 +230,9 @@ impl Request {
             (None, Some(host)) => host,
             (None, None) => return Err(Error::Pseudo("the authority is missing")),
         };
-        if self.head.method == Method::Connect {
-            let port = parse_authority(named, &mut self.authority).map_err(Error::Host)?.port;
-            self.host_len = self.authority.len();
-            self.push_port(port);
-        } else {
-            self.host_len = self.last_host.read(named, self.secure, &mut self.authority)?;
-        }
+        let port = parse_authority(named, &mut self.authority).map_err(Error::Host)?.port;
+        self.host_len = self.authority.len();
+        self.push_port(port);
         let target = match parts.uri.path_and_query() {
             Some(target) if self.head.method != Method::Connect => target.as_str().as_bytes(),
             _ if self.head.method == Method::Connect => self.authority.as_bytes(),
