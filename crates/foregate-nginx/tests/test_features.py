@@ -261,7 +261,7 @@ class Refused(Case):
             self.assertIn(text, checked.stderr)
 
     def test_mistakes_have_their_place(self):
-        self.refused("headers {\n  respond\n}\n", ["route.kdl:2:3: error", "did you mean `response`?"])
+        self.refused("headers {\n  respons\n}\n", ["route.kdl:2:3: error", "did you mean `response`?"])
         self.refused("heders\n", ["route.kdl:1:1: error: `heders` is not known", "did you mean `headers`?"])
         self.refused("headers {", "route.kdl:1:")
         self.refused("", "cannot read", "foregate missing.kdl;")
