@@ -153,6 +153,7 @@ impl Session {
                 request.length = BodyLength::Empty;
             }
         }
+        request.began = Some(began);
         exchange::serve(
             exchange::Served {
                 proxy: &self.connection.proxy,
@@ -162,7 +163,6 @@ impl Session {
                 request,
                 response,
                 timer: &mut self.timer,
-                began,
             },
             understood,
         )

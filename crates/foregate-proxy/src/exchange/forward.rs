@@ -106,7 +106,7 @@ impl Exchange<'_> {
         let server = match last {
             // The connection was at fault, not the server.
             Some(last) if again.fresh => Some(last),
-            Some(last) => again.server.or(Some(last)),
+            Some(last) => again.server.map(|server| server as usize).or(Some(last)),
             None => upstream.pick(now),
         };
         let Some(server) = server else { return Step::Failed(Error::NoServer) };

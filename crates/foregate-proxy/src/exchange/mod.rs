@@ -121,7 +121,7 @@ struct Again {
     /// A kept connection has turned out to be dead: use a new one.
     fresh: bool,
     /// Another server than the one that was tried last.
-    server: Option<usize>,
+    server: Option<u32>,
 }
 
 /// What the log and the metrics are told.
@@ -151,8 +151,6 @@ pub struct Served<'a> {
     pub response: &'a mut Response,
     /// The connection's timer.
     pub timer: &'a mut Timer,
-    /// When its first byte came.
-    pub began: Instant,
 }
 
 /// Serves a request that has been understood, or tells the client why it cannot be.
@@ -206,8 +204,9 @@ pub async fn refuse(served: Served<'_>, error: Error) {
 
 impl<'a> Exchange<'a> {
     fn new(served: Served<'a>) -> Self {
-        let Served { proxy, config, peer, client, request, response, timer, began } = served;
+        let Served { proxy, config, peer, client, request, response, timer } = served;
         let now = clock::now();
+        let began = request.began.take().unwrap_or(now);
         let upload = if request.length.is_empty() { Copy::done() } else { Copy::new() };
         Self {
             proxy,
@@ -446,7 +445,8 @@ impl<'a> Exchange<'a> {
             return false;
         }
         if !self.again.fresh {
-            self.again.server = upstream.other(&self.tried, now);
+            self.again.server =
+                upstream.other(&self.tried, now).and_then(|server| u32::try_from(server).ok());
         }
         same_server || self.again.server.is_some()
     }

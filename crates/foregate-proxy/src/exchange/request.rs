@@ -5,6 +5,8 @@
 mod onward;
 mod understand;
 
+use std::time::Instant;
+
 use foregate_wire::{BodyLength, Method, NameId, RequestHead, Slashes, normalize_path, normalize_query};
 
 use self::onward::{OWN_NAME, Told};
@@ -24,6 +26,8 @@ const HOPS_MOST: usize = 10;
 pub struct Request {
     /// As it was received; the fields are edited on the way to the origin.
     pub head: RequestHead,
+    /// When its first byte came, where that was before it was understood.
+    pub began: Option<Instant>,
     /// How the body is framed.
     pub length: BodyLength,
     /// The client waits for a 100 before it sends the body.
@@ -59,6 +63,7 @@ impl Request {
     pub fn new() -> Self {
         Self {
             head: RequestHead::new(),
+            began: None,
             length: BodyLength::Empty,
             expect_continue: false,
             upgrade: None,
