@@ -7,7 +7,10 @@ use std::time::Instant;
 use foregate_wire::serialise::{
     end_head, write_content_length, write_field, write_fields, write_request_line,
 };
-use foregate_wire::{BodyLength, Method, ResponseError, ResponseHead, Version, connection, response_length};
+use foregate_wire::{
+    BodyDecoder, BodyLength, HeadLimits, HeaderList, Method, ResponseError, ResponseHead, Version,
+    connection, response_length,
+};
 use h2::client::ResponseFuture;
 use h2::ext::Protocol;
 use h2::{Reason, RecvStream};
@@ -254,10 +257,12 @@ impl Origin {
             }
         };
         let length = response_length(&request.head.method, head).map_err(Error::ResponseFraming)?;
+        let ahead = link.ahead();
         let beyond = match length {
-            BodyLength::Empty => !link.ahead().is_empty(),
-            BodyLength::Fixed(length) => link.ahead().len() as u64 > length,
-            _ => false,
+            BodyLength::Empty => !ahead.is_empty(),
+            BodyLength::Fixed(length) => ahead.len() as u64 > length,
+            BodyLength::Chunked => ends_before(ahead, &upstream.head_limits)?,
+            BodyLength::UntilClose | BodyLength::Tunnel => false,
         };
         if beyond {
             return Err(Error::Interim("bytes beyond the body"));
@@ -271,6 +276,23 @@ impl Origin {
         }
         Ok(length)
     }
+}
+
+/// Whether a chunked body is complete in these bytes and something follows it. What is found now can still be answered with a
+/// status of its own; what comes later can only break the response off.
+fn ends_before(ahead: &[u8], limits: &HeadLimits) -> Result<bool, Error> {
+    let mut decoder = BodyDecoder::new(BodyLength::Chunked, limits);
+    let mut trailers = HeaderList::default();
+    let mut rest = ahead;
+    while !rest.is_empty() {
+        let decoded =
+            decoder.decode(rest, &mut trailers).map_err(|error| Error::Origin(LinkError::Body(error)))?;
+        rest = rest.get(decoded.consumed..).unwrap_or_default();
+        if decoded.done {
+            return Ok(!rest.is_empty());
+        }
+    }
+    Ok(false)
 }
 
 /// The head that an HTTP/1 origin gets, from the canonical request alone.
