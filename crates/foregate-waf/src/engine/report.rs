@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::expression::Expression;
 use super::limits::LOOK;
 use super::run::Run;
 use super::secrets::{HIDDEN, hide_pairs, may_copy};
@@ -266,7 +267,22 @@ fn parameter(operator: &Operator) -> String {
     }
 }
 
-impl Run<'_> {
+/// What a rule says of a match.
+enum Told<'a> {
+    /// The same each time: nothing of a request is in it that could be a secret.
+    Fixed(&'a [u8]),
+    /// Made of values.
+    Made(Span),
+}
+
+impl<'a> Run<'a> {
+    fn told(&mut self, text: &'a Expression) -> Told<'a> {
+        match text {
+            Expression::Fixed(text) => Told::Fixed(text),
+            Expression::Pieces(_) => Told::Made(self.expand(text)),
+        }
+    }
+
     /// Keeps what a rule that matched has to say.
     pub(crate) fn record(&mut self, rule: usize, verdict: Option<&Verdict>) {
         if self.state.matches.len() >= self.plan.limits.matches {
@@ -285,21 +301,25 @@ impl Run<'_> {
         let before = self.state.values.text.len();
         // What is hidden of it is hidden afterwards; enough is left to show.
         self.state.piece = plan.limits.message.saturating_mul(2);
-        let message = compiled.message.as_ref().map_or(Span::EMPTY, |text| self.expand(text));
-        let data = compiled.data.as_ref().map_or(Span::EMPTY, |text| self.expand(text));
-        let tags = compiled.tags.iter().map(|tag| self.expand(tag)).collect::<Vec<_>>();
+        let message = compiled.message.as_ref().map(|text| self.told(text));
+        let data = compiled.data.as_ref().map(|text| self.told(text));
+        let tags = compiled.tags.iter().map(|tag| self.told(tag)).collect::<Vec<_>>();
         self.state.hiding = false;
         self.state.piece = usize::MAX;
         let limit = plan.limits.message;
-        let shown = |run: &Self, span: Span| {
-            shorten(&hide_pairs(run.state.values.text.get(span.part(0, limit.saturating_mul(4)))), limit)
+        let shown = |run: &Self, told: Told<'_>| match told {
+            Told::Fixed(text) => shorten(text, limit),
+            Told::Made(span) => {
+                shorten(&hide_pairs(run.state.values.text.get(span.part(0, limit.saturating_mul(4)))), limit)
+            }
         };
         let mut values: Vec<(String, String)> =
             listed.iter().map(|found| self.shown(found, secret)).collect();
         let verdict = verdict.map_or(Verdict::Pass, |verdict| self.shown_verdict(verdict));
         let (variable, value) = values.last().cloned().unwrap_or_default();
         values.truncate(VALUES);
-        let (message, data) = (shown(self, message), shown(self, data));
+        let [message, data] =
+            [message, data].map(|told| told.map_or(String::new(), |told| shown(self, told)));
         let tags = tags.into_iter().map(|tag| shown(self, tag)).collect();
         // Nothing refers to what has been expanded any more.
         self.state.values.text.truncate(before);

@@ -1,6 +1,9 @@
 //! What logs do not show.
 
 use std::borrow::Cow;
+use std::sync::LazyLock;
+
+use aho_corasick::{AhoCorasick, AhoCorasickKind};
 
 use super::run::Run;
 use super::state::{Found, NameRef};
@@ -24,24 +27,31 @@ const FIELDS: &[&[u8]] = &[
 ];
 
 /// What names of arguments have in them whose values are secrets.
-const NAMES: &[&[u8]] = &[
-    b"passw",
-    b"passwd",
-    b"pwd",
-    b"passphrase",
-    b"secret",
-    b"token",
-    b"api_key",
-    b"apikey",
-    b"api-key",
-    b"private_key",
-    b"credential",
-    b"session_id",
-    b"sessionid",
-    b"card_number",
-    b"cardnumber",
-    b"cvv",
+const NAMES: &[&str] = &[
+    "passw",
+    "passwd",
+    "pwd",
+    "passphrase",
+    "secret",
+    "token",
+    "api_key",
+    "apikey",
+    "api-key",
+    "private_key",
+    "credential",
+    "session_id",
+    "sessionid",
+    "card_number",
+    "cardnumber",
+    "cvv",
 ];
+
+/// [`NAMES`] in any case, by one look: each name in what is written to a log is looked at. `None` cannot come of such a list,
+/// and would hide every value.
+static PARTS: LazyLock<Option<AhoCorasick>> = LazyLock::new(|| {
+    let mut builder = AhoCorasick::builder();
+    builder.ascii_case_insensitive(true).kind(Some(AhoCorasickKind::DFA)).build(NAMES).ok()
+});
 
 /// Words of such names; as parts of words they say nothing (`author`).
 const WORDS: &[&[u8]] = &[b"pass", b"pw", b"session", b"jwt", b"auth"];
@@ -61,16 +71,18 @@ pub(crate) fn is_secret_name(name: &[u8]) -> bool {
         name.get(..NAME).unwrap_or(name),
         &name[NAME.max(name.len().saturating_sub(NAME)).min(name.len())..],
     ];
-    ends.iter().any(|end| {
-        let mut words = end.split(|byte| !byte.is_ascii_alphanumeric());
-        words.any(|word| WORDS.iter().any(|secret| word.eq_ignore_ascii_case(secret))) || has_secret_part(end)
-    })
+    ends.iter().any(|end| has_secret_word(end) || has_secret_part(end))
+}
+
+/// Whether a name has one of [`WORDS`] among its words.
+fn has_secret_word(name: &[u8]) -> bool {
+    let mut words = name.split(|byte| !byte.is_ascii_alphanumeric());
+    words.any(|word| WORDS.iter().any(|secret| word.eq_ignore_ascii_case(secret)))
 }
 
 /// Whether a name contains one of [`NAMES`].
 fn has_secret_part(name: &[u8]) -> bool {
-    let lower = name.to_ascii_lowercase();
-    NAMES.iter().any(|part| memchr::memmem::find(&lower, part).is_some())
+    PARTS.as_ref().is_none_or(|parts| parts.is_match(name))
 }
 
 impl Run<'_> {
@@ -236,14 +248,20 @@ pub(crate) fn hide_pairs(text: &[u8]) -> Vec<u8> {
             continue;
         }
         let plain = decoded(name);
+        let signs =
+            text[at..].iter().take_while(|byte| matches!(byte, b'"' | b'\'' | b'\\' | b':' | b'=' | b' '));
+        let signs = &text[at..at + signs.count()];
+        let divides = signs.iter().any(|byte| matches!(byte, b':' | b'='));
+        // Most of a text are words that nothing is said of.
+        if !divides && plain.len() == len {
+            out.extend_from_slice(name);
+            continue;
+        }
         let is_field = is_secret_field(&plain);
         if !is_field && !is_secret_key(&plain) {
             out.extend_from_slice(name);
             continue;
         }
-        let signs =
-            text[at..].iter().take_while(|byte| matches!(byte, b'"' | b'\'' | b'\\' | b':' | b'=' | b' '));
-        let signs = &text[at..at + signs.count()];
         let divides = |byte: &u8| *byte == b':' || (*byte == b'=' && !is_field);
         if !signs.iter().any(divides) {
             // A pair that is encoded as a whole, such as `%70assword%3dx`, also within the value of another.
