@@ -83,6 +83,11 @@ WORKS = [
         (Target(0.90, TWO), Target(0.50, PINGORA), Target(0.80, TWO, aim=True)),
     ),
     Work(
+        "h1-1k-varied", "the same, fields other than the request before", "request",
+        {"work": "kept", "connections": 32, "answer": KIB, "pages": 1000},
+        (Target(0.90, TWO), Target(0.50, PINGORA), Target(0.80, TWO, aim=True)),
+    ),
+    Work(
         "h1-1k-log", "the same with a JSON access log", "request",
         {"work": "kept", "connections": 32, "answer": KIB},
         (Target(1.00, NGINX), Target(0.90, NGINX, aim=True)),

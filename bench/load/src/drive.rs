@@ -54,10 +54,13 @@ pub struct Plan {
     pub tls: Option<(PathBuf, bool)>,
     /// Hosts that the HTTP/1.1 requests name, picked at random: `s0.example` and so on; 0: always the same.
     pub hosts: usize,
+    /// Pages that the HTTP/1.1 requests say they come from, picked at random, each with a cookie of its own; 0: the fields
+    /// are the same each time.
+    pub pages: usize,
     /// Number of source addresses; 0: the kernel's choice.
     pub sources: u32,
-    /// What the HTTP/1.1 requests are and their answers must be, picked at random; none: made of `answer`, `upload` and
-    /// `hosts`.
+    /// What the HTTP/1.1 requests are and their answers must be, picked at random; none: made of `answer`, `upload`,
+    /// `hosts` and `pages`.
     pub exchanges: Option<Vec<Exchange>>,
 }
 
@@ -123,12 +126,19 @@ impl Driver {
             });
         }
         let given = plan.exchanges.take();
-        let exchange =
-            |host: &str| Exchange::pattern(host, plan.answer, plan.upload, plan.usage == Use::Once);
-        let exchanges = match (given, plan.hosts) {
-            (Some(exchanges), _) => exchanges,
-            (None, 0) => vec![exchange(link::NAME)],
-            (None, hosts) => (0..hosts).map(|host| exchange(&format!("s{host}.example"))).collect(),
+        let exchange = |host: &str, fields: &str| {
+            Exchange::pattern(host, fields, plan.answer, plan.upload, plan.usage == Use::Once)
+        };
+        let from = |page: usize| {
+            let name = link::NAME;
+            let fields = format!("Referer: http://{name}/pages/{page}\r\nCookie: visit={page:08}\r\n");
+            exchange(name, &fields)
+        };
+        let exchanges = match (given, plan.hosts, plan.pages) {
+            (Some(exchanges), ..) => exchanges,
+            (None, 0, 0) => vec![exchange(link::NAME, "")],
+            (None, 0, pages) => (0..pages).map(from).collect(),
+            (None, hosts, _) => (0..hosts).map(|host| exchange(&format!("s{host}.example"), "")).collect(),
         };
         Ok(Self {
             exchanges,

@@ -66,12 +66,12 @@ impl Expected {
 
 impl Exchange {
     /// A GET for a body of `answer` bytes, or a POST of `upload` bytes that is answered with `answer` bytes, at `host`.
-    /// `close` asks for the connection's end.
-    pub fn pattern(host: &str, answer: usize, upload: usize, close: bool) -> Self {
+    /// `fields` are more of the head, lines with their ends. `close` asks for the connection's end.
+    pub fn pattern(host: &str, fields: &str, answer: usize, upload: usize, close: bool) -> Self {
         let (method, folder) = if upload > 0 { ("POST", "u") } else { ("GET", "b") };
         let mut head = format!(
             "{method} /{folder}/{answer} HTTP/1.1\r\nHost: {host}\r\n\
-             User-Agent: bench-load/1\r\nAccept: */*\r\nAccept-Encoding: gzip\r\n"
+             User-Agent: bench-load/1\r\nAccept: */*\r\nAccept-Encoding: gzip\r\n{fields}"
         );
         if upload > 0 {
             head.push_str(&format!("Content-Type: application/octet-stream\r\nContent-Length: {upload}\r\n"));

@@ -36,7 +36,7 @@ fn usage() -> &'static str {
        bench-load certificate FOLDER
        bench-load load TARGET --work kept|once|idle|bursts [--connections N] [--streams N]
                   [--answer BYTES] [--upload BYTES] [--tls CERTIFICATE] [--resume 1]
-                  [--sources N] [--hosts N] [--warm-ms N] [--run-ms N] [--requests N]
+                  [--sources N] [--hosts N] [--pages N] [--warm-ms N] [--run-ms N] [--requests N]
                   [--burst N] [--interval-ms N] [--pids N,N,...] [--exchanges FILE]
        bench-load paced TARGET --exchanges FILE --rate N [--connections N] [--run-ms N]"
 }
@@ -134,6 +134,7 @@ fn run_load(target: &str, options: &[&str]) -> Result<(), Box<dyn Error>> {
         "resume",
         "sources",
         "hosts",
+        "pages",
         "warm-ms",
         "run-ms",
         "requests",
@@ -161,6 +162,7 @@ fn run_load(target: &str, options: &[&str]) -> Result<(), Box<dyn Error>> {
         tls: options.get::<PathBuf>("tls")?.map(|certificate| (certificate, resume)),
         sources: options.get("sources")?.unwrap_or(0),
         hosts: options.get("hosts")?.unwrap_or(0),
+        pages: options.get("pages")?.unwrap_or(0),
         exchanges: options.get::<PathBuf>("exchanges")?.map(|path| Exchange::read(&path)).transpose()?,
     })?;
     let pids: String = options.get("pids")?.unwrap_or_default();
