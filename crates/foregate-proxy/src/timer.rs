@@ -5,10 +5,11 @@
 //! reason an armed timer is handed on to the next connection of its thread.
 
 use std::cell::RefCell;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
+use tokio::task::coop::unconstrained;
 use tokio::time::Sleep;
 
 use crate::telemetry::clock;
@@ -56,7 +57,7 @@ impl Timer {
         if armed.waker.as_ref().is_some_and(|waker| waker.will_wake(cx.waker())) && clock::now() < armed.at {
             return Poll::Pending;
         }
-        while armed.sleep.as_mut().poll(cx).is_ready() {
+        while armed.poll(cx).is_ready() {
             if Instant::now() >= deadline {
                 return Poll::Ready(());
             }
@@ -71,6 +72,12 @@ impl Timer {
 }
 
 impl Armed {
+    /// Not on the task's budget: a task that has used it up would be told to wait and its waker not be taken, and whoever
+    /// remembers the waker as taken would never be woken.
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        pin!(unconstrained(self.sleep.as_mut())).poll(cx)
+    }
+
     fn arm(&mut self, deadline: Instant) {
         self.at = deadline;
         self.waker = None;
@@ -111,6 +118,20 @@ mod tests {
         let soon = Instant::now() + Duration::from_millis(5);
         poll_fn(|cx| timer.poll(cx, soon)).await;
         assert!(start.elapsed() < Duration::from_secs(10));
+    }
+
+    #[tokio::test]
+    async fn a_task_that_has_used_up_its_budget_is_woken() {
+        let start = Instant::now();
+        let mut timer = Timer::new(Duration::from_millis(5));
+        let wait = poll_fn(|cx| {
+            while let Poll::Ready(budget) = tokio::task::coop::poll_proceed(cx) {
+                budget.made_progress();
+            }
+            timer.poll(cx, start + Duration::from_millis(30))
+        });
+        tokio::time::timeout(Duration::from_secs(10), wait).await.expect("the timer goes off");
+        assert!(start.elapsed() >= Duration::from_millis(30));
     }
 
     #[tokio::test]
