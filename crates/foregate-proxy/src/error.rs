@@ -360,3 +360,20 @@ impl Error {
         )
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    #[test]
+    fn operators_can_look_up_each_kind() {
+        let source = include_str!("error.rs");
+        let kinds = source.split("pub fn kind").nth(1).and_then(|rest| rest.split("pub fn ").next()).unwrap();
+        let kinds: Vec<&str> = kinds.split('"').skip(1).step_by(2).collect();
+        assert!(kinds.len() > 40, "{kinds:?}");
+        let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/operations.md");
+        let page = std::fs::read_to_string(page).unwrap();
+        let missing: Vec<_> = kinds.iter().filter(|kind| !page.contains(&format!("`{kind}`"))).collect();
+        assert!(missing.is_empty(), "docs/operations.md, \"Errors\": {missing:?}");
+    }
+}

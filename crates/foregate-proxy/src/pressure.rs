@@ -155,7 +155,7 @@ fn note(bytes: isize) {
         balance.set(if told { 0 } else { sum });
         if told { sum } else { 0 }
     });
-    // A thread that is ending tells of everything at once.
+    // A thread whose balance is gone tells of each change at once.
     tell(lump.unwrap_or(bytes));
 }
 

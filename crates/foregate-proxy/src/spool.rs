@@ -21,6 +21,7 @@ use tokio::sync::Semaphore;
 
 use crate::budget::{Budget, Share};
 use crate::descriptors::Used;
+use crate::pressure::Charge;
 use crate::telemetry::metrics::Counter;
 
 /// What is written or read at a time, bytes: a body that comes slowly holds as much in memory, at most.
@@ -141,7 +142,7 @@ impl Spools {
 fn tell_of_folder(error: &io::Error, folder: &Path) {
     tracing::error!(
         %error, folder = %folder.display(),
-        "no temporary file can be made: long bodies that modules look at are answered with 503"
+        "no temporary file can be made: requests with long bodies that modules look at are answered with 503, or go on unseen where those only watch"
     );
 }
 
@@ -258,6 +259,8 @@ pub struct Reader {
     /// What has been read of it.
     at: u64,
     piece: Vec<u8>,
+    /// The memory of that.
+    charge: Charge,
     /// How much of the piece has been consumed.
     gone: usize,
     reading: Option<Reading>,
@@ -268,7 +271,7 @@ pub struct Reader {
 impl Reader {
     /// Nothing has been read yet.
     pub fn new(spool: Arc<Spool>) -> Self {
-        Self { spool, at: 0, piece: Vec::new(), gone: 0, reading: None, rest: None }
+        Self { spool, at: 0, piece: Vec::new(), charge: Charge::new(), gone: 0, reading: None, rest: None }
     }
 
     /// The same with bytes behind those of the file, which could not be put there.
@@ -302,8 +305,7 @@ impl Reader {
     pub fn consume(&mut self, count: usize) {
         self.gone += count;
         if self.is_done() {
-            self.piece = Vec::new();
-            self.gone = 0;
+            self.set_piece(Vec::new());
         }
     }
 
@@ -318,7 +320,8 @@ impl Reader {
         }
         if let Some(rest) = self.rest.as_ref().filter(|_| self.at >= self.spool.len()) {
             self.at += rest.0.len() as u64;
-            (self.piece, self.gone) = (rest.0.clone(), 0);
+            let rest = rest.0.clone();
+            self.set_piece(rest);
             return Poll::Ready(Ok(()));
         }
         let reading = self.reading.get_or_insert_with(|| {
@@ -336,8 +339,13 @@ impl Reader {
         self.reading = None;
         let piece = read.map_err(|error| self.spool.failed(&error))?;
         self.at += piece.len() as u64;
-        (self.piece, self.gone) = (piece, 0);
+        self.set_piece(piece);
         Poll::Ready(Ok(()))
+    }
+
+    fn set_piece(&mut self, piece: Vec<u8>) {
+        self.charge.set(piece.capacity());
+        (self.piece, self.gone) = (piece, 0);
     }
 }
 

@@ -124,13 +124,19 @@ impl RequestHead {
 
     /// Bytes of memory that it has.
     pub fn memory(&self) -> usize {
-        self.headers.memory() + self.target.capacity()
+        let before = self.before.as_deref().map_or(0, |before| size_of::<Before>() + before.headers.memory());
+        self.headers.memory() + self.target.capacity() + before
     }
 
     /// Gives back memory beyond these sizes, so that one large request does not stay for the connection's life.
     pub fn shrink_to(&mut self, bytes: usize, fields: usize) {
         self.headers.shrink_to(bytes, fields);
         self.target.shrink_to(bytes);
+    }
+
+    /// Forgets the fields that are kept to know them again: no further request follows.
+    pub fn forget(&mut self) {
+        self.before = None;
     }
 }
 

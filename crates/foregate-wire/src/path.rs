@@ -70,8 +70,9 @@ const DECODINGS: usize = 2;
 
 /// What servers may take a path in normal form for that is another one in the normal form: those that decode `%2F` and `%5C`
 /// before they look at segments, that take what follows `;` in a segment for parameters (RFC 3986, section 3.3), or that do so
-/// with a path that they have decoded already. Empty, and without an allocation, where there is nothing to read otherwise.
-pub fn other_readings(path: &[u8]) -> Vec<Vec<u8>> {
+/// with a path that they have decoded already. `slashes` is what the normal form makes of several in a row. Empty, and without an
+/// allocation, where there is nothing to read otherwise.
+pub fn other_readings(path: &[u8], slashes: Slashes) -> Vec<Vec<u8>> {
     let mut readings = Vec::new();
     if memchr::memchr2(b'%', b';', path).is_none() {
         return readings;
@@ -83,7 +84,7 @@ pub fn other_readings(path: &[u8]) -> Vec<Vec<u8>> {
         let again = (decodings > 0).then(|| text.clone());
         for reading in again.into_iter().chain([separated]).chain(stripped) {
             let mut normal = Vec::new();
-            if normalize_path(&reading, Slashes::Merge, &mut normal).is_ok()
+            if normalize_path(&reading, slashes, &mut normal).is_ok()
                 && normal != path
                 && !readings.contains(&normal)
             {

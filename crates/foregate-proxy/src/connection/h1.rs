@@ -14,7 +14,7 @@ use crate::exchange::request::Request;
 use crate::exchange::response::Response;
 use crate::exchange::{self, Outcome};
 use crate::link::h1::HeadFault;
-use crate::link::{H1Link, Link, LinkError, Received};
+use crate::link::{H1Link, Link, Received};
 use crate::pressure;
 use crate::telemetry::clock;
 use crate::timer::Timer;
@@ -31,6 +31,7 @@ pub(super) async fn serve(connection: Connection, link: Box<H1Link>, began: Opti
         connection,
         requests: 0,
         began,
+        cut: false,
     };
     // While the connection is idle only this small future exists; what requests need comes and goes with them.
     while session.wait(None).await {
@@ -47,6 +48,18 @@ struct Session {
     requests: u64,
     /// When the first byte of the next request came, if that was before its head is received.
     began: Option<Instant>,
+    /// The start of a head was dropped, and the rest of it is still to come.
+    cut: bool,
+}
+
+/// Why there is no request.
+enum NoHead {
+    /// The client has gone, or sent what is no head.
+    Fault(HeadFault<RequestError>),
+    /// Its time is up.
+    Late,
+    /// It asks for more memory than there is.
+    Memory,
 }
 
 impl Session {
@@ -94,6 +107,7 @@ impl Session {
                 Outcome::Close => {
                     // The client may take its time to go.
                     request.clear();
+                    request.head.forget();
                     request.shrink();
                     self.close().await;
                     return false;
@@ -132,18 +146,16 @@ impl Session {
                 let peer = &self.connection.peer;
                 request.understand_h1(peer.is_secure(), peer.local)
             }
-            Err(HeadFault::Closed) | Err(HeadFault::Link(LinkError::Io(_) | LinkError::Truncated)) => {
-                return Outcome::Abort;
-            }
-            Err(HeadFault::Link(LinkError::H2)) => Err(Error::Memory),
-            Err(HeadFault::Link(_)) => Err(Error::HeadTimeout),
+            Err(NoHead::Fault(HeadFault::Closed | HeadFault::Link(_))) => return Outcome::Abort,
+            Err(NoHead::Memory) => Err(Error::Memory),
+            Err(NoHead::Late) => Err(Error::HeadTimeout),
             // Most likely a broken preface of HTTP/2, for which the connection ends (RFC 9113, section 3.4).
-            Err(HeadFault::Malformed(RequestError::BadRequestLine))
+            Err(NoHead::Fault(HeadFault::Malformed(RequestError::BadRequestLine)))
                 if self.requests == 1 && names_another_protocol(self.link().ahead()) =>
             {
                 return Outcome::Abort;
             }
-            Err(HeadFault::Malformed(error)) => Err(Error::Request(error)),
+            Err(NoHead::Fault(HeadFault::Malformed(error))) => Err(Error::Request(error)),
         };
         match understood {
             Ok(()) => self.link().begin_receive(request.length, &config.head_limits),
@@ -175,24 +187,26 @@ impl Session {
         config: &Arc<crate::proxy::Config>,
         request: &mut Request,
         began: Instant,
-    ) -> Result<(), HeadFault<RequestError>> {
+    ) -> Result<(), NoHead> {
         let deadline = began + config.settings.timeouts.head;
         request.clear();
         poll_fn(|cx| {
-            let Link::H1(link) = &mut self.client.link else { return Poll::Ready(Err(HeadFault::Closed)) };
+            let Link::H1(link) = &mut self.client.link else {
+                return Poll::Ready(Err(NoHead::Fault(HeadFault::Closed)));
+            };
             let polled = link.poll_request_head(cx, &config.head_limits, &mut request.head);
             let held = request.count() + link.held();
             if let Poll::Ready(result) = polled {
-                return Poll::Ready(result);
+                return Poll::Ready(result.map_err(NoHead::Fault));
             }
-            // What is not there yet must not hold too much: this, too, is told by an error that no connection gives.
+            // What is not there yet must not hold too much.
             if held > 0 && !pressure::allows_head(held) {
                 link.discard();
                 link.release();
-                return Poll::Ready(Err(HeadFault::Link(LinkError::H2)));
+                self.cut = true;
+                return Poll::Ready(Err(NoHead::Memory));
             }
-            // The time is up: told by an error that no connection gives.
-            self.timer.poll(cx, deadline).map(|()| Err(HeadFault::Link(LinkError::Length)))
+            self.timer.poll(cx, deadline).map(|()| Err(NoHead::Late))
         })
         .await
     }
@@ -229,7 +243,7 @@ impl Session {
     /// Ends the connection so that the client gets the whole response: a close while bytes of the client are
     /// unread is a reset, which can overtake the response. So they are read, for a while (RFC 9112, 9.6).
     async fn close(&mut self) {
-        let all_read = self.link().is_received() && self.link().ahead().is_empty();
+        let all_read = !self.cut && self.link().is_received() && self.link().ahead().is_empty();
         let terms = &self.connection.terms;
         let deadline = Instant::now() + terms.timeouts.early_response_drain;
         let mut left = terms.limits.early_response_drain;

@@ -100,7 +100,8 @@ impl HeadGate {
     pub fn pass(&mut self, bytes: &[u8]) -> usize {
         let passed = self.let_pass(bytes);
         self.charge.set(self.held.capacity());
-        if !self.held.is_empty() && !pressure::allows_head(self.held.capacity()) {
+        // A head that is cut by a read, or the first bytes of another frame, are no reason to end the streams of a connection.
+        if self.held.len() > STEP && !pressure::allows_head(self.held.len()) {
             self.held = Vec::new();
             self.charge.set(0);
             self.fault.get_or_insert(Reason::ENHANCE_YOUR_CALM);

@@ -310,7 +310,7 @@ async fn attempts(
             addresses: Addresses { client: None, local: None },
         };
         let mut origin = upstream.open(server, terms, now).await.map_err(fetch_error)?;
-        match attempt(upstream, &mut origin, request, ask).await {
+        match attempt(upstream, &mut origin, request, ask, asked).await {
             Ok(answer) => {
                 upstream.succeeded(server, Instant::now());
                 upstream.recycle(origin, Instant::now());
@@ -327,12 +327,14 @@ async fn attempts(
     }
 }
 
-/// One request and its answer. The outer error is the connection's, the inner one that of what came.
+/// One request and its answer. The outer error is the connection's, the inner one that of what came. `asked` is told once the
+/// server has answered, if only with a head.
 async fn attempt(
     upstream: &Upstream,
     origin: &mut Origin,
     request: &Request,
     ask: &FetchRequest,
+    asked: &mut Option<usize>,
 ) -> Result<FetchResult, Error> {
     origin.send_head(request, &upstream.settings).await?;
     let mut sent = 0;
@@ -354,6 +356,7 @@ async fn attempt(
         })
         .await?;
         if head.status >= 200 {
+            *asked = None;
             break;
         }
         interim += 1;

@@ -139,7 +139,15 @@ impl Exchange<'_> {
                 self.record.reused = Some(origin.reused);
                 Step::Request(origin)
             }
-            Err(error) => Step::Failed(error),
+            Err(error) => {
+                // Others need not wait for what comes of a request that nobody waits for any more.
+                if let (Error::Client(_), Some(upstream), Some(server)) =
+                    (error, &self.upstream, self.tried.last())
+                {
+                    upstream.failed(server, clock::now(), &error);
+                }
+                Step::Failed(error)
+            }
         }
     }
 

@@ -278,16 +278,18 @@ impl<'a> Exchange<'a> {
 
     fn route(&mut self) -> Step {
         let host = self.request.host().as_bytes();
-        if let Some((info, listen)) = &self.peer.tls
-            && !self.config.acceptor(&listen.address).is_some_and(|acceptor| acceptor.covers(info, host))
-        {
+        // The last requests of a listener that is no more in the configuration are judged by sites alone.
+        let covered = self.peer.tls.as_ref().and_then(|(info, listen)| {
+            self.config.acceptor(&listen.address).map(|acceptor| acceptor.covers(info, host))
+        });
+        if covered == Some(false) {
             return Step::Failed(Error::Misdirected);
         }
         let sites = &self.config.settings.sites;
         let Some(site) = sites.find(host) else {
             return self.unrouted(Error::NoRoute);
         };
-        if self.peer.tls.is_none() && sites.requires_certificate(site) {
+        if covered.is_none() && sites.requires_certificate(site) {
             return Step::Failed(Error::Misdirected);
         }
         self.site = Some(site);

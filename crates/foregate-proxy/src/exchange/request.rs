@@ -15,8 +15,6 @@ use crate::error::Error;
 use crate::pressure::Charge;
 use crate::settings;
 
-/// Heads with more memory than this are counted, bytes.
-const COUNTED: usize = 8 * 1024;
 /// How many servers of that name a request may have passed. An upstream that leads back here would have it go round until its
 /// head is too large.
 const HOPS_MOST: usize = 10;
@@ -217,10 +215,9 @@ impl Request {
         self.count();
     }
 
-    /// Counts the memory of its head, and says how much that is, bytes; none where it is no more than what is kept anyway.
+    /// Counts the memory of its head, and says how much that is, bytes.
     pub fn count(&mut self) -> usize {
         let held = self.head.memory();
-        let held = if held > COUNTED { held } else { 0 };
         self.charge.set(held);
         held
     }

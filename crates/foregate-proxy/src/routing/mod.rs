@@ -18,7 +18,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use foldhash::fast::RandomState;
-use foregate_wire::other_readings;
+use foregate_wire::{Slashes, other_readings};
 
 pub use self::host::{HostPattern, HostPatternError};
 pub use self::hosts::HostId;
@@ -97,8 +97,13 @@ impl SiteTable {
     /// [`other_readings`] and [`SiteOptions::forward_ambiguous`].
     #[inline]
     pub fn is_ambiguous(&self, id: HostId, path: &[u8]) -> bool {
-        let readings = other_readings(path);
-        if readings.is_empty() || self.hosts.entry(id).forwards_ambiguous() {
+        let entry = self.hosts.entry(id);
+        if entry.forwards_ambiguous() {
+            return false;
+        }
+        let slashes = if entry.keeps_slashes() { Slashes::Keep } else { Slashes::Merge };
+        let readings = other_readings(path, slashes);
+        if readings.is_empty() {
             return false;
         }
         let route = |path: &[u8]| self.route(id, path).map(Arc::as_ptr);

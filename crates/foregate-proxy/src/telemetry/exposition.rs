@@ -95,7 +95,7 @@ fn connections(encoder: &mut DescriptorEncoder<'_>, metrics: &Metrics) -> fmt::R
     counter(
         encoder,
         "connections_refused",
-        "Client connections closed at once, over `connections-per-client`",
+        "Client connections closed at once: over `connections-per-client`, or while memory is used up",
         metrics.connections_refused.get(),
     )?;
     encoder

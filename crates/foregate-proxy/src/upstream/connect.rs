@@ -56,7 +56,8 @@ impl Upstream {
         addresses: Addresses,
         deadline: Instant,
     ) -> Result<Connected, Error> {
-        let Some(place) = self.place() else {
+        let Some(place) = self.place().await else {
+            server.health.inconclusive(Instant::now());
             tracing::debug!(server = %server.label, "no descriptor for a connection");
             return Err(Error::NoDescriptors);
         };
@@ -78,10 +79,22 @@ impl Upstream {
 
     /// A place for a descriptor. Where there is none, the connections that have been idle for longest make room, whatever upstream
     /// they belong to. Those of HTTP/2 end a little later, so that only so many are asked for one place.
-    fn place(&self) -> Option<Used> {
+    async fn place(&self) -> Option<Used> {
         const EVICTED_MOST: usize = 4;
-        let evicted = (0..EVICTED_MOST).map_while(|_| self.pools.evict().then(Used::take_for_origin));
-        Used::take_for_origin().or_else(|| evicted.flatten().next())
+        const FAREWELL: Duration = Duration::from_millis(2);
+        if let Some(place) = Used::take_for_origin() {
+            return Some(place);
+        }
+        for _ in 0..EVICTED_MOST {
+            if !self.pools.evict() {
+                break;
+            }
+            if let Some(place) = Used::take_for_origin() {
+                return Some(place);
+            }
+        }
+        tokio::time::sleep(FAREWELL).await;
+        Used::take_for_origin()
     }
 
     async fn establish(

@@ -109,6 +109,18 @@ impl Health {
         std::mem::take(&mut record.told).then_some(News::Answers)
     }
 
+    /// Takes note of a request that has ended without an answer and says nothing of the server. If it was to try the server again,
+    /// the next one does so.
+    pub(super) fn inconclusive(&self, now: Instant) {
+        if self.down_until.load(Ordering::Relaxed) == 0 {
+            return;
+        }
+        let mut record = self.record.lock();
+        if std::mem::take(&mut record.on_trial) {
+            self.pass_over(self.millis(now), Duration::ZERO);
+        }
+    }
+
     /// Takes note of a failure.
     pub(super) fn failed(&self, now: Instant) -> Option<News> {
         let mut record = self.record.lock();
@@ -168,6 +180,18 @@ mod tests {
         let (health, now) = down();
         assert!(!health.is_up(now) && !health.admit(now));
         assert!(health.is_up(now + SECOND) && health.admit(now + SECOND));
+    }
+
+    #[test]
+    fn a_trial_that_says_nothing_is_followed_by_another() {
+        let (health, now) = down();
+        let later = now + SECOND;
+        assert!(health.admit(later) && !health.admit(later), "one at a time");
+        health.inconclusive(later);
+        assert!(health.admit(later) && !health.admit(later));
+        health.failed(later);
+        health.inconclusive(later);
+        assert!(!health.admit(later), "only a trial is given back");
     }
 
     #[test]

@@ -230,10 +230,10 @@ impl Upstream {
 
     /// Takes note that an attempt at a server has failed, if that says anything about the server.
     pub fn failed(&self, server: usize, now: Instant, reason: &Error) {
-        if let Some(server) = self.servers.get(server)
-            && reason.is_failure_of_the_server()
-        {
-            self.note_failure(server, now, reason);
+        match self.servers.get(server) {
+            Some(server) if reason.is_failure_of_the_server() => self.note_failure(server, now, reason),
+            Some(server) => server.health.inconclusive(now),
+            None => {}
         }
     }
 

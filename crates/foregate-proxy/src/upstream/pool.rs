@@ -4,6 +4,7 @@
 //! HTTP/2 connections are shared by stream.
 
 use std::collections::VecDeque;
+use std::future::poll_fn;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
@@ -198,8 +199,9 @@ impl Lease {
     pub async fn settled(&self) {
         let mut unsettled = self.shared.unsettled.lock().await;
         if let Some(pings) = &mut *unsettled {
-            // A failure is one of the connection, which the next use of it meets.
-            let _ = pings.ping(Ping::opaque()).await;
+            // One may be out for somebody who has stopped waiting. A failure is one of the connection, which the next use of it meets.
+            let _ = pings.send_ping(Ping::opaque());
+            let _ = poll_fn(|cx| pings.poll_pong(cx)).await;
             *unsettled = None;
         }
     }
