@@ -1,5 +1,7 @@
 //! The steps of modules, run between the platform's own.
 
+mod bodies;
+
 use std::cell::RefCell;
 use std::future::poll_fn;
 use std::net::IpAddr;
@@ -10,10 +12,10 @@ use std::task::Poll;
 use std::time::Instant;
 
 use foregate_module::{
-    self as module, Action, Entry, FetchRequest, FetchResult, Filtered, Finding, Load, PhaseId, Pipeline,
-    Plan, Planned, Question, Source, State, Steps, Summary, Traffic, Verdict, Weight, WhenFull,
+    self as module, Action, Entry, FetchRequest, FetchResult, Load, PhaseId, Pipeline, Plan, Planned,
+    Question, Source, State, Summary, Verdict, Weight, WhenFull,
 };
-use foregate_wire::{BodyLength, Slashes};
+use foregate_wire::Slashes;
 
 use super::client::Client;
 use super::fetch;
@@ -22,15 +24,11 @@ use super::respond::Answer;
 use super::view::{Facts, View, now};
 use super::{Exchange, Step};
 use crate::error::Error;
-use crate::link::copy::CopyError;
-use crate::link::filter::{Filter, chain};
-use crate::link::sweep::{Of, Sweep};
-use crate::link::{Link, LinkError};
+use crate::link::LinkError;
 use crate::offload::{LONG_BODY, LONGEST_WAIT, LONGEST_WAIT_OF_LONG};
 use crate::proxy::Config;
 use crate::routing::HostId;
 use crate::telemetry::clock;
-use crate::telemetry::metrics::Counter;
 use crate::telemetry::steps::{StepCounter, StepCounters};
 
 thread_local! {
@@ -289,38 +287,6 @@ impl Exchange<'_> {
         Ok(rest)
     }
 
-    /// What fields of interim responses and trailers go through on their way to the client; `None` if nothing.
-    pub(super) fn sweep(&mut self) -> Option<Sweep> {
-        let nothing = self.run.as_ref()?.plan.sweeps().is_empty();
-        if nothing { None } else { self.sweep_of(Of::Response) }
-    }
-
-    /// What the trailers of the request go through, once its head is what the origin gets.
-    pub(super) fn sweep_request(&mut self) {
-        let length = self.request.length;
-        let may_have = length == BodyLength::Chunked || matches!(self.client.link, Link::H2(_));
-        if may_have && !length.is_empty() {
-            let names = self.request.head.headers.iter().flat_map(|field| [field.name, b"\n"]);
-            self.upload.sweep = self.sweep_of(Of::Request(names.flatten().copied().collect())).map(Box::new);
-        }
-    }
-
-    fn sweep_of(&mut self, of: Of) -> Option<Sweep> {
-        let config = Arc::clone(&self.config);
-        let pipeline = &config.settings.pipeline;
-        let plan = Arc::clone(&self.run.as_ref()?.plan);
-        let (view, state) = self.view()?;
-        let mut left_out = Steps::NONE;
-        for (number, planned) in of.steps(&plan).iter().enumerate() {
-            let skipped = state.skipped.contains(usize::from(planned.step));
-            let wanted = catch_unwind(AssertUnwindSafe(|| pipeline.is_wanted(planned, &view, state)));
-            if skipped || !wanted.unwrap_or(true) {
-                left_out = left_out.with(number);
-            }
-        }
-        Some(Sweep { pipeline: Arc::clone(pipeline), plan, of, left_out })
-    }
-
     /// Where a step is to run. What does not run at all is not worth the way to another thread.
     fn load(&mut self, planned: &Planned, pipeline: &Pipeline) -> Result<Load, Fault> {
         let entry = pipeline.entries().get(usize::from(planned.step));
@@ -572,75 +538,6 @@ impl Exchange<'_> {
         let (proxy, config, site, request) = (self.proxy, &self.config, self.site, &*self.request);
         let answer = std::pin::pin!(fetch::fetch(proxy, config, site, request.authority(), ask));
         unless_gone(self.client, answer).await
-    }
-
-    /// The filters that steps have put before the response's body, as far as they fit the response.
-    pub(super) fn take_response_filters(&mut self) -> Vec<Filtered> {
-        let Some(run) = &mut self.run else { return Vec::new() };
-        let mut filters = std::mem::take(&mut run.state.response_filters);
-        if self.response.status == 206 {
-            // A part of a body cannot be changed as if it were all of it.
-            filters.retain(|filter| filter.keeps_length);
-        }
-        filters
-    }
-
-    /// Counts what filters have moved and found, and what they could not do.
-    pub(super) fn count_filters(&self, filter: &mut Filter) {
-        let faults = &filter.faults;
-        let count = |step: &str, counter: fn(&StepCounter) -> &Counter| {
-            if let Some(counters) = self.proxy.steps.named(step) {
-                counter(counters).inc();
-            }
-        };
-        for step in &faults.bailed {
-            count(step, |counters| &counters.bails);
-        }
-        if let Some(step) = faults.broke {
-            count(step, |counters| &counters.breaks);
-        }
-        if let Some(step) = faults.panicked {
-            self.proxy.metrics.panics.inc();
-            count(step, |counters| &counters.panics);
-        }
-        let steps = &self.proxy.steps;
-        let mut moved = |traffic: Traffic| {
-            if let Some(counters) = steps.named(traffic.step) {
-                counters.filtered(traffic);
-            }
-        };
-        let mut found = |finding: Finding| {
-            let Some(counters) = steps.named(finding.step) else { return };
-            if finding.event == Finding::PANIC {
-                self.proxy.metrics.panics.inc();
-                counters.panics.inc();
-            } else {
-                counters.count(finding.event, finding.count);
-            }
-        };
-        filter.chain.report(&mut moved, &mut found);
-    }
-
-    /// Puts the filters that steps have asked for before the request's body.
-    pub(super) fn filter_request(&mut self) -> Result<(), Error> {
-        let Some(run) = &mut self.run else { return Ok(()) };
-        let filters = std::mem::take(&mut run.state.request_filters);
-        if filters.is_empty() || self.request.length.is_empty() {
-            return Ok(());
-        }
-        let changes = filters.iter().any(Filtered::changes_length);
-        let share = self.proxy.filter_memory.share();
-        self.upload.filter_from_start(chain(filters), share).map_err(|error| match error {
-            CopyError::Memory => Error::FilterMemory,
-            CopyError::Panicked(step) => Error::Step(step),
-            CopyError::TooLarge => Error::BodyTooLarge,
-            CopyError::Filter(step) => Error::BodyUnreadable(step),
-            _ => Error::Internal,
-        })?;
-        if changes {
-            self.request.length = BodyLength::Chunked;
-        }
-        Ok(())
     }
 
     /// What became of the exchange so far.

@@ -3,8 +3,10 @@
 //! What is counted for each request is spread over [`SHARDS`] cache lines, one per thread as long as there are no
 //! more threads than that; a scrape adds them up.
 
-use std::cell::{Cell, RefCell};
-use std::collections::HashMap;
+mod histogram;
+mod labelled;
+
+use std::cell::Cell;
 use std::fmt;
 use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -14,43 +16,21 @@ use parking_lot::Mutex;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::registry::Registry;
 
+pub(super) use self::histogram::BLOCKED_BUCKETS;
+use self::histogram::BlockedHistogram;
+pub use self::histogram::WaitHistogram;
+use self::labelled::{Labelled, UNROUTED};
 use super::exposition::Exposition;
 use super::steps::{BLOCKED, StepCounters};
 use crate::budget::Budget;
 use crate::spool::Spools;
 
-/// Names that sites, upstreams and servers each may have as labels. Beyond, they share the label [`OTHER`].
-const LABELS_LIMIT: usize = 1000;
 /// Kinds of errors, by side. There are a few dozen; the limit is there to be one.
 const ERRORS_LIMIT: usize = 256;
-/// The label of what has none of its own.
-const OTHER: &str = "other";
 /// Between the two labels of a server.
 pub(super) const BETWEEN: char = '\0';
-/// The label of requests that no site claims.
-const UNROUTED: &str = "-";
 /// Copies of the counters that change with each request. A power of two.
 pub(super) const SHARDS: usize = 16;
-
-/// The upper ends of the buckets of the `event_loop_blocked` histogram, nanoseconds: 100 us to 10 s.
-pub(super) const BLOCKED_BUCKETS: [u64; 16] = [
-    100_000,
-    250_000,
-    500_000,
-    1_000_000,
-    2_500_000,
-    5_000_000,
-    10_000_000,
-    25_000_000,
-    50_000_000,
-    100_000_000,
-    250_000_000,
-    500_000_000,
-    1_000_000_000,
-    2_500_000_000,
-    5_000_000_000,
-    10_000_000_000,
-];
 
 /// The label values of the statuses that a site's requests are counted by.
 pub(super) const STATUS_CLASSES: [&str; 7] = ["none", "1xx", "2xx", "3xx", "4xx", "5xx", "other"];
@@ -342,169 +322,9 @@ impl Metrics {
     }
 }
 
-/// How long something took that does not happen with every request.
-#[derive(Debug, Default)]
-pub struct WaitHistogram {
-    buckets: [AtomicU64; BLOCKED_BUCKETS.len() + 1],
-    nanos: AtomicU64,
-}
-
-impl WaitHistogram {
-    /// Records one.
-    pub fn record(&self, span: Duration) {
-        let nanos = u64::try_from(span.as_nanos()).unwrap_or(u64::MAX);
-        let bucket = BLOCKED_BUCKETS.iter().position(|end| nanos <= *end).unwrap_or(BLOCKED_BUCKETS.len());
-        self.buckets[bucket].fetch_add(1, Ordering::Relaxed);
-        self.nanos.fetch_add(nanos, Ordering::Relaxed);
-    }
-
-    pub(super) fn counts(&self) -> ([u64; BLOCKED_BUCKETS.len() + 1], u64) {
-        let buckets = std::array::from_fn(|bucket| self.buckets[bucket].load(Ordering::Relaxed));
-        (buckets, self.nanos.load(Ordering::Relaxed))
-    }
-}
-
-/// How long polls took. Every poll is recorded, so each thread has a part of its own, which only it writes: that
-/// takes no locked instruction.
-#[derive(Debug)]
-struct BlockedHistogram {
-    /// Tells a thread whether the part that it has is one of this histogram.
-    id: u64,
-    /// One for each thread that has ever recorded; those of ended threads stay, because they count.
-    parts: Mutex<Vec<Arc<BlockedPart>>>,
-}
-
-/// Polls by how long they took; the last bucket has no end.
-#[derive(Debug, Default)]
-#[repr(align(128))]
-struct BlockedPart {
-    buckets: [AtomicU64; BLOCKED_BUCKETS.len() + 1],
-    nanos: AtomicU64,
-}
-
-impl Default for BlockedHistogram {
-    fn default() -> Self {
-        static NEXT: AtomicU64 = AtomicU64::new(1);
-        Self { id: NEXT.fetch_add(1, Ordering::Relaxed), parts: Mutex::default() }
-    }
-}
-
-impl BlockedHistogram {
-    fn record(&self, nanos: u64) {
-        thread_local! {
-            static PART: RefCell<(u64, Arc<BlockedPart>)> = RefCell::default();
-        }
-        PART.with_borrow_mut(|(owner, part)| {
-            if *owner != self.id {
-                *part = Arc::default();
-                *owner = self.id;
-                self.parts.lock().push(Arc::clone(part));
-            }
-            // Nearly all polls end in the first bucket.
-            let bucket =
-                BLOCKED_BUCKETS.iter().position(|end| nanos <= *end).unwrap_or(BLOCKED_BUCKETS.len());
-            let add = |to: &AtomicU64, n: u64| {
-                to.store(to.load(Ordering::Relaxed).wrapping_add(n), Ordering::Relaxed);
-            };
-            add(&part.buckets[bucket], 1);
-            add(&part.nanos, nanos);
-        });
-    }
-
-    /// Polls per bucket, and nanoseconds of all polls.
-    fn counts(&self) -> ([u64; BLOCKED_BUCKETS.len() + 1], u64) {
-        let mut buckets = [0; BLOCKED_BUCKETS.len() + 1];
-        let mut nanos = 0u64;
-        for part in self.parts.lock().iter() {
-            for (sum, bucket) in buckets.iter_mut().zip(&part.buckets) {
-                *sum += bucket.load(Ordering::Relaxed);
-            }
-            nanos = nanos.wrapping_add(part.nanos.load(Ordering::Relaxed));
-        }
-        (buckets, nanos)
-    }
-}
-
-/// Counters by the value of a label.
-#[derive(Debug)]
-struct Labelled<T> {
-    named: Mutex<HashMap<Arc<str>, Arc<T>>>,
-    other: Arc<T>,
-}
-
-impl<T: Default> Default for Labelled<T> {
-    fn default() -> Self {
-        Self { named: Mutex::default(), other: Arc::default() }
-    }
-}
-
-impl<T: Default> Labelled<T> {
-    fn get(&self, name: &str) -> Arc<T> {
-        let mut named = self.named.lock();
-        if let Some(known) = named.get(name) {
-            return Arc::clone(known);
-        }
-        if named.len() >= LABELS_LIMIT {
-            named.retain(|_, counters| is_in_use(counters));
-        }
-        if named.len() >= LABELS_LIMIT {
-            return Arc::clone(&self.other);
-        }
-        Arc::clone(named.entry(name.into()).or_default())
-    }
-
-    fn set<'n>(&self, names: impl Iterator<Item = &'n Arc<str>> + Clone) -> (Vec<Arc<T>>, Vec<u32>) {
-        let mut named = self.named.lock();
-        let mut old = std::mem::take(&mut *named);
-        named.extend(old.remove_entry(UNROUTED));
-        for name in names.clone() {
-            if old.is_empty() {
-                break;
-            }
-            named.extend(old.remove_entry(name));
-        }
-        let mut counters = Vec::new();
-        let mut other = None;
-        let indices = names.map(|name| {
-            let own = match named.get(name) {
-                Some(own) => own,
-                None if named.len() < LABELS_LIMIT => named.entry(Arc::clone(name)).or_default(),
-                None => {
-                    return *other.get_or_insert_with(|| {
-                        counters.push(Arc::clone(&self.other));
-                        counters.len() as u32 - 1
-                    });
-                }
-            };
-            counters.push(Arc::clone(own));
-            counters.len() as u32 - 1
-        });
-        let indices = indices.collect();
-        (counters, indices)
-    }
-
-    /// In the order of their names; `other` last, when it is in use. What nothing holds any more is let go.
-    fn all(&self) -> Vec<(Arc<str>, Arc<T>)> {
-        let mut named = self.named.lock();
-        named.retain(|_, counters| is_in_use(counters));
-        let mut all: Vec<_> =
-            named.iter().map(|(name, counters)| (Arc::clone(name), Arc::clone(counters))).collect();
-        drop(named);
-        all.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
-        if is_in_use(&self.other) && !all.iter().any(|(name, _)| name.as_ref() == OTHER) {
-            all.push((OTHER.into(), Arc::clone(&self.other)));
-        }
-        all
-    }
-}
-
-/// Whether anything holds these counters besides the table that they stand in.
-fn is_in_use<T>(counters: &Arc<T>) -> bool {
-    Arc::strong_count(counters) > 1
-}
-
 #[cfg(test)]
 mod tests {
+    use super::labelled::{LABELS_LIMIT, OTHER};
     use super::*;
 
     #[test]

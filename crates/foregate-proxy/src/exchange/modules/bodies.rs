@@ -1,0 +1,119 @@
+//! What steps put before bodies: filters, and what trailers go through.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use foregate_module::{Filtered, Finding, Steps, Traffic};
+use foregate_wire::BodyLength;
+
+use super::Exchange;
+use crate::error::Error;
+use crate::link::Link;
+use crate::link::copy::CopyError;
+use crate::link::filter::{Filter, chain};
+use crate::link::sweep::{Of, Sweep};
+use crate::telemetry::metrics::Counter;
+use crate::telemetry::steps::StepCounter;
+
+impl Exchange<'_> {
+    /// The filters that steps have put before the response's body, as far as they fit the response.
+    pub(in crate::exchange) fn take_response_filters(&mut self) -> Vec<Filtered> {
+        let Some(run) = &mut self.run else { return Vec::new() };
+        let mut filters = std::mem::take(&mut run.state.response_filters);
+        if self.response.status == 206 {
+            // A part of a body cannot be changed as if it were all of it.
+            filters.retain(|filter| filter.keeps_length);
+        }
+        filters
+    }
+
+    /// Counts what filters have moved and found, and what they could not do.
+    pub(in crate::exchange) fn count_filters(&self, filter: &mut Filter) {
+        let faults = &filter.faults;
+        let count = |step: &str, counter: fn(&StepCounter) -> &Counter| {
+            if let Some(counters) = self.proxy.steps.named(step) {
+                counter(counters).inc();
+            }
+        };
+        for step in &faults.bailed {
+            count(step, |counters| &counters.bails);
+        }
+        if let Some(step) = faults.broke {
+            count(step, |counters| &counters.breaks);
+        }
+        if let Some(step) = faults.panicked {
+            self.proxy.metrics.panics.inc();
+            count(step, |counters| &counters.panics);
+        }
+        let steps = &self.proxy.steps;
+        let mut moved = |traffic: Traffic| {
+            if let Some(counters) = steps.named(traffic.step) {
+                counters.filtered(traffic);
+            }
+        };
+        let mut found = |finding: Finding| {
+            let Some(counters) = steps.named(finding.step) else { return };
+            if finding.event == Finding::PANIC {
+                self.proxy.metrics.panics.inc();
+                counters.panics.inc();
+            } else {
+                counters.count(finding.event, finding.count);
+            }
+        };
+        filter.chain.report(&mut moved, &mut found);
+    }
+
+    /// Puts the filters that steps have asked for before the request's body.
+    pub(in crate::exchange) fn filter_request(&mut self) -> Result<(), Error> {
+        let Some(run) = &mut self.run else { return Ok(()) };
+        let filters = std::mem::take(&mut run.state.request_filters);
+        if filters.is_empty() || self.request.length.is_empty() {
+            return Ok(());
+        }
+        let changes = filters.iter().any(Filtered::changes_length);
+        let share = self.proxy.filter_memory.share();
+        self.upload.filter_from_start(chain(filters), share).map_err(|error| match error {
+            CopyError::Memory => Error::FilterMemory,
+            CopyError::Panicked(step) => Error::Step(step),
+            CopyError::TooLarge => Error::BodyTooLarge,
+            CopyError::Filter(step) => Error::BodyUnreadable(step),
+            _ => Error::Internal,
+        })?;
+        if changes {
+            self.request.length = BodyLength::Chunked;
+        }
+        Ok(())
+    }
+
+    /// What fields of interim responses and trailers go through on their way to the client; `None` if nothing.
+    pub(in crate::exchange) fn sweep(&mut self) -> Option<Sweep> {
+        let nothing = self.run.as_ref()?.plan.sweeps().is_empty();
+        if nothing { None } else { self.sweep_of(Of::Response) }
+    }
+
+    /// What the trailers of the request go through, once its head is what the origin gets.
+    pub(in crate::exchange) fn sweep_request(&mut self) {
+        let length = self.request.length;
+        let may_have = length == BodyLength::Chunked || matches!(self.client.link, Link::H2(_));
+        if may_have && !length.is_empty() {
+            let names = self.request.head.headers.iter().flat_map(|field| [field.name, b"\n"]);
+            self.upload.sweep = self.sweep_of(Of::Request(names.flatten().copied().collect())).map(Box::new);
+        }
+    }
+
+    fn sweep_of(&mut self, of: Of) -> Option<Sweep> {
+        let config = Arc::clone(&self.config);
+        let pipeline = &config.settings.pipeline;
+        let plan = Arc::clone(&self.run.as_ref()?.plan);
+        let (view, state) = self.view()?;
+        let mut left_out = Steps::NONE;
+        for (number, planned) in of.steps(&plan).iter().enumerate() {
+            let skipped = state.skipped.contains(usize::from(planned.step));
+            let wanted = catch_unwind(AssertUnwindSafe(|| pipeline.is_wanted(planned, &view, state)));
+            if skipped || !wanted.unwrap_or(true) {
+                left_out = left_out.with(number);
+            }
+        }
+        Some(Sweep { pipeline: Arc::clone(pipeline), plan, of, left_out })
+    }
+}

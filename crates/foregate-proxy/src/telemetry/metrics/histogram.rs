@@ -1,0 +1,111 @@
+//! How long things took.
+
+use std::cell::RefCell;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+
+/// The upper ends of the buckets of the `event_loop_blocked` histogram, nanoseconds: 100 us to 10 s.
+pub(in crate::telemetry) const BLOCKED_BUCKETS: [u64; 16] = [
+    100_000,
+    250_000,
+    500_000,
+    1_000_000,
+    2_500_000,
+    5_000_000,
+    10_000_000,
+    25_000_000,
+    50_000_000,
+    100_000_000,
+    250_000_000,
+    500_000_000,
+    1_000_000_000,
+    2_500_000_000,
+    5_000_000_000,
+    10_000_000_000,
+];
+
+/// How long something took that does not happen with every request.
+#[derive(Debug, Default)]
+pub struct WaitHistogram {
+    buckets: [AtomicU64; BLOCKED_BUCKETS.len() + 1],
+    nanos: AtomicU64,
+}
+
+impl WaitHistogram {
+    /// Records one.
+    pub fn record(&self, span: Duration) {
+        let nanos = u64::try_from(span.as_nanos()).unwrap_or(u64::MAX);
+        let bucket = BLOCKED_BUCKETS.iter().position(|end| nanos <= *end).unwrap_or(BLOCKED_BUCKETS.len());
+        self.buckets[bucket].fetch_add(1, Ordering::Relaxed);
+        self.nanos.fetch_add(nanos, Ordering::Relaxed);
+    }
+
+    pub(in crate::telemetry) fn counts(&self) -> ([u64; BLOCKED_BUCKETS.len() + 1], u64) {
+        let buckets = std::array::from_fn(|bucket| self.buckets[bucket].load(Ordering::Relaxed));
+        (buckets, self.nanos.load(Ordering::Relaxed))
+    }
+}
+
+/// How long polls took. Every poll is recorded, so each thread has a part of its own, which only it writes: that
+/// takes no locked instruction.
+#[derive(Debug)]
+pub(in crate::telemetry) struct BlockedHistogram {
+    /// Tells a thread whether the part that it has is one of this histogram.
+    id: u64,
+    /// One for each thread that has ever recorded; those of ended threads stay, because they count.
+    parts: Mutex<Vec<Arc<BlockedPart>>>,
+}
+
+/// Polls by how long they took; the last bucket has no end.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+struct BlockedPart {
+    buckets: [AtomicU64; BLOCKED_BUCKETS.len() + 1],
+    nanos: AtomicU64,
+}
+
+impl Default for BlockedHistogram {
+    fn default() -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        Self { id: NEXT.fetch_add(1, Ordering::Relaxed), parts: Mutex::default() }
+    }
+}
+
+impl BlockedHistogram {
+    pub(in crate::telemetry) fn record(&self, nanos: u64) {
+        thread_local! {
+            static PART: RefCell<(u64, Arc<BlockedPart>)> = RefCell::default();
+        }
+        PART.with_borrow_mut(|(owner, part)| {
+            if *owner != self.id {
+                *part = Arc::default();
+                *owner = self.id;
+                self.parts.lock().push(Arc::clone(part));
+            }
+            // Nearly all polls end in the first bucket.
+            let bucket =
+                BLOCKED_BUCKETS.iter().position(|end| nanos <= *end).unwrap_or(BLOCKED_BUCKETS.len());
+            let add = |to: &AtomicU64, n: u64| {
+                to.store(to.load(Ordering::Relaxed).wrapping_add(n), Ordering::Relaxed);
+            };
+            add(&part.buckets[bucket], 1);
+            add(&part.nanos, nanos);
+        });
+    }
+
+    /// Polls per bucket, and nanoseconds of all polls.
+    pub(in crate::telemetry) fn counts(&self) -> ([u64; BLOCKED_BUCKETS.len() + 1], u64) {
+        let mut buckets = [0; BLOCKED_BUCKETS.len() + 1];
+        let mut nanos = 0u64;
+        for part in self.parts.lock().iter() {
+            for (sum, bucket) in buckets.iter_mut().zip(&part.buckets) {
+                *sum += bucket.load(Ordering::Relaxed);
+            }
+            nanos = nanos.wrapping_add(part.nanos.load(Ordering::Relaxed));
+        }
+        (buckets, nanos)
+    }
+}

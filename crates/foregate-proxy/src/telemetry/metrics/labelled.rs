@@ -1,0 +1,94 @@
+//! Counters by the value of a label.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+/// Names that sites, upstreams and servers each may have as labels. Beyond, they share the label [`OTHER`].
+pub(super) const LABELS_LIMIT: usize = 1000;
+/// The label of what has none of its own.
+pub(super) const OTHER: &str = "other";
+/// The label of requests that no site claims.
+pub(super) const UNROUTED: &str = "-";
+
+/// Counters by the value of a label.
+#[derive(Debug)]
+pub(super) struct Labelled<T> {
+    named: Mutex<HashMap<Arc<str>, Arc<T>>>,
+    pub(super) other: Arc<T>,
+}
+
+impl<T: Default> Default for Labelled<T> {
+    fn default() -> Self {
+        Self { named: Mutex::default(), other: Arc::default() }
+    }
+}
+
+impl<T: Default> Labelled<T> {
+    pub(super) fn get(&self, name: &str) -> Arc<T> {
+        let mut named = self.named.lock();
+        if let Some(known) = named.get(name) {
+            return Arc::clone(known);
+        }
+        if named.len() >= LABELS_LIMIT {
+            named.retain(|_, counters| is_in_use(counters));
+        }
+        if named.len() >= LABELS_LIMIT {
+            return Arc::clone(&self.other);
+        }
+        Arc::clone(named.entry(name.into()).or_default())
+    }
+
+    pub(super) fn set<'n>(
+        &self,
+        names: impl Iterator<Item = &'n Arc<str>> + Clone,
+    ) -> (Vec<Arc<T>>, Vec<u32>) {
+        let mut named = self.named.lock();
+        let mut old = std::mem::take(&mut *named);
+        named.extend(old.remove_entry(UNROUTED));
+        for name in names.clone() {
+            if old.is_empty() {
+                break;
+            }
+            named.extend(old.remove_entry(name));
+        }
+        let mut counters = Vec::new();
+        let mut other = None;
+        let indices = names.map(|name| {
+            let own = match named.get(name) {
+                Some(own) => own,
+                None if named.len() < LABELS_LIMIT => named.entry(Arc::clone(name)).or_default(),
+                None => {
+                    return *other.get_or_insert_with(|| {
+                        counters.push(Arc::clone(&self.other));
+                        counters.len() as u32 - 1
+                    });
+                }
+            };
+            counters.push(Arc::clone(own));
+            counters.len() as u32 - 1
+        });
+        let indices = indices.collect();
+        (counters, indices)
+    }
+
+    /// In the order of their names; `other` last, when it is in use. What nothing holds any more is let go.
+    pub(super) fn all(&self) -> Vec<(Arc<str>, Arc<T>)> {
+        let mut named = self.named.lock();
+        named.retain(|_, counters| is_in_use(counters));
+        let mut all: Vec<_> =
+            named.iter().map(|(name, counters)| (Arc::clone(name), Arc::clone(counters))).collect();
+        drop(named);
+        all.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
+        if is_in_use(&self.other) && !all.iter().any(|(name, _)| name.as_ref() == OTHER) {
+            all.push((OTHER.into(), Arc::clone(&self.other)));
+        }
+        all
+    }
+}
+
+/// Whether anything holds these counters besides the table that they stand in.
+fn is_in_use<T>(counters: &Arc<T>) -> bool {
+    Arc::strong_count(counters) > 1
+}
