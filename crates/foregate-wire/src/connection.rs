@@ -19,6 +19,9 @@ const HOP: u128 = NameId::Connection.bit()
 /// What Connection cannot take away: without these the message would mean something else to the origin.
 const KEPT: u128 = NameId::Host.bit() | NameId::ContentLength.bit() | NameId::TransferEncoding.bit();
 
+/// What says how a body is read.
+const CONTENT: u128 = NameId::ContentType.bit() | NameId::ContentEncoding.bit();
+
 /// What the client waits for before it sends its body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Expectation {
@@ -52,6 +55,17 @@ pub fn strip_hop_by_hop(headers: &mut HeaderList, keep_te_trailers: bool) -> usi
         headers.push_id(NameId::Te, b"trailers");
     }
     removed
+}
+
+/// Removes those of Content-Type and Content-Encoding that Connection names. They would not cross the proxy anyway
+/// ([`strip_hop_by_hop`]); whoever looks at the body before must not read it in another way than the next hop will, which has to do
+/// without them.
+pub fn drop_named_content_fields(headers: &mut HeaderList) {
+    let may_have = |ids: u128| headers.present() & ids != 0;
+    if may_have(NameId::Connection.bit()) && may_have(CONTENT) {
+        let named = Named::by_connection(headers).known;
+        headers.remove_all(CONTENT & named);
+    }
 }
 
 /// Whether TE names `trailers`: the sender is ready for a trailer section.

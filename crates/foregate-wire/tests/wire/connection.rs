@@ -1,8 +1,9 @@
 //! Hop-by-hop fields, persistence, upgrades, expectations.
 
 use foregate_wire::connection::{
-    accepts_trailers, drop_misspelt_names_before, drop_underscore_names, drop_underscore_names_before,
-    expects_continue, has_connection_option, keep_alive, strip_hop_by_hop, upgrade,
+    accepts_trailers, drop_misspelt_names_before, drop_named_content_fields, drop_underscore_names,
+    drop_underscore_names_before, expects_continue, has_connection_option, keep_alive, strip_hop_by_hop,
+    upgrade,
 };
 use foregate_wire::{Expectation, HeaderList, Version};
 
@@ -40,6 +41,26 @@ fn hop_by_hop_fields_go() {
         ]),
         ["A: 1", "Proxy-Authenticate: Basic", "Trailer: A"]
     );
+}
+
+#[test]
+fn what_connection_takes_away_says_nothing_of_the_body_before() {
+    for (fields, left) in [
+        (
+            &["Content-Type: a", "Connection: close, content-type", "B: 1"][..],
+            &["Connection: close, content-type", "B: 1"][..],
+        ),
+        (
+            &["Content-Encoding: a", "Connection: b,CONTENT-ENCODING", "B: 1"],
+            &["Connection: b,CONTENT-ENCODING", "B: 1"],
+        ),
+        (&["Content-Type: a", "Connection: b", "B: 1"], &["Content-Type: a", "Connection: b", "B: 1"]),
+        (&["Content-Type: a"], &["Content-Type: a"]),
+    ] {
+        let mut headers = list(fields);
+        drop_named_content_fields(&mut headers);
+        assert_eq!(lines(&headers), left);
+    }
 }
 
 #[test]

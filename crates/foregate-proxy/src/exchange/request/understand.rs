@@ -55,6 +55,7 @@ impl Request {
         self.keep_alive = false;
         self.length = request_length(&self.head).map_err(Error::RequestFraming)?;
         self.keep_alive = connection::keep_alive(self.head.version, &self.head.headers);
+        connection::drop_named_content_fields(&mut self.head.headers);
         self.expect_continue = match connection::expects_continue(&self.head.headers) {
             Expectation::Unknown => return Err(Error::Expectation),
             // A request without a body has nothing to wait for, and HTTP/1.0 knows no 100 (RFC 9110, 10.1.1).
