@@ -66,77 +66,114 @@ pub fn normalize_query(raw: &[u8], out: &mut Vec<u8>) {
 }
 
 /// How often a path may be decoded on its way before nobody can be expected to mean what then stands there.
-const DECODINGS: usize = 2;
+const DECODINGS: u8 = 2;
+/// Texts that are looked at for one path, and the bytes of them. Whoever layers more upon each other means harm.
+const TEXTS: usize = 64;
+const TEXT_BYTES: usize = 256 * 1024;
 
-/// What servers may take a path in normal form for that is another one in the normal form: those that decode `%2F` and `%5C`
-/// before they look at segments, that take what follows `;` in a segment for parameters (RFC 3986, section 3.3), or that do so
-/// with a path that they have decoded already. `slashes` is what the normal form makes of several in a row. Empty, and without an
-/// allocation, where there is nothing to read otherwise.
-pub fn other_readings(path: &[u8], slashes: Slashes) -> Vec<Vec<u8>> {
+/// What servers may take a path in normal form for that is another one in the normal form, or the form itself with several slashes
+/// in a row merged: those that decode `%2F`, `%5C` or all that a path may hold before they look at segments, that take what follows
+/// `;` in a segment for parameters (RFC 3986, section 3.3), or that do so with a path that they have decoded already, in whatever
+/// order. `slashes` is what the normal form makes of several in a row. `None` if there are too many to look at; empty, and without
+/// an allocation, where there is nothing to read otherwise.
+pub fn other_readings(path: &[u8], slashes: Slashes) -> Option<Vec<Vec<u8>>> {
     let mut readings = Vec::new();
-    if memchr::memchr2(b'%', b';', path).is_none() {
-        return readings;
+    let merges = slashes == Slashes::Keep && path.windows(2).any(|pair| pair == b"//");
+    if memchr::memchr2(b'%', b';', path).is_none() && !merges {
+        return Some(readings);
     }
-    let mut text = path.to_vec();
-    for decodings in 0..=DECODINGS {
-        let separated = separators_decoded(&text);
-        let stripped = [without_parameters(&text), without_parameters(&separated)];
-        let again = (decodings > 0).then(|| text.clone());
-        for reading in again.into_iter().chain([separated]).chain(stripped) {
+    let most = TEXTS.min(TEXT_BYTES / path.len().max(1)).max(2);
+    let mut texts = vec![(path.to_vec(), 0)];
+    let mut at = 0;
+    while let Some((text, decodings)) = texts.get(at) {
+        at += 1;
+        let decodings = *decodings;
+        let mut next: Vec<_> = OTHERWISE.iter().filter_map(|read| Some((read(text)?, decodings))).collect();
+        if decodings < DECODINGS {
+            next.extend(percents_decoded(text).map(|text| (text, decodings + 1)));
+        }
+        for slashes in [slashes, Slashes::Merge] {
             let mut normal = Vec::new();
-            if normalize_path(&reading, slashes, &mut normal).is_ok()
-                && normal != path
-                && !readings.contains(&normal)
-            {
-                readings.push(normal);
+            if normalize_path(text, slashes, &mut normal).is_ok() {
+                if normal != path && !readings.contains(&normal) {
+                    readings.push(normal.clone());
+                }
+                next.push((normal, decodings));
             }
         }
-        let next = percents_decoded(&text);
-        if next.len() == text.len() {
-            break;
+        for (text, decodings) in next {
+            if !texts.iter().any(|(known, _)| *known == text) {
+                if texts.len() == most {
+                    return None;
+                }
+                texts.push((text, decodings));
+            }
         }
-        text = next;
     }
-    readings
+    Some(readings)
 }
 
-/// With `%2F` and `%5C` as the slashes that they may become, and `%3B` as the semicolon.
-fn separators_decoded(path: &[u8]) -> Vec<u8> {
-    decoded(path, |escape| match escape {
-        [b'2', b'F' | b'f', ..] | [b'5', b'C' | b'c', ..] => Some((b'/', 3)),
-        [b'3', b'B' | b'b', ..] => Some((b';', 3)),
-        _ => None,
-    })
+/// A way to read a path; `None` where it changes nothing.
+type Reading = fn(&[u8]) -> Option<Vec<u8>>;
+
+/// What servers do with a path, each by itself.
+const OTHERWISE: [Reading; 5] = [
+    |path| decoded(path, |byte| (byte == b'/').then_some(b'/')),
+    |path| decoded(path, |byte| (byte == b'\\').then_some(b'/')),
+    |path| decoded(path, |byte| (byte == b';').then_some(b';')),
+    |path| decoded(path, |byte| (PATH[usize::from(byte)] && !matches!(byte, b'/' | b';')).then_some(byte)),
+    without_parameters,
+];
+
+/// With another byte for some percent-encodings: `read` says which, if any, for the byte that is encoded.
+fn decoded(path: &[u8], read: impl Fn(u8) -> Option<u8>) -> Option<Vec<u8>> {
+    let mut out = Vec::new();
+    let mut rest = path;
+    let mut changed = false;
+    while let Some(at) = memchr::memchr(b'%', rest) {
+        let (before, escape) = rest.split_at(at);
+        let byte = match escape {
+            [_, high, low, ..] => hex_digit(*high).zip(hex_digit(*low)).map(|(high, low)| high << 4 | low),
+            _ => None,
+        };
+        let (byte, taken) = byte.and_then(&read).map_or((b'%', 1), |byte| (byte, 3));
+        changed |= taken == 3;
+        out.extend_from_slice(before);
+        out.push(byte);
+        rest = escape.get(taken..).unwrap_or_default();
+    }
+    out.extend_from_slice(rest);
+    changed.then_some(out)
+}
+
+fn hex_digit(byte: u8) -> Option<u8> {
+    char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok())
 }
 
 /// With what was encoded twice encoded once. What decodes to NUL stays.
-fn percents_decoded(path: &[u8]) -> Vec<u8> {
-    decoded(path, |escape| match escape {
-        [b'2', b'5', b'0', b'0', ..] => None,
-        [b'2', b'5', high, low, ..] if high.is_ascii_hexdigit() && low.is_ascii_hexdigit() => Some((b'%', 3)),
-        _ => None,
-    })
-}
-
-/// `path` with another byte for some percent-encodings: `decode` has what follows the `%`, and says the byte and how many it is
-/// for.
-fn decoded(path: &[u8], decode: impl Fn(&[u8]) -> Option<(u8, usize)>) -> Vec<u8> {
-    let mut out = Vec::with_capacity(path.len());
+fn percents_decoded(path: &[u8]) -> Option<Vec<u8>> {
+    let mut out = Vec::new();
     let mut rest = path;
-    while let Some((byte, after)) = rest.split_first() {
-        let found = if *byte == b'%' { decode(after) } else { None };
-        let (byte, taken) = found.unwrap_or((*byte, 1));
-        out.push(byte);
-        rest = rest.get(taken..).unwrap_or_default();
+    let mut changed = false;
+    while let Some((byte, behind)) = rest.split_first() {
+        out.push(*byte);
+        let again = rest.strip_prefix(b"%25").filter(|again| match again {
+            [b'0', b'0', ..] => false,
+            [high, low, ..] => high.is_ascii_hexdigit() && low.is_ascii_hexdigit(),
+            _ => false,
+        });
+        changed |= again.is_some();
+        rest = again.unwrap_or(behind);
     }
-    out
+    changed.then_some(out)
 }
 
 /// Without what follows a `;` in each segment.
-fn without_parameters(path: &[u8]) -> Vec<u8> {
+fn without_parameters(path: &[u8]) -> Option<Vec<u8>> {
+    memchr::memchr(b';', path)?;
     let segments = path.split(|byte| *byte == b'/');
     let names = segments.map(|segment| segment.split(|byte| *byte == b';').next().unwrap_or_default());
-    names.collect::<Vec<_>>().join(&b'/')
+    Some(names.collect::<Vec<_>>().join(&b'/'))
 }
 
 /// Whether a path surely is in normal form: one scan, no writing. May say no to some that are.

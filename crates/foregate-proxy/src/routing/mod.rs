@@ -102,13 +102,17 @@ impl SiteTable {
             return false;
         }
         let slashes = if entry.keeps_slashes() { Slashes::Keep } else { Slashes::Merge };
-        let readings = other_readings(path, slashes);
-        if readings.is_empty() {
-            return false;
-        }
         let route = |path: &[u8]| self.route(id, path).map(Arc::as_ptr);
-        let own = route(path);
-        readings.iter().any(|reading| route(reading) != own)
+        match other_readings(path, slashes) {
+            Some(readings) if readings.is_empty() => false,
+            // `/**` alone takes all, `*` as well.
+            _ if self.routes.all(entry.routes).count() == 1 && route(b"*").is_some() => false,
+            Some(readings) => {
+                let own = route(path);
+                readings.iter().any(|reading| route(reading) != own)
+            }
+            None => true,
+        }
     }
 
     /// [`SiteOptions::requires_certificate`] of a pattern's site.

@@ -228,7 +228,7 @@ fn the_authority_of_a_request() {
 #[test]
 fn paths_that_servers_read_otherwise() {
     let read = |path: &str| -> Vec<String> {
-        let readings = other_readings(path.as_bytes(), Slashes::Merge);
+        let readings = other_readings(path.as_bytes(), Slashes::Merge).unwrap();
         readings.into_iter().map(|reading| String::from_utf8(reading).unwrap()).collect()
     };
     for plain in ["/", "/a/b.html", "/a%20b", "/100%25", "/a%2500", "/a%25zz"] {
@@ -248,7 +248,121 @@ fn paths_that_servers_read_otherwise() {
         ("/x/%252e%252e/sub/100%25", "/sub/100%25"),
         ("/x%2F..%2Fsub/foo%25zz", "/sub/foo%25zz"),
         ("/x%25252F..%25252Fsub", "/sub"),
+        ("/a%5Cb/..%2Fsub", "/sub"),
+        ("/a%2Fb%5C../sub", "/a/sub"),
+        ("/;%2Fb//%2Fsub", "/sub"),
+        ("/%2F.;.%2Fb/sub", "/b/sub"),
+        ("/%40sub", "/@sub"),
     ] {
         assert!(read(path).iter().any(|found| found == reading), "{path}: {:?}", read(path));
     }
+}
+
+#[test]
+fn paths_with_too_many_readings() {
+    let layered = format!("/{}", "a;%2F%5C%253B..%252F".repeat(40));
+    assert!(other_readings(layered.as_bytes(), Slashes::Merge).is_none_or(|readings| readings.len() < 64));
+    let nested = format!("/a%{}2Fb", "25".repeat(1000));
+    assert!(other_readings(nested.as_bytes(), Slashes::Merge).is_some_and(|readings| readings.len() < 8));
+    let kept = other_readings(b"/a//b", Slashes::Keep).unwrap();
+    assert_eq!(kept, [b"/a/b"]);
+}
+
+/// How origins read paths: what is written here is what such servers do, and not what the code under test does.
+mod origins {
+    pub type Reads = fn(&str) -> String;
+
+    fn resolve(path: &str) -> String {
+        let mut out: Vec<&str> = Vec::new();
+        for segment in path.split('/').skip(1) {
+            match segment {
+                ".." => {
+                    out.pop();
+                }
+                "." | "" => {}
+                segment => out.push(segment),
+            }
+        }
+        format!("/{}", out.join("/"))
+    }
+
+    fn decode(path: &str) -> String {
+        let (mut out, mut rest) = (String::new(), path);
+        while let Some(at) = rest.find('%') {
+            out.push_str(&rest[..at]);
+            match rest.get(at + 1..at + 3).and_then(|digits| u8::from_str_radix(digits, 16).ok()) {
+                Some(byte) if byte.is_ascii() => {
+                    out.push(byte.into());
+                    rest = &rest[at + 3..];
+                }
+                _ => {
+                    out.push('%');
+                    rest = &rest[at + 1..];
+                }
+            }
+        }
+        out + rest
+    }
+
+    fn strip(path: &str) -> String {
+        path.split('/').map(|segment| segment.split(';').next().unwrap()).collect::<Vec<_>>().join("/")
+    }
+
+    fn backslashes(path: &str) -> String {
+        path.replace('\\', "/")
+    }
+
+    pub const ALL: [(&str, Reads); 9] = [
+        ("decodes, resolves", |path| resolve(&decode(path))),
+        ("decodes, takes backslashes for slashes", |path| resolve(&backslashes(&decode(path)))),
+        ("strips parameters, decodes", |path| resolve(&decode(&strip(path)))),
+        ("strips, decodes, backslashes", |path| resolve(&backslashes(&decode(&strip(path))))),
+        ("decodes, strips", |path| resolve(&strip(&decode(path)))),
+        ("decodes twice", |path| resolve(&decode(&decode(path)))),
+        ("decodes, resolves, decodes again", |path| resolve(&decode(&resolve(&decode(path))))),
+        ("strips alone", |path| resolve(&strip(path))),
+        ("backslashes alone", |path| resolve(&path.replace("%5C", "/"))),
+    ];
+}
+
+#[test]
+fn whatever_origins_make_of_a_path_is_among_its_readings() {
+    const PARTS: [&str; 19] = [
+        "a", "b", "..", "..", ".", "admin", "%2F", "%2F", "%5C", "/", "/", ";", "%252F", "%2e%2e", "%3B",
+        "//", "%255C", "%252e", "x;y",
+    ];
+    const ENDS: [&str; 4] = ["/admin", "admin", "%2Fadmin", "/..%2Fadmin"];
+    let mut seed = 1u64;
+    let mut random = |below: usize| {
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (seed >> 33) as usize % below
+    };
+    let guarded = |path: &str| path == "/admin" || path.starts_with("/admin/");
+    let mut read = 0;
+    for slashes in [Slashes::Merge, Slashes::Keep] {
+        for _ in 0..5_000 {
+            let mut path = "/".to_owned();
+            for _ in 0..2 + random(6) {
+                path += PARTS[random(PARTS.len())];
+            }
+            path += ENDS[random(ENDS.len())];
+            let mut normal = Vec::new();
+            if normalize_path(path.as_bytes(), slashes, &mut normal).is_err() {
+                continue;
+            }
+            let readings = other_readings(&normal, slashes);
+            let normal = String::from_utf8(normal).unwrap();
+            for (name, reads) in origins::ALL {
+                if guarded(&normal) || !guarded(&reads(&normal)) {
+                    continue;
+                }
+                read += 1;
+                let found = readings.as_ref().is_none_or(|readings| {
+                    readings.iter().any(|reading| guarded(std::str::from_utf8(reading).unwrap()))
+                });
+                assert!(found, "{path} as {normal}: {name}, {slashes:?}");
+            }
+        }
+    }
+    assert!(read > 2_000, "{read}");
 }
