@@ -3,7 +3,11 @@
 //! Whoever is about to open something takes a place for it first: a thousand connects that are under way at once must not
 //! all have found the last descriptor free.
 
+use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
+
+use rustix::io::Errno;
+use rustix::process::{Resource, getrlimit};
 
 /// Descriptors that connections and temporary files leave for health checks, admin, metrics, logs and configuration files.
 pub const RESERVE: usize = 64;
@@ -18,9 +22,22 @@ static USED: AtomicUsize = AtomicUsize::new(0);
 static OF_ORIGINS: AtomicUsize = AtomicUsize::new(0);
 static ALLOWED: AtomicUsize = AtomicUsize::new(usize::MAX);
 
-/// Tells how many descriptors the process may have in all.
-pub fn set_limit(descriptors: usize) {
-    ALLOWED.store(descriptors.saturating_sub(RESERVE).max(1), Ordering::Relaxed);
+/// Sees how many descriptors the process may have, and how many of them listeners, logs and the like have open: for when these
+/// have changed. They are what the reserve is for; where they have more than half of it open, it is the larger.
+pub fn look() {
+    let limit = getrlimit(Resource::Nofile).current.and_then(|limit| usize::try_from(limit).ok());
+    // Without /proc only the reserve is left to them.
+    let open = std::fs::read_dir("/proc/self/fd").map_or(0, Iterator::count);
+    let others = open.saturating_sub(USED.load(Ordering::Relaxed));
+    let kept = RESERVE.max(others + RESERVE / 2);
+    let allowed = limit.unwrap_or(usize::MAX).saturating_sub(kept);
+    ALLOWED.store(allowed.max(1), Ordering::Relaxed);
+}
+
+/// Whether an error says that there is no descriptor left.
+pub fn are_missing(error: &io::Error) -> bool {
+    let code = error.raw_os_error().map(Errno::from_raw_os_error);
+    matches!(code, Some(Errno::MFILE | Errno::NFILE))
 }
 
 /// Whether all are used that may be.

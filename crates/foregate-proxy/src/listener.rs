@@ -7,9 +7,8 @@ use std::os::unix::net::UnixListener as StdUnixListener;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use rustix::io::Errno;
 use socket2::{Domain, Protocol, SockRef, Type};
 use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::watch;
@@ -25,6 +24,8 @@ use crate::telemetry::metrics::Metrics;
 
 /// How long accepting pauses when there are no descriptors or too many connections.
 const PAUSE: Duration = Duration::from_millis(50);
+/// How often a listener tells of that, for as long as it lasts.
+const TOLD_EVERY: Duration = Duration::from_secs(10);
 
 /// A socket that listens.
 #[derive(Debug)]
@@ -159,6 +160,7 @@ pub async fn run(
         ListenAddress::Tcp(address) if !address.ip().is_unspecified() => Some(address),
         _ => None,
     });
+    let mut told = None::<Instant>;
     loop {
         let most = proxy.connection_limit.load(Ordering::Relaxed).min(descriptors::for_clients());
         if proxy.registry.count() >= most || descriptors::are_scarce() && !proxy.config().pools.evict() {
@@ -179,9 +181,12 @@ pub async fn run(
             }
             Err(error) if is_about_one_connection(&error) => {}
             // Others than connections use more than was left to them.
-            Err(error) if is_about_descriptors(&error) && proxy.config().pools.evict() => {}
+            Err(error) if descriptors::are_missing(&error) && proxy.config().pools.evict() => {}
             Err(error) => {
-                tracing::warn!(%error, "accepting pauses");
+                if told.is_none_or(|at| at.elapsed() >= TOLD_EVERY) {
+                    told = Some(Instant::now());
+                    tracing::warn!(%error, "accepting pauses");
+                }
                 tokio::time::sleep(PAUSE).await;
             }
         }
@@ -261,11 +266,6 @@ fn is_about_one_connection(error: &io::Error) -> bool {
 }
 
 /// Errors of `accept` for which one connection less makes room for another.
-fn is_about_descriptors(error: &io::Error) -> bool {
-    let code = error.raw_os_error().map(Errno::from_raw_os_error);
-    matches!(code, Some(Errno::MFILE | Errno::NFILE))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -18,6 +18,7 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use crate::error::Error;
+use crate::link::buffer::{FIRST, LARGE, SMALL};
 use crate::proxy::Proxy;
 use crate::telemetry::metrics::Counter;
 
@@ -28,6 +29,9 @@ const LUMP: isize = 256 * 1024;
 const BEGINS: [usize; 3] = [50, 75, 100];
 /// A stage ends so much below its beginning, percent of the limit, so that one request does not make it come and go.
 const HYSTERESIS: usize = 10;
+/// From so much on, percent of the limit, buffers for bodies are no larger than [`SMALL`] or [`FIRST`]: those who do not read what
+/// they have asked for hold the fewer bytes the more of them there are.
+const BUFFERS: [(usize, usize); 2] = [(40, FIRST), (25, SMALL)];
 /// A head that does not come at once may hold this part of what is left until requests are refused: whoever sends much of one
 /// and then waits is refused long before anybody whose requests come whole.
 const LARGEST_HEAD: usize = 256;
@@ -117,6 +121,11 @@ impl Accounts {
         self.look()
     }
 
+    fn largest_buffer(&self) -> usize {
+        let held = self.held();
+        BUFFERS.iter().find(|(from, _)| held >= self.share(*from)).map_or(LARGE, |(_, size)| *size)
+    }
+
     fn allows_head(&self, bytes: usize) -> bool {
         let left = self.share(BEGINS[1]).saturating_sub(self.held());
         bytes <= left / LARGEST_HEAD
@@ -188,7 +197,12 @@ pub fn reached() -> [u64; 3] {
     [0, 1, 2].map(|stage: usize| MEMORY.reached.get(stage).map_or(0, Counter::get))
 }
 
-/// Whether to do without keep-alive and large buffers.
+/// The largest buffer that a body may have.
+pub fn largest_buffer() -> usize {
+    MEMORY.largest_buffer()
+}
+
+/// Whether to do without keep-alive.
 pub fn is_tight() -> bool {
     MEMORY.stage.load(Ordering::Relaxed) >= 1
 }
@@ -276,6 +290,16 @@ mod tests {
         assert_eq!([0, 1, 2].map(|stage: usize| accounts.reached[stage].get()), [2, 1, 1]);
         assert_eq!(stage(-10), (0, false));
         assert_eq!(accounts.held(), 0, "what is not told of yet is not held");
+    }
+
+    #[test]
+    fn buffers_become_smaller_before_anything_is_refused() {
+        let accounts = Accounts::new();
+        accounts.limit.store(1000, Ordering::Relaxed);
+        for (held, size) in [(249, LARGE), (1, SMALL), (149, SMALL), (1, FIRST), (600, FIRST)] {
+            accounts.add(held);
+            assert_eq!(accounts.largest_buffer(), size, "{}", accounts.held());
+        }
     }
 
     #[test]

@@ -296,6 +296,7 @@ impl Server {
             self.listen(bound);
         }
         self.apply_side(settings, side);
+        crate::descriptors::look();
         let in_file = |plan: &Arc<Plan>| plan.body_in_memory() < plan.body();
         if settings.sites.routes().iter().any(|route| route.plan.get().is_some_and(in_file)) {
             let (spools, folder) = (Arc::clone(&self.proxy.spools), settings.spool_folder());
@@ -561,8 +562,6 @@ fn raise_descriptor_limit() {
         // A refusal leaves the lower limit, which is respected.
         let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
     }
-    let allowed = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
-    crate::descriptors::set_limit(usize::try_from(allowed).unwrap_or(usize::MAX));
 }
 
 /// Each client connection may need one to an origin as well.

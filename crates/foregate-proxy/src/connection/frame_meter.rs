@@ -35,6 +35,8 @@ const CREDIT_BYTES: u32 = 4096;
 /// Streams that are remembered beyond the ones that may be open, because what opens another one and what ends
 /// one cross on the way.
 const STREAMS_SLACK: usize = 64;
+/// What a peer may send before the window was opened any further (RFC 9113, section 6.9.2).
+const FIRST_WINDOW: i64 = 65_535;
 
 pub(super) mod kind {
     pub(in crate::connection) const DATA: u8 = 0;
@@ -43,6 +45,7 @@ pub(super) mod kind {
     pub(in crate::connection) const SETTINGS: u8 = 4;
     pub(in crate::connection) const PUSH_PROMISE: u8 = 5;
     pub(in crate::connection) const PING: u8 = 6;
+    pub(in crate::connection) const WINDOW_UPDATE: u8 = 8;
     pub(in crate::connection) const CONTINUATION: u8 = 9;
 }
 
@@ -83,6 +86,12 @@ pub struct FrameMeter {
     last_stream: u32,
     block: Block,
     block_limit: usize,
+    /// Bytes of DATA that the peer may still send on the connection.
+    window: i64,
+    /// The most that it ever could.
+    window_most: i64,
+    /// Bytes of bodies that have come and were not asked for yet.
+    data: usize,
     /// Since when the peer has been within a head, or within the header of a frame.
     head_since: Option<Instant>,
     flood: Option<Flood>,
@@ -113,6 +122,9 @@ impl FrameMeter {
             last_stream: 0,
             block: Block::default(),
             block_limit: limits.head_bytes.saturating_mul(BLOCK_FACTOR),
+            window: FIRST_WINDOW,
+            window_most: FIRST_WINDOW,
+            data: 0,
             head_since: Some(now),
             flood: None,
         }
@@ -147,6 +159,17 @@ impl FrameMeter {
         self.head_since = self.head_since.map(|_| now);
     }
 
+    /// The most bytes of bodies that the peer can have sent and that nobody has taken yet: those that it was not given leave to
+    /// send again, which `h2` does once half of the window was taken.
+    pub fn unread_at_most(&self) -> usize {
+        usize::try_from(self.window_most - self.window).unwrap_or(0)
+    }
+
+    /// Bytes of bodies in what was [observed](Self::observe) since the last call.
+    pub fn take_data(&mut self) -> usize {
+        std::mem::take(&mut self.data)
+    }
+
     /// What the peer does too much of, if anything.
     pub fn flood(&self) -> Option<Flood> {
         self.flood
@@ -164,6 +187,11 @@ impl FrameMeter {
     }
 
     fn received_frame(&mut self, now: Instant, frame: &Frame) -> Result<(), Flood> {
+        if frame.kind == kind::DATA {
+            // Within what it may send, which is `h2`'s to see to.
+            self.window = (self.window - i64::try_from(frame.length).unwrap_or(i64::MAX)).max(0);
+            self.data += frame.content();
+        }
         match frame.kind {
             kind::DATA if frame.has(flag::END_STREAM) || frame.content() > 0 => Ok(()),
             kind::HEADERS => self.received_headers(now, frame),
@@ -208,6 +236,11 @@ impl FrameMeter {
             kind::DATA => {
                 let steps = 1 + u32::try_from(frame.length).unwrap_or(u32::MAX) / CREDIT_BYTES;
                 self.earn(CREDITS_PER_DATA.saturating_mul(steps));
+            }
+            kind::WINDOW_UPDATE if frame.stream == 0 => {
+                let more = i64::from(u32::from_be_bytes(frame.payload));
+                self.window += more;
+                self.window_most = self.window_most.max(self.window);
             }
             kind::SETTINGS | kind::PING if !frame.has(flag::ACK) => {
                 self.awaited_acks = self.awaited_acks.saturating_add(1).min(CREDITS_LIMIT);
@@ -302,9 +335,9 @@ fn wanted_of_received(frame: &Frame) -> usize {
     usize::from(frame.kind == kind::DATA && frame.has(flag::PADDED))
 }
 
-/// Of what we send, the error code of a RST_STREAM is wanted.
+/// Of what we send, the error code of a RST_STREAM is wanted, and by how much a WINDOW_UPDATE opens the window.
 fn wanted_of_sent(frame: &Frame) -> usize {
-    if frame.kind == kind::RST_STREAM { 4 } else { 0 }
+    if matches!(frame.kind, kind::RST_STREAM | kind::WINDOW_UPDATE) { 4 } else { 0 }
 }
 
 /// Finds the frames in one direction of a connection.

@@ -20,6 +20,7 @@ use crate::exchange;
 use crate::exchange::client::{Client, Peer};
 use crate::exchange::request::Request;
 use crate::exchange::response::Response;
+use crate::link::h2::Unread;
 use crate::link::{H2Link, Link, Stream};
 use crate::pressure;
 use crate::proxy::{Proxy, Terms};
@@ -54,6 +55,7 @@ pub(super) async fn serve(connection: Connection, stream: Stream) {
     let Ok(Some(h2)) = tokio::time::timeout(terms.timeouts.head, shaken).await else { return };
     let mut session = Session {
         h2,
+        unread: control.unread(),
         registered,
         control,
         gathering: false,
@@ -93,6 +95,7 @@ struct Session {
     h2: h2::server::Connection<Metered<Stream>, Bytes>,
     registered: Registered,
     control: Control<Stream>,
+    unread: Arc<Unread>,
     /// Whether streams that are ready to run have been let run before their output is written.
     gathering: bool,
     timer: Timer,
@@ -217,7 +220,9 @@ impl Session {
         self.requests += 1;
         self.busy_at = clock::now();
         let place = Place::take(&self.streams);
-        let task = stream(Arc::clone(&self.proxy), Arc::clone(&self.peer), request, respond, place);
+        let unread = (!request.body().is_end_stream()).then(|| Arc::clone(&self.unread));
+        let shared = (Arc::clone(&self.proxy), Arc::clone(&self.peer));
+        let task = stream(shared, request, respond, unread, place);
         // Boxed, so that it is not copied on its way into the runtime.
         tokio::spawn(Watched::new(Box::pin(task), Arc::clone(&self.proxy.metrics)));
     }
@@ -284,22 +289,24 @@ impl Drop for Place {
 
 /// Serves one stream.
 async fn stream(
-    proxy: Arc<Proxy>,
-    peer: Arc<Peer>,
+    (proxy, peer): (Arc<Proxy>, Arc<Peer>),
     request: Box<http::Request<RecvStream>>,
     respond: SendResponse<Bytes>,
+    unread: Option<Arc<Unread>>,
     place: Place,
 ) {
     let config = proxy.config();
     let (parts, body) = request.into_parts();
-    let ended = body.is_end_stream();
     let mut scratch = Scratch::take();
     let Scratch { request, response } = &mut *scratch;
     let mut timer = Timer::new(config.settings.timeouts.body_idle);
-    let understood = request.understand_h2(&parts, ended, peer.is_secure(), &config.head_limits);
+    let understood = request.understand_h2(&parts, unread.is_none(), peer.is_secure(), &config.head_limits);
     drop(parts);
     request.count();
-    let mut link = Box::new(H2Link::new((!ended).then_some(body), None));
+    let mut link = Box::new(H2Link::new(unread.is_some().then_some(body), None));
+    if let Some(unread) = unread {
+        link.count_in(unread);
+    }
     if let BodyLength::Fixed(length) = request.length {
         link.expect(length);
     }

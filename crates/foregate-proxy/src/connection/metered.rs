@@ -20,6 +20,8 @@ use super::frame_meter::FrameMeter;
 use super::head_gate::{HeadGate, RefusedHead};
 use crate::link::Stream;
 use crate::link::buffer::Buffer;
+use crate::link::h2::Unread;
+use crate::pressure::Charge;
 use crate::settings::Limits;
 use crate::telemetry::clock;
 
@@ -40,6 +42,10 @@ struct Inner<IO> {
     io: IO,
     meter: FrameMeter,
     gate: HeadGate,
+    /// What the peer has sent of bodies and nobody has taken.
+    unread: Arc<Unread>,
+    /// The memory of that.
+    charge: Charge,
     output: Buffer,
     /// Since when the peer takes nothing of what we have for it.
     blocked: Option<Instant>,
@@ -51,7 +57,8 @@ struct Inner<IO> {
 pub fn metered<IO>(io: IO, limits: &Limits, frame_limit: usize) -> (Metered<IO>, Control<IO>) {
     let meter = FrameMeter::new(limits, clock::now());
     let gate = HeadGate::new(limits, frame_limit);
-    let inner = Arc::new(Mutex::new(Inner { io, meter, gate, output: Buffer::new(), blocked: None }));
+    let (unread, charge, output) = (Arc::default(), Charge::new(), Buffer::new());
+    let inner = Arc::new(Mutex::new(Inner { io, meter, gate, unread, charge, output, blocked: None }));
     (Metered(Arc::clone(&inner)), Control(inner))
 }
 
@@ -70,6 +77,11 @@ impl<IO: AsyncWrite + Unpin> Control<IO> {
     /// The next request that was refused for its head. Reading waits while there are many.
     pub fn take_refused(&self) -> Option<RefusedHead> {
         self.0.lock().gate.take_refused()
+    }
+
+    /// Where streams count what they take of bodies.
+    pub fn unread(&self) -> Arc<Unread> {
+        Arc::clone(&self.0.lock().unread)
     }
 
     /// Since when the peer takes nothing of what we have for it; `None` if it takes it.
@@ -101,6 +113,10 @@ impl Control<Stream> {
 }
 
 impl<IO> Inner<IO> {
+    fn count(&mut self) {
+        self.charge.set(self.unread.get(self.meter.unread_at_most()));
+    }
+
     fn fault(&self) -> Option<Reason> {
         self.meter.flood().map(|_| Reason::ENHANCE_YOUR_CALM).or(self.gate.fault())
     }
@@ -136,6 +152,7 @@ impl<IO: AsyncWrite + Unpin> Inner<IO> {
 
     fn collect(&mut self, bytes: &[u8], now: Instant) {
         self.meter.observe_sent(now, bytes, |stream| self.gate.stream_is_reset(stream));
+        self.count();
         self.output.append(bytes);
     }
 }
@@ -177,6 +194,8 @@ impl<IO: AsyncRead + Unpin> AsyncRead for Metered<IO> {
                 Ok(()) => inner.gate.pass(read),
                 Err(_) => 0,
             };
+            inner.unread.add(inner.meter.take_data());
+            inner.count();
             buffer.set_filled(before + passed);
             if passed > 0 {
                 return Poll::Ready(Ok(()));

@@ -183,8 +183,7 @@ impl Buffer {
             match stream.poll_receive(cx, &mut self.bytes) {
                 // A peer that fills the buffer has more: fewer, larger reads are cheaper for it.
                 Poll::Ready(Ok(Some(count))) if count == spare => {
-                    let larger = self.bytes.capacity() >= SMALL && !pressure::is_tight();
-                    self.next = if larger { LARGE } else { SMALL };
+                    self.next = if self.bytes.capacity() >= SMALL { LARGE } else { SMALL };
                     return Poll::Ready(Ok(count));
                 }
                 Poll::Ready(Ok(Some(count))) => return Poll::Ready(Ok(count)),
@@ -201,10 +200,9 @@ impl Buffer {
     fn make_room(&mut self, limit: usize) -> io::Result<()> {
         if self.is_empty() {
             // What a fast peer has been given, it gives back when memory gets short.
-            let tight = self.next == LARGE && pressure::is_tight();
-            let next = if tight { SMALL } else { self.next };
-            let wanted = next.min(limit.max(FIRST));
-            if self.bytes.capacity() < wanted || tight && self.bytes.capacity() > wanted {
+            let most = if self.next == FIRST { usize::MAX } else { pressure::largest_buffer() };
+            let wanted = self.next.min(most).min(limit.max(FIRST));
+            if self.bytes.capacity() < wanted || self.bytes.capacity() > most {
                 self.release();
                 self.bytes = take(wanted);
                 self.count();

@@ -1,5 +1,7 @@
 //! A stream of an HTTP/2 connection, seen from either side.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, ready};
 
 use bytes::{Buf, Bytes};
@@ -9,10 +11,37 @@ use h2::{Reason, RecvStream, SendStream};
 use super::fields;
 use super::{LinkError, Received};
 
+/// Bytes of bodies that a connection's peer has sent and that no stream has taken.
+#[derive(Debug, Default)]
+pub struct Unread(AtomicUsize);
+
+impl Unread {
+    /// So many have come.
+    pub fn add(&self, bytes: usize) {
+        self.0.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// So many were taken, or dropped.
+    fn sub(&self, bytes: usize) {
+        let less = |unread: usize| Some(unread.saturating_sub(bytes));
+        let _ = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
+    }
+
+    /// How many there are, given that there cannot be more than `most`. What came for a stream that nobody reads any more is not
+    /// told apart, and is forgotten here.
+    pub fn get(&self, most: usize) -> usize {
+        let unread = self.0.load(Ordering::Relaxed);
+        self.sub(unread.saturating_sub(most));
+        unread.min(most)
+    }
+}
+
 /// A stream of an HTTP/2 connection.
 #[derive(Debug)]
 pub struct H2Link {
     receive: Option<RecvStream>,
+    /// Where what it takes is counted.
+    unread: Option<Arc<Unread>>,
     chunk: Bytes,
     /// What the head has announced and has not come yet; `None` if it has announced nothing, or nobody minds.
     expected: Option<u64>,
@@ -28,7 +57,13 @@ impl H2Link {
     /// A stream on which the peer's head has been received; `None` for a body that is known to be empty.
     pub fn new(receive: Option<RecvStream>, send: Option<SendStream<Bytes>>) -> Self {
         let (chunk, held) = (Bytes::new(), Bytes::new());
-        Self { receive, chunk, expected: None, held, trailers: HeaderList::new(), send, left: None }
+        let trailers = HeaderList::new();
+        Self { receive, unread: None, chunk, expected: None, held, trailers, send, left: None }
+    }
+
+    /// Has what it takes counted.
+    pub fn count_in(&mut self, unread: Arc<Unread>) {
+        self.unread = Some(unread);
     }
 
     /// The head has announced a body of this length. Its last bytes are held back until the stream has ended there: who gets
@@ -88,7 +123,13 @@ impl H2Link {
 
     /// Takes no body, whatever the peer sends: the message has none.
     pub fn refuse_body(&mut self) {
-        self.receive = None;
+        self.stop_receiving();
+    }
+
+    fn stop_receiving(&mut self) {
+        if let (Some(mut receive), Some(unread)) = (self.receive.take(), &self.unread) {
+            unread.sub(receive.flow_control().used_capacity());
+        }
     }
 
     /// What has been received and not been consumed.
@@ -99,9 +140,16 @@ impl H2Link {
     /// Drops the first `count` bytes of [`Self::data`] and lets the peer send as many more.
     pub fn consume(&mut self, count: usize) {
         self.chunk.advance(count);
+        if self.chunk.is_empty() {
+            // An empty rest of it would keep the memory that its frame was read into.
+            self.chunk = Bytes::new();
+        }
         if let Some(receive) = &mut self.receive {
             // Fails only for a stream that is closed, which needs no window.
             let _ = receive.flow_control().release_capacity(count);
+            if let Some(unread) = &self.unread {
+                unread.sub(count);
+            }
         }
     }
 
@@ -182,6 +230,12 @@ impl H2Link {
         if let Some(send) = &mut self.send {
             send.send_reset(Reason::CANCEL);
         }
-        self.receive = None;
+        self.stop_receiving();
+    }
+}
+
+impl Drop for H2Link {
+    fn drop(&mut self) {
+        self.stop_receiving();
     }
 }

@@ -15,7 +15,7 @@ use tokio::time::timeout_at;
 use super::pool::{Lease, STREAMS_PER_CONNECTION, Shared};
 use super::{Server, Upstream};
 use crate::address::ServerAddress;
-use crate::descriptors::Used;
+use crate::descriptors::{self, Used};
 use crate::error::Error;
 use crate::link::{H1Link, Socket, Stream};
 use crate::settings::{ProxyProtocolVersion, UpstreamProtocol};
@@ -68,6 +68,7 @@ impl Upstream {
         match &connected {
             // Whether the server is well shows when it answers.
             Ok(_) => self.counters.opened.inc(),
+            Err(Error::NoDescriptors) => server.health.inconclusive(Instant::now()),
             Err(error) => {
                 tracing::debug!(server = %server.label, %error, "connecting failed");
                 self.note_failure(server, Instant::now(), error);
@@ -138,7 +139,10 @@ impl Upstream {
     }
 
     async fn socket(&self, server: &Server, place: Used) -> Result<Socket, Error> {
-        let failed = |error: io::Error| Error::Connect(error.kind());
+        let failed = |error: io::Error| match descriptors::are_missing(&error) {
+            true => Error::NoDescriptors,
+            false => Error::Connect(error.kind()),
+        };
         match &server.address {
             ServerAddress::Unix(path) => {
                 Ok(Socket::unix(UnixStream::connect(path).await.map_err(failed)?, place))

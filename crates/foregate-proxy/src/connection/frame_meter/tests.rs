@@ -203,3 +203,23 @@ fn frames_are_found_however_the_bytes_are_split() {
         assert_eq!((parts.resets_left, parts.credits), (999, 6), "parts of {size}");
     }
 }
+
+#[test]
+fn what_nobody_can_have_taken_is_known_by_the_window() {
+    let mut peer = Peer::new();
+    let more = |bytes: u32| bytes.to_be_bytes();
+    assert_eq!(peer.meter.unread_at_most(), 0);
+    peer.gets(kind::WINDOW_UPDATE, 0, 0, &more((1 << 20) - 65_535));
+    assert_eq!(peer.meter.unread_at_most(), 0);
+    for _ in 0..64 {
+        peer.sends(kind::DATA, 0, 1, &[0; 16 * 1024]).unwrap();
+    }
+    assert_eq!(peer.meter.unread_at_most(), 1 << 20);
+    assert_eq!((peer.meter.take_data(), peer.meter.take_data()), (1 << 20, 0));
+    peer.gets(kind::WINDOW_UPDATE, 0, 1, &more(1 << 20));
+    assert_eq!(peer.meter.unread_at_most(), 1 << 20, "a stream's window is another");
+    peer.gets(kind::WINDOW_UPDATE, 0, 0, &more(1 << 19));
+    assert_eq!(peer.meter.unread_at_most(), 1 << 19);
+    peer.sends(kind::DATA, flag::PADDED, 1, &[3, b'a', 0, 0, 0]).unwrap();
+    assert_eq!(peer.meter.take_data(), 1, "padding is nobody's");
+}
