@@ -55,7 +55,10 @@ pub fn xml(
 /// The longest path to an element, bytes; a longer one is an error.
 const MAX_PATH: usize = 8192;
 
-/// How the names of encodings begin in which each byte below 0x80 that stands alone is the character of ASCII, small letters.
+/// How the names of encodings begin in which each byte below 0x80 is the character of ASCII, wherever it stands, small letters.
+/// Those of Shift_JIS, GBK, GB 18030 and Big5 are not among them, nor Windows' that stand for those: the second byte of a
+/// character may be `]` or a letter. In EUC, Korean of Windows aside, which has letters there, both are above 0x80; `euc-cn`
+/// stands for GBK to some.
 const LIKE_ASCII: &[&[u8]] = &[
     b"utf-8",
     b"utf8",
@@ -64,17 +67,15 @@ const LIKE_ASCII: &[&[u8]] = &[
     b"iso-8859-",
     b"iso8859-",
     b"latin",
-    b"windows-",
+    b"windows-125",
+    b"windows-874",
     b"cp125",
     b"koi8",
     b"macintosh",
     b"tis-620",
-    b"euc-",
-    b"gb",
-    b"big5",
-    b"shift_jis",
-    b"shift-jis",
-    b"sjis",
+    b"euc-jp",
+    b"euc-kr",
+    b"euc-tw",
 ];
 
 enum Fault {
@@ -118,6 +119,14 @@ fn is_white(byte: u8) -> bool {
 
 fn is_name(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b':' | b'-' | b'.' | 0x80..)
+}
+
+/// What stands in quotes behind a `=`.
+fn quoted(text: &[u8]) -> Option<&[u8]> {
+    let text = text.trim_ascii_start().strip_prefix(b"=")?.trim_ascii_start();
+    let quote = *text.first().filter(|byte| matches!(byte, b'"' | b'\''))?;
+    let text = &text[1..];
+    memchr(quote, text).map(|len| &text[..len])
 }
 
 impl<'a> Reader<'a> {
@@ -227,7 +236,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Whether the document says that it is in an encoding in which what looks like ASCII may be something else: what rules
-    /// see would not be what is read behind them.
+    /// see would not be what is read behind them. So is one that says it in a way that others may read otherwise.
     fn is_in_other_letters(&self) -> bool {
         let rest = self.rest();
         if !rest.starts_with(b"<?xml") || !rest.get(5).is_some_and(|byte| is_white(*byte)) {
@@ -235,11 +244,11 @@ impl<'a> Reader<'a> {
         }
         let end = memmem::find(rest, b"?>").unwrap_or(rest.len());
         let Some(at) = memmem::find(&rest[..end], b"encoding") else { return false };
-        let name = rest[at + 8..end].trim_ascii_start();
-        let name = name.strip_prefix(b"=").unwrap_or(name).trim_ascii_start();
-        let name = name.strip_prefix(b"\"").or_else(|| name.strip_prefix(b"'")).unwrap_or(name);
-        let len = name.iter().take_while(|byte| !matches!(byte, b'"' | b'\'' | b' ')).count();
-        let name = name[..len].to_ascii_lowercase();
+        let behind = &rest[at + 8..end];
+        // In the value of another pseudo attribute it says nothing.
+        let plain = is_white(rest[at - 1]) && memmem::find(behind, b"encoding").is_none();
+        let Some(name) = plain.then(|| quoted(behind)).flatten() else { return true };
+        let name = name.to_ascii_lowercase();
         !LIKE_ASCII.iter().any(|known| name.starts_with(known))
     }
 

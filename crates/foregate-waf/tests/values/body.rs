@@ -174,7 +174,8 @@ fn xml_is_texts_and_attributes() {
         ),
         ("<!DOCTYPE a SYSTEM \"file:///x\"><a/>", &["attribute file:///x", "text file:///x"]),
         ("<?xml version='1.0' encoding = 'ISO-8859-15'?><a>d</a>", &["text d"]),
-        ("<?xml version=\"1.0\" encoding=\"Shift_JIS\" standalone=\"yes\"?><a>d</a>", &["text d"]),
+        ("<?xml version=\"1.0\" encoding=\"EUC-JP\" standalone=\"yes\"?><a>d</a>", &["text d"]),
+        ("<?xml version=\"1.0\" encoding=\"windows-1252\" ?><a>d</a>", &["text d"]),
         ("<ns:a xmlns:ns='u'\n></ns:a >", &["attribute u"]),
         ("<a>x<!-- --><?p i?>y</a>", &["text x", "text y"]),
     ];
@@ -228,10 +229,27 @@ fn xml_that_is_none_is_an_error_with_its_place() {
         ("<?xml version='1.0' encoding='UTF-7'?><a>+ADw-b+AD4-</a>", "an encoding that is not known here"),
         ("<?xml version=\"1.0\"\tencoding=\"utf-16\"?><a/>", "an encoding that is not known here"),
         ("<?xml encoding=ibm037 ?><a/>", "an encoding that is not known here"),
+        ("<?xml encoding=utf-8 ?><a/>", "an encoding that is not known here"),
+        ("<?xml version='1.0encodingutf-8' encoding='UTF-7'?><a/>", "an encoding that is not known here"),
+        ("<?xml version=' encoding=\"utf-8\"' encoding='UTF-7'?><a/>", "an encoding that is not known here"),
     ];
     for (body, expected) in cases {
         let error = xml(body.as_bytes(), true, false, &FEW, &mut Seen::default()).unwrap_err().to_string();
         assert!(error.starts_with("XML parsing error: ") && error.contains(expected), "{body}: {error}");
+    }
+}
+
+/// The second byte of a character of theirs may be what ends markup: what is a comment here would be text behind it.
+#[test]
+fn xml_in_letters_whose_second_half_is_ascii_is_an_error() {
+    let names =
+        ["Shift_JIS", "shift-jis", "SJIS", "GBK", "gb2312", "GB18030", "Big5", "Big5-HKSCS", "EUC-CN"];
+    for name in names.into_iter().chain(["windows-31j", "Windows-932", "windows-936", "windows-950"]) {
+        let mut body = format!("<?xml version=\"1.0\" encoding=\"{name}\"?><a><![CDATA[").into_bytes();
+        body.extend_from_slice(b"\x81]]><!-- ' OR 1=1 -- -->]]></a>");
+        let error =
+            xml(&body, true, false, &Limits::default(), &mut Seen::default()).unwrap_err().to_string();
+        assert!(error.contains("an encoding that is not known here"), "{name}: {error}");
     }
 }
 
