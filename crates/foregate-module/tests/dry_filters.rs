@@ -89,3 +89,75 @@ fn a_panic_in_a_dry_run_changes_nothing() {
         assert_eq!(found, [Finding { step: "ill", event: Finding::PANIC, count: 1 }], "{most}");
     }
 }
+
+/// Passes everything on, and panics where it is asked about itself, once it has been at work.
+struct PanicsWhenAsked {
+    by: &'static str,
+    worked: bool,
+}
+
+impl PanicsWhenAsked {
+    fn asked(&self, by: &str) {
+        assert!(!self.worked || self.by != by, "asked by {by}");
+    }
+}
+
+impl BodyFilter for PanicsWhenAsked {
+    fn write(&mut self, piece: &[u8], out: &mut dyn Sink) -> Result<(), Bail> {
+        self.worked = true;
+        out.write(piece);
+        Ok(())
+    }
+
+    fn pending(&self) -> bool {
+        self.asked("pending");
+        false
+    }
+
+    fn is_over(&self) -> bool {
+        self.asked("is_over");
+        false
+    }
+
+    fn waits(&self) -> bool {
+        self.asked("waits");
+        false
+    }
+
+    fn end(&mut self, _: &mut dyn Sink) -> Result<(), Bail> {
+        Ok(())
+    }
+
+    fn bail(&mut self, _: &mut dyn Sink) -> Result<(), Bail> {
+        Ok(())
+    }
+
+    fn held(&self) -> usize {
+        self.asked("held");
+        0
+    }
+
+    fn report(&mut self, _: &mut dyn FnMut(Finding)) {
+        self.asked("report");
+    }
+}
+
+#[test]
+fn a_panic_of_a_filter_that_is_asked_about_itself_changes_nothing_either() {
+    for by in ["pending", "is_over", "waits", "held", "report"] {
+        let asked = Filtered { dry: true, ..Filtered::new("ill", PanicsWhenAsked { by, worked: false }) };
+        let filters = Vec::from([asked, Filtered::new("last", Stop)]);
+        let mut chain = Chain::guarded(filters, |run| catch_unwind(AssertUnwindSafe(run)).is_ok());
+        let mut out = Vec::new();
+        for piece in [b"a", b"b"] {
+            chain.write(piece, &mut out).unwrap();
+            assert!(!chain.is_pending() && !chain.is_over() && !chain.is_waiting() && chain.held() == 0);
+            chain.flush(&mut out).unwrap();
+        }
+        chain.end(&mut out).unwrap();
+        assert_eq!(out, b"ab.", "{by}");
+        let mut found = Vec::new();
+        chain.report(&mut |_| {}, &mut |finding| found.push(finding));
+        assert_eq!(found, [Finding { step: "ill", event: Finding::PANIC, count: 1 }], "{by}");
+    }
+}

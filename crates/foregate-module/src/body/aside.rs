@@ -14,6 +14,25 @@ pub(super) struct Aside {
     failed: bool,
     /// Whose filter has panicked.
     panicked: Option<&'static str>,
+    /// What the filters said of themselves when they were at work last: nothing of theirs is called without the guard.
+    state: Said,
+}
+
+/// What filters say of themselves.
+#[derive(Clone, Copy)]
+struct Said {
+    pending: bool,
+    over: bool,
+    held: usize,
+}
+
+impl Said {
+    /// Nothing more is to be had of them.
+    const GONE: Self = Self { pending: false, over: true, held: 0 };
+
+    fn of(chain: &Chain) -> Self {
+        Self { pending: chain.is_pending(), over: chain.is_over(), held: chain.held() }
+    }
 }
 
 /// Where the output of dry runs goes.
@@ -28,7 +47,9 @@ impl Aside {
     pub(super) fn link(dry: &mut Vec<Filtered>, guard: Guard) -> Option<Link> {
         let filters = core::mem::take(dry);
         (!filters.is_empty()).then(|| {
-            let aside = Self { chain: Chain::new(filters), guard, failed: false, panicked: None };
+            let chain = Chain::new(filters);
+            let mut aside = Self { chain, guard, failed: false, panicked: None, state: Said::GONE };
+            aside.tell(|_, _| Ok(Passed::default()));
             Link::new(Filtered { budget: usize::MAX, keeps_length: true, ..Filtered::new("", aside) })
         })
     }
@@ -37,18 +58,28 @@ impl Aside {
         if self.failed {
             return;
         }
-        let (chain, mut tell, mut failed) = (&mut self.chain, Some(tell), true);
+        let (chain, mut tell, mut failed, mut said) = (&mut self.chain, Some(tell), true, Said::GONE);
         let whole = (self.guard)(&mut || {
             failed = tell.take().is_none_or(|tell| tell(chain, &mut Nowhere).is_err());
             // Nothing is fetched for a dry run.
             while !failed && chain.question().is_some() {
                 failed = chain.answer(Err(FetchError::BadRequest), &mut Nowhere).is_err();
             }
+            if !failed {
+                said = Said::of(chain);
+            }
         });
         self.failed = failed || !whole;
+        self.state = said;
         if !whole {
-            self.panicked = self.chain.panicked();
+            self.has_panicked();
         }
+    }
+
+    /// Keeps whose filter it was: if none was at work, but asked something, the first.
+    fn has_panicked(&mut self) {
+        let first = || self.chain.links.first().map(|link| link.filtered.name);
+        self.panicked = self.panicked.or_else(|| self.chain.panicked()).or_else(first);
     }
 }
 
@@ -63,11 +94,11 @@ impl BodyFilter for Aside {
     }
 
     fn pending(&self) -> bool {
-        !self.failed && self.chain.is_pending()
+        self.state.pending
     }
 
     fn is_over(&self) -> bool {
-        self.failed || self.chain.is_over()
+        self.state.over
     }
 
     fn flush(&mut self, _: &mut dyn Sink) -> Result<(), Bail> {
@@ -85,11 +116,14 @@ impl BodyFilter for Aside {
     }
 
     fn held(&self) -> usize {
-        if self.failed { 0 } else { self.chain.held() }
+        self.state.held
     }
 
     fn report(&mut self, tell: &mut dyn FnMut(Finding)) {
-        self.chain.report(&mut |_| {}, tell);
+        let chain = &mut self.chain;
+        if !(self.guard)(&mut || chain.report(&mut |_| {}, tell)) {
+            self.has_panicked();
+        }
         if let Some(step) = self.panicked.take() {
             tell(Finding { step, event: Finding::PANIC, count: 1 });
         }
