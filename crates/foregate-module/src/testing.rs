@@ -63,20 +63,33 @@ use alloc::vec::Vec;
 
 pub use self::literals::{Compile, Literals, node, settings};
 pub use self::sample::{Handshake, List, Sample};
-use crate::body::{BodyFilter, Chain, Filtered};
+use crate::body::{BodyFilter, Chain, Filtered, Passed};
 
 /// What a filter makes of a body that comes in these pieces; `None` if it breaks the body off.
+///
+/// # Panics
+///
+/// It gives up, so that the rest of the body passes, or asks for something: neither is what it makes of the body.
 pub fn filtered(filter: impl BodyFilter + 'static, pieces: &[&[u8]]) -> Option<Vec<u8>> {
     let mut chain = Chain::new(Vec::from([Filtered::new("filter", filter)]));
     let mut out = Vec::new();
     for piece in pieces {
-        chain.write(piece, &mut out).ok()?;
+        went_on(chain.write(piece, &mut out).ok()?);
         while chain.is_pending() {
-            chain.resume(&mut out).ok()?;
+            went_on(chain.resume(&mut out).ok()?);
         }
+        assert!(!chain.is_waiting(), "the filter waits for an answer, which nobody gives here");
     }
-    chain.end(&mut out).ok()?;
+    went_on(chain.end(&mut out).ok()?);
+    while chain.is_pending() {
+        went_on(chain.resume(&mut out).ok()?);
+    }
+    assert!(!chain.is_waiting(), "the filter waits for an answer, which nobody gives here");
     Some(out)
+}
+
+fn went_on(passed: Passed) {
+    assert!(passed.bailed.is_none(), "the filter has given up, and the rest of the body would pass");
 }
 
 /// What filters make of a body, which must be the same wherever it is split in two.
@@ -95,4 +108,56 @@ pub fn filtered_at_every_split<F: BodyFilter + 'static>(
         assert!(split == whole, "split at byte {at}: {split:?}, in one piece: {whole:?}");
     }
     whole
+}
+
+#[cfg(test)]
+mod tests {
+    use super::filtered;
+    use crate::body::{Bail, BodyFilter, Sink};
+
+    /// Gives up, or waits for an answer, at an `!`.
+    struct Stops {
+        waits: bool,
+        stopped: bool,
+    }
+
+    impl BodyFilter for Stops {
+        fn write(&mut self, piece: &[u8], out: &mut dyn Sink) -> Result<(), Bail> {
+            out.write(piece);
+            self.stopped |= piece.contains(&b'!');
+            if self.stopped && !self.waits { Err(Bail::Pass) } else { Ok(()) }
+        }
+
+        fn waits(&self) -> bool {
+            self.stopped
+        }
+
+        fn end(&mut self, _: &mut dyn Sink) -> Result<(), Bail> {
+            Ok(())
+        }
+
+        fn bail(&mut self, _: &mut dyn Sink) -> Result<(), Bail> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn filters_that_go_on_are_told_by_what_they_write() {
+        assert_eq!(
+            filtered(Stops { waits: false, stopped: false }, &[b"a", b"b"]).as_deref(),
+            Some(&b"ab"[..])
+        );
+    }
+
+    #[test]
+    #[should_panic = "has given up"]
+    fn filters_that_give_up_are_no_filters_that_pass() {
+        filtered(Stops { waits: false, stopped: false }, &[b"a", b"!", b"b"]);
+    }
+
+    #[test]
+    #[should_panic = "waits for an answer"]
+    fn filters_that_ask_are_not_answered() {
+        filtered(Stops { waits: true, stopped: false }, &[b"a", b"!", b"b"]);
+    }
 }
