@@ -280,6 +280,10 @@ impl module::Exchange for Exchange<'_, '_> {
         }
     }
 
+    fn request_body_unseen(&self) -> Option<&'static str> {
+        self.kept.unseen
+    }
+
     fn response_body(&self) -> (&[u8], bool) {
         self.kept.response_body.as_ref().map_or((&[], false), |(start, whole)| (start, *whole))
     }

@@ -52,6 +52,16 @@ pub(crate) enum Fault {
     Full(WhenFull),
 }
 
+impl Fault {
+    /// What it is called, as the proxy calls it.
+    pub(crate) fn kind(self) -> &'static str {
+        match self {
+            Self::Panicked => "step",
+            Self::Full(_) => "step_queue",
+        }
+    }
+}
+
 /// A step that is to run on a thread.
 pub(crate) struct Work {
     moved: Box<Moved>,

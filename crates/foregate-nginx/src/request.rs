@@ -63,7 +63,9 @@ pub(crate) struct Kept {
     pub now: Now,
     /// The start of the request's body, and whether that is all of it, once it has been received for the steps.
     pub request_body: Option<(Vec<u8>, bool)>,
-    /// The same of the response's body.
+    /// Why a step that looks at that has not run, if so, as the kind of an error.
+    pub unseen: Option<&'static str>,
+    /// The start of the response's body, in the same way.
     pub response_body: Option<(Vec<u8>, bool)>,
     /// The request as it was received, for a plan that asks for it.
     pub received: Option<Received>,
@@ -101,6 +103,7 @@ impl Request {
             summary: Summary::default(),
             now: Now::default(),
             request_body: None,
+            unseen: None,
             response_body: None,
             received: None,
         };
@@ -136,6 +139,7 @@ impl Kept {
             summary: self.summary,
             now: self.now,
             request_body: self.request_body.take(),
+            unseen: self.unseen,
             response_body: self.response_body.take(),
             received: self.received.take(),
         }

@@ -356,10 +356,13 @@ impl Run {
         pipeline: &Pipeline,
         planned: &Planned,
         verdict: Result<Verdict, Fault>,
-        exchange: &Exchange<'_, '_>,
+        exchange: &mut Exchange<'_, '_>,
     ) -> Result<(), Ended> {
         let Some(entry) = pipeline.entries().get(usize::from(planned.step)) else { return Ok(()) };
         let (name, optional) = (entry.decl().name, entry.decl().optional);
+        if let Some(fault) = verdict.as_ref().err().filter(|_| entry.reads_body()) {
+            exchange.kept.unseen = Some(fault.kind());
+        }
         match verdict {
             Ok(Verdict::Passed) => Ok(()),
             Ok(Verdict::Continue) => {
@@ -456,5 +459,65 @@ impl Run {
         }
         self.body = Some(Body::new(Chain::guarded(filters, border::unharmed)).streams());
         Shaped { filters: true, changes, hold: 0 }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests stop at what they do not expect")]
+mod tests {
+    use foregate_module::{Plan, Steps};
+
+    use super::*;
+    use crate::border::{FactsOf, Which};
+    use crate::exchange::Head;
+    use crate::fetch::Answers;
+    use crate::heavy::Queue;
+    use crate::route::Route;
+
+    /// The step `waf-body` in a dry run could not run: what steps are told afterwards.
+    fn told(fault: Fault) -> Option<&'static str> {
+        let pipeline = Arc::new(crate::modules::shipped());
+        let step = pipeline.steps().position(|decl| decl.name == "waf-body").unwrap();
+        let planned =
+            Planned { step: step as u16, key: 0, dry_run: true, settings: Arc::new(()), when: None };
+        let route = Rc::new(Route {
+            pipeline: Arc::clone(&pipeline),
+            plan: Plan::default(),
+            logs: Vec::new(),
+            off: Steps::NONE,
+            asks: Vec::new(),
+            choices: Vec::new(),
+            threads: true,
+            queue: Queue::default(),
+            answers: Answers::default(),
+        });
+        let none: &[u8] = b"";
+        let facts = FactsOf {
+            client: None,
+            https: false,
+            raw_is_valid: true,
+            chunked: false,
+            version: 1001,
+            content_length: 3,
+            method: &b"POST"[..],
+            server: none,
+            host: none,
+            uri: &b"/"[..],
+            args: none,
+            raw: &b"/"[..],
+            site: none,
+            route: none,
+        };
+        let Request { mut run, mut kept } = Request::new(route, &facts);
+        let heads = (Head::lent(Which::Request, &[]), Head::lent(Which::Response, &[]));
+        let mut exchange = Exchange::lent(&facts, &mut kept, heads, None, None);
+        assert!(run.judge(&pipeline, &planned, Err(fault), &mut exchange).is_ok());
+        exchange.request_body_unseen()
+    }
+
+    #[test]
+    fn steps_are_told_of_a_body_that_another_could_not_look_at() {
+        assert_eq!(told(Fault::Panicked), Some("step"));
+        assert_eq!(told(Fault::Full(WhenFull::Error)), Some("step_queue"));
     }
 }
