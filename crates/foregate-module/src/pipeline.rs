@@ -10,6 +10,7 @@ use core::time::Duration;
 use crate::check::{Access, Decl, Slot};
 use crate::exchange::Exchange;
 use crate::input::{Body, ReceivedRequest, View};
+use crate::output::{HoldResponseBody, Output};
 use crate::phase_id::PhaseId;
 use crate::plan::{Planned, Steps};
 use crate::settings::{Context, Key, Node, Problem};
@@ -83,6 +84,11 @@ impl Entry {
     /// Whether the step reads the start of the request's body.
     pub fn reads_body(&self) -> bool {
         self.decl().inputs.iter().any(|input| input.name == Body::NAME)
+    }
+
+    /// Whether the step may ask for the start of the response's body.
+    pub fn holds_response(&self) -> bool {
+        self.decl().outputs.iter().any(|output| output.name == HoldResponseBody::SLOT.name)
     }
 
     /// Reads the step's settings.

@@ -95,6 +95,7 @@ pub struct Plan {
     body: usize,
     body_in_memory: usize,
     body_is_optional: bool,
+    hold_is_optional: bool,
     identity: Box<[Text]>,
     request_sweeps: Box<[Planned]>,
     sweeps: Box<[Planned]>,
@@ -136,6 +137,11 @@ impl Plan {
     /// [only watch](crate::Step::only_watches).
     pub fn body_is_optional(&self) -> bool {
         self.body_is_optional
+    }
+
+    /// The same for the start of the response's body: all steps that may ask for it are in a dry run or only watch.
+    pub fn hold_is_optional(&self) -> bool {
+        self.hold_is_optional
     }
 
     /// Fields of the request that the client may not set here, because modules of the route tell the origin by them who it
@@ -229,7 +235,7 @@ impl<'p> PlanBuilder<'p> {
         let mut steps: Vec<Planned> = Vec::new();
         let mut phases = [0; PhaseId::COUNT + 1];
         let (mut body, mut body_in_memory) = (0, usize::MAX);
-        let mut body_is_optional = true;
+        let (mut body_is_optional, mut hold_is_optional) = (true, true);
         let mut identity: Vec<Text> = Vec::new();
         let (mut request_sweeps, mut sweeps) = (Vec::new(), Vec::new());
         let (mut keeps_received, mut sees_refused) = (false, false);
@@ -274,6 +280,7 @@ impl<'p> PlanBuilder<'p> {
             sees_refused |= entry.reads_received() && decl.phase == PhaseId::Log;
             body = body.max(entry.body(&planned.settings).min(BODY_LIMIT));
             body_is_optional &= entry.body(&planned.settings) == 0 || self.pipeline.may_fail(&planned);
+            hold_is_optional &= !entry.holds_response() || self.pipeline.may_fail(&planned);
             body_in_memory = body_in_memory.min(entry.body_in_memory(&planned.settings));
             if entry.sweeps() && !planned.dry_run {
                 let of_requests = decl.phase <= PhaseId::UpstreamRequest;
@@ -291,6 +298,7 @@ impl<'p> PlanBuilder<'p> {
             body,
             body_in_memory,
             body_is_optional,
+            hold_is_optional,
             identity: identity.into(),
             request_sweeps: request_sweeps.into(),
             sweeps: sweeps.into(),

@@ -236,7 +236,8 @@ impl Exchange<'_> {
                     let data = origin.link.data();
                     let count = data.len().min(wanted - held.len());
                     if !share.hold(held.len() + count) {
-                        return Poll::Ready(Err(Error::FilterMemory));
+                        let goes_on = self.run.as_ref().is_some_and(|run| run.plan.hold_is_optional());
+                        return Poll::Ready(if goes_on { Ok(false) } else { Err(Error::FilterMemory) });
                     }
                     held.extend_from_slice(data.get(..count).unwrap_or_default());
                     origin.link.consume(count);
