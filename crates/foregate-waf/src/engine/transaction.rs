@@ -39,6 +39,8 @@ pub struct Transaction {
     state: Box<State>,
     unique_id: Arc<str>,
     dry_run: bool,
+    /// The client had its answer before anything was decided.
+    answered: bool,
     /// The next phase to run.
     next: usize,
 }
@@ -69,6 +71,7 @@ impl Transaction {
             state,
             unique_id: options.unique_id,
             dry_run: options.dry_run,
+            answered: false,
             next: 0,
         }
     }
@@ -163,7 +166,9 @@ impl Transaction {
     pub fn request_body(&mut self, body: &[u8], whole: bool) -> Verdict {
         if self.state.switches.request_body && self.next <= Phase::RequestBody as usize {
             self.run_up_to(Phase::RequestBody);
-            if !self.run().request_body(body, whole) {
+            // What no rule looks at any more is not taken apart, and is over no limit.
+            let is_off = self.state.switches.mode == EngineMode::Off;
+            if !is_off && !self.run().request_body(body, whole) {
                 self.reject_body();
             }
         }
@@ -178,13 +183,14 @@ impl Transaction {
     }
 
     /// The host denies the request with 413 for its body, which is longer than this limit of it says: where rules may stop
-    /// requests. Where not, it would have been.
+    /// requests. Where not, it would have been; where rules have turned themselves off, it would not.
     pub fn deny_for(&mut self, limit: &'static str) -> Verdict {
         let verdict = Verdict::Deny { status: 413, rule: None };
         let state = &mut self.state;
         let decided = match state.switches.mode {
             EngineMode::On => &mut state.verdict,
-            EngineMode::DetectionOnly | EngineMode::Off => &mut state.would,
+            EngineMode::DetectionOnly => &mut state.would,
+            EngineMode::Off => return Verdict::Pass,
         };
         if decided.is_none() {
             *decided = Some(verdict);
@@ -238,7 +244,7 @@ impl Transaction {
 
     /// The client has its answer: what rules of phases that have not run would decide is not what became of it.
     pub fn answered(&mut self) {
-        self.dry_run |= self.state.verdict.is_none();
+        self.answered |= self.state.verdict.is_none();
     }
 
     /// Phase 5: the transaction is over. What it found.
@@ -342,11 +348,13 @@ impl Transaction {
             audit: None,
         };
         report.matches = std::mem::take(&mut self.state.matches);
-        if self.dry_run {
+        if self.dry_run || self.answered {
             report.stopped_nothing();
-            if self.state.switches.mode == EngineMode::On {
-                self.state.switches.mode = EngineMode::DetectionOnly;
-            }
+            // Its status is not what the client got.
+            self.state.verdict = None;
+        }
+        if self.dry_run && self.state.switches.mode == EngineMode::On {
+            self.state.switches.mode = EngineMode::DetectionOnly;
         }
         if super::audit::is_wanted(&self.state, &self.engine.plan.settings) {
             report.audit = Some(super::audit::record(&self.state, &report, &self.engine.plan));

@@ -2,7 +2,7 @@
 
 use foregate_waf::engine::Verdict;
 
-use super::{engine, get, ids, message, request};
+use super::{engine, get, ids, message, request, transaction};
 
 #[test]
 fn variables_add_up() {
@@ -99,6 +99,38 @@ fn the_engine_is_switched() {
     assert_eq!(outcome("/?mode=allow"), (vec![7], true));
     assert_eq!(outcome("/?mode=phase"), (vec![6, 7], false));
     assert_eq!(get(&engine, "/?mode=detect").would, Verdict::Deny { status: 403, rule: Some(6) });
+}
+
+/// Where rules have turned themselves off for a request, it goes beyond no limit, whatever it has.
+#[test]
+fn nothing_is_beyond_a_limit_once_the_engine_is_off() {
+    let engine = engine(
+        r#"
+        SecRuleEngine On
+        SecRequestBodyAccess On
+        SecArgumentsLimit 3
+        SecRequestBodyNoFilesLimit 100
+        SecRule ARGS:mode "@streq off" "id:1,phase:1,pass,nolog,ctl:ruleEngine=Off"
+    "#,
+    );
+    let post = |target: &str, body: &str, whole: bool| {
+        let mut transaction = transaction(&engine);
+        transaction.request_line(b"POST", target.as_bytes(), b"HTTP/1.1");
+        transaction.request_field(b"Content-Type", b"application/x-www-form-urlencoded");
+        transaction.request_headers();
+        if !whole {
+            transaction.deny_for("body-limit");
+        }
+        transaction.request_body(body.as_bytes(), whole);
+        let report = transaction.log();
+        let lines = report.lines().count();
+        (report.verdict.passes(), report.would.passes(), report.over.is_none(), lines)
+    };
+    let long = "a".repeat(200);
+    for (body, whole) in [("a&b&c&d", true), (&*long, true), ("a", false)] {
+        assert!(!post("/", body, whole).0, "{body}");
+        assert_eq!(post("/?mode=off", body, whole), (true, true, true, 0), "{body}");
+    }
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! What is said of matches.
 
-use foregate_waf::engine::Verdict;
+use foregate_waf::engine::{Options, Transaction, Verdict};
+use foregate_waf::model::EngineMode;
 
 use super::{engine, get, request, transaction};
 
@@ -114,6 +115,48 @@ fn audit_records_are_json() {
     assert_eq!(value["transaction"]["client"], "192.0.2.7");
     assert_eq!(value["request"]["headers"][0][0], "Host");
     assert!(!audit.contains('\n'));
+}
+
+/// The mode of an audit record is that in which rules ran: only a dry run is another than they know of.
+#[test]
+fn audit_records_say_in_which_mode_rules_ran() {
+    let engine = engine(
+        r#"
+        SecAuditEngine On
+        SecAuditLogParts ABHZ
+        SecRule ARGS "@streq a" "id:7,phase:2,pass,log"
+        SecRule ARGS "@streq b" "id:8,phase:2,deny,status:403,log"
+        SecAction "id:9,phase:4,deny,status:418,log"
+    "#,
+    );
+    let recorded = |target: &str, mode, dry_run, phases: usize| {
+        let options = Options { mode: Some(mode), dry_run, ..Options::default() };
+        let mut transaction = Transaction::new(&engine, options);
+        transaction.request_line(b"GET", target.as_bytes(), b"HTTP/1.1");
+        if phases > 0 {
+            transaction.request_headers();
+            transaction.request_body(b"", true);
+        }
+        if phases > 2 {
+            transaction.response_headers(200, b"HTTP/1.1", []);
+        }
+        transaction.answered();
+        let report = transaction.log();
+        let record: serde_json::Value = serde_json::from_str(report.audit.as_deref().unwrap()).unwrap();
+        let text = |value: &serde_json::Value| value.as_str().unwrap().to_owned();
+        let (decision, mode) = (&record["decision"], text(&record["engine"]["mode"]));
+        (mode, text(&decision["verdict"]), text(&decision["would"]))
+    };
+    let told = |mode: &str, verdict: &str, would: &str| (mode.into(), verdict.into(), would.into());
+    let (on, detects) = (EngineMode::On, EngineMode::DetectionOnly);
+    assert_eq!(recorded("/?a=a", on, false, 2), told("On", "pass", "pass"));
+    assert_eq!(recorded("/?a=b", on, false, 2), told("On", "deny", "pass"));
+    // What rules decide once the client has its answer.
+    assert_eq!(recorded("/?a=b", on, false, 0), told("On", "pass", "deny"));
+    assert_eq!(recorded("/", on, false, 3), told("On", "pass", "deny"));
+    assert_eq!(recorded("/?a=b", detects, false, 2), told("DetectionOnly", "pass", "deny"));
+    assert_eq!(recorded("/?a=b", on, true, 2), told("DetectionOnly", "pass", "deny"));
+    assert_eq!(recorded("/?a=a", on, true, 2), told("DetectionOnly", "pass", "pass"));
 }
 
 #[test]
