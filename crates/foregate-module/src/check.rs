@@ -16,6 +16,8 @@ pub struct Slot {
     pub shows: Option<Kind>,
     /// How they see it.
     pub(crate) show: crate::pipeline::Show,
+    /// How it makes room.
+    pub(crate) shrink: crate::pipeline::Shrink,
     /// What it is, in a sentence; empty for what the platform knows by itself.
     pub about: &'static str,
     /// The value that the platform writes in answer to it.
@@ -43,6 +45,7 @@ impl Slot {
             access: Access::Platform,
             shows: None,
             show: crate::pipeline::show_nothing,
+            shrink: crate::pipeline::shrink_nothing,
             about: "",
             answer: None,
         }
@@ -65,6 +68,7 @@ impl Slot {
             access: Access::Value,
             shows: V::SHOWS,
             show: crate::pipeline::show::<V>,
+            shrink: crate::pipeline::shrink::<V>,
             about: V::ABOUT,
             answer: V::ANSWER,
         }
@@ -72,7 +76,13 @@ impl Slot {
 
     /// A list to which steps add values.
     pub const fn list<V: Value>() -> Self {
-        Self { access: Access::List, shows: None, show: crate::pipeline::show_nothing, ..Self::value::<V>() }
+        Self {
+            access: Access::List,
+            shows: None,
+            show: crate::pipeline::show_nothing,
+            shrink: crate::pipeline::shrink_nothing,
+            ..Self::value::<V>()
+        }
     }
 
     /// Whether it is kept in a slot of its own.

@@ -174,6 +174,10 @@ effects! {
     Count(Option<&'static str>), "metrics", effect, Phase, |apply, event| {
         apply.state.events.extend(event);
     };
+    /// Several of them.
+    Counts(Vec<&'static str>), "metrics", effect, Phase, |apply, events| {
+        apply.state.events.extend(events);
+    };
     /// The same for parts of the configuration: an event, by a constant name, and the name of the part, such as a rule:
     /// `foregate_step_tally_total`.
     Tally(Vec<(&'static str, Text)>), "metrics of parts", effect, Phase, |apply, tallies| {
@@ -201,8 +205,9 @@ impl Output for FilterResponseBody {
 impl<P: HoldsResponse> WritableAt<P> for FilterResponseBody {}
 
 /// How many bytes more the values that the step has written hold until the request is over, for the platform to count among
-/// what filters of bodies hold; where there is no such memory left, the request ends with 503. In a dry run too. For what
-/// grows with a body; what is small is not worth counting.
+/// what filters of bodies hold. Where there is no such memory left, the request ends with 503; that of a step which
+/// [only watches](crate::Step::only_watches), or is in a dry run, goes on without: see [`Value::shrink`]. For what grows with a
+/// body; what is small is not worth counting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Holds(pub usize);
 

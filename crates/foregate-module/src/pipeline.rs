@@ -30,6 +30,17 @@ pub(crate) fn show_nothing(_: &(dyn Any + Send + Sync)) -> Option<Shown<'_>> {
     None
 }
 
+/// How a value makes room.
+pub(crate) type Shrink = fn(&mut (dyn Any + Send + Sync)) -> bool;
+
+pub(crate) fn shrink<V: Value>(value: &mut (dyn Any + Send + Sync)) -> bool {
+    value.downcast_mut().is_some_and(V::shrink)
+}
+
+pub(crate) fn shrink_nothing(_: &mut (dyn Any + Send + Sync)) -> bool {
+    false
+}
+
 /// A value of a pipeline. Its number is its place in [`Pipeline::values`].
 #[derive(Clone, Copy)]
 pub struct ValueInfo {
@@ -42,6 +53,7 @@ pub struct ValueInfo {
     /// The phase in which it is written: expressions of later phases may read it.
     pub phase: PhaseId,
     show: Show,
+    shrink: Shrink,
 }
 
 impl ValueInfo {
@@ -180,11 +192,13 @@ impl Pipeline {
                     shows: slot.shows,
                     phase,
                     show: slot.show,
+                    shrink: slot.shrink,
                 });
                 if let Some(answer) = slot.answer {
                     fetches.push((number, number + 1));
                     let about = "The answer to a request that the platform has made.";
-                    values.push(ValueInfo { name: answer, about, shows: None, phase, show: show_nothing });
+                    let (show, shrink) = (show_nothing, shrink_nothing);
+                    values.push(ValueInfo { name: answer, about, shows: None, phase, show, shrink });
                 }
             }
         }
@@ -302,12 +316,17 @@ impl Pipeline {
         planned.dry_run || entry.is_some_and(|entry| entry.only_watches(&planned.settings))
     }
 
-    /// Drops the values that the steps of this step's key have written.
+    /// Drops what the values hold that the steps of this step's key have written: see [`Value::shrink`]. The platform catches
+    /// panics.
     pub fn forget(&self, planned: &Planned, state: &mut State) {
         let key = |entry: &Entry| entry.key().map(|key| key.name);
         let Some(own) = self.entries.get(usize::from(planned.step)).and_then(key) else { return };
         let entries = self.entries.iter().filter(|entry| key(entry) == Some(own));
-        entries.flat_map(|entry| &entry.outputs).for_each(|slot| state.slots.forget(*slot));
+        for slot in entries.flat_map(|entry| &entry.outputs) {
+            if let Some(value) = self.values.get(usize::from(*slot)) {
+                state.slots.forget(*slot, value.shrink);
+            }
+        }
     }
 
     /// Whether a planned step would run now: its `when` and its filters hold.

@@ -62,9 +62,11 @@ impl Slots {
         slot.value = Some(Box::new(value));
     }
 
-    /// Drops a value.
-    pub(crate) fn forget(&mut self, slot: u16) {
-        if let Some(slot) = self.0.get_mut(usize::from(slot)) {
+    /// Drops a value, unless it owns nothing or `shrink` says that it is small now.
+    pub(crate) fn forget(&mut self, slot: u16, shrink: fn(&mut (dyn Any + Send + Sync)) -> bool) {
+        if let Some(slot) = self.0.get_mut(usize::from(slot)).filter(|slot| slot.written && !slot.plain)
+            && !slot.value.as_deref_mut().is_some_and(shrink)
+        {
             *slot = Slot::default();
         }
     }
@@ -257,5 +259,24 @@ mod tests {
         assert_eq!(Arc::strong_count(&owned), 2);
         slots.clear();
         assert_eq!(Arc::strong_count(&owned), 1);
+    }
+
+    #[test]
+    fn of_what_there_is_no_memory_for_what_is_small_stays() {
+        let halve = |value: &mut (dyn core::any::Any + Send + Sync)| {
+            value.downcast_mut::<String>().is_some_and(|text| {
+                text.truncate(1);
+                text == "k"
+            })
+        };
+        let mut slots = Slots::default();
+        slots.write(0, String::from("kept"), true);
+        slots.write(1, String::from("gone"), false);
+        slots.write(2, 7_u64, false);
+        (0..4).for_each(|slot| slots.forget(slot, halve));
+        assert!(slots.get(0).is_none(), "it is still one of a dry run");
+        assert_eq!(slots.see(0, true).unwrap().downcast_ref(), Some(&String::from("k")));
+        assert!(slots.see(1, true).is_none());
+        assert_eq!(slots.get(2).unwrap().downcast_ref(), Some(&7_u64));
     }
 }

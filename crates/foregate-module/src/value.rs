@@ -39,6 +39,12 @@ pub trait Value: 'static {
     fn show(_data: &Self::Data) -> Option<Shown<'_>> {
         None
     }
+
+    /// There is no memory for what it [holds](crate::Holds), and the request goes on without: keeps what is small, such as
+    /// what was found so far, and says whether that is so. Otherwise the value is dropped, unless it owns nothing.
+    fn shrink(_data: &mut Self::Data) -> bool {
+        false
+    }
 }
 
 /// What kind of value expressions and logs see.

@@ -91,6 +91,8 @@ pub struct Sample {
     pub request: List,
     /// The start of the request's body, and whether that is all of it.
     pub body: (Vec<u8>, bool),
+    /// Why steps have not seen the request's body, or not all that they should.
+    pub unseen: Option<&'static str>,
     /// The time. Default: 2026-01-01.
     pub now: Now,
     /// The number that nobody can guess.
@@ -135,6 +137,7 @@ impl Sample {
             raw_target: target.into(),
             request: List::default(),
             body: (Vec::new(), true),
+            unseen: None,
             now: Now { unix_ms: 1_767_225_600_000, steady_ms: 1_000_000 },
             random: 4,
             memory_is_short: false,
@@ -317,6 +320,10 @@ impl Exchange for Sample {
 
     fn request_body(&self) -> (&[u8], bool) {
         (&self.body.0, self.body.1)
+    }
+
+    fn request_body_unseen(&self) -> Option<&'static str> {
+        self.unseen
     }
 
     fn site(&self) -> &str {

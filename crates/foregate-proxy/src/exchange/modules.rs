@@ -468,7 +468,10 @@ impl Exchange<'_> {
             return Err(Ended::Failed(Error::FilterMemory));
         }
         // The request goes on without what it would have held.
-        pipeline.forget(planned, &mut run.state);
+        let forgets = || pipeline.forget(planned, &mut run.state);
+        if catch_unwind(AssertUnwindSafe(forgets)).is_err() {
+            self.count_fault(counters, &Fault::Panicked, false);
+        }
         counters.shed.inc();
         Ok(())
     }

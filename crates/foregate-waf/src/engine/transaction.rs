@@ -254,6 +254,11 @@ impl Transaction {
         self.report()
     }
 
+    /// What is known of a transaction of which the rest has been lost: no further rule runs.
+    pub fn lost(self) -> Report {
+        self.report()
+    }
+
     /// A variable of `TX` as text, for tests and explanations; `None` where it is not set.
     pub fn variable(&self, name: &str) -> Option<Vec<u8>> {
         let names = &self.engine.plan.names;

@@ -105,6 +105,7 @@ pub(super) fn begin(
     let values = values_of_head(received);
     Held {
         transaction: Some(transaction),
+        report: None,
         id,
         began: now.steady_ms,
         head,

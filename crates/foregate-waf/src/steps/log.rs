@@ -4,16 +4,16 @@ use std::ops::ControlFlow;
 use std::time::Duration;
 
 use foregate_module::{
-    Authority, ClientAddress, Count, DryRun, ErrorKind, Filter, Findings, Load, LogLine, Never, Note, Random,
-    Read, Received, ReceivedRequest, Refusal, Status, Step, Tally, Text, Time, Unseen, Weight, WriteLog,
-    phase,
+    Authority, ClientAddress, Counts, DryRun, ErrorKind, Filter, Findings, Load, LogLine, Never, Note, Now,
+    Random, Read, Received, ReceivedRequest, Refusal, Status, Step, Tally, Text, Time, Unseen, Weight,
+    WriteLog, phase,
 };
 
 use super::begin::begin;
 use super::settings::Settings;
 use super::time::apache;
-use super::values::TransactionValue;
-use crate::engine::{Report, Verdict};
+use super::values::{Held, TransactionValue};
+use crate::engine::{Report, Transaction, Verdict};
 
 /// Scores are counted in steps of this many points ...
 const STEP: i64 = 5;
@@ -39,7 +39,7 @@ impl Step for Log {
         Unseen,
         ErrorKind<'r>,
     );
-    type Out = (WriteLog, Findings, Tally, Count, Count, Count);
+    type Out = (WriteLog, Findings, Tally, Counts);
     type Stop = Never;
     const NAME: &'static str = "waf-log";
     const ABOUT: &'static str =
@@ -68,64 +68,79 @@ impl Step for Log {
             Unseen(unseen),
             ErrorKind(error),
         ) = input;
-        let (held, refusal) = match (held, received.refusal) {
-            (Some(held), _) => {
-                let mut held = held.lock();
-                let began = held.began;
-                if let Some(transaction) = &mut held.transaction {
-                    transaction.answered();
-                }
-                (held.transaction.take().map(|transaction| (transaction, began)), None)
-            }
-            (None, Some(refusal)) if settings.is_sampled(random) => {
-                let mut transaction =
-                    begin(settings, &received, client, authority, now, random, dry_run).transaction;
-                if let Some(transaction) = &mut transaction {
-                    // The answer has been given; what the rules say is for the log.
-                    transaction.request_headers();
-                    transaction.request_body(&[], true);
-                    transaction.response_headers(status, received.protocol, []);
-                }
-                (transaction.map(|transaction| (transaction, now.steady_ms)), Some(refusal))
-            }
-            (None, _) => (None, None),
+        let start = || {
+            let sampled = settings.is_sampled(random);
+            let begin = || begin(settings, &received, client, authority, now, random, dry_run).transaction;
+            sampled.then(begin).flatten()
         };
-        let Some((mut transaction, began)) = held else {
-            let nothing = (
-                WriteLog::default(),
-                Findings(Vec::new()),
-                Tally(Vec::new()),
-                Count(None),
-                Count(None),
-                Count(None),
-            );
+        let out_of_memory = held.is_some_and(|held| held.lock().report.is_some());
+        let found = match (held, received.refusal) {
+            (Some(held), _) => held.lock().found(now),
+            (None, Some(_)) => start().map(|transaction| of_refused(transaction, &received, status)),
+            (None, None) => None,
+        };
+        // A step that failed may have lost what there was.
+        let Some(report) = found.or_else(|| unseen.and_then(|_| start()).map(Transaction::lost)) else {
+            let nothing = (WriteLog::default(), Findings(Vec::new()), Tally(Vec::new()), Counts(Vec::new()));
             return ControlFlow::Continue(nothing);
         };
-        transaction.elapsed(Duration::from_millis(now.steady_ms.saturating_sub(began)));
-        let report = transaction.log();
+        let refusal = received.refusal.filter(|_| held.is_none());
         let mut lines = Vec::new();
         if let Some(log) = settings.log {
             let start = prefix(now.unix_ms, &received);
             let refused = refusal.map(|refusal| refused(&refusal, &report));
-            let unseen = unseen.map(|kind| self::unseen(kind, error == Some(kind), status, &report));
+            let unseen = unseen.map(|kind| {
+                let what = match (error == Some(kind), out_of_memory) {
+                    (true, _) => format!("Answered with {status}, as rules could not see the request's body"),
+                    (false, false) => "Rules have not seen the request's body, or not all of it".to_owned(),
+                    (false, true) => {
+                        "What rules knew did not fit into memory: none have run since".to_owned()
+                    }
+                };
+                // No word against the client.
+                report.line(None, &format!("{what}: {kind}."), "unseen")
+            });
             let matched = refused.into_iter().chain(report.lines()).chain(unseen);
             lines.extend(matched.map(|line| LogLine { log, line: format!("{start}{line}").into() }));
         }
         if let (Some(log), Some(record)) = (settings.audit, &report.audit) {
             lines.push(LogLine { log, line: record.clone().into() });
         }
-        let over = report.over.map(|_| "over-budget");
-        let event = match (refusal, report.verdict.passes(), report.would.passes()) {
-            (Some(_), ..) => Some("refused"),
-            (None, false, _) => Some("blocked"),
-            (None, true, false) => Some("detected"),
-            (None, true, true) => None,
-        };
+        let counts = Counts(events(&report, refusal.is_some(), unseen.is_some()));
         let findings = Findings(notes(&report, unseen));
-        let unseen = unseen.map(|_| "unseen");
-        let counts = (Count(event), Count(over), Count(unseen));
-        ControlFlow::Continue((WriteLog(lines), findings, tally(&report), counts.0, counts.1, counts.2))
+        ControlFlow::Continue((WriteLog(lines), findings, tally(&report), counts))
     }
+}
+
+impl Held {
+    /// What was found, now that the client has its answer.
+    fn found(&mut self, now: Now) -> Option<Report> {
+        let Some(mut transaction) = self.transaction.take() else { return self.report.take() };
+        transaction.answered();
+        transaction.elapsed(Duration::from_millis(now.steady_ms.saturating_sub(self.began)));
+        Some(transaction.log())
+    }
+}
+
+/// What rules find in a request that was refused before any of them: all phases run, for the log alone.
+fn of_refused(mut transaction: Transaction, received: &Received<'_>, status: u16) -> Report {
+    transaction.answered();
+    transaction.request_headers();
+    transaction.request_body(&[], true);
+    transaction.response_headers(status, received.protocol, []);
+    transaction.log()
+}
+
+/// What is counted of a request.
+fn events(report: &Report, refused: bool, unseen: bool) -> Vec<&'static str> {
+    let event = match (refused, report.verdict.passes(), report.would.passes()) {
+        (true, ..) => Some("refused"),
+        (false, false, _) => Some("blocked"),
+        (false, true, false) => Some("detected"),
+        (false, true, true) => None,
+    };
+    let over = report.over.map(|_| "over-budget");
+    event.into_iter().chain(over).chain(unseen.then_some("unseen")).collect()
 }
 
 /// What stands before each line, as Apache writes it for its module: tools look for it.
@@ -146,16 +161,6 @@ fn refused(refusal: &Refusal<'_>, report: &Report) -> String {
         clean(host),
         clean(uri)
     )
-}
-
-/// The line of a request whose body rules have not seen, or not as much of it as they should, for an error of this kind. It is
-/// no word against the client.
-fn unseen(kind: &str, failed: bool, status: u16, report: &Report) -> String {
-    let what = match failed {
-        true => format!("Answered with {status}, as rules could not see the request's body: {kind}."),
-        false => format!("Rules have not seen the request's body, or not all of it: {kind}."),
-    };
-    report.line(None, &what, "unseen")
 }
 
 /// What the access log is told: nothing of a request in which nothing was found.

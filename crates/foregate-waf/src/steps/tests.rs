@@ -6,11 +6,12 @@ use foregate_coding::ContentCoding;
 use foregate_module::settings::{FromNode, Node, Problem};
 use foregate_module::testing::{self, Literals, Sample, node};
 use foregate_module::{
-    Action, Body, Condition, Conditions, Expression, Load, Now, PhaseId, Read, Step, Time, Unseen, Verdict,
-    View,
+    Action, Body, Condition, Conditions, Expression, Load, Now, PhaseId, Read, Step, Time, Unseen, Value,
+    Verdict, View,
 };
+use parking_lot::Mutex;
 
-use super::values::TransactionValue;
+use super::values::{Held, TransactionValue};
 use super::{
     Begin, Blocked, Log, OverBudget, RequestBody, RequestHead, ResponseHead, ResponseStart, Rule, Score,
     Settings,
@@ -185,7 +186,9 @@ fn refused_requests_are_logged() {
     let lines = lines(&mut sample, &settings);
     assert_eq!(lines.len(), 2, "{lines:?}");
     assert!(lines[0].contains("refused before any rule: two \\\"hosts\\\". [msg \"host\"]"), "{}", lines[0]);
-    assert!(lines[1].contains("[id \"9\"]"), "{}", lines[1]);
+    // Its status is none that the client got.
+    assert!(lines[1].contains("ModSecurity: Warning.") && lines[1].contains("[id \"9\"]"), "{}", lines[1]);
+    assert_eq!(sample.state.events, ["refused"]);
 }
 
 #[test]
@@ -394,4 +397,64 @@ fn no_rule_has_a_firewall_that_detects_stop_requests() {
     assert_eq!(ask(&mut Sample::get("/?a=evil"), &settings), None);
     let settings = read_with(&waf("block"), &rules).unwrap();
     assert_eq!(ask(&mut Sample::get("/?a=evil"), &settings), Some(403));
+}
+
+/// A step that fails takes what rules knew with it; that they have not seen the body is told all the same.
+#[test]
+fn what_rules_have_not_seen_is_told_also_where_they_know_nothing_more() {
+    let settings = read(&waf("detect").prop_literal("log", "waf.log"));
+    let mut sample = Sample::get("/path?a=evil").field("Host", "h");
+    assert_eq!(ask(&mut sample, &settings), None);
+    let lost = |sample: &Sample| sample.value::<TransactionValue>().unwrap().lock().transaction.take();
+    assert!(lost(&sample).is_some());
+    let mut sample = sample.response(200);
+    sample.unseen = Some("step");
+    let lines = lines(&mut sample, &settings);
+    assert_eq!(lines.len(), 1, "{lines:?}");
+    let line = "ModSecurity: Warning. Rules have not seen the request's body, or not all of it: step. [msg \"unseen\"] \
+                [hostname \"h\"] [uri \"/path\"] [unique_id \"0000000000000004\"]";
+    assert!(lines[0].ends_with(line), "{}", lines[0]);
+    let note = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+    assert_eq!(notes(&sample), [note("waf.unseen", "step"), note("waf.id", "0000000000000004")]);
+    assert_eq!(sample.state.events, ["unseen"]);
+}
+
+/// There is no memory for what rules know: what they have found is.
+#[test]
+fn what_was_found_is_told_also_where_it_cannot_be_kept() {
+    let settings = read(&waf("detect").prop_literal("log", "waf.log"));
+    let mut sample = Sample::get("/?a=evil");
+    assert_eq!(ask(&mut sample, &settings), None);
+    let held = sample.value::<TransactionValue>().unwrap();
+    let mut held = Mutex::new(std::mem::replace(&mut *held.lock(), nothing()));
+    assert!(TransactionValue::shrink(&mut held) && held.lock().transaction.is_none());
+    assert!(!TransactionValue::shrink(&mut Mutex::new(nothing())));
+    sample.put::<TransactionValue>(held);
+    let mut sample = sample.response(200);
+    sample.unseen = Some("filter_memory");
+    let lines = lines(&mut sample, &settings);
+    assert_eq!(lines.len(), 2, "{lines:?}");
+    assert!(lines[0].contains("ModSecurity: Warning.") && lines[0].contains("[id \"7\"]"), "{}", lines[0]);
+    assert!(
+        lines[1].contains("did not fit into memory: none have run since: filter_memory."),
+        "{}",
+        lines[1]
+    );
+    assert_eq!(sample.state.events, ["detected", "unseen"]);
+}
+
+/// What the steps have handed on of a transaction that is lost.
+fn nothing() -> Held {
+    Held {
+        transaction: None,
+        report: None,
+        id: "0".into(),
+        began: 0,
+        head: 0,
+        values: 0,
+        holds: false,
+        coding: None,
+        limit: 0,
+        counted: 0,
+    }
 }

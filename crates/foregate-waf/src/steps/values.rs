@@ -6,12 +6,14 @@ use foregate_coding::ContentCoding;
 use foregate_module::{Kind, Shown, Value};
 use parking_lot::Mutex;
 
-use crate::engine::Transaction;
+use crate::engine::{Report, Transaction};
 
 /// A transaction on its way from step to step; for the steps of this module alone.
 pub struct Held {
     /// What the rules know. `None` while a step works with it, and after one has failed to.
     pub(super) transaction: Option<Transaction>,
+    /// What it found, once there was no memory for it.
+    pub(super) report: Option<Report>,
     /// Its id, in the logs and in what the client is told.
     pub(super) id: Arc<str>,
     /// When it began, milliseconds of the steady clock.
@@ -49,6 +51,13 @@ impl Value for TransactionValue {
     type Data = Mutex<Held>;
     const NAME: &'static str = "waf.transaction";
     const ABOUT: &'static str = "What the rules of the firewall know of the request.";
+
+    /// What was found stays, and is logged.
+    fn shrink(held: &mut Mutex<Held>) -> bool {
+        let held = held.get_mut();
+        held.report = held.transaction.take().map(Transaction::log);
+        held.report.is_some()
+    }
 }
 
 /// The score of the request.
