@@ -93,6 +93,11 @@ impl H1Link {
         &self.input.unread()[self.data + self.after_data..]
     }
 
+    /// Whether there is more, decrypted, behind that: see [`Stream::holds_back`].
+    pub fn holds_back(&mut self) -> bool {
+        self.stream.holds_back()
+    }
+
     /// Waits for more bytes to come in ahead of the next message; `false` at the end of the stream.
     pub fn poll_ahead(&mut self, cx: &mut Context<'_>) -> Poll<Result<bool, LinkError>> {
         let count = ready!(self.input.poll_fill(cx, &mut self.stream, MOST_OF_A_HEAD))?;

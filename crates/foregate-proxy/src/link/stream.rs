@@ -258,6 +258,15 @@ impl Stream {
         read.map_ok(Some)
     }
 
+    /// Whether bytes of a server's have been decrypted that nobody has read: it has sent more than fitted where it was read to.
+    pub fn holds_back(&mut self) -> bool {
+        let Self::TlsClient(stream) = self else { return false };
+        let session = stream.get_mut().1;
+        // It wants nothing either once its peer has said goodbye.
+        !session.wants_read()
+            && session.process_new_packets().is_ok_and(|state| state.plaintext_bytes_to_read() > 0)
+    }
+
     /// The same stream with bytes before those that are still to come. Under TLS there are none to put back: its
     /// protocol is known before anything is read.
     pub fn read_again(mut self, bytes: Vec<u8>) -> Self {

@@ -257,10 +257,11 @@ impl Origin {
             }
         };
         let length = response_length(&request.head.method, head).map_err(Error::ResponseFraming)?;
+        let more = u64::from(link.holds_back());
         let ahead = link.ahead();
         let beyond = match length {
-            BodyLength::Empty => !ahead.is_empty(),
-            BodyLength::Fixed(length) => ahead.len() as u64 > length,
+            BodyLength::Empty => !ahead.is_empty() || more > 0,
+            BodyLength::Fixed(length) => ahead.len() as u64 + more > length,
             BodyLength::Chunked => ends_before(ahead, &upstream.head_limits)?,
             BodyLength::UntilClose | BodyLength::Tunnel => false,
         };
