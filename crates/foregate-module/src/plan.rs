@@ -229,6 +229,17 @@ impl<'p> PlanBuilder<'p> {
         self.configured.iter().enumerate().find(|(_, configured)| configured.key == key)
     }
 
+    /// A step with what its key says, or with `nothing` where it has none; `None` where its key is not configured.
+    fn planned(&self, step: u16, entry: &Entry, nothing: &Arc<dyn Any + Send + Sync>) -> Option<Planned> {
+        let Some(key) = entry.key() else {
+            let settings = Arc::clone(nothing);
+            return Some(Planned { step, key: u16::MAX, dry_run: false, settings, when: None });
+        };
+        let (place, configured) = self.configured(key.name)?;
+        let Configured { settings, when, dry_run, .. } = configured.clone();
+        Some(Planned { step, key: place as u16, dry_run, settings, when })
+    }
+
     /// The plan for a route that asks an upstream, or does not.
     pub fn build(&self, proxied: bool) -> Plan {
         let nothing: Arc<dyn Any + Send + Sync> = Arc::new(());
@@ -248,25 +259,7 @@ impl<'p> PlanBuilder<'p> {
             if decl.filters.iter().any(|filter| filter.of_route(proxied, written) == Some(false)) {
                 continue;
             }
-            let planned = match entry.key() {
-                None => Planned {
-                    step: number as u16,
-                    key: u16::MAX,
-                    dry_run: false,
-                    settings: Arc::clone(&nothing),
-                    when: None,
-                },
-                Some(key) => match self.configured(key.name) {
-                    Some((place, configured)) => Planned {
-                        step: number as u16,
-                        key: place as u16,
-                        dry_run: configured.dry_run,
-                        settings: Arc::clone(&configured.settings),
-                        when: configured.when.clone(),
-                    },
-                    None => continue,
-                },
-            };
+            let Some(planned) = self.planned(number as u16, entry, &nothing) else { continue };
             for name in entry.identity(&planned.settings) {
                 if !identity.contains(&name) {
                     identity.push(name);

@@ -119,13 +119,7 @@ impl Body {
                     self.flushed = true;
                     self.chain.flush(&mut window)
                 } else {
-                    if !self.asked {
-                        // One that waits without a question would do so for ever.
-                        let question = self.chain.question();
-                        moved.question =
-                            Some(question.ok_or((Bail::Break, "a filter that waits for nothing"))?);
-                        self.asked = true;
-                    }
+                    moved.question = self.ask()?;
                     break;
                 }
             } else if self.passes && self.chain.is_over() {
@@ -158,6 +152,16 @@ impl Body {
             || !moved.over
                 && (moved.consumed == input.len() && ((end && !self.ended) || (flush && !end && !flushed)));
         Ok(moved)
+    }
+
+    /// What the filter that waits asks for, once.
+    fn ask(&mut self) -> Result<Option<FetchRequest>, Broken> {
+        if std::mem::replace(&mut self.asked, true) {
+            return Ok(None);
+        }
+        // One that waits without a question would do so for ever.
+        let question = self.chain.question();
+        question.map(Some).ok_or((Bail::Break, "a filter that waits for nothing"))
     }
 
     /// What filters have come across, once the body is over or has been broken off.

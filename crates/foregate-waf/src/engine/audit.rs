@@ -32,15 +32,6 @@ pub(super) fn is_wanted(state: &State, settings: &Settings) -> bool {
 /// The record.
 pub(super) fn record(state: &State, report: &Report, plan: &Plan) -> String {
     let parts = state.switches.audit_parts;
-    let values = &state.values;
-    let show = |variable| {
-        String::from_utf8_lossy(&hide_pairs(values.text.get(values.scalar(variable)))).into_owned()
-    };
-    // What is hidden becomes shorter: a few times as much is looked at as is shown, and not megabytes.
-    let body = |variable| {
-        let start = values.scalar(variable).part(0, 4 * BODY);
-        shorten(&hide_pairs(values.text.get(start)), BODY)
-    };
     let mut json = Json::default();
     json.open('{');
     json.key("transaction").open('{');
@@ -48,37 +39,14 @@ pub(super) fn record(state: &State, report: &Report, plan: &Plan) -> String {
     json.key("started").number(state.clock.started.as_millis());
     json.key("duration_ms").number(state.clock.elapsed.as_millis());
     json.key("client").text(&report.client);
-    json.key("client_port").text(&show(Variable::RemotePort));
-    json.key("server").text(&show(Variable::ServerAddr));
-    json.key("server_port").text(&show(Variable::ServerPort));
+    json.key("client_port").text(&shown(state, Variable::RemotePort));
+    json.key("server").text(&shown(state, Variable::ServerAddr));
+    json.key("server_port").text(&shown(state, Variable::ServerPort));
     if let Some(sensor) = &plan.settings.sensor_id {
         json.key("sensor").text(sensor);
     }
     json.close('}');
-    json.key("request").open('{');
-    json.key("method").text(&show(Variable::RequestMethod));
-    json.key("host").text(&report.host);
-    json.key("uri").text(&show(Variable::RequestUriRaw));
-    json.key("protocol").text(&show(Variable::RequestProtocol));
-    if parts.has('B') {
-        json.fields("headers", &shown_fields(state, Family::Headers));
-    }
-    if parts.has('C') || parts.has('I') {
-        json.key("body").text(&body(Variable::RequestBody));
-    }
-    if parts.has('J') {
-        json.fields("files", &shown_fields(state, Family::Files));
-    }
-    json.close('}');
-    json.key("response").open('{');
-    json.key("status").text(&show(Variable::ResponseStatus));
-    if parts.has('F') {
-        json.fields("headers", &shown_fields(state, Family::ResponseHeaders));
-    }
-    if parts.has('E') {
-        json.key("body").text(&body(Variable::ResponseBody));
-    }
-    json.close('}');
+    messages(&mut json, state, report);
     if parts.has('H') {
         json.key("engine").open('{');
         plan.settings.components.iter().enumerate().for_each(|(at, component)| {
@@ -96,6 +64,48 @@ pub(super) fn record(state: &State, report: &Report, plan: &Plan) -> String {
     json.close(']');
     json.close('}');
     json.out
+}
+
+/// A variable as it is shown.
+fn shown(state: &State, variable: Variable) -> String {
+    let values = &state.values;
+    String::from_utf8_lossy(&hide_pairs(values.text.get(values.scalar(variable)))).into_owned()
+}
+
+/// The start of a body as it is shown.
+fn shown_body(state: &State, variable: Variable) -> String {
+    // What is hidden becomes shorter: a few times as much is looked at as is shown, and not megabytes.
+    let start = state.values.scalar(variable).part(0, 4 * BODY);
+    shorten(&hide_pairs(state.values.text.get(start)), BODY)
+}
+
+/// The request and the response.
+fn messages(json: &mut Json, state: &State, report: &Report) {
+    let parts = state.switches.audit_parts;
+    json.key("request").open('{');
+    json.key("method").text(&shown(state, Variable::RequestMethod));
+    json.key("host").text(&report.host);
+    json.key("uri").text(&shown(state, Variable::RequestUriRaw));
+    json.key("protocol").text(&shown(state, Variable::RequestProtocol));
+    if parts.has('B') {
+        json.fields("headers", &shown_fields(state, Family::Headers));
+    }
+    if parts.has('C') || parts.has('I') {
+        json.key("body").text(&shown_body(state, Variable::RequestBody));
+    }
+    if parts.has('J') {
+        json.fields("files", &shown_fields(state, Family::Files));
+    }
+    json.close('}');
+    json.key("response").open('{');
+    json.key("status").text(&shown(state, Variable::ResponseStatus));
+    if parts.has('F') {
+        json.fields("headers", &shown_fields(state, Family::ResponseHeaders));
+    }
+    if parts.has('E') {
+        json.key("body").text(&shown_body(state, Variable::ResponseBody));
+    }
+    json.close('}');
 }
 
 fn decision(json: &mut Json, report: &Report) {

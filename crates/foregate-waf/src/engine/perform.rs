@@ -1,7 +1,7 @@
 //! What rules do: to variables and to the transaction when a link matches, and to the request when all links have.
 
 use super::limits::ENVIRONMENT;
-use super::plan::{Amount, Change, Effect, Name};
+use super::plan::{Amount, Change, Effect, Name, Removal};
 use super::run::{Item, Run};
 use super::state::Over;
 use super::store::Handle;
@@ -53,15 +53,7 @@ impl<'p> Run<'p> {
                     self.state.env.push((name, value));
                 }
             }
-            Effect::Remove(removal) => {
-                self.state
-                    .removed
-                    .get_or_insert_with(|| Box::new(super::bits::Bits::new(self.plan.rules.len())))
-                    .add(&removal.rules);
-                if removal.unfolds.is_some_and(|last| last > (self.state.phase, self.state.rule)) {
-                    self.state.folded = false;
-                }
-            }
+            Effect::Remove(removal) => self.remove(removal),
             Effect::RemoveTarget(..) => {
                 let removed = &mut self.state.removed_targets;
                 match removed.contains(&place) {
@@ -87,6 +79,16 @@ impl<'p> Run<'p> {
                     self.state.masks.push(mask.clone());
                 }
             }
+        }
+    }
+
+    /// Leaves out rules from now on.
+    fn remove(&mut self, removal: &Removal) {
+        let state = &mut *self.state;
+        let none = || Box::new(super::bits::Bits::new(self.plan.rules.len()));
+        state.removed.get_or_insert_with(none).add(&removal.rules);
+        if removal.unfolds.is_some_and(|last| last > (state.phase, state.rule)) {
+            state.folded = false;
         }
     }
 

@@ -3,9 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use super::{
-    Action, Disruptive, Exclusion, Index, Operator, RuleSelection, Settings, Target, Template, Transformation,
-};
+use super::{Action, Disruptive, Exclusion, Index, Operator, Settings, Target, Template, Transformation};
 
 /// The number of a rule, unique in its set, never 0.
 pub type RuleId = u64;
@@ -25,16 +23,6 @@ impl RuleSet {
     /// An index of [`rules`](Self::rules), for those who have many selections to resolve.
     pub fn index(&self) -> Index {
         Index::new(self.rules.iter().map(|rule| (rule.id, &*rule.tags, rule.message.as_ref())))
-    }
-
-    /// Positions in [`rules`](Self::rules) of the rules that `selection` means, ascending. Asks all of them.
-    pub fn selected(&self, selection: &RuleSelection) -> Vec<usize> {
-        let means = selection.matcher();
-        let rules = self.rules.iter().enumerate();
-        rules
-            .filter(|(_, rule)| means(rule.id, &rule.tags, rule.message.as_ref()))
-            .map(|(at, _)| at)
-            .collect()
     }
 }
 

@@ -471,7 +471,7 @@ fn a_file_may_be_included_twice() {
 fn rules_are_selected() {
     let set =
         set("SecRule ARGS a id:1,tag:a,tag:b\nSecRule ARGS a id:2,tag:b,msg:'m %{TX.0}'\nSecAction id:3");
-    let selected = |selection| set.selected(&selection);
+    let selected = |selection| set.index().selected(&selection);
     assert_eq!(selected(RuleSelection::Ids(vec![1..=1, 3..=9])), [0, 2]);
     assert_eq!(selected(RuleSelection::Tag(TextMatch::Exact("b".into()))), [0, 1]);
     assert_eq!(selected(RuleSelection::Message(TextMatch::Exact("m %{TX.0}".into()))), [1]);

@@ -89,26 +89,13 @@ pub(super) fn decode(
     let mut listeners = listen::Listeners::default();
     for (key, item) in nodes {
         match key.name {
-            "workers" => {
-                let workers = decoder.read(item, 0, |v| value::number(v, 1..=1024)).unwrap_or(1);
-                settings.workers = std::num::NonZeroUsize::new(workers as usize);
-            }
-            "offload-threads" => {
-                let threads = decoder.read(item, 0, |v| value::number(v, 1..=1024)).unwrap_or(1);
-                settings.offload_threads = std::num::NonZeroUsize::new(threads as usize);
-            }
             "listen" => listeners.decode(&mut decoder, item, &mut inspection),
             "metrics" => {
                 settings.metrics = decoder.read(item, 0, socket_address);
                 listeners.metrics(settings.metrics, item);
             }
-            "admin" => settings.admin = admin(&mut decoder, item, inspect),
-            "access-log" => settings.access_log = access_log(&mut decoder, item, inspect),
-            "temporary-folder" => settings.temporary_folder = decoder.path(item, 0),
-            "limits" => numbers::limits(&mut decoder, item, &mut settings.limits),
-            "timeouts" => numbers::timeouts(&mut decoder, item, &mut settings.timeouts),
             "site" => sites.decode(&mut decoder, item, &mut inspection),
-            _ => debug_assert!(matches!(key.name, "upstream" | "list" | INCLUDE), "{} is not read", key.name),
+            name => decode_of_process(&mut decoder, name, item, inspect, &mut settings),
         }
     }
     settings.listeners = listeners.finish(&mut decoder);
@@ -128,6 +115,32 @@ pub(super) fn decode(
     settings.watched.dedup();
     settings.upstreams = upstreams.list;
     settings
+}
+
+/// A key of the top of the file that is about the process, and refers to no other.
+fn decode_of_process(
+    decoder: &mut Decoder<'_>,
+    name: &str,
+    item: Item<'_>,
+    inspect: bool,
+    settings: &mut Settings,
+) {
+    match name {
+        "workers" => {
+            let workers = decoder.read(item, 0, |v| value::number(v, 1..=1024)).unwrap_or(1);
+            settings.workers = std::num::NonZeroUsize::new(workers as usize);
+        }
+        "offload-threads" => {
+            let threads = decoder.read(item, 0, |v| value::number(v, 1..=1024)).unwrap_or(1);
+            settings.offload_threads = std::num::NonZeroUsize::new(threads as usize);
+        }
+        "admin" => settings.admin = admin(decoder, item, inspect),
+        "access-log" => settings.access_log = access_log(decoder, item, inspect),
+        "temporary-folder" => settings.temporary_folder = decoder.path(item, 0),
+        "limits" => numbers::limits(decoder, item, &mut settings.limits),
+        "timeouts" => numbers::timeouts(decoder, item, &mut settings.timeouts),
+        _ => debug_assert!(matches!(name, "upstream" | "list" | INCLUDE), "{name} is not read"),
+    }
 }
 
 fn socket_address(value: &value::Value<'_>) -> Result<SocketAddr, Wrong> {

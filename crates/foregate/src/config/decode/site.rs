@@ -12,9 +12,9 @@ use super::{Upstreams, tls};
 use crate::config::schema::{ROUTE, SITE, SITE_TLS};
 use foregate_config::value::{self, Wrong};
 
-/// What happens to duplicate slashes; true keeps them.
-/// Whether they are forwarded.
+/// What happens to paths that origins may read otherwise; true forwards them.
 const AMBIGUOUS_PATHS: &[(&str, bool)] = &[("refuse", false), ("forward", true)];
+/// What happens to duplicate slashes; true keeps them.
 const SLASHES: &[(&str, bool)] = &[("merge", false), ("keep", true)];
 
 /// All sites as they are read.
