@@ -197,25 +197,89 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Skips a document type: texts in quotes, and what is between brackets.
+    /// Skips a document type that declares what it needs itself: what is read of elsewhere, or from parameters, nobody sees
+    /// here, and what would end it for others is nothing that it may have.
     fn document_type(&mut self) -> Result<(), Fault> {
-        let mut inner = false;
+        self.at += b"<!DOCTYPE".len();
+        let (mut inner, mut closed) = (false, false);
         loop {
-            let byte = self.peek()?;
-            self.at += 1;
-            match byte {
-                b'"' | b'\'' => {
-                    let len = memchr(byte, self.rest()).ok_or(Fault::End)?;
+            let rest = self.rest();
+            match self.peek()? {
+                byte if is_white(byte) => self.at += 1,
+                b'>' if !inner => {
+                    self.at += 1;
+                    return Ok(());
+                }
+                b'[' if !inner && !closed => {
+                    self.at += 1;
+                    inner = true;
+                }
+                b']' if inner => {
+                    self.at += 1;
+                    (inner, closed) = (false, true);
+                }
+                b'<' if inner && rest.starts_with(b"<!--") => {
+                    self.at += 4;
+                    self.up_to(b"-->")?;
+                }
+                b'<' if inner && rest.starts_with(b"<?") => {
+                    self.at += 2;
+                    self.up_to(b"?>")?;
+                }
+                b'<' if inner => self.declaration()?,
+                byte if !inner && is_name(byte) => self.word()?,
+                b'%' => return Err(Fault::At("a parameter entity")),
+                _ => return Err(Fault::At("something in a document type that is not known here")),
+            }
+        }
+    }
+
+    /// A declaration in a document type.
+    fn declaration(&mut self) -> Result<(), Fault> {
+        const UNKNOWN: Fault = Fault::At("a declaration that is not known here");
+        self.at += 1;
+        if self.peek()? != b'!' {
+            return Err(UNKNOWN);
+        }
+        self.at += 1;
+        let name = self.name()?;
+        if !matches!(&self.body[name.0..name.1], b"ELEMENT" | b"ATTLIST" | b"ENTITY" | b"NOTATION") {
+            return Err(UNKNOWN);
+        }
+        loop {
+            match self.peek()? {
+                b'>' => {
+                    self.at += 1;
+                    return Ok(());
+                }
+                quote @ (b'"' | b'\'') => {
+                    self.at += 1;
+                    let len = memchr(quote, self.rest()).ok_or(Fault::End)?;
                     self.declared(self.at + len)?;
                     self.at += 1;
                 }
-                b'<' if inner && self.rest().starts_with(b"!--") => {
-                    self.up_to(b"-->")?;
-                }
-                b'[' => inner = true,
-                b']' => inner = false,
-                b'>' if !inner => return Ok(()),
-                _ => {}
+                byte if is_white(byte) || b"()|,?*+#".contains(&byte) => self.at += 1,
+                byte if is_name(byte) => self.word()?,
+                b'%' => return Err(Fault::At("a parameter entity")),
+                _ => return Err(Fault::At("something in a declaration that is not known here")),
+            }
+        }
+    }
+
+    /// Goes behind a word of a document type.
+    fn word(&mut self) -> Result<(), Fault> {
+        let rest = self.rest();
+        let len = rest.iter().take_while(|byte| is_name(**byte)).count();
+        if len == rest.len() {
+            return Err(Fault::End);
+        }
+        match &rest[..len] {
+            b"SYSTEM" | b"PUBLIC" => Err(Fault::At("something that stands elsewhere")),
+            // To some it begins a comment.
+            [b'-', ..] => Err(Fault::At("no name")),
+            _ => {
+                self.at += len;
+                Ok(())
             }
         }
     }
