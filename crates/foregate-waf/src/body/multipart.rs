@@ -210,12 +210,12 @@ impl<'a> Reader<'a> {
     fn look_alike(&mut self, text: &[u8]) {
         let delimiter = self.finder.needle();
         let boundary = &delimiter[2..];
-        let Some(behind) = text.strip_prefix(b"--").filter(|_| text.len() > 2) else {
-            if self.finder.find(text).is_some() {
-                self.outcome.unmatched_boundary = 1;
-            }
-            return;
-        };
+        if self.finder.find(text).is_some() {
+            // Some, such as Django, divide parts there; some do behind a CR.
+            self.outcome.fail("Invalid boundary (within a line).");
+            self.outcome.unmatched_boundary = 1;
+        }
+        let Some(behind) = text.strip_prefix(b"--").filter(|_| text.len() > 2) else { return };
         let white = behind.iter().take_while(|byte| byte.is_ascii_whitespace() || **byte == 0x0b).count();
         if self.outcome.boundary_quoted
             && behind.strip_prefix(b"\"").is_some_and(|text| text.starts_with(boundary))

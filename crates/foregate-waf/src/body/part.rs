@@ -24,8 +24,9 @@ impl Header {
             outcome.fail("a part's header has more than 64 lines");
             return;
         }
-        if line.contains(&0) {
-            outcome.fail("a zero byte in a part's header");
+        if line.iter().any(|byte| byte.is_ascii_control() && *byte != b'\t') {
+            // To some, such as Werkzeug, a CR ends a line, and two of them end the header.
+            outcome.fail("a control character in a part's header");
         }
         let white = line.iter().take_while(|byte| matches!(byte, b' ' | b'\t'..=b'\r')).count();
         if white > 0 {

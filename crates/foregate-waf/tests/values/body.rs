@@ -172,7 +172,7 @@ fn xml_is_texts_and_attributes() {
             "<!DOCTYPE a [<!ENTITY b 'c]>'> <!-- '> --> <!ATTLIST a x CDATA '&#60;y'>]><a>d</a>",
             &["attribute c]>", "text c]>", "attribute <y", "text <y", "text d"],
         ),
-        ("<!DOCTYPE a SYSTEM \"file:///x\"><a/>", &["attribute file:///x", "text file:///x"]),
+        ("<!DOCTYPE a [ <!ELEMENT a (#PCDATA|b)*> <?p ]> ' ?> <!-- ]> \" --> ] ><a>d</a>", &["text d"]),
         ("<?xml version='1.0' encoding = 'ISO-8859-15'?><a>d</a>", &["text d"]),
         ("<?xml version=\"1.0\" encoding=\"EUC-JP\" standalone=\"yes\"?><a>d</a>", &["text d"]),
         ("<?xml version=\"1.0\" encoding=\"windows-1252\" ?><a>d</a>", &["text d"]),
@@ -228,6 +228,17 @@ fn xml_that_is_none_is_an_error_with_its_place() {
         ("<!DOCTYPE a [<!ENTITY b '1'><!ENTITY c '2'><!ENTITY d '3'><!ENTITY e '4'>]><a/>", "more than 3"),
         ("<?xml version='1.0' encoding='UTF-7'?><a>+ADw-b+AD4-</a>", "an encoding that is not known here"),
         ("<?xml version=\"1.0\"\tencoding=\"utf-16\"?><a/>", "an encoding that is not known here"),
+        ("<!DOCTYPE a SYSTEM \"file:///x\"><a/>", "something that stands elsewhere at byte 12"),
+        ("<!DOCTYPE a PUBLIC '-//x' \"file:///x\"><a/>", "something that stands elsewhere"),
+        ("<!DOCTYPE a [<!ENTITY e SYSTEM 'file:///x'>]><a/>", "something that stands elsewhere"),
+        ("<!DOCTYPE a [<!NOTATION n PUBLIC 'x'>]><a/>", "something that stands elsewhere"),
+        ("<!DOCTYPE a [<!ENTITY % p '<!ELEMENT a ANY>'>]><a/>", "a parameter entity"),
+        ("<!DOCTYPE a [%p;]><a/>", "a parameter entity"),
+        ("<!DOCTYPE a [<![IGNORE[]]>]><a/>", "no name"),
+        ("<!DOCTYPE a [<a>]><a/>", "a declaration that is not known here"),
+        ("<!DOCTYPE a [<!ELEMENT a -- ' -- ANY>]><a/>", "no name"),
+        ("<!DOCTYPE a [] []><a/>", "something in a document type"),
+        ("<!DOCTYPE a 'x'><a/>", "something in a document type"),
         ("<?xml encoding=ibm037 ?><a/>", "an encoding that is not known here"),
         ("<?xml encoding=utf-8 ?><a/>", "an encoding that is not known here"),
         ("<?xml version='1.0encodingutf-8' encoding='UTF-7'?><a/>", "an encoding that is not known here"),
@@ -237,6 +248,24 @@ fn xml_that_is_none_is_an_error_with_its_place() {
         let error = xml(body.as_bytes(), true, false, &FEW, &mut Seen::default()).unwrap_err().to_string();
         assert!(error.starts_with("XML parsing error: ") && error.contains(expected), "{body}: {error}");
     }
+}
+
+/// What ends a document type for us ends it for others.
+#[test]
+fn nothing_in_a_document_type_hides_what_comes_behind_it() {
+    let cases: &[(&str, &[&str])] = &[
+        ("<!DOCTYPE a [<?x ]><a/><!-- ?>]><a>evil</a><!-- -->", &["text evil"]),
+        ("<!DOCTYPE a [<?x \" ?>]><a>e<?q?>vil</a><?y \" ]><a/><?z ?>", &["text e", "text vil"]),
+        ("<!DOCTYPE a [<!-- ]><a/> ?> ' -->]><a>evil</a><!-- ' -->", &["text evil"]),
+    ];
+    for (body, expected) in cases {
+        let mut seen = Seen::default();
+        assert_eq!(xml(body.as_bytes(), true, false, &Limits::default(), &mut seen), Ok(()), "{body}");
+        assert_eq!(seen.0, *expected, "{body}");
+    }
+    let outside =
+        "<!DOCTYPE a [<?x ]><a/><!-- ?><!ENTITY e SYSTEM \"file:///etc/passwd\">]><a>&e;</a><!-- -->";
+    assert!(xml(outside.as_bytes(), true, false, &Limits::default(), &mut Seen::default()).is_err());
 }
 
 /// The second byte of a character of theirs may be what ends markup: what is a comment here would be text behind it.
@@ -339,6 +368,14 @@ fn what_is_wrong_with_a_form_is_said() {
         (good.clone(), |form| form.error.is_some()),
         (good.clone() + "--B", |form| form.error.is_some()),
         (good.clone() + "--Bx\r\n" + end, |form| form.error.is_some() && form.unmatched_boundary == 2),
+        // Some divide parts wherever the boundary stands, or behind a CR.
+        (good.replace("1\r\n", "1--B\r\n") + end, |form| form.error.is_some()),
+        (good.replace("1\r\n", "1\r--B\r\n") + end, |form| form.error.is_some()),
+        (good.replace("1\r\n", "--1--Bx\r\n") + end, |form| form.error.is_some()),
+        (good.replace("Content-", "A: --B\r\nContent-") + end, |form| form.error.is_some()),
+        (good.replace("\r\n\r\n1", "\r\nX: y\r\r1\r\n\r\n") + end, |form| form.error.is_some()),
+        (good.replace("Content-", "A: \x0b\r\nContent-") + end, |form| form.error.is_some()),
+        (good.replace("Content-", "A: \x7f\r\nContent-") + end, |form| form.error.is_some()),
         (good.clone() + "-- B\r\n" + end, |form| form.error.is_some()),
         ("a=1".to_owned(), |form| form.error.is_some() && form.data_before),
     ];
