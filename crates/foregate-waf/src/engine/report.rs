@@ -384,6 +384,7 @@ impl<'a> Run<'a> {
             let value = if may_copy(found.variable) { self.without_secrets(&value, false) } else { value };
             shorten(&hide_pairs(&value), limit)
         };
-        (shorten(&label, limit), value)
+        // A name may be a text of pairs itself, such as JSON that is taken for a form.
+        (shorten(&hide_pairs(&label), limit), value)
     }
 }

@@ -24,6 +24,8 @@ const FIELDS: &[&[u8]] = &[
     b"x-auth-token",
     b"x-csrf-token",
     b"x-amz-security-token",
+    b"ocp-apim-subscription-key",
+    b"cookie2",
 ];
 
 /// What names of arguments have in them whose values are secrets.
@@ -59,8 +61,13 @@ const WORDS: &[&[u8]] = &[b"pass", b"pw", b"session", b"jwt", b"auth"];
 /// Bytes at the beginning and at the end of a name by which it is taken for that of a secret.
 const NAME: usize = 256;
 
-/// Whether a field's value is a secret.
+/// Whether a field's value is a secret: by its name, or by what is in it. A malformed head may have blanks around it.
 pub(crate) fn is_secret_field(name: &[u8]) -> bool {
+    is_known_field(name.trim_ascii()) || is_secret_name(name)
+}
+
+/// Whether it is one of [`FIELDS`].
+fn is_known_field(name: &[u8]) -> bool {
     FIELDS.iter().any(|field| name.eq_ignore_ascii_case(field))
 }
 
@@ -257,7 +264,7 @@ pub(crate) fn hide_pairs(text: &[u8]) -> Vec<u8> {
             out.extend_from_slice(name);
             continue;
         }
-        let is_field = is_secret_field(&plain);
+        let is_field = is_known_field(&plain);
         if !is_field && !is_secret_key(&plain) {
             out.extend_from_slice(name);
             continue;
@@ -399,6 +406,19 @@ mod tests {
         assert!(is_secret_name(format!("json.{long}.password").as_bytes()));
         assert!(is_secret_name(format!("token{long}").as_bytes()) && !is_secret_name(long.as_bytes()));
         assert!(!is_secret_name(b"passenger") && !is_secret_name(b"q"));
-        assert!(is_secret_field(b"Authorization") && !is_secret_field(b"Accept"));
+        for field in
+            ["Authorization", "authorization ", "X-Access-Token", "Private-Token", "X-Vault-Token", "Api-Key"]
+        {
+            assert!(is_secret_field(field.as_bytes()), "{field}");
+        }
+        for field in ["X-Secret", "Apikey", "X-Goog-Api-Key", "X-Password", "X-Xsrf-Token", "X-Session-Id"] {
+            assert!(is_secret_field(field.as_bytes()), "{field}");
+        }
+        assert!(is_secret_field(b"Ocp-Apim-Subscription-Key") && is_secret_field(b"\tCookie"));
+        for field in
+            ["Accept", "User-Agent", "Author", "Sec-Fetch-Site", "WWW-Authenticate", "X-Forwarded-For"]
+        {
+            assert!(!is_secret_field(field.as_bytes()), "{field}");
+        }
     }
 }

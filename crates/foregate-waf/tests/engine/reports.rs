@@ -52,6 +52,31 @@ fn secrets_are_hidden() {
         assert!(text.contains("***") && text.contains("id \"1\"") && !text.contains("hunter2"), "{text}");
     }
     assert!(shown("/?q=hunter2", &[]).contains("hunter2"));
+    for text in
+        [shown("/", &[("X-Access-Token", "hunter2")]), shown("/", &[("Authorization ", "Bearer hunter2")])]
+    {
+        assert!(text.contains("***") && text.contains("id \"1\"") && !text.contains("hunter2"), "{text}");
+    }
+}
+
+/// JSON that is sent as a form is the name of an argument.
+#[test]
+fn secrets_are_hidden_in_names() {
+    let engine = engine(
+        r#"
+        SecRequestBodyAccess On
+        SecAuditEngine On
+        SecRule ARGS_NAMES "@contains $(id)" "id:1,phase:2,pass,log,logdata:'%{MATCHED_VAR_NAME}: %{MATCHED_VAR}'"
+    "#,
+    );
+    let mut transaction = transaction(&engine);
+    transaction.request_line(b"POST", b"/", b"HTTP/1.1");
+    transaction.request_field(b"Content-Type", b"application/x-www-form-urlencoded");
+    transaction.request_headers();
+    transaction.request_body(br#"{"user":"bob","password":"hunter2$(id)"}"#, true);
+    let report = transaction.log();
+    let text = format!("{:?}{}", report.lines().collect::<Vec<_>>(), report.audit.unwrap_or_default());
+    assert!(text.contains("***") && text.contains("bob") && !text.contains("hunter2"), "{text}");
 }
 
 #[test]
