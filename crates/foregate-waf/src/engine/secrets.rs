@@ -255,6 +255,12 @@ pub(crate) fn hide_pairs(text: &[u8]) -> Vec<u8> {
             continue;
         }
         let plain = decoded(name);
+        if let Some(end) = element_end(text, at - len, at).filter(|_| is_secret_key(&plain)) {
+            out.extend_from_slice(name);
+            out.extend_from_slice(HIDDEN);
+            at = end;
+            continue;
+        }
         let signs =
             text[at..].iter().take_while(|byte| matches!(byte, b'"' | b'\'' | b'\\' | b':' | b'=' | b' '));
         let signs = &text[at..at + signs.count()];
@@ -292,6 +298,30 @@ pub(crate) fn hide_pairs(text: &[u8]) -> Vec<u8> {
         at += len;
     }
     out
+}
+
+/// The longest prefix of an element's name, bytes.
+const PREFIX: usize = 32;
+
+/// Where the content of an element of XML ends whose name, without its prefix, stands in a text from `start` to `end`: at the
+/// next end tag. `None` where there is none, or it is empty.
+fn element_end(text: &[u8], start: usize, end: usize) -> Option<usize> {
+    let before = &text[..start];
+    let before = match before.strip_suffix(b":") {
+        Some(before) => {
+            let prefix = before.iter().rev().take(PREFIX).take_while(|byte| is_name(**byte)).count();
+            &before[..before.len() - prefix]
+        }
+        None => before,
+    };
+    if !before.ends_with(b"<") {
+        return None;
+    }
+    let rest = &text[end..];
+    let Some(close) = memchr::memchr(b'>', rest) else { return Some(text.len()) };
+    let is_empty = rest[..close].ends_with(b"/");
+    let content = || memchr::memmem::find(rest, b"</").map_or(text.len(), |len| end + len);
+    (!is_empty).then(content)
 }
 
 /// Whether the value that may follow this in a text is a secret. Of names with dots the last part counts, as `session.name` is
@@ -387,6 +417,12 @@ mod tests {
                 "GET / HTTP/1.1\r\nAuthorization: Basic a; b\r\nHost: h\r\ncookie:a=1; b=2\r\n\r\nauthor: x",
                 "GET / HTTP/1.1\r\nAuthorization: ***\r\nHost: h\r\ncookie:***\r\n\r\nauthor: x",
             ),
+            ("<a><password>hunter2</password><b>c</b></a>", "<a><password***</password><b>c</b></a>"),
+            (
+                "<wsse:Password Type=\"x\"><![CDATA[hunter2]]></wsse:Password><token/><b>c</b>",
+                "<wsse:Password***</wsse:Password><token/><b>c</b>",
+            ),
+            ("<a><b>password</b>c <token>cut off", "<a><b>password</b>c <token***"),
             ("the cookie of authorization", "the cookie of authorization"),
             ("cookie=crumbs", "cookie=crumbs"),
             (r#"{"authorization":"Basic x","a":"b"}"#, r#"{"authorization":"***","a":"b"}"#),

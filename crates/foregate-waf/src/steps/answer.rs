@@ -29,7 +29,7 @@ pub(super) fn end(verdict: Verdict, held: &Held) -> Option<End> {
         Verdict::Pass => None,
         Verdict::Deny { status, .. } => Some(End::Respond(refusal(status, held))),
         Verdict::Redirect { status, to, .. } => {
-            let redirect = Redirect { status, location: Text::from(to) };
+            let redirect = Redirect { status, location: Text::from(location(&to)) };
             match redirect.action() {
                 Action::Respond(response) => Some(End::Respond(response)),
                 Action::Abort => Some(End::Abort),
@@ -37,6 +37,21 @@ pub(super) fn end(verdict: Verdict, held: &Held) -> Option<End> {
         }
         Verdict::Drop { .. } => Some(End::Abort),
     }
+}
+
+/// Where a redirection leads, as a field may have it: rules make it of what clients send. Control characters go, and what no
+/// target has is encoded.
+fn location(to: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(to.len());
+    for byte in to.iter().filter(|byte| !byte.is_ascii_control()) {
+        match byte {
+            b' ' | b'"' | b'<' | b'>' | b'\\' | b'^' | b'`' | b'{' | b'|' | b'}' | 0x80.. => {
+                out.extend_from_slice(format!("%{byte:02X}").as_bytes());
+            }
+            byte => out.push(*byte),
+        }
+    }
+    out
 }
 
 /// An answer that refuses.

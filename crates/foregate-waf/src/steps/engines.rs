@@ -3,7 +3,7 @@
 
 use std::sync::{Arc, LazyLock, Weak};
 
-use foregate_module::settings::{Argument, Context, Problem};
+use foregate_module::settings::{Argument, Context, Node, Problem};
 use foregate_module::settings::{Scalar, value::Kind};
 use parking_lot::Mutex;
 
@@ -13,6 +13,9 @@ use crate::seclang::{Files, Source, load, needs};
 
 /// Mistakes in rules that are told at a time.
 const TOLD: usize = 8;
+
+/// The name of what stands for the keys `exclude`, before all files.
+const EXCLUDE: &str = "exclude";
 
 /// What is compiled beside the rules themselves.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -81,7 +84,7 @@ impl Files for Through<'_> {
     }
 }
 
-/// The rules of these files, compiled. `files` are the arguments that name them.
+/// The rules of these files, compiled. `files` are the arguments that name them, `excludes` the keys by which some do not run.
 ///
 /// # Errors
 ///
@@ -89,6 +92,7 @@ impl Files for Through<'_> {
 pub(super) fn engine(
     files: &[Argument],
     terms: &Terms,
+    excludes: &[&Node],
     context: &mut dyn Context,
 ) -> Result<Arc<Engine>, Problem> {
     let Some(key) = files.first() else {
@@ -99,11 +103,17 @@ pub(super) fn engine(
         return Ok(engine);
     }
     let mut through = Through { context, key, reads: Vec::new(), globs: Vec::new() };
-    let first = Source::text("exclude", terms.excludes.clone());
+    let first = Source::text(EXCLUDE, terms.excludes.clone());
     let sources: Vec<Source> = std::iter::once(first).chain(roots.iter().map(Source::files)).collect();
     let rules = load(&sources, &mut through).map_err(|problems| told(key, &problems))?;
     for need in needs(&rules, terms.body > 0) {
         warn(through.context, key, &need);
+    }
+    for warning in rules.warnings.iter().filter(|warning| &*warning.place.file == EXCLUDE) {
+        // Each stands on a line of its own.
+        if let Some(node) = excludes.get((warning.place.line as usize).saturating_sub(1)) {
+            through.context.warn(node.wrong(&*warning.message));
+        }
     }
     let rules = with_terms(rules, terms);
     let compile = Compile { limits: terms.limits.clone(), ..Compile::default() };

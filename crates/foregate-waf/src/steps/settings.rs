@@ -122,7 +122,8 @@ impl FromNode for Settings {
         if files.is_empty() {
             return Err(node.wrong("`waf` needs `rules`"));
         }
-        let engine = engines::engine(&files, &terms, context)?;
+        let engine =
+            engines::engine(&files, &terms, &node.children_named("exclude").collect::<Vec<_>>(), context)?;
         let body = node.child("body-limit");
         let longer = [("start", false), ("refuse", true)];
         let full = [("inline", WhenFull::Inline), ("shed", WhenFull::Shed), ("error", WhenFull::Error)];

@@ -458,3 +458,41 @@ fn nothing() -> Held {
         counted: 0,
     }
 }
+
+#[test]
+fn what_rules_redirect_to_is_a_target() {
+    let rules = r#"SecRule ARGS:u "@unconditionalMatch" "id:1,phase:1,redirect:'/x?%{ARGS.u}',status:302""#;
+    let settings = read_with(&waf("block"), rules).unwrap();
+    let location = |target: &str| {
+        let mut sample = Sample::get(target);
+        sample.run(&Begin, &settings);
+        let Verdict::Stop(Action::Respond(response)) = sample.run(&RequestHead, &settings) else {
+            panic!("{target}");
+        };
+        let field = response.fields.iter().find(|field| field.name() == b"location").unwrap();
+        (response.status, String::from_utf8_lossy(field.value()).into_owned())
+    };
+    for (target, expected) in [
+        ("/?u=a%0d%0aSet-Cookie:x=1", "/x?aSet-Cookie:x=1"),
+        ("/?u=%00a%7f", "/x?a"),
+        ("/?u=a%20b%ff%22%3c%5c", "/x?a%20b%FF%22%3C%5C"),
+        ("/?u=%25%2Fb", "/x?%/b"),
+    ] {
+        assert_eq!(location(target), (302, expected.to_owned()), "{target}");
+    }
+}
+
+#[test]
+fn exclusions_that_mean_no_rule_are_warned_of() {
+    let mut literals = Literals { files: vec![("rules.conf", RULES.into())], ..Literals::default() };
+    let exclude = |name: &str, value: &str| match name {
+        "id" => node("exclude").prop_literal("id", value.parse::<u64>().unwrap()),
+        name => node("exclude").prop_literal(name, value),
+    };
+    let node = [("id", "9"), ("id", "9421"), ("tag", "bad"), ("tag", "baad")]
+        .into_iter()
+        .fold(waf("block"), |node, (name, value)| node.with_child(exclude(name, value)));
+    Settings::from_nodes(std::slice::from_ref(&node), &mut literals).unwrap();
+    let warnings: Vec<_> = literals.warnings.into_iter().map(|warning| warning.message).collect();
+    assert_eq!(warnings, ["no rule has the id 9421", "no rule has the tag `baad`"]);
+}
