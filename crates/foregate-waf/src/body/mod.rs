@@ -48,6 +48,11 @@ pub trait Sink {
         let _ = text;
     }
 
+    /// The same of the element of this name.
+    fn text_of(&mut self, _name: &[u8], text: &[u8]) {
+        self.text(text);
+    }
+
     /// The value of an attribute of an XML document: what `XML://@*` is made of.
     fn attribute(&mut self, value: &[u8]) {
         let _ = value;

@@ -342,7 +342,8 @@ impl<'a> Reader<'a> {
         if text.is_empty() {
             return;
         }
-        self.sink.text(text);
+        let name = self.open.last().map_or(&b""[..], |open| &self.body[open.name.0..open.name.1]);
+        self.sink.text_of(name, text);
         if let Some(leaf) = &mut self.leaf {
             leaf.extend_from_slice(text);
         }

@@ -310,6 +310,13 @@ impl Sink for Collector<'_, '_> {
         }
     }
 
+    fn text_of(&mut self, name: &[u8], text: &[u8]) {
+        if self.texts {
+            self.run.state.secrets.of_xml(name, text);
+        }
+        self.text(text);
+    }
+
     fn attribute(&mut self, value: &[u8]) {
         if self.texts {
             self.add(Family::XmlAttributes, None, b"//@*", value);

@@ -140,6 +140,21 @@ pub(crate) struct Secrets {
     /// How many values and masks there were when they were gathered.
     of: usize,
     values: Vec<Vec<u8>>,
+    /// Those of elements of XML, whose text rules see as one.
+    xml: Vec<Vec<u8>>,
+}
+
+/// The most of an element's text that is looked for, bytes: more of it is not shown.
+const XML_SECRET: usize = 2048;
+
+impl Secrets {
+    /// Keeps the text of an element of XML if it is a secret by its name.
+    pub(crate) fn of_xml(&mut self, name: &[u8], text: &[u8]) {
+        let text = text.trim_ascii();
+        if self.xml.len() <= SECRETS && text.len() >= SECRET_LEAST && is_secret_name(name) {
+            self.xml.push(text.get(..XML_SECRET).unwrap_or(text).to_ascii_lowercase());
+        }
+    }
 }
 
 /// Most secrets of a transaction; of one with more, nothing is shown that may copy one.
@@ -166,10 +181,10 @@ pub(crate) fn variable_of(family: Family) -> Option<Variable> {
 }
 
 /// Whether values of a variable may be copies of others. What a client has sent in two places is shown in the one where it
-/// is no secret: it could hide an attack by sending a cookie that is the same.
+/// is no secret: it could hide an attack by sending a cookie that is the same. The text of XML is that of all its elements.
 pub(crate) fn may_copy(variable: Variable) -> bool {
-    use Variable::{Env, FullRequest, Global, Ip, Resource, Session, Tx, User};
-    matches!(variable, Env | FullRequest | Global | Ip | Resource | Session | Tx | User)
+    use Variable::{Env, FullRequest, Global, Ip, Resource, Session, Tx, User, Xml};
+    matches!(variable, Env | FullRequest | Global | Ip | Resource | Session | Tx | User | Xml)
 }
 
 impl Run<'_> {
@@ -177,11 +192,13 @@ impl Run<'_> {
     pub(crate) fn gather_secrets(&mut self) {
         let values = &self.state.values;
         let of = FAMILIES.iter().map(|(family, _)| values.units(*family).len()).sum::<usize>();
-        let of = of + self.state.masks.len();
+        let of = of + self.state.masks.len() + self.state.secrets.xml.len();
         if self.state.secrets.of == of {
             return;
         }
-        let mut found = Vec::new();
+        let xml = std::mem::take(&mut self.state.secrets.xml);
+        let values = &self.state.values;
+        let mut found = xml.clone();
         for (family, variable) in FAMILIES.iter().filter(|(family, _)| *family != Family::FileContents) {
             for unit in values.units(*family) {
                 let value = values.text.get(unit.value).trim_ascii();
@@ -199,7 +216,7 @@ impl Run<'_> {
                 );
             }
         }
-        self.state.secrets = Secrets { of, values: found };
+        self.state.secrets = Secrets { of, values: found, xml };
     }
 
     /// A value without the secrets that it contains; with `parts`, nothing of one that is a part of a secret.

@@ -79,6 +79,28 @@ fn secrets_are_hidden_in_names() {
     assert!(text.contains("***") && text.contains("bob") && !text.contains("hunter2"), "{text}");
 }
 
+/// Rules see the text of a document as one, and know no names in it.
+#[test]
+fn secrets_are_hidden_in_the_text_of_xml() {
+    let engine = engine(
+        r#"
+        SecRequestBodyAccess On
+        SecAuditEngine On
+        SecRule REQUEST_HEADERS:Content-Type "@contains xml" "id:1,phase:1,pass,nolog,ctl:requestBodyProcessor=XML"
+        SecRule XML:/* "@contains bob" "id:2,phase:2,pass,log,t:lowercase,logdata:'%{MATCHED_VAR}'"
+    "#,
+    );
+    let mut transaction = transaction(&engine);
+    transaction.request_line(b"POST", b"/", b"HTTP/1.1");
+    transaction.request_field(b"Content-Type", b"text/xml");
+    transaction.request_headers();
+    let body = b"<a><u>bob' or 1=1--</u><s:Password Type=\"x\">Hunt<!-- -->er2 hunter2</s:Password></a>";
+    transaction.request_body(body, true);
+    let report = transaction.log();
+    let text = format!("{:?}{}", report.lines().collect::<Vec<_>>(), report.audit.unwrap_or_default());
+    assert!(text.contains("bob' or 1=1--***") && !text.to_lowercase().contains("hunt"), "{text}");
+}
+
 #[test]
 fn secrets_of_fields_are_hidden_wherever_they_come_to() {
     let secrets = ["hunter2secret", "proxysecret", "cookiesecret", "argsecret1"];
