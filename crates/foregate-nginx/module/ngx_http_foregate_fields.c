@@ -557,6 +557,8 @@ ngx_http_foregate_clear_response(ngx_http_request_t *r)
     ngx_memzero(&r->headers_out, sizeof(ngx_http_headers_out_t));
     r->headers_out.content_length_n = -1;
     r->headers_out.last_modified_time = -1;
+    /* Those of the body that was to be sent. */
+    r->allow_ranges = 0;
     if (ngx_list_init(&r->headers_out.headers, r->pool, 20, sizeof(ngx_table_elt_t)) != NGX_OK
         || ngx_list_init(&r->headers_out.trailers, r->pool, 4, sizeof(ngx_table_elt_t)) != NGX_OK)
     {

@@ -16,6 +16,15 @@ static void ngx_http_foregate_end_waiting(ngx_http_request_t *r, ngx_http_forega
 static void ngx_http_foregate_break_off(ngx_http_request_t *r);
 static void ngx_http_foregate_write_handler(ngx_http_request_t *r);
 
+/* The head goes out later than the body comes by. */
+static void
+ngx_http_foregate_keep_back(ngx_http_request_t *r)
+{
+    r->filter_need_in_memory = 1;
+    /* What cuts ranges out of the body comes before us, and would learn of them with the head, when the body is past it. */
+    r->allow_ranges = 0;
+}
+
 /* Has steps wait for what they have asked for, or for one that runs on a thread, if they have to. The head goes out once it
  * is there, and the body waits with it. */
 static ngx_int_t
@@ -35,7 +44,7 @@ ngx_http_foregate_wait(ngx_http_request_t *r, ngx_http_foregate_ctx_t *ctx, int 
         /* Who makes the body asks for it as soon as the head seems to be sent. */
         r->header_only = 1;
     }
-    r->filter_need_in_memory = 1;
+    ngx_http_foregate_keep_back(r);
     r->buffered |= NGX_HTTP_FOREGATE_BUFFERED;
     return NGX_AGAIN;
 }
@@ -90,7 +99,7 @@ ngx_http_foregate_respond(ngx_http_request_t *r, ngx_http_foregate_ctx_t *ctx)
         ctx->held_len = 0;
         ctx->held_room = shaped.hold;
         ctx->holding = 1;
-        r->filter_need_in_memory = 1;
+        ngx_http_foregate_keep_back(r);
         /* The head goes out with the start of the body. */
         return NGX_OK;
     default:

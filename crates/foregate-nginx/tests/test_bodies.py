@@ -538,6 +538,29 @@ class Inspection(Case):
             nginx.write("html/empty.txt", b"")
             self.assertEqual(nginx.get("/empty.txt").status, 200)
 
+    def test_ranges_of_a_body_that_is_waited_for_are_not_served(self):
+        """What cuts them out of a body has seen it go by before its head."""
+        body = b"".join(b"%07d\n" % line for line in range(20_000))
+        server = """
+            location /index { internal; }
+            location = /redirected { proxy_pass http://ORIGIN; }
+            location /cached { proxy_pass http://ORIGIN; proxy_cache c; }
+            location /forced { proxy_pass http://ORIGIN; proxy_force_ranges on; }
+        """
+        fields = [("Cache-Control", "max-age=60"), ("ETag", '"x"'), ("Accept-Ranges", "bytes")]
+        origin = self.origin(lambda head: response(b"", fields=[("X-Accel-Redirect", "/a.txt")]) if "redirected" in head else response(body, fields=fields))
+        http = site("proxy_cache_path c keys_zone=c:1m;", server)
+        for hold in ["1000B", "100000B"]:
+            nginx = self.start(http, {"route.kdl": f'probe hold="{hold}"\n', "html/a.txt": body, "html/dir/index.html": body}, origin=origin)
+            self.assertEqual(nginx.get("/cached").body, body)
+            for path in ["/a.txt", "/dir/", "/redirected", "/cached", "/forced"]:
+                for part in ["0-15", "150000-", "999999-", "0-3,10-13", "-5"]:
+                    for fields in [[], [("If-Range", '"x"')], [("If-Range", '"y"')]]:
+                        got = nginx.get(path, headers=[("Range", f"bytes={part}"), *fields])
+                        self.assertEqual((got.status, got.get("content-length")), (200, str(len(body))), f"{path} {part}")
+                        self.assertTrue(got.body == body, f"{path} {part}")
+                        self.assertEqual(got.get("x-held"), f"{hold[:-1]} false")
+
     def test_an_origin_that_breaks_off_while_its_body_is_waited_for(self):
         origin = self.origin(lambda head: [b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\nsome"])
         nginx = self.start(site(), {"route.kdl": 'probe hold="20000B"\n'}, origin=origin)

@@ -62,6 +62,16 @@ class Heavy(Site):
         got = nginx.get("/failing")
         self.assertEqual((got.status, got.body, got.get("x-seen")), (502, b"page of an error", "none false"))
 
+    def test_ranges_of_a_response_that_waits_are_not_served(self):
+        """Nor of one that a step has replaced."""
+        http = SITE.replace("location / {", "location /files/ { } location / {")
+        body = b"0123456789" * 10_000
+        for kept, expected in [("1", (200, body)), ("replace", (410, b"replaced"))]:
+            nginx = self.start_site('probe-busy in="response"\n', http, files={"html/files/a.txt": body})
+            for part in ["0-15", "999999-", "0-3,10-13"]:
+                got = nginx.get("/files/a.txt", headers=[("Range", f"bytes={part}"), ("X-Kept", kept)])
+                self.assertEqual((got.status, got.body), expected, part)
+
     def test_http2_and_parts(self):
         page = b'[<!--# include virtual="/part/1" -->|<!--# include virtual="/part/2" -->]'
         nginx = self.start_site('probe-busy in="both" time="20ms"\n', files={"html/page.txt": page})
