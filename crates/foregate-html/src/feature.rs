@@ -11,6 +11,7 @@ use lol_html::send;
 use crate::charset::Charset;
 use crate::edges::Edges;
 use crate::fragments::Fragment;
+use crate::rewriter::end_text;
 use crate::selector::Selector;
 use crate::text::TextOut;
 
@@ -254,23 +255,38 @@ impl Element<'_, '_, '_> {
 
     /// Puts markup in its place; its content goes.
     pub fn replace(&mut self, html: &str) {
-        self.insert(|inner| inner.replace(html, ContentType::Html));
+        self.insert(|inner| {
+            end_text();
+            inner.replace(html, ContentType::Html);
+        });
     }
 
     /// Takes it away with its content.
     pub fn remove(&mut self) {
-        self.insert(|inner| inner.remove());
+        self.insert(|inner| {
+            end_text();
+            inner.remove();
+        });
     }
 
     /// Takes its tags away; its content stays.
     pub fn unwrap(&mut self) {
-        self.insert(|inner| inner.remove_and_keep_content());
+        self.insert(|inner| {
+            end_text();
+            inner.remove_and_keep_content();
+            // An element without content has no end tag.
+            let _ = inner.on_end_tag(Box::new(|_| {
+                end_text();
+                Ok(())
+            }));
+        });
     }
 
     /// Puts a fragment in its place, which is fetched when what comes before has been sent; its content goes.
     pub fn include(&mut self, fragment: Fragment) {
         self.deed.matches += 1;
         if !self.deed.dry {
+            end_text();
             self.deed.include = Some(Box::new(fragment));
         }
     }
@@ -326,6 +342,7 @@ impl Comment<'_, '_> {
     pub fn replace(&mut self, html: &str) {
         self.deed.matches += 1;
         if !self.deed.dry {
+            end_text();
             self.inner.replace(html, ContentType::Html);
         }
     }
@@ -334,6 +351,7 @@ impl Comment<'_, '_> {
     pub fn include(&mut self, fragment: Fragment) {
         self.deed.matches += 1;
         if !self.deed.dry {
+            end_text();
             self.deed.include = Some(Box::new(fragment));
         }
     }
@@ -342,6 +360,7 @@ impl Comment<'_, '_> {
     pub fn remove(&mut self) {
         self.deed.matches += 1;
         if !self.deed.dry {
+            end_text();
             self.inner.remove();
         }
     }

@@ -73,14 +73,20 @@ pub(crate) struct Written {
 }
 
 impl Written {
-    pub fn is_empty(&self) -> bool {
-        self.bytes.is_empty() && self.holes.is_empty()
+    /// Takes out what was written; all but a `<` at its end if that may still [become text](Self::end_text).
+    pub fn take(&mut self, all: bool) -> Self {
+        let stands_in = self.stands_in;
+        let opens = !all && self.bytes.pop_if(|last| *last == b'<').is_some();
+        let bytes = if opens { vec![b'<'] } else { Vec::new() };
+        std::mem::replace(self, Self { bytes, stands_in, ..Self::default() })
     }
 
-    /// Takes out what was written.
-    pub fn take(&mut self) -> Self {
-        let stands_in = self.stands_in;
-        std::mem::replace(self, Self { stands_in, ..Self::default() })
+    /// A text ends here, and what follows it in the document will not follow it any more: a `<` at its end is written so that
+    /// it begins no tag, whatever comes.
+    pub fn end_text(&mut self) {
+        if self.bytes.pop_if(|last| *last == b'<').is_some() {
+            self.bytes.extend_from_slice(b"&lt;");
+        }
     }
 }
 

@@ -170,8 +170,10 @@ impl Pass {
         self.slice = self.most.min(2 * self.slice);
         shared.written.stands_in |= matches!(loaded, Cow::Owned(_));
         shared.ran = false;
+        let kept = shared.written.bytes.len();
         let done = at_work(&mut self.shared, || rewriter.write(&loaded));
-        let silent = self.shared.as_ref().is_some_and(|shared| !shared.ran && shared.written.is_empty());
+        let shared = self.shared.as_ref();
+        let silent = shared.is_some_and(|shared| !shared.ran && shared.written.bytes.len() == kept);
         let is_done = self.shared.as_ref().is_some_and(|shared| shared.ran && shared.is_done());
         self.holding.got(loaded.len(), silent);
         let count = self.hand_over(out);
@@ -216,6 +218,7 @@ impl Pass {
             RewritingError::ContentHandlerError(_) => "names-exceeded",
             _ => return Err(Bail::Break),
         });
+        self.hand_over(out);
         if self.is_held_up() {
             // The rest follows once the fragments have come.
             return Ok(());
@@ -291,17 +294,21 @@ impl Pass {
         self.asking.is_some() || !self.frames.is_empty()
     }
 
-    /// Hands on what the rewriter has written, up to the first fragment; says how much that was.
+    /// Hands on what the rewriter has written, up to the first fragment; says how much that was. A `<` at the end stays while
+    /// it is at work: what follows may be taken away.
     fn hand_over(&mut self, out: &mut dyn Sink) -> usize {
+        let all = !matches!(self.state, State::Rewrites(_));
         let Some(Shared { written, .. }) = self.shared.as_deref_mut() else { return 0 };
         let count = written.bytes.len();
         if written.holes.is_empty() && self.frames.is_empty() {
+            let opens = !all && written.bytes.pop_if(|last| *last == b'<').is_some();
             out.write(&written.bytes);
             written.bytes.clear();
-            written.bytes.shrink_to(if matches!(self.state, State::Rewrites(_)) { KEPT } else { 0 });
+            written.bytes.extend(opens.then_some(b'<'));
+            written.bytes.shrink_to(if all { 0 } else { KEPT });
             return count;
         }
-        let taken = written.take();
+        let taken = written.take(all);
         match self.frames.first_mut() {
             // The document goes on behind what is held up.
             Some(document) => document.written.bytes.extend(taken.bytes),
@@ -379,7 +386,9 @@ impl Pass {
                 let _ = rewriter.end();
             }
         });
-        shared.map(|shared| shared.written).unwrap_or_default()
+        let mut written = shared.map(|shared| shared.written).unwrap_or_default();
+        written.end_text();
+        written
     }
 
     /// Inserts into what has come.
@@ -507,6 +516,7 @@ impl BodyFilter for Pass {
         self.insertion.iter_mut().for_each(|insertion| insertion.let_go(out));
         if let State::Rewrites(rewriter) = std::mem::replace(&mut self.state, State::Over) {
             if let Some(shared) = &mut self.shared {
+                out.write(&shared.written.take(true).bytes);
                 if let Some(held) = shared.text("", true) {
                     out.write(&self.charset.bytes_of(&held));
                 }

@@ -95,6 +95,11 @@ pub(crate) fn written(run: impl FnOnce(&mut Written)) {
     WRITTEN.with_borrow_mut(run);
 }
 
+/// For handlers that take away what begins or ends here: see [`Written::end_text`]. What comes before has been written then.
+pub(crate) fn end_text() {
+    written(Written::end_text);
+}
+
 /// Where the rewriter writes.
 pub(crate) struct Output;
 

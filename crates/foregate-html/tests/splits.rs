@@ -116,6 +116,36 @@ const PARTS: &[&str] = &[
     "</template>",
 ];
 
+/// What is taken out, and what may grow together where it was.
+const JOINTS: &[&str] = &[
+    "<",
+    "<",
+    "<",
+    "img ",
+    "img>",
+    "1",
+    "2",
+    "a",
+    "/",
+    "!--",
+    "-->",
+    "<!-- x -->",
+    "<b>",
+    "</b>",
+    "<font>",
+    "</font>",
+    "<title>",
+    "</title>",
+    "/title>",
+    "<textarea>",
+    "</textarea>",
+    "<p>",
+    "</p>",
+    "&lt;",
+    "<img>",
+    ">",
+];
+
 fn features(dry: bool) -> Vec<(Chosen, bool)> {
     let mut insert = Insert::default();
     for (place, html) in [
@@ -285,6 +315,50 @@ proptest! {
                     );
                 }
             }
+        }
+    }
+
+    /// A page in which nobody has written an image has none, whatever is taken out of it.
+    #[test]
+    fn what_is_taken_out_makes_no_elements(
+        parts in proptest::collection::vec(proptest::sample::select(JOINTS), 0..24),
+        pieces in proptest::collection::vec(1_usize..9, 1..4),
+    ) {
+        let html = parts.concat();
+        let mut remove = Remove::default();
+        remove.add(Selector::parse("b").unwrap(), What::Element);
+        remove.add(Selector::parse("font").unwrap(), What::Tags);
+        remove.comments();
+        let pairs = [("1", ""), ("2", "img "), ("1img", "i")].map(|(from, to)| (from.into(), to.into()));
+        let features: [Arc<dyn Feature>; 2] = [Arc::new(remove), Arc::new(ReplaceText::new(pairs.into(), false))];
+        let run = |html: &[u8], pieces: &[usize], features: &[Arc<dyn Feature>]| {
+            let features = features.iter().map(|feature| (Chosen { step: "test", feature: Arc::clone(feature) }, false));
+            let terms = Terms { content_type: Some(b"text/html; charset=utf-8".to_vec()), ..Terms::default() };
+            let mut chain = Chain::new(vec![Pass::filter(features.collect(), terms)]);
+            let (mut out, mut rest) = (Vec::new(), html);
+            for length in pieces.iter().cycle() {
+                if rest.is_empty() {
+                    break;
+                }
+                let (piece, others) = rest.split_at((*length).clamp(1, rest.len()));
+                rest = others;
+                chain.write(piece, &mut out).unwrap();
+            }
+            chain.end(&mut out).unwrap();
+            let mut images = 0;
+            chain.report(&mut |_| {}, &mut |finding| images += finding.count);
+            (out, images)
+        };
+        let whole = run(html.as_bytes(), &[usize::MAX], &features).0;
+        prop_assert_eq!(&run(html.as_bytes(), &pieces, &features).0, &whole);
+        for features in [&features[..1], &features] {
+            let mut images = Remove::default();
+            images.add(Selector::parse("img").unwrap(), What::Element);
+            let images: [Arc<dyn Feature>; 1] = [Arc::new(images)];
+            let before = run(html.as_bytes(), &[usize::MAX], &images).1;
+            let made = run(html.as_bytes(), &pieces, features).0;
+            let after = run(&made, &[usize::MAX], &images).1;
+            prop_assert!(after <= before, "{html}\n{}", String::from_utf8_lossy(&made));
         }
     }
 

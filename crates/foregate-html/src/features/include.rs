@@ -258,6 +258,11 @@ mod tests {
         assert_eq!(included("1<esi:include src=/x alt=/a>2", &fragments), "1A2");
         assert_eq!(included("1<esi:include src=/x alt=/y onerror=continue>2", &fragments), "12");
         assert_eq!(included("1<!--#include virtual='/x'-->2", &fragments), "1<p>ü</p>2");
+        let empty = [("/empty", ""), ("/open", "a <")];
+        assert_eq!(included("<p><<esi:include src=/empty />img src=x>", &empty), "<p>&lt;img src=x>");
+        assert_eq!(included("<<!--#include virtual='/empty'-->/p><", &empty), "&lt;/p><");
+        assert_eq!(included("<<esi:include src=/x onerror=continue>p><", &empty), "&lt;p><");
+        assert_eq!(included("<esi:include src=/open>p><<p>", &empty), "a &lt;p><<p>");
         assert_eq!(
             included("<esi:include src=//host/x>|<esi:include src=http://x>", &fragments),
             "<p>ü</p>|<p>ü</p>"

@@ -185,4 +185,28 @@ mod tests {
         let out = String::from_utf8(filtered_at_every_split(make, html.as_bytes()).unwrap()).unwrap();
         assert_eq!(out, "<script>y</script>a<b id=z>b</b><!--[if IE]>d<![endif]--><div></div>");
     }
+
+    #[test]
+    fn what_goes_lets_nothing_become_markup() {
+        let make = || {
+            let mut remove = Remove::default();
+            remove.add(Selector::constant("b"), What::Element);
+            remove.add(Selector::constant("font"), What::Tags);
+            remove.comments();
+            Boxed(of(vec![Arc::new(remove)], "text/html; charset=utf-8").filter)
+        };
+        for (html, expected) in [
+            ("<p><<!-- x -->img src=x onerror=alert(1)></p>", "<p>&lt;img src=x onerror=alert(1)></p>"),
+            ("<<b>x</b>img a=b>", "&lt;img a=b>"),
+            ("<<font>/p><</font>!-- c", "&lt;/p>&lt;!-- c"),
+            ("<<!-- 1 --><b><</b><font>img></font>", "&lt;img>"),
+            ("a<</p><<!--[if IE]>x<![endif]--><", "a<</p><<!--[if IE]>x<![endif]--><"),
+            ("<</<!-- x -->img>", "&lt;img>"),
+            ("<font><p><</p><</font>", "<p><</p>&lt;"),
+            ("<script>a<</script><!-- x -->b", "<script>a<</script>b"),
+        ] {
+            let out = filtered_at_every_split(make, html.as_bytes()).unwrap();
+            assert_eq!(String::from_utf8(out).unwrap(), expected, "{html}");
+        }
+    }
 }

@@ -167,8 +167,8 @@ impl Rewrite for Replacing {
             told -= 1;
         }
         let told = resolved.aligned(told);
-        let (mut at, mut written) = (0, 0);
-        let instead = &self.instead;
+        let (mut at, mut written, mut opens) = (0, 0, false);
+        let (instead, is_title) = (&self.instead, !out.allows_markup());
         let ready = resolved.text.get(..told).unwrap_or_default();
         self.needles.search(ready.as_bytes(), true, &mut |bytes, found| {
             let (start, end) = (at, at + bytes.len());
@@ -178,13 +178,33 @@ impl Rewrite for Replacing {
             match found.filter(|_| whole) {
                 Some(number) => {
                     out.matched();
+                    // What takes the place of the text, or follows it, must not become a tag.
+                    out.keep(if std::mem::take(&mut opens) { "&lt;" } else { "" });
                     out.keep(instead.get(number).map_or("", |instead| instead));
                 }
-                None => out.keep(self.held.get(written..source).unwrap_or_default()),
+                None if source > written => {
+                    let kept = self.held.get(written..source).unwrap_or_default();
+                    if is_title {
+                        // What is replaced may stand within what would be an end tag without it.
+                        out.keep(&kept.replace('<', "&lt;"));
+                    } else {
+                        out.keep(if opens { "<" } else { "" });
+                        let before = kept.strip_suffix('<');
+                        opens = before.is_some();
+                        out.keep(before.unwrap_or(kept));
+                    }
+                }
+                None => {}
             }
             written = source;
             true
         });
+        if opens && last {
+            out.keep("<");
+        } else if opens {
+            // What follows it says how it is written.
+            written -= 1;
+        }
         self.held.drain(..written);
     }
 }
@@ -327,6 +347,37 @@ mod tests {
         let out =
             rewritten(&[("ソ", "x"), ("\\", "!")], "text/html; charset=shift_jis", b"\x83\x5c&#12477;&bsol;");
         assert_eq!(out, b"xx!");
+    }
+
+    #[test]
+    fn what_is_replaced_lets_nothing_become_markup() {
+        let pairs = [("1", "one"), ("®", ""), ("ä", "ae"), ("1x", ""), ("?", "!")];
+        for (html, expected) in [
+            ("<p><®img src=x onerror=alert()>", "<p>&lt;img src=x onerror=alert()>"),
+            ("<1 onmouseover=alert()>", "&lt;one onmouseover=alert()>"),
+            ("<äa b=c><<ää a < b<1xp><", "&lt;aea b=c><&lt;aeae a < b&lt;p><"),
+            ("<®®/p><!-- c --><®<<p>1", "&lt;/p><!-- c -->&lt;<<p>one"),
+            (
+                "<title><®/title></®title></tit®le> a < b<</title><®",
+                "<title>&lt;/title>&lt;/title>&lt;/title> a &lt; b&lt;</title>&lt;",
+            ),
+            ("&lt;®p>&#60;®p><b>a<</b>®p", "&lt;p>&#60;p><b>a<</b>p"),
+            ("<textarea><®</textarea><script><®</script>", "<textarea><®</textarea><script><®</script>"),
+        ] {
+            let out = rewritten(&pairs, "text/html; charset=utf-8", html.as_bytes());
+            assert_eq!(String::from_utf8(out).unwrap(), expected, "{html}");
+        }
+        // One feature takes away what stands behind what another has left.
+        let pairs = |from: &str, to: &str| vec![(from.to_owned(), to.to_owned())];
+        let make = || {
+            let features: [Arc<dyn Feature>; 2] = [
+                Arc::new(ReplaceText::new(pairs("1", "2"), false)),
+                Arc::new(ReplaceText::new(pairs("2", ""), false)),
+            ];
+            Boxed(of(features.to_vec(), "text/html; charset=utf-8").filter)
+        };
+        let out = filtered_at_every_split(make, b"<1p><2p><12p>").unwrap();
+        assert_eq!(out, b"&lt;p>&lt;p>&lt;p>");
     }
 
     #[test]
