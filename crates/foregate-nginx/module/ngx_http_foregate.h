@@ -89,6 +89,7 @@ typedef struct {
     u_char *held;
     size_t held_len;
     size_t held_room;
+    ngx_event_t hold_timer;
 
     /* What has not been consumed, and what is under way. */
     ngx_chain_t *in;
@@ -118,6 +119,7 @@ typedef struct {
     unsigned answered : 1;  /* the response was made by a step */
     unsigned responded : 1; /* the steps of the response have run */
     unsigned holding : 1;   /* they wait for the start of its body */
+    unsigned late : 1;      /* the start was waited for as long as may be: they have got what had come */
     unsigned waiting : 1;   /* they wait for what they have asked for */
     unsigned filters : 1;   /* the body goes through filters */
     unsigned swallow : 1;   /* another body is sent: what comes is dropped */
@@ -199,6 +201,9 @@ void ngx_http_foregate_watch_client(ngx_http_request_t *r, ngx_http_foregate_ctx
 
 /* Has a response go on when its request is run next. */
 void ngx_http_foregate_wake_response(ngx_http_request_t *r, ngx_http_foregate_ctx_t *ctx);
+
+/* The start of a response's body is not waited for any more. */
+void ngx_http_foregate_end_holding(ngx_http_foregate_ctx_t *ctx);
 
 /* An empty buffer of ours; NULL when all are under way, or when there is no memory. */
 ngx_buf_t *ngx_http_foregate_buffer(ngx_http_request_t *r, ngx_http_foregate_ctx_t *ctx, ngx_chain_t **link);

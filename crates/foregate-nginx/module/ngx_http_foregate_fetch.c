@@ -466,6 +466,7 @@ ngx_http_foregate_forget_fetches(ngx_http_foregate_ctx_t *ctx, ngx_uint_t live)
     ctx->fetches = NULL;
     ngx_http_foregate_forget_job(ctx);
     ngx_http_foregate_forget_upload(ctx);
+    ngx_http_foregate_end_holding(ctx);
     ctx->asking = 0;
 }
 

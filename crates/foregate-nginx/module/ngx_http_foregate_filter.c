@@ -7,6 +7,8 @@
 
 /* A bit of r->buffered that no module of NGINX uses for requests. */
 #define NGX_HTTP_FOREGATE_BUFFERED 0x08
+/* How long the start of a body is waited for, milliseconds. */
+#define NGX_HTTP_FOREGATE_HOLD_TIME 10000
 
 static ngx_http_output_header_filter_pt ngx_http_next_header_filter;
 static ngx_http_output_body_filter_pt ngx_http_next_body_filter;
@@ -15,6 +17,7 @@ static ngx_int_t ngx_http_foregate_move(ngx_http_request_t *r, ngx_http_foregate
 static void ngx_http_foregate_end_waiting(ngx_http_request_t *r, ngx_http_foregate_ctx_t *ctx);
 static void ngx_http_foregate_break_off(ngx_http_request_t *r);
 static void ngx_http_foregate_write_handler(ngx_http_request_t *r);
+static void ngx_http_foregate_await_client(ngx_http_request_t *r, ngx_http_foregate_ctx_t *ctx);
 
 /* The head goes out later than the body comes by. */
 static void
@@ -62,6 +65,43 @@ ngx_http_foregate_body_of(ngx_http_request_t *r)
     return FG_SENT;
 }
 
+/* The start of a body does not come: who waits for it gets what has come. */
+static void
+ngx_http_foregate_hold_late(ngx_event_t *event)
+{
+    ngx_http_foregate_ctx_t *ctx = event->data;
+    ngx_http_request_t *r = ctx->r;
+    ngx_connection_t *c = r->connection;
+
+    ngx_http_set_log_request(c->log, r);
+    ctx->late = 1;
+    ngx_http_foregate_wake_response(r, ctx);
+    if (ngx_http_post_request(r, NULL) != NGX_OK) {
+        c->error = 1;
+    }
+    ngx_http_run_posted_requests(c);
+}
+
+static void
+ngx_http_foregate_begin_holding(ngx_http_foregate_ctx_t *ctx)
+{
+    ctx->holding = 1;
+    ctx->late = 0;
+    ctx->hold_timer.handler = ngx_http_foregate_hold_late;
+    ctx->hold_timer.data = ctx;
+    ctx->hold_timer.log = ctx->r->connection->log;
+    ngx_add_timer(&ctx->hold_timer, NGX_HTTP_FOREGATE_HOLD_TIME);
+}
+
+void
+ngx_http_foregate_end_holding(ngx_http_foregate_ctx_t *ctx)
+{
+    ctx->holding = 0;
+    if (ctx->hold_timer.timer_set) {
+        ngx_del_timer(&ctx->hold_timer);
+    }
+}
+
 /* Runs the steps of the response, and sends its head, unless they wait for its body or for something else. */
 static ngx_int_t
 ngx_http_foregate_respond(ngx_http_request_t *r, ngx_http_foregate_ctx_t *ctx)
@@ -98,7 +138,7 @@ ngx_http_foregate_respond(ngx_http_request_t *r, ngx_http_foregate_ctx_t *ctx)
         }
         ctx->held_len = 0;
         ctx->held_room = shaped.hold;
-        ctx->holding = 1;
+        ngx_http_foregate_begin_holding(ctx);
         ngx_http_foregate_keep_back(r);
         /* The head goes out with the start of the body. */
         return NGX_OK;
@@ -162,7 +202,7 @@ ngx_http_foregate_header_filter(ngx_http_request_t *r)
         return NGX_ERROR;
     }
     /* One whose body was waited for has failed, and this tells of it. */
-    ctx->holding = 0;
+    ngx_http_foregate_end_holding(ctx);
     if (ctx->waiting) {
         ngx_http_foregate_forget_fetches(ctx, 1);
         ngx_http_foregate_end_waiting(r, ctx);
@@ -187,17 +227,55 @@ ngx_http_foregate_drop(ngx_chain_t *in)
     }
 }
 
-/* Keeps the start of the body until steps have seen it; then the head and what was kept go out. */
+/* Steps see what was kept of the body; then the head goes out, that, and what comes behind it. */
 static ngx_int_t
-ngx_http_foregate_hold(ngx_http_request_t *r, ngx_http_foregate_ctx_t *ctx, ngx_chain_t *in)
+ngx_http_foregate_release(ngx_http_request_t *r, ngx_http_foregate_ctx_t *ctx, ngx_chain_t *in, ngx_uint_t end)
 {
     ngx_chain_t *out;
     ngx_str_t held;
     fg_text text;
+    ngx_int_t rc;
+
+    ngx_http_foregate_end_holding(ctx);
+    text.data = ctx->held;
+    text.len = ctx->held_len;
+    fg_give_body(ctx->request, FG_RESPONSE, text, (int) end);
+    rc = ngx_http_foregate_respond(r, ctx);
+    if (rc == NGX_ERROR || rc > NGX_OK || r->header_only) {
+        return rc;
+    }
+    if (ctx->swallow) {
+        ngx_http_foregate_drop(in);
+        return rc;
+    }
+
+    held.data = ctx->held;
+    held.len = ctx->held_len;
+    out = ngx_http_foregate_body(r, &held, end);
+    if (out == NULL) {
+        return NGX_ERROR;
+    }
+    /* Nobody knows when more comes. */
+    out->buf->flush = ctx->late;
+    if (!end) {
+        out->next = in;
+    }
+    if (!ctx->filters && !ctx->waiting) {
+        return ngx_http_next_body_filter(r, out);
+    }
+    if (ngx_chain_add_copy(r->pool, &ctx->in, out) != NGX_OK) {
+        return NGX_ERROR;
+    }
+    return ctx->waiting ? NGX_AGAIN : ngx_http_foregate_move(r, ctx);
+}
+
+/* Keeps the start of the body until steps have seen it. */
+static ngx_int_t
+ngx_http_foregate_hold(ngx_http_request_t *r, ngx_http_foregate_ctx_t *ctx, ngx_chain_t *in)
+{
     size_t size;
     ngx_uint_t end = 0;
     ngx_buf_t *buf;
-    ngx_int_t rc;
 
     for ( /* void */ ; in != NULL; in = in->next) {
         buf = in->buf;
@@ -225,36 +303,7 @@ ngx_http_foregate_hold(ngx_http_request_t *r, ngx_http_foregate_ctx_t *ctx, ngx_
     if (!end && in == NULL && ctx->held_len < ctx->held_room) {
         return NGX_OK;
     }
-
-    ctx->holding = 0;
-    text.data = ctx->held;
-    text.len = ctx->held_len;
-    fg_give_body(ctx->request, FG_RESPONSE, text, (int) end);
-    rc = ngx_http_foregate_respond(r, ctx);
-    if (rc == NGX_ERROR || rc > NGX_OK || r->header_only) {
-        return rc;
-    }
-    if (ctx->swallow) {
-        ngx_http_foregate_drop(in);
-        return rc;
-    }
-
-    held.data = ctx->held;
-    held.len = ctx->held_len;
-    out = ngx_http_foregate_body(r, &held, end);
-    if (out == NULL) {
-        return NGX_ERROR;
-    }
-    if (!end) {
-        out->next = in;
-    }
-    if (!ctx->filters && !ctx->waiting) {
-        return ngx_http_next_body_filter(r, out);
-    }
-    if (ngx_chain_add_copy(r->pool, &ctx->in, out) != NGX_OK) {
-        return NGX_ERROR;
-    }
-    return ctx->waiting ? NGX_AGAIN : ngx_http_foregate_move(r, ctx);
+    return ngx_http_foregate_release(r, ctx, in, end);
 }
 
 static void
@@ -307,6 +356,9 @@ ngx_http_foregate_wake_handler(ngx_http_request_t *r)
     rc = NGX_OK;
     if (ctx->waiting && !ctx->asking) {
         rc = ngx_http_foregate_resume(r, ctx);
+    } else if (ctx->holding && ctx->late) {
+        rc = ngx_http_foregate_release(r, ctx, NULL, 0);
+        ngx_http_foregate_await_client(r, ctx);
     } else if (ctx->filters && !ctx->asking) {
         rc = ngx_http_foregate_move(r, ctx);
     }
@@ -327,6 +379,24 @@ ngx_http_foregate_wake_response(ngx_http_request_t *r, ngx_http_foregate_ctx_t *
 }
 
 /* The filters of the body. */
+
+static void
+ngx_http_foregate_watch_writing(ngx_http_request_t *r, ngx_http_foregate_ctx_t *ctx)
+{
+    if (r->upstream != NULL && r->write_event_handler != ngx_http_foregate_write_handler) {
+        ctx->write_handler = r->write_event_handler;
+        r->write_event_handler = ngx_http_foregate_write_handler;
+    }
+}
+
+/* What was sent late, and not by whoever makes the body, has to be sent to its end without that. */
+static void
+ngx_http_foregate_await_client(ngx_http_request_t *r, ngx_http_foregate_ctx_t *ctx)
+{
+    if (ctx->late && r->connection->buffered) {
+        ngx_http_foregate_watch_writing(r, ctx);
+    }
+}
 
 /* Moves the body on until there is no more of it, until its rest passes by the filters, or until all buffers are under way. */
 static ngx_int_t
@@ -411,10 +481,7 @@ ngx_http_foregate_move(ngx_http_request_t *r, ngx_http_foregate_ctx_t *ctx)
     if (!ctx->done && (ctx->in != NULL || ctx->more)) {
         /* NGINX comes back, without input, when the client has taken something. */
         r->buffered |= NGX_HTTP_FOREGATE_BUFFERED;
-        if (r->upstream != NULL && r->write_event_handler != ngx_http_foregate_write_handler) {
-            ctx->write_handler = r->write_event_handler;
-            r->write_event_handler = ngx_http_foregate_write_handler;
-        }
+        ngx_http_foregate_watch_writing(r, ctx);
         return NGX_AGAIN;
     }
     r->buffered &= ~NGX_HTTP_FOREGATE_BUFFERED;
@@ -438,11 +505,18 @@ ngx_http_foregate_write_handler(ngx_http_request_t *r)
     ngx_http_foregate_ctx_t *ctx = ngx_http_get_module_ctx(r, ngx_http_foregate_module);
     ngx_http_event_handler_pt next = ctx->write_handler;
     ngx_event_t *wev = r->connection->write;
+    ngx_int_t rc = NGX_OK;
 
     r->write_event_handler = next;
-    if (!wev->timedout && !wev->delayed && wev->ready && !ctx->failed && !ctx->done && ctx->filters
-        && ngx_http_foregate_move(r, ctx) == NGX_ERROR)
-    {
+    if (!wev->timedout && !wev->delayed && wev->ready && !ctx->failed) {
+        if (!ctx->done && ctx->filters) {
+            rc = ngx_http_foregate_move(r, ctx);
+        } else if (ctx->late) {
+            rc = ngx_http_next_body_filter(r, NULL);
+        }
+        ngx_http_foregate_await_client(r, ctx);
+    }
+    if (rc == NGX_ERROR) {
         ngx_http_foregate_break_off(r);
         return;
     }

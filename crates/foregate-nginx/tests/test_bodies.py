@@ -561,6 +561,61 @@ class Inspection(Case):
                         self.assertTrue(got.body == body, f"{path} {part}")
                         self.assertEqual(got.get("x-held"), f"{hold[:-1]} false")
 
+    def test_the_start_of_a_response_is_waited_for_ten_seconds_at_most(self):
+        size = 900_000
+        body = random.Random(7).randbytes(size)
+        stall = threading.Event()
+        self.addCleanup(stall.set)
+
+        def answer(head):
+            yield b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % (size + 3)
+            if "nothing" not in head:
+                yield body
+            stall.wait(60)
+            yield b"end" if "nothing" not in head else body + b"end"
+
+        origin = self.origin(answer)
+        server = """
+            location /off { proxy_pass http://ORIGIN; proxy_buffering off; }
+            location /grown { foregate grown.kdl; proxy_pass http://ORIGIN; }
+            location /light { foregate off; return 200 "light"; }
+        """
+        http = site("send_timeout 60s; proxy_buffers 64 32k;", server).replace("listen 127.0.0.1:PORT;", "listen 127.0.0.1:PORT sndbuf=8k;")
+        nginx = self.start(http, {"route.kdl": 'probe hold="1000000B"\n', "grown.kdl": 'probe hold="1000000B" grow=2\n'}, origin=origin)
+        made = {path: body for path in ["/origin/", "/off", "/origin/nothing", "/off/nothing", "/gone"]}
+        made["/grown"] = grown(body, 2)[:-3]
+        clients = {}
+        began = time.monotonic()
+        for path in made:
+            client = clients[path] = socket.socket()
+            self.addCleanup(client.close)
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            client.settimeout(10 + PATIENCE)
+            client.connect(("127.0.0.1", nginx.port))
+            # Not in chunks.
+            client.sendall(f"GET {path.replace('/gone', '/origin/gone')} HTTP/1.0\r\nHost: example.com\r\nConnection: close\r\n\r\n".encode())
+        clients.pop("/gone").close()
+        got = {}
+        for path, client in clients.items():
+            got[path] = client.recv(100)
+            self.assertTrue(got[path].startswith(b"HTTP/1.1 200 OK"), path)
+            self.assertTrue(9 < time.monotonic() - began < 10 + PATIENCE / 2, path)
+        # What was kept comes whole, though nothing more comes from the origin. NGINX itself keeps what does not fill a buffer.
+        for path, client in clients.items():
+            while b"\r\n\r\n" not in got[path]:
+                got[path] += client.recv(65536)
+            held = int(re.search(rb"x-held: (\d+) false\r\n", got[path])[1])
+            self.assertTrue(held == 0 if "nothing" in path else held > size - 40_000, f"{path} {held}")
+            while len(got[path].split(b"\r\n\r\n", 1)[1]) < held * (2 if path == "/grown" else 1):
+                got[path] += client.recv(65536)
+        self.assertEqual(nginx.get("/light").body, b"light")
+        stall.set()
+        for path, client in clients.items():
+            while data := client.recv(65536):
+                got[path] += data
+            end = b"eennddEND" if path == "/grown" else b"end"
+            self.assertTrue(got[path].split(b"\r\n\r\n", 1)[1] == made[path] + end, path)
+
     def test_an_origin_that_breaks_off_while_its_body_is_waited_for(self):
         origin = self.origin(lambda head: [b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\nsome"])
         nginx = self.start(site(), {"route.kdl": 'probe hold="20000B"\n'}, origin=origin)
