@@ -174,6 +174,8 @@ void fg_surround(void *cycle, const fg_text *blocks, size_t count, int follows, 
 const void *fg_route(void *cycle, void *cf, fg_text path, const fg_terms *terms);
 /* Whether a route asks an upstream. */
 int fg_route_asks(const void *route, int32_t upstream);
+/* Whether a route has filters of the response's body. */
+int fg_route_filters(const void *route);
 void *fg_request_new(const void *route, const fg_facts *facts);
 void fg_request_free(void *request);
 /* With FG_READ_BODY `wanted` says how much. */

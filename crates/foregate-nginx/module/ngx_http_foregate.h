@@ -50,10 +50,11 @@ typedef struct {
     ngx_flag_t own; /* the directive stands in this location, not further out */
 } ngx_http_foregate_loc_conf_t;
 
-/* A location whose route asks upstreams, if it has one. */
+/* A location and its route, if it has one. */
 typedef struct {
     ngx_http_core_srv_conf_t *server;
     ngx_http_foregate_loc_conf_t *conf;
+    void **loc_conf; /* of all modules */
 } ngx_http_foregate_use_t;
 
 typedef struct ngx_http_foregate_fetch_s ngx_http_foregate_fetch_t;
@@ -130,6 +131,9 @@ typedef struct {
     unsigned done : 1;      /* the end has been sent */
     unsigned failed : 1;
 } ngx_http_foregate_ctx_t;
+
+/* NGINX's module that fetches a response in slices; NULL: there is none. */
+extern ngx_module_t *ngx_http_foregate_slices;
 
 /* What the other half is lent. */
 extern const fg_host ngx_http_foregate_host;

@@ -10,6 +10,8 @@
 /* How long the start of a body is waited for, milliseconds. */
 #define NGX_HTTP_FOREGATE_HOLD_TIME 10000
 
+ngx_module_t *ngx_http_foregate_slices;
+
 static ngx_http_output_header_filter_pt ngx_http_next_header_filter;
 static ngx_http_output_body_filter_pt ngx_http_next_body_filter;
 
@@ -130,6 +132,10 @@ ngx_http_foregate_respond(ngx_http_request_t *r, ngx_http_foregate_ctx_t *ctx)
         break;
     case FG_ANSWER:
         ctx->swallow = 1;
+        if (ngx_http_foregate_slices != NULL) {
+            /* No more slices of what was to be sent. */
+            r->ctx[ngx_http_foregate_slices->ctx_index] = NULL;
+        }
         break;
     case FG_HOLD:
         ctx->held = ngx_palloc(r->pool, shaped.hold);

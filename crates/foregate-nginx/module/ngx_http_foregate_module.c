@@ -185,6 +185,44 @@ ngx_http_foregate_check_use(ngx_conf_t *cf, ngx_http_foregate_use_t *use)
     return NGX_OK;
 }
 
+static void
+ngx_http_foregate_find_slices(ngx_conf_t *cf)
+{
+    ngx_uint_t i;
+
+    ngx_http_foregate_slices = NULL;
+    for (i = 0; cf->cycle->modules[i] != NULL; i++) {
+        if (ngx_strcmp(cf->cycle->modules[i]->name, "ngx_http_slice_filter_module") == 0) {
+            ngx_http_foregate_slices = cf->cycle->modules[i];
+        }
+    }
+}
+
+/* Whether the filters of a location would see all of a body: the slices of one but for the first are subrequests, which pass
+ * by its route, or are bodies of their own. */
+static ngx_int_t
+ngx_http_foregate_check_slices(ngx_conf_t *cf, ngx_http_foregate_use_t *use)
+{
+    ngx_http_foregate_place_t before;
+    size_t *size;
+
+    if (ngx_http_foregate_slices == NULL || use->conf->route == NULL || !fg_route_filters(use->conf->route)) {
+        return NGX_OK;
+    }
+    /* The size is the first and only member of its configuration. */
+    size = use->loc_conf[ngx_http_foregate_slices->ctx_index];
+    if (size == NULL || *size == 0 || *size == NGX_CONF_UNSET_SIZE) {
+        return NGX_OK;
+    }
+    before = ngx_http_foregate_go_to(cf, use->conf->place);
+    ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                       "\"slice\" is on in a location of the server \"%V\" whose route has filters for bodies of responses, "
+                       "which would see the first slice alone: write \"slice 0;\" or \"foregate off;\" there",
+                       &use->server->server_name);
+    (void) ngx_http_foregate_go_to(cf, before);
+    return NGX_ERROR;
+}
+
 static ngx_int_t
 ngx_http_foregate_postconfiguration(ngx_conf_t *cf)
 {
@@ -206,8 +244,9 @@ ngx_http_foregate_postconfiguration(ngx_conf_t *cf)
     }
     *handler = ngx_http_foregate_log_handler;
 
+    ngx_http_foregate_find_slices(cf);
     for (i = 0; i < main->uses.nelts; i++) {
-        if (ngx_http_foregate_check_use(cf, &use[i]) != NGX_OK) {
+        if (ngx_http_foregate_check_use(cf, &use[i]) != NGX_OK || ngx_http_foregate_check_slices(cf, &use[i]) != NGX_OK) {
             return NGX_ERROR;
         }
     }
@@ -402,6 +441,7 @@ ngx_http_foregate_merge_loc_conf(ngx_conf_t *cf, void *parent, void *child)
     }
     use->server = ngx_http_conf_get_module_srv_conf(cf, ngx_http_core_module);
     use->conf = conf;
+    use->loc_conf = ((ngx_http_conf_ctx_t *) cf->ctx)->loc_conf;
     return NGX_CONF_OK;
 }
 

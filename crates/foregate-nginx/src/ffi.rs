@@ -479,6 +479,20 @@ pub unsafe extern "C" fn fg_route_asks(route: *const c_void, upstream: i32) -> c
     })
 }
 
+/// Whether a route has filters of the response's body.
+///
+/// # Safety
+///
+/// `route` came from [`fg_route`] and its cycle lives.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fg_route_filters(route: *const c_void) -> c_int {
+    guard(0, || {
+        // SAFETY: the caller vouches for it.
+        let route = unsafe { route.cast::<Route>().as_ref()? };
+        Some(c_int::from(route.filters()))
+    })
+}
+
 /// What has been asked for, one after the other: 1 when it is to be fetched, 0 when there is an answer already, -1 when
 /// there is no more. The texts live until it is answered.
 ///

@@ -11,7 +11,7 @@ use foregate_config::{
     Decoder, Files, INCLUDE, Item, Modules, Problem, Problems, Tree, Upstreams, lists, nearest, read,
 };
 use foregate_module::settings::{UpstreamId, Wrong};
-use foregate_module::{Pipeline, Plan, Steps, Weight};
+use foregate_module::{FilterResponseBody, Output, Pipeline, Plan, Steps, Weight};
 use foregate_modules::expressions::Compiler;
 
 use crate::fetch::Answers;
@@ -91,6 +91,17 @@ pub(crate) struct Route {
     pub queue: Queue,
     /// What others have been told that asked the same.
     pub answers: Answers,
+}
+
+impl Route {
+    /// Whether a step may put a filter before the body of a response.
+    pub(crate) fn filters(&self) -> bool {
+        let filter = <FilterResponseBody as Output>::SLOT.name;
+        self.plan.steps().iter().any(|planned| {
+            let entry = self.pipeline.entries().get(usize::from(planned.step));
+            entry.is_some_and(|entry| entry.decl().outputs.iter().any(|slot| slot.name == filter))
+        })
+    }
 }
 
 impl Cycle {

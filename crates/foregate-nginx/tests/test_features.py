@@ -275,6 +275,16 @@ class Refused(Case):
         self.refused('error-pages { page 404 upstream="pages" path="/404.html"; }\n',
                      ["route.kdl:1:", "no `foregate_upstream` in nginx.conf says what `pages` is"])
 
+    def test_slices_of_what_is_changed(self):
+        """They would pass by the filters."""
+        route = 'substitute { replace "a" "b"; }\n'
+        self.refused(route, ['"slice" is on in a location', "slice 0;"], "slice 1k; foregate route.kdl; location / { }")
+        self.refused(route, ['"slice" is on in a location', "slice 0;"], "location / { slice 1k; foregate route.kdl; }")
+        for directive in ["location /a { slice 1k; foregate off; } foregate route.kdl;", "slice 0; foregate route.kdl;", "foregate other.kdl; slice 1k;"]:
+            files = {"route.kdl": route, "other.kdl": self.FINE + 'access { allow "127.0.0.0/8"; }\n'}
+            nginx = self.nginx(f"server {{ listen 127.0.0.1:PORT; {directive} }}", files)
+            self.assertEqual(nginx.check().stderr.count("emerg"), 0, f"{directive} {nginx.check().stderr}")
+
     def test_the_directive(self):
         self.refused(self.FINE, "off=headerss: the file has no such key", "foregate route.kdl off=headerss;")
         self.refused(self.FINE, "is duplicate", "foregate route.kdl; foregate route.kdl;")

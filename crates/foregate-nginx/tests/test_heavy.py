@@ -72,6 +72,31 @@ class Heavy(Site):
                 got = nginx.get("/files/a.txt", headers=[("Range", f"bytes={part}"), ("X-Kept", kept)])
                 self.assertEqual((got.status, got.body), expected, part)
 
+    def test_a_response_that_is_replaced_has_no_more_slices(self):
+        body = b"0123456789" * 1000
+
+        def answer(head):
+            first, last = (int(number) for number in re.search(r"(?i)range: bytes=(\d+)-(\d+)", head).groups())
+            part = body[first:last + 1]
+            fields = [("Content-Range", f"bytes {first}-{first + len(part) - 1}/{len(body)}"), ("ETag", '"x"')]
+            return response(part, "206 Partial Content", fields)
+
+        http = SITE.replace("location / {", "location / { slice 1k; proxy_set_header Range $slice_range; proxy_http_version 1.1;")
+        nginx = self.start_site('probe-busy in="response"\n', http)
+        self.site.answer = answer
+        self.assertTrue(nginx.get("/a").body == body)
+        asked = len(self.site.requests)
+        with socket.create_connection(("127.0.0.1", nginx.port), PATIENCE) as client:
+            client.settimeout(PATIENCE)
+            client.sendall(b"GET /a HTTP/1.1\r\nHost: a\r\nX-Kept: replace\r\n\r\nGET /light HTTP/1.1\r\nHost: a\r\n\r\n")
+            got = b""
+            while not got.endswith(b"light"):
+                data = client.recv(65536)
+                self.assertTrue(data, got)
+                got += data
+        self.assertRegex(got, rb"^HTTP/1.1 410 (?s:.)*\r\n\r\nreplacedHTTP/1.1 200 OK\r\n(?s:.)*light$")
+        self.assertEqual(len(self.site.requests), asked + 1)
+
     def test_http2_and_parts(self):
         page = b'[<!--# include virtual="/part/1" -->|<!--# include virtual="/part/2" -->]'
         nginx = self.start_site('probe-busy in="both" time="20ms"\n', files={"html/page.txt": page})
