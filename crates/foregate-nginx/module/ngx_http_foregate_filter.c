@@ -404,6 +404,23 @@ ngx_http_foregate_await_client(ngx_http_request_t *r, ngx_http_foregate_ctx_t *c
     }
 }
 
+/* Where neither a length nor chunks tell that there was to be more, a reset does. */
+static void
+ngx_http_foregate_tell_broken(ngx_http_request_t *r)
+{
+    ngx_connection_t *c = r->connection;
+    struct linger linger = { 1, 0 };
+
+    if (!r->main->header_sent || r->main->headers_out.content_length_n != -1 || r->main->chunked
+        || r->http_version >= NGX_HTTP_VERSION_20)
+    {
+        return;
+    }
+    if (setsockopt(c->fd, SOL_SOCKET, SO_LINGER, (const void *) &linger, sizeof(struct linger)) == -1) {
+        ngx_log_error(NGX_LOG_ALERT, c->log, ngx_socket_errno, "setsockopt(SO_LINGER) failed");
+    }
+}
+
 /* Moves the body on until there is no more of it, until its rest passes by the filters, or until all buffers are under way. */
 static ngx_int_t
 ngx_http_foregate_move(ngx_http_request_t *r, ngx_http_foregate_ctx_t *ctx)
@@ -457,6 +474,7 @@ ngx_http_foregate_move(ngx_http_request_t *r, ngx_http_foregate_ctx_t *ctx)
         *last = NULL;
 
         if (ctx->failed) {
+            ngx_http_foregate_tell_broken(r);
             r->connection->error = 1;
             return NGX_ERROR;
         }
@@ -499,6 +517,7 @@ ngx_http_foregate_move(ngx_http_request_t *r, ngx_http_foregate_ctx_t *ctx)
 static void
 ngx_http_foregate_break_off(ngx_http_request_t *r)
 {
+    ngx_http_foregate_tell_broken(r);
     r->main->count++;
     ngx_http_finalize_request(r, NGX_ERROR);
 }

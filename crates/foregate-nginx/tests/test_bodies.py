@@ -669,6 +669,26 @@ class Panics(Case):
             self.assertEqual(nginx.get("/fine").body, b"fine")
         self.assertIn("a filter has panicked", nginx.log())
 
+    def test_a_body_that_is_broken_off_is_not_taken_for_whole(self):
+        """By clients of HTTP/1.0, to which nothing but the end of the connection tells the end of the body."""
+        body = gzip.compress(random.Random(9).randbytes(200_000))
+        origin = self.origin(lambda head: response(body if "whole" in head else body[:-9000], fields=[("Content-Encoding", "gzip")]))
+        nginx = self.start(site(), {"route.kdl": 'decompress { responses "always"; }\n' + GROW}, origin=origin)
+
+        def read(path):
+            with socket.create_connection(("127.0.0.1", nginx.port), PATIENCE) as client:
+                client.settimeout(PATIENCE)
+                client.sendall(f"GET {path} HTTP/1.0\r\nHost: example.com\r\n\r\n".encode())
+                got = 0
+                while data := client.recv(65536):
+                    got += len(data)
+                return got
+
+        self.assertGreater(read("/origin/whole"), 600_000)
+        for _ in range(2):
+            with self.assertRaises(ConnectionResetError):
+                read("/origin/broken")
+
 
 class Reloads(Case):
     @unittest.skipIf(VALGRIND, "it measures memory")
