@@ -155,6 +155,8 @@ pub struct Emails {
 const LINKS: usize = 2;
 const BODY: usize = 2;
 const HTML: usize = 3;
+/// What the script does not find: its content is no part of the document until another script has put it there.
+const TEMPLATE: usize = 4;
 
 impl Default for Emails {
     fn default() -> Self {
@@ -165,7 +167,8 @@ impl Default for Emails {
 impl Emails {
     /// With this text where addresses were.
     pub fn new(placeholder: &str) -> Self {
-        let selectors = ["a[href]", "area[href]", "body", "html", "svg", "math", "select", "datalist"];
+        let selectors =
+            ["a[href]", "area[href]", "body", "html", "template", "svg", "math", "select", "datalist"];
         let mut escaped = String::new();
         escape(placeholder, &mut escaped);
         Self {
@@ -196,6 +199,7 @@ impl Feature for Emails {
             charset: page.charset(),
             candidate: Candidate::default(),
             outside: 0,
+            templates: 0,
             off: false,
             hidden: false,
         })
@@ -210,6 +214,8 @@ struct Hiding {
     candidate: Candidate,
     /// How many elements are open in which no markup may be inserted.
     outside: usize,
+    /// Those of them that are templates.
+    templates: usize,
     /// Between `<!--email_off-->` and `<!--/email_off-->`.
     off: bool,
     hidden: bool,
@@ -222,6 +228,7 @@ impl Rewrite for Hiding {
             BODY | HTML => element.watch_end(),
             _ if element.has_content() => {
                 self.outside += 1;
+                self.templates += usize::from(selector == TEMPLATE);
                 element.watch_end();
             }
             _ => {}
@@ -236,7 +243,10 @@ impl Rewrite for Hiding {
                 }
             }
             BODY | HTML => {}
-            _ => self.outside = self.outside.saturating_sub(1),
+            _ => {
+                self.outside = self.outside.saturating_sub(1);
+                self.templates = self.templates.saturating_sub(usize::from(selector == TEMPLATE));
+            }
         }
     }
 
@@ -273,7 +283,11 @@ impl Rewrite for Hiding {
 
 impl Hiding {
     fn link(&mut self, element: &mut Element<'_, '_, '_>) {
-        let Some(href) = element.attribute("href").filter(|_| !self.off && element.is_html()) else { return };
+        let Some(href) =
+            element.attribute("href").filter(|_| !self.off && self.templates == 0 && element.is_html())
+        else {
+            return;
+        };
         let mut href = references::resolve(&href);
         // Browsers drop these (URL Standard, section 4.4).
         href.retain(|character| !matches!(character, '\t' | '\n' | '\r'));
