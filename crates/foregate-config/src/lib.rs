@@ -96,6 +96,26 @@ pub fn read_text<T>(
     finish(tree, problems, decode).map(|(decoded, _)| decoded)
 }
 
+/// What `decode` makes of the first node of this name at the outermost level, whatever else is wrong with the files; `None`
+/// where there is no such node.
+///
+/// # Errors
+///
+/// What is wrong with it, or all that keeps it from being found.
+pub fn find<T>(
+    path: &Path,
+    name: &str,
+    decode: impl FnOnce(&mut Decoder<'_>, Item<'_>) -> Option<T>,
+) -> Result<Option<T>, Box<Refused>> {
+    let mut others = Problems::default();
+    let tree = Tree::read(path, &mut others);
+    let found = tree.roots().into_iter().find(|item| item.node.name() == name);
+    let mut problems = Problems::default();
+    let value = found.and_then(|item| decode(&mut Decoder::new(&mut problems, Vec::new()), item));
+    let problems = if found.is_some() { problems } else { others };
+    if problems.is_empty() { Ok(value) } else { Err(Box::new(Refused::new(tree, problems))) }
+}
+
 fn finish<T>(
     tree: Tree,
     mut problems: Problems,

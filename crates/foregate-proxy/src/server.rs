@@ -345,11 +345,17 @@ impl Server {
     async fn supervise(&mut self, signals: &mut Signals) {
         let stop = self.until_stopped(signals).await;
         crate::notify::stopping();
-        // Their socket files go now, before a successor may make its own.
+        // Sockets and their files go now: a successor may make its own while requests in flight end here.
         for (_, listening) in self.listening.drain() {
             listening.stop.send_replace(true);
         }
-        self.admin_task = None;
+        let metrics = self.metrics_task.take().map(|(_, task)| task);
+        let admin = self.admin_task.take().map(|(_, task)| task);
+        for task in [metrics, admin].into_iter().flatten() {
+            task.abort();
+            // An error says that it was aborted.
+            let _ = task.await;
+        }
         if let Stop::Graceful(limit) = stop {
             self.proxy.drain();
             let connections = self.proxy.registry.count();

@@ -148,7 +148,11 @@ servers   127.0.0.1:3000, unix:app.sock weight=2
 #[test]
 fn reload_asks_the_admin_socket() {
     let folder = Folder::new("reload");
-    folder.write("foregate.kdl", &format!("admin \"admin.sock\"\n{FINE}"));
+    // The process has an environment of its own; what it cannot resolve, it says.
+    folder.write(
+        "foregate.kdl",
+        &format!("admin \"admin.sock\"\naccess-log \"${{env:SURELY_NOT_SET_1}}\"\n{FINE}"),
+    );
     let listener = UnixListener::bind(folder.0.join("admin.sock")).unwrap();
     let server = std::thread::spawn(move || {
         let answers = ["{\"ok\":true}\n", "{\"ok\":false,\"error\":\"line 1 is wrong\"}\n", "nonsense\n"];
@@ -165,7 +169,14 @@ fn reload_asks_the_admin_socket() {
     assert_eq!((output.status.code(), &*stderr(&output)), (Some(1), "line 1 is wrong\n"));
     assert_eq!(folder.run(&["reload"]).status.code(), Some(1));
     server.join().unwrap();
-    assert_eq!(folder.run(&["reload", "--admin", "nobody.sock"]).status.code(), Some(1));
+    let output = folder.run(&["reload", "--admin", "nobody.sock"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stderr(&output).contains("is it running?"), "{}", stderr(&output));
+    folder.write("foregate.kdl", "listen {\n");
+    let output = folder.run(&["reload"]);
+    assert_eq!(output.status.code(), Some(1));
+    let said = stderr(&output);
+    assert!(said.contains("foregate.kdl:") && said.contains("`--admin PATH` asks the process"), "{said}");
 }
 
 #[test]
@@ -295,6 +306,8 @@ fn wrong_usage_is_2() {
         assert_eq!(folder.run(arguments).status.code(), Some(2), "{arguments:?}");
     }
     assert_eq!(folder.run(&["check", "-c", "nothing.kdl"]).status.code(), Some(1));
+    let output = folder.run(&["check", "some.kdl"]);
+    assert!(stderr(&output).contains("`-c some.kdl`"), "{}", stderr(&output));
     assert!(stdout(&folder.run(&["version"])).starts_with("foregate "));
     assert!(stdout(&folder.run(&["completions", "bash"])).contains("explain"));
 }

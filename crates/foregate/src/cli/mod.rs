@@ -17,6 +17,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 
+use clap::error::{ContextKind, ContextValue};
 use clap::{Args, CommandFactory, Parser, Subcommand};
 use foregate_module::Pipeline;
 
@@ -97,7 +98,7 @@ struct Json {
 /// Runs the verb of the command line.
 pub(crate) fn main(pipeline: Pipeline) -> ExitCode {
     let pipeline = Arc::new(pipeline);
-    match Cli::parse_from(arguments()).verb {
+    match Cli::try_parse_from(arguments()).unwrap_or_else(|error| with_advice(error).exit()).verb {
         Verb::Run(run) => run.run(pipeline),
         Verb::Quickstart(arguments) => quickstart(arguments, pipeline),
         Verb::Demo(arguments) => demo(arguments),
@@ -107,7 +108,7 @@ pub(crate) fn main(pipeline: Pipeline) -> ExitCode {
         Verb::Modules(modules) => modules.run(&pipeline),
         Verb::Module(module) => module.run(&pipeline),
         Verb::Waf(waf) => waf.run(),
-        Verb::Reload(reload) => reload.run(&pipeline),
+        Verb::Reload(reload) => reload.run(),
         Verb::Version(Json { json }) => version(json),
         Verb::Completions { shell } => completions(shell),
     }
@@ -122,6 +123,17 @@ fn arguments() -> impl Iterator<Item = OsString> {
         _ => argument,
     };
     std::env::args_os().enumerate().map(verb)
+}
+
+/// Says how a file is named to who has written its name alone.
+fn with_advice(mut error: clap::Error) -> clap::Error {
+    let file = match error.get(ContextKind::InvalidArg) {
+        Some(ContextValue::String(name)) if name.ends_with(".kdl") || name.ends_with(".json") => name.clone(),
+        _ => return error,
+    };
+    let advice = format!("a configuration is named by `-c {file}`");
+    error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![advice.into()]));
+    error
 }
 
 fn quickstart(arguments: QuickstartArguments, pipeline: Arc<Pipeline>) -> Outcome {

@@ -3,12 +3,10 @@
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::Duration;
 
 use crate::config;
 use clap::Args;
-use foregate_module::Pipeline;
 use serde_json::Value;
 
 use super::output::{Outcome, complain, print, print_json, show_refused};
@@ -32,28 +30,31 @@ pub(super) struct Reload {
 }
 
 impl Reload {
-    pub(super) fn run(&self, pipeline: &Arc<Pipeline>) -> Outcome {
+    pub(super) fn run(&self) -> Outcome {
         let json = self.output.json;
         let admin = match &self.admin {
             Some(admin) => admin.clone(),
-            // The file is read here to find the socket; it also tells what is wrong better than the socket can.
-            None => match config::load(&self.file.path(), pipeline) {
-                Err(refused) => return show_refused(&refused, json),
-                Ok(settings) => match settings.admin {
-                    Some(admin) => admin,
-                    None => {
-                        complain(
-                            "the configuration names no `admin` socket; send SIGHUP to the process instead",
-                        );
-                        return Outcome::Wrong;
-                    }
-                },
+            // Nothing else is judged here: the process has an environment and a user of its own.
+            None => match config::admin(&self.file.path()) {
+                Ok(Some(admin)) => admin,
+                Ok(None) => {
+                    complain("the configuration names no `admin` socket; send SIGHUP to the process instead");
+                    return Outcome::Wrong;
+                }
+                Err(refused) => {
+                    let outcome = show_refused(&refused, json);
+                    complain("read here to find `admin`; `--admin PATH` asks the process itself");
+                    return outcome;
+                }
             },
         };
         match ask(&admin, "reload") {
             Ok(answer) => show(&answer, json),
             Err(error) => {
                 complain(&format!("cannot ask {}: {error}", admin.display()));
+                complain(
+                    "  help: is it running? if `admin` has changed, `--admin PATH` names the present one",
+                );
                 Outcome::Wrong
             }
         }

@@ -57,6 +57,15 @@ pub fn load_kept(texts: &Texts, pipeline: &Arc<Pipeline>) -> Result<Settings, Bo
     foregate_config::read_kept(texts, |tree, problems| decode::decode(tree, pipeline, false, problems))
 }
 
+/// The socket that `admin` names, whatever else stands in the files.
+///
+/// # Errors
+///
+/// What keeps it from being found: a file that cannot be read, or a mistake in its syntax or in the path.
+pub fn admin(path: &Path) -> Result<Option<PathBuf>, Box<Refused>> {
+    foregate_config::find(path, "admin", |decoder, item| decode::admin(decoder, item, false))
+}
+
 /// As [`load()`], for a text that could stand in the file `path`; the files of TLS must be there, and are not looked into.
 ///
 /// # Errors

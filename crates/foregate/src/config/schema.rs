@@ -40,7 +40,7 @@ pub static LISTEN: Block = Block {
         Key::one("proxy-protocol", "BLOCK...", "proxy-protocol \"10.0.0.0/8\"", "Peers in these address blocks must start each connection with a PROXY protocol header (v1 or v2).")
             .args(1, ANY)
             .otherwise("from nobody"),
-        Key::flag("reuse-port", "#false", "reuse-port", "Binds with `SO_REUSEPORT`, so that another process may share the port."),
+        Key::flag("reuse-port", "#false", "reuse-port", "Binds with `SO_REUSEPORT`, so that another process may share the port. It has to have its own `metrics` and `admin`, which are never shared."),
         Key::one("backlog", "NUMBER", "backlog 511", "Length of the kernel's accept queue, which the kernel caps at `net.core.somaxconn`.").default("4096"),
         Key::flag("http2", "#true", "http2 #false", "Offers HTTP/2: by ALPN with TLS, by prior knowledge without."),
     ],

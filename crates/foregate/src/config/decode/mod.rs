@@ -148,7 +148,7 @@ fn socket_address(value: &value::Value<'_>) -> Result<SocketAddr, Wrong> {
 }
 
 /// `unix:` may stand before the path, as it must where an address could also be one of TCP.
-fn admin(decoder: &mut Decoder<'_>, item: Item<'_>, inspect: bool) -> Option<PathBuf> {
+pub(super) fn admin(decoder: &mut Decoder<'_>, item: Item<'_>, inspect: bool) -> Option<PathBuf> {
     let path = decoder.read(item, 0, |v| {
         let text = value::string(v)?;
         Ok(text.strip_prefix("unix:").unwrap_or(text).to_owned())

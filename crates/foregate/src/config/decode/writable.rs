@@ -31,7 +31,11 @@ fn tell(
     found: Result<(), (PathBuf, io::Error)>,
 ) {
     if let Err((at, error)) = found {
-        let at = if at == path { String::new() } else { format!("{}: ", at.display()) };
+        let at = match at.to_str() {
+            Some(".") => "the present folder: ".to_owned(),
+            _ if at == path => String::new(),
+            _ => format!("{}: ", at.display()),
+        };
         let message = format!("cannot {what} {}: {at}{error}", path.display());
         decoder.push(Problem::new(Some(place), message).help(HELP));
     }
