@@ -33,7 +33,8 @@ pub struct Standing {
     pub admitted: bool,
     /// How many more would be admitted now.
     pub remaining: u32,
-    /// When the window ends or the bucket is full, milliseconds from now.
+    /// When the window ends or the bucket is full, milliseconds from now. Of a sliding window that lets nothing more pass: when
+    /// it will, which may be in the next one.
     pub reset: u64,
     /// When a request would be admitted, milliseconds from now; 0 if this one was.
     pub retry: u64,
@@ -92,19 +93,23 @@ impl Rule {
             [self.limit.into(), window.into(), reset.into(), current.into(), before.into()].map(|n: u128| n);
         // All in units of a request times a millisecond of the window.
         let (most, weighed) = (limit * wide, earlier * left.min(wide) + count * wide);
-        if weighed + wide > most {
-            let retry = if current < self.limit {
+        let wait = |count: u128| {
+            let wait = if count < limit {
                 // Until the part of the window before has shrunk enough.
                 left - ((limit - count - 1) * wide / earlier.max(1)).min(left)
             } else {
                 // Until the part of this window, once it is the one before, has.
                 left + wide - ((limit - 1) * wide / count.max(1)).min(wide)
             };
-            let standing = Standing { admitted: false, remaining: 0, reset, retry: retry.max(1) as u64 };
-            return (None, standing);
+            wait.max(1) as u64
+        };
+        if weighed + wide > most {
+            let retry = wait(count);
+            return (None, Standing { admitted: false, remaining: 0, reset: retry, retry });
         }
         let weighed = weighed + wide;
         let remaining = ((most - weighed) / wide) as u32;
+        let reset = if remaining == 0 { wait(count + 1) } else { reset };
         let used = Self::used(weighed, most);
         let state = State { until: end + window, first: current + 1, second: before, used };
         (Some(state), Standing { admitted: true, remaining, reset, retry: 0 })
