@@ -55,11 +55,16 @@ impl<'p> Decoder<'p> {
     ) {
         let further = std::mem::take(&mut problem.further);
         for problem in std::iter::once(problem).chain(further) {
+            let modules = &self.modules;
             let place = problem.place;
             let span = Span { start: place.start, len: place.length };
             let written = tree.source_at(place.file, place.start, place.length);
             // As for our own keys, where the place is a whole value.
-            let message = match nodes.iter().find_map(|node| value_at(node, place, written)) {
+            let value = nodes.iter().find_map(|node| {
+                let key = modules.iter().copied().find(|key| key.name == node.name());
+                value_at(node, key, place, written)
+            });
+            let message = match value {
                 Some(value) => format!("`{value}`: {}", problem.message),
                 None => problem.message,
             };
@@ -423,16 +428,32 @@ fn shown(node: &str, key: Option<&str>, value: &str) -> String {
     }
 }
 
-/// How the value at a place stands in the file, if it is one of this node or of its block.
-fn value_at(node: &Node, place: foregate_module::settings::Place, written: &str) -> Option<String> {
-    if place.length > 0 && node.args().iter().any(|argument| argument.place() == place) {
-        return Some(shown(node.name(), None, written));
+/// What stands for a secret in messages.
+const HIDDEN: &str = "\"...\"";
+
+/// How the value at a place stands in the file, if it is one of this node or of its block. `key` is the node's.
+fn value_at(
+    node: &Node,
+    key: Option<&'static Key>,
+    place: foregate_module::settings::Place,
+    written: &str,
+) -> Option<String> {
+    let is_there = |argument: &Argument| place.length > 0 && argument.place() == place;
+    let value = |name: &str| {
+        if key.is_some_and(|key| key.secrets.contains(&name)) { HIDDEN } else { written }
+    };
+    if let Some(number) = node.args().iter().position(is_there) {
+        let last = number + 1 == node.args().len();
+        return Some(shown(node.name(), None, if last { value("") } else { written }));
     }
-    let prop = node.props().find(|(_, argument)| place.length > 0 && argument.place() == place);
-    match prop {
-        Some((name, _)) => Some(shown(node.name(), Some(name), written)),
-        None => node.children().iter().find_map(|child| value_at(child, place, written)),
+    if let Some((name, _)) = node.props().find(|(_, argument)| is_there(argument)) {
+        return Some(shown(node.name(), Some(name), value(name)));
     }
+    let keys = key.and_then(|key| key.block).map_or(&[][..], |block| block.keys);
+    node.children().iter().find_map(|child| {
+        let key = keys.iter().find(|key| key.name == child.name());
+        value_at(child, key, place, written)
+    })
 }
 
 fn not_empty(value: &Value<'_>) -> Result<String, Wrong> {

@@ -66,6 +66,7 @@ const USER: Key = Key::one(
     "A user, and the hash of the password: bcrypt, Argon2 or SHA-512-crypt, or `plain:` and the password itself.",
 )
 .args(2, 2)
+.secrets(&[""])
 .many();
 
 const PROPS: [Prop; 4] = [
@@ -123,7 +124,11 @@ impl FromNode for Users {
         }
         let mut users = BTreeMap::new();
         for user in node.children_named("user") {
-            let hash = Hash::read(user.arg(1)?.text()?).map_err(|message| user.args()[1].wrong(message))?;
+            let hash = user.arg(1)?;
+            let hash = Hash::read(hash.text()?).map_err(|message| match message.strip_prefix("this is") {
+                Some(rest) => hash.wrong(format!("the second value is{rest}")),
+                None => hash.wrong(message),
+            })?;
             let name = user.arg(0)?;
             add(&mut users, name.text()?, hash).map_err(|message| name.wrong(message))?;
         }

@@ -110,6 +110,7 @@ static CHILDREN: [ConfigKey; 7] = [
         "A shared secret for HS256, HS384 or HS512: at least as long as the digest.",
     )
     .args(2, 2)
+    .secrets(&[""])
     .props(&[prop("id", "TEXT", "", "The `kid` of tokens that it is for. Without it: any.")])
     .many(),
     ConfigKey::one("jwks", "file=FILE | upstream=NAME", "jwks upstream=\"app\" keep=\"1h\"", "A set of keys (RFC 7517).")

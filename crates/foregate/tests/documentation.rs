@@ -158,13 +158,22 @@ fn configurations_are_taken_and_wrong_ones_refused() {
     let folder = Folder::new("snippets");
     let mut wrong = String::new();
     let mut count = 0;
-    for snippet in snippets() {
+    let snippets = snippets();
+    let followers = snippets.iter().skip(1).map(Some).chain([None]);
+    for (snippet, follower) in snippets.iter().zip(followers) {
         // Databases of countries are not ours to ship.
         if snippet.kind.split(' ').next() != Some("kdl") || snippet.text.contains(".mmdb") {
             continue;
         }
         count += 1;
-        let output = check(&folder, "snippet.kdl", &completed(&snippet));
+        let output = check(&folder, "snippet.kdl", &completed(snippet));
+        if let Some(follower) = follower.filter(|follower| follower.kind == "text refused") {
+            let folder = format!("{}/snippet", folder.0.display());
+            let said = String::from_utf8_lossy(&output.stderr).replace(&folder, "foregate");
+            if said != follower.text {
+                writeln!(wrong, "{}: it says\n{said}", follower.place).unwrap();
+            }
+        }
         let expected = i32::from(snippet.kind == "kdl refused");
         if output.status.code() != Some(expected) {
             let said = String::from_utf8_lossy(&output.stderr);

@@ -30,6 +30,8 @@ pub struct Key {
     pub default: &'static str,
     /// The same in words.
     pub otherwise: &'static str,
+    /// Properties that hold a secret, which no message shows; an empty name is that of the last argument.
+    pub secrets: &'static [&'static str],
     /// One line that uses it, with another value than the default.
     pub example: &'static str,
     /// What it does.
@@ -73,6 +75,7 @@ impl Key {
             required: false,
             default: "",
             otherwise: "",
+            secrets: &[],
             example,
             about,
         }
@@ -128,6 +131,12 @@ impl Key {
     #[must_use]
     pub const fn props(self, props: &'static [Prop]) -> Self {
         Self { props, ..self }
+    }
+
+    /// With secrets in these properties, or in the last argument where the name is empty.
+    #[must_use]
+    pub const fn secrets(self, secrets: &'static [&'static str]) -> Self {
+        Self { secrets, ..self }
     }
 
     /// That may stand there several times.

@@ -177,21 +177,21 @@ fn mistakes_are_told_without_secrets() {
     };
     let of_hash = |hash: &str| read(node("basic-auth").with_child(user("ada", hash)));
     for (result, message) in [
-        (of_hash("secret"), "this is not a hash that is known"),
+        (of_hash("secret"), "the second value is not a hash that is known"),
         (of_hash("$apr1$salt$abc"), "hashes made with MD5"),
         (of_hash("{SHA}abc"), "hashes made with SHA-1"),
         (
             of_hash("$2y$31$2JAA5opVHGa1Qev4ROFM0ukv/dI0oLgoaDbMlVbq8pY.zajzIvIaO"),
             "the cost of a bcrypt hash must be 4..=15",
         ),
-        (of_hash("$2y$10$short"), "this is not a bcrypt hash"),
+        (of_hash("$2y$10$short"), "the second value is not a bcrypt hash"),
         (of_hash("$6$rounds=999999999$a$b"), "the rounds of a SHA-512-crypt hash must be 1000..=500000"),
-        (of_hash("$6$salt$short"), "this is not a SHA-512-crypt hash"),
+        (of_hash("$6$salt$short"), "the second value is not a SHA-512-crypt hash"),
         (
             of_hash("$argon2id$v=19$m=4194304,t=1,p=1$c2FsdHNhbHQ$cZn5d+rFh+ZfuRhm2iGUGg"),
             "an Argon2 hash may take",
         ),
-        (of_hash("$argon2id$nonsense"), "this is not an Argon2 hash"),
+        (of_hash("$argon2id$nonsense"), "the second value is not an Argon2 hash"),
         (of_file("ada:plain:a\nada:plain:b"), "line 2: the user `ada` is there twice"),
         (of_file("ada"), "line 1: there is no colon"),
         (of_file("a:b:c"), "line 1: this is not a hash that is known"),

@@ -137,6 +137,7 @@ const CHALLENGE: Key = Key::one(
      the file holds `{{token}}`, `{{difficulty}}`, `{{cookie}}` and `{{max-age}}`; without, it is a simple one.",
 )
 .args(0, 1)
+.secrets(&["key"])
 .props(&[
     Prop {
         name: "key",
