@@ -25,6 +25,8 @@ pub(super) struct Reading<'a> {
     pub expressions: &'a Compiler,
     pub files: &'a mut Files,
     pub logs: &'a mut Vec<(PathBuf, problem::Place)>,
+    /// What modules warn of.
+    pub warnings: Vec<problem::Problem>,
 }
 
 impl Reading<'_> {
@@ -35,6 +37,14 @@ impl Reading<'_> {
             return Err(path.wrong("expected a path"));
         }
         Ok(self.tree.base(path.place().file).unwrap_or(Path::new("")).join(text))
+    }
+
+    /// Warns of hosts that no request has, whatever their case: they are compared in small letters.
+    fn look_at_hosts(&mut self, argument: &Argument, text: &str) {
+        let Some(span) = capitals_of_host(text) else { return };
+        let mistake = Mistake { span, message: "a host is in small letters here".into(), help: None };
+        let problem = self.mistake(argument, text, mistake);
+        self.warn(problem.help("no request has this one; write it in small letters"));
     }
 
     fn mistake(&self, argument: &Argument, text: &str, mistake: Mistake) -> Problem {
@@ -82,11 +92,13 @@ impl Context for Reading<'_> {
 
     fn warn(&mut self, warning: Problem) {
         let Problem { place, message, help, .. } = warning;
-        problem::warn(self.tree, Some(host_place(place)), &message, help.as_deref());
+        self.warnings
+            .push(problem::Problem { help, ..problem::Problem::new(Some(host_place(place)), message) });
     }
 
     fn condition(&mut self, argument: &Argument, phase: PhaseId) -> Result<Arc<dyn Condition>, Problem> {
         let text = argument.text()?;
+        self.look_at_hosts(argument, text);
         self.expressions.condition(text, phase).map_err(|mistake| self.mistake(argument, text, mistake))
     }
 
@@ -97,6 +109,7 @@ impl Context for Reading<'_> {
 
     fn conditions(&mut self, arguments: &[Argument], phase: PhaseId) -> Result<Arc<dyn Conditions>, Problem> {
         let texts = arguments.iter().map(Argument::text).collect::<Result<Vec<_>, _>>()?;
+        arguments.iter().zip(&texts).for_each(|(argument, text)| self.look_at_hosts(argument, text));
         self.expressions.conditions(&texts, phase).map_err(|(number, mistake)| match arguments.get(number) {
             Some(argument) => self.mistake(argument, texts.get(number).unwrap_or(&""), mistake),
             None => Problem { help: mistake.help, ..Problem::new(Place::default(), mistake.message) },
@@ -163,9 +176,40 @@ fn inside(literal: &str, text: &str, part: &Range<usize>) -> Option<Range<usize>
     Some(open + part.start..open + end.max(part.start + 1))
 }
 
+/// Where an expression compares the host with a text, or a set of them, in which there are capitals.
+fn capitals_of_host(text: &str) -> Option<Range<usize>> {
+    const OPERATORS: [&str; 6] = ["eq", "==", "ne", "!=", "contains", "in"];
+    text.match_indices("http.host").find_map(|(at, name)| {
+        let behind = text.get(at + name.len()..)?.trim_start();
+        let right = OPERATORS.iter().find_map(|operator| behind.strip_prefix(operator))?.trim_start();
+        let end = match right.strip_prefix('{') {
+            Some(set) => set.find('}')? + 1,
+            None => right.strip_prefix('"')?.find('"')? + 1,
+        };
+        let start = text.len() - right.len();
+        let literal = text.get(start..=start + end)?;
+        literal.bytes().any(|byte| byte.is_ascii_uppercase()).then_some(start..start + end + 1)
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn capitals_of_hosts_are_found() {
+        assert_eq!(capitals_of_host("ssl and http.host eq \"A.example\" or ssl"), Some(21..32));
+        assert_eq!(capitals_of_host("http.host in {\"a\" \"B\"}"), Some(13..22));
+        for fine in [
+            "http.host eq \"a\" and http.cookie eq \"A\"",
+            "http.host wildcard \"*.A\"",
+            "upper(http.host) eq \"A\"",
+            "http.host in $A",
+            "http.host eq \"",
+        ] {
+            assert_eq!(capitals_of_host(fine), None, "{fine}");
+        }
+    }
 
     #[test]
     fn parts_of_a_text_are_found_in_its_literal() {

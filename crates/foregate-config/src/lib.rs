@@ -35,7 +35,7 @@ pub use self::format::format;
 pub use self::glob::expand;
 pub use self::load::{INCLUDE, Item, Texts, Tree};
 pub use self::modules::{Modules, Scope, Upstreams};
-pub use self::problem::{Place, Problem, Problems, Refused, Shown};
+pub use self::problem::{Place, Problem, Problems, Refused, Shown, Warnings};
 pub use foregate_rules::nearest;
 
 /// Reads a file (JSON when its name ends with `.json`, else KDL) and all that it includes, and has `decode` understand
@@ -48,7 +48,22 @@ pub use foregate_rules::nearest;
 pub fn read<T>(path: &Path, decode: impl FnOnce(&Tree, &mut Problems) -> T) -> Result<T, Box<Refused>> {
     let mut problems = Problems::default();
     let tree = Tree::read(path, &mut problems);
-    finish(tree, problems, decode).map(|(decoded, _)| decoded)
+    finish(tree, problems, decode).map(logged).map(|(decoded, _)| decoded)
+}
+
+/// The same; also gives the warnings, of which the log is not told.
+///
+/// # Errors
+///
+/// As for [`read`].
+pub fn read_and_warn<T>(
+    path: &Path,
+    decode: impl FnOnce(&Tree, &mut Problems) -> T,
+) -> Result<(T, Warnings), Box<Refused>> {
+    let mut problems = Problems::default();
+    let tree = Tree::read(path, &mut problems);
+    let (decoded, tree, problems) = finish(tree, problems, decode)?;
+    Ok((decoded, Warnings::new(tree, problems)))
 }
 
 /// The same; also gives the texts of all files, for [`read_kept`].
@@ -62,7 +77,7 @@ pub fn read_and_keep<T>(
 ) -> Result<(T, Texts), Box<Refused>> {
     let mut problems = Problems::default();
     let tree = Tree::read(path, &mut problems);
-    let (decoded, tree) = finish(tree, problems, decode)?;
+    let (decoded, tree) = finish(tree, problems, decode).map(logged)?;
     Ok((decoded, tree.into_texts()))
 }
 
@@ -78,7 +93,7 @@ pub fn read_kept<T>(
 ) -> Result<T, Box<Refused>> {
     let mut problems = Problems::default();
     let tree = Tree::read_kept(texts, &mut problems);
-    finish(tree, problems, decode).map(|(decoded, _)| decoded)
+    finish(tree, problems, decode).map(logged).map(|(decoded, _)| decoded)
 }
 
 /// As [`read`], for a text that could stand in the file `path`.
@@ -93,7 +108,7 @@ pub fn read_text<T>(
 ) -> Result<T, Box<Refused>> {
     let mut problems = Problems::default();
     let tree = Tree::read_text(path, text, &mut problems);
-    finish(tree, problems, decode).map(|(decoded, _)| decoded)
+    finish(tree, problems, decode).map(logged).map(|(decoded, _)| decoded)
 }
 
 /// What `decode` makes of the first node of this name at the outermost level, whatever else is wrong with the files; `None`
@@ -116,16 +131,23 @@ pub fn find<T>(
     if problems.is_empty() { Ok(value) } else { Err(Box::new(Refused::new(tree, problems))) }
 }
 
+type Finished<T> = (T, Tree, Problems);
+
+/// Tells the log of the warnings.
+fn logged<T>((decoded, tree, problems): Finished<T>) -> (T, Tree) {
+    problems.tell_warnings(&tree);
+    (decoded, tree)
+}
+
 fn finish<T>(
     tree: Tree,
     mut problems: Problems,
     decode: impl FnOnce(&Tree, &mut Problems) -> T,
-) -> Result<(T, Tree), Box<Refused>> {
+) -> Result<Finished<T>, Box<Refused>> {
     if problems.is_empty() {
         let decoded = decode(&tree, &mut problems);
         if problems.is_empty() {
-            problems.tell_warnings(&tree);
-            return Ok((decoded, tree));
+            return Ok((decoded, tree, problems));
         }
     }
     Err(Box::new(Refused::new(tree, problems)))

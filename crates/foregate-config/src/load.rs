@@ -221,6 +221,9 @@ impl Tree {
                 }
             };
             self.includes.entry((number, node)).or_default();
+            if paths.is_empty() {
+                problems.warn(Problem::new(Some(place), "no file fits this path"));
+            }
             for path in paths {
                 match self.read_file(&path, stack, problems) {
                     Ok(Some(file)) => self.includes.entry((number, node)).or_default().push(file),

@@ -251,9 +251,11 @@ impl<'t> Modules<'t> {
             expressions: &self.expressions,
             files: &mut self.files,
             logs: &mut self.logs,
+            warnings: Vec::new(),
         };
         let when = said.when.as_ref().map(|when| context.condition(when, phase)).transpose();
         let settings = self.pipeline.entries()[step].decode(&said.nodes, &mut context);
+        context.warnings.drain(..).for_each(|warning| decoder.warn(warning));
         let mut problem = |nodes: &[Node], problem| decoder.push_of_module(self.tree, nodes, problem);
         let when: Option<Option<Arc<dyn Condition>>> = when
             .map_err(|wrong| {

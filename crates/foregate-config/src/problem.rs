@@ -75,11 +75,14 @@ impl Problems {
         }
     }
 
-    /// Tells of the warnings, in the order of the files.
-    pub(crate) fn tell_warnings(&mut self, tree: &Tree) {
-        self.warnings.sort_by_key(|warning| warning.place.map(|place| (place.file, place.span.start)));
-        for Problem { place, message, help, .. } in self.warnings.drain(..) {
-            warn(tree, place, &message, help.as_deref());
+    /// Tells the log of the warnings, in the order of the files.
+    pub(crate) fn tell_warnings(&self, tree: &Tree) {
+        for warning in in_order(&self.warnings) {
+            let (message, help) = (&warning.message, warning.help.as_deref());
+            match warning.place.and_then(|place| tree.line_of(place)) {
+                Some(line) => tracing::warn!(help, "{line}: {message}"),
+                None => tracing::warn!(help, "{message}"),
+            }
         }
     }
 
@@ -96,6 +99,42 @@ impl Problems {
     /// Whether any further problem is only counted.
     pub fn is_full(&self) -> bool {
         self.kept.len() >= PROBLEMS_LIMIT
+    }
+}
+
+fn in_order(problems: &[Problem]) -> Vec<&Problem> {
+    let mut problems: Vec<_> = problems.iter().collect();
+    problems.sort_by_key(|problem| problem.place.map(|place| (place.file, place.span.start)));
+    problems
+}
+
+/// The warnings about a configuration that was taken.
+#[derive(Debug)]
+pub struct Warnings {
+    tree: Tree,
+    problems: Problems,
+}
+
+impl Warnings {
+    pub(crate) fn new(tree: Tree, problems: Problems) -> Self {
+        Self { tree, problems }
+    }
+
+    /// What stands in its files.
+    pub fn tree(&self) -> &Tree {
+        &self.tree
+    }
+
+    /// The warnings, in the order of the files.
+    pub fn shown(&self) -> Vec<Shown<'_>> {
+        in_order(&self.problems.warnings).into_iter().map(|warning| show(&self.tree, warning)).collect()
+    }
+
+    /// As [`Refused::plain`], with `warning` for `error`.
+    pub fn plain(&self) -> String {
+        let mut text = String::new();
+        self.shown().iter().for_each(|shown| shown.write(&mut text, "warning"));
+        text
     }
 }
 
@@ -125,6 +164,21 @@ pub struct Shown<'r> {
     pub help: Option<&'r str>,
 }
 
+impl Shown<'_> {
+    fn write(&self, text: &mut String, what: &str) {
+        if let (Some(file), Some(line), Some(column)) = (&self.file, self.line, self.column) {
+            let _ = write!(text, "{file}:{line}:{column}: ");
+        }
+        let _ = writeln!(text, "{what}: {}", self.message);
+        if let Some(note) = &self.note {
+            let _ = writeln!(text, "  note: {note}");
+        }
+        if let Some(help) = self.help {
+            let _ = writeln!(text, "  help: {help}");
+        }
+    }
+}
+
 impl Refused {
     pub(crate) fn new(tree: Tree, problems: Problems) -> Self {
         Self { tree, problems }
@@ -132,9 +186,7 @@ impl Refused {
 
     /// The problems, in the order of the files.
     pub fn shown(&self) -> Vec<Shown<'_>> {
-        let mut problems: Vec<_> = self.problems.kept.iter().collect();
-        problems.sort_by_key(|problem| problem.place.map(|place| (place.file, place.span.start)));
-        problems.into_iter().map(|problem| self.show(problem)).collect()
+        in_order(&self.problems.kept).into_iter().map(|problem| show(&self.tree, problem)).collect()
     }
 
     /// How many problems there are, those that are not shown included.
@@ -145,18 +197,7 @@ impl Refused {
     /// One line a problem, further ones for its note and help: `FILE:LINE:COLUMN: error: MESSAGE`.
     pub fn plain(&self) -> String {
         let mut text = String::new();
-        for shown in self.shown() {
-            if let (Some(file), Some(line), Some(column)) = (&shown.file, shown.line, shown.column) {
-                let _ = write!(text, "{file}:{line}:{column}: ");
-            }
-            let _ = writeln!(text, "error: {}", shown.message);
-            if let Some(note) = shown.note {
-                let _ = writeln!(text, "  note: {note}");
-            }
-            if let Some(help) = shown.help {
-                let _ = writeln!(text, "  help: {help}");
-            }
-        }
+        self.shown().iter().for_each(|shown| shown.write(&mut text, "error"));
         if self.problems.more > 0 {
             let _ = writeln!(text, "error: and {} more", self.problems.more);
         }
@@ -166,10 +207,8 @@ impl Refused {
     /// With the lines of the file, for people at a terminal.
     pub fn graphical(&self, width: usize) -> String {
         let handler = GraphicalReportHandler::new_themed(GraphicalTheme::unicode()).with_width(width);
-        let mut problems: Vec<_> = self.problems.kept.iter().collect();
-        problems.sort_by_key(|problem| problem.place.map(|place| (place.file, place.span.start)));
         let mut text = String::new();
-        for problem in problems {
+        for problem in in_order(&self.problems.kept) {
             let _ = handler.render_report(&mut text, self.report(problem).as_ref());
             text.push('\n');
         }
@@ -199,31 +238,23 @@ impl Refused {
         Report::new(diagnostic).with_source_code(excerpt)
     }
 
-    fn show<'r>(&'r self, problem: &'r Problem) -> Shown<'r> {
-        let position = problem.place.and_then(|place| {
-            let file = self.tree.file(place.file)?;
-            let (line, column) = line_and_column(file.document.source(), place.span.start as usize);
-            Some((file.path.display().to_string(), line, column, place.span.len))
-        });
-        let (file, line, column, length) = match position {
-            Some((file, line, column, length)) => (Some(file), Some(line), Some(column), Some(length)),
-            None => (None, None, None, None),
-        };
-        let note = problem.also.and_then(|(place, what)| Some(format!("{what}: {}", self.line_of(place)?)));
-        Shown { file, line, column, length, message: &problem.message, note, help: problem.help.as_deref() }
-    }
-
     fn line_of(&self, place: Place) -> Option<String> {
         self.tree.line_of(place)
     }
 }
 
-/// Tells of a warning, with its place before it as errors have it.
-pub(super) fn warn(tree: &Tree, place: Option<Place>, message: &str, help: Option<&str>) {
-    match place.and_then(|place| tree.line_of(place)) {
-        Some(line) => tracing::warn!(help, "{line}: {message}"),
-        None => tracing::warn!(help, "{message}"),
-    }
+fn show<'p>(tree: &Tree, problem: &'p Problem) -> Shown<'p> {
+    let position = problem.place.and_then(|place| {
+        let file = tree.file(place.file)?;
+        let (line, column) = line_and_column(file.document.source(), place.span.start as usize);
+        Some((file.path.display().to_string(), line, column, place.span.len))
+    });
+    let (file, line, column, length) = match position {
+        Some((file, line, column, length)) => (Some(file), Some(line), Some(column), Some(length)),
+        None => (None, None, None, None),
+    };
+    let note = problem.also.and_then(|(place, what)| Some(format!("{what}: {}", tree.line_of(place)?)));
+    Shown { file, line, column, length, message: &problem.message, note, help: problem.help.as_deref() }
 }
 
 /// The line and column, both from 1, of a byte.

@@ -134,6 +134,10 @@ impl FromNode for Access {
                 networks.extend(ranges::lines(path, &bytes)?.into_iter().map(|network| (network, number)));
             }
         }
+        if access.allows.iter().all(|allows| *allows) {
+            let problem = node.wrong("without `deny` it refuses nobody");
+            context.warn(problem.help("who matches no rule is let in; end it with `deny \"all\"`"));
+        }
         access.networks = Ranges::new(networks);
         Ok(access)
     }

@@ -264,6 +264,25 @@ fn refusals_say_when_to_come_back() {
 }
 
 #[test]
+fn a_sliding_window_says_when_it_lets_pass_again() {
+    let step = RateLimit::<Identity>::default();
+    let settings = read(&[limit(2, "10s")]);
+    let mut sample = Sample::get("/").response(200);
+    // The beginning of a window: both requests count half at the middle of the next.
+    sample.now.steady_ms = 1_000_000;
+    sample.run(&step, &settings);
+    sample.run(&step, &settings);
+    sample.run(&RateLimitFields, &settings);
+    assert_eq!(sample.response.get("ratelimit"), Some(&b"\"default\";r=0;t=15"[..]));
+    let Verdict::Stop(Action::Respond(response)) = sample.run(&step, &settings) else { unreachable!() };
+    let field = |name: &str| response.fields.iter().find(|field| field.name() == name.as_bytes());
+    assert_eq!(field("retry-after").map(|field| field.value()), Some(&b"15"[..]));
+    assert_eq!(field("ratelimit").map(|field| field.value()), Some(&b"\"default\";r=0;t=15"[..]));
+    sample.now.steady_ms += 15_000;
+    assert!(!refused(&sample.run(&step, &settings)));
+}
+
+#[test]
 fn responses_say_how_a_client_stands() {
     let step = RateLimit::<Identity>::default();
     let hidden = limit(9, "1s").prop_literal("fields", false);

@@ -41,6 +41,13 @@ impl CertificateNames {
         Some(names)
     }
 
+    /// All of them as texts.
+    pub(super) fn shown(&self) -> Vec<String> {
+        let exact = self.exact.iter().map(ToString::to_string);
+        let wildcards = self.wildcard.iter().map(|suffix| format!("*.{suffix}"));
+        exact.chain(wildcards).chain(self.addresses.iter().map(ToString::to_string)).collect()
+    }
+
     pub(super) fn expired(&self) -> bool {
         let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
         i64::try_from(now.as_secs()).is_ok_and(|now| now > self.not_after)

@@ -42,13 +42,14 @@ impl TlsError {
     }
 }
 
-/// Whether a certificate and its key can be used together, without keeping them.
+/// Whether a certificate and its key can be used together, without keeping them. Gives the names and addresses that it
+/// carries: lower case, wildcards with their `*.`.
 ///
 /// # Errors
 ///
 /// The file that cannot be used.
-pub fn check_certificate(files: &CertificateFiles) -> Result<(), TlsError> {
-    Loaded::read(files).map(drop)
+pub fn check_certificate(files: &CertificateFiles) -> Result<Vec<String>, TlsError> {
+    Loaded::read(files).map(|loaded| loaded.names.shown())
 }
 
 /// The certificates of the process, each read once however many listeners and sites use it. A clone shares

@@ -3,13 +3,14 @@
 use std::io::IsTerminal;
 use std::sync::Arc;
 
-use crate::config;
+use crate::config::{self, Shown};
 use clap::Args;
+use foregate_config::{Item, Tree};
 use foregate_module::Pipeline;
 use foregate_proxy::settings::Settings;
 use serde::Serialize;
 
-use super::output::{Outcome, print, print_json, show_refused};
+use super::output::{Outcome, complain, print, print_json, show_refused};
 use super::{ConfigFile, Json, defaults};
 
 #[derive(Debug, Args)]
@@ -35,6 +36,14 @@ struct Counts {
     routes: usize,
 }
 
+/// The same for machines.
+#[derive(Serialize)]
+struct Taken<'w> {
+    #[serde(flatten)]
+    counts: Counts,
+    warnings: Vec<Shown<'w>>,
+}
+
 impl Check {
     pub(super) fn run(&self, pipeline: &Arc<Pipeline>) -> Outcome {
         let json = self.output.json;
@@ -44,24 +53,26 @@ impl Check {
         }
         warn_on_stderr();
         let path = self.file.path();
-        match config::load(&path, pipeline) {
+        match config::load_and_warn(&path, pipeline) {
             Err(refused) => show_refused(&refused, json),
-            Ok(settings) => {
-                let counts = count(&settings, path.display().to_string());
+            Ok((settings, warnings)) => {
+                let counts = count(&settings, warnings.tree(), path.display().to_string());
                 if json {
-                    print_json(&counts);
+                    print_json(&Taken { counts, warnings: warnings.shown() });
                 } else {
+                    // What is right, and does not do what it seems to be there for.
+                    let warnings = warnings.plain();
+                    if !warnings.is_empty() {
+                        complain(&warnings);
+                    }
                     let Counts { file, listeners, upstreams, servers, sites, routes, .. } = counts;
                     let servers = counted(servers, "server");
-                    let routes = match routes {
-                        1 => "1 route".to_owned(),
-                        _ => format!("{routes} different routes"),
-                    };
                     print(&format!(
-                        "{file} is fine: {}, {} with {servers}, {}, {routes}\n",
+                        "{file} is fine: {}, {} with {servers}, {}, {}\n",
                         counted(listeners, "listener"),
                         counted(upstreams, "upstream"),
                         counted(sites, "site"),
+                        counted(routes, "route"),
                     ));
                 }
                 // The process ends: taking 100,000 sites apart would be for nothing.
@@ -76,7 +87,7 @@ fn counted(number: usize, what: &str) -> String {
     format!("{number} {what}{}", if number == 1 { "" } else { "s" })
 }
 
-/// What is right, and does not do what it seems to be there for, goes to the standard error.
+/// What else there is to be told goes to the standard error.
 fn warn_on_stderr() {
     tracing_subscriber::fmt()
         .with_max_level(tracing::Level::WARN)
@@ -87,14 +98,18 @@ fn warn_on_stderr() {
         .init();
 }
 
-fn count(settings: &Settings, file: String) -> Counts {
+/// What stands in the files, whatever is made of it: `:80` is two sockets, and routes that say the same are one in memory.
+fn count(settings: &Settings, tree: &Tree, file: String) -> Counts {
+    let roots = tree.roots();
+    let named = |name: &'static str| roots.iter().filter(move |item| item.node.name() == name);
+    let routes = |site: &Item<'_>| site.children().iter().filter(|item| item.node.name() == "route").count();
     Counts {
         ok: true,
         file,
-        listeners: settings.listeners.len(),
+        listeners: named("listen").count(),
         upstreams: settings.upstreams.len(),
         servers: settings.upstreams.iter().map(|upstream| upstream.servers.len()).sum(),
-        sites: settings.sites.sites().len(),
-        routes: settings.sites.routes().len(),
+        sites: named("site").count(),
+        routes: named("site").map(routes).sum(),
     }
 }

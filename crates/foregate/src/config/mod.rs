@@ -12,7 +12,7 @@ mod single;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-pub use foregate_config::{Refused, Shown, Texts, format};
+pub use foregate_config::{Refused, Shown, Texts, Warnings, format};
 use foregate_module::Pipeline;
 use foregate_proxy::settings::Settings;
 
@@ -36,6 +36,15 @@ pub fn default_file() -> PathBuf {
 /// Everything that is wrong with it.
 pub fn load(path: &Path, pipeline: &Arc<Pipeline>) -> Result<Settings, Box<Refused>> {
     foregate_config::read(path, |tree, problems| decode::decode(tree, pipeline, true, problems))
+}
+
+/// The same; also gives the warnings, of which the log is not told.
+///
+/// # Errors
+///
+/// As for [`load()`].
+pub fn load_and_warn(path: &Path, pipeline: &Arc<Pipeline>) -> Result<(Settings, Warnings), Box<Refused>> {
+    foregate_config::read_and_warn(path, |tree, problems| decode::decode(tree, pipeline, true, problems))
 }
 
 /// The same; also gives the texts of its files, for [`load_kept()`].

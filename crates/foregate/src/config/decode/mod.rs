@@ -8,6 +8,7 @@ mod tls;
 mod upstream;
 mod writable;
 
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -28,11 +29,25 @@ use foregate_rules::nearest;
 struct Upstreams {
     list: Vec<Arc<Upstream>>,
     by_name: HashMap<Arc<str>, (usize, Place), foldhash::fast::RandomState>,
+    /// By index, whether anything names it.
+    used: Vec<Cell<bool>>,
+}
+
+impl Upstreams {
+    /// Tells of those that nothing names.
+    fn warn(&self, decoder: &mut Decoder<'_>) {
+        for (index, place) in self.by_name.values() {
+            if self.used.get(*index).is_some_and(|used| !used.get()) {
+                decoder.warn(Problem::new(Some(*place), "nothing uses this upstream"));
+            }
+        }
+    }
 }
 
 impl foregate_config::Upstreams for Upstreams {
     fn find(&self, name: &str) -> Result<UpstreamId, Wrong> {
         if let Some((index, _)) = self.by_name.get(name) {
+            self.used.get(*index).inspect(|used| used.set(true));
             return Ok(UpstreamId(*index as u32));
         }
         let wrong = Wrong::new("there is no upstream of this name");
@@ -58,7 +73,13 @@ pub(super) fn decode(
     let keys = pipeline.keys().into_iter().map(|(key, _)| key).collect();
     let mut decoder = Decoder::new(problems, keys);
     let mut settings = Settings::new(Arc::clone(pipeline));
-    let (nodes, of_modules) = decoder.open_level(tree.roots(), &ROOT, None);
+    let (mut nodes, of_modules) = decoder.open_level(tree.roots(), &ROOT, None);
+    // What sites are told depends on the listeners, wherever these stand.
+    nodes.sort_by_key(|(key, _)| key.name == "site");
+    if !nodes.iter().any(|(key, _)| key.name == "site") {
+        let problem = Problem::new(None, "there is no `site`: every request is answered with 404");
+        decoder.warn(problem.help("add `site \"*\" { route \"/**\" { proxy \"UPSTREAM\"; }; }`"));
+    }
     // Routes refer to upstreams by name, wherever these stand.
     let mut upstreams = Upstreams::default();
     for (key, item) in &nodes {
@@ -100,7 +121,8 @@ pub(super) fn decode(
     }
     settings.listeners = listeners.finish(&mut decoder);
     let secure = settings.listeners.iter().any(|listen| listen.tls.is_some());
-    sites.warn(&mut decoder, secure, &items);
+    sites.warn(&mut decoder, secure, &items, &inspection);
+    upstreams.warn(&mut decoder);
     let (sites, watched, logs) = sites.build();
     (settings.sites, settings.watched) = (sites, watched);
     for (path, place) in logs {

@@ -3,11 +3,11 @@
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use foregate_config::{Decoder, Item};
+use foregate_config::{Decoder, Item, Problem};
 use foregate_proxy::settings::{Limits, Timeouts};
 
 use crate::config::schema::{LIMITS, TIMEOUTS};
-use foregate_config::value;
+use foregate_config::value::{self, show_size};
 
 const KIB: u64 = 1024;
 const MIB: u64 = 1024 * KIB;
@@ -27,6 +27,7 @@ const WINDOWS: RangeInclusive<u64> = 1..=0x7fff_ffff;
 const COUNTS: RangeInclusive<u64> = 1..=u32::MAX as u64;
 
 pub(super) fn limits(decoder: &mut Decoder<'_>, item: Item<'_>, limits: &mut Limits) {
+    let place = item.place();
     for (key, item) in decoder.block(item, &LIMITS) {
         let mut size = |range| decoder.read(item, 0, |v| value::size(v, range));
         // A head must fit into what is ever read of one, a line into its head.
@@ -44,6 +45,14 @@ pub(super) fn limits(decoder: &mut Decoder<'_>, item: Item<'_>, limits: &mut Lim
             "h2-header-table" => set(&mut limits.h2_header_table, size(0..=MIB)),
             name => count(decoder, item, name, limits),
         }
+    }
+    if limits.memory.is_some_and(|memory| memory < limits.filter_memory) {
+        let shown = show_size(limits.filter_memory as u64);
+        let problem = Problem::new(Some(place), format!("`memory` is less than `filter-memory` ({shown})"));
+        decoder.warn(
+            problem
+                .help("requests are refused before filters have what they may have; lower `filter-memory`"),
+        );
     }
 }
 

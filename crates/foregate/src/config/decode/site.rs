@@ -28,17 +28,33 @@ pub(super) struct Sites<'u> {
     places: Vec<Place>,
     /// Where sites have `tls`.
     tls: Vec<Place>,
+    /// Hosts that no certificate carries as far as these have been seen, and their sites.
+    uncertified: Vec<(HostPattern, Place)>,
     idle: Idle<'u>,
 }
 
 impl<'u> Sites<'u> {
     pub(super) fn new(upstreams: &'u Upstreams, modules: Modules<'u>, top: Scope, idle: Idle<'u>) -> Self {
         let builder = SiteTableBuilder::default();
-        Self { builder, upstreams, modules, top, places: Vec::new(), tls: Vec::new(), idle }
+        let (places, tls, uncertified) = (Vec::new(), Vec::new(), Vec::new());
+        Self { builder, upstreams, modules, top, places, tls, uncertified, idle }
     }
 
     /// Tells of what does nothing. `secure`: whether a listener speaks TLS; `lists`: the nodes of lists.
-    pub(super) fn warn(&mut self, decoder: &mut Decoder<'_>, secure: bool, lists: &[Item<'_>]) {
+    pub(super) fn warn(
+        &mut self,
+        decoder: &mut Decoder<'_>,
+        secure: bool,
+        lists: &[Item<'_>],
+        inspection: &tls::Inspection,
+    ) {
+        self.uncertified.retain(|(host, _)| secure && inspection.lacks(host));
+        for (host, place) in self.uncertified.drain(..) {
+            let problem = Problem::new(Some(place), format!("no certificate carries `{host}`"));
+            decoder.warn(
+                problem.help("over TLS clients refuse it; `tls` of a `listen` or of the site names another"),
+            );
+        }
         if !secure {
             for place in self.tls.drain(..) {
                 let problem = Problem::new(Some(place), "no listener speaks TLS, so that this has no effect");
@@ -95,6 +111,9 @@ impl<'u> Sites<'u> {
         }
         options.unrouted = RoutePlan::new(self.modules.plan(&scope, false));
         let routes = self.routes(decoder, routes, options.keep_slashes, &scope, &answering);
+        if let Some(host) = hosts.iter().find(|host| inspection.lacks(host)) {
+            self.uncertified.push((host.clone(), item.place()));
+        }
         let (Some(routes), Some(first)) = (routes, hosts.first()) else { return };
         let site = self.builder.site(first.to_string().into(), options, routes);
         self.places.push(item.place());

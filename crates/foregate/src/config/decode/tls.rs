@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::path::PathBuf;
 
 use foregate_config::{Decoder, Item, Place, Problem};
+use foregate_proxy::routing::HostPattern;
 use foregate_proxy::settings::{CertificateFiles, ClientCertificates, TlsPolicy, TlsVersion, UpstreamTls};
 use foregate_proxy::tls::{Connector, TlsError, check_certificate, check_clients};
 
@@ -20,12 +21,14 @@ pub(super) struct Inspection {
     seen: Option<HashSet<CertificateFiles>>,
     /// Files that were named and that nothing but a reload reads again: all but the certificates of listeners and sites.
     watched: Vec<PathBuf>,
+    /// What the certificates carry.
+    names: HashSet<String>,
 }
 
 impl Inspection {
     /// `wanted`: whether files are looked into at all.
     pub(super) fn new(wanted: bool) -> Self {
-        Self { seen: wanted.then(HashSet::new), watched: Vec::new() }
+        Self { seen: wanted.then(HashSet::new), watched: Vec::new(), names: HashSet::new() }
     }
 
     /// The files that need a reload when they change.
@@ -34,11 +37,26 @@ impl Inspection {
     }
 
     fn certificate(&mut self, decoder: &mut Decoder<'_>, item: Item<'_>, files: &CertificateFiles) {
-        if self.seen.as_mut().is_some_and(|seen| seen.insert(files.clone()))
-            && let Err(error) = check_certificate(files)
-        {
-            decoder.push(problem(item.place(), error));
+        if self.seen.as_mut().is_some_and(|seen| seen.insert(files.clone())) {
+            match check_certificate(files) {
+                Ok(names) => self.names.extend(names),
+                Err(error) => decoder.push(problem(item.place(), error)),
+            }
         }
+    }
+
+    /// Whether clients could ask for a host over TLS and get a certificate that does not carry it.
+    pub(super) fn lacks(&self, host: &HostPattern) -> bool {
+        let carried = match host {
+            HostPattern::Any => return false,
+            HostPattern::Below(name) => self.names.contains(&format!("*.{name}")),
+            HostPattern::Exact(name) => {
+                let name = name.trim_start_matches('[').trim_end_matches(']');
+                let above = name.split_once('.').map(|(_, above)| format!("*.{above}"));
+                self.names.contains(name) || above.is_some_and(|above| self.names.contains(&above))
+            }
+        };
+        !carried && !self.names.is_empty()
     }
 
     fn clients(&mut self, decoder: &mut Decoder<'_>, item: Item<'_>, clients: &ClientCertificates) {

@@ -70,6 +70,7 @@ pub(super) fn decode(
         decoder.push(problem.also(first, "the first one"));
     }
     upstreams.list.push(Arc::new(upstream));
+    upstreams.used.push(false.into());
 }
 
 /// `unix:` paths are taken from the folder of the file, as all paths are.
