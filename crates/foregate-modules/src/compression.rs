@@ -194,7 +194,7 @@ impl Step for Compress {
         >,
     ) -> ControlFlow<Never, Self::Out> {
         if status == 304 {
-            let edits = revalidated(request, response);
+            let edits = settings.revalidated(request, response);
             return ControlFlow::Continue((EditResponse(edits), FilterResponseBody(None)));
         }
         if !is_whole(status, response) || !settings.is_worth_it(response) {
@@ -253,10 +253,34 @@ impl Step for EncodeAgain {
 impl Compression {
     fn is_worth_it(&self, response: &dyn Fields) -> bool {
         let plain = response.get("content-encoding").is_none();
-        let fits = |value: &[u8]| self.types.iter().any(|pattern| pattern.fits(value));
         plain
-            && response.get("content-type").is_some_and(fits)
+            && response.get("content-type").is_some_and(|value| self.fits(value))
             && length(response).is_none_or(|length| length > 0 && length >= self.minimum)
+    }
+
+    fn fits(&self, content_type: &[u8]) -> bool {
+        self.types.iter().any(|pattern| pattern.fits(content_type))
+    }
+
+    /// What a 304 has of the response that it stands for (RFC 9110, section 15.4.5): `Vary`, unless its head shows that the
+    /// other would not have been compressed; and for a client that has the compressed one, the weak form of the validator, which is
+    /// what it knows.
+    fn revalidated(&self, request: &dyn Fields, response: &dyn Fields) -> Edits {
+        let mut edits = Edits::new();
+        if response.get("content-encoding").is_some()
+            || response.get("content-type").is_some_and(|value| !self.fits(value))
+            || has_element(response, "cache-control", b"no-transform")
+        {
+            return edits;
+        }
+        if let Some(strong) = response.get("etag").filter(|tag| tag.starts_with(b"\""))
+            && let weak = [b"W/", strong].concat()
+            && has_element(request, "if-none-match", &weak)
+            && let Ok(field) = Field::new("ETag", weak)
+        {
+            edits.push(Edit::Set(field));
+        }
+        vary(edits, response, VARY)
     }
 }
 
@@ -272,21 +296,6 @@ pub(crate) fn is_whole(status: u16, response: &dyn Fields) -> bool {
 /// The length of the body, where the head tells it.
 fn length(response: &dyn Fields) -> Option<u64> {
     core::str::from_utf8(response.get("content-length")?).ok()?.trim().parse().ok()
-}
-
-/// The answer to a client that has the compressed response: it knows the weak form of the validator, so it is told that
-/// one (RFC 9110, section 15.4.5).
-fn revalidated(request: &dyn Fields, response: &dyn Fields) -> Edits {
-    let mut edits = Edits::new();
-    let Some(strong) = response.get("etag").filter(|tag| tag.starts_with(b"\"")) else { return edits };
-    let weak = [b"W/", strong].concat();
-    if has_element(request, "if-none-match", &weak)
-        && let Ok(field) = Field::new("ETag", weak)
-    {
-        edits.push(Edit::Set(field));
-        return vary(edits, response, VARY);
-    }
-    edits
 }
 
 #[cfg(test)]

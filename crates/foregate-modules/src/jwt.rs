@@ -99,7 +99,7 @@ const fn prop(name: &'static str, usage: &'static str, default: &'static str, ab
     Prop { name, usage, required: false, default, about }
 }
 
-static CHILDREN: [ConfigKey; 7] = [
+static CHILDREN: [ConfigKey; 8] = [
     ConfigKey::one("key", "ALGORITHM file=FILE", "key \"ES256\" file=\"token.pub\"", "A public key, and what it is for.")
         .props(&KEY_PROPS)
         .many(),
@@ -119,6 +119,14 @@ static CHILDREN: [ConfigKey; 7] = [
     ConfigKey::one("issuer", "TEXT ...", "issuer \"https://idp.example\"", "Who may have issued a token (`iss`).")
         .args(1, ANY),
     ConfigKey::one("audience", "TEXT ...", "audience \"shop\"", "For whom a token may be (`aud`).").args(1, ANY),
+    ConfigKey::one(
+        "type",
+        "TEXT ...",
+        "type \"at+jwt\"",
+        "Which type a token must state (`typ`), so that one that was made for something else does not pass. `application/` \
+         may be left out.",
+    )
+    .args(1, ANY),
     ConfigKey::one(
         "require",
         "CLAIM [VALUE ...]",
@@ -251,7 +259,9 @@ fn read_demands(node: &Node, expiry: bool) -> Result<Demands, Problem> {
         let (name, values) = (child.arg(0)?.text()?, child.args().get(1..).unwrap_or_default());
         Ok((name.to_string(), texts(values)?))
     });
+    let types = list("type")?.iter().map(|text| token::type_name(text).into()).collect();
     Ok(Demands {
+        types,
         issuers: list("issuer")?,
         audiences: list("audience")?,
         required: required.collect::<Result<_, Problem>>()?,

@@ -149,6 +149,18 @@ fn a_client_that_asks_by_the_weak_validator_is_told_that_one() {
         core::str::from_utf8(sample.response.get("etag").unwrap()).unwrap().to_owned()
     };
     use alloc::borrow::ToOwned;
+    let varies = |sample: Sample| {
+        let mut sample = sample.response(304);
+        sample.run(&Compress, &standard());
+        sample.response.get("vary").is_some()
+    };
+    assert!(varies(Sample::get("/")), "a cache has to know it of the stored response");
+    assert!(varies(Sample::get("/").response_field("content-type", "text/html")));
+    for (name, value) in
+        [("content-type", "image/png"), ("content-encoding", "gzip"), ("cache-control", "no-transform")]
+    {
+        assert!(!varies(Sample::get("/").response_field(name, value)), "{name}");
+    }
     assert_eq!(ask("W/\"v0\", W/\"v1\""), "W/\"v1\"");
     assert_eq!(ask("\"v1\""), "\"v1\"");
     assert_eq!(ask("*"), "\"v1\"");

@@ -321,6 +321,23 @@ fn claims_go_to_the_origin_in_place_of_what_the_client_says() {
 }
 
 #[test]
+fn a_token_of_another_type_is_refused_where_one_is_asked_for() {
+    let of_type = |head: &Json| signed_by(head, &valid(), hs256(SECRET.as_bytes()));
+    let settings = read(with(vec![secret(), words("type", &["application/at+jwt", "x"])]));
+    for (typ, passes) in
+        [("at+jwt", true), ("AT+JWT", true), ("Application/at+jwt", true), ("x", true), ("JWT", false)]
+    {
+        let token = of_type(&json!({"alg": "HS256", "typ": typ}));
+        let why = (!passes).then(|| (401, "the token is of another type".to_string()));
+        assert_eq!(refusal(&mut bearing(&token), &settings), why, "{typ}");
+    }
+    for head in [json!({"alg": "HS256"}), json!({"alg": "HS256", "typ": 1})] {
+        assert!(refusal(&mut bearing(&of_type(&head)), &settings).is_some());
+        assert_eq!(refusal(&mut bearing(&of_type(&head)), &read(with(vec![secret()]))), None);
+    }
+}
+
+#[test]
 fn tokens_come_in_a_field_or_a_cookie() {
     let settings = read(with(vec![secret()]).prop_literal("cookie", "session"));
     let good = token(&valid());

@@ -22,6 +22,8 @@ pub enum Fault {
     TooLong,
     /// It does not have the form of a token.
     Malformed,
+    /// It is of another type.
+    Type,
     /// It has a critical extension, of which none is known.
     Critical,
     /// No key verifies its signature.
@@ -48,6 +50,7 @@ impl Fault {
         match self {
             Self::TooLong => "the token is too long",
             Self::Malformed => "the token is malformed",
+            Self::Type => "the token is of another type",
             Self::Critical => "the token has a critical extension",
             Self::Signature => "no key verifies the signature",
             Self::NoExpiry => "the token has no exp",
@@ -64,6 +67,8 @@ impl Fault {
 /// What a token must say.
 #[derive(Debug, Default)]
 pub struct Demands {
+    /// One of these types (`typ` of its head), without `application/`; empty: any, or none.
+    pub types: Vec<String>,
     /// One of these issuers; empty: any.
     pub issuers: Vec<String>,
     /// One of these audiences; empty: the token may name none.
@@ -96,6 +101,12 @@ pub fn verify(token: &[u8], keys: &[&Keys], demands: &Demands, now: Now) -> Resu
     if head_members.contains_key("crit") {
         return Err(Fault::Critical);
     }
+    if !demands.types.is_empty() {
+        let stated = head_members.get("typ").and_then(Json::as_str).map(type_name);
+        if !stated.is_some_and(|stated| demands.types.iter().any(|one| one.eq_ignore_ascii_case(stated))) {
+            return Err(Fault::Type);
+        }
+    }
     let algorithm = head_members.get("alg").and_then(Json::as_str).ok_or(Fault::Malformed)?;
     let id = head_members.get("kid").and_then(Json::as_str);
     let message = &token[..head.len() + 1 + body.len()];
@@ -106,6 +117,14 @@ pub fn verify(token: &[u8], keys: &[&Keys], demands: &Demands, now: Now) -> Resu
     let claims = object(body)?;
     demands.check(&claims, now)?;
     Ok(claims)
+}
+
+/// A media type without `application/`, which may be left out (RFC 7515, section 4.1.9).
+pub fn type_name(media_type: &str) -> &str {
+    match media_type.split_at_checked("application/".len()) {
+        Some((prefix, rest)) if prefix.eq_ignore_ascii_case("application/") => rest,
+        _ => media_type,
+    }
 }
 
 impl Demands {

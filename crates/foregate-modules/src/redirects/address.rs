@@ -224,6 +224,8 @@ enum Part {
     Text(Box<[u8]>),
     /// The capture with this number, from 0.
     Capture(usize),
+    /// The same within a query, where it is one value: what would end it is percent-encoded.
+    Value(usize),
 }
 
 impl Template {
@@ -259,7 +261,8 @@ impl Template {
                 return Err("a part of the request's path cannot stand in the host that a redirect leads to");
             }
             parts.push(Part::Text(before.as_bytes().into()));
-            parts.push(Part::Capture(capture));
+            let in_query = sample.contains('?') && !sample.contains('#');
+            parts.push(if in_query { Part::Value(capture) } else { Part::Capture(capture) });
             sample.push('x');
             rest = behind.get(length..).unwrap_or_default();
         }
@@ -271,17 +274,29 @@ impl Template {
 
     /// Whether it names a wildcard.
     pub(super) fn varies(&self) -> bool {
-        self.0.iter().any(|part| matches!(part, Part::Capture(_)))
+        self.0.iter().any(|part| matches!(part, Part::Capture(_) | Part::Value(_)))
     }
 
     /// The target for a path.
     pub(super) fn expand(&self, captures: &Captures<'_>) -> Vec<u8> {
         let mut target = Vec::new();
+        let capture = |number: &usize| captures.get(*number).copied().unwrap_or_default();
         for part in &self.0 {
-            target.extend_from_slice(match part {
-                Part::Text(text) => text,
-                Part::Capture(number) => captures.get(*number).copied().unwrap_or_default(),
-            });
+            match part {
+                Part::Text(text) => target.extend_from_slice(text),
+                Part::Capture(number) => target.extend_from_slice(capture(number)),
+                Part::Value(number) => {
+                    for byte in capture(number) {
+                        match byte {
+                            b'&' => target.extend_from_slice(b"%26"),
+                            b'=' => target.extend_from_slice(b"%3D"),
+                            // Forms read it as a blank.
+                            b'+' => target.extend_from_slice(b"%2B"),
+                            other => target.push(*other),
+                        }
+                    }
+                }
+            }
         }
         // What was captured may begin with a slash where slashes are kept, and two at the start would name a host.
         let slashes = target.iter().take_while(|byte| **byte == b'/').count();

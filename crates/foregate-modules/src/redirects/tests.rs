@@ -78,6 +78,16 @@ fn patterns_hand_on_what_their_wildcards_stand_for() {
 }
 
 #[test]
+fn what_stands_in_a_query_is_one_value() {
+    let settings = taken(&[redirect("/s/**", "/find?q=${1}&from=s#${1}"), redirect("/t/*", "/u/*")]);
+    assert_eq!(
+        ask(&settings, "/s/a&admin=1+2/b"),
+        to(302, "/find?q=a%26admin%3D1%2B2/b&from=s#a&admin=1+2/b")
+    );
+    assert_eq!(ask(&settings, "/t/a&b=c"), to(302, "/u/a&b=c"));
+}
+
+#[test]
 fn a_captured_slash_names_no_other_host() {
     let settings = taken(&[redirect("/go/**", "/${1}"), redirect("/at/**", "/**")]);
     for path in ["/go//evil.example/x", "/go///evil.example/x", "/at//evil.example/x"] {

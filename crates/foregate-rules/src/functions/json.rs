@@ -26,7 +26,8 @@ pub(crate) fn json_integer(document: &[u8], path: &[JsonKey]) -> Option<i64> {
     }
 }
 
-/// The whole document has to be JSON. Of several values under one name the first counts. `serde_json` goes 128 levels
+/// The whole document has to be JSON. Of several values under one name the last counts, as it does for
+/// most who read JSON: the origin shall not see another than the rule. `serde_json` goes 128 levels
 /// deep at most, and no deeper than the keys go on the stack.
 fn look_up(document: &[u8], path: &[JsonKey]) -> Option<Found> {
     let mut document = serde_json::Deserializer::from_slice(document);
@@ -80,11 +81,10 @@ impl<'de> Visitor<'de> for Path<'_> {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-        let (mut found, mut seen) = (None, false);
+        let mut found = None;
         while let Some(name) = map.next_key::<std::borrow::Cow<'_, str>>()? {
             match self.0.split_first() {
-                Some((JsonKey::Name(wanted), rest)) if !seen && **wanted == *name => {
-                    seen = true;
+                Some((JsonKey::Name(wanted), rest)) if **wanted == *name => {
                     found = map.next_value_seed(Path(rest))?;
                 }
                 _ => {

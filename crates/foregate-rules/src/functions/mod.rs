@@ -69,12 +69,12 @@ pub const FUNCTIONS: &[Function] = &[
     function(
         "lookup_json_integer",
         "lookup_json_integer(text, key, ...): number",
-        "The whole number under the keys (names, or positions from 0) in a JSON document; absent if there is none.",
+        "The whole number under the keys (names, or positions from 0) in a JSON document; absent if there is none. Of several under one name the last.",
     ),
     function(
         "lookup_json_string",
         "lookup_json_string(text, key, ...): text",
-        "The text under the keys (names, or positions from 0) in a JSON document; absent if there is none.",
+        "The text under the keys (names, or positions from 0) in a JSON document; absent if there is none. Of several under one name the last.",
     ),
     function("lower", "lower(text): text", "The text with ASCII letters in lower case."),
     function(
