@@ -7,6 +7,7 @@ use foregate_module::settings::{Argument, Node, Scalar};
 
 use crate::document::{EntryRef, Kind, Span};
 use crate::load::{Item, Tree};
+use crate::nginx;
 use crate::problem::{Place, Problem, Problems};
 use crate::schema::{Block, GENERIC, Key, Prop};
 use crate::value::{self, Value, Wrong};
@@ -104,6 +105,7 @@ impl<'p> Decoder<'p> {
     ) -> Nodes<'t> {
         let mut nodes: Nodes<'t> = Vec::with_capacity(items.len());
         let mut seen = Seen::default();
+        let mut strange = false;
         for item in items {
             if self.problems.is_full() {
                 return Vec::new();
@@ -115,7 +117,10 @@ impl<'p> Decoder<'p> {
                     && let Some(number) = self.modules.iter().position(|key| key.name == item.node.name())
                 {
                     self.module(number, item, modules);
-                } else if let Some(meant) = self.unknown(item, block, of, modules.is_some()) {
+                    continue;
+                }
+                strange = true;
+                if let Some(meant) = self.unknown(item, block, of, modules.is_some()) {
                     // Then it is not missing, too.
                     seen.insert(meant);
                 }
@@ -136,7 +141,8 @@ impl<'p> Decoder<'p> {
             }
         }
         for (number, key) in block.keys.iter().enumerate() {
-            if key.required && !seen.contains(number) {
+            // What is not known was probably meant to be it.
+            if key.required && !seen.contains(number) && !(strange && of.is_some()) {
                 let place = of.map(|item| item.place());
                 let what =
                     of.map_or("the configuration".to_owned(), |item| format!("`{}`", item.node.name()));
@@ -186,7 +192,12 @@ impl<'p> Decoder<'p> {
         let name = item.node.name();
         let place = Some(item.place());
         if block.later.contains(&name) {
-            self.push(Problem::new(place, format!("`{name}` is not in this version")));
+            let problem = Problem::new(place, format!("`{name}` is not in this version"));
+            self.push(match name {
+                "health" => problem
+                    .help("servers that fail three times are passed over by themselves; there is no key"),
+                _ => problem,
+            });
             return None;
         }
         let where_to = of.map_or(String::new(), |item| format!(" in `{}`", item.node.name()));
@@ -197,12 +208,9 @@ impl<'p> Decoder<'p> {
         }
         let modules: &[_] = if open { &self.modules } else { &[] };
         let known = || block.keys.iter().chain(modules.iter().copied());
-        if let Some(instead) = crate::nginx::instead_of(name) {
-            self.push(problem.help(instead));
-            return None;
-        }
-        if let Some(elsewhere) = crate::nginx::place_of(name) {
-            self.push(problem.help(elsewhere));
+        let action = of.filter(|item| item.node.name() == "rule").and_then(|_| nginx::action_of(name));
+        if let Some(help) = action.or_else(|| nginx::place_of(name)).or_else(|| nginx::instead_of(name)) {
+            self.push(problem.help(help));
             return None;
         }
         let near = nearest(name, known().map(|key| key.name));

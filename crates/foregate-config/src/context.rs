@@ -12,7 +12,7 @@ use super::files::Files;
 use super::modules::Upstreams;
 use crate::document::Span;
 use crate::load::Tree;
-use crate::{glob, problem};
+use crate::{glob, nginx, problem};
 use foregate_rules::nearest;
 
 /// All that settings may depend on beside their nodes.
@@ -55,7 +55,8 @@ impl Reading<'_> {
             length: inside.len() as u32,
             ..place
         });
-        Problem { help: mistake.help, ..Problem::new(place, mistake.message) }
+        let help = mistake.help.or_else(|| advice(text, &mistake.message));
+        Problem { help, ..Problem::new(place, mistake.message) }
     }
 }
 
@@ -174,6 +175,15 @@ fn inside(literal: &str, text: &str, part: &Range<usize>) -> Option<Range<usize>
     let end = if same(part.clone()).is_some() { part.end } else { part.start };
     // A marker needs something to stand under.
     Some(open + part.start..open + end.max(part.start + 1))
+}
+
+/// What to write in place of an expression, where its own language cannot know.
+fn advice(text: &str, message: &str) -> Option<String> {
+    if let Some(field) = nginx::field_of(text.trim()) {
+        return Some(format!("write `{field}`"));
+    }
+    let list = message.strip_prefix("there is no list `$")?.strip_suffix('`')?;
+    Some(format!("add one at the top of the file, such as `list \"{list}\" \"192.0.2.0/24\" type=\"ip\"`"))
 }
 
 /// Where an expression compares the host with a text, or a set of them, in which there are capitals.

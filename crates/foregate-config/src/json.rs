@@ -204,7 +204,7 @@ impl Reader<'_, '_> {
         let mut depth = 0_usize;
         loop {
             match self.source.as_bytes().get(self.at) {
-                Some(b'"') => {
+                Some(b'"') if depth > 0 => {
                     self.skip_string()?;
                     continue;
                 }
@@ -270,6 +270,9 @@ impl Reader<'_, '_> {
 
     fn unexpected(&self, wanted: &str) -> SyntaxError {
         match self.source.get(self.at..).and_then(|rest| rest.chars().next()) {
+            Some('"') => {
+                SyntaxError::new(Span::new(self.at, self.at + 1), format!("expected {wanted}, found a text"))
+            }
             Some(c) => {
                 let span = Span::new(self.at, self.at + c.len_utf8());
                 SyntaxError::new(span, format!("expected {wanted}, found `{c}`"))

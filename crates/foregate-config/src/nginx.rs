@@ -1,9 +1,33 @@
 //! Directives of NGINX that have another name here, for those who come from there.
 
-/// What to write in place of a directive.
+/// What to write in place of a directive, in whichever way it is spelt.
 pub(crate) fn instead_of(directive: &str) -> Option<&'static str> {
+    let directive = directive.replace('-', "_");
     INSTEAD.iter().find(|(name, _)| *name == directive).map(|(_, instead)| *instead)
 }
+
+/// The same within a rule.
+pub(crate) fn action_of(directive: &str) -> Option<&'static str> {
+    match directive {
+        "deny" => Some("in a rule, write `block`"),
+        "return" => Some("in a rule, write `respond STATUS \"TEXT\"` or `redirect \"TARGET\"`"),
+        _ => None,
+    }
+}
+
+/// What expressions have in place of a variable.
+pub(crate) fn field_of(variable: &str) -> Option<&'static str> {
+    FIELDS.iter().find(|(name, _)| *name == variable).map(|(_, field)| *field)
+}
+
+const FIELDS: &[(&str, &str)] = &[
+    ("$remote_addr", "ip.src"),
+    ("$binary_remote_addr", "ip.src"),
+    ("$host", "http.host"),
+    ("$uri", "http.request.uri.path"),
+    ("$request_uri", "http.request.uri"),
+    ("$request_method", "http.request.method"),
+];
 
 /// Where a key of ours stands, for who wrote it elsewhere.
 pub(crate) fn place_of(key: &str) -> Option<&'static str> {
@@ -69,4 +93,21 @@ const INSTEAD: &[(&str, &str)] = &[
     ("sub_filter", "write `substitute` or `html-text`"),
     ("try_files", STATIC),
     ("worker_processes", "write `workers NUMBER`"),
+    ("block", "it stands in a rule: `rule \"EXPRESSION\" { block; }`"),
+    ("firewall", "write `waf`"),
+    ("health_check", "servers that fail three times are passed over by themselves; there is no key"),
+    ("healthcheck", "servers that fail three times are passed over by themselves; there is no key"),
+    ("hsts", "write `security-headers`"),
+    ("log", "write `access-log \"FILE\"` at the top of the file"),
+    (
+        "reverse_proxy",
+        "write `upstream \"app\" { server \"HOST:PORT\"; }` at the top of the file, and `proxy \"app\"` in a `route`",
+    ),
+    (
+        "strip_prefix",
+        "write `rule \"true\" { rewrite path=#\"regex_replace(http.request.uri.path, \"^/PREFIX/\", \"/\")\"# expression=#true; }`",
+    ),
+    ("timeout", "write `timeouts`, at the top of the file for clients, in an `upstream` for its servers"),
+    ("websocket", "it passes on every `proxy` route; there is no key"),
+    ("websockets", "it passes on every `proxy` route; there is no key"),
 ];

@@ -40,7 +40,7 @@ const KEY: Key = Key {
         "",
         "trusted-proxies \"10.0.0.0/8\" header=\"x-forwarded-for\"",
         "Takes the client's address from a field of the request when the request comes from these networks. \
-         `private` stands for loopback, private and link-local networks, `unix` for Unix sockets.",
+         `private` stands for loopback, private, shared, link-local and unique local networks, `unix` for Unix sockets.",
     )
 }
 .args(0, ANY)

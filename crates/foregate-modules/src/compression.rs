@@ -131,7 +131,10 @@ impl FromNode for Compression {
             minimum: MINIMUM,
         };
         let Some(node) = nodes.last() else { return Ok(settings) };
-        only_flag(node)?;
+        only_flag(node).map_err(|problem| match problem.help {
+            None => problem.help("codings stand in its block: compress { codings \"gzip\" }"),
+            Some(_) => problem,
+        })?;
         if let Some(node) = node.child("codings") {
             settings.codings.clear();
             for argument in node.args() {

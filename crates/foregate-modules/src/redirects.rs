@@ -56,7 +56,7 @@ const QUERY_PROP: Prop = Prop {
 
 const REDIRECT: Key = Key::one(
     "redirect",
-    "SOURCE",
+    "SOURCE to=TARGET",
     "redirect \"/blog/**\" to=\"/journal/${1}\" status=301",
     "Sends requests for a path elsewhere. The source is a path, `/old`, or a host and a path, `example.com/old`; `*` stands \
      for one segment, `/**` at the end for the rest. In the target, a path or an address with scheme and host, `*` and \
@@ -171,7 +171,13 @@ impl<'n> Read<'n> {
             return Ok(());
         };
         let target = Template::parse(to.text()?, pattern.wildcards());
-        let target = target.map_err(|message| to.wrong(message))?;
+        let target = target.map_err(|message| match to.text() {
+            Ok(text) if text.contains("${") && message == address::REFERENCE => to.wrong(message).help(
+                "more of a request is named in a rule: \
+                 rule \"true\" { redirect #\"concat(\"https://\", http.host, http.request.uri.path)\"# expression=#true }",
+            ),
+            _ => to.wrong(message),
+        })?;
         check_circle(&pattern, &target, to)?;
         if self.patterns.len() >= PATTERNS_LIMIT {
             let message = format!("there are more than {PATTERNS_LIMIT} redirects with wildcards");

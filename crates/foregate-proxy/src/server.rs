@@ -231,14 +231,34 @@ impl Server {
                     (listener, None)
                 }
                 None => {
-                    let listener = Listener::bind(listen)
-                        .map_err(|error| named(error, &format!("listen {}", listen.address)))?;
+                    let listener = Listener::bind(listen).map_err(|error| {
+                        let error = named(error, &format!("listen {}", listen.address));
+                        match self.overlapping(&listen.address) {
+                            Some(held) => io::Error::new(
+                                error.kind(),
+                                format!("{error}: this process still holds {held}, which overlaps; that takes a restart"),
+                            ),
+                            None => error,
+                        }
+                    })?;
                     (listener, SocketFile::of(&listen.address))
                 }
             };
             bound.push(Bound { listen: Arc::new(listen.clone()), listener, file });
         }
         Ok(bound)
+    }
+
+    /// A socket at work that has the same port on all addresses, or on one where `address` means all.
+    fn overlapping(&self, address: &ListenAddress) -> Option<&ListenAddress> {
+        let ListenAddress::Tcp(wanted) = address else { return None };
+        self.listening.keys().find(|held| match held {
+            ListenAddress::Tcp(held) => {
+                let same = (held.port(), held.is_ipv4()) == (wanted.port(), wanted.is_ipv4());
+                same && (held.ip().is_unspecified() || wanted.ip().is_unspecified())
+            }
+            ListenAddress::Unix(_) => false,
+        })
     }
 
     /// Binds the metrics and admin sockets if they are new.

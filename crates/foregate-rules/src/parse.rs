@@ -295,7 +295,9 @@ impl<'t> Parser<'t> {
             }
             Token::Name(_) => {
                 let error = self.unexpected(&format!("the value of `{}`", operator.name()));
-                return Err(error.with_help("on the right of an operator stands a literal"));
+                return Err(error.with_help(
+                    "on the right of an operator stands a literal; a text stands in double quotes",
+                ));
             }
             _ => return Err(self.unexpected(&format!("the value of `{}`", operator.name()))),
         };

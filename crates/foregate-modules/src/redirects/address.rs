@@ -89,6 +89,10 @@ fn check_path(path: &str) -> Result<(), &'static str> {
     Ok(())
 }
 
+/// What is said of a `$` that names no wildcard.
+pub(super) const REFERENCE: &str =
+    "`$` stands before a number in braces: `${1}`; write `%24` for the character";
+
 /// Where a redirect leads to: a path of the same site, or an address with scheme and host. It can stand in a field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Target<'t>(&'t str);
@@ -249,9 +253,7 @@ impl Template {
                     (Some(stars - 1), if behind.starts_with("**") { 2 } else { 1 })
                 }
                 None => {
-                    return Err(
-                        "`$` stands before a number in braces: `${1}`; write `%24` for the character",
-                    );
+                    return Err(REFERENCE);
                 }
             };
             let Some(capture) = capture.filter(|capture| *capture < wildcards) else {

@@ -272,8 +272,11 @@ fn text(explanation: &Explanation) -> String {
     if site.is_some() {
         text.push_str(&format!("path      {path}\nroute     {}\n", named(route, route_because)));
     }
-    if let Some(answer) = answer {
-        text.push_str(&format!("answer    {answer}\n"));
+    match answer {
+        Some(answer) => text.push_str(&format!("answer    {answer}\n")),
+        // Without a route there is nothing else; where it is refused, the reason says so.
+        None if !route_because.starts_with("refused") => text.push_str("answer    404\n"),
+        None => {}
     }
     if !servers.is_empty() {
         text.push_str(&format!("servers   {}\n", servers.join(", ")));

@@ -211,8 +211,8 @@ impl<'u> Sites<'u> {
         }
         let action = match actions.len() {
             1 => actions.pop().and_then(|(_, action)| action),
-            // One that was refused was meant to be it.
-            0 if item.children().iter().any(|child| matches!(child.node.name(), "proxy" | "respond")) => None,
+            // One that was refused, or is not known, was meant to be it.
+            0 if item.children().iter().any(|child| self.may_answer(child.node.name())) => None,
             0 => {
                 let problem = Problem::new(Some(item.place()), "this route does not say what answers");
                 let redirects =
@@ -237,6 +237,12 @@ impl<'u> Sites<'u> {
         let plan = RoutePlan::new(self.modules.plan(&scope, matches!(action, Action::Proxy(_))));
         let route = Route { body_limit, allow_connect, plan, ..Route::new(pattern.text().clone(), action) };
         Some((pattern, self.builder.route(route)))
+    }
+
+    /// Whether a key is one that answers, or none, which has been told and was probably meant to be one.
+    fn may_answer(&self, name: &str) -> bool {
+        let of_module = || self.modules.pipeline().keys().iter().any(|(key, _)| key.name == name);
+        matches!(name, "proxy" | "respond") || !(ROUTE.keys.iter().any(|key| key.name == name) || of_module())
     }
 
     fn proxy(&self, decoder: &mut Decoder<'_>, item: Item<'_>) -> Option<Action> {

@@ -84,6 +84,9 @@ fn address(value: &Value<'_>, item: Item<'_>) -> Result<ServerAddress, Wrong> {
             match text.split_once("://") {
                 Some(("https", _)) => wrong.help("write `server \"HOST:443\"`, and `tls` beside it"),
                 Some(_) => wrong.help("write it without a scheme, such as `server \"127.0.0.1:3000\"`"),
+                None if !text.contains(':') && is_host_name(text) => {
+                    wrong.help(format!("add its port, such as `server \"{text}:80\"`"))
+                }
                 None => wrong,
             }
         }),
@@ -111,13 +114,23 @@ fn host(value: &Value<'_>) -> Result<Arc<str>, Wrong> {
 
 /// The one method there is, so that there is nothing to store.
 fn balance(decoder: &mut Decoder<'_>, item: Item<'_>) {
-    const LATER: &[&str] =
-        &["least-requests", "least-connections", "hash", "random", "ewma", "consistent-hash"];
+    const LATER: &[&str] = &[
+        "least-requests",
+        "least-connections",
+        "least-conn",
+        "least_conn",
+        "leastconn",
+        "hash",
+        "ip-hash",
+        "ip_hash",
+        "random",
+        "ewma",
+        "consistent-hash",
+    ];
     decoder.read(item, 0, |value| match value::string(value)? {
         "round-robin" => Ok(()),
         method if LATER.contains(&method) => {
-            Err(Wrong::new(format!("balance \"{method}\" is not in this version"))
-                .help("use \"round-robin\""))
+            Err(Wrong::new("this method is not in this version").help("use \"round-robin\""))
         }
         _ => Err(Wrong::new("expected \"round-robin\"")),
     });
