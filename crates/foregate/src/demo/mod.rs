@@ -23,6 +23,9 @@ use clap::Args;
 /// The tour's configuration, as shipped in `examples/quickstart.kdl`.
 const CONFIGURATION: &str = include_str!("../../../../examples/quickstart.kdl");
 
+/// The admin socket of [`CONFIGURATION`], beside it.
+const SOCKET: &str = "quickstart.sock";
+
 /// Where the demo origin listens unless told otherwise.
 const ORIGIN: SocketAddr = loopback(8081);
 
@@ -150,6 +153,8 @@ struct Quickstart {
     configuration: PathBuf,
     /// Says to others who start in the same folder that the usual configuration is in use.
     lock: fs::File,
+    /// What the configuration before is called now, where somebody has edited it.
+    kept: Option<PathBuf>,
     /// The demo origin's socket.
     origin: TcpListener,
     /// The certificate that the configuration names.
@@ -201,33 +206,59 @@ fn prepare(folder: &Path) -> Result<Quickstart, QuickstartError> {
         metrics: address(&metrics, METRICS)?,
         origin: address(&origin, ORIGIN)?,
     };
-    let (configuration, lock) = write(folder, &addresses)?;
-    Ok(Quickstart { configuration, lock, origin, certificate, addresses })
+    let Written { configuration, lock, kept } = write(folder, &addresses)?;
+    Ok(Quickstart { configuration, lock, kept, origin, certificate, addresses })
+}
+
+/// A configuration that was written.
+struct Written {
+    configuration: PathBuf,
+    lock: fs::File,
+    /// What the one before is called now, where somebody has edited it.
+    kept: Option<PathBuf>,
 }
 
 /// Writes the configuration, into a file of its own where another quickstart runs with the usual one. It runs for as long
 /// as it holds the lock, which is no lock of the configuration: editors replace files.
-fn write(folder: &Path, addresses: &Addresses) -> Result<(PathBuf, fs::File), QuickstartError> {
+fn write(folder: &Path, addresses: &Addresses) -> Result<Written, QuickstartError> {
     let failed = |path: &Path| {
         let path = path.to_owned();
         move |source| QuickstartError::Write { path, source }
     };
     let path = folder.join("quickstart.lock");
     let lock = fs::File::create(&path).map_err(failed(&path))?;
-    let configuration = folder.join(match lock.try_lock() {
-        Ok(()) => "quickstart.kdl".to_owned(),
+    let name = match lock.try_lock() {
+        Ok(()) => "quickstart".to_owned(),
         // Nobody else has this port.
-        Err(fs::TryLockError::WouldBlock) => format!("quickstart-{}.kdl", addresses.http.port()),
+        Err(fs::TryLockError::WouldBlock) => format!("quickstart-{}", addresses.http.port()),
         Err(fs::TryLockError::Error(source)) => return Err(QuickstartError::Write { path, source }),
-    });
-    let text = configuration_for(addresses);
+    };
+    let configuration = folder.join(format!("{name}.kdl"));
+    let text = configuration_for(addresses).replace(&format!("\"{SOCKET}\""), &format!("\"{name}.sock\""));
     // Somebody may have tried something in it.
-    if fs::read_to_string(&configuration).is_ok_and(|old| old != text) {
-        let kept = configuration.with_extension("kdl.old");
-        fs::rename(&configuration, &kept).map_err(failed(&kept))?;
+    let edited =
+        fs::read_to_string(&configuration).is_ok_and(|old| without_ports(&old) != without_ports(&text));
+    let kept = edited.then(|| free_name(&configuration));
+    if let Some(kept) = &kept {
+        fs::rename(&configuration, kept).map_err(failed(kept))?;
     }
     fs::write(&configuration, text).map_err(failed(&configuration))?;
-    Ok((configuration, lock))
+    Ok(Written { configuration, lock, kept })
+}
+
+/// What is the same whichever ports were free.
+fn without_ports(text: &str) -> String {
+    let parts = text.split("\"127.0.0.1:").enumerate();
+    parts
+        .map(|(at, part)| if at == 0 { part } else { part.trim_start_matches(|c: char| c.is_ascii_digit()) })
+        .collect()
+}
+
+/// A name for what somebody has edited, which nothing has yet.
+fn free_name(configuration: &Path) -> PathBuf {
+    let names = (1..).map(|number| configuration.with_extension(format!("kdl.old.{number}")));
+    let mut names = std::iter::once(configuration.with_extension("kdl.old")).chain(names);
+    names.find(|name| !name.exists()).expect("there are more names than files")
 }
 
 fn listen(usual: SocketAddr) -> Result<TcpListener, QuickstartError> {
@@ -302,15 +333,22 @@ impl Quickstart {
                 "break the configuration, and ask what is wrong",
                 format!("'{program}' check -c '{configuration}'"),
             ),
+            ("after a change of it", format!("'{program}' reload -c '{configuration}'")),
             (
                 "which route answers, and what runs before",
                 format!("'{program}' explain -c '{configuration}' http://{http}/hello"),
             ),
         ];
+        let kept = self.kept.as_ref().map_or(String::new(), |kept| {
+            format!(
+                "The one that you have edited is kept as {}; `--config FILE` starts with a file of yours.\n",
+                kept.display()
+            )
+        });
         let mut text = format!(
             "Foregate on http://{http} and https://{https}, \
              with a demo origin on http://{origin}.\n\
-             Configuration: {configuration}\n\n\
+             Configuration: {configuration}\n{kept}\n\
              Open http://{http}/ in a browser, or try in another terminal:\n\n"
         );
         for (what, command) in rows {
@@ -382,6 +420,23 @@ pub(crate) mod tests {
         for part in ["/.git/config", "/limited", "/no-such-page", "check -c '", "explain -c '"] {
             assert!(banner.contains(part), "{part} in {banner}");
         }
+    }
+
+    #[test]
+    fn what_was_edited_is_kept_and_told() {
+        let folder = Folder::new();
+        let edit = |text: &str| fs::write(folder.path().join("quickstart.kdl"), text).unwrap();
+        let kept = |name: &str| fs::read_to_string(folder.path().join(name)).ok();
+        assert_eq!(prepare(folder.path()).unwrap().kept, None);
+        // Other ports are no edit.
+        assert_eq!(prepare(folder.path()).unwrap().kept, None);
+        for (text, name) in [("first", "quickstart.kdl.old"), ("second", "quickstart.kdl.old.1")] {
+            edit(text);
+            let banner = prepare(folder.path()).unwrap().banner();
+            assert!(banner.contains(&format!("{name};")), "{banner}");
+        }
+        assert_eq!(kept("quickstart.kdl.old").as_deref(), Some("first"));
+        assert_eq!(kept("quickstart.kdl.old.1").as_deref(), Some("second"));
     }
 
     #[test]
