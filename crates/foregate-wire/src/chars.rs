@@ -152,9 +152,97 @@ pub(crate) fn below(word: u64, bound: u8) -> u64 {
     word.wrapping_sub(ONES * u64::from(bound)) & !word & HIGH
 }
 
+/// The bit that tells the cases of a letter apart, in each byte.
+pub(crate) const SPACES: u64 = 0x2020_2020_2020_2020;
+
+/// The first eight bytes as a word, zeros behind fewer.
+#[inline]
+pub(crate) fn short_word(bytes: &[u8]) -> u64 {
+    if let Some(word) = bytes.first_chunk() {
+        return u64::from_le_bytes(*word);
+    }
+    if let (Some(first), Some(last)) = (bytes.first_chunk(), bytes.last_chunk()) {
+        let (first, last) = (u32::from_le_bytes(*first), u32::from_le_bytes(*last));
+        return u64::from(first) | u64::from(last) << ((bytes.len() - 4) * 8);
+    }
+    let byte = |at: usize| bytes.get(at).map_or(0, |byte| u64::from(*byte) << (at * 8));
+    byte(0) | byte(1) | byte(2)
+}
+
+/// Whether two texts are the same but for the case of letters: a word at a time, as names are mostly told apart by the first.
+/// The last word overlaps the one before.
+#[inline]
+pub(crate) fn eq_but_case(one: &[u8], other: &[u8]) -> bool {
+    if one.len() != other.len() {
+        return false;
+    }
+    let (Some(last), Some(other_last)) = (one.last_chunk(), other.last_chunk()) else {
+        return same_but_case(short_word(one), short_word(other));
+    };
+    let same = |(one, other): (&[u8; 8], &[u8; 8])| {
+        same_but_case(u64::from_le_bytes(*one), u64::from_le_bytes(*other))
+    };
+    one.as_chunks().0.iter().zip(other.as_chunks().0).all(same) && same((last, other_last))
+}
+
+#[inline]
+fn same_but_case(one: u64, other: u64) -> bool {
+    let differs = one ^ other;
+    differs == 0 || differs & !SPACES == 0 && (differs << 2) & !letters(one) == 0
+}
+
+/// The high bit of each byte that is a letter.
+#[inline]
+fn letters(word: u64) -> u64 {
+    let folded = word | SPACES;
+    let low = folded & !HIGH;
+    let (from_a, behind_z) = (low + ONES * u64::from(0x80 - b'a'), low + ONES * u64::from(0x80 - b'{'));
+    from_a & !behind_z & !folded & HIGH
+}
+
+/// Whether the byte is in the text.
+#[inline]
+pub(crate) fn has(bytes: &[u8], wanted: u8) -> bool {
+    let has = |word: &[u8; 8]| equal(u64::from_le_bytes(*word), wanted) != 0;
+    match bytes.last_chunk() {
+        Some(last) => bytes.as_chunks().0.iter().any(has) || has(last),
+        None => bytes.contains(&wanted),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn words_of_a_text_are_compared_as_its_bytes_are() {
+        for length in 0..=20 {
+            let text: Vec<u8> = (b'a'..).take(length).collect();
+            assert_eq!(short_word(&text).to_le_bytes()[..length.min(8)], text[..length.min(8)]);
+            assert!(length >= 8 || short_word(&text) >> (length * 8) == 0);
+            for at in 0..length {
+                for byte in 0..=u8::MAX {
+                    let mut other = text.clone();
+                    other[at] = byte;
+                    assert_eq!(
+                        eq_but_case(&text, &other),
+                        text.eq_ignore_ascii_case(&other),
+                        "{byte:#x} at {at}"
+                    );
+                    assert_eq!(has(&other, b'_'), other.contains(&b'_'), "{byte:#x} at {at}");
+                    // Controls and marks that are as far from each other as the cases of a letter.
+                    let mut third = other.clone();
+                    third[at] ^= 0x20;
+                    assert_eq!(
+                        eq_but_case(&third, &other),
+                        third.eq_ignore_ascii_case(&other),
+                        "{byte:#x} at {at}"
+                    );
+                }
+            }
+            assert!(!eq_but_case(&text, &[&text[..], b"a"].concat()));
+        }
+    }
 
     /// Every byte at every place of some lengths, and some bytes at every place of the others.
     #[test]

@@ -2,8 +2,8 @@
 
 use core::fmt;
 
-use crate::chars::{is_token, is_value_byte, trim};
-use crate::name_id::NameId;
+use crate::chars::{eq_but_case, has, is_token, is_value_byte, trim};
+use crate::name_id::{FieldName, NameId};
 use crate::serialise::write_field;
 
 /// The longest field name a list holds, in bytes.
@@ -74,12 +74,18 @@ impl Entry {
         &arena[start..start + self.value_len as usize]
     }
 
-    /// Whether this is a field of the name with this id, whatever its case.
-    #[inline]
+    /// Whether this is a field of the name with this id, whatever its case. Names without an id are mostly told apart by their
+    /// lengths.
+    #[inline(always)]
     fn is(self, id: NameId, name: &[u8], arena: &[u8]) -> bool {
         self.id == id
             && (id != NameId::Unknown
-                || usize::from(self.name_len) == name.len() && self.name(arena).eq_ignore_ascii_case(name))
+                || usize::from(self.name_len) == name.len() && self.is_spelt(name, arena))
+    }
+
+    #[inline(never)]
+    fn is_spelt(self, name: &[u8], arena: &[u8]) -> bool {
+        eq_but_case(self.name(arena), name)
     }
 
     #[inline]
@@ -134,6 +140,12 @@ impl HeaderList {
         self.entries.shrink_to(fields);
     }
 
+    /// Takes memory for so many bytes and fields more.
+    pub fn reserve(&mut self, arena: usize, fields: usize) {
+        self.arena.reserve(arena);
+        self.entries.reserve(fields);
+    }
+
     /// Bytes of memory that it has.
     pub fn memory(&self) -> usize {
         self.arena.capacity() + self.entries.capacity() * size_of::<Entry>()
@@ -162,8 +174,9 @@ impl HeaderList {
     /// The caller has validated name and value (a parser, HTTP/2's decoder); for bytes from anywhere else use
     /// [`try_push`](Self::try_push). A name beyond [`MAX_NAME`] or a list beyond 4 GiB leaves the list as it was.
     #[inline]
-    pub fn push(&mut self, name: &[u8], value: &[u8]) {
-        self.push_with_id(NameId::from_name(name), name, value);
+    pub fn push<'n>(&mut self, name: impl Into<FieldName<'n>>, value: &[u8]) {
+        let name = name.into();
+        self.push_with_id(name.id(), name.bytes(), value);
     }
 
     /// Adds a field with a known name at the end, the name in its canonical case. Does nothing for
@@ -231,13 +244,8 @@ impl HeaderList {
     /// Number and value of the first field of any name, whatever its case, among those from `from` on.
     #[inline]
     pub fn find_name(&self, name: &[u8], from: usize) -> Option<(usize, &[u8])> {
-        let id = NameId::from_name(name);
-        if !self.may_have(id) {
-            return None;
-        }
-        let entries = self.entries.get(from..)?;
-        let at = entries.iter().position(|entry| entry.is(id, name, &self.arena))?;
-        entries.get(at).map(|entry| (from + at, entry.value(&self.arena)))
+        let at = self.position_of(NameId::from_name(name), name, from)?;
+        self.entries.get(at).map(|entry| (at, entry.value(&self.arena)))
     }
 
     /// The first value of any name, whatever its case.
@@ -251,12 +259,7 @@ impl HeaderList {
         let id = NameId::from_name(name);
         let arena = &self.arena;
         let entries = if self.may_have(id) { &self.entries[..] } else { &[] };
-        entries
-            .iter()
-            .filter(move |entry| {
-                entry.id == id && (id != NameId::Unknown || entry.name(arena).eq_ignore_ascii_case(name))
-            })
-            .map(|entry| entry.value(arena))
+        entries.iter().filter(move |entry| entry.is(id, name, arena)).map(|entry| entry.value(arena))
     }
 
     /// Whether a known name is present.
@@ -280,20 +283,20 @@ impl HeaderList {
         if !self.may_have(id) || id == NameId::Unknown {
             return 0;
         }
-        let before = self.entries.len();
-        self.entries.retain(|entry| entry.id != id);
+        let removed = self.remove_from(0, id, b"");
         self.present &= !id.bit();
-        before - self.entries.len()
+        removed
     }
 
     /// Removes all fields of any name, whatever its case, and says how many there were.
-    pub fn remove_name(&mut self, name: &[u8]) -> usize {
-        let id = NameId::from_name(name);
+    pub fn remove_name<'n>(&mut self, name: impl Into<FieldName<'n>>) -> usize {
+        let name = name.into();
+        let (id, name) = (name.id(), name.bytes());
+        let removed = self.remove_from(0, id, name);
         if id != NameId::Unknown {
-            return self.remove(id);
+            self.present &= !id.bit();
         }
-        let Some(first) = self.position_of(id, name) else { return 0 };
-        self.remove_from(first, id, name)
+        removed
     }
 
     /// Keeps the fields for which `keep` says so, in their order. One pass.
@@ -332,26 +335,17 @@ impl HeaderList {
         if id == NameId::Unknown {
             return;
         }
-        if !self.may_have(id) {
-            self.push_id(id, value);
-            return;
-        }
-        let mut found = false;
-        self.retain(|field| field.id != id || !core::mem::replace(&mut found, true));
-        match self.entries.iter().position(|entry| entry.id == id) {
-            Some(at) => self.replace_value(at, value),
-            None => self.push_id(id, value),
-        }
+        self.set_with_id(id, id.as_canonical().as_bytes(), value);
     }
 
     /// As [`set`](Self::set), for any name. The caller has validated name and value.
-    pub fn set_name(&mut self, name: &[u8], value: &[u8]) {
-        let id = NameId::from_name(name);
-        if id != NameId::Unknown && self.may_have(id) {
-            self.set(id, value);
-            return;
-        }
-        match self.position_of(id, name) {
+    pub fn set_name<'n>(&mut self, name: impl Into<FieldName<'n>>, value: &[u8]) {
+        let name = name.into();
+        self.set_with_id(name.id(), name.bytes(), value);
+    }
+
+    fn set_with_id(&mut self, id: NameId, name: &[u8], value: &[u8]) {
+        match self.position_of(id, name, 0) {
             Some(first) => {
                 self.remove_from(first + 1, id, name);
                 self.replace_value(first, value);
@@ -360,24 +354,35 @@ impl HeaderList {
         }
     }
 
-    /// Where the first field of a name is. Most names that are looked for are absent, so lengths are compared first,
-    /// and the name's bytes only where they are the same.
+    /// Where the first field of a name is, from there on. Most names that are looked for are absent, so lengths are compared
+    /// first, and the name's bytes only where they are the same.
     #[inline]
-    fn position_of(&self, id: NameId, name: &[u8]) -> Option<usize> {
+    fn position_of(&self, id: NameId, name: &[u8], from: usize) -> Option<usize> {
         if !self.may_have(id) {
             return None;
         }
-        self.entries.iter().position(|entry| entry.is(id, name, &self.arena))
+        let entries = self.entries.get(from..)?;
+        let at = match id {
+            NameId::Unknown => entries.iter().position(|entry| entry.is(NameId::Unknown, name, &self.arena)),
+            id => entries.iter().position(|entry| entry.id == id),
+        };
+        at.map(|at| from + at)
     }
 
     /// Removes the fields of a name from this position on; says how many.
-    fn remove_from(&mut self, first: usize, id: NameId, name: &[u8]) -> usize {
+    fn remove_from(&mut self, from: usize, id: NameId, name: &[u8]) -> usize {
+        let Some(first) = self.position_of(id, name, from) else { return 0 };
+        self.entries.remove(first);
+        // Mostly it was the only one.
+        if self.position_of(id, name, first).is_none() {
+            return 1;
+        }
         let (before, arena, mut at) = (self.entries.len(), &self.arena, 0);
         self.entries.retain(|entry| {
             at += 1;
             at <= first || !entry.is(id, name, arena)
         });
-        before - self.entries.len()
+        1 + before - self.entries.len()
     }
 
     /// Removes the fields of all ids in the mask. One pass over the entries.
@@ -402,9 +407,9 @@ impl HeaderList {
         self.present
     }
 
-    /// Whether a name may have a `_`.
+    /// Whether a name may have a `_`: one that has gone again counts as well.
     #[inline]
-    pub(crate) fn may_have_underscores(&self) -> bool {
+    pub fn may_have_underscores(&self) -> bool {
         self.present & UNDERSCORE != 0
     }
 
@@ -436,7 +441,7 @@ impl HeaderList {
         self.arena.extend_from_slice(value);
         self.arena.extend_from_slice(LINE_END);
         // No known name has a `_`.
-        let underscore = id == NameId::Unknown && name.contains(&b'_');
+        let underscore = id == NameId::Unknown && has(name, b'_');
         self.push_entry(id, underscore, name_start, name.len() as u16, value_start, value.len() as u32);
     }
 

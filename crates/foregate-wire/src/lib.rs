@@ -61,6 +61,6 @@ pub use host::{
     Authority, HostError, HostKind, MAX_AUTHORITY, client_network, parse_authority, request_authority,
 };
 pub use method::{MAX_METHOD, Method, OtherMethod, Version};
-pub use name_id::NameId;
+pub use name_id::{FieldName, NameId};
 pub use path::{Slashes, is_normal, normalize_path, normalize_query, other_readings};
 pub use target::{Scheme, Target, TargetError, TargetForm};

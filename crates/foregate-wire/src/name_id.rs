@@ -3,7 +3,7 @@
 //! A known name is one byte, so that looking for a field is a comparison of bytes and asking for an absent one is a
 //! test of one bit (see [`HeaderList`](crate::HeaderList)).
 
-use crate::chars::below;
+use crate::chars::{SPACES, has, short_word};
 
 macro_rules! names {
     ($($variant:ident: $lower:literal, $canonical:literal;)*) => {
@@ -139,7 +139,7 @@ names! {
 /// Slots of the table from hash to id. A power of two.
 const SLOTS: usize = 1024;
 /// Makes [`hash`] free of collisions over the known names; found by trying, checked when this file is compiled.
-const MULTIPLIER: u32 = 0xcc66_7e97;
+const MULTIPLIER: u64 = 0x8d72_8cbe_0741_1c3d;
 
 /// From hash to id, 0 where no known name has that hash.
 static TABLE: [u8; SLOTS] = build_table();
@@ -149,7 +149,7 @@ const fn build_table() -> [u8; SLOTS] {
     let mut table = [0u8; SLOTS];
     let mut id = 1;
     while id < LOWER.len() {
-        let slot = hash(LOWER[id].as_bytes(), LOWER[id].len());
+        let slot = hash(KNOWN[id].words[0].bytes, KNOWN[id].last.bytes, KNOWN[id].len);
         assert!(table[slot] == 0, "two names with one hash: choose another MULTIPLIER");
         table[slot] = id as u8;
         id += 1;
@@ -157,90 +157,95 @@ const fn build_table() -> [u8; SLOTS] {
     table
 }
 
-/// Length and four bytes of the name that is the first `len` of these bytes, folded to lower case. It is not empty.
-const fn hash(name: &[u8], len: usize) -> usize {
-    let first = (name[0] | 0x20) as u32;
-    let middle = (name[len / 2] | 0x20) as u32;
-    let late = (name[len.saturating_sub(4)] | 0x20) as u32;
-    let last = (name[len - 1] | 0x20) as u32;
-    let key = (len as u32) ^ (first << 8) ^ (last << 16) ^ (late << 24) ^ (middle << 4);
-    (key.wrapping_mul(MULTIPLIER) >> (32 - SLOTS.trailing_zeros())) as usize
+/// Of the first and the last eight bytes, whatever their case, and the length.
+#[inline(always)]
+const fn hash(first: u64, last: u64, length: usize) -> usize {
+    let first = (first | SPACES).wrapping_mul(MULTIPLIER);
+    let key = (first ^ (last | SPACES)).wrapping_add(length as u64).wrapping_mul(MULTIPLIER);
+    (key >> (64 - SLOTS.trailing_zeros())) as usize
 }
 
 /// The longest known name, in bytes.
 pub(crate) const LONGEST: usize = 32;
 
 /// A known name in lower case, zeros behind it, so that it can be compared a word at a time.
+#[derive(Clone, Copy)]
 struct Known {
     len: usize,
-    words: [u64; LONGEST / 8],
+    words: [Word; LONGEST / 8],
+    /// Its last eight bytes; the first word, if it has fewer.
+    last: Word,
+}
+
+/// Eight bytes of a known name.
+#[derive(Clone, Copy)]
+struct Word {
+    bytes: u64,
+    /// The bits in which other cases of its letters differ.
+    cases: u64,
 }
 
 static KNOWN: [Known; 128] = known();
 
 const fn known() -> [Known; 128] {
-    let mut known = [const { Known { len: 0, words: [0; LONGEST / 8] } }; 128];
+    let none = Word { bytes: 0, cases: 0 };
+    let mut known = [Known { len: 0, words: [none; LONGEST / 8], last: none }; 128];
     let mut id = 1;
     while id < LOWER.len() {
         let name = LOWER[id].as_bytes();
         known[id].len = name.len();
         let mut at = 0;
         while at < name.len() {
-            known[id].words[at / 8] |= (name[at] as u64) << (at % 8 * 8);
+            known[id].words[at / 8].put(at % 8, name[at]);
+            if name.len() >= 8 && at + 8 >= name.len() {
+                known[id].last.put(at + 8 - name.len(), name[at]);
+            }
             at += 1;
+        }
+        if name.len() < 8 {
+            known[id].last = known[id].words[0];
         }
         id += 1;
     }
     known
 }
 
-impl Known {
-    /// Whether the first bytes of a text are this name, whatever its case. The bit that tells the cases apart also tells a
-    /// few controls from the digits and the hyphen, so controls are a difference.
-    #[inline]
-    fn begins(&self, text: &[u8; LONGEST]) -> bool {
-        let mut left = self.len;
-        for (given, known) in text.as_chunks::<8>().0.iter().zip(&self.words) {
-            let given = u64::from_le_bytes(*given);
-            let keep = if left >= 8 { u64::MAX } else { (1 << (left * 8)) - 1 };
-            let differs = ((given | SPACES) ^ known) | below(given, b' ');
-            if differs & keep != 0 {
-                return false;
-            }
-            if left <= 8 {
-                break;
-            }
-            left -= 8;
+impl Word {
+    const fn put(&mut self, at: usize, byte: u8) {
+        self.bytes |= (byte as u64) << (at * 8);
+        if byte.is_ascii_lowercase() {
+            self.cases |= 0x20 << (at * 8);
         }
-        true
+    }
+
+    #[inline(always)]
+    const fn is(self, bytes: u64) -> bool {
+        (bytes ^ self.bytes) & !self.cases == 0
     }
 }
-
-const SPACES: u64 = 0x2020_2020_2020_2020;
 
 impl NameId {
     /// The id of a name, whatever its case; [`NameId::Unknown`] when it has none.
     #[inline]
     pub fn from_name(name: &[u8]) -> Self {
-        let mut text = [0; LONGEST];
-        match text.get_mut(..name.len()) {
-            Some(place) => place.copy_from_slice(name),
-            None => return Self::Unknown,
+        let first = short_word(name);
+        let last = name.last_chunk().map_or(first, |last| u64::from_le_bytes(*last));
+        let id = usize::from(TABLE[hash(first, last, name.len())]);
+        match KNOWN.get(id) {
+            Some(known) if known.len == name.len() && known.words[0].is(first) && known.last.is(last) => {
+                let words = name.as_chunks().0.iter().zip(&known.words).skip(1);
+                let same =
+                    name.len() <= 16 || { words }.all(|(word, known)| known.is(u64::from_le_bytes(*word)));
+                if same { ALL[id] } else { Self::Unknown }
+            }
+            _ => Self::Unknown,
         }
-        Self::from_text(&text, name.len())
     }
 
     /// The id of the name that is the first `length` of these bytes.
     #[inline]
     pub(crate) fn from_text(text: &[u8; LONGEST], length: usize) -> Self {
-        if length == 0 || length > LONGEST {
-            return Self::Unknown;
-        }
-        let id = usize::from(TABLE[hash(text, length)]);
-        match KNOWN.get(id) {
-            Some(known) if known.len == length && known.begins(text) => ALL[id],
-            _ => Self::Unknown,
-        }
+        text.get(..length).map_or(Self::Unknown, Self::from_name)
     }
 
     /// The name in lower case, as HTTP/2 writes it. Empty for [`NameId::Unknown`].
@@ -269,5 +274,75 @@ impl NameId {
     #[inline]
     pub(crate) const fn bit(self) -> u128 {
         1 << (self as u8)
+    }
+}
+
+/// The name of a field with the id that it has, for who asks several things about it.
+#[derive(Clone, Copy, Debug)]
+pub struct FieldName<'n> {
+    id: NameId,
+    bytes: &'n [u8],
+}
+
+impl<'n> FieldName<'n> {
+    /// The id of the name.
+    pub fn id(self) -> NameId {
+        self.id
+    }
+
+    /// The name itself.
+    pub fn bytes(self) -> &'n [u8] {
+        self.bytes
+    }
+
+    /// Whether it has a `_`.
+    #[inline]
+    pub fn has_underscore(self) -> bool {
+        // No known name has one.
+        self.id == NameId::Unknown && has(self.bytes, b'_')
+    }
+}
+
+impl<'n> From<&'n [u8]> for FieldName<'n> {
+    #[inline]
+    fn from(bytes: &'n [u8]) -> Self {
+        Self { id: NameId::from_name(bytes), bytes }
+    }
+}
+
+impl<'n, const N: usize> From<&'n [u8; N]> for FieldName<'n> {
+    #[inline]
+    fn from(bytes: &'n [u8; N]) -> Self {
+        Self::from(&bytes[..])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As if all known names were looked through.
+    fn slow(name: &[u8]) -> NameId {
+        let same = |id: &NameId| id.as_str().as_bytes().eq_ignore_ascii_case(name);
+        NameId::all().find(same).unwrap_or(NameId::Unknown)
+    }
+
+    #[test]
+    fn names_that_differ_in_a_byte_are_others() {
+        for id in NameId::all() {
+            let name = id.as_str().as_bytes();
+            assert_eq!(NameId::from_name(name), id);
+            for at in 0..name.len() {
+                for byte in 0..=u8::MAX {
+                    let mut other = name.to_vec();
+                    other[at] = byte;
+                    assert_eq!(NameId::from_name(&other), slow(&other), "{other:?}");
+                }
+            }
+            assert_eq!(NameId::from_name(&name[1..]), slow(&name[1..]));
+            assert_eq!(NameId::from_name(&[name, b"s"].concat()), NameId::Unknown);
+        }
+        assert_eq!(NameId::from_name(b""), NameId::Unknown);
+        assert_eq!(NameId::from_name(&[b'a'; 33]), NameId::Unknown);
     }
 }

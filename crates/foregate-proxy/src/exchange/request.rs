@@ -50,8 +50,6 @@ pub struct Request {
     claimed: u8,
     /// The length of the fields' memory before a step added any: what lies behind comes from steps.
     pub sent: usize,
-    /// Whether a field's name has a `_`; `None` until a step's change asks.
-    underscores: Option<bool>,
     /// The memory of the head.
     charge: Charge,
 }
@@ -77,7 +75,6 @@ impl Request {
             origin_authority: String::new(),
             claimed: 0,
             sent: usize::MAX,
-            underscores: None,
             charge: Charge::new(),
         }
     }
@@ -198,7 +195,6 @@ impl Request {
         self.origin_authority.clear();
         self.claimed = 0;
         self.sent = usize::MAX;
-        self.underscores = None;
         self.host_len = 0;
         self.target.clear();
         self.path_len = 0;

@@ -3,7 +3,7 @@
 
 use super::error::{LineError, RequestError, ResponseError};
 use super::{RequestHead, ResponseHead};
-use crate::chars::{equal, token_end, trim_end, trim_start, value_end, word_end};
+use crate::chars::{equal, has, token_end, trim_end, trim_start, value_end, word_end};
 use crate::method::{Method, Version};
 use crate::name_id::NameId;
 
@@ -156,7 +156,7 @@ pub(crate) fn field_line(input: &[u8], at: usize) -> Result<Line, LineError> {
     Ok(Line::Field(FieldLine {
         id,
         // No known name has one.
-        underscore: id == NameId::Unknown && input[at..name_end].contains(&b'_'),
+        underscore: id == NameId::Unknown && has(&input[at..name_end], b'_'),
         name_len: name_end - at,
         value_start,
         value_len,

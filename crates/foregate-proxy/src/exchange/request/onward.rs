@@ -2,7 +2,7 @@
 //! modules change fields.
 
 use foregate_module::{Fields, FieldsMut, Text};
-use foregate_wire::{HeaderList, NameId, Version, connection, parse_authority};
+use foregate_wire::{FieldName, HeaderList, NameId, Version, connection, parse_authority};
 
 use super::Request;
 
@@ -101,15 +101,12 @@ impl Request {
     }
 
     /// Removes the fields whose names differ from this one in `_` and `-` alone: CGI programs take them for it.
-    fn remove_spellings(&mut self, name: &[u8]) {
+    fn remove_spellings(&mut self, name: FieldName<'_>) {
         let headers = &mut self.head.headers;
-        let spelt = *self.underscores.get_or_insert_with(|| {
-            // No known name has a `_`.
-            headers.iter().any(|field| field.id == NameId::Unknown && field.name.contains(&b'_'))
-        });
-        if spelt || name.contains(&b'_') {
+        if headers.may_have_underscores() || name.has_underscore() {
             headers.retain(|field| {
-                field.name.eq_ignore_ascii_case(name) || !connection::is_spelling(field.name, name)
+                field.name.eq_ignore_ascii_case(name.bytes())
+                    || !connection::is_spelling(field.name, name.bytes())
             });
         }
     }
@@ -146,13 +143,13 @@ impl Request {
     }
 
     /// Takes note that a module says who the client is, in place of us; what the client said of itself goes.
-    fn claim(&mut self, name: &[u8]) {
-        let id = NameId::from_name(name);
-        if let Some(number) = CLIENT_CLAIMS.iter().position(|claim| *claim == id)
+    fn claim(&mut self, known: FieldName<'_>) {
+        if known.id() != NameId::Unknown
+            && let Some(number) = CLIENT_CLAIMS.iter().position(|claim| *claim == known.id())
             && self.claimed >> number & 1 == 0
         {
-            self.head.headers.remove(id);
-            self.remove_spellings(name);
+            self.head.headers.remove_name(known);
+            self.remove_spellings(known);
             self.claimed |= 1 << number;
         }
     }
@@ -176,27 +173,27 @@ impl Fields for Request {
 
 impl FieldsMut for Request {
     fn append(&mut self, name: &[u8], value: &[u8]) {
-        if name.eq_ignore_ascii_case(b"host") {
+        let known = FieldName::from(name);
+        if known.id() == NameId::Host {
             self.set(name, value);
         } else {
-            self.claim(name);
-            self.underscores = self.underscores.map(|spelt| spelt || name.contains(&b'_'));
-            self.head.headers.push(name, value);
+            self.claim(known);
+            self.head.headers.push(known, value);
         }
     }
 
     fn set(&mut self, name: &[u8], value: &[u8]) {
-        if !name.eq_ignore_ascii_case(b"host") {
-            self.claim(name);
-            self.remove_spellings(name);
-            if name.contains(&b'_') {
+        let known = FieldName::from(name);
+        if known.id() != NameId::Host {
+            self.claim(known);
+            self.remove_spellings(known);
+            if known.has_underscore() {
                 // The client's own may not go to the origin; this one is not the client's.
-                self.underscores = Some(true);
-                self.head.headers.remove_name(name);
-                self.head.headers.push(name, value);
+                self.head.headers.remove_name(known);
+                self.head.headers.push(known, value);
                 return;
             }
-            self.head.headers.set_name(name, value);
+            self.head.headers.set_name(known, value);
             return;
         }
         let mut authority = String::new();
@@ -210,9 +207,10 @@ impl FieldsMut for Request {
     }
 
     fn remove(&mut self, name: &[u8]) {
-        if !name.eq_ignore_ascii_case(b"host") {
-            self.remove_spellings(name);
-            self.head.headers.remove_name(name);
+        let known = FieldName::from(name);
+        if known.id() != NameId::Host {
+            self.remove_spellings(known);
+            self.head.headers.remove_name(known);
         }
     }
 
