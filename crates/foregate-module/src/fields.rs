@@ -1,5 +1,6 @@
 //! The fields of heads, as steps read and change them.
 
+use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
@@ -172,10 +173,11 @@ pub fn check_name(name: &[u8]) -> Result<(), FieldError> {
     if name.is_empty() || !name.iter().all(|byte| TOKEN[usize::from(*byte)]) {
         return Err(FieldError::Name);
     }
-    if FRAMING.iter().any(|framing| name.eq_ignore_ascii_case(framing.as_bytes())) {
-        return Err(FieldError::Framing);
-    }
-    Ok(())
+    if is_framing(name) { Err(FieldError::Framing) } else { Ok(()) }
+}
+
+fn is_framing(name: &[u8]) -> bool {
+    FRAMING.iter().any(|framing| name.eq_ignore_ascii_case(framing.as_bytes()))
 }
 
 /// Whether these bytes can be the value of a field.
@@ -186,10 +188,27 @@ pub fn check_name(name: &[u8]) -> Result<(), FieldError> {
 pub fn check_value(value: &[u8]) -> Result<(), FieldError> {
     let blank = |byte: Option<&u8>| matches!(byte, Some(b' ' | b'\t'));
     let control = |byte: &u8| (*byte < b' ' && *byte != b'\t') || *byte == 0x7f;
-    if value.iter().any(control) || blank(value.first()) || blank(value.last()) {
+    // A word at a time; the last one overlaps the one before.
+    let may_have = match value.last_chunk() {
+        Some(last) => value.as_chunks().0.iter().any(may_have_control) || may_have_control(last),
+        None => true,
+    };
+    if (may_have && value.iter().any(control)) || blank(value.first()) || blank(value.last()) {
         return Err(FieldError::Value);
     }
     Ok(())
+}
+
+/// Whether one of the bytes is a control byte; a tab counts.
+#[inline]
+fn may_have_control(bytes: &[u8; 8]) -> bool {
+    const ONES: u64 = 0x0101_0101_0101_0101;
+    let word = u64::from_le_bytes(*bytes);
+    let below_space = word.wrapping_sub(ONES * 0x20) & !word;
+    let not_del = word ^ (ONES * 0x7f);
+    let del = not_del.wrapping_sub(ONES) & !not_del;
+    // A borrow can make a false hit, but only above a true one.
+    (below_space | del) & (ONES * 0x80) != 0
 }
 
 /// One change to the fields of a head.
@@ -212,19 +231,23 @@ pub enum Edit {
 /// What cannot be a field is left out by the methods that take constants and bytes of a request alike, and counted by
 /// nobody: a step that must know makes a [`Field`] first.
 #[derive(Debug, Clone, Default)]
-pub struct Edits(Vec<Part>);
+pub struct Edits {
+    /// The first parts, without an allocation: most steps change little. None is behind a place that is free.
+    few: [Option<Part>; 2],
+    rest: Vec<Part>,
+}
 
 /// Changes that were made for this use, or stand in settings.
 #[derive(Debug, Clone)]
 enum Part {
-    Own(Edit),
+    Own(Box<Edit>),
     Shared(Arc<[Edit]>),
 }
 
 impl Part {
     fn edits(&self) -> &[Edit] {
         match self {
-            Self::Own(edit) => core::slice::from_ref(edit),
+            Self::Own(edit) => core::slice::from_ref(&**edit),
             Self::Shared(edits) => edits,
         }
     }
@@ -241,7 +264,7 @@ impl Eq for Edits {}
 impl Edits {
     /// No change.
     pub const fn new() -> Self {
-        Self(Vec::new())
+        Self { few: [const { None }; 2], rest: Vec::new() }
     }
 
     /// Changes that stand in settings; they come before those that are added.
@@ -253,24 +276,35 @@ impl Edits {
 
     /// Whether nothing changes.
     pub fn is_empty(&self) -> bool {
-        self.0.iter().all(|part| part.edits().is_empty())
+        self.iter().next().is_none()
     }
 
     /// Adds a change.
     pub fn push(&mut self, edit: Edit) {
-        self.0.push(Part::Own(edit));
+        self.add(Part::Own(Box::new(edit)));
     }
 
     /// Adds changes that stand in settings, which are not copied.
     pub fn push_shared(&mut self, edits: &Arc<[Edit]>) {
         if !edits.is_empty() {
-            self.0.push(Part::Shared(Arc::clone(edits)));
+            self.add(Part::Shared(Arc::clone(edits)));
         }
     }
 
     /// Adds what others are.
     pub fn extend(&mut self, others: &Self) {
-        self.0.extend_from_slice(&others.0);
+        others.parts().cloned().for_each(|part| self.add(part));
+    }
+
+    fn add(&mut self, part: Part) {
+        match self.few.iter_mut().find(|place| place.is_none()) {
+            Some(place) => *place = Some(part),
+            None => self.rest.push(part),
+        }
+    }
+
+    fn parts(&self) -> impl Iterator<Item = &Part> {
+        self.few.iter().flatten().chain(&self.rest)
     }
 
     /// Gives a name exactly this value; a value that cannot stand in a field changes nothing.
@@ -303,25 +337,23 @@ impl Edits {
 
     /// The changes, in order.
     pub fn iter(&self) -> impl Iterator<Item = &Edit> {
-        self.0.iter().flat_map(Part::edits)
+        self.parts().flat_map(Part::edits)
     }
 
     /// Makes the changes. Whatever they are, the framing fields stay as they are.
     pub fn apply(&self, fields: &mut dyn FieldsMut) {
-        for edit in self.0.iter().flat_map(Part::edits) {
+        for edit in self.parts().flat_map(Part::edits) {
             match edit {
                 Edit::Set(field) => fields.set(field.name(), field.value()),
                 Edit::Append(field) => fields.append(field.name(), field.value()),
                 Edit::Default(field) => {
-                    let missing = !(0..fields.count()).any(|number| {
-                        fields.field(number).is_some_and(|(name, _)| name.eq_ignore_ascii_case(field.name()))
-                    });
-                    if missing {
+                    if fields.find(field.name(), 0).is_none() {
                         fields.append(field.name(), field.value());
                     }
                 }
-                Edit::Remove(name) if check_name(name).is_ok() => fields.remove(name),
-                Edit::Remove(_) => {}
+                // What is no name is that of no field.
+                Edit::Remove(name) if is_framing(name) => {}
+                Edit::Remove(name) => fields.remove(name),
                 Edit::RemoveNumbers(numbers) => remove_numbers(fields, numbers),
             }
         }
@@ -334,6 +366,58 @@ fn remove_numbers(fields: &mut dyn FieldsMut, numbers: &[u64]) {
         let word = numbers.get(number / 64).copied().unwrap_or_default();
         let named = word >> (number % 64) & 1 == 1;
         number += 1;
-        !named || check_name(name) == Err(FieldError::Framing)
+        !named || is_framing(name)
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_have_no_control_bytes_but_tabs_within() {
+        for length in 1..=20 {
+            for at in 0..length {
+                for byte in 0..=u8::MAX {
+                    let mut value = alloc::vec![b'a'; length];
+                    value[at] = byte;
+                    let edge = at == 0 || at == length - 1;
+                    let fits = match byte {
+                        b'\t' | b' ' => !edge,
+                        byte => byte > b' ' && byte != 0x7f,
+                    };
+                    assert_eq!(check_value(&value).is_ok(), fits, "{byte:#x} at {at} of {length}");
+                }
+            }
+        }
+        assert_eq!(check_value(b""), Ok(()));
+    }
+
+    #[test]
+    fn edits_are_made_in_their_order_however_many_there_are() {
+        for count in 0..6 {
+            let name = |number: u8| Vec::from([b'a' + number]);
+            let edits = (0..count).fold(Edits::new(), |edits, number| match number {
+                2 => {
+                    let mut edits = edits;
+                    edits.push_shared(&[Edit::Remove(name(2).into())].into());
+                    edits
+                }
+                number => edits.remove(name(number)),
+            });
+            assert_eq!(edits.is_empty(), count == 0);
+            let mut twice = Edits::new();
+            twice.extend(&edits);
+            twice.extend(&edits);
+            let removed = |edits: &Edits| -> Vec<Text> {
+                let name =
+                    |edit: &Edit| if let Edit::Remove(name) = edit { Some(name.clone()) } else { None };
+                edits.iter().filter_map(name).collect()
+            };
+            let expected: Vec<Vec<u8>> = (0..count).map(name).collect();
+            assert!(removed(&edits).iter().map(|name| &**name).eq(expected.iter().map(Vec::as_slice)));
+            let again = expected.iter().chain(&expected).map(Vec::as_slice);
+            assert!(removed(&twice).iter().map(|name| &**name).eq(again));
+        }
+    }
 }
