@@ -248,6 +248,9 @@ impl Source {
     }
 
     fn nth<'e>(&'e self, context: Context<'e>, at: u32) -> Option<Value<'e>> {
+        if let (Self::Named(field, name), 0) = (self, at) {
+            return context.facts.first(*field, name);
+        }
         let mut left = at;
         let mut found = None;
         let _ = self.each(context, &mut |element| {

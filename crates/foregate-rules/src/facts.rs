@@ -126,6 +126,16 @@ pub trait Facts {
         name: Option<&[u8]>,
         visit: &mut dyn FnMut(Value<'f>) -> ControlFlow<()>,
     ) -> ControlFlow<()>;
+
+    /// The first value that a map has under `name`, as [`each`](Self::each) would give it: what most expressions ask for.
+    fn first<'f>(&'f self, field: FieldId, name: &[u8]) -> Option<Value<'f>> {
+        let mut first = None;
+        let _ = self.each(field, Some(name), &mut |value| {
+            first = Some(value);
+            ControlFlow::Break(())
+        });
+        first
+    }
 }
 
 /// A request without any value: only constants are known.

@@ -142,6 +142,22 @@ impl Facts for ExchangeFacts<'_> {
         }
     }
 
+    fn first<'f>(&'f self, field: FieldId, name: &[u8]) -> Option<Value<'f>> {
+        let fields = match field.standard() {
+            Some(Standard::Headers) => self.exchange().request_fields(),
+            Some(Standard::ResponseHeaders) => self.exchange().response_fields(),
+            _ => {
+                let mut first = None;
+                let _ = self.each(field, Some(name), &mut |value| {
+                    first = Some(value);
+                    ControlFlow::Break(())
+                });
+                return first;
+            }
+        };
+        fields.find(name, 0).map(|(_, value)| Value::Bytes(Cow::Borrowed(value)))
+    }
+
     fn each<'f>(
         &'f self,
         field: FieldId,

@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use std::ops::ControlFlow;
 
 use foldhash::fast::RandomState;
+use smallvec::SmallVec;
 
 use super::Candidates;
 use super::anchor::{Anchor, Frequencies, Input, Member, Test, Texts, Which, anchor};
@@ -258,6 +259,12 @@ fn member(members: &mut Vec<(Member, Rules)>, member: &Member, rule: u32) {
 impl TextScan {
     fn run(&self, facts: &dyn Facts, found: &mut Candidates) {
         let Texts { field, name, which } = &self.of;
+        if let (Which::At(0), Some(name)) = (which, name) {
+            if let Some(Value::Bytes(text)) = facts.first(*field, name) {
+                self.find(&text, found);
+            }
+            return;
+        }
         let mut skip = match which {
             Which::Only => {
                 if let Some(text) = facts.bytes(*field) {
@@ -291,7 +298,9 @@ impl TextScan {
         }
         if let Some(tests) = &self.folded {
             if text.iter().any(u8::is_ascii_uppercase) {
-                return tests.find(&text.to_ascii_lowercase(), found);
+                let mut folded: SmallVec<[u8; 256]> = SmallVec::from_slice(text);
+                folded.make_ascii_lowercase();
+                return tests.find(&folded, found);
             }
             tests.find(text, found);
         }
