@@ -427,7 +427,8 @@ impl Exchange<'_> {
     }
 
     fn send_final(&mut self, origin: Origin, length: BodyLength) -> Step {
-        self.download.sweep = self.sweep().map(Box::new);
+        let may_have_trailers = length == BodyLength::Chunked || matches!(origin.link, Link::H2(_));
+        self.download.sweep = if may_have_trailers { self.sweep().map(Box::new) } else { None };
         let (head, status) = (self.request.head.method == Method::Head, self.response.status);
         let headers = &mut self.response.headers;
         // A 204 has no length, whatever was asked for (RFC 9110, section 8.6).

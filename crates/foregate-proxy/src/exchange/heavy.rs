@@ -13,7 +13,7 @@ use tokio::sync::oneshot;
 
 use super::Exchange;
 use super::client::Peer;
-use super::modules::{Fault, Run, site_name, slashes};
+use super::modules::{Fault, Run};
 use super::request::Request;
 use super::response::Response;
 use super::view::View;
@@ -209,9 +209,9 @@ impl Moved {
             request: &mut self.request,
             response: &mut self.response,
             peer: &self.peer,
-            site: site_name(&self.config, self.site),
-            route: self.route.as_ref().map_or("", |route| &route.pattern),
-            slashes: slashes(&self.config, self.site),
+            config: &self.config,
+            site: self.site,
+            route: self.route.as_deref(),
             facts,
         };
         let verdict = pipeline.run(planned, &mut view, &mut self.run.state);

@@ -15,7 +15,6 @@ use foregate_module::{
     self as module, Action, Entry, FetchRequest, FetchResult, Load, PhaseId, Pipeline, Plan, Planned,
     Question, Source, State, Summary, Verdict, Weight, WhenFull,
 };
-use foregate_wire::Slashes;
 
 use super::client::Client;
 use super::fetch;
@@ -26,8 +25,6 @@ use super::{Exchange, Step};
 use crate::error::Error;
 use crate::link::LinkError;
 use crate::offload::{LONG_BODY, LONGEST_WAIT, LONGEST_WAIT_OF_LONG};
-use crate::proxy::Config;
-use crate::routing::HostId;
 use crate::telemetry::clock;
 use crate::telemetry::steps::{StepCounter, StepCounters};
 
@@ -378,9 +375,9 @@ impl Exchange<'_> {
             request: self.request,
             response: self.response,
             peer: self.peer,
-            site: site_name(&self.config, self.site),
-            route: self.route.as_ref().map_or("", |route| &route.pattern),
-            slashes: slashes(&self.config, self.site),
+            config: &self.config,
+            site: self.site,
+            route: self.route.as_deref(),
             facts: &mut run.facts,
         };
         Some((view, &mut run.state, &mut run.begun))
@@ -601,15 +598,4 @@ fn took(counters: &StepCounters, planned: &Planned, since: &mut Option<Instant>,
         counters.took(now - before, began);
     }
     *since = Some(now);
-}
-
-pub(super) fn slashes(config: &Config, site: Option<HostId>) -> Slashes {
-    match site {
-        Some(site) if config.settings.sites.keeps_slashes(site) => Slashes::Keep,
-        _ => Slashes::Merge,
-    }
-}
-
-pub(super) fn site_name(config: &Config, site: Option<HostId>) -> &str {
-    site.map_or("", |site| &config.settings.sites.site(site).name)
 }

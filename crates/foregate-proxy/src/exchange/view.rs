@@ -13,8 +13,10 @@ use super::received::{self, Head, Refused};
 use super::request::Request;
 use super::response::Response;
 use crate::budget::Share;
+use crate::proxy::Config;
 use crate::random;
-use crate::settings::TlsVersion;
+use crate::routing::HostId;
+use crate::settings::{Route, TlsVersion};
 use crate::spool::Spool;
 use crate::telemetry::clock;
 
@@ -123,15 +125,22 @@ pub(super) struct View<'a> {
     pub request: &'a mut Request,
     pub response: &'a mut Response,
     pub peer: &'a Peer,
-    pub site: &'a str,
-    pub route: &'a str,
-    pub slashes: Slashes,
+    pub config: &'a Config,
+    pub site: Option<HostId>,
+    pub route: Option<&'a Route>,
     pub facts: &'a mut Facts,
 }
 
 impl View<'_> {
     fn has_response(&self) -> bool {
         self.facts.source != Source::Nobody
+    }
+
+    fn slashes(&self) -> Slashes {
+        match self.site {
+            Some(site) if self.config.settings.sites.keeps_slashes(site) => Slashes::Keep,
+            _ => Slashes::Merge,
+        }
     }
 }
 
@@ -223,11 +232,11 @@ impl module::Exchange for View<'_> {
     }
 
     fn site(&self) -> &str {
-        self.site
+        self.site.map_or("", |site| &self.config.settings.sites.site(site).name)
     }
 
     fn route(&self) -> &str {
-        self.route
+        self.route.map_or("", |route| &route.pattern)
     }
 
     fn now(&self) -> Now {
@@ -268,7 +277,7 @@ impl module::Exchange for View<'_> {
     }
 
     fn set_target(&mut self, path: Option<&[u8]>, query: Option<&[u8]>) -> bool {
-        self.request.rewrite(path, query, self.slashes).is_ok()
+        self.request.rewrite(path, query, self.slashes()).is_ok()
     }
 
     fn set_upstream(&mut self, upstream: UpstreamId) {
