@@ -2,7 +2,7 @@
 
 use std::future::poll_fn;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker, ready};
 use std::time::{Duration, Instant};
 
 use foregate_module::{FetchRequest, Filtered, PhaseId, Source};
@@ -413,17 +413,19 @@ impl Exchange<'_> {
         if !self.upload.is_done() || self.upload.gave_up() {
             return;
         }
-        let drain = async move {
-            let mut left = DROPPED_BODY;
-            while poll_fn(|cx| origin.link.poll_receive(cx)).await.ok()? == Received::Data {
-                let count = origin.link.data().len();
-                left = left.checked_sub(count)?;
-                origin.link.consume(count);
-            }
+        let mut left = DROPPED_BODY;
+        // Mostly all of it has come with the head.
+        match poll_drop(&mut origin, &mut left, &mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(Some(())) => return upstream.recycle(origin, Instant::now()),
+            Poll::Ready(None) => return,
+            Poll::Pending => {}
+        }
+        let drop = async move {
+            poll_fn(|cx| poll_drop(&mut origin, &mut left, cx)).await?;
             upstream.recycle(origin, Instant::now());
             Some(())
         };
-        tokio::spawn(tokio::time::timeout(DROPPED_WITHIN, drain));
+        tokio::spawn(tokio::time::timeout(DROPPED_WITHIN, drop));
     }
 
     fn send_final(&mut self, origin: Origin, length: BodyLength) -> Step {
@@ -567,6 +569,22 @@ impl Exchange<'_> {
         match self.upload.waiting {
             Waiting::Sink => self.poll_deadline(cx, &[down, Awaited::OriginRead], now).map_ok(|()| None),
             _ => self.poll_deadline(cx, &[down], now).map_ok(|()| None),
+        }
+    }
+}
+
+/// Reads the rest of a body and drops it; `None` where that is more than `left`, or the origin fails.
+fn poll_drop(origin: &mut Origin, left: &mut usize, cx: &mut Context<'_>) -> Poll<Option<()>> {
+    loop {
+        match ready!(origin.link.poll_receive(cx)) {
+            Ok(Received::Data) => {
+                let count = origin.link.data().len();
+                let Some(less) = left.checked_sub(count) else { return Poll::Ready(None) };
+                *left = less;
+                origin.link.consume(count);
+            }
+            Ok(_) => return Poll::Ready(Some(())),
+            Err(_) => return Poll::Ready(None),
         }
     }
 }

@@ -44,6 +44,8 @@ pub struct Answer {
 impl Answer {
     fn new(status: u16, content_type: &str, body: Text, source: Source<'static>) -> Self {
         let mut head = ResponseHead::new();
+        // As much as most have, at once.
+        head.headers.reserve(256, 8);
         head.version = Version::Http11;
         head.status = status;
         head.headers.push_id(NameId::Date, &date());
