@@ -117,7 +117,7 @@ mod tests {
 
     /// Gives up, or waits for an answer, at an `!`.
     struct Stops {
-        waits: bool,
+        asks: bool,
         stopped: bool,
     }
 
@@ -125,7 +125,7 @@ mod tests {
         fn write(&mut self, piece: &[u8], out: &mut dyn Sink) -> Result<(), Bail> {
             out.write(piece);
             self.stopped |= piece.contains(&b'!');
-            if self.stopped && !self.waits { Err(Bail::Pass) } else { Ok(()) }
+            if self.stopped && !self.asks { Err(Bail::Pass) } else { Ok(()) }
         }
 
         fn waits(&self) -> bool {
@@ -144,7 +144,7 @@ mod tests {
     #[test]
     fn filters_that_go_on_are_told_by_what_they_write() {
         assert_eq!(
-            filtered(Stops { waits: false, stopped: false }, &[b"a", b"b"]).as_deref(),
+            filtered(Stops { asks: false, stopped: false }, &[b"a", b"b"]).as_deref(),
             Some(&b"ab"[..])
         );
     }
@@ -152,12 +152,12 @@ mod tests {
     #[test]
     #[should_panic = "has given up"]
     fn filters_that_give_up_are_no_filters_that_pass() {
-        filtered(Stops { waits: false, stopped: false }, &[b"a", b"!", b"b"]);
+        filtered(Stops { asks: false, stopped: false }, &[b"a", b"!", b"b"]);
     }
 
     #[test]
     #[should_panic = "waits for an answer"]
     fn filters_that_ask_are_not_answered() {
-        filtered(Stops { waits: true, stopped: false }, &[b"a", b"!", b"b"]);
+        filtered(Stops { asks: true, stopped: false }, &[b"a", b"!", b"b"]);
     }
 }

@@ -90,17 +90,11 @@ pub(super) fn decode(
     let mut files = Files::default();
     let items: Vec<_> = nodes.iter().filter(|(key, _)| key.name == "list").map(|(_, item)| *item).collect();
     let lists = lists::decode(&mut decoder, &items, &mut files);
-    let expressions = match Compiler::new(pipeline, lists) {
-        Ok(expressions) => expressions,
+    let expressions = Compiler::new(pipeline, lists).map_err(|error| {
         // A mistake in the program, not in the file.
-        Err(error) => {
-            decoder.push(Problem::new(
-                None,
-                format!("the modules of this program do not fit together: {error}"),
-            ));
-            return settings;
-        }
-    };
+        decoder.push(Problem::new(None, format!("the modules of this program do not fit together: {error}")));
+    });
+    let Ok(expressions) = expressions else { return settings };
     let mut modules = Modules::new(tree, pipeline, &upstreams, expressions, files);
     let mut idle = idle::Idle::new(pipeline);
     idle.see(&of_modules);
