@@ -25,7 +25,16 @@ const MASK: u32 = 0xe000;
 
 /// The encoding of a document, one that the rewriter can deal with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Charset(&'static Encoding);
+pub struct Charset(&'static Encoding, Said);
+
+/// How an encoding is known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Said {
+    /// The document says so, or the head of the response.
+    Told,
+    /// Nobody has told it: browsers may take it for another, by a `meta` further down, or by what they guess.
+    Assumed,
+}
 
 /// What the start of a document tells.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,7 +49,9 @@ pub(crate) enum Sniffed {
 
 impl Charset {
     /// The one that most documents have.
-    pub const UTF_8: Self = Self(UTF_8);
+    pub const UTF_8: Self = Self(UTF_8, Said::Told);
+    /// That of documents which do not tell; what nobody has named is read as this one by browsers in most places.
+    const ASSUMED: Self = Self(WINDOWS_1252, Said::Assumed);
 
     /// The encoding of this name (Encoding Standard, section 4.2); `None` for one that is not known, or cannot be rewritten.
     pub fn of_label(label: &[u8]) -> Option<Self> {
@@ -49,7 +60,7 @@ impl Charset {
 
     fn of(encoding: &'static Encoding) -> Option<Self> {
         let unsupported = [UTF_16BE, UTF_16LE, ISO_2022_JP, REPLACEMENT].contains(&encoding);
-        (!unsupported).then_some(Self(encoding))
+        (!unsupported).then_some(Self(encoding, Said::Told))
     }
 
     /// Its name.
@@ -57,7 +68,23 @@ impl Charset {
         self.0.name()
     }
 
-    /// A text as it has to be inserted; characters that the encoding does not have become references.
+    /// A text that means the same whatever encoding a browser takes the document to be in: where nobody has told it, what is
+    /// not ASCII becomes references.
+    pub(crate) fn plain(self, text: &str) -> Cow<'_, str> {
+        if self.1 == Said::Told || text.is_ascii() {
+            return Cow::Borrowed(text);
+        }
+        let mut plain = String::with_capacity(text.len() + 8);
+        for character in text.chars() {
+            match character.is_ascii() {
+                true => plain.push(character),
+                false => plain.push_str(&format!("&#{};", u32::from(character))),
+            }
+        }
+        Cow::Owned(plain)
+    }
+
+    /// A text as it stands in the document; characters that the encoding does not have become references.
     pub fn transparent(self, text: &str) -> Cow<'_, str> {
         if text.is_ascii() {
             return Cow::Borrowed(text);
@@ -165,8 +192,7 @@ pub(crate) fn sniff(content_type: Option<&[u8]>, start: &[u8], whole: bool) -> S
     match prescan(window) {
         Prescan::Found(encoding) => Charset::of(encoding).map_or(Sniffed::Unsupported, Sniffed::Known),
         Prescan::RanOut if !whole && start.len() < PRESCAN => Sniffed::More,
-        // What nobody has named is read as this one by browsers in most places.
-        Prescan::RanOut | Prescan::Nothing => Sniffed::Known(Charset(WINDOWS_1252)),
+        Prescan::RanOut | Prescan::Nothing => Sniffed::Known(Charset::ASSUMED),
     }
 }
 
@@ -177,7 +203,9 @@ fn charset_of(content_type: &[u8]) -> Option<&[u8]> {
         let (name, value) = parameter.split_at_checked(8)?;
         name.eq_ignore_ascii_case(b"charset=").then_some(value)
     })?;
-    let bare = value.strip_prefix(b"\"").and_then(|value| value.strip_suffix(b"\""));
+    // A quote that is not closed goes to the end (MIME Sniffing, section 4.4).
+    let bare =
+        value.strip_prefix(b"\"").map(|value| value.split(|byte| *byte == b'"').next().unwrap_or(value));
     Some(bare.unwrap_or(value))
 }
 
@@ -373,6 +401,8 @@ mod tests {
         let sniffed = |content_type: Option<&[u8]>, start: &[u8]| name(sniff(content_type, start, true));
         assert_eq!(sniffed(Some(b"text/html; charset=big5"), b"\xef\xbb\xbf<meta charset=koi8-r>"), "UTF-8");
         assert_eq!(sniffed(Some(b"text/html; Charset=\"BIG5\""), meta), "Big5");
+        assert_eq!(sniffed(Some(b"text/html; charset=\"big5"), meta), "Big5");
+        assert_eq!(sniffed(Some(b"text/html; charset=\"big5\" ; x=\"y"), meta), "Big5");
         assert_eq!(sniffed(Some(b"text/html"), meta), "KOI8-R");
         assert_eq!(sniffed(Some(b"text/html; charset=nothing"), meta), "KOI8-R");
         assert_eq!(sniffed(None, b"\xff\xfe<\0"), "-");

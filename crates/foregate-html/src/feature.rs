@@ -120,8 +120,17 @@ impl Page {
         self.charset
     }
 
-    /// A text in the form that it has to have in this document.
+    /// A text in the form in which it has to be inserted into this document.
     pub fn text<'t>(&self, text: &'t str) -> Cow<'t, str> {
+        match self.charset.plain(text) {
+            Cow::Borrowed(text) => self.found(text),
+            // In ASCII now.
+            plain => plain,
+        }
+    }
+
+    /// A text in the form in which it is found in this document.
+    pub(crate) fn found<'t>(&self, text: &'t str) -> Cow<'t, str> {
         let transparent = self.charset.transparent(text);
         if self.charset.is_utf8() && matches!(transparent, Cow::Owned(_)) {
             self.stands_in.set(true);
@@ -130,9 +139,10 @@ impl Page {
     }
 
     /// A text in the form in which it stands in what [`Rewrite::text`] gets and keeps. It differs from that of
-    /// [`text`](Self::text) where second bytes of characters look like ASCII.
+    /// [`text`](Self::text) where second bytes of characters look like ASCII, and where nobody has told the encoding: there a
+    /// text that is inserted is in ASCII.
     pub fn reading(&self, text: &str) -> String {
-        let text = self.text(text);
+        let text = self.found(text);
         let mut masked = String::new();
         match self.charset.needs_mask() {
             true => self.charset.mask(&text, &mut false, &mut masked),

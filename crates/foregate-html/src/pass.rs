@@ -366,7 +366,8 @@ impl Pass {
         if fragment.optional {
             return 0;
         }
-        let fallback = self.charset.encode(&fragment.rules.fallback);
+        let fallback = self.charset.plain(&fragment.rules.fallback);
+        let fallback = self.charset.encode(&fallback);
         out.write(&fallback);
         fallback.len()
     }

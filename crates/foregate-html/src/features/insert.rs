@@ -351,6 +351,25 @@ mod tests {
     }
 
     #[test]
+    fn what_is_inserted_is_right_though_nobody_tells_the_encoding() {
+        for places in [&[][..], &[Place::After]] {
+            let make = || {
+                let mut insert = Insert::default();
+                insert.edge(Place::BodyStart, "ü€");
+                places.iter().for_each(|place| insert.at(*place, Selector::constant("hr"), "ä", None));
+                Boxed(crate::tests::of(vec![Arc::new(insert)], "text/html").filter)
+            };
+            for (html, expected) in [
+                ("<body><meta charset=utf-8>é", "<body>&#252;&#8364;<meta charset=utf-8>é"),
+                ("<meta charset=utf-8><body>é", "<meta charset=utf-8><body>ü€é"),
+            ] {
+                let out = filtered_at_every_split(make, html.as_bytes()).unwrap();
+                assert_eq!(String::from_utf8(out).unwrap(), expected, "{html}");
+            }
+        }
+    }
+
+    #[test]
     fn markup_is_inserted_at_elements() {
         let insert = |insert: &mut Insert| {
             insert.at(Place::Before, Selector::constant("p"), "B", Some(1));

@@ -339,9 +339,9 @@ fn form(text: &str, page: &Page) -> String {
     let mut formed = String::with_capacity(text.len());
     for character in text.chars() {
         let mut bytes = [0; 4];
-        match page.text(character.encode_utf8(&mut bytes)).strip_prefix('&') {
+        match page.found(character.encode_utf8(&mut bytes)).strip_prefix('&') {
             Some(reference) if !character.is_ascii() => formed.extend([&*String::from(KEPT), reference]),
-            _ => formed.push_str(&page.text(character.encode_utf8(&mut [0; 4]))),
+            _ => formed.push_str(&page.found(character.encode_utf8(&mut [0; 4]))),
         }
     }
     formed

@@ -107,7 +107,8 @@ impl Feature for ReplaceText {
         for (from, to) in &self.pairs {
             let mut escaped = String::new();
             escape(to, &mut escaped);
-            let escaped = page.reading(&escaped.replace("&#39;", "'").replace("&quot;", "\""));
+            let escaped = escaped.replace("&#39;", "'").replace("&quot;", "\"");
+            let escaped = page.reading(&page.charset().plain(&escaped));
             let mut read = String::new();
             from.chars().for_each(|character| add(character, page, &mut read));
             if !needles.contains(&read) {
@@ -344,6 +345,9 @@ mod tests {
             b"&uuml;&euro; &uuml;&#8364; &#252;",
         );
         assert_eq!(out, b"&uuml;&euro; ! &#252;");
+        // Where nobody has told the encoding, what is written is right in any.
+        let out = rewritten(&[("grün", "größer")], "text/html", b"<p>gr\xfcn \xff");
+        assert_eq!(out, b"<p>gr&#246;&#223;er \xff");
         let out =
             rewritten(&[("ソ", "x"), ("\\", "!")], "text/html; charset=shift_jis", b"\x83\x5c&#12477;&bsol;");
         assert_eq!(out, b"xx!");
