@@ -10,8 +10,6 @@
 /* How long the start of a body is waited for, milliseconds. */
 #define NGX_HTTP_FOREGATE_HOLD_TIME 10000
 
-ngx_module_t *ngx_http_foregate_slices;
-
 static ngx_http_output_header_filter_pt ngx_http_next_header_filter;
 static ngx_http_output_body_filter_pt ngx_http_next_body_filter;
 
@@ -75,6 +73,9 @@ ngx_http_foregate_hold_late(ngx_event_t *event)
     ngx_http_request_t *r = ctx->r;
     ngx_connection_t *c = r->connection;
 
+    if (r->done || c->error) {
+        return;
+    }
     ngx_http_set_log_request(c->log, r);
     ctx->late = 1;
     ngx_http_foregate_wake_response(r, ctx);

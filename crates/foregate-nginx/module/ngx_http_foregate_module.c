@@ -185,6 +185,8 @@ ngx_http_foregate_check_use(ngx_conf_t *cf, ngx_http_foregate_use_t *use)
     return NGX_OK;
 }
 
+ngx_module_t *ngx_http_foregate_slices;
+
 static void
 ngx_http_foregate_find_slices(ngx_conf_t *cf)
 {
