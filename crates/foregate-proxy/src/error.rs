@@ -65,7 +65,7 @@ pub enum Error {
     #[error("nothing may follow CONNECT before it is answered")]
     EarlyTunnel,
     /// No site or route for the request.
-    #[error("no route for this request")]
+    #[error("no site or route for this request")]
     NoRoute,
     /// A path that servers may take for one of another route.
     #[error("the path belongs to another route where `%2F`, `%5C` or `;` is read otherwise")]
