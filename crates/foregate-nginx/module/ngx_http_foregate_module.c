@@ -218,7 +218,7 @@ ngx_http_foregate_check_slices(ngx_conf_t *cf, ngx_http_foregate_use_t *use)
     }
     before = ngx_http_foregate_go_to(cf, use->conf->place);
     ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
-                       "\"slice\" is on in a location of the server \"%V\" whose route has filters for bodies of responses, "
+                       "\"slice\" is on in a location of the server \"%V\" whose route has filters for bodies of responses or holds them back, "
                        "which would see the first slice alone: write \"slice 0;\" or \"foregate off;\" there",
                        &use->server->server_name);
     (void) ngx_http_foregate_go_to(cf, before);

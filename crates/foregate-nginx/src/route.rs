@@ -94,12 +94,14 @@ pub(crate) struct Route {
 }
 
 impl Route {
-    /// Whether a step may put a filter before the body of a response.
+    /// Whether a step may put a filter before the body of a response, or hold its start back.
     pub(crate) fn filters(&self) -> bool {
         let filter = <FilterResponseBody as Output>::SLOT.name;
         self.plan.steps().iter().any(|planned| {
             let entry = self.pipeline.entries().get(usize::from(planned.step));
-            entry.is_some_and(|entry| entry.decl().outputs.iter().any(|slot| slot.name == filter))
+            entry.is_some_and(|entry| {
+                entry.holds_response() || entry.decl().outputs.iter().any(|slot| slot.name == filter)
+            })
         })
     }
 }

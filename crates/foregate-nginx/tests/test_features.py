@@ -280,6 +280,10 @@ class Refused(Case):
         route = 'substitute { replace "a" "b"; }\n'
         self.refused(route, ['"slice" is on in a location', "slice 0;"], "slice 1k; foregate route.kdl; location / { }")
         self.refused(route, ['"slice" is on in a location', "slice 0;"], "location / { slice 1k; foregate route.kdl; }")
+        looks = 'SecResponseBodyAccess On\nSecRule RESPONSE_BODY "@contains secret" "id:1,phase:4,deny"\n'
+        held = {"route.kdl": 'waf mode="block" { rules "r.conf"; }\n', "r.conf": looks}
+        nginx = self.nginx("server { listen 127.0.0.1:PORT; location / { slice 1k; foregate route.kdl; } }", held)
+        self.assertIn('"slice" is on in a location', nginx.check().stderr)
         for directive in ["location /a { slice 1k; foregate off; } foregate route.kdl;", "slice 0; foregate route.kdl;", "foregate other.kdl; slice 1k;"]:
             files = {"route.kdl": route, "other.kdl": self.FINE + 'access { allow "127.0.0.0/8"; }\n'}
             nginx = self.nginx(f"server {{ listen 127.0.0.1:PORT; {directive} }}", files)

@@ -70,7 +70,13 @@ impl Run<'_> {
         }
         // A part of a whole request may be one of a secret.
         let parts = is_capture && matched.iter().any(|found| found.variable == Variable::FullRequest);
-        let shown = self.without_secrets(&out[from..], parts);
+        let is_xml = is_capture || matches!(piece, Piece::Value(Source::Matched { .. }, _));
+        let xml = is_xml
+            && matched
+                .iter()
+                .filter(|found| may_copy(found.variable))
+                .all(|found| found.variable == Variable::Xml);
+        let shown = self.without_secrets(&out[from..], parts, xml);
         out.truncate(from);
         out.extend_from_slice(&shown);
     }

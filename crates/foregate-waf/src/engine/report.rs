@@ -9,7 +9,7 @@ use super::secrets::{HIDDEN, hide_pairs, may_copy};
 use super::state::{Found, NameRef, Over};
 use super::values::Span;
 use super::verdict::Verdict;
-use crate::model::{Number, Operator, Phase, Place, RuleId, Severity, Template};
+use crate::model::{Number, Operator, Phase, Place, RuleId, Severity, Template, Variable};
 
 /// Most bytes of an operator's argument that a report shows.
 const PARAMETER: usize = 200;
@@ -365,7 +365,7 @@ impl<'a> Run<'a> {
     fn shown_verdict(&mut self, verdict: &Verdict) -> Verdict {
         let mut verdict = verdict.clone();
         if let Verdict::Redirect { to, .. } = &mut verdict {
-            *to = hide_pairs(&self.without_secrets(to, false));
+            *to = hide_pairs(&self.without_secrets(to, false, false));
         }
         verdict
     }
@@ -381,10 +381,16 @@ impl<'a> Run<'a> {
             let value = self.state.values.text.get(found.value);
             // Enough for what is shown, whatever is hidden of it.
             let value = value.get(..limit * 4).unwrap_or(value).to_vec();
-            let value = if may_copy(found.variable) { self.without_secrets(&value, false) } else { value };
+            let value = match may_copy(found.variable) {
+                true => self.without_secrets(&value, false, found.variable == Variable::Xml),
+                false => value,
+            };
             shorten(&hide_pairs(&value), limit)
         };
-        // A name may be a text of pairs itself, such as JSON that is taken for a form.
-        (shorten(&hide_pairs(&label), limit), value)
+        // A name may be a text of pairs itself, such as JSON that is taken for a form; that of the variable is what rules say.
+        let named = memchr::memchr(b':', &label).map_or(label.len(), |colon| colon + 1);
+        let name = hide_pairs(&label.split_off(named));
+        label.extend_from_slice(&name);
+        (shorten(&label, limit), value)
     }
 }

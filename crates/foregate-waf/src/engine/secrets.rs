@@ -219,9 +219,10 @@ impl Run<'_> {
         self.state.secrets = Secrets { of, values: found, xml };
     }
 
-    /// A value without the secrets that it contains; with `parts`, nothing of one that is a part of a secret.
-    pub(crate) fn without_secrets(&mut self, text: &[u8], parts: bool) -> Vec<u8> {
-        let secrets = &self.state.secrets.values;
+    /// A value without the secrets that it contains; with `parts`, nothing of one that is a part of a secret. With `xml`, which is
+    /// for the text of XML, only those that stand there: a cookie of the same bytes must not hide what an element says.
+    pub(crate) fn without_secrets(&mut self, text: &[u8], parts: bool, xml: bool) -> Vec<u8> {
+        let secrets = if xml { &self.state.secrets.xml } else { &self.state.secrets.values };
         if secrets.is_empty() || text.len() < SECRET_LEAST {
             return text.to_vec();
         }
@@ -272,14 +273,23 @@ pub(crate) fn hide_pairs(text: &[u8]) -> Vec<u8> {
             continue;
         }
         let plain = decoded(name);
-        if let Some(end) = element_end(text, at - len, at).filter(|_| is_secret_key(&plain)) {
+        let may_open = matches!(text.get((at - len).wrapping_sub(1)), Some(b'<' | b':'));
+        if may_open
+            && is_secret_key(&plain)
+            && let Some(end) = element_end(text, at - len, at)
+        {
             out.extend_from_slice(name);
             out.extend_from_slice(HIDDEN);
             at = end;
             continue;
         }
-        let signs =
-            text[at..].iter().take_while(|byte| matches!(byte, b'"' | b'\'' | b'\\' | b':' | b'=' | b' '));
+        // Between a name of JSON and its value there may be lines.
+        let lines = text.get(at) == Some(&b'"');
+        let signs = text[at..].iter().take_while(|byte| match byte {
+            b'"' | b'\'' | b'\\' | b':' | b'=' | b' ' | b'\t' => true,
+            b'\r' | b'\n' => lines,
+            _ => false,
+        });
         let signs = &text[at..at + signs.count()];
         let divides = signs.iter().any(|byte| matches!(byte, b':' | b'='));
         // Most of a text are words that nothing is said of.
@@ -420,6 +430,9 @@ mod tests {
             ("password=two words;and more&a=b", "password=***&a=b"),
             ("GET /?a=1&token=two words HTTP/1.1", "GET /?a=1&token=*** HTTP/1.1"),
             (r#"{"password":"two \" words","a":"b"}"#, r#"{"password":"***","a":"b"}"#),
+            ("{\"password\":\t\"x y\",\"a\":\"b\"}", "{\"password\":\t\"***\",\"a\":\"b\"}"),
+            ("{\"password\"\t:\r\n \"x y\",\"a\":\"b\"}", "{\"password\"\t:\r\n \"***\",\"a\":\"b\"}"),
+            ("password=\r\nb: c", "password=\r\nb: c"),
             (r#"{"pin":1,"password":1234,"a":2}"#, r#"{"pin":1,"password":***,"a":2}"#),
             (r#"{"\u0070assword":"x y","a":"b"}"#, r#"{"\u0070assword":"***","a":"b"}"#),
             ("Data: token=two words found within ARGS:q", "Data: token=*** found within ARGS:q"),
