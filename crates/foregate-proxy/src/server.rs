@@ -317,6 +317,11 @@ impl Server {
         }
         self.apply_side(settings, side);
         crate::descriptors::look();
+        tokio::spawn(async {
+            // What has just been closed goes a little later.
+            tokio::time::sleep(Duration::from_secs(2)).await;
+            crate::descriptors::look();
+        });
         let in_file = |plan: &Arc<Plan>| plan.body_in_memory() < plan.body();
         if settings.sites.routes().iter().any(|route| route.plan.get().is_some_and(in_file)) {
             let (spools, folder) = (Arc::clone(&self.proxy.spools), settings.spool_folder());

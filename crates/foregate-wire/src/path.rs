@@ -67,9 +67,11 @@ pub fn normalize_query(raw: &[u8], out: &mut Vec<u8>) {
 
 /// How often a path may be decoded on its way before nobody can be expected to mean what then stands there.
 const DECODINGS: u8 = 2;
-/// Texts that are looked at for one path, and the bytes of them. Whoever layers more upon each other means harm.
-const TEXTS: usize = 64;
-const TEXT_BYTES: usize = 256 * 1024;
+/// Texts that are looked at for one path, and the bytes of them, though at least [`TEXTS_LEAST`]. Whoever layers more upon each
+/// other means harm.
+const TEXTS: usize = 128;
+const TEXT_BYTES: usize = 128 * 1024;
+const TEXTS_LEAST: usize = 16;
 
 /// What servers may take a path in normal form for that is another one in the normal form, or the form itself with several slashes
 /// in a row merged: those that decode `%2F`, `%5C` or all that a path may hold before they look at segments, that take what follows
@@ -82,7 +84,7 @@ pub fn other_readings(path: &[u8], slashes: Slashes) -> Option<Vec<Vec<u8>>> {
     if memchr::memchr2(b'%', b';', path).is_none() && !merges {
         return Some(readings);
     }
-    let most = TEXTS.min(TEXT_BYTES / path.len().max(1)).max(2);
+    let most = TEXTS.min(TEXT_BYTES / path.len().max(1)).max(TEXTS_LEAST);
     let mut texts = vec![(path.to_vec(), 0)];
     let mut at = 0;
     while let Some((text, decodings)) = texts.get(at) {
@@ -117,12 +119,13 @@ pub fn other_readings(path: &[u8], slashes: Slashes) -> Option<Vec<Vec<u8>>> {
 type Reading = fn(&[u8]) -> Option<Vec<u8>>;
 
 /// What servers do with a path, each by itself.
-const OTHERWISE: [Reading; 5] = [
+const OTHERWISE: [Reading; 6] = [
     |path| decoded(path, |byte| (byte == b'/').then_some(b'/')),
     |path| decoded(path, |byte| (byte == b'\\').then_some(b'/')),
     |path| decoded(path, |byte| (byte == b';').then_some(b';')),
     |path| decoded(path, |byte| (PATH[usize::from(byte)] && !matches!(byte, b'/' | b';')).then_some(byte)),
     without_parameters,
+    without_query,
 ];
 
 /// With another byte for some percent-encodings: `read` says which, if any, for the byte that is encoded.
@@ -166,6 +169,12 @@ fn percents_decoded(path: &[u8]) -> Option<Vec<u8>> {
         rest = again.unwrap_or(behind);
     }
     changed.then_some(out)
+}
+
+/// Up to what would begin a query or a fragment if it were not encoded.
+fn without_query(path: &[u8]) -> Option<Vec<u8>> {
+    let begins = |at: &usize| matches!(path.get(*at..*at + 3), Some(b"%3F" | b"%3f" | b"%23"));
+    memchr::memchr_iter(b'%', path).find(begins).map(|at| path.get(..at).unwrap_or_default().to_vec())
 }
 
 /// Without what follows a `;` in each segment.

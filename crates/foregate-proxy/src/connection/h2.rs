@@ -182,7 +182,11 @@ impl Session {
             self.busy_at = now;
         }
         // What has been answered but is not taken by the client holds memory: no longer than a stall may last.
-        let unread = self.streams.load(Ordering::Relaxed) == 0 && self.h2.has_streams();
+        let quiet = self.streams.load(Ordering::Relaxed) == 0;
+        let unread = quiet && self.h2.has_streams();
+        if quiet && !unread {
+            self.control.nothing_is_unread();
+        }
         let idle = if unread { timeouts.write_stall } else { timeouts.keep_alive_h2 };
         // A peer that reads nothing gets nothing written: no more is read from it, and it is given up in time.
         let blocked = self.control.blocked_since().map(|since| since + timeouts.write_stall);

@@ -84,6 +84,13 @@ impl<IO: AsyncWrite + Unpin> Control<IO> {
         Arc::clone(&self.0.lock().unread)
     }
 
+    /// No stream is left that could take anything of bodies.
+    pub fn nothing_is_unread(&self) {
+        let inner = &mut *self.0.lock();
+        inner.unread.get(0);
+        inner.count();
+    }
+
     /// Since when the peer takes nothing of what we have for it; `None` if it takes it.
     pub fn blocked_since(&self) -> Option<Instant> {
         self.0.lock().blocked

@@ -279,13 +279,14 @@ async fn in_time(config: &Config, whom: &Whom, ask: &FetchRequest, deadline: Ins
         .map_err(|_| FetchError::BadRequest)?;
     // Each upstream has places of its own, so that one that is silent does not hold up the others.
     let Ok(_place) = upstream.fetches.try_acquire() else { return Err(FetchError::Busy) };
+    let began = Instant::now();
     let mut server = None;
     let asked = attempts(upstream, &request, ask, &mut server);
     if let Ok(asked) = tokio::time::timeout_at(deadline.into(), asked).await {
         return asked;
     }
     if let Some(server) = server {
-        upstream.failed(server, Instant::now(), &Error::FirstByteTimeout);
+        upstream.failed(server, began, Instant::now(), &Error::FirstByteTimeout);
     }
     Err(FetchError::Timeout)
 }
@@ -312,14 +313,13 @@ async fn attempts(
         let mut origin = upstream.open(server, terms, now).await.map_err(fetch_error)?;
         match attempt(upstream, &mut origin, request, ask, asked).await {
             Ok(answer) => {
-                upstream.succeeded(server, Instant::now());
                 upstream.recycle(origin, Instant::now());
                 return answer;
             }
             Err(Error::OriginClosed) if origin.reused && request.is_repeatable() && !fresh => fresh = true,
             Err(error) => {
                 if error != Error::OriginClosed || !origin.reused {
-                    upstream.failed(server, Instant::now(), &error);
+                    upstream.failed(server, now, Instant::now(), &error);
                 }
                 return Err(fetch_error(error));
             }
@@ -356,7 +356,9 @@ async fn attempt(
         })
         .await?;
         if head.status >= 200 {
-            *asked = None;
+            if let Some(server) = asked.take() {
+                upstream.succeeded(server, Instant::now());
+            }
             break;
         }
         interim += 1;

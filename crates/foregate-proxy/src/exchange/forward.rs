@@ -144,7 +144,7 @@ impl Exchange<'_> {
                 if let (Error::Client(_), Some(upstream), Some(server)) =
                     (error, &self.upstream, self.tried.last())
                 {
-                    upstream.failed(server, clock::now(), &error);
+                    upstream.failed(server, self.record.attempt, clock::now(), &error);
                 }
                 Step::Failed(error)
             }
@@ -187,7 +187,7 @@ impl Exchange<'_> {
         // A kept connection that turns out to be dead says nothing about the server.
         self.again.fresh = origin.reused && error == Error::OriginClosed;
         if let (false, Some(upstream), Some(server)) = (self.again.fresh, &self.upstream, self.tried.last()) {
-            upstream.failed(server, clock::now(), &error);
+            upstream.failed(server, self.record.attempt, clock::now(), &error);
         }
         Step::Failed(error)
     }

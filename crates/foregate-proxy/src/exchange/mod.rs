@@ -278,18 +278,21 @@ impl<'a> Exchange<'a> {
 
     fn route(&mut self) -> Step {
         let host = self.request.host().as_bytes();
-        // The last requests of a listener that is no more in the configuration are judged by sites alone.
-        let covered = self.peer.tls.as_ref().and_then(|(info, listen)| {
-            self.config.acceptor(&listen.address).map(|acceptor| acceptor.covers(info, host))
+        let acceptor =
+            self.peer.tls.as_ref().map(|(info, listen)| (info, self.config.acceptor(&listen.address)));
+        let covered = acceptor.is_none_or(|(info, acceptor)| match acceptor {
+            Some(acceptor) => acceptor.covers(info, host),
+            // The last requests of a listener that is no more in the configuration.
+            None => info.sni.as_ref().is_none_or(|sni| sni.as_bytes() == host),
         });
-        if covered == Some(false) {
+        if !covered {
             return Step::Failed(Error::Misdirected);
         }
         let sites = &self.config.settings.sites;
         let Some(site) = sites.find(host) else {
             return self.unrouted(Error::NoRoute);
         };
-        if covered.is_none() && sites.requires_certificate(site) {
+        if acceptor.is_none_or(|(_, acceptor)| acceptor.is_none()) && sites.requires_certificate(site) {
             return Step::Failed(Error::Misdirected);
         }
         self.site = Some(site);

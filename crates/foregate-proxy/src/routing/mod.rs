@@ -102,17 +102,15 @@ impl SiteTable {
             return false;
         }
         let slashes = if entry.keeps_slashes() { Slashes::Keep } else { Slashes::Merge };
-        let route = |path: &[u8]| self.route(id, path).map(Arc::as_ptr);
-        match other_readings(path, slashes) {
-            Some(readings) if readings.is_empty() => false,
-            // `/**` alone takes all, `*` as well.
-            _ if self.routes.all(entry.routes).count() == 1 && route(b"*").is_some() => false,
-            Some(readings) => {
-                let own = route(path);
-                readings.iter().any(|reading| route(reading) != own)
-            }
-            None => true,
+        let plain = memchr::memchr2(b'%', b';', path).is_none() && slashes == Slashes::Merge;
+        // `/**` alone takes all, `*` as well.
+        if plain || self.routes.all(entry.routes).take(2).count() == 1 && self.route(id, b"*").is_some() {
+            return false;
         }
+        let route = |path: &[u8]| self.route(id, path).map(Arc::as_ptr);
+        let own = route(path);
+        other_readings(path, slashes)
+            .is_none_or(|readings| readings.iter().any(|reading| route(reading) != own))
     }
 
     /// [`SiteOptions::requires_certificate`] of a pattern's site.

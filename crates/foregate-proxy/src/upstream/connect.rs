@@ -56,8 +56,9 @@ impl Upstream {
         addresses: Addresses,
         deadline: Instant,
     ) -> Result<Connected, Error> {
+        let began = Instant::now();
         let Some(place) = self.place().await else {
-            server.health.inconclusive(Instant::now());
+            server.health.inconclusive(began, Instant::now());
             tracing::debug!(server = %server.label, "no descriptor for a connection");
             return Err(Error::NoDescriptors);
         };
@@ -68,7 +69,7 @@ impl Upstream {
         match &connected {
             // Whether the server is well shows when it answers.
             Ok(_) => self.counters.opened.inc(),
-            Err(Error::NoDescriptors) => server.health.inconclusive(Instant::now()),
+            Err(Error::NoDescriptors) => server.health.inconclusive(began, Instant::now()),
             Err(error) => {
                 tracing::debug!(server = %server.label, %error, "connecting failed");
                 self.note_failure(server, Instant::now(), error);

@@ -34,8 +34,8 @@ pub(super) struct Health {
 struct Record {
     /// Answers in a row since it is passed over.
     successes: u32,
-    /// A request tries whether it answers again, and `down_until` is how long others wait for that.
-    on_trial: bool,
+    /// Since when a request tries whether it answers again; `down_until` is how long others wait for that.
+    trial: Option<Instant>,
     /// Milliseconds after `epoch` before which failures are not told of.
     quiet_until: u64,
     /// Operators were told that the server fails, and not yet that it answers again.
@@ -84,7 +84,7 @@ impl Health {
         }
         // It may have come up meanwhile.
         if self.failures() >= FAILURES_UNTIL_DOWN {
-            record.on_trial = true;
+            record.trial = Some(now);
             self.pass_over(self.millis(now), TRIAL);
         }
         true
@@ -97,7 +97,7 @@ impl Health {
         }
         let mut record = self.record.lock();
         if self.failures() >= FAILURES_UNTIL_DOWN {
-            record.on_trial = false;
+            record.trial = None;
             record.successes += 1;
             if record.successes < SUCCESSES_UNTIL_UP {
                 self.pass_over(self.millis(now), Duration::ZERO);
@@ -109,14 +109,15 @@ impl Health {
         std::mem::take(&mut record.told).then_some(News::Answers)
     }
 
-    /// Takes note of a request that has ended without an answer and says nothing of the server. If it was to try the server again,
-    /// the next one does so.
-    pub(super) fn inconclusive(&self, now: Instant) {
+    /// Takes note of a request that was sent to the server when it `began`, and has ended without an answer and says nothing of it.
+    /// If it was to try the server again, the next one does so; those that are older were not.
+    pub(super) fn inconclusive(&self, began: Instant, now: Instant) {
         if self.down_until.load(Ordering::Relaxed) == 0 {
             return;
         }
         let mut record = self.record.lock();
-        if std::mem::take(&mut record.on_trial) {
+        if record.trial.is_some_and(|since| since <= began) {
+            record.trial = None;
             self.pass_over(self.millis(now), Duration::ZERO);
         }
     }
@@ -124,11 +125,11 @@ impl Health {
     /// Takes note of a failure.
     pub(super) fn failed(&self, now: Instant) -> Option<News> {
         let mut record = self.record.lock();
-        if !self.is_up(now) && !record.on_trial {
+        if !self.is_up(now) && record.trial.is_none() {
             // Many requests fail at once when a server goes down; that is one failure.
             return None;
         }
-        record.on_trial = false;
+        record.trial = None;
         record.successes = 0;
         let failures = self.failures().saturating_add(1);
         self.failures.store(failures, Ordering::Relaxed);
@@ -187,10 +188,12 @@ mod tests {
         let (health, now) = down();
         let later = now + SECOND;
         assert!(health.admit(later) && !health.admit(later), "one at a time");
-        health.inconclusive(later);
+        health.inconclusive(now, later);
+        assert!(!health.admit(later), "an older request is no trial");
+        health.inconclusive(later, later);
         assert!(health.admit(later) && !health.admit(later));
         health.failed(later);
-        health.inconclusive(later);
+        health.inconclusive(later, later);
         assert!(!health.admit(later), "only a trial is given back");
     }
 

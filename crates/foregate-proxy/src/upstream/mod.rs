@@ -229,10 +229,11 @@ impl Upstream {
     }
 
     /// Takes note that an attempt at a server has failed, if that says anything about the server.
-    pub fn failed(&self, server: usize, now: Instant, reason: &Error) {
+    /// `began` is when it was sent there.
+    pub fn failed(&self, server: usize, began: Instant, now: Instant, reason: &Error) {
         match self.servers.get(server) {
             Some(server) if reason.is_failure_of_the_server() => self.note_failure(server, now, reason),
-            Some(server) => server.health.inconclusive(now),
+            Some(server) => server.health.inconclusive(began, now),
             None => {}
         }
     }
@@ -311,7 +312,7 @@ mod tests {
 
     fn fail(upstream: &Upstream, server: usize, now: Instant) {
         for _ in 0..FAILURES_UNTIL_DOWN {
-            upstream.failed(server, now, &Error::FirstByteTimeout);
+            upstream.failed(server, now, now, &Error::FirstByteTimeout);
         }
     }
 
@@ -365,7 +366,7 @@ mod tests {
     fn what_says_nothing_about_a_server_is_no_failure() {
         let (upstream, now) = (upstream(2), Instant::now());
         for error in [Error::NoUpgrade, Error::OriginRefused, Error::BodyTimeout, Error::Internal] {
-            (0..10).for_each(|_| upstream.failed(0, now, &error));
+            (0..10).for_each(|_| upstream.failed(0, now, now, &error));
         }
         assert!(upstream.is_up(0, now));
         assert_eq!(upstream.servers[0].counters.failures.get(), 0);
