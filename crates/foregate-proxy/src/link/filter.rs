@@ -207,6 +207,11 @@ impl Filter {
 
     /// Has the filters do something, and notes what has become of them.
     fn run(&mut self, work: impl FnOnce(&mut Chain, &mut Vec<u8>) -> Ran) -> Result<(), CopyError> {
+        // What has been sent must not pile up where it is never all that was written, as with a window that opens bit by bit.
+        if self.sent > 0 && self.sent >= self.pending().len() {
+            self.out.drain(..self.sent);
+            self.sent = 0;
+        }
         self.guarded(work)?;
         self.account()?;
         self.let_go();
@@ -252,5 +257,53 @@ impl Filter {
 impl std::fmt::Debug for Filter {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Filter").field("pending", &self.pending().len()).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use foregate_module::{BodyFilter, Sink};
+
+    use super::*;
+    use crate::budget::Budget;
+
+    /// Passes everything on.
+    struct Plain;
+
+    impl BodyFilter for Plain {
+        fn write(&mut self, piece: &[u8], out: &mut dyn Sink) -> Result<(), Bail> {
+            out.write(piece);
+            Ok(())
+        }
+
+        fn end(&mut self, _: &mut dyn Sink) -> Result<(), Bail> {
+            Ok(())
+        }
+
+        fn bail(&mut self, _: &mut dyn Sink) -> Result<(), Bail> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn what_never_empties_does_not_grow() {
+        let budget = Arc::new(Budget::new(64 << 20));
+        let mut filter = Filter::new(chain(vec![Filtered::new("plain", Plain)]), budget.share()).unwrap();
+        let piece: Vec<u8> = (0..4096).map(|at| (at % 251) as u8).collect();
+        let (mut written, mut read) = (Vec::new(), Vec::new());
+        filter.write(&piece).unwrap();
+        written.extend_from_slice(&piece);
+        for _ in 0..10_000 {
+            filter.write(&piece[..1000]).unwrap();
+            written.extend_from_slice(&piece[..1000]);
+            read.extend_from_slice(&filter.pending()[..1000]);
+            filter.consume(1000);
+        }
+        assert_eq!(filter.pending().len(), 4096);
+        read.extend_from_slice(filter.pending());
+        assert!(read == written, "the same bytes in the same order");
+        assert!(filter.out.capacity() <= 64 * 1024, "{}", filter.out.capacity());
     }
 }
