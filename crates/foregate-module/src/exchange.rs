@@ -71,6 +71,10 @@ pub trait Exchange {
     fn memory_is_short(&self) -> bool {
         false
     }
+    /// What a heavy step calls now and then, see [`GiveWay`](crate::GiveWay). By default it does nothing.
+    fn give_way(&self) -> fn() {
+        || {}
+    }
     /// A number that nobody can guess; another one each time.
     fn random(&self) -> u64;
 

@@ -257,6 +257,23 @@ impl<'r> Input<'r> for ResponseFields<'r> {
 
 impl<P: AfterResponse> ReadableAt<P> for ResponseFields<'_> {}
 
+/// What a step calls now and then in work that takes long, some ten times in a millisecond: a thread that serves requests and
+/// waits for the core goes first. On such a thread itself it does nothing.
+///
+/// Threads for heavy work have a lower priority, but a kernel looks for one that should have the core instead when its tick
+/// comes, which can be four milliseconds later.
+#[derive(Debug, Clone, Copy)]
+pub struct GiveWay(pub fn());
+
+impl Input<'_> for GiveWay {
+    const SLOT: Slot = Slot::builtin("give way");
+    fn read(view: &View<'_>, _: u16) -> Self {
+        Self(view.exchange.give_way())
+    }
+}
+
+impl<P: Phase> ReadableAt<P> for GiveWay {}
+
 /// The kind of the error that the response tells of, if the server made it because of one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ErrorKind<'r>(pub Option<&'r str>);

@@ -71,10 +71,10 @@ pub use fetch::{
 };
 pub use fields::{Edit, Edits, Field, FieldError, Fields, FieldsMut};
 pub use input::{
-    Authority, Body, ClientAddress, DryRun, ErrorKind, Host, Input, Inputs, MemoryIsShort, Method, Outcome,
-    Path, PeerAddress, Protocol, Query, Random, RawTarget, ReadableAt, ReceivedRequest, RequestFields,
-    RequestLength, ResponseBody, ResponseFields, ResponseSource, RouteName, Scheme, SiteName, Status, Time,
-    Tls, Unseen, View,
+    Authority, Body, ClientAddress, DryRun, ErrorKind, GiveWay, Host, Input, Inputs, MemoryIsShort, Method,
+    Outcome, Path, PeerAddress, Protocol, Query, Random, RawTarget, ReadableAt, ReceivedRequest,
+    RequestFields, RequestLength, ResponseBody, ResponseFields, ResponseSource, RouteName, Scheme, SiteName,
+    Status, Time, Tls, Unseen, View,
 };
 pub use output::{
     Add, Apply, ChooseUpstream, Count, Counts, EditRequest, EditResponse, Emit, FilterRequestBody,

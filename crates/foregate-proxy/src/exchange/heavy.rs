@@ -213,6 +213,7 @@ impl Moved {
             site: self.site,
             route: self.route.as_deref(),
             facts,
+            away: true,
         };
         let verdict = pipeline.run(planned, &mut view, &mut self.run.state);
         if in_file {

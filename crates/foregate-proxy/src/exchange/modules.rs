@@ -379,6 +379,7 @@ impl Exchange<'_> {
             site: self.site,
             route: self.route.as_deref(),
             facts: &mut run.facts,
+            away: false,
         };
         Some((view, &mut run.state, &mut run.begun))
     }

@@ -129,6 +129,8 @@ pub(super) struct View<'a> {
     pub site: Option<HostId>,
     pub route: Option<&'a Route>,
     pub facts: &'a mut Facts,
+    /// Whether the step runs on a thread for heavy work.
+    pub away: bool,
 }
 
 impl View<'_> {
@@ -245,6 +247,10 @@ impl module::Exchange for View<'_> {
 
     fn memory_is_short(&self) -> bool {
         self.facts.memory_is_short
+    }
+
+    fn give_way(&self) -> fn() {
+        if self.away { std::thread::yield_now } else { || {} }
     }
 
     fn random(&self) -> u64 {

@@ -32,6 +32,9 @@ pub struct Limits {
 /// What one exact look at a value costs beside its bytes, in units of [`Limits::work`].
 pub const LOOK: u64 = 32;
 
+/// After so much work, in units of [`Limits::work`], a transaction lets others go first: some tens of microseconds.
+pub(super) const TURN: u64 = 32 << 10;
+
 /// Bytes of text that each byte of a body may become: itself, its arguments, and what the transformations of a rule set
 /// make of them. The Core Rule Set on its highest level needs up to 20.
 pub const BODY_TEXT: usize = 32;

@@ -1,7 +1,7 @@
 //! What one transaction knows and has done so far.
 
 use super::bits::Bits;
-use super::limits::{BODY_TEXT, BODY_TEXT_OF, LONG_BODY_TEXT};
+use super::limits::{BODY_TEXT, BODY_TEXT_OF, LONG_BODY_TEXT, TURN};
 use super::plan::Plan;
 use super::report::Match;
 use super::tx::{Slot, Variables};
@@ -144,6 +144,10 @@ pub(crate) struct State {
     pub(crate) allowed: Allowed,
     /// Work left; see [`Limits::work`](super::Limits::work).
     pub(crate) work: u64,
+    /// At this much work left others go first again.
+    pub(crate) turn_ends: u64,
+    /// How they do.
+    pub(crate) give_way: fn(),
     /// Most bytes of text, with what bodies add to [`Limits::text`](super::Limits::text).
     pub(crate) text_most: usize,
     /// What was needed beyond the budget, if anything.
@@ -234,6 +238,8 @@ impl State {
             highest_severity: None,
             allowed: Allowed::default(),
             work: plan.limits.work,
+            turn_ends: plan.limits.work.saturating_sub(TURN),
+            give_way: || {},
             text_most: plan.limits.text,
             over: None,
             beyond: None,
@@ -255,6 +261,9 @@ impl State {
         match self.work.checked_sub(work) {
             Some(left) => {
                 self.work = left;
+                if left < self.turn_ends {
+                    self.end_turn();
+                }
                 true
             }
             None => {
@@ -262,6 +271,12 @@ impl State {
                 false
             }
         }
+    }
+
+    #[cold]
+    fn end_turn(&mut self) {
+        self.turn_ends = self.work.saturating_sub(TURN);
+        (self.give_way)();
     }
 
     /// Whether there is room for so many bytes of text; if not, the transaction is over its budget.

@@ -128,6 +128,11 @@ impl Transaction {
         self.state.clock.elapsed = elapsed;
     }
 
+    /// What it calls now and then while rules run, so that others go first. Default: nothing.
+    pub fn give_way(&mut self, call: fn()) {
+        self.state.give_way = call;
+    }
+
     /// Sets a variable of `ENV`, as `setenv` does: by it a host tells rules what it knows. At most
     /// [`ENVIRONMENT`].
     pub fn environment(&mut self, name: &[u8], value: &[u8]) {

@@ -3,7 +3,8 @@
 use std::ops::ControlFlow;
 
 use foregate_module::{
-    Abort, Body, Either, Emit, Filter, Holds, Load, Now, Read, Respond, Step, Time, Unseen, Weight, phase,
+    Abort, Body, Either, Emit, Filter, GiveWay, Holds, Load, Now, Read, Respond, Step, Time, Unseen, Weight,
+    phase,
 };
 
 use super::answer::end;
@@ -15,8 +16,14 @@ use crate::engine::{Over, Transaction, Verdict};
 type Stop = Either<Respond, Abort>;
 
 /// Has rules look at something. A transaction in which that failed is not used again.
-pub(super) fn with<T>(held: &mut Held, now: Now, look: impl FnOnce(&mut Transaction) -> T) -> Option<T> {
+pub(super) fn with<T>(
+    held: &mut Held,
+    now: Now,
+    GiveWay(give_way): GiveWay,
+    look: impl FnOnce(&mut Transaction) -> T,
+) -> Option<T> {
     let mut transaction = held.transaction.take()?;
+    transaction.give_way(give_way);
     transaction.elapsed(std::time::Duration::from_millis(now.steady_ms.saturating_sub(held.began)));
     let seen = look(&mut transaction);
     held.transaction = Some(transaction);
@@ -30,7 +37,7 @@ pub struct RequestHead;
 impl Step for RequestHead {
     type At = phase::RequestSecurity;
     type Settings = Settings;
-    type In<'r> = (Read<'r, TransactionValue>, Time);
+    type In<'r> = (Read<'r, TransactionValue>, Time, GiveWay);
     type Out = ();
     type Stop = Stop;
     const NAME: &'static str = "waf-request";
@@ -38,7 +45,7 @@ impl Step for RequestHead {
     const FILTERS: &'static [Filter] = &[];
     const WEIGHT: Weight = Weight::Varies;
 
-    fn load(&self, settings: &Settings, (Read(held), _): &Self::In<'_>) -> Load {
+    fn load(&self, settings: &Settings, (Read(held), ..): &Self::In<'_>) -> Load {
         held.map_or(Load::Light, |held| {
             let held = held.lock();
             settings.load(held.head, || held.values)
@@ -49,10 +56,10 @@ impl Step for RequestHead {
         settings.only_detects()
     }
 
-    fn run(&self, _: &Settings, (Read(held), Time(now)): Self::In<'_>) -> ControlFlow<Stop, ()> {
+    fn run(&self, _: &Settings, (Read(held), Time(now), way): Self::In<'_>) -> ControlFlow<Stop, ()> {
         let Some(held) = held else { return ControlFlow::Continue(()) };
         let held = &mut *held.lock();
-        let verdict = with(held, now, Transaction::request_headers).unwrap_or(Verdict::Pass);
+        let verdict = with(held, now, way, Transaction::request_headers).unwrap_or(Verdict::Pass);
         match end(verdict, held) {
             Some(end) => ControlFlow::Break(end.of_request()),
             None => ControlFlow::Continue(()),
@@ -67,7 +74,7 @@ pub struct RequestBody;
 impl Step for RequestBody {
     type At = phase::RequestBody;
     type Settings = Settings;
-    type In<'r> = (Read<'r, TransactionValue>, Body<'r>, Time, Unseen);
+    type In<'r> = (Read<'r, TransactionValue>, Body<'r>, Time, Unseen, GiveWay);
     type Out = (Emit<Score>, Emit<Blocked>, Emit<Rule>, Emit<OverBudget>, Holds);
     type Stop = Stop;
     const NAME: &'static str = "waf-body";
@@ -100,7 +107,7 @@ impl Step for RequestBody {
     fn run(
         &self,
         settings: &Settings,
-        (Read(held), body, Time(now), Unseen(unseen)): Self::In<'_>,
+        (Read(held), body, Time(now), Unseen(unseen), way): Self::In<'_>,
     ) -> ControlFlow<Stop, Self::Out> {
         let nothing = ControlFlow::Continue((Emit(None), Emit(None), Emit(None), Emit(None), Holds(0)));
         let Some(held) = held else { return nothing };
@@ -111,7 +118,7 @@ impl Step for RequestBody {
         }
         // A body that could not be kept is not therefore long.
         let is_long = settings.refuses_long && !body.whole && unseen.is_none();
-        let seen = with(held, now, |transaction| {
+        let seen = with(held, now, way, |transaction| {
             let denied = if is_long { transaction.deny_for("body-limit") } else { Verdict::Pass };
             // Where rules only detect, they look at its start.
             let verdict = match denied {

@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 
 use foregate_coding::ContentCoding;
 use foregate_module::{
-    Abort, Count, Either, Fields, Filter, HoldResponseBody, Holds, Load, Protocol, Read, Replace,
+    Abort, Count, Either, Fields, Filter, GiveWay, HoldResponseBody, Holds, Load, Protocol, Read, Replace,
     ResponseBody, ResponseFields, Status, Step, Time, Weight, phase,
 };
 
@@ -50,7 +50,7 @@ pub struct ResponseHead;
 impl Step for ResponseHead {
     type At = phase::ResponseHeaders;
     type Settings = Settings;
-    type In<'r> = (Read<'r, TransactionValue>, Status, Protocol<'r>, ResponseFields<'r>, Time);
+    type In<'r> = (Read<'r, TransactionValue>, Status, Protocol<'r>, ResponseFields<'r>, Time, GiveWay);
     type Out = (HoldResponseBody, Count);
     type Stop = Stop;
     const NAME: &'static str = "waf-response";
@@ -62,7 +62,7 @@ impl Step for ResponseHead {
     }
 
     fn run(&self, _: &Settings, input: Self::In<'_>) -> ControlFlow<Stop, Self::Out> {
-        let (Read(held), Status(status), Protocol(protocol), ResponseFields(fields), Time(now)) = input;
+        let (Read(held), Status(status), Protocol(protocol), ResponseFields(fields), Time(now), way) = input;
         let nothing = ControlFlow::Continue((HoldResponseBody(None), Count(None)));
         let Some(held) = held else { return nothing };
         let held = &mut *held.lock();
@@ -70,7 +70,7 @@ impl Step for ResponseHead {
         if held.transaction.as_ref().is_none_or(|transaction| !transaction.verdict().passes()) {
             return nothing;
         }
-        let seen = with(held, now, |transaction| {
+        let seen = with(held, now, way, |transaction| {
             let verdict = transaction.response_headers(status, protocol.as_bytes(), fields.iter());
             (verdict, transaction.response_body_limit())
         });
@@ -95,7 +95,7 @@ pub struct ResponseStart;
 impl Step for ResponseStart {
     type At = phase::ResponseBody;
     type Settings = Settings;
-    type In<'r> = (Read<'r, TransactionValue>, ResponseBody<'r>, Time);
+    type In<'r> = (Read<'r, TransactionValue>, ResponseBody<'r>, Time, GiveWay);
     type Out = (Holds, Count);
     type Stop = Stop;
     const NAME: &'static str = "waf-response-body";
@@ -107,7 +107,7 @@ impl Step for ResponseStart {
         settings.only_detects()
     }
 
-    fn load(&self, settings: &Settings, (Read(held), body, _): &Self::In<'_>) -> Load {
+    fn load(&self, settings: &Settings, (Read(held), body, ..): &Self::In<'_>) -> Load {
         match held {
             Some(held) if held.lock().holds => {
                 let factor = if held.lock().coding.is_some() { CODED } else { 1 };
@@ -117,7 +117,11 @@ impl Step for ResponseStart {
         }
     }
 
-    fn run(&self, _: &Settings, (Read(held), body, Time(now)): Self::In<'_>) -> ControlFlow<Stop, Self::Out> {
+    fn run(
+        &self,
+        _: &Settings,
+        (Read(held), body, Time(now), way): Self::In<'_>,
+    ) -> ControlFlow<Stop, Self::Out> {
         let nothing = ControlFlow::Continue((Holds(0), Count(None)));
         let Some(held) = held else { return nothing };
         let held = &mut *held.lock();
@@ -132,7 +136,7 @@ impl Step for ResponseStart {
             plain.as_ref().map_or((body.bytes, body.whole), |plain| (&*plain.bytes, plain.whole));
         let count = Count(plain.as_ref().is_some_and(|plain| plain.broken).then_some(UNREADABLE));
         let seen =
-            with(held, now, |transaction| (transaction.response_body(bytes, whole), transaction.text()));
+            with(held, now, way, |transaction| (transaction.response_body(bytes, whole), transaction.text()));
         let (verdict, text) = seen.unwrap_or((Verdict::Pass, 0));
         match end(verdict, held) {
             Some(end) => ControlFlow::Break(stop(end)),

@@ -6,8 +6,8 @@ use foregate_coding::ContentCoding;
 use foregate_module::settings::{FromNode, Node, Problem};
 use foregate_module::testing::{self, Literals, Sample, node};
 use foregate_module::{
-    Action, Body, Condition, Conditions, Expression, Load, Now, PhaseId, Read, Step, Time, Unseen, Value,
-    Verdict, View,
+    Action, Body, Condition, Conditions, Expression, GiveWay, Load, Now, PhaseId, Read, Step, Time, Unseen,
+    Value, Verdict, View,
 };
 use parking_lot::Mutex;
 
@@ -295,8 +295,10 @@ fn a_body_in_a_file_weighs_what_it_is_long() {
     sample.run(&Begin, &settings);
     let time = Time(Now { unix_ms: 0, steady_ms: 0 });
     let body = Body { bytes: b"", length: 1 << 20, whole: true };
-    let load =
-        RequestBody.load(&settings, &(Read(sample.value::<TransactionValue>()), body, time, Unseen(None)));
+    let load = RequestBody.load(
+        &settings,
+        &(Read(sample.value::<TransactionValue>()), body, time, Unseen(None), GiveWay(|| {})),
+    );
     assert_ne!(load, Load::Light);
 }
 
@@ -308,9 +310,11 @@ fn values_of_heads_weigh() {
         sample.run(&Begin, &settings);
         let held = sample.value::<TransactionValue>();
         let time = Time(Now { unix_ms: 0, steady_ms: 0 });
-        let head = RequestHead.load(&settings, &(Read(held), time));
-        let body = RequestBody
-            .load(&settings, &(Read(held), Body { bytes: b"", length: 0, whole: true }, time, Unseen(None)));
+        let head = RequestHead.load(&settings, &(Read(held), time, GiveWay(|| {})));
+        let body = RequestBody.load(
+            &settings,
+            &(Read(held), Body { bytes: b"", length: 0, whole: true }, time, Unseen(None), GiveWay(|| {})),
+        );
         (head != Load::Light, body != Load::Light)
     };
     assert_eq!(loads("/?a=1", "a=1"), (false, false));

@@ -1,5 +1,7 @@
 //! Requests that are over their budget are looked at all the same.
 
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
 use foregate_waf::engine::{Beyond, Compile, Limits, Options, Over, Report, Transaction, Verdict};
 use foregate_waf::model::EngineMode;
 
@@ -62,4 +64,25 @@ fn scores_are_summed_up_when_all_work_is_spent() {
     assert!(!report.verdict.passes());
     let few = format!("/?{}&y={}", "a&".repeat(1_001), "slow".repeat(2_000));
     assert_eq!(get(EngineMode::On, limits(), &few, "").0.verdict, Verdict::Pass);
+}
+
+#[test]
+fn others_go_first_now_and_then() {
+    static TIMES: AtomicU32 = AtomicU32::new(0);
+    let engine = compiled(RULES, Compile { limits: Limits::default(), ..Compile::default() });
+    let times = |values: usize| {
+        TIMES.store(0, Relaxed);
+        let mut transaction = Transaction::new(&engine, Options::default());
+        transaction.give_way(|| {
+            TIMES.fetch_add(1, Relaxed);
+        });
+        let target = format!("/?{}", format!("a={}&", "slow".repeat(100)).repeat(values));
+        transaction.request_line(b"GET", target.as_bytes(), b"HTTP/1.1");
+        transaction.request_headers();
+        transaction.request_body(b"", true);
+        TIMES.load(Relaxed)
+    };
+    assert_eq!(times(10), 0);
+    // Two rules look at each, which costs 432 units.
+    assert!((18..=21).contains(&times(800)), "{}", times(800));
 }
