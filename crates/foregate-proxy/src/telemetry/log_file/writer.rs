@@ -1,7 +1,7 @@
 //! The shared buffer of lines, and the thread that writes it to the file.
 
 use std::fs::{File, OpenOptions};
-use std::io::{self, Write as _};
+use std::io::{self, ErrorKind};
 use std::mem;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
@@ -63,6 +63,7 @@ pub(super) fn start(path: &Path, dropped: Arc<Counter>) -> io::Result<Arc<Shared
         path: path.to_owned(),
         file,
         rest: Instant::now(),
+        torn: Torn::default(),
         failing: false,
     };
     thread::Builder::new().name("foregate-log".into()).spawn(move || writer.run())?;
@@ -123,8 +124,48 @@ struct Writer {
     file: File,
     /// Until then lines gather.
     rest: Instant,
+    torn: Torn,
     /// The last write failed: say so once, not for each batch.
     failing: bool,
+}
+
+/// The rest of a line whose start is in the file: it is written before all else, so that each line there is whole.
+#[derive(Default)]
+struct Torn(Vec<u8>);
+
+impl Torn {
+    /// Writes lines. Where that fails, those that have not begun are lost; how many, and why.
+    fn write(&mut self, file: &mut impl io::Write, lines: &[u8]) -> Result<(), (u64, io::Error)> {
+        let was_torn = !self.0.is_empty();
+        let mut joined = mem::take(&mut self.0);
+        let bytes = if was_torn {
+            joined.extend_from_slice(lines);
+            &joined
+        } else {
+            lines
+        };
+        let Err((written, error)) = write_all(file, bytes) else { return Ok(()) };
+        let (before, left) = bytes.split_at(written);
+        let is_torn = before.last().map_or(was_torn, |last| *last != b'\n');
+        let line = if is_torn { memchr::memchr(b'\n', left).map_or(left.len(), |end| end + 1) } else { 0 };
+        let (torn, lost) = left.split_at(line);
+        self.0 = torn.to_vec();
+        Err((memchr::memchr_iter(b'\n', lost).count() as u64, error))
+    }
+}
+
+/// Writes all; else says how much of it is written, and why no more.
+fn write_all(file: &mut impl io::Write, bytes: &[u8]) -> Result<(), (usize, io::Error)> {
+    let mut written = 0;
+    while let Some(left) = bytes.get(written..).filter(|left| !left.is_empty()) {
+        match file.write(left) {
+            Ok(0) => return Err((written, ErrorKind::WriteZero.into())),
+            Ok(more) => written += more,
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => return Err((written, error)),
+        }
+    }
+    Ok(())
 }
 
 /// How long lines gather after so many bytes were written at once.
@@ -181,21 +222,25 @@ impl Writer {
     }
 
     fn write(&mut self, batch: &[u8]) {
-        match self.file.write_all(batch) {
-            Ok(()) => self.failing = false,
-            Err(error) => {
-                let lines = memchr::memchr_iter(b'\n', batch).count() as u64;
-                self.shared.dropped.add(lines);
-                if !mem::replace(&mut self.failing, true) {
-                    tracing::error!(file = %self.path.display(), %error, "a log cannot be written");
-                }
-            }
+        let Err((lost, error)) = self.torn.write(&mut self.file, batch) else {
+            self.failing = false;
+            return;
+        };
+        self.shared.dropped.add(lost);
+        if !mem::replace(&mut self.failing, true) {
+            tracing::error!(file = %self.path.display(), %error, "a log cannot be written");
         }
     }
 
     fn reopen(&mut self) {
         match open(&self.path) {
-            Ok(file) => self.file = file,
+            Ok(file) => {
+                self.file = file;
+                // Its start is in the old file.
+                if !mem::take(&mut self.torn).0.is_empty() {
+                    self.shared.dropped.inc();
+                }
+            }
             Err(error) => {
                 tracing::error!(file = %self.path.display(), %error, "a log cannot be opened anew");
             }
@@ -206,6 +251,44 @@ impl Writer {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A disk with room for so many bytes.
+    struct Disk(Vec<u8>, usize);
+
+    impl io::Write for Disk {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            let room = self.1.min(bytes.len());
+            if room == 0 {
+                return Err(ErrorKind::StorageFull.into());
+            }
+            self.0.extend_from_slice(&bytes[..room]);
+            self.1 -= room;
+            Ok(room)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn lines_are_whole_wherever_a_full_disk_cuts_them_off() {
+        let lines = b"one\ntwo\nthree\n";
+        for room in 0..lines.len() {
+            for more in 0..4 {
+                let (mut disk, mut torn) = (Disk(Vec::new(), room), Torn::default());
+                let (mut lost, _) = torn.write(&mut disk, lines).unwrap_err();
+                disk.1 = more;
+                lost += torn.write(&mut disk, b"four\n").map_or_else(|(lost, _)| lost, |()| 0);
+                disk.1 = 100;
+                torn.write(&mut disk, b"five\n").unwrap();
+                let found = std::str::from_utf8(&disk.0).unwrap();
+                let known = |line| ["one", "two", "three", "four", "five"].contains(&line);
+                assert!(found.lines().all(known), "{room} {more} {found:?}");
+                assert_eq!(found.lines().count() as u64 + lost, 5, "{room} {more} {found:?}");
+            }
+        }
+    }
 
     #[test]
     fn who_writes_little_rests_little() {
