@@ -169,6 +169,9 @@ pub enum Error {
     /// A step of a module has had the request broken off; its name.
     #[error("the step {0} has broken the request off")]
     Aborted(&'static str),
+    /// The process ended before the exchange did.
+    #[error("cut off by the end of the process")]
+    Shutdown,
     /// The proxy is at fault.
     #[error("internal error")]
     Internal,
@@ -205,6 +208,7 @@ impl Error {
             | Self::OriginStall
             | Self::ResponseTooLarge => Side::Upstream,
             Self::Internal
+            | Self::Shutdown
             | Self::NoDescriptors
             | Self::Step(_)
             | Self::StepQueue(_)
@@ -278,6 +282,7 @@ impl Error {
             Self::TemporaryFile => "temporary_file",
             Self::ResponseTooLarge => "response_too_large",
             Self::Aborted(_) => "aborted",
+            Self::Shutdown => "shutdown",
             Self::Internal => "internal",
         }
     }
@@ -311,7 +316,8 @@ impl Error {
             | Self::FilterMemory
             | Self::Memory
             | Self::FilterFiles
-            | Self::TemporaryFile => 503,
+            | Self::TemporaryFile
+            | Self::Shutdown => 503,
             Self::Internal | Self::Step(_) | Self::Filter(_) | Self::Aborted(_) => 500,
             _ => 502,
         }

@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use socket2::{Domain, Protocol, SockRef, Type};
-use tokio::net::{TcpListener, UnixListener};
+use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio::sync::watch;
 
 use crate::connection::{self, Accepted};
@@ -105,6 +105,13 @@ impl Listener {
         }
     }
 
+    /// Whether it listens on IPv6 addresses and takes connections over IPv4 as well.
+    pub fn takes_both_families(&self) -> bool {
+        let Self::Tcp(listener) = self else { return false };
+        let is_v6 = listener.local_addr().is_ok_and(|address| address.is_ipv6());
+        is_v6 && SockRef::from(listener).only_v6().is_ok_and(|only| !only)
+    }
+
     /// Where it listens, with the port that the system has chosen.
     pub fn address(&self) -> io::Result<ListenAddress> {
         match self {
@@ -128,6 +135,21 @@ impl Listener {
                 Ok((stream.into(), Some(remote)))
             }
             Self::Unix(listener) => Ok((listener.accept().await?.0.into(), None)),
+        }
+    }
+
+    /// Accepts one connection that is there already.
+    fn accept_waiting(&self) -> Option<(Socket, Option<SocketAddr>)> {
+        // Past the reactor, which may not have heard of it.
+        let (socket, remote) = match self {
+            Self::Tcp(listener) => SockRef::from(listener).accept(),
+            Self::Unix(listener) => SockRef::from(listener).accept(),
+        }
+        .ok()?;
+        socket.set_nonblocking(true).ok()?;
+        match self {
+            Self::Tcp(_) => Some((TcpStream::from_std(socket.into()).ok()?.into(), remote.as_socket())),
+            Self::Unix(_) => Some((UnixStream::from_std(socket.into()).ok()?.into(), None)),
         }
     }
 }
@@ -165,13 +187,13 @@ pub async fn run(
         let most = proxy.connection_limit.load(Ordering::Relaxed).min(descriptors::for_clients());
         if proxy.registry.count() >= most || descriptors::are_scarce() && !proxy.config().pools.evict() {
             tokio::select! {
-                () = tokio::time::sleep(PAUSE) => continue,
-                _ = stop.wait_for(|stop| *stop) => return,
+                () = proxy.registry.room(most, PAUSE) => continue,
+                _ = stop.wait_for(|stop| *stop) => break,
             }
         }
         let accepted = tokio::select! {
             biased;
-            _ = stop.wait_for(|stop| *stop) => return,
+            _ = stop.wait_for(|stop| *stop) => break,
             accepted = listener.accept() => accepted,
         };
         match accepted {
@@ -190,6 +212,13 @@ pub async fn run(
                 tokio::time::sleep(PAUSE).await;
             }
         }
+    }
+    // Those that the system has accepted are ours, too: what they have sent would be answered by a reset.
+    let most = proxy.connection_limit.load(Ordering::Relaxed).min(descriptors::for_clients());
+    while proxy.registry.count() < most
+        && let Some((socket, remote)) = listener.accept_waiting()
+    {
+        spawn(&proxy, &settings, id, Arrival { socket, remote, local }, &stop);
     }
 }
 
@@ -265,10 +294,21 @@ fn is_about_one_connection(error: &io::Error) -> bool {
     )
 }
 
-/// Errors of `accept` for which one connection less makes room for another.
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test]
+    async fn what_waits_is_accepted_without_the_reactor() {
+        let listener = Listener::bind(&Listen::new(ListenAddress::Tcp(([127, 0, 0, 1], 0).into()))).unwrap();
+        let Ok(ListenAddress::Tcp(address)) = listener.address() else { panic!() };
+        let clients = [(); 2].map(|()| std::net::TcpStream::connect(address).unwrap());
+        for client in &clients {
+            let (_, remote) = listener.accept_waiting().expect("one waits");
+            assert_eq!(remote, Some(client.local_addr().unwrap()));
+        }
+        assert!(listener.accept_waiting().is_none());
+    }
 
     #[tokio::test]
     async fn only_listening_stream_sockets_are_adopted() {

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::io;
+use std::net::{Ipv6Addr, SocketAddr};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -35,6 +36,10 @@ const MOST_CONNECTIONS: u64 = 50_000;
 const TASKS_BETWEEN_LOOKS: u32 = 16;
 /// How long the log may take to be written at the end.
 const FLUSH: Duration = Duration::from_secs(2);
+/// How long exchanges that are cut off may take to be logged at the end.
+const END: Duration = Duration::from_millis(500);
+/// How long listeners may take to accept what has come.
+const LAST_ARRIVALS: Duration = Duration::from_secs(1);
 
 /// How often an old configuration is looked at, whether requests still hold it.
 const RETIRE_EVERY: Duration = Duration::from_millis(200);
@@ -109,11 +114,18 @@ pub fn run(settings: Settings, source: Arc<dyn Source>) -> io::Result<()> {
         let mut signals = Signals::new()?;
         let mut server = Server::start(settings, source, inherited)?;
         server.supervise(&mut signals).await;
-        Ok(())
+        Ok::<_, io::Error>(server.proxy)
     });
-    // Tasks that are still running are dropped with their connections.
-    runtime.shutdown_background();
-    ended
+    // Tasks that are still running are dropped with their connections, and their exchanges logged.
+    runtime.shutdown_timeout(END);
+    let proxy = ended?;
+    if let Some(log) = &*proxy.access_log.load() {
+        log.flush(FLUSH);
+    }
+    for log in proxy.config().logs() {
+        log.flush(FLUSH);
+    }
+    Ok(())
 }
 
 struct Server {
@@ -123,12 +135,14 @@ struct Server {
     source: Arc<dyn Source>,
     listening: HashMap<ListenAddress, Listening>,
     next_listener: usize,
+    /// Sockets that were passed to the process. They stay while it serves: a listener that a reload takes out can come back.
+    inherited: HashMap<ListenAddress, Arc<Listener>>,
     /// Files that were read into the configuration, and word of their changes.
     files: ConfiguredFiles,
     changed: mpsc::Receiver<()>,
     requests: mpsc::Receiver<admin::Request>,
     admin: mpsc::Sender<admin::Request>,
-    metrics_task: Option<(std::net::SocketAddr, tokio::task::JoinHandle<()>)>,
+    metrics_task: Option<(SocketAddr, tokio::task::JoinHandle<()>)>,
     admin_task: Option<(SocketFile, tokio::task::JoinHandle<()>)>,
 }
 
@@ -140,6 +154,7 @@ struct Listening {
     listener: Arc<Listener>,
     settings: watch::Sender<Arc<Listen>>,
     stop: watch::Sender<bool>,
+    task: tokio::task::JoinHandle<()>,
 }
 
 impl Listening {
@@ -184,6 +199,7 @@ impl Server {
             source,
             listening: HashMap::new(),
             next_listener: 0,
+            inherited: HashMap::new(),
             files: ConfiguredFiles::new(tell),
             changed,
             requests,
@@ -192,14 +208,19 @@ impl Server {
             admin_task: None,
         };
         let config = proxy.config();
-        let mut adopted = HashMap::new();
         for fd in inherited {
             let number = fd.as_raw_fd();
             let listener = Listener::adopt(fd)
                 .map_err(|error| named(error, &format!("LISTEN_FDS, descriptor {number}")))?;
-            adopted.insert(listener.address()?, listener);
+            server.inherited.insert(listener.address()?, Arc::new(listener));
         }
-        let bound = server.bind(&config.settings, &mut adopted)?;
+        let bound = server.bind(&config.settings)?;
+        for address in server.inherited.keys() {
+            let is_used = |bound: &Bound| bound.listener.address().is_ok_and(|used| used == *address);
+            if !bound.iter().any(is_used) {
+                tracing::warn!(%address, "passed by LISTEN_FDS, but no `listen` names it: its clients wait");
+            }
+        }
         server.proxy.access_log.store(server.open_log(&config.settings)?);
         let side = server.bind_side(&config.settings)?;
         server.apply(&config, bound, side);
@@ -213,22 +234,18 @@ impl Server {
     }
 
     /// Binds those listeners that are not there yet; nothing changes if one of them cannot be bound.
-    fn bind(
-        &self,
-        settings: &Settings,
-        adopted: &mut HashMap<ListenAddress, Listener>,
-    ) -> io::Result<Vec<Bound>> {
+    fn bind(&self, settings: &Settings) -> io::Result<Vec<Bound>> {
         let mut bound = Vec::new();
         for listen in &settings.listeners {
             if self.listening.contains_key(&listen.address) {
                 continue;
             }
-            let (listener, file) = match adopted.remove(&listen.address) {
+            let (listener, file) = match self.passed(listen, &settings.listeners) {
                 Some(listener) => {
                     listener
                         .set_backlog(listen.backlog)
                         .map_err(|error| named(error, &format!("listen {}", listen.address)))?;
-                    (listener, None)
+                    (Arc::clone(listener), None)
                 }
                 None => {
                     let listener = Listener::bind(listen).map_err(|error| {
@@ -241,12 +258,25 @@ impl Server {
                             None => error,
                         }
                     })?;
-                    (listener, SocketFile::of(&listen.address))
+                    (Arc::new(listener), SocketFile::of(&listen.address))
                 }
             };
             bound.push(Bound { listen: Arc::new(listen.clone()), listener, file });
         }
         Ok(bound)
+    }
+
+    /// The socket that was passed for a listener. One of all IPv6 addresses that takes IPv4 as well, as `ListenStream=8080`
+    /// makes it, is that of both halves of `listen ":8080"`.
+    fn passed(&self, listen: &Listen, all: &[Listen]) -> Option<&Arc<Listener>> {
+        if let Some(listener) = self.inherited.get(&listen.address) {
+            return Some(listener);
+        }
+        let ListenAddress::Tcp(SocketAddr::V4(address)) = &listen.address else { return None };
+        let both = ListenAddress::Tcp((Ipv6Addr::UNSPECIFIED, address.port()).into());
+        let other_half = Listen { address: both, ..listen.clone() };
+        let is_half = address.ip().is_unspecified() && all.contains(&other_half);
+        self.inherited.get(&other_half.address).filter(|listener| is_half && listener.takes_both_families())
     }
 
     /// A socket at work that has the same port on all addresses, or on one where `address` means all.
@@ -358,12 +388,12 @@ impl Server {
         tracing::info!(address = %shown, tls = listen.tls.is_some(), "listening");
         let (settings, settings_receiver) = watch::channel(listen);
         let (stop, stop_receiver) = watch::channel(false);
-        let listener = Arc::new(listener);
         let id = self.next_listener;
         self.next_listener += 1;
         let proxy = Arc::clone(&self.proxy);
-        tokio::spawn(listener::run(proxy, Arc::clone(&listener), settings_receiver, stop_receiver, id));
-        self.listening.insert(address, Listening { id, _file: file, listener, settings, stop });
+        let task = listener::run(proxy, Arc::clone(&listener), settings_receiver, stop_receiver, id);
+        let task = tokio::spawn(task);
+        self.listening.insert(address, Listening { id, _file: file, listener, settings, stop, task });
     }
 
     /// Follows signals and admin requests until the end.
@@ -371,8 +401,11 @@ impl Server {
         let stop = self.until_stopped(signals).await;
         crate::notify::stopping();
         // Sockets and their files go now: a successor may make its own while requests in flight end here.
+        self.inherited.clear();
+        let mut accepting = Vec::new();
         for (_, listening) in self.listening.drain() {
             listening.stop.send_replace(true);
+            accepting.push(listening.task);
         }
         let metrics = self.metrics_task.take().map(|(_, task)| task);
         let admin = self.admin_task.take().map(|(_, task)| task);
@@ -382,18 +415,14 @@ impl Server {
             let _ = task.await;
         }
         if let Stop::Graceful(limit) = stop {
+            // What comes from the system's queue is served.
+            let _ = tokio::time::timeout(LAST_ARRIVALS, futures_util::future::join_all(accepting)).await;
             self.proxy.drain();
             let connections = self.proxy.registry.count();
             tracing::info!(connections, ?limit, "draining");
             if !self.drained(limit, signals).await {
                 tracing::warn!(connections = self.proxy.registry.count(), "cut off at the end of the drain");
             }
-        }
-        if let Some(log) = &*self.proxy.access_log.load() {
-            log.flush(FLUSH);
-        }
-        for log in self.proxy.config().logs() {
-            log.flush(FLUSH);
         }
     }
 
@@ -405,6 +434,7 @@ impl Server {
                 () = self.proxy.registry.empty() => return true,
                 () = tokio::time::sleep_until(deadline) => return false,
                 _ = signals.interrupt.recv() => return false,
+                _ = signals.reopen.recv() => self.reopen_logs(),
                 _ = signals.terminate.recv() => {
                     deadline = deadline.min(tokio::time::Instant::now() + self.timeouts().1);
                 }
@@ -422,12 +452,7 @@ impl Server {
                         drop(self.reload(Cause::Changed).await);
                     }
                 }
-                _ = signals.reopen.recv() => {
-                    if let Some(log) = &*self.proxy.access_log.load() {
-                        log.reopen();
-                    }
-                    self.proxy.config().logs().iter().for_each(LogFile::reopen);
-                }
+                _ = signals.reopen.recv() => self.reopen_logs(),
                 _ = signals.quit.recv() => return Stop::Graceful(self.timeouts().0),
                 _ = signals.terminate.recv() => return Stop::Graceful(self.timeouts().1),
                 _ = signals.interrupt.recv() => return Stop::AtOnce,
@@ -440,6 +465,13 @@ impl Server {
                 },
             }
         }
+    }
+
+    fn reopen_logs(&self) {
+        if let Some(log) = &*self.proxy.access_log.load() {
+            log.reopen();
+        }
+        self.proxy.config().logs().iter().for_each(LogFile::reopen);
     }
 
     fn timeouts(&self) -> (Duration, Duration) {
@@ -487,7 +519,7 @@ impl Server {
         let mut config = Config::build(settings, &self.upstreams, &self.certificates, &old.upstreams)
             .map_err(|error| error.to_string())?;
         let text = |error: io::Error| error.to_string();
-        let bound = self.bind(&config.settings, &mut HashMap::new()).map_err(text)?;
+        let bound = self.bind(&config.settings).map_err(text)?;
         config.open_logs(Some(&old), &self.proxy.metrics.module_log_dropped).map_err(text)?;
         let log = if config.settings.access_log == old.settings.access_log {
             self.proxy.access_log.load_full()
@@ -511,7 +543,7 @@ impl Server {
 /// A socket that is about to be listened on.
 struct Bound {
     listen: Arc<Listen>,
-    listener: Listener,
+    listener: Arc<Listener>,
     file: Option<SocketFile>,
 }
 

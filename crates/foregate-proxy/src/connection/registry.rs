@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::task::{Context, Waker};
+use std::time::Duration;
 
 use foregate_wire::client_network;
 use parking_lot::Mutex;
@@ -20,6 +21,9 @@ pub struct Registry {
     count: AtomicUsize,
     next: AtomicUsize,
     emptied: Notify,
+    /// Whether a listener waits for a connection to end, and how it is told.
+    awaited: AtomicBool,
+    left: Notify,
 }
 
 #[derive(Debug, Default)]
@@ -43,6 +47,8 @@ impl Registry {
             count: AtomicUsize::new(0),
             next: AtomicUsize::new(0),
             emptied: Notify::new(),
+            awaited: AtomicBool::new(false),
+            left: Notify::new(),
         }
     }
 
@@ -108,6 +114,16 @@ impl Registry {
                 return;
             }
             emptied.await;
+        }
+    }
+
+    /// Completes once there may be fewer than `most` connections, after `pause` at the latest.
+    pub async fn room(&self, most: usize, pause: Duration) {
+        let left = self.left.notified();
+        self.awaited.store(true, Ordering::SeqCst);
+        if self.count.load(Ordering::SeqCst) >= most {
+            // What is over by then is over: whoever waits looks again.
+            let _ = tokio::time::timeout(pause, left).await;
         }
     }
 
@@ -182,8 +198,12 @@ impl Drop for Registered {
                 }
             }
         }
-        if self.registry.count.fetch_sub(1, Ordering::Relaxed) == 1 {
+        if self.registry.count.fetch_sub(1, Ordering::SeqCst) == 1 {
             self.registry.emptied.notify_waiters();
+        }
+        if self.registry.awaited.load(Ordering::SeqCst) && self.registry.awaited.swap(false, Ordering::SeqCst)
+        {
+            self.registry.left.notify_waiters();
         }
     }
 }
@@ -203,6 +223,19 @@ mod tests {
         drop(first);
         assert!(registry.enter(client, 2, 0).is_some());
         assert_eq!(registry.count(), 1);
+    }
+
+    #[tokio::test]
+    async fn who_waits_for_room_is_told_of_it() {
+        let registry = Arc::new(Registry::new());
+        let (first, _second) = (registry.enter(None, 2, 0), registry.enter(None, 2, 0));
+        let waiting = Arc::clone(&registry);
+        let room = tokio::spawn(async move { waiting.room(2, Duration::from_secs(60)).await });
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        assert!(!room.is_finished());
+        drop(first);
+        tokio::time::timeout(Duration::from_secs(10), room).await.expect("long before its time").unwrap();
+        registry.room(2, Duration::from_secs(60)).await;
     }
 
     #[test]

@@ -113,6 +113,19 @@ struct Exchange<'a> {
     refused: Option<Error>,
     /// What there is beside when the route uses steps of modules.
     run: Option<Box<Run>>,
+    /// Whether the log knows of it.
+    logged: bool,
+}
+
+/// An exchange that has begun is logged, also where its task is dropped in the middle of it: as the process ends.
+impl Drop for Exchange<'_> {
+    fn drop(&mut self) {
+        if !self.logged && !std::thread::panicking() {
+            self.record.error = Some(Error::Shutdown);
+            // A step that panics now has nobody left to tell.
+            let _ = catch_unwind(AssertUnwindSafe(|| self.log()));
+        }
+    }
 }
 
 /// What a further attempt has to observe.
@@ -236,6 +249,7 @@ impl<'a> Exchange<'a> {
             },
             refused: None,
             run: None,
+            logged: false,
         }
     }
 
@@ -457,6 +471,7 @@ impl<'a> Exchange<'a> {
     }
 
     fn log(&mut self) {
+        self.logged = true;
         if self.refused.is_none() && (self.has_steps(PhaseId::Log, PhaseId::Log) || self.has_filters()) {
             self.run_log_phase();
         }
