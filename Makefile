@@ -41,7 +41,7 @@ install: release ## Install the binary into PREFIX/bin (default /usr/local)
 .PHONY: test
 test: ## Everything that has to pass before a merge, counted; installs what is missing
 	@$(MAKE) packages toolchain
-	@MAKE="$(MAKE)" scripts/test fmt-check deny lint unit harness cases test-waf
+	@MAKE="$(MAKE)" scripts/test fmt-check deny lint unit harness cases test-waf nginx
 
 .PHONY: fmt-check
 fmt-check: ## Check the formatting
@@ -146,6 +146,10 @@ bench-html: release ## Rewrite HTML in Foregate and in NGINX: memory, time to fi
 .PHONY: nginx-module
 nginx-module: nginx-packages ## Build the module for the installed NGINX, or for VERSION=1.28.3, and print where it is
 	@scripts/nginx-module $(VERSION)
+
+.PHONY: nginx
+nginx: nginx-packages ## Test the module in the installed NGINX, as `make test` does (two minutes; ARGS: names of tests)
+	PARTS=installed RELOADS=100 scripts/test-nginx $(ARGS)
 
 .PHONY: test-nginx
 test-nginx: nginx-packages ## Test the module in the installed NGINX and in 1.28.3, then under memcheck (some ten minutes; ARGS: names of tests)
