@@ -1,11 +1,11 @@
 //! The process: start, reload, and the end.
 
+mod sockets;
+
 use std::collections::HashMap;
 use std::io;
-use std::net::{Ipv6Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -15,6 +15,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{mpsc, oneshot, watch};
 
+use self::sockets::{Bound, Side, SocketFile};
 use crate::admin;
 use crate::listener::{self, Listener};
 use crate::memory;
@@ -150,7 +151,7 @@ struct Server {
 struct Listening {
     id: usize,
     /// The socket file that we have made and remove again.
-    _file: Option<SocketFile>,
+    file: Option<SocketFile>,
     listener: Arc<Listener>,
     settings: watch::Sender<Arc<Listen>>,
     stop: watch::Sender<bool>,
@@ -233,87 +234,6 @@ impl Server {
         Ok(server)
     }
 
-    /// Binds those listeners that are not there yet; nothing changes if one of them cannot be bound.
-    fn bind(&self, settings: &Settings) -> io::Result<Vec<Bound>> {
-        let mut bound = Vec::new();
-        for listen in &settings.listeners {
-            if self.listening.contains_key(&listen.address) {
-                continue;
-            }
-            let (listener, file) = match self.passed(listen, &settings.listeners) {
-                Some(listener) => {
-                    listener
-                        .set_backlog(listen.backlog)
-                        .map_err(|error| named(error, &format!("listen {}", listen.address)))?;
-                    (Arc::clone(listener), None)
-                }
-                None => {
-                    let listener = Listener::bind(listen).map_err(|error| {
-                        let error = named(error, &format!("listen {}", listen.address));
-                        match self.overlapping(&listen.address) {
-                            Some(held) => io::Error::new(
-                                error.kind(),
-                                format!("{error}: this process still holds {held}, which overlaps; that takes a restart"),
-                            ),
-                            None => error,
-                        }
-                    })?;
-                    (Arc::new(listener), SocketFile::of(&listen.address))
-                }
-            };
-            bound.push(Bound { listen: Arc::new(listen.clone()), listener, file });
-        }
-        Ok(bound)
-    }
-
-    /// The socket that was passed for a listener. One of all IPv6 addresses that takes IPv4 as well, as `ListenStream=8080`
-    /// makes it, is that of both halves of `listen ":8080"`.
-    fn passed(&self, listen: &Listen, all: &[Listen]) -> Option<&Arc<Listener>> {
-        if let Some(listener) = self.inherited.get(&listen.address) {
-            return Some(listener);
-        }
-        let ListenAddress::Tcp(SocketAddr::V4(address)) = &listen.address else { return None };
-        let both = ListenAddress::Tcp((Ipv6Addr::UNSPECIFIED, address.port()).into());
-        let other_half = Listen { address: both, ..listen.clone() };
-        let is_half = address.ip().is_unspecified() && all.contains(&other_half);
-        self.inherited.get(&other_half.address).filter(|listener| is_half && listener.takes_both_families())
-    }
-
-    /// A socket at work that has the same port on all addresses, or on one where `address` means all.
-    fn overlapping(&self, address: &ListenAddress) -> Option<&ListenAddress> {
-        let ListenAddress::Tcp(wanted) = address else { return None };
-        self.listening.keys().find(|held| match held {
-            ListenAddress::Tcp(held) => {
-                let same = (held.port(), held.is_ipv4()) == (wanted.port(), wanted.is_ipv4());
-                same && (held.ip().is_unspecified() || wanted.ip().is_unspecified())
-            }
-            ListenAddress::Unix(_) => false,
-        })
-    }
-
-    /// Binds the metrics and admin sockets if they are new.
-    fn bind_side(&self, settings: &Settings) -> io::Result<Side> {
-        let mut side = Side::default();
-        let metrics = self.metrics_task.as_ref().map(|(address, _)| *address);
-        if let Some(address) = settings.metrics
-            && metrics != Some(address)
-        {
-            let listen = Listen::new(ListenAddress::Tcp(address));
-            let bound =
-                Listener::bind(&listen).map_err(|error| named(error, &format!("metrics {address}")))?;
-            side.metrics = Some(bound);
-        }
-        let admin = self.admin_task.as_ref().map(|(file, _)| &file.0);
-        if let Some(path) = &settings.admin
-            && admin != Some(path)
-        {
-            let bound = bind_admin(path);
-            side.admin =
-                Some(bound.map_err(|error| named(error, &format!("admin socket {}", path.display())))?);
-        }
-        Ok(side)
-    }
-
     fn open_log(&self, settings: &Settings) -> io::Result<Option<Arc<AccessLog>>> {
         let Some(path) = &settings.access_log else { return Ok(None) };
         let dropped = Arc::clone(&self.proxy.metrics.access_log_dropped);
@@ -370,14 +290,15 @@ impl Server {
             tracing::info!(%address, "metrics");
             self.metrics_task = Some((address, task));
         }
-        if self.admin_task.as_ref().is_some_and(|(file, _)| settings.admin.as_ref() != Some(&file.0))
+        let stays = |file: &SocketFile| side.admin.is_none() && settings.admin.as_ref() == Some(&file.path);
+        if self.admin_task.as_ref().is_some_and(|(file, _)| !stays(file))
             && let Some((_, task)) = self.admin_task.take()
         {
             task.abort();
         }
         if let (Some(listener), Some(path)) = (side.admin, settings.admin.clone()) {
             let task = tokio::spawn(admin::serve(listener, self.admin.clone()));
-            self.admin_task = Some((SocketFile(path), task));
+            self.admin_task = Some((SocketFile::at(path), task));
         }
     }
 
@@ -393,7 +314,12 @@ impl Server {
         let proxy = Arc::clone(&self.proxy);
         let task = listener::run(proxy, Arc::clone(&listener), settings_receiver, stop_receiver, id);
         let task = tokio::spawn(task);
-        self.listening.insert(address, Listening { id, _file: file, listener, settings, stop, task });
+        let listening = Listening { id, file, listener, settings, stop, task };
+        // One whose file somebody has removed: nobody reaches it any more.
+        if let Some(lost) = self.listening.insert(address, listening) {
+            lost.stop.send_replace(true);
+            self.proxy.registry.drain(Some(lost.id));
+        }
     }
 
     /// Follows signals and admin requests until the end.
@@ -540,32 +466,6 @@ impl Server {
     }
 }
 
-/// A socket that is about to be listened on.
-struct Bound {
-    listen: Arc<Listen>,
-    listener: Arc<Listener>,
-    file: Option<SocketFile>,
-}
-
-/// A socket file of our making; removed when this value is dropped.
-struct SocketFile(std::path::PathBuf);
-
-impl SocketFile {
-    fn of(address: &ListenAddress) -> Option<Self> {
-        match address {
-            ListenAddress::Unix(path) => Some(Self(path.clone())),
-            ListenAddress::Tcp(_) => None,
-        }
-    }
-}
-
-impl Drop for SocketFile {
-    fn drop(&mut self) {
-        // One that is gone already is fine.
-        let _ = std::fs::remove_file(&self.0);
-    }
-}
-
 /// Lets a configuration go once no request holds it, on a thread of its own: to drop 100,000 sites takes so long that
 /// the requests of a worker would wait for it.
 fn retire(old: Arc<Config>) {
@@ -576,13 +476,6 @@ fn retire(old: Arc<Config>) {
         // Where no thread can be had, it is dropped here.
         let _ = std::thread::Builder::new().name("foregate-retire".to_owned()).spawn(move || drop(old));
     });
-}
-
-/// Sockets beside those of clients.
-#[derive(Default)]
-struct Side {
-    metrics: Option<Listener>,
-    admin: Option<tokio::net::UnixListener>,
 }
 
 struct Signals {
@@ -603,15 +496,6 @@ impl Signals {
             interrupt: signal(SignalKind::interrupt())?,
         })
     }
-}
-
-fn bind_admin(path: &Path) -> io::Result<tokio::net::UnixListener> {
-    let listen = Listen::new(ListenAddress::Unix(path.to_owned()));
-    let Listener::Unix(listener) = Listener::bind(&listen)? else {
-        return Err(io::ErrorKind::Unsupported.into());
-    };
-    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))?;
-    Ok(listener)
 }
 
 fn named(error: io::Error, what: &str) -> io::Error {

@@ -1,0 +1,156 @@
+//! The sockets that a configuration asks for: passed to the process, there already, or bound.
+
+use std::io;
+use std::net::{Ipv6Addr, SocketAddr};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::{Server, named};
+use crate::listener::Listener;
+use crate::settings::{Listen, ListenAddress, Settings};
+
+/// A socket that is about to be listened on.
+pub(super) struct Bound {
+    pub(super) listen: Arc<Listen>,
+    pub(super) listener: Arc<Listener>,
+    pub(super) file: Option<SocketFile>,
+}
+
+/// A socket file of our making; removed when this value is dropped.
+pub(super) struct SocketFile {
+    pub(super) path: PathBuf,
+    /// Device and inode: somebody else may have put a file in its place.
+    identity: Option<(u64, u64)>,
+}
+
+impl SocketFile {
+    /// The file of a socket that has just been bound.
+    pub(super) fn at(path: PathBuf) -> Self {
+        Self { identity: identity(&path), path }
+    }
+
+    pub(super) fn of(address: &ListenAddress) -> Option<Self> {
+        match address {
+            ListenAddress::Unix(path) => Some(Self::at(path.clone())),
+            ListenAddress::Tcp(_) => None,
+        }
+    }
+
+    pub(super) fn is_there(&self) -> bool {
+        self.identity.is_some() && self.identity == identity(&self.path)
+    }
+}
+
+fn identity(path: &Path) -> Option<(u64, u64)> {
+    std::fs::symlink_metadata(path).ok().map(|file| (file.dev(), file.ino()))
+}
+
+impl Drop for SocketFile {
+    fn drop(&mut self) {
+        if self.is_there() {
+            // One that is gone by then is fine.
+            let _ = std::fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// Sockets beside those of clients.
+#[derive(Default)]
+pub(super) struct Side {
+    pub(super) metrics: Option<Listener>,
+    pub(super) admin: Option<tokio::net::UnixListener>,
+}
+
+impl Server {
+    /// Binds those listeners that are not there yet; nothing changes if one of them cannot be bound.
+    pub(super) fn bind(&self, settings: &Settings) -> io::Result<Vec<Bound>> {
+        let mut bound = Vec::new();
+        for listen in &settings.listeners {
+            let present = self.listening.get(&listen.address);
+            if present.is_some_and(|present| present.file.as_ref().is_none_or(SocketFile::is_there)) {
+                continue;
+            }
+            let (listener, file) = match self.passed(listen, &settings.listeners) {
+                Some(listener) => {
+                    listener
+                        .set_backlog(listen.backlog)
+                        .map_err(|error| named(error, &format!("listen {}", listen.address)))?;
+                    (Arc::clone(listener), None)
+                }
+                None => {
+                    let listener = Listener::bind(listen).map_err(|error| {
+                        let error = named(error, &format!("listen {}", listen.address));
+                        match self.overlapping(&listen.address) {
+                            Some(held) => io::Error::new(
+                                error.kind(),
+                                format!("{error}: this process still holds {held}, which overlaps; that takes a restart"),
+                            ),
+                            None => error,
+                        }
+                    })?;
+                    (Arc::new(listener), SocketFile::of(&listen.address))
+                }
+            };
+            bound.push(Bound { listen: Arc::new(listen.clone()), listener, file });
+        }
+        Ok(bound)
+    }
+
+    /// The socket that was passed for a listener. One of all IPv6 addresses that takes IPv4 as well, as `ListenStream=8080`
+    /// makes it, is that of both halves of `listen ":8080"`.
+    fn passed(&self, listen: &Listen, all: &[Listen]) -> Option<&Arc<Listener>> {
+        if let Some(listener) = self.inherited.get(&listen.address) {
+            return Some(listener);
+        }
+        let ListenAddress::Tcp(SocketAddr::V4(address)) = &listen.address else { return None };
+        let both = ListenAddress::Tcp((Ipv6Addr::UNSPECIFIED, address.port()).into());
+        let other_half = Listen { address: both, ..listen.clone() };
+        let is_half = address.ip().is_unspecified() && all.contains(&other_half);
+        self.inherited.get(&other_half.address).filter(|listener| is_half && listener.takes_both_families())
+    }
+
+    /// A socket at work that has the same port on all addresses, or on one where `address` means all.
+    fn overlapping(&self, address: &ListenAddress) -> Option<&ListenAddress> {
+        let ListenAddress::Tcp(wanted) = address else { return None };
+        self.listening.keys().find(|held| match held {
+            ListenAddress::Tcp(held) => {
+                let same = (held.port(), held.is_ipv4()) == (wanted.port(), wanted.is_ipv4());
+                same && (held.ip().is_unspecified() || wanted.ip().is_unspecified())
+            }
+            ListenAddress::Unix(_) => false,
+        })
+    }
+
+    /// Binds the metrics and admin sockets if they are new.
+    pub(super) fn bind_side(&self, settings: &Settings) -> io::Result<Side> {
+        let mut side = Side::default();
+        let metrics = self.metrics_task.as_ref().map(|(address, _)| *address);
+        if let Some(address) = settings.metrics
+            && metrics != Some(address)
+        {
+            let listen = Listen::new(ListenAddress::Tcp(address));
+            let bound =
+                Listener::bind(&listen).map_err(|error| named(error, &format!("metrics {address}")))?;
+            side.metrics = Some(bound);
+        }
+        let admin = self.admin_task.as_ref().map(|(file, _)| file).filter(|file| file.is_there());
+        if let Some(path) = &settings.admin
+            && admin.is_none_or(|file| file.path != *path)
+        {
+            let bound = bind_admin(path);
+            side.admin =
+                Some(bound.map_err(|error| named(error, &format!("admin socket {}", path.display())))?);
+        }
+        Ok(side)
+    }
+}
+
+fn bind_admin(path: &Path) -> io::Result<tokio::net::UnixListener> {
+    let listen = Listen::new(ListenAddress::Unix(path.to_owned()));
+    let Listener::Unix(listener) = Listener::bind(&listen)? else {
+        return Err(io::ErrorKind::Unsupported.into());
+    };
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))?;
+    Ok(listener)
+}
