@@ -10,7 +10,7 @@ use foregate_wire::{BodyLength, Method, NameId, Version, connection};
 
 use super::progress::Awaited;
 use super::respond::{Answer, date};
-use super::{Exchange, Step};
+use super::{Again, Exchange, Step};
 use crate::error::Error;
 use crate::link::copy::{CopyError, Underscores, Waiting};
 use crate::link::filter::{Filter, chain};
@@ -101,7 +101,8 @@ impl Exchange<'_> {
     pub(super) async fn connect(&mut self) -> Step {
         let Some(upstream) = self.upstream.clone() else { return Step::Failed(Error::Internal) };
         let now = clock::now();
-        let again = std::mem::take(&mut self.again);
+        let again = self.again;
+        self.again = Again { races: again.races, ..Again::default() };
         let last = self.tried.last();
         let server = match last {
             // The connection was at fault, not the server.
@@ -185,7 +186,7 @@ impl Exchange<'_> {
 
     fn attempt_failed(&mut self, origin: &Origin, error: Error) -> Step {
         // A kept connection that turns out to be dead says nothing about the server.
-        self.again.fresh = origin.reused && error == Error::OriginClosed;
+        self.again.fresh = origin.is_race(&error);
         if let (false, Some(upstream), Some(server)) = (self.again.fresh, &self.upstream, self.tried.last()) {
             upstream.failed(server, self.record.attempt, clock::now(), &error);
         }

@@ -135,7 +135,21 @@ struct Again {
     fresh: bool,
     /// Another server than the one that was tried last.
     server: Option<u32>,
+    races: Races,
 }
+
+/// Connections that have served others and ended just as this request came. To repeat it on another one asks no more of an origin than
+/// it was asked before, so that no budget is needed.
+#[derive(Debug, Clone, Copy, Default)]
+struct Races {
+    /// How often the origin has said that it has not looked at the request.
+    unprocessed: u8,
+    /// A connection has ended without a word.
+    lost: bool,
+}
+
+/// How often a request that the origin has not looked at is repeated beyond `retries`.
+const UNPROCESSED_MOST: u8 = 3;
 
 /// What the log and the metrics are told.
 #[derive(Debug)]
@@ -420,7 +434,6 @@ impl<'a> Exchange<'a> {
     /// Whether to try again after `error`, or what to tell the client.
     fn failed(&mut self, error: Error) -> Step {
         if self.may_try_again(&error) {
-            self.proxy.metrics.retries.inc();
             return Step::Connect;
         }
         self.record.error = Some(error);
@@ -448,7 +461,8 @@ impl<'a> Exchange<'a> {
         }
         // A body that has been taken from the client must still be at hand.
         let whole = self.upload.is_at_hand();
-        if !(unseen || lost) || !whole || self.attempts > upstream.settings.retries || self.client.head_sent {
+        let attempts = self.attempts - u32::from(self.again.races.unprocessed);
+        if !(unseen || lost) || !whole || attempts > upstream.settings.retries || self.client.head_sent {
             return false;
         }
         // Only servers that are thought to be up are asked once more; the last one too, if it took the connection.
@@ -459,15 +473,28 @@ impl<'a> Exchange<'a> {
         if !same_server && !upstream.has_other(&self.tried, now) {
             return false;
         }
-        if !active.may_retry() {
+        if self.again.fresh
+            && *error == Error::OriginRefused
+            && self.again.races.unprocessed < UNPROCESSED_MOST
+        {
+            self.again.races.unprocessed += 1;
+            return true;
+        }
+        let raced = self.again.fresh && !self.again.races.lost;
+        if !raced && !active.may_retry() {
             self.proxy.metrics.retries_denied.inc();
             return false;
         }
+        self.again.races.lost |= raced;
         if !self.again.fresh {
             self.again.server =
                 upstream.other(&self.tried, now).and_then(|server| u32::try_from(server).ok());
         }
-        same_server || self.again.server.is_some()
+        let again = same_server || self.again.server.is_some();
+        if again {
+            self.proxy.metrics.retries.inc();
+        }
+        again
     }
 
     fn log(&mut self) {

@@ -187,7 +187,9 @@ impl Upstream {
     }
 
     async fn start_h2(&self, server: &Server, stream: Stream) -> Result<Connected, Error> {
-        let failed = |error: h2::Error| Error::Origin(error.into());
+        let failed = |error: h2::Error| {
+            Error::Connect(error.get_io().map_or(io::ErrorKind::ConnectionAborted, io::Error::kind))
+        };
         let (sender, mut connection) = h2::client::Builder::new()
             .initial_window_size(STREAM_WINDOW)
             .initial_connection_window_size(CONNECTION_WINDOW)

@@ -167,6 +167,7 @@ impl Origin {
                 let (response, send) =
                     sender.send_request(h2_request(request, upstream)?, ends).map_err(|error| {
                         tracing::debug!(%error, "HTTP/2 request to an origin was refused");
+                        attempt.lease.close();
                         Error::OriginRefused
                     })?;
                 attempt.response = Some(response);
@@ -183,6 +184,18 @@ impl Origin {
             }
             (Link::H2(_), None) => Err(Error::Internal),
         }
+    }
+
+    /// Whether the connection has ended, or takes no more requests, in the instant when this one came: it has served others, so
+    /// that `error` says nothing about the server.
+    pub fn is_race(&self, error: &Error) -> bool {
+        let ended = match error {
+            Error::OriginClosed => true,
+            // Of a connection that goes on, the origin refuses a stream because it has enough to do.
+            Error::OriginRefused => self.h2.as_ref().is_some_and(|attempt| attempt.lease.is_closed()),
+            _ => false,
+        };
+        self.reused && ended
     }
 
     /// Waits for a response's head, which may be an interim one.
@@ -202,14 +215,15 @@ impl Origin {
                     HeadFault::Malformed(error) => Error::Response(error),
                 }))
             }
-            (Link::H2(link), Some(H2Attempt { response: Some(response), .. })) => {
+            (Link::H2(link), Some(H2Attempt { response: Some(response), lease })) => {
+                let failed = |error| h2_error(error, lease);
                 if let Poll::Ready(Some(interim)) = response.poll_informational(cx) {
-                    let (parts, ()) = interim.map_err(h2_error)?.into_parts();
+                    let (parts, ()) = interim.map_err(failed)?.into_parts();
                     fill_head(head, &parts.headers, parts.status.as_u16());
                     return Poll::Ready(Ok(()));
                 }
                 let (parts, body): (_, RecvStream) =
-                    ready!(std::pin::Pin::new(response).poll(cx)).map_err(h2_error)?.into_parts();
+                    ready!(std::pin::Pin::new(response).poll(cx)).map_err(failed)?.into_parts();
                 fill_head(head, &parts.headers, parts.status.as_u16());
                 // As for HTTP/1: what h2 does not mind an origin for.
                 if parts.headers.len() > upstream.head_limits.fields {
@@ -354,10 +368,14 @@ fn fill_head(head: &mut ResponseHead, map: &http::HeaderMap, status: u16) {
     fields::append(&mut head.headers, map);
 }
 
-fn h2_error(error: h2::Error) -> Error {
-    let unprocessed = error.reason() == Some(Reason::REFUSED_STREAM)
-        || (error.is_go_away() && error.reason() == Some(Reason::NO_ERROR));
-    if unprocessed {
+fn h2_error(error: h2::Error, lease: &Lease) -> Error {
+    if !error.is_reset() {
+        // Before its task has seen the end of the connection: a further attempt must not meet it.
+        lease.close();
+    }
+    // The origin names the last stream that it has looked at; `h2` has only those beyond fail for that.
+    let beyond_the_last = error.is_go_away() && error.is_remote();
+    if beyond_the_last || error.is_reset() && error.reason() == Some(Reason::REFUSED_STREAM) {
         return Error::OriginRefused;
     }
     match LinkError::from(error) {

@@ -210,6 +210,11 @@ impl Lease {
     pub fn close(&self) {
         self.shared.close();
     }
+
+    /// Whether it takes no more streams.
+    pub fn is_closed(&self) -> bool {
+        self.shared.closed.load(Ordering::Relaxed)
+    }
 }
 
 impl Drop for Lease {
