@@ -116,7 +116,8 @@ impl Inspector {
         if total > self.list_limit {
             return Err(BlockError::TooLarge);
         }
-        Ok(Inspected { inspector: self, block, fault: judge.verdict() })
+        let interim = judge.is_interim();
+        Ok(Inspected { inspector: self, block, interim, fault: judge.verdict() })
     }
 
     /// Gives back the memory that one large block needed.
@@ -207,6 +208,7 @@ enum Named {
 pub struct Inspected<'i> {
     inspector: &'i Inspector,
     block: &'i [u8],
+    interim: bool,
     fault: Option<Malformed>,
 }
 
@@ -215,6 +217,12 @@ impl Inspected<'_> {
     #[inline]
     pub fn fault(&self) -> Option<Malformed> {
         self.fault
+    }
+
+    /// Whether it is the head of an interim response (RFC 9110, section 15.2).
+    #[inline]
+    pub fn is_interim(&self) -> bool {
+        self.interim
     }
 
     /// Shows each field, in order. `scratch` is overwritten.

@@ -15,9 +15,9 @@ use std::time::Instant;
 use crate::settings::Limits;
 
 /// Bytes of the client's preface, before its first frame (RFC 9113, section 3.4).
-pub(super) const PREFACE: usize = 24;
+pub(crate) const PREFACE: usize = 24;
 /// Bytes of a frame's header.
-pub(super) const HEADER: usize = 9;
+pub(crate) const HEADER: usize = 9;
 /// CONTINUATION frames of one header block. Beyond: a flood. With frames of 16 KiB, 128 KiB need eight.
 const CONTINUATIONS: u32 = 16;
 /// A header block may be so many times as large as the decoded list: what is only a little too large gets its
@@ -38,23 +38,24 @@ const STREAMS_SLACK: usize = 64;
 /// What a peer may send before the window was opened any further (RFC 9113, section 6.9.2).
 const FIRST_WINDOW: i64 = 65_535;
 
-pub(super) mod kind {
-    pub(in crate::connection) const DATA: u8 = 0;
-    pub(in crate::connection) const HEADERS: u8 = 1;
-    pub(in crate::connection) const RST_STREAM: u8 = 3;
-    pub(in crate::connection) const SETTINGS: u8 = 4;
-    pub(in crate::connection) const PUSH_PROMISE: u8 = 5;
-    pub(in crate::connection) const PING: u8 = 6;
-    pub(in crate::connection) const WINDOW_UPDATE: u8 = 8;
-    pub(in crate::connection) const CONTINUATION: u8 = 9;
+pub(crate) mod kind {
+    pub(crate) const DATA: u8 = 0;
+    pub(crate) const HEADERS: u8 = 1;
+    pub(crate) const RST_STREAM: u8 = 3;
+    pub(crate) const SETTINGS: u8 = 4;
+    pub(crate) const PUSH_PROMISE: u8 = 5;
+    pub(crate) const PING: u8 = 6;
+    pub(crate) const GOAWAY: u8 = 7;
+    pub(crate) const WINDOW_UPDATE: u8 = 8;
+    pub(crate) const CONTINUATION: u8 = 9;
 }
 
-pub(super) mod flag {
-    pub(in crate::connection) const ACK: u8 = 1;
-    pub(in crate::connection) const END_STREAM: u8 = 1;
-    pub(in crate::connection) const END_HEADERS: u8 = 4;
-    pub(in crate::connection) const PADDED: u8 = 8;
-    pub(in crate::connection) const PRIORITY: u8 = 0x20;
+pub(crate) mod flag {
+    pub(crate) const ACK: u8 = 1;
+    pub(crate) const END_STREAM: u8 = 1;
+    pub(crate) const END_HEADERS: u8 = 4;
+    pub(crate) const PADDED: u8 = 8;
+    pub(crate) const PRIORITY: u8 = 0x20;
 }
 
 /// What a peer does too much of.
@@ -289,16 +290,16 @@ impl FrameMeter {
 
 /// A frame's header, and as much of its payload as was wanted.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Frame {
-    pub(super) length: usize,
-    pub(super) kind: u8,
-    pub(super) flags: u8,
-    pub(super) stream: u32,
+pub(crate) struct Frame {
+    pub(crate) length: usize,
+    pub(crate) kind: u8,
+    pub(crate) flags: u8,
+    pub(crate) stream: u32,
     payload: [u8; 4],
 }
 
 impl Frame {
-    pub(super) fn parse(header: &[u8; HEADER]) -> Self {
+    pub(crate) fn parse(header: &[u8; HEADER]) -> Self {
         let [a, b, c, kind, flags, d, e, f, g] = *header;
         Self {
             length: u32::from_be_bytes([0, a, b, c]) as usize,
@@ -309,7 +310,7 @@ impl Frame {
         }
     }
 
-    pub(super) fn has(&self, flag: u8) -> bool {
+    pub(crate) fn has(&self, flag: u8) -> bool {
         self.flags & flag != 0
     }
 
@@ -342,7 +343,7 @@ fn wanted_of_sent(frame: &Frame) -> usize {
 
 /// Finds the frames in one direction of a connection.
 #[derive(Debug)]
-struct Frames {
+pub(crate) struct Frames {
     state: State,
     /// Whose payload is being passed over; none before the first frame.
     kind: Option<u8>,
@@ -368,7 +369,8 @@ impl State {
 }
 
 impl Frames {
-    fn after(skipped: usize) -> Self {
+    /// Behind so many bytes.
+    pub(crate) fn after(skipped: usize) -> Self {
         Self { state: State::Skip(skipped), kind: None }
     }
 
@@ -383,7 +385,7 @@ impl Frames {
     }
 
     /// Takes bytes up to the next frame whose header, and whose wanted payload, is there.
-    fn next(&mut self, bytes: &mut &[u8], wanted: fn(&Frame) -> usize) -> Option<Frame> {
+    pub(crate) fn next(&mut self, bytes: &mut &[u8], wanted: fn(&Frame) -> usize) -> Option<Frame> {
         loop {
             match &mut self.state {
                 State::Skip(left) => {

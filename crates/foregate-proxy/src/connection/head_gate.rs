@@ -1,4 +1,4 @@
-//! Lets what an HTTP/2 client sends through to `h2`, but no malformed header block.
+//! Lets what an HTTP/2 peer sends through to `h2`, but no malformed header block.
 //!
 //! Between its HPACK decoder and the types that it hands out, `h2` ends the whole connection for some malformed fields,
 //! and drops others while the request goes on. So blocks are judged before it sees them ([`Inspector`]). A malformed one
@@ -9,7 +9,7 @@ use std::cell::RefCell;
 use std::collections::VecDeque;
 
 use foregate_wire::HeaderList;
-use foregate_wire::hpack::{BlockError, Inspected, Inspector, Malformed, Section};
+use foregate_wire::hpack::{BlockError, INITIAL_TABLE, Inspected, Inspector, Malformed, Section};
 use h2::Reason;
 
 use super::frame_meter::{Frame, HEADER, PREFACE, flag, kind};
@@ -28,6 +28,8 @@ const REFUSED_FIELDS: usize = 1024;
 const STREAMS: usize = 4096;
 /// By how much the memory for what is held grows at least, in bytes.
 const STEP: usize = 4 * 1024;
+/// Bytes that WINDOW_UPDATE has (RFC 9113, section 6.9).
+const WINDOW: usize = 4;
 /// Memory for decoding that a thread keeps, in bytes.
 const KEPT_SCRATCH: usize = 64 * 1024;
 
@@ -40,15 +42,13 @@ pub struct RefusedHead {
     pub fields: HeaderList,
 }
 
-/// Judges the header blocks of one client, from its preface on.
+/// Judges the header blocks of one client, from its preface on, or of one origin.
 #[derive(Debug)]
 pub struct HeadGate {
     inspector: Inspector,
     /// Bytes that are of no interest.
     skip: usize,
-    last_stream: u32,
-    /// Streams whose request has not been sent to its end.
-    receiving: Vec<u32>,
+    streams: Streams,
     /// What has come and cannot be judged yet; it begins with a frame.
     held: Vec<u8>,
     /// The memory of that.
@@ -63,6 +63,44 @@ pub struct HeadGate {
     /// The largest frame that the client may send.
     frame_limit: usize,
     fault: Option<Reason>,
+    /// The stream whose frame is at fault.
+    culprit: Option<u32>,
+    /// It has said GOAWAY.
+    leaving: bool,
+}
+
+/// The streams on which a header block may come.
+#[derive(Debug)]
+enum Streams {
+    /// Those of a client, whose request has not been sent to its end.
+    Theirs { last: u32, receiving: Vec<u32> },
+    /// Ours at an origin, whose response has not come to its end; and whether its head has, but for interim ones.
+    Ours { last: u32, awaited: Vec<(u32, bool)> },
+}
+
+impl Streams {
+    fn close(&mut self, stream: u32) {
+        match self {
+            Self::Theirs { receiving, .. } => {
+                if let Some(position) = receiving.iter().position(|open| *open == stream) {
+                    receiving.swap_remove(position);
+                }
+            }
+            Self::Ours { awaited, .. } => {
+                if let Some(position) = awaited.iter().position(|(open, _)| *open == stream) {
+                    awaited.swap_remove(position);
+                }
+            }
+        }
+    }
+
+    fn head_has_come(&mut self, stream: u32) {
+        if let Self::Ours { awaited, .. } = self
+            && let Some((_, begun)) = awaited.iter_mut().find(|(open, _)| *open == stream)
+        {
+            *begun = true;
+        }
+    }
 }
 
 /// What becomes of the next bytes.
@@ -79,19 +117,32 @@ impl HeadGate {
     /// For a connection whose client preface has not been read yet, with frames of `frame_limit` bytes at most.
     pub fn new(limits: &Limits, frame_limit: usize) -> Self {
         let table = limits.h2_header_table as usize;
+        let streams = Streams::Theirs { last: 0, receiving: Vec::new() };
+        Self::with(streams, PREFACE, table, limits.head_bytes, frame_limit)
+    }
+
+    /// For a new connection to an origin, whose lists of fields may count `list` bytes, and its frames `frame_limit`. Its dynamic
+    /// table is as large as it is without SETTINGS.
+    pub(crate) fn for_origin(list: usize, frame_limit: usize) -> Self {
+        let streams = Streams::Ours { last: 0, awaited: Vec::new() };
+        Self::with(streams, 0, INITIAL_TABLE, list, frame_limit)
+    }
+
+    fn with(streams: Streams, skip: usize, table: usize, list: usize, frame_limit: usize) -> Self {
         Self {
-            inspector: Inspector::new(table, limits.head_bytes.saturating_mul(LIST_FACTOR)),
-            skip: PREFACE,
-            last_stream: 0,
-            receiving: Vec::new(),
+            inspector: Inspector::new(table, list.saturating_mul(LIST_FACTOR)),
+            skip,
+            streams,
             held: Vec::new(),
             charge: Charge::new(),
             stopped: false,
             ready: Buffer::new(),
             refused: VecDeque::new(),
-            refused_limit: limits.head_bytes,
+            refused_limit: list,
             frame_limit,
             fault: None,
+            culprit: None,
+            leaving: false,
         }
     }
 
@@ -159,15 +210,29 @@ impl HeadGate {
         self.fault
     }
 
-    /// We have reset a stream: what comes for it is `h2`'s to ignore.
-    pub fn stream_is_reset(&mut self, stream: u32) {
-        self.close(stream);
+    /// The stream whose frame is the reason for that, if it belongs to one.
+    pub(crate) fn culprit(&self) -> Option<u32> {
+        self.culprit.filter(|stream| *stream > 0)
     }
 
-    fn close(&mut self, stream: u32) {
-        if let Some(position) = self.receiving.iter().position(|open| *open == stream) {
-            self.receiving.swap_remove(position);
+    /// Whether the peer has said GOAWAY.
+    pub(crate) fn is_leaving(&self) -> bool {
+        self.leaving
+    }
+
+    /// We have sent HEADERS to an origin: if the stream is new, its response is to come.
+    pub(crate) fn headers_were_sent(&mut self, stream: u32) {
+        if let Streams::Ours { last, awaited } = &mut self.streams
+            && stream > *last
+        {
+            *last = stream;
+            awaited.push((stream, false));
         }
+    }
+
+    /// We have reset a stream: what comes for it is `h2`'s to ignore.
+    pub fn stream_is_reset(&mut self, stream: u32) {
+        self.streams.close(stream);
     }
 
     /// Keeps bytes behind those that are held, in not much more memory than they need.
@@ -208,19 +273,54 @@ impl HeadGate {
         if self.skip == 0 {
             let Some(header) = input.first_chunk::<HEADER>() else { return Ok(Turn::Wait) };
             let frame = Frame::parse(header);
-            match frame.kind {
-                kind::HEADERS => return self.head(input, &frame),
-                // A block begins with HEADERS, and clients push nothing (RFC 9113, sections 6.10 and 8.4).
-                kind::CONTINUATION | kind::PUSH_PROMISE => return Err(Reason::PROTOCOL_ERROR),
-                kind::DATA if frame.has(flag::END_STREAM) => self.close(frame.stream),
-                kind::RST_STREAM => self.close(frame.stream),
-                _ => {}
+            let turn = self.begin(input, &frame).inspect_err(|_| self.culprit = Some(frame.stream))?;
+            if let Some(turn) = turn {
+                return Ok(turn);
             }
             self.skip = HEADER + frame.length;
         }
         let count = self.skip.min(input.len());
         self.skip -= count;
         Ok(Turn::Pass(count))
+    }
+
+    /// Decides about the frame that begins here; `None` for one that passes.
+    fn begin(&mut self, input: &[u8], frame: &Frame) -> Result<Option<Turn>, Reason> {
+        match frame.kind {
+            kind::HEADERS => return self.head(input, frame).map(Some),
+            // A block begins with HEADERS, and nobody may push to us (RFC 9113, sections 6.10 and 8.4).
+            kind::CONTINUATION | kind::PUSH_PROMISE => return Err(Reason::PROTOCOL_ERROR),
+            kind::DATA if self.awaits_head(frame.stream) => return Err(Reason::PROTOCOL_ERROR),
+            kind::DATA if frame.has(flag::END_STREAM) => self.streams.close(frame.stream),
+            kind::RST_STREAM => self.streams.close(frame.stream),
+            kind::GOAWAY => self.leaving = true,
+            // `h2` would end the connection, and not say whose fault it was.
+            kind::WINDOW_UPDATE if frame.length == WINDOW && self.is_awaited(frame.stream) => {
+                match input.get(HEADER..HEADER + WINDOW) {
+                    None => return Ok(Some(Turn::Wait)),
+                    Some([0, 0, 0, 0]) => return Err(Reason::PROTOCOL_ERROR),
+                    Some(_) => {}
+                }
+            }
+            _ => {}
+        }
+        Ok(None)
+    }
+
+    /// Whether a response, or the rest of it, is to come on this stream.
+    fn is_awaited(&self, stream: u32) -> bool {
+        match &self.streams {
+            Streams::Theirs { .. } => false,
+            Streams::Ours { awaited, .. } => awaited.iter().any(|(open, _)| *open == stream),
+        }
+    }
+
+    /// Whether a response on this stream has to begin with its head.
+    fn awaits_head(&self, stream: u32) -> bool {
+        match &self.streams {
+            Streams::Theirs { .. } => false,
+            Streams::Ours { awaited, .. } => awaited.contains(&(stream, false)),
+        }
     }
 
     fn head(&mut self, input: &[u8], frame: &Frame) -> Result<Turn, Reason> {
@@ -276,6 +376,9 @@ impl HeadGate {
         let on_itself = depends == Some(frame.stream);
         let fault = inspected.fault();
         if fault.is_none() && !on_itself {
+            if section == Some(Section::Response) && !inspected.is_interim() {
+                self.streams.head_has_come(frame.stream);
+            }
             return Ok(true);
         }
         let mut block = Vec::new();
@@ -293,7 +396,7 @@ impl HeadGate {
             let fields = kept_fields(&inspected, self.refused_limit, decoded);
             self.refused.push_back(RefusedHead { fault, fields });
         }
-        self.close(frame.stream);
+        self.streams.close(frame.stream);
         Ok(false)
     }
 
@@ -301,21 +404,29 @@ impl HeadGate {
     /// never was. Follows which streams are open.
     fn section(&mut self, frame: &Frame) -> Result<Option<Section>, Reason> {
         let ends = frame.has(flag::END_STREAM);
-        if frame.stream > self.last_stream {
-            self.last_stream = frame.stream;
-            if self.receiving.len() >= STREAMS {
-                return Err(Reason::ENHANCE_YOUR_CALM);
+        let section = match &mut self.streams {
+            Streams::Theirs { last, receiving } if frame.stream > *last => {
+                *last = frame.stream;
+                if receiving.len() >= STREAMS {
+                    return Err(Reason::ENHANCE_YOUR_CALM);
+                }
+                if !ends {
+                    receiving.push(frame.stream);
+                }
+                return Ok(Some(Section::Request));
             }
-            if !ends {
-                self.receiving.push(frame.stream);
+            Streams::Theirs { receiving, .. } => {
+                receiving.contains(&frame.stream).then_some(Section::Trailers)
             }
-            return Ok(Some(Section::Request));
-        }
-        let open = self.receiving.contains(&frame.stream);
+            Streams::Ours { awaited, .. } => {
+                let begun = awaited.iter().find(|(open, _)| *open == frame.stream);
+                begun.map(|(_, begun)| if *begun { Section::Trailers } else { Section::Response })
+            }
+        };
         if ends {
-            self.close(frame.stream);
+            self.streams.close(frame.stream);
         }
-        Ok(open.then_some(Section::Trailers))
+        Ok(section)
     }
 }
 

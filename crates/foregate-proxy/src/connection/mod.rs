@@ -1,9 +1,9 @@
 //! Clients' connections: from the accepted socket to the protocol that it speaks.
 
-mod frame_meter;
+pub(crate) mod frame_meter;
 mod h1;
 mod h2;
-mod head_gate;
+pub(crate) mod head_gate;
 mod metered;
 mod proxy_header;
 pub mod registry;

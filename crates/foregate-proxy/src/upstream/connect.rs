@@ -1,8 +1,9 @@
 //! Makes connections to origin servers.
 
+use std::convert::Infallible;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -10,8 +11,10 @@ use foregate_wire::proxy_protocol;
 use h2::client::SendRequest;
 use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpStream, UnixStream};
+use tokio::sync::oneshot;
 use tokio::time::timeout_at;
 
+use super::guarded::{Guarded, Signs};
 use super::pool::{Lease, STREAMS_PER_CONNECTION, Shared};
 use super::{Server, Upstream};
 use crate::address::ServerAddress;
@@ -30,6 +33,10 @@ const CONNECTION_WINDOW: u32 = STREAM_WINDOW * STREAMS_PER_CONNECTION;
 const HEADER_LIST: u32 = 64 * 1024;
 /// What is buffered per stream for an origin that does not read, in bytes.
 const SEND_BUFFER: usize = 32 * 1024;
+/// The largest frame that origins may send, in bytes: what HTTP/2 begins with.
+const FRAME: usize = 16 * 1024;
+/// How long a connection that nobody uses any more may take to end.
+const FAREWELL: Duration = Duration::from_secs(1);
 
 /// The addresses of the client's connection, for the PROXY protocol.
 #[derive(Debug, Clone, Copy)]
@@ -190,6 +197,9 @@ impl Upstream {
         let failed = |error: h2::Error| {
             Error::Connect(error.get_io().map_or(io::ErrorKind::ConnectionAborted, io::Error::kind))
         };
+        let now = Instant::now();
+        let signs = Arc::new(Signs::new(now));
+        let stream = Guarded::new(stream, Arc::clone(&signs), HEADER_LIST as usize, FRAME);
         let (sender, mut connection) = h2::client::Builder::new()
             .initial_window_size(STREAM_WINDOW)
             .initial_connection_window_size(CONNECTION_WINDOW)
@@ -201,9 +211,11 @@ impl Upstream {
             .await
             .map_err(failed)?;
         let mut sender: SendRequest<Bytes> = sender;
-        let shared = Arc::new(Shared::new(sender.clone(), connection.ping_pong(), Instant::now()));
+        let (used, unused) = oneshot::channel();
+        let shared = Shared::new(sender.clone(), connection.ping_pong(), now, Arc::clone(&signs), used);
+        let shared = Arc::new(shared);
         let lease = Shared::lease(&shared).ok_or(Error::NoServer)?;
-        tokio::spawn(drive(connection, Arc::downgrade(&shared)));
+        tokio::spawn(drive(connection, signs, unused));
         // A connection that starts with one client's PROXY header is for that client alone.
         if self.settings.send_proxy.is_none() {
             server.pool.share(shared);
@@ -213,14 +225,23 @@ impl Upstream {
     }
 }
 
-/// Runs an HTTP/2 connection until it ends. It ends, too, once nobody can send on it any more.
-async fn drive(connection: h2::client::Connection<Stream, Bytes>, shared: Weak<Shared>) {
-    let ended = connection.await;
-    if let Some(shared) = shared.upgrade() {
-        shared.close();
-    }
-    if let Err(error) = ended {
-        tracing::debug!(%error, "HTTP/2 connection to an origin ended");
+/// Runs an HTTP/2 connection until it ends. It ends, too, once nobody can send on it any more; an origin that takes nothing does not
+/// keep it.
+async fn drive(
+    mut connection: h2::client::Connection<Guarded<Stream>, Bytes>,
+    signs: Arc<Signs>,
+    unused: oneshot::Receiver<Infallible>,
+) {
+    let ended = tokio::select! {
+        biased;
+        ended = &mut connection => Some(ended),
+        _ = unused => tokio::time::timeout(FAREWELL, connection).await.ok(),
+    };
+    signs.close();
+    match ended {
+        Some(Ok(())) => {}
+        Some(Err(error)) => tracing::debug!(%error, "HTTP/2 connection to an origin ended"),
+        None => tracing::debug!("HTTP/2 connection to an origin that takes nothing was dropped"),
     }
 }
 

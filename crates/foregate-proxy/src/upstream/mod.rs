@@ -2,6 +2,7 @@
 
 mod balance;
 mod connect;
+mod guarded;
 mod health;
 mod origin;
 mod pool;

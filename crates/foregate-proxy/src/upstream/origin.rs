@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use foregate_wire::serialise::{
     end_head, write_content_length, write_field, write_fields, write_request_line,
@@ -192,10 +192,25 @@ impl Origin {
         let ended = match error {
             Error::OriginClosed => true,
             // Of a connection that goes on, the origin refuses a stream because it has enough to do.
-            Error::OriginRefused => self.h2.as_ref().is_some_and(|attempt| attempt.lease.is_closed()),
+            Error::OriginRefused => self.h2.as_ref().is_some_and(|attempt| attempt.lease.signs().is_closed()),
             _ => false,
         };
         self.reused && ended
+    }
+
+    /// Nothing has come for the request for `span`, and it is given up. An HTTP/2 connection from which nothing at all has come for as
+    /// long may be dead without a word: no other request shall find out the same way.
+    pub fn gave_up_after(&self, span: Duration) {
+        if let Some(H2Attempt { lease, .. }) = &self.h2
+            && lease.signs().is_silent_for(span, Instant::now())
+        {
+            lease.close();
+        }
+    }
+
+    /// Whether some of a response's head has come, though not all of it.
+    pub fn has_begun(&self) -> bool {
+        matches!(&self.link, Link::H1(link) if !link.ahead().is_empty())
     }
 
     /// Waits for a response's head, which may be an interim one.
@@ -216,7 +231,8 @@ impl Origin {
                 }))
             }
             (Link::H2(link), Some(H2Attempt { response: Some(response), lease })) => {
-                let failed = |error| h2_error(error, lease);
+                let stream = response.stream_id().as_u32();
+                let failed = |error| h2_error(error, stream, lease);
                 if let Poll::Ready(Some(interim)) = response.poll_informational(cx) {
                     let (parts, ()) = interim.map_err(failed)?.into_parts();
                     fill_head(head, &parts.headers, parts.status.as_u16());
@@ -228,10 +244,6 @@ impl Origin {
                 // As for HTTP/1: what h2 does not mind an origin for.
                 if parts.headers.len() > upstream.head_limits.fields {
                     return Poll::Ready(Err(Error::Response(ResponseError::TooManyFields)));
-                }
-                let blank = |byte: Option<&u8>| matches!(byte, Some(b' ' | b'\t'));
-                if head.headers.iter().any(|field| blank(field.value.first()) || blank(field.value.last())) {
-                    return Poll::Ready(Err(Error::Interim("a field value begins or ends with a blank")));
                 }
                 link.set_receive(body);
                 Poll::Ready(Ok(()))
@@ -368,8 +380,9 @@ fn fill_head(head: &mut ResponseHead, map: &http::HeaderMap, status: u16) {
     fields::append(&mut head.headers, map);
 }
 
-fn h2_error(error: h2::Error, lease: &Lease) -> Error {
-    if !error.is_reset() {
+fn h2_error(error: h2::Error, stream: u32, lease: &Lease) -> Error {
+    let connection = !error.is_reset();
+    if connection {
         // Before its task has seen the end of the connection: a further attempt must not meet it.
         lease.close();
     }
@@ -380,6 +393,8 @@ fn h2_error(error: h2::Error, lease: &Lease) -> Error {
     }
     match LinkError::from(error) {
         LinkError::Io(_) => Error::OriginClosed,
+        // What came on another stream has ended the connection, or on none.
+        _ if connection && !lease.signs().is_broken_by(stream) => Error::OriginClosed,
         error => Error::Origin(error),
     }
 }

@@ -4,16 +4,19 @@
 //! HTTP/2 connections are shared by stream.
 
 use std::collections::VecDeque;
+use std::convert::Infallible;
 use std::future::poll_fn;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use h2::client::SendRequest;
 use h2::{Ping, PingPong};
 use parking_lot::Mutex;
+use tokio::sync::oneshot;
 
+use super::guarded::Signs;
 use crate::link::H1Link;
 use crate::telemetry::clock;
 
@@ -55,7 +58,9 @@ pub struct Shared {
     streams: AtomicU32,
     /// When the last stream ended.
     since: Mutex<Instant>,
-    closed: AtomicBool,
+    signs: Arc<Signs>,
+    /// Tells the connection's task when nobody has it any more.
+    _used: oneshot::Sender<Infallible>,
 }
 
 impl Pool {
@@ -106,7 +111,7 @@ impl Pool {
             let idle = shared.streams.load(Ordering::Relaxed) == 0;
             let old = now.saturating_duration_since(shared.born) >= ages.total
                 || now.saturating_duration_since(*shared.since.lock()) >= ages.idle;
-            !(shared.closed.load(Ordering::Relaxed) || idle && old)
+            !(shared.signs.is_closed() || idle && old)
         });
     }
 
@@ -135,7 +140,7 @@ impl Pool {
     /// A stream's place on a connection that has room for one more.
     pub fn lease(&self, now: Instant, ages: Ages) -> Option<Lease> {
         let mut shared = self.shared.lock();
-        shared.retain(|shared| !shared.closed.load(Ordering::Relaxed));
+        shared.retain(|shared| !shared.signs.is_closed());
         shared
             .iter()
             .filter(|shared| now.saturating_duration_since(shared.born) < ages.total)
@@ -150,14 +155,21 @@ impl Pool {
 
 impl Shared {
     /// A connection without streams.
-    pub fn new(sender: SendRequest<Bytes>, pings: Option<PingPong>, now: Instant) -> Self {
+    pub fn new(
+        sender: SendRequest<Bytes>,
+        pings: Option<PingPong>,
+        now: Instant,
+        signs: Arc<Signs>,
+        used: oneshot::Sender<Infallible>,
+    ) -> Self {
         Self {
             sender,
             unsettled: tokio::sync::Mutex::new(pings),
             born: now,
             streams: AtomicU32::new(0),
             since: Mutex::new(now),
-            closed: AtomicBool::new(false),
+            signs,
+            _used: used,
         }
     }
 
@@ -173,13 +185,13 @@ impl Shared {
 
     /// Since when it has no streams; `None` while it has some, or takes no more.
     fn idle_since(&self) -> Option<Instant> {
-        let is_idle = self.streams.load(Ordering::Acquire) == 0 && !self.closed.load(Ordering::Relaxed);
+        let is_idle = self.streams.load(Ordering::Acquire) == 0 && !self.signs.is_closed();
         is_idle.then(|| *self.since.lock())
     }
 
     /// The connection takes no more requests.
     pub fn close(&self) {
-        self.closed.store(true, Ordering::Relaxed);
+        self.signs.close();
     }
 }
 
@@ -211,9 +223,9 @@ impl Lease {
         self.shared.close();
     }
 
-    /// Whether it takes no more streams.
-    pub fn is_closed(&self) -> bool {
-        self.shared.closed.load(Ordering::Relaxed)
+    /// What is known of the connection.
+    pub fn signs(&self) -> &Signs {
+        &self.shared.signs
     }
 }
 

@@ -95,6 +95,8 @@ pub(super) enum Kind {
     Path,
     Protocol,
     Status,
+    /// The status of an interim response.
+    Interim,
     /// Any field with the name of this one is malformed.
     Malformed,
 }
@@ -144,10 +146,11 @@ impl Kind {
             Self::Scheme | Self::Authority | Self::Protocol => {
                 (self, fault_of_value(value).or_else(|| fault_of_text(value)))
             }
-            Self::Status => {
-                let is_status = matches!(value, [b'1'..=b'9', b'0'..=b'9', b'0'..=b'9']);
-                if is_status { (self, None) } else { (Self::Malformed, Some(Malformed::Status)) }
-            }
+            Self::Status | Self::Interim => match value {
+                [b'1', b'0'..=b'9', b'0'..=b'9'] => (Self::Interim, None),
+                [b'2'..=b'9', b'0'..=b'9', b'0'..=b'9'] => (Self::Status, None),
+                _ => (Self::Malformed, Some(Malformed::Status)),
+            },
             Self::Malformed => (self, None),
         }
     }
@@ -162,7 +165,7 @@ impl Kind {
             Self::Authority => AUTHORITY,
             Self::Path => PATH,
             Self::Protocol => PROTOCOL,
-            Self::Status => STATUS,
+            Self::Status | Self::Interim => STATUS,
         }
     }
 }
@@ -205,13 +208,14 @@ pub(super) struct Judge {
     pseudo: u8,
     fields: bool,
     connect: bool,
+    interim: bool,
     fault: Option<Malformed>,
 }
 
 impl Judge {
     #[inline]
     pub(super) fn new(section: Section) -> Self {
-        Self { section, pseudo: 0, fields: false, connect: false, fault: None }
+        Self { section, pseudo: 0, fields: false, connect: false, interim: false, fault: None }
     }
 
     /// Takes a field that is well-formed, and no pseudo-field.
@@ -236,6 +240,7 @@ impl Judge {
     #[inline]
     fn pseudo_field(&mut self, kind: Kind, bit: u8) {
         self.connect |= kind == Kind::Connect;
+        self.interim |= kind == Kind::Interim;
         let allowed = match self.section {
             Section::Request => METHOD | SCHEME | AUTHORITY | PATH | PROTOCOL,
             Section::Response => STATUS,
@@ -252,6 +257,12 @@ impl Judge {
 
     fn blame(&mut self, fault: Option<Malformed>) {
         self.fault = self.fault.or(fault);
+    }
+
+    /// Whether the status is that of an interim response.
+    #[inline]
+    pub(super) fn is_interim(&self) -> bool {
+        self.interim
     }
 
     /// What was wrong first, once all fields have been taken.

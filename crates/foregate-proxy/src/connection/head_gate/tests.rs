@@ -454,3 +454,88 @@ proptest! {
         prop_assert_eq!(resets, bad);
     }
 }
+
+/// What a gate for an origin makes of frames once requests have been sent on these streams; it must not depend on how they are split.
+fn answered(streams: &[u32], frames: &[&[u8]]) -> (Vec<u8>, Option<Reason>, Option<u32>) {
+    let bytes = frames.concat();
+    let passed = |pieces: &mut dyn Iterator<Item = &[u8]>| {
+        let mut gate = HeadGate::for_origin(64 * 1024, FRAME);
+        streams.iter().for_each(|stream| gate.headers_were_sent(*stream));
+        let mut out = Vec::new();
+        for piece in pieces {
+            let count = gate.pass(piece);
+            out.extend_from_slice(&piece[..count]);
+            let ready = gate.ready();
+            out.extend_from_slice(ready.unread());
+            ready.consume(ready.len());
+        }
+        (out, gate.fault(), gate.culprit())
+    };
+    let whole = passed(&mut std::iter::once(&bytes[..]));
+    for size in [1, 2, 7, 11] {
+        assert_eq!(whole, passed(&mut bytes.chunks(size)), "split into {size}");
+    }
+    whole
+}
+
+/// `:status 200`.
+const OK: &[u8] = b"\x88";
+/// `:status 103`.
+const HINTS: &[u8] = b"\x08\x03103";
+
+#[test]
+fn well_formed_responses_pass_untouched() {
+    let frames = [
+        headers(flag::END_HEADERS, 5, &[HINTS, b"\x40\x03x-a\x01b"]),
+        headers(flag::END_HEADERS, 5, &[OK, b"\xbe"]),
+        headers(WHOLE, 1, &[OK]),
+        frame(kind::WINDOW_UPDATE, 0, 3, b"\0\0\0\x01"),
+        headers(flag::END_HEADERS, 3, &[OK]),
+        frame(kind::DATA, 0, 3, b"body"),
+        frame(kind::DATA, flag::END_STREAM, 3, b""),
+        headers(WHOLE, 5, &[TRAILER]),
+        frame(kind::GOAWAY, 0, 0, b"\0\0\0\x05\0\0\0\0"),
+    ];
+    let frames: Vec<_> = frames.iter().map(|frame| &frame[..]).collect();
+    assert_eq!(answered(&[1, 3, 5], &frames), (frames.concat(), None, None));
+}
+
+#[test]
+fn malformed_responses_and_trailers_are_replaced() {
+    let good = headers(WHOLE, 3, &[OK]);
+    for block in [&[OK, b"\x04\x01/"][..], &[OK, b"\x00\x03X-A\x01b"], &[TRAILER], &[b"\x08\x0299"], &[GET]] {
+        let bad = headers(flag::END_HEADERS, 1, block);
+        let expected = [&substitute(flag::END_HEADERS, 1)[..], &good].concat();
+        assert_eq!(answered(&[1, 3], &[&bad, &good]), (expected, None, None), "{block:?}");
+    }
+    let head = headers(flag::END_HEADERS, 1, &[OK]);
+    let bad = headers(WHOLE, 1, &[OK]);
+    let expected = [&head[..], &substitute(WHOLE, 1), &good].concat();
+    assert_eq!(answered(&[1, 3], &[&head, &bad, &good]), (expected, None, None), "a status in trailers");
+}
+
+#[test]
+fn what_comes_for_a_stream_that_was_reset_does_no_harm() {
+    let head = headers(flag::END_HEADERS, 1, &[OK, b"\x40\x03x-a\x01b"]);
+    let next = headers(WHOLE, 3, &[OK, b"\xbe"]);
+    // The entry is in the table of `h2` all the same.
+    let harmless = headers(flag::END_HEADERS, 1, &[b"\x40\x03x-a\x01b"]);
+    assert_eq!(answered(&[3], &[&head, &next]), ([&harmless[..], &next].concat(), None, None));
+}
+
+#[test]
+fn the_stream_that_breaks_a_connection_is_known() {
+    let broken = Some(Reason::PROTOCOL_ERROR);
+    let good = headers(WHOLE, 3, &[OK]);
+    for bad in [
+        frame(kind::DATA, 0, 1, b"no head"),
+        frame(kind::WINDOW_UPDATE, 0, 1, b"\0\0\0\0"),
+        frame(kind::PUSH_PROMISE, flag::END_HEADERS, 1, b"\0\0\0\x02\x88"),
+        frame(kind::CONTINUATION, flag::END_HEADERS, 1, OK),
+    ] {
+        assert_eq!(answered(&[1, 3], &[&good, &bad, &good]), (good.clone(), broken, Some(1)), "{bad:?}");
+    }
+    let garbage = headers(WHOLE, 1, &[b"\xff\xff\xff\xff\xff\xff"]);
+    let (out, fault, culprit) = answered(&[1, 3], &[&good, &garbage]);
+    assert_eq!((out, fault, culprit), (good, Some(Reason::COMPRESSION_ERROR), Some(1)));
+}
