@@ -109,17 +109,20 @@ impl Upstreams {
             old.iter().map(|upstream| (&*upstream.settings.name, upstream)).collect();
         settings
             .iter()
-            .map(|settings| match old.get(&*settings.name) {
-                // With files of its own it is made anew, because their contents may have changed; its connections
-                // are shared by what the files hold.
-                Some(old)
-                    if old.settings == *settings
-                        && settings.tls.is_none()
-                        && old.head_limits == head_limits =>
-                {
-                    Ok(Arc::clone(old))
+            .map(|settings| {
+                let tls = settings.tls.as_ref();
+                // Equal when the files that it names hold the same.
+                let connector = tls.map(|tls| Connector::new(tls, settings.protocol)).transpose()?;
+                match old.get(&*settings.name) {
+                    Some(old)
+                        if old.settings == *settings
+                            && old.connector == connector
+                            && old.head_limits == head_limits =>
+                    {
+                        Ok(Arc::clone(old))
+                    }
+                    _ => Ok(Arc::new(self.start(settings, connector, head_limits))),
                 }
-                _ => self.start(settings, head_limits).map(Arc::new),
             })
             .collect()
     }
@@ -127,10 +130,9 @@ impl Upstreams {
     fn start(
         &self,
         settings: &Arc<settings::Upstream>,
+        connector: Option<Connector>,
         head_limits: HeadLimits,
-    ) -> Result<Upstream, TlsError> {
-        let connector =
-            settings.tls.as_ref().map(|tls| Connector::new(tls, settings.protocol)).transpose()?;
+    ) -> Upstream {
         let servers = settings.servers.iter().map(|server| {
             let key = PoolKey {
                 address: server.address.clone(),
@@ -151,7 +153,7 @@ impl Upstreams {
                 health: Health::new(),
             }
         });
-        Ok(Upstream {
+        Upstream {
             servers: servers.collect(),
             counters: self.metrics.upstream(&settings.name),
             fetches: Semaphore::new(FETCHES),
@@ -164,7 +166,7 @@ impl Upstreams {
             connector,
             active: AtomicU32::new(0),
             retrying: AtomicU32::new(0),
-        })
+        }
     }
 }
 
@@ -308,7 +310,7 @@ mod tests {
         };
         let settings = settings::Upstream::new("app", (0..count).map(server).collect());
         let upstreams = Upstreams::new(Arc::default());
-        upstreams.start(&Arc::new(settings), HeadLimits::default()).unwrap()
+        upstreams.start(&Arc::new(settings), None, HeadLimits::default())
     }
 
     fn fail(upstream: &Upstream, server: usize, now: Instant) {
