@@ -187,25 +187,16 @@ impl Exchange<'_> {
     fn attempt_failed(&mut self, origin: &Origin, error: Error) -> Step {
         // A kept connection that turns out to be dead says nothing about the server.
         self.again.fresh = origin.is_race(&error);
-        self.gave_up(origin, error);
-        if self.record.first_byte.is_none() && origin.has_begun() {
-            // What has begun is not repeated.
-            self.record.first_byte = Some(self.record.attempt.elapsed());
-        }
-        if let (false, Some(upstream), Some(server)) = (self.again.fresh, &self.upstream, self.tried.last()) {
-            upstream.failed(server, self.record.attempt, clock::now(), &error);
+        // What has begun is not repeated.
+        let begun = origin.has_begun().then(|| self.record.attempt.elapsed());
+        self.record.first_byte = self.record.first_byte.or(begun);
+        if let (Some(upstream), Some(server)) = (&self.upstream, self.tried.last()) {
+            origin.gave_up(&error, &upstream.settings);
+            if !self.again.fresh {
+                upstream.failed(server, self.record.attempt, clock::now(), &error);
+            }
         }
         Step::Failed(error)
-    }
-
-    /// Takes note of what the end of a wait says about the connection.
-    fn gave_up(&self, origin: &Origin, error: Error) {
-        let Some(upstream) = &self.upstream else { return };
-        match error {
-            Error::FirstByteTimeout => origin.gave_up_after(upstream.settings.first_byte_timeout),
-            Error::OriginStall | Error::OriginIdle => origin.gave_up_after(upstream.settings.idle_timeout),
-            _ => {}
-        }
     }
 
     /// The protocol that the origin switches to must be one that the client offered.
@@ -490,7 +481,9 @@ impl Exchange<'_> {
                 Err(error) => Err(error),
             };
             if let Err(error) = answered {
-                self.gave_up(&origin, error);
+                if let Some(upstream) = &self.upstream {
+                    origin.gave_up(&error, &upstream.settings);
+                }
                 if matches!(origin.link, Link::H2(_)) {
                     origin.link.abort();
                 }

@@ -82,6 +82,14 @@ impl Socket {
         }
     }
 
+    /// The peer's address; `None` for a Unix socket, and where there is no peer any more.
+    pub fn peer_address(&self) -> Option<std::net::IpAddr> {
+        match &self.kind {
+            SocketKind::Tcp(stream) => stream.peer_addr().ok().map(|address| address.ip()),
+            SocketKind::Unix(_) => None,
+        }
+    }
+
     /// Reads without waiting.
     fn try_read(&self, buffer: &mut [u8]) -> io::Result<usize> {
         match &self.kind {

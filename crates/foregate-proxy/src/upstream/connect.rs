@@ -123,7 +123,9 @@ impl Upstream {
             Some(connector) => {
                 let host = server.address.host().unwrap_or_else(|| "localhost".to_owned());
                 let (stream, alpn) = connector.connect(&host, socket).await.map_err(|error| {
-                    tracing::warn!(server = %server.label, %error, "TLS handshake with an origin failed");
+                    if server.remembered.handshake.again(Instant::now()) {
+                        tracing::warn!(server = %server.label, %error, "TLS handshake with an origin failed");
+                    }
                     match error {
                         ConnectError::Io(error) if error.kind() != io::ErrorKind::InvalidData => {
                             Error::Connect(error.kind())
@@ -163,34 +165,51 @@ impl Upstream {
                     None => resolved.wait(self.settings.connect_timeout).await,
                 };
                 let found = found.filter(|found| !found.is_empty()).ok_or(Error::Unresolved)?;
-                // A server that is down costs one attempt, at each of its addresses in turn.
-                let failures = server.health.failures() as usize;
-                let (first, most) = if failures > 0 { (failures % found.len(), 1) } else { (0, found.len()) };
-                let stream = self.first_of(&found, first, most, *port).await.map_err(failed)?;
-                Ok(Socket::tcp(stream, place))
+                Ok(Socket::tcp(self.first_of(server, &found, *port).await.map_err(failed)?, place))
             }
         }
     }
 
-    /// The first of `most` addresses that answers, each with its share of the time.
-    async fn first_of(
-        &self,
-        found: &[IpAddr],
-        first: usize,
-        most: usize,
-        port: u16,
-    ) -> io::Result<TcpStream> {
+    /// A connection to the first of these addresses that answers, each with its share of the time. Begins with the one that worked last.
+    async fn first_of(&self, server: &Server, found: &[IpAddr], port: u16) -> io::Result<TcpStream> {
+        let good = server.remembered.first(found);
+        // A server that is down costs one attempt, at each of its addresses in turn.
+        let failures = server.health.failures() as usize;
+        let (first, most) = if failures > 0 { (good + failures, 1) } else { (good, found.len()) };
         let share = self.settings.connect_timeout / u32::try_from(most).unwrap_or(1).max(1);
         let share = share.max(Duration::from_millis(50));
-        let mut last = io::Error::from(io::ErrorKind::AddrNotAvailable);
-        for address in found.iter().cycle().skip(first).take(most) {
+        let mut failed = None;
+        for address in found.iter().cycle().skip(first % found.len().max(1)).take(most) {
+            if failed.is_some() {
+                // Whether the server is well is another question: it may have one that answers.
+                self.counters.failed.inc();
+            }
             match tokio::time::timeout(share, tcp(SocketAddr::new(*address, port))).await {
-                Ok(Ok(stream)) => return Ok(stream),
-                Ok(Err(error)) => last = error,
-                Err(_) => last = io::ErrorKind::TimedOut.into(),
+                Ok(Ok(stream)) => {
+                    server.remembered.works(*address);
+                    if let Some((other, error)) = failed {
+                        self.tell_of_address(server, other, &error);
+                    }
+                    return Ok(stream);
+                }
+                Ok(Err(error)) => failed = Some((*address, error)),
+                Err(_) => failed = Some((*address, io::ErrorKind::TimedOut.into())),
             }
         }
-        Err(last)
+        Err(failed.map_or(io::ErrorKind::AddrNotAvailable.into(), |(_, error)| error))
+    }
+
+    /// No request fails for an address that does not answer beside one that does: somebody has to be told.
+    fn tell_of_address(&self, server: &Server, address: IpAddr, error: &io::Error) {
+        if server.remembered.address.again(Instant::now()) {
+            tracing::warn!(
+                upstream = %self.settings.name,
+                server = %server.label,
+                %address,
+                %error,
+                "an address of the server does not answer; another one does, and is used first from now on"
+            );
+        }
     }
 
     async fn start_h2(&self, server: &Server, stream: Stream) -> Result<Connected, Error> {
@@ -198,6 +217,7 @@ impl Upstream {
             Error::Connect(error.get_io().map_or(io::ErrorKind::ConnectionAborted, io::Error::kind))
         };
         let now = Instant::now();
+        let address = stream.socket().peer_address();
         let signs = Arc::new(Signs::new(now));
         let stream = Guarded::new(stream, Arc::clone(&signs), HEADER_LIST as usize, FRAME);
         let (sender, mut connection) = h2::client::Builder::new()
@@ -212,7 +232,8 @@ impl Upstream {
             .map_err(failed)?;
         let mut sender: SendRequest<Bytes> = sender;
         let (used, unused) = oneshot::channel();
-        let shared = Shared::new(sender.clone(), connection.ping_pong(), now, Arc::clone(&signs), used);
+        let shared =
+            Shared::new(sender.clone(), connection.ping_pong(), now, address, Arc::clone(&signs), used);
         let shared = Arc::new(shared);
         let lease = Shared::lease(&shared).ok_or(Error::NoServer)?;
         tokio::spawn(drive(connection, signs, unused));
@@ -257,5 +278,75 @@ fn write_proxy_header(out: &mut Vec<u8>, version: ProxyProtocolVersion, addresse
         (ProxyProtocolVersion::V1, None) => proxy_protocol::write_v1_unknown(out),
         (ProxyProtocolVersion::V2, Some((client, local))) => proxy_protocol::write_v2(out, client, local),
         (ProxyProtocolVersion::V2, None) => proxy_protocol::write_v2_local(out),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use foregate_wire::HeadLimits;
+    use tokio::net::TcpListener;
+
+    use super::*;
+    use crate::settings;
+    use crate::upstream::Upstreams;
+
+    const NOBODY: Addresses = Addresses { client: None, local: None };
+
+    /// An upstream whose only server's name has these addresses.
+    fn upstream(upstreams: &mut Upstreams, addresses: &[IpAddr], port: u16) -> Upstream {
+        upstreams.resolver = super::super::resolve::tests::fixed(addresses);
+        let address = ServerAddress::Name { host: "origin.test".into(), port };
+        let server = settings::Server { address, weight: 1 };
+        let mut settings = settings::Upstream::new("app", vec![server]);
+        settings.connect_timeout = Duration::from_secs(3);
+        upstreams.start(&Arc::new(settings), None, HeadLimits::default())
+    }
+
+    async fn connect(upstream: &Upstream) -> Box<H1Link> {
+        let deadline = Instant::now() + Duration::from_secs(3);
+        match upstream.connect(&upstream.servers[0], NOBODY, deadline).await {
+            Ok(Connected::H1(link)) => link,
+            _ => panic!("no connection"),
+        }
+    }
+
+    #[tokio::test]
+    async fn an_address_that_refuses_is_tried_once() {
+        let [first, second, third] = [2, 3, 4].map(|last| Ipv4Addr::new(127, 0, 0, last));
+        let listener = TcpListener::bind((third, 0)).await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let mut upstreams = Upstreams::new(Arc::default());
+        let upstream = upstream(&mut upstreams, &[first, second, third].map(IpAddr::from), port);
+        for _ in 0..10 {
+            let link = connect(&upstream).await;
+            assert_eq!(link.stream().socket().peer_address(), Some(third.into()));
+        }
+        assert_eq!((upstream.counters.opened.get(), upstream.counters.failed.get()), (10, 2));
+        assert_eq!(upstream.servers[0].health.failures(), 0);
+    }
+
+    #[tokio::test]
+    async fn connections_to_an_address_that_is_gone_are_dropped() {
+        let [old, new] = [5, 6].map(|last| Ipv4Addr::new(127, 0, 0, last));
+        let listener = TcpListener::bind((Ipv4Addr::UNSPECIFIED, 0)).await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let mut upstreams = Upstreams::new(Arc::default());
+        let upstream = upstream(&mut upstreams, &[old.into()], port);
+        let server = &upstream.servers[0];
+        let made = Instant::now();
+        server.pool.put(connect(&upstream).await, made, made, 10);
+        let later = made + Duration::from_secs(30);
+        server.sweep(later, upstream.ages());
+        assert!(server.pool.oldest().is_some(), "the name has it still");
+        assert_eq!(
+            server.remembered.see(&[new.into()], later + Duration::from_secs(31)),
+            Some(later + Duration::from_secs(31))
+        );
+        server.pool.retire(later, |address| address != IpAddr::from(old));
+        assert!(server.pool.oldest().is_some());
+        server.pool.retire(later, |address| !server.remembered.has(address));
+        assert!(server.pool.oldest().is_none());
     }
 }

@@ -7,6 +7,7 @@ mod health;
 mod origin;
 mod pool;
 mod pools;
+mod remembered;
 pub mod resolve;
 mod tried;
 
@@ -26,6 +27,7 @@ use self::balance::RoundRobin;
 use self::health::{FAILURES_UNTIL_DOWN, Health, News};
 use self::pool::Ages;
 use self::pools::PoolKey;
+use self::remembered::Remembered;
 use self::resolve::{Resolved, Resolver};
 use tokio::sync::Semaphore;
 
@@ -71,7 +73,20 @@ pub struct Server {
     resolved: Option<Arc<Resolved>>,
     pool: Arc<Pool>,
     health: Health,
+    remembered: Remembered,
     counters: Arc<ServerCounters>,
+}
+
+impl Server {
+    /// Drops idle connections that are too old, have died, or lead to where its name has not led for a while.
+    fn sweep(&self, now: Instant, ages: Ages) {
+        self.pool.sweep(now, ages);
+        if let Some(addresses) = self.resolved.as_ref().and_then(|resolved| resolved.addresses())
+            && let Some(moved) = self.remembered.see(&addresses, now)
+        {
+            self.pool.retire(moved, |address| !self.remembered.has(address));
+        }
+    }
 }
 
 /// All pools of the process and what is needed to make upstreams. Survives reloads.
@@ -151,6 +166,7 @@ impl Upstreams {
                 },
                 pool: self.pools.get(key),
                 health: Health::new(),
+                remembered: Remembered::default(),
             }
         });
         Upstream {
@@ -179,7 +195,7 @@ pub async fn sweep(mut present: impl FnMut() -> Vec<Arc<Upstream>>) {
         let now = Instant::now();
         for upstream in present() {
             for server in &upstream.servers {
-                server.pool.sweep(now, upstream.ages());
+                server.sweep(now, upstream.ages());
             }
         }
     }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use foregate_wire::serialise::{
     end_head, write_content_length, write_field, write_fields, write_request_line,
@@ -198,9 +198,14 @@ impl Origin {
         self.reused && ended
     }
 
-    /// Nothing has come for the request for `span`, and it is given up. An HTTP/2 connection from which nothing at all has come for as
-    /// long may be dead without a word: no other request shall find out the same way.
-    pub fn gave_up_after(&self, span: Duration) {
+    /// The request is given up for `error`. If nothing has come for it in time, an HTTP/2 connection from which nothing at all has come for
+    /// as long may be dead without a word: no other request shall find out the same way.
+    pub fn gave_up(&self, error: &Error, settings: &settings::Upstream) {
+        let span = match error {
+            Error::FirstByteTimeout => settings.first_byte_timeout,
+            Error::OriginStall | Error::OriginIdle => settings.idle_timeout,
+            _ => return,
+        };
         if let Some(H2Attempt { lease, .. }) = &self.h2
             && lease.signs().is_silent_for(span, Instant::now())
         {

@@ -6,6 +6,7 @@
 use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::future::poll_fn;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
@@ -55,6 +56,8 @@ pub struct Shared {
     /// For asking whether the origin's SETTINGS have come, until they have.
     unsettled: tokio::sync::Mutex<Option<PingPong>>,
     born: Instant,
+    /// Where it leads, unless that is a file.
+    address: Option<IpAddr>,
     streams: AtomicU32,
     /// When the last stream ended.
     since: Mutex<Instant>,
@@ -94,18 +97,7 @@ impl Pool {
                 || now.saturating_duration_since(entry.born) >= ages.total
                 || entry.link.stream().socket().is_stale()
         };
-        let mut dropped = Vec::new();
-        {
-            let mut idle = self.idle.lock();
-            let mut index = 0;
-            while index < idle.len() {
-                if idle.get(index).is_some_and(gone) {
-                    dropped.extend(idle.remove(index));
-                } else {
-                    index += 1;
-                }
-            }
-        }
+        self.drop_idle(gone);
         let mut shared = self.shared.lock();
         shared.retain(|shared| {
             let idle = shared.streams.load(Ordering::Relaxed) == 0;
@@ -113,6 +105,38 @@ impl Pool {
                 || now.saturating_duration_since(*shared.since.lock()) >= ages.idle;
             !(shared.signs.is_closed() || idle && old)
         });
+    }
+
+    /// Drops idle connections that were made before `moved` and lead to an address that is `gone`. Those of HTTP/2 take no more streams.
+    pub fn retire(&self, moved: Instant, gone: impl Fn(IpAddr) -> bool) {
+        let mut shared = self.shared.lock();
+        shared.retain(|shared| {
+            let retired = shared.born < moved && shared.address.is_some_and(&gone);
+            if retired {
+                shared.close();
+            }
+            !retired
+        });
+        drop(shared);
+        self.drop_idle(|entry| {
+            let address = || entry.link.stream().socket().peer_address();
+            entry.born < moved && address().is_some_and(&gone)
+        });
+    }
+
+    fn drop_idle(&self, gone: impl Fn(&Idle) -> bool) {
+        let mut dropped = Vec::new();
+        let mut idle = self.idle.lock();
+        let mut index = 0;
+        while index < idle.len() {
+            if idle.get(index).is_some_and(&gone) {
+                dropped.extend(idle.remove(index));
+            } else {
+                index += 1;
+            }
+        }
+        // Closed once others can go on.
+        drop(idle);
     }
 
     /// Since when the connection that has been idle for longest is.
@@ -159,6 +183,7 @@ impl Shared {
         sender: SendRequest<Bytes>,
         pings: Option<PingPong>,
         now: Instant,
+        address: Option<IpAddr>,
         signs: Arc<Signs>,
         used: oneshot::Sender<Infallible>,
     ) -> Self {
@@ -166,6 +191,7 @@ impl Shared {
             sender,
             unsettled: tokio::sync::Mutex::new(pings),
             born: now,
+            address,
             streams: AtomicU32::new(0),
             since: Mutex::new(now),
             signs,

@@ -287,7 +287,7 @@ impl Lookup for SystemLookup {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     use super::*;
@@ -319,6 +319,12 @@ mod tests {
 
     fn answer(last: u8, seconds: u64) -> Result<Answer, String> {
         Ok(Answer { addresses: vec![[192, 0, 2, last].into()], valid_for: Duration::from_secs(seconds) })
+    }
+
+    /// Names that have these addresses from the beginning.
+    pub fn fixed(addresses: &[IpAddr]) -> Resolver {
+        let answer = Answer { addresses: addresses.to_vec(), valid_for: Duration::from_secs(60) };
+        scripted(vec![Ok(answer)]).0
     }
 
     const LONG: Duration = Duration::from_secs(10);

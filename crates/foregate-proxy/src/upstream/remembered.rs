@@ -1,0 +1,145 @@
+//! What is remembered of a server beside its health: which of its name's addresses works, which it had, and what operators were told.
+
+use std::net::IpAddr;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+
+/// For how long connections to an address go on being used that the name has no more. Names whose answers are a part of many
+/// addresses, in turns, have it back by then.
+const MOVED_AFTER: Duration = Duration::from_secs(30);
+/// Addresses of a name that are remembered; beyond, those that were not seen for longest are not.
+const SEEN_MOST: usize = 256;
+/// How often operators are told of the same thing at one server.
+const TOLD_EVERY: Duration = Duration::from_secs(10);
+
+/// What is remembered of a server.
+#[derive(Debug, Default)]
+pub(super) struct Remembered {
+    good: Mutex<Option<IpAddr>>,
+    seen: Mutex<Seen>,
+    /// A handshake has failed.
+    pub handshake: Told,
+    /// An address does not answer.
+    pub address: Told,
+}
+
+impl Remembered {
+    /// Where to begin among these addresses: with the one that worked last.
+    pub fn first(&self, addresses: &[IpAddr]) -> usize {
+        let good = *self.good.lock();
+        addresses.iter().position(|address| Some(*address) == good).unwrap_or(0)
+    }
+
+    /// This address works.
+    pub fn works(&self, address: IpAddr) {
+        *self.good.lock() = Some(address);
+    }
+
+    /// Takes note of the addresses that the name has now. Connections that were made before the result, if there is one, may be to
+    /// an address that it has had no more for a while: [`Self::has`] tells.
+    pub fn see(&self, addresses: &[IpAddr], now: Instant) -> Option<Instant> {
+        self.seen.lock().see(addresses, now)
+    }
+
+    /// Whether the name has this address, or had it a while ago.
+    pub fn has(&self, address: IpAddr) -> bool {
+        self.seen.lock().addresses.iter().any(|(seen, _)| *seen == address)
+    }
+}
+
+/// Addresses of a name, and when each was last seen.
+#[derive(Debug, Default)]
+struct Seen {
+    addresses: Vec<(IpAddr, Instant)>,
+    /// When one was last forgotten.
+    moved: Option<Instant>,
+}
+
+impl Seen {
+    fn see(&mut self, addresses: &[IpAddr], now: Instant) -> Option<Instant> {
+        for address in addresses {
+            match self.addresses.iter_mut().find(|(seen, _)| seen == address) {
+                Some((_, last)) => *last = now,
+                None => self.addresses.push((*address, now)),
+            }
+        }
+        let before = self.addresses.len();
+        self.addresses.retain(|(_, last)| now.saturating_duration_since(*last) < MOVED_AFTER);
+        if self.addresses.len() > SEEN_MOST {
+            self.addresses.sort_by_key(|(_, last)| std::cmp::Reverse(*last));
+            self.addresses.truncate(SEEN_MOST);
+        }
+        if self.addresses.len() < before {
+            self.moved = Some(now);
+        }
+        self.moved
+    }
+}
+
+/// When operators were last told of something.
+#[derive(Debug, Default)]
+pub(super) struct Told(Mutex<Option<Instant>>);
+
+impl Told {
+    /// Whether they may be told again now; they are then.
+    pub fn again(&self, now: Instant) -> bool {
+        let mut last = self.0.lock();
+        let due = last.is_none_or(|last| now.saturating_duration_since(last) >= TOLD_EVERY);
+        if due {
+            *last = Some(now);
+        }
+        due
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn address(last: u8) -> IpAddr {
+        [192, 0, 2, last].into()
+    }
+
+    #[test]
+    fn the_address_that_worked_last_is_the_first() {
+        let remembered = Remembered::default();
+        let addresses = [1, 2, 3].map(address);
+        assert_eq!(remembered.first(&addresses), 0);
+        remembered.works(address(2));
+        assert_eq!(remembered.first(&addresses), 1);
+        assert_eq!(remembered.first(&[3, 4].map(address)), 0, "it is gone");
+    }
+
+    #[test]
+    fn an_address_that_is_gone_for_a_while_is_forgotten() {
+        let (remembered, start) = (Remembered::default(), Instant::now());
+        assert_eq!(remembered.see(&[address(1)], start), None);
+        for second in 1..30 {
+            assert_eq!(remembered.see(&[address(2)], start + SECOND * second), None);
+            assert!(remembered.has(address(1)));
+        }
+        let moved = start + MOVED_AFTER;
+        assert_eq!(remembered.see(&[address(2)], moved), Some(moved));
+        assert!(!remembered.has(address(1)) && remembered.has(address(2)));
+        assert_eq!(remembered.see(&[address(2)], moved + SECOND), Some(moved));
+    }
+
+    #[test]
+    fn answers_that_change_in_turns_move_nothing() {
+        let (remembered, start) = (Remembered::default(), Instant::now());
+        for second in 0..100 {
+            let answer = [address(second % 20), address((second + 7) % 20)];
+            assert_eq!(remembered.see(&answer, start + SECOND * u32::from(second)), None);
+        }
+    }
+
+    #[test]
+    fn operators_are_told_now_and_then() {
+        let (told, start) = (Told::default(), Instant::now());
+        let times = (0..100).filter(|tenth| told.again(start + SECOND * *tenth / 4)).count();
+        assert_eq!(times, 3);
+    }
+}
