@@ -12,6 +12,7 @@ use foregate_module::{FetchError, FetchRequest, FetchResponse, FetchResult, Fetc
 use foregate_wire::{BodyLength, HeaderList, Method, ResponseHead, Slashes, connection};
 use parking_lot::Mutex;
 
+use super::UNPROCESSED_MOST;
 use super::request::Request;
 use crate::address::ServerAddress;
 use crate::error::Error;
@@ -280,10 +281,13 @@ async fn in_time(config: &Config, whom: &Whom, ask: &FetchRequest, deadline: Ins
     // Each upstream has places of its own, so that one that is silent does not hold up the others.
     let Ok(_place) = upstream.fetches.try_acquire() else { return Err(FetchError::Busy) };
     let began = Instant::now();
-    let mut server = None;
-    let asked = attempts(upstream, &request, ask, &mut server);
+    let (mut server, mut origin) = (None, None);
+    let asked = attempts(upstream, &request, ask, &mut server, &mut origin);
     if let Ok(asked) = tokio::time::timeout_at(deadline.into(), asked).await {
         return asked;
+    }
+    if let Some(origin) = origin {
+        origin.gave_up_after(began.elapsed());
     }
     if let Some(server) = server {
         upstream.failed(server, began, Instant::now(), &Error::FirstByteTimeout);
@@ -291,15 +295,17 @@ async fn in_time(config: &Config, whom: &Whom, ask: &FetchRequest, deadline: Ins
     Err(FetchError::Timeout)
 }
 
-/// Asks once, and once more if a kept connection turns out to be dead. `asked` is the server that has not answered yet.
+/// Asks once, and again if a kept connection turns out to be dead. `asked` is the server that has not answered yet, `origin` the connection to it.
 async fn attempts(
     upstream: &Arc<Upstream>,
     request: &Request,
     ask: &FetchRequest,
     asked: &mut Option<usize>,
+    origin: &mut Option<Origin>,
 ) -> FetchResult {
     let _active = upstream.enter();
     let mut fresh = false;
+    let mut races = 0u8;
     loop {
         let now = Instant::now();
         // A connection that was dead says nothing about its server, which is asked once more.
@@ -310,15 +316,25 @@ async fn attempts(
             careful: !request.is_repeatable(),
             addresses: Addresses { client: None, local: None },
         };
-        let mut origin = upstream.open(server, terms, now).await.map_err(fetch_error)?;
-        match attempt(upstream, &mut origin, request, ask, asked).await {
+        let opened = upstream.open(server, terms, now).await.map_err(fetch_error)?;
+        let result = attempt(upstream, origin.insert(opened), request, ask, asked).await;
+        let Some(origin) = origin.take() else { return Err(FetchError::Connection) };
+        match result {
             Ok(answer) => {
                 upstream.recycle(origin, Instant::now());
                 return answer;
             }
-            Err(Error::OriginClosed) if origin.reused && request.is_repeatable() && !fresh => fresh = true,
             Err(error) => {
-                if error != Error::OriginClosed || !origin.reused {
+                let race = origin.is_race(&error);
+                let again = match error {
+                    Error::OriginRefused => races < UNPROCESSED_MOST,
+                    _ => request.is_repeatable() && !fresh,
+                };
+                if race && again {
+                    (fresh, races) = (true, races + 1);
+                    continue;
+                }
+                if !race {
                     upstream.failed(server, now, Instant::now(), &error);
                 }
                 return Err(fetch_error(error));

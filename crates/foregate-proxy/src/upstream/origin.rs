@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use foregate_wire::serialise::{
     end_head, write_content_length, write_field, write_fields, write_request_line,
@@ -206,6 +206,11 @@ impl Origin {
             Error::OriginStall | Error::OriginIdle => settings.idle_timeout,
             _ => return,
         };
+        self.gave_up_after(span);
+    }
+
+    /// The same when nothing has come for it for `span`.
+    pub fn gave_up_after(&self, span: Duration) {
         if let Some(H2Attempt { lease, .. }) = &self.h2
             && lease.signs().is_silent_for(span, Instant::now())
         {
