@@ -28,6 +28,8 @@ const REFUSED_FIELDS: usize = 1024;
 const STREAMS: usize = 4096;
 /// By how much the memory for what is held grows at least, in bytes.
 const STEP: usize = 4 * 1024;
+/// Frames of a block, by which it is bounded while it is held. Those of clients are counted before, and fewer.
+const BLOCK_FRAMES: usize = 24;
 /// Bytes that WINDOW_UPDATE has (RFC 9113, section 6.9).
 const WINDOW: usize = 4;
 /// Memory for decoding that a thread keeps, in bytes.
@@ -344,13 +346,17 @@ impl HeadGate {
 
     /// Where the block ends that begins with this frame, if all of it is there.
     fn end_of_block(&self, input: &[u8], first: &Frame) -> Result<Option<usize>, Reason> {
-        let mut end = 0;
+        let (mut end, mut frames) = (0, 0);
         let mut frame = *first;
         loop {
             if frame.length > self.frame_limit {
                 return Err(Reason::FRAME_SIZE_ERROR);
             }
             end += HEADER + frame.length;
+            frames += 1;
+            if frames > BLOCK_FRAMES {
+                return Err(Reason::ENHANCE_YOUR_CALM);
+            }
             if frame.has(flag::END_HEADERS) {
                 return Ok((end <= input.len()).then_some(end));
             }

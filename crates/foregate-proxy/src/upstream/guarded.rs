@@ -89,14 +89,18 @@ impl<IO> Guarded<IO> {
             ready.release();
             return true;
         }
-        if self.gate.fault().is_some() && !self.poisoned && buffer.remaining() >= POISON.len() {
-            self.poisoned = true;
-            self.signs.culprit.store(self.gate.culprit().unwrap_or(0), Ordering::Relaxed);
-            self.signs.close();
-            buffer.put_slice(&POISON);
-            return true;
+        if self.gate.fault().is_none() || self.poisoned {
+            return false;
         }
-        false
+        self.poisoned = true;
+        self.signs.culprit.store(self.gate.culprit().unwrap_or(0), Ordering::Relaxed);
+        self.signs.close();
+        // Without room for it the connection ends all the same, but without a word.
+        let fits = buffer.remaining() >= POISON.len();
+        if fits {
+            buffer.put_slice(&POISON);
+        }
+        fits
     }
 
     fn observe_sent(&mut self, mut bytes: &[u8]) {

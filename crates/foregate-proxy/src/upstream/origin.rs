@@ -391,7 +391,7 @@ fn fill_head(head: &mut ResponseHead, map: &http::HeaderMap, status: u16) {
 }
 
 fn h2_error(error: h2::Error, stream: u32, lease: &Lease) -> Error {
-    let connection = !error.is_reset();
+    let connection = error.is_go_away() || error.is_io();
     if connection {
         // Before its task has seen the end of the connection: a further attempt must not meet it.
         lease.close();
@@ -401,10 +401,7 @@ fn h2_error(error: h2::Error, stream: u32, lease: &Lease) -> Error {
     if beyond_the_last || error.is_reset() && error.reason() == Some(Reason::REFUSED_STREAM) {
         return Error::OriginRefused;
     }
-    match LinkError::from(error) {
-        LinkError::Io(_) => Error::OriginClosed,
-        // What came on another stream has ended the connection, or on none.
-        _ if connection && !lease.signs().is_broken_by(stream) => Error::OriginClosed,
-        error => Error::Origin(error),
-    }
+    // Otherwise the origin has ended the connection, or what came on another stream, or on none.
+    let broken_here = lease.signs().is_broken_by(stream);
+    if connection && !broken_here { Error::OriginClosed } else { Error::Origin(error.into()) }
 }

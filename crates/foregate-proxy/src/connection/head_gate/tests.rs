@@ -535,6 +535,9 @@ fn the_stream_that_breaks_a_connection_is_known() {
     ] {
         assert_eq!(answered(&[1, 3], &[&good, &bad, &good]), (good.clone(), broken, Some(1)), "{bad:?}");
     }
+    let endless = [headers(0, 1, &[OK]), frame(kind::CONTINUATION, 0, 1, b"").repeat(100)].concat();
+    let expected = (good.clone(), Some(Reason::ENHANCE_YOUR_CALM), Some(1));
+    assert_eq!(answered(&[1, 3], &[&good, &endless]), expected);
     let garbage = headers(WHOLE, 1, &[b"\xff\xff\xff\xff\xff\xff"]);
     let (out, fault, culprit) = answered(&[1, 3], &[&good, &garbage]);
     assert_eq!((out, fault, culprit), (good, Some(Reason::COMPRESSION_ERROR), Some(1)));
