@@ -9,7 +9,7 @@ const MAX_PATH: usize = 8192;
 /// What a member without a name is called.
 const NO_NAME: &[u8] = b"empty-key";
 
-/// Each number, text, truth value and null (as an empty text) under its path, as ModSecurity 3 names it:
+/// Each number, text, truth value, null and empty object or array (as an empty text) under its path, as ModSecurity 3 names it:
 /// `{"a": {"b": [1]}}` is `json.a.b.array_0`. Numbers are as written, of texts the escapes are decoded, and members of the
 /// same name are all there. If not the whole body is given, it is no error that it ends too early.
 pub fn json(body: &[u8], whole: bool, limits: &Limits, sink: &mut dyn Sink) -> Result<(), BodyError> {
@@ -155,18 +155,22 @@ impl Reader<'_> {
         Ok(())
     }
 
-    fn close(&mut self) {
+    /// Ends a container in which `begun` elements or members have begun. One that is empty is an empty text, so that rules
+    /// see the names that lead to it; of a document that is empty there are none.
+    fn close(&mut self, begun: usize) -> Result<(), Fault> {
         self.at += 1;
         self.containers.pop();
+        if begun == 0 && !self.containers.is_empty() {
+            self.count()?;
+            self.sink.argument(&self.path, b"");
+        }
+        Ok(())
     }
 
     /// The next element of an array, or its end.
     fn element(&mut self, begun: usize) -> Result<(), Fault> {
         match (self.white()?, begun) {
-            (b']', _) => {
-                self.close();
-                return Ok(());
-            }
+            (b']', _) => return self.close(begun),
             (b',', 1..) => self.at += 1,
             (_, 0) => {}
             _ => return Err(Fault::Unexpected("`,` or `]`")),
@@ -181,10 +185,7 @@ impl Reader<'_> {
     fn member(&mut self, begun: usize) -> Result<(), Fault> {
         let first = begun == 0;
         match self.white()? {
-            b'}' => {
-                self.close();
-                return Ok(());
-            }
+            b'}' => return self.close(begun),
             b',' if !first => {
                 self.at += 1;
                 self.white()?;
