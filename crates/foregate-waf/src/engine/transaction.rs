@@ -99,7 +99,7 @@ impl Transaction {
     /// The normal form of the target, which is what the origin is asked for; to be told after the request line. Where it
     /// differs from what was sent, `REQUEST_URI`, `REQUEST_FILENAME`, `REQUEST_BASENAME` and `PATH_INFO` have two values. A
     /// rule matches if one of them does; one that lets requests through (`allow`, `skipAfter`, `ctl:ruleRemoveById` and the
-    /// like) looks at the normal form alone.
+    /// like, also one that does nothing but set variables of `TX` to fixed values) looks at the normal form alone.
     pub fn normal_target(&mut self, path: &[u8], query: Option<&[u8]>) {
         self.run().normal_target(path, query);
     }

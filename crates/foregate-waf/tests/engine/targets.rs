@@ -188,6 +188,8 @@ fn rules_that_let_through_look_at_what_the_origin_is_asked_for() {
         r#"SecRule REQUEST_URI "@beginsWith /open/" "id:1,phase:1,pass,nolog,ctl:ruleEngine=Off""#,
         r#"SecRule REQUEST_URI "@beginsWith /open/" "id:1,phase:1,pass,nolog,ctl:ruleRemoveTargetById=2;ARGS:a""#,
         r#"SecRule REQUEST_URI "@beginsWith /open/" "id:1,phase:1,pass,nolog,skipAfter:END""#,
+        r#"SecRule REQUEST_URI "@beginsWith /open/" "id:1,phase:1,pass,nolog,setvar:tx.open=1"
+           SecRule TX:open "@eq 1" "id:3,phase:1,pass,nolog,skipAfter:END""#,
     ] {
         let engine = engine(&format!(
             "{letting}\nSecRule ARGS:a \"@streq x\" \"id:2,phase:1,deny,log\"\nSecMarker END\n"
@@ -202,6 +204,34 @@ fn rules_that_let_through_look_at_what_the_origin_is_asked_for() {
         assert!(passes("/admin/../open/?a=x", "/open/"), "{letting}");
         assert!(!passes("/open/../admin?a=x", "/admin"), "{letting}");
     }
+}
+
+/// Nor does it choose how a body is taken apart.
+#[test]
+fn rules_that_choose_a_processor_look_at_what_the_origin_is_asked_for() {
+    let engine = engine(
+        r#"
+        SecRequestBodyAccess On
+        SecRule REQUEST_FILENAME "@beginsWith /open/" "id:1,phase:1,pass,nolog,ctl:requestBodyProcessor=RAW"
+        SecRule REQUEST_URI "@contains found" "id:2,phase:1,pass,nolog,setvar:tx.found=1,setvar:tx.score=+1"
+        SecRule TX:found "@eq 1" "id:3,phase:1,pass,log"
+        SecRule ARGS "@contains evil" "id:4,phase:2,deny"
+    "#,
+    );
+    let seen = |target: &str, path: &str| {
+        let mut transaction = transaction(&engine);
+        transaction.request_line(b"POST", target.as_bytes(), b"HTTP/1.1");
+        transaction.normal_target(path.as_bytes(), None);
+        transaction.request_field(b"Content-Type", b"application/x-www-form-urlencoded");
+        transaction.request_headers();
+        let passes = transaction.request_body(b"a=evil", true).passes();
+        (passes, ids(&transaction.log()).contains(&3))
+    };
+    assert_eq!(seen("/open/x", "/open/x"), (true, false));
+    assert_eq!(seen("/open/../x", "/x"), (false, false));
+    // One that scores as well says what it has found, wherever that is.
+    assert_eq!(seen("/found/../x", "/x"), (false, true));
+    assert_eq!(seen("/f%6fund", "/found"), (false, true));
 }
 
 #[test]

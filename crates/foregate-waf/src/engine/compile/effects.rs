@@ -8,25 +8,44 @@ use crate::model::{
     WritableCollection,
 };
 
-/// Whether a rule keeps others from looking at a request, and does not stop it itself.
+/// Whether a rule keeps others from looking at a request, or may do so by what they read, and does not stop it itself.
 pub(super) fn lets_through(rule: &model::Rule, links: &[Link]) -> bool {
-    let leaves_out = |effect: &Effect| {
-        matches!(
-            effect,
-            Effect::Remove(_)
-                | Effect::RemoveTarget(..)
-                | Effect::Engine(EngineMode::Off | EngineMode::DetectionOnly)
-                | Effect::RequestBodyAccess(false)
-                | Effect::ResponseBodyAccess(false)
-        )
-    };
+    let effects = || links.iter().flat_map(|link| &link.effects);
     match rule.disruptive {
         Disruptive::Allow(_) => true,
-        Disruptive::Pass => {
-            rule.skip_to.is_some() || links.iter().flat_map(|link| &link.effects).any(leaves_out)
-        }
+        Disruptive::Pass => rule.skip_to.is_some() || effects().any(leaves_out) || only_settles(effects()),
         _ => false,
     }
+}
+
+/// Whether others look at less of a request for it.
+fn leaves_out(effect: &Effect) -> bool {
+    matches!(
+        effect,
+        Effect::Remove(_)
+            | Effect::RemoveTarget(..)
+            | Effect::Engine(EngineMode::Off | EngineMode::DetectionOnly)
+            | Effect::RequestBodyAccess(false)
+            | Effect::RequestBodyLimit(_)
+            | Effect::RequestBodyProcessor(_)
+            | Effect::XmlArguments(_)
+            | Effect::ResponseBodyAccess(false)
+            | Effect::ResponseBodyLimit(_)
+    )
+}
+
+/// Whether variables are set to fixed values, as thresholds and lists of what is allowed are, or taken away, and none is made of
+/// what was found or added to, as scores are.
+fn only_settles<'e>(effects: impl Iterator<Item = &'e Effect>) -> bool {
+    let mut settles = false;
+    for effect in effects {
+        match effect {
+            Effect::SetTx(_, Change::Set(_) | Change::Unset) => settles = true,
+            Effect::SetTx(..) | Effect::SetStored(..) => return false,
+            _ => {}
+        }
+    }
+    settles
 }
 
 impl Compiler<'_> {
