@@ -122,11 +122,19 @@ impl Run<'_> {
     }
 
     fn host(&mut self, value: &[u8], span: Span) {
-        let end = match memchr::memchr(b']', value) {
-            Some(bracket) if value.first() == Some(&b'[') => bracket + 1,
-            _ => memchr::memchr(b':', value).unwrap_or(value.len()),
-        };
-        self.state.values.set(Variable::ServerName, span.part(0, end));
+        self.state.values.set(Variable::ServerName, span.part(0, without_port(value).len()));
+    }
+
+    /// Takes in the normal form of the host. Where it is another than the one that was sent, `SERVER_NAME` has both.
+    pub(crate) fn normal_host(&mut self, authority: &[u8]) {
+        let values = &mut self.state.values;
+        let host = without_port(authority);
+        // Without a field there is nothing that rules could have taken for the host.
+        let sent = values.scalar_place(Variable::ServerName).map(|_| values.scalar(Variable::ServerName));
+        if sent.is_some_and(|sent| values.text.get(sent) != host) && !host.is_empty() {
+            let host = values.text.push(host);
+            values.set_normal(Variable::ServerName, host);
+        }
     }
 
     fn cookies(&mut self, value: &[u8], span: Span) {
@@ -166,6 +174,20 @@ impl Run<'_> {
 fn basename(text: &Text, path: Span) -> Span {
     let last = text.get(path).iter().rposition(|byte| matches!(byte, b'/' | b'\\'));
     last.map_or(path, |at| path.part(at + 1, path.len()))
+/// The host of an authority.
+fn without_port(authority: &[u8]) -> &[u8] {
+    let end = match memchr::memchr(b']', authority) {
+        Some(bracket) if authority.first() == Some(&b'[') => bracket + 1,
+        _ => memchr::memchr(b':', authority).unwrap_or(authority.len()),
+    };
+    &authority[..end]
+}
+
+/// Whether a token may have a byte (RFC 9110 section 5.6.2).
+pub(super) fn is_token(byte: &u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(byte)
+}
+
 }
 
 /// Where the path begins: behind scheme and authority, if the target has them.

@@ -104,6 +104,12 @@ impl Transaction {
         self.run().normal_target(path, query);
     }
 
+    /// The host that is asked for in its normal form, with or without port; to be told after the fields. Where it differs from what
+    /// the field `Host` says, `SERVER_NAME` has two values, of which rules that let requests through look at this one alone.
+    pub fn normal_host(&mut self, authority: &[u8]) {
+        self.run().normal_host(authority);
+    }
+
     /// The first line of a request that the parser refused, as it came. Its parts are taken to be what stands between
     /// spaces; without a protocol it is `HTTP/0.9`.
     pub fn unreadable(&mut self, line: &[u8]) {

@@ -92,16 +92,19 @@ pub(super) fn begin(
         Some(refusal) if !refusal.head.is_empty() => transaction.unreadable(first_line(refusal.head)),
         _ => transaction.request_line(received.method, received.target, received.protocol),
     }
+    let says_host = says_host(received) && !authority.is_empty();
     let mut has_host = false;
     for (name, value) in received.fields.iter() {
-        has_host |= name.eq_ignore_ascii_case(b"host");
+        let is_host = name.eq_ignore_ascii_case(b"host");
+        has_host |= is_host;
         head += name.len() + value.len();
-        transaction.request_field(name, value);
+        transaction.request_field(name, if is_host && says_host { authority.as_bytes() } else { value });
     }
     // What HTTP/2 says of the host is no field there; rules look for one.
-    if !has_host && received.protocol.starts_with(b"HTTP/2") && !authority.is_empty() {
+    if !has_host && !authority.is_empty() && (says_host || received.protocol.starts_with(b"HTTP/2")) {
         transaction.request_field(b"host", authority.as_bytes());
     }
+    transaction.normal_host(authority.as_bytes());
     let values = values_of_head(received);
     Held {
         transaction: Some(transaction),
@@ -115,6 +118,12 @@ pub(super) fn begin(
         limit: 0,
         counted: 0,
     }
+}
+
+/// Whether the target itself says which host is asked for (RFC 9112 section 3.2.2): what `Host` says then is read by nobody.
+fn says_host(received: &Received<'_>) -> bool {
+    let is_path = received.target.starts_with(b"/") || received.target == b"*";
+    received.refusal.is_none() && received.protocol.starts_with(b"HTTP/1") && !is_path
 }
 
 /// How many values rules see in a head, nearly: arguments, fields and cookies, by what divides them.

@@ -235,6 +235,33 @@ fn rules_that_choose_a_processor_look_at_what_the_origin_is_asked_for() {
 }
 
 #[test]
+fn hosts_have_two_values_where_their_normal_form_differs() {
+    let engine = engine(
+        r#"
+        SecRule SERVER_NAME "@streq dev.local" "id:1,phase:1,pass,nolog,ctl:ruleRemoveById=2"
+        SecRule ARGS:a "@streq x" "id:2,phase:1,pass,log"
+        SecRule SERVER_NAME "@streq prod.local" "id:3,phase:1,pass,log"
+        SecRule SERVER_NAME "@streq Dev.local" "id:4,phase:1,pass,log"
+        SecRule SERVER_NAME "@streq [::1]" "id:5,phase:1,pass,log"
+    "#,
+    );
+    let seen = |field: &str, normal: &str| {
+        let mut transaction = transaction(&engine);
+        transaction.request_line(b"GET", b"/?a=x", b"HTTP/1.1");
+        transaction.request_field(b"Host", field.as_bytes());
+        transaction.normal_host(normal.as_bytes());
+        transaction.request_headers();
+        ids(&transaction.log())
+    };
+    assert_eq!(seen("dev.local:80", "dev.local"), [] as [u64; 0]);
+    assert_eq!(seen("Dev.local", "dev.local"), [4]);
+    assert_eq!(seen("dev.local", "prod.local"), [2, 3]);
+    assert_eq!(seen("prod.local", "dev.local:8080"), [3]);
+    assert_eq!(seen("dev.local", "[::1]:8080"), [2, 5]);
+    assert_eq!(seen("prod.local", ""), [2, 3]);
+}
+
+#[test]
 fn event_streams_are_held_only_where_they_are_named() {
     let looks = |wanted: &str, kind: &[u8]| {
         let rules = Source::text("rules.conf", "SecResponseBodyAccess On");
