@@ -70,6 +70,9 @@ impl Run<'_> {
             self.body_error("there are several fields Content-Type, and they differ");
         }
         self.sums(files);
+        if !body.is_empty() && self.types_of_body().any(is_odd_type) {
+            self.body_error("the field Content-Type has characters that do not belong there");
+        }
         self.full_request(body);
         self.state.has_room(0);
         let within = (body.len() as u64).saturating_sub(files) <= most;
@@ -230,6 +233,12 @@ impl Run<'_> {
 }
 
 /// Puts what a body holds into the families.
+/// Whether a media type has what is white space to some, who leave it out, and a part of the type to others.
+fn is_odd_type(kind: &[u8]) -> bool {
+    let is_odd = |byte: &u8| !matches!(byte, b'\t' | b' '..=b'~');
+    kind.first().is_some_and(|first| !super::request::is_token(first)) || kind.iter().any(is_odd)
+}
+
 struct Collector<'r, 'p> {
     run: &'r mut Run<'p>,
     /// Whether texts of XML are wanted.

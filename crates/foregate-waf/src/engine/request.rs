@@ -152,16 +152,20 @@ impl Run<'_> {
             }
             let equals =
                 value[start..end].iter().position(|byte| *byte == b'=').map_or(end, |sign| start + sign);
-            let (name, value) = (span.part(start, equals), span.part((equals + 1).min(end), end));
+            // Some leave out what is white before the sign as well.
+            let blanks = value[start..equals].iter().rev().take_while(|byte| byte.is_ascii_whitespace());
+            let name = span.part(start, equals - blanks.count());
+            let value = span.part((equals + 1).min(end), end);
             self.add(Family::Cookies, Some(Family::CookieNames), name, value);
         }
     }
 
     /// What takes the body apart, by its type.
     fn choose_processor(&mut self, value: &[u8]) {
-        // Some take the type to end at a comma or a blank as well.
-        let ends = |byte: &u8| matches!(byte, b';' | b',' | b' ' | b'\t');
-        let kind = value.trim_ascii_start().split(ends).next().unwrap_or_default();
+        // Some take the type to end at a comma or a blank as well, or drop what is white space to them.
+        let start = value.iter().take_while(|byte| !is_token(byte)).count();
+        let len = value[start..].iter().take_while(|byte| is_token(byte) || **byte == b'/').count();
+        let kind = &value[start..start + len];
         if kind.eq_ignore_ascii_case(b"application/x-www-form-urlencoded") {
             self.set_processor(BodyProcessor::UrlEncoded);
         } else if kind.eq_ignore_ascii_case(b"multipart/form-data") {
@@ -170,10 +174,6 @@ impl Run<'_> {
     }
 }
 
-/// The last segment of a path.
-fn basename(text: &Text, path: Span) -> Span {
-    let last = text.get(path).iter().rposition(|byte| matches!(byte, b'/' | b'\\'));
-    last.map_or(path, |at| path.part(at + 1, path.len()))
 /// The host of an authority.
 fn without_port(authority: &[u8]) -> &[u8] {
     let end = match memchr::memchr(b']', authority) {
@@ -188,6 +188,10 @@ pub(super) fn is_token(byte: &u8) -> bool {
     byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(byte)
 }
 
+/// The last segment of a path.
+fn basename(text: &Text, path: Span) -> Span {
+    let last = text.get(path).iter().rposition(|byte| matches!(byte, b'/' | b'\\'));
+    last.map_or(path, |at| path.part(at + 1, path.len()))
 }
 
 /// Where the path begins: behind scheme and authority, if the target has them.

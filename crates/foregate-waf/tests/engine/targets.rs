@@ -262,6 +262,51 @@ fn hosts_have_two_values_where_their_normal_form_differs() {
 }
 
 #[test]
+fn media_types_with_what_is_white_to_some_are_errors() {
+    let engine = engine(
+        r#"
+        SecRequestBodyAccess On
+        SecRule ARGS "@contains evil" "id:1,phase:2,pass,log"
+        SecRule REQBODY_ERROR "@eq 1" "id:2,phase:2,pass,log"
+    "#,
+    );
+    let post = |kind: &[u8]| {
+        let mut transaction = transaction(&engine);
+        transaction.request_line(b"POST", b"/", b"HTTP/1.1");
+        transaction.request_field(b"content-type", kind);
+        transaction.request_headers();
+        transaction.request_body(b"a=e%76il", true);
+        ids(&transaction.log())
+    };
+    let form = b"application/x-www-form-urlencoded";
+    assert_eq!(post(form), [1]);
+    for end in [&b"; charset=utf-8"[..], b";charset=utf-8", b",x", b"\t", b":x"] {
+        assert_eq!(post(&[form, end].concat()), [1], "{}", end.escape_ascii());
+    }
+    for white in [&b"\xa0"[..], b"\x85", b"\xc2\xa0", b"\xe2\x80\xa8", b"\x1c"] {
+        assert_eq!(post(&[form, white].concat()), [1, 2], "{}", white.escape_ascii());
+        assert_eq!(post(&[white, form].concat()), [1, 2], "{}", white.escape_ascii());
+    }
+    assert_eq!(post(b",application/x-www-form-urlencoded"), [1, 2]);
+    assert_eq!(post(b"text/plain"), [] as [u64; 0]);
+    assert_eq!(post(b"text/plain; x=\xe9"), [2]);
+}
+
+#[test]
+fn names_of_cookies_end_before_white_space() {
+    let engine = engine(
+        r#"
+        SecRule REQUEST_COOKIES:sid "@streq bad" "id:1,phase:1,pass,log"
+        SecRule REQUEST_COOKIES_NAMES "@streq sid" "id:2,phase:1,pass,log"
+    "#,
+    );
+    for cookie in ["sid=bad", "a=b; sid =bad", "sid \t=bad", " sid\u{c}=bad;a"] {
+        assert_eq!(ids(&request(&engine, "/", &[("Cookie", cookie)])), [1, 2], "{cookie}");
+    }
+    assert_eq!(ids(&request(&engine, "/", &[("Cookie", " =bad; =; ;")])), [] as [u64; 0]);
+}
+
+#[test]
 fn event_streams_are_held_only_where_they_are_named() {
     let looks = |wanted: &str, kind: &[u8]| {
         let rules = Source::text("rules.conf", "SecResponseBodyAccess On");
