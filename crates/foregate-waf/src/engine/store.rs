@@ -5,14 +5,18 @@ use parking_lot::{Mutex, MutexGuard};
 
 use super::tx::leading_number;
 use crate::model::PersistentCollection;
+use crate::transform::Transformation;
 
 /// Most records of one shard. A new one beyond that takes the place of one that has expired, or of the one that ends
 /// first.
 const RECORDS: usize = 4_096;
 /// Most elements of a record. Further ones are not set.
 const ELEMENTS: usize = 64;
-/// Most bytes of a key, of an element's name and of its value. Longer keys and names are not kept, values are cut.
+/// Most bytes of a key, of an element's name and of its value. A longer key is known by its digest, what has a longer name is not
+/// kept, values are cut.
 const TEXT: usize = 1_024;
+/// What stands before the digest of a long key.
+const DIGEST: &[u8] = b"sha1\0";
 /// How many records are known to end first after all were looked at, which is done once a second. With more new ones in
 /// that second, any makes room.
 const NEXT: usize = 1_024;
@@ -76,18 +80,17 @@ impl Default for Store {
 }
 
 impl Store {
-    fn shard(&self, handle: Handle<'_>) -> MutexGuard<'_, Shard> {
+    fn shard(&self, key: &Key) -> MutexGuard<'_, Shard> {
         use std::hash::BuildHasher;
-        let at = self.hasher.hash_one((handle.collection, handle.key)) as usize % SHARDS;
+        let at = self.hasher.hash_one(key) as usize % SHARDS;
         self.shards[at].lock()
     }
 
     /// The elements that a record has, with their values.
     pub(crate) fn elements(&self, handle: Handle<'_>) -> Vec<NamedValue> {
-        let mut shard = self.shard(handle);
-        let Some(record) = shard.records.get_mut(&(handle.collection, handle.key.into())) else {
-            return Vec::new();
-        };
+        let key = handle.key();
+        let mut shard = self.shard(&key);
+        let Some(record) = shard.records.get_mut(&key) else { return Vec::new() };
         record.refresh(handle.now);
         record.elements.iter().map(|element| (element.name.clone(), element.value.clone())).collect()
     }
@@ -105,12 +108,12 @@ impl Store {
     }
 
     fn change(&self, handle: Handle<'_>, name: &[u8], timeout: u32, value: impl FnOnce(&[u8]) -> Box<[u8]>) {
-        if handle.key.len() > TEXT || name.len() > TEXT {
+        if name.len() > TEXT {
             return;
         }
         let until = handle.now.saturating_add(u64::from(timeout));
-        let mut shard = self.shard(handle);
-        let key = (handle.collection, handle.key.into());
+        let key = handle.key();
+        let mut shard = self.shard(&key);
         if shard.records.len() >= RECORDS && !shard.records.contains_key(&key) {
             shard.make_room(handle.now);
         }
@@ -154,9 +157,23 @@ impl Store {
     }
 
     fn with(&self, handle: Handle<'_>, change: impl FnOnce(&mut Record)) {
-        let mut shard = self.shard(handle);
-        if let Some(record) = shard.records.get_mut(&(handle.collection, handle.key.into())) {
+        let key = handle.key();
+        let mut shard = self.shard(&key);
+        if let Some(record) = shard.records.get_mut(&key) {
             change(record);
+        }
+    }
+}
+
+impl Handle<'_> {
+    /// What the record is kept under. A client could otherwise make a key that counts nothing, and that an application trims.
+    fn key(&self) -> Key {
+        match self.key.get(..TEXT) {
+            Some(start) if start.len() < self.key.len() => {
+                let digest = Transformation::Sha1.apply(self.key);
+                (self.collection, [DIGEST, &digest].concat().into())
+            }
+            _ => (self.collection, self.key.into()),
         }
     }
 }
@@ -243,6 +260,20 @@ mod tests {
         assert!(get(&store, handle(b"a", 153), b"blocked").is_none());
         assert!(get(&store, handle(b"a", 162), b"hits").is_none(), "its time is over");
         assert!(store.elements(handle(b"b", 0)).is_empty());
+    }
+
+    #[test]
+    fn long_keys_count() {
+        let store = Store::default();
+        let long = [b"user".to_vec(), b" ".repeat(5_000)].concat();
+        let others = [&long[..long.len() - 1], &long[..TEXT], &long[..TEXT + 1], b"user"];
+        for _ in 0..3 {
+            store.add(handle(&long, 1), b"tries", 1, 60);
+        }
+        store.expire(handle(&long, 1), b"tries", 30);
+        assert_eq!(get(&store, handle(&long, 2), b"tries").as_deref(), Some(&b"3"[..]));
+        assert!(others.iter().all(|other| store.elements(handle(other, 2)).is_empty()));
+        assert!(store.elements(handle(&long, 31)).is_empty());
     }
 
     #[test]
