@@ -48,9 +48,15 @@ pub trait Sink {
         let _ = text;
     }
 
-    /// The same of the element of this name.
-    fn text_of(&mut self, _name: &[u8], text: &[u8]) {
-        self.text(text);
+    /// Whether what an element or attribute of an XML document of this name has in it is a secret.
+    fn is_secret(&self, name: &[u8]) -> bool {
+        let _ = name;
+        false
+    }
+
+    /// A text or value that is a secret; it is told as what it is as well.
+    fn secret(&mut self, text: &[u8]) {
+        let _ = text;
     }
 
     /// The value of an attribute of an XML document: what `XML://@*` is made of.

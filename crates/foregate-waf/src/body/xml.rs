@@ -25,6 +25,7 @@ pub fn xml(
         root: false,
         leaf: arguments.then(Vec::new),
         is_leaf: false,
+        secret: None,
         decoded: Vec::new(),
         count: 0,
         limits,
@@ -106,6 +107,8 @@ struct Reader<'a> {
     leaf: Option<Vec<u8>>,
     /// Whether no element has been read in the innermost one.
     is_leaf: bool,
+    /// How many elements were open when one began that has a secret in it.
+    secret: Option<usize>,
     /// What is being decoded.
     decoded: Vec<u8>,
     count: usize,
@@ -342,8 +345,10 @@ impl<'a> Reader<'a> {
         if text.is_empty() {
             return;
         }
-        let name = self.open.last().map_or(&b""[..], |open| &self.body[open.name.0..open.name.1]);
-        self.sink.text_of(name, text);
+        if self.secret.is_some() {
+            self.sink.secret(text);
+        }
+        self.sink.text(text);
         if let Some(leaf) = &mut self.leaf {
             leaf.extend_from_slice(text);
         }
@@ -432,6 +437,9 @@ impl<'a> Reader<'a> {
         self.at += 1;
         let name = self.name()?;
         self.root = true;
+        if self.secret.is_none() && self.sink.is_secret(&self.body[name.0..name.1]) {
+            self.secret = Some(self.open.len());
+        }
         self.open.push(Open { name, path: self.path.len() });
         self.path.push(b'.');
         self.path.extend_from_slice(&self.body[name.0..name.1]);
@@ -464,7 +472,7 @@ impl<'a> Reader<'a> {
     }
 
     fn attribute(&mut self) -> Result<(), Fault> {
-        self.name()?;
+        let name = self.name()?;
         self.white();
         if self.peek()? != b'=' {
             return Err(Fault::At("an attribute without value"));
@@ -485,7 +493,11 @@ impl<'a> Reader<'a> {
         self.one_more()?;
         let end = self.at + len;
         let plain = !self.decode(end)?;
-        self.sink.attribute(if plain { &rest[..len] } else { &self.decoded });
+        let value = if plain { &rest[..len] } else { &self.decoded };
+        if self.secret.is_some() || self.sink.is_secret(&self.body[name.0..name.1]) {
+            self.sink.secret(value);
+        }
+        self.sink.attribute(value);
         self.at = end + 1;
         Ok(())
     }
@@ -518,6 +530,9 @@ impl<'a> Reader<'a> {
         self.is_leaf = false;
         if let Some(open) = self.open.pop() {
             self.path.truncate(open.path);
+        }
+        if self.secret == Some(self.open.len()) {
+            self.secret = None;
         }
         Ok(())
     }

@@ -319,11 +319,12 @@ impl Sink for Collector<'_, '_> {
         }
     }
 
-    fn text_of(&mut self, name: &[u8], text: &[u8]) {
-        if self.texts {
-            self.run.state.secrets.of_xml(name, text);
-        }
-        self.text(text);
+    fn is_secret(&self, name: &[u8]) -> bool {
+        self.texts && super::secrets::is_secret_name(name)
+    }
+
+    fn secret(&mut self, text: &[u8]) {
+        self.run.state.secrets.of_xml(text);
     }
 
     fn attribute(&mut self, value: &[u8]) {

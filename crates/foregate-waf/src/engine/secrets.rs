@@ -140,7 +140,7 @@ pub(crate) struct Secrets {
     /// How many values and masks there were when they were gathered.
     of: usize,
     values: Vec<Vec<u8>>,
-    /// Those of elements of XML, whose text rules see as one.
+    /// Those of elements and attributes of XML: rules see the text of all elements as one.
     xml: Vec<Vec<u8>>,
 }
 
@@ -148,10 +148,10 @@ pub(crate) struct Secrets {
 const XML_SECRET: usize = 2048;
 
 impl Secrets {
-    /// Keeps the text of an element of XML if it is a secret by its name.
-    pub(crate) fn of_xml(&mut self, name: &[u8], text: &[u8]) {
+    /// Keeps a text of XML that is a secret.
+    pub(crate) fn of_xml(&mut self, text: &[u8]) {
         let text = text.trim_ascii();
-        if self.xml.len() <= SECRETS && text.len() >= SECRET_LEAST && is_secret_name(name) {
+        if self.xml.len() <= SECRETS && text.len() >= SECRET_LEAST {
             self.xml.push(text.get(..XML_SECRET).unwrap_or(text).to_ascii_lowercase());
         }
     }

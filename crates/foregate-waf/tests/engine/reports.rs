@@ -3,7 +3,7 @@
 use foregate_waf::engine::{Options, Transaction, Verdict};
 use foregate_waf::model::EngineMode;
 
-use super::{engine, get, request, transaction};
+use super::{engine, get, ids, request, transaction};
 
 #[test]
 fn lines_that_tools_understand() {
@@ -99,6 +99,31 @@ fn secrets_are_hidden_in_the_text_of_xml() {
     let report = transaction.log();
     let text = format!("{:?}{}", report.lines().collect::<Vec<_>>(), report.audit.unwrap_or_default());
     assert!(text.contains("bob' or 1=1--***") && !text.to_lowercase().contains("hunt"), "{text}");
+}
+
+/// Those of attributes, and of elements within one that is a secret by its name.
+#[test]
+fn secrets_are_hidden_in_attributes_and_nested_elements_of_xml() {
+    let engine = engine(
+        r#"
+        SecRequestBodyAccess On
+        SecAuditEngine On
+        SecRule REQUEST_HEADERS:Content-Type "@contains xml" "id:1,phase:1,pass,nolog,ctl:requestBodyProcessor=XML"
+        SecRule XML:/* "@contains bob" "id:2,phase:2,pass,log,t:lowercase,logdata:'%{MATCHED_VAR}'"
+        SecRule XML://@* "@rx r" "id:3,phase:2,pass,log,logdata:'%{MATCHED_VAR}'"
+    "#,
+    );
+    let mut transaction = transaction(&engine);
+    transaction.request_line(b"POST", b"/", b"HTTP/1.1");
+    transaction.request_field(b"Content-Type", b"text/xml");
+    transaction.request_headers();
+    let body = b"<a password='attr1r'><s:Password><v x='attr2r'>inner1<w/></v>inner2</s:Password><u ok='bar'>bob</u></a>";
+    transaction.request_body(body, true);
+    let report = transaction.log();
+    assert_eq!(ids(&report), [2, 3]);
+    let text = format!("{:?}{}", report.lines().collect::<Vec<_>>(), report.audit.unwrap_or_default());
+    assert!(!["attr1", "attr2", "inner1", "inner2"].iter().any(|secret| text.contains(secret)), "{text}");
+    assert!(text.contains("bob") && text.contains("bar"), "{text}");
 }
 
 #[test]
