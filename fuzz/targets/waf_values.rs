@@ -77,6 +77,7 @@ pub(crate) fn bodies(data: &[u8]) {
         arguments: usize::from(choice & 15),
         depth: usize::from(choice >> 4 & 7),
         files: usize::from(choice & 3),
+        unclear_files: choice & 4 != 0,
     };
     let whole = choice & 0x80 == 0;
     let mut counter = Counter::default();

@@ -1,10 +1,21 @@
-//! The `Content-Disposition` of a form's part (RFC 7578 section 4.2, RFC 8187 for `filename*`).
+//! The `Content-Disposition` of a form's part (RFC 7578 section 4.2, RFC 8187 for `filename*`, RFC 2047 for encoded words).
+//!
+//! Whether a part is a file or a text is read here and once more behind us. So what no browser or client library writes and
+//! what others read otherwise is an error: blanks around `=`, a parameter twice, names that only some decode.
+
+use super::encoded::{encoded_word, extended_value};
 
 /// What it says.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Disposition {
     pub(super) name: Vec<u8>,
+    /// What those take for the name who decode encoded words.
+    pub(super) decoded_name: Option<Vec<u8>>,
     pub(super) filename: Vec<u8>,
+    /// What some take for the file's name instead: what `filename*` says, and a decoded word.
+    pub(super) other_filenames: Vec<Vec<u8>>,
+    /// The file's name stands in double quotes, without which some do not find it.
+    pub(super) filename_quoted: bool,
     /// Quotes where none belong, or single ones.
     pub(super) invalid_quoting: bool,
     /// What is wrong with it, as far as it was read.
@@ -18,13 +29,27 @@ pub(super) fn parse(value: &[u8]) -> Disposition {
     disposition
 }
 
+/// The parameters that have been read.
+#[derive(Default)]
+struct Seen {
+    name: bool,
+    filename: bool,
+    extended: bool,
+    /// Something else than one space behind a semicolon.
+    crowded: bool,
+    /// A backslash in the name that to some goes.
+    odd_escape: bool,
+}
+
+const BLANK: &str = "has a blank where none belongs";
+const TWICE: &str = "has a parameter twice";
+
 fn is_token(byte: u8) -> bool {
     byte.is_ascii_graphic() && !b"()<>@,;:\\\"/[]?=".contains(&byte)
 }
 
-fn skip_white(text: &[u8]) -> &[u8] {
-    let count = text.iter().take_while(|byte| matches!(byte, b' ' | b'\t')).count();
-    &text[count..]
+fn is_blank(byte: &u8) -> bool {
+    matches!(byte, b' ' | b'\t')
 }
 
 fn split(text: &[u8], is_part: impl Fn(&u8) -> bool) -> (&[u8], &[u8]) {
@@ -33,37 +58,82 @@ fn split(text: &[u8], is_part: impl Fn(&u8) -> bool) -> (&[u8], &[u8]) {
 
 impl Disposition {
     fn read(&mut self, value: &[u8]) -> Result<(), &'static str> {
-        let mut rest = skip_white(value.strip_prefix(b"form-data").ok_or("is not form-data")?);
-        let mut extended = false;
+        let mut rest = value.strip_prefix(b"form-data").ok_or("is not form-data")?;
+        let mut seen = Seen::default();
         while !rest.is_empty() {
-            rest = skip_white(rest.strip_prefix(b";").ok_or_else(|| self.no_semicolon(rest))?);
-            if rest.is_empty() {
-                return Err("ends after a semicolon");
+            if rest.first().is_some_and(is_blank) {
+                return Err(BLANK);
             }
-            let (name, after) = split(rest, |byte| !matches!(byte, b'=' | b' ' | b'\t' | b';'));
-            let after = skip_white(after).strip_prefix(b"=").ok_or("has a parameter without value")?;
-            let after = skip_white(after);
-            rest = match name {
-                b"name" | b"filename" => {
-                    let (text, after) = self.value(after)?;
-                    let place = if name == b"name" { &mut self.name } else { &mut self.filename };
-                    if !place.is_empty() {
-                        return Err("has a parameter twice");
-                    }
-                    *place = text;
-                    after
-                }
-                b"filename*" if extended => return Err("has a parameter twice"),
-                b"filename*" => {
-                    extended = true;
-                    extended_value(after)?
-                }
-                _ => return Err("has a parameter that is not known"),
-            };
-            rest = skip_white(rest);
+            let (blanks, after) =
+                split(rest.strip_prefix(b";").ok_or_else(|| self.no_semicolon(rest))?, is_blank);
+            seen.crowded |= blanks != b" ";
+            rest = self.parameter(after, &mut seen)?;
         }
-        if extended && self.filename.is_empty() {
-            return Err("has a filename* without filename");
+        self.check(&seen)
+    }
+
+    /// Reads a parameter; what is behind it.
+    fn parameter<'a>(&mut self, text: &'a [u8], seen: &mut Seen) -> Result<&'a [u8], &'static str> {
+        if text.is_empty() {
+            return Err("ends after a semicolon");
+        }
+        let (name, after) = split(text, |byte| !matches!(byte, b'=' | b';') && !is_blank(byte));
+        // PHP and others take the blank for a part of the name.
+        if after.first().is_some_and(is_blank) {
+            return Err(BLANK);
+        }
+        let after = after.strip_prefix(b"=").ok_or("has a parameter without value")?;
+        if after.first().is_some_and(is_blank) {
+            return Err(BLANK);
+        }
+        // An empty one is there as well.
+        let twice = match name {
+            b"name" => std::mem::replace(&mut seen.name, true),
+            b"filename" => std::mem::replace(&mut seen.filename, true),
+            b"filename*" => std::mem::replace(&mut seen.extended, true),
+            _ => return Err("has a parameter that is not known"),
+        };
+        if twice {
+            return Err(TWICE);
+        }
+        if name == b"filename*" {
+            let (text, after) = extended_value(after)?;
+            self.other_filenames.push(text);
+            return Ok(after);
+        }
+        let raw = after;
+        let (text, after) = self.value(raw)?;
+        let raw = &raw[..raw.len() - after.len()];
+        if name == b"name" {
+            self.name = text;
+            seen.odd_escape = has_odd_escape(raw);
+        } else {
+            self.filename = text;
+            self.filename_quoted = raw.starts_with(b"\"");
+        }
+        Ok(after)
+    }
+
+    /// What the parameters are together.
+    fn check(&mut self, seen: &Seen) -> Result<(), &'static str> {
+        if seen.odd_escape {
+            return Err("has an escape in the name that not all read");
+        }
+        self.decoded_name = encoded_word(&self.name)?;
+        if self.filename.is_empty() {
+            return if seen.extended { Err("has a filename* without filename") } else { Ok(()) };
+        }
+        // To some, parameters are divided by a semicolon and a space, and what follows another is none.
+        if seen.crowded {
+            return Err("has a file's parameters divided by something else than `; `");
+        }
+        let word = encoded_word(&self.filename)?;
+        self.other_filenames.extend(word);
+        self.other_filenames.dedup();
+        self.other_filenames.retain(|other| *other != self.filename);
+        let all = std::iter::once(&self.filename).chain(&self.other_filenames);
+        if all.into_iter().any(|name| is_nameless(name)) {
+            return Err("has a file name that is none to some");
         }
         Ok(())
     }
@@ -80,6 +150,9 @@ impl Disposition {
             Some(quote @ (b'"' | b'\'')) => *quote,
             Some(_) => {
                 let (token, rest) = split(text, |byte| is_token(*byte));
+                if token.is_empty() {
+                    return Err("has a parameter without value");
+                }
                 self.invalid_quoting |= token.contains(&b'\'');
                 // Where the token ends early, so does the header for most; here what follows is an error.
                 self.invalid_quoting |= matches!(rest.first(), Some(b'"'));
@@ -109,21 +182,23 @@ impl Disposition {
     }
 }
 
-/// Goes over `charset'language'text`.
-fn extended_value(text: &[u8]) -> Result<&[u8], &'static str> {
-    let (charset, rest) = split(text, |byte| byte.is_ascii_alphanumeric() || b"!#$%&+-^_`{}~".contains(byte));
-    let rest =
-        rest.strip_prefix(b"'").filter(|_| !charset.is_empty()).ok_or("has a filename* without charset")?;
-    let (_, rest) = split(rest, |byte| *byte != b'\'');
-    let mut rest = rest.strip_prefix(b"'").ok_or("has a filename* without language")?;
-    loop {
-        rest = match rest {
-            [] | [b';', ..] => return Ok(rest),
-            [b'%', high, low, after @ ..] if high.is_ascii_hexdigit() && low.is_ascii_hexdigit() => after,
-            [byte, after @ ..] if byte.is_ascii_alphanumeric() || b"!#$&+-.^_`~".contains(byte) => after,
-            _ => return Err("has a filename* with a character that does not belong there"),
-        };
+/// Whether a text in quotes has a backslash before something else than a quote or another one: to some it goes.
+fn has_odd_escape(raw: &[u8]) -> bool {
+    let mut bytes = raw.iter();
+    while let Some(byte) = bytes.next() {
+        if *byte == b'\\' && !matches!(bytes.next(), Some(b'"' | b'\'' | b'\\')) {
+            return true;
+        }
     }
+    false
+}
+
+/// Whether nothing is left of a file's name for those who take what is behind the last slash, or leave out blanks and quotes:
+/// to some of them a part without one is a text.
+fn is_nameless(name: &[u8]) -> bool {
+    let last = name.rsplit(|byte| matches!(byte, b'/' | b'\\')).next().unwrap_or_default();
+    let is_nothing = |letter: char| letter.is_whitespace() || matches!(letter, '.' | '"' | '\'');
+    String::from_utf8_lossy(last).chars().all(is_nothing)
 }
 
 #[cfg(test)]
@@ -136,28 +211,33 @@ mod tests {
         let cases: &[(&str, &str, &str, bool, Option<&str>)] = &[
             ("form-data", "", "", false, None),
             ("form-data; name=\"a b\"", "a b", "", false, None),
-            ("form-data ;\tname = a ; filename=\"x\\\"\\\\y\\z.txt\"", "a", "x\"\\y\\z.txt", false, None),
+            ("form-data; name=\"a\\\"\\\\b\"; filename=\"x\\\"\\\\y\\z.txt\"", "a\"\\b", "x\"\\y\\z.txt", false, None),
+            ("form-data;name=a", "a", "", false, None),
             ("form-data; name='a'", "a", "", true, None),
             ("form-data; name=\"it's\"", "it's", "", false, None),
             ("form-data; name=it's", "it's", "", true, None),
-            ("form-data; name=\"a\"; filename=\"x\"; filename*=UTF-8''%e2%82x", "a", "x", false, None),
+            ("form-data; name=\"a\"; filename=\"x\"; filename*=UTF-8''%e2%82%acx", "a", "x", false, None),
             ("attachment; name=a", "", "", false, Some("is not form-data")),
-            ("form-data name=a", "", "", false, Some("behind a value")),
+            ("form-data name=a", "", "", false, Some("a blank")),
             ("form-data; name=\"a\"\"b\"", "a", "", true, Some("behind a value")),
-            ("form-data; name=\"a\" b", "a", "", false, Some("behind a value")),
+            ("form-data; name=\"a\" b", "a", "", false, Some("a blank")),
             ("form-data; name=a; name=b", "a", "", false, Some("twice")),
             ("form-data; filename=a; filename=b", "", "a", false, Some("twice")),
             ("form-data; name=\"a", "", "", false, Some("without end")),
             ("form-data; name=\"a\\", "", "", false, Some("within an escape")),
             ("form-data; name", "", "", false, Some("without value")),
             ("form-data; name=", "", "", false, Some("without value")),
+            ("form-data; name=; filename=x", "", "", false, Some("without value")),
+            ("form-data; Name=a", "", "", false, Some("not known")),
+            ("form-data; name*=utf-8''a", "", "", false, Some("not known")),
             ("form-data; name=a;", "a", "", false, Some("after a semicolon")),
             ("form-data; size=1", "", "", false, Some("not known")),
             ("form-data; name=a; filename*=UTF-8''x", "a", "", false, Some("without filename")),
-            ("form-data; filename=x; filename*=''x", "", "x", false, Some("without charset")),
-            ("form-data; filename=x; filename*=a'b", "", "x", false, Some("without language")),
-            ("form-data; filename=x; filename*=a''%4", "", "x", false, Some("does not belong")),
-            ("form-data; filename=x; filename*=a''b; filename*=a''b", "", "x", false, Some("twice")),
+            ("form-data; filename=x; filename*=''x", "", "x", false, Some("not in UTF-8")),
+            ("form-data; filename=x; filename*=latin1''x", "", "x", false, Some("not in UTF-8")),
+            ("form-data; filename=x; filename*=utf-8'b", "", "x", false, Some("without language")),
+            ("form-data; filename=x; filename*=UTF-8''%4", "", "x", false, Some("does not belong")),
+            ("form-data; filename=x; filename*=utf-8''b; filename*=utf-8''b", "", "x", false, Some("twice")),
         ];
         for (text, name, filename, quoting, error) in cases {
             let read = parse(text.as_bytes());
@@ -172,6 +252,75 @@ mod tests {
                 (read, error) => read == *error,
             };
             assert!(matches, "{text}: {:?}", read.error);
+        }
+    }
+    /// What is read otherwise behind us: a part that is a file here and a text there.
+    #[test]
+    fn what_others_read_otherwise_is_an_error() {
+        #[rustfmt::skip]
+        let cases: &[(&str, &str)] = &[
+            // PHP and multiparty see no file name.
+            ("form-data; name=\"a\"; filename =\"x\"", "a blank"),
+            ("form-data; name=\"a\"; filename= \"x\"", "a blank"),
+            ("form-data; name=\"a\"; filename\t=\"x\"", "a blank"),
+            ("form-data; name =\"a\"; filename=\"x\"", "a blank"),
+            ("form-data; name=\"a\" ; filename=\"x\"", "a blank"),
+            ("form-data; name=\"a\"; filename=\"x\" ", "a blank"),
+            ("form-data ; name=\"a\"", "a blank"),
+            // Expressions with a space in them find none.
+            ("form-data; name=\"a\";filename=\"x\"", "than `; `"),
+            ("form-data; name=\"a\";\tfilename=\"x\"", "than `; `"),
+            ("form-data;  name=\"a\"; filename=\"x\"", "than `; `"),
+            // To Django and Go it replaces the other.
+            ("form-data; name=\"a\"; filename=\"x\"; filename*=UTF-8''", "empty or no text"),
+            ("form-data; name=\"a\"; filename*=UTF-8''; filename=\"x\"", "empty or no text"),
+            ("form-data; name=\"a\"; filename=\"x\"; filename*=UTF-8''%00", "empty or no text"),
+            ("form-data; name=\"a\"; filename=\"x\"; filename*=UTF-8''%ff", "empty or no text"),
+            ("form-data; name=\"a\"; filename=\"x\"; filename*=utf-8\"\"x", "not in UTF-8"),
+            ("form-data; name=\"a\"; filename=\"\"; filename*=UTF-8''x", "without filename"),
+            // The first counts for some, the last for others.
+            ("form-data; name=\"a\"; filename=\"\"; filename=\"x\"", "twice"),
+            ("form-data; name=\"\"; name=\"a\"", "twice"),
+            // ASP.NET and Tomcat decode it.
+            ("form-data; name=\"a\"; filename=\"=?utf-8?B??=\"", "encoded word"),
+            ("form-data; name=\"a\"; filename=\"=?utf-7?B?eA==?=\"", "encoded word"),
+            ("form-data; name=\"a\"; filename=\"x =?utf-8?Q?y?=\"", "encoded word"),
+            ("form-data; name=\"=?utf-8?B?aWQ?=\"", "encoded word"),
+            ("form-data; name=\"=?utf-8?Q?i?= =?utf-8?Q?d?=\"", "encoded word"),
+            // aiohttp leaves slashes out, others what is before them.
+            ("form-data; name=\"a\"; filename=\"/\"", "none to some"),
+            ("form-data; name=\"a\"; filename=\"x/\"", "none to some"),
+            ("form-data; name=\"a\"; filename=\" \"", "none to some"),
+            ("form-data; name=\"a\"; filename=\"..\"", "none to some"),
+            ("form-data; name=\"a\"; filename=\"\\\"\"", "none to some"),
+            ("form-data; name=\"a\"; filename=\"x\"; filename*=UTF-8''%2f", "none to some"),
+            ("form-data; name=\"i\\d\"", "an escape"),
+        ];
+        for (text, error) in cases {
+            let read = parse(text.as_bytes());
+            assert!(read.error.is_some_and(|read| read.contains(error)), "{text}: {:?}", read.error);
+        }
+    }
+
+    #[test]
+    fn other_readings_of_names_are_there() {
+        let read =
+            parse(b"form-data; name=\"=?utf-8?B?aWQ=?=\"; filename=\"x.txt\"; filename*=utf-8'en'x%2ephp");
+        assert_eq!((read.error, read.decoded_name.as_deref()), (None, Some(&b"id"[..])));
+        assert_eq!(read.other_filenames, [b"x.php".to_vec()]);
+        // As HttpClient of .NET has it.
+        let read =
+            parse(b"form-data; name=f; filename=\"=?utf-8?B?w7wudHh0?=\"; filename*=utf-8''%C3%BC.txt");
+        assert_eq!((read.error, read.other_filenames), (None, vec!["\u{fc}.txt".as_bytes().to_vec()]));
+        let read = parse(b"form-data; name=f; filename=x.txt; filename*=utf-8''x.txt");
+        assert_eq!((read.error, read.other_filenames.len(), read.filename_quoted), (None, 0, false));
+        let read = parse(b"form-data; name=\"f\"; filename=\"=?utf-8?q?a_=C3=BC=3f?=\"");
+        assert_eq!((read.error, read.filename_quoted), (None, true));
+        assert_eq!(read.other_filenames, ["a \u{fc}?".as_bytes().to_vec()]);
+        // No encoded words.
+        for name in ["a=?b", "?=", "=?=", "what?=yes"] {
+            let read = parse(format!("form-data; name=\"{name}\"").as_bytes());
+            assert_eq!((read.error, read.decoded_name), (None, None), "{name}");
         }
     }
 }

@@ -5,6 +5,7 @@
 //! look at it all the same. Nothing is kept but the path to where the pass is, so memory does not grow with the body.
 
 mod disposition;
+mod encoded;
 mod json;
 mod multipart;
 mod part;
@@ -72,6 +73,8 @@ pub struct File<'a> {
     pub name: &'a [u8],
     /// What the client calls it; not empty.
     pub filename: &'a [u8],
+    /// What others may take for that: what `filename*` says where it is something else, and what comes of an encoded word.
+    pub other_filenames: &'a [Vec<u8>],
     /// What is in it.
     pub content: &'a [u8],
 }
@@ -86,11 +89,14 @@ pub struct Limits {
     pub depth: usize,
     /// How many files of a form; those beyond are left out. Default: 100, as `SecUploadFileLimit` has it.
     pub files: usize,
+    /// Whether parts of a form that have a file name, but not in double quotes or no `Content-Type`, are arguments as well:
+    /// to some programs they are texts. Default: no, since libraries of clients send files so.
+    pub unclear_files: bool,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { arguments: 1000, depth: 512, files: 100 }
+        Self { arguments: 1000, depth: 512, files: 100, unclear_files: false }
     }
 }
 

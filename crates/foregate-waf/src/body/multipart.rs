@@ -2,7 +2,7 @@
 
 use memchr::{memchr, memmem};
 
-use super::disposition;
+use super::disposition::{self, Disposition};
 use super::part::Header;
 use super::{BodyError, File, Limits, Sink};
 
@@ -281,7 +281,7 @@ impl<'a> Reader<'a> {
             Some(value) => disposition::parse(value),
             None => {
                 self.outcome.fail("Part missing Content-Disposition header.");
-                disposition::Disposition::default()
+                Disposition::default()
             }
         };
         self.outcome.invalid_quoting |= disposition.invalid_quoting;
@@ -297,26 +297,39 @@ impl<'a> Reader<'a> {
         for line in header.lines() {
             self.sink.part_header(&disposition.name, line);
         }
-        self.give(&disposition.name, &disposition.filename, content);
+        let is_file = !disposition.filename.is_empty();
+        if is_file {
+            self.file(&disposition, content);
+        }
+        let has_type = header.field(b"Content-Type").is_some_and(|kind| !kind.trim_ascii().is_empty());
+        let is_clear = has_type && disposition.filename_quoted;
+        // Behind a header that is wrong, others may find a text.
+        if !is_file || disposition.error.is_some() || (self.limits.unclear_files && !is_clear) {
+            self.text(&disposition, content);
+        }
     }
 
-    fn give(&mut self, name: &[u8], filename: &[u8], content: &[u8]) {
-        if filename.is_empty() {
-            self.outcome.length_without_files += content.len();
+    fn file(&mut self, disposition: &Disposition, content: &[u8]) {
+        let Disposition { name, filename, other_filenames, .. } = disposition;
+        self.sink.multipart_filename(filename);
+        other_filenames.iter().for_each(|other| self.sink.multipart_filename(other));
+        self.files += 1;
+        if self.files > self.limits.files {
+            self.outcome.file_limit_exceeded = true;
+        } else {
+            self.sink.file(&File { name, filename, other_filenames, content });
+        }
+    }
+
+    fn text(&mut self, disposition: &Disposition, content: &[u8]) {
+        self.outcome.length_without_files += content.len();
+        for name in std::iter::once(&disposition.name).chain(&disposition.decoded_name) {
             self.arguments += 1;
             if self.arguments > self.limits.arguments {
                 self.outcome.over_limit = true;
             } else {
                 self.sink.argument(name, content);
             }
-            return;
-        }
-        self.sink.multipart_filename(filename);
-        self.files += 1;
-        if self.files > self.limits.files {
-            self.outcome.file_limit_exceeded = true;
-        } else {
-            self.sink.file(&File { name, filename, content });
         }
     }
 }

@@ -7,6 +7,9 @@ const MAX_LINE: usize = 4096;
 /// The most lines in a part's header; more are an error.
 const MAX_LINES: usize = 64;
 
+/// Characters beyond ASCII that end a line: U+0085, U+2028 and U+2029.
+const LINE_ENDS: [&[u8]; 3] = [b"\xc2\x85", b"\xe2\x80\xa8", b"\xe2\x80\xa9"];
+
 /// What has been read of it.
 #[derive(Debug, Default)]
 pub(super) struct Header {
@@ -27,6 +30,10 @@ impl Header {
         if line.iter().any(|byte| byte.is_ascii_control() && *byte != b'\t') {
             // To some, such as Werkzeug, a CR ends a line, and two of them end the header.
             outcome.fail("a control character in a part's header");
+        }
+        if !line.is_ascii() && LINE_ENDS.iter().any(|end| memchr::memmem::find(line, end).is_some()) {
+            // To some a line ends there.
+            outcome.fail("the end of a line in a part's header");
         }
         let white = line.iter().take_while(|byte| matches!(byte, b' ' | b'\t'..=b'\r')).count();
         if white > 0 {

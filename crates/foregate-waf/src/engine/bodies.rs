@@ -36,6 +36,7 @@ impl Run<'_> {
             arguments: (settings.arguments_limit as usize).saturating_sub(have),
             depth: settings.request_body_json_depth_limit as usize,
             files: settings.upload_file_limit as usize,
+            unclear_files: self.plan.limits.unclear_files,
         }
     }
 
@@ -69,10 +70,10 @@ impl Run<'_> {
         if !body.is_empty() && self.has_several_types() {
             self.body_error("there are several fields Content-Type, and they differ");
         }
-        self.sums(files);
         if !body.is_empty() && self.types_of_body().any(is_odd_type) {
             self.body_error("the field Content-Type has characters that do not belong there");
         }
+        self.sums(files);
         self.full_request(body);
         self.state.has_room(0);
         let within = (body.len() as u64).saturating_sub(files) <= most;
@@ -232,13 +233,13 @@ impl Run<'_> {
     }
 }
 
-/// Puts what a body holds into the families.
 /// Whether a media type has what is white space to some, who leave it out, and a part of the type to others.
 fn is_odd_type(kind: &[u8]) -> bool {
     let is_odd = |byte: &u8| !matches!(byte, b'\t' | b' '..=b'~');
     kind.first().is_some_and(|first| !super::request::is_token(first)) || kind.iter().any(is_odd)
 }
 
+/// Puts what a body holds into the families.
 struct Collector<'r, 'p> {
     run: &'r mut Run<'p>,
     /// Whether texts of XML are wanted.
@@ -294,6 +295,7 @@ impl Sink for Collector<'_, '_> {
     fn file(&mut self, file: &File<'_>) {
         self.files += file.content.len() as u64;
         self.add(Family::Files, None, file.name, file.filename);
+        file.other_filenames.iter().for_each(|other| self.add(Family::Files, None, file.name, other));
         self.add(Family::FileNames, None, file.name, file.name);
         self.add(Family::FileSizes, None, file.name, file.content.len().to_string().as_bytes());
         if self.run.uses(Variable::FilesTmpContent) {

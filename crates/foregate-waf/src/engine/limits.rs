@@ -27,6 +27,9 @@ pub struct Limits {
     pub message: usize,
     /// What happens to a transaction that is over its budget.
     pub beyond: Beyond,
+    /// Whether files that are texts to some programs are arguments as well: see
+    /// [`unclear_files`](crate::body::Limits::unclear_files). Default no.
+    pub unclear_files: bool,
 }
 
 /// What one exact look at a value costs beside its bytes, in units of [`Limits::work`].
@@ -74,6 +77,7 @@ impl Default for Limits {
             shown: 200,
             message: 1_024,
             beyond: Beyond::Deny(413),
+            unclear_files: false,
         }
     }
 }

@@ -39,7 +39,7 @@ const PROPS: [Prop; 3] = [
 
 const BLOCK: Block = Block { keys: &KEYS, later: &[] };
 
-static KEYS: [Key; 9] = [
+static KEYS: [Key; 10] = [
     Key {
         args: (1, ANY),
         many: true,
@@ -75,6 +75,15 @@ static KEYS: [Key; 9] = [
         )
         .default("128KiB")
     },
+    Key::one(
+        "unclear-files",
+        "WORD",
+        "unclear-files \"both\"",
+        "What files of a form are whose part has no `Content-Type`, or whose name stands in no double quotes, as `requests` for \
+         Python and .NET send them: `files`, or `both`, files whose content is an argument as well, since it is one to some \
+         programs, such as formidable for Node.",
+    )
+    .default("files"),
     Key {
         props: &RESPONSE,
         ..Key::one(

@@ -182,6 +182,9 @@ fn terms(node: &Node, audit: bool, excludes: &[Exclude]) -> Result<Terms, Proble
         let beyond = [("refuse", Beyond::Deny(413)), ("pass", Beyond::Continue)];
         limits.beyond = budget.prop("beyond").map_or(Ok(Beyond::Deny(413)), |word| word.choice(&beyond))?;
     }
+    if let Some(files) = node.child("unclear-files") {
+        limits.unclear_files = files.arg(0)?.choice(&[("files", false), ("both", true)])?;
+    }
     let types = node.child("response-body").and_then(|node| node.prop("types"));
     let types = types.map(|types| {
         let types: Vec<Box<str>> =
