@@ -14,8 +14,8 @@ pub(super) struct Disposition {
     pub(super) filename: Vec<u8>,
     /// What some take for the file's name instead: what `filename*` says, and a decoded word.
     pub(super) other_filenames: Vec<Vec<u8>>,
-    /// The file's name stands in double quotes, without which some do not find it.
-    pub(super) filename_quoted: bool,
+    /// The file's name stands behind a space and in double quotes, without which some do not find it.
+    pub(super) filename_clear: bool,
     /// Quotes where none belong, or single ones.
     pub(super) invalid_quoting: bool,
     /// What is wrong with it, as far as it was read.
@@ -35,8 +35,8 @@ struct Seen {
     name: bool,
     filename: bool,
     extended: bool,
-    /// Something else than one space behind a semicolon.
-    crowded: bool,
+    /// Something else than one space, or nothing, behind a semicolon.
+    odd_blanks: bool,
     /// A backslash in the name that to some goes.
     odd_escape: bool,
 }
@@ -66,14 +66,19 @@ impl Disposition {
             }
             let (blanks, after) =
                 split(rest.strip_prefix(b";").ok_or_else(|| self.no_semicolon(rest))?, is_blank);
-            seen.crowded |= blanks != b" ";
-            rest = self.parameter(after, &mut seen)?;
+            seen.odd_blanks |= !matches!(blanks, b"" | b" ");
+            rest = self.parameter(after, !blanks.is_empty(), &mut seen)?;
         }
         self.check(&seen)
     }
 
-    /// Reads a parameter; what is behind it.
-    fn parameter<'a>(&mut self, text: &'a [u8], seen: &mut Seen) -> Result<&'a [u8], &'static str> {
+    /// Reads a parameter, `apart` from the semicolon by a blank; what is behind it.
+    fn parameter<'a>(
+        &mut self,
+        text: &'a [u8],
+        apart: bool,
+        seen: &mut Seen,
+    ) -> Result<&'a [u8], &'static str> {
         if text.is_empty() {
             return Err("ends after a semicolon");
         }
@@ -109,7 +114,7 @@ impl Disposition {
             seen.odd_escape = has_odd_escape(raw);
         } else {
             self.filename = text;
-            self.filename_quoted = raw.starts_with(b"\"");
+            self.filename_clear = apart && raw.starts_with(b"\"");
         }
         Ok(after)
     }
@@ -123,9 +128,9 @@ impl Disposition {
         if self.filename.is_empty() {
             return if seen.extended { Err("has a filename* without filename") } else { Ok(()) };
         }
-        // To some, parameters are divided by a semicolon and a space, and what follows another is none.
-        if seen.crowded {
-            return Err("has a file's parameters divided by something else than `; `");
+        // To some, a parameter stands behind a space.
+        if seen.odd_blanks {
+            return Err("has other blanks between a file's parameters than one space");
         }
         let word = encoded_word(&self.filename)?;
         self.other_filenames.extend(word);
@@ -268,9 +273,8 @@ mod tests {
             ("form-data; name=\"a\"; filename=\"x\" ", "a blank"),
             ("form-data ; name=\"a\"", "a blank"),
             // Expressions with a space in them find none.
-            ("form-data; name=\"a\";filename=\"x\"", "than `; `"),
-            ("form-data; name=\"a\";\tfilename=\"x\"", "than `; `"),
-            ("form-data;  name=\"a\"; filename=\"x\"", "than `; `"),
+            ("form-data; name=\"a\";\tfilename=\"x\"", "other blanks"),
+            ("form-data;  name=\"a\"; filename=\"x\"", "other blanks"),
             // To Django and Go it replaces the other.
             ("form-data; name=\"a\"; filename=\"x\"; filename*=UTF-8''", "empty or no text"),
             ("form-data; name=\"a\"; filename*=UTF-8''; filename=\"x\"", "empty or no text"),
@@ -313,10 +317,13 @@ mod tests {
             parse(b"form-data; name=f; filename=\"=?utf-8?B?w7wudHh0?=\"; filename*=utf-8''%C3%BC.txt");
         assert_eq!((read.error, read.other_filenames), (None, vec!["\u{fc}.txt".as_bytes().to_vec()]));
         let read = parse(b"form-data; name=f; filename=x.txt; filename*=utf-8''x.txt");
-        assert_eq!((read.error, read.other_filenames.len(), read.filename_quoted), (None, 0, false));
+        assert_eq!((read.error, read.other_filenames.len(), read.filename_clear), (None, 0, false));
         let read = parse(b"form-data; name=\"f\"; filename=\"=?utf-8?q?a_=C3=BC=3f?=\"");
-        assert_eq!((read.error, read.filename_quoted), (None, true));
+        assert_eq!((read.error, read.filename_clear), (None, true));
         assert_eq!(read.other_filenames, ["a \u{fc}?".as_bytes().to_vec()]);
+        // As much copied programs for Android have it.
+        let read = parse(b"form-data; name=\"a\";filename=\"x\"");
+        assert_eq!((read.error, &read.filename[..], read.filename_clear), (None, &b"x"[..], false));
         // No encoded words.
         for name in ["a=?b", "?=", "=?=", "what?=yes"] {
             let read = parse(format!("form-data; name=\"{name}\"").as_bytes());

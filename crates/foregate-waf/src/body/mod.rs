@@ -89,8 +89,8 @@ pub struct Limits {
     pub depth: usize,
     /// How many files of a form; those beyond are left out. Default: 100, as `SecUploadFileLimit` has it.
     pub files: usize,
-    /// Whether parts of a form that have a file name, but not in double quotes or no `Content-Type`, are arguments as well:
-    /// to some programs they are texts. Default: no, since libraries of clients send files so.
+    /// Whether parts of a form that have a file name, but not behind a space and in double quotes, or that have no `Content-Type`,
+    /// are arguments as well: to some programs they are texts. Default: no, since libraries of clients send files so.
     pub unclear_files: bool,
 }
 

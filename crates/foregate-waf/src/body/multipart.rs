@@ -302,7 +302,7 @@ impl<'a> Reader<'a> {
             self.file(&disposition, content);
         }
         let has_type = header.field(b"Content-Type").is_some_and(|kind| !kind.trim_ascii().is_empty());
-        let is_clear = has_type && disposition.filename_quoted;
+        let is_clear = has_type && disposition.filename_clear;
         // Behind a header that is wrong, others may find a text.
         if !is_file || disposition.error.is_some() || (self.limits.unclear_files && !is_clear) {
             self.text(&disposition, content);

@@ -79,9 +79,9 @@ static KEYS: [Key; 10] = [
         "unclear-files",
         "WORD",
         "unclear-files \"both\"",
-        "What files of a form are whose part has no `Content-Type`, or whose name stands in no double quotes, as `requests` for \
-         Python and .NET send them: `files`, or `both`, files whose content is an argument as well, since it is one to some \
-         programs, such as formidable for Node.",
+        "What files of a form are whose part has no `Content-Type`, or whose name stands behind no space or in no double quotes, as \
+         `requests` for Python and .NET send them: `files`, or `both`, files whose content is an argument as well, since it is \
+         one to some programs, such as formidable for Node.",
     )
     .default("files"),
     Key {
