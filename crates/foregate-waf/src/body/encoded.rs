@@ -37,6 +37,10 @@ pub(super) fn extended_value(text: &[u8]) -> Result<(Vec<u8>, &[u8]), &'static s
 /// decode such, and others take them as they are. More than one, or one in the middle, is an error, as are other charsets.
 pub(super) fn encoded_word(value: &[u8]) -> Result<Option<Vec<u8>>, &'static str> {
     const WRONG: &str = "has an encoded word that not all read";
+    // Hardly a name has the mark.
+    if memchr::memchr(b'?', value).is_none() {
+        return Ok(None);
+    }
     let Some(start) = memchr::memmem::find(value, b"=?") else { return Ok(None) };
     if memchr::memmem::rfind(value, b"?=").is_none_or(|end| end < start + 2) {
         return Ok(None);

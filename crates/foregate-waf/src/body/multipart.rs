@@ -301,10 +301,10 @@ impl<'a> Reader<'a> {
         if is_file {
             self.file(&disposition, content);
         }
-        let has_type = header.field(b"Content-Type").is_some_and(|kind| !kind.trim_ascii().is_empty());
-        let is_clear = has_type && disposition.filename_clear;
+        let has_type = || header.field(b"Content-Type").is_some_and(|kind| !kind.trim_ascii().is_empty());
+        let is_unclear = || self.limits.unclear_files && !(disposition.filename_clear && has_type());
         // Behind a header that is wrong, others may find a text.
-        if !is_file || disposition.error.is_some() || (self.limits.unclear_files && !is_clear) {
+        if !is_file || disposition.error.is_some() || is_unclear() {
             self.text(&disposition, content);
         }
     }

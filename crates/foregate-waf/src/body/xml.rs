@@ -494,7 +494,7 @@ impl<'a> Reader<'a> {
         let end = self.at + len;
         let plain = !self.decode(end)?;
         let value = if plain { &rest[..len] } else { &self.decoded };
-        if self.secret.is_some() || self.sink.is_secret(&self.body[name.0..name.1]) {
+        if !value.is_empty() && (self.secret.is_some() || self.sink.is_secret(&self.body[name.0..name.1])) {
             self.sink.secret(value);
         }
         self.sink.attribute(value);

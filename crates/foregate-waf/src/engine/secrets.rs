@@ -73,12 +73,10 @@ fn is_known_field(name: &[u8]) -> bool {
 
 /// Whether a value under this name is a secret.
 pub(crate) fn is_secret_name(name: &[u8]) -> bool {
+    let has_secret = |name: &[u8]| has_secret_word(name) || has_secret_part(name);
+    let Some(start) = name.get(..NAME) else { return has_secret(name) };
     // The end as well: there it stands in the path of a value of JSON.
-    let ends = [
-        name.get(..NAME).unwrap_or(name),
-        &name[NAME.max(name.len().saturating_sub(NAME)).min(name.len())..],
-    ];
-    ends.iter().any(|end| has_secret_word(end) || has_secret_part(end))
+    has_secret(start) || has_secret(&name[NAME.max(name.len() - NAME)..])
 }
 
 /// Whether a name has one of [`WORDS`] among its words.
