@@ -107,7 +107,7 @@ pub struct OverBudget;
 
 impl Value for OverBudget {
     type Data = &'static str;
-    const NAME: &'static str = "waf.over-budget";
+    const NAME: &'static str = "waf.over_budget";
     const ABOUT: &'static str = "The limit of the firewall that the request has gone beyond, `arguments`, `fields`, `variables`, \
                                  `text` or `work`, so that rules have not seen all of it; absent where it has not.";
     const SHOWS: Option<Kind> = Some(Kind::Bytes);
