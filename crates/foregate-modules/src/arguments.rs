@@ -1,9 +1,14 @@
 //! Values of the configuration that several modules read in the same way.
 
+use alloc::borrow::Cow;
 use alloc::format;
 use alloc::string::String;
+use alloc::vec::Vec;
+use core::ops::ControlFlow;
 
 use foregate_module::{Argument, Field, Fields, Problem, Text};
+
+use crate::pairs::Pairs;
 
 /// A media type for `content-type`.
 pub(crate) fn content_type(argument: &Argument) -> Result<&str, Problem> {
@@ -59,13 +64,34 @@ pub(crate) fn quotable<'a>(argument: Option<&'a Argument>, otherwise: &'a str) -
 
 /// The value of the first cookie of this name.
 pub(crate) fn cookie<'f>(fields: &'f dyn Fields, name: &str) -> Option<&'f [u8]> {
-    cookies(fields, name).next()
+    cookies(fields, name, 1).pop()
 }
 
-/// The values of all cookies of this name.
-pub(crate) fn cookies<'f>(fields: &'f dyn Fields, name: &str) -> impl Iterator<Item = &'f [u8]> {
-    let pairs = fields.all("cookie").flat_map(|value| value.split(|byte| *byte == b';'));
-    pairs.filter_map(move |pair| pair.trim_ascii().strip_prefix(name.as_bytes())?.strip_prefix(b"="))
+/// The values of the first so many cookies of this name, in whatever spelling an origin may take for it.
+pub(crate) fn cookies<'f>(fields: &'f dyn Fields, name: &str, most: usize) -> Vec<&'f [u8]> {
+    let mut found = Vec::new();
+    let _ = fields.all("cookie").try_for_each(|value| {
+        Pairs::Cookies.named(value, name.as_bytes(), &mut |value| {
+            if let Cow::Borrowed(value) = value {
+                found.push(value);
+            }
+            if found.len() < most { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        })
+    });
+    found
+}
+
+/// The value of a field; of several of the name all of them, as RFC 9110, section 5.3, puts them together, and the pieces of
+/// a cookie as RFC 9113, section 8.2.3, does.
+pub(crate) fn joined<'f>(fields: &'f dyn Fields, name: &'f str) -> Option<Cow<'f, [u8]>> {
+    let mut values = fields.all(name);
+    let mut value = Cow::Borrowed(values.next()?);
+    for more in values {
+        let owned = value.to_mut();
+        owned.extend_from_slice(if name == "cookie" { b"; " } else { b", " });
+        owned.extend_from_slice(more);
+    }
+    Some(value)
 }
 
 /// The name of a cookie (RFC 6265, section 4.1.1): a token.

@@ -12,7 +12,6 @@
 #[cfg(test)]
 mod tests;
 
-use alloc::borrow::Cow;
 use alloc::boxed::Box;
 use alloc::string::{String, ToString};
 use alloc::sync::Arc;
@@ -24,8 +23,8 @@ use crate::cors::Preflight;
 use foregate_module::settings::{ANY, Block, Context, FromNode, Key, Node, Problem, Prop};
 use foregate_module::{
     Authority, ClientAddress, Edit, EditRequest, EditResponse, Edits, Emit, Fetch, FetchKey, FetchRequest,
-    FetchResponse, FetchTarget, Fetched, Field, Fields, Filter, Method, Never, Note, Noted, Path, Query,
-    Read, RequestFields, Respond, Response, Scheme, Step, Text, UpstreamId, phase,
+    FetchResponse, FetchTarget, Fetched, Field, Filter, Method, Never, Note, Noted, Path, Query, Read,
+    RequestFields, Respond, Response, Scheme, Step, Text, UpstreamId, phase,
 };
 
 /// What the authentication server is always told, as far as the client has sent it.
@@ -268,7 +267,7 @@ fn fields(settings: &ForwardAuthSettings, request: Request<'_>) -> Option<Vec<Fi
         }
     }
     for name in SENT {
-        if let Some(value) = joined(fields, name) {
+        if let Some(value) = crate::arguments::joined(fields, name) {
             sent.push(Field::new(name, value.into_owned()).ok()?);
         }
     }
@@ -278,18 +277,6 @@ fn fields(settings: &ForwardAuthSettings, request: Request<'_>) -> Option<Vec<Fi
         }
     }
     Some(sent)
-}
-
-/// The value of a field; the pieces of a cookie, which may come in several (RFC 9113, section 8.2.3), are put together.
-fn joined<'f>(fields: &'f dyn Fields, name: &'f str) -> Option<Cow<'f, [u8]>> {
-    let mut values = fields.all(name);
-    let mut value = Cow::Borrowed(values.next()?);
-    for more in values {
-        let owned = value.to_mut();
-        owned.extend_from_slice(if name == "cookie" { b"; " } else { b", " });
-        owned.extend_from_slice(more);
-    }
-    Some(value)
 }
 
 fn let_in(answer: &FetchResponse) -> bool {

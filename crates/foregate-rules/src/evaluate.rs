@@ -188,6 +188,7 @@ impl Number {
             Self::Literal(number) => Some(*number),
             Self::Absent => None,
             Self::Field(field) => context.facts.int(*field),
+            Self::Length(field) => Some(context.facts.int(*field).unwrap_or(i64::MAX)),
             Self::Element => match context.element? {
                 Value::Int(number) => Some(*number),
                 _ => None,

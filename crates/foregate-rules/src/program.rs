@@ -137,6 +137,8 @@ pub(crate) enum Number {
     Literal(i64),
     Absent,
     Field(FieldId),
+    /// A field that is a length, in a comparison: one that is not known may be longer than any number.
+    Length(FieldId),
     Element,
     At(Box<Source>, u32),
     Len(Box<Text>),
@@ -262,7 +264,7 @@ impl Number {
     fn cost(&self) -> u32 {
         match self {
             Self::Literal(_) | Self::Absent | Self::Element => 0,
-            Self::Field(_) => 3,
+            Self::Field(_) | Self::Length(_) => 3,
             Self::At(source, _) | Self::Count(source) => source.cost(),
             Self::Len(text) => text.cost(),
             Self::Json(text, _) => text.cost().saturating_add(500),

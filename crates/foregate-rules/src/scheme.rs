@@ -263,25 +263,36 @@ standard_fields! {
     UriPath "http.request.uri.path" BYTES Request "The path in its normal form."
     UriPathExtension "http.request.uri.path.extension" BYTES Request
         "What follows the last dot of the path's last segment, in lower case; absent without a dot."
-    UriQuery "http.request.uri.query" BYTES Request "The query without `?`; empty without a query."
-    UriArgs "http.request.uri.args" MAP Request "The arguments of the query, by name."
-    UriArgsNames "http.request.uri.args.names" TEXTS Request "The names of the query's arguments."
-    UriArgsValues "http.request.uri.args.values" TEXTS Request "The values of the query's arguments."
-    FullUri "http.request.full_uri" BYTES Request "Scheme, host, path and query."
+    UriQuery "http.request.uri.query" BYTES Request
+        "The query without `?`, not decoded; empty without a query."
+    UriArgs "http.request.uri.args" MAP Request
+        "The arguments of the query, by name; names and values decoded."
+    UriArgsNames "http.request.uri.args.names" TEXTS Request "The names of the query's arguments, decoded."
+    UriArgsValues "http.request.uri.args.values" TEXTS Request "The values of the query's arguments, decoded."
+    FullUri "http.request.full_uri" BYTES Request "Scheme, host without port, path and query."
     Method "http.request.method" BYTES Request "The method as it was sent: `GET`."
     Version "http.request.version" BYTES Request "`HTTP/1.0`, `HTTP/1.1` or `HTTP/2`."
     Headers "http.request.headers" HEADERS Request "The request's header fields, by name in lower case."
     HeadersNames "http.request.headers.names" TEXTS Request "The names of the header fields, in lower case."
     HeadersValues "http.request.headers.values" TEXTS Request "The values of the header fields."
-    Cookies "http.request.cookies" MAP Request "The cookies of the request, by name."
-    Cookie "http.cookie" BYTES Request "The header field Cookie as a whole."
-    UserAgent "http.user_agent" BYTES Request "The header field User-Agent."
-    Referer "http.referer" BYTES Request "The header field Referer."
-    XForwardedFor "http.x_forwarded_for" BYTES Request "The header field X-Forwarded-For as the client sent it."
-    BodySize "http.request.body.size" INT Body "The length of the request's body in bytes."
+    Cookies "http.request.cookies" MAP Request
+        "The cookies of the request, by name; names decoded, values as they were sent."
+    Cookie "http.cookie" BYTES Request
+        "The header field Cookie as a whole; several of them joined with `; `."
+    UserAgent "http.user_agent" BYTES Request "The header field User-Agent; several joined with `, `."
+    Referer "http.referer" BYTES Request "The header field Referer; several joined with `, `."
+    XForwardedFor "http.x_forwarded_for" BYTES Request
+        "The header field X-Forwarded-For as the client sent it; several joined with `, `."
+    BodySize "http.request.body.size" INT Body
+        "The length of the request's body in bytes; where it is not known, comparisons take it for longer than any number."
     RawUri "raw.http.request.uri" BYTES Request "Path and query as they were sent."
     RawUriPath "raw.http.request.uri.path" BYTES Request "The path as it was sent."
     RawUriQuery "raw.http.request.uri.query" BYTES Request "The query as it was sent, without `?`."
+    RawUriArgs "raw.http.request.uri.args" MAP Request "The arguments of the query as they were sent, by name."
+    RawUriArgsNames "raw.http.request.uri.args.names" TEXTS Request
+        "The names of the query's arguments as they were sent."
+    RawUriArgsValues "raw.http.request.uri.args.values" TEXTS Request
+        "The values of the query's arguments as they were sent."
     Timestamp "http.request.timestamp.sec" INT Request "When the request came, in seconds since 1970."
     IpSrc "ip.src" IP Request "The client's address."
     Country "ip.src.country" = "ip.geoip.country" BYTES Request

@@ -8,6 +8,8 @@ use core::ops::ControlFlow;
 use foregate_module::{Exchange, Fields, Shown, Source, View};
 use foregate_rules::{Facts, FieldId, StandardField as Standard, Value};
 
+use crate::pairs::Pairs;
+
 /// Where the values of a pipeline are, by its numbers.
 #[derive(Debug, Default)]
 pub(super) struct Numbers {
@@ -39,8 +41,9 @@ impl<'v> ExchangeFacts<'v> {
         }
     }
 
-    fn request_field(&self, name: &str) -> Option<Cow<'v, [u8]>> {
-        self.exchange().request_fields().get(name).map(Cow::Borrowed)
+    /// A field as a whole: where a client sends several of a name, an origin may take any of them, or all.
+    fn request_field(&self, name: &'v str) -> Option<Cow<'v, [u8]>> {
+        crate::arguments::joined(self.exchange().request_fields(), name)
     }
 
     fn standard(&self, field: Standard) -> Option<Cow<'v, [u8]>> {
@@ -53,7 +56,8 @@ impl<'v> ExchangeFacts<'v> {
             Standard::UriPathExtension => extension(exchange.path()).map(lower),
             Standard::UriQuery => Some(Cow::Borrowed(exchange.query().unwrap_or_default())),
             Standard::FullUri => {
-                let start = [exchange.scheme(), "://", exchange.authority()].concat();
+                // The port is what the client writes behind the host, wherever it has connected to.
+                let start = [exchange.scheme(), "://", exchange.host()].concat();
                 Some(with_query(start.as_bytes(), exchange))
             }
             Standard::Method => Some(Cow::Borrowed(exchange.method())),
@@ -170,15 +174,22 @@ impl Facts for ExchangeFacts<'_> {
             let wanted = entries.iter().filter(|(found, _)| name.is_none_or(|name| *name == **found));
             return visit_all(wanted.map(|(_, value)| Cow::Borrowed(&**value)), visit);
         };
-        let arguments = || pairs(exchange.query().unwrap_or_default(), b'&');
+        let query = || exchange.query().unwrap_or_default();
+        let raw_query = || split_query(origin_form(exchange.raw_target())).1;
         match standard {
             Standard::UriArgs | Standard::UriArgsValues => {
-                visit_pairs(exchange.query().unwrap_or_default(), b'&', name, visit)
+                visit_pairs(Pairs::Arguments, query(), name, visit)
             }
-            Standard::UriArgsNames => visit_all(arguments().map(|(name, _)| Cow::Borrowed(name)), visit),
+            Standard::UriArgsNames => visit_all(Pairs::Arguments.all(query()).map(|(name, _)| name), visit),
+            Standard::RawUriArgs | Standard::RawUriArgsValues => {
+                visit_pairs(Pairs::RawArguments, raw_query(), name, visit)
+            }
+            Standard::RawUriArgsNames => {
+                visit_all(Pairs::RawArguments.all(raw_query()).map(|(name, _)| name), visit)
+            }
             Standard::Cookies => {
                 let mut cookies = exchange.request_fields().all("cookie");
-                cookies.try_for_each(|value| visit_pairs(value, b';', name, visit))
+                cookies.try_for_each(|value| visit_pairs(Pairs::Cookies, value, name, visit))
             }
             Standard::Headers | Standard::HeadersValues => {
                 visit_fields(exchange.request_fields(), name, visit)
@@ -218,42 +229,15 @@ fn visit_fields<'f>(
 
 /// The values of all pairs, or of those of a name.
 fn visit_pairs<'f>(
+    pairs: Pairs,
     text: &'f [u8],
-    separator: u8,
     name: Option<&[u8]>,
     visit: &mut dyn FnMut(Value<'f>) -> ControlFlow<()>,
 ) -> ControlFlow<()> {
-    let Some(name) = name else {
-        return visit_all(pairs(text, separator).map(|(_, value)| Cow::Borrowed(value)), visit);
-    };
-    // A name ends before the first `=`.
-    if name.contains(&b'=') {
-        return ControlFlow::Continue(());
+    match name {
+        Some(name) => pairs.named(text, name, &mut |value| visit(Value::Bytes(value))),
+        None => visit_all(pairs.all(text).map(|(_, value)| value), visit),
     }
-    let mut rest = Some(text);
-    while let Some(from) = rest {
-        let at = memchr::memchr(separator, from);
-        let (pair, behind) = from.split_at(at.unwrap_or(from.len()));
-        rest = behind.get(1..);
-        // Only what begins with the name is looked at closely: mostly nothing.
-        match pair.trim_ascii().strip_prefix(name) {
-            Some(b"") if !name.is_empty() => visit(Value::Bytes(Cow::Borrowed(b"")))?,
-            Some([b'=', value @ ..]) => visit(Value::Bytes(Cow::Borrowed(value)))?,
-            _ => {}
-        }
-    }
-    ControlFlow::Continue(())
-}
-
-/// Names and values as they stand in a query or a field `cookie`.
-fn pairs(text: &[u8], separator: u8) -> impl Iterator<Item = (&[u8], &[u8])> {
-    text.split(move |byte| *byte == separator).map(<[u8]>::trim_ascii).filter(|pair| !pair.is_empty()).map(
-        |pair| {
-            let at = pair.iter().position(|byte| *byte == b'=').unwrap_or(pair.len());
-            let (name, value) = pair.split_at(at);
-            (name, value.get(1..).unwrap_or_default())
-        },
-    )
 }
 
 fn lower(text: &[u8]) -> Cow<'_, [u8]> {

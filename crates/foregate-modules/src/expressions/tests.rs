@@ -1,3 +1,4 @@
+use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr};
@@ -140,7 +141,9 @@ fn every_field_is_answered() {
         r#"http.request.uri.query eq "x=1&y=%20&x=2&flag""#,
         r#"http.request.uri.args["x"][1] eq "2""#,
         r#"any(http.request.uri.args.names[*] eq "flag")"#,
-        r#"any(http.request.uri.args.values[*] eq "%20")"#,
+        r#"any(http.request.uri.args.values[*] eq " ") and http.request.uri.args["y"][0] eq " ""#,
+        r#"any(raw.http.request.uri.args.values[*] eq "1") and raw.http.request.uri.args["x"][0] eq "1""#,
+        r#"any(raw.http.request.uri.args.names[*] eq "x") and len(raw.http.request.uri.args.names) eq 1"#,
         r#"http.request.full_uri eq "https://example.com/a/b.tar.GZ?x=1&y=%20&x=2&flag""#,
         r#"http.request.method eq "GET""#,
         r#"http.request.version eq "HTTP/1.1""#,
@@ -174,6 +177,79 @@ fn every_field_is_answered() {
     ] {
         let condition = compiler.condition(text, PhaseId::Log).expect(text);
         assert!(condition.holds(&view), "{text}");
+    }
+}
+
+/// Whether a condition holds for a request, in the phase in which most is known of it.
+fn holds(sample: &Sample, text: &str) -> bool {
+    let pipeline = Pipeline::default();
+    let compiler = compiler(&pipeline);
+    let state = State::default();
+    let condition = compiler.condition(text, PhaseId::RequestRewrite).expect(text);
+    condition.holds(&View::new(sample, &state.slots, &pipeline))
+}
+
+#[test]
+fn a_length_that_is_not_known_is_longer_than_any_number() {
+    let of = |body: &[u8], whole| {
+        let mut sample = Sample::get("/");
+        sample.body = (body.to_vec(), whole);
+        sample
+    };
+    let size = |sample: &Sample, comparison| holds(sample, &format!("http.request.body.size {comparison}"));
+    for comparison in ["gt 2", "ge 9223372036854775806", "ne 0", "in {11..9223372036854775807}"] {
+        assert!(size(&of(b"a", false), comparison), "{comparison}");
+        assert!(!size(&of(b"", true), comparison), "{comparison}");
+    }
+    for comparison in ["le 2", "lt 9223372036854775807", "eq 0", "in {0..10}"] {
+        assert!(!size(&of(b"a", false), comparison), "{comparison}");
+        assert!(size(&of(b"", true), comparison), "{comparison}");
+    }
+    assert!(size(&of(b"abc", true), "gt 2") && !size(&of(b"ab", true), "gt 2"));
+    let as_text = r#"concat("size:", http.request.body.size) eq "size:""#;
+    assert!(holds(&of(b"a", false), as_text), "in a text, it is absent");
+}
+
+#[test]
+fn fields_as_a_whole_are_all_of_their_name() {
+    let twice = |name: &str| Sample::get("/").field(name, "good").field(name, "evil");
+    for (field, name) in [
+        ("http.user_agent", "user-agent"),
+        ("http.referer", "referer"),
+        ("http.x_forwarded_for", "x-forwarded-for"),
+    ] {
+        assert!(
+            holds(&twice(name), &format!(r#"{field} contains "evil" and {field} eq "good, evil""#)),
+            "{field}"
+        );
+        assert!(!holds(&Sample::get("/"), &format!(r#"{field} contains """#)), "{field}");
+    }
+    let cookies = Sample::get("/").field("Cookie", "a=1").field("cookie", "evil=2");
+    assert!(holds(&cookies, r#"http.cookie eq "a=1; evil=2""#));
+}
+
+#[test]
+fn other_spellings_of_names_are_the_same_names() {
+    let sample = |target: &str| Sample::get(target).field("cookie", "a=1").field("cookie", "s%69d =%41");
+    for (text, expected) in [
+        (r#"any(http.request.uri.args["cmd"][*] eq "drop")"#, true),
+        (r#"any(raw.http.request.uri.args["cmd"][*] eq "drop")"#, false),
+        (r#"http.request.uri.args["cmd"][0] eq "drop""#, true),
+        (r#"len(http.request.uri.args["cmd"]) eq 2 and len(http.request.uri.args["cmd"][0]) eq 4"#, true),
+        (
+            r#"has_key(http.request.uri.args, "cmd") and has_value(http.request.uri.args["cmd"], "drop")"#,
+            true,
+        ),
+        (r#"any(http.request.uri.args.names[*] eq "c%6dd")"#, false),
+        (r#"any(lower(http.request.uri.args[*][*])[*] in {"drop"})"#, true),
+        (r#"all(http.request.uri.args["cmd"][*] eq "drop")"#, false),
+        (r#"join(http.request.uri.args["cmd"], "|") eq "drop|a b""#, true),
+        (r#"any(http.request.cookies["sid"][*] eq "%41")"#, true),
+        (r#"url_decode(http.request.cookies["sid"][0]) eq "A""#, true),
+    ] {
+        let mut sample = sample("/?c%6dd=dr%6Fp&cmd=a+b");
+        sample.raw_target = b"/?c%6dd=dr%6Fp&cmd=a+b".to_vec();
+        assert_eq!(holds(&sample, text), expected, "{text}");
     }
 }
 

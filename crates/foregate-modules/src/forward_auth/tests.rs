@@ -1,7 +1,7 @@
 use alloc::vec;
 
 use foregate_module::testing::{Literals, Sample, node};
-use foregate_module::{Action, FetchError, FetchResult, Verdict};
+use foregate_module::{Action, FetchError, FetchResult, Fields, Verdict};
 
 use super::*;
 

@@ -112,8 +112,8 @@ impl Challenge {
 
     /// Whether the request has a cookie that lets it pass.
     pub(super) fn is_solved(&self, exchange: &dyn Exchange) -> bool {
-        crate::arguments::cookies(exchange.request_fields(), &self.cookie)
-            .take(COOKIES_LIMIT)
+        crate::arguments::cookies(exchange.request_fields(), &self.cookie, COOKIES_LIMIT)
+            .into_iter()
             .any(|value| self.is_answer(value, exchange).is_some())
     }
 

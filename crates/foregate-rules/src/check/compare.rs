@@ -12,7 +12,7 @@ use crate::nearest::nearest;
 use crate::parse::{Comparison, Item as Member, Operator, Right};
 use crate::pattern::{Regex, Wildcard};
 use crate::program::{Address, AddressTest, Cond, Item, Number, NumberTest, Order, Text, TextTest};
-use crate::scheme::Type;
+use crate::scheme::{StandardField, Type};
 use crate::sets::{IntSet, IpSet, TextSet};
 
 impl Checker<'_> {
@@ -112,6 +112,13 @@ impl Checker<'_> {
                 return Err(misfit(span, Type::Int, Type::Bytes, "`{80 8000..8080}`"));
             }
             other => return Err(misfit(span, Type::Int, other.kind(), "a number without quotes")),
+        };
+        let number = match number {
+            // A rule against long bodies is not to be gone around by a client that does not say how long its own is.
+            Number::Field(field) if field.standard() == Some(StandardField::BodySize) => {
+                Number::Length(field)
+            }
+            number => number,
         };
         Ok(Cond::Number(number, test))
     }

@@ -1,0 +1,240 @@
+//! Names and values in one text: arguments of a query, cookies.
+//!
+//! A rule shall see what the origin sees, so names are decoded where origins decode them, and once.
+
+use alloc::borrow::Cow;
+use alloc::vec::Vec;
+use core::ops::ControlFlow;
+
+/// What a text with pairs is, which says how it is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Pairs {
+    /// Arguments of a query: names and values are decoded, `+` is a blank.
+    Arguments,
+    /// The same as they were sent.
+    RawArguments,
+    /// Cookies: names are decoded, without what is no part of them at their ends. Values are as they were sent.
+    Cookies,
+}
+
+impl Pairs {
+    /// Visits the values of all pairs of this name, in their order.
+    pub(crate) fn named<'t>(
+        self,
+        text: &'t [u8],
+        wanted: &[u8],
+        visit: &mut dyn FnMut(Cow<'t, [u8]>) -> ControlFlow<()>,
+    ) -> ControlFlow<()> {
+        let spelling = self.spelling(text, wanted);
+        let mut rest = Some(text);
+        while let Some(from) = rest {
+            let at = memchr::memchr(self.separator(), from);
+            let (pair, behind) = from.split_at(at.unwrap_or(from.len()));
+            rest = behind.get(1..);
+            if let Some(value) = self.value_of(pair.trim_ascii(), wanted, spelling) {
+                visit(self.value(value))?;
+            }
+        }
+        ControlFlow::Continue(())
+    }
+
+    /// All pairs, in their order.
+    pub(crate) fn all(self, text: &[u8]) -> impl Iterator<Item = (Cow<'_, [u8]>, Cow<'_, [u8]>)> {
+        let pairs = text.split(move |byte| *byte == self.separator()).map(<[u8]>::trim_ascii);
+        pairs.filter(|pair| !pair.is_empty()).map(move |pair| {
+            let (name, value) = split(pair);
+            (self.name(name), self.value(value.unwrap_or_default()))
+        })
+    }
+
+    fn separator(self) -> u8 {
+        match self {
+            Self::Arguments | Self::RawArguments => b'&',
+            Self::Cookies => b';',
+        }
+    }
+
+    /// How a name can be written in this text.
+    fn spelling(self, text: &[u8], wanted: &[u8]) -> Spelling {
+        let plain = |coded: &[u8]| !wanted.iter().any(|byte| *byte == b'=' || coded.contains(byte));
+        match self {
+            Self::RawArguments => Spelling { plain: plain(b""), coded: false },
+            Self::Arguments => {
+                Spelling { plain: plain(b"%+"), coded: memchr::memchr2(b'%', b'+', text).is_some() }
+            }
+            Self::Cookies => Spelling { plain: plain(b"%"), coded: true },
+        }
+    }
+
+    /// The value of a pair as it was sent, if its name is this one.
+    fn value_of<'t>(self, pair: &'t [u8], wanted: &[u8], spelling: Spelling) -> Option<&'t [u8]> {
+        if spelling.plain {
+            match pair.strip_prefix(wanted) {
+                Some(b"") if !wanted.is_empty() => return Some(b""),
+                Some([b'=', value @ ..]) => return Some(value),
+                _ => {}
+            }
+        }
+        if !spelling.coded || pair.is_empty() {
+            return None;
+        }
+        let (name, value) = split(pair);
+        let name = self.name_alone(name);
+        // Mostly there is nothing to decode, and a name that could be this one begins like it.
+        let may_be = name.first() == wanted.first() || matches!(name.first(), Some(b'%' | b'+'));
+        let is_wanted = may_be && self.decoded(name).eq(wanted.iter().copied());
+        is_wanted.then_some(value.unwrap_or_default())
+    }
+
+    /// A name without what origins take from its ends. For cookies some of them take all white space of Unicode, whose
+    /// bytes no name begins or ends with otherwise.
+    fn name_alone(self, name: &[u8]) -> &[u8] {
+        if self != Self::Cookies {
+            return name;
+        }
+        let blank = |byte: &u8| !byte.is_ascii_graphic();
+        let start = name.iter().position(|byte| !blank(byte)).unwrap_or(name.len());
+        let end = name.iter().rposition(|byte| !blank(byte)).map_or(start, |last| last + 1);
+        name.get(start..end).unwrap_or_default()
+    }
+
+    fn name(self, name: &[u8]) -> Cow<'_, [u8]> {
+        match self {
+            Self::RawArguments => Cow::Borrowed(name),
+            Self::Arguments | Self::Cookies => self.whole(self.name_alone(name)),
+        }
+    }
+
+    fn value(self, value: &[u8]) -> Cow<'_, [u8]> {
+        match self {
+            Self::RawArguments => Cow::Borrowed(value),
+            Self::Cookies => Cow::Borrowed(value.trim_ascii_start()),
+            Self::Arguments => self.whole(value),
+        }
+    }
+
+    /// A text decoded; mostly it is what it was.
+    fn whole(self, text: &[u8]) -> Cow<'_, [u8]> {
+        if memchr::memchr2(b'%', b'+', text).is_none() {
+            return Cow::Borrowed(text);
+        }
+        Cow::Owned(self.decoded(text).collect::<Vec<u8>>())
+    }
+
+    fn decoded(self, text: &[u8]) -> impl Iterator<Item = u8> {
+        let mut rest = text;
+        core::iter::from_fn(move || {
+            let (&first, behind) = rest.split_first()?;
+            rest = behind;
+            Some(match (first, behind) {
+                (b'+', _) if self == Self::Arguments => b' ',
+                (b'%', [high, low, behind @ ..]) => match (digit(*high), digit(*low)) {
+                    (Some(high), Some(low)) => {
+                        rest = behind;
+                        high << 4 | low
+                    }
+                    _ => b'%',
+                },
+                _ => first,
+            })
+        })
+    }
+}
+
+/// How a name can stand in a text.
+#[derive(Clone, Copy)]
+struct Spelling {
+    /// As it is.
+    plain: bool,
+    /// In another form, such as with `%HH` for a letter.
+    coded: bool,
+}
+
+/// What stands before and behind the first `=`.
+fn split(pair: &[u8]) -> (&[u8], Option<&[u8]>) {
+    let at = memchr::memchr(b'=', pair).unwrap_or(pair.len());
+    let (name, value) = pair.split_at(at);
+    (name, value.get(1..))
+}
+
+fn digit(byte: u8) -> Option<u8> {
+    char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::string::String;
+
+    use super::*;
+
+    fn named(pairs: Pairs, text: &[u8], wanted: &str) -> Vec<String> {
+        let mut values = Vec::new();
+        let _ = pairs.named(text, wanted.as_bytes(), &mut |value| {
+            values.push(String::from_utf8_lossy(&value).into_owned());
+            ControlFlow::Continue(())
+        });
+        values
+    }
+
+    fn all(pairs: Pairs, text: &[u8]) -> String {
+        let shown = |text: Cow<'_, [u8]>| String::from_utf8_lossy(&text).into_owned();
+        let parts = pairs.all(text).map(|(name, value)| [shown(name), shown(value)].join(":"));
+        parts.collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn arguments_are_decoded_once() {
+        for (query, values) in [
+            ("cmd=drop", &["drop"][..]),
+            ("c%6dd=drop", &["drop"]),
+            ("%63md=dr%6Fp", &["drop"]),
+            ("cmd=a+b%20c", &["a b c"]),
+            ("c%256dd=drop", &[]),
+            ("cmd=%2564rop", &["%64rop"]),
+            ("cmd=100%&cmd=%zz&cmd=%4", &["100%", "%zz", "%4"]),
+            ("cmd", &[""]),
+            ("c%6dd", &[""]),
+            ("cmd=a%26cmd%3db", &["a&cmd=b"]),
+            ("a=cmd&xcmd=1&cmd1=2&CMD=3", &[]),
+            ("cmd%3dx=1", &[]),
+            ("c+md=1&cm%=2", &[]),
+        ] {
+            assert_eq!(named(Pairs::Arguments, query.as_bytes(), "cmd"), values, "{query}");
+        }
+        assert_eq!(named(Pairs::Arguments, b"a%3Db=1&a=b=2", "a=b"), ["1"]);
+        assert_eq!(named(Pairs::Arguments, b"a+b=1&a%2Bb=2&a%20b=3", "a b"), ["1", "3"]);
+        assert_eq!(named(Pairs::Arguments, b"a+b=1&a%2Bb=2", "a+b"), ["2"]);
+        assert_eq!(named(Pairs::Arguments, b"=1&&%=2", ""), ["1"]);
+        assert_eq!(all(Pairs::Arguments, b"a%62=1+2&&c&%=%41"), "ab:1 2 c: %:A");
+    }
+
+    #[test]
+    fn raw_arguments_are_as_they_were_sent() {
+        assert_eq!(named(Pairs::RawArguments, b"c%6dd=1&cmd=%20+&c%6dd", "cmd"), ["%20+"]);
+        assert_eq!(named(Pairs::RawArguments, b"c%6dd=1&cmd=%20+&c%6dd", "c%6dd"), ["1", ""]);
+        assert_eq!(named(Pairs::RawArguments, b"a=b=1", "a=b"), [""; 0]);
+        assert_eq!(all(Pairs::RawArguments, b"a%62=1+2&&c"), "a%62:1+2 c:");
+    }
+
+    #[test]
+    fn names_of_cookies_are_what_origins_make_of_them() {
+        for cookie in [
+            "sid=x",
+            "a=1; sid=x",
+            "sid =x",
+            "sid\t= x",
+            "a;\tsid=x ",
+            "s%69d=x",
+            " sid\u{a0}=x",
+            "\x0bsid\x1f=x",
+        ] {
+            assert_eq!(named(Pairs::Cookies, cookie.as_bytes(), "sid"), ["x"], "{cookie}");
+        }
+        assert_eq!(named(Pairs::Cookies, b"\xa0sid\x85=x", "sid"), ["x"]);
+        for cookie in ["SID=x", "s id=x", "sid.=x", "s+d=x", "=sid", "s%2569d=x"] {
+            assert_eq!(named(Pairs::Cookies, cookie.as_bytes(), "sid"), [""; 0], "{cookie}");
+        }
+        assert_eq!(named(Pairs::Cookies, b"a=%41+\"; a; b=%41", "a"), ["%41+\"", ""]);
+        assert_eq!(all(Pairs::Cookies, b"a =%41; %62=2 ;c"), "a:%41 b:2 c:");
+    }
+}
