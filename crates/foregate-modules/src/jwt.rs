@@ -44,6 +44,8 @@ use self::token::{Demands, Fault, verify};
 
 /// The largest file with keys, and the largest answer of a server that has some, bytes.
 const KEYS_FILE_MOST: usize = 256 * 1024;
+/// The most cookies that may hold the token.
+const COOKIES_MOST: usize = 16;
 /// The most nodes of a block.
 const NODES_MOST: usize = 64;
 const LEEWAYS: RangeInclusive<Duration> = Duration::ZERO..=Duration::from_secs(300);
@@ -63,7 +65,12 @@ static KEY: ConfigKey = ConfigKey {
 };
 
 static PROPS: [Prop; 7] = [
-    prop("cookie", "NAME", "", "The cookie that holds the token when there is no `authorization: bearer`."),
+    prop(
+        "cookie",
+        "NAME",
+        "",
+        "The cookie that holds the token when there is no `authorization: bearer`. Who sends several tokens that differ is refused.",
+    ),
     prop("realm", "TEXT", "\"restricted\"", "What the challenge names."),
     prop("leeway", "DURATION", "\"30s\"", "By how much clocks may differ, at most 5m."),
     prop("require-expiry", "#true|#false", "#true", "Whether a token must say when it ends."),
@@ -319,31 +326,36 @@ impl Value for Subject {
 /// What a request has brought.
 enum Brought<'r> {
     Nothing,
-    /// Several fields, or one that is no token of any scheme.
-    Unclear,
+    /// What cannot be taken for one token, and why.
+    Unclear(&'static str),
     Token(&'r [u8]),
 }
 
 fn brought<'r>(settings: &JwtSettings, fields: &'r dyn Fields) -> Brought<'r> {
+    const NO_BEARER: &str = "`authorization` is not one bearer token";
     let mut values = fields.all("authorization");
-    match (values.next(), values.next()) {
-        (Some(_), Some(_)) => return Brought::Unclear,
+    let bearer = match (values.next(), values.next()) {
+        (Some(_), Some(_)) => return Brought::Unclear(NO_BEARER),
         (Some(value), None) => match scheme_of(value) {
             // RFC 9110, section 11.1: a scheme is a token, whatever its case.
-            scheme if scheme.eq_ignore_ascii_case(b"bearer") => {
-                return match value.get(scheme.len()..) {
-                    Some([b' ', token @ ..]) => Brought::Token(token.trim_ascii_start()),
-                    _ => Brought::Unclear,
-                };
-            }
-            b"" => return Brought::Unclear,
+            scheme if scheme.eq_ignore_ascii_case(b"bearer") => match value.get(scheme.len()..) {
+                Some([b' ', token @ ..]) => Some(token.trim_ascii_start()),
+                _ => return Brought::Unclear(NO_BEARER),
+            },
+            b"" => return Brought::Unclear(NO_BEARER),
             // Somebody else's credentials.
-            _ => {}
+            _ => None,
         },
-        (None, _) => {}
+        (None, _) => None,
+    };
+    let cookies =
+        settings.cookie.as_ref().map_or(Vec::new(), |name| crate::cookies(fields, name, COOKIES_MOST));
+    let Some(token) = bearer.or(cookies.first().copied()) else { return Brought::Nothing };
+    // The origin gets all of them, and believes whichever it reads: none may go along that was not verified.
+    if cookies.len() == COOKIES_MOST || cookies.iter().any(|other| *other != token && !other.is_empty()) {
+        return Brought::Unclear("there are several tokens");
     }
-    let token = settings.cookie.as_ref().and_then(|name| crate::cookie(fields, name));
-    token.map_or(Brought::Nothing, Brought::Token)
+    Brought::Token(token)
 }
 
 /// The scheme at the start of credentials.
@@ -429,9 +441,7 @@ impl Step for Jwt {
                 ));
             }
             Brought::Nothing => return settings.refuse(401, "", "there is no token"),
-            Brought::Unclear => {
-                return settings.refuse(401, "invalid_token", "`authorization` is not one bearer token");
-            }
+            Brought::Unclear(why) => return settings.refuse(401, "invalid_token", why),
         };
         let own = verify(token, &[&settings.keys], &settings.demands, now);
         let verified = match (own, &settings.remote) {

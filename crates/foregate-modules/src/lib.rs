@@ -48,7 +48,7 @@ pub mod static_answers;
 mod test_expressions;
 pub mod trace;
 
-use self::arguments::{content_type, cookie, cookie_name, field_name, host, quotable, target};
+use self::arguments::{content_type, cookie, cookie_name, cookies, field_name, host, quotable, target};
 
 foregate_module::pipeline! {
     /// The steps that ship with this crate, in the order of their phases.

@@ -344,6 +344,18 @@ fn tokens_come_in_a_field_or_a_cookie() {
     let cookies = |text: &str| Sample::get("/").field("cookie", text);
     assert_eq!(refusal(&mut cookies(&format!("a=b; session={good}")), &settings), None);
     assert_eq!(refusal(&mut cookies("a=b").field("cookie", &format!("session={good}")), &settings), None);
+    assert_eq!(refusal(&mut cookies(&format!("session={good}; session={good}; session=")), &settings), None);
+    let both = |cookie: &str| bearing(&good).field("cookie", &format!("session={cookie}"));
+    assert_eq!(refusal(&mut both(&good), &settings), None);
+    let several = Some((401, "there are several tokens".to_string()));
+    for other in ["session=x", "session =x", "s%65ssion=x"] {
+        assert_eq!(refusal(&mut cookies(&format!("session={good}; {other}")), &settings), several, "{other}");
+        let mut split = cookies(&format!("session={good}")).field("cookie", other);
+        assert_eq!(refusal(&mut split, &settings), several, "{other}");
+        assert_eq!(refusal(&mut bearing(&good).field("cookie", other), &settings), several, "{other}");
+    }
+    let many = format!("session={good}; ").repeat(COOKIES_MOST) + "session=x";
+    assert_eq!(refusal(&mut cookies(&many), &settings), several);
     assert!(refusal(&mut cookies(&format!("xsession={good}")), &settings).is_some());
     let optional =
         read(with(vec![secret()]).prop_literal("optional", true).prop_literal("cookie", "session"));
