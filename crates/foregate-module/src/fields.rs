@@ -226,6 +226,17 @@ pub enum Edit {
     RemoveNumbers(Vec<u64>),
 }
 
+impl Edit {
+    /// The name of the fields that it is about; `None` where it tells them by their numbers.
+    pub fn name(&self) -> Option<&[u8]> {
+        match self {
+            Self::Set(field) | Self::Append(field) | Self::Default(field) => Some(field.name()),
+            Self::Remove(name) => Some(name),
+            Self::RemoveNumbers(_) => None,
+        }
+    }
+}
+
 /// Changes to the fields of a head, in their order.
 ///
 /// What cannot be a field is left out by the methods that take constants and bytes of a request alike, and counted by

@@ -86,6 +86,6 @@ pub use pipeline::{Entry, Group, Pipeline, TooLate, ValueInfo, group, groups};
 pub use plan::{Condition, Conditions, Configured, Expression, Plan, PlanBuilder, Planned, Steps};
 pub use settings::{Argument, Context, FromNode, Key, LogId, Node, Problem, UpstreamId};
 pub use state::{Added, Question, Read, Slots, State};
-pub use step::{Erased, Filter, Load, Step, Verdict, Weight, WhenFull, erase};
+pub use step::{Erased, Filter, Load, Step, Swept, Verdict, Weight, WhenFull, erase};
 pub use text::Text;
 pub use value::{Kind, Shown, Value};

@@ -15,7 +15,7 @@ use crate::phase_id::PhaseId;
 use crate::plan::{Planned, Steps};
 use crate::settings::{Context, Key, Node, Problem};
 use crate::state::State;
-use crate::step::{Call, Erased, Load, Verdict, Weight};
+use crate::step::{Call, Erased, Load, Swept, Verdict, Weight};
 use crate::text::Text;
 use crate::value::{Kind, Shown, Value};
 
@@ -131,9 +131,10 @@ impl Entry {
         self.step.body_in_memory(&**settings)
     }
 
-    /// Whether fields of interim responses and trailers go through it: see [`Step::SWEEPS`](crate::Step::SWEEPS).
-    pub fn sweeps(&self) -> bool {
-        self.step.sweeps()
+    /// Whether fields of interim responses and trailers go through it with these settings: see
+    /// [`Step::sweeps`](crate::Step::sweeps).
+    pub fn sweeps(&self, settings: &Arc<dyn Any + Send + Sync>) -> bool {
+        self.step.sweeps(&**settings)
     }
 
     /// Whether the step never does anything with these settings: see [`Step::is_idle`](crate::Step::is_idle).
@@ -336,9 +337,9 @@ impl Pipeline {
     }
 
     /// Whether a planned step lets a field of an interim response, or of trailers, go on. The platform has looked at `when` and what is skipped, and catches panics.
-    pub fn keeps(&self, planned: &Planned, name: &[u8]) -> bool {
+    pub fn keeps(&self, planned: &Planned, swept: Swept, name: &[u8]) -> bool {
         let entry = self.entries.get(usize::from(planned.step));
-        entry.is_none_or(|entry| entry.step.keeps(&*planned.settings, name))
+        entry.is_none_or(|entry| entry.step.keeps(&*planned.settings, swept, name))
     }
 
     /// Where a planned step that would run now is to run. The platform catches panics.

@@ -151,13 +151,13 @@ impl Plan {
     }
 
     /// The steps through which fields of trailers of requests go, as far as they are no dry runs: see
-    /// [`Step::SWEEPS`](crate::Step::SWEEPS).
+    /// [`Step::sweeps`](crate::Step::sweeps).
     pub fn request_sweeps(&self) -> &[Planned] {
         &self.request_sweeps
     }
 
     /// The steps through which fields of interim responses and of trailers of responses go, as far as they are no dry runs: see
-    /// [`Step::SWEEPS`](crate::Step::SWEEPS).
+    /// [`Step::sweeps`](crate::Step::sweeps).
     pub fn sweeps(&self) -> &[Planned] {
         &self.sweeps
     }
@@ -275,7 +275,7 @@ impl<'p> PlanBuilder<'p> {
             body_is_optional &= entry.body(&planned.settings) == 0 || self.pipeline.may_fail(&planned);
             hold_is_optional &= !entry.holds_response() || self.pipeline.may_fail(&planned);
             body_in_memory = body_in_memory.min(entry.body_in_memory(&planned.settings));
-            if entry.sweeps() && !planned.dry_run {
+            if !planned.dry_run && entry.sweeps(&planned.settings) {
                 let of_requests = decl.phase <= PhaseId::UpstreamRequest;
                 let sweeps = if of_requests { &mut request_sweeps } else { &mut sweeps };
                 sweeps.push(planned.clone());

@@ -78,13 +78,15 @@ pub trait Step: Default + Send + Sync + 'static {
         Vec::new()
     }
 
-    /// Whether fields that no step sees go through [`keeps`](Self::keeps) where the step is configured: those of trailers of
-    /// requests for a step that runs before there is a response, those of interim responses and of trailers of responses for
-    /// one that runs later. Default: no.
-    const SWEEPS: bool = false;
+    /// Whether fields that no step sees go through [`keeps`](Self::keeps) with these settings: those of trailers of requests for a
+    /// step that runs before there is a response, those of interim responses and of trailers of responses for one that runs
+    /// later. Default: no.
+    fn sweeps(_settings: &Self::Settings) -> bool {
+        false
+    }
 
     /// Whether such a field, of this name, goes on to the origin or the client. Default: yes.
-    fn keeps(&self, _settings: &Self::Settings, _name: &[u8]) -> bool {
+    fn keeps(&self, _settings: &Self::Settings, _swept: Swept, _name: &[u8]) -> bool {
         true
     }
 
@@ -151,6 +153,15 @@ pub enum Weight {
     Heavy(WhenFull),
     /// As [`Step::load`] says for each request: for steps whose work grows with what they look at.
     Varies,
+}
+
+/// Where a field stands that no step sees.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Swept {
+    /// In an interim response.
+    Interim,
+    /// Behind a body.
+    Trailers,
 }
 
 /// Where a step runs for one request.
@@ -223,11 +234,11 @@ pub trait Erased: Send + Sync {
     /// See [`Step::identity`].
     fn identity(&self, settings: &(dyn Any + Send + Sync)) -> Vec<Text>;
 
-    /// See [`Step::SWEEPS`].
-    fn sweeps(&self) -> bool;
+    /// See [`Step::sweeps`].
+    fn sweeps(&self, settings: &(dyn Any + Send + Sync)) -> bool;
 
     /// See [`Step::keeps`].
-    fn keeps(&self, settings: &(dyn Any + Send + Sync), name: &[u8]) -> bool;
+    fn keeps(&self, settings: &(dyn Any + Send + Sync), swept: Swept, name: &[u8]) -> bool;
 
     /// Whether its filters hold.
     fn applies(&self, exchange: &dyn Exchange) -> bool;
@@ -302,12 +313,12 @@ impl<S: Step> Erased for Typed<S> {
         settings.downcast_ref().map_or_else(Vec::new, |settings| S::identity(settings))
     }
 
-    fn sweeps(&self) -> bool {
-        S::SWEEPS
+    fn sweeps(&self, settings: &(dyn Any + Send + Sync)) -> bool {
+        settings.downcast_ref().is_some_and(|settings| S::sweeps(settings))
     }
 
-    fn keeps(&self, settings: &(dyn Any + Send + Sync), name: &[u8]) -> bool {
-        settings.downcast_ref().is_none_or(|settings| self.0.keeps(settings, name))
+    fn keeps(&self, settings: &(dyn Any + Send + Sync), swept: Swept, name: &[u8]) -> bool {
+        settings.downcast_ref().is_none_or(|settings| self.0.keeps(settings, swept, name))
     }
 
     fn applies(&self, exchange: &dyn Exchange) -> bool {

@@ -19,7 +19,7 @@ use core::ops::ControlFlow;
 use foregate_module::settings::{ANY, Argument, Prop};
 use foregate_module::{
     Context, Edit, EditRequest, EditResponse, Edits, FieldError, Fields, Filter, FromNode, Key, Never, Node,
-    Problem, RequestFields, ResponseFields, Step, phase,
+    Problem, RequestFields, ResponseFields, Step, Swept, phase,
 };
 
 use self::trie::{LENGTH_LIMIT, NAMES_LIMIT, Names};
@@ -203,13 +203,15 @@ impl Step for ClearRequest {
     const NAME: &'static str = "clear-headers-request";
     const ABOUT: &'static str = "Removes internal fields from the request.";
     const FILTERS: &'static [Filter] = &[];
-    const SWEEPS: bool = true;
-
     fn is_idle(settings: &ClearHeaders) -> bool {
         !settings.requests
     }
 
-    fn keeps(&self, settings: &ClearHeaders, name: &[u8]) -> bool {
+    fn sweeps(settings: &ClearHeaders) -> bool {
+        settings.requests
+    }
+
+    fn keeps(&self, settings: &ClearHeaders, _: Swept, name: &[u8]) -> bool {
         !settings.requests || !settings.names.contains(name)
     }
 
@@ -236,13 +238,15 @@ impl Step for ClearResponse {
     const NAME: &'static str = "clear-headers-response";
     const ABOUT: &'static str = "Removes internal fields from the response.";
     const FILTERS: &'static [Filter] = &[];
-    const SWEEPS: bool = true;
-
     fn is_idle(settings: &ClearHeaders) -> bool {
         !settings.responses
     }
 
-    fn keeps(&self, settings: &ClearHeaders, name: &[u8]) -> bool {
+    fn sweeps(settings: &ClearHeaders) -> bool {
+        settings.responses
+    }
+
+    fn keeps(&self, settings: &ClearHeaders, _: Swept, name: &[u8]) -> bool {
         !settings.responses || !settings.names.contains(name)
     }
 

@@ -26,11 +26,12 @@ use core::ops::ControlFlow;
 use foregate_module::settings::{ANY, Argument, Block, Prop};
 use foregate_module::{
     Condition, Context, Edit, EditRequest, EditResponse, Edits, Expression, Field, Filter, FromNode, Key,
-    Never, Node, PhaseId, Problem, Step, Text, View, phase,
+    Never, Node, PhaseId, Problem, Step, Swept, Text, View, phase,
 };
 
 use crate::literal::{self, Use};
 use crate::mistakes::Mistakes;
+use crate::names::Names;
 
 /// The most lines of all blocks.
 const LINES_LIMIT: usize = 1000;
@@ -151,10 +152,12 @@ const KEY: Key = Key {
 pub struct Headers {
     request: Changes,
     response: Changes,
-    /// What is removed from every request.
-    removed_from_requests: Vec<Text>,
+    /// What of requests is spoken of: it comes in the head, or not at all.
+    of_requests: Names,
+    /// What of responses is set or removed.
+    of_responses: Names,
     /// What is removed from every response.
-    removed: Vec<Text>,
+    removed: Names,
 }
 
 /// What is done to one head.
@@ -248,8 +251,16 @@ impl FromNode for Headers {
         let request = Changes::read(nodes, "request", PhaseId::RequestRewrite, context, &mut mistakes)?;
         let response = Changes::read(nodes, "response", PhaseId::ResponseHeaders, context, &mut mistakes)?;
         mistakes.none()?;
-        let (removed_from_requests, removed) = (request.removed(), response.removed());
-        Ok(Self { request, response, removed_from_requests, removed })
+        let removes = |edit: &&Edit| matches!(edit, Edit::Remove(_));
+        let owns = |edit: &&Edit| matches!(edit, Edit::Set(_) | Edit::Remove(_));
+        let (all, always) = (response.all(false), response.all(true));
+        Ok(Self {
+            of_requests: Names::of_requests(request.all(false).iter().filter_map(Edit::name)),
+            of_responses: Names::of_responses(all.iter().filter(owns).filter_map(Edit::name)),
+            removed: Names::of_responses(always.iter().filter(removes).filter_map(Edit::name)),
+            request,
+            response,
+        })
     }
 }
 
@@ -290,14 +301,17 @@ impl Changes {
         Ok(Self { fixed: Some(edits.cloned().collect()), blocks: Vec::new() })
     }
 
-    /// The fields that are removed whatever the exchange is.
-    fn removed(&self) -> Vec<Text> {
-        let always = self.blocks.iter().filter(|block| block.when.is_none()).flat_map(|block| &block.lines);
-        let fixed = self.fixed.iter().map(|fixed| &**fixed).chain(always.filter_map(Line::fixed));
-        let edits = fixed.flatten();
+    /// What its lines may do, values apart; with `always` those only that do it whatever the exchange is.
+    fn all(&self, always: bool) -> Vec<Edit> {
+        let blocks = self.blocks.iter().filter(|block| !always || block.when.is_none());
+        let mut edits: Vec<Edit> = self.fixed.iter().flat_map(|fixed| fixed.iter().cloned()).collect();
+        for line in blocks.flat_map(|block| &block.lines) {
+            match line {
+                Line::Fixed(fixed) => edits.extend(fixed.iter().cloned()),
+                Line::Made(verb, named, _) => edits.push(verb.edit(named.clone())),
+            }
+        }
         edits
-            .filter_map(|edit| if let Edit::Remove(name) = edit { Some(name.clone()) } else { None })
-            .collect()
     }
 
     fn is_empty(&self) -> bool {
@@ -395,19 +409,16 @@ impl Step for Request {
     const NAME: &'static str = "headers-request";
     const ABOUT: &'static str = "Sets, adds and removes fields of the request.";
     const FILTERS: &'static [Filter] = &[];
-    const SWEEPS: bool = true;
-
     fn is_idle(settings: &Headers) -> bool {
         settings.request.is_empty()
     }
 
-    /// A name goes with its other spellings, `_` for `-`, as it does from the head.
-    fn keeps(&self, settings: &Headers, name: &[u8]) -> bool {
-        let plain = |byte: &u8| if *byte == b'_' { b'-' } else { byte.to_ascii_lowercase() };
-        !settings
-            .removed_from_requests
-            .iter()
-            .any(|removed| removed.iter().map(plain).eq(name.iter().map(plain)))
+    fn sweeps(settings: &Headers) -> bool {
+        !settings.of_requests.is_empty()
+    }
+
+    fn keeps(&self, settings: &Headers, _: Swept, name: &[u8]) -> bool {
+        !settings.of_requests.contains(name)
     }
 
     fn run(&self, settings: &Headers, (view,): (View<'_>,)) -> ControlFlow<Never, Self::Out> {
@@ -428,14 +439,19 @@ impl Step for Response {
     const NAME: &'static str = "headers-response";
     const ABOUT: &'static str = "Sets, adds and removes fields of the response.";
     const FILTERS: &'static [Filter] = &[];
-    const SWEEPS: bool = true;
-
     fn is_idle(settings: &Headers) -> bool {
         settings.response.is_empty()
     }
 
-    fn keeps(&self, settings: &Headers, name: &[u8]) -> bool {
-        !settings.removed.iter().any(|removed| removed.eq_ignore_ascii_case(name))
+    fn sweeps(settings: &Headers) -> bool {
+        !settings.of_responses.is_empty()
+    }
+
+    fn keeps(&self, settings: &Headers, swept: Swept, name: &[u8]) -> bool {
+        match swept {
+            Swept::Interim => !settings.removed.contains(name),
+            Swept::Trailers => !settings.of_responses.contains(name),
+        }
     }
 
     fn run(&self, settings: &Headers, (view,): (View<'_>,)) -> ControlFlow<Never, Self::Out> {
@@ -531,13 +547,44 @@ mod tests {
     }
 
     #[test]
-    fn what_is_removed_from_requests_is_swept_in_every_spelling() {
-        let of = |what| node("headers").with_child(block(what, &[node("remove").arg_literal("x-debug")]));
-        let headers = read(&[of("request")]).unwrap();
-        assert!(!Request.keeps(&headers, b"X_Debug") && !Request.keeps(&headers, b"x-debug"));
-        assert!(Request.keeps(&headers, b"x-debugger") && Response.keeps(&headers, b"x-debug"));
-        let headers = read(&[of("response")]).unwrap();
-        assert!(Request.keeps(&headers, b"x-debug") && !Response.keeps(&headers, b"x-debug"));
+    fn what_is_spoken_of_does_not_come_in_trailers() {
+        let lines = [
+            node("remove").arg_literal("x-debug"),
+            line("set", "x-set", "1"),
+            made("set", "x-made", "absent"),
+            made("default", "x-default", "absent"),
+            made("add", "x-added", "absent"),
+        ];
+        for when in [None, Some("root")] {
+            let of = |what| {
+                let block = block(what, &lines);
+                let block = when.map_or(block.clone(), |when| block.prop_literal("when", when));
+                read(&[node("headers").with_child(block)]).unwrap()
+            };
+            let headers = of("request");
+            assert!(<Request as Step>::sweeps(&headers) && !<Response as Step>::sweeps(&headers));
+            let keeps = |name: &str| Request.keeps(&headers, Swept::Trailers, name.as_bytes());
+            for name in ["x-debug", "X_Debug", "x-set", "x-made", "X-Made", "x_default", "x-added"] {
+                assert!(!keeps(name), "{name} {when:?}");
+            }
+            assert!(keeps("x-debugger") && keeps("x-other"));
+            let headers = of("response");
+            assert!(!<Request as Step>::sweeps(&headers) && <Response as Step>::sweeps(&headers));
+            let keeps = |swept, name: &str| Response.keeps(&headers, swept, name.as_bytes());
+            for (name, interim, trailer) in [
+                ("X-Debug", when.is_some(), false),
+                ("x-set", true, false),
+                ("X-Made", true, false),
+                ("x-default", true, true),
+                ("x-added", true, true),
+                ("x_debug", true, true),
+            ] {
+                assert_eq!(keeps(Swept::Interim, name), interim, "{name} {when:?}");
+                assert_eq!(keeps(Swept::Trailers, name), trailer, "{name} {when:?}");
+            }
+        }
+        let added = node("headers").with_child(block("response", &[line("add", "x", "1")]));
+        assert!(!<Response as Step>::sweeps(&read(&[added]).unwrap()));
     }
 
     #[test]

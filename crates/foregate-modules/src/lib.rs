@@ -36,6 +36,7 @@ mod literal;
 pub mod maintenance;
 mod media_type;
 mod mistakes;
+mod names;
 mod pairs;
 pub mod ranges;
 pub mod rate_limit;

@@ -26,7 +26,7 @@ use core::ops::ControlFlow;
 
 use foregate_module::{
     ChooseUpstream, EditRequest, EditResponse, Edits, Emit, Filter, Kind, Never, Notes, Read, Replace,
-    Respond, Response, RewriteTarget, Shown, Skip, Step, Tally, Text, Value, View, phase,
+    Respond, Response, RewriteTarget, Shown, Skip, Step, Swept, Tally, Text, Value, View, phase,
 };
 
 pub use self::evaluate::Decision;
@@ -155,6 +155,14 @@ impl Step for ChangeRequest {
         !rules.request.any(Action::edits_request)
     }
 
+    fn sweeps(rules: &Rules) -> bool {
+        !rules.of_requests.is_empty()
+    }
+
+    fn keeps(&self, rules: &Rules, _: Swept, name: &[u8]) -> bool {
+        !rules.of_requests.contains(name)
+    }
+
     fn run(&self, _: &Rules, (Read(decided),): (Read<'_, Decided>,)) -> ControlFlow<Never, Self::Out> {
         ControlFlow::Continue(changes(decided))
     }
@@ -177,6 +185,14 @@ impl Step for EvaluateRewrite {
 
     fn is_idle(rules: &Rules) -> bool {
         rules.rewrite.is_empty()
+    }
+
+    fn sweeps(rules: &Rules) -> bool {
+        rules.rewrite.any(Action::edits_request) && !rules.of_requests.is_empty()
+    }
+
+    fn keeps(&self, rules: &Rules, _: Swept, name: &[u8]) -> bool {
+        !rules.of_requests.contains(name)
     }
 
     fn run(
@@ -266,6 +282,15 @@ impl Step for EvaluateResponse {
     fn is_idle(rules: &Rules) -> bool {
         let before = [&rules.request, &rules.rewrite];
         rules.response.is_empty() && !before.iter().any(|group| group.any(Action::edits_response))
+    }
+
+    fn sweeps(rules: &Rules) -> bool {
+        !rules.of_responses.is_empty()
+    }
+
+    fn keeps(&self, rules: &Rules, swept: Swept, name: &[u8]) -> bool {
+        // Before there is a response nobody knows which rules will hold, and hints to preload are no harm.
+        swept == Swept::Interim || !rules.of_responses.contains(name)
     }
 
     fn run(&self, rules: &Rules, input: Self::In<'_>) -> ControlFlow<Never, Self::Out> {

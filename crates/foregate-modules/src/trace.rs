@@ -15,7 +15,7 @@ use core::ops::ControlFlow;
 use foregate_module::settings::Prop;
 use foregate_module::{
     Argument, Context, EditRequest, Edits, Emit, Fields, Filter, FromNode, Key, Kind, Never, Node, Problem,
-    Random, Read, RequestFields, Shown, Step, Value, phase,
+    Random, Read, RequestFields, Shown, Step, Swept, Value, phase,
 };
 
 use crate::client_address::PeerTrusted;
@@ -220,6 +220,15 @@ impl Step for Continue {
     const NAME: &'static str = "trace";
     const ABOUT: &'static str = "Continues a trusted proxy's trace, or begins one.";
     const FILTERS: &'static [Filter] = &[];
+
+    fn sweeps(settings: &Settings) -> bool {
+        settings.on
+    }
+
+    /// A state that was refused in the head does not come behind the body.
+    fn keeps(&self, _: &Settings, _: Swept, name: &[u8]) -> bool {
+        !name.eq_ignore_ascii_case(b"tracestate") && !name.eq_ignore_ascii_case(b"traceparent")
+    }
 
     fn run(
         &self,

@@ -38,9 +38,12 @@ fn an_underscore_is_a_hyphen() {
         .field("x_mine", "stays");
     sample.run(&ClearRequest, &clear);
     assert_eq!(names(&sample), ["x_mine"]);
-    assert!(!ClearResponse.keeps(&clear, b"x_internal_cost"));
-    assert!(ClearResponse.keeps(&clear, b"x_mine"));
-    assert!(!ClearRequest.keeps(&clear, b"X_Internal_Cost") && ClearRequest.keeps(&clear, b"x_mine"));
+    assert!(!ClearResponse.keeps(&clear, Swept::Trailers, b"x_internal_cost"));
+    assert!(ClearResponse.keeps(&clear, Swept::Trailers, b"x_mine"));
+    assert!(
+        !ClearRequest.keeps(&clear, Swept::Trailers, b"X_Internal_Cost")
+            && ClearRequest.keeps(&clear, Swept::Trailers, b"x_mine")
+    );
 }
 
 #[test]

@@ -12,6 +12,7 @@ use super::challenge::Challenge;
 use super::keys::RULE;
 use crate::literal::{self, Use};
 use crate::mistakes::Mistakes;
+use crate::names::Names;
 use crate::redirects;
 
 /// The longest name of a variable, bytes.
@@ -23,6 +24,10 @@ pub struct Rules {
     pub(super) request: Group,
     pub(super) rewrite: Group,
     pub(super) response: Group,
+    /// What of requests rules speak of: it comes in the head, or not at all.
+    pub(super) of_requests: Names,
+    /// What of responses they set or remove.
+    pub(super) of_responses: Names,
 }
 
 /// The rules of one phase.
@@ -36,6 +41,11 @@ impl Group {
     /// Whether there is no rule.
     pub(super) fn is_empty(&self) -> bool {
         self.rules.is_empty()
+    }
+
+    /// The actions of all rules that are in force.
+    fn changes(&self) -> impl Iterator<Item = &Action> {
+        self.rules.iter().filter(|rule| !rule.dry_run).flat_map(|rule| &rule.actions)
     }
 
     /// Whether any rule has an action of a kind.
@@ -94,6 +104,19 @@ impl Action {
         matches!(self, Self::EditResponse(_))
     }
 
+    /// The name of the field of requests that it speaks of.
+    fn named_in_requests(&self) -> Option<&[u8]> {
+        if let Self::EditRequest(change) = self { change.name() } else { None }
+    }
+
+    /// The name of the field of responses that it sets or removes.
+    fn owned_in_responses(&self) -> Option<&[u8]> {
+        match self {
+            Self::EditResponse(change) if !change.appends() => change.name(),
+            _ => None,
+        }
+    }
+
     /// Whether it chooses who is asked.
     pub(super) fn chooses_upstream(&self) -> bool {
         matches!(self, Self::Upstream(_))
@@ -130,6 +153,24 @@ pub(super) enum Change {
         appends: bool,
         value: Arc<dyn Expression>,
     },
+}
+
+impl Change {
+    /// The name of the field.
+    fn name(&self) -> Option<&[u8]> {
+        match self {
+            Self::Fixed(edits) => edits.first().and_then(Edit::name),
+            Self::Computed { field, .. } => Some(field.name()),
+        }
+    }
+
+    /// Whether it leaves other fields of the name where they are.
+    fn appends(&self) -> bool {
+        match self {
+            Self::Fixed(edits) => matches!(**edits, [Edit::Append(_)]),
+            Self::Computed { appends, .. } => *appends,
+        }
+    }
 }
 
 /// When a rule is evaluated.
@@ -186,11 +227,19 @@ impl FromNode for Rules {
             }
         }
         let [request, rewrite, response] = groups;
-        let rules = Self {
+        let mut rules = Self {
             request: group(request, When::Request, context, &mut wrong),
             rewrite: group(rewrite, When::Rewrite, context, &mut wrong),
             response: group(response, When::Response, context, &mut wrong),
+            ..Self::default()
         };
+        let groups = [&rules.request, &rules.rewrite, &rules.response];
+        let changes = || groups.into_iter().flat_map(|group| group.changes());
+        let (of_requests, of_responses) = (
+            Names::of_requests(changes().filter_map(Action::named_in_requests)),
+            Names::of_responses(changes().filter_map(Action::owned_in_responses)),
+        );
+        (rules.of_requests, rules.of_responses) = (of_requests, of_responses);
         wrong.none().map(|()| rules)
     }
 }

@@ -7,12 +7,12 @@ use alloc::vec::Vec;
 use foregate_module::settings::{FURTHER_LIMIT, FromNode, Node, Problem};
 use foregate_module::testing::{Handshake, Literals, Sample, node};
 use foregate_module::{
-    Action, Configured, Fields, PhaseId, Pipeline, PlanBuilder, Response, UpstreamId, Verdict,
+    Action, Configured, Fields, PhaseId, Pipeline, PlanBuilder, Response, Step, Swept, UpstreamId, Verdict,
 };
 use foregate_rules::{List, Lists};
 use sha2::{Digest, Sha256};
 
-use super::Rules;
+use super::{ChangeRequest, EvaluateResponse, EvaluateRewrite, Rules};
 use crate::expressions::Compiler;
 
 const KEY: &str = "0123456789abcdef";
@@ -521,4 +521,44 @@ fn actions_that_cannot_be_are_refused() {
     assert_eq!(refused(&[rule("ssl", [])]).0, "a rule has an action");
     let (message, _) = refused(&[rule("ssl", [block(), action("log", &["a", "b"])])]);
     assert_eq!(message, "`log` does not run: the action before it ends the request");
+}
+
+#[test]
+fn names_in_actions_do_not_come_in_trailers() {
+    let pipeline = crate::shipped();
+    let absent = r#"http.request.headers["x-none"][0]"#;
+    let nodes = [
+        rule("ssl", [action("set-header", &["x-set", "1"]), computed("set-header", &["x-made", absent])]),
+        rule(
+            "true",
+            [action("remove-header", &["x-gone"]), action("set-response-header", &["x-shown", "1"])],
+        ),
+        rule("true", [action("add-response-header", &["x-more", "1"])]),
+        rule("true", [action("add-header", &["x-added", "1"])]).prop_literal("phase", "rewrite"),
+        rule("true", [action("remove-response-header", &["x-secret"])]).prop_literal("phase", "response"),
+        rule("true", [action("set-header", &["x-dry", "1"])]).prop_literal("dry-run", true),
+    ];
+    let rules = settings(&nodes, &pipeline).expect("rules");
+    for name in ["x-set", "X_Made", "x-gone", "x-added"] {
+        assert!(!ChangeRequest.keeps(&rules, Swept::Trailers, name.as_bytes()), "{name}");
+        assert!(!EvaluateRewrite.keeps(&rules, Swept::Trailers, name.as_bytes()), "{name}");
+    }
+    for name in ["x-dry", "x-shown", "x-secret", "x-other"] {
+        assert!(ChangeRequest.keeps(&rules, Swept::Trailers, name.as_bytes()), "{name}");
+    }
+    for (name, kept) in [("x-shown", false), ("X-Secret", false), ("x-more", true), ("x-set", true)] {
+        assert_eq!(EvaluateResponse.keeps(&rules, Swept::Trailers, name.as_bytes()), kept, "{name}");
+        assert!(EvaluateResponse.keeps(&rules, Swept::Interim, name.as_bytes()), "{name}");
+    }
+    assert!(
+        [ChangeRequest::sweeps, EvaluateRewrite::sweeps, EvaluateResponse::sweeps]
+            .iter()
+            .all(|sweeps| sweeps(&rules))
+    );
+    let plain = settings(&[rule("ssl", [block()])], &pipeline).expect("rules");
+    assert!(
+        ![ChangeRequest::sweeps, EvaluateRewrite::sweeps, EvaluateResponse::sweeps]
+            .iter()
+            .any(|sweeps| sweeps(&plain))
+    );
 }

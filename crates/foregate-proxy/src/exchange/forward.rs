@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker, ready};
 use std::time::{Duration, Instant};
 
-use foregate_module::{FetchRequest, Filtered, PhaseId, Source};
+use foregate_module::{FetchRequest, Filtered, PhaseId, Source, Swept};
 use foregate_wire::{BodyLength, Method, NameId, Version, connection};
 
 use super::progress::Awaited;
@@ -229,7 +229,7 @@ impl Exchange<'_> {
         self.response.headers.remove(NameId::TransferEncoding);
         self.response.headers.remove(NameId::ContentLength);
         if let Some(sweep) = self.sweep() {
-            sweep.clean(&mut self.response.headers);
+            sweep.clean(Swept::Interim, &mut self.response.headers);
         }
         self.client
             .send_interim(self.request, self.response.status, &self.response.headers)

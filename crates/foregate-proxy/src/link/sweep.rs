@@ -3,7 +3,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use foregate_module::{Pipeline, Plan, Planned, Steps};
+use foregate_module::{Pipeline, Plan, Planned, Steps, Swept};
 use foregate_wire::{HeaderList, connection};
 
 use super::copy::{Copy, Underscores};
@@ -42,11 +42,11 @@ impl Of {
 impl Sweep {
     /// Takes away the fields that one of the steps does not keep, and those of a request that its head may not have either. If a
     /// step panics, all of them go.
-    pub fn clean(&self, fields: &mut HeaderList) {
+    pub fn clean(&self, swept: Swept, fields: &mut HeaderList) {
         let steps = self.of.steps(&self.plan).iter().enumerate();
         let steps = || steps.clone().filter(|(number, _)| !self.left_out.contains(*number));
         let keeps = |name: &[u8]| {
-            self.is_free(name) && steps().all(|(_, planned)| self.pipeline.keeps(planned, name))
+            self.is_free(name) && steps().all(|(_, planned)| self.pipeline.keeps(planned, swept, name))
         };
         let cleaned = catch_unwind(AssertUnwindSafe(|| fields.retain(|field| keeps(field.name))));
         if cleaned.is_err() {
@@ -75,7 +75,7 @@ impl Copy {
             Underscores::None => connection::drop_underscore_names(trailers),
         };
         if let Some(sweep) = &self.sweep {
-            sweep.clean(trailers);
+            sweep.clean(Swept::Trailers, trailers);
         }
     }
 }
