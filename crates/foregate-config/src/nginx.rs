@@ -53,6 +53,8 @@ const ELSEWHERE: &[(&[&str], &str)] = &[
 const STATIC: &str =
     "files are not served here: have an origin do it, named by `proxy`; `respond` gives a fixed text";
 
+const WAF: &str = "write `waf { rules \"FILE\"; }`";
+
 const INSTEAD: &[(&str, &str)] = &[
     ("access_log", "write `access-log \"FILE\"`"),
     ("add_header", "write `headers { response { set \"NAME\" \"VALUE\"; }; }`"),
@@ -94,7 +96,9 @@ const INSTEAD: &[(&str, &str)] = &[
     ("try_files", STATIC),
     ("worker_processes", "write `workers NUMBER`"),
     ("block", "it stands in a rule: `rule \"EXPRESSION\" { block; }`"),
-    ("firewall", "write `waf`"),
+    ("firewall", WAF),
+    ("modsecurity", WAF),
+    ("modsecurity_rules_file", WAF),
     ("health_check", "servers that fail three times are passed over by themselves; there is no key"),
     ("healthcheck", "servers that fail three times are passed over by themselves; there is no key"),
     ("hsts", "write `security-headers`"),
