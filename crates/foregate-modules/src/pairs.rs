@@ -82,8 +82,14 @@ impl Pairs {
         let name = self.name_alone(name);
         // Mostly there is nothing to decode, and a name that could be this one begins like it.
         let may_be = name.first() == wanted.first() || matches!(name.first(), Some(b'%' | b'+'));
-        let is_wanted = may_be && self.decoded(name).eq(wanted.iter().copied());
-        is_wanted.then_some(value.unwrap_or_default())
+        if !may_be {
+            return None;
+        }
+        // PHP takes blanks from the start of a name.
+        let blanks = wanted.iter().take_while(|byte| **byte == b' ').count();
+        let front = self.decoded(name).take_while(|byte| *byte == b' ').count();
+        let decoded = self.decoded(name).skip(front.saturating_sub(blanks));
+        decoded.eq(wanted.iter().copied()).then_some(value.unwrap_or_default())
     }
 
     /// A name without what origins take from its ends. For cookies some of them take all white space of Unicode, whose
@@ -197,15 +203,41 @@ mod tests {
             ("cmd=a%26cmd%3db", &["a&cmd=b"]),
             ("a=cmd&xcmd=1&cmd1=2&CMD=3", &[]),
             ("cmd%3dx=1", &[]),
-            ("c+md=1&cm%=2", &[]),
+            ("c+md=1&cm%=2&cmd+=3", &[]),
+            ("+cmd=1&%20%20c%6dd=2", &["1", "2"]),
         ] {
             assert_eq!(named(Pairs::Arguments, query.as_bytes(), "cmd"), values, "{query}");
         }
         assert_eq!(named(Pairs::Arguments, b"a%3Db=1&a=b=2", "a=b"), ["1"]);
         assert_eq!(named(Pairs::Arguments, b"a+b=1&a%2Bb=2&a%20b=3", "a b"), ["1", "3"]);
         assert_eq!(named(Pairs::Arguments, b"a+b=1&a%2Bb=2", "a+b"), ["2"]);
+        assert_eq!(named(Pairs::Arguments, b"a=1&+a=2&++a=3", " a"), ["2", "3"]);
         assert_eq!(named(Pairs::Arguments, b"=1&&%=2", ""), ["1"]);
         assert_eq!(all(Pairs::Arguments, b"a%62=1+2&&c&%=%41"), "ab:1 2 c: %:A");
+    }
+
+    /// Looking for one name finds what looking at all of them does, whatever the shortcuts are.
+    #[test]
+    fn one_name_is_found_among_all() {
+        const LETTERS: &[u8] = b"a%612=&;+ ";
+        let count = LETTERS.len();
+        for number in 0..count.pow(4) {
+            let digits = (0..4).scan(number, |left, _| Some(core::mem::replace(left, *left / count) % count));
+            let text: Vec<u8> = digits.map(|digit| LETTERS[digit]).collect();
+            for pairs in [Pairs::Arguments, Pairs::RawArguments, Pairs::Cookies] {
+                for wanted in ["a", "6", "%61", "a=", "+", "a+"] {
+                    let front: &[_] = if pairs == Pairs::Arguments { &[b' '] } else { &[] };
+                    let is_wanted = |name: &[u8]| {
+                        let start = name.iter().position(|byte| !front.contains(byte)).unwrap_or(name.len());
+                        &name[start..] == wanted.as_bytes()
+                    };
+                    let values = pairs.all(&text).filter(|(name, _)| is_wanted(name)).map(|(_, value)| value);
+                    let values: Vec<_> =
+                        values.map(|value| String::from_utf8_lossy(&value).into_owned()).collect();
+                    assert_eq!(named(pairs, &text, wanted), values, "{pairs:?} {text:?} {wanted}");
+                }
+            }
+        }
     }
 
     #[test]
