@@ -28,6 +28,11 @@ pub trait Fields {
             found.eq_ignore_ascii_case(name).then_some((number, value))
         })
     }
+
+    /// Number and value of the next field of the same name as the one with this number.
+    fn find_again(&self, number: usize) -> Option<(usize, &[u8])> {
+        self.find(self.field(number)?.0, number + 1)
+    }
 }
 
 impl dyn Fields + '_ {
@@ -43,10 +48,13 @@ impl dyn Fields + '_ {
 
     /// The same for a name in bytes.
     pub fn named<'f, 'n>(&'f self, name: &'n [u8]) -> impl Iterator<Item = &'f [u8]> + use<'f, 'n> {
-        let mut from = 0;
+        let mut last = None;
         core::iter::from_fn(move || {
-            let (number, value) = self.find(name, from)?;
-            from = number + 1;
+            let (number, value) = match last {
+                None => self.find(name, 0)?,
+                Some(last) => self.find_again(last)?,
+            };
+            last = Some(number);
             Some(value)
         })
     }

@@ -25,13 +25,12 @@ impl Pairs {
         wanted: &[u8],
         visit: &mut dyn FnMut(Cow<'t, [u8]>) -> ControlFlow<()>,
     ) -> ControlFlow<()> {
-        let spelling = self.spelling(text, wanted);
         let mut rest = Some(text);
         while let Some(from) = rest {
             let at = memchr::memchr(self.separator(), from);
             let (pair, behind) = from.split_at(at.unwrap_or(from.len()));
             rest = behind.get(1..);
-            if let Some(value) = self.value_of(pair.trim_ascii(), wanted, spelling) {
+            if let Some(value) = self.value_of(pair.trim_ascii(), wanted) {
                 visit(self.value(value))?;
             }
         }
@@ -54,42 +53,34 @@ impl Pairs {
         }
     }
 
-    /// How a name can be written in this text.
-    fn spelling(self, text: &[u8], wanted: &[u8]) -> Spelling {
-        let plain = |coded: &[u8]| !wanted.iter().any(|byte| *byte == b'=' || coded.contains(byte));
-        match self {
-            Self::RawArguments => Spelling { plain: plain(b""), coded: false },
-            Self::Arguments => {
-                Spelling { plain: plain(b"%+"), coded: memchr::memchr2(b'%', b'+', text).is_some() }
-            }
-            Self::Cookies => Spelling { plain: plain(b"%"), coded: true },
-        }
-    }
-
     /// The value of a pair as it was sent, if its name is this one.
-    fn value_of<'t>(self, pair: &'t [u8], wanted: &[u8], spelling: Spelling) -> Option<&'t [u8]> {
-        if spelling.plain {
-            match pair.strip_prefix(wanted) {
-                Some(b"") if !wanted.is_empty() => return Some(b""),
-                Some([b'=', value @ ..]) => return Some(value),
-                _ => {}
-            }
-        }
-        if !spelling.coded || pair.is_empty() {
+    fn value_of<'t>(self, pair: &'t [u8], wanted: &[u8]) -> Option<&'t [u8]> {
+        let first = *pair.first()?;
+        // Mostly it is not, and begins with something else.
+        let other = first != *wanted.first().unwrap_or(&b'=');
+        if other && first.is_ascii_graphic() && first != b'%' && first != b'+' {
             return None;
         }
         let (name, value) = split(pair);
-        let name = self.name_alone(name);
-        // Mostly there is nothing to decode, and a name that could be this one begins like it.
-        let may_be = name.first() == wanted.first() || matches!(name.first(), Some(b'%' | b'+'));
-        if !may_be {
-            return None;
+        let is_wanted =
+            if self == Self::RawArguments { name == wanted } else { self.decodes_to(name, wanted) };
+        is_wanted.then_some(value.unwrap_or_default())
+    }
+
+    /// Whether a name as it was sent is this one for some origin.
+    fn decodes_to(self, name: &[u8], wanted: &[u8]) -> bool {
+        if self == Self::Cookies {
+            // Who looks for a name with such ends means it.
+            let is_alone = self.name_alone(wanted).len() == wanted.len();
+            let name = if is_alone { self.name_alone(name) } else { name.trim_ascii_end() };
+            return self.decoded(name).eq(wanted.iter().copied());
         }
-        // PHP takes blanks from the start of a name.
-        let blanks = wanted.iter().take_while(|byte| **byte == b' ').count();
-        let front = self.decoded(name).take_while(|byte| *byte == b' ').count();
-        let decoded = self.decoded(name).skip(front.saturating_sub(blanks));
-        decoded.eq(wanted.iter().copied()).then_some(value.unwrap_or_default())
+        // PHP takes blanks from the start of a name, and does not look behind a NUL.
+        let blanks = |text: &mut dyn Iterator<Item = u8>| text.take_while(|byte| *byte == b' ').count();
+        let front = blanks(&mut self.decoded(name)).saturating_sub(blanks(&mut wanted.iter().copied()));
+        let ends = !wanted.contains(&0);
+        let seen = self.decoded(name).skip(front).take_while(|byte| *byte != 0 || !ends);
+        seen.eq(wanted.iter().copied())
     }
 
     /// A name without what origins take from its ends. For cookies some of them take all white space of Unicode, whose
@@ -147,15 +138,6 @@ impl Pairs {
     }
 }
 
-/// How a name can stand in a text.
-#[derive(Clone, Copy)]
-struct Spelling {
-    /// As it is.
-    plain: bool,
-    /// In another form, such as with `%HH` for a letter.
-    coded: bool,
-}
-
 /// What stands before and behind the first `=`.
 fn split(pair: &[u8]) -> (&[u8], Option<&[u8]>) {
     let at = memchr::memchr(b'=', pair).unwrap_or(pair.len());
@@ -205,6 +187,7 @@ mod tests {
             ("cmd%3dx=1", &[]),
             ("c+md=1&cm%=2&cmd+=3", &[]),
             ("+cmd=1&%20%20c%6dd=2", &["1", "2"]),
+            ("cmd%00=1&cmd%00x=2&%00cmd=3&cm%00d=4", &["1", "2"]),
         ] {
             assert_eq!(named(Pairs::Arguments, query.as_bytes(), "cmd"), values, "{query}");
         }
@@ -263,6 +246,7 @@ mod tests {
             assert_eq!(named(Pairs::Cookies, cookie.as_bytes(), "sid"), ["x"], "{cookie}");
         }
         assert_eq!(named(Pairs::Cookies, b"\xa0sid\x85=x", "sid"), ["x"]);
+        assert_eq!(named(Pairs::Cookies, "\u{e4}=1; %C3%A4=2".as_bytes(), "\u{e4}"), ["1", "2"]);
         for cookie in ["SID=x", "s id=x", "sid.=x", "s+d=x", "=sid", "s%2569d=x"] {
             assert_eq!(named(Pairs::Cookies, cookie.as_bytes(), "sid"), [""; 0], "{cookie}");
         }

@@ -248,6 +248,13 @@ impl HeaderList {
         self.entries.get(at).map(|entry| (at, entry.value(&self.arena)))
     }
 
+    /// Place and value of the next field of the same name as the one at this place: what the name is need not be found out again.
+    pub fn find_again(&self, at: usize) -> Option<(usize, &[u8])> {
+        let entry = *self.entries.get(at)?;
+        let at = self.position_of(entry.id, entry.name(&self.arena), at + 1)?;
+        self.entries.get(at).map(|entry| (at, entry.value(&self.arena)))
+    }
+
     /// The first value of any name, whatever its case.
     pub fn get_name(&self, name: &[u8]) -> Option<&[u8]> {
         let mut values = self.get_all_name(name);

@@ -64,6 +64,10 @@ impl Fields for Response {
     fn find(&self, name: &[u8], from: usize) -> Option<(usize, &[u8])> {
         self.0.headers.find_name(name, from)
     }
+
+    fn find_again(&self, number: usize) -> Option<(usize, &[u8])> {
+        self.0.headers.find_again(number)
+    }
 }
 
 impl FieldsMut for Response {

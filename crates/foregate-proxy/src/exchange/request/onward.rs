@@ -169,6 +169,10 @@ impl Fields for Request {
     fn find(&self, name: &[u8], from: usize) -> Option<(usize, &[u8])> {
         self.head.headers.find_name(name, from)
     }
+
+    fn find_again(&self, number: usize) -> Option<(usize, &[u8])> {
+        self.head.headers.find_again(number)
+    }
 }
 
 impl FieldsMut for Request {
