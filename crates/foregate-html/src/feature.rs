@@ -40,6 +40,13 @@ pub trait Feature: Send + Sync + 'static {
         false
     }
 
+    /// Whether what it puts into a document may change although the document stays the same. Then validators of the document say
+    /// nothing of what it becomes, and go; the step that chooses the feature says so as well
+    /// ([`Step::RENEWS`](foregate_module::Step::RENEWS)). Default: no.
+    fn renews(&self) -> bool {
+        false
+    }
+
     /// Whether it runs over fragments that are [fetched](Element::include) for a document too. Default: no.
     fn in_fragments(&self) -> bool {
         false

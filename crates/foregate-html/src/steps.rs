@@ -22,6 +22,9 @@ use crate::response::{MediaType, is_encoded, is_whole, revalidated};
 /// The bounds of `memory`, bytes.
 const MEMORY: (u64, u64) = (16 << 10, 64 << 20);
 
+/// What says whether a document is still the same.
+const VALIDATORS: [&str; 2] = ["etag", "last-modified"];
+
 static KEY: Key = Key::block(
     "html",
     &BLOCK,
@@ -192,7 +195,11 @@ impl Step for Choose {
             return ControlFlow::Continue((Emit(None), Add(None), EditResponse(Edits::new()), event));
         }
         let nonce: Option<Arc<str>> = wants_nonce.then(|| nonce::of([one.0, other.0]).into());
-        let edits = nonce.as_deref().map_or(Edits::new(), |nonce| nonce::allow(response, nonce));
+        let mut edits = nonce.as_deref().map_or(Edits::new(), |nonce| nonce::allow(response, nonce));
+        if features.iter().any(|(chosen, dry)| !dry && chosen.feature.renews()) {
+            let there = VALIDATORS.into_iter().filter(|name| response.get(name).is_some());
+            there.for_each(|name| edits.push(Edit::Remove(name.into())));
+        }
         let terms = Terms { content_type: content_type.map(<[u8]>::to_vec), nonce, budget: settings.memory };
         let wish = Wish { step: STEP, dry };
         ControlFlow::Continue((Emit(Some(terms)), Add(Some(wish)), EditResponse(edits), Count(None)))

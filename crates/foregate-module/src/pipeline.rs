@@ -131,6 +131,11 @@ impl Entry {
         self.step.body_in_memory(&**settings)
     }
 
+    /// Whether no 304 may keep an old response of it in use: see [`Step::RENEWS`](crate::Step::RENEWS).
+    pub fn renews(&self) -> bool {
+        self.step.renews()
+    }
+
     /// Whether fields of interim responses and trailers go through it with these settings: see
     /// [`Step::sweeps`](crate::Step::sweeps).
     pub fn sweeps(&self, settings: &Arc<dyn Any + Send + Sync>) -> bool {

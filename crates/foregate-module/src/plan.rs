@@ -8,6 +8,7 @@ use core::any::Any;
 use core::fmt;
 use core::ops::{ControlFlow, Range};
 
+use crate::exchange::Exchange;
 use crate::input::View;
 use crate::phase_id::PhaseId;
 use crate::pipeline::{Entry, Pipeline};
@@ -99,9 +100,14 @@ pub struct Plan {
     identity: Box<[Text]>,
     request_sweeps: Box<[Planned]>,
     sweeps: Box<[Planned]>,
+    renews: bool,
     keeps_received: bool,
     sees_refused: bool,
 }
+
+/// What a browser asks for that is no document of its own, by `Sec-Fetch-Dest` (Fetch, section 2.2.7).
+const PARTS_OF_PAGES: [&[u8]; 9] =
+    [b"audio", b"font", b"image", b"manifest", b"script", b"style", b"track", b"video", b"worker"];
 
 impl Plan {
     /// Whether no step is used.
@@ -160,6 +166,30 @@ impl Plan {
     /// [`Step::sweeps`](crate::Step::sweeps).
     pub fn sweeps(&self) -> &[Planned] {
         &self.sweeps
+    }
+
+    /// Whether a step that is no dry run [renews](crate::Step::RENEWS) responses: platforms call [`renew`](Self::renew) then.
+    #[inline]
+    pub fn renews(&self) -> bool {
+        self.renews
+    }
+
+    /// Takes `If-None-Match` and `If-Modified-Since` away from a request by GET or HEAD, so that the response to it is a whole one.
+    /// What a browser asks for as an image, a script and the like keeps them: it is no document, and is asked for often.
+    pub fn renew(exchange: &mut dyn Exchange) {
+        if !matches!(exchange.method(), b"GET" | b"HEAD") {
+            return;
+        }
+        if let Some(part) = exchange.request_fields().get("sec-fetch-dest")
+            && PARTS_OF_PAGES.contains(&part)
+        {
+            return;
+        }
+        for name in ["if-none-match", "if-modified-since"] {
+            if exchange.request_fields().get(name).is_some() {
+                exchange.request_fields_mut().remove(name.as_bytes());
+            }
+        }
     }
 
     /// Whether a step reads the request as it was received, so that a copy is to be kept.
@@ -249,7 +279,7 @@ impl<'p> PlanBuilder<'p> {
         let (mut body_is_optional, mut hold_is_optional) = (true, true);
         let mut identity: Vec<Text> = Vec::new();
         let (mut request_sweeps, mut sweeps) = (Vec::new(), Vec::new());
-        let (mut keeps_received, mut sees_refused) = (false, false);
+        let (mut renews, mut keeps_received, mut sees_refused) = (false, false, false);
         for (number, entry) in self.pipeline.entries().iter().enumerate() {
             let decl = entry.decl();
             let written = |value: &str| {
@@ -269,6 +299,7 @@ impl<'p> PlanBuilder<'p> {
             if planned.when.is_none() && entry.is_idle(&planned.settings) {
                 continue;
             }
+            renews |= entry.renews() && !planned.dry_run;
             keeps_received |= entry.reads_received();
             sees_refused |= entry.reads_received() && decl.phase == PhaseId::Log;
             body = body.max(entry.body(&planned.settings).min(BODY_LIMIT));
@@ -295,6 +326,7 @@ impl<'p> PlanBuilder<'p> {
             identity: identity.into(),
             request_sweeps: request_sweeps.into(),
             sweeps: sweeps.into(),
+            renews,
             keeps_received,
             sees_refused,
         }

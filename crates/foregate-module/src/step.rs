@@ -47,6 +47,12 @@ pub trait Step: Default + Send + Sync + 'static {
     /// such questions refuse its key. Default: no.
     const ASKS: bool = false;
 
+    /// Whether what it puts into a response may change although what the origin has stays the same, so that no 304 may keep an old
+    /// one in use: on a route that configures it, but for dry runs, platforms take the conditions away from requests after the
+    /// phase `upstream-request` ([`Plan::renew`](crate::Plan::renew)), whether the step runs or not. It takes the validators away
+    /// from the responses itself. Default: no.
+    const RENEWS: bool = false;
+
     /// Whether it never does anything with these settings, so that routes with them do without it: for modules whose steps
     /// carry out one part of their settings each. Default: no.
     fn is_idle(_settings: &Self::Settings) -> bool {
@@ -234,6 +240,9 @@ pub trait Erased: Send + Sync {
     /// See [`Step::identity`].
     fn identity(&self, settings: &(dyn Any + Send + Sync)) -> Vec<Text>;
 
+    /// See [`Step::RENEWS`].
+    fn renews(&self) -> bool;
+
     /// See [`Step::sweeps`].
     fn sweeps(&self, settings: &(dyn Any + Send + Sync)) -> bool;
 
@@ -311,6 +320,10 @@ impl<S: Step> Erased for Typed<S> {
 
     fn identity(&self, settings: &(dyn Any + Send + Sync)) -> Vec<Text> {
         settings.downcast_ref().map_or_else(Vec::new, |settings| S::identity(settings))
+    }
+
+    fn renews(&self) -> bool {
+        S::RENEWS
     }
 
     fn sweeps(&self, settings: &(dyn Any + Send + Sync)) -> bool {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use foregate_module::{
-    Action, Bail, Chain, Exchange as _, Filtered, Load, PhaseId, Pipeline, Planned, Question, Response,
+    Action, Bail, Chain, Exchange as _, Filtered, Load, PhaseId, Pipeline, Plan, Planned, Question, Response,
     Source, Verdict, Weight, WhenFull,
 };
 
@@ -231,6 +231,9 @@ impl Run {
             return Ok(Outcome::ReadBody);
         }
         self.phases(exchange, PhaseId::UpstreamRequest)?;
+        if route.plan.renews() {
+            Plan::renew(exchange);
+        }
         Ok(self.take_upload_filters(exchange))
     }
 

@@ -138,6 +138,22 @@ class Include(Asking):
             self.assertEqual((got.body, got.all("x-out")), (b"([leaf]|<i>/x</i>|rest)", ["1"]), nginx.log())
         self.assertEqual(nginx.get("/files/page.html").status, 429)
 
+    def test_a_page_with_fragments_is_sent_whole_each_time(self):
+        """A fragment may have changed where the page has not."""
+        def page(head):
+            if "if-none-match" in head.lower() or "if-modified-since" in head.lower():
+                return response(b"", status="304 Not Modified")
+            return response(b"<p><esi:include src=/x>", fields=[*HTML, ("ETag", '"v1"'), ("Last-Modified", "Mon, 01 Jan 2024 00:00:00 GMT")])
+
+        nginx = self.start_site(INCLUDE, self.fragment, origin=self.origin(page), files={"html/a.html": b"<p><esi:include src=/x>"})
+        conditions = [[], [("If-None-Match", '"v1"')], [("If-Modified-Since", "Fri, 01 Jan 2100 00:00:00 GMT")]]
+        for path in ["/origin", "/files/a.html"]:
+            for headers in conditions:
+                got = nginx.get(path, headers=headers)
+                self.assertEqual((got.status, got.body, got.get("etag"), got.get("last-modified")), (200, b"<p><i>/x</i>", None, None), (path, headers))
+        image = nginx.get("/origin", headers=[("Sec-Fetch-Dest", "image"), *conditions[1]])
+        self.assertEqual(image.status, 304, "it is no document")
+
     def test_paths_lead_nowhere_else(self):
         files = {"html/page.html": b"<esi:include src=/../x>|<esi:include src=/%2e%2e/x>|<esi:include src=/a/..%2f..%2f..%2fsecret>|<esi:include src=//a/b>|<esi:include src='/%00'>",
                  "secret": b"secret"}

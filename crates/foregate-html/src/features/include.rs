@@ -93,7 +93,7 @@ impl Configured for Include {
 
 chooses! {
     /// Chooses the feature.
-    ChooseInclude, Include, "Puts fragments into documents.", asks: true
+    ChooseInclude, Include, "Puts fragments into documents.", asks: true, renews: true
 }
 
 /// The feature.
@@ -139,6 +139,10 @@ impl Feature for Include {
 
     fn growth(&self) -> usize {
         0
+    }
+
+    fn renews(&self) -> bool {
+        true
     }
 
     fn in_fragments(&self) -> bool {

@@ -63,7 +63,7 @@ fn flag(node: &Node, name: &str) -> Result<bool, Problem> {
 
 /// Makes the step that chooses a feature where its key stands.
 macro_rules! chooses {
-    ($(#[$doc:meta])* $step:ident, $feature:ty, $about:literal $(, asks: $asks:literal)?) => {
+    ($(#[$doc:meta])* $step:ident, $feature:ty, $about:literal $(, asks: $asks:literal, renews: $renews:literal)?) => {
         $(#[$doc])*
         #[derive(Debug, Default)]
         pub struct $step;
@@ -76,7 +76,8 @@ macro_rules! chooses {
             type Stop = foregate_module::Never;
             const NAME: &'static str = <$feature as $crate::features::Configured>::STEP;
             const ABOUT: &'static str = $about;
-            $(const ASKS: bool = $asks;)?
+            $(const ASKS: bool = $asks;
+            const RENEWS: bool = $renews;)?
             const FILTERS: &'static [foregate_module::Filter] = &[foregate_module::Filter::Status(200, 599)];
 
             fn run(

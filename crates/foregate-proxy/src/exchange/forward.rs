@@ -93,6 +93,7 @@ impl Exchange<'_> {
         if let Err(error) = self.limit_body().and_then(|()| self.filter_request()) {
             return Step::Failed(error);
         }
+        self.renew();
         self.sweep_request();
         Step::Connect
     }

@@ -3,7 +3,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use foregate_module::{Filtered, Finding, Steps, Traffic};
+use foregate_module::{Filtered, Finding, Plan, Steps, Traffic};
 use foregate_wire::BodyLength;
 
 use super::Exchange;
@@ -61,6 +61,15 @@ impl Exchange<'_> {
             }
         };
         filter.chain.report(&mut moved, &mut found);
+    }
+
+    /// Has the origin send a whole response where a step makes another one of it each time.
+    pub(in crate::exchange) fn renew(&mut self) {
+        if self.run.as_ref().is_some_and(|run| run.plan.renews())
+            && let Some((mut view, _)) = self.view()
+        {
+            Plan::renew(&mut view);
+        }
     }
 
     /// Puts the filters that steps have asked for before the request's body.
