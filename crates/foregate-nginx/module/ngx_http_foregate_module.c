@@ -201,14 +201,18 @@ ngx_http_foregate_find_slices(ngx_conf_t *cf)
 }
 
 /* Whether the filters of a location would see all of a body: the slices of one but for the first are subrequests, which pass
- * by its route, or are bodies of their own. */
+ * by its route, or are bodies of their own. There are slices only of what a location has others make (proxy_pass and its like):
+ * files are sent whole, and so is what a server sends where no location fits. */
 static ngx_int_t
 ngx_http_foregate_check_slices(ngx_conf_t *cf, ngx_http_foregate_use_t *use)
 {
+    ngx_http_core_loc_conf_t *clcf = use->loc_conf[ngx_http_core_module.ctx_index];
     ngx_http_foregate_place_t before;
     size_t *size;
 
-    if (ngx_http_foregate_slices == NULL || use->conf->route == NULL || !fg_route_filters(use->conf->route)) {
+    if (ngx_http_foregate_slices == NULL || clcf->handler == NULL || use->conf->route == NULL
+        || !fg_route_filters(use->conf->route))
+    {
         return NGX_OK;
     }
     /* The size is the first and only member of its configuration. */
@@ -432,6 +436,7 @@ ngx_http_foregate_merge_loc_conf(ngx_conf_t *cf, void *parent, void *child)
     }
     if (!conf->set) {
         conf->route = outer->route;
+        conf->place = outer->place;
         conf->fallback = outer->fallback;
         /* `if` makes a location of its own within one. */
         conf->own = clcf->noname && outer->own;

@@ -278,16 +278,54 @@ class Refused(Case):
     def test_slices_of_what_is_changed(self):
         """They would pass by the filters."""
         route = 'substitute { replace "a" "b"; }\n'
-        self.refused(route, ['"slice" is on in a location', "slice 0;"], "slice 1k; foregate route.kdl; location / { }")
-        self.refused(route, ['"slice" is on in a location', "slice 0;"], "location / { slice 1k; foregate route.kdl; }")
+        passes = "proxy_pass http://127.0.0.1:1;"
+        for directive in [f"slice 1k; foregate route.kdl; location / {{ {passes} }}",
+                          f"location / {{ slice 1k; foregate route.kdl; {passes} }}",
+                          f"location / {{ slice 1k; foregate route.kdl; if ($arg_a) {{ {passes} }} }}",
+                          f"slice 1k; location / {{ foregate route.kdl; location /a {{ {passes} }} }}"]:
+            self.refused(route, ['"slice" is on in a location', "slice 0;"], directive)
         looks = 'SecResponseBodyAccess On\nSecRule RESPONSE_BODY "@contains secret" "id:1,phase:4,deny"\n'
         held = {"route.kdl": 'waf mode="block" { rules "r.conf"; }\n', "r.conf": looks}
-        nginx = self.nginx("server { listen 127.0.0.1:PORT; location / { slice 1k; foregate route.kdl; } }", held)
+        nginx = self.nginx(f"server {{ listen 127.0.0.1:PORT; location / {{ slice 1k; foregate route.kdl; {passes} }} }}", held)
         self.assertIn('"slice" is on in a location', nginx.check().stderr)
-        for directive in ["location /a { slice 1k; foregate off; } foregate route.kdl;", "slice 0; foregate route.kdl;", "foregate other.kdl; slice 1k;"]:
+        for directive in [f"location /a {{ slice 1k; foregate off; {passes} }} foregate route.kdl;",
+                          f"slice 0; foregate route.kdl; location / {{ {passes} }}",
+                          f"foregate other.kdl; slice 1k; location / {{ {passes} }}",
+                          # Each location of its own, whatever the server says.
+                          f"foregate route.kdl; slice 1k; location / {{ slice 0; {passes} }} location /a {{ foregate off; {passes} }}",
+                          "foregate route.kdl; slice 1k; location / { } location /a { return 204; }"]:
             files = {"route.kdl": route, "other.kdl": self.FINE + 'access { allow "127.0.0.0/8"; }\n'}
             nginx = self.nginx(f"server {{ listen 127.0.0.1:PORT; {directive} }}", files)
             self.assertEqual(nginx.check().stderr.count("emerg"), 0, f"{directive} {nginx.check().stderr}")
+
+    def test_slices_beside_what_is_changed(self):
+        """Where a server says both, and no location of it does."""
+        body = b"a0123456789" * 1000
+
+        def answer(head):
+            asked = re.search(r"(?i)range: bytes=(\d+)-(\d+)", head)
+            if not asked:
+                return response(body, fields=[("Content-Type", "text/plain")])
+            first, last = (int(number) for number in asked.groups())
+            part = body[first:last + 1]
+            fields = [("Content-Range", f"bytes {first}-{first + len(part) - 1}/{len(body)}"), ("ETag", '"x"')]
+            return response(part, "206 Partial Content", fields)
+
+        origin = self.origin(answer)
+        nginx = self.start("""
+            slice 1k;
+            server {
+                listen 127.0.0.1:PORT; root html; foregate route.kdl;
+                location /files/ { }
+                location / { slice 0; proxy_pass http://ORIGIN; }
+                location /video/ { foregate off; proxy_set_header Range $slice_range; proxy_http_version 1.1; proxy_pass http://ORIGIN; }
+            }""", {"route.kdl": 'substitute { replace "a0" "b"; }\n', "html/files/a.txt": body}, origin=origin)
+        for path in ["/files/a.txt", "/page"]:
+            self.assertTrue(nginx.get(path).body == body.replace(b"a0", b"b"), path)
+            self.assertTrue(nginx.get(path, headers=[("Range", "bytes=0-2000")]).status in [200, 206])
+        asked = len(origin.requests)
+        self.assertTrue(nginx.get("/video/a").body == body)
+        self.assertEqual(len(origin.requests) - asked, 11)
 
     def test_the_directive(self):
         self.refused(self.FINE, "off=headerss: the file has no such key", "foregate route.kdl off=headerss;")
