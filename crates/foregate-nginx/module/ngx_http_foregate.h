@@ -129,6 +129,9 @@ typedef struct {
     unsigned over : 1;      /* what is left of the body passes by them */
     unsigned full : 1;      /* all buffers are under way */
     unsigned done : 1;      /* the end has been sent */
+    unsigned changed : 1;   /* the length has been taken away */
+    unsigned ended : 1;     /* the end of the body has come by, or of the one in its place */
+    unsigned cut : 1;       /* its upstream has broken off */
     unsigned failed : 1;
 } ngx_http_foregate_ctx_t;
 
@@ -205,6 +208,9 @@ void ngx_http_foregate_watch_client(ngx_http_request_t *r, ngx_http_foregate_ctx
 
 /* Has a response go on when its request is run next. */
 void ngx_http_foregate_wake_response(ngx_http_request_t *r, ngx_http_foregate_ctx_t *ctx);
+
+/* A request is over: its client is to see that its body is not, if nothing else would show that. */
+void ngx_http_foregate_check_end(ngx_http_request_t *r, ngx_http_foregate_ctx_t *ctx);
 
 /* The start of a response's body is not waited for any more. */
 void ngx_http_foregate_end_holding(ngx_http_foregate_ctx_t *ctx);

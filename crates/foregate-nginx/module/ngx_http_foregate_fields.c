@@ -525,30 +525,44 @@ ngx_http_foregate_remove(void *data, int which, const fg_field *fields, size_t c
     return 0;
 }
 
-void
-ngx_http_foregate_body_changes(ngx_http_request_t *r)
+/* Takes the fields away that tell what a body is, byte by byte; of trailers the validator, too. */
+static void
+ngx_http_foregate_drop_digests(ngx_list_part_t *part, ngx_uint_t of_trailers)
 {
     static const fg_text digests[] = {
-        FG_TEXT("content-digest"), FG_TEXT("repr-digest"), FG_TEXT("digest"), FG_TEXT("content-md5"),
+        FG_TEXT("content-digest"), FG_TEXT("repr-digest"), FG_TEXT("digest"), FG_TEXT("content-md5"), FG_TEXT("etag"),
     };
-    ngx_list_part_t *part;
+    const size_t count = sizeof(digests) / sizeof(digests[0]) - (of_trailers ? 0 : 1);
     ngx_table_elt_t *element;
     ngx_uint_t i, k;
 
-    ngx_http_clear_content_length(r);
-    ngx_http_clear_accept_ranges(r);
-    ngx_http_weak_etag(r);
-
-    for (part = &r->headers_out.headers.part; part != NULL; part = part->next) {
+    for ( /* void */ ; part != NULL; part = part->next) {
         element = part->elts;
         for (i = 0; i < part->nelts; i++) {
-            for (k = 0; k < sizeof(digests) / sizeof(digests[0]); k++) {
+            for (k = 0; k < count; k++) {
                 if (ngx_http_foregate_is(digests[k], (char *) element[i].key.data, element[i].key.len)) {
                     element[i].hash = 0;
                 }
             }
         }
     }
+}
+
+void
+ngx_http_foregate_trailers_change(ngx_http_request_t *r)
+{
+    ngx_http_foregate_drop_digests(&r->headers_out.trailers.part, 1);
+}
+
+void
+ngx_http_foregate_body_changes(ngx_http_request_t *r)
+{
+    ngx_http_clear_content_length(r);
+    ngx_http_clear_accept_ranges(r);
+    ngx_http_weak_etag(r);
+    ngx_http_foregate_drop_digests(&r->headers_out.headers.part, 0);
+    /* The end may have come before the head goes out. */
+    ngx_http_foregate_trailers_change(r);
 }
 
 ngx_int_t

@@ -22,6 +22,9 @@ ngx_int_t ngx_http_foregate_own_request_fields(ngx_http_request_t *r);
 /* The body will have another length, which is not known yet. */
 void ngx_http_foregate_body_changes(ngx_http_request_t *r);
 
+/* Its trailers, as far as they are known, belonged to the body as it was. */
+void ngx_http_foregate_trailers_change(ngx_http_request_t *r);
+
 /* Empties the head of the response, so that another one can be made. */
 ngx_int_t ngx_http_foregate_clear_response(ngx_http_request_t *r);
 

@@ -157,6 +157,7 @@ ngx_http_foregate_respond(ngx_http_request_t *r, ngx_http_foregate_ctx_t *ctx)
     if (shaped.changes) {
         ngx_http_foregate_body_changes(r);
         r->allow_ranges = 0;
+        ctx->changed = 1;
     }
     if (shaped.filters) {
         ctx->filters = 1;
@@ -173,6 +174,7 @@ ngx_http_foregate_respond(ngx_http_request_t *r, ngx_http_foregate_ctx_t *ctx)
     if (ctx->in == NULL) {
         return NGX_ERROR;
     }
+    ctx->ended = 1;
     if (ctx->filters) {
         return ngx_http_foregate_move(r, ctx);
     }
@@ -405,6 +407,14 @@ ngx_http_foregate_await_client(ngx_http_request_t *r, ngx_http_foregate_ctx_t *c
     }
 }
 
+/* Whether neither a length nor chunks tell the client where the body ends. */
+static ngx_uint_t
+ngx_http_foregate_ends_unmarked(ngx_http_request_t *r)
+{
+    return r->main->header_sent && r->main->headers_out.content_length_n == -1 && !r->main->chunked
+           && r->http_version < NGX_HTTP_VERSION_20;
+}
+
 /* Where neither a length nor chunks tell that there was to be more, a reset does. */
 static void
 ngx_http_foregate_tell_broken(ngx_http_request_t *r)
@@ -412,13 +422,61 @@ ngx_http_foregate_tell_broken(ngx_http_request_t *r)
     ngx_connection_t *c = r->connection;
     struct linger linger = { 1, 0 };
 
-    if (!r->main->header_sent || r->main->headers_out.content_length_n != -1 || r->main->chunked
-        || r->http_version >= NGX_HTTP_VERSION_20)
-    {
+    if (!ngx_http_foregate_ends_unmarked(r)) {
         return;
     }
     if (setsockopt(c->fd, SOL_SOCKET, SO_LINGER, (const void *) &linger, sizeof(struct linger)) == -1) {
         ngx_log_error(NGX_LOG_ALERT, c->log, ngx_socket_errno, "setsockopt(SO_LINGER) failed");
+    }
+    /* No close_notify of TLS either. */
+    c->error = 1;
+}
+
+/* What is there of a body that we have taken the length from: whether its end has come by, or its upstream is over without. */
+static void
+ngx_http_foregate_watch_end(ngx_http_request_t *r, ngx_http_foregate_ctx_t *ctx, ngx_chain_t *in)
+{
+    ngx_http_upstream_t *u = r->upstream;
+    ngx_chain_t *link;
+
+    for (link = in; link != NULL; link = link->next) {
+        if (link->buf->last_buf) {
+            ctx->ended = 1;
+            if (ctx->changed) {
+                ngx_http_foregate_trailers_change(r);
+            }
+        }
+    }
+    /* All that NGINX sends once it is done with an upstream is the end, or, where that has broken off, a flush. */
+    if (in != NULL && !ctx->ended && in->buf->flush && !in->buf->last_in_chain && u != NULL && u->cleanup == NULL
+        && u->header_sent)
+    {
+        ctx->cut = 1;
+    }
+}
+
+/* Ends a response whose upstream has broken off, once all is sent that has come, if nothing else would show that something is
+ * missing. Left to itself, NGINX may say first that it has nothing more to send (lingering_close). */
+static ngx_int_t
+ngx_http_foregate_end_cut(ngx_http_request_t *r, ngx_http_foregate_ctx_t *ctx, ngx_int_t rc)
+{
+    if (rc == NGX_ERROR || r != r->main || r->buffered || r->postponed != NULL || r->connection->buffered
+        || !ngx_http_foregate_ends_unmarked(r))
+    {
+        return rc;
+    }
+    ngx_http_foregate_tell_broken(r);
+    return NGX_ERROR;
+}
+
+/* The request is over, however that has come. */
+void
+ngx_http_foregate_check_end(ngx_http_request_t *r, ngx_http_foregate_ctx_t *ctx)
+{
+    if (ctx->changed && r == r->main && !r->header_only
+        && (!ctx->ended || r->buffered || r->connection->buffered))
+    {
+        ngx_http_foregate_tell_broken(r);
     }
 }
 
@@ -550,17 +608,8 @@ ngx_http_foregate_write_handler(ngx_http_request_t *r)
 }
 
 static ngx_int_t
-ngx_http_foregate_body_filter(ngx_http_request_t *r, ngx_chain_t *in)
+ngx_http_foregate_filter_body(ngx_http_request_t *r, ngx_http_foregate_ctx_t *ctx, ngx_chain_t *in)
 {
-    ngx_http_foregate_ctx_t *ctx = ngx_http_get_module_ctx(r, ngx_http_foregate_module);
-    ngx_http_foregate_fetch_t *fetch = ngx_http_foregate_fetch_of(r);
-
-    if (fetch != NULL) {
-        return ngx_http_foregate_fetch_body(r, fetch, in);
-    }
-    if (ctx == NULL || (!ctx->filters && !ctx->swallow && !ctx->holding && !ctx->waiting)) {
-        return ngx_http_next_body_filter(r, in);
-    }
     if (ctx->failed) {
         return NGX_ERROR;
     }
@@ -587,6 +636,24 @@ ngx_http_foregate_body_filter(ngx_http_request_t *r, ngx_chain_t *in)
     }
 
     return ngx_http_foregate_move(r, ctx);
+}
+
+static ngx_int_t
+ngx_http_foregate_body_filter(ngx_http_request_t *r, ngx_chain_t *in)
+{
+    ngx_http_foregate_ctx_t *ctx = ngx_http_get_module_ctx(r, ngx_http_foregate_module);
+    ngx_http_foregate_fetch_t *fetch = ngx_http_foregate_fetch_of(r);
+    ngx_int_t rc;
+
+    if (fetch != NULL) {
+        return ngx_http_foregate_fetch_body(r, fetch, in);
+    }
+    if (ctx == NULL || (!ctx->filters && !ctx->swallow && !ctx->holding && !ctx->waiting && !ctx->changed)) {
+        return ngx_http_next_body_filter(r, in);
+    }
+    ngx_http_foregate_watch_end(r, ctx, in);
+    rc = ngx_http_foregate_filter_body(r, ctx, in);
+    return ctx->cut ? ngx_http_foregate_end_cut(r, ctx, rc) : rc;
 }
 
 void

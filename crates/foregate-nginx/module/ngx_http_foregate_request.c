@@ -438,6 +438,7 @@ ngx_http_foregate_log_handler(ngx_http_request_t *r)
     if (ctx == NULL || ctx->request == NULL) {
         return NGX_OK;
     }
+    ngx_http_foregate_check_end(r, ctx);
 
     duration = (int64_t) (now->sec - r->start_sec) * 1000 + ((int64_t) now->msec - (int64_t) r->start_msec);
     summary.duration_ms = duration > 0 ? duration : 0;

@@ -399,6 +399,7 @@ impl Exchange<'_> {
         }
         let changes = filters.iter().any(Filtered::changes_length);
         let length = if changes { self.response.body_changes(length) } else { length };
+        self.download.rewritten = changes;
         if !length.is_empty() {
             match Filter::new(chain(filters), self.proxy.filter_memory.share()) {
                 Ok(filter) => self.download.filter = Some(Box::new(filter.begins_soon())),

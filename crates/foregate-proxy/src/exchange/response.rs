@@ -5,6 +5,8 @@ use std::ops::{Deref, DerefMut};
 use foregate_module::{Fields, FieldsMut};
 use foregate_wire::{BodyLength, HeaderList, NameId, ResponseHead};
 
+use crate::link::sweep;
+
 /// The head of a response. Its memory is used again for the next response of a connection.
 #[derive(Debug, Default)]
 pub struct Response(ResponseHead);
@@ -21,13 +23,7 @@ impl Response {
         let headers = &mut self.0.headers;
         headers.remove(NameId::ContentLength);
         headers.remove(NameId::AcceptRanges);
-        for digest in [&b"content-digest"[..], b"repr-digest", b"digest", b"content-md5"] {
-            headers.remove_name(digest);
-        }
-        if let Some(tag) = headers.get_name(b"etag").filter(|tag| !tag.starts_with(b"W/")) {
-            let weak = [b"W/", tag].concat();
-            headers.set_name(b"ETag", &weak);
-        }
+        sweep::clean_rewritten(headers);
         if length.is_empty() { length } else { BodyLength::Chunked }
     }
 }

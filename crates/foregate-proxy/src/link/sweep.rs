@@ -8,6 +8,21 @@ use foregate_wire::{HeaderList, connection};
 
 use super::copy::{Copy, Underscores};
 
+/// Fields that tell what a body is, byte by byte (RFC 9530; RFC 1864).
+const DIGESTS: [&[u8]; 4] = [b"content-digest", b"repr-digest", b"digest", b"content-md5"];
+
+/// Takes away what is not true any more once filters have changed a body, of a head or of trailers: digests go, and validators
+/// become weak (RFC 9110, section 8.8.1).
+pub fn clean_rewritten(fields: &mut HeaderList) {
+    for digest in DIGESTS {
+        fields.remove_name(digest);
+    }
+    if let Some(tag) = fields.get_name(b"etag").filter(|tag| !tag.starts_with(b"W/")) {
+        let weak = [b"W/", tag].concat();
+        fields.set_name(b"ETag", &weak);
+    }
+}
+
 /// Which steps of a route such fields go through.
 pub struct Sweep {
     /// The pipeline.
@@ -68,6 +83,9 @@ impl Copy {
     pub fn clean(&self, trailers: &mut HeaderList) {
         if trailers.is_empty() {
             return;
+        }
+        if self.rewritten {
+            clean_rewritten(trailers);
         }
         match self.underscores {
             Underscores::All => 0,
