@@ -8,6 +8,15 @@ pub(crate) fn has_element(fields: &dyn Fields, name: &str, wanted: &[u8]) -> boo
     elements.any(|element| element.trim_ascii().eq_ignore_ascii_case(wanted))
 }
 
+/// Whether `If-None-Match` names this validator, strong or weak, or any (RFC 9110, section 13.1.2).
+pub(crate) fn is_known(request: &dyn Fields, tag: &str) -> bool {
+    let mut elements = request.all("if-none-match").flat_map(|value| value.split(|byte| *byte == b','));
+    elements.any(|element| {
+        let element = element.trim_ascii();
+        element == b"*" || element.strip_prefix(b"W/").unwrap_or(element) == tag.as_bytes()
+    })
+}
+
 /// Whether the response has a whole body that may be transformed (RFC 9110, section 7.7).
 pub(crate) fn is_whole(status: u16, response: &dyn Fields) -> bool {
     const WITHOUT_OR_IN_PARTS: [u16; 4] = [204, 205, 206, 304];
@@ -25,12 +34,14 @@ pub(crate) fn is_encoded(response: &dyn Fields) -> bool {
 }
 
 /// The answer to a client that asks whether what it has is still right: it has the changed body, whose validator is weak,
-/// and is told that one (RFC 9110, section 15.4.5).
+/// and is told that one (RFC 9110, section 15.4.5). Who names a strong one has something else; who names none, but a time, is
+/// told the weak one, lest a cache put parts of the origin's body together with what it has.
 pub(crate) fn revalidated(request: &dyn Fields, response: &dyn Fields) -> Edits {
     let mut edits = Edits::new();
     let Some(strong) = response.get("etag").filter(|tag| tag.starts_with(b"\"")) else { return edits };
     let weak = [b"W/", strong].concat();
-    if has_element(request, "if-none-match", &weak)
+    let names_none = request.get("if-none-match").is_none();
+    if (names_none || has_element(request, "if-none-match", &weak))
         && let Ok(field) = Field::new("ETag", weak)
     {
         edits.push(Edit::Set(field));
@@ -79,6 +90,22 @@ impl MediaType {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn who_has_the_changed_body_is_told_its_validator() {
+        let told = |asked: &[(&str, &str)], tag: &str| {
+            let sample = foregate_module::testing::Sample::get("/").response(304).response_field("etag", tag);
+            let sample = asked.iter().fold(sample, |sample, (name, value)| sample.field(name, value));
+            let edits = revalidated(&sample.request, &sample.response);
+            let mut head = sample.response;
+            edits.apply(&mut head);
+            String::from_utf8(head.get("etag").unwrap().into()).unwrap()
+        };
+        assert_eq!(told(&[("if-none-match", "\"y\", W/\"x\"")], "\"x\""), "W/\"x\"");
+        assert_eq!(told(&[("if-none-match", "\"x\"")], "\"x\""), "\"x\"");
+        assert_eq!(told(&[("if-modified-since", "Mon, 01 Jan 2024 00:00:00 GMT")], "\"x\""), "W/\"x\"");
+        assert_eq!(told(&[("if-none-match", "W/\"x\"")], "W/\"x\""), "W/\"x\"");
+    }
 
     #[test]
     fn media_types_are_compared_without_their_parameters() {

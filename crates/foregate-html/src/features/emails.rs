@@ -15,7 +15,7 @@ use foregate_module::{Filter, Method, Path, RequestFields, Respond, Response, St
 
 use super::{Configured, Settings, chooses};
 use crate::references;
-use crate::response::has_element;
+use crate::response::is_known;
 use crate::{
     Charset, Comment, Element, End, EndTag, Feature, Page, Reads, Rewrite, Selector, TextOut, escape,
 };
@@ -119,8 +119,7 @@ macro_rules! serves {
                 if path != SCRIPT_PATH.as_bytes() || !matches!(method, b"GET" | b"HEAD") {
                     return ControlFlow::Continue(());
                 }
-                let known = has_element(request, "if-none-match", SCRIPT_TAG.as_bytes());
-                let response = match known {
+                let response = match is_known(request, SCRIPT_TAG) {
                     true => Response::new(304),
                     false => Response::new(200).body("text/javascript; charset=utf-8", SCRIPT),
                 };

@@ -64,6 +64,9 @@ const LISTS: [(&str, &str); 2] = [("a[ping]", "ping"), ("area[ping]", "ping")];
 /// The one that holds an address behind a number.
 const REFRESH: &str = "meta[http-equiv=\"refresh\" i]";
 
+/// How many pairs of element and attribute go without saying.
+const STANDARD: usize = PLAIN.len() + SETS.len() + LISTS.len() + 1;
+
 static KEY: Key = Key::block(
     STEP,
     &BLOCK,
@@ -117,6 +120,9 @@ impl Configured for Links {
             }
             if from.text()?.is_empty() {
                 return Err(from.wrong("an empty text fits everything"));
+            }
+            if node.name() == "host" && to.text()?.is_empty() {
+                return Err(to.wrong("an address of no host would be one of the next part of its path"));
             }
             Ok((from.text()?.into(), to.text()?.into()))
         };
@@ -173,11 +179,18 @@ impl Default for Links {
 }
 
 impl Links {
-    /// Addresses in this attribute too, whose name is one.
+    /// Addresses in this attribute too, whose name is one, of the elements where that goes without saying not.
     pub fn attribute(&mut self, name: &str) {
-        if let Ok(selector) = Selector::parse(&format!("[{name}]")) {
+        let name = name.to_ascii_lowercase();
+        if self.attributes.iter().skip(STANDARD).any(|known| *known == name) {
+            return;
+        }
+        let known = PLAIN.iter().chain(&SETS).chain(&LISTS).filter(|(_, attribute)| *attribute == name);
+        let elements = known.filter_map(|(selector, _)| selector.split('[').next());
+        let others: String = elements.map(|element| format!(":not({element})")).collect();
+        if let Ok(selector) = Selector::parse(&format!("[{name}]{others}")) {
             self.selectors.push(selector);
-            self.attributes.push(name.to_ascii_lowercase());
+            self.attributes.push(name);
         }
     }
 
@@ -261,7 +274,8 @@ impl Mapping {
         let mut mapped = self
             .prefixes
             .iter()
-            .find_map(|(from, to)| address.strip_prefix(&**from).map(|rest| format!("{to}{rest}")))
+            .find_map(|(from, to)| address.strip_prefix(&**from).map(|rest| (from, to, rest)))
+            .and_then(|(from, to, rest)| joined(from, to, rest))
             .or_else(|| self.hosts.iter().find_map(|(from, to)| of_host(address, from, to)));
         if self.links.https {
             let found = mapped.as_deref().unwrap_or(address);
@@ -366,6 +380,22 @@ fn strip_scheme<'a>(address: &'a str, scheme: &str) -> Option<&'a str> {
     front.eq_ignore_ascii_case(scheme).then_some(rest)
 }
 
+/// What an address becomes that begins with `to` and not with `from` any more; `None` where the rest of it would be a scheme of
+/// its own then, or name a host.
+fn joined(from: &str, to: &str, rest: &str) -> Option<String> {
+    let joined = format!("{to}{rest}");
+    let start = joined.trim_start_matches(|first| first <= ' ');
+    let slash = |byte: &u8| matches!(byte, b'/' | b'\\');
+    let slashes = |text: &str| text.bytes().take_while(|byte| slash(byte)).count();
+    // Of an address without its scheme the host stays what it was.
+    let names_host = slashes(start) >= 2 && slashes(to) < 2 && !from.ends_with(':');
+    let is_scheme = |byte: u8| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte);
+    let scheme = start.bytes().take_while(|byte| is_scheme(*byte)).count();
+    let has_scheme = start.as_bytes().get(scheme) == Some(&b':')
+        && start.starts_with(|first: char| first.is_ascii_alphabetic());
+    (!names_host && !(has_scheme && !to.contains(':'))).then_some(joined)
+}
+
 /// An address of one host as one of another. A port that goes without saying goes, but where `from` has one.
 fn of_host(address: &str, from: &str, to: &str) -> Option<String> {
     let rest = strip_scheme(address, "https:").or_else(|| strip_scheme(address, "http:")).unwrap_or(address);
@@ -446,6 +476,70 @@ mod tests {
             ("<a href=/ü>", "<a href=\"/é&amp;\">"),
             ("<a ping='http://x  /y //old.example/'>", "<a ping=\"https://x  /y //new.example/\">"),
             ("<a href='/x?a&b&amp;c'>", "<a href='/x?a&b&amp;c'>"),
+        ] {
+            assert_eq!(rewritten(make, html), expected, "{html}");
+        }
+    }
+
+    #[test]
+    fn what_is_left_of_an_address_is_no_scheme_and_no_host() {
+        let make = || {
+            let links = Links::default().prefix("http://old.example/", "").prefix("/a/", "/");
+            links.prefix("/b", "java").prefix("/c/", "https://c.example/").prefix("ftp:", "")
+        };
+        for address in [
+            "http://old.example/javascript:alert(1)",
+            "http://old.example/ javascript:alert(1)",
+            "http://old.example///evil.example/x.js",
+            "http://old.example/\\\\evil.example/",
+            "http://old.example//\\evil.example/",
+            "/a//evil.example/",
+            "/a/\\evil.example/",
+            "/bscript:alert(1)",
+        ] {
+            let html = format!("<a href='{address}'>");
+            assert_eq!(rewritten(make, &html), html);
+        }
+        for (address, expected) in [
+            ("http://old.example/x/y:z", "x/y:z"),
+            ("http://old.example//x", "/x"),
+            ("http://old.example/", ""),
+            ("http://old.example/1:2", "1:2"),
+            ("/a/b//c", "/b//c"),
+            ("/c//d", "https://c.example//d"),
+            ("/c/javascript:x", "https://c.example/javascript:x"),
+            ("ftp://x/y", "//x/y"),
+        ] {
+            let expected = format!("<a href=\"{expected}\">");
+            assert_eq!(rewritten(make, &format!("<a href='{address}'>")), expected);
+        }
+    }
+
+    #[test]
+    fn an_attribute_that_goes_without_saying_is_mapped_once() {
+        let make = || {
+            let mut links = Links::default()
+                .prefix("/", "/app/")
+                .host("a.example", "b.example")
+                .host("b.example", "c.example");
+            for name in ["href", "SRC", "src", "data-src", "Data-Src", "ping", "srcset", "content"] {
+                links.attribute(name);
+            }
+            links
+        };
+        for (html, expected) in [
+            ("<a href=/x>", "<a href=\"/app/x\">"),
+            ("<a href=//a.example/>", "<a href=\"/app//a.example/\">"),
+            ("<a href=http://a.example/>", "<a href=\"http://b.example/\">"),
+            ("<img src=/x data-src=/y>", "<img src=\"/app/x\" data-src=\"/app/y\">"),
+            ("<img srcset='/x 1x, /y 2x'>", "<img srcset=\"/app/x 1x, /app/y 2x\">"),
+            ("<a ping='/x /y'>", "<a ping=\"/app/x /app/y\">"),
+            ("<x-a href=/x src=/y>", "<x-a href=\"/app/x\" src=\"/app/y\">"),
+            ("<use href=/x>", "<use href=\"/app/x\">"),
+            (
+                "<meta http-equiv=refresh content='0; url=/x'>",
+                "<meta http-equiv=refresh content=\"0; url=/app/x\">",
+            ),
         ] {
             assert_eq!(rewritten(make, html), expected, "{html}");
         }
