@@ -209,7 +209,17 @@ void ngx_http_foregate_watch_client(ngx_http_request_t *r, ngx_http_foregate_ctx
 /* Has a response go on when its request is run next. */
 void ngx_http_foregate_wake_response(ngx_http_request_t *r, ngx_http_foregate_ctx_t *ctx);
 
-/* A request is over: its client is to see that its body is not, if nothing else would show that. */
+/* Where neither a length nor chunks tell that there was to be more of a body, a reset does. */
+void ngx_http_foregate_tell_broken(ngx_http_request_t *r);
+
+/* Takes note of what comes by of a body: its end, or that its upstream is over without (`cut`). */
+void ngx_http_foregate_watch_end(ngx_http_request_t *r, ngx_http_foregate_ctx_t *ctx, ngx_chain_t *in);
+
+/* Ends a response whose upstream has broken off, once all is sent that has come, if nothing else would show that something is
+ * missing. Left to itself, NGINX may say first that it has nothing more to send (lingering_close). */
+ngx_int_t ngx_http_foregate_end_cut(ngx_http_request_t *r, ngx_int_t rc);
+
+/* A request is over, however that has come: its client is to see it if its body is not, where nothing else would show that. */
 void ngx_http_foregate_check_end(ngx_http_request_t *r, ngx_http_foregate_ctx_t *ctx);
 
 /* The start of a response's body is not waited for any more. */

@@ -407,79 +407,6 @@ ngx_http_foregate_await_client(ngx_http_request_t *r, ngx_http_foregate_ctx_t *c
     }
 }
 
-/* Whether neither a length nor chunks tell the client where the body ends. */
-static ngx_uint_t
-ngx_http_foregate_ends_unmarked(ngx_http_request_t *r)
-{
-    return r->main->header_sent && r->main->headers_out.content_length_n == -1 && !r->main->chunked
-           && r->http_version < NGX_HTTP_VERSION_20;
-}
-
-/* Where neither a length nor chunks tell that there was to be more, a reset does. */
-static void
-ngx_http_foregate_tell_broken(ngx_http_request_t *r)
-{
-    ngx_connection_t *c = r->connection;
-    struct linger linger = { 1, 0 };
-
-    if (!ngx_http_foregate_ends_unmarked(r)) {
-        return;
-    }
-    if (setsockopt(c->fd, SOL_SOCKET, SO_LINGER, (const void *) &linger, sizeof(struct linger)) == -1) {
-        ngx_log_error(NGX_LOG_ALERT, c->log, ngx_socket_errno, "setsockopt(SO_LINGER) failed");
-    }
-    /* No close_notify of TLS either. */
-    c->error = 1;
-}
-
-/* What is there of a body that we have taken the length from: whether its end has come by, or its upstream is over without. */
-static void
-ngx_http_foregate_watch_end(ngx_http_request_t *r, ngx_http_foregate_ctx_t *ctx, ngx_chain_t *in)
-{
-    ngx_http_upstream_t *u = r->upstream;
-    ngx_chain_t *link;
-
-    for (link = in; link != NULL; link = link->next) {
-        if (link->buf->last_buf) {
-            ctx->ended = 1;
-            if (ctx->changed) {
-                ngx_http_foregate_trailers_change(r);
-            }
-        }
-    }
-    /* All that NGINX sends once it is done with an upstream is the end, or, where that has broken off, a flush. */
-    if (in != NULL && !ctx->ended && in->buf->flush && !in->buf->last_in_chain && u != NULL && u->cleanup == NULL
-        && u->header_sent)
-    {
-        ctx->cut = 1;
-    }
-}
-
-/* Ends a response whose upstream has broken off, once all is sent that has come, if nothing else would show that something is
- * missing. Left to itself, NGINX may say first that it has nothing more to send (lingering_close). */
-static ngx_int_t
-ngx_http_foregate_end_cut(ngx_http_request_t *r, ngx_http_foregate_ctx_t *ctx, ngx_int_t rc)
-{
-    if (rc == NGX_ERROR || r != r->main || r->buffered || r->postponed != NULL || r->connection->buffered
-        || !ngx_http_foregate_ends_unmarked(r))
-    {
-        return rc;
-    }
-    ngx_http_foregate_tell_broken(r);
-    return NGX_ERROR;
-}
-
-/* The request is over, however that has come. */
-void
-ngx_http_foregate_check_end(ngx_http_request_t *r, ngx_http_foregate_ctx_t *ctx)
-{
-    if (ctx->changed && r == r->main && !r->header_only
-        && (!ctx->ended || r->buffered || r->connection->buffered))
-    {
-        ngx_http_foregate_tell_broken(r);
-    }
-}
-
 /* Moves the body on until there is no more of it, until its rest passes by the filters, or until all buffers are under way. */
 static ngx_int_t
 ngx_http_foregate_move(ngx_http_request_t *r, ngx_http_foregate_ctx_t *ctx)
@@ -653,7 +580,7 @@ ngx_http_foregate_body_filter(ngx_http_request_t *r, ngx_chain_t *in)
     }
     ngx_http_foregate_watch_end(r, ctx, in);
     rc = ngx_http_foregate_filter_body(r, ctx, in);
-    return ctx->cut ? ngx_http_foregate_end_cut(r, ctx, rc) : rc;
+    return ctx->cut ? ngx_http_foregate_end_cut(r, rc) : rc;
 }
 
 void
