@@ -10,14 +10,15 @@ use std::sync::Arc;
 
 use foregate_module::settings::{Block, Context, FromNode, Key, Node, Problem};
 use foregate_module::{
-    Add, Added, Count, DecodedBody, Edit, EditResponse, Edits, Emit, Filter, FilterResponseBody, Method,
-    Never, PlainBody, Random, Read, RequestFields, ResponseFields, Status, Step, Value, Wish, phase,
+    Add, Added, AskWhole, Count, DecodedBody, Edit, EditResponse, Edits, Emit, Fields, Filter,
+    FilterResponseBody, Method, Never, PlainBody, Random, Read, RequestFields, ResponseFields, Status, Step,
+    Value, Wish, phase,
 };
 
 use crate::feature::Features;
 use crate::nonce;
 use crate::pass::{BUDGET, Pass, STEP, Terms};
-use crate::response::{MediaType, is_encoded, is_whole, revalidated};
+use crate::response::{MediaType, has_element, is_encoded, is_whole, revalidated};
 
 /// The bounds of `memory`, bytes.
 const MEMORY: (u64, u64) = (16 << 10, 64 << 20);
@@ -67,6 +68,27 @@ impl Default for Rewriting {
     }
 }
 
+impl Rewriting {
+    fn fits(&self, content_type: &[u8]) -> bool {
+        self.types.iter().any(|kind| kind.fits(content_type))
+    }
+
+    /// Whether a response that is a part of a body is one of a document. One of several parts does not tell what they are parts
+    /// of, nor has one to tell whose client has named it by `If-Range` (RFC 9110, section 15.3.7).
+    fn needs_whole(&self, request: &dyn Fields, response: &dyn Fields) -> bool {
+        if has_element(response, "cache-control", b"no-transform") {
+            return false;
+        }
+        let parts = MediaType::new("multipart", Some("byteranges"));
+        let mut values = response.all("content-type");
+        match (values.next(), values.next()) {
+            (Some(value), None) => parts.fits(value) || self.fits(value),
+            (None, _) => request.get("if-range").is_some(),
+            (Some(_), Some(_)) => false,
+        }
+    }
+}
+
 impl FromNode for Rewriting {
     const KEY: Option<&'static Key> = Some(&KEY);
 
@@ -105,6 +127,7 @@ impl Step for Adjust {
     type Stop = Never;
     const NAME: &'static str = "html-settings";
     const ABOUT: &'static str = "Says which documents are rewritten, and how much may be held of them.";
+    const TRIES_PARTS: bool = true;
     const FILTERS: &'static [Filter] = &[];
 
     fn run(&self, settings: &Rewriting, (): ()) -> ControlFlow<Never, Self::Out> {
@@ -139,10 +162,11 @@ impl Step for Choose {
         Random,
         Random,
     );
-    type Out = (Emit<Document>, Add<PlainBody>, EditResponse, Count);
+    type Out = (Emit<Document>, Add<PlainBody>, EditResponse, AskWhole, Count);
     type Stop = Never;
     const NAME: &'static str = "html-choose";
     const ABOUT: &'static str = "Decides whether the response is rewritten as HTML.";
+    const TRIES_PARTS: bool = true;
     const FILTERS: &'static [Filter] = &[Filter::Written(Features::NAME), Filter::Status(200, 599)];
 
     fn run(
@@ -159,8 +183,10 @@ impl Step for Choose {
             other,
         ): Self::In<'_>,
     ) -> ControlFlow<Never, Self::Out> {
-        let nothing =
-            |edits| ControlFlow::Continue((Emit(None), Add(None), EditResponse(edits), Count(None)));
+        let says = |edits, asks, event| {
+            ControlFlow::Continue((Emit(None), Add(None), EditResponse(edits), AskWhole(asks), Count(event)))
+        };
+        let nothing = |edits| says(edits, false, None);
         if features.is_empty() {
             return nothing(Edits::new());
         }
@@ -170,8 +196,7 @@ impl Step for Choose {
             let mut edits = if dry { Edits::new() } else { revalidated(request, response) };
             // Caches would put the policy of the origin in the place of the one that allows what they have stored.
             if wants_nonce && [&b"GET"[..], b"HEAD"].contains(&method) {
-                let there = nonce::FIELDS.into_iter().filter(|name| response.get(name).is_some());
-                there.for_each(|name| edits.push(Edit::Remove(name.into())));
+                remove(&nonce::FIELDS, response, &mut edits);
             }
             return nothing(edits);
         }
@@ -183,27 +208,33 @@ impl Step for Choose {
                 &standard
             }
         };
+        if status == 206 {
+            return says(Edits::new(), !dry && settings.needs_whole(request, response), None);
+        }
         let content_type = response.get("content-type");
-        let fits =
-            response.all("content-type").any(|value| settings.types.iter().any(|kind| kind.fits(value)));
-        if !fits || !is_whole(status, response) {
+        if !response.all("content-type").any(|value| settings.fits(value)) || !is_whole(status, response) {
             return nothing(Edits::new());
         }
         // Recipients differ in which one counts.
         if response.all("content-type").nth(1).is_some() {
-            let event = Count(Some("content-type-ambiguous"));
-            return ControlFlow::Continue((Emit(None), Add(None), EditResponse(Edits::new()), event));
+            return says(Edits::new(), false, Some("content-type-ambiguous"));
         }
         let nonce: Option<Arc<str>> = wants_nonce.then(|| nonce::of([one.0, other.0]).into());
         let mut edits = nonce.as_deref().map_or(Edits::new(), |nonce| nonce::allow(response, nonce));
         if features.iter().any(|(chosen, dry)| !dry && chosen.feature.renews()) {
-            let there = VALIDATORS.into_iter().filter(|name| response.get(name).is_some());
-            there.for_each(|name| edits.push(Edit::Remove(name.into())));
+            remove(&VALIDATORS, response, &mut edits);
         }
         let terms = Terms { content_type: content_type.map(<[u8]>::to_vec), nonce, budget: settings.memory };
         let wish = Wish { step: STEP, dry };
-        ControlFlow::Continue((Emit(Some(terms)), Add(Some(wish)), EditResponse(edits), Count(None)))
+        let (terms, wish) = (Emit(Some(terms)), Add(Some(wish)));
+        ControlFlow::Continue((terms, wish, EditResponse(edits), AskWhole(false), Count(None)))
     }
+}
+
+/// Removes those of the fields that are there.
+fn remove(names: &[&'static str], response: &dyn Fields, edits: &mut Edits) {
+    let there = names.iter().filter(|name| response.get(name).is_some());
+    there.for_each(|name| edits.push(Edit::Remove((*name).into())));
 }
 
 /// Puts the pass before the body.
@@ -238,7 +269,6 @@ impl Step for Html {
 
 #[cfg(test)]
 mod tests {
-    use foregate_module::Fields;
     use foregate_module::testing::Sample;
 
     use super::*;
@@ -267,6 +297,19 @@ mod tests {
         assert_eq!(policy("<script nonce={nonce}>", "HEAD", 304), None);
         assert_eq!(policy("<script nonce={nonce}>", "POST", 304), own);
         assert_eq!(policy("<script>", "GET", 304), own);
+    }
+
+    #[test]
+    fn of_a_document_the_whole_is_asked_for() {
+        let asks = |sample: Sample| chosen("<p>", sample).state.asks_whole;
+        let part = |kind: &str| Sample::get("/").response(206).response_field("content-type", kind);
+        assert!(asks(part("Text/HTML; charset=utf-8")) && asks(part("multipart/byteranges; boundary=x")));
+        assert!(!asks(part("video/mp4")) && !asks(part("text/plain")));
+        assert!(!asks(part("text/html").response_field("cache-control", "no-transform")));
+        assert!(!asks(part("text/html").response_field("content-type", "text/html")));
+        assert!(!asks(Sample::get("/").response(206)));
+        assert!(asks(Sample::get("/").field("if-range", "\"x\"").response(206)));
+        assert!(!asks(Sample::get("/").response(200).response_field("content-type", "text/html")));
     }
 
     #[test]

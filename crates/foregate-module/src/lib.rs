@@ -77,7 +77,7 @@ pub use input::{
     Status, Time, Tls, Unseen, View,
 };
 pub use output::{
-    Add, Apply, ChooseUpstream, Count, Counts, EditRequest, EditResponse, Emit, FilterRequestBody,
+    Add, Apply, AskWhole, ChooseUpstream, Count, Counts, EditRequest, EditResponse, Emit, FilterRequestBody,
     FilterResponseBody, Findings, HoldResponseBody, Holds, LimitRequestBody, LogLine, Note, Notes, Output,
     Outputs, RewriteTarget, SetClientAddress, Skip, Tally, WritableAt, WriteLog,
 };

@@ -183,6 +183,11 @@ effects! {
     Tally(Vec<(&'static str, Text)>), "metrics of parts", effect, Phase, |apply, tallies| {
         apply.state.tallies.extend(tallies);
     };
+    /// That the response is a part of a body, and all of it is needed: see [`Step::TRIES_PARTS`](crate::Step::TRIES_PARTS).
+    /// Where it cannot be asked for any more, it changes nothing.
+    AskWhole(bool), "request for the whole", effect, HoldsResponse, |apply, asks| {
+        apply.state.asks_whole |= asks;
+    };
     /// Steps that do not run for this request any more.
     Skip(Steps), "steps", effect, BeforeEnd, |apply, steps| {
         apply.state.skipped = apply.state.skipped.and(steps);

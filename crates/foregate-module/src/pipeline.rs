@@ -12,7 +12,7 @@ use crate::exchange::Exchange;
 use crate::input::{Body, ReceivedRequest, View};
 use crate::output::{HoldResponseBody, Output};
 use crate::phase_id::PhaseId;
-use crate::plan::{Planned, Steps};
+use crate::plan::{Plan, Planned, Steps};
 use crate::settings::{Context, Key, Node, Problem};
 use crate::state::State;
 use crate::step::{Call, Erased, Load, Swept, Verdict, Weight};
@@ -134,6 +134,11 @@ impl Entry {
     /// Whether no 304 may keep an old response of it in use: see [`Step::RENEWS`](crate::Step::RENEWS).
     pub fn renews(&self) -> bool {
         self.step.renews()
+    }
+
+    /// Whether it is tried on parts of bodies: see [`Step::TRIES_PARTS`](crate::Step::TRIES_PARTS).
+    pub fn tries_parts(&self) -> bool {
+        self.step.tries_parts()
     }
 
     /// Whether fields of interim responses and trailers go through it with these settings: see
@@ -339,6 +344,23 @@ impl Pipeline {
     pub fn applies(&self, planned: &Planned, exchange: &dyn Exchange, state: &mut State) -> bool {
         self.is_wanted(planned, exchange, state)
             && self.entries.get(usize::from(planned.step)).is_some_and(|entry| entry.step.applies(exchange))
+    }
+
+    /// Which step of a plan asks for the whole of a body of which the exchange has a part, if one does: see
+    /// [`Step::TRIES_PARTS`](crate::Step::TRIES_PARTS). The platform catches panics.
+    pub fn asks_whole(&self, plan: &Plan, exchange: &mut dyn Exchange, state: &mut State) -> Option<u16> {
+        let mut tried = State::default();
+        // Another response comes, of which a `when` may say something else.
+        let (decided, wanted) = (state.decided, state.wanted);
+        let asks = plan.parts().iter().find(|planned| {
+            let runs = !state.skipped.contains(usize::from(planned.step));
+            if runs && self.is_wanted(planned, exchange, state) {
+                self.run(planned, exchange, &mut tried);
+            }
+            tried.asks_whole
+        });
+        (state.decided, state.wanted) = (decided, wanted);
+        asks.map(|planned| planned.step)
     }
 
     /// Whether a planned step lets a field of an interim response, or of trailers, go on. The platform has looked at `when` and what is skipped, and catches panics.

@@ -100,6 +100,7 @@ pub struct Plan {
     identity: Box<[Text]>,
     request_sweeps: Box<[Planned]>,
     sweeps: Box<[Planned]>,
+    parts: Box<[Planned]>,
     renews: bool,
     keeps_received: bool,
     sees_refused: bool,
@@ -166,6 +167,12 @@ impl Plan {
     /// [`Step::sweeps`](crate::Step::sweeps).
     pub fn sweeps(&self) -> &[Planned] {
         &self.sweeps
+    }
+
+    /// The steps that are tried on parts of bodies: see [`Step::TRIES_PARTS`](crate::Step::TRIES_PARTS).
+    #[inline]
+    pub fn parts(&self) -> &[Planned] {
+        &self.parts
     }
 
     /// Whether a step that is no dry run [renews](crate::Step::RENEWS) responses: platforms call [`renew`](Self::renew) then.
@@ -278,7 +285,7 @@ impl<'p> PlanBuilder<'p> {
         let (mut body, mut body_in_memory) = (0, usize::MAX);
         let (mut body_is_optional, mut hold_is_optional) = (true, true);
         let mut identity: Vec<Text> = Vec::new();
-        let (mut request_sweeps, mut sweeps) = (Vec::new(), Vec::new());
+        let (mut request_sweeps, mut sweeps, mut parts) = (Vec::new(), Vec::new(), Vec::new());
         let (mut renews, mut keeps_received, mut sees_refused) = (false, false, false);
         for (number, entry) in self.pipeline.entries().iter().enumerate() {
             let decl = entry.decl();
@@ -311,6 +318,9 @@ impl<'p> PlanBuilder<'p> {
                 let sweeps = if of_requests { &mut request_sweeps } else { &mut sweeps };
                 sweeps.push(planned.clone());
             }
+            if entry.tries_parts() {
+                parts.push(planned.clone());
+            }
             steps.push(planned);
             for phase in &mut phases[decl.phase.order() + 1..] {
                 *phase += 1;
@@ -326,6 +336,7 @@ impl<'p> PlanBuilder<'p> {
             identity: identity.into(),
             request_sweeps: request_sweeps.into(),
             sweeps: sweeps.into(),
+            parts: parts.into(),
             renews,
             keeps_received,
             sees_refused,

@@ -145,6 +145,8 @@ pub struct State {
     pub tallies: Vec<(&'static str, Text)>,
     /// Lines for log files that have not been written.
     pub lines: Vec<LogLine>,
+    /// A step that is tried on a part of a body asks for the whole of it.
+    pub asks_whole: bool,
     /// How much of the response's body steps have asked for, bytes.
     pub hold: usize,
     /// Bytes that values hold, as their steps say.
@@ -172,6 +174,7 @@ impl State {
         self.events.clear();
         self.tallies.clear();
         self.lines.clear();
+        self.asks_whole = false;
         self.hold = 0;
         self.held = 0;
         self.fetches.clear();

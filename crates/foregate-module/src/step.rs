@@ -53,6 +53,12 @@ pub trait Step: Default + Send + Sync + 'static {
     /// from the responses itself. Default: no.
     const RENEWS: bool = false;
 
+    /// Whether it is tried on a response that is a part of a body (206). Where the request can be repeated without `Range`, platforms
+    /// run the steps of the phase `response-body` that say so on the head as it came, before any other step of the response, and
+    /// with values of their own. If one of them says [`AskWhole`](crate::AskWhole), the response is dropped and the request
+    /// repeated; whatever else they have written is forgotten. They must not change the head of a part. Default: no.
+    const TRIES_PARTS: bool = false;
+
     /// Whether it never does anything with these settings, so that routes with them do without it: for modules whose steps
     /// carry out one part of their settings each. Default: no.
     fn is_idle(_settings: &Self::Settings) -> bool {
@@ -243,6 +249,9 @@ pub trait Erased: Send + Sync {
     /// See [`Step::RENEWS`].
     fn renews(&self) -> bool;
 
+    /// See [`Step::TRIES_PARTS`].
+    fn tries_parts(&self) -> bool;
+
     /// See [`Step::sweeps`].
     fn sweeps(&self, settings: &(dyn Any + Send + Sync)) -> bool;
 
@@ -324,6 +333,10 @@ impl<S: Step> Erased for Typed<S> {
 
     fn renews(&self) -> bool {
         S::RENEWS
+    }
+
+    fn tries_parts(&self) -> bool {
+        S::TRIES_PARTS
     }
 
     fn sweeps(&self, settings: &(dyn Any + Send + Sync)) -> bool {

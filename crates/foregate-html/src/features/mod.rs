@@ -76,6 +76,7 @@ macro_rules! chooses {
             type Stop = foregate_module::Never;
             const NAME: &'static str = <$feature as $crate::features::Configured>::STEP;
             const ABOUT: &'static str = $about;
+            const TRIES_PARTS: bool = true;
             $(const ASKS: bool = $asks;
             const RENEWS: bool = $renews;)?
             const FILTERS: &'static [foregate_module::Filter] = &[foregate_module::Filter::Status(200, 599)];

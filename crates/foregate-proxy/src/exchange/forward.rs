@@ -2,7 +2,7 @@
 
 use std::future::poll_fn;
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker, ready};
+use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use foregate_module::{FetchRequest, Filtered, PhaseId, Source, Swept};
@@ -15,19 +15,13 @@ use crate::error::Error;
 use crate::link::copy::{CopyError, Underscores, Waiting};
 use crate::link::filter::{Filter, chain};
 use crate::link::start::{Front, Kept};
-use crate::link::{Link, LinkError, Received};
+use crate::link::{Link, LinkError};
 use crate::settings::UpstreamProtocol;
 use crate::telemetry::clock;
 use crate::upstream::{Addresses, Origin, Terms};
 
 /// Interim responses that are taken before the final one.
 const INTERIM_RESPONSES: u32 = 16;
-
-/// The most that is read of a response that the client does not get, bytes. Beyond, the origin's connection ends.
-const DROPPED_BODY: usize = 64 * 1024;
-
-/// How long that may take.
-const DROPPED_WITHIN: Duration = Duration::from_secs(2);
 
 /// How long an HTTP/1 client that waits is not looked after.
 const UNWATCHED: Duration = Duration::from_millis(200);
@@ -103,7 +97,7 @@ impl Exchange<'_> {
         let Some(upstream) = self.upstream.clone() else { return Step::Failed(Error::Internal) };
         let now = clock::now();
         let again = self.again;
-        self.again = Again { races: again.races, ..Again::default() };
+        self.again = Again { races: again.races, answered: again.answered, ..Again::default() };
         let last = self.tried.last();
         let server = match last {
             // The connection was at fault, not the server.
@@ -365,6 +359,9 @@ impl Exchange<'_> {
         connection::strip_hop_by_hop(&mut self.response.headers, false);
         self.response.headers.remove(NameId::TransferEncoding);
         if self.has_steps(PhaseId::UpstreamResponse, PhaseId::ResponseBody) {
+            if self.response.status == 206 && self.needs_whole() {
+                return self.ask_whole(origin, length);
+            }
             return Step::Shape(origin, length);
         }
         self.send_final(origin, length)
@@ -399,10 +396,13 @@ impl Exchange<'_> {
         }
         let changes = filters.iter().any(Filtered::changes_length);
         let length = if changes { self.response.body_changes(length) } else { length };
-        self.download.rewritten = changes;
         if !length.is_empty() {
             match Filter::new(chain(filters), self.proxy.filter_memory.share()) {
-                Ok(filter) => self.download.filter = Some(Box::new(filter.begins_soon())),
+                Ok(filter) => {
+                    let mut filter = filter.begins_soon();
+                    filter.rewrites = changes;
+                    self.download.filter = Some(Box::new(filter));
+                }
                 Err(_) => {
                     self.drop_response(origin, length);
                     return Step::Failed(Error::FilterMemory);
@@ -410,31 +410,6 @@ impl Exchange<'_> {
             }
         }
         self.send_final(origin, length)
-    }
-
-    /// The client gets another response: what the origin still sends is read and dropped, if that is little, so that its
-    /// connection can be kept.
-    fn drop_response(&mut self, mut origin: Origin, length: BodyLength) {
-        if length == BodyLength::Tunnel {
-            return origin.link.abort();
-        }
-        let Some(upstream) = self.upstream.clone() else { return };
-        if !self.upload.is_done() || self.upload.gave_up() {
-            return;
-        }
-        let mut left = DROPPED_BODY;
-        // Mostly all of it has come with the head.
-        match poll_drop(&mut origin, &mut left, &mut Context::from_waker(Waker::noop())) {
-            Poll::Ready(Some(())) => return upstream.recycle(origin, Instant::now()),
-            Poll::Ready(None) => return,
-            Poll::Pending => {}
-        }
-        let drop = async move {
-            poll_fn(|cx| poll_drop(&mut origin, &mut left, cx)).await?;
-            upstream.recycle(origin, Instant::now());
-            Some(())
-        };
-        tokio::spawn(tokio::time::timeout(DROPPED_WITHIN, drop));
     }
 
     fn send_final(&mut self, origin: Origin, length: BodyLength) -> Step {
@@ -581,22 +556,6 @@ impl Exchange<'_> {
         match self.upload.waiting {
             Waiting::Sink => self.poll_deadline(cx, &[down, Awaited::OriginRead], now).map_ok(|()| None),
             _ => self.poll_deadline(cx, &[down], now).map_ok(|()| None),
-        }
-    }
-}
-
-/// Reads the rest of a body and drops it; `None` where that is more than `left`, or the origin fails.
-fn poll_drop(origin: &mut Origin, left: &mut usize, cx: &mut Context<'_>) -> Poll<Option<()>> {
-    loop {
-        match ready!(origin.link.poll_receive(cx)) {
-            Ok(Received::Data) => {
-                let count = origin.link.data().len();
-                let Some(less) = left.checked_sub(count) else { return Poll::Ready(None) };
-                *left = less;
-                origin.link.consume(count);
-            }
-            Ok(_) => return Poll::Ready(Some(())),
-            Err(_) => return Poll::Ready(None),
         }
     }
 }

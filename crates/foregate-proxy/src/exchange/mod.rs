@@ -2,6 +2,7 @@
 
 mod answer;
 pub mod client;
+mod dropped;
 pub(crate) mod fetch;
 mod forward;
 mod heavy;
@@ -136,6 +137,9 @@ struct Again {
     /// Another server than the one that was tried last.
     server: Option<u32>,
     races: Races,
+    /// How many attempts there had been when the present request was first sent: for another that was answered, but not with what
+    /// is needed. It stays for all further ones.
+    answered: u8,
 }
 
 /// Connections that have served others and ended just as this request came. To repeat it on another one asks no more of an origin than
@@ -461,7 +465,7 @@ impl<'a> Exchange<'a> {
         }
         // A body that has been taken from the client must still be at hand.
         let whole = self.upload.is_at_hand();
-        let attempts = self.attempts - u32::from(self.again.races.unprocessed);
+        let attempts = self.attempts - u32::from(self.again.races.unprocessed) - u32::from(self.again.answered);
         if !(unseen || lost) || !whole || attempts > upstream.settings.retries || self.client.head_sent {
             return false;
         }

@@ -364,7 +364,7 @@ impl Exchange<'_> {
     }
 
     /// What a step may see and change; `None` where the route uses none.
-    fn view(&mut self) -> Option<(View<'_>, &mut State)> {
+    pub(super) fn view(&mut self) -> Option<(View<'_>, &mut State)> {
         self.parts().map(|(view, state, _)| (view, state))
     }
 

@@ -84,6 +84,11 @@ impl Request {
         if self.secure { "https" } else { "http" }
     }
 
+    /// Asks for the whole, not for a part.
+    pub fn ask_for_all(&mut self) {
+        self.head.headers.remove_each(&[NameId::Range, NameId::IfRange]);
+    }
+
     /// Host and port as the origin is told: lower case, without the scheme's own port.
     pub fn authority(&self) -> &str {
         &self.authority

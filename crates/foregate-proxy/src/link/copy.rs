@@ -82,8 +82,6 @@ pub struct Copy {
     pub kept: Option<Kept>,
     /// Which trailers whose names have an underscore go on.
     pub underscores: Underscores,
-    /// Filters may make another body of it than its sender has described.
-    pub rewritten: bool,
     /// What trailers go through.
     pub sweep: Option<Box<Sweep>>,
     /// Filters of modules that the body goes through.
@@ -110,7 +108,6 @@ impl Copy {
             limit: u64::MAX,
             kept: None,
             underscores: Underscores::All,
-            rewritten: false,
             sweep: None,
             filter: None,
             front: None,

@@ -34,6 +34,8 @@ pub struct Filter {
     hurried: bool,
     /// What has become of filters, to be counted.
     pub faults: Faults,
+    /// They may make another body than its sender has described in trailers.
+    pub rewrites: bool,
     /// How the start of the body is sent.
     pub(super) start: Start,
     /// What it holds of the memory for filters.
@@ -76,6 +78,7 @@ impl Filter {
             flushed: true,
             hurried: false,
             faults,
+            rewrites: false,
             start,
             share,
         };

@@ -84,7 +84,7 @@ impl Copy {
         if trailers.is_empty() {
             return;
         }
-        if self.rewritten {
+        if self.filter.as_ref().is_some_and(|filter| filter.rewrites) {
             clean_rewritten(trailers);
         }
         match self.underscores {

@@ -63,12 +63,16 @@ impl Exchange<'_> {
         filter.chain.report(&mut moved, &mut found);
     }
 
-    /// Has the origin send a whole response where a step makes another one of it each time.
+    /// Has the origin send a whole response where a step makes another one of it each time, or may need it and could not ask
+    /// again.
     pub(in crate::exchange) fn renew(&mut self) {
-        if self.run.as_ref().is_some_and(|run| run.plan.renews())
-            && let Some((mut view, _)) = self.view()
-        {
+        let Some(run) = &self.run else { return };
+        let (renews, tries_parts) = (run.plan.renews(), !run.plan.parts().is_empty());
+        if renews && let Some((mut view, _)) = self.view() {
             Plan::renew(&mut view);
+        }
+        if tries_parts && !self.request.length.is_empty() && self.asks_for_part() {
+            self.request.ask_for_all();
         }
     }
 
