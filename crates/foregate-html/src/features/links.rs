@@ -391,9 +391,10 @@ fn joined(from: &str, to: &str, rest: &str) -> Option<String> {
     let names_host = slashes(start) >= 2 && slashes(to) < 2 && !from.ends_with(':');
     let is_scheme = |byte: u8| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte);
     let scheme = start.bytes().take_while(|byte| is_scheme(*byte)).count();
-    let has_scheme = start.as_bytes().get(scheme) == Some(&b':')
-        && start.starts_with(|first: char| first.is_ascii_alphabetic());
-    (!names_host && !(has_scheme && !to.contains(':'))).then_some(joined)
+    let brings_scheme = start.as_bytes().get(scheme) == Some(&b':')
+        && start.starts_with(|first: char| first.is_ascii_alphabetic())
+        && !to.contains(':');
+    (!names_host && !brings_scheme).then_some(joined)
 }
 
 /// An address of one host as one of another. A port that goes without saying goes, but where `from` has one.
