@@ -8,7 +8,7 @@ import threading
 
 # With it a line of 75 bytes becomes one of 200.
 PLACEHOLDER = "(address hidden from programs)"
-SCRIPT = b'<script src="/.foregate/email-decode.min.js" defer></script>'
+SCRIPT = b'<script src=/.foregate/email-decode.min.js defer></script>'
 HEAD = b"<!doctype html><html><head><title>People</title></head><body>\n"
 TAIL = b"</body></html>\n"
 LINES_AT_ONCE = 500
@@ -18,7 +18,7 @@ CHUNKINGS = {
     "1 to 3000 bytes": (1, 3000, True),
     "1 to 100,000 bytes": (1, 100_000, True),
 }
-HIDDEN = re.compile(rb'<span data-fg-email="([0-9a-f]+)">([^<]*)</span>')
+HIDDEN = re.compile(rb'<span data-fg-email=([0-9a-f]+)>([^<]*)</span>')
 FIRST = ("anna", "bernhard", "cleo", "dimitri-alexander", "eleonore", "fynn.o")
 TEAMS = ("sales", "research-and-development", "it", "logistics", "legal-affairs")
 KEYS = [bytes(byte ^ key for byte in range(256)) for key in range(256)]

@@ -28,7 +28,7 @@ class Html(unittest.TestCase):
         for number in range(addresses):
             text = pages.address(number).encode()
             code = bytes([7]) + bytes(byte ^ 7 for byte in change(number, text))
-            out = out.replace(text, b'<span data-fg-email="%s">x</span>' % code.hex().encode())
+            out = out.replace(text, b'<span data-fg-email=%s>x</span>' % code.hex().encode())
         return out.replace(b"</body>", pages.SCRIPT + b"</body>")
 
     def read(self, out, piece):

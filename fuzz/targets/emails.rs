@@ -36,13 +36,13 @@ fn decoded(digits: &str) -> String {
 
 /// The document with the addresses back in it.
 fn restored(document: &str) -> String {
-    let script = format!("<script src=\"{SCRIPT_PATH}\" defer></script>");
+    let script = format!("<script src={SCRIPT_PATH} defer></script>");
     assert!(document.matches(&script).count() <= 1);
-    let mut pieces = document.split("<span data-fg-email=\"");
+    let mut pieces = document.split("<span data-fg-email=");
     let mut out = pieces.next().unwrap_or_default().to_owned();
     let mut count = 0;
     for piece in pieces {
-        let (digits, rest) = piece.split_once("\">-</span>").expect("a placeholder is whole");
+        let (digits, rest) = piece.split_once(">-</span>").expect("a placeholder is whole");
         let address = decoded(digits);
         assert!(address.contains('@') && address.len() <= 64 + 1 + 253, "{address:?}");
         count += 1;
@@ -68,7 +68,8 @@ pub(crate) fn html_emails(data: &[u8]) {
     let (out, gave_up) = hidden(document, stride);
     let (whole, whole_gave_up) = hidden(document, usize::MAX);
     assert!(gave_up == whole_gave_up && (gave_up || out == whole), "split into pieces of {stride}");
-    assert!(!gave_up || document.len() > 1 << 10, "memory for so little");
+    // Only what a browser may read in one way or another is given up so soon.
+    assert!(!gave_up || document.len() > 1 << 10 || document.contains('<'), "memory for so little");
     assert_eq!(restored(&out), document);
     assert_eq!(restored(&whole), document);
 }
@@ -78,7 +79,8 @@ fn link(address: &str, stride: usize) {
     let mut escaped = String::new();
     escape(address, &mut escaped);
     // These are not what browsers would see, and that is our own mark.
-    if address.contains(['\0', '\r', '\t']) || address.contains("fg-email") {
+    let stands_in = |character: char| ('\u{10fe00}'..='\u{10feff}').contains(&character);
+    if address.contains(['\0', '\r', '\t']) || address.contains("fg-email") || address.contains(stands_in) {
         return;
     }
     let document = format!("<a href=\"mailto:{escaped}\">x</a>");

@@ -35,6 +35,11 @@ fn may_stand_in(bytes: &[u8]) -> bool {
     memchr::memchr(FIRST, bytes).is_some()
 }
 
+/// Whether a transparent text of a document in UTF-8 has bytes that belong to no character, or what could stand for one.
+pub(crate) fn stands_in(text: &str) -> bool {
+    may_stand_in(text.as_bytes()) && text.chars().any(|character| byte_of(character).is_some())
+}
+
 /// The start of a document in UTF-8 as the rewriter gets it: bytes of no character, and stand-ins, are replaced. Gives how
 /// many of the bytes that are: a character of which the end is missing is left for later, but not if they are the `last`.
 pub(crate) fn load(bytes: &[u8], last: bool) -> (Cow<'_, [u8]>, usize) {
@@ -63,7 +68,7 @@ fn replaced(bytes: &[u8], last: bool) -> (Cow<'_, [u8]>, usize) {
         if begun && !last {
             break;
         }
-        others.iter().for_each(|byte| stand_in(*byte, &mut loaded));
+        others.iter().for_each(|byte| add_stand_in(*byte, &mut loaded));
         taken += others.len();
     }
     (Cow::Owned(loaded.into_bytes()), taken)
@@ -76,13 +81,13 @@ fn replace(text: &str, loaded: &mut String) {
             None => loaded.push(character),
             Some(_) => {
                 let mut bytes = [0; LENGTH];
-                character.encode_utf8(&mut bytes).bytes().for_each(|byte| stand_in(byte, loaded));
+                character.encode_utf8(&mut bytes).bytes().for_each(|byte| add_stand_in(byte, loaded));
             }
         }
     }
 }
 
-fn stand_in(byte: u8, loaded: &mut String) {
+fn add_stand_in(byte: u8, loaded: &mut String) {
     loaded.extend(char::from_u32(STAND_INS + u32::from(byte)));
 }
 

@@ -172,6 +172,24 @@ pub(crate) fn resolve_but(text: &str, mark: char) -> String {
     resolved
 }
 
+/// Resolves all references of an attribute's value; `None` if one of them is not known.
+pub(crate) fn resolve_all(text: &str) -> Option<String> {
+    let mut resolved = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = memchr::memchr(b'&', rest.as_bytes()) {
+        let (before, reference) = rest.split_at(at);
+        resolved.push_str(before);
+        let (character, length) = match begun(reference, true, true) {
+            Begun::Reference(length, character) => (character?, length),
+            _ => ('&', 1),
+        };
+        resolved.push(character);
+        rest = reference.get(length..).unwrap_or_default();
+    }
+    resolved.push_str(rest);
+    Some(resolved)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -183,6 +201,8 @@ mod tests {
         assert_eq!(resolve("?a&lt=1&ltx&lt&#58x&colon;"), "?a&lt=1&ltx<:x:");
         assert_eq!(resolve_but("&eacute;&&amp;", '!'), "!eacute;&&");
         assert_eq!(resolve(""), "");
+        assert_eq!(resolve_all("a&amp;b&nbsp;&#8364;&uuml&?x=1&y").as_deref(), Some("a&b\u{a0}€ü&?x=1&y"));
+        assert_eq!(resolve_all("a&euro;"), None);
     }
 
     #[test]

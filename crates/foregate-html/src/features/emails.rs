@@ -14,11 +14,10 @@ use foregate_module::settings::{Context, FromNode, Key, Node, Problem, Prop};
 use foregate_module::{Filter, Method, Path, RequestFields, Respond, Response, Step, phase};
 
 use super::{Configured, Settings, chooses};
-use crate::references;
+use crate::carry::stands_in;
+use crate::references::resolve_all;
 use crate::response::is_known;
-use crate::{
-    Charset, Comment, Element, End, EndTag, Feature, Page, Reads, Rewrite, Selector, TextOut, escape,
-};
+use crate::{Charset, Comment, Element, EndTag, Feature, Page, Reads, Rewrite, Selector, TextOut, escape};
 
 /// Where the script is served.
 pub const SCRIPT_PATH: &str = "/.foregate/email-decode.min.js";
@@ -152,10 +151,8 @@ pub struct Emails {
 
 /// What [`Emails::selectors`] begin with; the rest is where no markup may be inserted.
 const LINKS: usize = 2;
-const BODY: usize = 2;
-const HTML: usize = 3;
 /// What the script does not find: its content is no part of the document until another script has put it there.
-const TEMPLATE: usize = 4;
+const TEMPLATE: usize = 2;
 
 impl Default for Emails {
     fn default() -> Self {
@@ -166,8 +163,7 @@ impl Default for Emails {
 impl Emails {
     /// With this text where addresses were.
     pub fn new(placeholder: &str) -> Self {
-        let selectors =
-            ["a[href]", "area[href]", "body", "html", "template", "svg", "math", "select", "datalist"];
+        let selectors = ["a[href]", "area[href]", "template", "svg", "math", "select", "datalist"];
         let mut escaped = String::new();
         escape(placeholder, &mut escaped);
         Self {
@@ -191,23 +187,23 @@ impl Feature for Emails {
     }
 
     fn begin(self: Arc<Self>, page: &Page) -> Box<dyn Rewrite> {
-        let nonce = page.nonce().map_or(String::new(), |nonce| format!(" nonce=\"{nonce}\""));
+        // Nothing that is inserted has quotes: where a browser should take it for a part of an attribute, it ends none.
+        let nonce = page.nonce().map_or(String::new(), |nonce| format!(" nonce={nonce}"));
         Box::new(Hiding {
             placeholder: page.text(&self.placeholder).into_owned(),
-            script: format!("<script src=\"{SCRIPT_PATH}\"{nonce} defer></script>"),
+            script: format!("<script src={SCRIPT_PATH}{nonce} defer></script>"),
             charset: page.charset(),
             candidate: Candidate::default(),
             outside: 0,
             templates: 0,
             off: false,
-            hidden: false,
         })
     }
 }
 
 struct Hiding {
     placeholder: String,
-    /// Taken when it has been inserted.
+    /// Taken when it has been inserted: with the first address, so that it is there whatever may come behind.
     script: String,
     charset: Charset,
     candidate: Candidate,
@@ -217,14 +213,12 @@ struct Hiding {
     templates: usize,
     /// Between `<!--email_off-->` and `<!--/email_off-->`.
     off: bool,
-    hidden: bool,
 }
 
 impl Rewrite for Hiding {
     fn element(&mut self, selector: usize, element: &mut Element<'_, '_, '_>) {
         match selector {
             ..LINKS => self.link(element),
-            BODY | HTML => element.watch_end(),
             _ if element.has_content() => {
                 self.outside += 1;
                 self.templates += usize::from(selector == TEMPLATE);
@@ -234,33 +228,26 @@ impl Rewrite for Hiding {
         }
     }
 
-    fn end_tag(&mut self, selector: usize, tag: &mut EndTag<'_, '_>) {
-        match selector {
-            BODY | HTML if self.hidden && matches!(&*tag.name(), "body" | "html") => {
-                if !self.script.is_empty() {
-                    tag.before(&std::mem::take(&mut self.script));
-                }
-            }
-            BODY | HTML => {}
-            _ => {
-                self.outside = self.outside.saturating_sub(1);
-                self.templates = self.templates.saturating_sub(usize::from(selector == TEMPLATE));
-            }
-        }
+    fn end_tag(&mut self, selector: usize, _: &mut EndTag<'_, '_>) {
+        self.outside = self.outside.saturating_sub(1);
+        self.templates = self.templates.saturating_sub(usize::from(selector == TEMPLATE));
     }
 
     fn text(&mut self, text: &str, last: bool, out: &mut TextOut<'_>) {
         if self.off || self.outside > 0 || !out.allows_markup() {
             return out.keep(text);
         }
-        let (placeholder, hidden) = (&self.placeholder, &mut self.hidden);
+        let (placeholder, script) = (&self.placeholder, &mut self.script);
         self.candidate.read(text, last, &mut |found| match found {
             Found::Text(text) => out.keep(text),
             Found::Address(address) => {
-                *hidden = true;
                 out.matched();
                 let code = encoded(address.as_bytes());
-                out.markup(&format!("<span data-fg-email=\"{code}\">{placeholder}</span>"));
+                out.markup(&format!("<span data-fg-email={code}>{placeholder}</span>"));
+                if !script.is_empty() {
+                    out.matched();
+                    out.markup(&std::mem::take(script));
+                }
             }
         });
     }
@@ -272,12 +259,6 @@ impl Rewrite for Hiding {
             _ => {}
         }
     }
-
-    fn end(&mut self, end: &mut End<'_, '_>) {
-        if self.hidden && !self.script.is_empty() {
-            end.append(&std::mem::take(&mut self.script));
-        }
-    }
 }
 
 impl Hiding {
@@ -287,21 +268,25 @@ impl Hiding {
         else {
             return;
         };
-        let mut href = references::resolve(&href);
+        // What the script decodes is UTF-8.
+        let is_readable = |text: &str| text.is_ascii() || self.charset.is_utf8() && !stands_in(text);
+        let Some(mut href) = Some(href).filter(|href| is_readable(href)).and_then(|href| resolve_all(&href))
+        else {
+            return;
+        };
         // Browsers drop these (URL Standard, section 4.4).
         href.retain(|character| !matches!(character, '\t' | '\n' | '\r'));
         let address = href.trim_start_matches(|first| first <= ' ');
         let Some((scheme, rest)) = address.split_at_checked("mailto:".len()) else { return };
         let has_address = rest.contains('@') || rest.contains("%40");
-        // What the script decodes is UTF-8.
-        let readable = rest.is_ascii() || self.charset.is_utf8();
-        if !scheme.eq_ignore_ascii_case("mailto:") || !has_address || !readable {
+        if !scheme.eq_ignore_ascii_case("mailto:") || !has_address {
             return;
         }
-        let bytes = self.charset.bytes_of(rest);
-        self.hidden = true;
+        if !self.script.is_empty() {
+            element.before(&std::mem::take(&mut self.script));
+        }
         element.set_attribute("href", "#");
-        element.set_attribute("data-fg-email", &encoded(&bytes));
+        element.set_attribute("data-fg-email", &encoded(rest.as_bytes()));
     }
 }
 

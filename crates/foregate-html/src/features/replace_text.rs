@@ -107,7 +107,6 @@ impl Feature for ReplaceText {
         for (from, to) in &self.pairs {
             let mut escaped = String::new();
             escape(to, &mut escaped);
-            let escaped = escaped.replace("&#39;", "'").replace("&quot;", "\"");
             let escaped = page.reading(&page.charset().plain(&escaped));
             let mut read = String::new();
             from.chars().for_each(|character| add(character, page, &mut read));
