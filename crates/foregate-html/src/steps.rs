@@ -8,7 +8,7 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use foregate_module::settings::{Block, Context, FromNode, Key, Node, Problem};
+use foregate_module::settings::{Argument, Block, Context, FromNode, Key, Node, Problem};
 use foregate_module::{
     Add, Added, AskWhole, Count, DecodedBody, Edit, EditResponse, Edits, Emit, Fields, Filter,
     FilterResponseBody, Method, Never, PlainBody, Random, Read, RequestFields, ResponseFields, Status, Step,
@@ -39,7 +39,7 @@ static BLOCK: Block = Block {
         Key::one(
             "types",
             "TYPE...",
-            "types \"text/html\" \"application/xhtml+xml\"",
+            "types \"text/html\" \"text/x-server-parsed-html\"",
             "The media types that are rewritten, such as `text/html`, or all of a kind, such as `text/*`.",
         )
         .args(1, 16)
@@ -96,13 +96,25 @@ impl FromNode for Rewriting {
         let mut settings = Self::default();
         let Some(node) = nodes.last() else { return Ok(settings) };
         if let Some(types) = node.child("types") {
-            settings.types = types.args().iter().map(MediaType::from_argument).collect::<Result<_, _>>()?;
+            settings.types = types.args().iter().map(html_type).collect::<Result<_, _>>()?;
         }
         if let Some(memory) = node.child("memory") {
             settings.memory = usize::try_from(memory.arg(0)?.size(MEMORY.0..=MEMORY.1)?).unwrap_or(BUDGET);
         }
         Ok(settings)
     }
+}
+
+/// A media type of documents that browsers read as HTML.
+fn html_type(argument: &Argument) -> Result<MediaType, Problem> {
+    let kind = MediaType::from_argument(argument)?;
+    let name = argument.text()?.to_ascii_lowercase();
+    if name.ends_with("+xml") || name.ends_with("/xml") {
+        return Err(argument.wrong("documents of this type are XML, which is not rewritten").help(
+            "what is inserted is HTML, with which a browser would show an error instead of the document",
+        ));
+    }
+    Ok(kind)
 }
 
 /// What the configuration says about documents.
@@ -310,6 +322,14 @@ mod tests {
         assert!(!asks(Sample::get("/").response(206)));
         assert!(asks(Sample::get("/").field("if-range", "\"x\"").response(206)));
         assert!(!asks(Sample::get("/").response(200).response_field("content-type", "text/html")));
+    }
+
+    #[test]
+    fn documents_that_are_xml_are_not_rewritten() {
+        for bad in ["application/xhtml+xml", "Application/XHTML+XML", "text/xml"] {
+            assert!(html_type(&bad.into()).is_err(), "{bad}");
+        }
+        assert!(html_type(&"text/*".into()).is_ok());
     }
 
     #[test]
