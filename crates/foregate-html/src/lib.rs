@@ -51,6 +51,7 @@ mod edges;
 mod feature;
 pub mod features;
 mod fragments;
+mod guard;
 mod holding;
 mod insertion;
 mod needles;

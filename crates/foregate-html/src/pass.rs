@@ -11,6 +11,7 @@ use crate::carry;
 use crate::charset::{Charset, Sniffed, sniff};
 use crate::feature::{Chosen, Page};
 use crate::fragments::{Fragment, Frame, Written, is_usable};
+use crate::guard::{Guard, Why};
 use crate::holding::Holding;
 use crate::insertion::Insertion;
 use crate::rewriter::{Output, Shared, at_work, rewriter};
@@ -69,6 +70,8 @@ pub struct Pass {
     terms: Terms,
     /// What the rewriter holds.
     holding: Holding,
+    /// Whether it reads the document as a browser does.
+    guard: Guard,
     /// Why it gave up.
     gave_up: Option<&'static str>,
     /// The encoding, once it is known.
@@ -129,6 +132,7 @@ impl Pass {
             insertion: None,
             terms,
             holding: Holding::default(),
+            guard: Guard::default(),
             gave_up: None,
             charset: Charset::UTF_8,
             nested: Vec::new(),
@@ -162,8 +166,9 @@ impl Pass {
         if self.begun {
             return Ok(None);
         }
-        let fits = self.holding.names(slice.get(..taken).unwrap_or_default(), self.terms.budget);
-        if let Some(fits) = fits {
+        let slice = slice.get(..taken).unwrap_or_default();
+        let fits = self.guard.look(slice, self.terms.budget);
+        if let Some((fits, _)) = fits {
             (loaded, taken) = load(self.charset, slice.get(..fits).unwrap_or_default(), false);
         }
         self.at += taken;
@@ -179,21 +184,37 @@ impl Pass {
         let count = self.hand_over(out);
         match done {
             Err(error) => self.failed(&error, out).map(|()| None),
-            Ok(()) if fits.is_some() => {
-                self.gave_up = Some("memory-exceeded");
-                self.bail(out).and(Err(Bail::Pass))
-            }
-            Ok(()) if is_done => self.leave(out).map(|()| None),
-            Ok(()) => Ok(Some(count)),
+            Ok(()) => match fits {
+                Some((_, why)) => {
+                    self.gave_up = Some(event(why));
+                    self.leave(out)?;
+                    // Where fragments are awaited, the rest follows once they have come.
+                    if self.is_held_up() { Ok(None) } else { Err(Bail::Pass) }
+                }
+                None if is_done => self.leave(out).map(|()| None),
+                None => Ok(Some(count)),
+            },
         }
     }
 
     /// No feature has anything more to do: what the rewriter still holds, and the rest of the document, pass as they are.
     fn leave(&mut self, out: &mut dyn Sink) -> Result<(), Bail> {
+        self.stop(out)?;
+        if !self.is_held_up() {
+            self.hand_on(out);
+        }
+        Ok(())
+    }
+
+    /// What features and the rewriter hold is written as it is, and nothing is changed any more.
+    fn stop(&mut self, out: &mut dyn Sink) -> Result<(), Bail> {
         let State::Rewrites(rewriter) = std::mem::replace(&mut self.state, State::Over) else {
             return Ok(());
         };
         if let Some(shared) = &mut self.shared {
+            if let Some(held) = shared.text("", true) {
+                shared.written.bytes.extend_from_slice(&self.charset.bytes_of(&held));
+            }
             shared.quiet = true;
         }
         let done = at_work(&mut self.shared, || rewriter.end());
@@ -201,13 +222,10 @@ impl Pass {
         match done {
             // With such an error, too, it has written all that it was given.
             Ok(()) | Err(RewritingError::MemoryLimitExceeded(_) | RewritingError::ContentHandlerError(_)) => {
+                Ok(())
             }
-            Err(_) => return Err(Bail::Break),
+            Err(_) => Err(Bail::Break),
         }
-        if !self.is_held_up() {
-            self.hand_on(out);
-        }
-        Ok(())
     }
 
     /// The rewriter has failed, and has written all that it was given.
@@ -269,6 +287,7 @@ impl Pass {
                 if let Some(edges) = edges {
                     self.insertion = Some(Box::new(Insertion::new(edges.into_iter(), charset)));
                     self.state = State::Inserts;
+                    self.guard.alone = true;
                     return Ok(());
                 }
                 self.nested = features
@@ -362,6 +381,11 @@ impl Pass {
         if let Some(path) = fragment.alternative.take() {
             return self.ask(Fragment { path, ..fragment }, out);
         }
+        self.fall_back(&fragment, out)
+    }
+
+    /// Nothing takes the place of a fragment but what the configuration says. Says how much was written.
+    fn fall_back(&mut self, fragment: &Fragment, out: &mut dyn Sink) -> usize {
         self.missing += 1;
         if fragment.optional {
             return 0;
@@ -370,6 +394,17 @@ impl Pass {
         let fallback = self.charset.encode(&fallback);
         out.write(&fallback);
         fallback.len()
+    }
+
+    /// Writes what is left of this, with what takes the place of fragments that nobody waits for any more.
+    fn write_out(&mut self, frame: Frame, out: &mut dyn Sink) {
+        let Frame { written, mut at } = frame;
+        for (end, fragment) in written.holes {
+            out.write(written.bytes.get(at..end).unwrap_or_default());
+            self.fall_back(&fragment, out);
+            at = end;
+        }
+        out.write(written.bytes.get(at..).unwrap_or_default());
     }
 
     /// What a fragment has become, with the places of those within it.
@@ -395,14 +430,21 @@ impl Pass {
     /// Inserts into what has come.
     fn insert(&mut self, piece: &[u8], out: &mut dyn Sink) -> Result<(), Bail> {
         let Some(insertion) = &mut self.insertion else { return Ok(()) };
+        let fits = self.guard.look(piece, usize::MAX);
+        let (piece, rest) = fits.and_then(|(fits, _)| piece.split_at_checked(fits)).unwrap_or((piece, &[]));
         insertion.write(piece, out);
         if insertion.is_done() {
             self.state = State::Over;
-        } else if insertion.held() > self.terms.budget {
-            self.gave_up = Some("memory-exceeded");
-            return self.bail(out).and(Err(Bail::Pass));
+            out.write(rest);
+            return Ok(());
         }
-        Ok(())
+        if fits.is_none() && insertion.held() <= self.terms.budget {
+            return Ok(());
+        }
+        self.gave_up = Some(fits.map_or("memory-exceeded", |(_, why)| event(why)));
+        let bailed = self.bail(out);
+        out.write(rest);
+        bailed.and(Err(Bail::Pass))
     }
 
     /// Goes on after a piece, an answer, or the end.
@@ -438,6 +480,14 @@ impl Pass {
             Ok(()) => Ok(()),
             Err(error) => self.failed(&error, out),
         }
+    }
+}
+
+/// What is told where the rewriter may not get more.
+fn event(why: Why) -> &'static str {
+    match why {
+        Why::Ambiguous => "markup-ambiguous",
+        Why::Names => "memory-exceeded",
     }
 }
 
@@ -510,26 +560,13 @@ impl BodyFilter for Pass {
     }
 
     fn bail(&mut self, out: &mut dyn Sink) -> Result<(), Bail> {
-        self.asking = None;
-        while let Some(frame) = self.frames.pop() {
-            out.write(frame.written.bytes.get(frame.at..).unwrap_or_default());
-        }
         self.insertion.iter_mut().for_each(|insertion| insertion.let_go(out));
-        if let State::Rewrites(rewriter) = std::mem::replace(&mut self.state, State::Over) {
-            if let Some(shared) = &mut self.shared {
-                out.write(&shared.written.take(true).bytes);
-                if let Some(held) = shared.text("", true) {
-                    out.write(&self.charset.bytes_of(&held));
-                }
-                shared.quiet = true;
-            }
-            let done = at_work(&mut self.shared, || rewriter.end());
-            if let Some(shared) = &mut self.shared {
-                out.write(&std::mem::take(&mut shared.written).bytes);
-            }
-            if let Err(error) = done {
-                let _ = self.failed(&error, out);
-            }
+        self.stop(out)?;
+        if let Some(Asking { fragment, .. }) = self.asking.take() {
+            self.fall_back(&fragment, out);
+        }
+        while let Some(frame) = self.frames.pop() {
+            self.write_out(frame, out);
         }
         self.hand_on(out);
         Ok(())
@@ -539,11 +576,11 @@ impl BodyFilter for Pass {
         let frames = self.frames.iter().map(|frame| frame.written.bytes.capacity()).sum::<usize>();
         let written = self.shared.as_ref().map_or(0, |shared| shared.written.bytes.capacity());
         let rewriter = match self.state {
-            State::Rewrites(_) => self.holding.held(self.terms.budget),
+            State::Rewrites(_) => self.holding.held(self.terms.budget, self.guard.names()),
             State::Inserts => self.insertion.as_ref().map_or(0, |insertion| insertion.held()),
             _ => 0,
         };
-        self.queue.capacity() + frames + written + rewriter
+        self.queue.capacity() + frames + written + rewriter + self.guard.held()
     }
 
     fn report(&mut self, tell: &mut dyn FnMut(Finding)) {

@@ -282,4 +282,59 @@ mod tests {
             "and are counted"
         );
     }
+
+    /// A document that passes from a point on, by its markup or its names, behind a fragment that is awaited.
+    #[test]
+    fn fragments_come_though_the_rest_of_the_document_passes() {
+        let names = format!("<{}>", "n".repeat(1_000)).repeat(600);
+        for rest in ["<svg/><style><esi:include src=/a></style>", &names] {
+            let html = format!("1<esi:include src=/a>2<esi:include src=/x>3{rest}<esi:include src=/a>");
+            for piece in [7, 4096, usize::MAX] {
+                let mut chain =
+                    Chain::new(vec![of(vec![Arc::new(Include::new(rules()))], "text/html; charset=utf-8")]);
+                let mut out = Vec::new();
+                let settle = |chain: &mut Chain, out: &mut Vec<u8>| {
+                    while chain.is_waiting() || chain.is_pending() {
+                        match chain.question() {
+                            None => drop(chain.resume(out).unwrap()),
+                            Some(question) if &*question.path == b"/a" => {
+                                let body = b"A".to_vec().into();
+                                chain
+                                    .answer(Ok(FetchResponse { status: 200, fields: vec![], body }), out)
+                                    .unwrap();
+                            }
+                            Some(_) => drop(chain.answer(Err(FetchError::Timeout), out).unwrap()),
+                        }
+                    }
+                };
+                for piece in html.as_bytes().chunks(piece) {
+                    chain.write(piece, &mut out).unwrap();
+                    settle(&mut chain, &mut out);
+                }
+                chain.end(&mut out).unwrap();
+                settle(&mut chain, &mut out);
+                let expected = format!("1A2<p>ü</p>3{rest}<esi:include src=/a>");
+                assert_eq!(String::from_utf8(out).unwrap(), expected, "pieces of {piece}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_filter_that_is_told_to_give_up_has_something_for_each_fragment() {
+        let mut pass = of(vec![Arc::new(Include::new(rules()))], "text/html; charset=utf-8").filter;
+        let mut out = Vec::new();
+        pass.write(
+            b"1<esi:include src=/a>2<esi:include src=/b onerror=continue>3<esi:include src=/c>4",
+            &mut out,
+        )
+        .unwrap();
+        pass.bail(&mut out).unwrap();
+        pass.write(b"5<esi:include src=/d>", &mut out).unwrap();
+        assert_eq!(String::from_utf8(out).unwrap(), "1<p>ü</p>23<p>ü</p>45<esi:include src=/d>");
+        let mut missing = 0;
+        pass.report(&mut |finding| {
+            missing += if finding.event == "fragments-missing" { finding.count } else { 0 }
+        });
+        assert_eq!(missing, 3);
+    }
 }

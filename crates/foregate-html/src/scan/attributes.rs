@@ -67,6 +67,7 @@ impl Scanner {
                     return true;
                 }
                 (Attribute::Name | Attribute::After | Attribute::Equals | Attribute::Unquoted, b'>') => {
+                    self.tag.lacks = attribute == Attribute::Equals;
                     self.attributes.finish_one();
                     return true;
                 }

@@ -85,6 +85,11 @@ impl Foreign {
         }
     }
 
+    /// How many of them there are.
+    pub fn depth(&self) -> usize {
+        self.spaces.len()
+    }
+
     /// How much memory it has, bytes.
     pub fn held(&self) -> usize {
         self.spaces.capacity()

@@ -6,8 +6,11 @@
 //! part of the rewriter's time.
 //!
 //! In one thing it follows the standard where the rewriter does not: `<script x=>` begins a script, too.
+//!
+//! Another one [watches](Scanner::watching) a part of a document for what a browser may read otherwise than the rewriter.
 
 mod attributes;
+mod doubt;
 mod foreign;
 mod names;
 mod open;
@@ -15,6 +18,7 @@ mod text;
 mod whole;
 
 use self::attributes::{Attribute, Attributes};
+use self::doubt::{Doubt, Start};
 use self::foreign::Foreign;
 use self::names::{EMPTY, Means, Name, end_mark, is_long, meaning, push};
 use self::open::Open;
@@ -40,6 +44,19 @@ pub(crate) struct Scanner {
     open: Open,
     /// Tags that may come first in a head are told too.
     firsts: bool,
+    /// For one that watches.
+    doubt: Option<Box<Doubt>>,
+}
+
+/// How it is with what a [watching](Scanner::watching) scanner watches.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Watched {
+    /// It goes on.
+    On,
+    /// It is over, and was clear.
+    Over,
+    /// What follows is read in one way or another.
+    Ambiguous,
 }
 
 /// A tag on its way.
@@ -51,8 +68,22 @@ struct Tag {
     capital: bool,
     /// `/>`: an element of SVG or MathML has no content.
     empty: bool,
+    /// It ends where the value of an attribute was expected.
+    lacks: bool,
     means: Means,
     mark: Option<Mark>,
+}
+
+impl Tag {
+    const NONE: Self = Self {
+        name: EMPTY,
+        ends: false,
+        capital: false,
+        empty: false,
+        lacks: false,
+        means: Means::Element,
+        mark: None,
+    };
 }
 
 /// Where a tag begins that may be told.
@@ -144,11 +175,9 @@ fn run(bytes: &[u8], ends: u8) -> usize {
 impl Scanner {
     /// At the start of a document. `firsts` says whether tags that may come first in a head are to be told.
     pub fn new(firsts: bool) -> Self {
-        let tag =
-            Tag { name: EMPTY, ends: false, capital: false, empty: false, means: Means::Element, mark: None };
         Self {
             state: State::Data,
-            tag,
+            tag: Tag::NONE,
             begins: Begins::Nowhere,
             attributes: Attributes::default(),
             last: EMPTY,
@@ -156,7 +185,52 @@ impl Scanner {
             foreign: Foreign::default(),
             open: Open::default(),
             firsts,
+            doubt: None,
         }
+    }
+
+    /// One that begins at a `<` with which a tag may begin that decides what others mean, and watches until nothing of that is
+    /// open any more. `alone`: what such scanners differ in from the rewriter does not matter.
+    pub fn watching(alone: bool) -> Self {
+        Self { doubt: Some(Box::new(Doubt::new(alone))), ..Self::new(false) }
+    }
+
+    /// Whether the name of its first tag has been read.
+    pub fn has_begun(&self) -> bool {
+        self.doubt.as_ref().is_some_and(|doubt| doubt.has_begun())
+    }
+
+    /// Goes on at `at` of a piece, for one that watches. Where that is ambiguous, it is from `at` on.
+    pub fn watch(&mut self, bytes: &[u8], at: &mut usize) -> Watched {
+        while let Some(&byte) = bytes.get(*at) {
+            let mut ends = false;
+            match self.state {
+                State::Data => drop(self.data(bytes, at)),
+                State::Attribute(attribute) => {
+                    ends = self.attribute(attribute, bytes, at);
+                    if ends {
+                        *at += 1;
+                        self.end_tag(*at);
+                    }
+                }
+                _ => self.other(byte, bytes, at),
+            }
+            let Some(doubt) = &mut self.doubt else { return Watched::Over };
+            if doubt.is_ambiguous() {
+                return Watched::Ambiguous;
+            }
+            let over = ends && doubt.is_over() && !self.foreign.is_around();
+            let is_none = match self.state {
+                State::Opens => false,
+                State::Name => is_long(self.tag.name) && !doubt.has_begun(),
+                State::Attribute(_) => !doubt.begins(self.tag.name),
+                _ => !doubt.has_begun(),
+            };
+            if over || is_none {
+                return Watched::Over;
+            }
+        }
+        Watched::On
     }
 
     /// Goes on at `at` of a piece, up to behind the next tag that is told, or to the end.
@@ -169,9 +243,6 @@ impl Scanner {
                         return found;
                     }
                 }
-                State::Opens => self.opens(byte, at),
-                State::Closes => self.closes(byte, at),
-                State::Name => self.name(bytes, at),
                 State::Attribute(attribute) => {
                     if self.attribute(attribute, bytes, at) {
                         *at += 1;
@@ -182,16 +253,27 @@ impl Scanner {
                         }
                     }
                 }
-                State::Bogus => self.skip_to(b'>', State::Data, bytes, at),
-                State::Plain => *at = bytes.len(),
-                State::Raw(Raw::Text) => self.skip_to(b'<', State::Raw(Raw::Opens), bytes, at),
-                State::Comment(Comment::Text) => {
-                    self.skip_to(b'-', State::Comment(Comment::Dash), bytes, at);
-                }
-                _ => self.step(byte, at),
+                _ => self.other(byte, bytes, at),
             }
         }
         None
+    }
+
+    /// Goes on where there are neither tags nor text between them.
+    #[inline]
+    fn other(&mut self, byte: u8, bytes: &[u8], at: &mut usize) {
+        match self.state {
+            State::Opens => self.opens(byte, at),
+            State::Closes => self.closes(byte, at),
+            State::Name => self.name(bytes, at),
+            State::Bogus => self.skip_to(b'>', State::Data, bytes, at),
+            State::Plain => *at = bytes.len(),
+            State::Raw(Raw::Text) => self.skip_to(b'<', State::Raw(Raw::Opens), bytes, at),
+            State::Comment(Comment::Text) => {
+                self.skip_to(b'-', State::Comment(Comment::Dash), bytes, at);
+            }
+            _ => self.step(byte, at),
+        }
     }
 
     /// Reads tags and the text between them, up to behind one that is told, or to what has to be read step by step.
@@ -199,7 +281,7 @@ impl Scanner {
     fn data(&mut self, bytes: &[u8], at: &mut usize) -> Option<Found> {
         let mut rest = bytes.get(*at..).unwrap_or_default();
         // In SVG and MathML, attributes and `/>` mean something.
-        let is_html = !self.foreign.is_around();
+        let is_html = !self.foreign.is_around() && self.doubt.is_none();
         while let Some(opened) = whole::behind(b'<', rest) {
             let start = bytes.len() - opened.len() - 1;
             let Some((what, behind)) = is_html.then(|| self.whole(opened)).flatten() else {
@@ -247,7 +329,7 @@ impl Scanner {
     /// One byte of what is no tag.
     fn step(&mut self, byte: u8, at: &mut usize) {
         let (state, taken) = match self.state {
-            State::Declaration(declaration) => declaration.next(byte, self.foreign.is_inside()),
+            State::Declaration(declaration) => self.declaration(declaration, byte),
             State::Comment(comment) => comment.next(byte),
             State::Cdata(brackets) => text::cdata(brackets, byte),
             State::Raw(raw) => self.raw(raw, byte),
@@ -261,6 +343,19 @@ impl Scanner {
             self.state = state;
         }
         *at += usize::from(taken);
+    }
+
+    /// Behind `<!`.
+    fn declaration(&mut self, declaration: Declaration, byte: u8) -> (State, bool) {
+        let may_be_cdata = self.foreign.is_inside();
+        let next = declaration.next(byte, may_be_cdata || self.doubt.is_some());
+        if next.0 == State::Cdata(0)
+            && let Some(doubt) = &mut self.doubt
+        {
+            doubt.cdata(may_be_cdata);
+            return (if may_be_cdata { next.0 } else { State::Bogus }, true);
+        }
+        next
     }
 
     /// Skips all up to a byte, and with it to a state.
@@ -299,7 +394,7 @@ impl Scanner {
     }
 
     fn begin_name(&mut self, ends: bool) {
-        self.tag = Tag { name: EMPTY, ends, capital: false, empty: false, means: Means::Element, mark: None };
+        self.tag = Tag { ends, ..Tag::NONE };
         self.state = State::Name;
     }
 
@@ -328,7 +423,7 @@ impl Scanner {
         if !self.tag.mark.is_some_and(|mark| self.tells(mark)) {
             self.begins = Begins::Nowhere;
         }
-        let wanted = if ends { None } else { self.foreign.reads(name) };
+        let wanted = if ends { None } else { self.foreign.reads(name).or(self.doubt.as_ref().map(|_| name)) };
         self.attributes.begin(wanted);
         self.state = State::Attribute(Attribute::Before);
     }
@@ -352,14 +447,23 @@ impl Scanner {
 
     fn close(&mut self) -> Option<What> {
         self.foreign.close(self.tag.name);
+        if let Some(doubt) = &mut self.doubt {
+            doubt.end(self.tag.name);
+        }
         let awaited = self.open.close(self.tag.name);
         self.tag.mark.filter(|_| awaited).map(What::End)
     }
 
     fn start(&mut self) -> Option<What> {
-        let Tag { name, capital, empty, means, mark, .. } = self.tag;
-        if self.foreign.start(name, means, empty, self.attributes.said()) {
+        let Tag { name, capital, empty, lacks, means, mark, .. } = self.tag;
+        let said = self.attributes.said();
+        let is_text = self.foreign.start(name, means, empty, said) && means.is_text();
+        if is_text {
             self.begin_content(name, means);
+        }
+        if let Some(doubt) = &mut self.doubt {
+            doubt.start(Start { name, means, empty, said, lacks, text: is_text });
+            doubt.bound(self.foreign.depth());
         }
         let is_html = !self.foreign.is_inside();
         let is_void = means == Means::Void && !(capital && names::is_void_in_lower_case(name));
@@ -407,6 +511,9 @@ impl Scanner {
 
     /// About how much memory it has, bytes.
     pub fn held(&self) -> usize {
-        size_of::<Self>() + self.open.held() + self.foreign.held()
+        size_of::<Self>()
+            + self.doubt.as_ref().map_or(0, |doubt| doubt.held())
+            + self.open.held()
+            + self.foreign.held()
     }
 }

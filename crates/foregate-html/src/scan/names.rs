@@ -50,15 +50,18 @@ macro_rules! names {
 
 names! {
     ANNOTATION_XML = "annotation-xml" AREA = "area" B = "b" BASE = "base" BASEFONT = "basefont" BGSOUND = "bgsound"
-    BIG = "big" BLOCKQUOTE = "blockquote" BODY = "body" BR = "br" CENTER = "center" CODE = "code" COL = "col"
+    BIG = "big" BLOCKQUOTE = "blockquote" BODY = "body" BR = "br" CAPTION = "caption" CENTER = "center" CODE = "code"
+    COL = "col" COLGROUP = "colgroup"
     DD = "dd" DESC = "desc" DIV = "div" DL = "dl" DT = "dt" EM = "em" EMBED = "embed" ESI_COMMENT = "esi:comment"
-    ESI_INCLUDE = "esi:include" FONT = "font" FOREIGN_OBJECT = "foreignobject" H1 = "h1" H2 = "h2" H3 = "h3" H4 = "h4"
+    ESI_INCLUDE = "esi:include" FONT = "font" FORM = "form" FRAMESET = "frameset" FOREIGN_OBJECT = "foreignobject" H1 = "h1" H2 = "h2" H3 = "h3" H4 = "h4"
     H5 = "h5" H6 = "h6" HEAD = "head" HR = "hr" HTML = "html" I = "i" IFRAME = "iframe" IMG = "img" INPUT = "input"
-    KEYGEN = "keygen" LI = "li" LINK = "link" LISTING = "listing" MATH = "math" MENU = "menu" META = "meta" MI = "mi"
+    KEYGEN = "keygen" LI = "li" LINK = "link" LISTING = "listing" MALIGNMARK = "malignmark" MATH = "math" MENU = "menu" META = "meta"
+    MGLYPH = "mglyph" MI = "mi"
     MN = "mn" MO = "mo" MS = "ms" MTEXT = "mtext" NOBR = "nobr" NOEMBED = "noembed" NOFRAMES = "noframes"
     NOSCRIPT = "noscript" OL = "ol" P = "p" PARAM = "param" PLAINTEXT = "plaintext" PRE = "pre" RUBY = "ruby" S = "s"
-    SCRIPT = "script" SMALL = "small" SOURCE = "source" SPAN = "span" STRIKE = "strike" STRONG = "strong"
-    STYLE = "style" SUB = "sub" SUP = "sup" SVG = "svg" TABLE = "table" TEXTAREA = "textarea" TITLE = "title"
+    SCRIPT = "script" SELECT = "select" SMALL = "small" SOURCE = "source" SPAN = "span" STRIKE = "strike" STRONG = "strong"
+    STYLE = "style" SUB = "sub" SUP = "sup" SVG = "svg" TABLE = "table" TBODY = "tbody" TD = "td" TEMPLATE = "template"
+    TEXTAREA = "textarea" TFOOT = "tfoot" TH = "th" THEAD = "thead" TITLE = "title" TR = "tr"
     TRACK = "track" TT = "tt" U = "u" UL = "ul" VAR = "var" WBR = "wbr" XMP = "xmp"
     COLOR = "color" ENCODING = "encoding" FACE = "face" SIZE = "size"
     TEXT_HTML = "text/html" XHTML = "application/xhtml+xml"
@@ -86,6 +89,13 @@ pub(super) enum Means {
     Svg,
     /// The same.
     Math,
+}
+
+impl Means {
+    /// Whether what follows is text, in HTML.
+    pub fn is_text(self) -> bool {
+        matches!(self, Self::Text | Self::Script | Self::Plain)
+    }
 }
 
 /// What an element means, and what it marks.

@@ -1,0 +1,378 @@
+//! What keeps the rewriter from taking what a browser reads as text for markup, or the other way round.
+//!
+//! The rewriter builds no tree. Up to the first tag that could make a difference ([`scan`](crate::scan)) it reads a document as a
+//! browser does, so that nothing has to be watched there but for `<` and two letters. From there on a scanner goes along, until
+//! whatever has begun is closed again and both are sure to agree. Where they may not, the rest of the document passes.
+//!
+//! What looks like such a tag may stand in a script, a comment or an attribute. Then that scanner reads what nobody else does, and
+//! others begin with what looks like such tags behind it: one of them is right.
+
+use crate::scan::{Scanner, Watched};
+
+/// How many scanners go along at most. Only what is written in order to has that many.
+const SCANNERS: usize = 8;
+
+/// The letters that follow the first one of the names that are looked for, by their last five bits, as bits.
+static SECOND: [u32; 32] = {
+    let pairs = b"svmasefrtescstteifxmnotipl";
+    let mut second = [0; 32];
+    let mut at = 0;
+    while at + 1 < pairs.len() {
+        second[(pairs[at] & 31) as usize] |= 1 << (pairs[at + 1] & 31);
+        at += 2;
+    }
+    second
+};
+
+/// How long the name of an element may be without being counted, bytes.
+const NAME: usize = 128;
+
+/// Why the rewriter may not get all.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Why {
+    /// What follows may be read in one way or another.
+    Ambiguous,
+    /// Elements have names that are too long together.
+    Names,
+}
+
+/// It.
+#[derive(Debug, Default)]
+pub(crate) struct Guard {
+    scanners: Vec<Scanner>,
+    /// How much of a tag has begun at the end of the last piece.
+    begun: Begun,
+    /// How much of what looks like the name of an element has been read there.
+    name: Option<usize>,
+    /// Bytes of long names.
+    names: usize,
+    /// There is no rewriter.
+    pub alone: bool,
+}
+
+/// What the last piece ended with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+enum Begun {
+    #[default]
+    Nothing,
+    /// `<`
+    Opens,
+    /// And a letter.
+    Letter(u8),
+}
+
+/// Where in a piece somebody is.
+struct Place {
+    /// Up to here all scanners have gone.
+    done: usize,
+    /// Up to here names have been read, and there is none here.
+    read: usize,
+}
+
+/// Bytes as eight of them are compared at once.
+const OPENS: u64 = u64::from_ne_bytes([b'<'; 8]);
+const LOW: u64 = u64::from_ne_bytes([1; 8]);
+const HIGH: u64 = u64::from_ne_bytes([0x80; 8]);
+
+/// Whether a tag of interest may begin with these letters.
+#[inline]
+fn may_begin(first: u8, second: u8) -> bool {
+    let letters = first & second & 0x40 != 0;
+    letters && SECOND.get(usize::from(first & 31)).is_some_and(|seconds| seconds >> (second & 31) & 1 != 0)
+}
+
+/// Whether a byte ends the name of an element.
+#[inline]
+fn ends_name(byte: u8) -> bool {
+    matches!(byte, b'>' | b' ' | b'/' | b'\t'..=b'\r')
+}
+
+/// Its halves.
+#[inline]
+fn words([a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p]: [u8; 16]) -> [u64; 2] {
+    [u64::from_le_bytes([a, b, c, d, e, f, g, h]), u64::from_le_bytes([i, j, k, l, m, n, o, p])]
+}
+
+impl Guard {
+    /// Looks at what the rewriter is going to get, which may have names of so many bytes. Says how much of it it may get, if that
+    /// is not all, and why.
+    ///
+    /// What only looks like a name is taken for one, since text has a blank now and then; and none is ever taken for closed.
+    pub fn look(&mut self, bytes: &[u8], limit: usize) -> Option<(usize, Why)> {
+        self.find(bytes, limit).err()
+    }
+
+    fn find(&mut self, bytes: &[u8], limit: usize) -> Result<(), (usize, Why)> {
+        let Some(first) = bytes.first() else { return Ok(()) };
+        let mut place = Place { done: 0, read: 0 };
+        let begun = std::mem::take(&mut self.begun);
+        match (begun, bytes) {
+            (Begun::Opens, [first, second, ..]) if may_begin(*first, *second) => self.begin(b"<", 2)?,
+            (Begun::Letter(first), [second, ..]) if may_begin(first, *second) => {
+                self.begin(&[b'<', first], 1)?;
+            }
+            _ => {}
+        }
+        if begun == Begun::Opens && first.is_ascii_alphabetic() {
+            self.name.get_or_insert(0);
+        }
+        if self.name.is_some() {
+            self.read_name(bytes, &mut place, limit)?;
+        }
+        let (blocks, rest) = bytes.as_chunks::<16>();
+        for (number, block) in blocks.iter().enumerate() {
+            let [one, other] = words(*block).map(|word| word ^ OPENS);
+            // A byte is 0 where it was `<`; another may seem to be behind such a one.
+            if (one.wrapping_sub(LOW) & !one | other.wrapping_sub(LOW) & !other) & HIGH == 0 {
+                continue;
+            }
+            for (word, at) in [(one, 16 * number), (other, 16 * number + 8)] {
+                let mut found = !((word & !HIGH).wrapping_add(!HIGH) | word) & HIGH;
+                while found != 0 {
+                    self.opens(bytes, at + found.trailing_zeros() as usize / 8, &mut place, limit)?;
+                    found &= found - 1;
+                }
+            }
+        }
+        let start = bytes.len() - rest.len();
+        for (at, _) in rest.iter().enumerate().filter(|(_, byte)| **byte == b'<') {
+            self.opens(bytes, start + at, &mut place, limit)?;
+        }
+        self.begun = match bytes {
+            [.., b'<'] => Begun::Opens,
+            [b'<', letter] | [.., b'<', letter] => Begun::Letter(*letter),
+            [letter] if begun == Begun::Opens => Begun::Letter(*letter),
+            _ => Begun::Nothing,
+        };
+        self.read_names(bytes, &mut place, bytes.len(), limit)?;
+        self.go(bytes, &mut place, bytes.len())
+    }
+
+    /// A `<`.
+    #[inline]
+    fn opens(
+        &mut self,
+        bytes: &[u8],
+        at: usize,
+        place: &mut Place,
+        limit: usize,
+    ) -> Result<(), (usize, Why)> {
+        let Some(&[first, second]) = bytes.get(at + 1..).and_then(<[u8]>::first_chunk) else {
+            return Ok(());
+        };
+        if first & 0x40 == 0 {
+            return Ok(());
+        }
+        if may_begin(first, second) {
+            self.read_names(bytes, place, at, limit)?;
+            self.go(bytes, place, at)?;
+            return self.begin(&[], at + 3);
+        }
+        // Most names end soon, and so need not be read.
+        let before = at.checked_sub(1).and_then(|before| bytes.get(before));
+        if at.wrapping_sub(place.read) > NAME {
+            self.read_names(bytes, place, at, limit)
+        } else {
+            if before.is_some_and(|before| ends_name(*before)) {
+                place.read = at;
+            }
+            Ok(())
+        }
+    }
+
+    /// Reads names that begin before `to`.
+    #[cold]
+    fn read_names(
+        &mut self,
+        bytes: &[u8],
+        place: &mut Place,
+        to: usize,
+        limit: usize,
+    ) -> Result<(), (usize, Why)> {
+        while let Some(found) = bytes.get(place.read..to).and_then(|bytes| memchr::memchr(b'<', bytes)) {
+            place.read += found + 1;
+            if bytes.get(place.read).is_some_and(u8::is_ascii_alphabetic) {
+                self.name = Some(0);
+                self.read_name(bytes, place, limit)?;
+            }
+        }
+        place.read = place.read.max(to);
+        Ok(())
+    }
+
+    /// Reads what looks like a name, of which something may have been read before. An error where there are too many bytes of names
+    /// then.
+    fn read_name(&mut self, bytes: &[u8], place: &mut Place, limit: usize) -> Result<(), (usize, Why)> {
+        let at = place.read;
+        let (rest, read) = (bytes.get(at..).unwrap_or_default(), self.name.unwrap_or_default());
+        let end = rest.iter().position(|byte| ends_name(*byte));
+        let length = read + end.unwrap_or(rest.len());
+        if length > NAME {
+            let (before, room) = (if read > NAME { read } else { 0 }, limit.saturating_sub(self.names));
+            if length - before > room {
+                // At least what makes it a long one.
+                let most = (before + room + 1).max(NAME + 1);
+                self.names += most - before;
+                self.go(bytes, place, at + most - read)?;
+                return Err((at + most - read, Why::Names));
+            }
+            self.names += length - before;
+        }
+        self.name = end.is_none().then_some(length);
+        place.read = at + end.unwrap_or(rest.len());
+        Ok(())
+    }
+
+    /// Another scanner goes along, which has got this already. Where there are too many, what follows `behind` is taken for
+    /// ambiguous.
+    #[cold]
+    fn begin(&mut self, before: &[u8], behind: usize) -> Result<(), (usize, Why)> {
+        let count = self.scanners.iter().filter(|scanner| scanner.has_begun()).count();
+        let mut scanner = Scanner::watching(self.alone);
+        scanner.watch(before, &mut 0);
+        self.scanners.push(scanner);
+        if count < SCANNERS { Ok(()) } else { Err((behind, Why::Ambiguous)) }
+    }
+
+    /// Lets all scanners go on; those for which it is over go away.
+    fn go(&mut self, bytes: &[u8], place: &mut Place, to: usize) -> Result<(), (usize, Why)> {
+        let from = std::mem::replace(&mut place.done, to);
+        if self.scanners.is_empty() {
+            return Ok(());
+        }
+        let bytes = bytes.get(..to).unwrap_or_default();
+        let mut ambiguous: Option<usize> = None;
+        self.scanners.retain_mut(|scanner| {
+            let mut at = from;
+            let watched = scanner.watch(bytes, &mut at);
+            if watched == Watched::Ambiguous {
+                ambiguous = Some(ambiguous.map_or(at, |other| other.min(at)));
+            }
+            watched == Watched::On
+        });
+        ambiguous.map_or(Ok(()), |at| Err((at, Why::Ambiguous)))
+    }
+
+    /// Bytes of long names.
+    pub fn names(&self) -> usize {
+        self.names
+    }
+
+    /// How much memory it has, bytes.
+    pub fn held(&self) -> usize {
+        self.scanners.iter().map(Scanner::held).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// How much of a document is clear; `None`: all of it. However it is split.
+    fn clear(html: &str) -> Option<usize> {
+        let look = |pieces: &[&[u8]]| {
+            let (mut guard, mut before) = (Guard::default(), 0);
+            for piece in pieces {
+                if let Some((at, _)) = guard.look(piece, usize::MAX) {
+                    return Some(before + at);
+                }
+                before += piece.len();
+            }
+            None
+        };
+        let whole = look(&[html.as_bytes()]);
+        for at in 0..=html.len() {
+            let (head, tail) = html.as_bytes().split_at(at);
+            assert_eq!(look(&[head, tail]), whole, "{html} split at {at}");
+        }
+        assert_eq!(look(&html.as_bytes().chunks(1).collect::<Vec<_>>()), whole, "{html} byte by byte");
+        whole
+    }
+
+    fn counted(html: &str, piece: usize, limit: usize) -> (usize, usize) {
+        let (mut guard, mut allowed) = (Guard::default(), 0);
+        for piece in html.as_bytes().chunks(piece) {
+            let fits = guard.look(piece, limit).map(|(fits, _)| fits);
+            allowed += fits.unwrap_or(piece.len());
+            if fits.is_some() {
+                break;
+            }
+        }
+        (guard.names, allowed)
+    }
+
+    #[test]
+    fn long_names_are_counted_wherever_they_are_split() {
+        let long = format!("<p class=x>text<{}>{}</p>", "n".repeat(1000), "<custom-element>".repeat(99));
+        let (names, all) = counted(&long, usize::MAX, usize::MAX);
+        assert!((1000 - NAME..=1000).contains(&names), "{names}");
+        assert_eq!(all, long.len());
+        let stopped = counted(&long, usize::MAX, 500);
+        assert!(stopped.1 < 640, "{stopped:?}");
+        for piece in [1, 2, 63, 64, 65, 1000] {
+            assert_eq!(counted(&long, piece, usize::MAX), (names, all));
+            assert_eq!(counted(&long, piece, 500), stopped);
+        }
+        for other in
+            ["<some-element-of-ones-own/>word ".repeat(99), format!("<!--{0}-->1<{0}", "2".repeat(999))]
+        {
+            for piece in [1, 2, 7, 63, 64, 1000] {
+                assert_eq!(counted(&other, piece, 9).0, 0);
+            }
+        }
+    }
+
+    #[test]
+    fn documents_are_clear_up_to_where_browsers_may_differ() {
+        for html in [
+            "<p><svg viewBox='0 0 1 1'><title>a</title><style>a{}</style><path d=''/><g><path></path></g></svg><style>",
+            "<svg><foreignObject><div><p>a</p><style></style></div></foreignObject></svg><script></script>",
+            "<svg><svg></svg></svg><math><mtext>a<b>b</b></mtext><mi>x</mi></math><title>",
+            "<svg/><p><style>",
+            "<a><svg/></a><div><script></script>",
+            "<math><mi/></math><textarea></textarea><select><option>a</select><iframe>",
+            "<select><script></script><template><option></template></select><xmp>",
+            "<frameset><frame><noframes></noframes></frameset>",
+            "<template><style></style><template><p></template><div><col></template>",
+            "<table><colgroup><col></colgroup></table><script>x='<svg>'</script><p><style>",
+            "<!-- <svg/> --><p><script></script><strong><section><semantics><time>",
+            "<script>'<svg/>'; '<select>'</script><p></select><svg></svg>",
+            "<svg><![CDATA[<style>]]></svg><![CDATA[ >",
+            "<svg><title>a</title></svg><svg><desc/></svg><sv<svg></svg>",
+        ] {
+            assert_eq!(clear(html), None, "{html}");
+        }
+    }
+
+    #[test]
+    fn what_may_be_read_otherwise_is_found() {
+        for (before, behind) in [
+            ("<svg/></a><HTML lang=a><textarea>", "</textarea>"),
+            ("<svg/><![CDATA[", "<p>"),
+            ("<svg><title><![CDATA[", "]]>"),
+            ("<svg><path></div><script>", ""),
+            ("<svg><foreignObject><table><tr></table>", "</foreignObject>"),
+            ("<table><td><svg><desc><td></td></desc><style>", ""),
+            ("<math><mtext><mglyph>", "<style>"),
+            ("<math><svg>", "<style>"),
+            ("<svg><math>", "<style>"),
+            ("<math><annotation-xml encoding=text&#47;html>", "<style>"),
+            ("<svg><svg><p><script>", "</svg>"),
+            ("<svg></p><script>", ""),
+            ("<svg><desc><b></desc>", ""),
+            ("<select><iframe>", ""),
+            ("<select><svg>", ""),
+            ("<select><template><script>", ""),
+            ("<frameset><style>", ""),
+            ("<template><style></style><col>", "<style>"),
+            ("<style x=>", ""),
+            ("<textarea a= >", ""),
+        ] {
+            assert_eq!(clear(&[before, behind].concat()), Some(before.len()), "{before}");
+        }
+        let many = "<!--".to_owned() + &"<svg a='<svg b=\"".repeat(20);
+        assert!(clear(&many).is_some_and(|clear| clear < 200));
+        assert!(clear(&"<svg>".repeat(300)).is_some());
+        assert!(clear(&"<svg/>".repeat(300)).is_some());
+    }
+}

@@ -1,0 +1,307 @@
+//! Where tags do not tell how a browser reads what follows, or where the rewriter takes it for something else.
+//!
+//! A browser builds a tree, and what it has built decides whether `<style>` begins a text, whether `<![CDATA[` does, and whether
+//! a tag means anything at all. Tags alone tell that nearly always. Here is kept what they tell of SVG and MathML, of `select`,
+//! `frameset` and `template`; as soon as it matters and they do not tell, or the rewriter differs, that is said.
+
+use super::names::{
+    ANNOTATION_XML, BASE, BASEFONT, BGSOUND, BODY, BR, CAPTION, COL, COLGROUP, DESC, FONT, FOREIGN_OBJECT,
+    FORM, FRAMESET, HTML, IFRAME, INPUT, KEYGEN, LINK, MALIGNMARK, MATH, META, MGLYPH, MI, MN, MO, MS, MTEXT,
+    Means, NOEMBED, NOFRAMES, NOSCRIPT, Name, P, PLAINTEXT, SCRIPT, SELECT, STYLE, SVG, TABLE, TBODY, TD,
+    TEMPLATE, TEXTAREA, TFOOT, TH, THEAD, TITLE, TR, XMP, ends_foreign,
+};
+
+/// How many elements may be open in SVG or MathML, and how many of them the rewriter may take for open: it notes each of those
+/// and counts none.
+const DEPTH: usize = 256;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Space {
+    Html,
+    Svg,
+    Math,
+}
+
+#[derive(Debug)]
+struct Open {
+    name: Name,
+    space: Space,
+    /// What is in it is HTML, though it is none.
+    point: bool,
+}
+
+/// What else decides what tags mean.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Within {
+    Nothing,
+    /// Most tags mean nothing in it, in some browsers.
+    Select,
+    /// A template in that, and so many more in it.
+    SelectTemplate(u32),
+    /// Or behind it.
+    Frameset,
+    /// At the start of one, where a `col` would make tags mean nothing, or in so many templates there.
+    Template(u32),
+}
+
+/// A start tag.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Start {
+    pub name: Name,
+    pub means: Means,
+    /// `/>`
+    pub empty: bool,
+    /// Its attributes have said what matters.
+    pub said: bool,
+    /// It ends where a value was expected.
+    pub lacks: bool,
+    /// The rewriter takes what follows for text of this element.
+    pub text: bool,
+}
+
+/// What is known behind a tag with which something begins that decides.
+#[derive(Debug)]
+pub(super) struct Doubt {
+    /// From the outermost element of SVG or MathML in.
+    open: Vec<Open>,
+    /// All of that may have been closed.
+    maybe_closed: bool,
+    within: Within,
+    ambiguous: bool,
+    /// The name of the first tag has been read.
+    begun: bool,
+    alone: bool,
+}
+
+/// Parts of a table, which end what is in a cell around them, whatever that is in.
+fn is_in_table(name: Name) -> bool {
+    matches!(name, CAPTION | COL | COLGROUP | TBODY | TD | TFOOT | TH | THEAD | TR)
+}
+
+impl Doubt {
+    /// Nothing has begun. `alone`: what the rewriter takes for something else than a scanner does not matter.
+    pub fn new(alone: bool) -> Self {
+        let within = Within::Nothing;
+        Self { open: Vec::new(), maybe_closed: false, within, ambiguous: false, begun: false, alone }
+    }
+
+    pub fn is_ambiguous(&self) -> bool {
+        self.ambiguous
+    }
+
+    /// A tag of this name: whether anything may begin with it, if it is the first.
+    pub fn begins(&mut self, name: Name) -> bool {
+        let first = !std::mem::replace(&mut self.begun, true);
+        let begins = matches!(
+            name,
+            SVG | MATH
+                | SELECT
+                | FRAMESET
+                | TEMPLATE
+                | TEXTAREA
+                | TITLE
+                | PLAINTEXT
+                | SCRIPT
+                | STYLE
+                | IFRAME
+                | XMP
+                | NOEMBED
+                | NOFRAMES
+                | NOSCRIPT
+        );
+        begins || !first
+    }
+
+    /// Whether the name of the first tag has been read.
+    pub fn has_begun(&self) -> bool {
+        self.begun
+    }
+
+    /// How much memory it has, bytes.
+    pub fn held(&self) -> usize {
+        size_of::<Self>() + size_of::<Open>() * self.open.capacity()
+    }
+
+    /// Nothing decides any more but what comes.
+    pub fn is_over(&self) -> bool {
+        self.open.is_empty() && self.within == Within::Nothing
+    }
+
+    /// Whether `<![CDATA[` begins a text; the rewriter takes it for that or not.
+    pub fn cdata(&mut self, rewriter: bool) {
+        let begins = self.open.last().is_some_and(|last| last.space != Space::Html);
+        self.ambiguous |= begins != rewriter || begins && self.maybe_closed;
+    }
+
+    /// A start tag.
+    pub fn start(&mut self, tag: Start) {
+        let Start { name, means, empty, said, lacks, text } = tag;
+        // The rewriter takes such a tag for one without content.
+        let text = text && (!lacks || self.alone);
+        let inside = !self.open.is_empty();
+        self.ambiguous |= inside && matches!(name, MGLYPH | MALIGNMARK);
+        let space = self.open.last().filter(|last| !last.point).map_or(Space::Html, |last| last.space);
+        if space == Space::Html {
+            self.ambiguous |= means.is_text() && !text;
+            return self.start_html(tag);
+        }
+        if ends_foreign(name) || name == FONT && said {
+            self.leave();
+            return self.start_html(tag);
+        }
+        // Where that has been closed, the element is one of HTML.
+        self.ambiguous |= text || means.is_text() && self.maybe_closed;
+        let other = match space {
+            Space::Svg => Means::Math,
+            _ => Means::Svg,
+        };
+        // Whether what is in it is HTML depends on references in an attribute, which nobody here resolves.
+        self.ambiguous |= means == other || space == Space::Math && name == ANNOTATION_XML;
+        if !empty {
+            let point = match space {
+                Space::Svg => matches!(name, DESC | TITLE | FOREIGN_OBJECT),
+                _ => matches!(name, MI | MN | MO | MS | MTEXT),
+            };
+            self.push(Open { name, space, point });
+        }
+    }
+
+    /// A tag that cannot be in SVG or MathML ends them.
+    fn leave(&mut self) {
+        while self.open.pop_if(|last| last.space != Space::Html && !last.point).is_some() {}
+        self.maybe_closed &= !self.open.is_empty();
+    }
+
+    fn push(&mut self, open: Open) {
+        self.open.push(open);
+        self.ambiguous |= self.open.len() > DEPTH;
+    }
+
+    /// A start tag that means what it means in HTML.
+    fn start_html(&mut self, Start { name, means, empty, .. }: Start) {
+        let space = match means {
+            Means::Svg => Space::Svg,
+            Means::Math => Space::Math,
+            _ => Space::Html,
+        };
+        if self.open.is_empty() {
+            self.decide(name, means);
+            if space != Space::Html && !empty {
+                self.push(Open { name, space, point: false });
+            }
+            return;
+        }
+        self.ambiguous |= matches!(name, SELECT | FRAMESET);
+        self.maybe_closed |=
+            is_in_table(name) && !self.html().any(|open| matches!(open.name, TABLE | TEMPLATE));
+        let has_content = if space == Space::Html { means != Means::Void } else { !empty };
+        if has_content {
+            self.push(Open { name, space, point: false });
+        }
+    }
+
+    /// Elements of HTML in the innermost point, from inside out.
+    fn html(&self) -> impl Iterator<Item = &Open> {
+        self.open.iter().rev().take_while(|open| open.space == Space::Html)
+    }
+
+    /// A start tag outside of SVG and MathML.
+    fn decide(&mut self, name: Name, means: Means) {
+        let is_foreign = matches!(means, Means::Svg | Means::Math);
+        let unclear = means.is_text() || is_foreign || name == FRAMESET;
+        match self.within {
+            Within::Nothing => self.begin(name),
+            Within::Select => match name {
+                SELECT | TEXTAREA | INPUT | KEYGEN => self.within = Within::Nothing,
+                TEMPLATE => self.within = Within::SelectTemplate(0),
+                _ => self.ambiguous |= unclear && name != SCRIPT,
+            },
+            Within::SelectTemplate(more) if name == TEMPLATE => {
+                self.within = Within::SelectTemplate(more.saturating_add(1));
+            }
+            Within::SelectTemplate(_) => self.ambiguous |= unclear,
+            Within::Frameset => self.ambiguous |= unclear && name != NOFRAMES && name != FRAMESET,
+            Within::Template(more) if name == TEMPLATE => {
+                self.within = Within::Template(more.saturating_add(1));
+            }
+            Within::Template(0) => match name {
+                COL => self.ambiguous = true,
+                SCRIPT | STYLE | LINK | META | BASE | BASEFONT | BGSOUND | TITLE | NOFRAMES => {}
+                _ => self.begin(name),
+            },
+            Within::Template(_) => {}
+        }
+    }
+
+    fn begin(&mut self, name: Name) {
+        self.within = match name {
+            SELECT => Within::Select,
+            FRAMESET => Within::Frameset,
+            TEMPLATE => Within::Template(0),
+            _ => Within::Nothing,
+        };
+    }
+
+    /// An end tag.
+    pub fn end(&mut self, name: Name) {
+        match self.open.last() {
+            None => self.end_outside(name),
+            Some(Open { space: Space::Html, .. }) => self.end_html(name),
+            Some(_) => self.end_foreign(name),
+        }
+    }
+
+    fn end_outside(&mut self, name: Name) {
+        self.within = match (self.within, name) {
+            (Within::Select, SELECT) | (Within::Template(0), TEMPLATE) => Within::Nothing,
+            (Within::SelectTemplate(0), TEMPLATE) => Within::Select,
+            (Within::SelectTemplate(more), TEMPLATE) => Within::SelectTemplate(more - 1),
+            (Within::Template(more), TEMPLATE) => Within::Template(more - 1),
+            (within, _) => within,
+        };
+    }
+
+    /// An end tag where an element of HTML is open in a point.
+    fn end_html(&mut self, name: Name) {
+        let count = self.html().count();
+        let point = self.open.len().checked_sub(count + 1).and_then(|at| self.open.get(at));
+        let is_point = point.is_some_and(|point| point.name == name);
+        let found = self.html().position(|open| open.name == name);
+        match found {
+            Some(0) => drop(self.open.pop()),
+            // Which of those between end as well is not so sure, nor whether all of them have been closed.
+            Some(_) => self.ambiguous = true,
+            None if is_point => self.ambiguous = true,
+            None => {
+                let closes =
+                    is_in_table(name) || matches!(name, TABLE | SELECT | TEMPLATE | FORM | BODY | HTML);
+                self.maybe_closed |= closes;
+            }
+        }
+    }
+
+    /// An end tag in SVG or MathML.
+    fn end_foreign(&mut self, name: Name) {
+        let count = self.open.iter().rev().take_while(|open| open.space != Space::Html).count();
+        let from = self.open.len() - count;
+        let found = self.open.iter().skip(from).rposition(|open| open.name == name);
+        match found {
+            Some(at) => {
+                self.open.truncate(from + at);
+                self.maybe_closed &= !self.open.is_empty();
+            }
+            // It may close an element of HTML around all. What it does to one in between is not known.
+            None if from > 0 || self.within != Within::Nothing => self.ambiguous = true,
+            // Browsers differ in these.
+            None if matches!(name, P | BR) && self.open.iter().any(|open| open.point) => {
+                self.ambiguous = true
+            }
+            None => self.maybe_closed = true,
+        }
+    }
+
+    /// Whether the rewriter may take so many for open.
+    pub fn bound(&mut self, open: usize) {
+        self.ambiguous |= open > DEPTH;
+    }
+}
