@@ -114,14 +114,12 @@ struct Exchange<'a> {
     refused: Option<Error>,
     /// What there is beside when the route uses steps of modules.
     run: Option<Box<Run>>,
-    /// Whether the log knows of it.
-    logged: bool,
 }
 
 /// An exchange that has begun is logged, also where its task is dropped in the middle of it: as the process ends.
 impl Drop for Exchange<'_> {
     fn drop(&mut self) {
-        if !self.logged && !std::thread::panicking() {
+        if !self.record.logged && !std::thread::panicking() {
             self.record.error = Some(Error::Shutdown);
             // A step that panics now has nobody left to tell.
             let _ = catch_unwind(AssertUnwindSafe(|| self.log()));
@@ -164,6 +162,8 @@ struct Record {
     reused: Option<bool>,
     status: Option<u16>,
     error: Option<Error>,
+    /// The log knows of it.
+    logged: bool,
 }
 
 /// A request and all that it is served with.
@@ -264,10 +264,10 @@ impl<'a> Exchange<'a> {
                 reused: None,
                 status: None,
                 error: None,
+                logged: false,
             },
             refused: None,
             run: None,
-            logged: false,
         }
     }
 
@@ -465,7 +465,8 @@ impl<'a> Exchange<'a> {
         }
         // A body that has been taken from the client must still be at hand.
         let whole = self.upload.is_at_hand();
-        let attempts = self.attempts - u32::from(self.again.races.unprocessed) - u32::from(self.again.answered);
+        let attempts =
+            self.attempts - u32::from(self.again.races.unprocessed) - u32::from(self.again.answered);
         if !(unseen || lost) || !whole || attempts > upstream.settings.retries || self.client.head_sent {
             return false;
         }
@@ -502,7 +503,7 @@ impl<'a> Exchange<'a> {
     }
 
     fn log(&mut self) {
-        self.logged = true;
+        self.record.logged = true;
         if self.refused.is_none() && (self.has_steps(PhaseId::Log, PhaseId::Log) || self.has_filters()) {
             self.run_log_phase();
         }
