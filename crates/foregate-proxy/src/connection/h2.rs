@@ -20,7 +20,7 @@ use crate::exchange;
 use crate::exchange::client::{Client, Peer};
 use crate::exchange::request::Request;
 use crate::exchange::response::Response;
-use crate::link::h2::Unread;
+use crate::link::unread::Unread;
 use crate::link::{H2Link, Link, Stream};
 use crate::pressure;
 use crate::proxy::{Proxy, Terms};
@@ -85,6 +85,9 @@ pub(super) fn builder(limits: &Limits) -> h2::server::Builder {
         .max_pending_accept_reset_streams(64)
         .max_local_error_reset_streams(Some(limits.h2_resets_total as usize))
         .reset_stream_duration(Duration::from_secs(1))
+        // It would end the connection of a client that stays within its windows; what DATA frames cost is counted, and bounded, by
+        // `FrameMeter`.
+        .data_frame_budget(usize::MAX)
         .max_send_buffer_size(SEND_BUFFER)
         .header_table_size(limits.h2_header_table)
         .enable_connect_protocol();

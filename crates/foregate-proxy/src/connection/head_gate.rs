@@ -12,23 +12,28 @@ use foregate_wire::HeaderList;
 use foregate_wire::hpack::{BlockError, INITIAL_TABLE, Inspected, Inspector, Malformed, Section};
 use h2::Reason;
 
-use super::frame_meter::{Frame, HEADER, PREFACE, flag, kind};
 use crate::link::buffer::Buffer;
+use crate::link::frames::{Frame, HEADER, PREFACE, flag, kind};
 use crate::pressure::{self, Charge};
 use crate::settings::Limits;
 
 /// What the fields of a block may have together, by what is allowed for a head: what is only too large gets its 431
 /// from `h2`, which ends connections beyond four times as much itself.
 const LIST_FACTOR: usize = 4;
+/// CONTINUATION frames that `h2` gets as they came. It ends a connection for more than five in one block; where there are more, the
+/// block goes on in as few as can be.
+const CONTINUATIONS: usize = 4;
 /// Refused heads that wait to be taken. Beyond: nothing more is read.
 const REFUSED: usize = 8;
 /// Fields of a refused head that are kept. Those beyond are not shown.
 const REFUSED_FIELDS: usize = 1024;
 /// Streams on which more may come. `h2` refuses them long before; beyond, the connection ends.
 const STREAMS: usize = 4096;
+/// Streams that are remembered after we have reset them.
+const RESET: usize = 64;
 /// By how much the memory for what is held grows at least, in bytes.
 const STEP: usize = 4 * 1024;
-/// Frames of a block, by which it is bounded while it is held. Those of clients are counted before, and fewer.
+/// Frames of an origin's block, by which it is bounded while it is held. Those of clients are metered before.
 const BLOCK_FRAMES: usize = 24;
 /// Bytes that WINDOW_UPDATE has (RFC 9113, section 6.9).
 const WINDOW: usize = 4;
@@ -51,6 +56,8 @@ pub struct HeadGate {
     /// Bytes that are of no interest.
     skip: usize,
     streams: Streams,
+    /// Those of a client among the last ones that we reset while its request was being sent: more may be under way.
+    reset: VecDeque<u32>,
     /// What has come and cannot be judged yet; it begins with a frame.
     held: Vec<u8>,
     /// The memory of that.
@@ -81,19 +88,18 @@ enum Streams {
 }
 
 impl Streams {
-    fn close(&mut self, stream: u32) {
-        match self {
-            Self::Theirs { receiving, .. } => {
-                if let Some(position) = receiving.iter().position(|open| *open == stream) {
-                    receiving.swap_remove(position);
-                }
-            }
-            Self::Ours { awaited, .. } => {
-                if let Some(position) = awaited.iter().position(|(open, _)| *open == stream) {
-                    awaited.swap_remove(position);
-                }
-            }
+    /// Nothing more comes for a stream; whether something might have.
+    fn close(&mut self, stream: u32) -> bool {
+        let position = match self {
+            Self::Theirs { receiving, .. } => receiving.iter().position(|open| *open == stream),
+            Self::Ours { awaited, .. } => awaited.iter().position(|(open, _)| *open == stream),
+        };
+        match (self, position) {
+            (_, None) => return false,
+            (Self::Theirs { receiving, .. }, Some(position)) => drop(receiving.swap_remove(position)),
+            (Self::Ours { awaited, .. }, Some(position)) => drop(awaited.swap_remove(position)),
         }
+        true
     }
 
     fn head_has_come(&mut self, stream: u32) {
@@ -109,7 +115,7 @@ impl Streams {
 enum Turn {
     /// So many pass.
     Pass(usize),
-    /// So many have been replaced by what is ready.
+    /// So many have been replaced by what is ready, or by nothing.
     Replaced(usize),
     /// More must come, or what was refused must be taken.
     Wait,
@@ -135,6 +141,7 @@ impl HeadGate {
             inspector: Inspector::new(table, list.saturating_mul(LIST_FACTOR)),
             skip,
             streams,
+            reset: VecDeque::new(),
             held: Vec::new(),
             charge: Charge::new(),
             stopped: false,
@@ -234,7 +241,29 @@ impl HeadGate {
 
     /// We have reset a stream: what comes for it is `h2`'s to ignore.
     pub fn stream_is_reset(&mut self, stream: u32) {
-        self.streams.close(stream);
+        if self.streams.close(stream) && matches!(self.streams, Streams::Theirs { .. }) {
+            self.reset.truncate(RESET - 1);
+            self.reset.push_front(stream);
+        }
+    }
+
+    /// Whether a frame is DATA that says nothing. `h2` ends a connection after a hundred of them in its life; how many of a client's
+    /// are too many is for the meter to say. Those that no stream may have are `h2`'s to judge, and so is padding, which counts
+    /// against windows.
+    fn says_nothing(&self, frame: &Frame) -> bool {
+        let is_empty = frame.kind == kind::DATA
+            && frame.length == 0
+            && !frame.has(flag::END_STREAM)
+            && !frame.has(flag::PADDED);
+        is_empty
+            && match &self.streams {
+                Streams::Theirs { receiving, .. } => {
+                    receiving.contains(&frame.stream) || self.reset.contains(&frame.stream)
+                }
+                Streams::Ours { last, .. } => {
+                    frame.stream % 2 == 1 && frame.stream <= *last && !self.awaits_head(frame.stream)
+                }
+            }
     }
 
     /// Keeps bytes behind those that are held, in not much more memory than they need.
@@ -275,6 +304,9 @@ impl HeadGate {
         if self.skip == 0 {
             let Some(header) = input.first_chunk::<HEADER>() else { return Ok(Turn::Wait) };
             let frame = Frame::parse(header);
+            if self.says_nothing(&frame) {
+                return Ok(Turn::Replaced(HEADER));
+            }
             let turn = self.begin(input, &frame).inspect_err(|_| self.culprit = Some(frame.stream))?;
             if let Some(turn) = turn {
                 return Ok(turn);
@@ -293,8 +325,10 @@ impl HeadGate {
             // A block begins with HEADERS, and nobody may push to us (RFC 9113, sections 6.10 and 8.4).
             kind::CONTINUATION | kind::PUSH_PROMISE => return Err(Reason::PROTOCOL_ERROR),
             kind::DATA if self.awaits_head(frame.stream) => return Err(Reason::PROTOCOL_ERROR),
-            kind::DATA if frame.has(flag::END_STREAM) => self.streams.close(frame.stream),
-            kind::RST_STREAM => self.streams.close(frame.stream),
+            kind::DATA if !frame.has(flag::END_STREAM) => {}
+            kind::DATA | kind::RST_STREAM => {
+                self.streams.close(frame.stream);
+            }
             kind::GOAWAY => self.leaving = true,
             // `h2` would end the connection, and not say whose fault it was.
             kind::WINDOW_UPDATE if frame.length == WINDOW && self.is_awaited(frame.stream) => {
@@ -354,7 +388,7 @@ impl HeadGate {
             }
             end += HEADER + frame.length;
             frames += 1;
-            if frames > BLOCK_FRAMES {
+            if frames > BLOCK_FRAMES && matches!(self.streams, Streams::Ours { .. }) {
                 return Err(Reason::ENHANCE_YOUR_CALM);
             }
             if frame.has(flag::END_HEADERS) {
@@ -385,7 +419,11 @@ impl HeadGate {
             if section == Some(Section::Response) && !inspected.is_interim() {
                 self.streams.head_has_come(frame.stream);
             }
-            return Ok(true);
+            let passes = continuations(frames, frame) <= CONTINUATIONS;
+            if !passes {
+                write_head(block, frame, self.frame_limit, &mut self.ready)?;
+            }
+            return Ok(passes);
         }
         let mut block = Vec::new();
         // A stream that is over cannot be reset any more: the connection would be at fault.
@@ -397,7 +435,7 @@ impl HeadGate {
         if !made || block.len() > self.frame_limit {
             return Err(Reason::PROTOCOL_ERROR);
         }
-        write_head(&block, frame, &mut self.ready)?;
+        write_head(&block, frame, self.frame_limit, &mut self.ready)?;
         if let (Some(fault), Some(Section::Request)) = (fault, section) {
             let fields = kept_fields(&inspected, self.refused_limit, decoded);
             self.refused.push_back(RefusedHead { fault, fields });
@@ -462,14 +500,33 @@ fn fragment<'f>(frames: &'f [u8], frame: &Frame) -> Result<(&'f [u8], Option<u32
     Ok((fragment.get(..length).unwrap_or_default(), depends))
 }
 
-/// Writes a HEADERS frame with another block than it had.
-fn write_head(block: &[u8], frame: &Frame, out: &mut Buffer) -> Result<(), Reason> {
-    let [_, length @ ..] = u32::try_from(block.len()).map_err(|_| Reason::PROTOCOL_ERROR)?.to_be_bytes();
-    out.append(&length);
-    out.append(&[kind::HEADERS, frame.flags & flag::END_STREAM | flag::END_HEADERS]);
-    out.append(&frame.stream.to_be_bytes());
-    out.append(block);
-    Ok(())
+/// How many CONTINUATION frames there are behind the first frame. All of them are there.
+fn continuations(frames: &[u8], first: &Frame) -> usize {
+    let mut rest = frames.get(HEADER + first.length..).unwrap_or_default();
+    let mut count = 0;
+    while let Some((header, behind)) = rest.split_first_chunk::<HEADER>() {
+        rest = behind.get(Frame::parse(header).length..).unwrap_or_default();
+        count += 1;
+    }
+    count
+}
+
+/// Writes a block as that of a HEADERS frame, in frames of `limit` bytes at most.
+fn write_head(block: &[u8], frame: &Frame, limit: usize, out: &mut Buffer) -> Result<(), Reason> {
+    let (mut kind, mut flags, mut rest) = (kind::HEADERS, frame.flags & flag::END_STREAM, block);
+    loop {
+        let (part, behind) = rest.split_at(rest.len().min(limit));
+        let [_, length @ ..] = u32::try_from(part.len()).map_err(|_| Reason::PROTOCOL_ERROR)?.to_be_bytes();
+        let last = if behind.is_empty() { flag::END_HEADERS } else { 0 };
+        out.append(&length);
+        out.append(&[kind, flags | last]);
+        out.append(&frame.stream.to_be_bytes());
+        out.append(part);
+        if behind.is_empty() {
+            return Ok(());
+        }
+        (kind, flags, rest) = (kind::CONTINUATION, 0, behind);
+    }
 }
 
 /// The fields of a refused head, as many as may be kept.

@@ -20,7 +20,7 @@ use super::frame_meter::FrameMeter;
 use super::head_gate::{HeadGate, RefusedHead};
 use crate::link::Stream;
 use crate::link::buffer::Buffer;
-use crate::link::h2::Unread;
+use crate::link::unread::Unread;
 use crate::pressure::Charge;
 use crate::settings::Limits;
 use crate::telemetry::clock;
@@ -42,9 +42,7 @@ struct Inner<IO> {
     io: IO,
     meter: FrameMeter,
     gate: HeadGate,
-    /// What the peer has sent of bodies and nobody has taken.
-    unread: Arc<Unread>,
-    /// The memory of that.
+    /// The memory of what the peer has sent of bodies and nobody has taken.
     charge: Charge,
     output: Buffer,
     /// Since when the peer takes nothing of what we have for it.
@@ -57,8 +55,8 @@ struct Inner<IO> {
 pub fn metered<IO>(io: IO, limits: &Limits, frame_limit: usize) -> (Metered<IO>, Control<IO>) {
     let meter = FrameMeter::new(limits, clock::now());
     let gate = HeadGate::new(limits, frame_limit);
-    let (unread, charge, output) = (Arc::default(), Charge::new(), Buffer::new());
-    let inner = Arc::new(Mutex::new(Inner { io, meter, gate, unread, charge, output, blocked: None }));
+    let (charge, output) = (Charge::new(), Buffer::new());
+    let inner = Arc::new(Mutex::new(Inner { io, meter, gate, charge, output, blocked: None }));
     (Metered(Arc::clone(&inner)), Control(inner))
 }
 
@@ -81,13 +79,13 @@ impl<IO: AsyncWrite + Unpin> Control<IO> {
 
     /// Where streams count what they take of bodies.
     pub fn unread(&self) -> Arc<Unread> {
-        Arc::clone(&self.0.lock().unread)
+        Arc::clone(self.0.lock().meter.unread())
     }
 
     /// No stream is left that could take anything of bodies.
     pub fn nothing_is_unread(&self) {
         let inner = &mut *self.0.lock();
-        inner.unread.get(0);
+        inner.meter.unread().clear();
         inner.count();
     }
 
@@ -121,7 +119,7 @@ impl Control<Stream> {
 
 impl<IO> Inner<IO> {
     fn count(&mut self) {
-        self.charge.set(self.unread.get(self.meter.unread_at_most()));
+        self.charge.set(self.meter.unread().held());
     }
 
     fn fault(&self) -> Option<Reason> {
@@ -201,7 +199,6 @@ impl<IO: AsyncRead + Unpin> AsyncRead for Metered<IO> {
                 Ok(()) => inner.gate.pass(read),
                 Err(_) => 0,
             };
-            inner.unread.add(inner.meter.take_data());
             inner.count();
             buffer.set_filled(before + passed);
             if passed > 0 {

@@ -195,6 +195,19 @@ impl Copy {
         source: &mut Link,
         sink: &mut Link,
     ) -> Poll<Result<(), CopyError>> {
+        let moved = self.poll_moving(cx, source, sink);
+        if moved.is_pending() && self.waiting != Waiting::Source {
+            source.gather(cx);
+        }
+        moved
+    }
+
+    fn poll_moving(
+        &mut self,
+        cx: &mut Context<'_>,
+        source: &mut Link,
+        sink: &mut Link,
+    ) -> Poll<Result<(), CopyError>> {
         let start = self.progress();
         loop {
             if self.end == End::Told {

@@ -1,7 +1,6 @@
 //! A stream of an HTTP/2 connection, seen from either side.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, ready};
 
 use bytes::{Buf, Bytes};
@@ -9,32 +8,8 @@ use foregate_wire::{BodyLength, HeaderList, may_be_trailer};
 use h2::{Reason, RecvStream, SendStream};
 
 use super::fields;
+use super::unread::Unread;
 use super::{LinkError, Received};
-
-/// Bytes of bodies that a connection's peer has sent and that no stream has taken.
-#[derive(Debug, Default)]
-pub struct Unread(AtomicUsize);
-
-impl Unread {
-    /// So many have come.
-    pub fn add(&self, bytes: usize) {
-        self.0.fetch_add(bytes, Ordering::Relaxed);
-    }
-
-    /// So many were taken, or dropped.
-    fn sub(&self, bytes: usize) {
-        let less = |unread: usize| Some(unread.saturating_sub(bytes));
-        let _ = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
-    }
-
-    /// How many there are, given that there cannot be more than `most`. What came for a stream that nobody reads any more is not
-    /// told apart, and is forgotten here.
-    pub fn get(&self, most: usize) -> usize {
-        let unread = self.0.load(Ordering::Relaxed);
-        self.sub(unread.saturating_sub(most));
-        unread.min(most)
-    }
-}
 
 /// A stream of an HTTP/2 connection.
 #[derive(Debug)]
@@ -43,6 +18,8 @@ pub struct H2Link {
     /// Where what it takes is counted.
     unread: Option<Arc<Unread>>,
     chunk: Bytes,
+    /// What comes behind it and was put together.
+    gathered: Vec<u8>,
     /// What the head has announced and has not come yet; `None` if it has announced nothing, or nobody minds.
     expected: Option<u64>,
     /// The last of what was announced, until it is known to be the last.
@@ -58,7 +35,17 @@ impl H2Link {
     pub fn new(receive: Option<RecvStream>, send: Option<SendStream<Bytes>>) -> Self {
         let (chunk, held) = (Bytes::new(), Bytes::new());
         let trailers = HeaderList::new();
-        Self { receive, unread: None, chunk, expected: None, held, trailers, send, left: None }
+        Self {
+            receive,
+            unread: None,
+            chunk,
+            gathered: Vec::new(),
+            expected: None,
+            held,
+            trailers,
+            send,
+            left: None,
+        }
     }
 
     /// Has what it takes counted.
@@ -96,7 +83,17 @@ impl H2Link {
             let Some(receive) = &mut self.receive else {
                 return Poll::Ready(Ok(Received::End));
             };
-            match ready!(receive.poll_data(cx)) {
+            let next = match std::mem::take(&mut self.gathered) {
+                gathered if !gathered.is_empty() => Some(Ok(Bytes::from(gathered))),
+                _ => {
+                    let next = ready!(receive.poll_data(cx));
+                    if let (Some(unread), Some(Ok(_))) = (&self.unread, &next) {
+                        unread.took_frame(receive.stream_id().as_u32());
+                    }
+                    next
+                }
+            };
+            match next {
                 Some(Ok(chunk)) => {
                     // More than was announced is h2's to refuse.
                     let left = self.expected.map(|left| left.saturating_sub(chunk.len() as u64));
@@ -121,14 +118,27 @@ impl H2Link {
         }
     }
 
+    /// Puts frames together that wait for their turn, if there are many.
+    pub fn gather(&mut self, cx: &mut Context<'_>) {
+        let (Some(receive), Some(unread)) = (&mut self.receive, &self.unread) else { return };
+        let stream = receive.stream_id().as_u32();
+        while unread.is_many(stream, cx.waker()) {
+            // How it ends is found by whoever receives the rest.
+            let Poll::Ready(Some(Ok(chunk))) = receive.poll_data(cx) else { return };
+            unread.took_frame(stream);
+            self.gathered.extend_from_slice(&chunk);
+        }
+    }
+
     /// Takes no body, whatever the peer sends: the message has none.
     pub fn refuse_body(&mut self) {
         self.stop_receiving();
     }
 
     fn stop_receiving(&mut self) {
-        if let (Some(mut receive), Some(unread)) = (self.receive.take(), &self.unread) {
-            unread.sub(receive.flow_control().used_capacity());
+        self.gathered = Vec::new();
+        if let (Some(receive), Some(unread)) = (self.receive.take(), &self.unread) {
+            unread.forget(receive.stream_id().as_u32());
         }
     }
 
@@ -148,7 +158,7 @@ impl H2Link {
             // Fails only for a stream that is closed, which needs no window.
             let _ = receive.flow_control().release_capacity(count);
             if let Some(unread) = &self.unread {
-                unread.sub(count);
+                unread.took(receive.stream_id().as_u32(), count);
             }
         }
     }
@@ -162,6 +172,7 @@ impl H2Link {
     pub fn is_received(&self) -> bool {
         self.chunk.is_empty()
             && self.held.is_empty()
+            && self.gathered.is_empty()
             && self.receive.as_ref().is_none_or(RecvStream::is_end_stream)
     }
 

@@ -6,11 +6,13 @@ pub mod buffer;
 pub mod copy;
 pub(crate) mod fields;
 pub mod filter;
+pub mod frames;
 pub mod h1;
 pub mod h2;
 pub(crate) mod start;
 pub mod stream;
 pub mod sweep;
+pub mod unread;
 
 use std::io;
 use std::task::{Context, Poll};
@@ -114,6 +116,13 @@ impl Link {
                 !link.ahead().is_empty() || matches!(link.poll_ahead(&mut nobody), Poll::Ready(Ok(true)))
             }
             Self::H2(link) => matches!(link.poll_receive(&mut nobody), Poll::Ready(Ok(Received::Data))),
+        }
+    }
+
+    /// Where what is received has to wait: puts small pieces of it together, which cost more memory than their bytes.
+    pub fn gather(&mut self, cx: &mut Context<'_>) {
+        if let Self::H2(link) = self {
+            link.gather(cx);
         }
     }
 

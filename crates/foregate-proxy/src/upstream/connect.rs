@@ -15,11 +15,12 @@ use tokio::sync::oneshot;
 use tokio::time::timeout_at;
 
 use super::guarded::{Guarded, Signs};
-use super::pool::{Lease, STREAMS_PER_CONNECTION, Shared};
+use super::pool::{Lease, RESETS_PER_CONNECTION, STREAMS_PER_CONNECTION, Shared};
 use super::{Server, Upstream};
 use crate::address::ServerAddress;
 use crate::descriptors::{self, Used};
 use crate::error::Error;
+use crate::link::unread::Unread;
 use crate::link::{H1Link, Socket, Stream};
 use crate::settings::{ProxyProtocolVersion, UpstreamProtocol};
 use crate::tls::{Alpn, ConnectError};
@@ -37,6 +38,10 @@ const SEND_BUFFER: usize = 32 * 1024;
 const FRAME: usize = 16 * 1024;
 /// How long a connection that nobody uses any more may take to end.
 const FAREWELL: Duration = Duration::from_secs(1);
+/// How long the origin may still send for a stream that we have reset before it is told again, and how many such streams there may
+/// be: each frame for one that is forgotten would make another reset.
+const REMEMBERED: Duration = Duration::from_secs(30);
+const REMEMBERED_MOST: u32 = RESETS_PER_CONNECTION + STREAMS_PER_CONNECTION;
 
 /// The addresses of the client's connection, for the PROXY protocol.
 #[derive(Debug, Clone, Copy)]
@@ -219,22 +224,26 @@ impl Upstream {
         let now = Instant::now();
         let address = stream.socket().peer_address();
         let signs = Arc::new(Signs::new(now));
-        let stream = Guarded::new(stream, Arc::clone(&signs), HEADER_LIST as usize, FRAME);
+        let unread = Arc::new(Unread::default());
+        let told = (Arc::clone(&signs), Arc::clone(&unread));
+        let stream = Guarded::new(stream, told, HEADER_LIST as usize, FRAME);
         let (sender, mut connection) = h2::client::Builder::new()
             .initial_window_size(STREAM_WINDOW)
             .initial_connection_window_size(CONNECTION_WINDOW)
             .max_header_list_size(HEADER_LIST)
             .max_send_buffer_size(SEND_BUFFER)
-            .max_concurrent_reset_streams(64)
+            .max_concurrent_reset_streams(REMEMBERED_MOST as usize)
+            .reset_stream_duration(REMEMBERED)
+            // Frames that wait for clients who do not read must not end the connection; windows bound them.
+            .data_frame_budget(usize::MAX)
             .enable_push(false)
             .handshake::<_, Bytes>(stream)
             .await
             .map_err(failed)?;
         let mut sender: SendRequest<Bytes> = sender;
         let (used, unused) = oneshot::channel();
-        let shared =
-            Shared::new(sender.clone(), connection.ping_pong(), now, address, Arc::clone(&signs), used);
-        let shared = Arc::new(shared);
+        let told = (Arc::clone(&signs), unread);
+        let shared = Arc::new(Shared::new(sender.clone(), connection.ping_pong(), now, address, told, used));
         let lease = Shared::lease(&shared).ok_or(Error::NoServer)?;
         tokio::spawn(drive(connection, signs, unused));
         // A connection that starts with one client's PROXY header is for that client alone.

@@ -7,10 +7,13 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
+use h2::Reason;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use crate::connection::frame_meter::{Frames, PREFACE, kind};
 use crate::connection::head_gate::HeadGate;
+use crate::link::frames::{Frame, Frames, PREFACE, flag, kind};
+use crate::link::unread::Unread;
+use crate::pressure::Charge;
 
 /// WINDOW_UPDATE that opens the connection's window by nothing: `h2` answers it with GOAWAY (RFC 9113, section 6.9).
 const POISON: [u8; 13] = [0, 0, 4, kind::WINDOW_UPDATE, 0, 0, 0, 0, 0, 0, 0, 0, 0];
@@ -25,13 +28,15 @@ pub struct Signs {
     closed: AtomicBool,
     /// The stream that has broken it; 0: none that is known.
     culprit: AtomicU32,
+    /// How many of its streams we have reset.
+    resets: AtomicU32,
 }
 
 impl Signs {
     /// Those of a connection that is made now.
     pub fn new(now: Instant) -> Self {
-        let (read, closed, culprit) = (AtomicU64::new(0), AtomicBool::new(false), AtomicU32::new(0));
-        Self { born: now, read, closed, culprit }
+        let (read, closed) = (AtomicU64::new(0), AtomicBool::new(false));
+        Self { born: now, read, closed, culprit: AtomicU32::new(0), resets: AtomicU32::new(0) }
     }
 
     /// No more streams are to be opened on it.
@@ -42,6 +47,11 @@ impl Signs {
     /// Whether it takes no more streams.
     pub fn is_closed(&self) -> bool {
         self.closed.load(Ordering::Relaxed)
+    }
+
+    /// How many of its streams we have reset: origins bear only so many.
+    pub fn resets(&self) -> u32 {
+        self.resets.load(Ordering::Relaxed)
     }
 
     /// Whether nothing has been read for this long.
@@ -67,16 +77,22 @@ pub struct Guarded<IO> {
     io: IO,
     gate: HeadGate,
     sent: Frames,
+    received: Frames,
     signs: Arc<Signs>,
+    /// What of bodies nobody has taken.
+    unread: Arc<Unread>,
+    /// The memory of that.
+    charge: Charge,
     /// `h2` has been made to end the connection.
     poisoned: bool,
 }
 
 impl<IO> Guarded<IO> {
     /// For a new connection, whose lists of fields may count `list` bytes, and its frames `frame_limit`.
-    pub fn new(io: IO, signs: Arc<Signs>, list: usize, frame_limit: usize) -> Self {
+    pub fn new(io: IO, (signs, unread): (Arc<Signs>, Arc<Unread>), list: usize, frame_limit: usize) -> Self {
         let gate = HeadGate::for_origin(list, frame_limit);
-        Self { io, gate, sent: Frames::after(PREFACE), signs, poisoned: false }
+        let (sent, received) = (Frames::after(PREFACE), Frames::after(0));
+        Self { io, gate, sent, received, signs, unread, charge: Charge::new(), poisoned: false }
     }
 
     /// Gives `h2` what was held back, or what has it end the connection; whether there was something.
@@ -103,14 +119,39 @@ impl<IO> Guarded<IO> {
         fits
     }
 
+    fn observe_received(&mut self, mut bytes: &[u8]) {
+        while let Some(frame) = self.received.next(&mut bytes, wanted_of_received) {
+            self.unread.received(&frame);
+            if frame.kind == kind::RST_STREAM && frame.code() == Reason::ENHANCE_YOUR_CALM {
+                // It has had enough of our resets.
+                self.signs.close();
+            }
+        }
+        self.charge.set(self.unread.held());
+    }
+
     fn observe_sent(&mut self, mut bytes: &[u8]) {
         while let Some(frame) = self.sent.next(&mut bytes, |_| 0) {
+            self.unread.sent(&frame);
             match frame.kind {
                 kind::HEADERS => self.gate.headers_were_sent(frame.stream),
-                kind::RST_STREAM => self.gate.stream_is_reset(frame.stream),
+                kind::RST_STREAM => {
+                    self.gate.stream_is_reset(frame.stream);
+                    self.signs.resets.fetch_add(1, Ordering::Relaxed);
+                }
                 _ => {}
             }
         }
+        self.charge.set(self.unread.held());
+    }
+}
+
+/// The code of a RST_STREAM, and the length of a DATA frame's padding.
+fn wanted_of_received(frame: &Frame) -> usize {
+    match frame.kind {
+        kind::RST_STREAM => 4,
+        kind::DATA if frame.has(flag::PADDED) => 1,
+        _ => 0,
     }
 }
 
@@ -134,7 +175,8 @@ impl<IO: AsyncRead + Unpin> AsyncRead for Guarded<IO> {
                 return Poll::Ready(Ok(()));
             }
             self.signs.has_read(Instant::now());
-            let passed = self.gate.pass(read);
+            self.observe_received(buffer.filled().get(before..).unwrap_or_default());
+            let passed = self.gate.pass(buffer.filled().get(before..).unwrap_or_default());
             if self.gate.is_leaving() {
                 // Before `h2` has seen it: nobody needs to learn it by a failure.
                 self.signs.close();
@@ -179,5 +221,113 @@ impl<IO: AsyncWrite + Unpin> AsyncWrite for Guarded<IO> {
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.io).poll_shutdown(cx)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
+
+    use super::*;
+
+    fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+        let mut bytes = (payload.len() as u32).to_be_bytes()[1..].to_vec();
+        bytes.extend_from_slice(&[kind, flags]);
+        bytes.extend_from_slice(&stream.to_be_bytes());
+        bytes.extend_from_slice(payload);
+        bytes
+    }
+
+    /// A connection on which stream 3 was opened and answered, and its other end.
+    async fn connection(bytes: usize) -> (Guarded<DuplexStream>, DuplexStream) {
+        let (near, mut far) = tokio::io::duplex(bytes.max(64));
+        let told = (Arc::new(Signs::new(Instant::now())), Arc::default());
+        let mut guarded = Guarded::new(near, told, 65_536, 16_384);
+        guarded.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").await.unwrap();
+        guarded.write_all(&frame(kind::HEADERS, flag::END_HEADERS, 3, b"h")).await.unwrap();
+        // `:status: 200`
+        let head = frame(kind::HEADERS, flag::END_HEADERS, 3, b"\x88");
+        far.write_all(&head).await.unwrap();
+        guarded.read_exact(&mut vec![0; head.len()]).await.unwrap();
+        (guarded, far)
+    }
+
+    #[tokio::test]
+    async fn resets_are_counted_however_they_are_written() {
+        for size in [1, 5, 100] {
+            let (mut guarded, _far) = connection(10_000).await;
+            let mut bytes = frame(kind::RST_STREAM, 0, 3, &[0, 0, 0, 8]);
+            bytes.extend(frame(kind::DATA, 0, 1, &[kind::RST_STREAM; 40]));
+            bytes.extend(frame(kind::RST_STREAM, 0, 1, &[0, 0, 0, 8]));
+            for part in bytes.chunks(size) {
+                let (first, second) = part.split_at(part.len() / 2);
+                let slices = [IoSlice::new(first), IoSlice::new(second)];
+                let count = guarded.write_vectored(&slices).await.unwrap();
+                guarded.write_all(&part[count..]).await.unwrap();
+            }
+            assert_eq!(guarded.signs.resets(), 2, "parts of {size}");
+        }
+    }
+
+    #[tokio::test]
+    async fn an_origin_that_has_had_enough_is_believed() {
+        for size in [1, 4, 100] {
+            let (mut guarded, mut far) = connection(100).await;
+            let mut bytes = frame(kind::RST_STREAM, 0, 3, &[0, 0, 0, 7]);
+            bytes.extend(frame(kind::DATA, 0, 3, b"\0\0\0\x0b"));
+            far.write_all(&bytes).await.unwrap();
+            guarded.read_exact(&mut vec![0; bytes.len()]).await.unwrap();
+            assert!(!guarded.signs.is_closed());
+            for part in frame(kind::RST_STREAM, 0, 3, &[0, 0, 0, 11]).chunks(size) {
+                far.write_all(part).await.unwrap();
+                tokio::task::yield_now().await;
+            }
+            guarded.read_exact(&mut [0; 13]).await.unwrap();
+            assert!(guarded.signs.is_closed(), "parts of {size}");
+        }
+    }
+
+    #[tokio::test]
+    async fn empty_data_is_taken_out_however_it_is_read() {
+        let empty = frame(kind::DATA, 0, 3, b"");
+        let mut kept = frame(kind::DATA, 0, 3, b"\0\0\0\0\0\0\0\0\x03");
+        for other in [
+            frame(kind::DATA, 0, 5, b""),
+            frame(kind::DATA, 0, 2, b""),
+            frame(kind::DATA, flag::PADDED, 3, b"\0"),
+            frame(kind::SETTINGS, flag::ACK, 0, b""),
+            frame(kind::DATA, flag::END_STREAM, 3, b""),
+        ] {
+            kept.extend(other);
+        }
+        let mut frames = kept.as_slice();
+        let mut sent = Vec::new();
+        while !frames.is_empty() {
+            let length = 9 + usize::from(frames[2]);
+            sent.extend_from_slice(&empty.repeat(2));
+            sent.extend_from_slice(&frames[..length]);
+            frames = &frames[length..];
+        }
+        sent.extend_from_slice(&empty);
+        for (sent_size, read_size) in [(1, 1), (1, 64), (4, 5), (9, 9), (13, 7), (500, 3), (500, 500)] {
+            let (mut guarded, mut far) = connection(sent_size).await;
+            far.read_exact(&mut [0; PREFACE + 10]).await.unwrap();
+            let bytes = sent.clone();
+            let writer = tokio::spawn(async move {
+                for part in bytes.chunks(sent_size) {
+                    far.write_all(part).await.unwrap();
+                    tokio::task::yield_now().await;
+                }
+            });
+            let (mut got, mut part) = (Vec::new(), vec![0; read_size]);
+            loop {
+                match guarded.read(&mut part).await.unwrap() {
+                    0 => break,
+                    count => got.extend_from_slice(&part[..count]),
+                }
+            }
+            writer.await.unwrap();
+            assert_eq!(got, kept, "written by {sent_size}, read by {read_size}");
+        }
     }
 }

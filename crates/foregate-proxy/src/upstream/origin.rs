@@ -116,7 +116,9 @@ impl Upstream {
         let (link, h2) = match connected {
             Connected::H1(link) => (Link::H1(link), None),
             Connected::H2(lease) => {
-                (Link::H2(Box::new(H2Link::new(None, None))), Some(H2Attempt { lease, response: None }))
+                let mut link = Box::new(H2Link::new(None, None));
+                link.count_in(lease.unread());
+                (Link::H2(link), Some(H2Attempt { lease, response: None }))
             }
         };
         Origin { link, reused, born, pool: Arc::clone(&server.pool), keep_alive: false, h2 }

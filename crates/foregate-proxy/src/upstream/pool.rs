@@ -19,10 +19,15 @@ use tokio::sync::oneshot;
 
 use super::guarded::Signs;
 use crate::link::H1Link;
+use crate::link::unread::Unread;
 use crate::telemetry::clock;
 
 /// Streams that are opened on one HTTP/2 connection at the same time, whatever the origin allows.
 pub(super) const STREAMS_PER_CONNECTION: u32 = 100;
+/// Streams of one HTTP/2 connection that we reset, because their clients have gone, before it gets no new ones. Many origins end
+/// a connection on which there are a few hundred, or many in a short time, and all that is under way on it with them. Streams that
+/// are open count as well, since each may come to be reset.
+pub(super) const RESETS_PER_CONNECTION: u32 = 100;
 
 /// Connections to one origin server.
 #[derive(Debug, Default)]
@@ -62,6 +67,7 @@ pub struct Shared {
     /// When the last stream ended.
     since: Mutex<Instant>,
     signs: Arc<Signs>,
+    unread: Arc<Unread>,
     /// Tells the connection's task when nobody has it any more.
     _used: oneshot::Sender<Infallible>,
 }
@@ -103,7 +109,7 @@ impl Pool {
             let idle = shared.streams.load(Ordering::Relaxed) == 0;
             let old = now.saturating_duration_since(shared.born) >= ages.total
                 || now.saturating_duration_since(*shared.since.lock()) >= ages.idle;
-            !(shared.signs.is_closed() || idle && old)
+            shared.takes_more() && !(idle && old)
         });
     }
 
@@ -164,7 +170,7 @@ impl Pool {
     /// A stream's place on a connection that has room for one more.
     pub fn lease(&self, now: Instant, ages: Ages) -> Option<Lease> {
         let mut shared = self.shared.lock();
-        shared.retain(|shared| !shared.signs.is_closed());
+        shared.retain(|shared| shared.takes_more());
         shared
             .iter()
             .filter(|shared| now.saturating_duration_since(shared.born) < ages.total)
@@ -184,7 +190,7 @@ impl Shared {
         pings: Option<PingPong>,
         now: Instant,
         address: Option<IpAddr>,
-        signs: Arc<Signs>,
+        (signs, unread): (Arc<Signs>, Arc<Unread>),
         used: oneshot::Sender<Infallible>,
     ) -> Self {
         Self {
@@ -195,14 +201,25 @@ impl Shared {
             streams: AtomicU32::new(0),
             since: Mutex::new(now),
             signs,
+            unread,
             _used: used,
         }
+    }
+
+    /// Whether it takes more requests, now or once others are over.
+    fn takes_more(&self) -> bool {
+        !self.signs.is_closed() && self.resets_left() > 0
+    }
+
+    /// How many more of its streams may be reset.
+    fn resets_left(&self) -> u32 {
+        RESETS_PER_CONNECTION.saturating_sub(self.signs.resets())
     }
 
     /// A stream's place, unless all are taken.
     pub fn lease(shared: &Arc<Self>) -> Option<Lease> {
         let allowed = u32::try_from(shared.sender.current_max_send_streams()).unwrap_or(u32::MAX);
-        let most = allowed.min(STREAMS_PER_CONNECTION);
+        let most = allowed.min(STREAMS_PER_CONNECTION).min(shared.resets_left());
         let taken = shared.streams.fetch_update(Ordering::AcqRel, Ordering::Relaxed, |streams| {
             (streams < most).then_some(streams + 1)
         });
@@ -231,6 +248,11 @@ impl Lease {
     /// Where to send the request.
     pub fn sender(&self) -> SendRequest<Bytes> {
         self.shared.sender.clone()
+    }
+
+    /// Where the stream counts what it takes of bodies.
+    pub fn unread(&self) -> Arc<Unread> {
+        Arc::clone(&self.shared.unread)
     }
 
     /// Waits until the origin has said what it can do: its SETTINGS come before it answers anything (RFC 9113, section 3.4).

@@ -153,7 +153,8 @@ fn header_blocks_have_an_end() {
         peer
     };
     let (count, flood) = start().until_flood(|peer, _| peer.sends(kind::CONTINUATION, 0, 1, b"h"));
-    assert_eq!((count, flood), (16, Flood::Continuation));
+    // The stream has earned two credits.
+    assert_eq!((count, flood), (16 + 2 + 1000, Flood::Control));
     let big = vec![0; 16 * 1024];
     let (count, flood) = start().until_flood(|peer, _| peer.sends(kind::CONTINUATION, 0, 1, &big));
     assert_eq!((count, flood), (7, Flood::Continuation));
@@ -205,21 +206,20 @@ fn frames_are_found_however_the_bytes_are_split() {
 }
 
 #[test]
-fn what_nobody_can_have_taken_is_known_by_the_window() {
+fn frames_that_nobody_takes_cost_no_more_than_a_multiple_of_the_window() {
     let mut peer = Peer::new();
-    let more = |bytes: u32| bytes.to_be_bytes();
-    assert_eq!(peer.meter.unread_at_most(), 0);
-    peer.gets(kind::WINDOW_UPDATE, 0, 0, &more((1 << 20) - 65_535));
-    assert_eq!(peer.meter.unread_at_most(), 0);
-    for _ in 0..64 {
-        peer.sends(kind::DATA, 0, 1, &[0; 16 * 1024]).unwrap();
+    peer.sends(kind::HEADERS, flag::END_HEADERS, 1, b"h").unwrap();
+    let (count, flood) = peer.until_flood(|peer, _| peer.sends(kind::DATA, 0, 1, b"x"));
+    assert_eq!((count, flood), (16 * 1024, Flood::Data));
+    let mut peer = Peer::new();
+    peer.sends(kind::HEADERS, flag::END_HEADERS, 1, b"h").unwrap();
+    for _ in 0..16 * 1024 {
+        peer.sends(kind::DATA, 0, 1, &[0; 64]).unwrap();
     }
-    assert_eq!(peer.meter.unread_at_most(), 1 << 20);
-    assert_eq!((peer.meter.take_data(), peer.meter.take_data()), (1 << 20, 0));
-    peer.gets(kind::WINDOW_UPDATE, 0, 1, &more(1 << 20));
-    assert_eq!(peer.meter.unread_at_most(), 1 << 20, "a stream's window is another");
-    peer.gets(kind::WINDOW_UPDATE, 0, 0, &more(1 << 19));
-    assert_eq!(peer.meter.unread_at_most(), 1 << 19);
-    peer.sends(kind::DATA, flag::PADDED, 1, &[3, b'a', 0, 0, 0]).unwrap();
-    assert_eq!(peer.meter.take_data(), 1, "padding is nobody's");
+    assert_eq!(peer.meter.unread().held(), 5 << 20, "a window full of frames of 64 bytes");
+    peer.gets(kind::RST_STREAM, 0, 1, &[0; 4]);
+    assert_eq!(peer.meter.unread().held(), 0);
+    for _ in 0..100_000 {
+        peer.sends(kind::DATA, 0, 1, b"x").unwrap();
+    }
 }

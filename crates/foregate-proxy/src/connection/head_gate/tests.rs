@@ -115,6 +115,63 @@ fn what_is_well_formed_passes_untouched() {
 }
 
 #[test]
+fn empty_data_says_nothing_where_a_stream_may_have_it() {
+    let empty = |stream| frame(kind::DATA, 0, stream, b"");
+    let head = headers(flag::END_HEADERS, 1, &[GET]);
+    let data = frame(kind::DATA, 0, 1, b"body");
+    let made = made(&[&empty(1), &head, &empty(1), &data, &empty(1), &empty(1), &empty(3), &data]);
+    assert_eq!(made.out, [&empty(1)[..], &head, &data, &empty(3), &data].concat());
+    let padded = frame(kind::DATA, flag::PADDED, 1, b"\x02\0\0");
+    let end = frame(kind::DATA, flag::END_STREAM, 1, b"");
+    untouched(&[&head, &padded, &end, &empty(1)]);
+    untouched(&[&head, &frame(kind::RST_STREAM, 0, 1, &[0; 4]), &empty(1)]);
+}
+
+#[test]
+fn empty_data_of_a_stream_that_we_have_reset_says_nothing() {
+    let mut gate = HeadGate::new(&Limits::default(), FRAME);
+    for stream in (1..200).step_by(2) {
+        let head = headers(flag::END_HEADERS, stream, &[GET]);
+        let bytes = if stream == 1 { [START, &head].concat() } else { head };
+        assert_eq!(gate.pass(&bytes), bytes.len());
+        gate.stream_is_reset(stream);
+        assert_eq!(gate.pass(&frame(kind::DATA, 0, stream, b"")), 0);
+        assert!(gate.ready().is_empty());
+    }
+    assert_eq!(gate.reset.len(), RESET);
+    assert_eq!(gate.pass(&frame(kind::DATA, 0, 1, b"")), HEADER, "forgotten");
+}
+
+#[test]
+fn a_block_in_many_frames_goes_on_in_few() {
+    let many = |count: usize, length: u8, size: usize| {
+        let field = [b"\x00\x01x", &[length][..], &vec![b'a'; length.into()]].concat();
+        let rest = field.repeat(count);
+        let mut frames = headers(flag::END_STREAM, 1, &[GET]);
+        let parts = rest.len().div_ceil(size);
+        for (number, part) in rest.chunks(size).enumerate() {
+            let last = if number + 1 == parts { flag::END_HEADERS } else { 0 };
+            frames.extend(frame(kind::CONTINUATION, last, 1, part));
+        }
+        (frames, [GET, &rest].concat())
+    };
+    untouched(&[&many(4, 1, 5).0]);
+    let (frames, block) = many(30, 1, 3);
+    assert_eq!(made(&[&frames]).out, headers(WHOLE, 1, &[&block]));
+    let (frames, block) = many(500, 100, 1000);
+    let bytes = [START, &frames].concat();
+    let made = passed(&bytes, bytes.len(), 1);
+    let parts: Vec<_> = block.chunks(FRAME).collect();
+    let expected = [
+        headers(flag::END_STREAM, 1, &[parts[0]]),
+        frame(kind::CONTINUATION, 0, 1, parts[1]),
+        frame(kind::CONTINUATION, 0, 1, parts[2]),
+        frame(kind::CONTINUATION, flag::END_HEADERS, 1, parts[3]),
+    ];
+    assert!(made.out == [START, &expected.concat()].concat() && parts.len() == 4);
+}
+
+#[test]
 fn a_malformed_head_is_replaced() {
     let good = headers(WHOLE, 1, &[GET]);
     let bad = headers(WHOLE, 3, &[GET, b"\x00\x03X-A\x01b"]);

@@ -1,0 +1,178 @@
+//! The frames of an HTTP/2 connection, found in its bytes (RFC 9113, section 4.1). Without I/O.
+
+use h2::Reason;
+
+/// Bytes of the client's preface, before its first frame (RFC 9113, section 3.4).
+pub const PREFACE: usize = 24;
+/// Bytes of a frame's header.
+pub const HEADER: usize = 9;
+
+/// Types of frames (RFC 9113, section 6).
+pub mod kind {
+    pub const DATA: u8 = 0;
+    pub const HEADERS: u8 = 1;
+    pub const RST_STREAM: u8 = 3;
+    pub const SETTINGS: u8 = 4;
+    pub const PUSH_PROMISE: u8 = 5;
+    pub const PING: u8 = 6;
+    pub const GOAWAY: u8 = 7;
+    pub const WINDOW_UPDATE: u8 = 8;
+    pub const CONTINUATION: u8 = 9;
+}
+
+/// Flags of frames.
+pub mod flag {
+    pub const ACK: u8 = 1;
+    pub const END_STREAM: u8 = 1;
+    pub const END_HEADERS: u8 = 4;
+    pub const PADDED: u8 = 8;
+    pub const PRIORITY: u8 = 0x20;
+}
+
+/// A frame's header, and as much of its payload as was wanted.
+#[derive(Debug, Clone, Copy)]
+pub struct Frame {
+    /// Bytes of its payload.
+    pub length: usize,
+    /// Its type.
+    pub kind: u8,
+    /// Its flags.
+    pub flags: u8,
+    /// Its stream.
+    pub stream: u32,
+    /// The start of its payload.
+    pub payload: [u8; 4],
+}
+
+impl Frame {
+    /// The frame that begins with this header.
+    pub fn parse(header: &[u8; HEADER]) -> Self {
+        let [a, b, c, kind, flags, d, e, f, g] = *header;
+        Self {
+            length: u32::from_be_bytes([0, a, b, c]) as usize,
+            kind,
+            flags,
+            stream: u32::from_be_bytes([d, e, f, g]) & 0x7fff_ffff,
+            payload: [0; 4],
+        }
+    }
+
+    /// Whether it has this flag.
+    pub fn has(&self, flag: u8) -> bool {
+        self.flags & flag != 0
+    }
+
+    /// Bytes of a DATA frame without its padding.
+    pub fn content(&self) -> usize {
+        if self.has(flag::PADDED) {
+            self.length.saturating_sub(1 + usize::from(self.payload[0]))
+        } else {
+            self.length
+        }
+    }
+
+    /// The error code of a RST_STREAM.
+    pub fn code(&self) -> Reason {
+        u32::from_be_bytes(self.payload).into()
+    }
+
+    /// Whether the error code of a RST_STREAM means that the peer did wrong (RFC 9113, section 7):
+    /// PROTOCOL_ERROR, FLOW_CONTROL_ERROR, STREAM_CLOSED, FRAME_SIZE_ERROR, REFUSED_STREAM (it ignores the
+    /// limit), COMPRESSION_ERROR, ENHANCE_YOUR_CALM.
+    pub fn blames_peer(&self) -> bool {
+        matches!(u32::from(self.code()), 1 | 3 | 5 | 6 | 7 | 9 | 11)
+    }
+}
+
+/// Finds the frames in one direction of a connection.
+#[derive(Debug)]
+pub struct Frames {
+    state: State,
+    /// Whose payload is being passed over; none before the first frame.
+    kind: Option<u8>,
+}
+
+#[derive(Debug)]
+enum State {
+    /// Bytes that are of no interest.
+    Skip(usize),
+    Header {
+        bytes: [u8; HEADER],
+        have: usize,
+    },
+    Payload {
+        frame: Frame,
+        want: usize,
+        have: usize,
+    },
+}
+
+impl State {
+    const START: Self = Self::Header { bytes: [0; HEADER], have: 0 };
+}
+
+impl Frames {
+    /// Behind so many bytes that belong to none.
+    pub fn after(skipped: usize) -> Self {
+        Self { state: State::Skip(skipped), kind: None }
+    }
+
+    /// Whether the bytes so far end within the header of a frame, within the payload of one of these kinds, or before
+    /// the first frame.
+    pub fn is_amid(&self, kinds: &[u8]) -> bool {
+        match &self.state {
+            State::Header { have, .. } => *have > 0 || self.kind.is_none(),
+            State::Skip(left) => *left > 0 && self.kind.is_none_or(|kind| kinds.contains(&kind)),
+            State::Payload { .. } => false,
+        }
+    }
+
+    /// Takes bytes up to the next frame whose header, and whose wanted payload, is there.
+    pub fn next(&mut self, bytes: &mut &[u8], wanted: fn(&Frame) -> usize) -> Option<Frame> {
+        loop {
+            match &mut self.state {
+                State::Skip(left) => {
+                    let skipped = bytes.len().min(*left);
+                    *bytes = &bytes[skipped..];
+                    *left -= skipped;
+                    if *left > 0 {
+                        return None;
+                    }
+                    self.state = State::START;
+                }
+                State::Header { bytes: header, have } => {
+                    *have += fill(&mut header[*have..], bytes);
+                    if *have < HEADER {
+                        return None;
+                    }
+                    let frame = Frame::parse(header);
+                    self.kind = Some(frame.kind);
+                    let want = wanted(&frame).min(frame.length);
+                    if want == 0 {
+                        self.state = State::Skip(frame.length);
+                        return Some(frame);
+                    }
+                    self.state = State::Payload { frame, want, have: 0 };
+                }
+                State::Payload { frame, want, have } => {
+                    *have += fill(&mut frame.payload[*have..*want], bytes);
+                    if *have < *want {
+                        return None;
+                    }
+                    let (frame, left) = (*frame, frame.length - *want);
+                    self.state = State::Skip(left);
+                    return Some(frame);
+                }
+            }
+        }
+    }
+}
+
+/// Moves as many bytes as there are, or as there is room for.
+fn fill(room: &mut [u8], bytes: &mut &[u8]) -> usize {
+    let count = room.len().min(bytes.len());
+    let (taken, rest) = bytes.split_at(count);
+    room[..count].copy_from_slice(taken);
+    *bytes = rest;
+    count
+}

@@ -1,0 +1,217 @@
+//! What the peer of an HTTP/2 connection has sent of bodies and no stream has taken.
+//!
+//! Windows bound the bytes, but not the frames that they come in: each waits in `h2` with memory of its own, and a byte a frame
+//! costs hundreds. So both are counted, by stream: a stream that has many waiting takes them out and puts their bytes together.
+
+use std::collections::HashMap;
+use std::task::Waker;
+
+use parking_lot::Mutex;
+
+use super::frames::{Frame, flag, kind};
+
+/// What a DATA frame costs in `h2` beside its bytes, about.
+pub const FRAME: usize = 256;
+/// With more frames than this waiting for a stream it is time to put them together.
+const MANY: usize = 32;
+/// Streams that are told apart. `h2` has fewer of them at a time.
+const STREAMS: usize = 4096;
+
+/// What has come on one connection.
+#[derive(Debug, Default)]
+pub struct Unread(Mutex<Streams>);
+
+#[derive(Debug, Default)]
+struct Streams {
+    /// Those on which more may come, or something waits.
+    streams: HashMap<u32, Waiting>,
+    bytes: usize,
+    frames: usize,
+}
+
+/// What has come for one stream.
+#[derive(Debug, Default)]
+struct Waiting {
+    bytes: usize,
+    frames: usize,
+    /// All has come.
+    ended: bool,
+    /// Nobody reads it any more: what still comes is dropped at once.
+    gone: bool,
+    /// Who puts frames together.
+    reader: Option<Waker>,
+}
+
+impl Unread {
+    /// Takes note of a frame that has come. Of a DATA frame with padding its length is needed.
+    pub fn received(&self, frame: &Frame) {
+        let ends = matches!(frame.kind, kind::DATA | kind::HEADERS) && frame.has(flag::END_STREAM);
+        match frame.kind {
+            kind::DATA if ends || frame.content() > 0 => self.0.lock().come(frame, ends),
+            kind::HEADERS if ends => self.0.lock().come(frame, ends),
+            kind::HEADERS => self.0.lock().open(frame.stream),
+            kind::RST_STREAM => self.0.lock().remove(frame.stream),
+            _ => {}
+        }
+    }
+
+    /// Takes note of a frame that was sent.
+    pub fn sent(&self, frame: &Frame) {
+        if frame.kind == kind::RST_STREAM {
+            self.0.lock().remove(frame.stream);
+        }
+    }
+
+    /// The memory of all of it, about.
+    pub fn held(&self) -> usize {
+        let streams = self.0.lock();
+        streams.bytes + streams.frames * FRAME
+    }
+
+    /// Frames that wait.
+    pub fn frames(&self) -> usize {
+        self.0.lock().frames
+    }
+
+    /// No stream is left that could take anything.
+    pub fn clear(&self) {
+        *self.0.lock() = Streams::default();
+    }
+
+    /// A stream has taken a frame.
+    pub(super) fn took_frame(&self, stream: u32) {
+        self.0.lock().take(stream, 0, 1);
+    }
+
+    /// A stream has used up so many bytes.
+    pub(super) fn took(&self, stream: u32, bytes: usize) {
+        self.0.lock().take(stream, bytes, 0);
+    }
+
+    /// Nobody reads a stream any more.
+    pub(super) fn forget(&self, stream: u32) {
+        self.0.lock().forget(stream);
+    }
+
+    /// Whether so many frames wait for a stream that they should be put together. If not, `reader` is woken when they do.
+    pub(super) fn is_many(&self, stream: u32, reader: &Waker) -> bool {
+        let mut streams = self.0.lock();
+        let Some(waiting) = streams.streams.get_mut(&stream) else { return false };
+        if waiting.frames <= MANY && !waiting.ended {
+            waiting.reader = Some(reader.clone());
+        }
+        waiting.frames > MANY
+    }
+}
+
+impl Streams {
+    fn open(&mut self, stream: u32) {
+        if self.streams.len() < STREAMS {
+            self.streams.entry(stream).or_default();
+        }
+    }
+
+    fn come(&mut self, frame: &Frame, ends: bool) {
+        let Some(waiting) = self.streams.get_mut(&frame.stream) else { return };
+        if frame.kind == kind::DATA && !waiting.gone && !waiting.ended {
+            waiting.bytes += frame.content();
+            waiting.frames += 1;
+            self.bytes += frame.content();
+            self.frames += 1;
+        }
+        waiting.ended |= ends;
+        if waiting.frames > MANY
+            && let Some(reader) = waiting.reader.take()
+        {
+            reader.wake();
+        }
+        if waiting.ended && (waiting.gone || waiting.frames == 0 && waiting.bytes == 0) {
+            self.streams.remove(&frame.stream);
+        }
+    }
+
+    fn take(&mut self, stream: u32, bytes: usize, frames: usize) {
+        let Some(waiting) = self.streams.get_mut(&stream) else { return };
+        let (bytes, frames) = (bytes.min(waiting.bytes), frames.min(waiting.frames));
+        waiting.bytes -= bytes;
+        waiting.frames -= frames;
+        self.bytes -= bytes;
+        self.frames -= frames;
+        if waiting.ended && waiting.frames == 0 && waiting.bytes == 0 {
+            self.streams.remove(&stream);
+        }
+    }
+
+    fn forget(&mut self, stream: u32) {
+        self.take(stream, usize::MAX, usize::MAX);
+        // Until it has been reset more of it may come.
+        if let Some(waiting) = self.streams.get_mut(&stream) {
+            waiting.gone = true;
+            waiting.reader = None;
+        }
+    }
+
+    fn remove(&mut self, stream: u32) {
+        self.take(stream, usize::MAX, usize::MAX);
+        self.streams.remove(&stream);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn frame(kind: u8, flags: u8, stream: u32, length: usize) -> Frame {
+        Frame { length, kind, flags, stream, payload: [0; 4] }
+    }
+
+    #[test]
+    fn what_waits_is_counted_until_it_is_taken_or_nobody_is_left() {
+        let unread = Unread::default();
+        unread.received(&frame(kind::DATA, 0, 1, 10));
+        assert_eq!(unread.held(), 0, "a stream that nobody opened");
+        for stream in [1, 3, 5, 7] {
+            unread.received(&frame(kind::HEADERS, 0, stream, 10));
+            unread.received(&frame(kind::DATA, 0, stream, 10));
+            unread.received(&frame(kind::DATA, 0, stream, 0));
+            unread.received(&frame(kind::DATA, flag::PADDED, stream, 11));
+        }
+        assert_eq!((unread.held(), unread.frames()), (4 * (20 + 2 * FRAME), 8));
+        unread.took_frame(1);
+        unread.took(1, 15);
+        assert_eq!((unread.held(), unread.frames()), (4 * 20 - 15 + 7 * FRAME, 7));
+        unread.forget(3);
+        unread.received(&frame(kind::DATA, 0, 3, 10));
+        unread.sent(&frame(kind::RST_STREAM, 0, 5, 4));
+        unread.received(&frame(kind::RST_STREAM, 0, 7, 4));
+        assert_eq!((unread.held(), unread.frames()), (5 + FRAME, 1));
+        unread.received(&frame(kind::DATA, flag::END_STREAM, 1, 0));
+        unread.received(&frame(kind::HEADERS, flag::END_STREAM, 3, 10));
+        assert_eq!(unread.0.lock().streams.len(), 1);
+        unread.took(1, 5);
+        (0..2).for_each(|_| unread.took_frame(1));
+        assert!(unread.held() == 0 && unread.0.lock().streams.is_empty());
+    }
+
+    #[test]
+    fn a_reader_is_woken_when_much_waits() {
+        struct Woken(std::sync::atomic::AtomicU32);
+        impl std::task::Wake for Woken {
+            fn wake(self: std::sync::Arc<Self>) {
+                self.0.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            }
+        }
+        let woken = std::sync::Arc::new(Woken(0.into()));
+        let (unread, waker) = (Unread::default(), Waker::from(woken.clone()));
+        unread.received(&frame(kind::HEADERS, 0, 1, 10));
+        assert!(!unread.is_many(1, &waker) && !unread.is_many(3, &waker));
+        for _ in 0..MANY {
+            unread.received(&frame(kind::DATA, 0, 1, 1));
+        }
+        assert!(woken.0.load(std::sync::atomic::Ordering::Relaxed) == 0 && !unread.is_many(1, &waker));
+        for _ in 0..2 {
+            unread.received(&frame(kind::DATA, 0, 1, 1));
+        }
+        assert!(woken.0.load(std::sync::atomic::Ordering::Relaxed) == 1 && unread.is_many(1, &waker));
+    }
+}
