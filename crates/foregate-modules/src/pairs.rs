@@ -209,7 +209,7 @@ mod tests {
             let text: Vec<u8> = digits.map(|digit| LETTERS[digit]).collect();
             for pairs in [Pairs::Arguments, Pairs::RawArguments, Pairs::Cookies] {
                 for wanted in ["a", "6", "%61", "a=", "+", "a+"] {
-                    let front: &[_] = if pairs == Pairs::Arguments { &[b' '] } else { &[] };
+                    let front: &[u8] = if pairs == Pairs::Arguments { b" " } else { b"" };
                     let is_wanted = |name: &[u8]| {
                         let start = name.iter().position(|byte| !front.contains(byte)).unwrap_or(name.len());
                         &name[start..] == wanted.as_bytes()

@@ -43,6 +43,10 @@ fn order_case_and_duplicates_stay() {
     assert_eq!(lines(&headers), ["B: 1", "host: a", "b: 2", "COOKIE: c"]);
     assert_eq!(headers.len(), 4);
     assert_eq!(headers.get_all_name(b"b").collect::<Vec<_>>(), [b"1", b"2"]);
+    let first = headers.find_name(b"b", 0).map(|(at, _)| at).unwrap();
+    let (second, value) = headers.find_again(first).unwrap();
+    assert_eq!(value, b"2");
+    assert_eq!((headers.find_again(second), headers.find_again(usize::MAX - 1)), (None, None));
     assert_eq!(headers.get_name(b"HOST"), Some(&b"a"[..]));
     assert_eq!(headers.get(NameId::Via), None);
     assert!(headers.contains(NameId::Cookie) && headers.get_name(b"x").is_none());
