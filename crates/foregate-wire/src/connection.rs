@@ -68,6 +68,17 @@ pub fn drop_named_content_fields(headers: &mut HeaderList) {
     }
 }
 
+/// What Connection names beside that which never crosses anyway: no trailer may have such a name either (RFC 9110, section 7.6.1).
+/// `None` for nearly every message.
+pub fn named_options(headers: &HeaderList) -> Option<Named> {
+    if !headers.contains(NameId::Connection) {
+        return None;
+    }
+    let named = Named::by_connection(headers);
+    let names = named.known & !HOP != 0 || named.all_unknown || !named.ends.is_empty();
+    names.then_some(named)
+}
+
 /// Whether TE names `trailers`: the sender is ready for a trailer section.
 pub fn accepts_trailers(headers: &HeaderList) -> bool {
     headers.get_all(NameId::Te).flat_map(list).any(|coding| {
@@ -161,8 +172,8 @@ pub(crate) fn list(value: &[u8]) -> impl Iterator<Item = &[u8]> {
 }
 
 /// The names in Connection fields.
-#[derive(Default)]
-struct Named {
+#[derive(Debug, Default)]
+pub struct Named {
     /// Those with an id; never the bit of [`NameId::Unknown`].
     known: u128,
     /// Those without one, end to end. Empty, and not allocated, for nearly every message.
@@ -188,6 +199,14 @@ impl Named {
             }
         }
         named
+    }
+
+    /// Removes the trailers that have one of the names.
+    pub fn remove_from(&self, trailers: &mut HeaderList) {
+        trailers.retain(|field| match field.id {
+            NameId::Unknown => !self.has_unknown(field.name),
+            id => self.known & id.bit() == 0,
+        });
     }
 
     /// Lengths are compared before bytes: names that a peer made long cost it more than us.

@@ -65,6 +65,7 @@ impl Exchange<'_> {
             self.request.websocket_key = Some(crate::websocket::new_key());
         }
         let headers = &mut self.request.head.headers;
+        self.upload.leave_out(connection::named_options(headers));
         connection::strip_hop_by_hop(headers, true);
         match underscores {
             false => connection::drop_underscore_names_before(headers, self.request.sent),
@@ -356,6 +357,7 @@ impl Exchange<'_> {
             // To the client a 2xx would say that the tunnel is open (RFC 8441, section 5).
             return Step::Failed(Error::NoUpgrade);
         }
+        self.download.leave_out(connection::named_options(&self.response.headers));
         connection::strip_hop_by_hop(&mut self.response.headers, false);
         self.response.headers.remove(NameId::TransferEncoding);
         if self.has_steps(PhaseId::UpstreamResponse, PhaseId::ResponseBody) {
@@ -414,7 +416,8 @@ impl Exchange<'_> {
 
     fn send_final(&mut self, origin: Origin, length: BodyLength) -> Step {
         let may_have_trailers = length == BodyLength::Chunked || matches!(origin.link, Link::H2(_));
-        self.download.sweep = if may_have_trailers { self.sweep().map(Box::new) } else { None };
+        let sweep = if may_have_trailers { self.sweep() } else { None };
+        self.download.sweep(sweep);
         let (head, status) = (self.request.head.method == Method::Head, self.response.status);
         let headers = &mut self.response.headers;
         // A 204 has no length, whatever was asked for (RFC 9110, section 8.6).

@@ -6,7 +6,7 @@ use foregate_module::{Chain, FetchRequest};
 
 use super::filter::Filter;
 use super::start::{Front, Kept};
-use super::sweep::Sweep;
+use super::sweep::Trailers;
 use super::{Link, LinkError, Received};
 use crate::budget::Share;
 
@@ -83,7 +83,7 @@ pub struct Copy {
     /// Which trailers whose names have an underscore go on.
     pub underscores: Underscores,
     /// What trailers go through.
-    pub sweep: Option<Box<Sweep>>,
+    pub(super) sweep: Option<Box<Trailers>>,
     /// Filters of modules that the body goes through.
     pub filter: Option<Box<Filter>>,
     /// What was taken from the source before, and goes first; counted as moved when it is, or already where it is in a file.

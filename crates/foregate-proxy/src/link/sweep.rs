@@ -4,7 +4,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use foregate_module::{Pipeline, Plan, Planned, Steps, Swept};
-use foregate_wire::{HeaderList, connection};
+use foregate_wire::HeaderList;
+use foregate_wire::connection::{self, Named};
 
 use super::copy::{Copy, Underscores};
 
@@ -78,7 +79,28 @@ impl Sweep {
     }
 }
 
+/// What a body's trailers go through.
+#[derive(Debug, Default)]
+pub(super) struct Trailers {
+    named: Option<Named>,
+    sweep: Option<Sweep>,
+}
+
 impl Copy {
+    /// Trailers do not go on if Connection of the body's head has named them (RFC 9110, section 7.6.1).
+    pub fn leave_out(&mut self, named: Option<Named>) {
+        if named.is_some() || self.sweep.is_some() {
+            self.sweep.get_or_insert_default().named = named;
+        }
+    }
+
+    /// Has trailers go through steps.
+    pub fn sweep(&mut self, sweep: Option<Sweep>) {
+        if sweep.is_some() || self.sweep.is_some() {
+            self.sweep.get_or_insert_default().sweep = sweep;
+        }
+    }
+
     /// Takes away what of a body's trailers does not go on.
     pub fn clean(&self, trailers: &mut HeaderList) {
         if trailers.is_empty() {
@@ -92,7 +114,11 @@ impl Copy {
             Underscores::Own => connection::drop_misspelt_names_before(trailers, usize::MAX),
             Underscores::None => connection::drop_underscore_names(trailers),
         };
-        if let Some(sweep) = &self.sweep {
+        let Some(Trailers { named, sweep }) = self.sweep.as_deref() else { return };
+        if let Some(named) = named {
+            named.remove_from(trailers);
+        }
+        if let Some(sweep) = sweep {
             sweep.clean(Swept::Trailers, trailers);
         }
     }

@@ -110,7 +110,9 @@ impl Exchange<'_> {
         let may_have = length == BodyLength::Chunked || matches!(self.client.link, Link::H2(_));
         if may_have && !length.is_empty() {
             let names = self.request.head.headers.iter().flat_map(|field| [field.name, b"\n"]);
-            self.upload.sweep = self.sweep_of(Of::Request(names.flatten().copied().collect())).map(Box::new);
+            let names = names.flatten().copied().collect();
+            let sweep = self.sweep_of(Of::Request(names));
+            self.upload.sweep(sweep);
         }
     }
 
