@@ -108,11 +108,16 @@ impl Progress {
         idle.min(self.rate_deadline(timeouts, now))
     }
 
-    /// The end of the present span, or a time that has passed when the last one was too slow.
+    /// The end of the present span, or a time that has passed when the last one was too slow. Spans begin behind the grace, and what
+    /// has come in it counts for none.
     fn rate_deadline(&mut self, timeouts: &Timeouts, now: Instant) -> Instant {
         let rate = &mut self.rate;
         let grace = if rate.graced { Duration::ZERO } else { timeouts.body_rate_grace };
-        let end = rate.span_began + grace + timeouts.body_rate_window;
+        let begins = rate.span_began + grace;
+        if now < begins {
+            rate.span_bytes = self.uploaded;
+        }
+        let end = begins + timeouts.body_rate_window;
         if now < end {
             return end;
         }
@@ -160,9 +165,25 @@ mod tests {
             progress.deadline(Awaited::ClientBody, &timeouts, &upstream, now) - start
         };
         assert_eq!(deadline(0, 0), Duration::from_secs(30));
-        assert_eq!(deadline(5, 10), Duration::from_secs(30));
-        assert_eq!(deadline(29, 256 * 20), Duration::from_secs(30));
-        assert_eq!(deadline(30, 256 * 20), Duration::from_secs(50));
-        assert_eq!(deadline(50, 256 * 20 + 1), Duration::from_secs(50), "too slow: the time has passed");
+        assert_eq!(deadline(5, 1 << 20), Duration::from_secs(30));
+        assert_eq!(deadline(29, (1 << 20) + 256 * 20), Duration::from_secs(30));
+        assert_eq!(deadline(30, (1 << 20) + 256 * 20), Duration::from_secs(50));
+        let passed = deadline(50, (1 << 20) + 256 * 40 - 1);
+        assert_eq!(passed, Duration::from_secs(50), "too slow: the time has passed");
+    }
+
+    #[test]
+    fn what_comes_in_the_grace_does_not_help_afterwards() {
+        let start = Instant::now();
+        let timeouts = Timeouts::default();
+        let mut progress = Progress::new(start);
+        progress.client_deadline(&timeouts, start);
+        for second in 1..30 {
+            let now = start + Duration::from_secs(second);
+            progress.observe((1 << 20) + 255 * second, 0, now);
+            assert!(progress.client_deadline(&timeouts, now) > now);
+        }
+        let now = start + Duration::from_secs(30);
+        assert_eq!(progress.client_deadline(&timeouts, now), now, "255 bytes a second for 20 s");
     }
 }
