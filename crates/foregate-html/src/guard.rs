@@ -149,7 +149,7 @@ impl Guard {
     }
 
     /// A `<`.
-    #[inline]
+    #[inline(always)]
     fn opens(
         &mut self,
         bytes: &[u8],
@@ -161,6 +161,10 @@ impl Guard {
             return Ok(());
         };
         if first & 0x40 == 0 {
+            // A name that begins before it has ended.
+            if first == b'/' && at.wrapping_sub(place.read) <= NAME {
+                place.read = at;
+            }
             return Ok(());
         }
         if may_begin(first, second) {
