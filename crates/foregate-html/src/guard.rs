@@ -36,6 +36,16 @@ pub(crate) enum Why {
     Names,
 }
 
+impl Why {
+    /// What is told of it.
+    pub fn event(self) -> &'static str {
+        match self {
+            Self::Ambiguous => "markup-ambiguous",
+            Self::Names => "memory-exceeded",
+        }
+    }
+}
+
 /// It.
 #[derive(Debug, Default)]
 pub(crate) struct Guard {

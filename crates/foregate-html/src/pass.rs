@@ -11,7 +11,7 @@ use crate::carry;
 use crate::charset::{Charset, Sniffed, sniff};
 use crate::feature::{Chosen, Page};
 use crate::fragments::{Fragment, Frame, Written, is_usable};
-use crate::guard::{Guard, Why};
+use crate::guard::Guard;
 use crate::holding::Holding;
 use crate::insertion::Insertion;
 use crate::rewriter::{Output, Shared, at_work, rewriter};
@@ -186,7 +186,7 @@ impl Pass {
             Err(error) => self.failed(&error, out).map(|()| None),
             Ok(()) => match fits {
                 Some((_, why)) => {
-                    self.gave_up = Some(event(why));
+                    self.gave_up = Some(why.event());
                     self.leave(out)?;
                     // Where fragments are awaited, the rest follows once they have come.
                     if self.is_held_up() { Ok(None) } else { Err(Bail::Pass) }
@@ -441,7 +441,7 @@ impl Pass {
         if fits.is_none() && insertion.held() <= self.terms.budget {
             return Ok(());
         }
-        self.gave_up = Some(fits.map_or("memory-exceeded", |(_, why)| event(why)));
+        self.gave_up = Some(fits.map_or("memory-exceeded", |(_, why)| why.event()));
         let bailed = self.bail(out);
         out.write(rest);
         bailed.and(Err(Bail::Pass))
@@ -480,14 +480,6 @@ impl Pass {
             Ok(()) => Ok(()),
             Err(error) => self.failed(&error, out),
         }
-    }
-}
-
-/// What is told where the rewriter may not get more.
-fn event(why: Why) -> &'static str {
-    match why {
-        Why::Ambiguous => "markup-ambiguous",
-        Why::Names => "memory-exceeded",
     }
 }
 

@@ -294,7 +294,7 @@ impl Doubt {
             None if from > 0 || self.within != Within::Nothing => self.ambiguous = true,
             // Browsers differ in these.
             None if matches!(name, P | BR) && self.open.iter().any(|open| open.point) => {
-                self.ambiguous = true
+                self.ambiguous = true;
             }
             None => self.maybe_closed = true,
         }

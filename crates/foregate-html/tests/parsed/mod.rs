@@ -75,7 +75,7 @@ pub fn is_as_parsed(html: &[u8], pieces: &[&[usize]], which: u8) {
             let mut scanned = inserted(html, content_type, pieces, which, false);
             // Where all has been inserted, nobody looks at what is ambiguous behind it.
             if scanned.1.iter().all(|finding| finding.event != AMBIGUOUS) {
-                scanned.1.extend(parsed.1.iter().filter(|finding| finding.event == AMBIGUOUS).cloned());
+                scanned.1.extend(parsed.1.iter().filter(|finding| finding.event == AMBIGUOUS).copied());
             }
             assert!(
                 scanned == parsed,
