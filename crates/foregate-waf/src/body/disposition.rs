@@ -111,7 +111,7 @@ impl Disposition {
         let raw = &raw[..raw.len() - after.len()];
         if name == b"name" {
             self.name = text;
-            seen.odd_escape = has_odd_escape(raw);
+            seen.odd_escape = raw.contains(&b'\\') && has_odd_escape(raw);
         } else {
             self.filename = text;
             self.filename_clear = apart && raw.starts_with(b"\"");

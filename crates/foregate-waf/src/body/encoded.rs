@@ -38,7 +38,7 @@ pub(super) fn extended_value(text: &[u8]) -> Result<(Vec<u8>, &[u8]), &'static s
 pub(super) fn encoded_word(value: &[u8]) -> Result<Option<Vec<u8>>, &'static str> {
     const WRONG: &str = "has an encoded word that not all read";
     // Hardly a name has the mark.
-    if memchr::memchr(b'?', value).is_none() {
+    if !value.contains(&b'?') {
         return Ok(None);
     }
     let Some(start) = memchr::memmem::find(value, b"=?") else { return Ok(None) };

@@ -17,6 +17,9 @@ pub use multipart::{Multipart, multipart};
 pub use urlencoded::{UrlEncoded, urlencoded};
 pub use xml::xml;
 
+/// Bytes from which on a secret of XML is told: shorter ones nobody looks for.
+pub(crate) const SECRET_LEAST: usize = 4;
+
 /// Takes what a body holds. What is not overridden is thrown away.
 pub trait Sink {
     /// A name and its value, decoded.

@@ -2,7 +2,7 @@
 
 use memchr::{memchr, memchr2, memmem};
 
-use super::{BodyError, Limits, Sink};
+use super::{BodyError, Limits, SECRET_LEAST, Sink};
 
 /// Texts and attributes of a document. Character references and the five entities that need no declaration are decoded;
 /// a document type is skipped, so that every other entity is an error. If not the whole body is given, it is no error
@@ -494,7 +494,9 @@ impl<'a> Reader<'a> {
         let end = self.at + len;
         let plain = !self.decode(end)?;
         let value = if plain { &rest[..len] } else { &self.decoded };
-        if !value.is_empty() && (self.secret.is_some() || self.sink.is_secret(&self.body[name.0..name.1])) {
+        if value.len() >= SECRET_LEAST
+            && (self.secret.is_some() || self.sink.is_secret(&self.body[name.0..name.1]))
+        {
             self.sink.secret(value);
         }
         self.sink.attribute(value);

@@ -158,7 +158,7 @@ impl Secrets {
 /// Most secrets of a transaction; of one with more, nothing is shown that may copy one.
 const SECRETS: usize = 128;
 /// Bytes from which on a secret is looked for in texts: shorter ones stand in most of them by chance.
-const SECRET_LEAST: usize = 4;
+const SECRET_LEAST: usize = crate::body::SECRET_LEAST;
 /// Bytes by which the beginning of a secret is found, whatever follows: its end may have been cut off.
 const SECRET_START: usize = 16;
 /// Secrets that are looked for in a byte for one unit of work.
