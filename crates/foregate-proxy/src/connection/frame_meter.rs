@@ -182,6 +182,9 @@ impl FrameMeter {
         if frame.stream > self.last_stream {
             self.last_stream = frame.stream;
             self.earn(CREDITS_PER_REQUEST);
+            if !frame.has(flag::END_STREAM) {
+                self.unread.opened(frame.stream);
+            }
             // Beyond what may be open, `h2` refuses the stream, which is a reset that is counted.
             if self.open.len() < self.open_limit {
                 self.open.push(frame.stream);

@@ -229,13 +229,15 @@ impl HeadGate {
         self.leaving
     }
 
-    /// We have sent HEADERS to an origin: if the stream is new, its response is to come.
-    pub(crate) fn headers_were_sent(&mut self, stream: u32) {
-        if let Streams::Ours { last, awaited } = &mut self.streams
-            && stream > *last
-        {
-            *last = stream;
-            awaited.push((stream, false));
+    /// We have sent HEADERS to an origin: if the stream is new, its response is to come. Whether it is.
+    pub(crate) fn headers_were_sent(&mut self, stream: u32) -> bool {
+        match &mut self.streams {
+            Streams::Ours { last, awaited } if stream > *last => {
+                *last = stream;
+                awaited.push((stream, false));
+                true
+            }
+            _ => false,
         }
     }
 

@@ -43,13 +43,17 @@ struct Waiting {
 }
 
 impl Unread {
+    /// A stream begins on which the peer will send. What comes for others is `h2`'s to refuse or to drop.
+    pub fn opened(&self, stream: u32) {
+        self.0.lock().open(stream);
+    }
+
     /// Takes note of a frame that has come. Of a DATA frame with padding its length is needed.
     pub fn received(&self, frame: &Frame) {
         let ends = matches!(frame.kind, kind::DATA | kind::HEADERS) && frame.has(flag::END_STREAM);
         match frame.kind {
             kind::DATA if ends || frame.content() > 0 => self.0.lock().come(frame, ends),
             kind::HEADERS if ends => self.0.lock().come(frame, ends),
-            kind::HEADERS => self.0.lock().open(frame.stream),
             kind::RST_STREAM => self.0.lock().remove(frame.stream),
             _ => {}
         }
@@ -73,9 +77,11 @@ impl Unread {
         self.0.lock().frames
     }
 
-    /// No stream is left that could take anything.
+    /// No stream is left that could take anything, but for one that is just beginning.
     pub fn clear(&self) {
-        *self.0.lock() = Streams::default();
+        let mut streams = self.0.lock();
+        streams.streams.retain(|_, waiting| !waiting.gone && !waiting.ended && waiting.is_empty());
+        (streams.bytes, streams.frames) = (0, 0);
     }
 
     /// A stream has taken a frame.
@@ -104,6 +110,12 @@ impl Unread {
     }
 }
 
+impl Waiting {
+    fn is_empty(&self) -> bool {
+        self.frames == 0 && self.bytes == 0
+    }
+}
+
 impl Streams {
     fn open(&mut self, stream: u32) {
         if self.streams.len() < STREAMS {
@@ -125,7 +137,7 @@ impl Streams {
         {
             reader.wake();
         }
-        if waiting.ended && (waiting.gone || waiting.frames == 0 && waiting.bytes == 0) {
+        if waiting.ended && (waiting.gone || waiting.is_empty()) {
             self.streams.remove(&frame.stream);
         }
     }
@@ -137,7 +149,7 @@ impl Streams {
         waiting.frames -= frames;
         self.bytes -= bytes;
         self.frames -= frames;
-        if waiting.ended && waiting.frames == 0 && waiting.bytes == 0 {
+        if waiting.ended && waiting.is_empty() {
             self.streams.remove(&stream);
         }
     }
@@ -171,7 +183,7 @@ mod tests {
         unread.received(&frame(kind::DATA, 0, 1, 10));
         assert_eq!(unread.held(), 0, "a stream that nobody opened");
         for stream in [1, 3, 5, 7] {
-            unread.received(&frame(kind::HEADERS, 0, stream, 10));
+            unread.opened(stream);
             unread.received(&frame(kind::DATA, 0, stream, 10));
             unread.received(&frame(kind::DATA, 0, stream, 0));
             unread.received(&frame(kind::DATA, flag::PADDED, stream, 11));
@@ -191,6 +203,14 @@ mod tests {
         unread.took(1, 5);
         (0..2).for_each(|_| unread.took_frame(1));
         assert!(unread.held() == 0 && unread.0.lock().streams.is_empty());
+        unread.opened(9);
+        unread.opened(11);
+        unread.received(&frame(kind::DATA, 0, 11, 10));
+        unread.clear();
+        unread.received(&frame(kind::DATA, 0, 11, 10));
+        assert_eq!(unread.held(), 0);
+        unread.received(&frame(kind::DATA, 0, 9, 10));
+        assert_eq!(unread.frames(), 1, "a head that had begun to come");
     }
 
     #[test]
@@ -203,7 +223,7 @@ mod tests {
         }
         let woken = std::sync::Arc::new(Woken(0.into()));
         let (unread, waker) = (Unread::default(), Waker::from(woken.clone()));
-        unread.received(&frame(kind::HEADERS, 0, 1, 10));
+        unread.opened(1);
         assert!(!unread.is_many(1, &waker) && !unread.is_many(3, &waker));
         for _ in 0..MANY {
             unread.received(&frame(kind::DATA, 0, 1, 1));
