@@ -134,10 +134,8 @@ impl<IO> Guarded<IO> {
         while let Some(frame) = self.sent.next(&mut bytes, |_| 0) {
             self.unread.sent(&frame);
             match frame.kind {
-                kind::HEADERS => {
-                    if self.gate.headers_were_sent(frame.stream) {
-                        self.unread.opened(frame.stream);
-                    }
+                kind::HEADERS if self.gate.headers_were_sent(frame.stream) => {
+                    self.unread.opened(frame.stream);
                 }
                 kind::RST_STREAM => {
                     self.gate.stream_is_reset(frame.stream);
