@@ -211,7 +211,7 @@ SecRule RESPONSE_BODY "@contains secret" "id:3,phase:4,deny,status:403"
         self.assertNotIn(b"@example", got.body)
         self.assertEqual((got.body.count(b"data-fg-email="), got.body.count(b"logo@2x.png")), (6000, 3000))
         # The first byte is combined with each of the others.
-        found = [bytes.fromhex(text.decode()) for text in re.findall(b'data-fg-email=([0-9a-f]+)>', got.body)]
+        found = [bytes.fromhex(text.decode()) for text in re.findall(b'data-fg-email="?([0-9a-f]+)', got.body)]
         addresses = [bytes(byte ^ text[0] for byte in text[1:]).decode() for text in found]
         self.assertEqual(addresses, [f"{name}{number}@example.{end}" for number in range(3000) for name, end in [("u", "com"), ("v", "org")]])
         self.assertEqual(nginx.get("/.foregate/email-decode.min.js").status, 200)
