@@ -24,6 +24,8 @@ use crate::telemetry::metrics::Metrics;
 
 /// How long accepting pauses when there are no descriptors or too many connections.
 const PAUSE: Duration = Duration::from_millis(50);
+/// Connections in a row that have gone before they were accepted at the end.
+const LOST_MOST: usize = 1024;
 /// How often a listener tells of that, for as long as it lasts.
 const TOLD_EVERY: Duration = Duration::from_secs(10);
 
@@ -141,11 +143,13 @@ impl Listener {
     /// Accepts one connection that is there already.
     fn accept_waiting(&self) -> Option<(Socket, Option<SocketAddr>)> {
         // Past the reactor, which may not have heard of it.
-        let (socket, remote) = match self {
+        let accept = || match self {
             Self::Tcp(listener) => SockRef::from(listener).accept(),
             Self::Unix(listener) => SockRef::from(listener).accept(),
-        }
-        .ok()?;
+        };
+        let accepted = (0..LOST_MOST).map(|_| accept());
+        let mut accepted = accepted.skip_while(|result| result.as_ref().is_err_and(is_about_one_connection));
+        let (socket, remote) = accepted.next()?.ok()?;
         socket.set_nonblocking(true).ok()?;
         match self {
             Self::Tcp(_) => Some((TcpStream::from_std(socket.into()).ok()?.into(), remote.as_socket())),
@@ -185,9 +189,11 @@ pub async fn run(
     let mut told = None::<Instant>;
     loop {
         let most = proxy.connection_limit.load(Ordering::Relaxed).min(descriptors::for_clients());
-        if proxy.registry.count() >= most || descriptors::are_scarce() && !proxy.config().pools.evict() {
+        let count = proxy.registry.count();
+        if count >= most || descriptors::are_scarce() && !proxy.config().pools.evict() {
             tokio::select! {
-                () = proxy.registry.room(most, PAUSE) => continue,
+                // Where descriptors are scarce, one connection less than there are now is room.
+                () = proxy.registry.room(most.min(count), PAUSE) => continue,
                 _ = stop.wait_for(|stop| *stop) => break,
             }
         }

@@ -161,7 +161,9 @@ impl HeadGate {
         let passed = self.let_pass(bytes);
         self.charge.set(self.held.capacity());
         // A head that is cut by a read, or the first bytes of another frame, are no reason to end the streams of a connection.
-        if self.held.len() > STEP && !pressure::allows_head(self.held.len()) {
+        // Those of an origin are of many, and bounded by their frames.
+        let is_client = matches!(self.streams, Streams::Theirs { .. });
+        if is_client && self.held.len() > STEP && !pressure::allows_head(self.held.len()) {
             self.held = Vec::new();
             self.charge.set(0);
             self.fault.get_or_insert(Reason::ENHANCE_YOUR_CALM);

@@ -1,6 +1,6 @@
 //! Clients' connections: from the accepted socket to the protocol that it speaks.
 
-pub(crate) mod frame_meter;
+mod frame_meter;
 mod h1;
 mod h2;
 pub(crate) mod head_gate;

@@ -65,7 +65,10 @@ impl Exchange<'_> {
             self.request.websocket_key = Some(crate::websocket::new_key());
         }
         let headers = &mut self.request.head.headers;
-        self.upload.leave_out(connection::named_options(headers));
+        // Where steps run, that hop has ended before them (`screen`).
+        if self.run.is_none() {
+            self.upload.leave_out(connection::named_options(headers));
+        }
         connection::strip_hop_by_hop(headers, true);
         match underscores {
             false => connection::drop_underscore_names_before(headers, self.request.sent),

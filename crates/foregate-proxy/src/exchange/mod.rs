@@ -24,7 +24,7 @@ use std::task::Poll;
 use std::time::{Instant, SystemTime};
 
 use foregate_module::PhaseId;
-use foregate_wire::{BodyLength, NameId, Slashes};
+use foregate_wire::{BodyLength, NameId, Slashes, connection};
 use futures_util::FutureExt;
 
 use self::client::{Client, Peer};
@@ -397,6 +397,7 @@ impl<'a> Exchange<'a> {
     async fn screen(&mut self) -> Step {
         self.request.sent = self.request.head.headers.arena_len();
         let named = self.request.named_by_connection();
+        self.upload.leave_out(connection::named_options(&self.request.head.headers));
         if let Err(ended) = self.run_phases(PhaseId::RequestEarly).await {
             return ended.into();
         }

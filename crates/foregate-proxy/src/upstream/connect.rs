@@ -177,10 +177,10 @@ impl Upstream {
 
     /// A connection to the first of these addresses that answers, each with its share of the time. Begins with the one that worked last.
     async fn first_of(&self, server: &Server, found: &[IpAddr], port: u16) -> io::Result<TcpStream> {
-        let good = server.remembered.first(found);
-        // A server that is down costs one attempt, at each of its addresses in turn.
+        // A server that is down costs one attempt, at each of its addresses in turn: one that takes connections may be what fails.
         let failures = server.health.failures() as usize;
-        let (first, most) = if failures > 0 { (good + failures, 1) } else { (good, found.len()) };
+        let (first, most) =
+            if failures > 0 { (failures, 1) } else { (server.remembered.first(found), found.len()) };
         let share = self.settings.connect_timeout / u32::try_from(most).unwrap_or(1).max(1);
         let share = share.max(Duration::from_millis(50));
         let mut failed = None;
