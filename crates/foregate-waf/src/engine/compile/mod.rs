@@ -39,6 +39,7 @@ pub(super) fn compile(
         chains: Chains::default(),
         used: Bits::new(model::Variable::ALL.len()),
         set: &set,
+        marks: effects::Marks::of(&set.rules),
         index: OnceCell::new(),
     };
     // The captures come first, so that a capture's number is its slot.
@@ -75,6 +76,7 @@ struct Compiler<'a> {
     chains: Chains,
     used: Bits,
     set: &'a RuleSet,
+    marks: effects::Marks,
     /// Of the set; made for the first rule that means others.
     index: OnceCell<Index>,
 }
@@ -82,7 +84,7 @@ struct Compiler<'a> {
 impl Compiler<'_> {
     fn rule(&mut self, rule: &model::Rule) -> Result<Rule, Problem> {
         let links = rule.links.iter().map(|link| self.link(link)).collect::<Result<Box<[Link]>, _>>()?;
-        let lets_through = effects::lets_through(rule, &links);
+        let lets_through = effects::lets_through(rule, &links, &self.marks);
         let mut text = |template: &Template| self.expression(template, &rule.place);
         let message = rule.message.as_ref().map(&mut text).transpose()?;
         let data = rule.data.as_ref().map(&mut text).transpose()?;
