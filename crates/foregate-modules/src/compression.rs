@@ -131,7 +131,7 @@ impl FromNode for Compression {
             minimum: MINIMUM,
         };
         let Some(node) = nodes.last() else { return Ok(settings) };
-        only_flag(node).map_err(|problem| match problem.help {
+        node.only_flag().map_err(|problem| match problem.help {
             None => problem.help("codings stand in its block: compress { codings \"gzip\" }"),
             Some(_) => problem,
         })?;
@@ -162,16 +162,6 @@ impl FromNode for Compression {
             *level = number;
         }
         Ok(settings)
-    }
-}
-
-/// A key that has a block is on by its name alone, or `#true`.
-pub(crate) fn only_flag(node: &Node) -> Result<(), Problem> {
-    match node.args().first() {
-        Some(argument) if !argument.flag()? => {
-            Err(argument.wrong("`#false` stands alone: it turns off what stands further out"))
-        }
-        _ => Ok(()),
     }
 }
 

@@ -27,7 +27,6 @@ use foregate_module::{
     Text, Value, View, phase,
 };
 
-use crate::compression::only_flag;
 use crate::lists::vary;
 
 /// How many origins, methods or names may be listed.
@@ -156,7 +155,7 @@ impl FromNode for Cors {
 
     fn from_nodes(nodes: &[Node], context: &mut dyn Context) -> Result<Self, Problem> {
         let node = nodes.last().ok_or_else(|| Problem::new(Default::default(), "`cors` is not there"))?;
-        only_flag(node)?;
+        node.only_flag()?;
         let flag = |name| match node.child(name) {
             Some(child) => child.args().first().map_or(Ok(true), Argument::flag),
             None => Ok(false),

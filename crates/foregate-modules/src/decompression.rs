@@ -24,7 +24,7 @@ use foregate_module::{
 
 use crate::accept_encoding::AcceptEncoding;
 use crate::coding::{self, Limits};
-use crate::compression::{VARY, is_whole, only_flag};
+use crate::compression::{VARY, is_whole};
 use crate::lists::vary;
 
 /// The bounds of `limit`, bytes.
@@ -104,7 +104,7 @@ impl FromNode for Decompression {
         let mut settings =
             Self { responses: Responses::UnlessAccepted, requests: false, limits: Limits::default() };
         let Some(node) = nodes.last() else { return Ok(settings) };
-        only_flag(node)?;
+        node.only_flag()?;
         if let Some(node) = node.child("responses") {
             settings.responses = node.arg(0)?.choice(&MODES)?;
         }

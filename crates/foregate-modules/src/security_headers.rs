@@ -27,8 +27,6 @@ use foregate_module::{
     Step, Text, phase,
 };
 
-use crate::compression::only_flag;
-
 /// For how long browsers are to use TLS alone, unless said otherwise.
 const TRANSPORT_AGE: Duration = Duration::from_secs(180 * DAY);
 /// The longest such time.
@@ -242,7 +240,7 @@ impl FromNode for Headers {
     fn from_nodes(nodes: &[Node], _: &mut dyn Context) -> Result<Self, Problem> {
         let empty = Node::new("security-headers", Default::default());
         let node = nodes.last().unwrap_or(&empty);
-        only_flag(node)?;
+        node.only_flag()?;
         let force = flag(node.child("force"), false)?;
         let mut edits = removals(node.child("remove"))?;
         let mut say = |name: &'static str, value: String, place: Option<&Argument>| {

@@ -66,6 +66,7 @@ impl Configured for Emails {
     const KEY: &'static Key = &KEY;
 
     fn from_node(node: &Node, _: &mut dyn Context) -> Result<Self, Problem> {
+        node.only_flag()?;
         let mut placeholder = PLACEHOLDER;
         if let Some(argument) = node.prop("placeholder") {
             placeholder = argument.text()?;
@@ -84,7 +85,8 @@ pub struct ScriptSettings;
 impl FromNode for ScriptSettings {
     const KEY: Option<&'static Key> = Some(&SCRIPT_KEY);
 
-    fn from_nodes(_: &[Node], _: &mut dyn Context) -> Result<Self, Problem> {
+    fn from_nodes(nodes: &[Node], _: &mut dyn Context) -> Result<Self, Problem> {
+        nodes.iter().try_for_each(Node::only_flag)?;
         Ok(Self)
     }
 }

@@ -65,6 +65,7 @@ impl Configured for Include {
     const KEY: &'static Key = &KEY;
 
     fn from_node(node: &Node, context: &mut dyn Context) -> Result<Self, Problem> {
+        node.only_flag()?;
         let mut rules = standard();
         if let Some(name) = node.prop("upstream") {
             rules.target = FetchTarget::Upstream(context.upstream(name)?);

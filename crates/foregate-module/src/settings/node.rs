@@ -240,6 +240,20 @@ impl Node {
         &self.args
     }
 
+    /// For keys that are on by their name alone, or `#true`: a platform takes `#false` itself where it stands alone.
+    ///
+    /// # Errors
+    ///
+    /// There is another value, or `#false` has more beside it.
+    pub fn only_flag(&self) -> Result<(), Problem> {
+        match self.args.first() {
+            Some(argument) if !argument.flag()? => {
+                Err(argument.wrong("`#false` stands alone: it turns off what stands further out"))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// The argument with this number, from 0.
     ///
     /// # Errors
