@@ -12,13 +12,21 @@ use crate::scan::{Scanner, Watched};
 /// How many scanners go along at most. Only what is written in order to has that many.
 const SCANNERS: usize = 8;
 
-/// The letters that follow the first one of the names that are looked for, by their last five bits, as bits.
-static SECOND: [u32; 32] = {
+/// The letters that follow a first one in the names that are looked for, by their last five bits, as bits. That one may be any
+/// byte that looks like it in its last five bits and has the bit of letters.
+static SECOND: [u32; 256] = {
     let pairs = b"svmasefrtescstteifxmnotipl";
-    let mut second = [0; 32];
+    let mut second = [0; 256];
     let mut at = 0;
     while at + 1 < pairs.len() {
-        second[(pairs[at] & 31) as usize] |= 1 << (pairs[at + 1] & 31);
+        let letter = (pairs[at] & 31) as usize;
+        let mut high = 0;
+        while high < 256 {
+            if high & 0x40 != 0 {
+                second[high | letter] |= 1 << (pairs[at + 1] & 31);
+            }
+            high += 32;
+        }
         at += 2;
     }
     second
@@ -77,18 +85,21 @@ struct Place {
     done: usize,
     /// Up to here names have been read, and there is none here.
     read: usize,
+    /// At `read` there is `</`, and no `<` follows it before the present block.
+    closes: bool,
 }
 
+/// So many bytes are looked at at once.
+const BLOCK: usize = 16;
 /// Bytes as eight of them are compared at once.
 const OPENS: u64 = u64::from_ne_bytes([b'<'; 8]);
-const LOW: u64 = u64::from_ne_bytes([1; 8]);
 const HIGH: u64 = u64::from_ne_bytes([0x80; 8]);
 
 /// Whether a tag of interest may begin with these letters.
 #[inline]
 fn may_begin(first: u8, second: u8) -> bool {
-    let letters = first & second & 0x40 != 0;
-    letters && SECOND.get(usize::from(first & 31)).is_some_and(|seconds| seconds >> (second & 31) & 1 != 0)
+    SECOND.get(usize::from(first)).is_some_and(|seconds| seconds >> (second & 31) & 1 != 0)
+        && second & 0x40 != 0
 }
 
 /// Whether a byte ends the name of an element.
@@ -97,9 +108,10 @@ fn ends_name(byte: u8) -> bool {
     matches!(byte, b'>' | b' ' | b'/' | b'\t'..=b'\r')
 }
 
-/// Its halves.
+/// The halves of a block.
 #[inline]
-fn words([a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p]: [u8; 16]) -> [u64; 2] {
+fn words(window: &[u8; BLOCK + 2]) -> [u64; 2] {
+    let [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, _, _] = *window;
     [u64::from_le_bytes([a, b, c, d, e, f, g, h]), u64::from_le_bytes([i, j, k, l, m, n, o, p])]
 }
 
@@ -114,7 +126,7 @@ impl Guard {
 
     fn find(&mut self, bytes: &[u8], limit: usize) -> Result<(), (usize, Why)> {
         let Some(first) = bytes.first() else { return Ok(()) };
-        let mut place = Place { done: 0, read: 0 };
+        let mut place = Place { done: 0, read: 0, closes: false };
         let begun = std::mem::take(&mut self.begun);
         match (begun, bytes) {
             (Begun::Opens, [first, second, ..]) if may_begin(*first, *second) => self.begin(b"<", 2)?,
@@ -129,24 +141,22 @@ impl Guard {
         if self.name.is_some() {
             self.read_name(bytes, &mut place, limit)?;
         }
-        let (blocks, rest) = bytes.as_chunks::<16>();
-        for (number, block) in blocks.iter().enumerate() {
-            let [one, other] = words(*block).map(|word| word ^ OPENS);
-            // A byte is 0 where it was `<`; another may seem to be behind such a one.
-            if (one.wrapping_sub(LOW) & !one | other.wrapping_sub(LOW) & !other) & HIGH == 0 {
-                continue;
+        let mut start = 0;
+        while let Some(window) = bytes.get(start..).and_then(<[u8]>::first_chunk::<{ BLOCK + 2 }>) {
+            // All at once, so that they are a handful of instructions.
+            let opens = |block: &[u8; BLOCK]| block.iter().fold(false, |opens, byte| opens | (*byte == b'<'));
+            if window.first_chunk().is_some_and(opens) {
+                self.block(bytes, window, start, &mut place, limit)?;
             }
-            for (word, at) in [(one, 16 * number), (other, 16 * number + 8)] {
-                let mut found = !((word & !HIGH).wrapping_add(!HIGH) | word) & HIGH;
-                while found != 0 {
-                    self.opens(bytes, at + found.trailing_zeros() as usize / 8, &mut place, limit)?;
-                    found &= found - 1;
-                }
-            }
+            start += BLOCK;
         }
-        let start = bytes.len() - rest.len();
-        for (at, _) in rest.iter().enumerate().filter(|(_, byte)| **byte == b'<') {
-            self.opens(bytes, start + at, &mut place, limit)?;
+        let rest = bytes.get(start..).unwrap_or_default();
+        for (at, window) in rest.windows(3).enumerate() {
+            if let [b'<', first, second] = window
+                && may_begin(*first, *second)
+            {
+                self.found(bytes, start + at, &mut place, limit)?;
+            }
         }
         self.begun = match bytes {
             [.., b'<'] => Begun::Opens,
@@ -158,40 +168,62 @@ impl Guard {
         self.go(bytes, &mut place, bytes.len())
     }
 
-    /// A `<`.
+    /// A block with `<` in it, and two bytes behind it.
     #[inline(always)]
-    fn opens(
+    fn block(
+        &mut self,
+        bytes: &[u8],
+        window: &[u8; BLOCK + 2],
+        start: usize,
+        place: &mut Place,
+        limit: usize,
+    ) -> Result<(), (usize, Why)> {
+        let mut last = 0;
+        for (half, word) in words(window).into_iter().enumerate() {
+            let word = word ^ OPENS;
+            // The highest bit of each byte that was `<`.
+            let mut found = !((word & !HIGH).wrapping_add(!HIGH) | word) & HIGH;
+            while found != 0 {
+                last = 8 * half + ((found.trailing_zeros() as usize / 8) & 7);
+                if let [Some(&first), Some(&second)] = [window.get(last + 1), window.get(last + 2)]
+                    && may_begin(first, second)
+                {
+                    self.found(bytes, start + last, place, limit)?;
+                }
+                found &= found - 1;
+            }
+        }
+        // Most names end soon, and so need not be read.
+        let (at, closes) = (start + last, window.get(last + 1) == Some(&b'/'));
+        if at.wrapping_sub(place.read) > NAME {
+            if !place.closes {
+                self.read_names(bytes, place, at, limit)?;
+                place.closes = closes;
+                return Ok(());
+            }
+            place.read = start;
+        }
+        // A name that begins before it has ended.
+        place.closes = closes;
+        let before = at.checked_sub(1).and_then(|before| bytes.get(before));
+        if closes || before.is_some_and(|before| ends_name(*before)) {
+            place.read = at;
+        }
+        Ok(())
+    }
+
+    /// A tag of interest may begin here.
+    #[cold]
+    fn found(
         &mut self,
         bytes: &[u8],
         at: usize,
         place: &mut Place,
         limit: usize,
     ) -> Result<(), (usize, Why)> {
-        let Some(&[first, second]) = bytes.get(at + 1..).and_then(<[u8]>::first_chunk) else {
-            return Ok(());
-        };
-        if first & 0x40 == 0 {
-            // A name that begins before it has ended.
-            if first == b'/' && at.wrapping_sub(place.read) <= NAME {
-                place.read = at;
-            }
-            return Ok(());
-        }
-        if may_begin(first, second) {
-            self.read_names(bytes, place, at, limit)?;
-            self.go(bytes, place, at)?;
-            return self.begin(&[], at + 3);
-        }
-        // Most names end soon, and so need not be read.
-        let before = at.checked_sub(1).and_then(|before| bytes.get(before));
-        if at.wrapping_sub(place.read) > NAME {
-            self.read_names(bytes, place, at, limit)
-        } else {
-            if before.is_some_and(|before| ends_name(*before)) {
-                place.read = at;
-            }
-            Ok(())
-        }
+        self.read_names(bytes, place, at, limit)?;
+        self.go(bytes, place, at)?;
+        self.begin(&[], at + 3)
     }
 
     /// Reads names that begin before `to`.
@@ -211,6 +243,7 @@ impl Guard {
             }
         }
         place.read = place.read.max(to);
+        place.closes = false;
         Ok(())
     }
 
