@@ -2,6 +2,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::{HashSet, VecDeque};
+use std::mem::ManuallyDrop;
 use std::sync::LazyLock;
 
 use lol_html::errors::RewritingError;
@@ -31,10 +32,15 @@ pub(crate) struct Running {
 thread_local! {
     /// What the rewriter that is at work on this thread shares with its handlers. They are called thousands of times for a
     /// document, and its output still more often; a lock each time would cost more than most of them do.
-    static AT_WORK: Cell<Option<Box<Shared>>> = const { Cell::new(None) };
+    ///
+    /// Both are never dropped here, so that no access has to ask whether they have been: [`at_work`] puts them there, and takes
+    /// them away again.
+    static AT_WORK: Cell<ManuallyDrop<Option<Box<Shared>>>> = const { Cell::new(ManuallyDrop::new(None)) };
     /// What that rewriter has written. By itself, since what a handler adds to the end is written while that runs.
-    static WRITTEN: RefCell<Written> =
-        const { RefCell::new(Written { bytes: Vec::new(), holes: VecDeque::new(), stands_in: false }) };
+    static WRITTEN: RefCell<ManuallyDrop<Written>> = const {
+        let written = Written { bytes: Vec::new(), holes: VecDeque::new(), stands_in: false };
+        RefCell::new(ManuallyDrop::new(written))
+    };
 }
 
 /// What handlers share.
@@ -66,10 +72,11 @@ struct Masks {
 /// Lets a rewriter work, with what its handlers share at hand for them.
 pub(crate) fn at_work<T>(shared: &mut Option<Box<Shared>>, work: impl FnOnce() -> T) -> T {
     let written = shared.as_mut().map(|shared| std::mem::take(&mut shared.written));
-    let outer = (WRITTEN.replace(written.unwrap_or_default()), AT_WORK.replace(shared.take()));
+    let written = ManuallyDrop::new(written.unwrap_or_default());
+    let outer = (WRITTEN.replace(written), AT_WORK.replace(ManuallyDrop::new(shared.take())));
     let done = work();
-    *shared = AT_WORK.replace(outer.1);
-    let written = WRITTEN.replace(outer.0);
+    *shared = ManuallyDrop::into_inner(AT_WORK.replace(outer.1));
+    let written = ManuallyDrop::into_inner(WRITTEN.replace(outer.0));
     if let Some(shared) = shared {
         shared.written = written;
     }
@@ -81,10 +88,10 @@ pub(crate) fn at_work<T>(shared: &mut Option<Box<Shared>>, work: impl FnOnce() -
 pub(crate) fn shared<T: Default>(run: impl FnOnce(&mut Shared) -> T) -> T {
     AT_WORK.with(|at_work| {
         // Taken out meanwhile, so that a handler that panics takes it along.
-        let Some(mut shared) = at_work.take() else { return T::default() };
+        let Some(mut shared) = ManuallyDrop::into_inner(at_work.take()) else { return T::default() };
         shared.ran = true;
         let done = run(&mut shared);
-        at_work.set(Some(shared));
+        at_work.set(ManuallyDrop::new(Some(shared)));
         done
     })
 }
@@ -92,7 +99,7 @@ pub(crate) fn shared<T: Default>(run: impl FnOnce(&mut Shared) -> T) -> T {
 /// For what writes: what the rewriter that is at work has written.
 #[inline]
 pub(crate) fn written(run: impl FnOnce(&mut Written)) {
-    WRITTEN.with_borrow_mut(run);
+    WRITTEN.with_borrow_mut(|written| run(written));
 }
 
 /// For handlers that take away what begins or ends here: see [`Written::end_text`]. What comes before has been written then.
@@ -201,7 +208,7 @@ impl Shared {
     }
 
     /// What features make of a text; `None` if it stays as it is.
-    #[inline]
+    #[inline(always)]
     pub fn text(&mut self, text: &str, last: bool) -> Option<String> {
         if self.quiet {
             return None;
@@ -215,6 +222,8 @@ impl Shared {
         made.changed(text)
     }
 
+    #[cold]
+    #[inline(never)]
     fn masked_text(&mut self, text: &str, last: bool) -> Option<String> {
         let masks = self.masks.as_mut()?;
         let running = self.running.get_mut(self.deaf..).unwrap_or_default();

@@ -23,13 +23,24 @@ impl Made {
 
     #[inline]
     fn push_str(&mut self, original: &str, text: &str) {
+        // Mostly it is a part of the original itself, and need not be compared.
+        let follows = text.as_ptr() == original.as_ptr().wrapping_add(self.same);
+        let rest = original.len().saturating_sub(self.same);
+        if follows && text.len() <= rest && self.changed.is_none() {
+            self.same += text.len();
+            return;
+        }
+        self.push_other(original, text);
+    }
+
+    /// The same for what may be anything.
+    #[inline(never)]
+    fn push_other(&mut self, original: &str, text: &str) {
         if let Some(changed) = &mut self.changed {
             return changed.push_str(text);
         }
         let (before, rest) = original.split_at_checked(self.same).unwrap_or((original, ""));
-        // Mostly it is a part of the original itself, and need not be compared.
-        let is_itself = text.as_ptr() == rest.as_ptr() && text.len() <= rest.len();
-        if is_itself || rest.starts_with(text) {
+        if rest.starts_with(text) {
             self.same += text.len();
             return;
         }
@@ -108,10 +119,7 @@ pub(crate) fn first(
     };
     let rest = rest.get_mut(running.deaf..).unwrap_or_default();
     if running.dry {
-        let mut dropped = Made::default();
-        let mut aside = TextOut { rest: &mut [], original: text, made: &mut dropped, matches: 0, in_title };
-        running.rewrite.text(text, last, &mut aside);
-        running.matches += aside.matches;
+        dry(running, text, last, in_title);
         return pass(rest, text, last, in_title, original, made);
     }
     let mut next = TextOut { rest, original, made, matches: 0, in_title };
@@ -120,6 +128,16 @@ pub(crate) fn first(
     if last && !next.rest.is_empty() {
         pass(next.rest, "", true, in_title, original, next.made);
     }
+}
+
+/// Lets a feature read a text, and forgets what it makes of it.
+#[cold]
+#[inline(never)]
+fn dry(running: &mut Running, text: &str, last: bool, in_title: bool) {
+    let mut dropped = Made::default();
+    let mut aside = TextOut { rest: &mut [], original: text, made: &mut dropped, matches: 0, in_title };
+    running.rewrite.text(text, last, &mut aside);
+    running.matches += aside.matches;
 }
 
 /// Adds a text to markup, so that it means itself there.
