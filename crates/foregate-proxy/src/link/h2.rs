@@ -15,6 +15,8 @@ use super::{LinkError, Received};
 #[derive(Debug)]
 pub struct H2Link {
     receive: Option<RecvStream>,
+    /// The stream, while its peer's head has not come: what follows may have come before anybody asks.
+    awaited: Option<u32>,
     /// Where what it takes is counted.
     unread: Option<Arc<Unread>>,
     chunk: Bytes,
@@ -37,6 +39,7 @@ impl H2Link {
         let trailers = HeaderList::new();
         Self {
             receive,
+            awaited: None,
             unread: None,
             chunk,
             gathered: Vec::new(),
@@ -59,8 +62,14 @@ impl H2Link {
         self.expected = Some(length);
     }
 
+    /// The peer's head is to come on this stream.
+    pub fn await_head(&mut self, stream: u32) {
+        self.awaited = Some(stream);
+    }
+
     /// The peer's head has come, and this is its body.
     pub fn set_receive(&mut self, receive: RecvStream) {
+        self.awaited = None;
         self.receive = Some(receive).filter(|receive| !receive.is_end_stream());
     }
 
@@ -137,8 +146,9 @@ impl H2Link {
 
     fn stop_receiving(&mut self) {
         self.gathered = Vec::new();
-        if let (Some(receive), Some(unread)) = (self.receive.take(), &self.unread) {
-            unread.forget(receive.stream_id().as_u32());
+        let received = self.receive.take().map(|receive| receive.stream_id().as_u32());
+        if let (Some(stream), Some(unread)) = (received.or(self.awaited.take()), &self.unread) {
+            unread.forget(stream);
         }
     }
 
@@ -248,5 +258,26 @@ impl H2Link {
 impl Drop for H2Link {
     fn drop(&mut self) {
         self.stop_receiving();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::link::frames::{Frame, flag, kind};
+
+    #[test]
+    fn what_came_for_a_stream_whose_head_nobody_took_is_forgotten() {
+        let unread = Arc::new(Unread::default());
+        for (stream, ends) in [(1, 0), (3, flag::END_STREAM)] {
+            unread.opened(stream);
+            let mut link = H2Link::new(None, None);
+            link.count_in(Arc::clone(&unread));
+            link.await_head(stream);
+            unread.received(&Frame::parse(&[0, 0, 10, kind::DATA, ends, 0, 0, 0, stream as u8]));
+            assert!(unread.held() > 0);
+            drop(link);
+            assert_eq!(unread.held(), 0);
+        }
     }
 }

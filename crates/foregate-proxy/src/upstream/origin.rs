@@ -172,6 +172,7 @@ impl Origin {
                         attempt.lease.close();
                         Error::OriginRefused
                     })?;
+                link.await_head(response.stream_id().as_u32());
                 attempt.response = Some(response);
                 let length = match request.length {
                     _ if request.opens_tunnel() => BodyLength::UntilClose,
@@ -252,12 +253,12 @@ impl Origin {
                 }
                 let (parts, body): (_, RecvStream) =
                     ready!(std::pin::Pin::new(response).poll(cx)).map_err(failed)?.into_parts();
+                link.set_receive(body);
                 fill_head(head, &parts.headers, parts.status.as_u16());
                 // As for HTTP/1: what h2 does not mind an origin for.
                 if parts.headers.len() > upstream.head_limits.fields {
                     return Poll::Ready(Err(Error::Response(ResponseError::TooManyFields)));
                 }
-                link.set_receive(body);
                 Poll::Ready(Ok(()))
             }
             (Link::H2(_), _) => Poll::Ready(Err(Error::Internal)),
