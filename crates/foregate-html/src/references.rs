@@ -155,39 +155,34 @@ pub(crate) fn resolve(text: &str) -> String {
 
 /// The same, where the ampersand of a reference that stays becomes `mark`.
 pub(crate) fn resolve_but(text: &str, mark: char) -> String {
-    let mut resolved = String::with_capacity(text.len());
-    let mut rest = text;
-    while let Some(at) = memchr::memchr(b'&', rest.as_bytes()) {
-        let (before, reference) = rest.split_at(at);
-        resolved.push_str(before);
-        let (character, length) = match begun(reference, true, true) {
-            Begun::Reference(length, Some(character)) if character.is_ascii() => (character, length),
-            Begun::Reference(..) => (mark, 1),
-            _ => ('&', 1),
-        };
-        resolved.push(character);
-        rest = reference.get(length..).unwrap_or_default();
-    }
-    resolved.push_str(rest);
-    resolved
+    let ascii = |length, character: Option<char>| {
+        character.filter(char::is_ascii).map_or((mark, 1), |character| (character, length))
+    };
+    replaced(text, |length, character| Some(ascii(length, character))).unwrap_or_default()
 }
 
 /// Resolves all references of an attribute's value; `None` if one of them is not known.
 pub(crate) fn resolve_all(text: &str) -> Option<String> {
-    let mut resolved = String::with_capacity(text.len());
+    replaced(text, |length, character| Some((character?, length)))
+}
+
+/// An attribute's value with something else for each reference: for its length and its character a character and how many bytes that
+/// stands for. `None` where there is none for one of them.
+fn replaced(text: &str, by: impl Fn(usize, Option<char>) -> Option<(char, usize)>) -> Option<String> {
+    let mut replaced = String::with_capacity(text.len());
     let mut rest = text;
     while let Some(at) = memchr::memchr(b'&', rest.as_bytes()) {
         let (before, reference) = rest.split_at(at);
-        resolved.push_str(before);
+        replaced.push_str(before);
         let (character, length) = match begun(reference, true, true) {
-            Begun::Reference(length, character) => (character?, length),
+            Begun::Reference(length, character) => by(length, character)?,
             _ => ('&', 1),
         };
-        resolved.push(character);
+        replaced.push(character);
         rest = reference.get(length..).unwrap_or_default();
     }
-    resolved.push_str(rest);
-    Some(resolved)
+    replaced.push_str(rest);
+    Some(replaced)
 }
 
 #[cfg(test)]

@@ -352,14 +352,20 @@ impl Pipeline {
         let mut tried = State::default();
         // Another response comes, of which a `when` may say something else.
         let (decided, wanted) = (state.decided, state.wanted);
-        let asks = plan.parts().iter().find(|planned| {
-            let runs = !state.skipped.contains(usize::from(planned.step));
-            if runs && self.is_wanted(planned, exchange, state) {
-                self.run(planned, exchange, &mut tried);
+        let mut runs = Steps::NONE;
+        for planned in plan.parts() {
+            let step = usize::from(planned.step);
+            if !state.skipped.contains(step) && self.is_wanted(planned, exchange, state) {
+                runs = runs.with(step);
             }
-            tried.asks_whole
-        });
+        }
+        // Before a step runs, which may panic.
         (state.decided, state.wanted) = (decided, wanted);
+        let asks =
+            plan.parts().iter().filter(|planned| runs.contains(usize::from(planned.step))).find(|planned| {
+                self.run(planned, exchange, &mut tried);
+                tried.asks_whole
+            });
         asks.map(|planned| planned.step)
     }
 

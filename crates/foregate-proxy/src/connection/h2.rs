@@ -12,7 +12,6 @@ use foregate_wire::BodyLength;
 use h2::server::SendResponse;
 use h2::{Reason, RecvStream};
 
-use super::head_gate::RefusedHead;
 use super::metered::{Control, Metered, metered};
 use super::{Connection, registry::Registered};
 use crate::error::Error;
@@ -20,6 +19,7 @@ use crate::exchange;
 use crate::exchange::client::{Client, Peer};
 use crate::exchange::request::Request;
 use crate::exchange::response::Response;
+use crate::link::head_gate::RefusedHead;
 use crate::link::unread::Unread;
 use crate::link::{H2Link, Link, Stream};
 use crate::pressure;
@@ -73,7 +73,7 @@ pub(super) async fn serve(connection: Connection, stream: Stream) {
     session.run().await;
 }
 
-pub(super) fn builder(limits: &Limits) -> h2::server::Builder {
+pub(crate) fn builder(limits: &Limits) -> h2::server::Builder {
     let mut builder = h2::server::Builder::new();
     builder
         .initial_window_size(limits.h2_stream_window)

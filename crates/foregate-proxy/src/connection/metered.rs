@@ -17,9 +17,9 @@ use h2::Reason;
 #[cfg(test)]
 use super::frame_meter::Flood;
 use super::frame_meter::FrameMeter;
-use super::head_gate::{HeadGate, RefusedHead};
 use crate::link::Stream;
 use crate::link::buffer::Buffer;
+use crate::link::head_gate::{HeadGate, RefusedHead};
 use crate::link::unread::Unread;
 use crate::pressure::Charge;
 use crate::settings::Limits;

@@ -3,10 +3,14 @@
 mod frame_meter;
 mod h1;
 mod h2;
-pub(crate) mod head_gate;
 mod metered;
 mod proxy_header;
 pub mod registry;
+
+#[cfg(test)]
+pub(crate) use h2::builder as h2_builder;
+#[cfg(test)]
+pub(crate) use metered::metered as metered_stream;
 
 use std::future::poll_fn;
 use std::net::SocketAddr;

@@ -83,7 +83,7 @@ pub struct Copy {
     /// Which trailers whose names have an underscore go on.
     pub underscores: Underscores,
     /// What trailers go through.
-    pub(super) sweep: Option<Box<Trailers>>,
+    pub(super) trailers: Option<Box<Trailers>>,
     /// Filters of modules that the body goes through.
     pub filter: Option<Box<Filter>>,
     /// What was taken from the source before, and goes first; counted as moved when it is, or already where it is in a file.
@@ -108,7 +108,7 @@ impl Copy {
             limit: u64::MAX,
             kept: None,
             underscores: Underscores::All,
-            sweep: None,
+            trailers: None,
             filter: None,
             front: None,
             end: End::Ahead,

@@ -29,6 +29,16 @@ pub mod flag {
     pub const PRIORITY: u8 = 0x20;
 }
 
+/// A frame as it is sent, for tests.
+#[cfg(test)]
+pub fn written(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+    let mut bytes = (payload.len() as u32).to_be_bytes()[1..].to_vec();
+    bytes.extend_from_slice(&[kind, flags]);
+    bytes.extend_from_slice(&stream.to_be_bytes());
+    bytes.extend_from_slice(payload);
+    bytes
+}
+
 /// A frame's header, and as much of its payload as was wanted.
 #[derive(Debug, Clone, Copy)]
 pub struct Frame {

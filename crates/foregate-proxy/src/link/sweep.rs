@@ -89,15 +89,15 @@ pub(super) struct Trailers {
 impl Copy {
     /// Trailers do not go on if Connection of the body's head has named them (RFC 9110, section 7.6.1).
     pub fn leave_out(&mut self, named: Option<Named>) {
-        if named.is_some() || self.sweep.is_some() {
-            self.sweep.get_or_insert_default().named = named;
+        if named.is_some() || self.trailers.is_some() {
+            self.trailers.get_or_insert_default().named = named;
         }
     }
 
     /// Has trailers go through steps.
     pub fn sweep(&mut self, sweep: Option<Sweep>) {
-        if sweep.is_some() || self.sweep.is_some() {
-            self.sweep.get_or_insert_default().sweep = sweep;
+        if sweep.is_some() || self.trailers.is_some() {
+            self.trailers.get_or_insert_default().sweep = sweep;
         }
     }
 
@@ -114,7 +114,7 @@ impl Copy {
             Underscores::Own => connection::drop_misspelt_names_before(trailers, usize::MAX),
             Underscores::None => connection::drop_underscore_names(trailers),
         };
-        let Some(Trailers { named, sweep }) = self.sweep.as_deref() else { return };
+        let Some(Trailers { named, sweep }) = self.trailers.as_deref() else { return };
         if let Some(named) = named {
             named.remove_from(trailers);
         }

@@ -52,10 +52,18 @@ impl Unread {
     pub fn received(&self, frame: &Frame) {
         let ends = matches!(frame.kind, kind::DATA | kind::HEADERS) && frame.has(flag::END_STREAM);
         match frame.kind {
-            kind::DATA if ends || frame.content() > 0 => self.0.lock().come(frame, ends),
-            kind::HEADERS if ends => self.0.lock().come(frame, ends),
+            kind::DATA if ends || frame.content() > 0 => self.come(frame, ends),
+            kind::HEADERS if ends => self.come(frame, ends),
             kind::RST_STREAM => self.0.lock().remove(frame.stream),
             _ => {}
+        }
+    }
+
+    fn come(&self, frame: &Frame, ends: bool) {
+        let reader = self.0.lock().come(frame, ends);
+        // Not under the lock, which whoever is woken may take.
+        if let Some(reader) = reader {
+            reader.wake();
         }
     }
 
@@ -123,8 +131,9 @@ impl Streams {
         }
     }
 
-    fn come(&mut self, frame: &Frame, ends: bool) {
-        let Some(waiting) = self.streams.get_mut(&frame.stream) else { return };
+    /// Counts what has come; who is to be woken for it.
+    fn come(&mut self, frame: &Frame, ends: bool) -> Option<Waker> {
+        let waiting = self.streams.get_mut(&frame.stream)?;
         if frame.kind == kind::DATA && !waiting.gone && !waiting.ended {
             waiting.bytes += frame.content();
             waiting.frames += 1;
@@ -132,14 +141,11 @@ impl Streams {
             self.frames += 1;
         }
         waiting.ended |= ends;
-        if waiting.frames > MANY
-            && let Some(reader) = waiting.reader.take()
-        {
-            reader.wake();
-        }
+        let reader = if waiting.frames > MANY { waiting.reader.take() } else { None };
         if waiting.ended && (waiting.gone || waiting.is_empty()) {
             self.streams.remove(&frame.stream);
         }
+        reader
     }
 
     fn take(&mut self, stream: u32, bytes: usize, frames: usize) {

@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 use h2::Reason;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use crate::connection::head_gate::HeadGate;
 use crate::link::frames::{Frame, Frames, PREFACE, flag, kind};
+use crate::link::head_gate::HeadGate;
 use crate::link::unread::Unread;
 use crate::pressure::Charge;
 
@@ -231,14 +231,7 @@ mod tests {
     use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 
     use super::*;
-
-    fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
-        let mut bytes = (payload.len() as u32).to_be_bytes()[1..].to_vec();
-        bytes.extend_from_slice(&[kind, flags]);
-        bytes.extend_from_slice(&stream.to_be_bytes());
-        bytes.extend_from_slice(payload);
-        bytes
-    }
+    use crate::link::frames::written as frame;
 
     /// A connection on which stream 3 was opened and answered, and its other end.
     async fn connection(bytes: usize) -> (Guarded<DuplexStream>, DuplexStream) {

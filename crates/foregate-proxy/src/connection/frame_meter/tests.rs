@@ -3,17 +3,10 @@
 use std::time::Duration;
 
 use super::*;
+use crate::link::frames::written as frame;
 
 const PRIORITY: u8 = 2;
 const WINDOW_UPDATE: u8 = 8;
-
-fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
-    let mut bytes = (payload.len() as u32).to_be_bytes()[1..].to_vec();
-    bytes.extend_from_slice(&[kind, flags]);
-    bytes.extend_from_slice(&stream.to_be_bytes());
-    bytes.extend_from_slice(payload);
-    bytes
-}
 
 struct Peer {
     meter: FrameMeter,

@@ -9,8 +9,9 @@ use proptest::prelude::*;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::*;
-use crate::connection::h2::builder;
-use crate::connection::metered::metered;
+use crate::connection::h2_builder as builder;
+use crate::connection::metered_stream as metered;
+use crate::link::frames::written as frame;
 
 const FRAME: usize = 16 * 1024;
 const START: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
@@ -19,14 +20,6 @@ const GET: &[u8] = b"\x82\x86\x84\x01\x01a";
 /// x: a
 const TRAILER: &[u8] = b"\x00\x01x\x01a";
 const WHOLE: u8 = flag::END_HEADERS | flag::END_STREAM;
-
-fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
-    let mut bytes = (payload.len() as u32).to_be_bytes()[1..].to_vec();
-    bytes.extend_from_slice(&[kind, flags]);
-    bytes.extend_from_slice(&stream.to_be_bytes());
-    bytes.extend_from_slice(payload);
-    bytes
-}
 
 fn headers(flags: u8, stream: u32, block: &[&[u8]]) -> Vec<u8> {
     frame(kind::HEADERS, flags, stream, &block.concat())
