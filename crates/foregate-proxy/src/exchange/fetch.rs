@@ -286,8 +286,8 @@ async fn in_time(config: &Config, whom: &Whom, ask: &FetchRequest, deadline: Ins
     if let Ok(asked) = tokio::time::timeout_at(deadline.into(), asked).await {
         return asked;
     }
-    if let Some(origin) = origin {
-        origin.gave_up_after(began.elapsed());
+    if let Some((origin, opened)) = origin {
+        origin.gave_up_after(opened.elapsed());
     }
     if let Some(server) = server {
         upstream.failed(server, began, Instant::now(), &Error::FirstByteTimeout);
@@ -295,13 +295,14 @@ async fn in_time(config: &Config, whom: &Whom, ask: &FetchRequest, deadline: Ins
     Err(FetchError::Timeout)
 }
 
-/// Asks once, and again if a kept connection turns out to be dead. `asked` is the server that has not answered yet, `origin` the connection to it.
+/// Asks once, and again if a kept connection turns out to be dead. `asked` is the server that has not answered yet, `origin` the connection to it, and
+/// since when it is there.
 async fn attempts(
     upstream: &Arc<Upstream>,
     request: &Request,
     ask: &FetchRequest,
     asked: &mut Option<usize>,
-    origin: &mut Option<Origin>,
+    origin: &mut Option<(Origin, Instant)>,
 ) -> FetchResult {
     let _active = upstream.enter();
     let mut fresh = false;
@@ -317,8 +318,9 @@ async fn attempts(
             addresses: Addresses { client: None, local: None },
         };
         let opened = upstream.open(server, terms, now).await.map_err(fetch_error)?;
-        let result = attempt(upstream, origin.insert(opened), request, ask, asked).await;
-        let Some(origin) = origin.take() else { return Err(FetchError::Connection) };
+        let (opened, _) = origin.insert((opened, Instant::now()));
+        let result = attempt(upstream, opened, request, ask, asked).await;
+        let Some((origin, _)) = origin.take() else { return Err(FetchError::Connection) };
         match result {
             Ok(answer) => {
                 upstream.recycle(origin, Instant::now());

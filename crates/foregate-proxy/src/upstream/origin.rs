@@ -212,10 +212,10 @@ impl Origin {
         self.gave_up_after(span);
     }
 
-    /// The same when nothing has come for it for `span`, which may have begun before the connection was made.
+    /// The same when nothing has come for it for `span`.
     pub fn gave_up_after(&self, span: Duration) {
         if let Some(H2Attempt { lease, .. }) = &self.h2
-            && lease.signs().is_silent_for(span / 2, Instant::now())
+            && lease.signs().is_silent_for(span, Instant::now())
         {
             lease.close();
         }
