@@ -150,6 +150,11 @@ impl Default for Budget {
 }
 
 impl Share {
+    /// A share of nothing yet, of the same and for the same client.
+    pub fn another(&self) -> Self {
+        Self { budget: Arc::clone(&self.budget), held: 0, client: self.client, charge: Charge::new() }
+    }
+
     /// Makes this the size of the share, bytes. False: there is not enough, and the share is what it was. To hold less is
     /// always granted.
     #[must_use]

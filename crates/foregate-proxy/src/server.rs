@@ -272,7 +272,7 @@ impl Server {
             tokio::time::sleep(Duration::from_secs(2)).await;
             crate::descriptors::look();
         });
-        let in_file = |plan: &Arc<Plan>| plan.body_in_memory() < plan.body();
+        let in_file = |plan: &Arc<Plan>| crate::spool::is_used_by(plan);
         if settings.sites.routes().iter().any(|route| route.plan.get().is_some_and(in_file)) {
             let (spools, folder) = (Arc::clone(&self.proxy.spools), settings.spool_folder());
             tokio::spawn(async move { spools.probe(folder).await });

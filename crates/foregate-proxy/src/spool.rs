@@ -15,6 +15,7 @@ use std::sync::{Arc, mpsc};
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
+use foregate_module::Plan;
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
@@ -26,12 +27,19 @@ use crate::telemetry::metrics::Counter;
 
 /// What is written or read at a time, bytes: a body that comes slowly holds as much in memory, at most.
 pub const PIECE: usize = 64 * 1024;
+/// Where no step asks for more than this of a body, bytes, it stays in memory, or there is none for it.
+pub const SHORT: usize = 128 * 1024;
 /// Reads and writes at a time, of all files; others wait for their turn.
 const TURNS: usize = 16;
 /// The longest that one of them may take, with the wait for its turn. Beyond, it has failed.
 const LONGEST: Duration = Duration::from_secs(10);
 /// How often a failure is told in the log; the metrics count all.
 const TOLD_EVERY: Duration = Duration::from_secs(10);
+
+/// Whether starts of bodies may go into files for the steps of this plan: because they say so, or where memory is short.
+pub fn is_used_by(plan: &Plan) -> bool {
+    plan.body_in_memory() < plan.body() || plan.body() > SHORT
+}
 
 /// Why a body could not be kept in a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -51,9 +51,8 @@ impl Exchange<'_> {
             // What steps have looked at already has to be sent first.
             let kept = self.upload.kept.take();
             let share = || self.proxy.filter_memory.share_of(self.client_address());
-            let mut kept =
-                kept.unwrap_or_else(|| Kept { bytes: Vec::new(), gone: 0, limit: 0, share: share() });
-            kept.limit = upstream.settings.retry_body.max(kept.bytes.len());
+            let mut kept = kept.unwrap_or_else(|| Kept::new(0, share()));
+            kept.limit = upstream.settings.retry_body.max(kept.len());
             self.upload.kept = Some(kept);
         }
         self.upstream = Some(Arc::clone(upstream));

@@ -19,6 +19,7 @@ use super::response::Response;
 use super::view::View;
 use crate::error::Error;
 use crate::link::LinkError;
+use crate::link::start::Held;
 use crate::offload::{LONGEST_WAIT, LONGEST_WAIT_OF_LONG, Patience, Place};
 use crate::proxy::Config;
 use crate::routing::HostId;
@@ -177,7 +178,7 @@ impl<'a> Exchange<'a> {
         let run = self.run.insert(moved.run);
         if run.facts.spool.is_some() {
             // A step that has panicked has left it there.
-            run.facts.body = Vec::new();
+            run.facts.body = None;
         }
     }
 
@@ -203,7 +204,8 @@ impl Moved {
         let spool = facts.spool.as_ref().filter(|_| reads);
         let in_file = spool.is_some();
         if let Some(spool) = spool {
-            facts.body = spool.read()?;
+            // As many are in memory at a time as there are threads.
+            facts.body = Some(Arc::new(Held { bytes: spool.read()?, share: None }));
         }
         let mut view = View {
             request: &mut self.request,
@@ -217,8 +219,7 @@ impl Moved {
         };
         let verdict = pipeline.run(planned, &mut view, &mut self.run.state);
         if in_file {
-            // As many are in memory at a time as there are threads.
-            self.run.facts.body = Vec::new();
+            self.run.facts.body = None;
         }
         Ok(verdict)
     }

@@ -12,9 +12,9 @@ use super::progress::Awaited;
 use crate::budget::Share;
 use crate::error::Error;
 use crate::link::copy::Waiting;
-use crate::link::start::{Front, Kept};
+use crate::link::start::{Front, Held, Kept};
 use crate::link::{LinkError, Received};
-use crate::spool::{PIECE, Reader, Spool};
+use crate::spool::{self, PIECE, Reader, Spool};
 use crate::telemetry::clock;
 use crate::upstream::Origin;
 
@@ -40,14 +40,20 @@ impl Exchange<'_> {
             self.client.send_interim(self.request, 100, &none).map_err(Error::Client)?;
             self.request.expect_continue = false;
         }
-        let in_memory = run.plan.body_in_memory();
+        let (in_memory, may_use_file) = (run.plan.body_in_memory(), spool::is_used_by(&run.plan));
         self.progress.restart(clock::now());
         let mut start = Vec::new();
         let mut share = self.proxy.filter_memory.share_of(self.client_address());
         let most = wanted.min(in_memory);
         let received = poll_fn(|cx| self.poll_start(cx, most, &mut start, &mut share)).await;
+        let is_full = match &received {
+            Ok(whole) => !whole && most < wanted,
+            // Where memory is short the rest goes where there is room, unless that would hardly make any.
+            Err(Error::FilterMemory) => may_use_file && start.len() >= PIECE,
+            Err(_) => false,
+        };
         let whole = match received {
-            Ok(false) if most < wanted => {
+            _ if is_full => {
                 match self.receive_into_file(wanted, start, share).await? {
                     None => return Ok(()),
                     // There is no file: steps see as much as is in memory.
@@ -61,20 +67,13 @@ impl Exchange<'_> {
         if whole {
             self.upload.source_ended();
         }
-        // From here on it is kept twice: for the steps, and for the origin. What is still on its way counts once, so that
-        // clients who send by halves hold no more than they have sent.
-        let seen = match share.hold(2 * start.len()) {
-            true => start.clone(),
-            false => self.go_on_after(Error::FilterMemory).map(|()| Vec::new())?,
-        };
+        // Steps read what the origin gets.
+        let held = Arc::new(Held { bytes: start, share: Some(share) });
         if let Some(run) = &mut self.run {
-            run.facts.body_is_whole = whole && seen.len() == start.len();
-            run.facts.body = seen;
-            run.facts.body_share = Some(share);
+            run.facts.body_is_whole = whole;
+            run.facts.body = Some(Arc::clone(&held));
         }
-        // What it holds is counted with the start that steps see.
-        let share = self.proxy.filter_memory.share_of(self.client_address());
-        self.upload.kept = Some(Kept { limit: start.len(), gone: 0, bytes: start, share });
+        self.upload.kept = Some(Kept::start(held));
         Ok(())
     }
 
@@ -155,6 +154,8 @@ impl Exchange<'_> {
         start: &mut Vec<u8>,
         share: &mut Share,
     ) -> Poll<Result<bool, Error>> {
+        let may_use_file = self.run.as_ref().is_some_and(|run| spool::is_used_by(&run.plan));
+        let memory = &self.proxy.filter_memory;
         let link = &mut self.client.link;
         if let Poll::Ready(Err(error)) = link.poll_flush(cx) {
             return Poll::Ready(Err(Error::Client(error)));
@@ -169,7 +170,10 @@ impl Exchange<'_> {
                     if self.upload.moved.saturating_add(count as u64) > self.upload.limit {
                         return Poll::Ready(Err(Error::BodyTooLarge));
                     }
-                    if !share.hold(start.len() + count) {
+                    let length = start.len() + count;
+                    // Half of it is for short bodies, for which there is no other place.
+                    let belongs_in_file = may_use_file && length > spool::SHORT && memory.is_short();
+                    if belongs_in_file || !share.hold(length) {
                         return Poll::Ready(Err(Error::FilterMemory));
                     }
                     start.extend_from_slice(data.get(..count).unwrap_or_default());

@@ -109,8 +109,7 @@ impl Exchange<'_> {
             if shelf.len() < SHELVED {
                 run.state.clear();
                 run.plan = NOTHING.with(Arc::clone);
-                (run.facts.body, run.facts.body_share) = (Vec::new(), None);
-                (run.facts.spool, run.facts.held) = (None, None);
+                (run.facts.body, run.facts.spool, run.facts.held) = (None, None, None);
                 (run.facts.response_body, run.facts.response_share) = (Vec::new(), None);
                 run.facts.received = None;
                 shelf.push(run);
@@ -321,7 +320,7 @@ impl Exchange<'_> {
     /// Whether a step reads a body that is long, wherever it lies: it waits for a thread in its turn.
     pub(super) fn is_long(&self, planned: &Planned) -> bool {
         let entries = self.config.settings.pipeline.entries();
-        self.run.as_ref().is_some_and(|run| run.facts.spool.is_some() || run.facts.body.len() >= LONG_BODY)
+        self.run.as_ref().is_some_and(|run| run.facts.spool.is_some() || run.facts.body().len() >= LONG_BODY)
             && entries.get(usize::from(planned.step)).is_some_and(Entry::reads_body)
     }
 

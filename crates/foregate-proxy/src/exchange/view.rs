@@ -13,6 +13,7 @@ use super::received::{self, Head, Refused};
 use super::request::Request;
 use super::response::Response;
 use crate::budget::Share;
+use crate::link::start::Held;
 use crate::proxy::Config;
 use crate::random;
 use crate::routing::HostId;
@@ -29,12 +30,10 @@ pub(super) struct Facts {
     pub upstream: Option<UpstreamId>,
     /// The least limit of the request's body that a step has set.
     pub body_limit: Option<u64>,
-    /// The start of the request's body, received for the steps; empty where it is in a file.
-    pub body: Vec<u8>,
+    /// The start of the request's body, received for the steps; nothing where it is in a file.
+    pub body: Option<Arc<Held>>,
     /// The file that it is in.
     pub spool: Option<Arc<Spool>>,
-    /// What that holds of the memory for filters.
-    pub body_share: Option<Share>,
     /// What values of steps hold of that memory, as they say.
     pub held: Option<(usize, Share)>,
     /// Whether that is all of it.
@@ -68,9 +67,8 @@ impl Facts {
             client: None,
             upstream: None,
             body_limit: None,
-            body: Vec::new(),
+            body: None,
             spool: None,
-            body_share: None,
             held: None,
             body_is_whole: body_is_empty,
             unseen: None,
@@ -84,6 +82,11 @@ impl Facts {
             now: now(),
             memory_is_short: false,
         }
+    }
+
+    /// The start of the request's body, as far as it is in memory.
+    pub fn body(&self) -> &[u8] {
+        self.body.as_ref().map_or(&[], |held| &held.bytes)
     }
 }
 
@@ -218,7 +221,7 @@ impl module::Exchange for View<'_> {
     }
 
     fn request_body(&self) -> (&[u8], bool) {
-        (&self.facts.body, self.facts.body_is_whole)
+        (self.facts.body(), self.facts.body_is_whole)
     }
 
     fn request_body_length(&self) -> usize {
@@ -226,7 +229,7 @@ impl module::Exchange for View<'_> {
         facts
             .spool
             .as_ref()
-            .map_or(facts.body.len(), |spool| usize::try_from(spool.len()).unwrap_or(usize::MAX))
+            .map_or(facts.body().len(), |spool| usize::try_from(spool.len()).unwrap_or(usize::MAX))
     }
 
     fn request_body_unseen(&self) -> Option<&'static str> {

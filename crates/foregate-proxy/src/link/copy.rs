@@ -136,7 +136,7 @@ impl Copy {
         let filter = self.filter.insert(Box::new(filter));
         if let Some(kept) = &mut self.kept {
             // What lies in a file goes through them when it is sent.
-            for piece in std::mem::take(&mut kept.bytes).chunks(Chain::PIECE) {
+            for piece in kept.take().bytes.chunks(Chain::PIECE) {
                 filter.write(piece)?;
             }
         }
@@ -367,14 +367,10 @@ impl Copy {
     /// Notes what the sink has taken, and keeps it for another attempt.
     fn took(&mut self, data: &[u8]) {
         self.sent += data.len() as u64;
-        if let Some(kept) = &mut self.kept {
-            let length = kept.bytes.len() + data.len();
-            if length <= kept.limit && kept.share.hold(length) {
-                kept.bytes.extend_from_slice(data);
-                kept.gone = kept.bytes.len();
-            } else {
-                self.kept = None;
-            }
+        if let Some(kept) = &mut self.kept
+            && !kept.append(data)
+        {
+            self.kept = None;
         }
     }
 
@@ -386,7 +382,7 @@ impl Copy {
             return Poll::Pending;
         };
         let taken = taken.map_err(CopyError::Sink)?;
-        kept.gone += taken;
+        kept.consume(taken);
         self.sent += taken as u64;
         Poll::Ready(Ok(()))
     }

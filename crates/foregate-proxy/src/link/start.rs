@@ -1,26 +1,95 @@
 //! The start of a body: what was taken of it before, and what is kept.
 
+use std::sync::Arc;
+
 use super::copy::{Copy, End, Waiting};
 use crate::budget::Share;
 use crate::spool::Reader;
+
+/// Bytes of a body, for several who read them, with what they hold of the memory that all share.
+#[derive(Debug)]
+pub struct Held {
+    /// The bytes.
+    pub bytes: Vec<u8>,
+    /// Their share; nothing for those that are counted elsewhere.
+    pub share: Option<Share>,
+}
 
 /// The start of a body, kept in case it has to be sent again.
 #[derive(Debug)]
 pub struct Kept {
     /// What has been taken from the source, and gone through filters.
-    pub bytes: Vec<u8>,
+    held: Arc<Held>,
     /// How many of them the present sink has got.
-    pub gone: usize,
+    gone: usize,
     /// The most that is kept.
     pub limit: usize,
-    /// What it holds of the memory for filters.
-    pub share: Share,
 }
 
 impl Kept {
+    /// Nothing yet, of which so many bytes may be kept.
+    pub fn new(limit: usize, share: Share) -> Self {
+        Self { limit, ..Self::start(Arc::new(Held { bytes: Vec::new(), share: Some(share) })) }
+    }
+
+    /// What was taken from the source before, and no sink has got. No more is kept.
+    pub fn start(held: Arc<Held>) -> Self {
+        Self { limit: held.bytes.len(), gone: 0, held }
+    }
+
+    /// How much is kept, bytes.
+    pub fn len(&self) -> usize {
+        self.held.bytes.len()
+    }
+
     /// What the present sink has not got yet.
     pub fn due(&self) -> &[u8] {
-        self.bytes.get(self.gone..).unwrap_or_default()
+        self.held.bytes.get(self.gone..).unwrap_or_default()
+    }
+
+    /// Notes that the sink has taken so much of [`Self::due`].
+    pub fn consume(&mut self, count: usize) {
+        self.gone += count;
+    }
+
+    /// The next sink begins at the start.
+    fn rewind(&mut self) {
+        self.gone = 0;
+    }
+
+    /// Keeps also what the sink has just got. False: that is too much, and nothing is to be kept any more.
+    #[must_use]
+    pub fn append(&mut self, data: &[u8]) -> bool {
+        let length = self.len() + data.len();
+        if length > self.limit || !self.own(length) {
+            return false;
+        }
+        let Some(held) = Arc::get_mut(&mut self.held) else { return false };
+        if !held.share.as_mut().is_none_or(|share| share.hold(length)) {
+            return false;
+        }
+        held.bytes.extend_from_slice(data);
+        self.gone = length;
+        true
+    }
+
+    /// Takes what is kept out.
+    pub fn take(&mut self) -> Arc<Held> {
+        let share = self.held.share.as_ref().map(Share::another);
+        std::mem::replace(&mut self.held, Arc::new(Held { bytes: Vec::new(), share }))
+    }
+
+    /// Makes what is kept ours alone, to become so long: steps may still read the same.
+    fn own(&mut self, length: usize) -> bool {
+        if Arc::get_mut(&mut self.held).is_some() {
+            return true;
+        }
+        let mut share = self.held.share.as_ref().map(Share::another);
+        if !share.as_mut().is_none_or(|share| share.hold(length)) {
+            return false;
+        }
+        self.held = Arc::new(Held { bytes: self.held.bytes.clone(), share });
+        true
     }
 }
 
@@ -81,7 +150,7 @@ impl Copy {
                 (self.kept, self.end, self.waiting) = (None, End::Ahead, Waiting::Source);
             }
             (_, Some(kept)) => {
-                kept.gone = 0;
+                kept.rewind();
                 if self.end == End::Told {
                     self.end = End::Reached;
                 }

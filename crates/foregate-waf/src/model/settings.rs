@@ -9,7 +9,7 @@ pub struct Settings {
     pub request_body_access: bool,
     /// `SecRequestBodyLimit`, in bytes. Default: 134,217,728.
     pub request_body_limit: u64,
-    /// `SecRequestBodyInMemoryLimit`, in bytes: longer bodies are kept in a file until rules look at them. Default: 131,072.
+    /// `SecRequestBodyInMemoryLimit`, in bytes: longer bodies may be kept in a file until rules look at them. Default: 131,072.
     pub request_body_in_memory_limit: u64,
     /// `SecRequestBodyNoFilesLimit`, in bytes without the contents of uploaded files. Default: 1,048,576.
     pub request_body_no_files_limit: u64,

@@ -145,7 +145,8 @@ const BODY: [Prop; 2] = [
         "SIZE",
         "",
         "How much of it is held in memory; longer bodies lie in a temporary file until rules have seen them and the origin \
-         has them. Without it: as `SecRequestBodyInMemoryLimit` says, 128 KiB if it does not.",
+         has them, and shorter ones beyond 128 KiB too while half of `filter-memory` is held. Without it: 1 MiB, or what \
+         `SecRequestBodyInMemoryLimit` says if that is more.",
     ),
 ];
 

@@ -19,6 +19,8 @@ const RESPONSE_MOST: u64 = 1 << 20;
 const BODY: u64 = 128 << 10;
 /// The longest that a request may wait for a thread.
 const DEADLINE_MOST: Duration = Duration::from_secs(5);
+/// What of it is held in memory where nothing else is said, bytes: a file for each would cost more than the memory is worth.
+const IN_MEMORY: u64 = 1 << 20;
 /// What a value weighs, bytes.
 const VALUE: usize = 64;
 /// The number of the first rule that stands for an `exclude`: beyond those that rule sets are given.
@@ -135,9 +137,8 @@ impl FromNode for Settings {
         let seen = if engine.settings().request_body_access { terms.body as usize } else { 0 };
         let argument = |name| node.child(name).map(|child| child.arg(0)).transpose();
         let memory = body.and_then(|body| body.prop("memory"));
-        let memory = memory.map_or(Ok(engine.settings().request_body_in_memory_limit), |memory| {
-            memory.size(0..=BODY_MOST)
-        })?;
+        let unsaid = engine.settings().request_body_in_memory_limit.max(IN_MEMORY);
+        let memory = memory.map_or(Ok(unsaid), |memory| memory.size(0..=BODY_MOST))?;
         Ok(Self {
             mode,
             log,

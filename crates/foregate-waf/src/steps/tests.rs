@@ -281,11 +281,12 @@ fn what_is_held_in_memory_is_said_by_rules_or_settings() {
         RequestBody::body_in_memory(&read_with(node, rules).unwrap_or_else(|problem| panic!("{problem:?}")))
     };
     let limit = || node("body-limit").arg_literal("8MiB");
-    assert_eq!(in_memory(&waf("block").with_child(limit()), RULES), 131_072);
-    let rules = format!("SecRequestBodyInMemoryLimit 4096\n{RULES}");
-    assert_eq!(in_memory(&waf("block").with_child(limit()), &rules), 4096);
-    let said = waf("block").with_child(limit().prop_literal("memory", "1MiB"));
-    assert_eq!(in_memory(&said, &rules), 1 << 20);
+    assert_eq!(in_memory(&waf("block").with_child(limit()), RULES), 1 << 20);
+    let rules = |limit: u64| format!("SecRequestBodyInMemoryLimit {limit}\n{RULES}");
+    assert_eq!(in_memory(&waf("block").with_child(limit()), &rules(4096)), 1 << 20);
+    assert_eq!(in_memory(&waf("block").with_child(limit()), &rules(3 << 20)), 3 << 20);
+    let said = waf("block").with_child(limit().prop_literal("memory", "64KiB"));
+    assert_eq!(in_memory(&said, &rules(3 << 20)), 64 << 10);
 }
 
 #[test]
