@@ -50,14 +50,17 @@ pub struct RequestHead {
     /// The fields in order.
     pub headers: HeaderList,
     target: Vec<u8>,
-    /// The fields of the last head that was parsed, as they came. Those of a connection's next one are mostly the same, and
-    /// need no second look then.
-    before: Option<Box<Before>>,
+    before: Before,
 }
+
+/// The fields of the last head that was parsed, as they came. Those of a connection's next one are mostly the same, or most of
+/// them are, and need no second look then.
+#[derive(Clone, Debug, Default)]
+struct Before(Option<Box<Fields>>);
 
 /// Fields that were parsed, and within which limits.
 #[derive(Clone, Debug)]
-struct Before {
+struct Fields {
     headers: HeaderList,
     limits: HeadLimits,
 }
@@ -65,18 +68,42 @@ struct Before {
 impl Before {
     /// Takes note of the fields of a whole head, unless they are many.
     #[inline]
-    fn remember(before: &mut Option<Box<Self>>, headers: &HeaderList, limits: &HeadLimits) {
+    fn remember(&mut self, headers: &HeaderList, limits: &HeadLimits) {
         if headers.arena_len() > REMEMBERED {
-            *before = None;
+            self.0 = None;
             return;
         }
-        match before {
+        match &mut self.0 {
             Some(before) => {
                 before.headers.clone_from(headers);
                 before.limits = *limits;
             }
-            None => *before = Some(Box::new(Self { headers: headers.clone(), limits: *limits })),
+            None => self.0 = Some(Box::new(Fields { headers: headers.clone(), limits: *limits })),
         }
+    }
+
+    /// Them, where they were parsed within these limits.
+    #[inline]
+    fn within(&self, limits: &HeadLimits) -> Option<&HeaderList> {
+        self.0.as_deref().filter(|before| before.limits == *limits).map(|before| &before.headers)
+    }
+
+    /// Takes them for a head whose fields begin at `at`, if they are the same bytes, all of them there. Where they end.
+    #[inline]
+    fn repeat(
+        &self,
+        headers: &mut HeaderList,
+        input: &[u8],
+        at: usize,
+        limits: &HeadLimits,
+    ) -> Option<usize> {
+        let before = self.within(limits)?;
+        let rest = input.get(at..input.len().min(limits.bytes))?;
+        headers.repeat(before, rest).map(|length| at + length)
+    }
+
+    fn memory(&self) -> usize {
+        self.0.as_deref().map_or(0, |before| size_of::<Fields>() + before.headers.memory())
     }
 }
 
@@ -88,7 +115,7 @@ impl RequestHead {
             version: Version::Http11,
             headers: HeaderList::new(),
             target: Vec::new(),
-            before: None,
+            before: Before(None),
         }
     }
 
@@ -113,19 +140,9 @@ impl RequestHead {
         self.target.clear();
     }
 
-    /// Takes the fields of the last head if those that begin at `at` are the same bytes, all of them there and within the
-    /// same limits. Where they end.
-    #[inline]
-    fn repeat_fields(&mut self, input: &[u8], at: usize, limits: &HeadLimits) -> Option<usize> {
-        let before = self.before.as_deref().filter(|before| before.limits == *limits)?;
-        let rest = input.get(at..input.len().min(limits.bytes))?;
-        self.headers.repeat(&before.headers, rest).map(|length| at + length)
-    }
-
     /// Bytes of memory that it has.
     pub fn memory(&self) -> usize {
-        let before = self.before.as_deref().map_or(0, |before| size_of::<Before>() + before.headers.memory());
-        self.headers.memory() + self.target.capacity() + before
+        self.headers.memory() + self.target.capacity() + self.before.memory()
     }
 
     /// Gives back memory beyond these sizes, so that one large request does not stay for the connection's life.
@@ -136,7 +153,7 @@ impl RequestHead {
 
     /// Forgets the fields that are kept to know them again: no further request follows.
     pub fn forget(&mut self) {
-        self.before = None;
+        self.before = Before(None);
     }
 }
 
@@ -150,12 +167,19 @@ pub struct ResponseHead {
     /// The fields in order.
     pub headers: HeaderList,
     reason: Vec<u8>,
+    before: Before,
 }
 
 impl ResponseHead {
     /// An empty head that has not allocated.
     pub const fn new() -> Self {
-        Self { version: Version::Http11, status: 0, headers: HeaderList::new(), reason: Vec::new() }
+        Self {
+            version: Version::Http11,
+            status: 0,
+            headers: HeaderList::new(),
+            reason: Vec::new(),
+            before: Before(None),
+        }
     }
 
     /// The reason phrase as it came, often empty.
@@ -177,6 +201,11 @@ impl ResponseHead {
     pub fn shrink_to(&mut self, bytes: usize, fields: usize) {
         self.headers.shrink_to(bytes, fields);
         self.reason.shrink_to(bytes);
+    }
+
+    /// Forgets the fields that are kept to know them again: no further response follows.
+    pub fn forget(&mut self) {
+        self.before = Before(None);
     }
 }
 
@@ -241,7 +270,7 @@ impl HeadParser {
             }
             match request_line(window.bytes, self.line, head)? {
                 Some(end) => {
-                    if let Some(end) = head.repeat_fields(input, end, limits) {
+                    if let Some(end) = head.before.repeat(&mut head.headers, input, end, limits) {
                         self.reset();
                         return Ok(Some(end));
                     }
@@ -254,11 +283,7 @@ impl HeadParser {
                 }
             }
         }
-        let read = self.fields(input, limits, &mut head.headers)?;
-        if read.is_some() {
-            Before::remember(&mut head.before, &head.headers, limits);
-        }
-        Ok(read)
+        Ok(self.fields(input, limits, &mut head.headers, &mut head.before)?)
     }
 
     /// Parses a response head; see [`parse_request`](Self::parse_request).
@@ -280,7 +305,13 @@ impl HeadParser {
                 return Ok(None);
             }
             match status_line(window.bytes, self.line, head)? {
-                Some(end) => self.begin_fields(end),
+                Some(end) => {
+                    if let Some(end) = head.before.repeat(&mut head.headers, input, end, limits) {
+                        self.reset();
+                        return Ok(Some(end));
+                    }
+                    self.begin_fields(end);
+                }
                 None if window.is_full => return Err(ResponseError::LineTooLong),
                 None => {
                     self.wait(window, b' ');
@@ -288,7 +319,7 @@ impl HeadParser {
                 }
             }
         }
-        Ok(self.fields(input, limits, &mut head.headers)?)
+        Ok(self.fields(input, limits, &mut head.headers, &mut head.before)?)
     }
 
     /// Moves the start of the line over CRLFs; false when it takes more input to know.
@@ -343,15 +374,35 @@ impl HeadParser {
         input: &[u8],
         limits: &HeadLimits,
         headers: &mut HeaderList,
+        before: &mut Before,
     ) -> Result<Option<usize>, LineError> {
-        let read = self.field_lines(input, limits, headers);
+        let read = self.field_lines(input, limits, headers, before.within(limits));
         // The list never holds an entry without its bytes, neither between two calls nor of a head that is refused.
         let end = if let Ok(Some(end)) = read { end } else { self.line };
         headers.append_arena(&input[self.base + headers.arena_len()..end]);
         if let Ok(Some(_)) = read {
             self.reset();
+            before.remember(headers, limits);
         }
         read
+    }
+
+    /// Takes lines that are what they were in the head before, in the same place.
+    #[inline]
+    fn repeat_lines(
+        &mut self,
+        input: &[u8],
+        limits: &HeadLimits,
+        headers: &mut HeaderList,
+        before: &HeaderList,
+    ) {
+        let head = input.get(..limits.bytes.min(MAX_HEAD_BYTES)).unwrap_or(input);
+        while let Some(rest) = head.get(self.line..)
+            && let Some(length) = headers.repeat_line(before, self.line - self.base, rest)
+        {
+            self.line += length;
+            self.seen = self.line;
+        }
     }
 
     /// Reads lines as far as they have come. The entries that it makes lack their bytes.
@@ -361,8 +412,12 @@ impl HeadParser {
         input: &[u8],
         limits: &HeadLimits,
         headers: &mut HeaderList,
+        before: Option<&HeaderList>,
     ) -> Result<Option<usize>, LineError> {
         loop {
+            if let Some(before) = before {
+                self.repeat_lines(input, limits, headers, before);
+            }
             let window = Window::new(self.line, input, limits);
             if !self.is_due(window, [token_end, value_end]) {
                 return Ok(None);

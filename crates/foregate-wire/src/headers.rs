@@ -516,6 +516,28 @@ impl HeaderList {
         Some(earlier.arena.len())
     }
 
+    /// For the head parser: takes the next field of `earlier`, a whole head, if `text` begins with just that line. The bytes of the
+    /// field are, or are about to be, at this offset of the arena. How long the line is.
+    #[inline]
+    pub(crate) fn repeat_line(&mut self, earlier: &Self, offset: usize, text: &[u8]) -> Option<usize> {
+        let number = self.entries.len();
+        let entry = *earlier.entries.get(number)?;
+        let start = entry.name_start as usize;
+        let end = match earlier.entries.get(number + 1) {
+            Some(next) => next.name_start as usize,
+            None => earlier.arena.len().saturating_sub(LINE_END.len()),
+        };
+        let line = earlier.arena.get(start..end)?;
+        if !text.starts_with(line) {
+            return None;
+        }
+        let unknown = entry.id == NameId::Unknown && earlier.may_have_underscores();
+        let underscore = unknown && has(entry.name(&earlier.arena), b'_');
+        let (offset, value) = (offset as u32, entry.value_start - entry.name_start);
+        self.push_entry(entry.id, underscore, offset, entry.name_len, offset + value, entry.value_len);
+        Some(line.len())
+    }
+
     /// For the head parser: the bytes that entries point at.
     #[inline]
     pub(crate) fn append_arena(&mut self, bytes: &[u8]) {

@@ -108,6 +108,7 @@ impl Session {
                     // The client may take its time to go.
                     request.clear();
                     request.head.forget();
+                    response.forget();
                     request.shrink();
                     self.close().await;
                     return false;

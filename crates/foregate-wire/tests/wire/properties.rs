@@ -63,7 +63,76 @@ fn fields() -> impl Strategy<Value = HeaderList> {
     })
 }
 
+/// Lines of which heads in a row have some in common, and what may be wrong with one.
+const LINES: &[&str] = &[
+    "Host: a\r\n",
+    "Date: x\r\n",
+    "Date: y\r\n",
+    "a_b: c\r\n",
+    "A:\r\n",
+    "A: \tb \r\n",
+    "Set-Cookie: a=1\r\n",
+    "X-Own: 1\r\n",
+    "X-Own: 12\r\n",
+    "X-Own : 1\r\n",
+    " folded\r\n",
+    "X: \0\r\n",
+    "X: a\nb\r\n",
+    "",
+];
+
+/// A head as it comes in two pieces, after others.
+fn in_pieces<H, E>(
+    parse: impl Fn(&mut HeadParser, &[u8], &mut H) -> Result<Option<usize>, E>,
+    head: &mut H,
+    input: &[u8],
+    split: usize,
+) -> Result<Option<usize>, E> {
+    let mut parser = HeadParser::new();
+    match parse(&mut parser, &input[..split.min(input.len())], head) {
+        Ok(None) => parse(&mut parser, input, head),
+        other => other,
+    }
+}
+
 proptest! {
+    /// What was remembered of the heads before changes nothing of what is read, wherever the input is split.
+    #[test]
+    fn a_head_is_read_alike_whatever_came_before(
+        heads in vec((vec(proptest::sample::select(LINES), 0..7), 0..80usize), 1..6),
+        fields in 3..8usize,
+        bytes in 60..200usize,
+    ) {
+        let limits = HeadLimits { bytes, fields, ..HeadLimits::default() };
+        let (mut request, mut response) = (RequestHead::new(), ResponseHead::new());
+        for (lines, split) in heads {
+            let fields = lines.concat() + "\r\n";
+            let input = format!("GET / HTTP/1.1\r\n{fields}");
+            let parse = |parser: &mut HeadParser, input: &[u8], head: &mut RequestHead| {
+                parser.parse_request(input, &limits, head)
+            };
+            let mut fresh = RequestHead::new();
+            let expected = in_pieces(parse, &mut fresh, input.as_bytes(), input.len());
+            prop_assert_eq!(in_pieces(parse, &mut request, input.as_bytes(), split), expected.clone());
+            prop_assert_eq!(&request.headers, &fresh.headers);
+            prop_assert_eq!(request.headers.may_have_underscores(), fresh.headers.may_have_underscores());
+            let ids = |headers: &HeaderList| headers.iter().map(|field| field.id).collect::<Vec<_>>();
+            prop_assert_eq!(ids(&request.headers), ids(&fresh.headers));
+            for id in ids(&fresh.headers) {
+                prop_assert_eq!(request.headers.get(id), fresh.headers.get(id));
+            }
+            let input = format!("HTTP/1.1 200 OK\r\n{fields}");
+            let parse = |parser: &mut HeadParser, input: &[u8], head: &mut ResponseHead| {
+                parser.parse_response(input, &limits, head)
+            };
+            let mut fresh = ResponseHead::new();
+            let expected = in_pieces(parse, &mut fresh, input.as_bytes(), input.len());
+            prop_assert_eq!(in_pieces(parse, &mut response, input.as_bytes(), split), expected);
+            prop_assert_eq!(&response.headers, &fresh.headers);
+            prop_assert_eq!(ids(&response.headers), ids(&fresh.headers));
+        }
+    }
+
     #[test]
     fn what_we_accept_another_parser_takes_for_the_same(input in nearly_a_head()) {
         let limits = HeadLimits::default();
