@@ -15,7 +15,7 @@ use tokio::sync::watch;
 
 use crate::connection::{self, Accepted};
 use crate::descriptors;
-use crate::link::Socket;
+use crate::link::{Socket, stream};
 use crate::pressure;
 use crate::proxy::Proxy;
 use crate::settings::{Listen, ListenAddress, any_contains};
@@ -68,8 +68,8 @@ impl Listener {
             socket.set_only_v6(true)?;
         }
         socket.set_nonblocking(true)?;
-        // Accepted sockets inherit it, which saves a system call for each.
-        socket.set_tcp_nodelay(true)?;
+        // Accepted sockets inherit it, which saves system calls for each.
+        stream::prepare(&socket)?;
         socket.bind(&address.into())?;
         socket.listen(i32::try_from(listen.backlog).unwrap_or(i32::MAX))?;
         Ok(Self::Tcp(TcpListener::from_std(socket.into())?))
@@ -90,7 +90,7 @@ impl Listener {
         if socket.local_addr()?.is_unix() {
             return Ok(Self::Unix(UnixListener::from_std(socket.into())?));
         }
-        socket.set_tcp_nodelay(true)?;
+        stream::prepare(&socket)?;
         Ok(Self::Tcp(TcpListener::from_std(socket.into())?))
     }
 
@@ -302,6 +302,8 @@ fn is_about_one_connection(error: &io::Error) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use tokio::io::AsyncWriteExt;
+
     use super::*;
 
     #[tokio::test]
@@ -314,6 +316,31 @@ mod tests {
             assert_eq!(remote, Some(client.local_addr().unwrap()));
         }
         assert!(listener.accept_waiting().is_none());
+    }
+
+    /// One that reads nothing has what its kernel took, and what waits here, which is not megabytes.
+    #[tokio::test]
+    async fn little_waits_in_the_kernel_for_who_does_not_read() {
+        for adopted in [false, true] {
+            let mut listener =
+                Listener::bind(&Listen::new(ListenAddress::Tcp(([127, 0, 0, 1], 0).into()))).unwrap();
+            if adopted {
+                listener =
+                    Listener::adopt(std::net::TcpListener::bind("127.0.0.1:0").unwrap().into()).unwrap();
+            }
+            let Ok(ListenAddress::Tcp(address)) = listener.address() else { panic!() };
+            let client = socket2::Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+            client.set_recv_buffer_size(16 << 10).unwrap();
+            client.connect(&address.into()).unwrap();
+            let (mut socket, _) = listener.accept_waiting().expect("one waits");
+            let (bytes, mut written) = (vec![0; 1 << 20], 0);
+            while let Ok(Ok(count)) =
+                tokio::time::timeout(Duration::from_millis(50), socket.write(&bytes)).await
+            {
+                written += count;
+            }
+            assert!((64 << 10..512 << 10).contains(&written), "{written} bytes wait");
+        }
     }
 
     #[tokio::test]

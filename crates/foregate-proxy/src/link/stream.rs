@@ -12,6 +12,22 @@ use tokio_util::io::poll_read_buf;
 
 use crate::{descriptors, tls};
 
+/// What of a peer's data the kernel takes before it can send it, bytes. By itself it takes up to 4 MiB for each peer that reads
+/// slowly (`net.ipv4.tcp_wmem`), and once 500 or so have that, all connections of the machine are reset for lack of memory.
+const UNSENT: u32 = 128 << 10;
+
+/// Sets up a TCP socket. Those that a listening one accepts are set up as it is.
+///
+/// # Errors
+///
+/// What the system says.
+pub fn prepare(socket: &socket2::Socket) -> io::Result<()> {
+    socket.set_tcp_nodelay(true)?;
+    // A system without it does without it.
+    let _ = socket.set_tcp_notsent_lowat(UNSENT);
+    Ok(())
+}
+
 /// A connected socket, with bytes that were read ahead of its present reader.
 #[derive(Debug)]
 pub struct Socket {

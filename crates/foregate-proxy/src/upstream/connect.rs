@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use foregate_wire::proxy_protocol;
 use h2::client::SendRequest;
+use socket2::SockRef;
 use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpStream, UnixStream};
 use tokio::sync::oneshot;
@@ -21,7 +22,7 @@ use crate::address::ServerAddress;
 use crate::descriptors::{self, Used};
 use crate::error::Error;
 use crate::link::unread::Unread;
-use crate::link::{H1Link, Socket, Stream};
+use crate::link::{H1Link, Socket, Stream, stream};
 use crate::settings::{ProxyProtocolVersion, UpstreamProtocol};
 use crate::tls::{Alpn, ConnectError};
 
@@ -277,7 +278,7 @@ async fn drive(
 
 async fn tcp(address: SocketAddr) -> io::Result<TcpStream> {
     let stream = TcpStream::connect(address).await?;
-    stream.set_nodelay(true)?;
+    stream::prepare(&SockRef::from(&stream))?;
     Ok(stream)
 }
 
