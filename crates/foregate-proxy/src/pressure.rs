@@ -142,6 +142,12 @@ impl Charge {
         Self(0)
     }
 
+    /// How much is held.
+    #[cfg(test)]
+    pub fn bytes(&self) -> usize {
+        self.0
+    }
+
     /// So much is held now.
     pub fn set(&mut self, bytes: usize) {
         if bytes != self.0 {

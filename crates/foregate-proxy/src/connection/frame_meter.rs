@@ -35,9 +35,12 @@ const CREDIT_BYTES: u32 = 4096;
 /// Streams that are remembered beyond the ones that may be open, because what opens another one and what ends
 /// one cross on the way.
 const STREAMS_SLACK: usize = 64;
-/// What DATA frames that nobody has taken may cost beside their bytes, by the connection's window. Streams that wait for their
-/// origin put them together; before that only a flood has so many.
+/// What DATA frames that nobody has taken may cost beside their bytes, by the connection's window. Streams that wait put them
+/// together, once they are let run: only a flood has so many.
 const WAITING_FACTOR: usize = 4;
+/// From this part of that on streams are let run before more is read. A read may bring some 900 frames, and windows of the smallest
+/// size allow 1,024.
+const CROWDED: usize = 8;
 
 /// What a peer does too much of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -143,6 +146,11 @@ impl FrameMeter {
     /// What has come of bodies and nobody has taken.
     pub fn unread(&self) -> &Arc<Unread> {
         &self.unread
+    }
+
+    /// Whether so many DATA frames wait that streams should have a turn to take them before more is read.
+    pub fn is_crowded(&self) -> bool {
+        self.unread.frames() > self.waiting_limit / CROWDED
     }
 
     /// What the peer does too much of, if anything.

@@ -21,7 +21,6 @@ use crate::link::Stream;
 use crate::link::buffer::Buffer;
 use crate::link::head_gate::{HeadGate, RefusedHead};
 use crate::link::unread::Unread;
-use crate::pressure::Charge;
 use crate::settings::Limits;
 use crate::telemetry::clock;
 
@@ -42,9 +41,9 @@ struct Inner<IO> {
     io: IO,
     meter: FrameMeter,
     gate: HeadGate,
-    /// The memory of what the peer has sent of bodies and nobody has taken.
-    charge: Charge,
     output: Buffer,
+    /// Streams have had a turn since the last read, for the many frames that wait for them.
+    yielded: bool,
     /// Since when the peer takes nothing of what we have for it.
     blocked: Option<Instant>,
 }
@@ -55,8 +54,7 @@ struct Inner<IO> {
 pub fn metered<IO>(io: IO, limits: &Limits, frame_limit: usize) -> (Metered<IO>, Control<IO>) {
     let meter = FrameMeter::new(limits, clock::now());
     let gate = HeadGate::new(limits, frame_limit);
-    let (charge, output) = (Charge::new(), Buffer::new());
-    let inner = Arc::new(Mutex::new(Inner { io, meter, gate, charge, output, blocked: None }));
+    let inner = Arc::new(Mutex::new(Inner { io, meter, gate, output: Buffer::new(), yielded: false, blocked: None }));
     (Metered(Arc::clone(&inner)), Control(inner))
 }
 
@@ -84,9 +82,7 @@ impl<IO: AsyncWrite + Unpin> Control<IO> {
 
     /// No stream is left that could take anything of bodies.
     pub fn nothing_is_unread(&self) {
-        let inner = &mut *self.0.lock();
-        inner.meter.unread().clear();
-        inner.count();
+        self.0.lock().meter.unread().clear();
     }
 
     /// Since when the peer takes nothing of what we have for it; `None` if it takes it.
@@ -118,10 +114,6 @@ impl Control<Stream> {
 }
 
 impl<IO> Inner<IO> {
-    fn count(&mut self) {
-        self.charge.set(self.meter.unread().held());
-    }
-
     fn fault(&self) -> Option<Reason> {
         self.meter.flood().map(|_| Reason::ENHANCE_YOUR_CALM).or(self.gate.fault())
     }
@@ -157,7 +149,6 @@ impl<IO: AsyncWrite + Unpin> Inner<IO> {
 
     fn collect(&mut self, bytes: &[u8], now: Instant) {
         self.meter.observe_sent(now, bytes, |stream| self.gate.stream_is_reset(stream));
-        self.count();
         self.output.append(bytes);
     }
 }
@@ -185,7 +176,9 @@ impl<IO: AsyncRead + Unpin> AsyncRead for Metered<IO> {
             if inner.gate.fault().is_some() {
                 return Poll::Pending;
             }
-            if inner.gate.is_full() {
+            let yields = inner.meter.is_crowded() && !inner.yielded;
+            inner.yielded = yields;
+            if yields || inner.gate.is_full() {
                 cx.waker().wake_by_ref();
                 return Poll::Pending;
             }
@@ -199,7 +192,6 @@ impl<IO: AsyncRead + Unpin> AsyncRead for Metered<IO> {
                 Ok(()) => inner.gate.pass(read),
                 Err(_) => 0,
             };
-            inner.count();
             buffer.set_filled(before + passed);
             if passed > 0 {
                 return Poll::Ready(Ok(()));

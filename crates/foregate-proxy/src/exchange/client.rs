@@ -162,8 +162,10 @@ impl Client {
         }
     }
 
-    /// Ready once the client has given up on the exchange.
+    /// Ready once the client has given up on the exchange. Who asks waits for somebody else: small pieces that come of its body meanwhile
+    /// are put together.
     pub fn poll_abandoned(&mut self, cx: &mut std::task::Context<'_>) -> std::task::Poll<LinkError> {
+        self.link.gather(cx);
         if let (Some(respond), false) = (&mut self.respond, self.head_sent) {
             return respond.poll_reset(cx).map(|reset| match reset {
                 Ok(reason) => LinkError::Reset(reason),

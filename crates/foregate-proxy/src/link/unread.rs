@@ -9,6 +9,7 @@ use std::task::Waker;
 use parking_lot::Mutex;
 
 use super::frames::{Frame, flag, kind};
+use crate::pressure::Charge;
 
 /// What a DATA frame costs in `h2` beside its bytes, about.
 pub const FRAME: usize = 256;
@@ -27,6 +28,9 @@ struct Streams {
     streams: HashMap<u32, Waiting>,
     bytes: usize,
     frames: usize,
+    /// The memory of all of it, about. It changes with what comes and with what streams take: a connection that falls silent
+    /// says nothing by which that could be noticed.
+    charge: Charge,
 }
 
 /// What has come for one stream.
@@ -75,9 +79,9 @@ impl Unread {
     }
 
     /// The memory of all of it, about.
+    #[cfg(test)]
     pub fn held(&self) -> usize {
-        let streams = self.0.lock();
-        streams.bytes + streams.frames * FRAME
+        self.0.lock().charge.bytes()
     }
 
     /// Frames that wait.
@@ -90,6 +94,7 @@ impl Unread {
         let mut streams = self.0.lock();
         streams.streams.retain(|_, waiting| !waiting.gone && !waiting.ended && waiting.is_empty());
         (streams.bytes, streams.frames) = (0, 0);
+        streams.count();
     }
 
     /// A stream has taken a frame.
@@ -145,6 +150,7 @@ impl Streams {
         if waiting.ended && (waiting.gone || waiting.is_empty()) {
             self.streams.remove(&frame.stream);
         }
+        self.count();
         reader
     }
 
@@ -158,6 +164,11 @@ impl Streams {
         if waiting.ended && waiting.is_empty() {
             self.streams.remove(&stream);
         }
+        self.count();
+    }
+
+    fn count(&mut self) {
+        self.charge.set(self.bytes + self.frames * FRAME);
     }
 
     fn forget(&mut self, stream: u32) {
@@ -217,6 +228,17 @@ mod tests {
         assert_eq!(unread.held(), 0);
         unread.received(&frame(kind::DATA, 0, 9, 10));
         assert_eq!(unread.frames(), 1, "a head that had begun to come");
+    }
+
+    #[test]
+    fn what_is_taken_is_not_held_though_nothing_more_comes() {
+        let unread = Unread::default();
+        unread.opened(1);
+        unread.received(&frame(kind::DATA, 0, 1, 10_000));
+        unread.took_frame(1);
+        assert_eq!(unread.held(), 10_000);
+        unread.took(1, 10_000);
+        assert_eq!(unread.held(), 0);
     }
 
     #[test]

@@ -13,7 +13,6 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use crate::link::frames::{Frame, Frames, PREFACE, flag, kind};
 use crate::link::head_gate::HeadGate;
 use crate::link::unread::Unread;
-use crate::pressure::Charge;
 
 /// WINDOW_UPDATE that opens the connection's window by nothing: `h2` answers it with GOAWAY (RFC 9113, section 6.9).
 const POISON: [u8; 13] = [0, 0, 4, kind::WINDOW_UPDATE, 0, 0, 0, 0, 0, 0, 0, 0, 0];
@@ -81,8 +80,6 @@ pub struct Guarded<IO> {
     signs: Arc<Signs>,
     /// What of bodies nobody has taken.
     unread: Arc<Unread>,
-    /// The memory of that.
-    charge: Charge,
     /// `h2` has been made to end the connection.
     poisoned: bool,
 }
@@ -92,7 +89,7 @@ impl<IO> Guarded<IO> {
     pub fn new(io: IO, (signs, unread): (Arc<Signs>, Arc<Unread>), list: usize, frame_limit: usize) -> Self {
         let gate = HeadGate::for_origin(list, frame_limit);
         let (sent, received) = (Frames::after(PREFACE), Frames::after(0));
-        Self { io, gate, sent, received, signs, unread, charge: Charge::new(), poisoned: false }
+        Self { io, gate, sent, received, signs, unread, poisoned: false }
     }
 
     /// Gives `h2` what was held back, or what has it end the connection; whether there was something.
@@ -127,7 +124,6 @@ impl<IO> Guarded<IO> {
                 self.signs.close();
             }
         }
-        self.charge.set(self.unread.held());
     }
 
     fn observe_sent(&mut self, mut bytes: &[u8]) {
@@ -144,7 +140,6 @@ impl<IO> Guarded<IO> {
                 _ => {}
             }
         }
-        self.charge.set(self.unread.held());
     }
 }
 
