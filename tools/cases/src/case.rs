@@ -225,6 +225,8 @@ pub enum Action {
     Shutdown,
     /// Resets the connection.
     Reset,
+    /// Nobody can connect to the origin any more.
+    Leave,
     /// Waits.
     Pause(Duration),
     /// Tells the other scripts that this point is reached.

@@ -1,6 +1,6 @@
 //! One script at work: a client or one connection's worth of an origin.
 
-use std::net::{TcpListener, TcpStream};
+use std::net::{Shutdown, TcpListener, TcpStream};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -229,6 +229,7 @@ impl<'a> Script<'a> {
             Action::Close => self.take_conn().map(Conn::close),
             Action::Shutdown => self.conn().map(Conn::shutdown),
             Action::Reset => self.take_conn().map(Conn::reset),
+            Action::Leave => self.leave(),
             Action::Pause(time) => {
                 self.shared.pause(*time);
                 Ok(())
@@ -328,6 +329,14 @@ impl<'a> Script<'a> {
             }
             std::thread::sleep(ACCEPT_POLL);
         }
+    }
+
+    /// The kernel refuses connections to a socket that listens once it is shut down.
+    fn leave(&self) -> Result<(), String> {
+        let Side::Origin(_, Listener::Tcp(listener)) = self.side else {
+            return Err("nobody listens on a TCP port here".to_owned());
+        };
+        socket2::SockRef::from(listener).shutdown(Shutdown::Both).map_err(|error| error.to_string())
     }
 
     fn begin_origin(&mut self, conn: Conn) -> Result<(), String> {

@@ -70,6 +70,7 @@ pub(crate) fn read(words: &mut Words) -> Result<Action, String> {
         "ignore" => Action::Ignore,
         "shutdown" => Action::Shutdown,
         "reset" => Action::Reset,
+        "leave" => Action::Leave,
         "pause" => Action::Pause(duration(&words.word("a duration")?)?),
         "mark" => Action::Mark(words.word("a name")?),
         "await" => Action::Await(words.word("a name")?),

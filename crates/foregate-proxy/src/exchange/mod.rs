@@ -466,8 +466,12 @@ impl<'a> Exchange<'a> {
         }
         // A body that has been taken from the client must still be at hand.
         let whole = self.upload.is_at_hand();
-        let attempts =
-            self.attempts - u32::from(self.again.races.unprocessed) - u32::from(self.again.answered);
+        // Where the server has died, a connection that was kept tells of it first; the one that was to take its place had nothing of
+        // the request.
+        let dead = self.again.races.lost && error.is_about_connecting();
+        let free =
+            u32::from(self.again.races.unprocessed) + u32::from(self.again.answered) + u32::from(dead);
+        let attempts = self.attempts.saturating_sub(free);
         if !(unseen || lost) || !whole || attempts > upstream.settings.retries || self.client.head_sent {
             return false;
         }
