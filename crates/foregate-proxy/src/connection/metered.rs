@@ -54,7 +54,8 @@ struct Inner<IO> {
 pub fn metered<IO>(io: IO, limits: &Limits, frame_limit: usize) -> (Metered<IO>, Control<IO>) {
     let meter = FrameMeter::new(limits, clock::now());
     let gate = HeadGate::new(limits, frame_limit);
-    let inner = Arc::new(Mutex::new(Inner { io, meter, gate, output: Buffer::new(), yielded: false, blocked: None }));
+    let inner =
+        Arc::new(Mutex::new(Inner { io, meter, gate, output: Buffer::new(), yielded: false, blocked: None }));
     (Metered(Arc::clone(&inner)), Control(inner))
 }
 

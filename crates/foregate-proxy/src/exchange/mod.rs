@@ -469,8 +469,7 @@ impl<'a> Exchange<'a> {
         // Where the server has died, a connection that was kept tells of it first; the one that was to take its place had nothing of
         // the request.
         let dead = self.again.races.lost && error.is_about_connecting();
-        let free =
-            u32::from(self.again.races.unprocessed) + u32::from(self.again.answered) + u32::from(dead);
+        let free = u32::from(self.again.races.unprocessed) + u32::from(self.again.answered) + u32::from(dead);
         let attempts = self.attempts.saturating_sub(free);
         if !(unseen || lost) || !whole || attempts > upstream.settings.retries || self.client.head_sent {
             return false;

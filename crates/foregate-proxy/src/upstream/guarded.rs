@@ -21,8 +21,12 @@ const POISON: [u8; 13] = [0, 0, 4, kind::WINDOW_UPDATE, 0, 0, 0, 0, 0, 0, 0, 0, 
 #[derive(Debug)]
 pub struct Signs {
     born: Instant,
-    /// Milliseconds from `born` to the last read that gave something.
+    /// Microseconds from `born` to the last read that gave something.
     read: AtomicU64,
+    /// The same to when something was first asked since then, of a connection on which nothing was.
+    asked: AtomicU64,
+    /// The stream on which a header block came last; 0: none.
+    answered: AtomicU32,
     /// It takes no more streams.
     closed: AtomicBool,
     /// The stream that has broken it; 0: none that is known.
@@ -34,8 +38,15 @@ pub struct Signs {
 impl Signs {
     /// Those of a connection that is made now.
     pub fn new(now: Instant) -> Self {
-        let (read, closed) = (AtomicU64::new(0), AtomicBool::new(false));
-        Self { born: now, read, closed, culprit: AtomicU32::new(0), resets: AtomicU32::new(0) }
+        Self {
+            born: now,
+            read: AtomicU64::new(0),
+            asked: AtomicU64::new(0),
+            answered: AtomicU32::new(0),
+            closed: AtomicBool::new(false),
+            culprit: AtomicU32::new(0),
+            resets: AtomicU32::new(0),
+        }
     }
 
     /// No more streams are to be opened on it.
@@ -53,10 +64,24 @@ impl Signs {
         self.resets.load(Ordering::Relaxed)
     }
 
-    /// Whether nothing has been read for this long.
+    /// A stream is opened while there is no other. A connection that has nothing to say is silent only from here on; one that
+    /// was asked before, and has said nothing since, is so from then on.
+    pub fn was_asked(&self, now: Instant) {
+        if self.asked.load(Ordering::Relaxed) <= self.read.load(Ordering::Relaxed) {
+            self.asked.store(self.since_born(now), Ordering::Relaxed);
+        }
+    }
+
+    /// Whether it was asked something, and nothing has been read for this long.
     pub fn is_silent_for(&self, span: Duration, now: Instant) -> bool {
-        let read = self.born + Duration::from_millis(self.read.load(Ordering::Relaxed));
-        now.saturating_duration_since(read) >= span
+        let since = self.read.load(Ordering::Relaxed).max(self.asked.load(Ordering::Relaxed));
+        now.saturating_duration_since(self.born + Duration::from_micros(since)) >= span
+    }
+
+    /// Whether some of a response has come on this stream that may not have been told: a header block is told of once all of it is
+    /// there, and nothing comes in between (RFC 9113, section 4.3), so that only the last one can be a part.
+    pub fn has_begun(&self, stream: u32) -> bool {
+        self.answered.load(Ordering::Relaxed) == stream
     }
 
     /// Whether the connection has failed for what came on this stream.
@@ -65,8 +90,11 @@ impl Signs {
     }
 
     fn has_read(&self, now: Instant) {
-        let since = now.saturating_duration_since(self.born).as_millis();
-        self.read.store(u64::try_from(since).unwrap_or(u64::MAX), Ordering::Relaxed);
+        self.read.store(self.since_born(now), Ordering::Relaxed);
+    }
+
+    fn since_born(&self, now: Instant) -> u64 {
+        u64::try_from(now.saturating_duration_since(self.born).as_micros()).unwrap_or(u64::MAX)
     }
 }
 
@@ -119,9 +147,11 @@ impl<IO> Guarded<IO> {
     fn observe_received(&mut self, mut bytes: &[u8]) {
         while let Some(frame) = self.received.next(&mut bytes, wanted_of_received) {
             self.unread.received(&frame);
-            if frame.kind == kind::RST_STREAM && frame.code() == Reason::ENHANCE_YOUR_CALM {
+            match frame.kind {
+                kind::HEADERS => self.signs.answered.store(frame.stream, Ordering::Relaxed),
                 // It has had enough of our resets.
-                self.signs.close();
+                kind::RST_STREAM if frame.code() == Reason::ENHANCE_YOUR_CALM => self.signs.close(),
+                _ => {}
             }
         }
     }
@@ -240,6 +270,37 @@ mod tests {
         far.write_all(&head).await.unwrap();
         guarded.read_exact(&mut vec![0; head.len()]).await.unwrap();
         (guarded, far)
+    }
+
+    #[tokio::test]
+    async fn a_response_has_begun_with_the_header_of_its_first_frame() {
+        let (mut guarded, mut far) = connection(100).await;
+        guarded.write_all(&frame(kind::HEADERS, flag::END_HEADERS, 5, b"h")).await.unwrap();
+        for (part, begun) in [(&b"\0\0\x05\x01\0\0\0\0"[..], false), (b"\x05", true), (b"\x88", true)] {
+            far.write_all(part).await.unwrap();
+            let read = tokio::time::timeout(Duration::from_millis(10), guarded.read(&mut [0; 64])).await;
+            assert!(read.is_err(), "a part of a block");
+            assert_eq!(guarded.signs.has_begun(5), begun);
+        }
+        assert!(!guarded.signs.has_begun(3), "all of its head has been told");
+    }
+
+    #[test]
+    fn a_connection_is_silent_from_when_it_was_asked() {
+        let start = Instant::now();
+        let second = |second: u64| start + Duration::from_secs(second);
+        let silent =
+            |signs: &Signs, span: u64, now: u64| signs.is_silent_for(Duration::from_secs(span), second(now));
+        let signs = Signs::new(start);
+        signs.was_asked(second(0));
+        signs.has_read(second(1));
+        signs.was_asked(second(60));
+        assert!(!silent(&signs, 3, 61) && silent(&signs, 3, 63));
+        // Those who ask one after the other do not make it any better.
+        signs.was_asked(second(62));
+        assert!(silent(&signs, 3, 63));
+        signs.has_read(second(64));
+        assert!(!silent(&signs, 3, 66) && silent(&signs, 3, 67));
     }
 
     #[tokio::test]

@@ -27,6 +27,11 @@ use crate::settings::{self, UpstreamProtocol};
 
 pub use super::connect::Addresses;
 
+/// How long an HTTP/2 connection on which something is asked has to say nothing before it is taken for dead. An origin may be slower
+/// than a request was to wait for it: were its connection given up for each of those that were not answered in 50 ms, all others would
+/// connect anew as often. A packet that was lost is there after a second or two, sent again.
+const DEAD_AFTER: Duration = Duration::from_secs(3);
+
 /// A connection to an origin, or a stream of one, that serves one request.
 #[derive(Debug)]
 pub struct Origin {
@@ -37,6 +42,8 @@ pub struct Origin {
     born: Instant,
     pool: Arc<Pool>,
     keep_alive: bool,
+    /// A head has come, if only an interim one.
+    answered: bool,
     h2: Option<H2Attempt>,
 }
 
@@ -121,7 +128,7 @@ impl Upstream {
                 (Link::H2(link), Some(H2Attempt { lease, response: None }))
             }
         };
-        Origin { link, reused, born, pool: Arc::clone(&server.pool), keep_alive: false, h2 }
+        Origin { link, reused, born, pool: Arc::clone(&server.pool), keep_alive: false, answered: false, h2 }
     }
 
     /// Keeps the connection for another request if it is fit for one.
@@ -198,11 +205,11 @@ impl Origin {
             Error::OriginRefused => self.h2.as_ref().is_some_and(|attempt| attempt.lease.signs().is_closed()),
             _ => false,
         };
-        self.reused && ended
+        self.reused && ended && !self.has_begun()
     }
 
     /// The request is given up for `error`. If nothing has come for it in time, an HTTP/2 connection from which nothing at all has come for
-    /// as long may be dead without a word: no other request shall find out the same way.
+    /// as long, and for [`DEAD_AFTER`], may be dead without a word: no other request shall find out the same way.
     pub fn gave_up(&self, error: &Error, settings: &settings::Upstream) {
         let span = match error {
             Error::FirstByteTimeout => settings.first_byte_timeout,
@@ -215,19 +222,37 @@ impl Origin {
     /// The same when nothing has come for it for `span`.
     pub fn gave_up_after(&self, span: Duration) {
         if let Some(H2Attempt { lease, .. }) = &self.h2
-            && lease.signs().is_silent_for(span, Instant::now())
+            && lease.signs().is_silent_for(span.max(DEAD_AFTER), Instant::now())
         {
             lease.close();
         }
     }
 
-    /// Whether some of a response's head has come, though not all of it.
+    /// Whether something of a response has come, if only a part of its head, or an interim one.
     pub fn has_begun(&self) -> bool {
-        matches!(&self.link, Link::H1(link) if !link.ahead().is_empty())
+        let ahead = match (&self.link, &self.h2) {
+            (Link::H1(link), _) => !link.ahead().is_empty(),
+            (_, Some(H2Attempt { lease, response: Some(response) })) => {
+                lease.signs().has_begun(response.stream_id().as_u32())
+            }
+            _ => false,
+        };
+        self.answered || ahead
     }
 
     /// Waits for a response's head, which may be an interim one.
     pub fn poll_head(
+        &mut self,
+        cx: &mut Context<'_>,
+        upstream: &Upstream,
+        head: &mut ResponseHead,
+    ) -> Poll<Result<(), Error>> {
+        let polled = self.poll_any_head(cx, upstream, head);
+        self.answered |= matches!(polled, Poll::Ready(Ok(())));
+        polled
+    }
+
+    fn poll_any_head(
         &mut self,
         cx: &mut Context<'_>,
         upstream: &Upstream,
@@ -398,6 +423,10 @@ fn h2_error(error: h2::Error, stream: u32, lease: &Lease) -> Error {
     if connection {
         // Before its task has seen the end of the connection: a further attempt must not meet it.
         lease.close();
+    }
+    if lease.signs().has_begun(stream) {
+        // Whatever it says now, it has begun to answer.
+        return Error::Origin(error.into());
     }
     // The origin names the last stream that it has looked at; `h2` has only those beyond fail for that.
     let beyond_the_last = error.is_go_away() && error.is_remote();
