@@ -169,8 +169,8 @@ pub enum Error {
     /// A step of a module has had the request broken off; its name.
     #[error("the step {0} has broken the request off")]
     Aborted(&'static str),
-    /// The process ended before the exchange did.
-    #[error("cut off by the end of the process")]
+    /// The process, or the listener, ended before the exchange did.
+    #[error("cut off by the end of the process or of its listener")]
     Shutdown,
     /// The proxy is at fault.
     #[error("internal error")]

@@ -263,6 +263,7 @@ fn spawn(
         registered.tell();
     }
     let local = local.or_else(|| socket.local_address());
+    let served_by = registered.task();
     let accepted = Accepted { socket, remote, local, registered };
     let active = Active::new(&proxy.metrics);
     let task_proxy = Arc::clone(proxy);
@@ -270,7 +271,8 @@ fn spawn(
         connection::serve(task_proxy, listen, accepted).await;
         drop(active);
     };
-    tokio::spawn(Watched::new(task, Arc::clone(&proxy.metrics)));
+    let task = tokio::spawn(Watched::new(task, Arc::clone(&proxy.metrics)));
+    served_by.is(task.abort_handle());
 }
 
 /// Counts a connection as active until it is dropped, however its task ends.

@@ -257,7 +257,7 @@ impl Server {
             }
             None => {
                 listening.stop.send_replace(true);
-                self.proxy.registry.drain(Some(listening.id));
+                drain_listener(&self.proxy, listening.id, settings.timeouts.drain);
                 tracing::info!(%address, "stopped listening");
                 false
             }
@@ -318,7 +318,7 @@ impl Server {
         // One whose file somebody has removed: nobody reaches it any more.
         if let Some(lost) = self.listening.insert(address, listening) {
             lost.stop.send_replace(true);
-            self.proxy.registry.drain(Some(lost.id));
+            drain_listener(&self.proxy, lost.id, self.timeouts().0);
         }
     }
 
@@ -464,6 +464,19 @@ impl Server {
         retire(old);
         Ok(())
     }
+}
+
+/// Has the connections of a listener end gracefully, and cuts off what is left of them after `limit`.
+fn drain_listener(proxy: &Arc<Proxy>, listener: usize, limit: Duration) {
+    proxy.registry.drain(Some(listener));
+    let proxy = Arc::clone(proxy);
+    tokio::spawn(async move {
+        tokio::time::sleep(limit).await;
+        let connections = proxy.registry.cut(listener);
+        if connections > 0 {
+            tracing::warn!(connections, "cut off at the end of the drain of a listener that is no more");
+        }
+    });
 }
 
 /// Lets a configuration go once no request holds it, on a thread of its own: to drop 100,000 sites takes so long that

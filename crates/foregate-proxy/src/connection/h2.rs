@@ -21,7 +21,7 @@ use crate::exchange::request::Request;
 use crate::exchange::response::Response;
 use crate::link::head_gate::RefusedHead;
 use crate::link::unread::Unread;
-use crate::link::{H2Link, Link, Stream};
+use crate::link::{CUT_OFF, H2Link, Link, Stream};
 use crate::pressure;
 use crate::proxy::{Proxy, Terms};
 use crate::settings::Limits;
@@ -65,12 +65,14 @@ pub(super) async fn serve(connection: Connection, stream: Stream) {
         busy_at: clock::now(),
         told_at: born,
         ending: None,
+        ended: false,
         peer: Arc::new(peer),
         proxy,
         terms,
         born,
     };
     session.run().await;
+    session.ended = true;
 }
 
 pub(crate) fn builder(limits: &Limits) -> h2::server::Builder {
@@ -110,10 +112,21 @@ struct Session {
     told_at: Instant,
     /// When a connection that is ending ends whatever happens.
     ending: Option<Instant>,
+    /// It has come to its end, and was not cut off.
+    ended: bool,
     peer: Arc<Peer>,
     proxy: Arc<Proxy>,
     terms: Arc<Terms>,
     born: Instant,
+}
+
+/// Its streams are tasks of their own, to which a connection that was cut off would look like one that the client has ended.
+impl Drop for Session {
+    fn drop(&mut self) {
+        if !self.ended {
+            self.h2.abrupt_shutdown(*CUT_OFF);
+        }
+    }
 }
 
 impl Session {
@@ -174,9 +187,8 @@ impl Session {
             }
             if idle || old || self.requests >= limits.requests_per_connection || told || tight {
                 self.h2.graceful_shutdown();
-                // Streams at work have time limits of their own; only the end of the process cuts them short.
-                let limit = if told { timeouts.drain } else { timeouts.connection_age };
-                self.ending = Some(now + limit);
+                // Streams at work have time limits of their own; who has told us cuts them short, and says whose doing that was.
+                self.ending = Some(now + timeouts.connection_age);
                 self.told_at = now;
                 cx.waker().wake_by_ref();
             }
@@ -217,6 +229,10 @@ impl Session {
             return Poll::Pending;
         }
         if deadline == own && (unread || self.ending.is_some()) {
+            if self.streams.load(Ordering::Relaxed) > 0 {
+                // That they are over is no doing of the client's. What it is told comes after this.
+                self.h2.abrupt_shutdown(*CUT_OFF);
+            }
             return Poll::Ready(Event::Stalled);
         }
         cx.waker().wake_by_ref();

@@ -10,6 +10,7 @@ use std::time::Duration;
 use foregate_wire::client_network;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
+use tokio::task::AbortHandle;
 
 /// Parts of the table that are locked on their own.
 const SHARDS: usize = 16;
@@ -37,6 +38,8 @@ struct Entry {
     listener: usize,
     waker: Mutex<Option<Waker>>,
     told: AtomicBool,
+    /// What serves it.
+    task: Mutex<Option<AbortHandle>>,
 }
 
 impl Registry {
@@ -94,6 +97,21 @@ impl Registry {
                 }
             }
         }
+    }
+
+    /// Ends what is left of the connections of one listener at once; how many that were.
+    pub fn cut(&self, listener: usize) -> usize {
+        let mut cut = 0;
+        for shard in &self.shards {
+            let entries: Vec<_> = shard.lock().entries.values().cloned().collect();
+            for entry in entries.iter().filter(|entry| entry.listener == listener) {
+                if let Some(task) = entry.task.lock().take() {
+                    task.abort();
+                    cut += 1;
+                }
+            }
+        }
+        cut
     }
 
     /// Has all idle connections look again whether they shall go on.
@@ -161,6 +179,11 @@ pub struct Registered {
 }
 
 impl Registered {
+    /// Where to say which task serves the connection, once there is one.
+    pub fn task(&self) -> Task {
+        Task(Arc::clone(&self.entry))
+    }
+
     /// Has the connection end gracefully, before its task has begun.
     pub fn tell(&self) {
         self.entry.told.store(true, Ordering::SeqCst);
@@ -183,6 +206,17 @@ impl Registered {
         }
         drop(waker);
         self.entry.told.load(Ordering::SeqCst)
+    }
+}
+
+/// Where the task of a connection belongs.
+#[derive(Debug)]
+pub struct Task(Arc<Entry>);
+
+impl Task {
+    /// This one serves the connection.
+    pub fn is(self, task: AbortHandle) {
+        *self.0.task.lock() = Some(task);
     }
 }
 
@@ -247,5 +281,29 @@ mod tests {
         assert!(here.is_told() && !there.is_told());
         registry.drain(None);
         assert!(there.is_told());
+    }
+
+    #[tokio::test]
+    async fn the_connections_of_a_listener_are_cut_alone() {
+        let registry = Arc::new(Registry::new());
+        let tasks: Vec<_> = [7, 7, 8]
+            .into_iter()
+            .map(|listener| {
+                let registered = registry.enter(None, 1, listener).expect("a connection");
+                let task = registered.task();
+                let served = tokio::spawn(async move {
+                    let _registered = registered;
+                    std::future::pending::<()>().await;
+                });
+                task.is(served.abort_handle());
+                served
+            })
+            .collect();
+        tokio::task::yield_now().await;
+        assert_eq!((registry.cut(7), registry.cut(7)), (2, 0));
+        for (at, task) in tasks.into_iter().enumerate() {
+            assert_eq!(at < 2, tokio::time::timeout(Duration::from_millis(50), task).await.is_ok());
+        }
+        assert_eq!(registry.count(), 1);
     }
 }

@@ -168,7 +168,7 @@ impl Client {
         self.link.gather(cx);
         if let (Some(respond), false) = (&mut self.respond, self.head_sent) {
             return respond.poll_reset(cx).map(|reset| match reset {
-                Ok(reason) => LinkError::Reset(reason),
+                Ok(reason) => reason.into(),
                 Err(error) => error.into(),
             });
         }

@@ -34,6 +34,7 @@ use self::request::Request;
 use self::respond::Answer;
 use self::response::Response;
 use crate::error::Error;
+use crate::link::LinkError;
 use crate::link::copy::Copy;
 use crate::pressure;
 use crate::proxy::{Config, Proxy};
@@ -445,9 +446,9 @@ impl<'a> Exchange<'a> {
         if self.client.head_sent {
             return Step::Broken(error);
         }
-        let client_is_gone = matches!(error, Error::Client(crate::link::LinkError::Io(_)))
-            || matches!(error, Error::Client(crate::link::LinkError::Reset(_)))
-            || matches!(error, Error::Client(crate::link::LinkError::Truncated));
+        let client_is_gone = matches!(error, Error::Client(LinkError::Io(_)))
+            || matches!(error, Error::Client(LinkError::Reset(_) | LinkError::CutOff))
+            || matches!(error, Error::Client(LinkError::Truncated));
         if client_is_gone {
             return Step::Broken(error);
         }
@@ -508,6 +509,9 @@ impl<'a> Exchange<'a> {
 
     fn log(&mut self) {
         self.record.logged = true;
+        if self.record.error == Some(Error::Client(LinkError::CutOff)) {
+            self.record.error = Some(Error::Shutdown);
+        }
         if self.refused.is_none() && (self.has_steps(PhaseId::Log, PhaseId::Log) || self.has_filters()) {
             self.run_log_phase();
         }

@@ -239,7 +239,7 @@ impl H2Link {
     pub fn poll_abandoned(&mut self, cx: &mut Context<'_>) -> Poll<LinkError> {
         match &mut self.send {
             Some(send) => match ready!(send.poll_reset(cx)) {
-                Ok(reason) => Poll::Ready(LinkError::Reset(reason)),
+                Ok(reason) => Poll::Ready(reason.into()),
                 Err(error) => Poll::Ready(error.into()),
             },
             None => Poll::Pending,

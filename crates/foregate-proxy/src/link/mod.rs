@@ -16,6 +16,7 @@ pub mod sweep;
 pub mod unread;
 
 use std::io;
+use std::sync::LazyLock;
 use std::task::{Context, Poll};
 
 use foregate_wire::{BodyError, HeaderList};
@@ -45,7 +46,15 @@ pub enum LinkError {
     /// The peer exceeded a limit of its HTTP/2 connection, or broke the protocol.
     #[error("HTTP/2 connection failed")]
     H2,
+    /// We have ended the HTTP/2 connection, through no fault of the peer's.
+    #[error("connection cut off")]
+    CutOff,
 }
+
+/// With what streams learn that we cut their connection off, from `h2`, which tells of nothing else. It is never sent, and no peer can
+/// guess it: its own resets come the same way.
+pub static CUT_OFF: LazyLock<::h2::Reason> =
+    LazyLock::new(|| ((crate::random::number() >> 32) as u32 | 1 << 31).into());
 
 impl From<io::Error> for LinkError {
     fn from(error: io::Error) -> Self {
@@ -63,9 +72,15 @@ impl From<::h2::Error> for LinkError {
     fn from(error: ::h2::Error) -> Self {
         match (error.get_io(), error.reason()) {
             (Some(error), _) => Self::Io(error.kind()),
-            (None, Some(reason)) => Self::Reset(reason),
+            (None, Some(reason)) => reason.into(),
             (None, None) => Self::H2,
         }
+    }
+}
+
+impl From<::h2::Reason> for LinkError {
+    fn from(reason: ::h2::Reason) -> Self {
+        if reason == *CUT_OFF { Self::CutOff } else { Self::Reset(reason) }
     }
 }
 
