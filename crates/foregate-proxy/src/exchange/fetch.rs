@@ -286,8 +286,11 @@ async fn in_time(config: &Config, whom: &Whom, ask: &FetchRequest, deadline: Ins
     if let Ok(asked) = tokio::time::timeout_at(deadline.into(), asked).await {
         return asked;
     }
-    if let Some((origin, opened)) = origin {
+    if let Some((origin, opened)) = &origin {
         origin.gave_up_after(opened.elapsed());
+    }
+    if let (Some(server), Some((origin, _))) = (server, &origin) {
+        upstream.address_failed(server, origin, Instant::now(), &Error::FirstByteTimeout);
     }
     if let Some(server) = server {
         upstream.failed(server, began, Instant::now(), &Error::FirstByteTimeout);
@@ -338,6 +341,7 @@ async fn attempts(
                 }
                 if !race {
                     upstream.failed(server, now, Instant::now(), &error);
+                    upstream.address_failed(server, &origin, Instant::now(), &error);
                 }
                 return Err(fetch_error(error));
             }
@@ -376,6 +380,7 @@ async fn attempt(
         if head.status >= 200 {
             if let Some(server) = asked.take() {
                 upstream.succeeded(server, Instant::now());
+                upstream.address_answered(server, origin);
             }
             break;
         }

@@ -192,6 +192,7 @@ impl Exchange<'_> {
             origin.gave_up(&error, &upstream.settings);
             if !self.again.fresh {
                 upstream.failed(server, self.record.attempt, clock::now(), &error);
+                upstream.address_failed(server, origin, clock::now(), &error);
             }
         }
         Step::Failed(error)
@@ -350,6 +351,7 @@ impl Exchange<'_> {
         };
         if let Some(server) = self.tried.last() {
             upstream.succeeded(server, clock::now());
+            upstream.address_answered(server, &origin);
         }
         if length == BodyLength::Tunnel {
             return self.agree_on_tunnel(origin);

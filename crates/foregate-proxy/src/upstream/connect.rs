@@ -75,7 +75,10 @@ impl Upstream {
             tracing::debug!(server = %server.label, "no descriptor for a connection");
             return Err(Error::NoDescriptors);
         };
-        let connected = match timeout_at(deadline.into(), self.establish(server, addresses, place)).await {
+        let mut reached = None;
+        // Rare, and large: kept out of the future that every request has.
+        let establish = Box::pin(self.establish(server, addresses, place, &mut reached));
+        let connected = match timeout_at(deadline.into(), establish).await {
             Ok(connected) => connected,
             Err(_) => Err(Error::ConnectTimeout),
         };
@@ -85,8 +88,12 @@ impl Upstream {
             Err(Error::NoDescriptors) => server.health.inconclusive(began, Instant::now()),
             Err(error) => {
                 tracing::debug!(server = %server.label, %error, "connecting failed");
-                self.note_failure(server, Instant::now(), error);
+                let now = Instant::now();
+                self.note_failure(server, now, error);
                 self.counters.failed.inc();
+                if let Some(address) = reached {
+                    server.remembered.turns.failed(address, now);
+                }
             }
         }
         connected
@@ -112,13 +119,18 @@ impl Upstream {
         Used::take_for_origin()
     }
 
+    /// `reached` is told which of a name's addresses has taken the connection: it may be what fails.
     async fn establish(
         &self,
         server: &Server,
         addresses: Addresses,
         place: Used,
+        reached: &mut Option<IpAddr>,
     ) -> Result<Connected, Error> {
         let mut socket = self.socket(server, place).await?;
+        if server.resolved.is_some() {
+            *reached = socket.peer_address();
+        }
         if let Some(version) = self.settings.send_proxy {
             let mut header = Vec::new();
             write_proxy_header(&mut header, version, addresses);
@@ -176,31 +188,31 @@ impl Upstream {
         }
     }
 
-    /// A connection to the first of these addresses that answers, each with its share of the time. Begins with the one that worked last.
+    /// A connection to the first of these addresses that takes one, each with its share of the time. They take turns.
     async fn first_of(&self, server: &Server, found: &[IpAddr], port: u16) -> io::Result<TcpStream> {
         // A server that is down costs one attempt, at each of its addresses in turn: one that takes connections may be what fails.
-        let failures = server.health.failures() as usize;
-        let (first, most) =
-            if failures > 0 { (failures, 1) } else { (server.remembered.first(found), found.len()) };
+        let is_well = server.health.failures() == 0;
+        let order = server.remembered.turns.order(found, is_well, Instant::now());
+        let most = if is_well { order.len() } else { 1 };
         let share = self.settings.connect_timeout / u32::try_from(most).unwrap_or(1).max(1);
         let share = share.max(Duration::from_millis(50));
         let mut failed = None;
-        for address in found.iter().cycle().skip(first % found.len().max(1)).take(most) {
+        for address in order.into_iter().take(most) {
             if failed.is_some() {
                 // Whether the server is well is another question: it may have one that answers.
                 self.counters.failed.inc();
             }
-            match tokio::time::timeout(share, tcp(SocketAddr::new(*address, port))).await {
+            match tokio::time::timeout(share, tcp(SocketAddr::new(address, port))).await {
                 Ok(Ok(stream)) => {
-                    server.remembered.works(*address);
                     if let Some((other, error)) = failed {
                         self.tell_of_address(server, other, &error);
                     }
                     return Ok(stream);
                 }
-                Ok(Err(error)) => failed = Some((*address, error)),
-                Err(_) => failed = Some((*address, io::ErrorKind::TimedOut.into())),
+                Ok(Err(error)) => failed = Some((address, error)),
+                Err(_) => failed = Some((address, io::ErrorKind::TimedOut.into())),
             }
+            server.remembered.turns.failed(address, Instant::now());
         }
         Err(failed.map_or(io::ErrorKind::AddrNotAvailable.into(), |(_, error)| error))
     }
@@ -213,7 +225,7 @@ impl Upstream {
                 server = %server.label,
                 %address,
                 %error,
-                "an address of the server does not answer; another one does, and is used first from now on"
+                "an address of the server does not answer; another one does, and this one is passed over for a while"
             );
         }
     }
@@ -300,6 +312,7 @@ mod tests {
 
     use super::*;
     use crate::settings;
+    use crate::tls::Connector;
     use crate::upstream::Upstreams;
 
     const NOBODY: Addresses = Addresses { client: None, local: None };
@@ -335,6 +348,30 @@ mod tests {
         }
         assert_eq!((upstream.counters.opened.get(), upstream.counters.failed.get()), (10, 2));
         assert_eq!(upstream.servers[0].health.failures(), 0);
+    }
+
+    #[tokio::test]
+    async fn addresses_take_turns_and_one_that_fails_beyond_connecting_is_passed_over() {
+        let [first, second] = [7, 8].map(|last| Ipv4Addr::new(127, 0, 0, last));
+        let listener = TcpListener::bind((Ipv4Addr::UNSPECIFIED, 0)).await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let mut upstreams = Upstreams::new(Arc::default());
+        let mut upstream = upstream(&mut upstreams, &[first, second].map(IpAddr::from), port);
+        for address in [first, second, first, second] {
+            let link = connect(&upstream).await;
+            assert_eq!(link.stream().socket().peer_address(), Some(address.into()));
+        }
+        // It takes the connection, and no handshake.
+        let tls = settings::UpstreamTls { verify: false, ..settings::UpstreamTls::default() };
+        upstream.connector = Some(Connector::new(&tls, UpstreamProtocol::Http1).unwrap());
+        let deadline = Instant::now() + Duration::from_millis(50);
+        let failed = upstream.connect(&upstream.servers[0], NOBODY, deadline).await;
+        assert!(matches!(failed, Err(Error::ConnectTimeout)));
+        upstream.connector = None;
+        for _ in 0..4 {
+            let link = connect(&upstream).await;
+            assert_eq!(link.stream().socket().peer_address(), Some(second.into()));
+        }
     }
 
     #[tokio::test]

@@ -10,6 +10,7 @@ mod pools;
 mod remembered;
 pub mod resolve;
 mod tried;
+mod turns;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -270,6 +271,24 @@ impl Upstream {
                 %reason,
                 "the server has failed {FAILURES_UNTIL_DOWN} times in a row{consequence}"
             );
+        }
+    }
+
+    /// The same of the address that a connection leads to, where the server's name has several.
+    pub fn address_answered(&self, server: usize, origin: &Origin) {
+        if let Some(server) = self.servers.get(server) {
+            server.remembered.turns.answered(|| origin.address());
+        }
+    }
+
+    /// The same of the address that a connection leads to, where the server's name has several.
+    pub fn address_failed(&self, server: usize, origin: &Origin, now: Instant, reason: &Error) {
+        if let Some(server) = self.servers.get(server)
+            && server.resolved.is_some()
+            && reason.is_failure_of_the_server()
+            && let Some(address) = origin.address()
+        {
+            server.remembered.turns.failed(address, now);
         }
     }
 

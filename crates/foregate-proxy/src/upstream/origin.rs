@@ -1,5 +1,6 @@
 //! One attempt at an origin: a connection for one request.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
@@ -41,6 +42,9 @@ pub struct Origin {
     pub reused: bool,
     born: Instant,
     pool: Arc<Pool>,
+    /// Where a connection leads that was made for this request, if that is one of several: once it is broken nobody can tell.
+    /// Boxed, since nearly all requests have one of the others.
+    address: Option<Box<IpAddr>>,
     keep_alive: bool,
     /// A head has come, if only an interim one.
     answered: bool,
@@ -128,7 +132,22 @@ impl Upstream {
                 (Link::H2(link), Some(H2Attempt { lease, response: None }))
             }
         };
-        Origin { link, reused, born, pool: Arc::clone(&server.pool), keep_alive: false, answered: false, h2 }
+        let address = match &link {
+            Link::H1(link) if !reused && server.resolved.is_some() => {
+                link.stream().socket().peer_address().map(Box::new)
+            }
+            _ => None,
+        };
+        Origin {
+            link,
+            address,
+            reused,
+            born,
+            pool: Arc::clone(&server.pool),
+            keep_alive: false,
+            answered: false,
+            h2,
+        }
     }
 
     /// Keeps the connection for another request if it is fit for one.
@@ -193,6 +212,17 @@ impl Origin {
                 Ok(())
             }
             (Link::H2(_), None) => Err(Error::Internal),
+        }
+    }
+
+    /// Where the connection leads, so far as it can be told.
+    pub fn address(&self) -> Option<IpAddr> {
+        match (&self.link, &self.h2) {
+            (_, Some(attempt)) => attempt.lease.address(),
+            (Link::H1(link), _) => {
+                self.address.as_deref().copied().or_else(|| link.stream().socket().peer_address())
+            }
+            _ => None,
         }
     }
 

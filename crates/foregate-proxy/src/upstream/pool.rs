@@ -274,6 +274,11 @@ impl Lease {
         self.shared.close();
     }
 
+    /// Where the connection leads, unless that is a file.
+    pub fn address(&self) -> Option<IpAddr> {
+        self.shared.address
+    }
+
     /// What is known of the connection.
     pub fn signs(&self) -> &Signs {
         &self.shared.signs

@@ -1,9 +1,11 @@
-//! What is remembered of a server beside its health: which of its name's addresses works, which it had, and what operators were told.
+//! What is remembered of a server beside its health: whose turn it is of its name's addresses, which it had, and what operators were told.
 
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
+
+use super::turns::Turns;
 
 /// For how long connections to an address go on being used that the name has no more. Names whose answers are a part of many
 /// addresses, in turns, have it back by then.
@@ -16,7 +18,8 @@ const TOLD_EVERY: Duration = Duration::from_secs(10);
 /// What is remembered of a server.
 #[derive(Debug, Default)]
 pub(super) struct Remembered {
-    good: Mutex<Option<IpAddr>>,
+    /// Whose turn it is of its name's addresses.
+    pub turns: Turns,
     seen: Mutex<Seen>,
     /// A handshake has failed.
     pub handshake: Told,
@@ -25,17 +28,6 @@ pub(super) struct Remembered {
 }
 
 impl Remembered {
-    /// Where to begin among these addresses: with the one that worked last.
-    pub fn first(&self, addresses: &[IpAddr]) -> usize {
-        let good = *self.good.lock();
-        addresses.iter().position(|address| Some(*address) == good).unwrap_or(0)
-    }
-
-    /// This address works.
-    pub fn works(&self, address: IpAddr) {
-        *self.good.lock() = Some(address);
-    }
-
     /// Takes note of the addresses that the name has now. Connections that were made before the result, if there is one, may be to
     /// an address that it has had no more for a while: [`Self::has`] tells.
     pub fn see(&self, addresses: &[IpAddr], now: Instant) -> Option<Instant> {
@@ -101,16 +93,6 @@ mod tests {
 
     fn address(last: u8) -> IpAddr {
         [192, 0, 2, last].into()
-    }
-
-    #[test]
-    fn the_address_that_worked_last_is_the_first() {
-        let remembered = Remembered::default();
-        let addresses = [1, 2, 3].map(address);
-        assert_eq!(remembered.first(&addresses), 0);
-        remembered.works(address(2));
-        assert_eq!(remembered.first(&addresses), 1);
-        assert_eq!(remembered.first(&[3, 4].map(address)), 0, "it is gone");
     }
 
     #[test]

@@ -1,0 +1,128 @@
+//! The addresses of a server's name, which take turns, but for those that have failed.
+
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+
+/// How long an address is passed over at first that did not take a connection, or failed on a request. Then one connection tries it,
+/// and where it fails again, it is passed over for twice as long, up to the second of these: one that drops what it gets costs the
+/// connection that tries it a share of its time.
+const HELD: [Duration; 2] = [Duration::from_secs(10), Duration::from_mins(5)];
+/// Addresses that are passed over. Beyond, that of the longest ago is tried again.
+const HELD_MOST: usize = 64;
+
+/// Whose turn it is.
+#[derive(Debug, Default)]
+pub(super) struct Turns {
+    next: AtomicUsize,
+    any_held: AtomicBool,
+    held: Mutex<Vec<Held>>,
+}
+
+/// An address that has failed.
+#[derive(Debug)]
+struct Held {
+    address: IpAddr,
+    until: Instant,
+    span: Duration,
+}
+
+impl Turns {
+    /// These addresses in the order in which a connection tries them, those that are passed over last. Where it may `try_held`, one
+    /// whose time is up comes first, for this connection alone.
+    pub fn order(&self, addresses: &[IpAddr], try_held: bool, now: Instant) -> Vec<IpAddr> {
+        let first = self.next.fetch_add(1, Ordering::Relaxed) % addresses.len().max(1);
+        let turns = || addresses.iter().cycle().skip(first).take(addresses.len()).copied();
+        if !self.any_held.load(Ordering::Relaxed) {
+            return turns().collect();
+        }
+        let mut held = self.held.lock();
+        let is_due = |held: &&mut Held| try_held && held.until <= now && addresses.contains(&held.address);
+        let due = held.iter_mut().find(is_due).map(|due| {
+            due.span = (due.span * 2).min(HELD[1]);
+            due.until = now + due.span;
+            due.address
+        });
+        let is_held = |address: &IpAddr| held.iter().any(|held| held.address == *address);
+        let well = turns().filter(|address| !is_held(address));
+        let last = turns().filter(|address| is_held(address) && Some(*address) != due);
+        due.into_iter().chain(well).chain(last).collect()
+    }
+
+    /// An address did not take a connection, or has failed on a request.
+    pub fn failed(&self, address: IpAddr, now: Instant) {
+        let mut held = self.held.lock();
+        if held.iter().any(|held| held.address == address) {
+            return;
+        }
+        if held.len() >= HELD_MOST {
+            held.remove(0);
+        }
+        held.push(Held { address, until: now + HELD[0], span: HELD[0] });
+        self.any_held.store(true, Ordering::Relaxed);
+    }
+
+    /// A server has answered, from this address.
+    pub fn answered(&self, address: impl FnOnce() -> Option<IpAddr>) {
+        if !self.any_held.load(Ordering::Relaxed) {
+            return;
+        }
+        let Some(address) = address() else { return };
+        let mut held = self.held.lock();
+        held.retain(|held| held.address != address);
+        self.any_held.store(!held.is_empty(), Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn address(last: u8) -> IpAddr {
+        [192, 0, 2, last].into()
+    }
+
+    #[test]
+    fn addresses_take_turns() {
+        let (turns, now) = (Turns::default(), Instant::now());
+        let addresses = [1, 2, 3].map(address);
+        let firsts = || (0..6).map(|_| turns.order(&addresses, true, now)[0]).collect::<Vec<_>>();
+        assert_eq!(firsts(), [1, 2, 3, 1, 2, 3].map(address));
+        turns.failed(address(2), now);
+        assert!(firsts().iter().all(|first| *first != address(2)));
+        assert_eq!(turns.order(&addresses, true, now)[2], address(2), "it is tried when the others fail");
+        assert!(turns.order(&[], true, now).is_empty());
+    }
+
+    #[test]
+    fn one_connection_tries_an_address_that_has_failed() {
+        let (turns, start) = (Turns::default(), Instant::now());
+        let addresses = [1, 2].map(address);
+        let tries = |seconds: std::ops::Range<u32>, try_held: bool| {
+            let order = |second| turns.order(&addresses, try_held, start + SECOND * second);
+            seconds.flat_map(|second| [second; 3]).filter(|second| order(*second)[0] == address(1)).count()
+        };
+        turns.failed(address(1), start);
+        assert_eq!((tries(0..10, true), tries(10..12, false)), (0, 0));
+        assert_eq!((tries(12..32, true), tries(32..72, true)), (1, 1));
+        assert!(tries(72..3672, true) <= 14, "every five minutes");
+        turns.answered(|| Some(address(2)));
+        assert_eq!(tries(3700..3710, false), 0);
+        turns.answered(|| Some(address(1)));
+        assert_eq!(tries(3710..3720, false), 15);
+        turns.answered(|| panic!("nobody needs to know"));
+    }
+
+    #[test]
+    fn all_take_turns_when_all_have_failed() {
+        let (turns, now) = (Turns::default(), Instant::now());
+        let addresses = [1, 2].map(address);
+        addresses.into_iter().for_each(|address| turns.failed(address, now));
+        let firsts: Vec<_> = (0..4).map(|_| turns.order(&addresses, true, now)[0]).collect();
+        assert_eq!(firsts, [1, 2, 1, 2].map(address));
+    }
+}
