@@ -123,7 +123,8 @@ struct Session {
 /// Its streams are tasks of their own, to which a connection that was cut off would look like one that the client has ended.
 impl Drop for Session {
     fn drop(&mut self) {
-        if !self.ended {
+        // A panic may have left `h2` with a lock that nobody can take any more.
+        if !self.ended && !std::thread::panicking() {
             self.h2.abrupt_shutdown(*CUT_OFF);
         }
     }

@@ -20,7 +20,7 @@ use crate::link::Received;
 use crate::proxy::{Config, Proxy};
 use crate::routing::HostId;
 use crate::settings::{self, Action};
-use crate::upstream::{Addresses, Origin, Terms, Upstream};
+use crate::upstream::{Addresses, Origin, Terms, Tried, Upstream};
 
 /// Questions whose answers are kept. Beyond, the one that is least fresh goes.
 const KEPT: usize = 256;
@@ -298,7 +298,7 @@ async fn in_time(config: &Config, whom: &Whom, ask: &FetchRequest, deadline: Ins
     Err(FetchError::Timeout)
 }
 
-/// Asks once, and again if a kept connection turns out to be dead. `asked` is the server that has not answered yet, `origin` the connection to it, and
+/// Asks once, and again if a kept connection turns out to be dead, or another server if no connection can be made. `asked` is the server that has not answered yet, `origin` the connection to it, and
 /// since when it is there.
 async fn attempts(
     upstream: &Arc<Upstream>,
@@ -307,7 +307,8 @@ async fn attempts(
     asked: &mut Option<usize>,
     origin: &mut Option<(Origin, Instant)>,
 ) -> FetchResult {
-    let _active = upstream.enter();
+    let mut active = upstream.enter();
+    let mut tried = Tried::default();
     let mut fresh = false;
     let mut races = 0u8;
     loop {
@@ -320,7 +321,20 @@ async fn attempts(
             careful: !request.is_repeatable(),
             addresses: Addresses { client: None, local: None },
         };
-        let opened = upstream.open(server, terms, now).await.map_err(fetch_error)?;
+        let opened = match upstream.open(server, terms, now).await {
+            Ok(opened) => opened,
+            Err(error) => {
+                let again = error.is_about_connecting()
+                    && tried.last().is_none()
+                    && upstream.settings.retries > 0
+                    && active.may_retry();
+                tried.push(server);
+                let other = if again { upstream.other(&tried, Instant::now()) } else { None };
+                *asked = Some(other.ok_or(fetch_error(error))?);
+                fresh = false;
+                continue;
+            }
+        };
         let (opened, _) = origin.insert((opened, Instant::now()));
         let result = attempt(upstream, opened, request, ask, asked).await;
         let Some((origin, _)) = origin.take() else { return Err(FetchError::Connection) };

@@ -117,7 +117,10 @@ impl Unread {
         let mut streams = self.0.lock();
         let Some(waiting) = streams.streams.get_mut(&stream) else { return false };
         if waiting.frames <= MANY && !waiting.ended {
-            waiting.reader = Some(reader.clone());
+            match &mut waiting.reader {
+                Some(known) if known.will_wake(reader) => {}
+                known => *known = Some(reader.clone()),
+            }
         }
         waiting.frames > MANY
     }

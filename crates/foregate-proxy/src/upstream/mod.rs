@@ -274,9 +274,10 @@ impl Upstream {
         }
     }
 
-    /// The same of the address that a connection leads to, where the server's name has several.
+    /// The same of the address that a connection leads to, where the server's name has several. Those that are kept lead to where a new one
+    /// may not.
     pub fn address_answered(&self, server: usize, origin: &Origin) {
-        if let Some(server) = self.servers.get(server) {
+        if let Some(server) = self.servers.get(server).filter(|_| !origin.reused) {
             server.remembered.turns.answered(|| origin.address());
         }
     }
