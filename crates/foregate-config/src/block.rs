@@ -5,7 +5,9 @@ use std::path::PathBuf;
 
 use foregate_module::settings::{Argument, Node, Scalar};
 
+use crate::context::missing_list;
 use crate::document::{EntryRef, Kind, Span};
+use crate::elsewhere;
 use crate::load::{Item, Tree};
 use crate::nginx;
 use crate::problem::{Place, Problem, Problems};
@@ -19,6 +21,8 @@ const FEW: usize = 12;
 /// Collects what is wrong while nodes are read.
 pub struct Decoder<'p> {
     problems: &'p mut Problems,
+    /// The outermost block of the host's files.
+    root: &'static Block,
     /// The keys of modules, in the order of their numbers.
     modules: Vec<&'static Key>,
     /// Whether a message has listed many keys already: one such list is enough.
@@ -32,14 +36,20 @@ pub type Nodes<'t> = Vec<(&'static Key, Item<'t>)>;
 pub type ModuleNodes<'t> = Vec<(usize, Item<'t>)>;
 
 impl<'p> Decoder<'p> {
-    /// A decoder for files in which these keys of modules may stand, in the order of their numbers.
-    pub fn new(problems: &'p mut Problems, modules: Vec<&'static Key>) -> Self {
-        Self { problems, modules, listed: false }
+    /// A decoder for files whose outermost block is `root`, and in which these keys of modules may stand, in the order of their
+    /// numbers.
+    pub fn new(problems: &'p mut Problems, root: &'static Block, modules: Vec<&'static Key>) -> Self {
+        Self { problems, root, modules, listed: false }
     }
 
     /// Adds a problem.
     pub fn push(&mut self, problem: Problem) {
         self.problems.push(problem);
+    }
+
+    /// As [`Problems::miss_files`].
+    pub fn misses_files(&self) -> bool {
+        self.problems.miss_files()
     }
 
     /// Adds a warning.
@@ -56,6 +66,9 @@ impl<'p> Decoder<'p> {
     ) {
         let further = std::mem::take(&mut problem.further);
         for problem in std::iter::once(problem).chain(further) {
+            if self.misses_files() && missing_list(&problem.message).is_some() {
+                continue;
+            }
             let modules = &self.modules;
             let place = problem.place;
             let span = Span { start: place.start, len: place.length };
@@ -141,6 +154,9 @@ impl<'p> Decoder<'p> {
             }
         }
         for (number, key) in block.keys.iter().enumerate() {
+            if self.problems.miss_files() {
+                break;
+            }
             // What is not known was probably meant to be it.
             if key.required && !seen.contains(number) && !(strange && of.is_some()) {
                 let place = of.map(|item| item.place());
@@ -174,6 +190,11 @@ impl<'p> Decoder<'p> {
             self.push(Problem::new(Some(item.place()), message));
             return;
         }
+        if let Some(word) = off(key, item) {
+            let message = format!("`{} {word}`: a word does not turn it off", key.name);
+            self.push(Problem::new(Some(item.place()), message).help(format!("write `{} #false`", key.name)));
+            return;
+        }
         let generic = if key.many { &[][..] } else { GENERIC };
         if turns_off(item) || self.fits(key, item, generic) {
             modules.push((number, item));
@@ -191,13 +212,15 @@ impl<'p> Decoder<'p> {
     ) -> Option<usize> {
         let name = item.node.name();
         let place = Some(item.place());
+        let of_rule = of.filter(|item| item.node.name() == "rule").and_then(|_| nginx::action_of(name));
+        let has_block = item.node.children().next().is_some();
+        let is_ours = self.root.keys.iter().any(|key| key.name == name);
+        let directive = || nginx::instead_of(name, has_block).filter(|_| !is_ours);
+        let elsewhere = || elsewhere::of(name, self.root, &self.modules);
+        let help = of_rule.or_else(directive).map(str::to_owned).or_else(elsewhere);
         if block.later.contains(&name) {
             let problem = Problem::new(place, format!("`{name}` is not in this version"));
-            self.push(match name {
-                "health" => problem
-                    .help("servers that fail three times are passed over by themselves; there is no key"),
-                _ => problem,
-            });
+            self.push(Problem { help, ..problem });
             return None;
         }
         let where_to = of.map_or(String::new(), |item| format!(" in `{}`", item.node.name()));
@@ -206,13 +229,12 @@ impl<'p> Decoder<'p> {
             self.push(problem.help("it stands at the top of the file, in a `site`, or in a `route`"));
             return None;
         }
-        let modules: &[_] = if open { &self.modules } else { &[] };
-        let known = || block.keys.iter().chain(modules.iter().copied());
-        let action = of.filter(|item| item.node.name() == "rule").and_then(|_| nginx::action_of(name));
-        if let Some(help) = action.or_else(|| nginx::place_of(name)).or_else(|| nginx::instead_of(name)) {
+        if let Some(help) = help {
             self.push(problem.help(help));
             return None;
         }
+        let modules: &[_] = if open { &self.modules } else { &[] };
+        let known = || block.keys.iter().chain(modules.iter().copied());
         let near = nearest(name, known().map(|key| key.name));
         let problem = match near {
             Some(near) => problem.help(format!("did you mean `{near}`?")),
@@ -274,9 +296,8 @@ impl<'p> Decoder<'p> {
             props.push(name);
         }
         if count < usize::from(key.args.0) {
-            self.push(
-                Problem::new(Some(item.place()), format!("`{}` needs a value", key.name)).help(usage()),
-            );
+            let problem = Problem::new(Some(item.place()), format!("`{}` needs a value", key.name));
+            self.push(problem.help(commented_out(item).unwrap_or_else(usage)));
             fits = false;
         }
         for prop in key.props.iter().filter(|prop| prop.required && !props.contains(&prop.name)) {
@@ -356,7 +377,8 @@ impl<'p> Decoder<'p> {
         if item.node.entries().next().is_none() {
             return true;
         }
-        self.read(item, 0, value::boolean).unwrap_or_default()
+        // What was refused is not told of as if it had been turned off.
+        self.read(item, 0, value::boolean).unwrap_or(true)
     }
 
     /// An argument that is one of several words.
@@ -405,6 +427,23 @@ impl<'p> Decoder<'p> {
 pub fn turns_off(item: Item<'_>) -> bool {
     let mut entries = item.node.entries();
     entries.next().is_some_and(is_false) && entries.next().is_none() && item.node.children().next().is_none()
+}
+
+/// The word with which the node of a module seems to turn it off, where the key takes no text alone.
+fn off<'t>(key: &Key, item: Item<'t>) -> Option<&'t str> {
+    let mut entries = item.node.entries();
+    let entry = entries.next().filter(|entry| entry.key().is_none() && entry.kind() == Kind::String)?;
+    let alone = entries.next().is_none() && item.node.children().next().is_none();
+    let takes_text = key.args.0 > 0 && !key.props.iter().any(|prop| prop.required);
+    (alone && !takes_text && value::is_off(entry.text())).then(|| item.source_of(entry.span()))
+}
+
+/// What to write where a path was meant behind the name of a node, and a comment begins there.
+fn commented_out(item: Item<'_>) -> Option<String> {
+    let behind = item.source_behind(item.node.span()).trim_start_matches([' ', '\t']);
+    let open = ["//", "/*"].into_iter().find(|open| behind.starts_with(open))?;
+    let name = item.node.name();
+    Some(format!("`{open}` begins a comment; put a path in quotes: `{name} \"{open}...\"`"))
 }
 
 fn is_false(entry: EntryRef<'_>) -> bool {

@@ -182,8 +182,13 @@ fn advice(text: &str, message: &str) -> Option<String> {
     if let Some(field) = nginx::field_of(text.trim()) {
         return Some(format!("write `{field}`"));
     }
-    let list = message.strip_prefix("there is no list `$")?.strip_suffix('`')?;
+    let list = missing_list(message)?;
     Some(format!("add one at the top of the file, such as `list \"{list}\" \"192.0.2.0/24\" type=\"ip\"`"))
+}
+
+/// The list that a message of expressions says there is none of.
+pub(super) fn missing_list(message: &str) -> Option<&str> {
+    message.strip_prefix("there is no list `$")?.strip_suffix('`')
 }
 
 /// Where an expression compares the host with a text, or a set of them, in which there are capitals.

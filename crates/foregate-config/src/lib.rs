@@ -9,6 +9,7 @@
 mod block;
 mod context;
 mod document;
+mod elsewhere;
 mod files;
 mod format;
 mod glob;
@@ -38,9 +39,12 @@ pub use self::modules::{Modules, Scope, Upstreams};
 pub use self::problem::{Place, Problem, Problems, Refused, Shown, Warnings};
 pub use foregate_rules::nearest;
 
+use self::schema::Block;
+
 /// Reads a file (JSON when its name ends with `.json`, else KDL) and all that it includes, and has `decode` understand
 /// the tree. What is wrong is added to the problems that `decode` gets; a file with mistakes in its syntax is not handed
-/// on, because most of what is wrong would be said twice.
+/// on, because most of what is wrong would be said twice. One that misses a file is, so that all is told at once: then
+/// [`Problems::miss_files`] is true.
 ///
 /// # Errors
 ///
@@ -124,9 +128,10 @@ pub fn find<T>(
 ) -> Result<Option<T>, Box<Refused>> {
     let mut others = Problems::default();
     let tree = Tree::read(path, &mut others);
+    static NO_KEYS: Block = Block { keys: &[], later: &[] };
     let found = tree.roots().into_iter().find(|item| item.node.name() == name);
     let mut problems = Problems::default();
-    let value = found.and_then(|item| decode(&mut Decoder::new(&mut problems, Vec::new()), item));
+    let value = found.and_then(|item| decode(&mut Decoder::new(&mut problems, &NO_KEYS, Vec::new()), item));
     let problems = if found.is_some() { problems } else { others };
     if problems.is_empty() { Ok(value) } else { Err(Box::new(Refused::new(tree, problems))) }
 }
@@ -144,7 +149,7 @@ fn finish<T>(
     mut problems: Problems,
     decode: impl FnOnce(&Tree, &mut Problems) -> T,
 ) -> Result<Finished<T>, Box<Refused>> {
-    if problems.is_empty() {
+    if problems.are_of_missing_files() {
         let decoded = decode(&tree, &mut problems);
         if problems.is_empty() {
             return Ok((decoded, tree, problems));

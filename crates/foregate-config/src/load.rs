@@ -210,17 +210,15 @@ impl Tree {
             }
         }
         for (node, place, pattern) in wanted {
+            self.includes.entry((number, node)).or_default();
             let paths = match glob::expand(&pattern) {
                 Ok(paths) => paths,
                 Err(error) => {
-                    problems.push(Problem::new(
-                        Some(place),
-                        format!("cannot list {}: {error}", pattern.display()),
-                    ));
+                    let message = format!("cannot list {}: {error}", pattern.display());
+                    problems.push_missing(Problem::new(Some(place), message));
                     continue;
                 }
             };
-            self.includes.entry((number, node)).or_default();
             if paths.is_empty() {
                 problems.warn(Problem::new(Some(place), "no file fits this path"));
             }
@@ -230,7 +228,7 @@ impl Tree {
                     Ok(None) => {}
                     Err(error) => {
                         let message = format!("cannot include {}: {error}", path.display());
-                        problems.push(Problem::new(Some(place), message));
+                        problems.push_missing(Problem::new(Some(place), message));
                     }
                 }
             }
@@ -305,6 +303,12 @@ impl<'t> Item<'t> {
     pub fn source_of(self, span: Span) -> &'t str {
         let source = self.tree.files[self.file as usize].document.source();
         source.get(span.start as usize..span.end()).unwrap_or_default()
+    }
+
+    /// What stands in the file behind a part of it.
+    pub(crate) fn source_behind(self, span: Span) -> &'t str {
+        let source = self.tree.files[self.file as usize].document.source();
+        source.get(span.end()..).unwrap_or_default()
     }
 
     /// The nodes of its block, included ones in the place of their `include`.

@@ -1,8 +1,12 @@
 //! Directives of NGINX that have another name here, for those who come from there.
 
-/// What to write in place of a directive, in whichever way it is spelt.
-pub(crate) fn instead_of(directive: &str) -> Option<&'static str> {
+/// What to write in place of a directive, in whichever way it is spelt; with a block or without.
+pub(crate) fn instead_of(directive: &str, has_block: bool) -> Option<&'static str> {
     let directive = directive.replace('-', "_");
+    // Without one it is a key of ours.
+    if directive == "http" && !has_block {
+        return None;
+    }
     INSTEAD.iter().find(|(name, _)| *name == directive).map(|(_, instead)| *instead)
 }
 
@@ -29,31 +33,12 @@ const FIELDS: &[(&str, &str)] = &[
     ("$request_method", "http.request.method"),
 ];
 
-/// Where a key of ours stands, for who wrote it elsewhere.
-pub(crate) fn place_of(key: &str) -> Option<&'static str> {
-    ELSEWHERE.iter().find(|(keys, _)| keys.contains(&key)).map(|(_, place)| *place)
-}
-
-const ELSEWHERE: &[(&[&str], &str)] = &[
-    (
-        &["access-log", "metrics", "admin", "workers", "listen", "upstream", "site", "list", "limits"],
-        "it stands at the top of the file, and holds for all sites",
-    ),
-    (&["route"], "it stands in a `site`"),
-    (&["body-limit", "proxy", "respond", "allow-connect"], "it stands in a `route`"),
-    (&["server", "balance", "retries", "send-proxy"], "it stands in an `upstream`"),
-    (&["timeouts"], "it stands at the top of the file for clients, and in an `upstream` for its servers"),
-    (
-        &["certificate", "client-certificates", "minimum-version"],
-        "it stands in the `tls` of a `listen` or a `site`",
-    ),
-    (&["allow-underscores", "slashes"], "it stands in a `site`"),
-];
-
 const STATIC: &str =
     "files are not served here: have an origin do it, named by `proxy`; `respond` gives a fixed text";
 
 const WAF: &str = "write `waf { rules \"FILE\"; }`";
+
+const HEALTH: &str = "servers that fail three times are passed over by themselves; there is no key";
 
 const INSTEAD: &[(&str, &str)] = &[
     ("access_log", "write `access-log \"FILE\"`"),
@@ -99,8 +84,9 @@ const INSTEAD: &[(&str, &str)] = &[
     ("firewall", WAF),
     ("modsecurity", WAF),
     ("modsecurity_rules_file", WAF),
-    ("health_check", "servers that fail three times are passed over by themselves; there is no key"),
-    ("healthcheck", "servers that fail three times are passed over by themselves; there is no key"),
+    ("health", HEALTH),
+    ("health_check", HEALTH),
+    ("healthcheck", HEALTH),
     ("hsts", "write `security-headers`"),
     ("log", "write `access-log \"FILE\"` at the top of the file"),
     (

@@ -55,6 +55,8 @@ impl Problem {
 pub struct Problems {
     kept: Vec<Problem>,
     more: usize,
+    /// How many say that a file is missing.
+    missing: usize,
     warnings: Vec<Problem>,
 }
 
@@ -66,6 +68,22 @@ impl Problems {
         } else {
             self.more += 1;
         }
+    }
+
+    /// Adds one that says that a file cannot be included.
+    pub(crate) fn push_missing(&mut self, problem: Problem) {
+        self.push(problem);
+        self.missing += 1;
+    }
+
+    /// Whether files are missing: what is not there may stand in them, and is no news.
+    pub fn miss_files(&self) -> bool {
+        self.missing > 0
+    }
+
+    /// Whether nothing else is wrong, so that what is there can be understood.
+    pub(crate) fn are_of_missing_files(&self) -> bool {
+        self.count() == self.missing
     }
 
     /// Adds something that is right, and does nothing or not what it seems to be there for.

@@ -100,6 +100,7 @@ impl<'s> Scanner<'s> {
     fn token(&mut self) -> Result<Token, SyntaxError> {
         let start = self.at;
         let Some(byte) = self.byte(0) else { return Ok(Token::End) };
+        self.check_quote_before()?;
         let single = match byte {
             b'{' => Token::Open,
             b'}' => Token::Close,
@@ -129,6 +130,26 @@ impl<'s> Scanner<'s> {
 
     fn rest(&self) -> &'s str {
         &self.source[self.at..]
+    }
+
+    /// A value that begins right behind a closing quote: mostly a `"` within the text, which has ended it.
+    fn check_quote_before(&self) -> Result<(), SyntaxError> {
+        if !self.source[..self.at].ends_with('"') {
+            return Ok(());
+        }
+        let rest = self.rest();
+        let may_follow = |c: char| {
+            matches!(c, '{' | '}' | ';' | '=' | '\\' | ')' | '[' | ']') || is_space(c) || is_newline(c)
+        };
+        if rest.starts_with(may_follow) || ["//", "/*", "/-"].iter().any(|open| rest.starts_with(open)) {
+            return Ok(());
+        }
+        let len = rest.find(|c| may_follow(c) || c == '"').filter(|len| *len > 0).unwrap_or(1);
+        let message =
+            "the text before this has ended: a space is missing, or a `\"` within the text ended it";
+        Err(SyntaxError::new(Span::new(self.at, self.at + len), message).help(
+            "write `\\\"` for a quote within a text, or `#\"` before and `\"#` behind it all: `rule #\"http.host eq \"a.example\"\"# { ... }`",
+        ))
     }
 
     fn spaces(&mut self) -> Token {
@@ -161,10 +182,9 @@ impl<'s> Scanner<'s> {
         let mut at = start;
         loop {
             let Some(next) = memchr_two(&self.source.as_bytes()[at..]) else {
-                return Err(SyntaxError::new(
-                    Span::new(start, start + 2),
-                    "this comment has no end: `*/` is missing",
-                ));
+                let span = Span::new(start, start + 2);
+                return Err(SyntaxError::new(span, "this comment has no end: `*/` is missing")
+                    .help("`/*` begins a comment; put a path in quotes, such as `\"/*\"` or `\"/**\"`"));
             };
             at += next;
             match &self.source.as_bytes()[at..at + 2] {
@@ -328,6 +348,7 @@ impl<'s> Scanner<'s> {
             self.check_allowed(start, start + first.len_utf8())?;
         }
         let word = &self.source[start..end];
+        check_word(word, start, &self.source[end..])?;
         self.at = end;
         let unsigned = word.strip_prefix(['+', '-']).unwrap_or(word);
         if unsigned.starts_with(|c: char| c.is_ascii_digit()) {
@@ -362,6 +383,22 @@ impl<'s> Scanner<'s> {
             }
         }
     }
+}
+
+/// Refuses bare words that KDL takes, and that nobody means: those with quotes of another kind, and URLs, of which the
+/// most would be a comment.
+fn check_word(word: &str, start: usize, rest: &str) -> Result<(), SyntaxError> {
+    let span = Span::new(start, start + word.len());
+    if word.starts_with('\'') {
+        return Err(
+            SyntaxError::new(span, "`'` does not begin a text").help("put texts in double quotes: `\"`")
+        );
+    }
+    if word.ends_with(':') && rest.starts_with("//") {
+        let message = format!("`{word}` ends here: what begins with `//` is a comment");
+        return Err(SyntaxError::new(span, message).help("put URLs in quotes"));
+    }
+    Ok(())
 }
 
 fn unclosed(start: usize) -> SyntaxError {

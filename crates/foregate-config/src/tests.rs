@@ -258,7 +258,7 @@ fn hold(source: &str) {
     }
     for path in ["test.kdl", "test.json"] {
         let read = read_text(Path::new(path), source.to_owned(), |tree, problems| {
-            Decoder::new(problems, Vec::new()).open_level(tree.roots(), &ROOT, None);
+            Decoder::new(problems, &ROOT, Vec::new()).open_level(tree.roots(), &ROOT, None);
         });
         if let Err(refused) = read {
             assert!(refused.count() > 0);

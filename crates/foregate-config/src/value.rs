@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::path::Path;
 
 pub use foregate_module::settings::value::{
-    Scalar as Value, Wrong, boolean, choose, duration, number, show_size, size, string,
+    Scalar as Value, Wrong, boolean, choose, duration, is_off, number, show_size, size, string,
 };
 
 use super::problem::{Place, Problem};

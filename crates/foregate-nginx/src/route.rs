@@ -280,7 +280,7 @@ fn decode(
     problems: &mut Problems,
 ) -> Option<(Plan, Vec<PathBuf>)> {
     let keys = pipeline.keys().into_iter().map(|(key, _)| key).collect();
-    let mut decoder = Decoder::new(problems, keys);
+    let mut decoder = Decoder::new(problems, &ROOT, keys);
     let (of_nginx, items): (Vec<_>, Vec<_>) =
         tree.roots().into_iter().partition(|item| help_of_nginx(*item).is_some());
     for item in of_nginx {

@@ -63,8 +63,20 @@ pub fn string<'v>(value: &'v Scalar<'_>) -> Result<&'v str, Wrong> {
 pub fn boolean(value: &Scalar<'_>) -> Result<bool, Wrong> {
     match value.kind {
         Kind::Bool(value) => Ok(value),
-        _ => Err(Wrong::new("expected #true or #false")),
+        _ => {
+            let wrong = Wrong::new("expected #true or #false");
+            Err(match &*value.text {
+                "on" | "yes" | "true" => wrong.help("write `#true`"),
+                text if is_off(text) => wrong.help("write `#false`"),
+                _ => wrong,
+            })
+        }
     }
+}
+
+/// Whether a text is one of the words with which other programs turn something off.
+pub fn is_off(text: &str) -> bool {
+    matches!(text, "off" | "no" | "false" | "none" | "disable" | "disabled")
 }
 
 /// A whole number, as `10_000` or `"10000"`.

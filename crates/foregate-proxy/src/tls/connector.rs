@@ -195,7 +195,7 @@ fn warn_unverified() {
     static WARNED: Once = Once::new();
     WARNED.call_once(|| {
         tracing::warn!(
-            "an upstream is used WITHOUT CHECKING ITS CERTIFICATE (`verify false`): \
+            "an upstream is used WITHOUT CHECKING ITS CERTIFICATE (`verify #false`): \
              whoever sits on the way can read and change everything"
         );
     });

@@ -31,6 +31,8 @@ struct Upstreams {
     by_name: HashMap<Arc<str>, (usize, Place), foldhash::fast::RandomState>,
     /// By index, whether anything names it.
     used: Vec<Cell<bool>>,
+    /// Some may stand in files that are missing.
+    incomplete: bool,
 }
 
 impl Upstreams {
@@ -49,6 +51,10 @@ impl foregate_config::Upstreams for Upstreams {
         if let Some((index, _)) = self.by_name.get(name) {
             self.used.get(*index).inspect(|used| used.set(true));
             return Ok(UpstreamId(*index as u32));
+        }
+        // A configuration that misses a file is refused, whatever this stands for.
+        if self.incomplete {
+            return Ok(UpstreamId(0));
         }
         let wrong = Wrong::new("there is no upstream of this name");
         Err(match nearest(name, self.by_name.keys().map(|name| &**name)) {
@@ -71,7 +77,7 @@ pub(super) fn decode(
 ) -> Settings {
     let mut inspection = tls::Inspection::new(inspect);
     let keys = pipeline.keys().into_iter().map(|(key, _)| key).collect();
-    let mut decoder = Decoder::new(problems, keys);
+    let mut decoder = Decoder::new(problems, &ROOT, keys);
     let mut settings = Settings::new(Arc::clone(pipeline));
     let (mut nodes, of_modules) = decoder.open_level(tree.roots(), &ROOT, None);
     // What sites are told depends on the listeners, wherever these stand.
@@ -81,7 +87,7 @@ pub(super) fn decode(
         decoder.warn(problem.help("add `site \"*\" { route \"/**\" { proxy \"UPSTREAM\"; }; }`"));
     }
     // Routes refer to upstreams by name, wherever these stand.
-    let mut upstreams = Upstreams::default();
+    let mut upstreams = Upstreams { incomplete: decoder.misses_files(), ..Upstreams::default() };
     for (key, item) in &nodes {
         if key.name == "upstream" {
             upstream::decode(&mut decoder, *item, &mut upstreams, &mut inspection);
@@ -160,7 +166,17 @@ fn decode_of_process(
 }
 
 fn socket_address(value: &value::Value<'_>) -> Result<SocketAddr, Wrong> {
-    value::string(value)?.parse().map_err(|_| Wrong::new("expected IP:PORT or [IPV6]:PORT"))
+    let text = value::string(value)?;
+    text.parse().map_err(|_| {
+        let wrong = Wrong::new("expected IP:PORT or [IPV6]:PORT");
+        let port = text.strip_prefix(':').or_else(|| text.strip_prefix("localhost:"));
+        match port.and_then(|port| port.parse::<u16>().ok()) {
+            Some(port) => wrong.help(format!(
+                "write \"127.0.0.1:{port}\" for this machine alone, \"0.0.0.0:{port}\" or \"[::]:{port}\" for everybody"
+            )),
+            None => wrong,
+        }
+    })
 }
 
 /// `unix:` may stand before the path, as it must where an address could also be one of TCP.

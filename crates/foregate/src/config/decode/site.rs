@@ -212,6 +212,7 @@ impl<'u> Sites<'u> {
         let action = match actions.len() {
             1 => actions.pop().and_then(|(_, action)| action),
             // One that was refused, or is not known, was meant to be it.
+            0 if decoder.misses_files() => None,
             0 if item.children().iter().any(|child| self.may_answer(child.node.name())) => None,
             0 => {
                 let problem = Problem::new(Some(item.place()), "this route does not say what answers");
