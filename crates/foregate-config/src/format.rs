@@ -1,9 +1,10 @@
 //! Formats a KDL file: four spaces a level, one node a line, short blocks that stand on one line stay there.
-//! Comments, the spelling of values and single empty lines are kept.
+//! Comments, the spelling of values and single empty lines are kept, and comments one below the other stay so.
 
 use super::document::{SyntaxError, same};
+use super::kdl;
+use super::problem::{Problems, Refused};
 use super::scan::{Scanner, Token};
-use super::{kdl, problem::Problems, problem::Refused};
 use std::path::Path;
 
 use super::load::Tree;
@@ -41,16 +42,55 @@ fn write(source: &str) -> Result<String, SyntaxError> {
             break;
         }
         let text = &source[span.start as usize..span.end()];
+        let column = match token {
+            Token::LineComment => column(source, span.start as usize),
+            _ => 0,
+        };
         if token != Token::Space {
-            tokens.push((token, text));
+            tokens.push((token, text, column));
         }
     }
     let mut writer = Writer { tokens: &tokens, line_start: true, ..Writer::default() };
     writer.all();
-    Ok(writer.out)
+    Ok(align(&writer.out, &writer.trailing))
 }
 
-type Tokens<'s> = [(Token, &'s str)];
+/// Moves comments that were one below the other to where the longest of their lines lets them.
+fn align(text: &str, trailing: &[Trailing]) -> String {
+    let column = |comment: &Trailing| column(text, comment.at);
+    let mut aligned = String::with_capacity(text.len());
+    let mut copied = 0;
+    let below = |upper: &Trailing, lower: &Trailing| {
+        let is_next = text[upper.at..lower.at].bytes().filter(|byte| *byte == b'\n').count() == 1;
+        is_next && upper.column == lower.column
+    };
+    for group in trailing.chunk_by(below) {
+        let furthest = group.iter().map(column).max().unwrap_or_default();
+        for comment in group {
+            aligned.push_str(&text[copied..comment.at]);
+            aligned.extend(std::iter::repeat_n(' ', furthest - column(comment)));
+            copied = comment.at;
+        }
+    }
+    aligned + &text[copied..]
+}
+
+/// The characters before a byte on its line.
+fn column(text: &str, at: usize) -> usize {
+    let line = text[..at].rfind('\n').map_or(0, |at| at + 1);
+    text[line..at].chars().count()
+}
+
+/// A comment behind something else.
+struct Trailing {
+    /// The byte of the output at which it begins.
+    at: usize,
+    /// The column in which it was.
+    column: usize,
+}
+
+/// Tokens with their texts, and the columns of comments.
+type Tokens<'s> = [(Token, &'s str, usize)];
 
 #[derive(Default)]
 struct Writer<'s, 't> {
@@ -73,6 +113,7 @@ struct Writer<'s, 't> {
     resumed: bool,
     /// Line breaks since the last piece.
     breaks: usize,
+    trailing: Vec<Trailing>,
 }
 
 impl Writer<'_, '_> {
@@ -86,7 +127,7 @@ impl Writer<'_, '_> {
     }
 
     fn token(&mut self, at: usize) {
-        let (token, text) = self.tokens[at];
+        let (token, text, column) = self.tokens[at];
         match token {
             Token::Newline => self.line_break(),
             Token::Semicolon if self.inline == 0 => self.ended = true,
@@ -101,7 +142,11 @@ impl Writer<'_, '_> {
             }
             Token::LineComment => {
                 self.ended = false;
+                let alone = self.line_start;
                 self.piece(text.trim_end());
+                if !alone && self.inline == 0 {
+                    self.trailing.push(Trailing { at: self.out.len() - text.trim_end().len(), column });
+                }
                 if !self.continued {
                     self.end_line();
                     self.breaks = 0;
@@ -128,7 +173,7 @@ impl Writer<'_, '_> {
 
     /// The next token but space and line breaks.
     fn next(&self, at: usize) -> Option<Token> {
-        let mut tokens = self.tokens[at + 1..].iter().map(|(token, _)| *token);
+        let mut tokens = self.tokens[at + 1..].iter().map(|(token, ..)| *token);
         tokens.find(|token| *token != Token::Newline)
     }
 
@@ -177,7 +222,7 @@ impl Writer<'_, '_> {
     /// Whether the block that opens at a token stands on one line and has room there.
     fn fits(&self, open: usize) -> bool {
         let mut depth = 0_usize;
-        for (at, (token, text)) in self.tokens.iter().enumerate().skip(open) {
+        for (at, (token, text, _)) in self.tokens.iter().enumerate().skip(open) {
             match token {
                 Token::Newline | Token::LineComment | Token::LineContinuation => return false,
                 _ if text.contains('\n') => return false,
@@ -295,6 +340,14 @@ site \"*\" \"b\" \\
 }
 empty {}
 ";
+        assert_eq!(formatted(source), expected);
+    }
+
+    #[test]
+    fn comments_in_a_column_stay_in_one() {
+        let source = "a \"x\"      // one\nbb   \"yy\"  // two\nc // other\n\nd {\n  e 1     // one\n  fé      // two\n}\n";
+        let expected =
+            "a \"x\"   // one\nbb \"yy\" // two\nc // other\n\nd {\n    e 1 // one\n    fé  // two\n}\n";
         assert_eq!(formatted(source), expected);
     }
 

@@ -36,38 +36,38 @@ const FIELDS: &[(&str, &str)] = &[
 const STATIC: &str =
     "files are not served here: have an origin do it, named by `proxy`; `respond` gives a fixed text";
 
-const WAF: &str = "write `waf { rules \"FILE\"; }`";
+const WAF: &str = "write `waf { rules \"FILE\" }`";
 
 const HEALTH: &str = "servers that fail three times are passed over by themselves; there is no key";
 
 const INSTEAD: &[(&str, &str)] = &[
     ("access_log", "write `access-log \"FILE\"`"),
-    ("add_header", "write `headers { response { set \"NAME\" \"VALUE\"; }; }`"),
+    ("add_header", "write `headers { response { set \"NAME\" \"VALUE\" } }`"),
     ("alias", STATIC),
-    ("allow", "write `access { allow \"10.0.0.0/8\"; }`"),
+    ("allow", "write `access { allow \"10.0.0.0/8\" }`"),
     ("auth_basic", "write `basic-auth`"),
     ("auth_request", "write `forward-auth`"),
     ("client_max_body_size", "write `body-limit \"SIZE\"` in a `route`"),
-    ("deny", "write `access { deny \"10.0.0.0/8\"; }`"),
-    ("error_page", "write `error-pages { page 404 file=\"FILE\"; }`"),
-    ("expires", "write `headers { response { set \"cache-control\" \"max-age=60\"; }; }`"),
+    ("deny", "write `access { deny \"10.0.0.0/8\" }`"),
+    ("error_page", "write `error-pages { page 404 file=\"FILE\" }`"),
+    ("expires", "write `headers { response { set \"cache-control\" \"max-age=60\" } }`"),
     ("gzip", "write `compress`"),
     ("http", "leave it out: what stands in it stands at the top of the file"),
     ("if", "write `rule \"EXPRESSION\" { ... }`, or `when=\"EXPRESSION\"` at a key"),
     ("index", STATIC),
-    ("keepalive_timeout", "write `timeouts { keep-alive \"60s\"; }` at the top of the file"),
-    ("limit_conn", "write `limits { connections-per-client NUMBER; }` at the top of the file"),
+    ("keepalive_timeout", "write `timeouts { keep-alive \"60s\" }` at the top of the file"),
+    ("limit_conn", "write `limits { connections-per-client NUMBER }` at the top of the file"),
     ("limit_req", "write `rate-limit NUMBER per=\"1s\"`"),
     ("location", "write `route \"/path/**\" { ... }` in a `site`"),
     ("map", "write `list`, and expressions that look into it"),
     (
         "proxy_pass",
-        "write `upstream \"app\" { server \"HOST:PORT\"; }` at the top of the file, and `proxy \"app\"` in a `route`",
+        "write `upstream \"app\" { server \"HOST:PORT\" }` at the top of the file, and `proxy \"app\"` in a `route`",
     ),
-    ("proxy_read_timeout", "write `upstream \"app\" { timeouts { first-byte \"30s\"; idle \"60s\"; }; }`"),
+    ("proxy_read_timeout", "write `upstream \"app\" { timeouts { first-byte \"30s\"; idle \"60s\" } }`"),
     (
         "proxy_set_header",
-        "write `headers { request { set \"NAME\" \"VALUE\"; }; }`; for Host, `host \"NAME\"` in the `upstream`",
+        "write `headers { request { set \"NAME\" \"VALUE\" } }`; for Host, `host \"NAME\"` in the `upstream`",
     ),
     (
         "return",
@@ -76,11 +76,11 @@ const INSTEAD: &[(&str, &str)] = &[
     ("rewrite", "write `redirect`, or a `rule` that rewrites the path"),
     ("root", STATIC),
     ("server_name", "the names stand after `site`: `site \"example.com\" { ... }`"),
-    ("ssl_certificate", "write `listen \":443\" { tls { certificate \"FILE\" key=\"FILE\"; }; }`"),
+    ("ssl_certificate", "write `listen \":443\" { tls { certificate \"FILE\" key=\"FILE\" } }`"),
     ("sub_filter", "write `substitute` or `html-text`"),
     ("try_files", STATIC),
     ("worker_processes", "write `workers NUMBER`"),
-    ("block", "it stands in a rule: `rule \"EXPRESSION\" { block; }`"),
+    ("block", "it stands in a rule: `rule \"EXPRESSION\" { block }`"),
     ("firewall", WAF),
     ("modsecurity", WAF),
     ("modsecurity_rules_file", WAF),
@@ -91,11 +91,11 @@ const INSTEAD: &[(&str, &str)] = &[
     ("log", "write `access-log \"FILE\"` at the top of the file"),
     (
         "reverse_proxy",
-        "write `upstream \"app\" { server \"HOST:PORT\"; }` at the top of the file, and `proxy \"app\"` in a `route`",
+        "write `upstream \"app\" { server \"HOST:PORT\" }` at the top of the file, and `proxy \"app\"` in a `route`",
     ),
     (
         "strip_prefix",
-        "write `rule \"true\" { rewrite path=#\"regex_replace(http.request.uri.path, \"^/PREFIX/\", \"/\")\"# expression=#true; }`",
+        "write `rule \"true\" { rewrite path=#\"regex_replace(http.request.uri.path, \"^/PREFIX/\", \"/\")\"# expression=#true }`",
     ),
     ("timeout", "write `timeouts`, at the top of the file for clients, in an `upstream` for its servers"),
     ("websocket", "it passes on every `proxy` route; there is no key"),

@@ -29,7 +29,7 @@ const VALIDATORS: [&str; 2] = ["etag", "last-modified"];
 static KEY: Key = Key::block(
     "html",
     &BLOCK,
-    "html { types \"text/html\"; }",
+    "html { types \"text/html\" }",
     "How documents are rewritten by the features whose keys begin with `html-`.",
 )
 .otherwise("`text/html` is rewritten");

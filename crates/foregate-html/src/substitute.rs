@@ -30,7 +30,7 @@ const ROUND: usize = 16 * 1024;
 static KEY: Key = Key::block(
     STEP,
     &BLOCK,
-    "substitute { replace \"http://old.example\" \"https://new.example\"; }",
+    "substitute { replace \"http://old.example\" \"https://new.example\" }",
     "Replaces texts of responses by others, byte by byte, while they stream.",
 );
 

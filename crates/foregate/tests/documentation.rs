@@ -190,6 +190,24 @@ fn configurations_are_taken_and_wrong_ones_refused() {
     assert!(wrong.is_empty(), "{wrong}");
 }
 
+/// What readers copy is laid out as `foregate fmt` would have it.
+#[test]
+fn configurations_are_formatted() {
+    let mut wrong = String::new();
+    let is_kdl = |snippet: &Snippet| snippet.kind.split(' ').next() == Some("kdl");
+    let mut all: Vec<_> = snippets().into_iter().filter(is_kdl).map(|s| (s.place, s.text)).collect();
+    all.extend(examples().map(|path| (path.display().to_string(), fs::read_to_string(&path).unwrap())));
+    assert!(all.len() > 5, "the documents were not found");
+    for (place, text) in all {
+        match foregate::config::format(Path::new(&place), &text) {
+            Ok(formatted) if formatted == text => {}
+            Ok(formatted) => writeln!(wrong, "{place}: `foregate fmt` writes\n{formatted}").unwrap(),
+            Err(refused) => writeln!(wrong, "{}", refused.plain()).unwrap(),
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong}");
+}
+
 /// The code of the chapter on modules is all of the example, which is built and run by `cli.rs`: whoever copies every
 /// block has what compiles.
 #[test]
@@ -212,14 +230,16 @@ fn the_code_of_the_guide_is_that_of_the_example() {
 #[test]
 fn examples_are_taken() {
     let folder = Folder::new("examples");
-    for entry in fs::read_dir(root().join("examples")).unwrap() {
-        let path = entry.unwrap().path();
-        if path.extension().is_some_and(|extension| extension == "kdl") {
-            let output = check(&folder, "example.kdl", &fs::read_to_string(&path).unwrap());
-            let said = String::from_utf8_lossy(&output.stderr);
-            assert!(output.status.success(), "{}:\n{said}", path.display());
-        }
+    for path in examples() {
+        let output = check(&folder, "example.kdl", &fs::read_to_string(&path).unwrap());
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{}:\n{said}", path.display());
     }
+}
+
+fn examples() -> impl Iterator<Item = PathBuf> {
+    let files = fs::read_dir(root().join("examples")).unwrap().map(|entry| entry.unwrap().path());
+    files.filter(|path| path.extension().is_some_and(|extension| extension == "kdl"))
 }
 
 /// The quickstart, stopped at the end of the test whatever its result.

@@ -115,8 +115,10 @@ fn the_reference_of_modules_is_that_of_their_keys() {
     let mut keys: Vec<_> = foregate::shipped().keys().into_iter().map(|(key, _)| key).collect();
     keys.sort_by_key(|key| key.name);
     for key in keys {
-        let example = key.example;
-        updated.push_str(&format!("\n## `{}`\n\n```kdl module\n{example}\n```\n\n", key.name));
+        // Where an example is too long for a line.
+        let example = foregate::config::format(Path::new("example.kdl"), key.example);
+        let example = example.unwrap_or_else(|refused| panic!("{}: {}", key.name, refused.plain()));
+        updated.push_str(&format!("\n## `{}`\n\n```kdl module\n{example}```\n\n", key.name));
         updated.push_str("| key | without it | what it does |\n|---|---|---|\n");
         walk_keys([key], &mut |path, key| {
             let outer = path.split_last().map(|(_, outer)| outer.join(" ")).unwrap_or_default();

@@ -27,7 +27,7 @@ const PIXELS: u64 = 65_535;
 static KEY: Key = Key::block(
     STEP,
     &BLOCK,
-    "html-images { lazy; }",
+    "html-images { lazy }",
     "Gives images of HTML hints: `loading=\"lazy\"`, `width` and `height`, where they have none.",
 );
 

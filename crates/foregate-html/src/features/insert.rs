@@ -46,7 +46,7 @@ const fn at(name: &'static str, example: &'static str, about: &'static str) -> K
 static KEY: Key = Key::block(
     STEP,
     &BLOCK,
-    "html-insert { head-end \"<script src=/stats.js></script>\"; }",
+    "html-insert { head-end \"<script src=/stats.js></script>\" }",
     "Inserts markup into HTML. `{nonce}` in it becomes a nonce of the response, which its `content-security-policy` then allows.",
 );
 

@@ -70,7 +70,7 @@ const STANDARD: usize = PLAIN.len() + SETS.len() + LISTS.len() + 1;
 static KEY: Key = Key::block(
     STEP,
     &BLOCK,
-    "html-links { https; }",
+    "html-links { https }",
     "Maps the addresses in attributes of HTML to others: links, images, scripts, forms, `srcset`, `meta` refreshes.",
 );
 

@@ -24,7 +24,7 @@ const SELECTORS: usize = 128;
 static KEY: Key = Key::block(
     STEP,
     &BLOCK,
-    "html-remove { element \"script[src*='tracker']\"; }",
+    "html-remove { element \"script[src*='tracker']\" }",
     "Takes elements, attributes and comments out of HTML.",
 );
 

@@ -27,7 +27,7 @@ const STEP: &str = "html-text";
 static KEY: Key = Key::block(
     STEP,
     &BLOCK,
-    "html-text { replace \"Example Ltd\" \"Example & Sons\"; }",
+    "html-text { replace \"Example Ltd\" \"Example & Sons\" }",
     "Replaces texts of HTML, not in tags, scripts, styles or comments.",
 );
 

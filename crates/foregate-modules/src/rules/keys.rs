@@ -25,7 +25,7 @@ pub(super) const RULE: Key = Key {
     ..Key::one(
         "rule",
         "EXPRESSION { ACTION ... }",
-        "rule #\"http.request.uri.path eq \"/admin\"\"# { block; }",
+        "rule #\"http.request.uri.path eq \"/admin\"\"# { block }",
         "Takes actions on requests for which an expression is true. Rules are evaluated in order, those at the top of the \
          file before those of the site before those of the route, until one ends the request. `skip \"rules\"` leaves out \
          those that are left.",

@@ -343,7 +343,7 @@ fn actions(
     }
     if rule.children().is_empty() {
         let problem = rule.wrong("a rule has an action");
-        wrong.add(problem.help("write one in its block: `rule \"ssl\" { block; }`"));
+        wrong.add(problem.help("write one in its block: `rule \"ssl\" { block }`"));
     }
     let whole = !actions.is_empty() && actions.len() == rule.children().len();
     whole.then(|| actions.into())

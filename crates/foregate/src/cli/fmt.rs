@@ -13,6 +13,9 @@ pub(super) struct Fmt {
     /// Change nothing; exit 1 when a file is not formatted
     #[arg(long)]
     check: bool,
+    /// One more file, as the other commands name it
+    #[arg(short = 'c', long = "config", value_name = "FILE", hide = true)]
+    config: Option<PathBuf>,
     /// Files; `-` is the standard input, formatted to the standard output
     #[arg(value_name = "FILE")]
     files: Vec<PathBuf>,
@@ -20,11 +23,13 @@ pub(super) struct Fmt {
 
 impl Fmt {
     pub(super) fn run(&self) -> Outcome {
-        let default = [config::default_file()];
-        let files = if self.files.is_empty() { &default[..] } else { &self.files };
+        let mut files: Vec<PathBuf> = self.files.iter().chain(&self.config).cloned().collect();
+        if files.is_empty() {
+            files.push(config::default_file());
+        }
         let mut outcome = Outcome::Fine;
         for file in files {
-            if self.file(file) != Outcome::Fine {
+            if self.file(&file) != Outcome::Fine {
                 outcome = Outcome::Wrong;
             }
         }

@@ -18,12 +18,12 @@ pub static ROOT: Block = Block {
         Key::one("admin", "PATH", "admin \"/run/foregate/admin.sock\"", "The Unix socket that `foregate reload` talks to; mode 0600.").otherwise("off"),
         Key::one("access-log", "FILE", "access-log \"access.log\"", "Writes one JSON line per request.").otherwise("off"),
         Key::one("temporary-folder", "PATH", "temporary-folder \"/var/tmp\"", "Where bodies are kept that modules look at and that are too long for memory, in files without names; see `limits { filter-files }`. Not one in memory, such as `tmpfs`.").otherwise("`TMPDIR`, or `/tmp`"),
-        Key::block("limits", &LIMITS, "limits { head-fields 200; }", "Limits of size and count towards clients."),
-        Key::block("timeouts", &TIMEOUTS, "timeouts { head \"5s\"; }", "Time limits towards clients."),
-        Key::one("upstream", "NAME { ... }", "upstream \"app\" { server \"127.0.0.1:3000\"; }", "A group of origin servers that are used alike.")
+        Key::block("limits", &LIMITS, "limits { head-fields 200 }", "Limits of size and count towards clients."),
+        Key::block("timeouts", &TIMEOUTS, "timeouts { head \"5s\" }", "Time limits towards clients."),
+        Key::one("upstream", "NAME { ... }", "upstream \"app\" { server \"127.0.0.1:3000\" }", "A group of origin servers that are used alike.")
             .with(&UPSTREAM)
             .many(),
-        Key::one("site", "HOST... { ... }", "site \"example.com\" \"*.example.com\" { route \"/**\" { respond 204; }; }", "What answers for these hosts: a name or address without a port, `*.NAME` for every name below (at any depth, not the name itself), `*` for every other host.")
+        Key::one("site", "HOST... { ... }", "site \"example.com\" \"*.example.com\" { route \"/**\" { respond 204 } }", "What answers for these hosts: a name or address without a port, `*.NAME` for every name below (at any depth, not the name itself), `*` for every other host.")
             .args(1, ANY)
             .with(&SITE)
             .many(),
@@ -36,7 +36,7 @@ pub static ROOT: Block = Block {
 /// The block of `listen`.
 pub static LISTEN: Block = Block {
     keys: &[
-        Key::block("tls", &LISTEN_TLS, "tls { certificate \"site.pem\" key=\"site.key\"; }", "Speaks TLS.").otherwise("cleartext"),
+        Key::block("tls", &LISTEN_TLS, "tls { certificate \"site.pem\" key=\"site.key\" }", "Speaks TLS.").otherwise("cleartext"),
         Key::one("proxy-protocol", "BLOCK...", "proxy-protocol \"10.0.0.0/8\"", "Peers in these address blocks must start each connection with a PROXY protocol header (v1 or v2).")
             .args(1, ANY)
             .otherwise("from nobody"),
@@ -140,7 +140,7 @@ pub static UPSTREAM: Block = Block {
         Key::one("host", "NAME", "host \"app.internal\"", "What the servers get as `Host` (`:authority` of HTTP/2): a name or address, with `:PORT` where it has one.").otherwise("the client's"),
         Key::one("http", "\"1.1\"|\"2\"|\"auto\"", "http \"2\"", "The protocol: HTTP/1.1; HTTP/2, by ALPN over TLS and by prior knowledge on cleartext; or what ALPN gives.").default("\"1.1\""),
         Key::block("tls", &UPSTREAM_TLS, "tls", "Speaks TLS to the servers.").otherwise("cleartext"),
-        Key::block("timeouts", &UPSTREAM_TIMEOUTS, "timeouts { connect \"1s\"; }", "Time limits towards the servers."),
+        Key::block("timeouts", &UPSTREAM_TIMEOUTS, "timeouts { connect \"1s\" }", "Time limits towards the servers."),
         Key::one("keep-alive-connections", "NUMBER", "keep-alive-connections 32", "Unused connections kept per server. Beyond: the oldest is closed.").default("256"),
         Key::one("connection-age", "DURATION", "connection-age \"10m\"", "Age of a connection, after which it is not used again.").default("\"1h\""),
         Key::one("retries", "NUMBER", "retries 2", "Further attempts when the first fails before any byte of a response came and the request can be repeated; 0 to 16.").default("1"),
@@ -222,14 +222,14 @@ pub static UPSTREAM_TIMEOUTS: Block = Block {
 /// The block of `site`.
 pub static SITE: Block = Block {
     keys: &[
-        Key::one("route", "PATTERN { ... }", "route \"/static/**\" { respond 204; }", "What answers for these paths: `/a/b` for that path; `*` for one segment, `/users/*/posts`; `/**` at the end for the rest, so that `/static/**` takes `/static`, `/static/` and everything below. Patterns without wildcards come first, then the order of the file.")
+        Key::one("route", "PATTERN { ... }", "route \"/static/**\" { respond 204 }", "What answers for these paths: `/a/b` for that path; `*` for one segment, `/users/*/posts`; `/**` at the end for the rest, so that `/static/**` takes `/static`, `/static/` and everything below. Patterns without wildcards come first, then the order of the file.")
             .with(&ROUTE)
             .many()
             .required(),
         Key::flag("allow-underscores", "#false", "allow-underscores", "Lets field names with `_` pass, but for those of known fields (`Content_Length`); without it those of clients are dropped from requests."),
         Key::one("ambiguous-paths", "\"refuse\"|\"forward\"", "ambiguous-paths \"forward\"", "What happens to paths that would belong to another route if `%2F` or `%5C` were a slash, what follows `;` in a segment did not count, an encoded letter or sign stood there itself, or kept slashes were merged, as some origins read them. They are answered with 400, or forwarded as what they are here.").default("\"refuse\""),
         Key::one("slashes", "\"merge\"|\"keep\"", "slashes \"keep\"", "What happens to duplicate slashes in paths.").default("\"merge\""),
-        Key::block("tls", &SITE_TLS, "tls { minimum-version \"1.3\"; }", "Certificates of this site beside the listener's, and its own policy.").otherwise("the listener's"),
+        Key::block("tls", &SITE_TLS, "tls { minimum-version \"1.3\" }", "Certificates of this site beside the listener's, and its own policy.").otherwise("the listener's"),
     ],
     later: &["cache"],
 };

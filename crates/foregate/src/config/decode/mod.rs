@@ -62,7 +62,7 @@ impl foregate_config::Upstreams for Upstreams {
             None if name.contains(':') => {
                 wrong.help("write an `upstream` with this server, and its name here")
             }
-            None => wrong.help("add `upstream \"NAME\" { server \"HOST:PORT\"; }`"),
+            None => wrong.help("add `upstream \"NAME\" { server \"HOST:PORT\" }`"),
         })
     }
 }
@@ -84,7 +84,7 @@ pub(super) fn decode(
     nodes.sort_by_key(|(key, _)| key.name == "site");
     if !nodes.iter().any(|(key, _)| key.name == "site") {
         let problem = Problem::new(None, "there is no `site`: every request is answered with 404");
-        decoder.warn(problem.help("add `site \"*\" { route \"/**\" { proxy \"UPSTREAM\"; }; }`"));
+        decoder.warn(problem.help("add `site \"*\" { route \"/**\" { proxy \"UPSTREAM\" } }`"));
     }
     // Routes refer to upstreams by name, wherever these stand.
     let mut upstreams = Upstreams { incomplete: decoder.misses_files(), ..Upstreams::default() };
