@@ -4,6 +4,7 @@ use std::env;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
+use std::time::Duration;
 
 /// The process serves requests.
 pub fn ready() {
@@ -17,9 +18,10 @@ pub fn reloading() {
     notify(&format!("RELOADING=1\nMONOTONIC_USEC={micros}\n"));
 }
 
-/// The process is about to end.
-pub fn stopping() {
-    notify("STOPPING=1\n");
+/// The process is about to end, and takes as long as this at most for it: whatever time the manager gives services
+/// otherwise, it does not kill this one before.
+pub fn stopping(limit: Duration) {
+    notify(&format!("STOPPING=1\nEXTEND_TIMEOUT_USEC={}\n", limit.as_micros()));
 }
 
 fn notify(state: &str) {

@@ -42,6 +42,9 @@ const END: Duration = Duration::from_millis(500);
 /// How long listeners may take to accept what has come.
 const LAST_ARRIVALS: Duration = Duration::from_secs(1);
 
+/// What an end may take beside its drain, on a machine that has other things to do.
+const AFTER_DRAIN: Duration = Duration::from_secs(10);
+
 /// How often an old configuration is looked at, whether requests still hold it.
 const RETIRE_EVERY: Duration = Duration::from_millis(200);
 
@@ -258,7 +261,11 @@ impl Server {
             None => {
                 listening.stop.send_replace(true);
                 drain_listener(&self.proxy, listening.id, settings.timeouts.drain);
-                tracing::info!(%address, "stopped listening");
+                if self.inherited.values().any(|passed| Arc::ptr_eq(passed, &listening.listener)) {
+                    tracing::warn!(%address, "stopped listening; passed by LISTEN_FDS, so that it stays open: its clients wait");
+                } else {
+                    tracing::info!(%address, "stopped listening");
+                }
                 false
             }
         });
@@ -325,7 +332,8 @@ impl Server {
     /// Follows signals and admin requests until the end.
     async fn supervise(&mut self, signals: &mut Signals) {
         let stop = self.until_stopped(signals).await;
-        crate::notify::stopping();
+        let drain = if let Stop::Graceful(limit) = stop { limit } else { Duration::ZERO };
+        crate::notify::stopping(drain + AFTER_DRAIN);
         // Sockets and their files go now: a successor may make its own while requests in flight end here.
         self.inherited.clear();
         let mut accepting = Vec::new();

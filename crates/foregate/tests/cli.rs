@@ -2,9 +2,10 @@
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test stops at what it did not expect")]
 
 use std::io::{BufRead, BufReader, Write};
-use std::os::unix::net::UnixListener;
+use std::os::unix::net::{UnixDatagram, UnixListener};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+use std::time::Duration;
 
 use serde_json::Value;
 
@@ -177,6 +178,33 @@ fn reload_asks_the_admin_socket() {
     assert_eq!(output.status.code(), Some(1));
     let said = stderr(&output);
     assert!(said.contains("foregate.kdl:") && said.contains("`--admin PATH` asks the process"), "{said}");
+}
+
+#[test]
+fn the_service_manager_is_told_how_long_the_end_may_take() {
+    let folder = Folder::new("notify");
+    folder.write(
+        "foregate.kdl",
+        "listen \"127.0.0.1:0\"\ntimeouts { drain \"3m\" }\nsite \"*\" { route \"/**\" { respond 204 } }\n",
+    );
+    let manager = UnixDatagram::bind(folder.0.join("notify.sock")).unwrap();
+    manager.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    let mut proxy = Command::new(env!("CARGO_BIN_EXE_foregate"))
+        .arg("run")
+        .current_dir(&folder.0)
+        .env("NOTIFY_SOCKET", folder.0.join("notify.sock"))
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let told = || {
+        let mut message = [0; 200];
+        let length = manager.recv(&mut message).unwrap();
+        String::from_utf8(message[..length].to_vec()).unwrap()
+    };
+    assert_eq!(told(), "READY=1\n");
+    Command::new("kill").args(["-QUIT", &proxy.id().to_string()]).status().unwrap();
+    assert_eq!(told(), "STOPPING=1\nEXTEND_TIMEOUT_USEC=190000000\n");
+    assert!(proxy.wait().unwrap().success());
 }
 
 #[test]

@@ -23,12 +23,51 @@ pub(super) struct Idle<'p> {
     first: Vec<Option<(&'static str, Place)>>,
     /// A rule that reads a value of the firewall.
     reads_waf: Option<Place>,
+    firewall: Firewall,
+}
+
+/// What rules make of what the firewall finds out.
+#[derive(Default)]
+struct Firewall {
+    /// Rules that end requests by their score, and do not read what else the firewall would stop.
+    by_score: Vec<Place>,
+    /// Something else sees to that: a rule that reads it, or a firewall that blocks.
+    otherwise: bool,
+}
+
+impl Firewall {
+    fn see(&mut self, item: Item<'_>) {
+        let text = |name| item.node.entries().find(|entry| entry.key() == name).map(|entry| entry.text());
+        match item.node.name() {
+            // What a reference stands for is not known here.
+            "waf" => self.otherwise |= text(Some("mode")).is_some_and(|mode| mode != "detect"),
+            "rule" => {
+                let expression = text(None).unwrap_or_default();
+                self.otherwise |= expression.contains("waf.blocked") || expression.contains("waf.rule");
+                let ends = |child: &Item<'_>| matches!(child.node.name(), "block" | "respond" | "redirect");
+                if expression.contains("waf.score") && item.children().iter().any(ends) {
+                    self.by_score.push(item.place());
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn tell(self, decoder: &mut Decoder<'_>) {
+        for place in self.by_score.into_iter().filter(|_| !self.otherwise) {
+            let message = "the score alone lets pass what the firewall's rules would stop by themselves";
+            decoder.warn(Problem::new(Some(place), message).help(
+                "bodies that cannot be read, and requests over their budget, add nothing to it: \
+                 write `waf.score ge NUMBER or (waf.blocked and not waf.rule in {949110 949111})`, or `waf mode=\"block\"`",
+            ));
+        }
+    }
 }
 
 impl<'p> Idle<'p> {
     pub(super) fn new(pipeline: &'p Pipeline) -> Self {
         let first = pipeline.keys().iter().map(|_| None).collect();
-        Self { pipeline, first, reads_waf: None }
+        Self { pipeline, first, reads_waf: None, firewall: Firewall::default() }
     }
 
     /// Takes note of the keys of one place.
@@ -40,6 +79,7 @@ impl<'p> Idle<'p> {
             if let Some(first @ None) = self.first.get_mut(*number) {
                 *first = self.pipeline.keys().get(*number).map(|(key, _)| (key.name, item.place()));
             }
+            self.firewall.see(*item);
             if self.reads_waf.is_none() && item.node.name() == "rule" {
                 let mut texts = item.node.entries().filter(|entry| entry.key().is_none());
                 let reads = texts.next().is_some_and(|entry| self.is_of_waf(entry.text()));
@@ -81,6 +121,8 @@ impl<'p> Idle<'p> {
         {
             let message = "this rule reads what `waf` finds out, and no `waf` stands anywhere";
             decoder.warn(Problem::new(Some(place), message));
+        } else {
+            self.firewall.tell(decoder);
         }
     }
 
