@@ -281,7 +281,6 @@ impl<'p> PlanBuilder<'p> {
     pub fn build(&self, proxied: bool) -> Plan {
         let nothing: Arc<dyn Any + Send + Sync> = Arc::new(());
         let mut steps: Vec<Planned> = Vec::new();
-        let mut phases = [0; PhaseId::COUNT + 1];
         let (mut body, mut body_in_memory) = (0, usize::MAX);
         let (mut body_is_optional, mut hold_is_optional) = (true, true);
         let mut identity: Vec<Text> = Vec::new();
@@ -289,11 +288,8 @@ impl<'p> PlanBuilder<'p> {
         let (mut renews, mut keeps_received, mut sees_refused) = (false, false, false);
         for (number, entry) in self.pipeline.entries().iter().enumerate() {
             let decl = entry.decl();
-            let written = |value: &str| {
-                let writes = |planned: &Planned| self.pipeline.writes(planned.step, value);
-                steps.iter().any(writes)
-            };
-            if decl.filters.iter().any(|filter| filter.of_route(proxied, written) == Some(false)) {
+            let writes = |value: &str| steps.iter().any(|step| self.pipeline.writes(step.step, value));
+            if decl.filters.iter().any(|filter| filter.of_route(proxied, writes) == Some(false)) {
                 continue;
             }
             let Some(planned) = self.planned(number as u16, entry, &nothing) else { continue };
@@ -322,13 +318,10 @@ impl<'p> PlanBuilder<'p> {
                 parts.push(planned.clone());
             }
             steps.push(planned);
-            for phase in &mut phases[decl.phase.order() + 1..] {
-                *phase += 1;
-            }
         }
         Plan {
+            phases: self.phases(&steps),
             steps: steps.into(),
-            phases,
             body,
             body_in_memory,
             body_is_optional,
@@ -341,5 +334,16 @@ impl<'p> PlanBuilder<'p> {
             keeps_received,
             sees_refused,
         }
+    }
+
+    /// How many of these steps run before each phase.
+    fn phases(&self, steps: &[Planned]) -> [u16; PhaseId::COUNT + 1] {
+        let mut phases = [0; PhaseId::COUNT + 1];
+        for entry in steps.iter().filter_map(|step| self.pipeline.entries().get(usize::from(step.step))) {
+            for phase in &mut phases[entry.decl().phase.order() + 1..] {
+                *phase += 1;
+            }
+        }
+        phases
     }
 }

@@ -63,7 +63,26 @@ use alloc::vec::Vec;
 
 pub use self::literals::{Compile, Literals, node, settings};
 pub use self::sample::{Handshake, List, Sample};
-use crate::body::{BodyFilter, Chain, Filtered, Passed};
+use crate::body::{Bail, BodyFilter, Chain, Filtered, Passed, Sink};
+
+/// A filter that passes everything on and holds nothing.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct PassOn;
+
+impl BodyFilter for PassOn {
+    fn write(&mut self, piece: &[u8], out: &mut dyn Sink) -> Result<(), Bail> {
+        out.write(piece);
+        Ok(())
+    }
+
+    fn end(&mut self, _: &mut dyn Sink) -> Result<(), Bail> {
+        Ok(())
+    }
+
+    fn bail(&mut self, _: &mut dyn Sink) -> Result<(), Bail> {
+        Ok(())
+    }
+}
 
 /// What a filter makes of a body that comes in these pieces; `None` if it breaks the body off.
 ///

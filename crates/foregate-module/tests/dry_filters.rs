@@ -3,25 +3,8 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use foregate_module::testing::PassOn;
 use foregate_module::{Bail, BodyFilter, Chain, Filtered, Finding, Sink};
-
-/// Passes everything on.
-struct Plain;
-
-impl BodyFilter for Plain {
-    fn write(&mut self, piece: &[u8], out: &mut dyn Sink) -> Result<(), Bail> {
-        out.write(piece);
-        Ok(())
-    }
-
-    fn end(&mut self, _: &mut dyn Sink) -> Result<(), Bail> {
-        Ok(())
-    }
-
-    fn bail(&mut self, _: &mut dyn Sink) -> Result<(), Bail> {
-        Ok(())
-    }
-}
 
 /// Passes everything on, and a full stop behind it.
 struct Stop;
@@ -65,8 +48,8 @@ fn a_panic_in_a_dry_run_changes_nothing() {
     let dry = |filtered: Filtered| Filtered { dry: true, ..filtered };
     for most in [0, 1, 100] {
         let filters = Vec::from([
-            Filtered::new("first", Plain),
-            dry(Filtered::new("well", Plain)),
+            Filtered::new("first", PassOn),
+            dry(Filtered::new("well", PassOn)),
             dry(Filtered::new("ill", Panics(most))),
             Filtered::new("last", Stop),
         ]);

@@ -4,6 +4,7 @@ use alloc::vec::Vec;
 use super::{Bail, BodyFilter, Chain, Filtered, Finding, Sink, Traffic};
 use crate::fetch::{FetchRequest, FetchResult};
 use crate::settings::UpstreamId;
+use crate::testing::PassOn;
 
 /// Holds back up to three bytes, and marks what a flush and the end bring out.
 #[derive(Default)]
@@ -40,29 +41,11 @@ impl BodyFilter for Threes {
     }
 }
 
-/// Passes everything on, and holds nothing.
-struct Plain;
-
-impl BodyFilter for Plain {
-    fn write(&mut self, piece: &[u8], out: &mut dyn Sink) -> Result<(), Bail> {
-        out.write(piece);
-        Ok(())
-    }
-
-    fn end(&mut self, _: &mut dyn Sink) -> Result<(), Bail> {
-        Ok(())
-    }
-
-    fn bail(&mut self, _: &mut dyn Sink) -> Result<(), Bail> {
-        Ok(())
-    }
-}
-
 #[test]
 fn what_one_filter_flushes_the_next_one_gets_and_flushes_too() {
     let filters: [Box<dyn BodyFilter>; 3] =
-        [Box::new(Threes::default()), Box::new(Plain), Box::new(Threes::default())];
-    let filtered = filters.map(|filter| Filtered { filter, ..Filtered::new("filter", Plain) });
+        [Box::new(Threes::default()), Box::new(PassOn), Box::new(Threes::default())];
+    let filtered = filters.map(|filter| Filtered { filter, ..Filtered::new("filter", PassOn) });
     let mut chain = Chain::new(Vec::from(filtered));
     let mut out = Vec::new();
     chain.write(b"ab", &mut out).unwrap();
@@ -132,7 +115,7 @@ fn what_becomes_large_is_written_a_little_at_a_time() {
 fn a_filter_in_a_dry_run_sees_the_body_and_changes_nothing() {
     let dry = |filtered: Filtered| Filtered { dry: true, ..filtered };
     let mut chain = Chain::new(Vec::from([
-        Filtered::new("plain", Plain),
+        Filtered::new("plain", PassOn),
         dry(Filtered::new("first", Thrice::default())),
         dry(Filtered::new("second", Thrice::default())),
         Filtered::new("third", Threes::default()),
@@ -156,7 +139,7 @@ fn filters_are_measured_without_those_behind_them() {
         TIME.fetch_add(1, Ordering::Relaxed)
     }
     let mut chain =
-        Chain::new(Vec::from([Filtered::new("one", Plain), Filtered::new("two", Plain)])).clock(clock);
+        Chain::new(Vec::from([Filtered::new("one", PassOn), Filtered::new("two", PassOn)])).clock(clock);
     let mut out = Vec::new();
     chain.write(b"ab", &mut out).unwrap();
     chain.write(b"c", &mut out).unwrap();
@@ -199,7 +182,7 @@ impl BodyFilter for Gathers {
 #[test]
 fn the_filter_that_holds_most_makes_room() {
     let mut chain = Chain::new(Vec::from([
-        Filtered::new("plain", Plain),
+        Filtered::new("plain", PassOn),
         Filtered::new("gathers", Gathers(Vec::new(), Ok(()))),
         Filtered::new("threes", Threes::default()),
     ]));

@@ -267,33 +267,15 @@ impl std::fmt::Debug for Filter {
 mod tests {
     use std::sync::Arc;
 
-    use foregate_module::{BodyFilter, Sink};
+    use foregate_module::testing::PassOn;
 
     use super::*;
     use crate::budget::Budget;
 
-    /// Passes everything on.
-    struct Plain;
-
-    impl BodyFilter for Plain {
-        fn write(&mut self, piece: &[u8], out: &mut dyn Sink) -> Result<(), Bail> {
-            out.write(piece);
-            Ok(())
-        }
-
-        fn end(&mut self, _: &mut dyn Sink) -> Result<(), Bail> {
-            Ok(())
-        }
-
-        fn bail(&mut self, _: &mut dyn Sink) -> Result<(), Bail> {
-            Ok(())
-        }
-    }
-
     #[test]
     fn what_never_empties_does_not_grow() {
         let budget = Arc::new(Budget::new(64 << 20));
-        let mut filter = Filter::new(chain(vec![Filtered::new("plain", Plain)]), budget.share()).unwrap();
+        let mut filter = Filter::new(chain(vec![Filtered::new("plain", PassOn)]), budget.share()).unwrap();
         let piece: Vec<u8> = (0..4096).map(|at| (at % 251) as u8).collect();
         let (mut written, mut read) = (Vec::new(), Vec::new());
         filter.write(&piece).unwrap();
