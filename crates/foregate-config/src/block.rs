@@ -153,26 +153,37 @@ impl<'p> Decoder<'p> {
                 nodes.push((key, item));
             }
         }
-        for (number, key) in block.keys.iter().enumerate() {
-            if self.problems.miss_files() {
-                break;
-            }
-            // What is not known was probably meant to be it.
-            if key.required && !seen.contains(number) && !(strange && of.is_some()) {
-                let place = of.map(|item| item.place());
-                let what =
-                    of.map_or("the configuration".to_owned(), |item| format!("`{}`", item.node.name()));
-                let problem = Problem::new(place, format!("{what} needs a `{}`", key.name));
-                let of_module = modules.as_ref().and_then(|modules| self.modules.get(modules.first()?.0));
-                self.push(problem.help(match of_module {
-                    Some(module) => {
-                        format!("add `{}`: `{}` acts on what it takes", key.example, module.name)
-                    }
-                    None => format!("add `{}`", key.example),
-                }));
-            }
+        // What is not known was probably meant to be it.
+        if !(strange && of.is_some()) {
+            let module = modules.and_then(|modules| modules.first()).map(|(number, _)| *number);
+            self.tell_missing(block, of, &seen, module);
         }
         nodes
+    }
+
+    /// Tells of keys that must stand in a block and were not seen; `module` is a key of a module that does.
+    fn tell_missing(
+        &mut self,
+        block: &'static Block,
+        of: Option<Item<'_>>,
+        seen: &Seen,
+        module: Option<usize>,
+    ) {
+        if self.problems.miss_files() {
+            return;
+        }
+        let missing =
+            block.keys.iter().enumerate().filter(|(number, key)| key.required && !seen.contains(*number));
+        for (_, key) in missing {
+            let place = of.map(|item| item.place());
+            let what = of.map_or("the configuration".to_owned(), |item| format!("`{}`", item.node.name()));
+            let problem = Problem::new(place, format!("{what} needs a `{}`", key.name));
+            let of_module = module.and_then(|number| self.modules.get(number));
+            self.push(problem.help(match of_module {
+                Some(module) => format!("add `{}`: `{}` acts on what it takes", key.example, module.name),
+                None => format!("add `{}`", key.example),
+            }));
+        }
     }
 
     /// Adds a node of a module if it fits, or turns off what stands further out.
@@ -275,19 +286,11 @@ impl<'p> Decoder<'p> {
             let place = Some(item.place_of(entry.span()));
             if !known().any(|prop| prop.name == name) {
                 let problem = Problem::new(place, format!("`{}` has no property `{name}`", key.name));
-                self.push(match nearest(name, known().map(|prop| prop.name)) {
-                    Some(near) => problem.help(format!("did you mean `{near}`?")),
-                    None if key.props.is_empty()
-                        && key.block.is_some_and(|b| b.keys.iter().any(|k| k.name == name)) =>
-                    {
-                        problem.help(format!("it stands in the block: `{} {{ {name} ... }}`", key.name))
-                    }
-                    // Keys that may stand several times are done together, whatever the request.
-                    None if name == "when" && self.modules.iter().any(|module| module.name == key.name) => {
-                        problem.help("a condition stands in a rule: `rule \"EXPRESSION\" { ... }`")
-                    }
-                    None => problem.help(usage()),
-                });
+                let help = match nearest(name, known().map(|prop| prop.name)) {
+                    Some(near) => Some(format!("did you mean `{near}`?")),
+                    None => self.instead_of_prop(key, name),
+                };
+                self.push(problem.help(help.unwrap_or_else(usage)));
                 fits = false;
             } else if props.contains(&name) {
                 self.push(Problem::new(place, format!("the property `{name}` stands here twice")));
@@ -313,6 +316,18 @@ impl<'p> Decoder<'p> {
             fits = false;
         }
         fits
+    }
+
+    /// What to write in place of a property that a key does not have, where that can be told.
+    fn instead_of_prop(&self, key: &Key, name: &str) -> Option<String> {
+        let in_block = key.block.is_some_and(|block| block.keys.iter().any(|key| key.name == name));
+        if key.props.is_empty() && in_block {
+            return Some(format!("it stands in the block: `{} {{ {name} ... }}`", key.name));
+        }
+        // Keys that may stand several times are done together, whatever the request.
+        let of_module = self.modules.iter().any(|module| module.name == key.name);
+        (name == "when" && of_module)
+            .then(|| "a condition stands in a rule: `rule \"EXPRESSION\" { ... }`".to_owned())
     }
 
     /// The nodes of a module's block as a module reads them, with references resolved; `None` when one does not fit.

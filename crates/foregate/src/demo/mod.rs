@@ -289,7 +289,31 @@ fn configuration_for(addresses: &Addresses) -> String {
 impl Quickstart {
     /// The commands to try, ready to be pasted, for the addresses of this start.
     fn banner(&self) -> String {
-        let Addresses { http, https, metrics, origin } = self.addresses;
+        let Addresses { http, https, origin, .. } = self.addresses;
+        let configuration = self.configuration.display();
+        let kept = self.kept.as_ref().map_or(String::new(), |kept| {
+            format!(
+                "The one that you have edited is kept as {}; `--config FILE` starts with a file of yours.\n",
+                kept.display()
+            )
+        });
+        let mut text = format!(
+            "Foregate on http://{http} and https://{https}, \
+             with a demo origin on http://{origin}.\n\
+             Configuration: {configuration}\n{kept}\n\
+             Open http://{http}/ in a browser, or try in another terminal:\n\n"
+        );
+        for (what, command) in self.tour() {
+            // Writing to a String cannot fail.
+            let _ = writeln!(text, "  # {what}\n  {command}");
+        }
+        text.push_str("\nCtrl-C stops it.\n");
+        text
+    }
+
+    /// What there is to try: each with the command that does.
+    fn tour(&self) -> impl IntoIterator<Item = (&'static str, String)> {
+        let Addresses { http, https, metrics, .. } = self.addresses;
         let certificate = self.certificate.certificate.display();
         let configuration = self.configuration.display();
         // As it was started: it need not be on the PATH.
@@ -298,7 +322,7 @@ impl Quickstart {
         let websocket = "-H 'Connection: Upgrade' -H 'Upgrade: websocket' \
                          -H 'Sec-WebSocket-Version: 13' \
                          -H 'Sec-WebSocket-Key: AQIDBAUGBwgJCgsMDQ4PEA=='";
-        let rows = [
+        [
             ("HTTP/1.1", format!("curl -i http://{http}/api/echo")),
             ("HTTP/2 over TLS", format!("curl -i --http2 --cacert '{certificate}' https://{https}/api/echo")),
             ("HTTP/2, cleartext", format!("curl -i --http2-prior-knowledge http://{http}/api/time")),
@@ -338,25 +362,7 @@ impl Quickstart {
                 "which route answers, and what runs before",
                 format!("'{program}' explain -c '{configuration}' http://{http}/hello"),
             ),
-        ];
-        let kept = self.kept.as_ref().map_or(String::new(), |kept| {
-            format!(
-                "The one that you have edited is kept as {}; `--config FILE` starts with a file of yours.\n",
-                kept.display()
-            )
-        });
-        let mut text = format!(
-            "Foregate on http://{http} and https://{https}, \
-             with a demo origin on http://{origin}.\n\
-             Configuration: {configuration}\n{kept}\n\
-             Open http://{http}/ in a browser, or try in another terminal:\n\n"
-        );
-        for (what, command) in rows {
-            // Writing to a String cannot fail.
-            let _ = writeln!(text, "  # {what}\n  {command}");
-        }
-        text.push_str("\nCtrl-C stops it.\n");
-        text
+        ]
     }
 }
 

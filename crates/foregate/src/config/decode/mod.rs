@@ -15,7 +15,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use foregate_config::value::{self, Wrong};
-use foregate_config::{Decoder, Files, INCLUDE, Item, Modules, Place, Problem, Problems, Tree, lists};
+use foregate_config::{Decoder, Files, INCLUDE, Item, Modules, Nodes, Place, Problem, Problems, Tree, lists};
 use foregate_module::{Pipeline, UpstreamId};
 use foregate_modules::expressions::Compiler;
 use foregate_proxy::settings::{RoutePlan, Settings, Upstream};
@@ -36,6 +36,14 @@ struct Upstreams {
 }
 
 impl Upstreams {
+    fn decode(decoder: &mut Decoder<'_>, nodes: &Nodes<'_>, inspection: &mut tls::Inspection) -> Self {
+        let mut upstreams = Self { incomplete: decoder.misses_files(), ..Self::default() };
+        for (_, item) in nodes.iter().filter(|(key, _)| key.name == "upstream") {
+            upstream::decode(decoder, *item, &mut upstreams, inspection);
+        }
+        upstreams
+    }
+
     /// Tells of those that nothing names.
     fn warn(&self, decoder: &mut Decoder<'_>) {
         for (index, place) in self.by_name.values() {
@@ -82,17 +90,11 @@ pub(super) fn decode(
     let (mut nodes, of_modules) = decoder.open_level(tree.roots(), &ROOT, None);
     // What sites are told depends on the listeners, wherever these stand.
     nodes.sort_by_key(|(key, _)| key.name == "site");
-    if !nodes.iter().any(|(key, _)| key.name == "site") {
-        let problem = Problem::new(None, "there is no `site`: every request is answered with 404");
-        decoder.warn(problem.help("add `site \"*\" { route \"/**\" { proxy \"UPSTREAM\" } }`"));
+    if nodes.last().is_none_or(|(key, _)| key.name != "site") {
+        warn_without_site(&mut decoder);
     }
     // Routes refer to upstreams by name, wherever these stand.
-    let mut upstreams = Upstreams { incomplete: decoder.misses_files(), ..Upstreams::default() };
-    for (key, item) in &nodes {
-        if key.name == "upstream" {
-            upstream::decode(&mut decoder, *item, &mut upstreams, &mut inspection);
-        }
-    }
+    let upstreams = Upstreams::decode(&mut decoder, &nodes, &mut inspection);
     let mut files = Files::default();
     let items: Vec<_> = nodes.iter().filter(|(key, _)| key.name == "list").map(|(_, item)| *item).collect();
     let lists = lists::decode(&mut decoder, &items, &mut files);
@@ -123,20 +125,23 @@ pub(super) fn decode(
     let secure = settings.listeners.iter().any(|listen| listen.tls.is_some());
     sites.warn(&mut decoder, secure, &items, &inspection);
     upstreams.warn(&mut decoder);
-    let (sites, watched, logs) = sites.build();
-    (settings.sites, settings.watched) = (sites, watched);
-    for (path, place) in logs {
-        if inspect {
-            writable::log(&mut decoder, &path, place);
-        }
-        settings.logs.push(path);
+    let logs;
+    (settings.sites, settings.watched, logs) = sites.build();
+    for (path, place) in logs.iter().filter(|_| inspect) {
+        writable::log(&mut decoder, path, *place);
     }
+    settings.logs.extend(logs.into_iter().map(|(path, _)| path));
     settings.watched.extend(inspection.into_watched());
     // Equal configurations watch equal lists.
     settings.watched.sort_unstable();
     settings.watched.dedup();
     settings.upstreams = upstreams.list;
     settings
+}
+
+fn warn_without_site(decoder: &mut Decoder<'_>) {
+    let problem = Problem::new(None, "there is no `site`: every request is answered with 404");
+    decoder.warn(problem.help("add `site \"*\" { route \"/**\" { proxy \"UPSTREAM\" } }`"));
 }
 
 /// A key of the top of the file that is about the process, and refers to no other.

@@ -209,7 +209,22 @@ impl<'u> Sites<'u> {
                 name => debug_assert!(false, "{name} is not read"),
             }
         }
-        let action = match actions.len() {
+        let action = self.action(decoder, item, actions);
+        let pattern = pattern?;
+        let action = action?;
+        let plan = RoutePlan::new(self.modules.plan(&scope, matches!(action, Action::Proxy(_))));
+        let route = Route { body_limit, allow_connect, plan, ..Route::new(pattern.text().clone(), action) };
+        Some((pattern, self.builder.route(route)))
+    }
+
+    /// The one answer of a route, of those that it names.
+    fn action(
+        &self,
+        decoder: &mut Decoder<'_>,
+        item: Item<'_>,
+        mut actions: Vec<(Place, Option<Action>)>,
+    ) -> Option<Action> {
+        match actions.len() {
             1 => actions.pop().and_then(|(_, action)| action),
             // One that was refused, or is not known, was meant to be it.
             0 if decoder.misses_files() => None,
@@ -232,12 +247,7 @@ impl<'u> Sites<'u> {
                 decoder.push(problem.also(actions[0].0, "the first one"));
                 None
             }
-        };
-        let pattern = pattern?;
-        let action = action?;
-        let plan = RoutePlan::new(self.modules.plan(&scope, matches!(action, Action::Proxy(_))));
-        let route = Route { body_limit, allow_connect, plan, ..Route::new(pattern.text().clone(), action) };
-        Some((pattern, self.builder.route(route)))
+        }
     }
 
     /// Whether a key is one that answers, or none, which has been told and was probably meant to be one.
