@@ -227,7 +227,8 @@ impl<'p> Decoder<'p> {
         let has_block = item.node.children().next().is_some();
         let is_ours = self.root.keys.iter().any(|key| key.name == name);
         let directive = || nginx::instead_of(name, has_block).filter(|_| !is_ours);
-        let elsewhere = || elsewhere::of(name, self.root, &self.modules);
+        let here = (block, of.map_or("", |item| item.node.name()));
+        let elsewhere = || elsewhere::of(name, here, self.root, &self.modules);
         let help = of_rule.or_else(directive).map(str::to_owned).or_else(elsewhere);
         if block.later.contains(&name) {
             let problem = Problem::new(place, format!("`{name}` is not in this version"));

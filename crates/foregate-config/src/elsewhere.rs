@@ -6,8 +6,24 @@ use crate::schema::{Block, Key};
 const FEW: usize = 3;
 
 /// In which blocks a key of this name stands, in words; `None` where there is none, or too many to say. `root` and `modules`
-/// are all keys that there are.
-pub(crate) fn of(name: &str, root: &'static Block, modules: &[&'static Key]) -> Option<String> {
+/// are all keys that there are; the block is that in which it was written, with its name.
+pub(crate) fn of(
+    name: &str,
+    (block, block_name): (&'static Block, &str),
+    root: &'static Block,
+    modules: &[&'static Key],
+) -> Option<String> {
+    // Further in is where it was most likely meant.
+    let within: Vec<_> =
+        block.keys.iter().filter(|key| key.block.is_some_and(|inner| has(inner, name))).collect();
+    if !within.is_empty() && !std::ptr::eq(block, root) {
+        let each = |key: &&Key| match key.many {
+            true => format!("in {}", with_article(key)),
+            false => format!("in the `{}`", key.name),
+        };
+        let places: Vec<_> = within.iter().map(each).collect();
+        return Some(format!("it stands {} of this `{block_name}`", places.join(" or ")));
+    }
     let mut places = Vec::new();
     let at_top = root.keys.iter().find(|key| key.name == name);
     if at_top.is_some() {
@@ -43,7 +59,7 @@ fn find(
 ) {
     let Some(block) = key.block else { return };
     around.push(key);
-    if block.keys.iter().any(|key| key.name == name) {
+    if has(block, name) {
         let place = said(around, level);
         if !places.contains(&place) {
             places.push(place);
@@ -53,6 +69,10 @@ fn find(
         find(name, key, level, around, places);
     }
     around.pop();
+}
+
+fn has(block: &Block, name: &str) -> bool {
+    block.keys.iter().any(|key| key.name == name)
 }
 
 /// A block by the keys around it: those that stand once in another need that one to be told from namesakes.

@@ -190,7 +190,11 @@ impl Reader<'_, '_> {
         self.advance()?;
         self.node_space()?;
         if !self.token.is_value() {
-            return Err(self.unexpected("a value after `=`"));
+            let error = self.unexpected("a value after `=`");
+            return Err(match self.token {
+                Token::Equals => error.help("put an expression in quotes"),
+                _ => error,
+            });
         }
         let (token, span) = (self.token, self.span);
         let value = self.value()?;
@@ -242,6 +246,9 @@ impl Reader<'_, '_> {
         match self.token {
             Token::Newline | Token::LineComment | Token::Semicolon => self.advance(),
             Token::End | Token::Close => Ok(()),
+            Token::Equals => Err(self
+                .unexpected("a new line or `;`")
+                .help("values stand behind the name, without `=`: `proxy \"app\"`")),
             _ => Err(self.unexpected("a new line or `;`")),
         }
     }

@@ -144,6 +144,11 @@ impl<'s> Scanner<'s> {
         if rest.starts_with(may_follow) || ["//", "/*", "/-"].iter().any(|open| rest.starts_with(open)) {
             return Ok(());
         }
+        if rest.starts_with(',') {
+            let span = Span::new(self.at, self.at + 1);
+            return Err(SyntaxError::new(span, "a comma separates nothing here")
+                .help("a space stands between values, `;` or a line break between nodes"));
+        }
         let len = rest.find(|c| may_follow(c) || c == '"').filter(|len| *len > 0).unwrap_or(1);
         let message =
             "the text before this has ended: a space is missing, or a `\"` within the text ended it";

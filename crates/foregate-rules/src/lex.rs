@@ -115,7 +115,9 @@ fn network(address: &str, bits: &str, span: Range<usize>) -> Result<Token<'stati
     let parsed = address.parse::<IpAddr>().ok().zip(bits.parse::<u8>().ok());
     let Some((address, bits)) = parsed else {
         let error = Error::new(span, format!("`{address}/{bits}` is not a network"));
-        return Err(error.with_help("a network is an address and a number of bits: `10.0.0.0/8`"));
+        return Err(error.with_help(
+            "a network is an address and a number of bits: `10.0.0.0/8`; a text stands in double quotes",
+        ));
     };
     IpRange::network(address, bits).map(Token::Ips).map_err(|problem| Error::new(span, problem))
 }

@@ -110,9 +110,12 @@ fn decode(decoder: &mut Decoder<'_>, item: Item<'_>, inspection: &mut tls::Inspe
 }
 
 fn addresses(value: &Value<'_>, base: &Path) -> Result<Vec<ListenAddress>, Wrong> {
-    let text = value::string(value).map_err(|_| Wrong::new("expected an address").help(ADDRESSES))?;
-    listen_addresses(text, base)
-        .ok_or_else(|| Wrong::new("this is not an address to listen on").help(ADDRESSES))
+    let help = |wrong: Wrong| match value.text.parse::<u16>() {
+        Ok(port) => wrong.help(format!("write \":{port}\" for all addresses, or \"127.0.0.1:{port}\"")),
+        Err(_) => wrong.help(ADDRESSES),
+    };
+    let text = value::string(value).map_err(|_| help(Wrong::new("expected an address")))?;
+    listen_addresses(text, base).ok_or_else(|| help(Wrong::new("this is not an address to listen on")))
 }
 
 /// The addresses that a text stands for: two for `:PORT`, where the machine has IPv6, so that IPv4 clients keep

@@ -15,7 +15,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use foregate_config::value::{self, Wrong};
-use foregate_config::{Decoder, Files, INCLUDE, Item, Modules, Nodes, Place, Problem, Problems, Tree, lists};
+use foregate_config::{
+    Decoder, EntryRef, Files, INCLUDE, Item, Modules, Nodes, Place, Problem, Problems, Tree, lists,
+};
 use foregate_module::{Pipeline, UpstreamId};
 use foregate_modules::expressions::Compiler;
 use foregate_proxy::settings::{RoutePlan, Settings, Upstream};
@@ -67,9 +69,9 @@ impl foregate_config::Upstreams for Upstreams {
         let wrong = Wrong::new("there is no upstream of this name");
         Err(match nearest(name, self.by_name.keys().map(|name| &**name)) {
             Some(near) => wrong.help(format!("did you mean \"{near}\"?")),
-            None if name.contains(':') => {
-                wrong.help("write an `upstream` with this server, and its name here")
-            }
+            None if name.contains(':') => wrong.help(
+                "write `upstream \"app\" { server \"HOST:PORT\" }` at the top of the file, and its name here",
+            ),
             None => wrong.help("add `upstream \"NAME\" { server \"HOST:PORT\" }`"),
         })
     }
@@ -203,6 +205,13 @@ pub(super) fn admin(decoder: &mut Decoder<'_>, item: Item<'_>, inspect: bool) ->
 }
 
 fn access_log(decoder: &mut Decoder<'_>, item: Item<'_>, inspect: bool) -> Option<PathBuf> {
+    let is_off = |entry: EntryRef<'_>| value::is_off(entry.text());
+    if item.node.entries().any(is_off) {
+        let problem =
+            Problem::new(Some(item.place()), "a word does not turn it off, but is the name of a file");
+        decoder.push(problem.help("leave it out; for a file of this name, begin with `./`"));
+        return None;
+    }
     let path = decoder.path(item, 0)?;
     if inspect {
         writable::log(decoder, &path, item.place());

@@ -85,7 +85,15 @@ impl<'u> Sites<'u> {
         inspection: &mut tls::Inspection,
     ) {
         let hosts = decoder.read_all(item, |value| {
-            value::string(value)?.parse::<HostPattern>().map_err(|error| Wrong::new(format!("{error}")))
+            let text = value::string(value)?;
+            text.parse::<HostPattern>().map_err(|error| {
+                let wrong = Wrong::new(format!("{error}"));
+                if text.contains("://") {
+                    wrong.help("write it without a scheme, and without a path")
+                } else {
+                    wrong
+                }
+            })
         });
         let mut options = SiteOptions::default();
         let mut routes = Vec::new();
