@@ -141,7 +141,11 @@ impl Tree {
         stack: &mut Vec<PathBuf>,
         problems: &mut Problems,
     ) -> std::io::Result<Option<u32>> {
-        let same = path.canonicalize()?;
+        // The first file may be a pipe, as shells make them, whose name leads to no file.
+        let same = match path.canonicalize() {
+            Err(_) if stack.is_empty() => path.to_owned(),
+            found => found?,
+        };
         if stack.contains(&same) {
             return Err(std::io::Error::other("it includes itself"));
         }
@@ -153,7 +157,7 @@ impl Tree {
         if self.files.len() >= FILES_LIMIT {
             return Err(std::io::Error::other(format!("there are more than {FILES_LIMIT} files")));
         }
-        // The first file may be a pipe, as shells make them; what is included may not keep us waiting.
+        // What is included may not keep us waiting.
         if !stack.is_empty() && !same.is_file() {
             return Err(std::io::Error::other("it is not a file"));
         }

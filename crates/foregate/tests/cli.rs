@@ -208,6 +208,33 @@ fn the_service_manager_is_told_how_long_the_end_may_take() {
 }
 
 #[test]
+fn a_taken_address_is_told_with_what_to_do() {
+    let folder = Folder::new("taken");
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let output = folder.run(&["run", "--to", "http://127.0.0.1:1", "--listen", &address]);
+    assert_eq!(output.status.code(), Some(1));
+    let said = stderr(&output);
+    assert!(said.contains(&format!("error: listen {address}: ")) && said.contains("`ss -ltnp`"), "{said}");
+}
+
+/// As shells make them for `<(...)`.
+#[test]
+fn a_configuration_may_come_through_a_pipe() {
+    let folder = Folder::new("pipe");
+    let mut check = Command::new(env!("CARGO_BIN_EXE_foregate"))
+        .args(["check", "-c", "/dev/stdin"])
+        .current_dir(&folder.0)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    check.stdin.take().unwrap().write_all(FINE.replace("unix:app.sock", "app:1").as_bytes()).unwrap();
+    let output = check.wait_with_output().unwrap();
+    assert!(stdout(&output).starts_with("/dev/stdin is fine"), "{}", stdout(&output));
+}
+
+#[test]
 fn modules_are_listed() {
     let folder = Folder::new("modules");
     let text = stdout(&folder.run(&["modules"]));

@@ -327,6 +327,10 @@ fn the_tour_of_the_readme_works() {
             .replace("curl ", "curl -sS -f ")
             .replace("-f -i ", "-i ")
             .replace("-f -s -o ", "-s -o ")
+            .replace(
+                "foregate/broken.kdl\nforegate explain",
+                "foregate/broken.kdl && exit 1\nforegate explain",
+            )
             // The same, but it reads to the end, so that what is before it in the pipe does not fail.
             .replace("| head -20", "| sed -n 1,20p");
         let output = Command::new("bash")
@@ -344,6 +348,12 @@ fn the_tour_of_the_readme_works() {
         }
         if commands.contains("/upload") {
             assert!(said.contains(" 413"), "{said}");
+        }
+        if commands.contains("broken.kdl") {
+            assert!(failed.contains("did you mean `rate-limit`?"), "{failed}");
+        }
+        if commands.contains("reload") {
+            assert!(said.contains("Hello again"), "{said}");
         }
         if commands.contains("/large") {
             assert!(said.contains("67108864 bytes"), "{said}");

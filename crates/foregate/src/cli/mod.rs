@@ -80,7 +80,7 @@ impl ConfigFile {
             let file = config::default_file();
             if !file.exists() {
                 let [here, system] = config::DEFAULT_FILES;
-                complain(&format!("there is neither {here} nor {system}; `-c FILE` names another"));
+                complain(&format!("there is neither {here} nor {system}; `-c FILE` names another, `foregate run --to http://HOST:PORT` needs none"));
             }
             file
         })

@@ -112,8 +112,27 @@ fn serve(settings: Settings, source: Arc<dyn Source>) -> Outcome {
         Ok(()) => Outcome::Fine,
         Err(error) => {
             complain(&format!("error: {error}"));
+            if let Some(help) = advice(error.kind()) {
+                complain(&format!("  help: {help}"));
+            }
             Outcome::Wrong
         }
+    }
+}
+
+/// What to do where the system does not let the proxy begin.
+fn advice(kind: io::ErrorKind) -> Option<&'static str> {
+    match kind {
+        io::ErrorKind::AddrInUse => {
+            Some("another process listens there, which `ss -ltnp` names; stop it, or take another port")
+        }
+        io::ErrorKind::AddrNotAvailable => {
+            Some("the machine does not have this address; `ip address` shows those that it has")
+        }
+        io::ErrorKind::PermissionDenied => {
+            Some("ports below 1024 need CAP_NET_BIND_SERVICE, which the systemd unit in examples/ grants")
+        }
+        _ => None,
     }
 }
 

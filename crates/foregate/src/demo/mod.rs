@@ -348,7 +348,7 @@ impl Quickstart {
                 "a rate limit: the sixth within a minute gets 429",
                 format!(
                     "for i in 1 2 3 4 5 6; do curl -s -o /dev/null -w '%{{http_code}} ' \
-                     http://{http}/limited; done"
+                     http://{http}/limited; done; echo"
                 ),
             ),
             ("an own page for errors", format!("curl -i http://{http}/no-such-page")),
