@@ -314,6 +314,7 @@ mod tests {
     use crate::settings;
     use crate::tls::Connector;
     use crate::upstream::Upstreams;
+    use crate::upstream::pool::Made;
 
     const NOBODY: Addresses = Addresses { client: None, local: None };
 
@@ -383,7 +384,10 @@ mod tests {
         let upstream = upstream(&mut upstreams, &[old.into()], port);
         let server = &upstream.servers[0];
         let made = Instant::now();
-        server.pool.put(connect(&upstream).await, made, made, 10);
+        let link = connect(&upstream).await;
+        let address = link.stream().socket().peer_address();
+        assert_eq!(address, Some(old.into()));
+        server.pool.put(link, Box::new(Made { born: made, address }), made, 10);
         let later = made + Duration::from_secs(30);
         server.sweep(later, upstream.ages());
         assert!(server.pool.oldest().is_some(), "the name has it still");

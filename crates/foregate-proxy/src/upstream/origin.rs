@@ -18,7 +18,7 @@ use h2::{Reason, RecvStream};
 use tokio::time::timeout_at;
 
 use super::connect::Connected;
-use super::pool::Lease;
+use super::pool::{Lease, Made};
 use super::{Pool, Server, Upstream};
 use crate::error::Error;
 use crate::exchange::request::Request;
@@ -40,11 +40,9 @@ pub struct Origin {
     pub link: Link,
     /// Whether the connection has served requests before.
     pub reused: bool,
-    born: Instant,
+    /// Of a connection of HTTP/1.
+    made: Option<Box<Made>>,
     pool: Arc<Pool>,
-    /// Where a connection leads that was made for this request, if that is one of several: once it is broken nobody can tell.
-    /// Boxed, since nearly all requests have one of the others.
-    address: Option<Box<IpAddr>>,
     keep_alive: bool,
     /// A head has come, if only an interim one.
     answered: bool,
@@ -89,7 +87,7 @@ impl Upstream {
             // Rare, and large: kept out of the future that every request has.
             let deadline = Instant::now() + self.settings.connect_timeout;
             let made = Box::pin(self.connect(server, terms.addresses, deadline)).await?;
-            return Ok(self.attempt(server, made, false, Instant::now()));
+            return Ok(self.attempt(server, made, false, None));
         }
         Box::pin(self.share(server, terms, now)).await
     }
@@ -102,52 +100,51 @@ impl Upstream {
         let Ok(_guard) = lock else { return Err(Error::ConnectTimeout) };
         if let Some(lease) = server.pool.lease(now, self.ages()) {
             self.counters.reused.inc();
-            return Ok(self.attempt(server, Connected::H2(lease), true, now));
+            return Ok(self.attempt(server, Connected::H2(lease), true, None));
         }
         let made = self.connect(server, terms.addresses, deadline).await?;
-        Ok(self.attempt(server, made, false, Instant::now()))
+        Ok(self.attempt(server, made, false, None))
     }
 
     fn kept(&self, server: &Server, terms: Terms, now: Instant) -> Option<Origin> {
         if self.settings.protocol != UpstreamProtocol::Http1
             && let Some(lease) = server.pool.lease(now, self.ages())
         {
-            return Some(self.attempt(server, Connected::H2(lease), true, now));
+            return Some(self.attempt(server, Connected::H2(lease), true, None));
         }
         loop {
-            let (link, born) = server.pool.take(now, self.ages())?;
+            let (link, made) = server.pool.take(now, self.ages())?;
             if terms.careful && link.stream().socket().is_stale_now() {
                 continue;
             }
-            return Some(self.attempt(server, Connected::H1(link), true, born));
+            return Some(self.attempt(server, Connected::H1(link), true, Some(made)));
         }
     }
 
-    fn attempt(&self, server: &Server, connected: Connected, reused: bool, born: Instant) -> Origin {
-        let (link, h2) = match connected {
-            Connected::H1(link) => (Link::H1(link), None),
+    /// `kept` is known of a connection that was kept.
+    fn attempt(
+        &self,
+        server: &Server,
+        connected: Connected,
+        reused: bool,
+        kept: Option<Box<Made>>,
+    ) -> Origin {
+        let (link, made, h2) = match connected {
+            Connected::H1(link) => {
+                let made = kept.unwrap_or_else(|| {
+                    // An address that leads nowhere else is not asked for.
+                    let address = server.resolved.is_some().then(|| link.stream().socket().peer_address());
+                    Box::new(Made { born: Instant::now(), address: address.flatten() })
+                });
+                (Link::H1(link), Some(made), None)
+            }
             Connected::H2(lease) => {
                 let mut link = Box::new(H2Link::new(None, None));
                 link.count_in(lease.unread());
-                (Link::H2(link), Some(H2Attempt { lease, response: None }))
+                (Link::H2(link), None, Some(H2Attempt { lease, response: None }))
             }
         };
-        let address = match &link {
-            Link::H1(link) if !reused && server.resolved.is_some() => {
-                link.stream().socket().peer_address().map(Box::new)
-            }
-            _ => None,
-        };
-        Origin {
-            link,
-            address,
-            reused,
-            born,
-            pool: Arc::clone(&server.pool),
-            keep_alive: false,
-            answered: false,
-            h2,
-        }
+        Origin { link, reused, made, pool: Arc::clone(&server.pool), keep_alive: false, answered: false, h2 }
     }
 
     /// Keeps the connection for another request if it is fit for one.
@@ -157,8 +154,9 @@ impl Upstream {
             && link.is_clean()
             && self.settings.send_proxy.is_none()
             && !link.is_ahead_in_tls()
+            && let Some(made) = origin.made
         {
-            origin.pool.put(link, origin.born, now, self.settings.keep_alive_connections);
+            origin.pool.put(link, made, now, self.settings.keep_alive_connections);
         }
     }
 }
@@ -217,12 +215,9 @@ impl Origin {
 
     /// Where the connection leads, so far as it can be told.
     pub fn address(&self) -> Option<IpAddr> {
-        match (&self.link, &self.h2) {
-            (_, Some(attempt)) => attempt.lease.address(),
-            (Link::H1(link), _) => {
-                self.address.as_deref().copied().or_else(|| link.stream().socket().peer_address())
-            }
-            _ => None,
+        match &self.h2 {
+            Some(attempt) => attempt.lease.address(),
+            None => self.made.as_ref()?.address,
         }
     }
 

@@ -38,10 +38,19 @@ pub struct Pool {
     pub(super) connecting: tokio::sync::Mutex<()>,
 }
 
+/// What is known of a connection of HTTP/1 from when it was made.
+#[derive(Debug)]
+pub struct Made {
+    /// When that was.
+    pub born: Instant,
+    /// Where it leads, if its server's name may have several addresses: once it is broken nobody can tell.
+    pub address: Option<IpAddr>,
+}
+
 #[derive(Debug)]
 struct Idle {
     link: Box<H1Link>,
-    born: Instant,
+    made: Box<Made>,
     since: Instant,
 }
 
@@ -73,24 +82,24 @@ pub struct Shared {
 }
 
 impl Pool {
-    /// The connection used last, and when it was made. Those that have died while idle are dropped on the way.
-    pub fn take(&self, now: Instant, ages: Ages) -> Option<(Box<H1Link>, Instant)> {
+    /// The connection used last, and how it was made. Those that have died while idle are dropped on the way.
+    pub fn take(&self, now: Instant, ages: Ages) -> Option<(Box<H1Link>, Box<Made>)> {
         loop {
             let entry = self.idle.lock().pop_back()?;
             let fresh = clock::is_within(now, entry.since, ages.idle)
-                && clock::is_within(now, entry.born, ages.total);
+                && clock::is_within(now, entry.made.born, ages.total);
             if fresh && !entry.link.stream().socket().is_stale() {
-                return Some((entry.link, entry.born));
+                return Some((entry.link, entry.made));
             }
         }
     }
 
     /// Keeps a connection for the next request; beyond `most` the oldest is closed.
-    pub fn put(&self, mut link: Box<H1Link>, born: Instant, now: Instant, most: usize) {
+    pub fn put(&self, mut link: Box<H1Link>, made: Box<Made>, now: Instant, most: usize) {
         link.release();
         let evicted = {
             let mut idle = self.idle.lock();
-            idle.push_back(Idle { link, born, since: now });
+            idle.push_back(Idle { link, made, since: now });
             if idle.len() > most { idle.pop_front() } else { None }
         };
         drop(evicted);
@@ -100,7 +109,7 @@ impl Pool {
     pub fn sweep(&self, now: Instant, ages: Ages) {
         let gone = |entry: &Idle| {
             now.saturating_duration_since(entry.since) >= ages.idle
-                || now.saturating_duration_since(entry.born) >= ages.total
+                || now.saturating_duration_since(entry.made.born) >= ages.total
                 || entry.link.stream().socket().is_stale()
         };
         self.drop_idle(gone);
@@ -124,10 +133,7 @@ impl Pool {
             !retired
         });
         drop(shared);
-        self.drop_idle(|entry| {
-            let address = || entry.link.stream().socket().peer_address();
-            entry.born < moved && address().is_some_and(&gone)
-        });
+        self.drop_idle(|entry| entry.made.born < moved && entry.made.address.is_some_and(&gone));
     }
 
     fn drop_idle(&self, gone: impl Fn(&Idle) -> bool) {

@@ -63,6 +63,7 @@ mod tests {
 
     use super::*;
     use crate::link::{H1Link, Socket, Stream};
+    use crate::upstream::pool::Made;
 
     fn key(path: &str) -> PoolKey {
         let address = ServerAddress::Unix(path.into());
@@ -80,7 +81,8 @@ mod tests {
             let (ours, peer) = UnixStream::pair().unwrap();
             peers.push(peer);
             let link = Box::new(H1Link::new(Stream::Plain(Socket::from(ours))));
-            pool.put(link, start, start + Duration::from_secs(second), 10);
+            let made = Box::new(Made { born: start, address: None });
+            pool.put(link, made, start + Duration::from_secs(second), 10);
         }
         for closed in 0..3 {
             assert!(pools.evict());
