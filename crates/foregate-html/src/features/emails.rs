@@ -356,7 +356,9 @@ impl Candidate {
             if !self.held.is_empty() {
                 tell(Found::Text(&self.held));
             }
-            *self = Self::default();
+            // Its memory serves the next text.
+            self.held.clear();
+            (self.at, self.long) = (None, false);
         }
     }
 
@@ -371,12 +373,7 @@ impl Candidate {
             tell(Found::Text(other));
         }
         self.held.push_str(local);
-        if self.held.len() > LOCAL {
-            let (gone, kept) = self.held.split_at(self.held.len() - LOCAL);
-            tell(Found::Text(gone));
-            self.held = kept.to_owned();
-            self.long = true;
-        }
+        self.shorten(tell);
         let at = at?;
         let fits =
             !self.long && !self.held.is_empty() && !self.held.starts_with('.') && !self.held.ends_with('.');
@@ -387,6 +384,16 @@ impl Candidate {
             self.let_go(tell);
         }
         text.get(at + 1..)
+    }
+
+    /// Lets go what a local part may not have.
+    fn shorten(&mut self, tell: &mut dyn FnMut(Found<'_>)) {
+        let over = self.held.len().saturating_sub(LOCAL);
+        if over > 0 {
+            tell(Found::Text(self.held.get(..over).unwrap_or_default()));
+            self.held.drain(..over);
+            self.long = true;
+        }
     }
 
     fn let_go(&mut self, tell: &mut dyn FnMut(Found<'_>)) {
@@ -403,16 +410,11 @@ impl Candidate {
         let domain = self.held.get(at + 1..).unwrap_or_default();
         let length = if too_long { 0 } else { domain_length(domain) };
         let end = if length == 0 { at + 1 } else { at + 1 + length };
-        let (found, rest) = self.held.split_at(end);
+        let found = self.held.get(..end).unwrap_or_default();
         tell(if length == 0 { Found::Text(found) } else { Found::Address(found) });
         self.long = too_long;
-        self.held = rest.to_owned();
-        if self.held.len() > LOCAL {
-            let (gone, kept) = self.held.split_at(self.held.len() - LOCAL);
-            tell(Found::Text(gone));
-            self.held = kept.to_owned();
-            self.long = true;
-        }
+        self.held.drain(..end);
+        self.shorten(tell);
     }
 }
 
