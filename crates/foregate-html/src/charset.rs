@@ -114,6 +114,11 @@ impl Charset {
         self == Self::UTF_8
     }
 
+    /// The start of a document as the rewriter gets it, and how much that is: see [`carry::load`].
+    pub(crate) fn load(self, bytes: &[u8], last: bool) -> (Cow<'_, [u8]>, usize) {
+        if self.is_utf8() { carry::load(bytes, last) } else { (Cow::Borrowed(bytes), bytes.len()) }
+    }
+
     /// The encoding that the rewriter is told.
     pub(crate) fn carrier(self) -> AsciiCompatibleEncoding {
         let carrier = if self.is_utf8() { UTF_8 } else { WINDOWS_1252 };

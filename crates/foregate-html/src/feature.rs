@@ -183,6 +183,18 @@ impl Value for Features {
     const ABOUT: &'static str = "What is to be done to the response if it is HTML.";
 }
 
+/// Whether markup, behind a `<` that is text, would be a tag or the like with that.
+pub(crate) fn joins(html: &str) -> bool {
+    html.starts_with(|first: char| first.is_ascii_alphabetic() || matches!(first, '/' | '!' | '?'))
+}
+
+/// Keeps markup that comes here apart from a `<` before it.
+fn stand_apart(html: &str) {
+    if joins(html) {
+        end_text();
+    }
+}
+
 /// What a handler has done, and whether it may.
 #[derive(Debug, Default)]
 pub(crate) struct Deed {
@@ -252,7 +264,10 @@ impl Element<'_, '_, '_> {
 
     /// Inserts markup before it.
     pub fn before(&mut self, html: &str) {
-        self.insert(|inner| inner.before(html, ContentType::Html));
+        self.insert(|inner| {
+            stand_apart(html);
+            inner.before(html, ContentType::Html);
+        });
     }
 
     /// Inserts markup behind its end.
@@ -267,7 +282,16 @@ impl Element<'_, '_, '_> {
 
     /// Inserts markup at the end of its content.
     pub fn append(&mut self, html: &str) {
-        self.insert(|inner| inner.append(html, ContentType::Html));
+        self.insert(|inner| {
+            if joins(html) {
+                // An element without content has no end tag, and no end of its content either.
+                let _ = inner.on_end_tag(Box::new(|_| {
+                    end_text();
+                    Ok(())
+                }));
+            }
+            inner.append(html, ContentType::Html);
+        });
     }
 
     /// Puts markup in its place; its content goes.
@@ -330,6 +354,7 @@ impl EndTag<'_, '_> {
     pub fn before(&mut self, html: &str) {
         self.deed.matches += 1;
         if !self.deed.dry {
+            stand_apart(html);
             self.inner.before(html, ContentType::Html);
         }
     }
@@ -394,6 +419,7 @@ impl End<'_, '_> {
     pub fn append(&mut self, html: &str) {
         self.deed.matches += 1;
         if !self.deed.dry {
+            stand_apart(html);
             self.inner.append(html, ContentType::Html);
         }
     }

@@ -4,8 +4,9 @@
 //! browser does, so that nothing has to be watched there but for `<` and two letters. From there on a scanner goes along, until
 //! whatever has begun is closed again and both are sure to agree. Where they may not, the rest of the document passes.
 //!
-//! What looks like such a tag may stand in a script, a comment or an attribute. Then that scanner reads what nobody else does, and
-//! others begin with what looks like such tags behind it: one of them is right.
+//! What looks like such a tag may stand in a comment or an attribute. Then that scanner reads what nobody else does, and others begin
+//! with what looks like such tags behind it: one of them is right. In a script it often does. Where a scanner reads such a text, who
+//! reads the document is asked whether it does so as well.
 
 use crate::scan::{Scanner, Watched};
 
@@ -42,13 +43,15 @@ pub(crate) enum Why {
     Ambiguous,
     /// Elements have names that are too long together.
     Names,
+    /// What follows may be in the text of a script or the like: who has read what comes before knows.
+    Unknown,
 }
 
 impl Why {
     /// What is told of it.
     pub fn event(self) -> &'static str {
         match self {
-            Self::Ambiguous => "markup-ambiguous",
+            Self::Ambiguous | Self::Unknown => "markup-ambiguous",
             Self::Names => "memory-exceeded",
         }
     }
@@ -62,6 +65,12 @@ pub(crate) struct Guard {
     begun: Begun,
     /// How much of what looks like the name of an element has been read there.
     name: Option<usize>,
+    /// Names have been read up to so far behind the last piece.
+    ahead: usize,
+    /// What has begun there may be in the text of a script or the like.
+    in_text: bool,
+    /// What the present piece begins with is in such a text.
+    text: bool,
     /// Bytes of long names.
     names: usize,
     /// There is no rewriter.
@@ -77,6 +86,18 @@ enum Begun {
     Opens,
     /// And a letter.
     Letter(u8),
+}
+
+impl Begun {
+    /// The same at the end of this piece.
+    fn behind(self, bytes: &[u8]) -> Self {
+        match bytes {
+            [.., b'<'] => Self::Opens,
+            [.., b'<', letter] => Self::Letter(*letter),
+            [letter] if self == Self::Opens => Self::Letter(*letter),
+            _ => Self::Nothing,
+        }
+    }
 }
 
 /// Where in a piece somebody is.
@@ -117,21 +138,25 @@ fn words(window: &[u8; BLOCK + 2]) -> [u64; 2] {
 
 impl Guard {
     /// Looks at what the rewriter is going to get, which may have names of so many bytes. Says how much of it it may get, if that
-    /// is not all, and why.
+    /// is not all, and why. `text` says whether it is within the text of a script or the like, of which it has read something; it
+    /// may say that it is not where it does not know.
     ///
     /// What only looks like a name is taken for one, since text has a blank now and then; and none is ever taken for closed.
-    pub fn look(&mut self, bytes: &[u8], limit: usize) -> Option<(usize, Why)> {
-        self.find(bytes, limit).err()
+    pub fn look(&mut self, bytes: &[u8], limit: usize, text: bool) -> Option<(usize, Why)> {
+        self.find(bytes, limit, text).err()
     }
 
-    fn find(&mut self, bytes: &[u8], limit: usize) -> Result<(), (usize, Why)> {
+    fn find(&mut self, bytes: &[u8], limit: usize, text: bool) -> Result<(), (usize, Why)> {
         let Some(first) = bytes.first() else { return Ok(()) };
-        let mut place = Place { done: 0, read: 0, closes: false };
+        let mut place = Place { done: 0, read: std::mem::take(&mut self.ahead), closes: false };
+        self.text = text;
         let begun = std::mem::take(&mut self.begun);
         match (begun, bytes) {
-            (Begun::Opens, [first, second, ..]) if may_begin(*first, *second) => self.begin(b"<", 2)?,
+            (Begun::Opens, [first, second, ..]) if may_begin(*first, *second) => {
+                self.begin(b"<", 2, self.in_text, text)?;
+            }
             (Begun::Letter(first), [second, ..]) if may_begin(first, *second) => {
-                self.begin(&[b'<', first], 1)?;
+                self.begin(&[b'<', first], 1, self.in_text, text)?;
             }
             _ => {}
         }
@@ -141,12 +166,30 @@ impl Guard {
         if self.name.is_some() {
             self.read_name(bytes, &mut place, limit)?;
         }
+        self.find_tags(bytes, &mut place, limit)?;
+        self.begun = begun.behind(bytes);
+        self.read_names(bytes, &mut place, bytes.len(), limit)?;
+        let before = match self.begun {
+            Begun::Nothing => None,
+            Begun::Opens => Some(1),
+            Begun::Letter(_) => Some(2),
+        };
+        if let Some(at) = before.and_then(|before| bytes.len().checked_sub(before)) {
+            self.go(bytes, &mut place, at)?;
+            self.in_text = self.may_be_text();
+        }
+        self.go(bytes, &mut place, bytes.len())
+    }
+
+    /// Finds where tags of interest may begin. By itself, since what it does for each byte is what counts.
+    #[inline(never)]
+    fn find_tags(&mut self, bytes: &[u8], place: &mut Place, limit: usize) -> Result<(), (usize, Why)> {
         let mut start = 0;
         while let Some(window) = bytes.get(start..).and_then(<[u8]>::first_chunk::<{ BLOCK + 2 }>) {
             // All at once, so that they are a handful of instructions.
             let opens = |block: &[u8; BLOCK]| block.iter().fold(false, |opens, byte| opens | (*byte == b'<'));
             if window.first_chunk().is_some_and(opens) {
-                self.block(bytes, window, start, &mut place, limit)?;
+                self.block(bytes, window, start, place, limit)?;
             }
             start += BLOCK;
         }
@@ -155,17 +198,10 @@ impl Guard {
             if let [b'<', first, second] = window
                 && may_begin(*first, *second)
             {
-                self.found(bytes, start + at, &mut place, limit)?;
+                self.found(bytes, start + at, place, limit)?;
             }
         }
-        self.begun = match bytes {
-            [.., b'<'] => Begun::Opens,
-            [b'<', letter] | [.., b'<', letter] => Begun::Letter(*letter),
-            [letter] if begun == Begun::Opens => Begun::Letter(*letter),
-            _ => Begun::Nothing,
-        };
-        self.read_names(bytes, &mut place, bytes.len(), limit)?;
-        self.go(bytes, &mut place, bytes.len())
+        Ok(())
     }
 
     /// A block with `<` in it, and two bytes behind it.
@@ -214,6 +250,7 @@ impl Guard {
 
     /// A tag of interest may begin here.
     #[cold]
+    #[inline(never)]
     fn found(
         &mut self,
         bytes: &[u8],
@@ -223,11 +260,24 @@ impl Guard {
     ) -> Result<(), (usize, Why)> {
         self.read_names(bytes, place, at, limit)?;
         self.go(bytes, place, at)?;
-        self.begin(&[], at + 3)
+        let in_text = self.may_be_text();
+        if at > 0 && in_text {
+            self.begun = Begun::Nothing.behind(bytes.get(..at).unwrap_or_default());
+            self.ahead = place.read - at;
+            return Err((at, Why::Unknown));
+        }
+        self.begin(&[], at + 3, in_text, self.text)
+    }
+
+    /// Whether scanners are in the text of a script or the like, and have read something of it.
+    fn may_be_text(&self) -> bool {
+        let mut texts = self.scanners.iter().filter_map(Scanner::has_read_text).peekable();
+        texts.peek().is_some() && texts.all(|read| read)
     }
 
     /// Reads names that begin before `to`.
     #[cold]
+    #[inline(never)]
     fn read_names(
         &mut self,
         bytes: &[u8],
@@ -270,11 +320,24 @@ impl Guard {
         Ok(())
     }
 
-    /// Another scanner goes along, which has got this already. Where there are too many, what follows `behind` is taken for
-    /// ambiguous.
+    /// Another scanner goes along, which has got this already, unless it `may` begin in a text and does (`text`). Where there are
+    /// too many, what follows `behind` is taken for ambiguous.
     #[cold]
-    fn begin(&mut self, before: &[u8], behind: usize) -> Result<(), (usize, Why)> {
-        let count = self.scanners.iter().filter(|scanner| scanner.has_begun()).count();
+    fn begin(&mut self, before: &[u8], behind: usize, may: bool, text: bool) -> Result<(), (usize, Why)> {
+        if may {
+            if text {
+                return Ok(());
+            }
+            // What they have taken for the start of a text was none.
+            self.scanners.retain(|scanner| !scanner.only_reads_text());
+        }
+        if self.scanners.iter().filter(|scanner| scanner.only_reads_text()).count() >= SCANNERS
+            && let Some(oldest) = self.scanners.iter().position(Scanner::only_reads_text)
+        {
+            self.scanners.remove(oldest);
+        }
+        let counts = |scanner: &&Scanner| scanner.has_begun() && !scanner.only_reads_text();
+        let count = self.scanners.iter().filter(counts).count();
         let mut scanner = Scanner::watching(self.alone);
         scanner.watch(before, &mut 0);
         self.scanners.push(scanner);
@@ -320,8 +383,12 @@ mod tests {
         let look = |pieces: &[&[u8]]| {
             let (mut guard, mut before) = (Guard::default(), 0);
             for piece in pieces {
-                if let Some((at, _)) = guard.look(piece, usize::MAX) {
-                    return Some(before + at);
+                let mut at = 0;
+                while let Some((fits, why)) = guard.look(&piece[at..], usize::MAX, false) {
+                    at += fits;
+                    if why != Why::Unknown {
+                        return Some(before + at);
+                    }
                 }
                 before += piece.len();
             }
@@ -339,7 +406,7 @@ mod tests {
     fn counted(html: &str, piece: usize, limit: usize) -> (usize, usize) {
         let (mut guard, mut allowed) = (Guard::default(), 0);
         for piece in html.as_bytes().chunks(piece) {
-            let fits = guard.look(piece, limit).map(|(fits, _)| fits);
+            let fits = guard.look(piece, limit, false).map(|(fits, _)| fits);
             allowed += fits.unwrap_or(piece.len());
             if fits.is_some() {
                 break;

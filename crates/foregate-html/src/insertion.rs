@@ -4,6 +4,7 @@ use foregate_module::{Finding, Sink};
 
 use crate::charset::Charset;
 use crate::edges::Edges;
+use crate::feature::joins;
 use crate::scan::{Begins, Scanner, What};
 
 /// A feature at work.
@@ -21,6 +22,8 @@ pub(crate) struct Insertion {
     charset: Charset,
     /// A tag that has begun.
     held: Vec<u8>,
+    /// A `<` comes before that which is text, as far as has been read: what is inserted must not make a tag of it.
+    opens: bool,
 }
 
 impl Insertion {
@@ -29,7 +32,12 @@ impl Insertion {
         let running: Vec<_> =
             features.map(|(step, dry, edges)| Running { step, dry, edges, matches: 0 }).collect();
         let firsts = running.iter().any(|running| running.edges.begins_head());
-        Self { scanner: Scanner::new(firsts), running, charset, held: Vec::new() }
+        Self { scanner: Scanner::new(firsts), running, charset, held: Vec::new(), opens: false }
+    }
+
+    /// Whether the document is within the text of a script or the like, of which something has been read.
+    pub fn reads_text(&self) -> bool {
+        self.scanner.has_read_text() == Some(true)
     }
 
     /// Whether everything has been inserted: the rest passes as it is.
@@ -44,8 +52,8 @@ impl Insertion {
             && let Some(found) = self.scanner.next(piece, &mut at)
         {
             if let Some(start) = found.start {
-                self.let_go(out);
-                out.write(piece.get(written..start).unwrap_or_default());
+                self.pass_held(out);
+                self.pass(piece.get(written..start).unwrap_or_default(), out);
                 written = start;
             }
             self.found(found.what, piece.get(written..found.end).unwrap_or_default(), out);
@@ -59,9 +67,12 @@ impl Insertion {
             Begins::At(start) => start.saturating_sub(written),
         };
         if begins != Begins::Before {
+            self.pass_held(out);
+        }
+        self.pass(rest.get(..passes).unwrap_or_default(), out);
+        if self.is_done() {
             self.let_go(out);
         }
-        out.write(rest.get(..passes).unwrap_or_default());
         self.held.extend_from_slice(rest.get(passes..).unwrap_or_default());
     }
 
@@ -74,7 +85,7 @@ impl Insertion {
                 What::End(mark) => ([running.edges.end(mark), None], None),
             };
             for html in before.into_iter().flatten() {
-                running.insert(&html, self.charset, out);
+                running.insert(&html, self.charset, &mut self.opens, out);
             }
             behind.push(inside);
         }
@@ -83,24 +94,47 @@ impl Insertion {
         // What is inserted first at the start of an element is pushed back by what follows.
         for (running, html) in self.running.iter_mut().zip(behind).rev() {
             if let Some(html) = html {
-                running.insert(&html, self.charset, out);
+                running.insert(&html, self.charset, &mut self.opens, out);
             }
         }
     }
 
+    /// Writes a part of the document, all but a `<` at its end.
+    fn pass(&mut self, bytes: &[u8], out: &mut dyn Sink) {
+        if bytes.is_empty() {
+            return;
+        }
+        if std::mem::take(&mut self.opens) {
+            out.write(b"<");
+        }
+        let before = bytes.strip_suffix(b"<");
+        self.opens = before.is_some();
+        out.write(before.unwrap_or(bytes));
+    }
+
+    /// The same with what is held.
+    fn pass_held(&mut self, out: &mut dyn Sink) {
+        let held = std::mem::take(&mut self.held);
+        self.pass(&held, out);
+    }
+
     /// Writes what is held as it is.
     pub fn let_go(&mut self, out: &mut dyn Sink) {
+        if std::mem::take(&mut self.opens) {
+            out.write(b"<");
+        }
         out.write(&std::mem::take(&mut self.held));
     }
 
     /// The document has ended.
     pub fn end(&mut self, out: &mut dyn Sink) {
-        self.let_go(out);
+        self.pass_held(out);
         for running in &mut self.running {
             for html in running.edges.rest().collect::<Vec<_>>() {
-                running.insert(&html, self.charset, out);
+                running.insert(&html, self.charset, &mut self.opens, out);
             }
         }
+        self.let_go(out);
     }
 
     /// Bytes that are held.
@@ -118,10 +152,15 @@ impl Insertion {
 }
 
 impl Running {
-    fn insert(&mut self, html: &str, charset: Charset, out: &mut dyn Sink) {
+    /// Inserts markup; `opens` says whether it comes behind a `<` that has not been written.
+    fn insert(&mut self, html: &str, charset: Charset, opens: &mut bool, out: &mut dyn Sink) {
         self.matches += 1;
-        if !self.dry {
-            out.write(&charset.bytes_of(html));
+        if self.dry {
+            return;
         }
+        if std::mem::take(opens) {
+            out.write(if joins(html) { b"&lt;" } else { b"<" });
+        }
+        out.write(&charset.bytes_of(html));
     }
 }

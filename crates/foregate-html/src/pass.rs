@@ -7,11 +7,10 @@ use foregate_module::{Bail, BodyFilter, FetchRequest, FetchResult, Filtered, Fin
 use lol_html::errors::RewritingError;
 use lol_html::send::HtmlRewriter;
 
-use crate::carry;
 use crate::charset::{Charset, Sniffed, sniff};
 use crate::feature::{Chosen, Page};
 use crate::fragments::{Fragment, Frame, Written, is_usable};
-use crate::guard::Guard;
+use crate::guard::{Guard, Why};
 use crate::holding::Holding;
 use crate::insertion::Insertion;
 use crate::rewriter::{Output, Shared, at_work, rewriter};
@@ -161,15 +160,17 @@ impl Pass {
         let Some(shared) = &mut self.shared else { return Ok(None) };
         let rest = self.queue.get(self.at..).unwrap_or_default();
         let slice = rest.get(..self.slice).unwrap_or(rest);
-        let (mut loaded, mut taken) = load(self.charset, slice, self.ending && slice.len() == rest.len());
+        let (mut loaded, mut taken) = self.charset.load(slice, self.ending && slice.len() == rest.len());
         self.begun = taken == 0;
         if self.begun {
             return Ok(None);
         }
         let slice = slice.get(..taken).unwrap_or_default();
-        let fits = self.guard.look(slice, self.terms.budget);
-        if let Some((fits, _)) = fits {
-            (loaded, taken) = load(self.charset, slice.get(..fits).unwrap_or_default(), false);
+        let fits = self.guard.look(slice, self.terms.budget, shared.in_text);
+        if let Some((fits, why)) = fits {
+            // A character that a `<` follows does not go on.
+            let slice = slice.get(..fits).unwrap_or_default();
+            (loaded, taken) = self.charset.load(slice, why == Why::Unknown);
         }
         self.at += taken;
         self.slice = self.most.min(2 * self.slice);
@@ -185,14 +186,14 @@ impl Pass {
         match done {
             Err(error) => self.failed(&error, out).map(|()| None),
             Ok(()) => match fits {
-                Some((_, why)) => {
+                Some((_, why)) if why != Why::Unknown => {
                     self.gave_up = Some(why.event());
                     self.leave(out)?;
                     // Where fragments are awaited, the rest follows once they have come.
                     if self.is_held_up() { Ok(None) } else { Err(Bail::Pass) }
                 }
-                None if is_done => self.leave(out).map(|()| None),
-                None => Ok(Some(count)),
+                _ if is_done => self.leave(out).map(|()| None),
+                _ => Ok(Some(count)),
             },
         }
     }
@@ -413,7 +414,7 @@ impl Pass {
         let mut rewriter = rewriter(features, self.charset, self.terms.budget);
         let features = self.nested.iter().map(|chosen| (chosen.clone(), false)).collect();
         let mut shared = Shared::of(features, &Page::new(self.charset, self.terms.nonce.clone()));
-        let (loaded, _) = load(self.charset, body, true);
+        let (loaded, _) = self.charset.load(body, true);
         shared.written.stands_in |= matches!(loaded, Cow::Owned(_));
         let mut shared = Some(shared);
         at_work(&mut shared, || {
@@ -430,14 +431,21 @@ impl Pass {
     /// Inserts into what has come.
     fn insert(&mut self, piece: &[u8], out: &mut dyn Sink) -> Result<(), Bail> {
         let Some(insertion) = &mut self.insertion else { return Ok(()) };
-        let fits = self.guard.look(piece, usize::MAX);
-        let (piece, rest) = fits.and_then(|(fits, _)| piece.split_at_checked(fits)).unwrap_or((piece, &[]));
-        insertion.write(piece, out);
-        if insertion.is_done() {
-            self.state = State::Over;
-            out.write(rest);
-            return Ok(());
-        }
+        let mut rest = piece;
+        let fits = loop {
+            let fits = self.guard.look(rest, usize::MAX, insertion.reads_text());
+            let piece;
+            (piece, rest) = fits.and_then(|(fits, _)| rest.split_at_checked(fits)).unwrap_or((rest, &[]));
+            insertion.write(piece, out);
+            if insertion.is_done() {
+                self.state = State::Over;
+                out.write(rest);
+                return Ok(());
+            }
+            if !fits.is_some_and(|(_, why)| why == Why::Unknown) {
+                break fits;
+            }
+        };
         if fits.is_none() && insertion.held() <= self.terms.budget {
             return Ok(());
         }
@@ -481,11 +489,6 @@ impl Pass {
             Err(error) => self.failed(&error, out),
         }
     }
-}
-
-/// The start of a document as the rewriter gets it, and how much that is: see [`carry::load`].
-fn load(charset: Charset, bytes: &[u8], last: bool) -> (Cow<'_, [u8]>, usize) {
-    if charset.is_utf8() { carry::load(bytes, last) } else { (Cow::Borrowed(bytes), bytes.len()) }
 }
 
 impl BodyFilter for Pass {

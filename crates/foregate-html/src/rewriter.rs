@@ -55,6 +55,8 @@ pub(crate) struct Shared {
     in_title: bool,
     /// Whether the present text is that of a `title`.
     is_title: bool,
+    /// The document is within the text of a script or the like; said only where something of that has been read.
+    pub in_text: bool,
     /// Nothing is to be changed any more.
     pub quiet: bool,
     /// A handler has run.
@@ -164,6 +166,10 @@ pub(crate) fn rewriter<'f>(
         let handlers = ElementContentHandlers::default().element(title);
         settings = settings.append_element_content_handler((TITLE.of_charset(charset), handlers));
     }
+    if !all.text {
+        let handlers = ElementContentHandlers::default().element(script);
+        settings = settings.append_element_content_handler((SCRIPT.of_charset(charset), handlers));
+    }
     let settings =
         settings.append_document_content_handler(document_handlers(all)).append_bail_out_handler(bail_out);
     HtmlRewriter::new(settings, Output)
@@ -255,6 +261,20 @@ fn different_names() -> impl FnMut(&mut lol_html::send::Element<'_, '_>) -> Hand
     }
 }
 
+static SCRIPT: LazyLock<Selector> = LazyLock::new(|| Selector::constant("script"));
+
+/// Notes that the document is within a script, where no texts are read that would tell.
+fn script(element: &mut lol_html::send::Element<'_, '_>) -> HandlerResult {
+    if element.namespace_uri() == "http://www.w3.org/1999/xhtml" {
+        shared(|shared| shared.in_text = true);
+        element.on_end_tag(Box::new(|_| {
+            shared(|shared| shared.in_text = false);
+            Ok(())
+        }))?;
+    }
+    Ok(())
+}
+
 static TITLE: LazyLock<Selector> = LazyLock::new(|| Selector::constant("title"));
 
 /// Notes that a `title` is open, whose text is escapable as that of a `textarea` is. Nothing but text can be in it.
@@ -310,8 +330,13 @@ fn document_handlers(reads: Reads) -> Document {
     if reads.text {
         document = document.text(|chunk: &mut lol_html::html_content::TextChunk<'_>| {
             shared(|shared| {
-                shared.is_title = chunk.text_type() == TextType::RCData;
-                let readable = chunk.text_type() == TextType::Data || shared.is_title && shared.in_title;
+                let kind = chunk.text_type();
+                shared.is_title = kind == TextType::RCData;
+                // The last part of such a text says that it is, so that other texts need not.
+                if kind != TextType::Data {
+                    shared.in_text = kind != TextType::CDataSection && !chunk.last_in_text_node();
+                }
+                let readable = kind == TextType::Data || shared.is_title && shared.in_title;
                 if readable && let Some(text) = shared.text(chunk.as_str(), chunk.last_in_text_node()) {
                     chunk.set_str(text);
                 }

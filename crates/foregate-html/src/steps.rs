@@ -84,8 +84,17 @@ impl Rewriting {
         match (values.next(), values.next()) {
             (Some(value), None) => parts.fits(value) || self.fits(value),
             (None, _) => request.get("if-range").is_some(),
+            // Nor would the whole be rewritten.
             (Some(_), Some(_)) => false,
         }
+    }
+
+    /// Whether a part of a body has several types, of which one is that of a document or of several parts.
+    fn is_unclear(&self, response: &dyn Fields) -> bool {
+        let parts = MediaType::new("multipart", Some("byteranges"));
+        !has_element(response, "cache-control", b"no-transform")
+            && response.all("content-type").nth(1).is_some()
+            && response.all("content-type").any(|value| parts.fits(value) || self.fits(value))
     }
 }
 
@@ -221,7 +230,13 @@ impl Step for Choose {
             }
         };
         if status == 206 {
-            return says(Edits::new(), !dry && settings.needs_whole(request, response), None);
+            let asks = !dry && settings.needs_whole(request, response);
+            // Counted where nobody asks again: on a trial, no event is.
+            let event = match settings.is_unclear(response) {
+                true => Some("content-type-ambiguous"),
+                false => asks.then_some("part-passed"),
+            };
+            return says(Edits::new(), asks, event);
         }
         let content_type = response.get("content-type");
         if !response.all("content-type").any(|value| settings.fits(value)) || !is_whole(status, response) {
@@ -322,6 +337,21 @@ mod tests {
         assert!(!asks(Sample::get("/").response(206)));
         assert!(asks(Sample::get("/").field("if-range", "\"x\"").response(206)));
         assert!(!asks(Sample::get("/").response(200).response_field("content-type", "text/html")));
+    }
+
+    #[test]
+    fn a_part_that_passes_is_counted() {
+        let events = |types: &[&str]| {
+            let sample = Sample::get("/").response(206);
+            let sample =
+                types.iter().fold(sample, |sample, kind| sample.response_field("content-type", kind));
+            chosen("<p>", sample).state.events.clone()
+        };
+        assert_eq!(events(&["text/html"]), ["part-passed"]);
+        assert_eq!(events(&["multipart/byteranges; boundary=x"]), ["part-passed"]);
+        assert_eq!(events(&["text/html", "text/plain"]), ["content-type-ambiguous"]);
+        assert_eq!(events(&["image/png", "multipart/byteranges"]), ["content-type-ambiguous"]);
+        assert!(events(&["video/mp4"]).is_empty() && events(&["video/mp4", "image/png"]).is_empty());
     }
 
     #[test]

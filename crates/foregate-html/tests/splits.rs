@@ -336,15 +336,20 @@ proptest! {
         pieces in proptest::collection::vec(1_usize..20, 1..8),
         which in 1_u8..128,
     ) {
+        // SVG that ends where it begins does so for those alone who do without the rewriter.
+        let lower = html.to_ascii_lowercase();
+        prop_assume!([&b"<svg/"[..], b"<math/"].iter().all(|tag| lower.windows(tag.len()).all(|window| window != *tag)));
         // Others pass by the same way; those of one bit are over soonest.
         for which in [which, which & which.wrapping_neg()] {
             for content_type in ["text/html; charset=utf-8", "text/html; charset=shift_jis"] {
-                let mut busy = inserted(&html, content_type, &[usize::MAX], which, true);
-                // Nobody looks at what is ambiguous behind the last insertion.
-                busy.1.retain(|finding| finding.event != AMBIGUOUS);
+                let busy = inserted(&html, content_type, &[usize::MAX], which, true);
                 for pieces in [&pieces[..], &[1], &[usize::MAX]] {
-                    let mut done = inserted(&html, content_type, pieces, which, false);
-                    done.1.retain(|finding| finding.event != AMBIGUOUS);
+                    let done = inserted(&html, content_type, pieces, which, false);
+                    // Nobody looks at what is ambiguous behind the last insertion, nor in texts that only some know for such.
+                    let is_ambiguous = |found: &[Finding]| found.iter().any(|finding| finding.event == AMBIGUOUS);
+                    if is_ambiguous(&busy.1) && !is_ambiguous(&done.1) {
+                        continue;
+                    }
                     prop_assert!(
                         done == busy,
                         "{content_type}, pieces {pieces:?}, {which}:\n{}\n{}",

@@ -329,6 +329,59 @@ mod tests {
     }
 
     #[test]
+    fn what_stands_in_a_script_does_not_matter() {
+        const PAGE: &str = "<body><p>1</p><script>x = \"<select>\"; y = '<svg>' + '<!--<template>'</script><!--<script>a-->\
+<style>b</style><svg><desc></desc></svg><script>var z = '</div><svg><style>'</script></p><p>2</p></body>";
+        let behind = |insert: &mut Insert| insert.at(Place::After, Selector::parse("p").unwrap(), "!", None);
+        assert_eq!(
+            rewritten(behind, PAGE),
+            PAGE.replace("</p><", "</p>!<").replacen("</script></p>!", "</script></p>", 1)
+        );
+        let end = |insert: &mut Insert| insert.edge(Place::BodyEnd, "!");
+        assert_eq!(rewritten(end, PAGE), PAGE.replace("</body>", "!</body>"));
+        let both = |insert: &mut Insert| {
+            behind(insert);
+            end(insert);
+        };
+        assert!(rewritten(both, PAGE).ends_with("<p>2</p>!!</body>"));
+    }
+
+    #[test]
+    fn svg_that_ends_where_it_begins_hides_no_body() {
+        let end = |insert: &mut Insert| insert.edge(Place::BodyEnd, "!");
+        for before in [
+            "<svg/><script>'</body>'</script>",
+            "<svg><svg/></svg><math/><style>a</style>",
+            "<svg/></svg><title></title>",
+        ] {
+            assert_eq!(rewritten(end, &format!("<body>{before}</body>")), format!("<body>{before}!</body>"));
+        }
+    }
+
+    #[test]
+    fn what_is_inserted_behind_a_lone_bracket_is_text() {
+        let edges = |insert: &mut Insert| {
+            insert.edge(Place::HeadEnd, "/a");
+            insert.edge(Place::BodyEnd, "b>");
+        };
+        assert_eq!(
+            rewritten(edges, "<head><</head><body>1 <</body>"),
+            "<head>&lt;/a</head><body>1 &lt;b></body>"
+        );
+        assert_eq!(rewritten(edges, "<head></head><body>1 <"), "<head>/a</head><body>1 &lt;b>");
+        let tag = |insert: &mut Insert| insert.edge(Place::BodyEnd, "<i>");
+        assert_eq!(rewritten(tag, "<body>1 << </body> <</html>"), "<body>1 << <i></body> <</html>");
+        assert_eq!(rewritten(tag, "1 <</body>"), "1 <</body><i>");
+        let around = |insert: &mut Insert| {
+            insert.edge(Place::BodyEnd, "?");
+            insert.at(Place::Before, Selector::parse("p").unwrap(), "a", None);
+            insert.at(Place::Append, Selector::parse("p").unwrap(), "!b", None);
+            insert.at(Place::Before, Selector::parse("i").unwrap(), "<b>", None);
+        };
+        assert_eq!(rewritten(around, "<<p>2 <</p> <<i><</i> <"), "&lt;a<p>2 &lt;!b</p> <<b><i><</i> &lt;?");
+    }
+
+    #[test]
     fn edges_are_found_with_and_without_their_tags() {
         for (html, expected) in [
             (

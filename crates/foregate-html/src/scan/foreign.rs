@@ -17,6 +17,8 @@ enum Space {
 pub(super) struct Foreign {
     /// From outside in, without the HTML that is around all.
     spaces: Vec<Space>,
+    /// `<svg/>` has no content, as for browsers; for the rewriter it has.
+    exact: bool,
 }
 
 /// Whether the content of such an element in SVG is HTML.
@@ -30,6 +32,11 @@ fn is_point_in_math(name: Name) -> bool {
 }
 
 impl Foreign {
+    /// One for those who need not read what the rewriter does.
+    pub fn exact() -> Self {
+        Self { exact: true, ..Self::default() }
+    }
+
     fn space(&self) -> Space {
         self.spaces.last().copied().unwrap_or(Space::Html)
     }
@@ -55,6 +62,7 @@ impl Foreign {
     /// content may be text.
     pub fn start(&mut self, name: Name, means: Means, empty: bool, said: bool) -> bool {
         match (means, self.space()) {
+            (Means::Svg | Means::Math, _) if empty && self.exact => {}
             (Means::Svg, _) => self.spaces.push(Space::Svg),
             (Means::Math, _) => self.spaces.push(Space::Math),
             (_, Space::Html) => return true,

@@ -5,7 +5,7 @@
 //! names of open elements. It reads no attributes, keeps no bytes and calls nobody for other tags, so that it takes a small
 //! part of the rewriter's time.
 //!
-//! In one thing it follows the standard where the rewriter does not: `<script x=>` begins a script, too.
+//! In two things it follows the standard where the rewriter does not: `<script x=>` begins a script, too, and `<svg/>` has no content.
 //!
 //! Another one [watches](Scanner::watching) a part of a document for what a browser may read otherwise than the rewriter.
 
@@ -40,6 +40,8 @@ pub(crate) struct Scanner {
     last: Name,
     /// The end tag that is looked for ends a script whose text is in a comment.
     escaped: bool,
+    /// Something of that text has been read.
+    read: bool,
     foreign: Foreign,
     open: Open,
     /// Tags that may come first in a head are told too.
@@ -182,7 +184,8 @@ impl Scanner {
             attributes: Attributes::default(),
             last: EMPTY,
             escaped: false,
-            foreign: Foreign::default(),
+            read: false,
+            foreign: Foreign::exact(),
             open: Open::default(),
             firsts,
             doubt: None,
@@ -192,12 +195,25 @@ impl Scanner {
     /// One that begins at a `<` with which a tag may begin that decides what others mean, and watches until nothing of that is
     /// open any more. `alone`: what such scanners differ in from the rewriter does not matter.
     pub fn watching(alone: bool) -> Self {
-        Self { doubt: Some(Box::new(Doubt::new(alone))), ..Self::new(false) }
+        let foreign = if alone { Foreign::exact() } else { Foreign::default() };
+        Self { doubt: Some(Box::new(Doubt::new(alone))), foreign, ..Self::new(false) }
     }
 
     /// Whether the name of its first tag has been read.
     pub fn has_begun(&self) -> bool {
         self.doubt.as_ref().is_some_and(|doubt| doubt.has_begun())
+    }
+
+    /// Whether something has been read of the text of a script or the like, if the scanner is in one.
+    pub fn has_read_text(&self) -> Option<bool> {
+        matches!(self.state, State::Raw(_) | State::Script(_) | State::Plain).then_some(self.read)
+    }
+
+    /// Whether it watches for nothing but the end of such a text.
+    pub fn only_reads_text(&self) -> bool {
+        self.has_read_text().is_some()
+            && self.doubt.as_ref().is_some_and(|doubt| doubt.is_over())
+            && !self.foreign.is_around()
     }
 
     /// Goes on at `at` of a piece, for one that watches. Where that is ambiguous, it is from `at` on.
@@ -219,7 +235,8 @@ impl Scanner {
             if doubt.is_ambiguous() {
                 return Watched::Ambiguous;
             }
-            let over = ends && doubt.is_over() && !self.foreign.is_around();
+            let in_text = matches!(self.state, State::Raw(_) | State::Plain);
+            let over = ends && doubt.is_over() && !self.foreign.is_around() && !in_text;
             let is_none = match self.state {
                 State::Opens => false,
                 State::Name => is_long(self.tag.name) && !doubt.has_begun(),
@@ -267,8 +284,11 @@ impl Scanner {
             State::Closes => self.closes(byte, at),
             State::Name => self.name(bytes, at),
             State::Bogus => self.skip_to(b'>', State::Data, bytes, at),
-            State::Plain => *at = bytes.len(),
-            State::Raw(Raw::Text) => self.skip_to(b'<', State::Raw(Raw::Opens), bytes, at),
+            State::Plain => (self.read, *at) = (true, bytes.len()),
+            State::Raw(Raw::Text) => {
+                self.read |= byte != b'<';
+                self.skip_to(b'<', State::Raw(Raw::Opens), bytes, at);
+            }
             State::Comment(Comment::Text) => {
                 self.skip_to(b'-', State::Comment(Comment::Dash), bytes, at);
             }
@@ -465,7 +485,7 @@ impl Scanner {
             doubt.start(Start { name, means, empty, said, lacks, text: is_text });
             doubt.bound(self.foreign.depth());
         }
-        let is_html = !self.foreign.is_inside();
+        let is_html = !self.foreign.is_inside() && !matches!(means, Means::Svg | Means::Math);
         let is_void = means == Means::Void && !(capital && names::is_void_in_lower_case(name));
         self.begin_element(name, mark, is_html, if is_html { !is_void } else { !empty })
     }
@@ -473,6 +493,7 @@ impl Scanner {
     /// The content of an element of HTML begins.
     #[inline]
     fn begin_content(&mut self, name: Name, means: Means) {
+        self.read = false;
         self.state = match means {
             Means::Text | Means::Script => {
                 self.last = name;

@@ -67,15 +67,23 @@ pub fn lacks_value(html: &[u8]) -> bool {
     ends.into_iter().any(|end| html[..end].trim_ascii_end().ends_with(b"="))
 }
 
+/// Whether SVG or MathML may end where it begins: for the rewriter it does not.
+pub fn is_empty_foreign(html: &[u8]) -> bool {
+    let html = html.to_ascii_lowercase();
+    [&b"<svg/"[..], b"<math/"].iter().any(|tag| html.windows(tag.len()).any(|window| window == *tag))
+}
+
 /// Asserts that both do the same, whichever pieces the document comes in.
 pub fn is_as_parsed(html: &[u8], pieces: &[&[usize]], which: u8) {
     for content_type in ["text/html; charset=utf-8", "text/html"] {
         let parsed = inserted(html, content_type, &[usize::MAX], which, true);
         for pieces in pieces {
-            let mut scanned = inserted(html, content_type, pieces, which, false);
-            // Where all has been inserted, nobody looks at what is ambiguous behind it.
-            if scanned.1.iter().all(|finding| finding.event != AMBIGUOUS) {
-                scanned.1.extend(parsed.1.iter().filter(|finding| finding.event == AMBIGUOUS).copied());
+            let scanned = inserted(html, content_type, pieces, which, false);
+            // Who inserts without the rewriter knows all texts in which nothing is a tag; and where all has been inserted, nobody
+            // looks at what is ambiguous behind it.
+            let is_ambiguous = |found: &[Finding]| found.iter().any(|finding| finding.event == AMBIGUOUS);
+            if is_ambiguous(&parsed.1) && !is_ambiguous(&scanned.1) {
+                continue;
             }
             assert!(
                 scanned == parsed,
