@@ -309,6 +309,38 @@ class Memory(Case):
                 self.assertLess(max(most), 1024)
             most.clear()
 
+    def test_what_has_come_is_sent_though_the_origin_says_nothing_more(self):
+        """By itself, and to its end where the client is slow. NGINX hands on whole buffers."""
+        parts, go_on = [random.Random(2).randbytes(length) for length in [9000, 20_000, 400_000, 1]], threading.Event()
+        self.addCleanup(go_on.set)
+
+        def answer(head):
+            yield b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n"
+            for part in parts:
+                yield part
+                go_on.wait(PATIENCE)
+                go_on.clear()
+
+        options = "proxy_buffers 8 4k; proxy_busy_buffers_size 8k;"
+        nginx = self.start(site(options), {"route.kdl": GROW}, origin=self.origin(answer))
+        with socket.socket() as client:
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            client.settimeout(PATIENCE)
+            client.connect(("127.0.0.1", nginx.port))
+            client.sendall(b"GET /origin/ HTTP/1.0\r\nHost: example.com\r\n\r\n")
+            got, come = b"", 0
+            for part in parts:
+                come += len(part)
+                while len(got) < 3 * (come - 4096):
+                    data = client.recv(65536)
+                    self.assertTrue(data)
+                    got += data
+                    time.sleep(0.001)
+                go_on.set()
+            while data := client.recv(65536):
+                got += data
+        self.assertTrue(got.partition(b"\r\n\r\n")[2] == grown(b"".join(parts), 3))
+
     def test_a_client_that_goes_away_is_forgotten(self):
         body = b"x" * 1_000_000
         nginx = self.start(site(), {"route.kdl": "probe grow=40\n", "html/a.txt": body})

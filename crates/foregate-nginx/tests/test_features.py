@@ -216,6 +216,24 @@ SecRule RESPONSE_BODY "@contains secret" "id:3,phase:4,deny,status:403"
         self.assertEqual(addresses, [f"{name}{number}@example.{end}" for number in range(3000) for name, end in [("u", "com"), ("v", "org")]])
         self.assertEqual(nginx.get("/.foregate/email-decode.min.js").status, 200)
 
+    def test_parts_of_documents_are_counted_or_not_asked_for(self):
+        page, kind = b"<p>a@example.com</p>", ("Content-Type", "text/html; charset=utf-8")
+
+        def answer(head):
+            if "range:" not in head.lower():
+                return response(page, fields=[kind])
+            return response(page[3:9], "206 Partial Content", [kind, ("Content-Range", f"bytes 3-8/{len(page)}")])
+
+        http = 'log_format told escape=none "$foregate_events";' + SITE.replace("root html;", "root html; access_log told.log told;")
+        whole = 'headers { request { remove "range" "if-range"; } }\n'
+        fields = [("Range", "bytes=3-8"), ("If-Range", '"x"')]
+        for route, status in [("html-emails\n", 206), ("html-emails\n" + whole, 200)]:
+            nginx = self.start(http, {"route.kdl": route}, origin=self.origin(answer))
+            got = nginx.get("/origin/", headers=fields)
+            self.assertEqual((got.status, b"data-fg-email" in got.body), (status, status == 200))
+            told = nginx.lines("told.log", 1)[0]
+            self.assertEqual("html-choose.part-passed=1" in told, status == 206, told)
+
     def test_notes_events_and_steps_are_told(self):
         route = 'redirect "/old" to="/new"\naccess dry-run=#true { deny "127.0.0.0/8"; }\n'
         http = 'log_format told escape=none "$foregate_step|$foregate_notes|$foregate_panics";' + SITE.replace(
