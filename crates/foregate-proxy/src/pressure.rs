@@ -27,6 +27,11 @@ use crate::telemetry::metrics::Counter;
 const LUMP: isize = 256 * 1024;
 /// Where each stage begins, percent of the limit.
 const BEGINS: [usize; 3] = [50, 75, 100];
+/// Where requests are refused to everybody, percent of the limit. From the second stage on to those alone who have more connections
+/// than [`FEW`]: who makes the process hold much has many, as a connection has bounds of its own.
+const FOR_ALL: usize = 90;
+/// Connections of somebody who does not make memory short.
+const FEW: usize = 8;
 /// A stage ends so much below its beginning, percent of the limit, so that one request does not make it come and go.
 const HYSTERESIS: usize = 10;
 /// From so much on, percent of the limit, buffers for bodies are no larger than [`SMALL`] or [`FIRST`]: those who do not read what
@@ -126,6 +131,13 @@ impl Accounts {
         BUFFERS.iter().find(|(from, _)| held >= self.share(*from)).map_or(LARGE, |(_, size)| *size)
     }
 
+    fn admits(&self, connections: impl FnOnce() -> Option<usize>) -> bool {
+        if self.stage.load(Ordering::Relaxed) < 2 {
+            return true;
+        }
+        self.held() < self.share(FOR_ALL) && connections().is_some_and(|connections| connections <= FEW)
+    }
+
     fn allows_head(&self, bytes: usize) -> bool {
         let left = self.share(BEGINS[1]).saturating_sub(self.held());
         bytes <= left / LARGEST_HEAD
@@ -218,13 +230,13 @@ pub fn refuses_connections() -> bool {
     MEMORY.stage.load(Ordering::Relaxed) >= 3
 }
 
-/// Whether a new request may be served.
+/// Whether a new request may be served, of a client that has so many connections, if that is known.
 ///
 /// # Errors
 ///
-/// New requests are refused at present; this one has been counted.
-pub fn admit() -> Result<(), Error> {
-    if MEMORY.stage.load(Ordering::Relaxed) < 2 {
+/// New requests are refused at present, or those of clients with as many; this one has been counted.
+pub fn admit(connections: impl FnOnce() -> Option<usize>) -> Result<(), Error> {
+    if MEMORY.admits(connections) {
         return Ok(());
     }
     REFUSED_REQUESTS.inc();
@@ -296,6 +308,23 @@ mod tests {
         assert_eq!([0, 1, 2].map(|stage: usize| accounts.reached[stage].get()), [2, 1, 1]);
         assert_eq!(stage(-10), (0, false));
         assert_eq!(accounts.held(), 0, "what is not told of yet is not held");
+    }
+
+    #[test]
+    fn who_has_few_connections_is_served_longer() {
+        let accounts = Accounts::new();
+        accounts.limit.store(1000, Ordering::Relaxed);
+        let admits = || [Some(8), Some(9), None].map(|connections| accounts.admits(|| connections));
+        for (more, expected) in [
+            (749, [true; 3]),
+            (1, [true, false, false]),
+            (149, [true, false, false]),
+            (1, [false; 3]),
+            (-300, [true; 3]),
+        ] {
+            accounts.add(more);
+            assert_eq!(admits(), expected, "{} of 1000", accounts.held());
+        }
     }
 
     #[test]

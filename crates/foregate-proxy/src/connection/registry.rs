@@ -80,6 +80,12 @@ impl Registry {
         Some(Registered { registry: Arc::clone(self), id, client, entry })
     }
 
+    /// How many connections a client has, with the others of its network.
+    pub fn of(&self, client: IpAddr) -> usize {
+        let client = client_network(client);
+        self.client_shard(client).lock().clients.get(&client).copied().unwrap_or_default()
+    }
+
     /// How many connections there are.
     pub fn count(&self) -> usize {
         self.count.load(Ordering::Relaxed)
@@ -254,6 +260,7 @@ mod tests {
         let _second = registry.enter(client, 2, 0).expect("the second");
         assert!(registry.enter(client, 2, 0).is_none());
         assert!(registry.enter(Some(IpAddr::from([192, 0, 2, 2])), 2, 1).is_some());
+        assert_eq!(registry.of(IpAddr::from([192, 0, 2, 1])), 2);
         drop(first);
         assert!(registry.enter(client, 2, 0).is_some());
         assert_eq!(registry.count(), 1);

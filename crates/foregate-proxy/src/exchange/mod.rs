@@ -189,7 +189,8 @@ pub struct Served<'a> {
 ///
 /// A panic is the end of this request alone: it is counted, and the client gets a 500 if it has got nothing yet.
 pub async fn serve(served: Served<'_>, understood: Result<(), Error>) -> Outcome {
-    let admitted = if understood.is_ok() { pressure::admit() } else { Ok(()) };
+    let connections = || served.peer.client.map(|client| served.proxy.registry.of(client.ip()));
+    let admitted = if understood.is_ok() { pressure::admit(connections) } else { Ok(()) };
     let first = understood.and(admitted).map_or_else(Step::Failed, |()| Step::Route);
     let mut exchange = Exchange::new(served);
     exchange.refused = understood.err();
