@@ -14,7 +14,7 @@ use crate::connection::registry::Registry;
 use crate::exchange::fetch::Fetches;
 use crate::offload::Offload;
 use crate::pressure;
-use crate::settings::{Limits, ListenAddress, Settings, Timeouts};
+use crate::settings::{Limits, Listen, ListenAddress, Settings, Timeouts};
 use crate::spool::Spools;
 use crate::telemetry::access_log::AccessLog;
 use crate::telemetry::log_file::LogFile;
@@ -149,6 +149,8 @@ pub struct Proxy {
     pub spools: Arc<Spools>,
     /// Requests that steps have asked for.
     pub fetches: Fetches,
+    /// The configuration before this one, for a moment, where that had listeners with TLS that are no more.
+    leaving: ArcSwapOption<Config>,
     draining: AtomicBool,
 }
 
@@ -181,6 +183,7 @@ impl Proxy {
             registry: Arc::new(Registry::new()),
             connection_limit: AtomicUsize::new(usize::MAX),
             connections_per_client: AtomicUsize::new(usize::MAX),
+            leaving: ArcSwapOption::empty(),
             draining: AtomicBool::new(false),
         }
     }
@@ -188,6 +191,33 @@ impl Proxy {
     /// The present configuration.
     pub fn config(&self) -> Arc<Config> {
         self.config.load_full()
+    }
+
+    /// The present configuration; for a connection that has come over a listener with TLS that is no more, the one before.
+    pub fn config_with(&self, listen: &Listen) -> Arc<Config> {
+        let config = self.config();
+        if listen.tls.is_none() || config.acceptor(&listen.address).is_some() {
+            return config;
+        }
+        self.leaving.load_full().unwrap_or(config)
+    }
+
+    /// Before `next` takes effect: keeps the present one, where connections come over listeners that only that has, until
+    /// [`Self::forget`]. Whether it does.
+    pub fn leave(&self, config: &Arc<Config>, next: &Config) -> bool {
+        let leaves = config.acceptors.iter().any(|(address, _)| next.acceptor(address).is_none());
+        if leaves {
+            self.leaving.store(Some(Arc::clone(config)));
+        }
+        leaves
+    }
+
+    /// Gives up what [`Self::leave`] has kept.
+    pub fn forget(&self, config: &Arc<Config>) {
+        let kept = self.leaving.load();
+        if kept.as_ref().is_some_and(|kept| Arc::ptr_eq(kept, config)) {
+            self.leaving.compare_and_swap(&*kept, None);
+        }
     }
 
     /// Makes another configuration the present one.

@@ -463,12 +463,20 @@ impl Server {
         // The last that may fail: the socket file of the admin would stay.
         let side = self.bind_side(&config.settings).map_err(text)?;
         self.proxy.access_log.store(log);
+        let leaves = self.proxy.leave(&old, &config);
         self.proxy.set_config(config);
         let config = self.proxy.config();
         self.apply(&config, bound, side);
         self.certificates.check();
         self.files.follow(&config.settings.watched);
         self.source.took_effect();
+        if leaves {
+            let (proxy, old) = (Arc::clone(&self.proxy), Arc::clone(&old));
+            tokio::spawn(async move {
+                tokio::time::sleep(LAST_ARRIVALS).await;
+                proxy.forget(&old);
+            });
+        }
         retire(old);
         Ok(())
     }

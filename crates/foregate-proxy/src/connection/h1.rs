@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use foregate_wire::{BodyLength, Method, RequestError};
 
-use super::Connection;
+use super::{Connection, GRACE};
 use crate::error::Error;
 use crate::exchange::client::Client;
 use crate::exchange::request::Request;
@@ -71,11 +71,11 @@ impl Session {
     }
 
     /// Waits for the first byte of a request, at most `span` or as long as an idle connection is kept. Whether
-    /// there is one.
+    /// there is one; if not and there was no `span`, the connection is over.
     async fn wait(&mut self, span: Option<Duration>) -> bool {
-        let since = clock::now();
         let timeouts = &self.connection.terms.timeouts;
-        let deadline = since + span.unwrap_or(timeouts.keep_alive);
+        let mut deadline = clock::now() + span.unwrap_or(timeouts.keep_alive);
+        let mut told = false;
         poll_fn(|cx| {
             let Link::H1(link) = &mut self.client.link else { return Poll::Ready(false) };
             if !link.ahead().is_empty() {
@@ -84,15 +84,22 @@ impl Session {
             if let Poll::Ready(more) = link.poll_ahead(cx) {
                 return Poll::Ready(matches!(more, Ok(true)));
             }
-            if self.connection.registered.poll_told(cx) {
-                return Poll::Ready(false);
+            // Who has just connected, or been answered, is about to ask something.
+            if span.is_none() && !told && self.connection.registered.poll_told(cx) {
+                told = true;
+                let grace = if self.requests == 0 { GRACE } else { Duration::ZERO };
+                deadline = deadline.min(clock::now() + grace);
             }
-            // One that has just come is for a request.
-            if self.requests > 0 && pressure::is_tight() {
+            let tight = self.requests > 0 && pressure::is_tight();
+            // What has come is served, also where the event loop has not heard of it yet.
+            let over = tight || self.timer.poll(cx, deadline).is_ready();
+            if !over || span.is_none() && link.has_unread() {
+                return Poll::Pending;
+            }
+            if tight {
                 pressure::DRAINED.inc();
-                return Poll::Ready(false);
             }
-            self.timer.poll(cx, deadline).map(|()| false)
+            Poll::Ready(false)
         })
         .await
     }
@@ -119,12 +126,9 @@ impl Session {
                 self.close().await;
                 return false;
             }
-            if self.connection.registered.is_told() && self.link().ahead().is_empty() {
-                return false;
-            }
             request.shrink();
             if self.link().ahead().is_empty() && !self.wait(Some(LINGER)).await {
-                return !self.link().has_ended() && !self.connection.registered.is_told();
+                return !self.link().has_ended();
             }
         }
     }

@@ -16,7 +16,7 @@ use std::future::poll_fn;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use tokio::time::timeout;
 
@@ -31,6 +31,9 @@ use crate::tls::Alpn;
 
 /// What an HTTP/2 client sends first (RFC 9113, section 3.4).
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
+/// How long a connection that is told to end before its first request still waits for that: its client connects to ask something.
+const GRACE: Duration = Duration::from_secs(1);
 
 /// A connection that has just been accepted.
 #[derive(Debug)]
@@ -47,7 +50,7 @@ pub struct Accepted {
 
 /// Serves a connection until it ends.
 pub async fn serve(proxy: Arc<Proxy>, listen: Arc<Listen>, accepted: Accepted) {
-    let config = proxy.config();
+    let config = proxy.config_with(&listen);
     let Accepted { mut socket, remote, local, mut registered } = accepted;
     let (mut client, mut local) = (remote, local);
     let limit = config.settings.timeouts.tls_handshake;
@@ -134,7 +137,8 @@ impl Connection {
     /// came before it could be told: the time of a head runs from there. What is not told until it is up is HTTP/1, late.
     async fn sniff(&self, link: &mut H1Link, began: &mut Option<Instant>) -> Option<bool> {
         let mut timer = Timer::new(self.terms.timeouts.keep_alive);
-        let opened = clock::now();
+        let mut until = clock::now() + self.terms.timeouts.keep_alive;
+        let mut told = false;
         poll_fn(|cx| {
             loop {
                 let ahead = link.ahead();
@@ -142,21 +146,20 @@ impl Connection {
                 if shared == PREFACE.len() || ahead[..shared] != PREFACE[..shared] {
                     return std::task::Poll::Ready(Some(ahead.starts_with(PREFACE)));
                 }
-                let timeouts = &self.terms.timeouts;
-                let deadline = if ahead.is_empty() {
-                    opened + timeouts.keep_alive
-                } else {
-                    *began.get_or_insert_with(clock::now) + timeouts.head
-                };
+                let idle = ahead.is_empty();
+                let head = (!idle).then(|| *began.get_or_insert_with(clock::now) + self.terms.timeouts.head);
                 match link.poll_ahead(cx) {
                     std::task::Poll::Ready(Ok(true)) => {}
                     std::task::Poll::Ready(Ok(false) | Err(_)) => return std::task::Poll::Ready(None),
                     std::task::Poll::Pending => {
-                        let idle = link.ahead().is_empty();
-                        if idle && self.registered.poll_told(cx) {
-                            return std::task::Poll::Ready(None);
+                        if !told && idle && self.registered.poll_told(cx) {
+                            told = true;
+                            until = until.min(clock::now() + GRACE);
                         }
-                        return timer.poll(cx, deadline).map(|()| (!idle).then_some(false));
+                        if timer.poll(cx, head.unwrap_or(until)).is_pending() || idle && link.has_unread() {
+                            return std::task::Poll::Pending;
+                        }
+                        return std::task::Poll::Ready((!idle).then_some(false));
                     }
                 }
             }

@@ -105,6 +105,12 @@ impl H1Link {
         Poll::Ready(Ok(count > 0))
     }
 
+    /// Whether the peer has sent something that has not been read, or has ended, asking the kernel: the event loop may not have heard
+    /// of it yet, but will.
+    pub fn has_unread(&self) -> bool {
+        self.stream.socket().is_stale_now()
+    }
+
     /// Bytes of memory in which it keeps what has been received.
     pub fn held(&self) -> usize {
         self.input.held()
