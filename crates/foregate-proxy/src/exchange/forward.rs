@@ -243,7 +243,9 @@ impl Exchange<'_> {
         if !self.upload.is_done() {
             match self.upload.poll(cx, &mut self.client.link, &mut origin.link) {
                 Poll::Ready(Err(error)) => self.upload_failed(error)?,
-                Poll::Ready(Ok(())) | Poll::Pending => {}
+                // The wait for an answer begins with the end of the request, which may come long after its last byte.
+                Poll::Ready(Ok(())) => self.progress.uploaded_all(clock::now()),
+                Poll::Pending => {}
             }
         } else if let Poll::Ready(Err(_)) = origin.link.poll_flush(cx) {
             // An origin may close its side and still have an answer for us, which comes next.
@@ -261,8 +263,9 @@ impl Exchange<'_> {
         self.progress.observe_given(self.upload.sent, now);
         self.progress.observe(self.upload.moved, 0, now);
         let awaited = match self.upload.waiting {
-            // Who has begun does not wait for a 100 any more.
-            Waiting::Source if !self.request.expect_continue || self.upload.moved > 0 => Awaited::ClientBody,
+            // Also one that waits for a 100: it has to send its body all the same once that takes too long (RFC 9110, section
+            // 10.1.1), and the origin has nothing to answer before.
+            Waiting::Source => Awaited::ClientBody,
             Waiting::Sink => Awaited::OriginRead,
             _ => Awaited::FirstByte,
         };

@@ -79,6 +79,11 @@ impl Progress {
         }
     }
 
+    /// The origin has been given all of the request.
+    pub fn uploaded_all(&mut self, now: Instant) {
+        self.uploaded_at = now;
+    }
+
     /// The client was not being waited for: what it sends is not judged by this span.
     pub fn excuse_client(&mut self, now: Instant) {
         self.rate.span_began = now;
