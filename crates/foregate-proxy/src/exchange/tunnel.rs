@@ -2,13 +2,14 @@
 
 use std::future::poll_fn;
 use std::task::{Context, Poll};
+use std::time::Instant;
 
 use foregate_module::PhaseId;
 use foregate_wire::{BodyLength, Method, NameId, connection};
 
 use super::{Exchange, Step};
 use crate::error::Error;
-use crate::link::copy::{Copy, CopyError};
+use crate::link::copy::{Copy, CopyError, Waiting};
 use crate::link::{Link, LinkError};
 use crate::telemetry::clock;
 use crate::upstream::Origin;
@@ -73,20 +74,28 @@ impl Exchange<'_> {
             .upstream
             .as_ref()
             .map_or(std::time::Duration::ZERO, |upstream| upstream.settings.tunnel_idle);
-        let mut moved = 0;
-        let mut moved_at = clock::now();
+        let taking = self.upstream.as_ref().map_or(idle, |upstream| upstream.settings.idle_timeout);
+        let limits =
+            [(taking, Error::OriginStall), (self.config.settings.timeouts.write_stall, Error::WriteStall)];
+        let mut ways = [Way::new(clock::now()); 2];
         let mut shut = [false; 2];
         let result = poll_fn(|cx| {
             let done = self.poll_tunnel(cx, &mut origin, &mut shut);
             if let Poll::Ready(result) = done {
                 return Poll::Ready(result);
             }
-            let now_moved = self.upload.moved + self.download.moved;
-            if now_moved != moved {
-                moved = now_moved;
-                moved_at = clock::now();
+            let now = clock::now();
+            ways[0].observe(&self.upload, shut[0], now);
+            ways[1].observe(&self.download, shut[1], now);
+            let mut due = (ways[0].moved_at.max(ways[1].moved_at) + idle, Error::OriginIdle);
+            for (way, (limit, error)) in ways.iter().zip(limits) {
+                if let Some(since) = way.stuck
+                    && since + limit < due.0
+                {
+                    due = (since + limit, error);
+                }
             }
-            self.timer.poll(cx, moved_at + idle).map(|()| Err(Error::OriginIdle))
+            self.timer.poll(cx, due.0).map(|()| Err(due.1))
         })
         .await;
         match result {
@@ -124,6 +133,32 @@ impl Exchange<'_> {
         )?;
         // Once the origin has ended nothing that the client could still say has a reader.
         if shut[1] { Poll::Ready(Ok(())) } else { Poll::Pending }
+    }
+}
+
+/// How one direction gets on.
+#[derive(Debug, Clone, Copy)]
+struct Way {
+    moved: u64,
+    moved_at: Instant,
+    /// Since when its sink takes nothing of what there is for it.
+    stuck: Option<Instant>,
+}
+
+impl Way {
+    fn new(now: Instant) -> Self {
+        Self { moved: 0, moved_at: now, stuck: None }
+    }
+
+    fn observe(&mut self, copy: &Copy, shut: bool, now: Instant) {
+        // Its end has to be taken, too.
+        let is_stuck = copy.waiting == Waiting::Sink || copy.is_done() && !shut;
+        if copy.moved != self.moved {
+            self.moved = copy.moved;
+            self.moved_at = now;
+            self.stuck = None;
+        }
+        self.stuck = if is_stuck { self.stuck.or(Some(now)) } else { None };
     }
 }
 
