@@ -34,8 +34,8 @@ use self::request::Request;
 use self::respond::Answer;
 use self::response::Response;
 use crate::error::Error;
-use crate::link::LinkError;
 use crate::link::copy::Copy;
+use crate::link::{Link, LinkError};
 use crate::pressure;
 use crate::proxy::{Config, Proxy};
 use crate::routing::HostId;
@@ -122,6 +122,10 @@ impl Drop for Exchange<'_> {
     fn drop(&mut self) {
         if !self.record.logged && !std::thread::panicking() {
             self.record.error = Some(Error::Shutdown);
+            // What ends with the connection would look whole.
+            if let Link::H1(link) = &mut self.client.link {
+                link.abort();
+            }
             // A step that panics now has nobody left to tell.
             let _ = catch_unwind(AssertUnwindSafe(|| self.log()));
         }
