@@ -352,18 +352,20 @@ impl Error {
     }
 
     /// Whether a server that took the request has failed on it, so far as can be told. What the origin says it has not
-    /// looked at, and what it says it does not do, is no failure.
+    /// looked at, and what it says it does not do, is no failure. Nor is an answer that is larger than our own limits: it is HTTP.
     pub fn is_failure_of_the_server(&self) -> bool {
-        matches!(
-            self,
-            Self::Origin(_)
-                | Self::OriginClosed
-                | Self::Response(_)
-                | Self::ResponseFraming(_)
-                | Self::Interim(_)
-                | Self::FirstByteTimeout
-                | Self::OriginStall
-        )
+        use ResponseError::{HeadTooLarge, LineTooLong, TooManyFields};
+        !matches!(self, Self::Response(HeadTooLarge | LineTooLong | TooManyFields))
+            && matches!(
+                self,
+                Self::Origin(_)
+                    | Self::OriginClosed
+                    | Self::Response(_)
+                    | Self::ResponseFraming(_)
+                    | Self::Interim(_)
+                    | Self::FirstByteTimeout
+                    | Self::OriginStall
+            )
     }
 }
 
