@@ -175,7 +175,9 @@ impl Exchange<'_> {
                 return Ok(());
             }
             if self.response.status == 101 && self.request.upgrade.is_some() {
-                return self.agreed_protocol();
+                self.agreed_protocol()?;
+                // What of the request is still to come would pass for the other protocol (RFC 9110, section 7.8).
+                return poll_fn(|cx| self.poll_rest(cx, origin)).await;
             }
             interim += 1;
             self.relay_interim(interim)?;
@@ -268,6 +270,30 @@ impl Exchange<'_> {
             Waiting::Source => Awaited::ClientBody,
             Waiting::Sink => Awaited::OriginRead,
             _ => Awaited::FirstByte,
+        };
+        self.poll_deadline(cx, &[awaited], now)
+    }
+
+    /// Moves what is left of the request's body.
+    fn poll_rest(&mut self, cx: &mut Context<'_>, origin: &mut Origin) -> Poll<Result<(), Error>> {
+        if !self.upload.is_done() {
+            match self.upload.poll(cx, &mut self.client.link, &mut origin.link) {
+                Poll::Ready(Err(error)) => self.upload_failed(error)?,
+                Poll::Ready(Ok(())) | Poll::Pending => {}
+            }
+        }
+        if self.upload.gave_up() {
+            return Poll::Ready(Err(Error::Interim("a switch of protocols before the request was whole")));
+        }
+        if self.upload.is_done() {
+            return Poll::Ready(Ok(()));
+        }
+        let now = clock::now();
+        self.progress.observe_given(self.upload.sent, now);
+        self.progress.observe(self.upload.moved, 0, now);
+        let awaited = match self.upload.waiting {
+            Waiting::Source => Awaited::ClientBody,
+            _ => Awaited::OriginRead,
         };
         self.poll_deadline(cx, &[awaited], now)
     }
