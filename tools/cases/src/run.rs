@@ -20,7 +20,7 @@ use crate::proxy_steps::run_binary;
 use crate::script::{Listener, Script, Side};
 use crate::shared::{Failure, Shared};
 use crate::text::{Variables, show};
-use crate::wire::Got;
+use crate::wire::{Conn, Got};
 
 /// The extension of a case's file.
 pub const EXTENSION: &str = "case";
@@ -296,9 +296,11 @@ fn run_untouched(shared: &Shared, origin: &Origin, listener: &Listener) {
             Some(conn) => conns.extend(conn),
             None => std::thread::sleep(ACCEPT_POLL),
         }
+        // What nobody reads would hold up whoever sends.
+        conns.iter_mut().for_each(drain);
     }
     for conn in &mut conns {
-        while conn.fill(Instant::now()) == Got::Bytes {}
+        drain(conn);
         let message = match origin.mode {
             OriginMode::Incomplete if !is_whole_request(&mut conn.inbox.clone()) => continue,
             OriginMode::Incomplete => format!("a whole request arrived: {}", show(&conn.inbox)),
@@ -308,6 +310,10 @@ fn run_untouched(shared: &Shared, origin: &Origin, listener: &Listener) {
         let step = format!("{}: untouched or incomplete", origin.name);
         shared.fail_late(Failure { line: origin.line, step, message });
     }
+}
+
+fn drain(conn: &mut Conn) {
+    while conn.fill(Instant::now()) == Got::Bytes {}
 }
 
 fn is_whole_request(inbox: &mut Vec<u8>) -> bool {
