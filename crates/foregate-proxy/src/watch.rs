@@ -18,8 +18,13 @@ use tokio::sync::mpsc;
 const SETTLE: Duration = Duration::from_millis(300);
 /// The longest that changes that go on and on are waited for.
 const SETTLE_LIMIT: Duration = Duration::from_secs(3);
-/// How often files are looked at without a notification (network file systems give none).
-const POLL: Duration = Duration::from_secs(60);
+/// How often files are looked at without a notification: network file systems give none, nor does a folder above theirs that is
+/// replaced, or a link to one, as is done to change several files at once.
+const POLL: Duration = Duration::from_secs(5);
+/// Where there are so many files that this would take too much: a look is followed by this many times as long without one,
+const POLL_SHARE: u32 = 200;
+/// but no longer than this.
+const POLL_MOST: Duration = Duration::from_secs(60);
 
 /// Watches the folders of files. Dropping it ends its thread.
 #[derive(Debug)]
@@ -59,7 +64,7 @@ impl FolderWatch {
             return;
         }
         if let Err(error) = self.watcher.watch(folder, RecursiveMode::NonRecursive) {
-            tracing::warn!(folder = %folder.display(), %error, "cannot watch; looking every minute instead");
+            tracing::warn!(folder = %folder.display(), %error, "cannot watch; looking now and then instead");
         }
     }
 }
@@ -73,16 +78,24 @@ fn forward(signal: &SyncSender<()>, event: &notify::Result<Event>) {
 }
 
 fn run(mut look: impl FnMut() -> bool, signals: &Receiver<()>) {
+    let mut pause = POLL;
     loop {
-        match signals.recv_timeout(POLL) {
+        match signals.recv_timeout(pause) {
             Ok(()) => settle(signals),
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => return,
         }
+        let began = Instant::now();
         if !look() {
             return;
         }
+        pause = pause_after(began.elapsed());
     }
+}
+
+/// How long to wait after a look that took so long.
+fn pause_after(took: Duration) -> Duration {
+    took.saturating_mul(POLL_SHARE).clamp(POLL, POLL_MOST)
 }
 
 fn settle(signals: &Receiver<()>) {
@@ -156,4 +169,36 @@ fn look(stamps: &mut BTreeMap<PathBuf, Stamp>) -> bool {
         }
     }
     changed
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn many_files_are_looked_at_less_often() {
+        assert_eq!(pause_after(Duration::from_millis(1)), POLL);
+        assert_eq!(pause_after(Duration::from_millis(100)), Duration::from_secs(20));
+        assert_eq!(pause_after(Duration::MAX), POLL_MOST);
+    }
+
+    /// A folder that is a link, to another folder from now on: nothing happens in the folders that are watched.
+    #[tokio::test]
+    async fn a_folder_that_is_replaced_is_noticed_soon() {
+        let folder = std::env::temp_dir().join(format!("foregate-watch-{}", std::process::id()));
+        for version in ["1", "2"] {
+            std::fs::create_dir_all(folder.join("versions").join(version)).unwrap();
+            std::fs::write(folder.join("versions").join(version).join("list"), version.repeat(9)).unwrap();
+        }
+        let (link, next) = (folder.join("use"), folder.join("next"));
+        std::os::unix::fs::symlink("versions/1", &link).unwrap();
+        let (tell, mut changed) = mpsc::channel(1);
+        let mut files = ConfiguredFiles::new(tell);
+        files.follow(&[link.join("list")]);
+        std::os::unix::fs::symlink("versions/2", &next).unwrap();
+        std::fs::rename(&next, &link).unwrap();
+        let told = tokio::time::timeout(Duration::from_secs(20), changed.recv()).await;
+        std::fs::remove_dir_all(&folder).unwrap();
+        assert_eq!(told, Ok(Some(())));
+    }
 }
