@@ -227,6 +227,29 @@ impl Inspected<'_> {
 
     /// Shows each field, in order. `scratch` is overwritten.
     pub fn fields(&self, scratch: &mut Vec<u8>, mut show: impl FnMut(&[u8], &[u8])) {
+        self.representations(scratch, |_, _, name, value| show(name, value));
+    }
+
+    /// Appends the block without its fields of this name to `out`, but for those that it adds to the table: decoders have to add them, too.
+    /// Whether there was any to leave out; nothing is appended otherwise.
+    pub fn without(&self, name: &[u8], scratch: &mut Vec<u8>, out: &mut Vec<u8>) -> bool {
+        let (mut kept, begin) = (0, out.len());
+        self.representations(scratch, |place, adds, found, _| {
+            if found == name && !adds {
+                out.extend_from_slice(self.block.get(kept..place.start).unwrap_or_default());
+                kept = place.end;
+            }
+        });
+        if kept == 0 {
+            out.truncate(begin);
+            return false;
+        }
+        out.extend_from_slice(self.block.get(kept..).unwrap_or_default());
+        true
+    }
+
+    /// Shows where each field is in the block, whether it may be added to the table, its name and its value.
+    fn representations(&self, scratch: &mut Vec<u8>, mut show: impl FnMut(Range<usize>, bool, &[u8], &[u8])) {
         let table = &self.inspector.table;
         // How many entries there were at each time.
         let mut count = table.mark;
@@ -236,12 +259,13 @@ impl Inspected<'_> {
             Some(number) => table.get_of(count, number).map(|entry| (table.name(entry), table.value(entry))),
         };
         while let Some(first) = reader.first() {
+            let start = reader.at;
             if first >= INDEXED {
                 let Some((name, value)) = reader.integer(first, 7).ok().and_then(|index| entry(count, index))
                 else {
                     return;
                 };
-                show(name, value);
+                show(start..reader.at, false, name, value);
                 continue;
             }
             let Ok(literal) = reader.literal(first) else { return };
@@ -265,7 +289,7 @@ impl Inspected<'_> {
                 Err(text) => text.of(self.block, scratch),
             };
             let value = value.of(self.block, scratch);
-            show(name, value);
+            show(start..reader.at, literal.indexed, name, value);
             let fits = name.len() + value.len() + OVERHEAD <= table.max();
             count += usize::from(literal.indexed && fits);
         }

@@ -423,6 +423,14 @@ impl HeadGate {
             if section == Some(Section::Response) && !inspected.is_interim() {
                 self.streams.head_has_come(frame.stream);
             }
+            // There should be none (RFC 9110, section 8.6), and `h2` would hold the body of the final response to it.
+            if section == Some(Section::Response) && inspected.is_interim() {
+                let mut rest = Vec::new();
+                if inspected.without(b"content-length", decoded, &mut rest) {
+                    write_head(&rest, frame, self.frame_limit, &mut self.ready)?;
+                    return Ok(false);
+                }
+            }
             let passes = continuations(frames, frame) <= CONTINUATIONS;
             if !passes {
                 write_head(block, frame, self.frame_limit, &mut self.ready)?;

@@ -344,6 +344,24 @@ fn what_is_malformed_stays_so() {
 }
 
 #[test]
+fn fields_that_no_table_takes_can_be_left_out() {
+    let mut inspector = inspector();
+    let mut without = |block: &[u8]| {
+        let (scratch, mut out) = (&mut Vec::new(), b"<".to_vec());
+        let inspected = inspector.inspect(block, Section::Trailers, scratch).unwrap();
+        let left = inspected.without(b"b", scratch, &mut out);
+        (left, out)
+    };
+    // One that is added first, then those that are not: a literal, the one in the table, and a name from there.
+    assert_eq!(without(b"\x40\x01b\x011\x00\x01a\x012"), (false, b"<".to_vec()));
+    let block = [b"\x3f\xe1\x1f\x00\x01a\x011", &literal(b"b", b"2")[..], b"\xbe\x00\x01c\x013\x0f\x2f\x014"]
+        .concat();
+    assert_eq!(without(&block), (true, b"<\x3f\xe1\x1f\x00\x01a\x011\x00\x01c\x013".to_vec()));
+    assert_eq!(without(b"\xbe"), (true, b"<".to_vec()));
+    assert_eq!(without(b"\x00\x01a\x012"), (false, b"<".to_vec()));
+}
+
+#[test]
 fn an_entry_without_a_byte_has_no_substitute() {
     let mut inspector = inspector();
     let inspected = inspector.inspect(b"\x40\x00\x00", Section::Request, &mut Vec::new()).unwrap();
