@@ -390,8 +390,9 @@ fn find_boundary(content_type: &[u8], outcome: &mut Multipart) -> Result<Vec<u8>
         Some(end) if !outcome.boundary_quoted => &value[..end],
         _ => value,
     };
-    // Outside of quotes some, such as PHP, take the boundary to end at a comma: for them the parts are others.
-    if !outcome.boundary_quoted && value.contains(&b',') {
+    // Outside of quotes some take the boundary to end at what no token has (RFC 9110 section 5.6.2), such as PHP at a comma and
+    // Werkzeug at a slash: for them the parts are others.
+    if !outcome.boundary_quoted && value.iter().any(|byte| b" ()/:=?,".contains(byte)) {
         return Err("Invalid boundary in C-T (characters).");
     }
     if value.is_empty() {

@@ -70,8 +70,9 @@ impl Run<'_> {
         if !body.is_empty() && self.has_several_types() {
             self.body_error("there are several fields Content-Type, and they differ");
         }
-        if !body.is_empty() && self.types_of_body().any(is_odd_type) {
-            self.body_error("the field Content-Type has characters that do not belong there");
+        let unclear = self.types_of_body().find_map(super::media::unclear);
+        if let Some(why) = unclear.filter(|_| !body.is_empty()) {
+            self.body_error(why);
         }
         self.sums(files);
         self.full_request(body);
@@ -231,12 +232,6 @@ impl Run<'_> {
         values.set_number(Variable::FullRequestLength, out.len() as u64);
         values.set_text(Variable::FullRequest, &out);
     }
-}
-
-/// Whether a media type has what is white space to some, who leave it out, and a part of the type to others.
-fn is_odd_type(kind: &[u8]) -> bool {
-    let is_odd = |byte: &u8| !matches!(byte, b'\t' | b' '..=b'~');
-    kind.first().is_some_and(|first| !super::request::is_token(first)) || kind.iter().any(is_odd)
 }
 
 /// Puts what a body holds into the families.

@@ -22,6 +22,7 @@ mod expand;
 pub(crate) mod expression;
 mod feed;
 mod limits;
+mod media;
 mod perform;
 pub(crate) mod plan;
 mod report;

@@ -162,10 +162,7 @@ impl Run<'_> {
 
     /// What takes the body apart, by its type.
     fn choose_processor(&mut self, value: &[u8]) {
-        // Some take the type to end at a comma or a blank as well, or drop what is white space to them.
-        let start = value.iter().take_while(|byte| !is_token(byte)).count();
-        let len = value[start..].iter().take_while(|byte| is_token(byte) || **byte == b'/').count();
-        let kind = &value[start..start + len];
+        let kind = media_type(value);
         if kind.eq_ignore_ascii_case(b"application/x-www-form-urlencoded") {
             self.set_processor(BodyProcessor::UrlEncoded);
         } else if kind.eq_ignore_ascii_case(b"multipart/form-data") {
@@ -181,6 +178,14 @@ fn without_port(authority: &[u8]) -> &[u8] {
         _ => memchr::memchr(b':', authority).unwrap_or(authority.len()),
     };
     &authority[..end]
+}
+
+/// The type that a `Content-Type` begins with. Some take it to end at a comma or a blank as well, or drop what is white space
+/// to them.
+pub(super) fn media_type(field: &[u8]) -> &[u8] {
+    let start = field.iter().take_while(|byte| !is_token(byte)).count();
+    let len = field[start..].iter().take_while(|byte| is_token(byte) || **byte == b'/').count();
+    &field[start..start + len]
 }
 
 /// Whether a token may have a byte (RFC 9110 section 5.6.2).

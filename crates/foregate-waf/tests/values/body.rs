@@ -505,6 +505,9 @@ fn boundaries_come_from_the_content_type() {
         ("multipart/form-data; boundary=B@C", "characters"),
         ("multipart/form-data; boundary=B ", "characters"),
         ("multipart/form-data; boundary=B,C", "characters"),
+        ("multipart/form-data; boundary=B/C", "characters"),
+        ("multipart/form-data; boundary=B=C", "characters"),
+        ("multipart/form-data; boundary=B C", "characters"),
         ("multipart/form-data; boundary=\"B;C\"", "characters"),
     ];
     for (content_type, what) in bad {
