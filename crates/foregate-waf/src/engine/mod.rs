@@ -18,6 +18,7 @@ mod bits;
 mod bodies;
 mod chains;
 mod compile;
+mod cookies;
 mod expand;
 pub(crate) mod expression;
 mod feed;

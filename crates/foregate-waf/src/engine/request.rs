@@ -5,9 +5,6 @@ use super::state::Over;
 use super::values::{Family, Span, Text, UNNAMED};
 use crate::model::{BodyProcessor, Variable};
 
-/// Most cookies; further ones are not looked at, which counts as work beyond the budget.
-const COOKIES: usize = 1_000;
-
 impl Run<'_> {
     /// Adds a value under a name, and the name to the family of names.
     pub(crate) fn add(&mut self, family: Family, names: Option<Family>, name: Span, value: Span) {
@@ -134,29 +131,6 @@ impl Run<'_> {
         if sent.is_some_and(|sent| values.text.get(sent) != host) && !host.is_empty() {
             let host = values.text.push(host);
             values.set_normal(Variable::ServerName, host);
-        }
-    }
-
-    fn cookies(&mut self, value: &[u8], span: Span) {
-        let mut at = 0;
-        for pair in value.split(|byte| *byte == b';') {
-            let start = at + pair.iter().take_while(|byte| byte.is_ascii_whitespace()).count();
-            let end = at + pair.len();
-            at = end + 1;
-            if start >= end {
-                continue;
-            }
-            if self.state.values.units(Family::Cookies).len() >= COOKIES {
-                self.state.exceed(Over::Fields);
-                return;
-            }
-            let equals =
-                value[start..end].iter().position(|byte| *byte == b'=').map_or(end, |sign| start + sign);
-            // Some leave out what is white before the sign as well.
-            let blanks = value[start..equals].iter().rev().take_while(|byte| byte.is_ascii_whitespace());
-            let name = span.part(start, equals - blanks.count());
-            let value = span.part((equals + 1).min(end), end);
-            self.add(Family::Cookies, Some(Family::CookieNames), name, value);
         }
     }
 

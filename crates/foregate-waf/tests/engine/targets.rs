@@ -25,6 +25,34 @@ fn selectors_exclusions_and_counts() {
     assert_eq!(ids(&request(&engine, "/", &[("Cookie", "x=1; ID=2")])), [5]);
 }
 
+/// Python's libraries let a cookie in quotes go on up to the closing one, and decode it.
+#[test]
+fn cookies_in_quotes() {
+    let engine = engine(
+        r#"SecRule REQUEST_COOKIES "@unconditionalMatch" "id:1,phase:1,pass,log,msg:'%{MATCHED_VAR_NAME}',setvar:'tx.all=%{tx.all}(%{MATCHED_VAR})'"
+        SecRule &REQUEST_COOKIES_NAMES "@gt 0" "id:2,phase:1,pass,nolog,setvar:'tx.names=%{MATCHED_VAR}'""#,
+    );
+    for (fields, values, names) in [
+        (&["a=1; b=x"][..], "(1)(x)", "2"),
+        (&[r#"a="x""#], r#"("x")(x)"#, "1"),
+        (&[r#"a="1\047 or \"\\2""#], r#"("1\047 or \"\\2")(1' or "\2)"#, "1"),
+        (&[r#"a= "u;n" ; c=d"#], r#"( "u)(u;n)()(d)"#, "3"),
+        (&[r#"a="b"c""#], r#"("b"c")(b)(b"c)"#, "1"),
+        (&[r#"a="b"#], r#"("b)"#, "1"),
+        (&[r#"a="b"#, r#"x=y; c"; d=e"#], r#"("b)(b; x=y; c)(y)()(e)"#, "4"),
+        (&[r#"a="\777\"#], r#"("\777\)"#, "1"),
+        (&[r#"a=""#], r#"(")"#, "1"),
+    ] {
+        let mut transaction = transaction(&engine);
+        transaction.request_line(b"GET", b"/", b"HTTP/1.1");
+        fields.iter().for_each(|field| transaction.request_field(b"cookie", field.as_bytes()));
+        transaction.request_headers();
+        let variable = |name: &str| transaction.variable(name).unwrap_or_default();
+        assert_eq!(String::from_utf8_lossy(&variable("all")), values, "{fields:?}");
+        assert_eq!(String::from_utf8_lossy(&variable("names")), names, "{fields:?}");
+    }
+}
+
 #[test]
 fn parts_of_the_target() {
     let engine = engine(

@@ -1,0 +1,122 @@
+//! What rules see of cookies.
+
+use super::run::Run;
+use super::state::Over;
+use super::values::{Family, Span};
+
+/// Most values of cookies; further ones are not looked at, which counts as work beyond the budget.
+const COOKIES: usize = 1_000;
+
+/// A value in quotes that has not ended with its field: fields that follow are joined to it for the origin.
+#[derive(Debug)]
+pub(crate) struct OpenCookie {
+    name: Span,
+    /// What there is of it behind its quote.
+    text: Vec<u8>,
+}
+
+impl Run<'_> {
+    /// Takes a field `Cookie` in: what stands between semicolons, each a name and a value. A value that begins with a double
+    /// quote is there a second time as those read it who let it go on up to the closing quote, semicolons and fields that
+    /// follow included, and decode escapes (RFC 2109; Python's libraries do).
+    pub(crate) fn cookies(&mut self, field: &[u8], span: Span) {
+        self.continue_cookie(field);
+        let mut at = 0;
+        for pair in field.split(|byte| *byte == b';') {
+            let start = at + pair.iter().take_while(|byte| byte.is_ascii_whitespace()).count();
+            let end = at + pair.len();
+            at = end + 1;
+            if start >= end {
+                continue;
+            }
+            if !self.has_room_for_cookie() {
+                return;
+            }
+            let equals =
+                field[start..end].iter().position(|byte| *byte == b'=').map_or(end, |sign| start + sign);
+            // Some leave out what is white before the sign as well.
+            let blanks = field[start..equals].iter().rev().take_while(|byte| byte.is_ascii_whitespace());
+            let name = span.part(start, equals - blanks.count());
+            let from = (equals + 1).min(end);
+            self.add(Family::Cookies, Some(Family::CookieNames), name, span.part(from, end));
+            let blanks = field[from..end].iter().take_while(|byte| byte.is_ascii_whitespace()).count();
+            if field[from + blanks..end].first() == Some(&b'"') {
+                self.quoted_cookie(name, field, from + blanks + 1, end);
+            }
+        }
+    }
+
+    /// The other readings of a value in quotes that begins there, and that ends there for those who end it at a semicolon.
+    fn quoted_cookie(&mut self, name: Span, field: &[u8], from: usize, end: usize) {
+        let rest = &field[from..];
+        let closed = closing_quote(rest);
+        match closed {
+            Some(len) => self.decoded_cookie(name, &rest[..len]),
+            None => self.state.open_cookie = Some(OpenCookie { name, text: rest.to_vec() }),
+        }
+        // To some only the last quote is one that closes.
+        let whole = field[from..end.max(from)].trim_ascii_end().strip_suffix(b"\"");
+        if let Some(whole) = whole.filter(|whole| Some(whole.len()) != closed) {
+            self.decoded_cookie(name, whole);
+        }
+    }
+
+    /// Goes on with a value that the field before has left open.
+    fn continue_cookie(&mut self, field: &[u8]) {
+        let Some(mut open) = self.state.open_cookie.take() else { return };
+        open.text.extend_from_slice(b"; ");
+        match closing_quote(field) {
+            Some(len) => {
+                open.text.extend_from_slice(&field[..len]);
+                self.decoded_cookie(open.name, &open.text);
+            }
+            None => {
+                open.text.extend_from_slice(field);
+                self.state.open_cookie = Some(open);
+            }
+        }
+    }
+
+    fn decoded_cookie(&mut self, name: Span, quoted: &[u8]) {
+        if self.has_room_for_cookie() {
+            let value = self.state.values.text.push_with(|out| decode(quoted, out));
+            self.add(Family::Cookies, None, name, value);
+        }
+    }
+
+    fn has_room_for_cookie(&mut self) -> bool {
+        let has_room = self.state.values.units(Family::Cookies).len() < COOKIES;
+        if !has_room {
+            self.state.exceed(Over::Fields);
+        }
+        has_room
+    }
+}
+
+/// Where the first double quote is that no backslash precedes.
+fn closing_quote(text: &[u8]) -> Option<usize> {
+    let mut at = 0;
+    loop {
+        at += memchr::memchr2(b'"', b'\\', text.get(at..)?)?;
+        if text[at] == b'"' {
+            return Some(at);
+        }
+        at += 2;
+    }
+}
+
+/// Three octal digits behind a backslash are a byte, anything else is itself.
+fn decode(quoted: &[u8], out: &mut Vec<u8>) {
+    let mut rest = quoted;
+    while let [byte, after @ ..] = rest {
+        let (decoded, left) = match (byte, after) {
+            (b'\\', [high @ b'0'..=b'3', middle @ b'0'..=b'7', low @ b'0'..=b'7', left @ ..]) => {
+                ((high - b'0') << 6 | (middle - b'0') << 3 | (low - b'0'), left)
+            }
+            (b'\\', [escaped, left @ ..]) => (*escaped, left),
+            _ => (*byte, after),
+        };
+        out.push(decoded);
+        rest = left;
+    }
+}
