@@ -82,7 +82,7 @@ pub(crate) fn bodies(data: &[u8]) {
     let whole = choice & 0x80 == 0;
     let mut counter = Counter::default();
     urlencoded(body, b'&', &limits, &mut counter);
-    assert!(counter.arguments <= limits.arguments && counter.bytes <= body.len());
+    assert!(counter.arguments <= limits.arguments && counter.bytes <= 2 * body.len());
 
     let mut counter = Counter::default();
     let outcome = json(body, whole, &limits, &mut counter);

@@ -27,6 +27,11 @@ pub trait Sink {
         let _ = (name, value);
     }
 
+    /// Another value that some read for the argument that was handed on last. Default: an argument like others.
+    fn value(&mut self, name: &[u8], value: &[u8]) {
+        self.argument(name, value);
+    }
+
     /// A file of a form.
     fn file(&mut self, file: &File<'_>) {
         let _ = file;

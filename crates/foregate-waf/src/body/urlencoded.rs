@@ -16,20 +16,51 @@ pub struct UrlEncoded {
 
 /// Arguments between separators (`&`, unless `SecArgumentSeparator` says otherwise), each a name up to the first `=` and
 /// its value. What is between two separators in a row is none.
+///
+/// Some, such as Rack 2 and CGI.pm, take a `;` that is not encoded for a separator as well as `&`: what they see is handed on
+/// besides, and counts.
 pub fn urlencoded(text: &[u8], separator: u8, limits: &Limits, sink: &mut dyn Sink) -> UrlEncoded {
-    let mut outcome = UrlEncoded::default();
-    let pairs = text.split(|byte| *byte == separator).filter(|pair| !pair.is_empty());
-    for (count, pair) in pairs.enumerate() {
-        if count == limits.arguments {
-            outcome.over_limit = true;
+    let mut reader = Reader { outcome: UrlEncoded::default(), left: limits.arguments, sink };
+    for pair in text.split(|byte| *byte == separator).filter(|pair| !pair.is_empty()) {
+        if !reader.pair(pair, false) {
             break;
         }
+        let Some(end) = memchr(b';', pair).filter(|_| separator == b'&') else { continue };
+        // The name of the first has been told; its value may end earlier.
+        let first = end == 0 || !pair[..end].contains(&b'=') || reader.pair(&pair[..end], true);
+        let others = pair[end + 1..].split(|byte| *byte == b';').map(<[u8]>::trim_ascii_start);
+        if !first || !others.filter(|other| other.contains(&b'=')).all(|other| reader.pair(other, false)) {
+            break;
+        }
+    }
+    reader.outcome
+}
+
+struct Reader<'a> {
+    outcome: UrlEncoded,
+    /// How many more arguments are wanted.
+    left: usize,
+    sink: &'a mut dyn Sink,
+}
+
+impl Reader<'_> {
+    /// Hands an argument on, or another reading of the value of one that was; `false` when there are too many.
+    fn pair(&mut self, pair: &[u8], again: bool) -> bool {
+        let Some(left) = self.left.checked_sub(1) else {
+            self.outcome.over_limit = true;
+            return false;
+        };
+        self.left = left;
         let end = memchr(b'=', pair).unwrap_or(pair.len());
         let (name, value) = (&pair[..end], pair.get(end + 1..).unwrap_or_default());
-        outcome.invalid_encoding |= is_invalid(name) || is_invalid(value);
-        sink.argument(&Transformation::UrlDecode.apply(name), &Transformation::UrlDecode.apply(value));
+        self.outcome.invalid_encoding |= is_invalid(name) || is_invalid(value);
+        let (name, value) = (Transformation::UrlDecode.apply(name), Transformation::UrlDecode.apply(value));
+        match again {
+            true => self.sink.value(&name, &value),
+            false => self.sink.argument(&name, &value),
+        }
+        true
     }
-    outcome
 }
 
 fn is_invalid(text: &[u8]) -> bool {

@@ -67,7 +67,6 @@ const LIKE_ASCII: &[&[u8]] = &[
     b"ascii",
     b"iso-8859-",
     b"iso8859-",
-    b"latin",
     b"windows-125",
     b"windows-874",
     b"cp125",
@@ -316,7 +315,10 @@ impl<'a> Reader<'a> {
         let plain = is_white(rest[at - 1]) && memmem::find(behind, b"encoding").is_none();
         let Some(name) = plain.then(|| quoted(behind)).flatten() else { return true };
         let name = name.to_ascii_lowercase();
-        !LIKE_ASCII.iter().any(|known| name.starts_with(known))
+        // `latin-greek-1` is none of those: ASCII is in other places there.
+        let latin = name.strip_prefix(b"latin").map(|rest| rest.strip_prefix(b"-").unwrap_or(rest));
+        let is_latin = latin.is_some_and(|number| number.first().is_some_and(u8::is_ascii_digit));
+        !is_latin && !LIKE_ASCII.iter().any(|known| name.starts_with(known))
     }
 
     /// Text between markup.

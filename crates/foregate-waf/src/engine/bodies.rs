@@ -287,6 +287,10 @@ impl Sink for Collector<'_, '_> {
         self.add(Family::Args, Some(Family::ArgNames), name, value);
     }
 
+    fn value(&mut self, name: &[u8], value: &[u8]) {
+        self.add(Family::Args, None, name, value);
+    }
+
     fn file(&mut self, file: &File<'_>) {
         self.files += file.content.len() as u64;
         self.add(Family::Files, None, file.name, file.filename);

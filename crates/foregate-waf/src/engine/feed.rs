@@ -9,7 +9,7 @@ use super::plan::{Interest, PhasePlan};
 use super::run::Run;
 use super::values::{FAMILIES, Family, Span, Text, UNCHANGED, UNFED, UNNAMED, Unit};
 use crate::scan::{Found, Scan};
-use crate::transform::{Bytes, Transformation};
+use crate::transform::{Bytes, Transformation, UnicodeMap};
 
 /// [`Scratch::forms`](super::state::Scratch::forms): no scan yet.
 const UNSCANNED: u32 = u32::MAX;
@@ -124,7 +124,8 @@ impl Run<'_> {
                 from
             } else {
                 state.work = state.work.saturating_sub(from.len() as u64);
-                transform(&mut state.values.text, from, next.transformation)
+                let map = self.plan.settings.unicode_map.as_deref();
+                transform(&mut state.values.text, from, next.transformation, map)
             };
             let kinds = if form == from { kinds } else { Bytes::of(state.values.text.get(form)) };
             state.scratch.forms.push((kinds, UNSCANNED));
@@ -201,8 +202,13 @@ fn join(row: &mut [u64], hits: &[u64], wanted: &[u64]) {
 }
 
 /// A transformed piece of the text: the same piece or a part of it where that is enough.
-pub(crate) fn transform(text: &mut Text, from: Span, transformation: Transformation) -> Span {
-    piece(text, from, |input| transformation.apply(input))
+pub(crate) fn transform(
+    text: &mut Text,
+    from: Span,
+    transformation: Transformation,
+    map: Option<&UnicodeMap>,
+) -> Span {
+    piece(text, from, |input| transformation.apply_with(input, map))
 }
 
 /// The same for any function from text to text of which what is borrowed is a part of its input.

@@ -248,7 +248,8 @@ impl<'p> Run<'p> {
         if !self.state.has_room(from.len()) {
             return from;
         }
-        feed::transform(&mut self.state.values.text, from, transformation)
+        let map = self.plan.settings.unicode_map.as_deref();
+        feed::transform(&mut self.state.values.text, from, transformation, map)
     }
 
     /// Whether a name is picked.

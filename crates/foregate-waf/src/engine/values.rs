@@ -173,8 +173,8 @@ impl Unit {
 pub(crate) struct Values {
     pub(crate) text: Text,
     families: [Vec<Unit>; FAMILIES],
-    /// How many arguments came in the target.
-    from_query: usize,
+    /// How many values of arguments came in the target, and how many names.
+    from_query: (usize, usize),
     /// Where a scalar stands in its family, plus one; zero where it has no value.
     scalars: Vec<u8>,
     /// Where the normal forms stand of scalars of which something else was sent; mostly there are none.
@@ -200,7 +200,8 @@ impl Values {
 
     /// From now on, arguments come from the body.
     pub(crate) fn end_of_query(&mut self) {
-        self.from_query = self.families[Family::Args as usize].len();
+        let len = |family: Family| self.families[family as usize].len();
+        self.from_query = (len(Family::Args), len(Family::ArgNames));
     }
 
     /// Sets a scalar to a piece of the text.
@@ -263,10 +264,11 @@ impl Values {
     #[inline]
     pub(crate) fn range(&self, family: Family, half: Half) -> std::ops::Range<usize> {
         let len = self.families[family as usize].len();
+        let from_query = if family == Family::ArgNames { self.from_query.1 } else { self.from_query.0 };
         match half {
             Half::Whole => 0..len,
-            Half::Query => 0..self.from_query.min(len),
-            Half::Body => self.from_query.min(len)..len,
+            Half::Query => 0..from_query.min(len),
+            Half::Body => from_query.min(len)..len,
         }
     }
 

@@ -21,7 +21,7 @@ pub enum Operator {
     Pm(Phrases),
     /// `@contains`: values that hold this.
     Contains(Template),
-    /// `@containsWord`: values that hold this with no letter, digit or `_` at either side.
+    /// `@containsWord`: values that hold this with no letter at either side.
     ContainsWord(Template),
     /// `@beginsWith`.
     BeginsWith(Template),

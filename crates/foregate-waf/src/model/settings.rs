@@ -1,5 +1,9 @@
 //! What directives say that are no rules.
 
+use std::sync::Arc;
+
+use crate::transform::UnicodeMap;
+
 /// Settings, as directives say them; what none says is as [`Settings::default`] has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
@@ -37,6 +41,8 @@ pub struct Settings {
     /// `SecCollectionTimeout`: after how many seconds without a change an element of a persistent collection is
     /// forgotten. Default: 3,600.
     pub collection_timeout: u32,
+    /// `SecUnicodeMapFile`: what codes of `%uXXXX` mean. Default: their lower byte.
+    pub unicode_map: Option<Arc<UnicodeMap>>,
     /// `SecComponentSignature`, in order.
     pub components: Vec<Box<str>>,
     /// `SecWebAppId`: what `WEBAPPID` is; it also keeps persistent collections apart.
@@ -70,6 +76,7 @@ impl Default for Settings {
             response_body_limit_action: BeyondLimit::Reject,
             response_body_types: vec!["text/plain".into(), "text/html".into()],
             collection_timeout: 3600,
+            unicode_map: None,
             components: Vec::new(),
             web_app_id: None,
             sensor_id: None,

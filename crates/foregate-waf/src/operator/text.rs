@@ -7,7 +7,7 @@ use memchr::memmem;
 pub(crate) enum TextTest {
     /// It holds it.
     Contains,
-    /// It holds it with no letter, digit or `_` at either side.
+    /// It holds it with no letter of ASCII at either side.
     ContainsWord,
     /// It begins with it.
     BeginsWith,
@@ -39,7 +39,8 @@ impl TextTest {
 }
 
 fn contains_word(value: &[u8], text: &[u8]) -> bool {
-    let is_word = |byte: Option<&u8>| byte.is_some_and(|byte| byte.is_ascii_alphanumeric() || *byte == b'_');
+    // Digits and `_` end a word, as in ModSecurity: `1select` holds `select`.
+    let is_word = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_alphabetic);
     if text.is_empty() {
         return true;
     }
@@ -67,7 +68,9 @@ mod tests {
             ("concat", "cat", false),
             ("cat", "cat", true),
             ("cats cat", "cat", true),
-            ("cat_", "cat", false),
+            ("cat_", "cat", true),
+            ("1cat2", "cat", true),
+            ("cat2s", "cat", true),
             ("x", "", true),
             ("", "x", false),
         ] {

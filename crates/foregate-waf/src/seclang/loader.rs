@@ -9,8 +9,9 @@ use super::line::{Broken, Line, Part, directives, words};
 use super::operator::Data;
 use super::rule::Drafts;
 use super::update::Update;
-use super::{finish, lint, setting, update};
+use super::{action, finish, lint, setting, update};
 use crate::model::{Place, Problem, RuleSet};
+use crate::transform::UnicodeMap;
 
 /// Where the text of rules and of their data comes from.
 pub trait Files {
@@ -247,6 +248,8 @@ impl Loader<'_> {
         } else if is("Include") || is("IncludeOptional") {
             self.include_directive(file, *name, arguments, is("Include"));
             self.findings.enter(file, line);
+        } else if is("SecUnicodeMapFile") {
+            self.unicode_map(file, *name, arguments);
         } else if !update::directive(&mut self.updates, *name, arguments, &mut self.findings)
             && !setting::directive(&mut self.said, *name, arguments, &mut self.findings)
         {
@@ -262,13 +265,43 @@ impl Loader<'_> {
         self.include(&path, pattern.at, required);
     }
 
+    /// `SecUnicodeMapFile FILE PAGE`.
+    fn unicode_map(&mut self, file: &Arc<str>, name: Part<'_>, arguments: &[Part<'_>]) {
+        let words: Vec<_> = arguments.iter().flat_map(|part| part.split_all(char::is_whitespace)).collect();
+        let [path, page] = &words[..] else {
+            let message = format!("`{}` takes two arguments, a file and the number of a code page", name.raw);
+            return self.findings.error(name.at, message, None);
+        };
+        let Some(page) = action::number(*page, 0..=u32::MAX, "the number of a code page", &mut self.findings)
+        else {
+            return;
+        };
+        let path_of_map = self.shelf.path(file, &path.text());
+        let Some(text) = self.shelf.read_data(&path_of_map, path.at, &mut self.findings) else { return };
+        match UnicodeMap::parse(&text, page) {
+            Ok(map) => self.said.settings.unicode_map = Some(Arc::new(map)),
+            Err((None, message)) => self.findings.error(path.at, message, None),
+            Err((Some(line), message)) => {
+                let place = Place { file: path_of_map.into(), line, column: 1 };
+                self.findings.error_at(place, message, None);
+            }
+        }
+    }
+
     fn unknown(&mut self, name: Part<'_>) {
         if name.raw.starts_with('<') {
             let suggestion = Some("sections belong to Apache; where rules hold is said by routes".into());
             return self.findings.error(name.at, "a section is not understood", suggestion);
         }
-        const RULES: &[&str] =
-            &["Include", "IncludeOptional", "SecAction", "SecDefaultAction", "SecMarker", "SecRule"];
+        const RULES: &[&str] = &[
+            "Include",
+            "IncludeOptional",
+            "SecAction",
+            "SecDefaultAction",
+            "SecMarker",
+            "SecRule",
+            "SecUnicodeMapFile",
+        ];
         let known = RULES.iter().copied().chain(update::names()).chain(setting::names());
         self.findings.unknown(name.at, "directive", name.raw, known);
     }

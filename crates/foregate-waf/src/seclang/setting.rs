@@ -52,14 +52,16 @@ const DIAGNOSTICS: &str = "diagnostics are those of the proxy";
 const LINEAR: &str = "patterns are matched in linear time";
 const CONNECTIONS: &str = "the proxy limits connections itself";
 const UNASKED: &str = "the operator that needs it is not offered";
-const MAPPED: &str = "`%uXXXX` is decoded without a table";
 const BODIES: &str = "how bodies are kept is said by the proxy's limits";
 const COOKIES: &str = "cookies are always taken apart as browsers send them";
 const UNSIGNED: &str = "pages are not signed";
 
 /// Every directive that is neither a rule nor about rules, sorted by name.
 const DIRECTIVES: &[(&str, Effect)] = &[
-    ("SecArgumentSeparator", Effect::NoneBut("&", "arguments are always separated by `&`")),
+    (
+        "SecArgumentSeparator",
+        Effect::NoneBut("&", "arguments are separated by `&`, and what stands between `;` is seen besides"),
+    ),
     (
         "SecArgumentsLimit",
         Effect::Set(|said, part, findings| {
@@ -239,8 +241,7 @@ const DIRECTIVES: &[(&str, Effect)] = &[
     ("SecStreamOutBodyInspection", Effect::NoneBut("Off", BODIES)),
     ("SecTmpDir", Effect::None(DISK)),
     ("SecTmpSaveUploadedFiles", Effect::NoneBut("Off", DISK)),
-    ("SecUnicodeCodePage", Effect::None(MAPPED)),
-    ("SecUnicodeMapFile", Effect::None(MAPPED)),
+    ("SecUnicodeCodePage", Effect::None("`SecUnicodeMapFile` names the page with its file")),
     ("SecUploadDir", Effect::None(DISK)),
     (
         "SecUploadFileLimit",

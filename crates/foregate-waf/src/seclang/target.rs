@@ -74,7 +74,7 @@ pub(super) fn exclusions(part: Part<'_>, findings: &mut Findings) -> Vec<Exclusi
     exclusions
 }
 
-/// The parts between `|`, no more than [`MAX_TARGETS`].
+/// The parts between `|`, or between commas as ModSecurity has them too, no more than [`MAX_TARGETS`].
 fn each<'l>(part: Part<'l>, findings: &mut Findings, mut found: impl FnMut(Part<'l>, &mut Findings)) {
     let mut rest = Some(part);
     let mut count = 0;
@@ -94,10 +94,13 @@ fn each<'l>(part: Part<'l>, findings: &mut Findings, mut found: impl FnMut(Part<
     }
 }
 
-/// Up to the first `|` that separates targets, and what is after it. One in a pattern or in quotes does not.
+/// What separates targets.
+const SEPARATORS: [char; 2] = ['|', ','];
+
+/// Up to the first `|` or comma that separates targets, and what is after it. One in a pattern or in quotes does not.
 fn first(part: Part<'_>) -> (Part<'_>, Option<Part<'_>>) {
     let end = match part.raw.split_once(':') {
-        Some((name, selector)) if !name.contains('|') => {
+        Some((name, selector)) if !name.contains(SEPARATORS) => {
             let from = name.len() + 1;
             let skipped = match selector.as_bytes().first() {
                 Some(b'\'') => end_of_quoted(&selector[1..], '\'').map(|end| end + 2),
@@ -106,9 +109,9 @@ fn first(part: Part<'_>) -> (Part<'_>, Option<Part<'_>>) {
                 _ => None,
             };
             let from = from + skipped.unwrap_or(0);
-            part.raw[from..].find('|').map(|end| from + end)
+            part.raw[from..].find(SEPARATORS).map(|end| from + end)
         }
-        _ => part.raw.find('|'),
+        _ => part.raw.find(SEPARATORS),
     };
     match end {
         Some(end) => (part.to(end), Some(part.from(end + 1))),
@@ -126,7 +129,7 @@ fn end_of_pattern(text: &str) -> Option<usize> {
     let mut escaped = false;
     let mut found = None;
     for (at, byte) in text.bytes().enumerate().skip(1) {
-        if byte == b'/' && !escaped && matches!(text.as_bytes().get(at + 1), None | Some(b'|')) {
+        if byte == b'/' && !escaped && matches!(text.as_bytes().get(at + 1), None | Some(b'|' | b',')) {
             found = Some(at + 1);
             break;
         }

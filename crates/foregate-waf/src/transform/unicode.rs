@@ -11,23 +11,30 @@ const FULL_STOPS: [(u16, u8); 4] = [(0x3002, b'.'), (0xff61, b'.'), (0xff0e, b'.
 
 impl UnicodeMap {
     /// Reads one code page out of a mapping file: a line that starts with the number of the page, then one with pairs
-    /// `CODE:BYTE` in hexadecimal digits. What is wrong comes as a sentence.
-    pub fn parse(text: &[u8], page: u32) -> Result<Self, String> {
+    /// `CODE:BYTE` in hexadecimal digits. What is wrong comes as a sentence, with the number of its line where it has one.
+    pub fn parse(text: &[u8], page: u32) -> Result<Self, (Option<u32>, String)> {
         let text = String::from_utf8_lossy(text);
-        let mut lines = text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
-        let heads = |line: &&str| {
+        let lines = (1..).zip(text.lines().map(str::trim));
+        let mut lines = lines.filter(|(_, line)| !line.is_empty() && !line.starts_with('#'));
+        let heads = |(_, line): &(u32, &str)| {
             line.split_whitespace().next().and_then(|number| number.parse().ok()) == Some(page)
                 && !line.contains(':')
         };
-        if lines.by_ref().find(heads).is_none() {
-            return Err(format!("there is no code page {page} in the mapping file"));
-        }
+        let Some((head, _)) = lines.by_ref().find(heads) else {
+            return Err((None, format!("there is no code page {page} in the mapping file")));
+        };
         let mut codes = FULL_STOPS.to_vec();
-        for pair in lines.take_while(|line| line.contains(':')).flat_map(str::split_whitespace) {
-            let parsed = pair.split_once(':').and_then(|(code, byte)| {
-                Some((u16::from_str_radix(code, 16).ok()?, u8::from_str_radix(byte, 16).ok()?))
-            });
-            codes.push(parsed.ok_or_else(|| format!("`{pair}` is no pair of a code and a byte"))?);
+        for (number, line) in lines.take_while(|(_, line)| line.contains(':')) {
+            for pair in line.split_whitespace() {
+                let parsed = pair.split_once(':').and_then(|(code, byte)| {
+                    Some((u16::from_str_radix(code, 16).ok()?, u8::from_str_radix(byte, 16).ok()?))
+                });
+                let wrong = || (Some(number), format!("`{pair}` is no pair of a code and a byte"));
+                codes.push(parsed.ok_or_else(wrong)?);
+            }
+        }
+        if codes.len() == FULL_STOPS.len() {
+            return Err((Some(head), format!("no pairs of a code and a byte follow the code page {page}")));
         }
         // Of a code that stands twice the last one holds, so it has to come first.
         codes.reverse();

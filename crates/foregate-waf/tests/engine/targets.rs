@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use foregate_waf::engine::{Compile, Engine};
-use foregate_waf::seclang::{NoFiles, Source, load};
+use foregate_waf::seclang::{Files, NoFiles, Source, load};
 
 use super::{engine, get, ids, message, request, transaction};
 
@@ -51,6 +51,53 @@ fn cookies_in_quotes() {
         assert_eq!(String::from_utf8_lossy(&variable("all")), values, "{fields:?}");
         assert_eq!(String::from_utf8_lossy(&variable("names")), names, "{fields:?}");
     }
+}
+
+#[test]
+fn arguments_between_semicolons() {
+    let engine = engine(
+        r#"
+        SecRequestBodyAccess On
+        SecRule ARGS:id "@streq 2" "id:1,phase:2,pass,log"
+        SecRule &ARGS_GET_NAMES "@eq 2" "id:2,phase:2,pass,log"
+        SecRule ARGS_GET_NAMES:q|ARGS_POST_NAMES:id "@unconditionalMatch" "id:3,phase:2,pass,log,setvar:tx.names=+1"
+        SecRule TX:names "@eq 2" "id:4,phase:2,pass,log"
+        SecRule ARGS_GET:q "@streq 1" "id:5,phase:2,pass,log"
+        SecRule ARGS_POST:id "@streq 3" "id:6,phase:2,pass,log"
+    "#,
+    );
+    let mut transaction = transaction(&engine);
+    transaction.request_line(b"POST", b"/?q=1;id=2", b"HTTP/1.1");
+    transaction.request_field(b"Content-Type", b"application/x-www-form-urlencoded");
+    transaction.request_headers();
+    transaction.request_body(b"id=3;", true);
+    assert_eq!(ids(&transaction.log()), [1, 2, 3, 4, 5, 6]);
+}
+
+#[test]
+fn codes_of_unicode_by_a_map() {
+    struct Map;
+    impl Files for Map {
+        fn read(&mut self, path: &str, _: usize) -> Result<Vec<u8>, String> {
+            assert_eq!(path, "unicode.mapping");
+            Ok(b"1250\n02bc:22\n\n20127 (US-ASCII)\n02bc:27 2215:2f\n".to_vec())
+        }
+
+        fn glob(&mut self, _: &str) -> Result<Vec<String>, String> {
+            Err("not here".into())
+        }
+    }
+    let rules = r#"
+        SecUnicodeMapFile unicode.mapping 20127
+        SecRule ARGS "@streq 1'/" "id:1,phase:1,pass,log,t:utf8toUnicode,t:urlDecodeUni"
+        SecRule ARGS "@contains '" "id:2,phase:1,pass,log,t:urlDecodeUni,multiMatch"
+        SecAction "id:3,phase:1,pass,nolog,setvar:tx.x=a%u2215"
+        SecRule TX:x "@streq a/" "id:4,phase:1,pass,log,t:urlDecodeUni"
+    "#;
+    let set = load(&[Source::text("rules.conf", rules)], &mut Map).unwrap();
+    let engine = Arc::new(Engine::compile(set, Compile::default()).unwrap());
+    assert_eq!(ids(&get(&engine, "/?a=1%CA%BC%E2%88%95")), [1, 4]);
+    assert_eq!(ids(&get(&engine, "/?a=%25u02bc")), [2, 4]);
 }
 
 #[test]

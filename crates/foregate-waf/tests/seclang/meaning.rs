@@ -70,6 +70,16 @@ fn what_is_not_said_has_a_default() {
 }
 
 #[test]
+fn commas_separate_targets_as_well() {
+    let written = "REQUEST_HEADERS:User-Agent,ARGS,!ARGS:b,ARGS:/a,b/,TX:/x/|ARGS_NAMES:'c,d',XML:/*,FILES";
+    let (all, out) = targets(written);
+    let named =
+        ["REQUEST_HEADERS:User-Agent", "ARGS", "ARGS:/a,b/", "TX:/x/", "ARGS_NAMES:c,d", "XML:/*", "FILES"];
+    assert_eq!(all, named);
+    assert_eq!(out, ["ARGS:b"]);
+}
+
+#[test]
 fn targets_are_what_they_say() {
     let (all, out) = targets("ARGS|args_names:a|&REQUEST_HEADERS:Host|!ARGS:b|!XML|XML:/*|XML://@*|TX:/^x_/");
     assert_eq!(all, ["ARGS", "ARGS_NAMES:a", "&REQUEST_HEADERS:Host", "XML:/*", "XML://@*", "TX:/^x_/"]);
@@ -370,6 +380,7 @@ fn settings_are_set() {
         response_body_limit_action: BeyondLimit::ProcessPartial,
         response_body_types: ["text/html", "text/xml", "application/json"].map(Into::into).into(),
         collection_timeout: 7,
+        unicode_map: None,
         components: ["a/1", "b 2"].map(Into::into).into(),
         web_app_id: Some("w".into()),
         sensor_id: Some("s".into()),

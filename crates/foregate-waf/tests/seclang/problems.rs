@@ -18,6 +18,7 @@ fn files() -> Memory {
         .with("latin.conf", b"SecMarker a\nSecMarker \xe9".as_slice())
         .with("open.conf", "SecRule ARGS a id:1,chain")
         .with("broken.conf", "\nSecRuleEngin On")
+        .with("codes.map", "1 (ANSI)\n\n2 (ASCII)\n2044:2f\n\n3\n2044:2f\n2045:x\n")
         .with("ips.data", "# ours\n192.0.2.0/24\n\n  2001:db8::/129\n192.0.2.300 # no\n")
 }
 

@@ -54,6 +54,12 @@ fn forms_are_names_and_values() {
         ("a%4=1", &["a%4=1"], true),
         ("a=%", &["a=%"], true),
         ("", &[], false),
+        // What stands between semicolons is besides.
+        ("a=/*;id=1&b=2", &["a=/*;id=1", "a=/*", "id=1", "b=2"], false),
+        ("a=1;b; c=2;=;", &["a=1;b; c=2;=;", "a=1", "c=2", "="], false),
+        ("a;b=1", &["a;b=1", "b=1"], false),
+        ("a=1;", &["a=1;", "a=1"], false),
+        ("a=x%3bb=1", &["a=x;b=1"], false),
     ];
     for (body, expected, invalid) in cases {
         let mut seen = Seen::default();
@@ -65,6 +71,8 @@ fn forms_are_names_and_values() {
     assert!(urlencoded(b"a;b;c;d", b';', &FEW, &mut seen).over_limit);
     assert_eq!(seen.0, ["a=", "b=", "c="]);
     assert!(!urlencoded(b"a;b;c;", b';', &FEW, &mut seen).over_limit);
+    assert!(!urlencoded(b"a=1;b=2", b'&', &FEW, &mut seen).over_limit);
+    assert!(urlencoded(b"a=1;b=2;c=3", b'&', &FEW, &mut seen).over_limit, "they count");
 }
 
 #[test]
@@ -187,6 +195,8 @@ fn xml_is_texts_and_attributes() {
         ("<?xml version='1.0' encoding = 'ISO-8859-15'?><a>d</a>", &["text d"]),
         ("<?xml version=\"1.0\" encoding=\"EUC-JP\" standalone=\"yes\"?><a>d</a>", &["text d"]),
         ("<?xml version=\"1.0\" encoding=\"windows-1252\" ?><a>d</a>", &["text d"]),
+        ("<?xml version=\"1.0\" encoding=\"Latin1\"?><a>d</a>", &["text d"]),
+        ("<?xml version=\"1.0\" encoding=\"latin-10\"?><a>d</a>", &["text d"]),
         ("<ns:a xmlns:ns='u'\n></ns:a >", &["attribute u"]),
         ("<a>x<!-- --><?p i?>y</a>", &["text x", "text y"]),
     ];
@@ -238,6 +248,8 @@ fn xml_that_is_none_is_an_error_with_its_place() {
         ("<a b='1' c='2' d='3' e='4'/>", "more than 3 attributes"),
         ("<!DOCTYPE a [<!ENTITY b '1'><!ENTITY c '2'><!ENTITY d '3'><!ENTITY e '4'>]><a/>", "more than 3"),
         ("<?xml version='1.0' encoding='UTF-7'?><a>+ADw-b+AD4-</a>", "an encoding that is not known here"),
+        ("<?xml version='1.0' encoding='latin-greek-1'?><a/>", "an encoding that is not known here"),
+        ("<?xml version='1.0' encoding='latin'?><a/>", "an encoding that is not known here"),
         ("<?xml version=\"1.0\"\tencoding=\"utf-16\"?><a/>", "an encoding that is not known here"),
         ("<!DOCTYPE a SYSTEM \"file:///x\"><a/>", "something that stands elsewhere at byte 12"),
         ("<!DOCTYPE a PUBLIC '-//x' \"file:///x\"><a/>", "something that stands elsewhere"),

@@ -195,8 +195,8 @@ fn a_map_says_what_codes_mean() {
 
 #[test]
 fn a_map_has_to_be_one() {
-    assert!(UnicodeMap::parse(MAP, 1251).unwrap_err().contains("no code page 1251"));
-    assert!(UnicodeMap::parse(b"7\n00e9:x", 7).unwrap_err().contains("`00e9:x`"));
+    assert!(UnicodeMap::parse(MAP, 1251).unwrap_err().1.contains("no code page 1251"));
+    assert!(UnicodeMap::parse(b"7\n00e9:x", 7).unwrap_err().1.contains("`00e9:x`"));
 }
 
 /// What the transformations look for, and bytes around it.

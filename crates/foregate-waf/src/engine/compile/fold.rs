@@ -230,7 +230,8 @@ impl Folder<'_> {
         let mut text = Cow::Owned(self.text(value));
         for node in self.plan.chains.path(link.node) {
             let (_, transformation) = self.plan.chains.node(node)?;
-            text = Cow::Owned(transformation.apply(&text).into_owned());
+            let map = self.plan.settings.unicode_map.as_deref();
+            text = Cow::Owned(transformation.apply_with(&text, map).into_owned());
         }
         let operand;
         let argument = match &link.test {

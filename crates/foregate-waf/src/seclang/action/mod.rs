@@ -116,7 +116,7 @@ impl Actions {
             Verb::Drop => self.disruptive = Some(Said::Drop),
             Verb::Allow => self.disruptive = allow(value, findings),
             Verb::Redirect => self.disruptive = template(value, findings).map(Said::Redirect),
-            Verb::Status => self.status = number(value, 100..=999u16, "a status", findings),
+            Verb::Status => self.status = number(value, 200..=599u16, "a status", findings),
             Verb::Log => (self.log, self.audit_log) = (Some(true), Some(true)),
             Verb::NoLog => (self.log, self.audit_log) = (Some(false), Some(false)),
             Verb::AuditLog => self.audit_log = Some(true),
