@@ -55,9 +55,12 @@ impl Run<'_> {
         values.set_number(Variable::RequestBodyLength, body.len() as u64);
         values.set_text(Variable::InboundDataError, if whole { b"0" } else { b"1" });
         let switches = self.state.switches;
-        // A form is its own text; so is a body that nothing takes apart, if rules want it.
-        if switches.force_request_body || switches.processor == Some(BodyProcessor::UrlEncoded) {
-            values.set_text(Variable::RequestBody, body);
+        // Files of a form would cost more than all else; whoever wants them as they come says so.
+        let is_wanted = self.uses(Variable::RequestBody) && !has_files
+            || switches.processor == Some(BodyProcessor::UrlEncoded)
+            || switches.force_request_body;
+        if is_wanted && self.state.has_room(body.len()) {
+            self.state.values.set_text(Variable::RequestBody, body);
         }
         let files = match switches.processor {
             Some(processor) if !body.is_empty() => self.take_apart(processor, body, whole),

@@ -20,14 +20,17 @@ const DIGEST: &[u8] = b"sha1\0";
 /// How many records are known to end first after all were looked at, which is done once a second. With more new ones in
 /// that second, any makes room.
 const NEXT: usize = 1_024;
-/// How many locks share the records.
+/// How many locks share the records of a collection.
 const SHARDS: usize = 16;
+/// How many collections there are.
+const COLLECTIONS: usize = PersistentCollection::User as usize + 1;
 
 /// What outlives transactions, shared by all of them, and by engines that follow each other. It holds at most 65,536
-/// records; it knows nothing of other processes.
+/// records of each collection, so that whoever makes many of one, such as sessions, takes no room from another, such as addresses
+/// that are blocked; it knows nothing of other processes.
 #[derive(Debug)]
 pub struct Store {
-    shards: [Mutex<Shard>; SHARDS],
+    shards: [[Mutex<Shard>; SHARDS]; COLLECTIONS],
     hasher: foldhash::quality::RandomState,
 }
 
@@ -73,7 +76,7 @@ pub(crate) struct Handle<'a> {
 impl Default for Store {
     fn default() -> Self {
         Self {
-            shards: std::array::from_fn(|_| Mutex::default()),
+            shards: std::array::from_fn(|_| std::array::from_fn(|_| Mutex::default())),
             hasher: foldhash::quality::RandomState::default(),
         }
     }
@@ -83,7 +86,7 @@ impl Store {
     fn shard(&self, key: &Key) -> MutexGuard<'_, Shard> {
         use std::hash::BuildHasher;
         let at = self.hasher.hash_one(key) as usize % SHARDS;
-        self.shards[at].lock()
+        self.shards[key.0 as usize][at].lock()
     }
 
     /// The elements that a record has, with their values.
@@ -313,11 +316,14 @@ mod tests {
     #[test]
     fn records_are_bounded() {
         let store = Store::default();
+        store.set(Handle { collection: PersistentCollection::Session, key: b"one", now: 1 }, b"x", b"1", 30);
         for number in 0..(RECORDS * SHARDS * 2) {
             store.set(handle(&number.to_le_bytes(), 1), b"x", b"1", 60);
         }
-        let held: usize = store.shards.iter().map(|shard| shard.lock().records.len()).sum();
-        assert!(held <= RECORDS * SHARDS, "{held}");
+        let held: usize = store.shards.iter().flatten().map(|shard| shard.lock().records.len()).sum();
+        assert!(held <= RECORDS * SHARDS + 1, "{held}");
+        let session = |key| Handle { collection: PersistentCollection::Session, key, now: 1 };
+        assert!(get(&store, session(b"one"), b"x").is_some(), "what is in another collection stays");
         for number in 0..1000 {
             store.set(handle(b"one", 1), format!("x{number}").as_bytes(), b"1", 60);
         }

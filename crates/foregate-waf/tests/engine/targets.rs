@@ -281,6 +281,49 @@ fn rules_that_let_through_look_at_what_the_origin_is_asked_for() {
     }
 }
 
+/// Setting a variable may tell of an attack or let a request pass: what decides is whether what stops requests holds with it.
+#[test]
+fn rules_that_set_variables() {
+    const EVIL: &str = r#"SecRule REQUEST_URI "@contains /.." "id:1,phase:1,pass,nolog,setvar:tx.evil=1""#;
+    let passes = |rules: &str, target: &str, path: &str| {
+        let mut transaction = transaction(&engine(rules));
+        transaction.request_line(b"GET", target.as_bytes(), b"HTTP/1.1");
+        transaction.normal_target(path.as_bytes(), None);
+        transaction.request_headers().passes()
+    };
+    for stopping in [
+        r#"SecRule TX:evil "@eq 1" "id:2,phase:1,deny""#,
+        r#"SecRule &TX:evil "!@eq 0" "id:2,phase:1,deny""#,
+        r#"SecRule &TX:evil "@gt 0" "id:2,phase:1,deny""#,
+        r#"SecRule TX:/^Evil$/ "@eq 1" "id:2,phase:1,deny""#,
+        r#"SecRule TX "@streq 1" "id:2,phase:1,deny""#,
+        r#"SecRule &TX "@gt 0" "id:2,phase:1,deny""#,
+        r#"SecRule TX:evil "!@eq 0" "id:2,phase:1,deny""#,
+        r#"SecRule TX:evil "@rx ^\d$" "id:2,phase:1,redirect:https://x/""#,
+        "SecRule REQUEST_METHOD \"@streq GET\" \"id:2,phase:1,deny,chain\"\nSecRule &TX:evil \"!@eq 0\"",
+        "SecRule TX:evil \"@eq 1\" \"id:2,phase:1,pass,setvar:tx.score=+5\"\nSecRule TX:score \"@ge 5\" \"id:3,phase:1,deny\"",
+    ] {
+        let rules = format!("{EVIL}\n{stopping}\n");
+        assert!(!passes(&rules, "/a/../b", "/b"), "{stopping}");
+        assert!(passes(&rules, "/b", "/b"), "{stopping}");
+    }
+    const OPEN: &str = r#"SecAction "id:9,phase:1,pass,nolog,setvar:tx.ok=0"
+        SecRule REQUEST_FILENAME "@beginsWith /open/" "id:1,phase:1,pass,nolog,setvar:tx.ok=1""#;
+    for letting in [
+        r#"SecRule TX:ok "@eq 0" "id:2,phase:1,deny""#,
+        r#"SecRule TX:ok "!@eq 1" "id:2,phase:1,deny""#,
+        r#"SecRule TX:/^ok$/ "!@streq 1" "id:2,phase:1,deny""#,
+        r#"SecRule TX:ok "!@streq %{tx.is}" "id:2,phase:1,deny""#,
+        "SecRule TX:ok \"@eq 1\" \"id:3,phase:1,pass,nolog,skipAfter:END\"\nSecRule TX:ok \"@ge 0\" \"id:2,phase:1,deny\"\nSecMarker END",
+    ] {
+        let is = r#"SecAction "id:8,phase:1,pass,nolog,setvar:tx.is=1""#;
+        let rules = format!("{is}\n{OPEN}\n{letting}\n");
+        assert!(passes(&rules, "/open/x", "/open/x"), "{letting}");
+        assert!(passes(&rules, "/x/../open/x", "/open/x"), "{letting}");
+        assert!(!passes(&rules, "/open/../x", "/x"), "{letting}");
+    }
+}
+
 /// Nor does it choose how a body is taken apart.
 #[test]
 fn rules_that_choose_a_processor_look_at_what_the_origin_is_asked_for() {
@@ -334,6 +377,32 @@ fn hosts_have_two_values_where_their_normal_form_differs() {
     assert_eq!(seen("prod.local", "dev.local:8080"), [3]);
     assert_eq!(seen("dev.local", "[::1]:8080"), [2, 5]);
     assert_eq!(seen("prod.local", ""), [2, 3]);
+}
+
+#[test]
+fn bodies_as_they_came() {
+    let rules = r#"
+        SecRequestBodyAccess On
+        SecRule REQUEST_HEADERS:Content-Type "@contains json" "id:1,phase:1,pass,nolog,ctl:requestBodyProcessor=JSON"
+        SecRule REQUEST_HEADERS:X-Force "@eq 1" "id:2,phase:1,pass,nolog,ctl:forceRequestBodyVariable=On"
+        SecRule REQUEST_BODY "@contains evil" "id:3,phase:2,pass,log"
+    "#;
+    let post = |kind: Option<&str>, force: &str| {
+        let mut transaction = transaction(&engine(rules));
+        transaction.request_line(b"POST", b"/", b"HTTP/1.1");
+        kind.iter().for_each(|kind| transaction.request_field(b"content-type", kind.as_bytes()));
+        transaction.request_field(b"x-force", force.as_bytes());
+        transaction.request_headers();
+        transaction.request_body(b"[\"evil\"]", true);
+        ids(&transaction.log())
+    };
+    for kind in
+        [None, Some("application/json"), Some("text/plain"), Some("application/x-www-form-urlencoded")]
+    {
+        assert_eq!(post(kind, "0"), [3], "{kind:?}");
+    }
+    assert_eq!(post(Some("multipart/form-data; boundary=x"), "0"), [] as [u64; 0]);
+    assert_eq!(post(Some("multipart/form-data; boundary=x"), "1"), [3]);
 }
 
 #[test]

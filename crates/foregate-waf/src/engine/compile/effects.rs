@@ -1,56 +1,25 @@
 //! What rules do when they match.
 
-use std::collections::HashSet;
-
 use super::Compiler;
+use super::marks::Marks;
 use crate::engine::bits::Bits;
 use crate::engine::plan::{Change, Effect, Link, Name, Removal};
 use crate::model::{
-    self, Action, Ctl, Disruptive, EngineMode, Number, Place, Problem, RuleSelection, Selector, SetVar,
-    Template, Variable, WritableCollection,
+    self, Action, Ctl, Disruptive, EngineMode, Number, Place, Problem, RuleSelection, SetVar, Template,
+    WritableCollection,
 };
 
 /// Whether a rule keeps others from looking at a request, or may do so by what they read, and does not stop it itself.
-pub(super) fn lets_through(rule: &model::Rule, links: &[Link], marks: &Marks) -> bool {
+pub(super) fn lets_through(at: usize, rule: &model::Rule, links: &[Link], marks: &Marks) -> bool {
     let effects = || links.iter().flat_map(|link| &link.effects);
     match rule.disruptive {
         Disruptive::Allow(_) => true,
         Disruptive::Pass => {
             rule.skip_to.is_some()
                 || effects().any(leaves_out)
-                || only_settles(effects()) && !marks.are_set_by(rule)
+                || only_settles(effects()) && !marks.are_set_by(at, rule)
         }
         _ => false,
-    }
-}
-
-/// The variables of `TX` that rules look at which stop a request: to set one may be what tells of an attack, in whatever
-/// spelling it was found.
-#[derive(Debug)]
-pub(super) struct Marks(HashSet<String>);
-
-impl Marks {
-    /// Those of all rules.
-    pub(super) fn of(rules: &[model::Rule]) -> Self {
-        let stops = |rule: &&model::Rule| !matches!(rule.disruptive, Disruptive::Pass | Disruptive::Allow(_));
-        let links = rules.iter().filter(stops).flat_map(|rule| &rule.links).filter(|link| !link.negated);
-        let targets = links.flat_map(|link| &link.targets).filter(|target| target.variable == Variable::Tx);
-        let name = |target: &model::Target| match &target.selector {
-            Some(Selector::Name(name)) => Some(name.to_ascii_lowercase()),
-            _ => None,
-        };
-        Self(targets.filter_map(name).collect())
-    }
-
-    fn are_set_by(&self, rule: &model::Rule) -> bool {
-        rule.links.iter().flat_map(|link| &link.actions).any(|action| match action {
-            Action::SetVar(SetVar {
-                collection: WritableCollection::Tx,
-                name,
-                change: model::Change::Set(_),
-            }) => name.literal().is_some_and(|name| self.0.contains(&name.to_ascii_lowercase())),
-            _ => false,
-        })
     }
 }
 

@@ -3,6 +3,7 @@
 mod effects;
 mod fold;
 mod interests;
+mod marks;
 mod targets;
 
 use std::cell::OnceCell;
@@ -39,7 +40,7 @@ pub(super) fn compile(
         chains: Chains::default(),
         used: Bits::new(model::Variable::ALL.len()),
         set: &set,
-        marks: effects::Marks::of(&set.rules),
+        marks: marks::Marks::of(&set.rules)?,
         index: OnceCell::new(),
     };
     // The captures come first, so that a capture's number is its slot.
@@ -47,8 +48,8 @@ pub(super) fn compile(
         compiler.names.intern(&[digit]);
     }
     let mut rules = Vec::with_capacity(set.rules.len());
-    for rule in &set.rules {
-        rules.push(compiler.rule(rule)?);
+    for (at, rule) in set.rules.iter().enumerate() {
+        rules.push(compiler.rule(at, rule)?);
     }
     compiler.resolve_patterns(&mut rules);
     let Compiler { names, tables, chains, used, .. } = compiler;
@@ -76,15 +77,15 @@ struct Compiler<'a> {
     chains: Chains,
     used: Bits,
     set: &'a RuleSet,
-    marks: effects::Marks,
+    marks: marks::Marks<'a>,
     /// Of the set; made for the first rule that means others.
     index: OnceCell<Index>,
 }
 
 impl Compiler<'_> {
-    fn rule(&mut self, rule: &model::Rule) -> Result<Rule, Problem> {
+    fn rule(&mut self, at: usize, rule: &model::Rule) -> Result<Rule, Problem> {
         let links = rule.links.iter().map(|link| self.link(link)).collect::<Result<Box<[Link]>, _>>()?;
-        let lets_through = effects::lets_through(rule, &links, &self.marks);
+        let lets_through = effects::lets_through(at, rule, &links, &self.marks);
         let mut text = |template: &Template| self.expression(template, &rule.place);
         let message = rule.message.as_ref().map(&mut text).transpose()?;
         let data = rule.data.as_ref().map(&mut text).transpose()?;

@@ -1,0 +1,196 @@
+//! Which rules that do nothing but set variables of `TX` tell of an attack by that.
+
+use super::compile_pattern;
+use crate::engine::tx::leading_number;
+use crate::model::{
+    Action, Change, Disruptive, Link, Number, Operator, Phase, Problem, Rule, Selector, SetVar, Target,
+    Template, Variable, WritableCollection,
+};
+use crate::operator::TextTest;
+use crate::scan::{Options, Pattern};
+
+/// Looks of rules at variables of `TX`: of those that stop a request or add to a score, and of those that let one through. A rule that sets one to what they look
+/// for may be what tells of an attack, in whatever spelling it was found; any other may be what lets a request pass.
+#[derive(Debug)]
+pub(super) struct Marks<'a>(Vec<Look<'a>>);
+
+/// A look at variables of `TX`.
+#[derive(Debug)]
+struct Look<'a> {
+    /// When: the phase and the rule's place.
+    when: (Phase, usize),
+    /// What happens where it holds.
+    then: Then,
+    link: &'a Link,
+    target: &'a Target,
+    /// Of a selector that is one.
+    names: Option<Pattern>,
+    /// The operator's, if it has one.
+    pattern: Option<Pattern>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Then {
+    /// A request is stopped, whatever else is true.
+    Stops,
+    /// It is nearer to that.
+    Nears,
+    /// Others look at less of it.
+    Lets,
+}
+
+impl Then {
+    /// What comes of a rule, if it is any of that.
+    fn of(rule: &Rule) -> Option<Self> {
+        let mut actions = rule.links.iter().flat_map(|link| &link.actions);
+        match rule.disruptive {
+            _ if rule.phase == Phase::Logging => None,
+            Disruptive::Allow(_) => Some(Self::Lets),
+            Disruptive::Pass if rule.skip_to.is_some() => Some(Self::Lets),
+            Disruptive::Pass if adds(rule) => Some(Self::Nears),
+            Disruptive::Pass => actions.any(|action| matches!(action, Action::Ctl(_))).then_some(Self::Lets),
+            _ if rule.links.len() == 1 => Some(Self::Stops),
+            _ => Some(Self::Nears),
+        }
+    }
+}
+
+impl<'a> Marks<'a> {
+    /// Those of all rules.
+    pub(super) fn of(rules: &'a [Rule]) -> Result<Self, Problem> {
+        let mut looks = Vec::new();
+        for (at, rule) in rules.iter().enumerate() {
+            let Some(then) = Then::of(rule) else { continue };
+            for link in &rule.links {
+                for target in link.targets.iter().filter(|target| target.variable == Variable::Tx) {
+                    let without_case = Options { ignore_case: true, ..Options::default() };
+                    looks.push(Look {
+                        when: (rule.phase, at),
+                        then,
+                        link,
+                        target,
+                        names: match &target.selector {
+                            Some(Selector::Regex(regex)) => {
+                                Some(compile_pattern(regex, without_case, &link.place)?)
+                            }
+                            _ => None,
+                        },
+                        pattern: match &link.operator {
+                            Operator::Rx(regex) => {
+                                Some(compile_pattern(regex, Options::default(), &link.place)?)
+                            }
+                            _ => None,
+                        },
+                    });
+                }
+            }
+        }
+        Ok(Self(looks))
+    }
+
+    /// Whether what a rule sets can only bring a request nearer to being stopped. What cannot be known counts as what lets it
+    /// pass.
+    pub(super) fn are_set_by(&self, at: usize, rule: &Rule) -> bool {
+        let (mut stops, mut some, mut all) = (false, false, true);
+        for action in rule.links.iter().flat_map(|link| &link.actions) {
+            let Action::SetVar(SetVar { collection: WritableCollection::Tx, name, change }) = action else {
+                continue;
+            };
+            let value = match change {
+                Change::Set(value) => value.literal().map(Some),
+                Change::Unset => Some(None),
+                Change::Add(_) | Change::Subtract(_) => None,
+            };
+            let (Some(name), Some(value)) = (name.literal(), value) else {
+                all = false;
+                continue;
+            };
+            for look in self.0.iter().filter(|look| look.when > (rule.phase, at) && look.sees(name)) {
+                let holds = look.holds(value);
+                match look.then {
+                    Then::Lets if holds != Some(false) => return false,
+                    Then::Lets => continue,
+                    Then::Stops => stops |= holds == Some(true),
+                    Then::Nears => {}
+                }
+                some |= holds == Some(true);
+                all &= holds == Some(true);
+            }
+        }
+        stops || some && all
+    }
+}
+
+/// Whether a rule adds to a variable of `TX`.
+fn adds(rule: &Rule) -> bool {
+    let mut actions = rule.links.iter().flat_map(|link| &link.actions);
+    actions.any(|action| {
+        matches!(
+            action,
+            Action::SetVar(SetVar { collection: WritableCollection::Tx, change: Change::Add(_), .. })
+        )
+    })
+}
+
+impl Look<'_> {
+    /// Whether it is at the variable of this name.
+    fn sees(&self, name: &str) -> bool {
+        let is_left_out = self.link.exclusions.iter().any(|out| {
+            out.variable == Variable::Tx
+                && match &out.selector {
+                    Some(Selector::Name(other)) => other.eq_ignore_ascii_case(name),
+                    // As if it were seen.
+                    Some(_) => false,
+                    None => true,
+                }
+        });
+        !is_left_out
+            && match &self.target.selector {
+                Some(Selector::Name(other)) => other.eq_ignore_ascii_case(name),
+                _ => self.names.as_ref().is_none_or(|names| names.is_match(name.as_bytes())),
+            }
+    }
+
+    /// Whether the link holds once the variable has this value, or none; `None` if that cannot be known.
+    fn holds(&self, value: Option<&str>) -> Option<bool> {
+        let is_one = matches!(self.target.selector, Some(Selector::Name(_)));
+        match value {
+            _ if self.link.multi_match => None,
+            Some(_) if self.target.count && is_one => self.passes("1"),
+            None if self.target.count && is_one => self.passes("0"),
+            // Others may be there as well.
+            Some(_) if self.target.count => {
+                let few = self.passes("1");
+                few.filter(|few| self.passes("1000000") == Some(*few))
+            }
+            None if self.target.count => None,
+            Some(value) => self.passes(value),
+            None => Some(false),
+        }
+    }
+
+    /// Whether a value passes the operator, negated as it is; `None` if a request decides that.
+    fn passes(&self, value: &str) -> Option<bool> {
+        let mut value = value.as_bytes().to_vec();
+        for transformation in &self.link.transformations {
+            value = transformation.apply(&value).into_owned();
+        }
+        let text = |test: TextTest, text: &Template| Some(test.passes(&value, text.literal()?.as_bytes()));
+        let passes = match &self.link.operator {
+            Operator::Unconditional => true,
+            Operator::Never => false,
+            Operator::Rx(_) => self.pattern.as_ref()?.is_match(&value),
+            Operator::Contains(other) | Operator::StrMatch(other) => text(TextTest::Contains, other)?,
+            Operator::ContainsWord(other) => text(TextTest::ContainsWord, other)?,
+            Operator::BeginsWith(other) => text(TextTest::BeginsWith, other)?,
+            Operator::EndsWith(other) => text(TextTest::EndsWith, other)?,
+            Operator::StrEq(other) => text(TextTest::Equals, other)?,
+            Operator::Within(other) => text(TextTest::Within, other)?,
+            Operator::Compare(comparison, Number::Fixed(number)) => {
+                comparison.holds(leading_number(&value), *number)
+            }
+            _ => return None,
+        };
+        Some(passes != self.link.negated)
+    }
+}
