@@ -2,6 +2,7 @@
 
 mod body;
 mod corpus;
+mod forms;
 mod injection;
 mod scan;
 mod transform;
