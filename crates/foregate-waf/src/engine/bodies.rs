@@ -55,8 +55,10 @@ impl Run<'_> {
         values.set_number(Variable::RequestBodyLength, body.len() as u64);
         values.set_text(Variable::InboundDataError, if whole { b"0" } else { b"1" });
         let switches = self.state.switches;
-        // Files of a form would cost more than all else; whoever wants them as they come says so.
-        let is_wanted = self.uses(Variable::RequestBody) && !has_files
+        // Files of a form would cost more than all else, and the Core Rule Set expects nothing for XML; whoever wants these as they
+        // come says so.
+        let is_alone = !matches!(switches.processor, Some(BodyProcessor::Multipart | BodyProcessor::Xml));
+        let is_wanted = self.uses(Variable::RequestBody) && is_alone
             || switches.processor == Some(BodyProcessor::UrlEncoded)
             || switches.force_request_body;
         if is_wanted && self.state.has_room(body.len()) {

@@ -384,6 +384,7 @@ fn bodies_as_they_came() {
     let rules = r#"
         SecRequestBodyAccess On
         SecRule REQUEST_HEADERS:Content-Type "@contains json" "id:1,phase:1,pass,nolog,ctl:requestBodyProcessor=JSON"
+        SecRule REQUEST_HEADERS:Content-Type "@contains xml" "id:4,phase:1,pass,nolog,ctl:requestBodyProcessor=XML"
         SecRule REQUEST_HEADERS:X-Force "@eq 1" "id:2,phase:1,pass,nolog,ctl:forceRequestBodyVariable=On"
         SecRule REQUEST_BODY "@contains evil" "id:3,phase:2,pass,log"
     "#;
@@ -401,8 +402,10 @@ fn bodies_as_they_came() {
     {
         assert_eq!(post(kind, "0"), [3], "{kind:?}");
     }
-    assert_eq!(post(Some("multipart/form-data; boundary=x"), "0"), [] as [u64; 0]);
-    assert_eq!(post(Some("multipart/form-data; boundary=x"), "1"), [3]);
+    for kind in ["multipart/form-data; boundary=x", "text/xml"] {
+        assert_eq!(post(Some(kind), "0"), [] as [u64; 0], "{kind}");
+        assert_eq!(post(Some(kind), "1"), [3], "{kind}");
+    }
 }
 
 #[test]
