@@ -81,7 +81,7 @@ fn names_another(lower: &[u8]) -> bool {
         let is_boundary = is_form && parameter.trim_ascii_start().starts_with(b"boundary");
         let names =
             |word: &&[u8]| memmem::find(parameter, word).is_some() && !(is_json && **word == *b"json");
-        !is_boundary && TYPES.iter().any(|word| names(word))
+        !is_boundary && TYPES.iter().any(names)
     })
 }
 
