@@ -76,7 +76,7 @@ impl Session {
         let timeouts = &self.connection.terms.timeouts;
         let mut deadline = clock::now() + span.unwrap_or(timeouts.keep_alive);
         let mut told = false;
-        poll_fn(|cx| {
+        poll_fn(move |cx| {
             let Link::H1(link) = &mut self.client.link else { return Poll::Ready(false) };
             if !link.ahead().is_empty() {
                 return Poll::Ready(true);

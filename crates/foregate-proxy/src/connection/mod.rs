@@ -139,7 +139,7 @@ impl Connection {
         let mut timer = Timer::new(self.terms.timeouts.keep_alive);
         let mut until = clock::now() + self.terms.timeouts.keep_alive;
         let mut told = false;
-        poll_fn(|cx| {
+        poll_fn(move |cx| {
             loop {
                 let ahead = link.ahead();
                 let shared = ahead.len().min(PREFACE.len());
