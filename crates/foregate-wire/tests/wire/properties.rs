@@ -113,7 +113,7 @@ proptest! {
             };
             let mut fresh = RequestHead::new();
             let expected = in_pieces(parse, &mut fresh, input.as_bytes(), input.len());
-            prop_assert_eq!(in_pieces(parse, &mut request, input.as_bytes(), split), expected.clone());
+            prop_assert_eq!(in_pieces(parse, &mut request, input.as_bytes(), split), expected);
             prop_assert_eq!(&request.headers, &fresh.headers);
             prop_assert_eq!(request.headers.may_have_underscores(), fresh.headers.may_have_underscores());
             let ids = |headers: &HeaderList| headers.iter().map(|field| field.id).collect::<Vec<_>>();
