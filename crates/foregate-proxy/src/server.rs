@@ -175,6 +175,14 @@ impl Listening {
             tracing::warn!(%address, "a change of `reuse-port` takes effect with the next start");
         }
     }
+
+    /// Has its task accept what has come, and end.
+    fn stop(self) -> tokio::task::JoinHandle<()> {
+        // Whoever still held the socket when the task has gone would have clients connect that nobody accepts.
+        drop(self.listener);
+        self.stop.send_replace(true);
+        self.task
+    }
 }
 
 enum Stop {
@@ -253,22 +261,22 @@ impl Server {
         self.proxy.connections_per_client.store(settings.limits.connections_per_client, Ordering::Relaxed);
         let wanted: HashMap<_, _> =
             settings.listeners.iter().map(|listen| (listen.address.clone(), listen)).collect();
-        self.listening.retain(|address, listening| match wanted.get(address) {
-            Some(listen) => {
+        for (address, listening) in self.listening.extract_if(|address, _| !wanted.contains_key(address)) {
+            let id = listening.id;
+            let stays = self.inherited.values().any(|passed| Arc::ptr_eq(passed, &listening.listener));
+            listening.stop();
+            drain_listener(&self.proxy, id, settings.timeouts.drain);
+            if stays {
+                tracing::warn!(%address, "stopped listening; passed by LISTEN_FDS, so that it stays open: its clients wait");
+            } else {
+                tracing::info!(%address, "stopped listening");
+            }
+        }
+        for (address, listening) in &self.listening {
+            if let Some(listen) = wanted.get(address) {
                 listening.change(listen);
-                true
             }
-            None => {
-                listening.stop.send_replace(true);
-                drain_listener(&self.proxy, listening.id, settings.timeouts.drain);
-                if self.inherited.values().any(|passed| Arc::ptr_eq(passed, &listening.listener)) {
-                    tracing::warn!(%address, "stopped listening; passed by LISTEN_FDS, so that it stays open: its clients wait");
-                } else {
-                    tracing::info!(%address, "stopped listening");
-                }
-                false
-            }
-        });
+        }
         for bound in bound {
             self.listen(bound);
         }
@@ -324,8 +332,9 @@ impl Server {
         let listening = Listening { id, file, listener, settings, stop, task };
         // One whose file somebody has removed: nobody reaches it any more.
         if let Some(lost) = self.listening.insert(address, listening) {
-            lost.stop.send_replace(true);
-            drain_listener(&self.proxy, lost.id, self.timeouts().0);
+            let id = lost.id;
+            lost.stop();
+            drain_listener(&self.proxy, id, self.timeouts().0);
         }
     }
 
@@ -338,8 +347,7 @@ impl Server {
         self.inherited.clear();
         let mut accepting = Vec::new();
         for (_, listening) in self.listening.drain() {
-            listening.stop.send_replace(true);
-            accepting.push(listening.task);
+            accepting.push(listening.stop());
         }
         let metrics = self.metrics_task.take().map(|(_, task)| task);
         let admin = self.admin_task.take().map(|(_, task)| task);
