@@ -27,7 +27,7 @@ use crate::telemetry::metrics::Counter;
 
 /// What is written or read at a time, bytes: a body that comes slowly holds as much in memory, at most.
 pub const PIECE: usize = 64 * 1024;
-/// Where no step asks for more than this of a body, bytes, it stays in memory, or there is none for it.
+/// Where no step asks for more than this of a body, bytes, it is never put into a file: without memory for it the answer is 503.
 pub const SHORT: usize = 128 * 1024;
 /// Reads and writes at a time, of all files; others wait for their turn.
 const TURNS: usize = 16;

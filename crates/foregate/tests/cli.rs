@@ -81,6 +81,18 @@ fn check_tells_mistakes_as_json() {
     assert_eq!(error["help"], "did you mean `site`?");
 }
 
+/// What logs are written with shall not complain of the terminal that it finds.
+#[test]
+fn a_terminal_gets_nothing_but_what_was_asked_for() {
+    let folder = Folder::new("terminal");
+    folder.write("f.kdl", FINE);
+    let check = format!("{} check -c f.kdl", env!("CARGO_BIN_EXE_foregate"));
+    let output =
+        Command::new("script").args(["-qec", &check, "/dev/null"]).current_dir(&folder.0).output().unwrap();
+    assert!(output.status.success(), "{}", stdout(&output));
+    assert!(!stdout(&output).contains("tracing"), "{}", stdout(&output));
+}
+
 #[test]
 fn check_shows_defaults() {
     let folder = Folder::new("defaults");

@@ -64,7 +64,7 @@ pub(super) async fn serve(connection: Connection, stream: Stream) {
         requests: 0,
         busy_at: clock::now(),
         told_at: born,
-        ending: None,
+        ending: false,
         ended: false,
         peer: Arc::new(peer),
         proxy,
@@ -110,8 +110,8 @@ struct Session {
     busy_at: Instant,
     /// When the client was told that the connection is ending.
     told_at: Instant,
-    /// When a connection that is ending ends whatever happens.
-    ending: Option<Instant>,
+    /// It takes no more streams.
+    ending: bool,
     /// It has come to its end, and was not cut off.
     ended: bool,
     peer: Arc<Peer>,
@@ -176,7 +176,7 @@ impl Session {
         }
         let now = clock::now();
         let timeouts = &self.terms.timeouts;
-        if self.ending.is_none() {
+        if !self.ending {
             let limits = &self.terms.limits;
             let idle = self.streams.load(Ordering::Relaxed) == 0
                 && now.saturating_duration_since(self.busy_at) >= timeouts.keep_alive_h2;
@@ -188,8 +188,8 @@ impl Session {
             }
             if idle || old || self.requests >= limits.requests_per_connection || told || tight {
                 self.h2.graceful_shutdown();
-                // Streams at work have time limits of their own; who has told us cuts them short, and says whose doing that was.
-                self.ending = Some(now + timeouts.connection_age);
+                // Streams at work have time limits of their own; who has told us may cut them short.
+                self.ending = true;
                 self.told_at = now;
                 cx.waker().wake_by_ref();
             }
@@ -215,13 +215,11 @@ impl Session {
             return Poll::Ready(Event::Stalled);
         }
         let mut deadline = (self.busy_at + idle).min(self.born + timeouts.connection_age);
-        if let Some(ending) = self.ending {
+        if self.ending && quiet {
             // A client that has nothing more to come only has to go.
-            let idle = if unread { idle } else { FAREWELL };
-            let quiet = self.streams.load(Ordering::Relaxed) == 0;
-            deadline = if quiet { ending.min(self.busy_at.max(self.told_at) + idle) } else { ending };
+            deadline = self.busy_at.max(self.told_at) + if unread { idle } else { FAREWELL };
         }
-        if deadline <= now && self.streams.load(Ordering::Relaxed) > 0 && self.ending.is_none() {
+        if !quiet && deadline <= now {
             deadline = now + idle;
         }
         let own = deadline;
@@ -229,11 +227,7 @@ impl Session {
         if self.timer.poll(cx, deadline).is_pending() {
             return Poll::Pending;
         }
-        if deadline == own && (unread || self.ending.is_some()) {
-            if self.streams.load(Ordering::Relaxed) > 0 {
-                // That they are over is no doing of the client's. What it is told comes after this.
-                self.h2.abrupt_shutdown(*CUT_OFF);
-            }
+        if deadline == own && (unread || self.ending && quiet) {
             return Poll::Ready(Event::Stalled);
         }
         cx.waker().wake_by_ref();

@@ -23,7 +23,7 @@ pub struct Signs {
     born: Instant,
     /// Microseconds from `born` to the last read that gave something.
     read: AtomicU64,
-    /// The same to when something was first asked since then, of a connection on which nothing was.
+    /// The same to when a stream was opened while there was no other, the first time since that read.
     asked: AtomicU64,
     /// The stream on which a header block came last; 0: none.
     answered: AtomicU32,

@@ -274,7 +274,7 @@ impl Upstream {
         }
     }
 
-    /// The same of the address that a connection leads to, where the server's name has several. Those that are kept lead to where a new one
+    /// The address that a connection leads to has answered, where its name has several. Those that are kept lead to where a new one
     /// may not.
     pub fn address_answered(&self, server: usize, origin: &Origin) {
         if let Some(server) = self.servers.get(server).filter(|_| !origin.reused) {
@@ -282,7 +282,7 @@ impl Upstream {
         }
     }
 
-    /// The same of the address that a connection leads to, where the server's name has several.
+    /// The address that a connection leads to has failed, where its name has several.
     pub fn address_failed(&self, server: usize, origin: &Origin, now: Instant, reason: &Error) {
         if let Some(server) = self.servers.get(server)
             && server.resolved.is_some()

@@ -1,6 +1,5 @@
 //! `foregate check`.
 
-use std::io::IsTerminal;
 use std::sync::Arc;
 
 use crate::config::{self, Shown};
@@ -92,7 +91,8 @@ fn warn_on_stderr() {
     tracing_subscriber::fmt()
         .with_max_level(tracing::Level::WARN)
         .with_writer(std::io::stderr)
-        .with_ansi(std::io::stderr().is_terminal())
+        // Colours would be a crate more.
+        .with_ansi(false)
         .with_target(false)
         .without_time()
         .init();

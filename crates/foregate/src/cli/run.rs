@@ -1,6 +1,6 @@
 //! `foregate run`.
 
-use std::io::{self, IsTerminal};
+use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -145,7 +145,8 @@ fn log_to_stderr() -> Result<(), tracing_subscriber::filter::ParseError> {
     tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(io::stderr)
-        .with_ansi(io::stderr().is_terminal())
+        // Colours would be a crate more.
+        .with_ansi(false)
         .with_target(false)
         .init();
     Ok(())
