@@ -85,7 +85,7 @@ class Guide(Case):
         self.assertEqual(nginx.get("/a", headers=[("Authorization", "Basic YWRhOndyb25n")]).status, 401)
 
     def test_bodies_of_requests(self):
-        route = next(text for text in snippets("kdl nginx") if "requests;" in text)
+        route = next(text for text in snippets("kdl nginx") if "decompress { requests" in text)
         bodies = []
         origin = self.origin(lambda head: bodies.append(re.search("(?i)content-length: ([0-9]+)", head).group(1)) or response(b"taken"))
         nginx = self.start("server { listen 127.0.0.1:PORT; foregate route.kdl; location / { proxy_pass http://ORIGIN; } }",

@@ -265,8 +265,10 @@ impl Exchange<'_> {
         self.progress.observe_given(self.upload.sent, now);
         self.progress.observe(self.upload.moved, 0, now);
         let awaited = match self.upload.waiting {
-            // Also one that waits for a 100: it has to send its body all the same once that takes too long (RFC 9110, section
-            // 10.1.1), and the origin has nothing to answer before.
+            // Whoever waits for a 100 has to send its body all the same once that takes too long, and the origin need not answer before.
+            Waiting::Source if self.request.expect_continue && self.upload.moved == 0 => {
+                Awaited::ExpectedBody
+            }
             Waiting::Source => Awaited::ClientBody,
             Waiting::Sink => Awaited::OriginRead,
             _ => Awaited::FirstByte,
@@ -363,7 +365,7 @@ impl Exchange<'_> {
             return Poll::Pending;
         }
         Poll::Ready(Err(match awaited {
-            Awaited::ClientBody => Error::BodyTimeout,
+            Awaited::ClientBody | Awaited::ExpectedBody => Error::BodyTimeout,
             Awaited::ClientRead => Error::WriteStall,
             Awaited::OriginRead => Error::OriginStall,
             Awaited::FirstByte => Error::FirstByteTimeout,

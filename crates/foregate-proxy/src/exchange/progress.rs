@@ -28,6 +28,8 @@ struct Rate {
 pub enum Awaited {
     /// The client's body.
     ClientBody,
+    /// That body, for which the client may wait until the origin has said something (RFC 9110, section 10.1.1).
+    ExpectedBody,
     /// The client, to take what we have for it.
     ClientRead,
     /// The origin, to take what we have for it.
@@ -100,6 +102,7 @@ impl Progress {
     ) -> Instant {
         match awaited {
             Awaited::ClientBody => self.client_deadline(timeouts, now),
+            Awaited::ExpectedBody => self.uploaded_at + timeouts.body_idle.max(upstream.first_byte_timeout),
             Awaited::ClientRead => self.downloaded_at + timeouts.write_stall,
             Awaited::OriginRead => self.uploaded_at + upstream.idle_timeout,
             Awaited::FirstByte => self.uploaded_at + upstream.first_byte_timeout,

@@ -92,7 +92,7 @@ impl Upstream {
                 self.note_failure(server, now, error);
                 self.counters.failed.inc();
                 if let Some(address) = reached {
-                    server.remembered.turns.failed(address, now);
+                    server.remembered.turns.failed(address, now, false);
                 }
             }
         }
@@ -212,7 +212,7 @@ impl Upstream {
                 Ok(Err(error)) => failed = Some((address, error)),
                 Err(_) => failed = Some((address, io::ErrorKind::TimedOut.into())),
             }
-            server.remembered.turns.failed(address, Instant::now());
+            server.remembered.turns.failed(address, Instant::now(), false);
         }
         Err(failed.map_or(io::ErrorKind::AddrNotAvailable.into(), |(_, error)| error))
     }

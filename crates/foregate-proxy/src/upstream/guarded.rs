@@ -23,7 +23,7 @@ pub struct Signs {
     born: Instant,
     /// Microseconds from `born` to the last read that gave something.
     read: AtomicU64,
-    /// The same to when a stream was opened while there was no other, the first time since that read.
+    /// The same to when a stream was opened, the first time since that read.
     asked: AtomicU64,
     /// The stream on which a header block came last; 0: none.
     answered: AtomicU32,
@@ -64,8 +64,8 @@ impl Signs {
         self.resets.load(Ordering::Relaxed)
     }
 
-    /// A stream is opened while there is no other. A connection that has nothing to say is silent only from here on; one that
-    /// was asked before, and has said nothing since, is so from then on.
+    /// A stream is opened. A connection that has nothing to say is silent only from here on; one that was asked before, and has said
+    /// nothing since, is so from then on.
     pub fn was_asked(&self, now: Instant) {
         if self.asked.load(Ordering::Relaxed) <= self.read.load(Ordering::Relaxed) {
             self.asked.store(self.since_born(now), Ordering::Relaxed);

@@ -289,7 +289,7 @@ impl Upstream {
             && reason.is_failure_of_the_server()
             && let Some(address) = origin.address()
         {
-            server.remembered.turns.failed(address, now);
+            server.remembered.turns.failed(address, now, true);
         }
     }
 

@@ -226,12 +226,11 @@ impl Shared {
     pub fn lease(shared: &Arc<Self>) -> Option<Lease> {
         let allowed = u32::try_from(shared.sender.current_max_send_streams()).unwrap_or(u32::MAX);
         let most = allowed.min(STREAMS_PER_CONNECTION).min(shared.resets_left());
-        let before = shared.streams.fetch_update(Ordering::AcqRel, Ordering::Relaxed, |streams| {
+        let taken = shared.streams.fetch_update(Ordering::AcqRel, Ordering::Relaxed, |streams| {
             (streams < most).then_some(streams + 1)
         });
-        if before.ok()? == 0 {
-            shared.signs.was_asked(clock::now());
-        }
+        taken.ok()?;
+        shared.signs.was_asked(clock::now());
         Some(Lease { shared: Arc::clone(shared) })
     }
 

@@ -28,6 +28,8 @@ struct Held {
     address: IpAddr,
     until: Instant,
     span: Duration,
+    /// It took connections, and failed on a request.
+    connects: bool,
 }
 
 impl Turns {
@@ -46,22 +48,29 @@ impl Turns {
             due.until = now + due.span;
             due.address
         });
-        let is_held = |address: &IpAddr| held.iter().any(|held| held.address == *address);
-        let well = turns().filter(|address| !is_held(address));
-        let last = turns().filter(|address| is_held(address) && Some(*address) != due);
-        due.into_iter().chain(well).chain(last).collect()
+        let of = |address: &IpAddr| held.iter().find(|held| held.address == *address);
+        let well = turns().filter(|address| of(address).is_none());
+        let last = |connects: bool| {
+            let of = &of;
+            turns().filter(move |address| {
+                of(address).is_some_and(|held| held.connects == connects) && Some(*address) != due
+            })
+        };
+        // One that was slow for a request is better than one that takes no connection.
+        due.into_iter().chain(well).chain(last(true)).chain(last(false)).collect()
     }
 
-    /// An address did not take a connection, or has failed on a request.
-    pub fn failed(&self, address: IpAddr, now: Instant) {
+    /// An address did not take a connection, or has failed on a request although it `connects`.
+    pub fn failed(&self, address: IpAddr, now: Instant, connects: bool) {
         let mut held = self.held.lock();
-        if held.iter().any(|held| held.address == address) {
+        if let Some(held) = held.iter_mut().find(|held| held.address == address) {
+            held.connects = connects;
             return;
         }
         if held.len() >= HELD_MOST {
             held.remove(0);
         }
-        held.push(Held { address, until: now + HELD_FIRST, span: HELD_FIRST });
+        held.push(Held { address, until: now + HELD_FIRST, span: HELD_FIRST, connects });
         self.any_held.store(true, Ordering::Relaxed);
     }
 
@@ -93,7 +102,7 @@ mod tests {
         let addresses = [1, 2, 3].map(address);
         let firsts = || (0..6).map(|_| turns.order(&addresses, true, now)[0]).collect::<Vec<_>>();
         assert_eq!(firsts(), [1, 2, 3, 1, 2, 3].map(address));
-        turns.failed(address(2), now);
+        turns.failed(address(2), now, true);
         assert!(firsts().iter().all(|first| *first != address(2)));
         assert_eq!(turns.order(&addresses, true, now)[2], address(2), "it is tried when the others fail");
         assert!(turns.order(&[], true, now).is_empty());
@@ -107,7 +116,7 @@ mod tests {
             let order = |second| turns.order(&addresses, try_held, start + SECOND * second);
             seconds.flat_map(|second| [second; 3]).filter(|second| order(*second)[0] == address(1)).count()
         };
-        turns.failed(address(1), start);
+        turns.failed(address(1), start, false);
         assert_eq!((tries(0..10, true), tries(10..12, false)), (0, 0));
         assert_eq!((tries(12..32, true), tries(32..72, true)), (1, 1));
         assert!((11..=14).contains(&tries(72..3672, true)), "every five minutes");
@@ -122,8 +131,11 @@ mod tests {
     fn all_take_turns_when_all_have_failed() {
         let (turns, now) = (Turns::default(), Instant::now());
         let addresses = [1, 2].map(address);
-        addresses.into_iter().for_each(|address| turns.failed(address, now));
+        addresses.into_iter().for_each(|address| turns.failed(address, now, false));
         let firsts: Vec<_> = (0..4).map(|_| turns.order(&addresses, true, now)[0]).collect();
         assert_eq!(firsts, [1, 2, 1, 2].map(address));
+        // But for those that take connections.
+        turns.failed(address(2), now, true);
+        assert!((0..4).all(|_| turns.order(&addresses, false, now)[0] == address(2)));
     }
 }
