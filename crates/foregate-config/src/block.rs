@@ -222,45 +222,55 @@ impl<'p> Decoder<'p> {
         open: bool,
     ) -> Option<usize> {
         let name = item.node.name();
-        let place = Some(item.place());
-        let of_rule = of.filter(|item| item.node.name() == "rule").and_then(|_| nginx::action_of(name));
+        let within = of.map_or("", |item| item.node.name());
+        let of_module = elsewhere::module_of(block, &self.modules).filter(|_| !open);
+        let meant = nginx::key_within(within, name).map(str::to_owned);
         let has_block = item.node.children().next().is_some();
         let is_ours = self.root.keys.iter().any(|key| key.name == name);
-        let directive = || nginx::instead_of(name, has_block).filter(|_| !is_ours);
-        let here = (block, of.map_or("", |item| item.node.name()));
-        let elsewhere = || elsewhere::of(name, here, self.root, &self.modules);
-        let help = of_rule.or_else(directive).map(str::to_owned).or_else(elsewhere);
+        // Within a module only what is of it, but a rule may do much of what others do.
+        let for_nginx = !is_ours && (of_module.is_none() || within == "rule");
+        let directive = || nginx::instead_of(name, within, has_block).filter(|_| for_nginx);
+        let elsewhere = || elsewhere::of(name, (block, within, open), self.root, &self.modules);
+        let help = meant.or_else(|| directive().map(str::to_owned));
+        let place = Some(item.place());
         if block.later.contains(&name) {
             let problem = Problem::new(place, format!("`{name}` is not in this version"));
-            self.push(Problem { help, ..problem });
-            return None;
-        }
-        let where_to = of.map_or(String::new(), |item| format!(" in `{}`", item.node.name()));
-        let problem = Problem::new(place, format!("`{name}` is not known{where_to}"));
-        if !open && self.modules.iter().any(|key| key.name == name) {
-            self.push(problem.help("it stands at the top of the file, in a `site`, or in a `route`"));
-            return None;
-        }
-        if let Some(help) = help {
-            self.push(problem.help(help));
+            self.push(Problem { help: help.or_else(elsewhere), ..problem });
             return None;
         }
         let modules: &[_] = if open { &self.modules } else { &[] };
-        let known = || block.keys.iter().chain(modules.iter().copied());
-        let near = nearest(name, known().map(|key| key.name));
-        let problem = match near {
-            Some(near) => problem.help(format!("did you mean `{near}`?")),
-            None if self.listed && known().count() > FEW => {
-                problem.help("`foregate check --show-defaults` prints all keys")
-            }
-            None => {
-                self.listed |= known().count() > FEW;
-                let names: Vec<_> = known().map(|key| format!("`{}`", key.name)).collect();
-                problem.help(format!("known here: {}", names.join(", ")))
-            }
+        let known = || block.keys.iter().chain(modules.iter().copied()).map(|key| key.name);
+        let in_modules = || {
+            let is_one = !open && self.modules.iter().any(|key| key.name == name);
+            is_one.then(|| "it stands at the top of the file, in a `site`, or in a `route`".to_owned())
         };
-        self.push(problem);
-        block.keys.iter().position(|key| Some(key.name) == near)
+        let elsewhere = in_modules().or_else(elsewhere);
+        let near = nearest(name, known()).filter(|near| {
+            help.is_none() && (elsewhere.is_none() || is_plural(name, near) || is_plural(near, name))
+        });
+        let help = help
+            .or_else(|| {
+                let near = format!("did you mean `{}`?", near?);
+                // In a block as large as a site, both are likely.
+                Some(match elsewhere.as_ref().filter(|_| open) {
+                    Some(place) => format!("{near} As `{name}`, {place}"),
+                    None => near,
+                })
+            })
+            .or_else(|| elsewhere::longer(name, known()))
+            .or(elsewhere)
+            .unwrap_or_else(|| {
+                if self.listed && known().count() > FEW {
+                    return "`foregate check --show-defaults` prints all keys".to_owned();
+                }
+                self.listed |= known().count() > FEW;
+                let names: Vec<_> = known().map(|name| format!("`{name}`")).collect();
+                format!("known here: {}", names.join(", "))
+            });
+        let number = block.keys.iter().position(|key| Some(key.name) == near);
+        let where_to = of.map_or(String::new(), |item| format!(" in `{}`", item.node.name()));
+        self.push(Problem::new(place, format!("`{name}` is not known{where_to}")).help(help));
+        number
     }
 
     /// Whether arguments, properties and block of a node are those of its key; the `generic` properties are allowed
@@ -437,6 +447,11 @@ impl<'p> Decoder<'p> {
             }
         }
     }
+}
+
+/// Whether the names differ in the last letter alone, as `rules` and `rule` do.
+fn is_plural(name: &str, of: &str) -> bool {
+    name.strip_suffix('s') == Some(of)
 }
 
 /// Whether a node of a module only turns off what stands further out: `NAME #false`.

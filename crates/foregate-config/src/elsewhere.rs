@@ -6,10 +6,11 @@ use crate::schema::{Block, Key};
 const FEW: usize = 3;
 
 /// In which blocks a key of this name stands, in words; `None` where there is none, or too many to say. `root` and `modules`
-/// are all keys that there are; the block is that in which it was written, with its name.
+/// are all keys that there are; the block is that in which it was written, with its name. `open`: keys of modules may
+/// stand in it.
 pub(crate) fn of(
     name: &str,
-    (block, block_name): (&'static Block, &str),
+    (block, block_name, open): (&'static Block, &str, bool),
     root: &'static Block,
     modules: &[&'static Key],
 ) -> Option<String> {
@@ -25,18 +26,30 @@ pub(crate) fn of(
         return Some(format!("it stands {} of this `{block_name}`", places.join(" or ")));
     }
     let mut places = Vec::new();
+    let mut around = Vec::new();
+    // Who writes in the block of a module means that module, not a namesake elsewhere.
+    if let Some(module) = module_of(block, modules) {
+        find(name, module, "", &mut around, &mut places);
+        return in_words(&places, None);
+    }
     let at_top = root.keys.iter().find(|key| key.name == name);
     if at_top.is_some() {
         places.push(TOP.to_owned());
     }
-    let mut around = Vec::new();
     for key in root.keys {
         find(name, key, TOP, &mut around, &mut places);
     }
-    for key in modules {
-        find(name, key, "", &mut around, &mut places);
+    // Of a key that is the host's, a namesake within a module would only be noise.
+    if places.is_empty() && open {
+        for key in modules {
+            find(name, key, "", &mut around, &mut places);
+        }
     }
-    match &places[..] {
+    in_words(&places, at_top)
+}
+
+fn in_words(places: &[String], at_top: Option<&Key>) -> Option<String> {
+    match places {
         [] => None,
         [one] if at_top.is_some_and(|key| !key.many) => {
             Some(format!("it stands {one}, and holds for all sites"))
@@ -44,6 +57,33 @@ pub(crate) fn of(
         [one] => Some(format!("it stands {one}")),
         [some @ .., last] if places.len() <= FEW => Some(format!("it stands {}, or {last}", some.join(", "))),
         _ => None,
+    }
+}
+
+/// The module in whose block this block is, or whose block it is.
+pub(crate) fn module_of(block: &'static Block, modules: &[&'static Key]) -> Option<&'static Key> {
+    modules.iter().copied().find(|module| key_of(block, &[*module]).is_some())
+}
+
+/// The key among these, or in their blocks, whose block this is.
+pub(crate) fn key_of(block: &'static Block, keys: &[&'static Key]) -> Option<&'static Key> {
+    keys.iter().copied().find_map(|key| {
+        let inner = key.block?;
+        if std::ptr::eq(inner, block) {
+            return Some(key);
+        }
+        key_of(block, &inner.keys.iter().collect::<Vec<_>>())
+    })
+}
+
+/// The keys here whose first word or words are this name, as a question: `head-bytes` for `head`.
+pub(crate) fn longer<'k>(name: &str, known: impl Iterator<Item = &'k str>) -> Option<String> {
+    let begins = |known: &&str| known.strip_prefix(name).is_some_and(|rest| rest.starts_with('-'));
+    let names: Vec<_> = known.filter(begins).map(|name| format!("`{name}`")).collect();
+    match &names[..] {
+        [] => None,
+        [one] => Some(format!("did you mean {one}?")),
+        [some @ .., last] => Some(format!("did you mean {} or {last}?", some.join(", "))),
     }
 }
 

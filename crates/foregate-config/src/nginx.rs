@@ -1,23 +1,37 @@
 //! Directives of NGINX that have another name here, for those who come from there.
 
-/// What to write in place of a directive, in whichever way it is spelt; with a block or without.
-pub(crate) fn instead_of(directive: &str, has_block: bool) -> Option<&'static str> {
+/// What to write in place of a directive, in whichever way it is spelt, in the block of this name; with a block of its own or
+/// without.
+pub(crate) fn instead_of(directive: &str, within: &str, has_block: bool) -> Option<&'static str> {
     let directive = directive.replace('-', "_");
-    // Without one it is a key of ours.
-    if directive == "http" && !has_block {
+    // Without one these are keys of ours.
+    if matches!(&*directive, "http" | "server") && !has_block {
         return None;
     }
-    INSTEAD.iter().find(|(name, _)| *name == directive).map(|(_, instead)| *instead)
+    let instead = INSTEAD.iter().find(|(name, _)| *name == directive).map(|(_, instead)| *instead)?;
+    // The block that it stands in is known already.
+    let known = within == "rule" && directive == "if" || instead.starts_with(&format!("write `{within}`"));
+    (!known).then_some(instead)
 }
 
-/// The same within a rule.
-pub(crate) fn action_of(directive: &str) -> Option<&'static str> {
-    match directive {
-        "deny" => Some("in a rule, write `block`"),
-        "return" => Some("in a rule, write `respond STATUS \"TEXT\"` or `redirect \"TARGET\"`"),
-        _ => None,
-    }
+/// What is meant by a name within a block of ours.
+pub(crate) fn key_within(block: &str, name: &str) -> Option<&'static str> {
+    let name = name.replace('-', "_");
+    WITHIN.iter().find(|row| row.0 == block && row.1 == name).map(|(_, _, help)| *help)
 }
+
+const WITHIN: &[(&str, &str, &str)] = &[
+    ("forward-auth", "headers", "did you mean `copy`?"),
+    ("rule", "deny", "in a rule, write `block`"),
+    ("rule", "return", "in a rule, write `respond STATUS \"TEXT\"` or `redirect \"TARGET\"`"),
+    ("security-headers", "csp", "did you mean `content-security-policy`?"),
+    ("security-headers", "hsts", "did you mean `strict-transport-security`?"),
+    ("upstream", "ip_hash", BALANCE),
+    ("upstream", "keepalive", "write `keep-alive-connections NUMBER`"),
+    ("upstream", "least_conn", BALANCE),
+];
+
+const BALANCE: &str = "`balance \"round-robin\"` is the only method; there is no key for another";
 
 /// What expressions have in place of a variable.
 pub(crate) fn field_of(variable: &str) -> Option<&'static str> {
@@ -38,6 +52,8 @@ const STATIC: &str =
 
 const WAF: &str = "write `waf { rules \"FILE\" }`";
 
+const TLS: &str = "write `listen \":443\" { tls { certificate \"FILE\" key=\"FILE\" } }`";
+
 const HEALTH: &str = "servers that fail three times are passed over by themselves; there is no key";
 
 const INSTEAD: &[(&str, &str)] = &[
@@ -50,6 +66,11 @@ const INSTEAD: &[(&str, &str)] = &[
     ("client_max_body_size", "write `body-limit \"SIZE\"` in a `route`"),
     ("deny", "write `access { deny \"10.0.0.0/8\" }`"),
     ("error_page", "write `error-pages { page 404 file=\"FILE\" }`"),
+    (
+        "error_log",
+        "leave it out: diagnostics go to the standard error; the variable FOREGATE_LOG says how many",
+    ),
+    ("events", "leave it out; the number of threads is `workers NUMBER` at the top of the file"),
     ("expires", "write `headers { response { set \"cache-control\" \"max-age=60\" } }`"),
     ("gzip", "write `compress`"),
     ("http", "leave it out: what stands in it stands at the top of the file"),
@@ -75,10 +96,23 @@ const INSTEAD: &[(&str, &str)] = &[
     ),
     ("rewrite", "write `redirect`, or a `rule` that rewrites the path"),
     ("root", STATIC),
+    (
+        "server",
+        "write `site \"NAME\" { route \"/**\" { ... } }`, and `listen \"ADDRESS\"` at the top of the file",
+    ),
     ("server_name", "the names stand after `site`: `site \"example.com\" { ... }`"),
-    ("ssl_certificate", "write `listen \":443\" { tls { certificate \"FILE\" key=\"FILE\" } }`"),
+    ("server_tokens", "leave it out: no `Server` is added; `security-headers` takes away those of origins"),
+    ("ssl", TLS),
+    ("ssl_certificate", TLS),
+    ("ssl_certificate_key", TLS),
+    (
+        "ssl_ciphers",
+        "leave it out: there is no key; `tls { minimum-version \"1.3\" }` leaves only those of TLS 1.3",
+    ),
+    ("ssl_protocols", "write `listen \":443\" { tls { minimum-version \"1.2\" } }`"),
     ("sub_filter", "write `substitute` or `html-text`"),
     ("try_files", STATIC),
+    ("user", "leave it out: it is the user who starts the proxy; names and passwords stand in `basic-auth`"),
     ("worker_processes", "write `workers NUMBER`"),
     ("block", "it stands in a rule: `rule \"EXPRESSION\" { block }`"),
     ("firewall", WAF),
