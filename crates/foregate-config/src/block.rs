@@ -225,6 +225,7 @@ impl<'p> Decoder<'p> {
         let within = of.map_or("", |item| item.node.name());
         let of_module = elsewhere::module_of(block, &self.modules).filter(|_| !open);
         let meant = nginx::key_within(within, name).map(str::to_owned);
+        let meant = meant.or_else(|| self.as_property(block, of?, item));
         let has_block = item.node.children().next().is_some();
         let is_ours = self.root.keys.iter().any(|key| key.name == name);
         // Within a module only what is of it, but a rule may do much of what others do.
@@ -281,6 +282,7 @@ impl<'p> Decoder<'p> {
             usage => format!("write `{} {usage}`", key.name),
         };
         let known = || key.props.iter().chain(generic);
+        let children = || item.children().into_iter();
         let mut fits = true;
         let mut count = 0_usize;
         let mut props: Vec<&str> = Vec::new();
@@ -315,18 +317,33 @@ impl<'p> Decoder<'p> {
             fits = false;
         }
         for prop in key.props.iter().filter(|prop| prop.required && !props.contains(&prop.name)) {
+            let inner = children().find(|child| child.node.name() == prop.name);
+            // That it has no block is told of below.
+            if inner.is_some() && key.block.is_none() {
+                continue;
+            }
             let message = format!("`{}` needs the property `{}`", key.name, prop.name);
-            self.push(Problem::new(Some(item.place()), message).help(usage()));
+            let instead = inner.and_then(|inner| elsewhere::as_property(key, generic, item, inner));
+            self.push(Problem::new(Some(item.place()), message).help(instead.unwrap_or_else(usage)));
             fits = false;
         }
         if key.block.is_none()
-            && let Some(child) = item.node.children().next()
+            && let Some(child) = children().next()
         {
-            let place = Some(item.place_of(child.span()));
-            self.push(Problem::new(place, format!("`{}` has no block", key.name)).help(usage()));
+            let instead = elsewhere::as_property(key, generic, item, child).unwrap_or_else(usage);
+            let message = format!("`{}` has no block", key.name);
+            self.push(Problem::new(Some(child.place()), message).help(instead));
             fits = false;
         }
         fits
+    }
+
+    /// What to write where a node of a block is a property of the node `of` that has the block.
+    fn as_property(&self, block: &'static Block, of: Item<'_>, item: Item<'_>) -> Option<String> {
+        let ours = elsewhere::key_of(block, &self.root.keys.iter().collect::<Vec<_>>());
+        let key = ours.or_else(|| elsewhere::key_of(block, &self.modules))?;
+        let of_module = self.modules.iter().any(|module| module.name == key.name && !module.many);
+        elsewhere::as_property(key, if of_module { GENERIC } else { &[] }, of, item)
     }
 
     /// What to write in place of a property that a key does not have, where that can be told.
@@ -487,7 +504,7 @@ fn contract_place(place: Place) -> foregate_module::settings::Place {
 }
 
 /// Characters of a value that messages show.
-const SHOWN: usize = 60;
+pub(crate) const SHOWN: usize = 60;
 
 /// How an entry stands in the file, after the name of its node. References are not resolved here: what they stand
 /// for may be a secret.
@@ -507,7 +524,7 @@ fn shown(node: &str, key: Option<&str>, value: &str) -> String {
 }
 
 /// What stands for a secret in messages.
-const HIDDEN: &str = "\"...\"";
+pub(crate) const HIDDEN: &str = "\"...\"";
 
 /// How the value at a place stands in the file, if it is one of this node or of its block. `key` is the node's.
 fn value_at(

@@ -1,6 +1,9 @@
 //! Where a key stands, for who wrote it in another block.
 
-use crate::schema::{Block, Key};
+use crate::block::{HIDDEN, SHOWN};
+use crate::document::EntryRef;
+use crate::load::Item;
+use crate::schema::{Block, Key, Prop};
 
 /// Places that one message may name; a key with more is too common for advice.
 const FEW: usize = 3;
@@ -85,6 +88,32 @@ pub(crate) fn longer<'k>(name: &str, known: impl Iterator<Item = &'k str>) -> Op
         [one] => Some(format!("did you mean {one}?")),
         [some @ .., last] => Some(format!("did you mean {} or {last}?", some.join(", "))),
     }
+}
+
+/// What to write where `item` stands in the block of the node `of`, but is one of the properties of that node's key.
+pub(crate) fn as_property(key: &Key, generic: &[Prop], of: Item<'_>, item: Item<'_>) -> Option<String> {
+    let name = item.node.name();
+    key.props.iter().chain(generic).find(|prop| prop.name == name)?;
+    let text = |item: Item<'_>, entry: EntryRef<'_>, secret: &str| {
+        let text = item.source_of(entry.span()).to_owned();
+        match key.secrets.contains(&secret) || text.chars().count() > SHOWN {
+            true => HIDDEN.to_owned(),
+            false => text,
+        }
+    };
+    let arguments = of.node.entries().filter(|entry| entry.key().is_none());
+    let arguments: String = arguments.map(|entry| format!(" {}", text(of, entry, ""))).collect();
+    let mut values = item.node.entries();
+    let value = match (values.next(), values.next()) {
+        (None, _) => "#true".to_owned(),
+        (Some(value), None) if value.key().is_none() => text(item, value, name),
+        _ => HIDDEN.to_owned(),
+    };
+    let (place, block) = match key.block {
+        Some(_) => ("it stands before the block", " { ... }"),
+        None => ("it is a property", ""),
+    };
+    Some(format!("{place}: `{}{arguments} {name}={value}{block}`", key.name))
 }
 
 const TOP: &str = "at the top of the file";
