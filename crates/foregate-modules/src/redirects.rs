@@ -160,10 +160,18 @@ impl<'n> Read<'n> {
         let to = node.prop("to").ok_or_else(|| node.wrong("`redirect` needs `to`"))?;
         let (status, keeps_query) = properties(node)?;
         let Some(pattern) = Pattern::parse(&source).map_err(|message| argument.wrong(message))? else {
-            if to.text()?.contains("${") {
-                return Err(to.wrong("the source has no wildcard that the target could name"));
+            let text = to.text()?;
+            if text.contains("${") {
+                let message = "the source has no wildcard that the target could name";
+                return Err(to.wrong(message).help(address::INSTEAD));
             }
-            let target = Target::parse(to.text()?).map_err(|message| to.wrong(message))?;
+            let target = Target::parse(text).map_err(|message| match message {
+                address::HOST => to.wrong(message).help(address::INSTEAD),
+                _ => to.wrong(message),
+            })?;
+            if address::names_variable(text) {
+                return Err(to.wrong(address::VARIABLE).help(address::INSTEAD));
+            }
             if !self.exact.add(&source, &target, status, keeps_query) {
                 return Err(argument.wrong("there are too many redirects"));
             }

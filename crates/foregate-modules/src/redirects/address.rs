@@ -93,6 +93,22 @@ fn check_path(path: &str) -> Result<(), &'static str> {
 pub(super) const REFERENCE: &str =
     "`$` stands before a number in braces: `${1}`; write `%24` for the character";
 
+/// What is said of a `$` in a host.
+pub(super) const HOST: &str = "a host has no `$`; variables have no place in a target";
+
+/// What is said of a `$` that looks as if it named something, where the source has no wildcard.
+pub(super) const VARIABLE: &str = "variables have no place in a target; write `%24` for the character `$`";
+
+/// What to write in place of variables.
+pub(super) const INSTEAD: &str = "`keep-query=#true` appends the query, and `/**` at the end of the source takes a rest, which is `${1}`: \
+     redirect \"/old/**\" to=\"https://new.example/${1}\" keep-query=#true";
+
+/// Whether a text seems to name a variable, as other servers have them.
+pub(super) fn names_variable(text: &str) -> bool {
+    let begins = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'{' | b'_');
+    text.split('$').skip(1).any(|behind| behind.as_bytes().first().is_some_and(begins))
+}
+
 /// Where a redirect leads to: a path of the same site, or an address with scheme and host. It can stand in a field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Target<'t>(&'t str);
@@ -125,6 +141,9 @@ impl<'t> Target<'t> {
             let host = rest.split(['/', '?', '#']).next().unwrap_or_default();
             if host.is_empty() || host.contains('@') {
                 return Err("a target with a scheme has a host behind it, and no user");
+            }
+            if host.contains('$') {
+                return Err(HOST);
             }
         }
         Ok(Self(text))

@@ -6,6 +6,7 @@ use foregate_module::settings::{FromNode, Node, Problem};
 use foregate_module::testing::{Handshake, Literals, Sample, node, settings};
 use foregate_module::{Action, Verdict};
 
+use super::address::{REFERENCE, VARIABLE};
 use super::{FollowLists, FollowRedirects, RedirectLists, Redirects};
 
 fn redirect(source: &str, to: &str) -> Node {
@@ -164,6 +165,14 @@ fn targets_that_lead_astray_are_refused() {
         ("/a", "https://a@b/x", "a target with a scheme has a host behind it, and no user"),
         ("/a", "/a", "this redirect leads back to itself"),
         ("/a", "/a?b", "this redirect leads back to itself"),
+        ("/a", "https://b.example$request_uri", "a host has no `$`; variables have no place in a target"),
+        ("/a", "https://b$.example/", "a host has no `$`; variables have no place in a target"),
+        ("/a", "https://b.example/$1", VARIABLE),
+        ("/a", "https://b.example/?x=$args", VARIABLE),
+        ("/a", "/$_x", VARIABLE),
+        ("/a/*", "https://b.example$request_uri", REFERENCE),
+        ("/a", "/price$", ""),
+        ("/a", "/$/x?$=$&y", ""),
         ("/a", "/${1}", "the source has no wildcard that the target could name"),
         ("/a/*", "/${2}", "the source has fewer wildcards than the target names"),
         ("/a/*", "/${0}", "the source has fewer wildcards than the target names"),
