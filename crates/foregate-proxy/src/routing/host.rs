@@ -30,6 +30,9 @@ pub enum HostPatternError {
     /// Names are compared as they are sent.
     #[error("a host is written in its ASCII form: `xn--bcher-kva.example`, not `bücher.example`")]
     NotAscii,
+    /// What NGINX has for all hosts.
+    #[error("`_` is the name of no host")]
+    Underscore,
     /// Not a name, and not an address.
     #[error("expected a host name, an IP address, `*.` and a name, or `*`")]
     NotAHost,
@@ -41,6 +44,9 @@ impl FromStr for HostPattern {
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         if text == "*" {
             return Ok(Self::Any);
+        }
+        if text == "_" {
+            return Err(HostPatternError::Underscore);
         }
         if let Ok(address) = text.trim_start_matches('[').trim_end_matches(']').parse::<Ipv6Addr>() {
             return Ok(Self::Exact(format!("[{address}]")));
@@ -94,6 +100,8 @@ mod tests {
         assert_eq!(parse("[::1]"), Ok(HostPattern::Exact("[::1]".into())));
         assert_eq!(parse("example.com:80"), Err(HostPatternError::Port));
         assert_eq!(parse("bücher.example"), Err(HostPatternError::NotAscii));
+        assert_eq!(parse("_"), Err(HostPatternError::Underscore));
+        assert_eq!(parse("_a.example"), Ok(HostPattern::Exact("_a.example".into())));
         for bad in ["a.*.b", "*a.b", "**", "*.*", "*."] {
             assert_eq!(parse(bad), Err(HostPatternError::Wildcard), "{bad}");
         }

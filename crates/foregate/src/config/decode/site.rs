@@ -4,7 +4,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use foregate_config::{Decoder, Item, Modules, Place, Problem, Scope, Upstreams as _};
-use foregate_proxy::routing::{HostPattern, PathPattern, RouteId, RouteSet, SiteTable, SiteTableBuilder};
+use foregate_proxy::routing::{
+    HostPattern, HostPatternError, PathPattern, RouteId, RouteSet, SiteTable, SiteTableBuilder,
+};
 use foregate_proxy::settings::{Action, FixedResponse, Route, RoutePlan, SiteOptions, SiteTls};
 
 use super::idle::{self, Idle};
@@ -90,6 +92,8 @@ impl<'u> Sites<'u> {
                 let wrong = Wrong::new(format!("{error}"));
                 if text.contains("://") {
                     wrong.help("write it without a scheme, and without a path")
+                } else if error == HostPatternError::Underscore {
+                    wrong.help("write `site \"*\"` for all hosts that no other site names")
                 } else {
                     wrong
                 }
