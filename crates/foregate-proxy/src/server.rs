@@ -539,6 +539,24 @@ fn named(error: io::Error, what: &str) -> io::Error {
     io::Error::new(error.kind(), format!("{what}: {error}"))
 }
 
+/// What [`run`] gives within its error where a socket could not be bound.
+#[derive(Debug, thiserror::Error)]
+#[error("{what}: {error}")]
+pub struct NotBound {
+    /// Where it was to listen.
+    pub address: ListenAddress,
+    /// The socket, as messages name it.
+    what: String,
+    error: io::Error,
+}
+
+impl NotBound {
+    /// An error that says so; `what` names the socket.
+    fn named(error: io::Error, address: &ListenAddress, what: &str) -> io::Error {
+        io::Error::new(error.kind(), Self { address: address.clone(), what: what.to_owned(), error })
+    }
+}
+
 /// As many descriptors as the system allows.
 fn raise_descriptor_limit() {
     let limit = getrlimit(Resource::Nofile);

@@ -230,6 +230,19 @@ fn a_taken_address_is_told_with_what_to_do() {
     assert!(said.contains(&format!("error: listen {address}: ")) && said.contains("`ss -ltnp`"), "{said}");
 }
 
+#[test]
+fn what_hinders_a_socket_file_is_told_with_what_to_do() {
+    let folder = Folder::new("taken-file");
+    let _taken = UnixListener::bind(folder.0.join("taken.sock")).unwrap();
+    for (path, help) in [("taken.sock", "`ss -lxnp`"), ("none/x.sock", "make it, and let the user")] {
+        let address = format!("unix:{}", folder.0.join(path).display());
+        let output = folder.run(&["run", "--to", "http://127.0.0.1:1", "--listen", &address]);
+        assert_eq!(output.status.code(), Some(1));
+        let said = stderr(&output);
+        assert!(said.contains(&format!("error: listen {address}: ")) && said.contains(help), "{said}");
+    }
+}
+
 /// As shells make them for `<(...)`.
 #[test]
 fn a_configuration_may_come_through_a_pipe() {

@@ -6,7 +6,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::{Server, named};
+use super::{NotBound, Server, named};
 use crate::listener::Listener;
 use crate::settings::{Listen, ListenAddress, Settings};
 
@@ -80,7 +80,8 @@ impl Server {
                 }
                 None => {
                     let listener = Listener::bind(listen).map_err(|error| {
-                        let error = named(error, &format!("listen {}", listen.address));
+                        let what = format!("listen {}", listen.address);
+                        let error = NotBound::named(error, &listen.address, &what);
                         match self.overlapping(&listen.address) {
                             Some(held) => io::Error::new(
                                 error.kind(),
@@ -130,8 +131,9 @@ impl Server {
             && metrics != Some(address)
         {
             let listen = Listen::new(ListenAddress::Tcp(address));
-            let bound =
-                Listener::bind(&listen).map_err(|error| named(error, &format!("metrics {address}")))?;
+            let what = format!("metrics {address}");
+            let bound = Listener::bind(&listen);
+            let bound = bound.map_err(|error| NotBound::named(error, &listen.address, &what))?;
             side.metrics = Some(bound);
         }
         let admin = self.admin_task.as_ref().map(|(file, _)| file).filter(|file| file.is_there());
@@ -139,8 +141,9 @@ impl Server {
             && admin.is_none_or(|file| file.path != *path)
         {
             let bound = bind_admin(path);
-            side.admin =
-                Some(bound.map_err(|error| named(error, &format!("admin socket {}", path.display())))?);
+            let what = format!("admin socket {}", path.display());
+            let address = ListenAddress::Unix(path.clone());
+            side.admin = Some(bound.map_err(|error| NotBound::named(error, &address, &what))?);
         }
         Ok(side)
     }
