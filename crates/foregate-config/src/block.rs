@@ -286,6 +286,7 @@ impl<'p> Decoder<'p> {
         let mut fits = true;
         let mut count = 0_usize;
         let mut props: Vec<&str> = Vec::new();
+        let first = item.node.entries().next();
         for entry in item.node.entries() {
             let Some(name) = entry.key() else {
                 count += 1;
@@ -324,6 +325,7 @@ impl<'p> Decoder<'p> {
             }
             let message = format!("`{}` needs the property `{}`", key.name, prop.name);
             let instead = inner.and_then(|inner| elsewhere::as_property(key, generic, item, inner));
+            let instead = instead.or_else(|| nginx::rate(key.name, item.source_of(first?.span())));
             self.push(Problem::new(Some(item.place()), message).help(instead.unwrap_or_else(usage)));
             fits = false;
         }

@@ -33,6 +33,14 @@ const WITHIN: &[(&str, &str, &str)] = &[
 
 const BALANCE: &str = "`balance \"round-robin\"` is the only method; there is no key for another";
 
+/// How a rate is written for a key that has its window apart: `10r/s` is `10 per="1s"`.
+pub(crate) fn rate(key: &str, value: &str) -> Option<String> {
+    let (number, window) = value.trim_matches('"').split_once('/')?;
+    let number: u32 = number.trim_end_matches('r').parse().ok()?;
+    let window = matches!(window, "s" | "m" | "h").then_some(window)?;
+    (key == "rate-limit").then(|| format!("write `{key} {number} per=\"1{window}\"`"))
+}
+
 /// What expressions have in place of a variable.
 pub(crate) fn field_of(variable: &str) -> Option<&'static str> {
     FIELDS.iter().find(|(name, _)| *name == variable).map(|(_, field)| *field)

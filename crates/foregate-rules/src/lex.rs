@@ -82,6 +82,7 @@ fn unexpected(character: char, span: Range<usize>) -> Error {
         '=' => error.with_help("to compare, write `==` or `eq`"),
         '&' => error.with_help("write `&&` or `and`"),
         '|' => error.with_help("write `||` or `or`"),
+        '^' | '\\' => error.with_help("a pattern stands in double quotes: `matches \"^/admin\"`"),
         '\'' | '\u{201c}' | '\u{201d}' => error.with_help("texts stand in straight double quotes"),
         _ => error,
     }

@@ -299,7 +299,14 @@ impl<'t> Parser<'t> {
                     "on the right of an operator stands a literal; a text stands in double quotes",
                 ));
             }
-            _ => return Err(self.unexpected(&format!("the value of `{}`", operator.name()))),
+            token => {
+                let quotes = operator == Operator::Matches && !matches!(token, Token::End);
+                let error = self.unexpected(&format!("the value of `{}`", operator.name()));
+                return Err(match quotes {
+                    true => error.with_help("a pattern stands in double quotes: `matches \"^/admin\"`"),
+                    false => error,
+                });
+            }
         };
         let (_, span) = self.take(Quote::Text)?;
         Ok((right, span))

@@ -14,6 +14,10 @@ use super::{Upstreams, tls};
 use crate::config::schema::{ROUTE, SITE, SITE_TLS};
 use foregate_config::value::{self, Wrong};
 
+/// What is said of a route that looks like a regular expression, or matches the end of a path.
+const NO_EXPRESSION: &str = "a route is a path, `/a`, or all paths below one, `/a/**`; there are no regular expressions. \
+     By its end a path is told in a rule: rule #\"ends_with(http.request.uri.path, \".php\")\"# { ... }";
+
 /// What happens to paths that origins may read otherwise; true forwards them.
 const AMBIGUOUS_PATHS: &[(&str, bool)] = &[("refuse", false), ("forward", true)];
 /// What happens to duplicate slashes; true keeps them.
@@ -194,8 +198,16 @@ impl<'u> Sites<'u> {
         site: &Scope,
     ) -> Option<(PathPattern, RouteId)> {
         let pattern = decoder.read(item, 0, |value| {
-            let pattern = self.builder.pattern(value::string(value)?);
-            let pattern = pattern.map_err(|error| Wrong::new(format!("{error}")))?;
+            let text = value::string(value)?;
+            let pattern = self.builder.pattern(text).map_err(|error| {
+                let wrong = Wrong::new(format!("{error}"));
+                // As NGINX and others have them.
+                if text.starts_with(['~', '^', '=', '*', '@', '.']) || text.contains("*.") {
+                    wrong.help(NO_EXPRESSION)
+                } else {
+                    wrong
+                }
+            })?;
             if pattern.has_duplicate_slash() && !keep {
                 return Err(Wrong::new("duplicate slashes are merged before a path is matched")
                     .help("write one slash, or `slashes \"keep\"` in the site"));
