@@ -311,15 +311,14 @@ class Memory(Case):
 
     def test_what_has_come_is_sent_though_the_origin_says_nothing_more(self):
         """By itself, and to its end where the client is slow. NGINX hands on whole buffers."""
-        parts, go_on = [random.Random(2).randbytes(length) for length in [9000, 20_000, 400_000, 1]], threading.Event()
-        self.addCleanup(go_on.set)
+        parts, go_on = [random.Random(2).randbytes(length) for length in [9000, 20_000, 400_000, 1]], threading.Semaphore(0)
+        self.addCleanup(go_on.release)
 
         def answer(head):
             yield b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n"
             for part in parts:
                 yield part
-                go_on.wait(PATIENCE)
-                go_on.clear()
+                go_on.acquire(timeout=PATIENCE)
 
         options = "proxy_buffers 8 4k; proxy_busy_buffers_size 8k;"
         nginx = self.start(site(options), {"route.kdl": GROW}, origin=self.origin(answer))
@@ -336,7 +335,7 @@ class Memory(Case):
                     self.assertTrue(data)
                     got += data
                     time.sleep(0.001)
-                go_on.set()
+                go_on.release()
             while data := client.recv(65536):
                 got += data
         self.assertTrue(got.partition(b"\r\n\r\n")[2] == grown(b"".join(parts), 3))
