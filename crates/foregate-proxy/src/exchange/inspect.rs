@@ -24,6 +24,9 @@ const HELD: usize = 1 << 20;
 /// How long a response is held for that at most: a stream that has the media type of something else must get going.
 const HELD_FOR: Duration = Duration::from_secs(10);
 
+/// What is received at a time, bytes. Beyond, other tasks of the worker have their turn.
+const BURST: usize = 64 << 10;
+
 impl Exchange<'_> {
     /// Whether steps ask for the start of the request's body, and there is one.
     pub(super) fn wants_start(&self) -> bool {
@@ -160,7 +163,12 @@ impl Exchange<'_> {
         if let Poll::Ready(Err(error)) = link.poll_flush(cx) {
             return Poll::Ready(Err(Error::Client(error)));
         }
+        let before = start.len();
         loop {
+            if start.len() - before >= BURST {
+                cx.waker().wake_by_ref();
+                return Poll::Pending;
+            }
             match link.poll_receive(cx) {
                 // Only now it is known that there is more.
                 Poll::Ready(Ok(Received::Data)) if start.len() >= wanted => return Poll::Ready(Ok(false)),

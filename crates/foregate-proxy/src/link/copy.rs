@@ -95,6 +95,8 @@ pub struct Copy {
 /// What is taken and given at a time, bytes. Beyond, other tasks of the worker have their turn: a peer that is always ready would
 /// hold it for milliseconds.
 const BURST: u64 = 128 * 1024;
+/// What is given at a time of a body that is at hand, bytes.
+const KEPT_PIECE: usize = 64 * 1024;
 /// The same for a body that goes through filters that are not quick, which may need a millisecond for half of it.
 const FILTERED_BURST: u64 = 32 * 1024;
 
@@ -377,7 +379,8 @@ impl Copy {
     /// Sends some of what was kept to a sink that has not got it yet.
     fn poll_kept(&mut self, cx: &mut Context<'_>, sink: &mut Link) -> Poll<Result<(), CopyError>> {
         let Some(kept) = &mut self.kept else { return Poll::Ready(Ok(())) };
-        let Poll::Ready(taken) = sink.poll_send(cx, kept.due()) else {
+        let due = kept.due();
+        let Poll::Ready(taken) = sink.poll_send(cx, due.get(..KEPT_PIECE).unwrap_or(due)) else {
             self.waiting = Waiting::Sink;
             return Poll::Pending;
         };
