@@ -13,9 +13,6 @@
 
 extern ngx_module_t ngx_http_foregate_module;
 
-/* A bit of r->buffered that no module of NGINX uses for requests. */
-#define NGX_HTTP_FOREGATE_BUFFERED 0x08
-
 /* Buffers that a response may have under way; whatever a filter makes of its input, no more is held. */
 #define NGX_HTTP_FOREGATE_BUFFERS 4
 
@@ -100,9 +97,6 @@ typedef struct {
     ngx_chain_t *free;
     ngx_chain_t *busy;
     ngx_uint_t buffers;
-    u_char *memory[NGX_HTTP_FOREGATE_BUFFERS]; /* of the buffers */
-    ngx_chain_t *kept; /* a buffer that has room left: it goes out when it is full, or once what happens now is over */
-    ngx_event_t kept_event;
     ngx_http_foregate_marks_t marks; /* of the last buffer that has been consumed, while filters have output left */
 
     ngx_http_event_handler_pt write_handler; /* of the upstream, which ours calls */
@@ -234,9 +228,6 @@ void ngx_http_foregate_end_holding(ngx_http_foregate_ctx_t *ctx);
 /* An empty buffer of ours; NULL when all are under way, or when there is no memory. */
 ngx_buf_t *ngx_http_foregate_buffer(ngx_http_request_t *r, ngx_http_foregate_ctx_t *ctx, ngx_chain_t **link);
 
-/* The request is over, and with it its buffers. */
-void ngx_http_foregate_free_buffers(ngx_http_foregate_ctx_t *ctx);
-
 /* A buffer that marks what an empty one of ours does; NULL when that is nothing, or when there is no memory. It is none of
  * ours: those count as sent once they are empty, and would be filled again while the mark still waits to be sent. */
 ngx_chain_t *ngx_http_foregate_mark(ngx_http_request_t *r, ngx_http_foregate_ctx_t *ctx, ngx_buf_t *empty);
@@ -249,19 +240,6 @@ ngx_uint_t ngx_http_foregate_in_file(ngx_http_request_t *r, ngx_buf_t *buf);
 
 /* Makes the variables known. */
 ngx_int_t ngx_http_foregate_add_variables(ngx_conf_t *cf);
-
-/* Who gets the body behind us. */
-extern ngx_http_output_body_filter_pt ngx_http_foregate_next_body;
-
-/* Moves the body on until there is no more of it, until its rest passes by the filters, or until all buffers are under way. */
-ngx_int_t ngx_http_foregate_move(ngx_http_request_t *r, ngx_http_foregate_ctx_t *ctx);
-
-/* What was sent late, and not by whoever makes the body, has to be sent to its end without that. */
-void ngx_http_foregate_await_client(ngx_http_request_t *r, ngx_http_foregate_ctx_t *ctx);
-
-/* Ends a request from outside of what makes its response. That is at work still, and counts as one use of the request: NGINX
- * ends it first, and must not free the request then. */
-void ngx_http_foregate_break_off(ngx_http_request_t *r);
 
 /* Puts the filters in their places. */
 void ngx_http_foregate_init_filters(void);

@@ -5,11 +5,6 @@
 #include "ngx_http_foregate.h"
 
 #define NGX_HTTP_FOREGATE_BUFFER_SIZE 16384
-/* Memory of buffers that a worker keeps for the responses to come, as many as one has; their content is of no use. */
-#define NGX_HTTP_FOREGATE_SPARE NGX_HTTP_FOREGATE_BUFFERS
-
-static u_char *ngx_http_foregate_spare[NGX_HTTP_FOREGATE_SPARE];
-static ngx_uint_t ngx_http_foregate_spares;
 
 ngx_uint_t
 ngx_http_foregate_in_file(ngx_http_request_t *r, ngx_buf_t *buf)
@@ -19,35 +14,6 @@ ngx_http_foregate_in_file(ngx_http_request_t *r, ngx_buf_t *buf)
     }
     ngx_log_error(NGX_LOG_ALERT, r->connection->log, 0, "foregate: a buffer that is not in memory");
     return 1;
-}
-
-static u_char *
-ngx_http_foregate_memory(ngx_http_request_t *r)
-{
-    u_char *memory;
-
-    if (ngx_http_foregate_spares > 0) {
-        ngx_http_foregate_spares--;
-        return ngx_http_foregate_spare[ngx_http_foregate_spares];
-    }
-    memory = ngx_alloc(NGX_HTTP_FOREGATE_BUFFER_SIZE, r->connection->log);
-    if (memory != NULL) {
-        /* The other half may not be lent memory that nobody has written. */
-        ngx_memzero(memory, NGX_HTTP_FOREGATE_BUFFER_SIZE);
-    }
-    return memory;
-}
-
-void
-ngx_http_foregate_free_buffers(ngx_http_foregate_ctx_t *ctx)
-{
-    for ( /* void */ ; ctx->buffers > 0; ctx->buffers--) {
-        if (ngx_http_foregate_spares < NGX_HTTP_FOREGATE_SPARE) {
-            ngx_http_foregate_spare[ngx_http_foregate_spares++] = ctx->memory[ctx->buffers - 1];
-        } else {
-            ngx_free(ctx->memory[ctx->buffers - 1]);
-        }
-    }
 }
 
 ngx_buf_t *
@@ -68,19 +34,13 @@ ngx_http_foregate_buffer(ngx_http_request_t *r, ngx_http_foregate_ctx_t *ctx, ng
             return NULL;
         }
         *link = ngx_alloc_chain_link(r->pool);
-        buf = ngx_calloc_buf(r->pool);
-        if (*link != NULL && buf != NULL) {
-            buf->start = ngx_http_foregate_memory(r);
-        }
-        if (*link == NULL || buf == NULL || buf->start == NULL) {
+        buf = ngx_create_temp_buf(r->pool, NGX_HTTP_FOREGATE_BUFFER_SIZE);
+        if (*link == NULL || buf == NULL) {
             ctx->failed = 1;
             return NULL;
         }
-        ctx->memory[ctx->buffers] = buf->start;
-        buf->pos = buf->start;
-        buf->last = buf->start;
-        buf->end = buf->start + NGX_HTTP_FOREGATE_BUFFER_SIZE;
-        buf->temporary = 1;
+        /* The other half may not be lent memory that nobody has written. */
+        ngx_memzero(buf->start, NGX_HTTP_FOREGATE_BUFFER_SIZE);
         buf->tag = (ngx_buf_tag_t) &ngx_http_foregate_module;
         buf->recycled = 1;
         (*link)->buf = buf;

@@ -5,12 +5,19 @@
 #include "ngx_http_foregate.h"
 #include "ngx_http_foregate_fields.h"
 
+/* A bit of r->buffered that no module of NGINX uses for requests. */
+#define NGX_HTTP_FOREGATE_BUFFERED 0x08
 /* How long the start of a body is waited for, milliseconds. */
 #define NGX_HTTP_FOREGATE_HOLD_TIME 10000
 
 static ngx_http_output_header_filter_pt ngx_http_next_header_filter;
+static ngx_http_output_body_filter_pt ngx_http_next_body_filter;
 
+static ngx_int_t ngx_http_foregate_move(ngx_http_request_t *r, ngx_http_foregate_ctx_t *ctx);
 static void ngx_http_foregate_end_waiting(ngx_http_request_t *r, ngx_http_foregate_ctx_t *ctx);
+static void ngx_http_foregate_break_off(ngx_http_request_t *r);
+static void ngx_http_foregate_write_handler(ngx_http_request_t *r);
+static void ngx_http_foregate_await_client(ngx_http_request_t *r, ngx_http_foregate_ctx_t *ctx);
 
 /* The head goes out later than the body comes by. */
 static void
@@ -172,7 +179,7 @@ ngx_http_foregate_respond(ngx_http_request_t *r, ngx_http_foregate_ctx_t *ctx)
         return ngx_http_foregate_move(r, ctx);
     }
     ctx->done = 1;
-    return ngx_http_foregate_next_body(r, ctx->in);
+    return ngx_http_next_body_filter(r, ctx->in);
 }
 
 static ngx_int_t
@@ -263,7 +270,7 @@ ngx_http_foregate_release(ngx_http_request_t *r, ngx_http_foregate_ctx_t *ctx, n
         out->next = in;
     }
     if (!ctx->filters && !ctx->waiting) {
-        return ngx_http_foregate_next_body(r, out);
+        return ngx_http_next_body_filter(r, out);
     }
     if (ngx_chain_add_copy(r->pool, &ctx->in, out) != NGX_OK) {
         return NGX_ERROR;
@@ -340,7 +347,7 @@ ngx_http_foregate_resume(ngx_http_request_t *r, ngx_http_foregate_ctx_t *ctx)
         return rc;
     }
     if (!ctx->filters) {
-        return queued == NULL ? rc : ngx_http_foregate_next_body(r, queued);
+        return queued == NULL ? rc : ngx_http_next_body_filter(r, queued);
     }
     ctx->in = queued;
     return ngx_http_foregate_move(r, ctx);
@@ -380,7 +387,152 @@ ngx_http_foregate_wake_response(ngx_http_request_t *r, ngx_http_foregate_ctx_t *
     }
 }
 
-/* The filter of the body. */
+/* The filters of the body. */
+
+static void
+ngx_http_foregate_watch_writing(ngx_http_request_t *r, ngx_http_foregate_ctx_t *ctx)
+{
+    if (r->upstream != NULL && r->write_event_handler != ngx_http_foregate_write_handler) {
+        ctx->write_handler = r->write_event_handler;
+        r->write_event_handler = ngx_http_foregate_write_handler;
+    }
+}
+
+/* What was sent late, and not by whoever makes the body, has to be sent to its end without that. */
+static void
+ngx_http_foregate_await_client(ngx_http_request_t *r, ngx_http_foregate_ctx_t *ctx)
+{
+    if (ctx->late && r->connection->buffered) {
+        ngx_http_foregate_watch_writing(r, ctx);
+    }
+}
+
+/* Moves the body on until there is no more of it, until its rest passes by the filters, or until all buffers are under way. */
+static ngx_int_t
+ngx_http_foregate_move(ngx_http_request_t *r, ngx_http_foregate_ctx_t *ctx)
+{
+    ngx_chain_t *out, **last, *link;
+    ngx_buf_t *buf;
+    ngx_int_t rc = NGX_OK;
+
+    if (ctx->full || (ctx->in == NULL && !ctx->more)) {
+        /* The buffers under way have to go first; or there is nothing of ours, and others may have something. */
+        rc = ngx_http_next_body_filter(r, NULL);
+        out = NULL;
+        ngx_chain_update_chains(r->pool, &ctx->free, &ctx->busy, &out, (ngx_buf_tag_t) &ngx_http_foregate_module);
+        ctx->full = 0;
+        if (rc == NGX_ERROR) {
+            return rc;
+        }
+    }
+
+    while (!ctx->done && !ctx->asking && (ctx->in != NULL || ctx->more)) {
+        out = NULL;
+        last = &out;
+
+        while (!ctx->done && !ctx->asking && (ctx->in != NULL || ctx->more)) {
+            buf = ngx_http_foregate_buffer(r, ctx, &link);
+            if (buf == NULL) {
+                ctx->full = 1;
+                break;
+            }
+            if (ctx->failed || ngx_http_foregate_fill(r, ctx, buf) != NGX_OK) {
+                ctx->failed = 1;
+                break;
+            }
+            if (ngx_buf_size(buf) == 0) {
+                link->next = ctx->free;
+                ctx->free = link;
+                link = ngx_http_foregate_mark(r, ctx, buf);
+                if (link == NULL) {
+                    if (ctx->failed || ctx->over) {
+                        break;
+                    }
+                    continue;
+                }
+            }
+            *last = link;
+            last = &link->next;
+            if (ctx->soon || ctx->over) {
+                break;
+            }
+        }
+        *last = NULL;
+
+        if (ctx->failed) {
+            ngx_http_foregate_tell_broken(r);
+            r->connection->error = 1;
+            return NGX_ERROR;
+        }
+        if (ctx->over) {
+            /* Buffers of others go on as they are, behind ours; nobody needs ours again. */
+            *last = ctx->in;
+            ctx->in = NULL;
+            ctx->filters = 0;
+            r->buffered &= ~NGX_HTTP_FOREGATE_BUFFERED;
+            return ngx_http_next_body_filter(r, out);
+        }
+        if (out == NULL) {
+            break;
+        }
+
+        rc = ngx_http_next_body_filter(r, out);
+        ngx_chain_update_chains(r->pool, &ctx->free, &ctx->busy, &out, (ngx_buf_tag_t) &ngx_http_foregate_module);
+        if (rc == NGX_ERROR) {
+            return rc;
+        }
+        ctx->full = 0;
+        if (ctx->free == NULL && ctx->buffers >= NGX_HTTP_FOREGATE_BUFFERS) {
+            ctx->full = 1;
+            break;
+        }
+    }
+
+    if (!ctx->done && (ctx->in != NULL || ctx->more)) {
+        /* NGINX comes back, without input, when the client has taken something. */
+        r->buffered |= NGX_HTTP_FOREGATE_BUFFERED;
+        ngx_http_foregate_watch_writing(r, ctx);
+        return NGX_AGAIN;
+    }
+    r->buffered &= ~NGX_HTTP_FOREGATE_BUFFERED;
+    return rc;
+}
+
+/* Ends a request from outside of what makes its response. That is at work still, and counts as one use of the request: NGINX
+ * ends it first, and must not free the request then. */
+static void
+ngx_http_foregate_break_off(ngx_http_request_t *r)
+{
+    ngx_http_foregate_tell_broken(r);
+    r->main->count++;
+    ngx_http_finalize_request(r, NGX_ERROR);
+}
+
+/* The client has taken something. While an upstream has nothing new, its own handler does not ask filters that hold less
+ * than it may have under way: what little input has become much would wait for more input. */
+static void
+ngx_http_foregate_write_handler(ngx_http_request_t *r)
+{
+    ngx_http_foregate_ctx_t *ctx = ngx_http_get_module_ctx(r, ngx_http_foregate_module);
+    ngx_http_event_handler_pt next = ctx->write_handler;
+    ngx_event_t *wev = r->connection->write;
+    ngx_int_t rc = NGX_OK;
+
+    r->write_event_handler = next;
+    if (!wev->timedout && !wev->delayed && wev->ready && !ctx->failed) {
+        if (!ctx->done && ctx->filters) {
+            rc = ngx_http_foregate_move(r, ctx);
+        } else if (ctx->late) {
+            rc = ngx_http_next_body_filter(r, NULL);
+        }
+        ngx_http_foregate_await_client(r, ctx);
+    }
+    if (rc == NGX_ERROR) {
+        ngx_http_foregate_break_off(r);
+        return;
+    }
+    next(r);
+}
 
 static ngx_int_t
 ngx_http_foregate_filter_body(ngx_http_request_t *r, ngx_http_foregate_ctx_t *ctx, ngx_chain_t *in)
@@ -404,7 +556,7 @@ ngx_http_foregate_filter_body(ngx_http_request_t *r, ngx_http_foregate_ctx_t *ct
     }
     if (ctx->done || !ctx->filters) {
         /* What comes after the end is of others, such as the end that addition's filter has held back. */
-        return ngx_http_foregate_next_body(r, in);
+        return ngx_http_next_body_filter(r, in);
     }
     if (in != NULL && ngx_chain_add_copy(r->pool, &ctx->in, in) != NGX_OK) {
         return NGX_ERROR;
@@ -424,7 +576,7 @@ ngx_http_foregate_body_filter(ngx_http_request_t *r, ngx_chain_t *in)
         return ngx_http_foregate_fetch_body(r, fetch, in);
     }
     if (ctx == NULL || (!ctx->filters && !ctx->swallow && !ctx->holding && !ctx->waiting && !ctx->changed)) {
-        return ngx_http_foregate_next_body(r, in);
+        return ngx_http_next_body_filter(r, in);
     }
     ngx_http_foregate_watch_end(r, ctx, in);
     rc = ngx_http_foregate_filter_body(r, ctx, in);
@@ -436,6 +588,6 @@ ngx_http_foregate_init_filters(void)
 {
     ngx_http_next_header_filter = ngx_http_top_header_filter;
     ngx_http_top_header_filter = ngx_http_foregate_header_filter;
-    ngx_http_foregate_next_body = ngx_http_top_body_filter;
+    ngx_http_next_body_filter = ngx_http_top_body_filter;
     ngx_http_top_body_filter = ngx_http_foregate_body_filter;
 }

@@ -11,25 +11,15 @@
 static ngx_http_request_body_filter_pt ngx_http_next_request_body_filter;
 
 static void
-ngx_http_foregate_end(ngx_http_foregate_ctx_t *ctx)
+ngx_http_foregate_cleanup(void *data)
 {
+    ngx_http_foregate_ctx_t *ctx = data;
+
     ngx_http_foregate_forget_fetches(ctx, 0);
     if (ctx->request != NULL) {
         fg_request_free(ctx->request);
         ctx->request = NULL;
     }
-}
-
-static void
-ngx_http_foregate_cleanup(void *data)
-{
-    ngx_http_foregate_ctx_t *ctx = data;
-
-    ngx_http_foregate_end(ctx);
-    if (ctx->kept_event.posted) {
-        ngx_delete_posted_event(&ctx->kept_event);
-    }
-    ngx_http_foregate_free_buffers(ctx);
 }
 
 /* NGINX forgets what modules keep when it redirects internally; the cleanup handler still knows. */
@@ -102,7 +92,7 @@ ngx_http_foregate_begin(ngx_http_request_t *r, const void *route, const fg_facts
     }
 
     ngx_http_foregate_forget_fetches(ctx, 1);
-    ngx_http_foregate_end(ctx);
+    ngx_http_foregate_cleanup(ctx);
     ctx->route = route;
     ctx->requested = 0;
     /* An error page with steps of its own takes over from a request whose body could not be read. */
