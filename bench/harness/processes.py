@@ -109,21 +109,24 @@ class Process:
         return self.log.read_text(errors="replace")[-600:].strip()
 
     def pids(self):
-        """The process and all its descendants."""
-        parents = {}
+        """The process, then all its descendants in the order in which they began."""
+        parents, began = {}, {}
         for entry in Path("/proc").iterdir():
             if entry.name.isdigit():
                 try:
                     fields = (entry / "stat").read_text().rpartition(")")[2].split()
                 except OSError:
                     continue
-                parents[int(entry.name)] = int(fields[1])
-        tree = {self.process.pid}
-        while True:
-            more = {pid for pid, parent in parents.items() if parent in tree} - tree
-            if not more:
-                return sorted(tree)
-            tree |= more
+                parents[int(entry.name)], began[int(entry.name)] = int(fields[1]), int(fields[19])
+        return family(self.process.pid, parents, began)
+
+
+def family(first, parents, began):
+    """A process and its descendants by when they began, from who is whose parent: numbers are given out anew after the highest."""
+    tree = {first}
+    while more := {pid for pid, parent in parents.items() if parent in tree} - tree:
+        tree |= more
+    return [first, *sorted(tree - {first}, key=lambda pid: (began[pid], pid))]
 
 
 def memory_kib(pids):

@@ -12,6 +12,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from harness import attacks, calm, compare, pages, report, soak, waf
 from harness.measure import figure, summary
+from harness.processes import family
 from harness.proxies import PEERS, fill
 from harness.reload import ROUTES, alike, large
 from harness.works import UNITS, WORKS, Target
@@ -87,6 +88,15 @@ class Targets(unittest.TestCase):
         self.assertEqual(report.verdict(target, measured), "missed (100 MiB/s)")
         measured["foregate"]["mib_per_s"] = 100.0
         self.assertEqual(report.verdict(target, measured), "reached")
+
+
+class Processes(unittest.TestCase):
+    def test_the_newest_is_last_though_numbers_begin_anew(self):
+        parents = {1: 0, 300: 1, 32000: 300, 301: 300, 302: 301, 400: 1}
+        began = {1: 0, 300: 5, 32000: 6, 301: 7, 302: 8, 400: 9}
+        self.assertEqual(family(300, parents, began), [300, 32000, 301, 302])
+        parents, began = {32000: 1, 310: 32000, 32001: 32000}, {32000: 5, 32001: 6, 310: 7}
+        self.assertEqual(family(32000, parents, began), [32000, 32001, 310])
 
 
 class Figures(unittest.TestCase):

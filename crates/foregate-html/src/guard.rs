@@ -444,6 +444,7 @@ mod tests {
             "<svg><svg></svg></svg><math><mtext>a<b>b</b></mtext><mi>x</mi></math><title>",
             "<svg/><p><style>",
             "<a><svg/></a><div><script></script>",
+            "<button><svg/></button><section><p><a><input><link></p></section><svg><a/><title/></svg>",
             "<math><mi/></math><textarea></textarea><select><option>a</select><iframe>",
             "<select><script></script><template><option></template></select><xmp>",
             "<frameset><frame><noframes></noframes></frameset>",
@@ -461,7 +462,12 @@ mod tests {
     #[test]
     fn what_may_be_read_otherwise_is_found() {
         for (before, behind) in [
-            ("<svg/></a><HTML lang=a><textarea>", "</textarea>"),
+            ("<svg/></a><HTML lang=a>", "<textarea></textarea>"),
+            ("<svg/><button></button><link href=x>", "<p>"),
+            ("<math/><article><a href='mailto:a@b.c'>", "x</a>"),
+            ("<svg/><section/>", "<p>"),
+            ("<svg/><input>", "<p>"),
+            ("<svg></div><link>", "<p>"),
             ("<svg/><![CDATA[", "<p>"),
             ("<svg><title><![CDATA[", "]]>"),
             ("<svg><path></div><script>", ""),

@@ -57,6 +57,10 @@ pub(super) struct Start {
     pub lacks: bool,
     /// The rewriter takes what follows for text of this element.
     pub text: bool,
+    /// The rewriter takes it for one of SVG or MathML.
+    pub foreign: bool,
+    /// Features ask whether such an element is one of HTML, or the rewriter does since its content depends on that.
+    pub matters: bool,
 }
 
 /// What is known behind a tag with which something begins that decides.
@@ -135,7 +139,7 @@ impl Doubt {
 
     /// A start tag.
     pub fn start(&mut self, tag: Start) {
-        let Start { name, means, empty, said, lacks, text } = tag;
+        let Start { name, means, empty, said, lacks, text, foreign, matters } = tag;
         // The rewriter takes such a tag for one without content.
         let text = text && (!lacks || self.alone);
         let inside = !self.open.is_empty();
@@ -150,7 +154,7 @@ impl Doubt {
             return self.start_html(tag);
         }
         // Where that has been closed, the element is one of HTML.
-        self.ambiguous |= text || means.is_text() && self.maybe_closed;
+        self.ambiguous |= text || (means.is_text() || matters) && self.maybe_closed || matters && !foreign;
         let other = match space {
             Space::Svg => Means::Math,
             _ => Means::Svg,
@@ -178,12 +182,13 @@ impl Doubt {
     }
 
     /// A start tag that means what it means in HTML.
-    fn start_html(&mut self, Start { name, means, empty, .. }: Start) {
+    fn start_html(&mut self, Start { name, means, empty, foreign, matters, .. }: Start) {
         let space = match means {
             Means::Svg => Space::Svg,
             Means::Math => Space::Math,
             _ => Space::Html,
         };
+        self.ambiguous |= matters && foreign && space == Space::Html;
         if self.open.is_empty() {
             self.decide(name, means);
             if space != Space::Html && !empty {

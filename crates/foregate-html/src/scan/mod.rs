@@ -477,15 +477,19 @@ impl Scanner {
     fn start(&mut self) -> Option<What> {
         let Tag { name, capital, empty, lacks, means, mark, .. } = self.tag;
         let said = self.attributes.said();
+        let (inside, depth) = (self.foreign.is_inside(), self.foreign.depth());
         let is_text = self.foreign.start(name, means, empty, said) && means.is_text();
         if is_text {
             self.begin_content(name, means);
         }
+        let is_html = !self.foreign.is_inside() && !matches!(means, Means::Svg | Means::Math);
         if let Some(doubt) = &mut self.doubt {
-            doubt.start(Start { name, means, empty, said, lacks, text: is_text });
+            // Those in which HTML begins are none of HTML themselves.
+            let foreign = if self.foreign.depth() > depth { inside } else { !is_html };
+            let matters = mark.is_some() || name == names::A || empty || means == Means::Void;
+            doubt.start(Start { name, means, empty, said, lacks, text: is_text, foreign, matters });
             doubt.bound(self.foreign.depth());
         }
-        let is_html = !self.foreign.is_inside() && !matches!(means, Means::Svg | Means::Math);
         let is_void = means == Means::Void && !(capital && names::is_void_in_lower_case(name));
         self.begin_element(name, mark, is_html, if is_html { !is_void } else { !empty })
     }

@@ -49,7 +49,7 @@ macro_rules! names {
 }
 
 names! {
-    ANNOTATION_XML = "annotation-xml" AREA = "area" B = "b" BASE = "base" BASEFONT = "basefont" BGSOUND = "bgsound"
+    A = "a" ANNOTATION_XML = "annotation-xml" AREA = "area" B = "b" BASE = "base" BASEFONT = "basefont" BGSOUND = "bgsound"
     BIG = "big" BLOCKQUOTE = "blockquote" BODY = "body" BR = "br" CAPTION = "caption" CENTER = "center" CODE = "code"
     COL = "col" COLGROUP = "colgroup"
     DD = "dd" DESC = "desc" DIV = "div" DL = "dl" DT = "dt" EM = "em" EMBED = "embed" ESI_COMMENT = "esi:comment"
