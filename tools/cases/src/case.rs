@@ -131,6 +131,8 @@ pub struct Connect {
     pub bare: bool,
     /// HTTP/2 without giving any window back.
     pub keep_window: bool,
+    /// HTTP/2 without answering any PING.
+    pub keep_pings: bool,
     /// Speaks TLS.
     pub tls: Option<ClientTls>,
     /// Does not connect until a `connect` step.

@@ -74,14 +74,17 @@ pub struct Http2 {
     pub settings: Option<BTreeMap<u16, u32>>,
     /// The peer's GOAWAY: last stream, code.
     pub goaway: Option<(u32, u32)>,
-    keep_window: bool,
+    /// No window is given back.
+    pub keep_window: bool,
+    /// No PING is answered.
+    pub keep_pings: bool,
     send_window: i64,
     initial_window: i64,
 }
 
 impl Http2 {
     /// A fresh connection with that peer.
-    pub fn new(peer: Peer, keep_window: bool) -> Self {
+    pub fn new(peer: Peer) -> Self {
         Self {
             peer,
             decoder: Decoder::new(),
@@ -95,7 +98,8 @@ impl Http2 {
             pongs: 0,
             settings: None,
             goaway: None,
-            keep_window,
+            keep_window: false,
+            keep_pings: false,
             send_window: INITIAL_WINDOW,
             initial_window: INITIAL_WINDOW,
         }
@@ -198,6 +202,7 @@ impl Http2 {
                 self.pongs += 1;
                 Ok(())
             }
+            PING if self.keep_pings => Ok(()),
             PING => write_frame(conn, PING, ACK, 0, &payload),
             GOAWAY => {
                 self.goaway = Some((number_at(&payload, 0), number_at(&payload, 4)));

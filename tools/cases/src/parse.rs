@@ -208,6 +208,7 @@ pub(crate) fn read_connect(words: &mut Words, mut name: Option<&mut String>) -> 
         h2: false,
         bare: false,
         keep_window: false,
+        keep_pings: false,
         tls: None,
         idle: false,
     };
@@ -218,6 +219,7 @@ pub(crate) fn read_connect(words: &mut Words, mut name: Option<&mut String>) -> 
             ("tls", _) => wants_tls = true,
             ("bare", _) => (connect.h2, connect.bare) = (true, true),
             ("keep-window", _) => connect.keep_window = true,
+            ("keep-pings", _) => connect.keep_pings = true,
             ("idle", _) => connect.idle = true,
             (_, Some(name)) => **name = word,
             (_, None) => return Err(format!("`{word}` is one word too many")),

@@ -304,7 +304,8 @@ impl<'a> Script<'a> {
         };
         self.conn = Some(conn.map_err(told)?);
         if how.h2 {
-            self.http2 = Some(Http2::new(Peer::Server, how.keep_window));
+            let h2 = self.http2.insert(Http2::new(Peer::Server));
+            (h2.keep_window, h2.keep_pings) = (how.keep_window, how.keep_pings);
             if !how.bare {
                 self.put(PREFACE)?;
                 http2::write_frame(self.conn()?, 4, 0, 0, &settings_payload(&[(2, 0)]))?;
@@ -353,7 +354,7 @@ impl<'a> Script<'a> {
             }
         });
         if origin.h2 {
-            self.http2 = Some(Http2::new(Peer::Client, false));
+            self.http2 = Some(Http2::new(Peer::Client));
             http2::write_frame(self.conn()?, 4, 0, 0, &[])?;
         }
         Ok(())

@@ -110,7 +110,7 @@ struct Session {
     busy_at: Instant,
     /// When the client was told that the connection is ending.
     told_at: Instant,
-    /// It takes no more streams.
+    /// It takes no more streams than the client opens before it knows.
     ending: bool,
     /// It has come to its end, and was not cut off.
     ended: bool,
@@ -134,6 +134,10 @@ impl Session {
     async fn run(&mut self) {
         loop {
             match poll_fn(|cx| self.poll_event(cx)).await {
+                // The client has not even acknowledged that the connection is ending; what it opens may be asked elsewhere.
+                Event::Request(_, mut respond) if self.has_ended() => {
+                    respond.send_reset(Reason::REFUSED_STREAM);
+                }
                 Event::Request(request, respond) => self.start(request, respond),
                 Event::Refused(refused) => self.refuse(refused),
                 Event::Fault(reason) => return self.expel(reason).await,
@@ -175,25 +179,42 @@ impl Session {
             return Poll::Ready(Event::Ended);
         }
         let now = clock::now();
-        let timeouts = &self.terms.timeouts;
         if !self.ending {
-            let limits = &self.terms.limits;
-            let idle = self.streams.load(Ordering::Relaxed) == 0
-                && now.saturating_duration_since(self.busy_at) >= timeouts.keep_alive_h2;
-            let told = self.registered.poll_told(cx);
-            let old = now.saturating_duration_since(self.born) >= timeouts.connection_age;
-            let tight = self.requests > 0 && pressure::is_tight();
-            if tight {
-                pressure::DRAINED.inc();
-            }
-            if idle || old || self.requests >= limits.requests_per_connection || told || tight {
-                self.h2.graceful_shutdown();
-                // Streams at work have time limits of their own; who has told us may cut them short.
-                self.ending = true;
-                self.told_at = now;
-                cx.waker().wake_by_ref();
-            }
+            self.poll_reasons_to_end(cx, now);
         }
+        self.poll_limits(cx, now)
+    }
+
+    /// Begins to end the connection when it is time to.
+    fn poll_reasons_to_end(&mut self, cx: &mut Context<'_>, now: Instant) {
+        let (timeouts, limits) = (&self.terms.timeouts, &self.terms.limits);
+        let idle = self.streams.load(Ordering::Relaxed) == 0
+            && now.saturating_duration_since(self.busy_at) >= timeouts.keep_alive_h2;
+        let told = self.registered.poll_told(cx);
+        let old = now.saturating_duration_since(self.born) >= timeouts.connection_age;
+        let tight = self.requests > 0 && pressure::is_tight();
+        if tight {
+            pressure::DRAINED.inc();
+        }
+        if idle || old || self.requests >= limits.requests_per_connection || told || tight {
+            self.h2.graceful_shutdown();
+            // Streams at work have time limits of their own; who has told us may cut them short.
+            self.ending = true;
+            self.told_at = now;
+            cx.waker().wake_by_ref();
+        }
+    }
+
+    /// Whether the client has known for long that the connection is ending. `h2` takes streams until a PING has come back, for
+    /// which an honest client needs a round trip.
+    fn has_ended(&self) -> bool {
+        let known = clock::now().saturating_duration_since(self.told_at);
+        self.ending && known >= self.terms.timeouts.write_stall
+    }
+
+    /// Whether what the client makes us wait for takes too long.
+    fn poll_limits(&mut self, cx: &mut Context<'_>, now: Instant) -> Poll<Event> {
+        let timeouts = &self.terms.timeouts;
         if self.streams.load(Ordering::Relaxed) > 0 {
             self.busy_at = now;
         }
