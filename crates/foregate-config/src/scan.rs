@@ -149,7 +149,8 @@ impl<'s> Scanner<'s> {
             return Err(SyntaxError::new(span, "a comma separates nothing here")
                 .help("a space stands between values, `;` or a line break between nodes"));
         }
-        let len = rest.find(|c| may_follow(c) || c == '"').filter(|len| *len > 0).unwrap_or(1);
+        // At least the quote that begins another text here.
+        let len = rest.find(|c| may_follow(c) || c == '"').map_or(rest.len(), |len| len.max(1));
         let message =
             "the text before this has ended: a space is missing, or a `\"` within the text ended it";
         Err(SyntaxError::new(Span::new(self.at, self.at + len), message).help(

@@ -197,6 +197,11 @@ impl ResponseHead {
         self.reason.clear();
     }
 
+    /// How much memory it has, bytes.
+    pub fn memory(&self) -> usize {
+        self.headers.memory() + self.reason.capacity() + self.before.memory()
+    }
+
     /// Gives back memory beyond these sizes.
     pub fn shrink_to(&mut self, bytes: usize, fields: usize) {
         self.headers.shrink_to(bytes, fields);

@@ -84,7 +84,7 @@ impl Session {
             if let Poll::Ready(more) = link.poll_ahead(cx) {
                 return Poll::Ready(matches!(more, Ok(true)));
             }
-            // Who has just connected, or been answered, is about to ask something.
+            // Who has just connected is about to ask something.
             if span.is_none() && !told && self.connection.registered.poll_told(cx) {
                 told = true;
                 let grace = if self.requests == 0 { GRACE } else { Duration::ZERO };
@@ -96,7 +96,8 @@ impl Session {
             if !over || span.is_none() && link.has_unread() {
                 return Poll::Pending;
             }
-            if tight {
+            // Those that are only waited for a moment come here once more.
+            if tight && span.is_none() {
                 pressure::DRAINED.inc();
             }
             Poll::Ready(false)

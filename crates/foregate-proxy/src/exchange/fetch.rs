@@ -280,7 +280,6 @@ async fn in_time(config: &Config, whom: &Whom, ask: &FetchRequest, deadline: Ins
         .map_err(|_| FetchError::BadRequest)?;
     // Each upstream has places of its own, so that one that is silent does not hold up the others.
     let Ok(_place) = upstream.fetches.try_acquire() else { return Err(FetchError::Busy) };
-    let began = Instant::now();
     let (mut server, mut origin) = (None, None);
     let asked = attempts(upstream, &request, ask, &mut server, &mut origin);
     if let Ok(asked) = tokio::time::timeout_at(deadline.into(), asked).await {
@@ -289,22 +288,33 @@ async fn in_time(config: &Config, whom: &Whom, ask: &FetchRequest, deadline: Ins
     if let Some((origin, opened)) = &origin {
         origin.gave_up_after(opened.elapsed());
     }
-    if let (Some(server), Some((origin, _))) = (server, &origin) {
-        upstream.address_failed(server, origin, Instant::now(), &Error::FirstByteTimeout);
-    }
-    if let Some(server) = server {
-        upstream.failed(server, began, Instant::now(), &Error::FirstByteTimeout);
+    let now = Instant::now();
+    match server {
+        // Another server may have used up the time of this one.
+        Some((server, since)) if 2 * now.saturating_duration_since(since) < ask.timeout => {
+            upstream.gave_up(server, since, now);
+        }
+        Some((server, since)) => {
+            if let Some((origin, _)) = &origin {
+                upstream.address_failed(server, origin, now, &Error::FirstByteTimeout);
+            }
+            upstream.failed(server, since, now, &Error::FirstByteTimeout);
+        }
+        None => {}
     }
     Err(FetchError::Timeout)
 }
 
-/// Asks once, and again if a kept connection turns out to be dead, or another server if no connection can be made. `asked` is the server that has not answered yet, `origin` the connection to it, and
-/// since when it is there.
+/// The server that has been asked and not answered yet, and since when.
+type Asked = Option<(usize, Instant)>;
+
+/// Asks once, and again if a kept connection turns out to be dead, or another server if no connection can be made. `asked` is who
+/// has not answered yet, `origin` the connection to it, and since when it is there.
 async fn attempts(
     upstream: &Arc<Upstream>,
     request: &Request,
     ask: &FetchRequest,
-    asked: &mut Option<usize>,
+    asked: &mut Asked,
     origin: &mut Option<(Origin, Instant)>,
 ) -> FetchResult {
     let mut active = upstream.enter();
@@ -314,8 +324,9 @@ async fn attempts(
     loop {
         let now = Instant::now();
         // A connection that was dead says nothing about its server, which is asked once more.
-        let server = asked.or_else(|| upstream.pick(now)).ok_or(FetchError::Connection)?;
-        *asked = Some(server);
+        let server = asked.map(|(server, _)| server).or_else(|| upstream.pick(now));
+        let server = server.ok_or(FetchError::Connection)?;
+        *asked = Some((server, now));
         let terms = Terms {
             fresh,
             careful: !request.is_repeatable(),
@@ -324,13 +335,16 @@ async fn attempts(
         let opened = match upstream.open(server, terms, now).await {
             Ok(opened) => opened,
             Err(error) => {
-                let again = error.is_about_connecting()
-                    && tried.last().is_none()
-                    && upstream.settings.retries > 0
-                    && active.may_retry();
+                let first = tried.last().is_none();
                 tried.push(server);
-                let other = if again { upstream.other(&tried, Instant::now()) } else { None };
-                *asked = Some(other.ok_or(fetch_error(error))?);
+                let now = Instant::now();
+                let again = error.is_about_connecting()
+                    && first
+                    && upstream.settings.retries > 0
+                    && upstream.has_other(&tried, now)
+                    && active.may_retry();
+                let other = if again { upstream.other(&tried, now) } else { None };
+                *asked = Some((other.ok_or(fetch_error(error))?, now));
                 fresh = false;
                 continue;
             }
@@ -370,7 +384,7 @@ async fn attempt(
     origin: &mut Origin,
     request: &Request,
     ask: &FetchRequest,
-    asked: &mut Option<usize>,
+    asked: &mut Asked,
 ) -> Result<FetchResult, Error> {
     origin.send_head(request, &upstream.settings).await?;
     let mut sent = 0;
@@ -392,7 +406,7 @@ async fn attempt(
         })
         .await?;
         if head.status >= 200 {
-            if let Some(server) = asked.take() {
+            if let Some((server, _)) = asked.take() {
                 upstream.succeeded(server, Instant::now());
                 upstream.address_answered(server, origin);
             }

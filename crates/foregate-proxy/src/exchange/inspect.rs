@@ -12,7 +12,7 @@ use super::progress::Awaited;
 use crate::budget::Share;
 use crate::error::Error;
 use crate::link::copy::Waiting;
-use crate::link::start::{Front, Held, Kept};
+use crate::link::start::{Front, Held, Kept, extend};
 use crate::link::{LinkError, Received};
 use crate::spool::{self, PIECE, Reader, Spool};
 use crate::telemetry::clock;
@@ -70,6 +70,8 @@ impl Exchange<'_> {
         if whole {
             self.upload.source_ended();
         }
+        // What room there is beyond it would be held for as long as the request takes.
+        start.shrink_to_fit();
         // Steps read what the origin gets.
         let held = Arc::new(Held { bytes: start, share: Some(share) });
         if let Some(run) = &mut self.run {
@@ -164,6 +166,10 @@ impl Exchange<'_> {
             return Poll::Ready(Err(Error::Client(error)));
         }
         let before = start.len();
+        let most = match self.request.length {
+            BodyLength::Fixed(length) => wanted.min(usize::try_from(length).unwrap_or(usize::MAX)),
+            _ => wanted,
+        };
         loop {
             if start.len() - before >= BURST {
                 cx.waker().wake_by_ref();
@@ -181,10 +187,10 @@ impl Exchange<'_> {
                     let length = start.len() + count;
                     // Half of it is for short bodies, for which there is no other place.
                     let belongs_in_file = may_use_file && length > spool::SHORT && memory.is_short();
-                    if belongs_in_file || !share.hold(length) {
+                    let data = data.get(..count).unwrap_or_default();
+                    if belongs_in_file || !extend(start, data, most, Some(share)) {
                         return Poll::Ready(Err(Error::FilterMemory));
                     }
-                    start.extend_from_slice(data.get(..count).unwrap_or_default());
                     link.consume(count);
                     self.upload.moved += count as u64;
                 }
@@ -247,11 +253,11 @@ impl Exchange<'_> {
                 Poll::Ready(Ok(Received::Data)) => {
                     let data = origin.link.data();
                     let count = data.len().min(wanted - held.len());
-                    if !share.hold(held.len() + count) {
+                    let data = data.get(..count).unwrap_or_default();
+                    if !extend(held, data, wanted, Some(share)) {
                         let goes_on = self.run.as_ref().is_some_and(|run| run.plan.hold_is_optional());
                         return Poll::Ready(if goes_on { Ok(false) } else { Err(Error::FilterMemory) });
                     }
-                    held.extend_from_slice(data.get(..count).unwrap_or_default());
                     origin.link.consume(count);
                 }
                 Poll::Ready(Ok(Received::End)) => return Poll::Ready(Ok(true)),

@@ -6,21 +6,31 @@ use foregate_module::{Fields, FieldsMut};
 use foregate_wire::{BodyLength, HeaderList, NameId, ResponseHead};
 
 use crate::link::sweep;
+use crate::pressure::Charge;
 
 /// The head of a response. Its memory is used again for the next response of a connection.
 #[derive(Debug, Default)]
-pub struct Response(ResponseHead);
+pub struct Response {
+    head: ResponseHead,
+    charge: Charge,
+}
 
 impl Response {
     /// A head of which nothing is known yet.
     pub fn new() -> Self {
-        Self(ResponseHead::new())
+        Self { head: ResponseHead::new(), charge: Charge::new() }
+    }
+
+    /// Counts its memory, which it has until the client has read what belongs to it.
+    #[inline]
+    pub fn count(&mut self) {
+        self.charge.set(self.head.memory());
     }
 
     /// Says that the body will not be the one that its origin described: its length, validators and ranges are not
     /// true any more (RFC 9110, sections 8.6, 8.8.1 and 14.3; RFC 9530). Returns how it has to be framed.
     pub fn body_changes(&mut self, length: BodyLength) -> BodyLength {
-        let headers = &mut self.0.headers;
+        let headers = &mut self.head.headers;
         headers.remove(NameId::ContentLength);
         headers.remove(NameId::AcceptRanges);
         sweep::clean_rewritten(headers);
@@ -32,55 +42,55 @@ impl Deref for Response {
     type Target = ResponseHead;
 
     fn deref(&self) -> &ResponseHead {
-        &self.0
+        &self.head
     }
 }
 
 impl DerefMut for Response {
     fn deref_mut(&mut self) -> &mut ResponseHead {
-        &mut self.0
+        &mut self.head
     }
 }
 
 impl From<ResponseHead> for Response {
     fn from(head: ResponseHead) -> Self {
-        Self(head)
+        Self { head, charge: Charge::new() }
     }
 }
 
 impl Fields for Response {
     fn count(&self) -> usize {
-        self.0.headers.len()
+        self.head.headers.len()
     }
 
     fn field(&self, number: usize) -> Option<(&[u8], &[u8])> {
-        self.0.headers.at(number).map(|field| (field.name, field.value))
+        self.head.headers.at(number).map(|field| (field.name, field.value))
     }
 
     fn find(&self, name: &[u8], from: usize) -> Option<(usize, &[u8])> {
-        self.0.headers.find_name(name, from)
+        self.head.headers.find_name(name, from)
     }
 
     fn find_again(&self, number: usize) -> Option<(usize, &[u8])> {
-        self.0.headers.find_again(number)
+        self.head.headers.find_again(number)
     }
 }
 
 impl FieldsMut for Response {
     fn append(&mut self, name: &[u8], value: &[u8]) {
-        self.0.headers.push(name, value);
+        self.head.headers.push(name, value);
     }
 
     fn set(&mut self, name: &[u8], value: &[u8]) {
-        self.0.headers.set_name(name, value);
+        self.head.headers.set_name(name, value);
     }
 
     fn remove(&mut self, name: &[u8]) {
-        self.0.headers.remove_name(name);
+        self.head.headers.remove_name(name);
     }
 
     fn retain(&mut self, keep: &mut dyn FnMut(&[u8], &[u8]) -> bool) {
-        self.0.headers.retain(|field| keep(field.name, field.value));
+        self.head.headers.retain(|field| keep(field.name, field.value));
     }
 }
 

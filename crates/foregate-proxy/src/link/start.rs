@@ -64,11 +64,11 @@ impl Kept {
         if length > self.limit || !self.own(length) {
             return false;
         }
+        let limit = self.limit;
         let Some(held) = Arc::get_mut(&mut self.held) else { return false };
-        if !held.share.as_mut().is_none_or(|share| share.hold(length)) {
+        if !extend(&mut held.bytes, data, limit, held.share.as_mut()) {
             return false;
         }
-        held.bytes.extend_from_slice(data);
         self.gone = length;
         true
     }
@@ -91,6 +91,22 @@ impl Kept {
         self.held = Arc::new(Held { bytes: self.held.bytes.clone(), share });
         true
     }
+}
+
+/// Appends to bytes that become `most` at the utmost, for which no room is made beyond that, and counts them in their share. False:
+/// there is no memory for that. Room that nothing has been written to is none that the system has given.
+#[must_use]
+pub fn extend(bytes: &mut Vec<u8>, data: &[u8], most: usize, share: Option<&mut Share>) -> bool {
+    let length = bytes.len() + data.len();
+    if !share.is_none_or(|share| share.hold(length)) {
+        return false;
+    }
+    if length > bytes.capacity() {
+        let capacity = (2 * bytes.capacity()).min(most).max(length);
+        bytes.reserve_exact(capacity - bytes.len());
+    }
+    bytes.extend_from_slice(data);
+    true
 }
 
 /// The start of a body that was taken from its source before.
@@ -168,5 +184,24 @@ impl Copy {
             _ => false,
         };
         self.moved == 0 || self.kept.is_some() || in_file()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::budget::Budget;
+
+    #[test]
+    fn no_room_is_made_for_what_never_comes() {
+        for (most, ends) in [(usize::MAX, 1_050_000), (100_000, 100_000), (600_000, 600_000)] {
+            let budget = Arc::new(Budget::new(1 << 20));
+            let (mut share, mut bytes) = (budget.share(), Vec::new());
+            while bytes.len() < most && extend(&mut bytes, &[0; 10_000], most, Some(&mut share)) {
+                assert!(bytes.capacity() <= most.min(2 * bytes.len()));
+            }
+            assert_eq!(bytes.len(), ends);
+            assert!(budget.held() <= ends && ends < budget.held() + 4096, "{}", budget.held());
+        }
     }
 }

@@ -76,8 +76,7 @@ impl Upstream {
             return Err(Error::NoDescriptors);
         };
         let mut reached = None;
-        // Rare, and large: kept out of the future that every request has.
-        let establish = Box::pin(self.establish(server, addresses, place, &mut reached));
+        let establish = self.establish(server, addresses, place, &mut reached);
         let connected = match timeout_at(deadline.into(), establish).await {
             Ok(connected) => connected,
             Err(_) => Err(Error::ConnectTimeout),

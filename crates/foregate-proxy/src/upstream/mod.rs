@@ -258,6 +258,13 @@ impl Upstream {
         }
     }
 
+    /// Takes note that nobody waits any more for a server that may have had too little time.
+    pub fn gave_up(&self, server: usize, began: Instant, now: Instant) {
+        if let Some(server) = self.servers.get(server) {
+            server.health.inconclusive(began, now);
+        }
+    }
+
     fn note_failure(&self, server: &Server, now: Instant, reason: &Error) {
         server.counters.failures.inc();
         if server.health.failed(now) == Some(News::Fails) {

@@ -3,11 +3,12 @@
 use super::compile_pattern;
 use crate::engine::tx::leading_number;
 use crate::model::{
-    Action, Change, Disruptive, Link, Number, Operator, Phase, Problem, Rule, Selector, SetVar, Target,
-    Template, Variable, WritableCollection,
+    Action, Change, Disruptive, Link, Number, Operator, Phase, Problem, Rule, RuleSet, Selector, SetVar,
+    Target, Template, Variable, WritableCollection,
 };
 use crate::operator::TextTest;
 use crate::scan::{Options, Pattern};
+use crate::transform::UnicodeMap;
 
 /// Looks of rules at variables of `TX`: of those that stop a request or add to a score, and of those that let one through. A rule that sets one to what they look
 /// for may be what tells of an attack, in whatever spelling it was found; any other may be what lets a request pass.
@@ -27,6 +28,8 @@ struct Look<'a> {
     names: Option<Pattern>,
     /// The operator's, if it has one.
     pattern: Option<Pattern>,
+    /// What codes of `%uXXXX` mean.
+    map: Option<&'a UnicodeMap>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,10 +59,10 @@ impl Then {
 }
 
 impl<'a> Marks<'a> {
-    /// Those of all rules.
-    pub(super) fn of(rules: &'a [Rule]) -> Result<Self, Problem> {
+    /// Those of all rules of a set.
+    pub(super) fn of(set: &'a RuleSet) -> Result<Self, Problem> {
         let mut looks = Vec::new();
-        for (at, rule) in rules.iter().enumerate() {
+        for (at, rule) in set.rules.iter().enumerate() {
             let Some(then) = Then::of(rule) else { continue };
             for link in &rule.links {
                 for target in link.targets.iter().filter(|target| target.variable == Variable::Tx) {
@@ -81,6 +84,7 @@ impl<'a> Marks<'a> {
                             }
                             _ => None,
                         },
+                        map: set.settings.unicode_map.as_deref(),
                     });
                 }
             }
@@ -173,7 +177,7 @@ impl Look<'_> {
     fn passes(&self, value: &str) -> Option<bool> {
         let mut value = value.as_bytes().to_vec();
         for transformation in &self.link.transformations {
-            value = transformation.apply(&value).into_owned();
+            value = transformation.apply_with(&value, self.map).into_owned();
         }
         let text = |test: TextTest, text: &Template| Some(test.passes(&value, text.literal()?.as_bytes()));
         let passes = match &self.link.operator {

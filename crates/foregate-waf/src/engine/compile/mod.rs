@@ -40,7 +40,7 @@ pub(super) fn compile(
         chains: Chains::default(),
         used: Bits::new(model::Variable::ALL.len()),
         set: &set,
-        marks: marks::Marks::of(&set.rules)?,
+        marks: marks::Marks::of(&set)?,
         index: OnceCell::new(),
     };
     // The captures come first, so that a capture's number is its slot.
