@@ -175,6 +175,10 @@ impl Origin {
                 Ok(())
             }
             (Link::H2(link), Some(attempt)) => {
+                if request.upgrade.is_some() && !request.length.is_empty() {
+                    // A tunnel begins with the head there: what is sent of a body would pass for the other protocol (RFC 8441, section 5).
+                    return Err(Error::NoUpgrade);
+                }
                 let mut sender = attempt.lease.sender();
                 std::future::poll_fn(|cx| sender.poll_ready(cx)).await.map_err(|_| {
                     attempt.lease.close();
