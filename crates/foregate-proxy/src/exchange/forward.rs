@@ -539,24 +539,15 @@ impl Exchange<'_> {
         }
         let moved = self.upload.poll(cx, &mut self.client.link, &mut origin.link);
         self.progress.observe_given(self.upload.sent, clock::now());
-        match moved {
-            Poll::Ready(Err(
-                CopyError::Source(_)
-                | CopyError::TooLarge
-                | CopyError::Filter(_)
-                | CopyError::Panicked(_)
-                | CopyError::Memory
-                | CopyError::File,
-            )) => {
-                // An origin of HTTP/1 cannot be told; over HTTP/2 the response goes on.
-                self.client.close = true;
-                self.upload.give_up();
-                if matches!(origin.link, Link::H1(_)) {
-                    return Err(Error::Client(LinkError::Truncated));
-                }
+        if let Poll::Ready(Err(error)) = moved
+            && let Err(error) = self.upload_failed(error)
+        {
+            // An origin of HTTP/1 cannot be told; over HTTP/2 the response goes on.
+            self.client.close = true;
+            self.upload.give_up();
+            if matches!(origin.link, Link::H1(_)) {
+                return Err(error);
             }
-            Poll::Ready(Err(CopyError::Sink(_))) => self.upload.give_up(),
-            Poll::Ready(Ok(())) | Poll::Pending => {}
         }
         Ok(())
     }
