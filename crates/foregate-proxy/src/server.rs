@@ -1,6 +1,8 @@
 //! The process: start, reload, and the end.
 
 mod sockets;
+#[cfg(test)]
+mod tests;
 
 use std::collections::HashMap;
 use std::io;
@@ -8,15 +10,17 @@ use std::net::SocketAddr;
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use foregate_module::Plan;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{mpsc, oneshot, watch};
+use tokio::task::JoinHandle;
 
 use self::sockets::{Bound, Side, SocketFile};
 use crate::admin;
+use crate::connection::registry::Registry;
 use crate::listener::{self, Listener};
 use crate::memory;
 use crate::pressure;
@@ -146,8 +150,8 @@ struct Server {
     changed: mpsc::Receiver<()>,
     requests: mpsc::Receiver<admin::Request>,
     admin: mpsc::Sender<admin::Request>,
-    metrics_task: Option<(SocketAddr, tokio::task::JoinHandle<()>)>,
-    admin_task: Option<(SocketFile, tokio::task::JoinHandle<()>)>,
+    metrics_task: Option<(SocketAddr, JoinHandle<()>)>,
+    admin_task: Option<(SocketFile, JoinHandle<()>)>,
 }
 
 /// A listener at work.
@@ -158,7 +162,7 @@ struct Listening {
     listener: Arc<Listener>,
     settings: watch::Sender<Arc<Listen>>,
     stop: watch::Sender<bool>,
-    task: tokio::task::JoinHandle<()>,
+    task: JoinHandle<()>,
 }
 
 impl Listening {
@@ -177,7 +181,7 @@ impl Listening {
     }
 
     /// Has its task accept what has come, and end.
-    fn stop(self) -> tokio::task::JoinHandle<()> {
+    fn stop(self) -> JoinHandle<()> {
         // Whoever still held the socket when the task has gone would have clients connect that nobody accepts.
         drop(self.listener);
         self.stop.send_replace(true);
@@ -264,8 +268,7 @@ impl Server {
         for (address, listening) in self.listening.extract_if(|address, _| !wanted.contains_key(address)) {
             let id = listening.id;
             let stays = self.inherited.values().any(|passed| Arc::ptr_eq(passed, &listening.listener));
-            listening.stop();
-            drain_listener(&self.proxy, id, settings.timeouts.drain);
+            drain_listener(&self.proxy.registry, id, listening.stop(), settings.timeouts.drain);
             if stays {
                 tracing::warn!(%address, "stopped listening; passed by LISTEN_FDS, so that it stays open: its clients wait");
             } else {
@@ -333,8 +336,7 @@ impl Server {
         // One whose file somebody has removed: nobody reaches it any more.
         if let Some(lost) = self.listening.insert(address, listening) {
             let id = lost.id;
-            lost.stop();
-            drain_listener(&self.proxy, id, self.timeouts().0);
+            drain_listener(&self.proxy.registry, id, lost.stop(), self.timeouts().0);
         }
     }
 
@@ -490,17 +492,25 @@ impl Server {
     }
 }
 
-/// Has the connections of a listener end gracefully, and cuts off what is left of them after `limit`.
-fn drain_listener(proxy: &Arc<Proxy>, listener: usize, limit: Duration) {
-    proxy.registry.drain(Some(listener));
-    let proxy = Arc::clone(proxy);
+/// Has the connections of a listener end gracefully, and cuts off what is left of them after `limit`, also of those that it is
+/// still `accepting`.
+fn drain_listener(
+    registry: &Arc<Registry>,
+    listener: usize,
+    accepting: JoinHandle<()>,
+    limit: Duration,
+) -> JoinHandle<()> {
+    registry.drain(Some(listener));
+    let (registry, began) = (Arc::clone(registry), Instant::now());
     tokio::spawn(async move {
-        tokio::time::sleep(limit).await;
-        let connections = proxy.registry.cut(listener);
+        // Those that come later than the cut would have no end.
+        let _ = tokio::time::timeout(LAST_ARRIVALS, accepting).await;
+        tokio::time::sleep(limit.saturating_sub(began.elapsed())).await;
+        let connections = registry.cut(listener);
         if connections > 0 {
             tracing::warn!(connections, "cut off at the end of the drain of a listener that is no more");
         }
-    });
+    })
 }
 
 /// Lets a configuration go once no request holds it, on a thread of its own: to drop 100,000 sites takes so long that

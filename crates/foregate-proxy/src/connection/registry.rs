@@ -38,8 +38,18 @@ struct Entry {
     listener: usize,
     waker: Mutex<Option<Waker>>,
     told: AtomicBool,
-    /// What serves it.
-    task: Mutex<Option<AbortHandle>>,
+    task: Mutex<ServedBy>,
+}
+
+/// What serves a connection.
+#[derive(Debug, Default)]
+enum ServedBy {
+    /// It has been accepted just now.
+    #[default]
+    Unknown,
+    Task(AbortHandle),
+    /// Nothing: it has been cut off, if only before it had a task.
+    Cut,
 }
 
 impl Registry {
@@ -111,10 +121,12 @@ impl Registry {
         for shard in &self.shards {
             let entries: Vec<_> = shard.lock().entries.values().cloned().collect();
             for entry in entries.iter().filter(|entry| entry.listener == listener) {
-                if let Some(task) = entry.task.lock().take() {
-                    task.abort();
-                    cut += 1;
+                match std::mem::replace(&mut *entry.task.lock(), ServedBy::Cut) {
+                    ServedBy::Task(task) => task.abort(),
+                    ServedBy::Unknown => {}
+                    ServedBy::Cut => continue,
                 }
+                cut += 1;
             }
         }
         cut
@@ -220,9 +232,12 @@ impl Registered {
 pub struct Task(Arc<Entry>);
 
 impl Task {
-    /// This one serves the connection.
+    /// This one serves the connection, unless that has been cut off already.
     pub fn is(self, task: AbortHandle) {
-        *self.0.task.lock() = Some(task);
+        match &mut *self.0.task.lock() {
+            ServedBy::Cut => task.abort(),
+            served_by => *served_by = ServedBy::Task(task),
+        }
     }
 }
 
@@ -288,6 +303,22 @@ mod tests {
         assert!(here.is_told() && !there.is_told());
         registry.drain(None);
         assert!(there.is_told());
+    }
+
+    #[tokio::test]
+    async fn who_is_cut_off_before_there_is_a_task_is_not_served() {
+        let registry = Arc::new(Registry::new());
+        let registered = registry.enter(None, 1, 7).expect("a connection");
+        let task = registered.task();
+        let served = tokio::spawn(async move {
+            let _registered = registered;
+            std::future::pending::<()>().await;
+        });
+        assert_eq!((registry.cut(7), registry.cut(7)), (1, 0));
+        task.is(served.abort_handle());
+        let ended = tokio::time::timeout(Duration::from_secs(10), served).await.expect("at once");
+        assert!(ended.is_err_and(|error| error.is_cancelled()));
+        assert_eq!(registry.count(), 0);
     }
 
     #[tokio::test]
