@@ -1,6 +1,7 @@
 //! Heavy steps, run on threads of their own with everything that they may see.
 
 use std::future::poll_fn;
+use std::net::IpAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
@@ -46,6 +47,14 @@ struct Done {
     processor: Duration,
 }
 
+/// What of an exchange is elsewhere, while a heavy step runs or waits for a thread.
+pub(super) struct Away {
+    /// Whoever takes it out first has it: the thread, or the exchange when the time is up or the client has gone, or when it ends itself.
+    moved: Mutex<Option<Moved>>,
+    /// Whom the steps so far take the request to come from.
+    pub client: Option<IpAddr>,
+}
+
 /// What a heavy step takes along to another thread.
 struct Moved {
     request: Request,
@@ -82,8 +91,10 @@ impl<'a> Exchange<'a> {
             return self.run_otherwise(planned, pipeline, full);
         };
         let Some(run) = self.run.take() else { return Ok(Verdict::Passed) };
+        let shown = self.request.shown();
+        let client = run.facts.client;
         let moved = Moved {
-            request: std::mem::take(self.request),
+            request: std::mem::replace(self.request, shown),
             response: std::mem::take(self.response),
             run,
             peer: self.peer.clone(),
@@ -91,13 +102,12 @@ impl<'a> Exchange<'a> {
             site: self.site,
             route: self.route.clone(),
         };
-        // Whoever takes it out first has it: the thread, or we when the time is up or the client has gone.
-        let ours = Arc::new(Mutex::new(Some(moved)));
-        let theirs = Arc::clone(&ours);
+        let away = Arc::new(Away { moved: Mutex::new(Some(moved)), client });
+        self.away = Some(Arc::clone(&away));
         let (tell, mut told) = oneshot::channel();
         let step = planned.clone();
         place.submit(Box::new(move || {
-            let Some(mut moved) = theirs.lock().take() else { return };
+            let Some(mut moved) = away.moved.lock().take() else { return };
             let (began, before) = (Instant::now(), clock::thread_time());
             let verdict = catch_unwind(AssertUnwindSafe(|| moved.call(&step)));
             let (took, processor) = (began.elapsed(), clock::thread_time().saturating_sub(before));
@@ -118,9 +128,7 @@ impl<'a> Exchange<'a> {
             Waited::Told(told) => (told, None),
             Waited::Late | Waited::Gone(_) => {
                 let left = if let Waited::Gone(error) = waited { Some(error) } else { None };
-                let back = ours.lock().take();
-                if let Some(moved) = back {
-                    self.take_back(moved);
+                if self.call_back() {
                     return match left {
                         Some(error) => Err(Fault::Lost(Error::Client(error))),
                         None => self.run_otherwise(planned, pipeline, full),
@@ -172,7 +180,14 @@ impl<'a> Exchange<'a> {
         }
     }
 
+    /// Takes back what a heavy step was to take along, if no thread has it yet: then the step does not run.
+    pub(super) fn call_back(&mut self) -> bool {
+        let moved = self.away.as_ref().and_then(|away| away.moved.lock().take());
+        moved.map(|moved| self.take_back(moved)).is_some()
+    }
+
     fn take_back(&mut self, moved: Moved) {
+        self.away = None;
         *self.request = moved.request;
         *self.response = moved.response;
         let run = self.run.insert(moved.run);

@@ -28,6 +28,7 @@ use foregate_wire::{BodyLength, NameId, Slashes, connection};
 use futures_util::FutureExt;
 
 use self::client::{Client, Peer};
+use self::heavy::Away;
 use self::modules::Run;
 use self::progress::Progress;
 use self::request::Request;
@@ -115,6 +116,8 @@ struct Exchange<'a> {
     refused: Option<Error>,
     /// What there is beside when the route uses steps of modules.
     run: Option<Box<Run>>,
+    /// What of it a heavy step has taken along.
+    away: Option<Arc<Away>>,
 }
 
 /// An exchange that has begun is logged, also where its task is dropped in the middle of it: as the process ends.
@@ -122,6 +125,8 @@ impl Drop for Exchange<'_> {
     fn drop(&mut self) {
         if !self.record.logged && !std::thread::panicking() {
             self.record.error = Some(Error::Shutdown);
+            // Nobody would look at what a step that waits for a thread had to say.
+            self.call_back();
             // What ends with the connection would look whole.
             if let Link::H1(link) = &mut self.client.link {
                 link.abort();
@@ -213,6 +218,7 @@ pub async fn serve(served: Served<'_>, understood: Result<(), Error>) -> Outcome
             exchange.proxy.metrics.panics.inc();
             exchange.upstream = None;
             exchange.client.close = true;
+            exchange.call_back();
             match AssertUnwindSafe(exchange.drive(Step::Failed(Error::Internal))).catch_unwind().await {
                 Ok(outcome) => outcome,
                 Err(_) => {
@@ -274,6 +280,7 @@ impl<'a> Exchange<'a> {
             },
             refused: None,
             run: None,
+            away: None,
         }
     }
 

@@ -130,7 +130,10 @@ impl Exchange<'_> {
 
     /// Whom the request is taken to come from.
     pub(super) fn client_address(&self) -> Option<IpAddr> {
-        let said = self.run.as_ref().and_then(|run| run.facts.client);
+        let said = match &self.run {
+            Some(run) => run.facts.client,
+            None => self.away.as_ref().and_then(|away| away.client),
+        };
         said.or_else(|| self.peer.client.map(|client| client.ip()))
     }
 

@@ -191,6 +191,23 @@ impl Request {
         members.filter(|member| member.trim_ascii().ends_with(OWN_NAME)).count() >= HOPS_MOST
     }
 
+    /// What the access log says of it, for as long as the request itself is elsewhere.
+    pub fn shown(&self) -> Self {
+        let mut shown = Self::new();
+        shown.head.version = self.head.version;
+        shown.head.method = self.head.method;
+        shown.head.set_target(self.head.target());
+        for name in [NameId::UserAgent, NameId::Referer] {
+            if let Some(value) = self.head.headers.get(name) {
+                shown.head.headers.push_id(name, value);
+            }
+        }
+        shown.secure = self.secure;
+        shown.authority.clone_from(&self.authority);
+        shown.host_len = self.host_len;
+        shown
+    }
+
     /// Forgets the last request and keeps its memory for the next.
     pub fn clear(&mut self) {
         self.head.clear();
