@@ -26,6 +26,7 @@ fn features(dry: bool) -> Vec<(Chosen, bool)> {
     let mut remove = Remove::default();
     remove.add(selector("script"), What::Element);
     remove.add(selector("font"), What::Tags);
+    remove.add(selector(".a, [b]"), What::Element);
     remove.comments();
     let pairs = vec![("a".to_owned(), "<b>".to_owned()), ("ab&".to_owned(), "é".to_owned())];
     let features: [Arc<dyn Feature>; 6] = [

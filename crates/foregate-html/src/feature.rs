@@ -11,6 +11,7 @@ use lol_html::send;
 use crate::charset::Charset;
 use crate::edges::Edges;
 use crate::fragments::Fragment;
+use crate::removal;
 use crate::rewriter::end_text;
 use crate::selector::Selector;
 use crate::text::TextOut;
@@ -47,6 +48,11 @@ pub trait Feature: Send + Sync + 'static {
         false
     }
 
+    /// What it takes out of documents, whichever they are. Default: nothing.
+    fn removes(&self) -> Removes {
+        Removes::Nothing
+    }
+
     /// Whether it runs over fragments that are [fetched](Element::include) for a document too. Default: no.
     fn in_fragments(&self) -> bool {
         false
@@ -61,6 +67,18 @@ pub trait Feature: Send + Sync + 'static {
 
     /// Its state for one response.
     fn begin(self: Arc<Self>, page: &Page) -> Box<dyn Rewrite>;
+}
+
+/// What a feature takes out of documents beside comments.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Removes {
+    /// Nothing.
+    #[default]
+    Nothing,
+    /// Attributes, tags, or elements that have an end tag. What browsers take for text depends on what is around it.
+    Closed,
+    /// Also elements whose end tag may be left out, such as those of lists and paragraphs.
+    Unclosed,
 }
 
 /// What a feature looks at beside elements.
@@ -199,6 +217,10 @@ fn stand_apart(html: &str) {
 #[derive(Debug, Default)]
 pub(crate) struct Deed {
     pub include: Option<Box<Fragment>>,
+    /// The element goes, with its content.
+    pub remove: bool,
+    /// Elements that should have been changed and could not be.
+    pub left: u64,
     pub dry: bool,
     pub matches: u64,
     pub watch: bool,
@@ -294,30 +316,51 @@ impl Element<'_, '_, '_> {
         });
     }
 
-    /// Puts markup in its place; its content goes.
+    /// Puts markup in its place; its content goes, as by [`Self::remove`].
     pub fn replace(&mut self, html: &str) {
         self.insert(|inner| {
             end_text();
-            inner.replace(html, ContentType::Html);
+            inner.before(html, ContentType::Html);
         });
+        self.go();
     }
 
-    /// Takes it away with its content.
+    /// Takes it away with its content, in which no feature changes anything. One whose end tag was left out goes as far as it goes
+    /// for a browser; one that ends where another does by mistake stays, and so does one amid which the rewriter gives up.
     pub fn remove(&mut self) {
-        self.insert(|inner| {
-            end_text();
-            inner.remove();
-        });
+        self.deed.matches += 1;
+        self.go();
     }
 
-    /// Takes its tags away; its content stays.
+    fn go(&mut self) {
+        self.deed.remove = self.inner.can_have_content();
+        if self.deed.dry {
+            return;
+        }
+        end_text();
+        if !self.deed.remove {
+            self.inner.start_tag().remove();
+        }
+    }
+
+    /// Takes its tags away; its content stays. Does nothing to one whose content would become something else, such as the text of
+    /// a style.
     pub fn unwrap(&mut self) {
+        let name = self.inner.tag_name();
+        if removal::decides_about_content(&name) {
+            self.deed.left += 1;
+            return;
+        }
         self.insert(|inner| {
             end_text();
-            inner.remove_and_keep_content();
+            inner.start_tag().remove();
             // An element without content has no end tag.
-            let _ = inner.on_end_tag(Box::new(|_| {
-                end_text();
+            let _ = inner.on_end_tag(Box::new(move |tag| {
+                // That of an element around it stays.
+                if tag.name() == name {
+                    end_text();
+                    tag.remove();
+                }
                 Ok(())
             }));
         });
@@ -326,8 +369,8 @@ impl Element<'_, '_, '_> {
     /// Puts a fragment in its place, which is fetched when what comes before has been sent; its content goes.
     pub fn include(&mut self, fragment: Fragment) {
         self.deed.matches += 1;
+        self.go();
         if !self.deed.dry {
-            end_text();
             self.deed.include = Some(Box::new(fragment));
         }
     }

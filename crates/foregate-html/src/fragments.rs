@@ -70,15 +70,34 @@ pub(crate) struct Written {
     pub holes: VecDeque<(usize, Fragment)>,
     /// What the rewriter writes has characters that [stand for bytes](crate::carry).
     pub stands_in: bool,
+    /// From here on it may be cut off: see [`removal`](crate::removal).
+    pub cut: Option<usize>,
 }
 
 impl Written {
-    /// Takes out what was written; all but a `<` at its end if that may still [become text](Self::end_text).
+    /// Takes out what was written; all but a `<` at its end if that may still [become text](Self::end_text), and what may be cut
+    /// off.
     pub fn take(&mut self, all: bool) -> Self {
         let stands_in = self.stands_in;
+        if let Some(cut) = self.cut {
+            let bytes = self.bytes.split_off(cut);
+            return std::mem::replace(self, Self { bytes, stands_in, cut: Some(0), ..Self::default() });
+        }
         let opens = !all && self.bytes.pop_if(|last| *last == b'<').is_some();
         let bytes = if opens { vec![b'<'] } else { Vec::new() };
         std::mem::replace(self, Self { bytes, stands_in, ..Self::default() })
+    }
+
+    /// Cuts off what may be.
+    pub fn cut_off(&mut self) {
+        if let Some(cut) = self.cut.take() {
+            self.bytes.truncate(cut);
+        }
+    }
+
+    /// How much is held since it may be cut off, bytes.
+    pub fn held(&self) -> usize {
+        self.cut.map_or(0, |cut| self.bytes.len() - cut)
     }
 
     /// A text ends here, and what follows it in the document will not follow it any more: a `<` at its end is written so that

@@ -8,7 +8,7 @@
 //! with what looks like such tags behind it: one of them is right. In a script it often does. Where a scanner reads such a text, who
 //! reads the document is asked whether it does so as well.
 
-use crate::scan::{Scanner, Watched};
+use crate::scan::{Scanner, Watched, Watching};
 
 /// How many scanners go along at most. Only what is written in order to has that many.
 const SCANNERS: usize = 8;
@@ -73,8 +73,8 @@ pub(crate) struct Guard {
     text: bool,
     /// Bytes of long names.
     names: usize,
-    /// There is no rewriter.
-    pub alone: bool,
+    /// What it is for.
+    pub how: Watching,
 }
 
 /// What the last piece ended with.
@@ -338,7 +338,7 @@ impl Guard {
         }
         let counts = |scanner: &&Scanner| scanner.has_begun() && !scanner.only_reads_text();
         let count = self.scanners.iter().filter(counts).count();
-        let mut scanner = Scanner::watching(self.alone);
+        let mut scanner = Scanner::watching(self.how);
         scanner.watch(before, &mut 0);
         self.scanners.push(scanner);
         if count < SCANNERS { Ok(()) } else { Err((behind, Why::Ambiguous)) }

@@ -58,6 +58,7 @@ mod needles;
 mod nonce;
 mod pass;
 mod references;
+mod removal;
 mod response;
 mod rewriter;
 mod scan;
@@ -71,7 +72,7 @@ mod text;
 
 pub use charset::{Charset, PRESCAN};
 pub use edges::{Edge, Edges};
-pub use feature::{Chosen, Comment, Element, End, EndTag, Feature, Features, Page, Reads, Rewrite};
+pub use feature::{Chosen, Comment, Element, End, EndTag, Feature, Features, Page, Reads, Removes, Rewrite};
 pub use fragments::{Fragment, FragmentRules};
 pub use pass::{BUDGET, Pass, STEP, Terms};
 pub use selector::Selector;

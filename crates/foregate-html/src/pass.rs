@@ -8,7 +8,7 @@ use lol_html::errors::RewritingError;
 use lol_html::send::HtmlRewriter;
 
 use crate::charset::{Charset, Sniffed, sniff};
-use crate::feature::{Chosen, Page};
+use crate::feature::{Chosen, Page, Removes};
 use crate::fragments::{Fragment, Frame, Written, is_usable};
 use crate::guard::{Guard, Why};
 use crate::holding::Holding;
@@ -182,8 +182,15 @@ impl Pass {
         let silent = shared.is_some_and(|shared| !shared.ran && shared.written.bytes.len() == kept);
         let is_done = self.shared.as_ref().is_some_and(|shared| shared.ran && shared.is_done());
         self.holding.got(loaded.len(), silent);
+        let held = self.shared.as_ref().map_or(0, |shared| shared.written.held());
         let count = self.hand_over(out);
         match done {
+            // An element that is being taken out is longer than what may be held.
+            Ok(()) if held > self.terms.budget && fits.is_none() => {
+                self.gave_up = Some("memory-exceeded");
+                self.leave(out)?;
+                if self.is_held_up() { Ok(None) } else { Err(Bail::Pass) }
+            }
             Err(error) => self.failed(&error, out).map(|()| None),
             Ok(()) => match fits {
                 Some((_, why)) if why != Why::Unknown => {
@@ -217,6 +224,7 @@ impl Pass {
                 shared.written.bytes.extend_from_slice(&self.charset.bytes_of(&held));
             }
             shared.quiet = true;
+            shared.let_go();
         }
         let done = at_work(&mut self.shared, || rewriter.end());
         self.hand_over(out);
@@ -232,6 +240,7 @@ impl Pass {
     /// The rewriter has failed, and has written all that it was given.
     fn failed(&mut self, error: &RewritingError, out: &mut dyn Sink) -> Result<(), Bail> {
         self.state = State::Over;
+        self.shared.iter_mut().for_each(|shared| shared.let_go());
         self.gave_up = Some(match error {
             RewritingError::MemoryLimitExceeded(_) => "memory-exceeded",
             RewritingError::ContentHandlerError(_) => "names-exceeded",
@@ -288,7 +297,7 @@ impl Pass {
                 if let Some(edges) = edges {
                     self.insertion = Some(Box::new(Insertion::new(edges.into_iter(), charset)));
                     self.state = State::Inserts;
-                    self.guard.alone = true;
+                    self.guard.how.alone = true;
                     return Ok(());
                 }
                 self.nested = features
@@ -296,6 +305,12 @@ impl Pass {
                     .filter(|(chosen, dry)| !dry && chosen.feature.in_fragments())
                     .map(|(chosen, _)| chosen.clone())
                     .collect();
+                // In a dry run it stops no feature that is in none.
+                let all_dry = features.iter().all(|(_, dry)| *dry);
+                let removes = |(chosen, dry): &(Chosen, bool)| {
+                    (!dry || all_dry) && chosen.feature.removes() != Removes::Nothing
+                };
+                self.guard.how.removes = features.iter().any(removes);
                 let plan = Plan::new(&features, charset, self.terms.budget);
                 let rewriter = plan.take().unwrap_or_else(|| {
                     let features = features.iter().map(|(chosen, _)| &*chosen.feature);
@@ -320,6 +335,12 @@ impl Pass {
         let all = !matches!(self.state, State::Rewrites(_));
         let Some(Shared { written, .. }) = self.shared.as_deref_mut() else { return 0 };
         let count = written.bytes.len();
+        if let Some(cut) = written.cut.filter(|_| written.holes.is_empty() && self.frames.is_empty()) {
+            out.write(written.bytes.get(..cut).unwrap_or_default());
+            written.bytes.drain(..cut);
+            written.cut = Some(0);
+            return cut;
+        }
         if written.holes.is_empty() && self.frames.is_empty() {
             let opens = !all && written.bytes.pop_if(|last| *last == b'<').is_some();
             out.write(&written.bytes);
@@ -423,7 +444,11 @@ impl Pass {
                 let _ = rewriter.end();
             }
         });
-        let mut written = shared.map(|shared| shared.written).unwrap_or_default();
+        let mut written = shared.map(|mut shared| {
+            shared.let_go();
+            shared.written
+        });
+        let mut written = written.take().unwrap_or_default();
         written.end_text();
         written
     }
@@ -586,6 +611,10 @@ impl BodyFilter for Pass {
             }
         }
         self.insertion.iter().for_each(|insertion| insertion.report(tell));
+        let left = self.shared.as_ref().map_or(0, |shared| shared.left);
+        if left > 0 {
+            tell(Finding { step: STEP, event: "elements-left", count: left });
+        }
         if self.missing > 0 {
             tell(Finding { step: STEP, event: "fragments-missing", count: self.missing });
         }

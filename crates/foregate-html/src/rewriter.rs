@@ -13,8 +13,9 @@ use lol_html::{HandlerResult, OutputSink};
 
 use crate::carry;
 use crate::charset::Charset;
-use crate::feature::{Chosen, Comment, Deed, Element, End, EndTag, Feature, Page, Reads, Rewrite};
+use crate::feature::{Chosen, Comment, Deed, Element, End, EndTag, Feature, Page, Reads, Removes, Rewrite};
 use crate::fragments::{Mark, Written};
+use crate::removal::{self, Removing};
 use crate::selector::Selector;
 use crate::text::{self, Made};
 
@@ -38,7 +39,7 @@ thread_local! {
     static AT_WORK: Cell<ManuallyDrop<Option<Box<Shared>>>> = const { Cell::new(ManuallyDrop::new(None)) };
     /// What that rewriter has written. By itself, since what a handler adds to the end is written while that runs.
     static WRITTEN: RefCell<ManuallyDrop<Written>> = const {
-        let written = Written { bytes: Vec::new(), holes: VecDeque::new(), stands_in: false };
+        let written = Written { bytes: Vec::new(), holes: VecDeque::new(), stands_in: false, cut: None };
         RefCell::new(ManuallyDrop::new(written))
     };
 }
@@ -59,6 +60,12 @@ pub(crate) struct Shared {
     pub in_text: bool,
     /// Nothing is to be changed any more.
     pub quiet: bool,
+    /// The element that is being taken out, in which nothing is changed.
+    pub removing: Option<Removing>,
+    /// How many have been.
+    pub removals: u64,
+    /// How many that should have been were left.
+    pub left: u64,
     /// A handler has run.
     pub ran: bool,
     /// What the rewriter has written; elsewhere while it is at work.
@@ -142,7 +149,14 @@ pub(crate) fn rewriter<'f>(
         .with_graceful_bail_out_on_content_handler_error(true)
         .with_memory_settings(memory);
     let (mut all, mut counts_names) = (Reads::default(), false);
-    for (number, feature) in features.enumerate() {
+    let mut features: Vec<_> = features.enumerate().collect();
+    // What is inserted before an element stays when the element goes.
+    features.sort_by_key(|(_, feature)| feature.removes() != Removes::Nothing);
+    if features.iter().any(|(_, feature)| feature.removes() == Removes::Unclosed) {
+        let handlers = ElementContentHandlers::default().element(removal::look);
+        settings = settings.append_element_content_handler((ANY.of_charset(charset), handlers));
+    }
+    for (number, feature) in features {
         for (selector, matched) in feature.selectors().iter().enumerate() {
             let handler = element_handler(number, selector);
             let handlers = ElementContentHandlers::default().element(handler);
@@ -197,26 +211,33 @@ impl Shared {
 
     /// Runs a handler of one feature; says what it has done.
     fn run(&mut self, number: usize, run: impl FnOnce(&mut dyn Rewrite, Deed) -> Deed) -> Deed {
-        let quiet = self.quiet;
+        let quiet = |dry| self.quiet || self.removing.as_ref().is_some_and(|removing| removing.hushes(dry));
         match self.running.get_mut(number) {
-            Some(running) if !quiet => {
+            Some(running) if !quiet(running.dry) => {
                 let deed = run(&mut *running.rewrite, Deed { dry: running.dry, ..Deed::default() });
                 running.matches += deed.matches;
+                self.left += deed.left;
                 deed
             }
             _ => Deed::default(),
         }
     }
 
+    /// The rewriter gives up: an element that was being taken out stays.
+    pub fn let_go(&mut self) {
+        self.removing = None;
+        self.written.cut = None;
+    }
+
     /// Whether no feature has anything more to do in the document.
     pub fn is_done(&self) -> bool {
-        self.running.iter().all(|running| running.rewrite.is_done())
+        self.removing.is_none() && self.running.iter().all(|running| running.rewrite.is_done())
     }
 
     /// What features make of a text; `None` if it stays as it is.
     #[inline(always)]
     pub fn text(&mut self, text: &str, last: bool) -> Option<String> {
-        if self.quiet {
+        if self.quiet || self.removing.as_ref().is_some_and(|removing| removing.hushes_texts) {
             return None;
         }
         if self.masks.is_some() {
@@ -300,15 +321,23 @@ fn element_handler(
             element.deed
         });
         if let Some(fragment) = deed.include {
-            inner.streaming_replace(Box::new(Mark { fragment: *fragment }));
+            inner.streaming_before(Box::new(Mark { fragment: *fragment }));
+        }
+        if deed.remove {
+            removal::begin(inner, deed.dry);
         }
         if deed.watch {
             // An element without content has no end tag, and nobody waits for one.
             let _ = inner.on_end_tag(Box::new(move |inner| {
-                run(number, |rewrite, deed| {
-                    let mut tag = EndTag { inner, deed };
-                    rewrite.end_tag(selector, &mut tag);
-                    tag.deed
+                // In an element that is being taken out nobody has asked for it; but that one may be what it closes.
+                shared(|shared| {
+                    let removing = shared.removing.take();
+                    shared.run(number, |rewrite, deed| {
+                        let mut tag = EndTag { inner, deed };
+                        rewrite.end_tag(selector, &mut tag);
+                        tag.deed
+                    });
+                    shared.removing = removing;
                 });
                 Ok(())
             }));
@@ -352,6 +381,7 @@ fn document_handlers(reads: Reads) -> Document {
     }
     document.end(|inner: &mut lol_html::html_content::DocumentEnd<'_>| {
         shared(|shared| {
+            removal::end_all(&mut shared.removing);
             for number in 0..shared.running.len() {
                 shared.run(number, |rewrite, deed| {
                     let mut end = End { inner: &mut *inner, deed };

@@ -53,6 +53,41 @@ impl Selector {
         self.text.to_ascii_lowercase().contains("of-type")
     }
 
+    /// Whether it may match an element whose name is such a one. In doubt it may.
+    pub(crate) fn may_match(&self, name: &dyn Fn(&str) -> bool) -> bool {
+        let (mut depth, mut quote, mut begins) = (0_u32, None, 0);
+        let mut last = Vec::new();
+        for (at, character) in self.text.char_indices() {
+            match (quote, character) {
+                (_, '\\') => return true,
+                (Some(open), _) => quote = quote.filter(|_| character != open),
+                (None, '"' | '\'') => quote = Some(character),
+                (None, '[' | '(') => depth += 1,
+                (None, ']' | ')') => depth = depth.saturating_sub(1),
+                (None, ',') if depth == 0 => {
+                    last.push(self.text.get(begins..at));
+                    begins = at + 1;
+                }
+                (None, '>' | '+' | '~') if depth == 0 => begins = at + 1,
+                (None, ' ' | '\t' | '\n' | '\r' | '\x0c') if depth == 0 => {
+                    // A blank before a comma or the end combines nothing.
+                    let rest = self.text.get(at..).unwrap_or_default().trim_start();
+                    if !rest.is_empty() && !rest.starts_with(',') {
+                        begins = at + 1;
+                    }
+                }
+                _ => {}
+            }
+        }
+        last.push(self.text.get(begins..));
+        last.into_iter().any(|compound| {
+            let compound = compound.unwrap_or_default().trim();
+            let end = compound.find(['.', '#', '[', ':']).unwrap_or(compound.len());
+            let element = compound.get(..end).unwrap_or_default().to_ascii_lowercase();
+            matches!(&*element, "" | "*") || name(&element)
+        })
+    }
+
     /// As it has to be for documents in this encoding.
     pub(crate) fn of_charset(&self, charset: Charset) -> Cow<'_, lol_html::Selector> {
         match charset.transparent(&self.text) {
@@ -85,6 +120,19 @@ fn has_foreign_escape(text: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_last_element_of_a_selector_tells_what_it_may_match() {
+        let is_item = |text: &str| Selector::parse(text).unwrap().may_match(&|name| name == "li");
+        for may in
+            ["li", ".ad", "ul > LI.x", "b, li , i", "[a=', x']", "*", "p:not(b)", "p li", "i,#x", ":not(p)"]
+        {
+            assert_eq!(is_item(may), may != "p:not(b)", "{may}");
+        }
+        for never in ["p", "li > p", "li p", "script[src*=' li']", "li b:not([a]) , i.li", "p[x='>']"] {
+            assert!(!is_item(never), "{never}");
+        }
+    }
 
     #[test]
     fn what_is_no_selector_is_refused_with_its_reason() {

@@ -198,7 +198,11 @@ fn dry_features_are_counted_and_change_nothing() {
 }
 
 /// Takes pieces until the filter bails out, then the rest as it is.
-fn bailed(filtered: Filtered, html: &[u8], piece: usize) -> (Vec<u8>, Vec<(&'static str, u64)>, bool) {
+pub(crate) fn bailed(
+    filtered: Filtered,
+    html: &[u8],
+    piece: usize,
+) -> (Vec<u8>, Vec<(&'static str, u64)>, bool) {
     let mut chain = Chain::new(vec![filtered]);
     let mut out = Vec::new();
     let mut gave_up = false;

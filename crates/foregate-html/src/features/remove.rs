@@ -14,7 +14,7 @@ use std::sync::Arc;
 use foregate_module::settings::{Block, Context, Key, Node, Problem, Prop};
 
 use super::{Configured, chooses, flag};
-use crate::{Comment, Element, Feature, Page, Reads, Rewrite, Selector};
+use crate::{Comment, Element, Feature, Page, Reads, Removes, Rewrite, Selector};
 
 /// The step that chooses the feature.
 const STEP: &str = "html-remove";
@@ -138,6 +138,17 @@ impl Feature for Remove {
         0
     }
 
+    fn removes(&self) -> Removes {
+        let unclosed = |(selector, what): (&Selector, &What)| {
+            *what == What::Element && selector.may_match(&crate::removal::may_lack_its_end)
+        };
+        match self.selectors.iter().zip(&self.what).any(unclosed) {
+            true => Removes::Unclosed,
+            false if self.selectors.is_empty() => Removes::Nothing,
+            false => Removes::Closed,
+        }
+    }
+
     fn begin(self: Arc<Self>, _: &Page) -> Box<dyn Rewrite> {
         Box::new(Removing(self))
     }
@@ -207,6 +218,153 @@ mod tests {
         ] {
             let out = filtered_at_every_split(make, html.as_bytes()).unwrap();
             assert_eq!(String::from_utf8(out).unwrap(), expected, "{html}");
+        }
+    }
+
+    /// What becomes of a document in which these elements go, and those of which only tags go, wherever it is split.
+    fn without(elements: &[&str], tags: &[&str], attribute: Option<(&str, &str)>, html: &str) -> String {
+        let make = || {
+            let mut remove = Remove::default();
+            elements.iter().for_each(|text| remove.add(Selector::parse(text).unwrap(), What::Element));
+            tags.iter().for_each(|text| remove.add(Selector::parse(text).unwrap(), What::Tags));
+            if let Some((selector, name)) = attribute {
+                remove.add(Selector::parse(selector).unwrap(), What::Attribute(name.into()));
+            }
+            of(vec![Arc::new(remove)], "text/html; charset=utf-8")
+        };
+        let whole = crate::tests::bailed(make(), html.as_bytes(), html.len());
+        for piece in 1..html.len() {
+            assert_eq!(
+                crate::tests::bailed(make(), html.as_bytes(), piece),
+                whole,
+                "{html} in pieces of {piece}"
+            );
+        }
+        String::from_utf8(whole.0).unwrap()
+    }
+
+    #[test]
+    fn an_element_ends_where_it_does_for_a_browser() {
+        for (html, expected) in [
+            ("<div id=main><p class=ad>ad</div><div>article</div>", "<div id=main></div><div>article</div>"),
+            ("<p class=ad>ad<b>x</b><div>article<p>a</div>", "<div>article<p>a</div>"),
+            ("<p class=ad>ad<button><div>x</div></button>y<p>z", "<p>z"),
+            ("<ul><li class=ad>1<li>2<li>3</ul><p>rest", "<ul><li>2<li>3</ul><p>rest"),
+            ("<ul><li class=ad>1<ul><li>a<li>b</ul>c<div><li>2</div></ul>", "<ul><li>2</div></ul>"),
+            ("<ul><li>1<li class=ad>2</ul>x<ol><li class=ad>3</li></ol>", "<ul><li>1</ul>x<ol></ol>"),
+            ("<table><tr><td class=ad>1<td>2<tr><td>3</table>rest", "<table><tr><td>2<tr><td>3</table>rest"),
+            (
+                "<table><tr class=ad><td>1<table><tr><td>x</table><tr><td>3</table>",
+                "<table><tr><td>3</table>",
+            ),
+            ("<dl><dt class=ad>1<dd>2</dl>", "<dl><dd>2</dl>"),
+            ("<select><option class=ad>1<option>2</select>", "<select><option>2</select>"),
+            ("<head class=ad><title>t</title><body>x", "<body>x"),
+            ("a<p class=ad>b", "a"),
+            ("a<div class=ad>b", "a"),
+            ("<svg><g class=ad></svg><style><img></style>", "<svg></svg><style><img></style>"),
+            ("<math><mrow class=ad></math><style><img></style>", "<math></math><style><img></style>"),
+            // Where these end is anybody's guess.
+            ("<p><span><div class=ad>x</span>y</div>z</p>", "<p><span><div class=ad>x</span>y</div>z</p>"),
+            ("<i><b class=ad>1</i>2</b><b class=ad>3</b>4", "<i><b class=ad>1</i>2</b>4"),
+        ] {
+            assert_eq!(without(&[".ad"], &[], None, html), expected, "{html}");
+        }
+        for (html, expected) in [
+            ("<b><i class=ad>1</b>rest", "<b>1</b>rest"),
+            ("<div><p class=ad>1</div>2", "<div>1</div>2"),
+            ("<svg><g class=ad></svg><style><img></style>", "<svg></svg><style><img></style>"),
+            ("<p><i class=ad>1</i>2", "<p>12"),
+        ] {
+            assert_eq!(without(&[], &[".ad"], None, html), expected, "{html}");
+        }
+    }
+
+    #[test]
+    fn an_element_amid_which_the_rewriter_gives_up_stays_whole() {
+        for html in [
+            "<p>1<div class=ad><button><svg class=\"i\"/></button><script>if(a<b){x(\"<img onerror=x>\")}</script></div><p>2",
+            "<div class=ad><svg/><textarea><img onerror=x></textarea></div>",
+            "<div class=ad>x<b>y</b><template><svg/><style></style><img onerror=x></template></div>z",
+            "<select class=ad><option>1<svg/><style><img onerror=x></style></select>",
+        ] {
+            assert_eq!(without(&[".ad"], &[], None, html), html);
+        }
+        let long =
+            format!("<b class=ad>x</b><i>1</i><div class=ad><b class=ad>{}</b></div>", "y ".repeat(10 << 10));
+        let make = || {
+            let mut remove = Remove::default();
+            remove.add(Selector::constant(".ad"), What::Element);
+            let terms = crate::Terms {
+                content_type: Some(b"text/html; charset=utf-8".to_vec()),
+                budget: 16 << 10,
+                ..crate::Terms::default()
+            };
+            crate::Pass::filter(
+                vec![(crate::Chosen { step: "test", feature: Arc::new(remove) }, false)],
+                terms,
+            )
+        };
+        for piece in [7, 1000, usize::MAX] {
+            let (out, found, _) = crate::tests::bailed(make(), long.as_bytes(), piece);
+            assert_eq!(String::from_utf8(out).unwrap(), long.replacen("<b class=ad>x</b>", "", 1));
+            assert_eq!(found, [("matches", 2), ("memory-exceeded", 1)]);
+        }
+    }
+
+    #[test]
+    fn nothing_goes_that_decides_what_is_text() {
+        const LIVE: &str = "<style><img src=x onerror=alert(1)></style>";
+        for html in [
+            "<svg><font color=red></font>",
+            "<svg><p class=ad>x</p>",
+            "<math><div class=ad>x</div>",
+            "<select><input class=ad>",
+            "<select><textarea class=ad></textarea>",
+        ] {
+            let html = format!("{html}{LIVE}");
+            assert_eq!(without(&[".ad"], &["font"], None, &html), html);
+            assert_eq!(without(&[], &[], Some(("font, .ad", "color")), &html), html);
+        }
+        for html in [
+            "<textarea class=ad><img></textarea>",
+            "<svg class=ad><![CDATA[><img>]]></svg>",
+            "<style class=ad><b></style>",
+        ] {
+            assert_eq!(without(&[], &[".ad"], None, html), html);
+            assert_eq!(without(&[".ad"], &[], None, html), "");
+        }
+        assert_eq!(without(&[], &["font"], None, "<p><font color=red>x</font>"), "<p>x");
+    }
+
+    #[test]
+    fn what_goes_takes_nothing_along() {
+        let make = || {
+            let mut remove = Remove::default();
+            remove.add(Selector::constant(".ad"), What::Element);
+            let mut insert = crate::features::insert::Insert::default();
+            use crate::features::insert::Place;
+            insert.at(Place::Before, Selector::constant(".ad"), "[", Some(2));
+            insert.at(Place::After, Selector::constant(".ad"), "]", None);
+            insert.at(Place::Append, Selector::constant(".ad, i"), "?", None);
+            let emails = crate::features::emails::Emails::new("-");
+            Boxed(
+                of(vec![Arc::new(remove), Arc::new(insert), Arc::new(emails)], "text/html; charset=utf-8")
+                    .filter,
+            )
+        };
+        for (html, expected) in [
+            ("<div class=ad>ad@x.de<i class=ad>x</i></div><p>a@x.de</p>", "[]<p>{1}</p>"),
+            ("<p class=ad><a href=mailto:ad@x.de>x</a></p><a class=ad href=mailto:b@x.de>a@x.de", "[][{2}"),
+        ] {
+            let out = String::from_utf8(filtered_at_every_split(make, html.as_bytes()).unwrap()).unwrap();
+            let scripts = out.matches("<script").count();
+            assert_eq!(scripts, 1, "{out}");
+            let at = expected.find('{').unwrap();
+            assert!(
+                out.starts_with(&expected[..at]) && !out.contains("ad@") && !out.contains("a@x"),
+                "{out}"
+            );
         }
     }
 }

@@ -74,7 +74,16 @@ pub(super) struct Doubt {
     ambiguous: bool,
     /// The name of the first tag has been read.
     begun: bool,
-    alone: bool,
+    how: Watching,
+}
+
+/// What those are for who watch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Watching {
+    /// There is no rewriter: what that takes for something else than a scanner does not matter.
+    pub alone: bool,
+    /// Elements, tags or attributes are taken out: so much as whether a tag ends SVG or MathML must not depend on one.
+    pub removes: bool,
 }
 
 /// Parts of a table, which end what is in a cell around them, whatever that is in.
@@ -83,10 +92,10 @@ fn is_in_table(name: Name) -> bool {
 }
 
 impl Doubt {
-    /// Nothing has begun. `alone`: what the rewriter takes for something else than a scanner does not matter.
-    pub fn new(alone: bool) -> Self {
+    /// Nothing has begun.
+    pub fn new(how: Watching) -> Self {
         let within = Within::Nothing;
-        Self { open: Vec::new(), maybe_closed: false, within, ambiguous: false, begun: false, alone }
+        Self { open: Vec::new(), maybe_closed: false, within, ambiguous: false, begun: false, how }
     }
 
     pub fn is_ambiguous(&self) -> bool {
@@ -137,11 +146,19 @@ impl Doubt {
         self.ambiguous |= begins != rewriter || begins && self.maybe_closed;
     }
 
+    /// The name of a start tag. Without that tag what follows could be read otherwise, and it may be about to go.
+    pub fn named(&mut self, name: Name) {
+        let in_foreign = self.open.last().is_some_and(|last| last.space != Space::Html && !last.point);
+        let ends = in_foreign && (ends_foreign(name) || name == FONT)
+            || self.within == Within::Select && matches!(name, SELECT | INPUT | TEXTAREA | KEYGEN);
+        self.ambiguous |= self.how.removes && ends;
+    }
+
     /// A start tag.
     pub fn start(&mut self, tag: Start) {
         let Start { name, means, empty, said, lacks, text, foreign, matters } = tag;
         // The rewriter takes such a tag for one without content.
-        let text = text && (!lacks || self.alone);
+        let text = text && (!lacks || self.how.alone);
         let inside = !self.open.is_empty();
         self.ambiguous |= inside && matches!(name, MGLYPH | MALIGNMARK);
         let space = self.open.last().filter(|last| !last.point).map_or(Space::Html, |last| last.space);

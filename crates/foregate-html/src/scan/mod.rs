@@ -18,6 +18,7 @@ mod text;
 mod whole;
 
 use self::attributes::{Attribute, Attributes};
+pub(crate) use self::doubt::Watching;
 use self::doubt::{Doubt, Start};
 use self::foreign::Foreign;
 use self::names::{EMPTY, Means, Name, end_mark, is_long, meaning, push};
@@ -193,10 +194,10 @@ impl Scanner {
     }
 
     /// One that begins at a `<` with which a tag may begin that decides what others mean, and watches until nothing of that is
-    /// open any more. `alone`: what such scanners differ in from the rewriter does not matter.
-    pub fn watching(alone: bool) -> Self {
-        let foreign = if alone { Foreign::exact() } else { Foreign::default() };
-        Self { doubt: Some(Box::new(Doubt::new(alone))), foreign, ..Self::new(false) }
+    /// open any more.
+    pub fn watching(how: Watching) -> Self {
+        let foreign = if how.alone { Foreign::exact() } else { Foreign::default() };
+        Self { doubt: Some(Box::new(Doubt::new(how))), foreign, ..Self::new(false) }
     }
 
     /// Whether the name of its first tag has been read.
@@ -445,6 +446,9 @@ impl Scanner {
         }
         let wanted = if ends { None } else { self.foreign.reads(name).or(self.doubt.as_ref().map(|_| name)) };
         self.attributes.begin(wanted);
+        if !ends && let Some(doubt) = &mut self.doubt {
+            doubt.named(name);
+        }
         self.state = State::Attribute(Attribute::Before);
     }
 
