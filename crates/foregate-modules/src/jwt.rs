@@ -41,6 +41,7 @@ use serde_json::{Map, Value as Json};
 
 use self::keys::{ALGORITHMS, Key, Keys};
 use self::token::{Demands, Fault, verify};
+use crate::pairs::like_cookie;
 
 /// The largest file with keys, and the largest answer of a server that has some, bytes.
 const KEYS_FILE_MOST: usize = 256 * 1024;
@@ -350,12 +351,18 @@ fn brought<'r>(settings: &JwtSettings, fields: &'r dyn Fields) -> Brought<'r> {
     };
     let cookies =
         settings.cookie.as_ref().map_or(Vec::new(), |name| crate::cookies(fields, name, COOKIES_MOST));
-    let Some(token) = bearer.or(cookies.first().copied()) else { return Brought::Nothing };
+    let token = bearer.or(cookies.first().copied());
     // The origin gets all of them, and believes whichever it reads: none may go along that was not verified.
-    if cookies.len() == COOKIES_MOST || cookies.iter().any(|other| *other != token && !other.is_empty()) {
+    let is_other = |other: &[u8]| !other.is_empty() && token != Some(other);
+    if cookies.len() == COOKIES_MOST || cookies.iter().any(|other| is_other(other)) {
         return Brought::Unclear("there are several tokens");
     }
-    Brought::Token(token)
+    let name = settings.cookie.as_deref().map(str::as_bytes);
+    let like = |name| fields.all("cookie").flat_map(move |text| like_cookie(text, name));
+    if name.is_some_and(|name| like(name).any(is_other)) {
+        return Brought::Unclear("there is a cookie that may be taken for the one with the token");
+    }
+    token.map_or(Brought::Nothing, Brought::Token)
 }
 
 /// The scheme at the start of credentials.

@@ -138,6 +138,44 @@ impl Pairs {
     }
 }
 
+/// The values of all cookies that some origin may take for those of this name, whatever it makes of texts: names are compared
+/// without case, with `_` for the signs that PHP turns into it and without what follows a NUL or begins an index there, and are
+/// looked for behind white space, a comma or a quote in a value too, where Python and old Java see a cookie begin.
+///
+/// More than [`Pairs::named`] finds, and for deciding that something is in doubt only.
+pub(crate) fn like_cookie<'t>(text: &'t [u8], wanted: &[u8]) -> impl Iterator<Item = &'t [u8]> {
+    text.split(|byte| *byte == b';').flat_map(move |pair| {
+        let (mut start, mut begins) = (0, true);
+        memchr::memchr_iter(b'=', pair).filter_map(move |equals| {
+            let name: Vec<u8> = Pairs::Cookies.decoded(pair.get(start..equals)?).collect();
+            let found = ends_like(&name, wanted, begins);
+            start = equals + 1;
+            begins &= name.trim_ascii().is_empty();
+            found.then(|| pair.get(equals + 1..).unwrap_or_default().trim_ascii())
+        })
+    })
+}
+
+/// Whether the last name of a text may be taken for this one. `begins`: whether one may begin where the text does.
+fn ends_like(text: &[u8], wanted: &[u8], begins: bool) -> bool {
+    let alike = |byte: &u8| match byte {
+        b'.' | b' ' | b'[' | b'+' => b'_',
+        byte => byte.to_ascii_lowercase(),
+    };
+    let is_last = |name: &[u8]| {
+        let Some(start) = name.len().checked_sub(wanted.len()) else { return false };
+        let (before, name) = name.split_at(start);
+        let at_start = before.last().map_or(begins, |byte| !byte.is_ascii_graphic() || b",\"".contains(byte));
+        at_start && name.iter().map(alike).eq(wanted.iter().map(alike))
+    };
+    let ends = text.iter().enumerate().filter(|(_, byte)| matches!(byte, 0 | b'[')).map(|(at, _)| at);
+    ends.chain([text.len()]).any(|end| {
+        let name = text.get(..end).unwrap_or_default();
+        let last = name.iter().rposition(|byte| byte.is_ascii_graphic() || *byte == 0);
+        is_last(name) || is_last(name.get(..last.map_or(0, |last| last + 1)).unwrap_or_default())
+    })
+}
+
 /// What stands before and behind the first `=`.
 fn split(pair: &[u8]) -> (&[u8], Option<&[u8]>) {
     let at = memchr::memchr(b'=', pair).unwrap_or(pair.len());
@@ -229,6 +267,39 @@ mod tests {
         assert_eq!(named(Pairs::RawArguments, b"c%6dd=1&cmd=%20+&c%6dd", "c%6dd"), ["1", ""]);
         assert_eq!(named(Pairs::RawArguments, b"a=b=1", "a=b"), [""; 0]);
         assert_eq!(all(Pairs::RawArguments, b"a%62=1+2&&c"), "a%62:1+2 c:");
+    }
+
+    #[test]
+    fn cookies_are_like_another_where_some_origin_says_so() {
+        for cookie in [
+            "s_t=x",
+            "a=1; s_t =x ",
+            "S_T=x",
+            "s.t=x",
+            "s t=x",
+            "s[t=x",
+            "s+t=x",
+            "s%2et=x",
+            "s%5Ft=x",
+            " %20s_t=x",
+            "s_t%00a=x",
+            "s_t[]=x",
+            "s.t[a][b]=x",
+            "a=b s_t=x",
+            "a=b\ts_t = x",
+            "a=b c=d S.T=x",
+            "a=b,s_t=x",
+            "a=\"b\"s_t=x",
+            "=s_t=x",
+        ] {
+            let found: Vec<_> = like_cookie(cookie.as_bytes(), b"s_t").collect();
+            assert_eq!(found, [b"x"], "{cookie}");
+        }
+        for cookie in ["as_t=x", "s_ta=x", "a-s_t=x", "s-t=x", "a=s_t=x", "a=b&s_t=x", "a=s_t", "s_t", "st=x"]
+        {
+            assert_eq!(like_cookie(cookie.as_bytes(), b"s_t").count(), 0, "{cookie}");
+        }
+        assert_eq!(like_cookie(b"s_=x; s =y", b"s_").collect::<Vec<_>>(), [b"x", b"y"]);
     }
 
     #[test]

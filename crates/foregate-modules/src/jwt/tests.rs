@@ -354,6 +354,19 @@ fn tokens_come_in_a_field_or_a_cookie() {
         assert_eq!(refusal(&mut split, &settings), several, "{other}");
         assert_eq!(refusal(&mut bearing(&good).field("cookie", other), &settings), several, "{other}");
     }
+    let like = Some((401, "there is a cookie that may be taken for the one with the token".to_string()));
+    for other in ["Session=x", "a=b session=x", "session[]=x", "session%00=x"] {
+        for cookie in [format!("session={good}; {other}"), format!("{other}; session={good}"), other.into()] {
+            assert_eq!(refusal(&mut cookies(&cookie), &settings), like, "{cookie}");
+        }
+        assert_eq!(refusal(&mut bearing(&good).field("cookie", other), &settings), like, "{other}");
+    }
+    assert_eq!(refusal(&mut cookies(&format!("SESSION={good}; session={good}")), &settings), None);
+    let underscored = read(with(vec![secret()]).prop_literal("cookie", "session_token"));
+    for other in ["session.token=x", "session token=x", "session[token=x", "session%2etoken=x"] {
+        let mut sample = cookies(&format!("{other}; session_token={good}"));
+        assert_eq!(refusal(&mut sample, &underscored), like, "{other}");
+    }
     let many = format!("session={good}; ").repeat(COOKIES_MOST) + "session=x";
     assert_eq!(refusal(&mut cookies(&many), &settings), several);
     assert!(refusal(&mut cookies(&format!("xsession={good}")), &settings).is_some());
@@ -370,6 +383,7 @@ fn tokens_come_in_a_field_or_a_cookie() {
         assert!(refusal(&mut bearing(&good).field("authorization", second), &optional).is_some());
     }
     assert_eq!(refusal(&mut Sample::get("/"), &optional), None);
+    assert_eq!(refusal(&mut cookies("Session=x"), &optional), like);
     assert!(refusal(&mut bearing("x"), &optional).is_some());
     // Credentials of another scheme are no token.
     for other in ["Basic YTpi", "basic", "Bearers x", "Digest username=\"a\""] {
