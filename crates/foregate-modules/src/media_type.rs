@@ -65,6 +65,10 @@ impl MediaPattern {
         let essence = content_type.split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii();
         let mut parts = essence.splitn(2, |byte| *byte == b'/');
         let (Some(main), Some(sub)) = (parts.next(), parts.next()) else { return false };
+        // Behind a comma, or whatever else is in no type, there may be another one, and readers may take that.
+        if !is_token(main) || !is_token(sub) {
+            return false;
+        }
         self.main.as_ref().is_none_or(|wanted| main.eq_ignore_ascii_case(wanted))
             && match &self.sub {
                 Sub::Any => true,
@@ -75,6 +79,12 @@ impl MediaPattern {
                 }
             }
     }
+}
+
+/// Whether a text is a token (RFC 9110, section 5.6.2).
+fn is_token(text: &[u8]) -> bool {
+    !text.is_empty()
+        && text.iter().all(|byte| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(byte))
 }
 
 #[cfg(test)]
@@ -93,6 +103,17 @@ mod tests {
         assert!(!fits("application/*+json", "application/json"));
         assert!(!fits("text/*", "text"));
         assert!(!fits("*/*", ""));
+        for (pattern, value) in [
+            ("image/*", "image/png, text/html"),
+            ("application/*+json", "application/xml,x+json"),
+            ("image/*", "image/"),
+            ("image/*", "image/a b"),
+            ("*/*", "text,a/html"),
+            ("*/*", "/html"),
+            ("image/*", "image/png/x"),
+        ] {
+            assert!(!fits(pattern, value), "{pattern} {value}");
+        }
     }
 
     #[test]
