@@ -8,7 +8,7 @@
 //!
 //! Exact sources are looked up in a hash table, before patterns, which are tried in the order of the configuration.
 
-mod address;
+pub(crate) mod address;
 mod table;
 #[cfg(test)]
 mod tests;

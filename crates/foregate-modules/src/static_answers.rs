@@ -26,6 +26,7 @@ use foregate_module::settings::{ANY, Argument, Block, Context, FromNode, Key, No
 use foregate_module::{Filter, Method, Note, Noted, Path, RequestFields, Respond, Step, Time, phase};
 
 use self::document::Document;
+use crate::redirects::address::check_path;
 
 /// Where RFC 9116 has it.
 const SECURITY_TXT: &[u8] = b"/.well-known/security.txt";
@@ -256,6 +257,7 @@ fn read_path(argument: &Argument) -> Result<Box<[u8]>, Problem> {
     if text.contains("//") || text.split('/').any(|segment| matches!(segment, "." | "..")) {
         return Err(argument.wrong("no request has this path: it is not in its normal form"));
     }
+    check_path(text).map_err(|why| argument.wrong(format!("no request has this path: {why}")))?;
     Ok(text.as_bytes().into())
 }
 

@@ -51,7 +51,7 @@ impl<'t> Source<'t> {
 }
 
 /// Whether a path is one, in its normal form: the only one that is ever looked for.
-fn check_path(path: &str) -> Result<(), &'static str> {
+pub(crate) fn check_path(path: &str) -> Result<(), &'static str> {
     const ENCODED: &str = "a path has this byte percent-encoded, with upper-case digits, as in `/a%20b`";
     if path.len() > ADDRESS_LIMIT {
         return Err("a source has at most 8 KiB");

@@ -173,6 +173,14 @@ fn mistakes_are_told() {
         (answer("robots.txt", ""), "this is not a path"),
         (answer("/a?b", ""), "this is not a path"),
         (answer("/a/../b", ""), "no request has this path: it is not in its normal form"),
+        (
+            answer("/%7Euser", ""),
+            "no request has this path: paths are compared with letters, digits, `-`, `.`, `_` and `~` decoded",
+        ),
+        (
+            answer("/caf%c3%a9", ""),
+            "no request has this path: a path has this byte percent-encoded, with upper-case digits, as in `/a%20b`",
+        ),
         (node("answer").arg_literal("/a"), "`answer` needs either a text or `file`"),
         (answer("/a", "b").prop_literal("file", "robots"), "`answer` needs either a text or `file`"),
         (answer("/a", "b").prop_literal("type", "html"), "this is not a media type"),
