@@ -9,11 +9,9 @@
 #[cfg(test)]
 mod tests;
 
-use alloc::boxed::Box;
 use alloc::string::ToString;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::net::IpAddr;
 use core::ops::{ControlFlow, RangeInclusive};
 use core::time::Duration;
 
@@ -21,6 +19,8 @@ use foregate_module::settings::{ANY, Argument, Block, Context, FromNode, Key, No
 use foregate_module::{
     ClientAddress, Condition, Filter, Note, Noted, PhaseId, Respond, Response, Step, Text, View, phase,
 };
+
+use crate::ranges::{Network, NetworkError, Ranges};
 
 /// The largest page, bytes.
 const PAGE_MOST: usize = 1 << 20;
@@ -96,67 +96,10 @@ static CHILDREN: [Key; 2] = [
     ),
 ];
 
-/// A network of addresses.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Network {
-    first: IpAddr,
-    bits: u8,
-}
-
-impl Network {
-    fn read(argument: &Argument) -> Result<Self, Problem> {
-        let wrong = || {
-            let problem = argument.wrong("this is not an address or a network");
-            problem.help("write something like \"192.0.2.0/24\" or \"2001:db8::1\"")
-        };
-        let text = argument.text()?;
-        let (address, bits) =
-            text.split_once('/').map_or((text, None), |(address, bits)| (address, Some(bits)));
-        let first: IpAddr = address.parse().map_err(|_| wrong())?;
-        let most = if first.is_ipv4() { 32 } else { 128 };
-        let bits = match bits {
-            None => most,
-            Some(bits) if bits.bytes().all(|byte| byte.is_ascii_digit()) => {
-                bits.parse().map_err(|_| wrong())?
-            }
-            Some(_) => return Err(wrong()),
-        };
-        if bits > most {
-            return Err(wrong());
-        }
-        let network = Self { first, bits };
-        // What is behind the prefix is most likely a slip, and would be silently without effect.
-        if prefix(first, bits) != Some(first) {
-            return Err(argument
-                .wrong("the address has bits beyond those of the network")
-                .help("set them to 0"));
-        }
-        Ok(network)
-    }
-
-    fn contains(&self, address: IpAddr) -> bool {
-        self.first.is_ipv4() == address.is_ipv4() && prefix(address, self.bits) == Some(self.first)
-    }
-}
-
-/// An address with everything beyond the first `bits` set to zero.
-fn prefix(address: IpAddr, bits: u8) -> Option<IpAddr> {
-    Some(match address {
-        IpAddr::V4(address) => {
-            let mask = u32::MAX.checked_shl(32_u32.checked_sub(bits.into())?).unwrap_or_default();
-            IpAddr::V4((address.to_bits() & mask).into())
-        }
-        IpAddr::V6(address) => {
-            let mask = u128::MAX.checked_shl(128_u32.checked_sub(bits.into())?).unwrap_or_default();
-            IpAddr::V6((address.to_bits() & mask).into())
-        }
-    })
-}
-
 /// What is answered, and to whom not.
 pub struct MaintenanceSettings {
     response: Response,
-    allow: Box<[Network]>,
+    allow: Ranges,
     unless: Option<Arc<dyn Condition>>,
 }
 
@@ -176,13 +119,20 @@ impl FromNode for MaintenanceSettings {
         if let Some(argument) = networks.get(NETWORKS_MOST) {
             return Err(argument.wrong(alloc::format!("there are more than {NETWORKS_MOST} networks")));
         }
+        let allow = networks.into_iter().map(read_network).collect::<Result<Vec<_>, _>>()?;
         let unless = node.child("unless").map(|unless| unless.arg(0)).transpose()?;
         Ok(Self {
             response: read_response(node, context)?,
-            allow: networks.into_iter().map(Network::read).collect::<Result<_, _>>()?,
+            allow: Ranges::new(allow.into_iter().map(|network| (network, 0))),
             unless: unless.map(|unless| context.condition(unless, PhaseId::RequestIdentity)).transpose()?,
         })
     }
+}
+
+fn read_network(argument: &Argument) -> Result<Network, Problem> {
+    argument.text()?.parse().map_err(|error: NetworkError| {
+        argument.wrong(error.to_string()).help("write something like \"192.0.2.0/24\" or \"2001:db8::1\"")
+    })
 }
 
 fn read_response(node: &Node, context: &mut dyn Context) -> Result<Response, Problem> {
@@ -229,9 +179,7 @@ impl Step for Maintenance {
 
     fn run(&self, settings: &MaintenanceSettings, input: Self::In<'_>) -> ControlFlow<Self::Stop, ()> {
         let (ClientAddress(client), view) = input;
-        let client = client.map(|client| client.to_canonical());
-        let allowed =
-            client.is_some_and(|client| settings.allow.iter().any(|network| network.contains(client)));
+        let allowed = client.is_some_and(|client| settings.allow.get(client).is_some());
         if allowed || settings.unless.as_ref().is_some_and(|unless| unless.holds(&view)) {
             return ControlFlow::Continue(());
         }

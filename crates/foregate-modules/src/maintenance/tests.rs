@@ -74,12 +74,20 @@ fn requests_can_be_let_through() {
 }
 
 #[test]
+fn ipv4_in_ipv6_is_ipv4() {
+    let settings = read(allowing(&["::ffff:127.0.0.0/104"])).unwrap();
+    assert!(answer(Sample::get("/").from("127.0.0.1"), &settings).is_none());
+    assert!(answer(Sample::get("/").from("128.0.0.1"), &settings).is_some());
+}
+
+#[test]
 fn mistakes_are_told() {
+    const NO_NETWORK: &str = "expected an address or a network, such as 192.0.2.1 or 10.0.0.0/8";
     for (node, message) in [
-        (allowing(&["192.0.2.1/24"]), "the address has bits beyond those of the network"),
-        (allowing(&["192.0.2.0/33"]), "this is not an address or a network"),
-        (allowing(&["192.0.2.0/+8"]), "this is not an address or a network"),
-        (allowing(&["example.com"]), "this is not an address or a network"),
+        (allowing(&["192.0.2.1/24"]), "the address has bits beyond the prefix; the network is 192.0.2.0/24"),
+        (allowing(&["192.0.2.0/33"]), NO_NETWORK),
+        (allowing(&["192.0.2.0/+8"]), NO_NETWORK),
+        (allowing(&["example.com"]), NO_NETWORK),
         (node("m").prop_literal("status", 302), "expected 200, or a status from 400 to 599"),
         (
             node("m").prop_literal("page", "down.html").prop_literal("body", "x"),
