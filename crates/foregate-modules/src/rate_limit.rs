@@ -176,10 +176,11 @@ impl Limit {
         let (by, when, phase) = read_expressions(node, context)?;
         let ipv6_prefix = node.prop("ipv6-prefix").map_or(Ok(64), |prefix| prefix.number(1..=128))? as u8;
         let key = node.prop("key").map_or(Ok("ip.src"), Argument::text)?;
+        let condition = node.prop("when").map_or(Ok(""), Argument::text)?;
         let named = node.prop("name").map(|_| &*name);
         let policy = format!("\"{name}\";q={};w={}", rule.limit, rule.window.div_ceil(1000));
         Ok(Self {
-            id: definition(&rule, key, ipv6_prefix, named),
+            id: definition(&rule, &[key, condition], ipv6_prefix, named),
             rule,
             by,
             ipv6_prefix,
@@ -304,7 +305,7 @@ fn read_expressions(node: &Node, context: &mut dyn Context) -> Result<Expression
 }
 
 /// A number for what a limit is; another definition is another limit, and begins anew.
-fn definition(rule: &Rule, key: &str, ipv6_prefix: u8, name: Option<&str>) -> u64 {
+fn definition(rule: &Rule, texts: &[&str], ipv6_prefix: u8, name: Option<&str>) -> u64 {
     // No secret is needed here: definitions do not come from clients.
     let mut hasher = SipHasher13::new_with_keys(0, 0);
     hasher.write_u8(match rule.algorithm {
@@ -316,8 +317,10 @@ fn definition(rule: &Rule, key: &str, ipv6_prefix: u8, name: Option<&str>) -> u6
     hasher.write_u64(rule.window);
     hasher.write_u32(rule.burst);
     hasher.write_u8(ipv6_prefix);
-    hasher.write_usize(key.len());
-    hasher.write(key.as_bytes());
+    for text in texts {
+        hasher.write_usize(text.len());
+        hasher.write(text.as_bytes());
+    }
     hasher.write_u8(u8::from(name.is_some()));
     hasher.write(name.unwrap_or_default().as_bytes());
     hasher.finish()
@@ -435,13 +438,21 @@ where
         let (view, Time(now), Random(random), ClientAddress(client), SiteName(site)) = input;
         let asked = Asked { view, client, site };
         let (mut passed, mut notes) = (Vec::new(), Vec::new());
+        // Of limits with one counter, as of a site and again of its route, the first has counted the request.
+        let mut counted: Vec<(u64, Standing)> = Vec::new();
         for limit in settings.limits.iter().filter(|limit| limit.phase == S::ID) {
             if limit.when.as_ref().is_some_and(|when| !when.holds(&asked.view)) {
                 continue;
             }
             let table = self.table.get_or_init(|| Box::new(Table::new(SETS, random)));
             let hash = limit.hash(table.seed(), &asked);
-            let standing = table.update(hash, now.steady_ms, |known| limit.rule.take(known, now.steady_ms));
+            let standing = match counted.iter().find(|(before, _)| *before == hash) {
+                Some((_, standing)) => *standing,
+                None => table.update(hash, now.steady_ms, |known| limit.rule.take(known, now.steady_ms)),
+            };
+            if settings.limits.len() > 1 {
+                counted.push((hash, standing));
+            }
             let named = |name: &'static str| Note {
                 name: name.into(),
                 value: Text::Owned(limit.name.as_bytes().into()),

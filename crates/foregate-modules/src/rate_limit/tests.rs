@@ -180,6 +180,29 @@ fn a_table_begins_anew_for_another_definition_and_not_for_the_same() {
 }
 
 #[test]
+fn limits_that_are_alike_count_a_request_once() {
+    for alike in
+        [[limit(2, "1m"), limit(2, "1m")], [limit(2, "1m"), limit(2, "1m").prop_literal("status", 503)]]
+    {
+        let (step, settings) = (RateLimit::<Identity>::default(), read(&alike));
+        let mut sample = Sample::get("/");
+        assert_eq!(sample.run(&step, &settings), Verdict::Continue);
+        assert_eq!(sample.run(&step, &settings), Verdict::Continue);
+        assert!(refused(&sample.run(&step, &settings)));
+    }
+}
+
+#[test]
+fn limits_under_other_conditions_count_apart() {
+    let step = RateLimit::<Identity>::default();
+    let under = |condition: &str| read(&[limit(1, "1m").prop_literal("when", condition)]);
+    let with = |name: &str| Sample::get("/").field(name, "1");
+    assert_eq!(with("x-a").run(&step, &under("field x-a")), Verdict::Continue);
+    assert_eq!(with("x-b").run(&step, &under("field x-b")), Verdict::Continue);
+    assert!(refused(&with("x-a").run(&step, &under("field x-a"))));
+}
+
+#[test]
 fn sites_count_apart_unless_the_limit_has_a_name() {
     let step = RateLimit::<Identity>::default();
     for (node, apart) in [(limit(1, "1m"), true), (limit(1, "1m").prop_literal("name", "all"), false)] {
