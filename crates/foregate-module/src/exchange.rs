@@ -1,5 +1,6 @@
 //! What a server tells steps about an exchange, and what it changes for them.
 
+use alloc::vec::Vec;
 use core::fmt;
 use core::net::{IpAddr, SocketAddr};
 use core::time::Duration;
@@ -30,6 +31,13 @@ pub trait Exchange {
     fn authority(&self) -> &str;
     /// The path in its normal form; `*` for a server-wide OPTIONS, empty for CONNECT.
     fn path(&self) -> &[u8];
+    /// What servers may take that path for that is another one in its normal form, where requests go on or are refused by
+    /// how it is read. `None` if there are too many to look at. Default: nothing.
+    fn other_paths(&self) -> Option<&[Vec<u8>]> {
+        Some(&[])
+    }
+    /// Says that a condition comes to something else for one of these: the request goes to no origin. By default it does.
+    fn doubt_path(&self) {}
     /// What stands behind the first `?`, without it.
     fn query(&self) -> Option<&[u8]>;
     /// The target as it was sent.

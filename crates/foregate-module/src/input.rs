@@ -94,6 +94,11 @@ impl<'r> View<'r> {
         Self { instead, ..self }
     }
 
+    /// Whether it is of a dry run.
+    pub fn is_dry(&self) -> bool {
+        self.dry
+    }
+
     /// The exchange.
     pub fn exchange(&self) -> &'r dyn Exchange {
         self.exchange

@@ -25,7 +25,7 @@ use foregate_rules::{
     Type, Value,
 };
 
-use self::facts::{ExchangeFacts, Numbers};
+use self::facts::{ExchangeFacts, Numbers, is_of_path};
 
 /// The names of values whose entries are the map `vars`, in the order of their phases. A later one has all entries of the
 /// earlier. They are known from the phase of the first on: a step may show its own before it has written them.
@@ -36,6 +36,9 @@ const COUNTRY: &str = "ip.src.country";
 
 /// The value that answers for it. It is a field of its own name too.
 const COUNTRY_VALUE: &str = "geo.country";
+
+/// How many readings of a path conditions are evaluated for; a path with more is in doubt wherever a condition looks at it.
+const READINGS_MOST: usize = 32;
 
 /// Why an expression was refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -138,7 +141,8 @@ impl Compiler {
     /// A mistake in it, or a field that is not known in that phase.
     pub fn condition(&self, text: &str, phase: PhaseId) -> Result<Arc<dyn Condition>, Mistake> {
         let predicate = self.predicate(text, phase)?;
-        Ok(Arc::new(One { predicate, numbers: Arc::clone(&self.numbers) }))
+        let reads_path = predicate.reads().any(is_of_path);
+        Ok(Arc::new(One { predicate, reads_path, numbers: Arc::clone(&self.numbers) }))
     }
 
     /// A value to be evaluated in a phase.
@@ -171,12 +175,13 @@ impl Compiler {
         for (number, text) in texts.iter().enumerate() {
             predicates.push(self.predicate(text, phase).map_err(|mistake| (number, mistake))?);
         }
+        let of_path = predicates.iter().map(|predicate| predicate.reads().any(is_of_path)).collect();
         let rules = RuleSet::new(predicates).map_err(|error| {
             let number = if let RuleSetError::Patterns(number) = error { number } else { 0 };
             let span = 0..texts.get(number).map_or(0, |text| text.len());
             (number, Mistake { span, message: error.to_string(), help: None })
         })?;
-        Ok(Arc::new(Many { rules, numbers: Arc::clone(&self.numbers) }))
+        Ok(Arc::new(Many { rules, of_path, numbers: Arc::clone(&self.numbers) }))
     }
 
     fn predicate(&self, text: &str, phase: PhaseId) -> Result<Predicate, Mistake> {
@@ -251,26 +256,81 @@ fn place(text: &str, field: Option<&foregate_rules::Field>, name: &str) -> Range
     found.next().unwrap_or(0..text.len())
 }
 
+/// The readings of an exchange's path that are looked at.
+fn other_paths<'v>(view: &View<'v>) -> Option<&'v [Vec<u8>]> {
+    view.exchange().other_paths().filter(|paths| paths.len() <= READINGS_MOST)
+}
+
 struct One {
     predicate: Predicate,
+    reads_path: bool,
     numbers: Arc<Numbers>,
 }
 
 impl Condition for One {
     fn holds(&self, view: &View<'_>) -> bool {
-        self.predicate.matches(&ExchangeFacts { view: *view, numbers: &self.numbers })
+        let facts = ExchangeFacts { view: *view, numbers: &self.numbers, path: None };
+        let holds = self.predicate.matches(&facts);
+        if self.reads_path && !view.is_dry() {
+            let other = |path: &Vec<u8>| {
+                self.predicate.matches(&ExchangeFacts { path: Some(path), ..facts }) != holds
+            };
+            if other_paths(view).is_none_or(|paths| paths.iter().any(other)) {
+                view.exchange().doubt_path();
+            }
+        }
+        holds
     }
 }
 
 struct Many {
     rules: RuleSet,
+    /// Of each rule, whether it looks at the path.
+    of_path: Box<[bool]>,
     numbers: Arc<Numbers>,
 }
 
 impl Conditions for Many {
     fn each(&self, view: &View<'_>, visit: &mut dyn FnMut(usize) -> ControlFlow<()>) {
         // How it ended is known to whoever visits.
-        let _ = self.rules.each_match(&ExchangeFacts { view: *view, numbers: &self.numbers }, visit);
+        let facts = ExchangeFacts { view: *view, numbers: &self.numbers, path: None };
+        let _ = self.rules.each_match(&facts, visit);
+    }
+
+    fn each_in_doubt(&self, view: &View<'_>, visit: &mut dyn FnMut(usize) -> ControlFlow<()>) {
+        let of_path = || (0..).zip(&self.of_path).filter(|(_, of_path)| **of_path).map(|(number, _)| number);
+        if of_path().next().is_none() {
+            return;
+        }
+        let Some(paths) = other_paths(view) else {
+            let _ = of_path().try_for_each(visit);
+            return;
+        };
+        let matches = |path| {
+            let mut all = Vec::new();
+            let facts = ExchangeFacts { view: *view, numbers: &self.numbers, path };
+            let _ = self.rules.each_match(&facts, |number| {
+                all.push(number);
+                ControlFlow::<()>::Continue(())
+            });
+            all
+        };
+        if paths.is_empty() {
+            return;
+        }
+        let own = matches(None);
+        for path in paths {
+            let other = matches(Some(path));
+            let only =
+                |one: &Vec<usize>, two: &Vec<usize>, visit: &mut dyn FnMut(usize) -> ControlFlow<()>| {
+                    one.iter()
+                        .filter(|number| two.binary_search(number).is_err())
+                        .try_for_each(|number| visit(*number))
+                };
+            if only(&own, &other, visit).is_break() || only(&other, &own, visit).is_break() {
+                return;
+            }
+        }
     }
 }
 
@@ -290,7 +350,7 @@ struct Computed {
 
 impl Expression for Computed {
     fn evaluate<'v>(&'v self, view: &View<'v>) -> Option<Cow<'v, [u8]>> {
-        let facts = ExchangeFacts { view: *view, numbers: &self.numbers };
+        let facts = ExchangeFacts { view: *view, numbers: &self.numbers, path: None };
         match self.expression.evaluate(&facts)? {
             Value::Bytes(bytes) => Some(Cow::Owned(bytes.into_owned())),
             value => Some(Cow::Owned(value.to_text().into_owned())),

@@ -21,15 +21,36 @@ pub(super) struct Numbers {
     pub(super) country: Option<u16>,
 }
 
+/// Whether a field is made of the path in its normal form.
+pub(super) fn is_of_path(field: FieldId) -> bool {
+    use Standard::{FullUri, Uri, UriPath, UriPathExtension};
+    matches!(field.standard(), Some(Uri | UriPath | UriPathExtension | FullUri))
+}
+
 /// What an exchange answers.
 pub(super) struct ExchangeFacts<'v> {
     pub(super) view: View<'v>,
     pub(super) numbers: &'v Numbers,
+    /// What the path is taken for, if not for what it is.
+    pub(super) path: Option<&'v [u8]>,
 }
 
 impl<'v> ExchangeFacts<'v> {
     fn exchange(&self) -> &'v dyn Exchange {
         self.view.exchange()
+    }
+
+    fn path(&self) -> &'v [u8] {
+        self.path.unwrap_or_else(|| self.exchange().path())
+    }
+
+    /// A start, the path, and the query if there is one.
+    fn with_query(&self, start: &[u8]) -> Cow<'v, [u8]> {
+        match (start, self.exchange().query()) {
+            (b"", None) => Cow::Borrowed(self.path()),
+            (start, None) => Cow::Owned([start, self.path()].concat()),
+            (start, Some(query)) => Cow::Owned([start, self.path(), b"?", query].concat()),
+        }
     }
 
     /// The value of a field that was added.
@@ -51,14 +72,14 @@ impl<'v> ExchangeFacts<'v> {
         let text = |text: &'v str| Some(Cow::Borrowed(text.as_bytes()));
         match field {
             Standard::Host => text(exchange.host()),
-            Standard::Uri => Some(with_query(b"", exchange)),
-            Standard::UriPath => Some(Cow::Borrowed(exchange.path())),
-            Standard::UriPathExtension => extension(exchange.path()).map(lower),
+            Standard::Uri => Some(self.with_query(b"")),
+            Standard::UriPath => Some(Cow::Borrowed(self.path())),
+            Standard::UriPathExtension => extension(self.path()).map(lower),
             Standard::UriQuery => Some(Cow::Borrowed(exchange.query().unwrap_or_default())),
             Standard::FullUri => {
                 // The port is what the client writes behind the host, wherever it has connected to.
                 let start = [exchange.scheme(), "://", exchange.host()].concat();
-                Some(with_query(start.as_bytes(), exchange))
+                Some(self.with_query(start.as_bytes()))
             }
             Standard::Method => Some(Cow::Borrowed(exchange.method())),
             Standard::Version => text(exchange.protocol()),
@@ -252,15 +273,6 @@ fn extension(path: &[u8]) -> Option<&[u8]> {
     let segment = path.rsplit(|byte| *byte == b'/').next()?;
     let dot = segment.iter().rposition(|byte| *byte == b'.')?;
     segment.get(dot + 1..)
-}
-
-/// A start, the path, and the query if there is one.
-fn with_query<'v>(start: &[u8], exchange: &'v dyn Exchange) -> Cow<'v, [u8]> {
-    match (start, exchange.query()) {
-        (b"", None) => Cow::Borrowed(exchange.path()),
-        (start, None) => Cow::Owned([start, exchange.path()].concat()),
-        (start, Some(query)) => Cow::Owned([start, exchange.path(), b"?", query].concat()),
-    }
 }
 
 /// Path and query of a target, which may have come with scheme and host.

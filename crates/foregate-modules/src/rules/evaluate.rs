@@ -51,14 +51,29 @@ pub(super) fn evaluate<V: Value<Data = Variables>>(
     for segment in &group.segments {
         let seen = evaluation.variables.clone();
         let conditions_view = seen.as_ref().map_or(view, |seen| view.with::<V>(seen));
-        let mut over = false;
+        let (mut over, mut last) = (false, usize::MAX);
         segment.conditions.each(&conditions_view, &mut |number| {
             let Some(rule) = group.rules.get(segment.first + number) else {
                 return ControlFlow::Continue(());
             };
             let flow = evaluation.follow::<V>(rule, view, before);
             over = flow.is_break();
+            if over {
+                last = number;
+            }
             flow
+        });
+        // An origin that reads the path otherwise would be let in by a rule that was made for another one. Rules behind the
+        // one after which none counts have not been asked.
+        segment.conditions.each_in_doubt(&conditions_view, &mut |number| {
+            let rule = group.rules.get(segment.first + number);
+            if number > last || rule.is_none_or(|rule| rule.dry_run) {
+                return ControlFlow::Continue(());
+            }
+            if !view.is_dry() {
+                view.exchange().doubt_path();
+            }
+            ControlFlow::Break(())
         });
         if over {
             break;

@@ -20,6 +20,7 @@ use std::future::poll_fn;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::task::Poll;
 use std::time::{Instant, SystemTime};
 
@@ -441,6 +442,9 @@ impl<'a> Exchange<'a> {
     /// Goes where the route, or a step, says.
     fn dispatch(&mut self) -> Step {
         let Some(route) = &self.route else { return Step::Failed(Error::Internal) };
+        if self.run.as_ref().is_some_and(|run| run.facts.path_is_in_doubt.load(Ordering::Relaxed)) {
+            return Step::Failed(Error::AmbiguousPath);
+        }
         let chosen = self.run.as_ref().and_then(|run| run.facts.upstream);
         match (&route.action, chosen) {
             (_, Some(upstream)) => Step::Prepare(upstream.0 as usize),

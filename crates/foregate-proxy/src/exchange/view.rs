@@ -2,6 +2,7 @@
 
 use std::cell::Cell;
 use std::net::IpAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -24,6 +25,10 @@ use crate::telemetry::clock;
 /// What steps have said of an exchange, and what they are told of it beside its heads.
 #[derive(Debug)]
 pub(super) struct Facts {
+    /// What servers may take the path for; nothing as long as no condition has asked.
+    pub other_paths: OnceLock<Option<Vec<Vec<u8>>>>,
+    /// Whether a condition comes to something else for one of them.
+    pub path_is_in_doubt: AtomicBool,
     /// Whom a step takes the request to come from.
     pub client: Option<IpAddr>,
     /// The upstream that a step has chosen.
@@ -64,6 +69,8 @@ impl Facts {
     /// An exchange that has just begun.
     pub fn new(body_is_empty: bool) -> Self {
         Self {
+            other_paths: OnceLock::new(),
+            path_is_in_doubt: AtomicBool::new(false),
             client: None,
             upstream: None,
             body_limit: None,
@@ -195,6 +202,17 @@ impl module::Exchange for View<'_> {
         self.request.path()
     }
 
+    fn other_paths(&self) -> Option<&[Vec<u8>]> {
+        // No origin will read the path any more.
+        let Some(site) = self.site.filter(|_| !self.has_response()) else { return Some(&[]) };
+        let read = || self.config.settings.sites.other_paths(site, self.request.path());
+        self.facts.other_paths.get_or_init(read).as_deref()
+    }
+
+    fn doubt_path(&self) {
+        self.facts.path_is_in_doubt.store(true, Ordering::Relaxed);
+    }
+
     fn query(&self) -> Option<&[u8]> {
         self.request.query()
     }
@@ -286,6 +304,7 @@ impl module::Exchange for View<'_> {
     }
 
     fn set_target(&mut self, path: Option<&[u8]>, query: Option<&[u8]>) -> bool {
+        self.facts.other_paths.take();
         self.request.rewrite(path, query, self.slashes()).is_ok()
     }
 

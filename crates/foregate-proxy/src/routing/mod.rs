@@ -113,6 +113,16 @@ impl SiteTable {
             .is_none_or(|readings| readings.iter().any(|reading| route(reading) != own))
     }
 
+    /// What [`other_readings`] a normalised path has that conditions are to be held against; none where the site
+    /// [forwards ambiguous paths](SiteOptions::forward_ambiguous).
+    pub fn other_paths(&self, id: HostId, path: &[u8]) -> Option<Vec<Vec<u8>>> {
+        let entry = self.hosts.entry(id);
+        if entry.forwards_ambiguous() {
+            return Some(Vec::new());
+        }
+        other_readings(path, if entry.keeps_slashes() { Slashes::Keep } else { Slashes::Merge })
+    }
+
     /// [`SiteOptions::requires_certificate`] of a pattern's site.
     pub fn requires_certificate(&self, id: HostId) -> bool {
         self.hosts.entry(id).requires_certificate()
