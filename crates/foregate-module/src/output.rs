@@ -144,7 +144,8 @@ effects! {
         }
     };
     /// Another path and query for the request: what the origin sees; the route stays. `None` for a part that stays; an
-    /// empty query goes. A target that has no normal form changes nothing.
+    /// empty query goes. A path that is none changes nothing; Foregate refuses
+    /// the request then.
     RewriteTarget(Option<(Option<Text>, Option<Text>)>), "target", effect, BeforeUpstream, |apply, target| {
         if let Some((path, query)) = target {
             apply.exchange.set_target(path.as_deref(), query.as_deref());

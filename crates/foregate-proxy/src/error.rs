@@ -67,9 +67,14 @@ pub enum Error {
     /// No site or route for the request.
     #[error("no site or route for this request")]
     NoRoute,
-    /// A path that servers may take for one of another route.
-    #[error("the path belongs to another route where `%2F`, `%5C` or `;` is read otherwise")]
+    /// A path that servers may take for one of another route, or for which a condition comes to something else.
+    #[error(
+        "the path belongs to another route, or to other conditions, where `%2F`, `%5C` or `;` is read otherwise"
+    )]
     AmbiguousPath,
+    /// A step has asked for a path that is none, or leads out of what it names.
+    #[error("the path that the request was to get is none, or has `..` in it")]
+    Rewrite,
     /// The authority is not covered by the connection.
     #[error("this connection is not for that site")]
     Misdirected,
@@ -249,6 +254,7 @@ impl Error {
             Self::EarlyTunnel => "early_tunnel",
             Self::NoRoute => "no_route",
             Self::AmbiguousPath => "ambiguous_path",
+            Self::Rewrite => "rewrite",
             Self::Misdirected => "misdirected",
             Self::HeadTimeout => "head_timeout",
             Self::BodyTimeout => "body_timeout",
@@ -300,6 +306,7 @@ impl Error {
             | Self::Client(_)
             | Self::EarlyTunnel
             | Self::AmbiguousPath
+            | Self::Rewrite
             | Self::BodyUnreadable(_) => 400,
             Self::TooManyFields => 431,
             Self::Expectation => 417,

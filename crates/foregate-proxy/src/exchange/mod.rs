@@ -445,6 +445,9 @@ impl<'a> Exchange<'a> {
         if self.run.as_ref().is_some_and(|run| run.facts.path_is_in_doubt.load(Ordering::Relaxed)) {
             return Step::Failed(Error::AmbiguousPath);
         }
+        if self.run.as_ref().is_some_and(|run| run.facts.target_is_wrong) {
+            return Step::Failed(Error::Rewrite);
+        }
         let chosen = self.run.as_ref().and_then(|run| run.facts.upstream);
         match (&route.action, chosen) {
             (_, Some(upstream)) => Step::Prepare(upstream.0 as usize),

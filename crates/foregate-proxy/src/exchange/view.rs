@@ -29,6 +29,8 @@ pub(super) struct Facts {
     pub other_paths: OnceLock<Option<Vec<Vec<u8>>>>,
     /// Whether a condition comes to something else for one of them.
     pub path_is_in_doubt: AtomicBool,
+    /// Whether a step has asked for a path that cannot be one.
+    pub target_is_wrong: bool,
     /// Whom a step takes the request to come from.
     pub client: Option<IpAddr>,
     /// The upstream that a step has chosen.
@@ -71,6 +73,7 @@ impl Facts {
         Self {
             other_paths: OnceLock::new(),
             path_is_in_doubt: AtomicBool::new(false),
+            target_is_wrong: false,
             client: None,
             upstream: None,
             body_limit: None,
@@ -128,6 +131,25 @@ pub(super) fn now() -> Now {
     let told = Now { unix_ms: since.as_millis() as u64, steady_ms: steady.as_millis() as u64 };
     TOLD.set(Some((now, told)));
     told
+}
+
+/// Whether a path has a `..` that some server follows. It was made of what a client sent then.
+fn leads_up(path: &[u8]) -> bool {
+    let mut plain = Vec::with_capacity(path.len());
+    let mut rest = path;
+    while let Some((byte, behind)) = rest.split_first() {
+        let (byte, behind) = match (byte, behind) {
+            (b'%', [b'2', b'e' | b'E', behind @ ..]) => (b'.', behind),
+            (b'%', [b'2', b'f' | b'F', behind @ ..]) => (b'/', behind),
+            (b'%', [b'5', b'c' | b'C', behind @ ..]) | (b'\\', behind) => (b'/', behind),
+            (b'%', [b'3', b'b' | b'B', behind @ ..]) => (b';', behind),
+            (byte, behind) => (*byte, behind),
+        };
+        plain.push(byte);
+        rest = behind;
+    }
+    let mut segments = plain.split(|byte| *byte == b'/');
+    segments.any(|segment| segment == b".." || segment.starts_with(b"..;"))
 }
 
 /// All that steps may see and change.
@@ -305,7 +327,14 @@ impl module::Exchange for View<'_> {
 
     fn set_target(&mut self, path: Option<&[u8]>, query: Option<&[u8]>) -> bool {
         self.facts.other_paths.take();
-        self.request.rewrite(path, query, self.slashes()).is_ok()
+        if !self.request.path().starts_with(b"/") {
+            return false;
+        }
+        let rewritten =
+            !path.is_some_and(leads_up) && self.request.rewrite(path, query, self.slashes()).is_ok();
+        // As it came, the origin must not see it: perhaps it was to be kept within a folder.
+        self.facts.target_is_wrong |= !rewritten;
+        rewritten
     }
 
     fn set_upstream(&mut self, upstream: UpstreamId) {
