@@ -291,7 +291,8 @@ impl Step for CanaryCookie {
             let age = settings.max_age.as_secs();
             let secure = if scheme == "https" { "; Secure" } else { "" };
             let cookie = format!("{name}={draw}; Path=/; Max-Age={age}; HttpOnly; SameSite=Lax{secure}");
-            edits = edits.append("set-cookie", cookie);
+            // Whoever got it out of a cache would have drawn the same.
+            edits = edits.append("set-cookie", cookie).append("cache-control", "private");
         }
         ControlFlow::Continue((EditResponse(edits),))
     }

@@ -41,10 +41,12 @@ fn a_share_of_the_clients_goes_and_stays() {
     assert!(first.upstream.is_some(), "0499 is below 5 %");
     let cookie = first.response.get("set-cookie").unwrap();
     assert_eq!(cookie, b"c=499; Path=/; Max-Age=2592000; HttpOnly; SameSite=Lax");
+    assert_eq!(first.response.get("cache-control").unwrap(), b"private");
     assert!(!goes(drawing(500), &settings));
     let again = run(drawing(9999).field("cookie", "a=b; c=499"), &settings);
     assert!(again.upstream.is_some());
     assert_eq!(again.response.get("set-cookie"), None, "it has one");
+    assert_eq!(again.response.get("cache-control"), None);
     assert!(!goes(drawing(0).field("cookie", "c=500"), &settings));
     let nonsense = run(drawing(0).field("cookie", "c=12345"), &settings);
     assert!(nonsense.upstream.is_some() && nonsense.response.get("set-cookie").is_some(), "draws anew");
