@@ -330,6 +330,10 @@ fn duration(node: &Node, name: &str, default: Duration) -> Result<Duration, Prob
 
 impl ErrorPages {
     fn page(&self, status: u16, source: Source<'_>) -> Option<&Page> {
+        // It stands for a response that the client has, and its fields are that one's (RFC 9110, section 15.4.5).
+        if status == 304 {
+            return None;
+        }
         let number = *self.by_status.get(usize::from(status))?;
         self.pages.get(usize::from(number)).filter(|_| self.of.holds(source))
     }
