@@ -24,7 +24,7 @@ use foregate_module::settings::Block;
 use foregate_module::{
     Argument, Condition, Context, EditResponse, Edits, Emit, Field, Filter, FromNode, Key, Kind, Never, Node,
     PhaseId, Problem, RequestFields, Respond, Response, ResponseFields, ResponseSource, Shown, Source, Step,
-    Text, Value, View, phase,
+    Swept, Text, Value, View, phase,
 };
 
 use crate::lists::vary;
@@ -446,6 +446,14 @@ impl Step for CorsResponse {
     const NAME: &'static str = "cors-response";
     const ABOUT: &'static str = "Says which pages of other origins may use a response (CORS).";
     const FILTERS: &'static [Filter] = &[];
+
+    fn sweeps(_: &Cors) -> bool {
+        true
+    }
+
+    fn keeps(&self, _: &Cors, _: Swept, name: &[u8]) -> bool {
+        !FIELDS.iter().any(|field| name.eq_ignore_ascii_case(field.as_bytes()))
+    }
 
     fn run(
         &self,

@@ -24,7 +24,7 @@ use foregate_module::settings::Block;
 use foregate_module::settings::Prop;
 use foregate_module::{
     Argument, Context, Edit, EditResponse, Edits, Field, Filter, FromNode, Key, Never, Node, Problem, Scheme,
-    Step, Text, phase,
+    Step, Swept, Text, phase,
 };
 
 /// For how long browsers are to use TLS alone, unless said otherwise.
@@ -385,6 +385,17 @@ impl Step for SecurityHeaders {
         "Adds fields by which browsers protect a site, and removes those that tell too much.";
     // A switch of protocols is no document.
     const FILTERS: &'static [Filter] = &[Filter::Status(200, 999)];
+
+    fn sweeps(settings: &Headers) -> bool {
+        settings.cleartext.iter().any(|edit| matches!(edit, Edit::Remove(_)))
+    }
+
+    fn keeps(&self, settings: &Headers, _: Swept, name: &[u8]) -> bool {
+        !settings
+            .cleartext
+            .iter()
+            .any(|edit| matches!(edit, Edit::Remove(removed) if removed.eq_ignore_ascii_case(name)))
+    }
 
     fn run(&self, settings: &Headers, (Scheme(scheme),): Self::In<'_>) -> ControlFlow<Never, Self::Out> {
         let edits = if scheme == "https" { &settings.tls } else { &settings.cleartext };
