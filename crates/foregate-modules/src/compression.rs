@@ -19,12 +19,13 @@ use core::ops::ControlFlow;
 use foregate_module::settings::{ANY, Block};
 use foregate_module::{
     Added, Context, DecodedBody, Edit, EditResponse, Edits, Field, Fields, Filter, FilterResponseBody,
-    FromNode, Key, MemoryIsShort, Never, Node, Problem, RequestFields, ResponseFields, Status, Step, Value,
-    phase,
+    FromNode, Key, MemoryIsShort, Never, Node, Problem, Read, RequestFields, ResponseFields, Status, Step,
+    Value, phase,
 };
 
 use crate::accept_encoding::AcceptEncoding;
 use crate::coding::{self, ContentCoding};
+use crate::decompression::Decompressed;
 use crate::lists::{has_element, vary};
 use crate::media_type::MediaPattern;
 
@@ -172,7 +173,14 @@ pub struct Compress;
 impl Step for Compress {
     type At = phase::ResponseBody;
     type Settings = Compression;
-    type In<'r> = (RequestFields<'r>, ResponseFields<'r>, Status, MemoryIsShort);
+    type In<'r> = (
+        RequestFields<'r>,
+        ResponseFields<'r>,
+        Status,
+        MemoryIsShort,
+        Read<'r, Decompressed>,
+        Added<'r, DecodedBody>,
+    );
     type Out = (EditResponse, FilterResponseBody);
     type Stop = Never;
     const NAME: &'static str = "compress";
@@ -182,15 +190,23 @@ impl Step for Compress {
     fn run(
         &self,
         settings: &Compression,
-        (RequestFields(request), ResponseFields(response), Status(status), MemoryIsShort(short)): Self::In<
-            '_,
-        >,
+        (
+            RequestFields(request),
+            ResponseFields(response),
+            Status(status),
+            MemoryIsShort(short),
+            plain,
+            decoded,
+        ): Self::In<'_>,
     ) -> ControlFlow<Never, Self::Out> {
+        // The head still tells the length of what the origin sends, not of what it is decoded to.
+        let is_decoded = plain.0.is_some() || decoded.iter().any(|(decoded, _)| !decoded.dry);
+        let length = if is_decoded { None } else { length(response) };
         if status == 304 {
             let edits = settings.revalidated(request, response);
             return ControlFlow::Continue((EditResponse(edits), FilterResponseBody(None)));
         }
-        if !is_whole(status, response) || !settings.is_worth_it(response) {
+        if !is_whole(status, response) || !settings.is_worth_it(response, length) {
             return ControlFlow::Continue((EditResponse(Edits::new()), FilterResponseBody(None)));
         }
         let edits = vary(Edits::new(), response, VARY);
@@ -201,7 +217,7 @@ impl Step for Compress {
             // Others have no way to do without memory; the client takes the body as it is, too.
             return ControlFlow::Continue((EditResponse(edits), FilterResponseBody(None)));
         }
-        let filter = coding::encoder(Self::NAME, coding, level, length(response));
+        let filter = coding::encoder(Self::NAME, coding, level, length);
         let edits = edits.set("content-encoding", coding.token());
         ControlFlow::Continue((EditResponse(edits), FilterResponseBody(Some(filter))))
     }
@@ -244,11 +260,11 @@ impl Step for EncodeAgain {
 }
 
 impl Compression {
-    fn is_worth_it(&self, response: &dyn Fields) -> bool {
+    fn is_worth_it(&self, response: &dyn Fields, length: Option<u64>) -> bool {
         let plain = response.get("content-encoding").is_none();
         plain
             && response.get("content-type").is_some_and(|value| self.fits(value))
-            && length(response).is_none_or(|length| length > 0 && length >= self.minimum)
+            && length.is_none_or(|length| length > 0 && length >= self.minimum)
     }
 
     fn fits(&self, content_type: &[u8]) -> bool {

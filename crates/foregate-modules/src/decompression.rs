@@ -17,9 +17,9 @@ use core::ops::ControlFlow;
 
 use foregate_module::settings::Block;
 use foregate_module::{
-    Add, Added, Context, Decoded, DecodedBody, EditRequest, EditResponse, Edits, Filter, FilterRequestBody,
-    FilterResponseBody, Filtered, FromNode, Key, Never, Node, PlainBody, Problem, RequestFields, Respond,
-    Response, ResponseFields, Status, Step, Value, phase,
+    Add, Added, Context, Decoded, DecodedBody, EditRequest, EditResponse, Edits, Emit, Filter,
+    FilterRequestBody, FilterResponseBody, Filtered, FromNode, Key, Never, Node, PlainBody, Problem,
+    RequestFields, Respond, Response, ResponseFields, Status, Step, Value, phase,
 };
 
 use crate::accept_encoding::AcceptEncoding;
@@ -164,6 +164,16 @@ impl Step for DecompressRequest {
     }
 }
 
+/// That the body of a response is decoded: its length is another one than its head tells.
+#[derive(Debug)]
+pub struct Decompressed;
+
+impl Value for Decompressed {
+    type Data = ();
+    const NAME: &'static str = "decompress.decoded";
+    const ABOUT: &'static str = "That the content coding was taken off the response.";
+}
+
 /// Decodes responses, before anything else sees their bodies.
 #[derive(Debug, Default)]
 pub struct DecompressResponse;
@@ -172,7 +182,7 @@ impl Step for DecompressResponse {
     type At = phase::ResponseBody;
     type Settings = Decompression;
     type In<'r> = (RequestFields<'r>, ResponseFields<'r>, Status);
-    type Out = (EditResponse, FilterResponseBody);
+    type Out = (EditResponse, FilterResponseBody, Emit<Decompressed>);
     type Stop = Never;
     const NAME: &'static str = "decompress-response";
     const ABOUT: &'static str = "Takes the content coding off responses.";
@@ -183,7 +193,8 @@ impl Step for DecompressResponse {
         settings: &Decompression,
         (RequestFields(request), ResponseFields(response), Status(status)): Self::In<'_>,
     ) -> ControlFlow<Never, Self::Out> {
-        let as_it_is = |edits| ControlFlow::Continue((EditResponse(edits), FilterResponseBody(None)));
+        let as_it_is =
+            |edits| ControlFlow::Continue((EditResponse(edits), FilterResponseBody(None), Emit(None)));
         let mut values = response.all("content-encoding");
         let coding = values.next().and_then(coding::coding_of).filter(|_| values.next().is_none());
         let Some(coding) = coding.filter(|_| is_whole(status, response)) else {
@@ -202,7 +213,7 @@ impl Step for DecompressResponse {
         };
         let filter = coding::decoder(Self::NAME, coding, settings.limits);
         let edits = edits.remove("content-encoding");
-        ControlFlow::Continue((EditResponse(edits), FilterResponseBody(Some(filter))))
+        ControlFlow::Continue((EditResponse(edits), FilterResponseBody(Some(filter)), Emit(Some(()))))
     }
 }
 
