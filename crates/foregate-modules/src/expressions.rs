@@ -175,13 +175,15 @@ impl Compiler {
         for (number, text) in texts.iter().enumerate() {
             predicates.push(self.predicate(text, phase).map_err(|mistake| (number, mistake))?);
         }
-        let of_path = predicates.iter().map(|predicate| predicate.reads().any(is_of_path)).collect();
+        let of_path = predicates.iter().map(|predicate| predicate.reads().any(is_of_path));
+        let of_path: Box<[bool]> = of_path.collect();
+        let reads_path = of_path.contains(&true);
         let rules = RuleSet::new(predicates).map_err(|error| {
             let number = if let RuleSetError::Patterns(number) = error { number } else { 0 };
             let span = 0..texts.get(number).map_or(0, |text| text.len());
             (number, Mistake { span, message: error.to_string(), help: None })
         })?;
-        Ok(Arc::new(Many { rules, of_path, numbers: Arc::clone(&self.numbers) }))
+        Ok(Arc::new(Many { rules, of_path, reads_path, numbers: Arc::clone(&self.numbers) }))
     }
 
     fn predicate(&self, text: &str, phase: PhaseId) -> Result<Predicate, Mistake> {
@@ -287,6 +289,8 @@ struct Many {
     rules: RuleSet,
     /// Of each rule, whether it looks at the path.
     of_path: Box<[bool]>,
+    /// Whether any does.
+    reads_path: bool,
     numbers: Arc<Numbers>,
 }
 
@@ -298,14 +302,17 @@ impl Conditions for Many {
     }
 
     fn each_in_doubt(&self, view: &View<'_>, visit: &mut dyn FnMut(usize) -> ControlFlow<()>) {
-        let of_path = || (0..).zip(&self.of_path).filter(|(_, of_path)| **of_path).map(|(number, _)| number);
-        if of_path().next().is_none() {
+        if !self.reads_path {
             return;
         }
         let Some(paths) = other_paths(view) else {
-            let _ = of_path().try_for_each(visit);
+            let of_path = (0..).zip(&self.of_path).filter(|(_, of_path)| **of_path);
+            let _ = of_path.map(|(number, _)| number).try_for_each(visit);
             return;
         };
+        if paths.is_empty() {
+            return;
+        }
         let matches = |path| {
             let mut all = Vec::new();
             let facts = ExchangeFacts { view: *view, numbers: &self.numbers, path };
@@ -315,19 +322,12 @@ impl Conditions for Many {
             });
             all
         };
-        if paths.is_empty() {
-            return;
-        }
         let own = matches(None);
         for path in paths {
             let other = matches(Some(path));
-            let only =
-                |one: &Vec<usize>, two: &Vec<usize>, visit: &mut dyn FnMut(usize) -> ControlFlow<()>| {
-                    one.iter()
-                        .filter(|number| two.binary_search(number).is_err())
-                        .try_for_each(|number| visit(*number))
-                };
-            if only(&own, &other, visit).is_break() || only(&other, &own, visit).is_break() {
+            let only_own = own.iter().filter(|number| other.binary_search(number).is_err());
+            let only_other = other.iter().filter(|number| own.binary_search(number).is_err());
+            if only_own.chain(only_other).try_for_each(|number| visit(*number)).is_break() {
                 return;
             }
         }
