@@ -94,8 +94,11 @@ pub struct Redirect {
     pub location: Text,
 }
 
-/// The response is replaced by this one; what its origin still sends is dropped. The next phases, and in `response-body`
-/// the next steps, see the new one; filters that were put before the body of the old one go.
+/// The response is replaced by this one; what its origin still sends is dropped. The next steps see the new one; filters that
+/// were put before the body of the old one go. Where steps before it have changed the fields of the old one, in
+/// `response-headers` or, for a step of `response-body`, anywhere before that phase, those of `response-headers` and
+/// `response-error-page` run again over the new one, but for the one that has replaced it. What replaces an error in
+/// `response-error-page` has to have the fields that are to stay.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Replace(pub Response);
 

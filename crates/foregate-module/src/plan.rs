@@ -48,6 +48,12 @@ impl Steps {
         Self(core::array::from_fn(|word| self.0[word] | other.0[word]))
     }
 
+    /// The steps of both sets.
+    #[must_use]
+    pub(crate) fn both(self, other: Self) -> Self {
+        Self(core::array::from_fn(|word| self.0[word] & other.0[word]))
+    }
+
     /// Whether there is none.
     pub fn is_empty(&self) -> bool {
         *self == Self::NONE
@@ -131,6 +137,12 @@ impl Plan {
     #[inline]
     pub fn has_any(&self, first: PhaseId, last: PhaseId) -> bool {
         !self.range(first.order()..last.order() + 1).is_empty()
+    }
+
+    /// The keys whose `when` has been evaluated before there was a response, by [`Planned::key`].
+    pub(crate) fn decided_by_request(&self) -> Steps {
+        let steps = self.steps.get(self.range(0..PhaseId::UpstreamResponse.order())).unwrap_or_default();
+        steps.iter().fold(Steps::NONE, |keys, planned| keys.with(usize::from(planned.key)))
     }
 
     /// How much of the request's body the steps want, bytes.

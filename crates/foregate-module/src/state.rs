@@ -33,6 +33,16 @@ struct Slot {
     plain: bool,
 }
 
+impl Slot {
+    /// Keeps memory that can serve again.
+    fn unwrite(&mut self) {
+        self.written = false;
+        if !self.plain {
+            self.value = None;
+        }
+    }
+}
+
 impl Slots {
     /// The value in a slot, if it has been written.
     pub fn get(&self, slot: u16) -> Option<&(dyn Any + Send + Sync)> {
@@ -71,6 +81,13 @@ impl Slots {
         }
     }
 
+    /// The value has not been written.
+    pub(crate) fn unwrite(&mut self, slot: u16) {
+        if let Some(slot) = self.0.get_mut(usize::from(slot)) {
+            slot.unwrite();
+        }
+    }
+
     #[inline]
     fn at(&mut self, slot: u16) -> &mut Slot {
         let slot = usize::from(slot);
@@ -81,12 +98,7 @@ impl Slots {
     }
 
     fn clear(&mut self) {
-        for slot in &mut self.0 {
-            slot.written = false;
-            if !slot.plain {
-                slot.value = None;
-            }
-        }
+        self.0.iter_mut().for_each(Slot::unwrite);
     }
 
     /// Adds to a list, in a dry run or not.

@@ -109,6 +109,7 @@ foregate_module::group! {
         // response-headers
         rules::EvaluateResponse,
         rules::ReplaceResponse,
+        rules::ChangeResponse,
         request_id::Tell,
         error_pages::Ask,
         headers::Response,

@@ -272,44 +272,25 @@ impl Step for EvaluateResponse {
     type Settings = Rules;
     type In<'r> =
         (View<'r>, Read<'r, Decided>, Read<'r, DecidedInRewrite>, Read<'r, Kept>, Read<'r, KeptInRewrite>);
-    type Out = (Emit<DecidedInResponse>, Emit<KeptInResponse>, EditResponse, Notes, Tally, Skip);
+    type Out = (Emit<DecidedInResponse>, Emit<KeptInResponse>, Notes, Tally, Skip);
     type Stop = Never;
     const NAME: &'static str = "rules-response";
-    const ABOUT: &'static str =
-        "Evaluates the rules of the phase `response`, and changes the response as all rules say.";
+    const ABOUT: &'static str = "Evaluates the rules of the phase `response`.";
     const FILTERS: &'static [Filter] = &[];
 
     fn is_idle(rules: &Rules) -> bool {
-        let before = [&rules.request, &rules.rewrite];
-        rules.response.is_empty() && !before.iter().any(|group| group.any(Action::edits_response))
-    }
-
-    fn sweeps(rules: &Rules) -> bool {
-        !rules.of_responses.is_empty()
-    }
-
-    fn keeps(&self, rules: &Rules, swept: Swept, name: &[u8]) -> bool {
-        // Before there is a response nobody knows which rules will hold, and hints to preload are no harm.
-        swept == Swept::Interim || !rules.of_responses.contains(name)
+        rules.response.is_empty()
     }
 
     fn run(&self, rules: &Rules, input: Self::In<'_>) -> ControlFlow<Never, Self::Out> {
         let (view, Read(decided), Read(rewrite), Read(kept), Read(later)) = input;
-        let before = [decided, rewrite];
-        let leaves = before.iter().flatten().any(|decided| decided.leaves_rules);
-        let mut done = match leaves {
+        let leaves = [decided, rewrite].into_iter().flatten().any(|decided| decided.leaves_rules);
+        let done = match leaves {
             true => Evaluation::default(),
             false => evaluate::<KeptInResponse>(&rules.response, view, later.or(kept)),
         };
-        let mut edits = Edits::new();
-        for decided in before.into_iter().flatten().chain(&done.decision) {
-            edits.extend(&decided.response);
-        }
-        // What is left of the decision is for the next step.
-        let decision = done.decision.take().filter(|decision| decision.stop.is_some());
         let (notes, tally, skip) = (Notes(done.notes), Tally(done.tallies), Skip(done.skipped));
-        let edits = EditResponse(edits);
-        ControlFlow::Continue((Emit(decision), Emit(done.variables), edits, notes, tally, skip))
+        ControlFlow::Continue((Emit(done.decision), Emit(done.variables), notes, tally, skip))
     }
 }
 
@@ -333,6 +314,48 @@ impl Step for ReplaceResponse {
 
     fn run(&self, _: &Rules, (Read(decided),): (Read<'_, DecidedInResponse>,)) -> ControlFlow<Replace> {
         stop(decided).map_break(Replace)
+    }
+}
+
+/// Changes responses as rules have decided, also those that rules have replaced.
+#[derive(Debug, Default)]
+pub struct ChangeResponse;
+
+impl Step for ChangeResponse {
+    type At = phase::ResponseHeaders;
+    type Settings = Rules;
+    type In<'r> = (Read<'r, Decided>, Read<'r, DecidedInRewrite>, Read<'r, DecidedInResponse>);
+    type Out = (EditResponse,);
+    type Stop = Never;
+    const NAME: &'static str = "rules-change-response";
+    const ABOUT: &'static str = "Changes the response as rules of all phases say.";
+    const FILTERS: &'static [Filter] = &[];
+
+    fn is_idle(rules: &Rules) -> bool {
+        ![&rules.request, &rules.rewrite, &rules.response]
+            .iter()
+            .any(|group| group.any(Action::edits_response))
+    }
+
+    fn sweeps(rules: &Rules) -> bool {
+        !rules.of_responses.is_empty()
+    }
+
+    fn keeps(&self, rules: &Rules, swept: Swept, name: &[u8]) -> bool {
+        // Before there is a response nobody knows which rules will hold, and hints to preload are no harm.
+        swept == Swept::Interim || !rules.of_responses.contains(name)
+    }
+
+    fn run(
+        &self,
+        _: &Rules,
+        (Read(request), Read(rewrite), Read(response)): Self::In<'_>,
+    ) -> ControlFlow<Never, Self::Out> {
+        let mut edits = Edits::new();
+        for decided in [request, rewrite, response].into_iter().flatten() {
+            edits.extend(&decided.response);
+        }
+        ControlFlow::Continue((EditResponse(edits),))
     }
 }
 

@@ -32,6 +32,8 @@ pub(crate) struct Run {
     pub next: usize,
     /// How many steps of that phase have run already.
     pub begun: usize,
+    /// How many steps of `response-body` have run over a response that another has replaced since: they do not run again.
+    pub resume: usize,
     /// What is known of the step after those.
     pub turn: Turn,
     /// What is being fetched, or has been for those who ask.
@@ -112,6 +114,7 @@ impl Request {
             off: route.off,
             next: 0,
             begun: 0,
+            resume: 0,
             turn: Turn::default(),
             asked: Vec::new(),
             replaced: false,

@@ -85,7 +85,7 @@ pub(crate) fn response(
     run.skip_to(first);
     let mut exchange = Exchange::of_response(host, facts, kept, status);
     let mut body = body;
-    // Steps that have run do not run again, so that this comes to an end.
+    // A step that has replaced the response does not run again, so that this comes to an end.
     loop {
         let held = run.phases(&mut exchange, PhaseId::ResponseErrorPage);
         if held.is_ok() && run.state.hold > 0 && body == BodyOf::Sent && exchange.kept.response_body.is_none()
@@ -281,7 +281,8 @@ impl Run {
             }
             self.hand_over(&route.pipeline);
             self.next += 1;
-            self.begun = 0;
+            let resumes = self.next == PhaseId::ResponseBody.order();
+            self.begun = if resumes { std::mem::take(&mut self.resume) } else { 0 };
         }
         Ok(())
     }
@@ -386,7 +387,13 @@ impl Run {
                 self.state.notes.push(("dry-run".into(), format!("{name}: {what}").into()));
                 Ok(())
             }
-            Ok(Verdict::Stop(Action::Respond(response))) => Err(Ended::Answer(Box::new(response), name)),
+            Ok(Verdict::Stop(Action::Respond(response))) => {
+                // Where a page takes the place of an error, it keeps the fields.
+                if self.next != PhaseId::ResponseErrorPage.order() {
+                    self.start_over(planned);
+                }
+                Err(Ended::Answer(Box::new(response), name))
+            }
             Ok(Verdict::Stop(Action::Abort)) => {
                 self.step = name;
                 Err(Ended::Abort)
@@ -395,13 +402,32 @@ impl Run {
                 PANICS.fetch_add(1, Ordering::Relaxed);
                 exchange.log(Level::Error, &format!("step \"{name}\" has panicked"));
                 self.count(name, "panic", 1);
-                if optional || pipeline.may_fail(planned) { Ok(()) } else { Err(Ended::Failed) }
+                if optional || pipeline.may_fail(planned) {
+                    return Ok(());
+                }
+                self.start_over(planned);
+                Err(Ended::Failed)
             }
             Err(Fault::Full(full)) => {
                 exchange.log(Level::Warn, &format!("there is no thread for the step \"{name}\""));
                 self.count(name, "shed", 1);
-                if full == WhenFull::Shed || pipeline.may_fail(planned) { Ok(()) } else { Err(Ended::Full) }
+                if full == WhenFull::Shed || pipeline.may_fail(planned) {
+                    return Ok(());
+                }
+                self.start_over(planned);
+                Err(Ended::Full)
             }
+        }
+    }
+
+    /// The response is to be another one: what steps have done to the head of the old one, they do to that of the new one.
+    /// `last` is the step that has replaced it or has failed.
+    fn start_over(&mut self, last: &Planned) {
+        let route = Rc::clone(&self.route);
+        let at = PhaseId::ALL.get(self.next).copied().unwrap_or(PhaseId::Log);
+        if route.pipeline.starts_over(&route.plan, at, Some(last), &mut self.state) {
+            self.resume = if at == PhaseId::ResponseBody { self.begun } else { 0 };
+            (self.next, self.begun) = (PhaseId::ResponseHeaders.order(), 0);
         }
     }
 

@@ -12,7 +12,7 @@ use foregate_module::{
 use foregate_rules::{List, Lists};
 use sha2::{Digest, Sha256};
 
-use super::{ChangeRequest, EvaluateResponse, EvaluateRewrite, Rules};
+use super::{ChangeRequest, ChangeResponse, EvaluateRewrite, Rules};
 use crate::expressions::Compiler;
 
 const KEY: &str = "0123456789abcdef";
@@ -547,17 +547,17 @@ fn names_in_actions_do_not_come_in_trailers() {
         assert!(ChangeRequest.keeps(&rules, Swept::Trailers, name.as_bytes()), "{name}");
     }
     for (name, kept) in [("x-shown", false), ("X-Secret", false), ("x-more", true), ("x-set", true)] {
-        assert_eq!(EvaluateResponse.keeps(&rules, Swept::Trailers, name.as_bytes()), kept, "{name}");
-        assert!(EvaluateResponse.keeps(&rules, Swept::Interim, name.as_bytes()), "{name}");
+        assert_eq!(ChangeResponse.keeps(&rules, Swept::Trailers, name.as_bytes()), kept, "{name}");
+        assert!(ChangeResponse.keeps(&rules, Swept::Interim, name.as_bytes()), "{name}");
     }
     assert!(
-        [ChangeRequest::sweeps, EvaluateRewrite::sweeps, EvaluateResponse::sweeps]
+        [ChangeRequest::sweeps, EvaluateRewrite::sweeps, ChangeResponse::sweeps]
             .iter()
             .all(|sweeps| sweeps(&rules))
     );
     let plain = settings(&[rule("ssl", [block()])], &pipeline).expect("rules");
     assert!(
-        ![ChangeRequest::sweeps, EvaluateRewrite::sweeps, EvaluateResponse::sweeps]
+        ![ChangeRequest::sweeps, EvaluateRewrite::sweeps, ChangeResponse::sweeps]
             .iter()
             .any(|sweeps| sweeps(&plain))
     );

@@ -3,7 +3,7 @@
 use std::future::poll_fn;
 use std::task::{Context, Poll};
 
-use foregate_module::{Chain, Filtered, PhaseId, Text};
+use foregate_module::{Chain, Filtered, PhaseId, Source, Text};
 use foregate_wire::{BodyLength, HeaderList, Method, NameId};
 
 use super::modules::Ended;
@@ -17,6 +17,10 @@ use crate::telemetry::clock;
 
 impl Exchange<'_> {
     pub(super) async fn answer(&mut self, answer: Answer) -> Step {
+        if matches!(answer.source, Source::Error(_)) {
+            // No step's fault, or it has been said there: steps may have seen the head of the origin's response.
+            self.start_over(None);
+        }
         let mut body = self.take_answer(answer);
         while self.run.is_some() {
             match self.shape_answer(body).await {

@@ -50,6 +50,15 @@ pub(super) struct Run {
     next: usize,
     /// How many steps of that phase have run already: a step that replaced the response ends its own turn, not the phase.
     begun: usize,
+    /// How many steps of `response-body` have run over a response that another has replaced since: they do not run again.
+    resume: usize,
+}
+
+impl Run {
+    /// The phase that is running, or comes next.
+    pub(super) fn next(&self) -> usize {
+        self.next
+    }
 }
 
 /// How a step has ended the usual way of a request.
@@ -91,10 +100,10 @@ impl Exchange<'_> {
             }
             match SHELF.with_borrow_mut(Vec::pop) {
                 Some(mut run) => {
-                    (run.plan, run.facts, run.next, run.begun) = (plan, facts, 0, 0);
+                    (run.plan, run.facts, run.next, run.begun, run.resume) = (plan, facts, 0, 0, 0);
                     run
                 }
-                None => Box::new(Run { plan, state: State::default(), facts, next: 0, begun: 0 }),
+                None => Box::new(Run { plan, state: State::default(), facts, next: 0, begun: 0, resume: 0 }),
             }
         });
     }
@@ -190,7 +199,23 @@ impl Exchange<'_> {
             && run.next <= phase.order()
         {
             run.next = phase.order() + 1;
-            run.begun = 0;
+            let resumes = run.next == PhaseId::ResponseBody.order();
+            run.begun = if resumes { std::mem::take(&mut run.resume) } else { 0 };
+        }
+    }
+
+    /// The response is to be another one: what steps have done to the head of the old one, they do to that of the new one.
+    /// `last` is the step that has replaced it or has failed.
+    pub(super) fn start_over(&mut self, last: Option<&Planned>) {
+        let Some(run) = self.run.as_mut().filter(|_| !self.record.logged) else { return };
+        // Where the steps of a phase have all run, `next` is behind it.
+        let at = PhaseId::ALL.get(run.next).copied().unwrap_or(PhaseId::Log).min(PhaseId::ResponseBody);
+        if self.config.settings.pipeline.starts_over(&run.plan, at, last, &mut run.state) {
+            if run.next >= PhaseId::ResponseBody.order() {
+                let all = run.plan.phase(PhaseId::ResponseBody).len();
+                run.resume = if run.next == PhaseId::ResponseBody.order() { run.begun } else { all };
+            }
+            (run.next, run.begun) = (PhaseId::ResponseHeaders.order(), 0);
         }
     }
 

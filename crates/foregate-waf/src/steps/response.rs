@@ -66,8 +66,11 @@ impl Step for ResponseHead {
         let nothing = ControlFlow::Continue((HoldResponseBody(None), Count(None)));
         let Some(held) = held else { return nothing };
         let held = &mut *held.lock();
-        // A request that was stopped has our own answer, which rules need not look at.
-        if held.transaction.as_ref().is_none_or(|transaction| !transaction.verdict().passes()) {
+        // A request that was stopped has our own answer, which rules need not look at, nor at what takes the place of what they
+        // have seen.
+        if std::mem::replace(&mut held.answered, true)
+            || held.transaction.as_ref().is_none_or(|transaction| !transaction.verdict().passes())
+        {
             return nothing;
         }
         let seen = with(held, now, way, |transaction| {

@@ -457,6 +457,7 @@ fn nothing() -> Held {
         began: 0,
         head: 0,
         values: 0,
+        answered: false,
         holds: false,
         coding: None,
         limit: 0,

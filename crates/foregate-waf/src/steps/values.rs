@@ -22,6 +22,8 @@ pub struct Held {
     pub(super) head: usize,
     /// Values in the request's head.
     pub(super) values: usize,
+    /// Whether rules have seen the head of a response.
+    pub(super) answered: bool,
     /// Whether rules look at the response's body.
     pub(super) holds: bool,
     /// The content coding of that body.

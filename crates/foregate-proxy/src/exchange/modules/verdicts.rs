@@ -2,7 +2,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use foregate_module::{Action, Pipeline, Planned, Verdict, WhenFull};
+use foregate_module::{Action, PhaseId, Pipeline, Planned, Verdict, WhenFull};
 
 use super::{Ended, Fault};
 use crate::error::Error;
@@ -55,7 +55,11 @@ impl Exchange<'_> {
                 if let Some(run) = self.run.as_mut().filter(|_| entry.reads_body()) {
                     run.facts.unseen = Some(error.kind());
                 }
-                if goes_on { Ok(()) } else { Err(Ended::Failed(error)) }
+                if goes_on {
+                    return Ok(());
+                }
+                self.start_over(Some(planned));
+                Err(Ended::Failed(error))
             }
         }
     }
@@ -81,6 +85,7 @@ impl Exchange<'_> {
         }
         run.facts.unseen = Some(Error::FilterMemory.kind());
         if !pipeline.may_fail(planned) {
+            self.start_over(Some(planned));
             return Err(Ended::Failed(Error::FilterMemory));
         }
         // The request goes on without what it would have held.
@@ -106,6 +111,10 @@ impl Exchange<'_> {
             return Ok(());
         }
         counters.stops.inc();
+        // Where a page takes the place of an error, it keeps the fields.
+        if self.run.as_ref().is_some_and(|run| run.next() != PhaseId::ResponseErrorPage.order()) {
+            self.start_over(Some(planned));
+        }
         Err(match action {
             Action::Respond(response) => Ended::Answer(Box::new(response), counters.name),
             Action::Abort => Ended::Abort(counters.name),
