@@ -60,6 +60,8 @@ pub enum Kind {
     Ip,
     /// Bytes by their names.
     Map,
+    /// Whole numbers, in order.
+    Ints,
 }
 
 /// A value as expressions and logs see it.
@@ -75,4 +77,6 @@ pub enum Shown<'v> {
     Ip(IpAddr),
     /// Bytes by their names, each name once.
     Map(&'v [(Text, Text)]),
+    /// Whole numbers, in order.
+    Ints(&'v [i64]),
 }

@@ -21,8 +21,8 @@ use core::ops::{ControlFlow, Range};
 
 use foregate_module::{Condition, Conditions, Expression, Kind, PhaseId, Pipeline, View, testing};
 use foregate_rules::{
-    FactTable, FieldError, FieldId, Lists, Predicate, RuleSet, RuleSetError, Scheme, Stage, StandardField,
-    Type, Value,
+    FactTable, FieldError, FieldId, Lists, Predicate, RuleSet, RuleSetError, Scalar, Scheme, Stage,
+    StandardField, Type, Value,
 };
 
 use self::facts::{ExchangeFacts, Numbers, is_of_path};
@@ -240,6 +240,7 @@ fn kind_of(kind: Kind) -> Type {
         Kind::Bytes => Type::Bytes,
         Kind::Ip => Type::Ip,
         Kind::Map => Type::Map,
+        Kind::Ints => Type::Array(Scalar::Int),
     }
 }
 

@@ -191,9 +191,16 @@ impl Facts for ExchangeFacts<'_> {
     ) -> ControlFlow<()> {
         let exchange = self.exchange();
         let Some(standard) = field.standard() else {
-            let Some(Shown::Map(entries)) = self.shown(field) else { return ControlFlow::Continue(()) };
-            let wanted = entries.iter().filter(|(found, _)| name.is_none_or(|name| *name == **found));
-            return visit_all(wanted.map(|(_, value)| Cow::Borrowed(&**value)), visit);
+            return match self.shown(field) {
+                Some(Shown::Map(entries)) => {
+                    let wanted = entries.iter().filter(|(found, _)| name.is_none_or(|name| *name == **found));
+                    visit_all(wanted.map(|(_, value)| Cow::Borrowed(&**value)), visit)
+                }
+                Some(Shown::Ints(numbers)) => {
+                    numbers.iter().try_for_each(|number| visit(Value::Int(*number)))
+                }
+                _ => ControlFlow::Continue(()),
+            };
         };
         let query = || exchange.query().unwrap_or_default();
         let raw_query = || split_query(origin_form(exchange.raw_target())).1;

@@ -265,6 +265,9 @@ impl<'p> Run<'p> {
         }
         if !on {
             if let Some(verdict) = verdict {
+                if let Err(place) = self.state.would_stop.binary_search(&about.id) {
+                    self.state.would_stop.insert(place, about.id);
+                }
                 self.state.would.get_or_insert(verdict);
             }
             return None;

@@ -8,7 +8,8 @@ use super::tx::{Slot, Variables};
 use super::values::{Span, Values};
 use super::verdict::Verdict;
 use crate::model::{
-    AllowScope, AuditEngine, AuditParts, BodyProcessor, EngineMode, Mask, Phase, Variable, XmlArguments,
+    AllowScope, AuditEngine, AuditParts, BodyProcessor, EngineMode, Mask, Phase, RuleId, Variable,
+    XmlArguments,
 };
 use crate::transform::Bytes;
 
@@ -155,6 +156,8 @@ pub(crate) struct State {
     pub(crate) over: Option<Over>,
     /// The limit for which the host has denied the request, or would have, if that is why.
     pub(crate) beyond: Option<&'static str>,
+    /// Whether the host has denied the request for a limit, or would have, also where something else had before.
+    pub(crate) limited: bool,
     pub(crate) matches: Vec<Match>,
     pub(crate) omitted: u64,
     /// Exact looks at values so far.
@@ -162,6 +165,8 @@ pub(crate) struct State {
     pub(crate) verdict: Option<Verdict>,
     /// What the first disruptive rule would have done, had the engine been on.
     pub(crate) would: Option<Verdict>,
+    /// The rules that would have stopped it, had the engine been on, in the order of their numbers.
+    pub(crate) would_stop: Vec<RuleId>,
     pub(crate) audit_relevant: bool,
     /// Secrets among the values.
     pub(crate) secrets: super::secrets::Secrets,
@@ -250,6 +255,8 @@ impl State {
             looks: 0,
             verdict: None,
             would: None,
+            limited: false,
+            would_stop: Vec::new(),
             audit_relevant: false,
             secrets: super::secrets::Secrets::default(),
             hiding: false,

@@ -14,7 +14,7 @@ use super::state::{Over, State};
 use super::tx;
 use super::values::Family;
 use super::verdict::Verdict;
-use crate::model::{BeyondLimit, EngineMode, Phase, Variable};
+use crate::model::{BeyondLimit, EngineMode, Phase, RuleId, Variable};
 
 /// What a transaction starts with.
 #[derive(Clone, Debug, Default)]
@@ -160,6 +160,15 @@ impl Transaction {
         self.state.would.clone().or_else(over).unwrap_or(Verdict::Pass)
     }
 
+    /// Whatever would have stopped the transaction so far, had the engine been on, where [`would`](Self::would) tells the first:
+    /// numbers of rules, in their order, and before them a 0 where it went beyond its budget or a limit.
+    pub fn would_stop(&self) -> Vec<RuleId> {
+        let denies = matches!(self.engine.plan.limits.beyond, Beyond::Deny(_));
+        let is_over = self.state.over.is_some() && denies && self.state.switches.mode != EngineMode::On;
+        let limit = is_over || self.state.limited;
+        limit.then_some(0).into_iter().chain(self.state.would_stop.iter().copied()).collect()
+    }
+
     /// Phase 1: the head of the request is there.
     pub fn request_headers(&mut self) -> Verdict {
         self.phase(Phase::RequestHeaders)
@@ -207,6 +216,7 @@ impl Transaction {
             *decided = Some(verdict);
             state.beyond = Some(limit);
         }
+        state.limited = true;
         self.verdict()
     }
 

@@ -32,7 +32,7 @@ pub use self::log::Log;
 pub use self::request::{RequestBody, RequestHead};
 pub use self::response::{ResponseHead, ResponseStart};
 pub use self::settings::Settings;
-pub use self::values::{Blocked, Held, OverBudget, Rule, Score, TransactionValue};
+pub use self::values::{Blocked, Held, OverBudget, Rule, Rules, Score, TransactionValue};
 
 group! {
     /// The steps of the firewall, for lists that take them in. The list of a program stands in its binary.

@@ -9,7 +9,7 @@ use foregate_module::{
 
 use super::answer::end;
 use super::settings::Settings;
-use super::values::{Blocked, Held, OverBudget, Rule, Score, TransactionValue};
+use super::values::{Blocked, Held, OverBudget, Rule, Rules, Score, TransactionValue};
 use crate::engine::{Over, Transaction, Verdict};
 
 /// How a request is stopped.
@@ -75,7 +75,7 @@ impl Step for RequestBody {
     type At = phase::RequestBody;
     type Settings = Settings;
     type In<'r> = (Read<'r, TransactionValue>, Body<'r>, Time, Unseen, GiveWay);
-    type Out = (Emit<Score>, Emit<Blocked>, Emit<Rule>, Emit<OverBudget>, Holds);
+    type Out = (Emit<Score>, Emit<Blocked>, Emit<Rule>, Emit<Rules>, Emit<OverBudget>, Holds);
     type Stop = Stop;
     const NAME: &'static str = "waf-body";
     const ABOUT: &'static str =
@@ -109,7 +109,8 @@ impl Step for RequestBody {
         settings: &Settings,
         (Read(held), body, Time(now), Unseen(unseen), way): Self::In<'_>,
     ) -> ControlFlow<Stop, Self::Out> {
-        let nothing = ControlFlow::Continue((Emit(None), Emit(None), Emit(None), Emit(None), Holds(0)));
+        let nothing =
+            ControlFlow::Continue((Emit(None), Emit(None), Emit(None), Emit(None), Emit(None), Holds(0)));
         let Some(held) = held else { return nothing };
         let held = &mut *held.lock();
         // In a dry run phase 1 has told of it, and nothing came of that.
@@ -128,14 +129,17 @@ impl Step for RequestBody {
             let score = transaction.variable("blocking_inbound_anomaly_score");
             let score = score.and_then(|score| std::str::from_utf8(&score).ok()?.parse().ok());
             let over = transaction.over().map(Over::name);
-            (verdict, score.unwrap_or(0), transaction.would(), over, transaction.text())
+            let would = (transaction.would(), transaction.would_stop());
+            (verdict, score.unwrap_or(0), would, over, transaction.text())
         });
-        let Some((verdict, score, would, over, text)) = seen else { return nothing };
+        let Some((verdict, score, (would, rules), over, text)) = seen else { return nothing };
         if let Some(end) = end(verdict, held) {
             return ControlFlow::Break(end.of_request());
         }
         let rule = would.rule().map(|rule| rule as i64);
         let holds = Holds(held.count(text));
-        ControlFlow::Continue((Emit(Some(score)), Emit(Some(!would.passes())), Emit(rule), Emit(over), holds))
+        let rules = (!rules.is_empty()).then(|| rules.into_iter().map(|rule| rule as i64).collect());
+        let blocked = Emit(Some(!would.passes()));
+        ControlFlow::Continue((Emit(Some(score)), blocked, Emit(rule), Emit(rules), Emit(over), holds))
     }
 }

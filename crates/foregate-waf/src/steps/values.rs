@@ -97,10 +97,24 @@ impl Value for Rule {
     type Data = i64;
     const NAME: &'static str = "waf.rule";
     const ABOUT: &'static str =
-        "The number of the rule that would stop the request; absent where none would.";
+        "The number of the rule that would stop the request, the first of several; absent where none would.";
     const SHOWS: Option<Kind> = Some(Kind::Int);
     fn show(rule: &i64) -> Option<Shown<'_>> {
         Some(Shown::Int(*rule))
+    }
+}
+
+/// All rules that are against the request.
+pub struct Rules;
+
+impl Value for Rules {
+    type Data = Vec<i64>;
+    const NAME: &'static str = "waf.rules";
+    const ABOUT: &'static str = "The numbers of all rules that would stop the request, and 0 where it has gone beyond a limit for \
+                                 which it would be refused; absent where nothing would.";
+    const SHOWS: Option<Kind> = Some(Kind::Ints);
+    fn show(rules: &Vec<i64>) -> Option<Shown<'_>> {
+        Some(Shown::Ints(rules))
     }
 }
 

@@ -137,6 +137,7 @@ fn value(value: &foregate_module::ValueInfo) -> Value {
         Kind::Bytes => "text",
         Kind::Ip => "address",
         Kind::Map => "map",
+        Kind::Ints => "numbers",
     });
     Value { name: value.name, about: value.about, phase: value.phase.name(), expressions }
 }
