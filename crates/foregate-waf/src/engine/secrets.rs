@@ -1,6 +1,7 @@
 //! What logs do not show.
 
 use std::borrow::Cow;
+use std::ops::Range;
 use std::sync::LazyLock;
 
 use aho_corasick::{AhoCorasick, AhoCorasickKind};
@@ -26,6 +27,8 @@ const FIELDS: &[&[u8]] = &[
     b"x-amz-security-token",
     b"ocp-apim-subscription-key",
     b"cookie2",
+    // Scripts that can send no other field have their token here.
+    b"sec-websocket-protocol",
 ];
 
 /// What names of arguments have in them whose values are secrets.
@@ -267,10 +270,22 @@ pub(crate) fn hide_pairs(text: &[u8]) -> Vec<u8> {
         let name = &rest[..len];
         at += len.max(1);
         if len == 0 {
-            out.push(rest[0]);
+            match password(rest) {
+                Some(password) => {
+                    out.extend_from_slice(&rest[..password.start]);
+                    out.extend_from_slice(HIDDEN);
+                    at += password.end - 1;
+                }
+                None => out.push(rest[0]),
+            }
             continue;
         }
         let plain = decoded(name);
+        // The same as above, encoded.
+        if plain.len() < len && text[..at - len].ends_with(b"//") && userinfo(&plain).is_some() {
+            out.extend_from_slice(HIDDEN);
+            continue;
+        }
         let may_open = matches!(text.get((at - len).wrapping_sub(1)), Some(b'<' | b':'));
         if may_open
             && is_secret_key(&plain)
@@ -316,13 +331,55 @@ pub(crate) fn hide_pairs(text: &[u8]) -> Vec<u8> {
         out.extend_from_slice(signs);
         at += signs.len();
         let is_line = is_field && !matches!(signs.last(), Some(b'"' | b'\''));
-        let len = if is_line { line_length(&text[at..]) } else { value_length(&text[at..], signs) };
+        let is_member = signs.contains(&b':') && matches!(text.get(at), Some(b'[' | b'{'));
+        let len = match () {
+            () if is_line => line_length(&text[at..]),
+            () if is_member => member_length(&text[at..]),
+            () => value_length(&text[at..], signs),
+        };
         if len > 0 {
             out.extend_from_slice(HIDDEN);
         }
         at += len;
     }
     out
+}
+
+/// Where the password stands in a text that begins with `://NAME:PASSWORD@`.
+fn password(text: &[u8]) -> Option<Range<usize>> {
+    let rest = text.strip_prefix(b"://")?;
+    let found = userinfo(rest)?;
+    Some(found.start + 3..found.end + 3)
+}
+
+/// Where the password stands in a text that begins with `NAME:PASSWORD@`; neither is longer than names are looked at.
+fn userinfo(text: &[u8]) -> Option<Range<usize>> {
+    let text = text.get(..2 * NAME).unwrap_or(text);
+    let ends = |byte: &u8| {
+        matches!(byte, b'/' | b'?' | b'#' | b'"' | b'\'' | b'<' | b'>') || byte.is_ascii_whitespace()
+    };
+    let authority = &text[..text.iter().position(ends).unwrap_or(text.len())];
+    // A password may have this sign, a host may not.
+    let end = memchr::memrchr(b'@', authority)?;
+    let colon = memchr::memchr(b':', &authority[..end])?;
+    (colon + 1 < end).then_some(colon + 1..end)
+}
+
+/// How much of a text is the array or object of JSON at its start: all of it where that does not end.
+fn member_length(text: &[u8]) -> usize {
+    let (mut depth, mut quoted, mut escaped) = (0_usize, false, false);
+    let ends = |byte: &u8| {
+        match byte {
+            _ if std::mem::take(&mut escaped) => {}
+            b'\\' => escaped = quoted,
+            b'"' => quoted = !quoted,
+            b'[' | b'{' if !quoted => depth += 1,
+            b']' | b'}' if !quoted => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        depth == 0
+    };
+    text.iter().position(ends).map_or(text.len(), |end| end + 1)
 }
 
 /// The longest prefix of an element's name, bytes.
@@ -452,6 +509,14 @@ mod tests {
             ),
             ("<a><b>password</b>c <token>cut off", "<a><b>password</b>c <token***"),
             ("the cookie of authorization", "the cookie of authorization"),
+            (r#"{"password": ["x", {"y":"]"}], "a":"b"}"#, r#"{"password": ***, "a":"b"}"#),
+            (r#"{"password":{"old":"x\"}","new":["y"]},"a":"b"}"#, r#"{"password":***,"a":"b"}"#),
+            (r#"{"token":[]} {"password":{"old":"cut o"#, r#"{"token":***} {"password":***"#),
+            (r#"{"a":["b"],"c":{"pin":["d"]}}"#, r#"{"a":["b"],"c":{"pin":["d"]}}"#),
+            ("ftp://ada:hunter2@10.0.0.1/x?a=b", "ftp://ada:***@10.0.0.1/x?a=b"),
+            ("r=ftp%3A//ada%3Ahunter2%4010.0.0.1/x&a=b", "r=ftp%3A//***/x&a=b"),
+            ("http://h:80/@a http://ada@h/ http://:p@q@h", "http://h:80/@a http://ada@h/ http://:***@h"),
+            ("/x;password=hunter2/<script>", "/x;password=***"),
             ("cookie=crumbs", "cookie=crumbs"),
             (r#"{"authorization":"Basic x","a":"b"}"#, r#"{"authorization":"***","a":"b"}"#),
             (

@@ -359,7 +359,7 @@ impl Transaction {
             unique_id: Arc::clone(&self.unique_id),
             client: show(Variable::RemoteAddr),
             host: show(Variable::ServerName),
-            uri: super::report::shorten(path, self.engine.plan.limits.message),
+            uri: super::report::shorten(&hide_pairs(path), self.engine.plan.limits.message),
             matches: Vec::new(),
             omitted: state.omitted,
             verdict: state.verdict.clone().unwrap_or(Verdict::Pass),
