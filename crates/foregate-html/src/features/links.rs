@@ -30,7 +30,7 @@ const ATTRIBUTES: usize = 16;
 const PART: usize = 2048;
 
 /// The attributes of HTML that hold an address.
-const PLAIN: [(&str, &str); 24] = [
+const PLAIN: [(&str, &str); 26] = [
     ("a[href]", "href"),
     ("area[href]", "href"),
     ("link[href]", "href"),
@@ -52,6 +52,8 @@ const PLAIN: [(&str, &str); 24] = [
     ("input[formaction]", "formaction"),
     ("blockquote[cite]", "cite"),
     ("q[cite]", "cite"),
+    ("ins[cite]", "cite"),
+    ("del[cite]", "cite"),
     ("body[background]", "background"),
     ("image[href]", "href"),
     ("use[href]", "href"),
@@ -120,6 +122,15 @@ impl Configured for Links {
             }
             if from.text()?.is_empty() {
                 return Err(from.wrong("an empty text fits everything"));
+            }
+            // Browsers drop some of these from addresses, which are looked at as browsers see them.
+            if from.text()?.contains(|character: char| character.is_ascii_control()) {
+                return Err(from.wrong("no address has such a character, so that this never fits"));
+            }
+            if node.name() == "host" && from.text()?.contains(['/', '\\', '?', '#']) {
+                return Err(from
+                    .wrong("this is not a host, and never fits one")
+                    .help("write a host, with a port where there is one: \"app.internal:8080\"; `prefix` maps paths"));
             }
             if node.name() == "host" && to.text()?.is_empty() {
                 return Err(to.wrong("an address of no host would be one of the next part of its path"));
@@ -332,17 +343,39 @@ impl Mapping {
 
     /// The address of `5; url=ADDRESS`.
     fn refresh(&self, value: &str) -> Option<String> {
-        let at = value.to_ascii_lowercase().find("url=")? + 4;
-        let (front, address) = value.split_at(at);
-        let quote = address.chars().next().filter(|first| "'\"".contains(*first));
-        let (quoted, rest) = match quote.and_then(|quote| address.get(1..)?.split_once(quote)) {
-            Some((address, _)) => (address, address.len() + 1),
-            None => (address.trim_end(), address.trim_end().len()),
+        let (front, address) = value.split_at(refreshed(value)?);
+        let end = match address.chars().next().filter(|first| "'\"".contains(*first)) {
+            Some(quote) => {
+                let (quote, address) = address.split_at(quote.len_utf8());
+                let end = address.find(quote).unwrap_or(address.len());
+                let (address, rest) = address.split_at(end);
+                return Some(format!("{front}{quote}{}{rest}", self.address(address)?));
+            }
+            None => address.trim_end().len(),
         };
-        let mapped = self.address(quoted)?;
-        let quote = quote.map_or(String::new(), String::from);
-        Some(format!("{front}{quote}{mapped}{}", address.get(rest..).unwrap_or_default()))
+        let (address, rest) = address.split_at(end);
+        Some(format!("{front}{}{rest}", self.address(address)?))
     }
+}
+
+/// Where the address of a refresh begins, quotes included (HTML, section 4.2.5.3, shared declarative refresh steps).
+fn refreshed(value: &str) -> Option<usize> {
+    let blanks =
+        |text: &str| text.len() - text.trim_start_matches(|next: char| next.is_ascii_whitespace()).len();
+    let skipped = |at: usize| value.get(at..).map_or(at, |rest| at + blanks(rest));
+    let rest = |at: usize| value.get(at..).unwrap_or_default();
+    let start = skipped(0);
+    let number = rest(start).bytes().take_while(|byte| byte.is_ascii_digit() || *byte == b'.').count();
+    let end = start + number;
+    let behind = skipped(end);
+    let separates = rest(behind).starts_with([';', ',']);
+    if number == 0 || end == value.len() || behind == end && !separates {
+        return None;
+    }
+    let address = skipped(behind + usize::from(separates));
+    let is_named = rest(address).get(..3).is_some_and(|name| name.eq_ignore_ascii_case("url"));
+    let equals = skipped(address + 3);
+    Some(if is_named && rest(equals).starts_with('=') { skipped(equals + 1) } else { address })
 }
 
 /// The ampersand of a reference that stays one, while addresses are looked at.
@@ -457,9 +490,45 @@ mod tests {
                 "<meta http-equiv=refresh content=\"0;url='http://a' \">",
                 "<meta http-equiv=refresh content=\"0;url='https://a' \">",
             ),
+            (
+                "<meta http-equiv=refresh content='0; http://a'>",
+                "<meta http-equiv=refresh content=\"0; https://a\">",
+            ),
+            (
+                "<meta http-equiv=refresh content=' .5 , URL = http://a '>",
+                "<meta http-equiv=refresh content=\" .5 , URL = https://a \">",
+            ),
+            (
+                "<meta http-equiv=refresh content='0 \"http://a'>",
+                "<meta http-equiv=refresh content=\"0 &quot;https://a\">",
+            ),
+            ("<meta http-equiv=refresh content='http://a'>", "<meta http-equiv=refresh content='http://a'>"),
+            ("<meta http-equiv=refresh content=0>", "<meta http-equiv=refresh content=0>"),
+            (
+                "<meta http-equiv=refresh content='0x; url=/static/'>",
+                "<meta http-equiv=refresh content='0x; url=/static/'>",
+            ),
+            (
+                "<ins cite=/static/a><del cite=/static/b>",
+                "<ins cite=\"https://s.example/a\"><del cite=\"https://s.example/b\">",
+            ),
         ] {
             assert_eq!(rewritten(links, html), expected, "{html}");
         }
+    }
+
+    #[test]
+    fn what_can_never_fit_is_refused() {
+        use foregate_module::testing::{node, settings};
+        let reads = |key: &str, from: &str| {
+            let child = node(key).arg_literal(from).arg_literal("x");
+            settings::<crate::features::Settings<Links>>(&[node(STEP).with_child(child)]).is_ok()
+        };
+        for bad in ["a/b", "//a", "http://a", "a?b", "a#b", "a\\b", "a\tb"] {
+            assert!(!reads("host", bad), "{bad}");
+        }
+        assert!(reads("host", "a:80") && reads("host", "[::1]:80") && reads("prefix", "a/b?c#d"));
+        assert!(!reads("prefix", "/a\nb"));
     }
 
     #[test]
