@@ -49,6 +49,31 @@ pub(crate) fn revalidated(request: &dyn Fields, response: &dyn Fields) -> Edits 
     edits
 }
 
+/// The media types of a response: several where it has several fields, or one that is a list, as a recipient that puts fields
+/// together has made it.
+pub(crate) fn types(response: &dyn Fields) -> impl Iterator<Item = &[u8]> {
+    response.all("content-type").flat_map(|value| {
+        let (mut quoted, mut escaped) = (false, false);
+        value.split(move |byte| {
+            let ends = *byte == b',' && !quoted;
+            quoted ^= *byte == b'"' && !escaped;
+            escaped = quoted && !escaped && *byte == b'\\';
+            ends
+        })
+    })
+}
+
+/// The media type in a value of `content-type`, without its parameters.
+fn essence(content_type: &[u8]) -> &[u8] {
+    content_type.split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii()
+}
+
+/// Whether such a value is a type that browsers read as XML (MIME Sniffing, section 4.6; `text/xsl` besides).
+pub(crate) fn is_xml(content_type: &[u8]) -> bool {
+    let essence = essence(content_type).to_ascii_lowercase();
+    essence.ends_with(b"+xml") || essence.ends_with(b"/xml") || essence == b"text/xsl"
+}
+
 /// A media type, or all of a kind: `text/html`, `text/*`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct MediaType {
@@ -79,8 +104,7 @@ impl MediaType {
 
     /// Whether a value of `content-type` is of it.
     pub fn fits(&self, content_type: &[u8]) -> bool {
-        let essence = content_type.split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii();
-        let mut parts = essence.splitn(2, |byte| *byte == b'/');
+        let mut parts = essence(content_type).splitn(2, |byte| *byte == b'/');
         let (Some(main), Some(sub)) = (parts.next(), parts.next()) else { return false };
         main.eq_ignore_ascii_case(self.main.as_bytes())
             && self.sub.as_ref().is_none_or(|wanted| sub.eq_ignore_ascii_case(wanted.as_bytes()))

@@ -18,7 +18,7 @@ use foregate_module::{
 use crate::feature::Features;
 use crate::nonce;
 use crate::pass::{BUDGET, Pass, STEP, Terms};
-use crate::response::{MediaType, has_element, is_encoded, is_whole, revalidated};
+use crate::response::{MediaType, has_element, is_encoded, is_whole, is_xml, revalidated, types};
 
 /// The bounds of `memory`, bytes.
 const MEMORY: (u64, u64) = (16 << 10, 64 << 20);
@@ -70,7 +70,7 @@ impl Default for Rewriting {
 
 impl Rewriting {
     fn fits(&self, content_type: &[u8]) -> bool {
-        self.types.iter().any(|kind| kind.fits(content_type))
+        self.types.iter().any(|kind| kind.fits(content_type)) && !is_xml(content_type)
     }
 
     /// Whether a response that is a part of a body is one of a document. One of several parts does not tell what they are parts
@@ -80,7 +80,7 @@ impl Rewriting {
             return false;
         }
         let parts = MediaType::new("multipart", Some("byteranges"));
-        let mut values = response.all("content-type");
+        let mut values = types(response);
         match (values.next(), values.next()) {
             (Some(value), None) => parts.fits(value) || self.fits(value),
             (None, _) => request.get("if-range").is_some(),
@@ -93,8 +93,8 @@ impl Rewriting {
     fn is_unclear(&self, response: &dyn Fields) -> bool {
         let parts = MediaType::new("multipart", Some("byteranges"));
         !has_element(response, "cache-control", b"no-transform")
-            && response.all("content-type").nth(1).is_some()
-            && response.all("content-type").any(|value| parts.fits(value) || self.fits(value))
+            && types(response).nth(1).is_some()
+            && types(response).any(|value| parts.fits(value) || self.fits(value))
     }
 }
 
@@ -117,8 +117,7 @@ impl FromNode for Rewriting {
 /// A media type of documents that browsers read as HTML.
 fn html_type(argument: &Argument) -> Result<MediaType, Problem> {
     let kind = MediaType::from_argument(argument)?;
-    let name = argument.text()?.to_ascii_lowercase();
-    if name.ends_with("+xml") || name.ends_with("/xml") {
+    if is_xml(argument.text()?.as_bytes()) {
         return Err(argument.wrong("documents of this type are XML, which is not rewritten").help(
             "what is inserted is HTML, with which a browser would show an error instead of the document",
         ));
@@ -239,15 +238,15 @@ impl Step for Choose {
             return says(Edits::new(), asks, event);
         }
         let content_type = response.get("content-type");
-        if !response.all("content-type").any(|value| settings.fits(value)) || !is_whole(status, response) {
+        if !types(response).any(|value| settings.fits(value)) || !is_whole(status, response) {
             return nothing(Edits::new());
         }
         // Recipients differ in which one counts.
-        if response.all("content-type").nth(1).is_some() {
+        if types(response).nth(1).is_some() {
             return says(Edits::new(), false, Some("content-type-ambiguous"));
         }
         let nonce: Option<Arc<str>> = wants_nonce.then(|| nonce::of([one.0, other.0]).into());
-        let mut edits = nonce.as_deref().map_or(Edits::new(), |nonce| nonce::allow(response, nonce));
+        let mut edits = Edits::new();
         if features.iter().any(|(chosen, dry)| !dry && chosen.feature.renews()) {
             remove(&VALIDATORS, response, &mut edits);
         }
@@ -272,7 +271,7 @@ impl Step for Html {
     type At = phase::ResponseBody;
     type Settings = ();
     type In<'r> = (Added<'r, Features>, Read<'r, Document>, Added<'r, DecodedBody>, ResponseFields<'r>);
-    type Out = (FilterResponseBody, Count);
+    type Out = (FilterResponseBody, EditResponse, Count);
     type Stop = Never;
     const NAME: &'static str = STEP;
     const ABOUT: &'static str = "Rewrites documents with all features that were chosen, in one pass.";
@@ -283,14 +282,18 @@ impl Step for Html {
         (): &(),
         (features, Read(terms), decoded, ResponseFields(response)): Self::In<'_>,
     ) -> ControlFlow<Never, Self::Out> {
-        let Some(terms) = terms else {
-            return ControlFlow::Continue((FilterResponseBody(None), Count(None)));
+        let passes = |event| {
+            ControlFlow::Continue((FilterResponseBody(None), EditResponse(Edits::new()), Count(event)))
         };
+        let Some(terms) = terms else { return passes(None) };
         if is_encoded(response) && decoded.is_empty() {
-            return ControlFlow::Continue((FilterResponseBody(None), Count(Some("coding-not-supported"))));
+            return passes(Some("coding-not-supported"));
         }
+        // Not before it is sure that markup with the nonce comes: until then, the policy stays as narrow as it is.
+        let edits = terms.nonce.as_deref().map_or(Edits::new(), |nonce| nonce::allow(response, nonce));
         let chosen = features.iter().map(|(chosen, dry)| (chosen.clone(), dry)).collect();
-        ControlFlow::Continue((FilterResponseBody(Some(Pass::filter(chosen, terms.clone()))), Count(None)))
+        let filter = FilterResponseBody(Some(Pass::filter(chosen, terms.clone())));
+        ControlFlow::Continue((filter, EditResponse(edits), Count(None)))
     }
 }
 
@@ -356,10 +359,33 @@ mod tests {
 
     #[test]
     fn documents_that_are_xml_are_not_rewritten() {
-        for bad in ["application/xhtml+xml", "Application/XHTML+XML", "text/xml"] {
+        for bad in ["application/xhtml+xml", "Application/XHTML+XML", "text/xml", "text/xsl"] {
             assert!(html_type(&bad.into()).is_err(), "{bad}");
         }
-        assert!(html_type(&"text/*".into()).is_ok());
+        let types = vec![html_type(&"text/*".into()).unwrap()];
+        let settings = Rewriting { types, memory: BUDGET };
+        assert!(settings.fits(b"text/html") && settings.fits(b"text/x-xml; a=b+xml"));
+        for bad in ["text/xml", "Text/XML ; charset=utf-8", "text/xsl", "text/svg+xml"] {
+            assert!(!settings.fits(bad.as_bytes()), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_policy_allows_a_nonce_only_where_the_document_is_rewritten() {
+        let policy = |coding: Option<&str>| {
+            let sample = Sample::get("/").response(200).response_field("content-type", "text/html");
+            let sample = sample.response_field("content-security-policy", "script-src 'self'");
+            let sample = match coding {
+                Some(coding) => sample.response_field("content-encoding", coding),
+                None => sample,
+            };
+            let mut sample = chosen("<script nonce={nonce}>", sample);
+            // A rule may skip the step that rewrites.
+            assert_eq!(sample.response.get("content-security-policy"), Some(&b"script-src 'self'"[..]));
+            sample.run(&Html, &());
+            sample.response.get("content-security-policy").unwrap() != b"script-src 'self'"
+        };
+        assert!(policy(None) && !policy(Some("x-unknown")));
     }
 
     #[test]
@@ -373,8 +399,10 @@ mod tests {
         };
         assert_eq!(run(&["text/html"]), (true, Vec::new()));
         assert_eq!(run(&["image/png"]), (false, Vec::new()));
+        assert_eq!(run(&["text/html; a=\"b\\\",c\""]), (true, Vec::new()));
         for types in [["text/html", "image/png"], ["image/png", "text/html"], ["text/html", "text/html"]] {
             assert_eq!(run(&types), (false, vec!["content-type-ambiguous"]), "{types:?}");
+            assert_eq!(run(&[&types.join(", ")]), (false, vec!["content-type-ambiguous"]), "{types:?}");
         }
     }
 }
