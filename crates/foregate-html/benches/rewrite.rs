@@ -75,7 +75,7 @@ impl Feature for Five {
         if self.0 < 3 { &self.1 } else { &[] }
     }
     fn reads(&self) -> Reads {
-        Reads { text: self.0 == 3, titles: self.0 == 3, comments: self.0 == 4 }
+        Reads { text: self.0 == 3, titles: self.0 == 3, comments: self.0 == 4, ..Reads::default() }
     }
     fn growth(&self) -> usize {
         2

@@ -91,6 +91,8 @@ pub struct Reads {
     pub titles: bool,
     /// Comments.
     pub comments: bool,
+    /// What the document ends within. Who [adds](End::append) something there has to say so, lest it become a part of that.
+    pub end: bool,
 }
 
 /// A feature at work on one response. All texts are *transparent*: those of a document in UTF-8 are what they are, with
@@ -224,6 +226,8 @@ pub(crate) struct Deed {
     pub dry: bool,
     pub matches: u64,
     pub watch: bool,
+    /// Something was not added at the end of the document.
+    pub left_out: bool,
 }
 
 /// An element, by its start tag. In a dry run nothing that is done to it has an effect.
@@ -455,11 +459,17 @@ impl Comment<'_, '_> {
 pub struct End<'a, 'd> {
     pub(crate) inner: &'a mut lol_html::html_content::DocumentEnd<'d>,
     pub(crate) deed: Deed,
+    /// The document ends within a tag or the like, or nobody knows.
+    pub(crate) unfinished: bool,
 }
 
 impl End<'_, '_> {
-    /// Adds markup.
+    /// Adds markup, for who [has said](Reads::end) that it would; nothing where the document ends within a tag, a comment or a script, which it would be a part of.
     pub fn append(&mut self, html: &str) {
+        if self.unfinished {
+            self.deed.left_out = !self.deed.dry;
+            return;
+        }
         self.deed.matches += 1;
         if !self.deed.dry {
             stand_apart(html);

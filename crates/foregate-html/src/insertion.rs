@@ -24,6 +24,8 @@ pub(crate) struct Insertion {
     held: Vec<u8>,
     /// A `<` comes before that which is text, as far as has been read: what is inserted must not make a tag of it.
     opens: bool,
+    /// Something was left out at the end.
+    left_out: bool,
 }
 
 impl Insertion {
@@ -32,7 +34,14 @@ impl Insertion {
         let running: Vec<_> =
             features.map(|(step, dry, edges)| Running { step, dry, edges, matches: 0 }).collect();
         let firsts = running.iter().any(|running| running.edges.begins_head());
-        Self { scanner: Scanner::new(firsts), running, charset, held: Vec::new(), opens: false }
+        Self {
+            scanner: Scanner::new(firsts),
+            running,
+            charset,
+            held: Vec::new(),
+            opens: false,
+            left_out: false,
+        }
     }
 
     /// Whether the document is within the text of a script or the like, of which something has been read.
@@ -126,15 +135,24 @@ impl Insertion {
         out.write(&std::mem::take(&mut self.held));
     }
 
-    /// The document has ended.
+    /// The document has ended. Behind a tag that has not, or the like, nothing is inserted.
     pub fn end(&mut self, out: &mut dyn Sink) {
         self.pass_held(out);
+        if self.scanner.is_unfinished() {
+            self.left_out = self.running.iter().any(|running| !running.dry && !running.edges.is_done());
+            return self.let_go(out);
+        }
         for running in &mut self.running {
             for html in running.edges.rest().collect::<Vec<_>>() {
                 running.insert(&html, self.charset, &mut self.opens, out);
             }
         }
         self.let_go(out);
+    }
+
+    /// Whether something was left out at the end of the document.
+    pub fn has_left_out(&self) -> bool {
+        self.left_out
     }
 
     /// Bytes that are held.

@@ -66,6 +66,7 @@ mod selector;
 mod spare;
 pub mod steps;
 pub mod substitute;
+mod tail;
 #[cfg(test)]
 mod tests;
 mod text;

@@ -175,6 +175,7 @@ impl Pass {
         self.at += taken;
         self.slice = self.most.min(2 * self.slice);
         shared.written.stands_in |= matches!(loaded, Cow::Owned(_));
+        shared.see(&loaded);
         shared.ran = false;
         let kept = shared.written.bytes.len();
         let done = at_work(&mut self.shared, || rewriter.write(&loaded));
@@ -505,6 +506,7 @@ impl Pass {
         let State::Rewrites(rewriter) = std::mem::replace(&mut self.state, State::Over) else {
             return Ok(());
         };
+        self.shared.iter_mut().for_each(|shared| shared.ends());
         let done = at_work(&mut self.shared, || rewriter.end());
         self.hand_over(out);
         self.queue = Vec::new();
@@ -594,7 +596,8 @@ impl BodyFilter for Pass {
 
     fn held(&self) -> usize {
         let frames = self.frames.iter().map(|frame| frame.written.bytes.capacity()).sum::<usize>();
-        let written = self.shared.as_ref().map_or(0, |shared| shared.written.bytes.capacity());
+        let written =
+            self.shared.as_ref().map_or(0, |shared| shared.written.bytes.capacity() + shared.tail.held());
         let rewriter = match self.state {
             State::Rewrites(_) => self.holding.held(self.terms.budget, self.guard.names()),
             State::Inserts => self.insertion.as_ref().map_or(0, |insertion| insertion.held()),
@@ -617,6 +620,11 @@ impl BodyFilter for Pass {
         }
         if self.missing > 0 {
             tell(Finding { step: STEP, event: "fragments-missing", count: self.missing });
+        }
+        let left_out = self.insertion.as_ref().is_some_and(|insertion| insertion.has_left_out())
+            || self.shared.as_ref().is_some_and(|shared| shared.left_out);
+        if left_out {
+            tell(Finding { step: STEP, event: "markup-unfinished", count: 1 });
         }
         if let Some(event) = self.gave_up {
             tell(Finding { step: STEP, event, count: 1 });

@@ -16,7 +16,9 @@ use crate::charset::Charset;
 use crate::feature::{Chosen, Comment, Deed, Element, End, EndTag, Feature, Page, Reads, Removes, Rewrite};
 use crate::fragments::{Mark, Written};
 use crate::removal::{self, Removing};
+use crate::scan::Scanner;
 use crate::selector::Selector;
+use crate::tail::Tail;
 use crate::text::{self, Made};
 
 /// A feature at work.
@@ -68,6 +70,12 @@ pub(crate) struct Shared {
     pub left: u64,
     /// A handler has run.
     pub ran: bool,
+    /// What it ends within.
+    pub tail: Tail,
+    /// The document ends within the text of a script or the like.
+    ends_in_text: bool,
+    /// Something was not added at its end.
+    pub left_out: bool,
     /// What the rewriter has written; elsewhere while it is at work.
     pub written: Written,
 }
@@ -170,6 +178,7 @@ pub(crate) fn rewriter<'f>(
             text: all.text || reads.text,
             titles: all.titles || reads.text && reads.titles,
             comments: all.comments || reads.comments,
+            end: all.end || reads.end,
         };
     }
     if counts_names {
@@ -198,6 +207,13 @@ impl Shared {
             Running { step, dry, reads, deaf: 0, rewrite: Feature::begin(feature, page), matches: 0 }
         };
         let mut running: Vec<_> = features.into_iter().map(begin).collect();
+        let tail = match running.iter().any(|running| running.reads.text || running.reads.comments) {
+            true => Tail::Held,
+            false if running.iter().any(|running| running.reads.end) => {
+                Tail::Followed(Box::new(Scanner::new(false)))
+            }
+            false => Tail::Unknown,
+        };
         let mut deaf = 0;
         for running in running.iter_mut().rev() {
             running.deaf = deaf;
@@ -206,7 +222,30 @@ impl Shared {
         let charset = page.charset();
         let masks = charset.needs_mask().then(|| Masks { charset, lead: false, masked: String::new() });
         let written = Written { stands_in: page.stands_in.get(), ..Written::default() };
-        Box::new(Self { running, deaf, masks, written, ..Self::default() })
+        Box::new(Self { running, deaf, masks, tail, written, ..Self::default() })
+    }
+
+    /// The rewriter is going to get this.
+    pub fn see(&mut self, bytes: &[u8]) {
+        if let Tail::Followed(_) = self.tail {
+            let adds = |running: &Running| running.reads.end && !running.rewrite.is_done();
+            match self.running.iter().any(adds) {
+                true => self.tail.see(bytes),
+                false => self.tail = Tail::Unknown,
+            }
+        }
+    }
+
+    /// The rewriter has got all.
+    pub fn ends(&mut self) {
+        self.ends_in_text = self.in_text;
+    }
+
+    /// Whether the document ends within a tag or the like. What the rewriter held of such a tag has been written since.
+    fn is_unfinished(&self) -> bool {
+        let mut unfinished = self.ends_in_text;
+        written(|written| unfinished |= self.tail.is_unfinished(&written.bytes));
+        unfinished
     }
 
     /// Runs a handler of one feature; says what it has done.
@@ -381,13 +420,15 @@ fn document_handlers(reads: Reads) -> Document {
     }
     document.end(|inner: &mut lol_html::html_content::DocumentEnd<'_>| {
         shared(|shared| {
+            let unfinished = shared.is_unfinished();
             removal::end_all(&mut shared.removing);
             for number in 0..shared.running.len() {
-                shared.run(number, |rewrite, deed| {
-                    let mut end = End { inner: &mut *inner, deed };
+                let deed = shared.run(number, |rewrite, deed| {
+                    let mut end = End { inner: &mut *inner, deed, unfinished };
                     rewrite.end(&mut end);
                     end.deed
                 });
+                shared.left_out |= deed.left_out;
             }
         });
         Ok(())

@@ -424,7 +424,7 @@ proptest! {
                 &self.0
             }
             fn reads(&self) -> foregate_html::Reads {
-                foregate_html::Reads { text: true, titles: true, comments: true }
+                foregate_html::Reads { text: true, titles: true, comments: true, end: true }
             }
             fn growth(&self) -> usize {
                 0

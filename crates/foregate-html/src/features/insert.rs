@@ -16,7 +16,7 @@ use foregate_module::settings::{Block, Context, Key, Node, Problem, Prop};
 
 use super::{Configured, chooses};
 use crate::edges::{MARKS, Mark};
-use crate::{Edge, Edges, Element, End, EndTag, Feature, Page, Rewrite, Selector};
+use crate::{Edge, Edges, Element, End, EndTag, Feature, Page, Reads, Rewrite, Selector};
 
 /// The step that chooses the feature.
 const STEP: &str = "html-insert";
@@ -190,6 +190,10 @@ impl Feature for Insert {
         &self.selectors
     }
 
+    fn reads(&self) -> Reads {
+        Reads { end: !self.edges.is_empty(), ..Reads::default() }
+    }
+
     fn growth(&self) -> usize {
         let unlimited = self.elements.iter().filter(|(_, _, limit)| limit.is_none());
         1 + unlimited.map(|(_, html, _)| html.len()).sum::<usize>() / TAG
@@ -300,6 +304,7 @@ impl Inserting {
 
 #[cfg(test)]
 mod tests {
+    use foregate_module::BodyFilter;
     use foregate_module::testing::filtered_at_every_split;
 
     use super::*;
@@ -379,6 +384,52 @@ mod tests {
             insert.at(Place::Before, Selector::parse("i").unwrap(), "<b>", None);
         };
         assert_eq!(rewritten(around, "<<p>2 <</p> <<i><</i> <"), "&lt;a<p>2 &lt;!b</p> <<b><i><</i> &lt;?");
+    }
+
+    #[test]
+    fn nothing_is_inserted_where_a_document_ends_within_a_tag() {
+        let make = |places: &[Place], text: bool| {
+            let mut insert = Insert::default();
+            insert.edge(Place::BodyEnd, "<i title=\"\">-->");
+            places.iter().for_each(|place| insert.at(*place, Selector::constant("hr"), "!", None));
+            let mut features: Vec<Arc<dyn Feature>> = vec![Arc::new(insert)];
+            if text {
+                let pairs = vec![("Example Ltd".to_owned(), String::new())];
+                features.push(Arc::new(crate::features::replace_text::ReplaceText::new(pairs, false)));
+            }
+            Boxed(crate::tests::of(features, "text/html; charset=utf-8").filter)
+        };
+        for (html, whole) in [
+            ("<p>Hello <img src=x onerror=alert(1) ", false),
+            ("<p>Hello <a title=\"x", false),
+            ("<p title='a>b", false),
+            ("a<!-- ", false),
+            ("a<!-- > b", false),
+            ("<!doctype html", false),
+            ("a<?b", false),
+            ("a</", false),
+            ("a</ b", false),
+            ("a</b", false),
+            ("<script>a", false),
+            ("<script>a</scr", false),
+            ("<script>a</script>", true),
+            ("<svg><path d=''/></svg><!-- a > -->b Example", true),
+            ("a <", true),
+            ("<p>1 < 2", true),
+            ("", true),
+        ] {
+            for (places, text) in [(&[][..], false), (&[Place::After], false), (&[], true)] {
+                let out = filtered_at_every_split(|| make(places, text), html.as_bytes()).unwrap();
+                let expected = [html, if whole { "<i title=\"\">-->" } else { "" }].concat();
+                assert_eq!(String::from_utf8(out).unwrap(), expected, "{html} {places:?} {text}");
+                let (mut pass, mut out, mut found) = (make(places, text), Vec::new(), Vec::new());
+                pass.write(html.as_bytes(), &mut out).unwrap();
+                pass.end(&mut out).unwrap();
+                pass.0.report(&mut |finding| found.push((finding.event, finding.count)));
+                let expected = if whole { "matches" } else { "markup-unfinished" };
+                assert_eq!(found, [(expected, 1)], "{html} {places:?} {text}");
+            }
+        }
     }
 
     #[test]

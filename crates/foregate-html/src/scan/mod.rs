@@ -217,6 +217,16 @@ impl Scanner {
             && !self.foreign.is_around()
     }
 
+    /// Whether markup that follows would be a part of a tag or the like that has begun, or of a script. In other texts it is text,
+    /// and changes nothing.
+    pub fn is_unfinished(&self) -> bool {
+        match self.state {
+            State::Data | State::Opens | State::Plain => false,
+            State::Raw(Raw::Text | Raw::Opens) => self.tag.means == Means::Script,
+            _ => true,
+        }
+    }
+
     /// Goes on at `at` of a piece, for one that watches. Where that is ambiguous, it is from `at` on.
     pub fn watch(&mut self, bytes: &[u8], at: &mut usize) -> Watched {
         while let Some(&byte) = bytes.get(*at) {
