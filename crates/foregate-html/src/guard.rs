@@ -43,7 +43,7 @@ pub(crate) enum Why {
     Ambiguous,
     /// Elements have names that are too long together.
     Names,
-    /// What follows may be in the text of a script or the like: who has read what comes before knows.
+    /// What follows may be in the text of a script or the like, or is: who has read what comes before knows, or asks.
     Unknown,
 }
 
@@ -73,6 +73,8 @@ pub(crate) struct Guard {
     text: bool,
     /// Bytes of long names.
     names: usize,
+    /// A style or script of SVG is open, or may be.
+    in_code: bool,
     /// What it is for.
     pub how: Watching,
 }
@@ -344,12 +346,28 @@ impl Guard {
         if count < SCANNERS { Ok(()) } else { Err((behind, Why::Ambiguous)) }
     }
 
-    /// Lets all scanners go on; those for which it is over go away.
+    /// Lets all scanners go on; those for which it is over go away. An error as well behind a tag with which a style or script of
+    /// SVG begins or ends, since those who get what follows have to know.
     fn go(&mut self, bytes: &[u8], place: &mut Place, to: usize) -> Result<(), (usize, Why)> {
-        let from = std::mem::replace(&mut place.done, to);
-        if self.scanners.is_empty() {
-            return Ok(());
+        while place.done < to && !self.scanners.is_empty() {
+            let mut next = to;
+            if !self.how.alone && self.scanners.iter().any(Scanner::is_foreign) {
+                let rest = bytes.get(place.done..to).unwrap_or_default();
+                next = memchr::memchr(b'>', rest).map_or(to, |end| place.done + end + 1);
+            }
+            self.step(bytes, place, next)?;
+            let in_code = self.scanners.iter().any(Scanner::is_in_code);
+            if in_code != std::mem::replace(&mut self.in_code, in_code) && next < bytes.len() {
+                (self.begun, self.ahead) = (Begun::Nothing, place.read.saturating_sub(next));
+                return Err((next, Why::Unknown));
+            }
         }
+        place.done = to;
+        Ok(())
+    }
+
+    fn step(&mut self, bytes: &[u8], place: &mut Place, to: usize) -> Result<(), (usize, Why)> {
+        let from = std::mem::replace(&mut place.done, to);
         let bytes = bytes.get(..to).unwrap_or_default();
         let mut ambiguous: Option<usize> = None;
         self.scanners.retain_mut(|scanner| {
@@ -361,6 +379,11 @@ impl Guard {
             watched == Watched::On
         });
         ambiguous.map_or(Ok(()), |at| Err((at, Why::Ambiguous)))
+    }
+
+    /// Whether what comes is, or may be, the text of a style or script in SVG, which the rewriter takes for any other.
+    pub fn is_in_code(&self) -> bool {
+        self.in_code
     }
 
     /// Bytes of long names.

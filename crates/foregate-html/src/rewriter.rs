@@ -60,6 +60,8 @@ pub(crate) struct Shared {
     is_title: bool,
     /// The document is within the text of a script or the like; said only where something of that has been read.
     pub in_text: bool,
+    /// A style or script of SVG is open, whose text the rewriter takes for any other.
+    pub in_code: bool,
     /// Nothing is to be changed any more.
     pub quiet: bool,
     /// The element that is being taken out, in which nothing is changed.
@@ -404,7 +406,8 @@ fn document_handlers(reads: Reads) -> Document {
                 if kind != TextType::Data {
                     shared.in_text = kind != TextType::CDataSection && !chunk.last_in_text_node();
                 }
-                let readable = kind == TextType::Data || shared.is_title && shared.in_title;
+                let readable =
+                    kind == TextType::Data && !shared.in_code || shared.is_title && shared.in_title;
                 if readable && let Some(text) = shared.text(chunk.as_str(), chunk.last_in_text_node()) {
                     chunk.set_str(text);
                 }

@@ -7,7 +7,7 @@
 //! }
 //! ```
 //!
-//! Only text is looked at, titles included: no tags, scripts, styles, comments, nor what forms hold. A reference (`&amp;`) of
+//! Only text is looked at, titles and options included: no tags, scripts, styles, comments, nor fields of forms. A reference (`&amp;`) of
 //! the document is the character that it stands for, never a text of its own; what takes its place means what it says there.
 
 use std::borrow::Cow;
@@ -305,6 +305,23 @@ mod tests {
             "<title>two</title><p title=one>&lt;T&amp;A&gt; &lt;T&amp;A&gt; three two größer</p><!--one--><script>one</script>\
              <textarea>one</textarea>on<b>e</b>"
         );
+    }
+
+    #[test]
+    fn texts_of_styles_and_scripts_stay_in_svg_too() {
+        for html in [
+            "1<svg>1<defs><style>.a{font-family:\"Example\"}</style></defs><script>var a='Example'</script><text>1</text></svg>1",
+            "1<SVG><Style>Example<b-c/>Example</Style>1<style/>1<style>Example",
+            "1<svg><g>1</g><script>Example<a>Example</a></script>1</svg><style>Example</style>1<svg><desc><style>Example</style>1",
+            "1<svg><style><![CDATA[Example]]>Example&quot;</style>1</svg><!-- <svg><style></style></svg> -->1<p title='<svg>'>1",
+            "<math><mi>1</mi></math><svg><style>Example</style></svg><svg><style>Example</style></svg>1",
+        ] {
+            for kind in ["text/html; charset=utf-8", "text/html; charset=shift_jis"] {
+                let out = rewritten(&[("Example", "!"), ("1", "2")], kind, html.as_bytes());
+                let expected = html.replace('1', "2");
+                assert_eq!(String::from_utf8(out).unwrap(), expected, "{html}");
+            }
+        }
     }
 
     #[test]

@@ -28,6 +28,8 @@ struct Open {
     space: Space,
     /// What is in it is HTML, though it is none.
     point: bool,
+    /// It is a style or script of SVG, or in one.
+    code: bool,
 }
 
 /// What else decides what tags mean.
@@ -140,6 +142,16 @@ impl Doubt {
         self.open.is_empty() && self.within == Within::Nothing
     }
 
+    /// Whether an element of SVG or MathML is open.
+    pub fn is_foreign(&self) -> bool {
+        !self.open.is_empty()
+    }
+
+    /// Whether a style or script of SVG is open.
+    pub fn is_in_code(&self) -> bool {
+        self.open.last().is_some_and(|last| last.code)
+    }
+
     /// Whether `<![CDATA[` begins a text; the rewriter takes it for that or not.
     pub fn cdata(&mut self, rewriter: bool) {
         let begins = self.open.last().is_some_and(|last| last.space != Space::Html);
@@ -183,7 +195,7 @@ impl Doubt {
                 Space::Svg => matches!(name, DESC | TITLE | FOREIGN_OBJECT),
                 _ => matches!(name, MI | MN | MO | MS | MTEXT),
             };
-            self.push(Open { name, space, point });
+            self.push(Open { name, space, point, code: false });
         }
     }
 
@@ -193,7 +205,8 @@ impl Doubt {
         self.maybe_closed &= !self.open.is_empty();
     }
 
-    fn push(&mut self, open: Open) {
+    fn push(&mut self, mut open: Open) {
+        open.code = self.is_in_code() || open.space == Space::Svg && matches!(open.name, SCRIPT | STYLE);
         self.open.push(open);
         self.ambiguous |= self.open.len() > DEPTH;
     }
@@ -209,7 +222,7 @@ impl Doubt {
         if self.open.is_empty() {
             self.decide(name, means);
             if space != Space::Html && !empty {
-                self.push(Open { name, space, point: false });
+                self.push(Open { name, space, point: false, code: false });
             }
             return;
         }
@@ -218,7 +231,7 @@ impl Doubt {
             is_in_table(name) && !self.html().any(|open| matches!(open.name, TABLE | TEMPLATE));
         let has_content = if space == Space::Html { means != Means::Void } else { !empty };
         if has_content {
-            self.push(Open { name, space, point: false });
+            self.push(Open { name, space, point: false, code: false });
         }
     }
 

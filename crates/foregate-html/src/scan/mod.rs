@@ -210,6 +210,16 @@ impl Scanner {
         matches!(self.state, State::Raw(_) | State::Script(_) | State::Plain).then_some(self.read)
     }
 
+    /// For one that watches: whether an element of SVG or MathML is open.
+    pub fn is_foreign(&self) -> bool {
+        self.doubt.as_ref().is_some_and(|doubt| doubt.is_foreign())
+    }
+
+    /// For one that watches: whether a style or script of SVG is open.
+    pub fn is_in_code(&self) -> bool {
+        self.doubt.as_ref().is_some_and(|doubt| doubt.is_in_code())
+    }
+
     /// Whether it watches for nothing but the end of such a text.
     pub fn only_reads_text(&self) -> bool {
         self.has_read_text().is_some()
