@@ -18,7 +18,7 @@ use foregate_module::settings::{Block, Context, Key, Node, Problem};
 use super::{Configured, chooses, flag};
 use crate::carry::UNUSED;
 use crate::needles::Needles;
-use crate::references::{Begun, begun};
+use crate::references::{Begun, LONGEST, begun};
 use crate::{Feature, Page, Reads, Rewrite, TextOut, escape};
 
 /// The step that chooses the feature.
@@ -167,7 +167,8 @@ impl Rewrite for Replacing {
             told -= 1;
         }
         let told = resolved.aligned(told);
-        let (mut at, mut written, mut opens) = (0, 0, false);
+        // What comes from `kept` on waits for what follows it.
+        let (mut at, mut written, mut kept) = (0, 0, 0);
         let (instead, is_title) = (&self.instead, !out.allows_markup());
         let ready = resolved.text.get(..told).unwrap_or_default();
         self.needles.search(ready.as_bytes(), true, &mut |bytes, found| {
@@ -178,34 +179,69 @@ impl Rewrite for Replacing {
             match found.filter(|_| whole) {
                 Some(number) => {
                     out.matched();
-                    // What takes the place of the text, or follows it, must not become a tag.
-                    out.keep(if std::mem::take(&mut opens) { "&lt;" } else { "" });
+                    // With what takes the place of the text, or follows it, this must not become a tag or a reference.
+                    keep_apart(self.held.get(kept..written).unwrap_or_default(), out);
                     out.keep(instead.get(number).map_or("", |instead| instead));
+                    kept = source;
                 }
                 None if source > written => {
-                    let kept = self.held.get(written..source).unwrap_or_default();
-                    if is_title {
-                        // What is replaced may stand within what would be an end tag without it.
-                        out.keep(&kept.replace('<', "&lt;"));
-                    } else {
-                        out.keep(if opens { "<" } else { "" });
-                        let before = kept.strip_suffix('<');
-                        opens = before.is_some();
-                        out.keep(before.unwrap_or(kept));
-                    }
+                    let text = self.held.get(kept..source).unwrap_or_default();
+                    let (before, _) = text.split_at(joint(text, is_title));
+                    out.keep(before);
+                    kept += before.len();
                 }
                 None => {}
             }
             written = source;
             true
         });
-        if opens && last {
-            out.keep("<");
-        } else if opens {
-            // What follows it says how it is written.
-            written -= 1;
+        if last {
+            out.keep(self.held.get(kept..written).unwrap_or_default());
+            kept = written;
         }
-        self.held.drain(..written);
+        self.held.drain(..kept);
+    }
+}
+
+/// What has to follow `<` in a title for a tag.
+const ENDS_TITLE: &[u8] = b"/title";
+
+/// Where in a text that begins which may become a tag or another reference with what follows.
+fn joint(text: &str, is_title: bool) -> usize {
+    let bytes = text.as_bytes();
+    let is_part = |byte: &&u8| byte.is_ascii_alphanumeric() || **byte == b'#';
+    let word = bytes.len() - bytes.iter().rev().take(LONGEST).take_while(is_part).count();
+    match bytes.get(..word).unwrap_or_default() {
+        [before @ .., b'&'] => return before.len(),
+        [before @ .., b'<'] if word == bytes.len() => return before.len(),
+        _ => {}
+    }
+    let longest = bytes.len().saturating_sub(ENDS_TITLE.len() + 1);
+    let end = bytes.get(longest..).filter(|_| is_title).unwrap_or_default();
+    let begins = end.iter().rposition(|byte| *byte == b'<').filter(|at| {
+        let name = end.get(at + 1..).unwrap_or_default();
+        ENDS_TITLE.get(..name.len()).is_some_and(|front| front.eq_ignore_ascii_case(name))
+    });
+    begins.map_or(bytes.len(), |at| longest + at)
+}
+
+/// Writes such a text so that it stays what it is.
+fn keep_apart(text: &str, out: &mut TextOut<'_>) {
+    if let Some(rest) = text.strip_prefix('<') {
+        out.keep("&lt;");
+        return out.keep(rest);
+    }
+    match begun(text, true, false) {
+        // It lacks its semicolon.
+        Begun::Reference(length, _) => {
+            let (reference, rest) = text.split_at_checked(length).unwrap_or((text, ""));
+            [reference, ";", rest].into_iter().for_each(|part| out.keep(part));
+        }
+        _ => {
+            let rest = text.strip_prefix('&');
+            out.keep(if rest.is_some() { "&amp;" } else { "" });
+            out.keep(rest.unwrap_or(text));
+        }
     }
 }
 
@@ -379,9 +415,16 @@ mod tests {
             ("<®®/p><!-- c --><®<<p>1", "&lt;/p><!-- c -->&lt;<<p>one"),
             (
                 "<title><®/title></®title></tit®le> a < b<</title><®",
-                "<title>&lt;/title>&lt;/title>&lt;/title> a &lt; b&lt;</title>&lt;",
+                "<title>&lt;/title>&lt;/title>&lt;/title> a < b<</title>&lt;",
             ),
             ("&lt;®p>&#60;®p><b>a<</b>®p", "&lt;p>&#60;p><b>a<</b>p"),
+            (
+                "<title>1 < 2 </ti ®<b></ti®t </TITLE></title>",
+                "<title>one < 2 </ti <b>&lt;/tit </TITLE></title>",
+            ),
+            ("x&®lt;y &am®p; &#®60; &l®t", "x&amp;lt;y &amp;amp; &amp;#60; &amp;lt"),
+            ("&not®in; &noti®n; &#4®9; & ® &amp;®lt; &®", "&not;in; &not;in; &#4;9; &  &amp;lt; &amp;"),
+            ("<title>&®lt;/title></title>", "<title>&amp;lt;/title></title>"),
             ("<textarea><®</textarea><script><®</script>", "<textarea><®</textarea><script><®</script>"),
         ] {
             let out = rewritten(&pairs, "text/html; charset=utf-8", html.as_bytes());
