@@ -29,8 +29,9 @@ const ATTRIBUTES: usize = 16;
 /// The longest part of an address, bytes.
 const PART: usize = 2048;
 
-/// The attributes of HTML that hold an address.
-const PLAIN: [(&str, &str); 26] = [
+/// The attributes of HTML that hold an address and lead somewhere. Each is tried at every tag: that of `ins` and `del`, which no
+/// browser follows, would take 2 % of a pass of five features.
+const PLAIN: [(&str, &str); 24] = [
     ("a[href]", "href"),
     ("area[href]", "href"),
     ("link[href]", "href"),
@@ -52,8 +53,6 @@ const PLAIN: [(&str, &str); 26] = [
     ("input[formaction]", "formaction"),
     ("blockquote[cite]", "cite"),
     ("q[cite]", "cite"),
-    ("ins[cite]", "cite"),
-    ("del[cite]", "cite"),
     ("body[background]", "background"),
     ("image[href]", "href"),
     ("use[href]", "href"),
@@ -508,13 +507,22 @@ mod tests {
                 "<meta http-equiv=refresh content='0x; url=/static/'>",
                 "<meta http-equiv=refresh content='0x; url=/static/'>",
             ),
-            (
-                "<ins cite=/static/a><del cite=/static/b>",
-                "<ins cite=\"https://s.example/a\"><del cite=\"https://s.example/b\">",
-            ),
         ] {
             assert_eq!(rewritten(links, html), expected, "{html}");
         }
+    }
+
+    #[test]
+    fn citations_of_changes_are_mapped_where_they_are_named() {
+        let html = "<ins cite=/static/a><q cite=/static/b>";
+        assert_eq!(rewritten(links, html), "<ins cite=/static/a><q cite=\"https://s.example/b\">");
+        let named = || {
+            let mut links = links();
+            links.attribute("cite");
+            links
+        };
+        let expected = "<ins cite=\"https://s.example/a\"><q cite=\"https://s.example/b\">";
+        assert_eq!(rewritten(named, html), expected);
     }
 
     #[test]
