@@ -1,5 +1,6 @@
 //! The process: start, reload, and the end.
 
+mod signals;
 mod sockets;
 #[cfg(test)]
 mod tests;
@@ -14,10 +15,11 @@ use std::time::{Duration, Instant};
 
 use foregate_module::Plan;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 
+use self::signals::Signals;
+pub use self::signals::catch_early;
 use self::sockets::{Bound, Side, SocketFile};
 use crate::admin;
 use crate::connection::registry::Registry;
@@ -379,6 +381,8 @@ impl Server {
                 () = tokio::time::sleep_until(deadline) => return false,
                 _ = signals.interrupt.recv() => return false,
                 _ = signals.reopen.recv() => self.reopen_logs(),
+                _ = signals.hangup.recv() => tracing::warn!("HUP while draining: nothing is reloaded any more"),
+                _ = signals.upgrade.recv() => signals::say_no_upgrade(true),
                 _ = signals.terminate.recv() => {
                     deadline = deadline.min(tokio::time::Instant::now() + self.timeouts().1);
                 }
@@ -397,6 +401,7 @@ impl Server {
                     }
                 }
                 _ = signals.reopen.recv() => self.reopen_logs(),
+                _ = signals.upgrade.recv() => signals::say_no_upgrade(false),
                 _ = signals.quit.recv() => return Stop::Graceful(self.timeouts().0),
                 _ = signals.terminate.recv() => return Stop::Graceful(self.timeouts().1),
                 _ = signals.interrupt.recv() => return Stop::AtOnce,
@@ -523,26 +528,6 @@ fn retire(old: Arc<Config>) {
         // Where no thread can be had, it is dropped here.
         let _ = std::thread::Builder::new().name("foregate-retire".to_owned()).spawn(move || drop(old));
     });
-}
-
-struct Signals {
-    hangup: Signal,
-    reopen: Signal,
-    quit: Signal,
-    terminate: Signal,
-    interrupt: Signal,
-}
-
-impl Signals {
-    fn new() -> io::Result<Self> {
-        Ok(Self {
-            hangup: signal(SignalKind::hangup())?,
-            reopen: signal(SignalKind::user_defined1())?,
-            quit: signal(SignalKind::quit())?,
-            terminate: signal(SignalKind::terminate())?,
-            interrupt: signal(SignalKind::interrupt())?,
-        })
-    }
 }
 
 fn named(error: io::Error, what: &str) -> io::Error {

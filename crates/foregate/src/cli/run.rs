@@ -59,6 +59,10 @@ impl Run {
         }
         let path = self.file.path();
         let files = Files { path, pipeline, present: Mutex::default(), read: Mutex::default() };
+        // One that cannot be caught ends the process, which serves nobody yet.
+        if let Err(error) = foregate_proxy::server::catch_early() {
+            tracing::warn!(%error, "signals are caught only from when it listens");
+        }
         match files.load() {
             Err(refused) => show_refused(&refused, false),
             Ok(settings) => {

@@ -1,0 +1,57 @@
+//! The signals that the process follows.
+
+use std::io;
+
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+pub(super) struct Signals {
+    pub(super) hangup: Signal,
+    pub(super) reopen: Signal,
+    pub(super) upgrade: Signal,
+    pub(super) quit: Signal,
+    pub(super) terminate: Signal,
+    pub(super) interrupt: Signal,
+}
+
+impl Signals {
+    pub(super) fn new() -> io::Result<Self> {
+        Ok(Self {
+            hangup: signal(SignalKind::hangup())?,
+            reopen: signal(SignalKind::user_defined1())?,
+            upgrade: signal(SignalKind::user_defined2())?,
+            quit: signal(SignalKind::quit())?,
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+        })
+    }
+}
+
+/// Has the signals that are not meant to end the process (HUP, USR1, USR2) no longer do so, from before the configuration is
+/// read: that may take long, and whoever rotates logs does not know of it. [`super::run`] answers those that came.
+///
+/// # Errors
+///
+/// The system's refusal.
+pub fn catch_early() -> io::Result<()> {
+    // What catches signals stays when the runtime that it was set up in has gone.
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
+    let _inside = runtime.enter();
+    for kind in [SignalKind::hangup(), SignalKind::user_defined1(), SignalKind::user_defined2()] {
+        drop(signal(kind)?);
+    }
+    Ok(())
+}
+
+/// To NGINX this signal is the start of an upgrade, so that people send it; by default it would kill the process.
+pub(super) fn say_no_upgrade(draining: bool) {
+    if draining {
+        tracing::warn!(
+            "USR2: upgrades by signal are not there yet; this process is draining, so that a new one can be started now"
+        );
+    } else {
+        tracing::warn!(
+            "USR2: upgrades by signal are not there yet, and nothing has changed; send QUIT to this process and start the \
+             new one at once: the sockets are free as soon as this one drains, and requests in flight end here"
+        );
+    }
+}
