@@ -365,7 +365,7 @@ impl Exchange<'_> {
             return Poll::Pending;
         }
         Poll::Ready(Err(match awaited {
-            Awaited::ClientBody | Awaited::ExpectedBody => Error::BodyTimeout,
+            Awaited::ClientBody | Awaited::ExpectedBody | Awaited::EitherBody => Error::BodyTimeout,
             Awaited::ClientRead => Error::WriteStall,
             Awaited::OriginRead => Error::OriginStall,
             Awaited::FirstByte => Error::FirstByteTimeout,
@@ -582,8 +582,9 @@ impl Exchange<'_> {
         self.progress.observe(self.upload.moved, self.download.progress(), now);
         let down = match self.download.waiting {
             Waiting::Sink => Awaited::ClientRead,
-            // While the origin still takes a body it may well have nothing to say.
-            _ if self.upload.waiting == Waiting::Source => Awaited::ClientBody,
+            // While the origin still takes a body it may well have nothing to say, and a client that has its answer (gRPC's streams
+            // in both directions) need not either: the least rate is for requests that are not answered yet.
+            _ if self.upload.waiting == Waiting::Source => Awaited::EitherBody,
             _ => Awaited::OriginBody,
         };
         match self.upload.waiting {

@@ -38,6 +38,8 @@ pub enum Awaited {
     FirstByte,
     /// The origin's body.
     OriginBody,
+    /// Either body, once the final response has begun: what each side has to say next may depend on what the other says.
+    EitherBody,
 }
 
 impl Progress {
@@ -104,10 +106,15 @@ impl Progress {
             Awaited::ClientBody => self.client_deadline(timeouts, now),
             Awaited::ExpectedBody => self.uploaded_at + timeouts.body_idle.max(upstream.first_byte_timeout),
             Awaited::ClientRead => self.downloaded_at + timeouts.write_stall,
-            Awaited::OriginRead => self.uploaded_at + upstream.idle_timeout,
+            Awaited::OriginRead | Awaited::OriginBody => self.moved_at() + upstream.idle_timeout,
             Awaited::FirstByte => self.uploaded_at + upstream.first_byte_timeout,
-            Awaited::OriginBody => self.downloaded_at + upstream.idle_timeout,
+            Awaited::EitherBody => self.moved_at() + timeouts.body_idle.max(upstream.idle_timeout),
         }
+    }
+
+    /// When a byte was last moved in either direction. Nothing is taken for downloaded before the response has begun.
+    fn moved_at(&self) -> Instant {
+        self.uploaded_at.max(self.downloaded_at)
     }
 
     /// Until when more of the client's body must have come.
@@ -159,6 +166,30 @@ mod tests {
         progress.excuse_client(later);
         let deadline = progress.deadline(Awaited::ClientBody, &timeouts, &upstream, later);
         assert_eq!(deadline, later + timeouts.body_idle);
+    }
+
+    #[test]
+    fn once_the_response_has_begun_movement_in_either_direction_is_life() {
+        let start = Instant::now();
+        let (timeouts, upstream) = (Timeouts::default(), Upstream::new("a", Vec::new()));
+        let mut progress = Progress::new(start);
+        let mut judge = |second: u64, uploaded: u64, downloaded: u64| {
+            let now = start + Duration::from_secs(second);
+            progress.observe(uploaded, downloaded, now);
+            let both = [Awaited::EitherBody, Awaited::OriginBody, Awaited::OriginRead];
+            both.map(|awaited| progress.deadline(awaited, &timeouts, &upstream, now))
+        };
+        let idle = timeouts.body_idle.max(upstream.idle_timeout);
+        for second in (0..300).step_by(20) {
+            let now = start + Duration::from_secs(second);
+            let expected = [now + idle, now + upstream.idle_timeout, now + upstream.idle_timeout];
+            assert_eq!(judge(second, second, 0), expected, "one byte a second is enough");
+        }
+        for second in (300..600).step_by(20) {
+            let now = start + Duration::from_secs(second);
+            assert_eq!(judge(second, 280, second)[0], now + idle, "the client is silent, the origin is not");
+        }
+        assert_eq!(judge(900, 280, 580)[0], start + Duration::from_secs(580) + idle, "neither moves");
     }
 
     #[test]

@@ -113,8 +113,8 @@ pub static LIMITS: Block = Block {
 pub static TIMEOUTS: Block = Block {
     keys: &[
         Key::one("head", "DURATION", "head \"5s\"", "A request's head, from its first byte to its last. Beyond: 408, close.").default("\"10s\""),
-        Key::one("body-idle", "DURATION", "body-idle \"1m\"", "Silence in a request's body. Beyond: 408, close.").default("\"30s\""),
-        Key::one("body-rate", "SIZE", "body-rate \"1KiB\"", "Least average rate of a request's body, bytes per second; 0 for none. Below: 408, close.").default("256"),
+        Key::one("body-idle", "DURATION", "body-idle \"1m\"", "Silence in a request's body before the final response begins. Beyond: 408, close.").default("\"30s\""),
+        Key::one("body-rate", "SIZE", "body-rate \"1KiB\"", "Least average rate of a request's body before the final response begins, bytes per second; 0 for none. Below: 408, close.").default("256"),
         Key::one("body-rate-window", "DURATION", "body-rate-window \"1m\"", "The spans over which the rate is averaged, one behind the other.").default("\"20s\""),
         Key::one("body-rate-grace", "DURATION", "body-rate-grace \"30s\"", "The start of a body during which its rate is not judged. What comes in it does not count later.").default("\"10s\""),
         Key::one("keep-alive", "DURATION", "keep-alive \"75s\"", "An idle HTTP/1 connection. Beyond: close.").default("\"60s\""),
@@ -204,7 +204,7 @@ pub static UPSTREAM_TIMEOUTS: Block = Block {
             "From the last byte of the request to the first of the response. Beyond: 504.",
         )
         .default("\"30s\""),
-        Key::one("idle", "DURATION", "idle \"5m\"", "Silence in a response. Beyond: it is broken off.")
+        Key::one("idle", "DURATION", "idle \"5m\"", "Silence in a response, and in the request's body beside it. Beyond: it is broken off.")
             .default("\"60s\""),
         Key::one(
             "tunnel-idle",
