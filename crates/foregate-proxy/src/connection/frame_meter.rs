@@ -7,12 +7,15 @@
 //!   a token bucket. An honest peer sends many of them as well, but in answer to what it gets: each request and
 //!   each DATA frame that we send earn credits, and only what no credit covers is drawn from the bucket.
 //! - *Premature resets* draw on a second bucket, and have a total: a RST_STREAM of the peer for a stream whose
-//!   response is not complete, and one of ours whose error code blames the peer.
+//!   response is not complete, and one of ours whose error code blames the peer. What comes late for a stream that has been answered
+//!   early is no fault: a reset that says so is only a frame without progress.
 //! - *CONTINUATION* frames are without progress where a header block has many of them, and its bytes have a limit.
 //! - *DATA* frames that nobody has taken yet may cost a multiple of the window's bytes.
 
 use std::sync::Arc;
 use std::time::Instant;
+
+use h2::Reason;
 
 use crate::link::frames::{Frame, Frames, PREFACE, flag, kind};
 use crate::link::unread::{self, Unread};
@@ -229,9 +232,15 @@ impl FrameMeter {
                 self.awaited_acks = self.awaited_acks.saturating_add(1).min(CREDITS_LIMIT);
             }
             kind::RST_STREAM => {
-                self.close(frame.stream);
+                let was_open = self.close(frame.stream);
                 if frame.blames_peer() && self.flood.is_none() {
-                    self.flood = self.reset(now).err();
+                    let judged = match frame.code() {
+                        // What was on its way when the answer came is to be ignored (RFC 9113, section 5.1). `h2` does so for the
+                        // streams that it remembers; for the others it says this.
+                        Reason::STREAM_CLOSED if !was_open => self.without_progress(now),
+                        _ => self.reset(now),
+                    };
+                    self.flood = judged.err();
                 }
             }
             _ => {}

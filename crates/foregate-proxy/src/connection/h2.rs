@@ -33,6 +33,11 @@ use crate::timer::Timer;
 const SEND_BUFFER: usize = 32 * 1024;
 /// The largest frame that clients may send, in bytes.
 const FRAME: u32 = 16 * 1024;
+/// Resets that `h2` makes of itself before it gives a connection up, by those that [`FrameMeter`] allows. Most that an honest client
+/// causes answer what came late for a stream that `h2` has forgotten, which the meter judges more mildly.
+///
+/// [`FrameMeter`]: super::frame_meter::FrameMeter
+const LATE_FACTOR: usize = 4;
 /// How many [`Scratch`]es a thread keeps.
 const KEPT_SCRATCH: usize = 128;
 /// How long a client may take to go away after it was told why.
@@ -85,7 +90,7 @@ pub(crate) fn builder(limits: &Limits) -> h2::server::Builder {
         .max_concurrent_streams(limits.h2_streams)
         .max_concurrent_reset_streams(64)
         .max_pending_accept_reset_streams(64)
-        .max_local_error_reset_streams(Some(limits.h2_resets_total as usize))
+        .max_local_error_reset_streams(Some((limits.h2_resets_total as usize).saturating_mul(LATE_FACTOR)))
         .reset_stream_duration(Duration::from_secs(1))
         // It would end the connection of a client that stays within its windows; what DATA frames cost is counted, and bounded, by
         // `FrameMeter`.

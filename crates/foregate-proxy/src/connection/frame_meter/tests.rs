@@ -126,6 +126,36 @@ fn resets_that_we_are_made_to_send_count() {
 }
 
 #[test]
+fn what_comes_late_for_an_answered_stream_is_no_fault() {
+    let mut peer = Peer::new();
+    for stream in (1..4000).step_by(2) {
+        peer.sends(kind::HEADERS, flag::END_HEADERS, stream, b"").unwrap();
+        peer.gets(kind::HEADERS, flag::END_STREAM | flag::END_HEADERS, stream, b"");
+        peer.gets(kind::RST_STREAM, 0, stream, &[0; 4]);
+        peer.sends(kind::DATA, flag::END_STREAM, stream, b"late").unwrap();
+        peer.gets(kind::RST_STREAM, 0, stream, &[0, 0, 0, 5]);
+    }
+    let (count, flood) = peer.until_flood(|peer, _| {
+        peer.gets(kind::RST_STREAM, 0, 1, &[0, 0, 0, 5]);
+        peer.sends(kind::DATA, 0, 1, b"x")
+    });
+    assert!(count < 5200, "{count}: without end it is one");
+    assert_eq!(flood, Flood::Control);
+}
+
+#[test]
+fn what_comes_behind_the_end_of_a_stream_that_is_not_answered_is_a_fault() {
+    let (count, flood) = Peer::new().until_flood(|peer, count| {
+        let stream = 2 * count + 1;
+        peer.sends(kind::HEADERS, flag::END_HEADERS | flag::END_STREAM, stream, b"")?;
+        peer.sends(kind::DATA, 0, stream, b"x")?;
+        peer.gets(kind::RST_STREAM, 0, stream, &[0, 0, 0, 5]);
+        peer.sends(kind::DATA, 0, stream, b"x")
+    });
+    assert_eq!((count, flood), (100, Flood::Resets));
+}
+
+#[test]
 fn a_reset_after_the_whole_response_is_not_premature() {
     let mut peer = Peer::new();
     for count in 0..3000 {
