@@ -1,12 +1,16 @@
 //! The admin socket and the metrics endpoint.
 
+use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use futures_util::future::select_all;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader};
 use tokio::net::{UnixListener, UnixStream};
-use tokio::sync::{Semaphore, mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use crate::link::Socket;
@@ -29,27 +33,70 @@ pub enum Request {
     Reload(oneshot::Sender<Result<(), String>>),
 }
 
+/// The clients of one endpoint. A new one never waits for those that have asked nothing.
+#[derive(Default)]
+struct Clients(VecDeque<Client>);
+
+struct Client {
+    asked: Asked,
+    task: JoinHandle<()>,
+}
+
+/// Whether a client's request is there.
+#[derive(Clone, Default)]
+struct Asked(Arc<AtomicBool>);
+
+impl Asked {
+    fn set(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+
+    fn get(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+impl Clients {
+    /// Serves one more. Where there are too many, the one that has asked nothing for longest goes.
+    async fn admit<F: Future<Output = ()> + Send + 'static>(&mut self, serve: impl FnOnce(Asked) -> F) {
+        self.0.retain(|client| !client.task.is_finished());
+        while self.0.len() >= CLIENTS {
+            let idle = self.0.iter().position(|client| !client.asked.get());
+            if let Some(Client { task, .. }) = idle.and_then(|oldest| self.0.remove(oldest)) {
+                task.abort();
+                // An error says that it was aborted.
+                let _ = task.await;
+            } else {
+                let _ = select_all(self.0.iter_mut().map(|client| &mut client.task)).await;
+                self.0.retain(|client| !client.task.is_finished());
+            }
+        }
+        let asked = Asked::default();
+        let task = tokio::spawn(serve(asked.clone()));
+        self.0.push_back(Client { asked, task });
+    }
+}
+
 /// Serves the admin socket: one line of JSON in, one line out.
 pub async fn serve(listener: UnixListener, requests: mpsc::Sender<Request>) {
-    let places = Arc::new(Semaphore::new(CLIENTS));
+    let mut clients = Clients::default();
     loop {
-        let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
         match listener.accept().await {
             Ok((stream, _)) => {
                 let requests = requests.clone();
-                tokio::spawn(async move {
-                    if let Err(error) = answer(stream, requests).await {
+                let serve = |asked: Asked| async move {
+                    if let Err(error) = answer(stream, requests, &asked).await {
                         tracing::debug!(%error, "admin client");
                     }
-                    drop(place);
-                });
+                };
+                clients.admit(serve).await;
             }
             Err(_) => tokio::time::sleep(PAUSE).await,
         }
     }
 }
 
-async fn answer(stream: UnixStream, requests: mpsc::Sender<Request>) -> io::Result<()> {
+async fn answer(stream: UnixStream, requests: mpsc::Sender<Request>, asked: &Asked) -> io::Result<()> {
     let credentials = stream.peer_cred()?;
     let own = rustix::process::geteuid().as_raw();
     let mut stream = BufReader::new(stream);
@@ -57,6 +104,7 @@ async fn answer(stream: UnixStream, requests: mpsc::Sender<Request>) -> io::Resu
     let line = if allowed {
         let mut line = Vec::new();
         timeout(PATIENCE, (&mut stream).take(LONGEST_REQUEST).read_until(b'\n', &mut line)).await??;
+        asked.set();
         reply(&line, &requests).await
     } else {
         refusal("only the user that runs the proxy may ask")
@@ -91,24 +139,23 @@ fn refusal(error: &str) -> String {
 
 /// Serves the metrics to whoever asks for `/metrics`.
 pub async fn serve_metrics(listener: Listener, proxy: Arc<Proxy>) {
-    let places = Arc::new(Semaphore::new(CLIENTS));
+    let mut clients = Clients::default();
     loop {
-        let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
         match listener.accept().await {
             Ok((socket, _)) => {
                 let proxy = Arc::clone(&proxy);
-                tokio::spawn(async move {
+                let serve = |asked: Asked| async move {
                     // A client that fails or dawdles is its own loss.
-                    let _ = timeout(PATIENCE, metrics(socket, &proxy)).await;
-                    drop(place);
-                });
+                    let _ = timeout(PATIENCE, metrics(socket, &proxy, &asked)).await;
+                };
+                clients.admit(serve).await;
             }
             Err(_) => tokio::time::sleep(PAUSE).await,
         }
     }
 }
 
-async fn metrics(socket: Socket, proxy: &Proxy) -> io::Result<()> {
+async fn metrics(socket: Socket, proxy: &Proxy, asked: &Asked) -> io::Result<()> {
     let mut socket = BufReader::new(socket);
     let mut head = Vec::new();
     let mut limited = (&mut socket).take(LONGEST_REQUEST);
@@ -117,8 +164,10 @@ async fn metrics(socket: Socket, proxy: &Proxy) -> io::Result<()> {
             return Ok(());
         }
     }
+    asked.set();
     let target = head.split(|byte| *byte == b' ').nth(1).unwrap_or_default();
-    let (status, kind, body) = match (head.starts_with(b"GET ") || head.starts_with(b"HEAD "), target) {
+    let path = target.split(|byte| *byte == b'?').next().unwrap_or_default();
+    let (status, kind, body) = match (head.starts_with(b"GET ") || head.starts_with(b"HEAD "), path) {
         (true, b"/metrics") => {
             ("200 OK", "application/openmetrics-text; version=1.0.0; charset=utf-8", proxy.metrics.render())
         }
