@@ -1,6 +1,8 @@
 //! Files that are read into the settings, and watched.
 
 use std::collections::{BTreeSet, HashMap};
+use std::fs::File;
+use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -42,13 +44,21 @@ impl Files {
 }
 
 /// Reads one byte more than allowed, so that the caller sees that there is more.
-fn read(path: &Path, limit: usize) -> std::io::Result<Vec<u8>> {
-    use std::io::Read;
-    // A pipe or a device may keep us waiting for ever.
-    if !std::fs::metadata(path)?.is_file() {
-        return Err(std::io::Error::other("it is not a file"));
-    }
+fn read(path: &Path, limit: usize) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    std::fs::File::open(path)?.take(limit as u64 + 1).read_to_end(&mut bytes)?;
+    open(path)?.take(limit as u64 + 1).read_to_end(&mut bytes)?;
     Ok(bytes)
+}
+
+/// Opens a file that the configuration refers to.
+///
+/// # Errors
+///
+/// It cannot be opened, or is none: a pipe or a device may keep us waiting for ever, with a reload that never ends.
+pub fn open(path: &Path) -> io::Result<File> {
+    // Before it is opened: that alone waits for whoever writes to a pipe.
+    if !std::fs::metadata(path)?.is_file() {
+        return Err(io::Error::other("it is not a file"));
+    }
+    File::open(path)
 }

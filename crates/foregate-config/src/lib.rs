@@ -31,7 +31,7 @@ use std::path::Path;
 
 pub use self::block::{Decoder, ModuleNodes, Nodes, turns_off};
 pub use self::document::{EntryRef, Kind, NodeRef, Siblings, Span};
-pub use self::files::Files;
+pub use self::files::{Files, open};
 pub use self::format::format;
 pub use self::glob::expand;
 pub use self::load::{INCLUDE, Item, Texts, Tree};

@@ -7,6 +7,7 @@ pub use foregate_module::settings::value::{
     Scalar as Value, Wrong, boolean, choose, duration, is_off, number, show_size, size, string,
 };
 
+use super::files;
 use super::problem::{Place, Problem};
 
 /// Bytes of a file that a value refers to.
@@ -71,7 +72,7 @@ fn file(name: &str, base: &Path) -> Result<String, Wrong> {
     let path = base.join(name);
     let read = || {
         let mut text = String::new();
-        std::fs::File::open(&path)?.take(REFERENCED_FILE_LIMIT + 1).read_to_string(&mut text)?;
+        files::open(&path)?.take(REFERENCED_FILE_LIMIT + 1).read_to_string(&mut text)?;
         Ok(text)
     };
     let mut text = read()
@@ -97,5 +98,16 @@ mod tests {
         assert!(expand("${env:SURELY_NOT_SET_1}").is_err());
         assert!(expand("${file:no-such-file}").is_err());
         assert!(expand("${env:HOME").is_err());
+    }
+
+    #[test]
+    fn a_pipe_is_not_waited_for() {
+        let folder = std::env::temp_dir().join(format!("foregate-value-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let pipe = folder.join("pipe");
+        assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+        let wrong = expand("${file:pipe}", &folder).unwrap_err();
+        std::fs::remove_dir_all(&folder).unwrap();
+        assert!(wrong.message.ends_with("it is not a file"), "{}", wrong.message);
     }
 }

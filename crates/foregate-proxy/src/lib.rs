@@ -12,6 +12,7 @@ mod connection;
 mod descriptors;
 mod error;
 mod exchange;
+mod files;
 mod link;
 mod listener;
 mod memory;

@@ -41,7 +41,7 @@ impl LogFile {
     ///
     /// # Errors
     ///
-    /// The file cannot be opened or the thread cannot be started.
+    /// The file cannot be opened (a pipe that nobody reads is not waited for) or the thread cannot be started.
     pub fn open(path: &Path, dropped: Arc<Counter>) -> io::Result<Self> {
         Ok(Self { handle: Arc::new(Handle { shared: writer::start(path, dropped)? }) })
     }

@@ -18,6 +18,7 @@ use rustls::{Error as RustlsError, InconsistentKeys};
 use super::names::CertificateNames;
 use super::policy::Tickets;
 use super::sni::CertificateTable;
+use crate::files;
 use crate::settings::CertificateFiles;
 use crate::watch::FolderWatch;
 
@@ -282,7 +283,7 @@ pub(super) fn read_key(file: &Path) -> Result<PrivateKeyDer<'static>, TlsError> 
 pub(super) fn read_file(file: &Path) -> Result<Vec<u8>, TlsError> {
     const FIX: &str = "check the path, and that the user who runs the proxy may read the file";
     let mut bytes = Vec::new();
-    let opened = fs::File::open(file).map_err(|error| TlsError::new(file, error, FIX))?;
+    let opened = files::open_to_read(file).map_err(|error| TlsError::new(file, error, FIX))?;
     opened.take(PEM_LIMIT + 1).read_to_end(&mut bytes).map_err(|error| TlsError::new(file, error, FIX))?;
     if bytes.len() as u64 > PEM_LIMIT {
         return Err(TlsError::new(file, "larger than 4 MiB", "give a PEM file"));

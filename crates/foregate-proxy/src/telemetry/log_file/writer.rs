@@ -1,9 +1,8 @@
 //! The shared buffer of lines, and the thread that writes it to the file.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{self, ErrorKind};
 use std::mem;
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread;
@@ -11,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 
+use crate::files;
 use crate::telemetry::metrics::Counter;
 
 /// Bytes that wait to be written, those included that are being written. Beyond, lines are dropped.
@@ -51,7 +51,7 @@ struct State {
 
 /// Opens the file and starts the thread.
 pub(super) fn start(path: &Path, dropped: Arc<Counter>) -> io::Result<Arc<Shared>> {
-    let file = open(path)?;
+    let file = files::open_to_append(path)?;
     let shared = Arc::new(Shared {
         state: Mutex::new(State::default()),
         work: Condvar::new(),
@@ -68,11 +68,6 @@ pub(super) fn start(path: &Path, dropped: Arc<Counter>) -> io::Result<Arc<Shared
     };
     thread::Builder::new().name("foregate-log".into()).spawn(move || writer.run())?;
     Ok(shared)
-}
-
-fn open(path: &Path) -> io::Result<File> {
-    // Not for everybody to read: addresses and targets are personal data.
-    OpenOptions::new().create(true).append(true).mode(0o640).open(path)
 }
 
 impl Shared {
@@ -233,7 +228,7 @@ impl Writer {
     }
 
     fn reopen(&mut self) {
-        match open(&self.path) {
+        match files::open_to_append(&self.path) {
             Ok(file) => {
                 self.file = file;
                 // Its start is in the old file.

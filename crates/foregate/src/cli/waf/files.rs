@@ -26,11 +26,7 @@ impl Files for Disk {
 
 /// All of a file, if it has no more than `limit` bytes.
 pub(super) fn read(path: &Path, limit: usize) -> Result<Vec<u8>, String> {
-    // A pipe or a device may keep us waiting for ever.
-    if !path.metadata().map_err(|error| error.to_string())?.is_file() {
-        return Err("it is not a file".into());
-    }
-    let file = std::fs::File::open(path).map_err(|error| error.to_string())?;
+    let file = foregate_config::open(path).map_err(|error| error.to_string())?;
     let mut bytes = Vec::new();
     let beyond = u64::try_from(limit).unwrap_or(u64::MAX).saturating_add(1);
     file.take(beyond).read_to_end(&mut bytes).map_err(|error| error.to_string())?;
