@@ -251,7 +251,8 @@ fn holds(html: &[u8], pieces: &[usize]) {
         assert!(
             found.iter().all(|finding| finding.event == "dry-run-matches")
                 && count(&found) <= count(&whole.1) + 8,
-            "{found:?} {:?}", whole.1
+            "{found:?} {:?}",
+            whole.1
         );
     }
 }
