@@ -100,6 +100,7 @@ typedef struct {
     ngx_http_foregate_marks_t marks; /* of the last buffer that has been consumed, while filters have output left */
 
     ngx_http_event_handler_pt write_handler; /* of the upstream, which ours calls */
+    ngx_http_upstream_handler_pt upstream_handler; /* which reads from it, likewise */
 
     /* What is waited for, and who is called next when all of it is there: what is being fetched, a step on a thread, and
      * others that have their turn while the request's body goes through filters. */
@@ -208,6 +209,11 @@ void ngx_http_foregate_watch_client(ngx_http_request_t *r, ngx_http_foregate_ctx
 
 /* Has a response go on when its request is run next. */
 void ngx_http_foregate_wake_response(ngx_http_request_t *r, ngx_http_foregate_ctx_t *ctx);
+
+/* While a response waits for something, the time does not count of an upstream that NGINX may be unable to read from, nor
+ * that of a client for which there is nothing; and then it begins anew. */
+void ngx_http_foregate_spare(ngx_http_request_t *r, ngx_http_foregate_ctx_t *ctx);
+void ngx_http_foregate_unspare(ngx_http_request_t *r, ngx_http_foregate_ctx_t *ctx);
 
 /* Where neither a length nor chunks tell that there was to be more of a body, a reset does. */
 void ngx_http_foregate_tell_broken(ngx_http_request_t *r);

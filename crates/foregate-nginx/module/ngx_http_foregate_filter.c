@@ -375,6 +375,7 @@ ngx_http_foregate_wake_handler(ngx_http_request_t *r)
         ngx_http_foregate_break_off(r);
         return;
     }
+    ngx_http_foregate_unspare(r, ctx);
     next(r);
 }
 
@@ -492,6 +493,7 @@ ngx_http_foregate_move(ngx_http_request_t *r, ngx_http_foregate_ctx_t *ctx)
         /* NGINX comes back, without input, when the client has taken something. */
         r->buffered |= NGX_HTTP_FOREGATE_BUFFERED;
         ngx_http_foregate_watch_writing(r, ctx);
+        ngx_http_foregate_spare(r, ctx);
         return NGX_AGAIN;
     }
     r->buffered &= ~NGX_HTTP_FOREGATE_BUFFERED;
@@ -544,6 +546,7 @@ ngx_http_foregate_filter_body(ngx_http_request_t *r, ngx_http_foregate_ctx_t *ct
         if (in != NULL && ngx_chain_add_copy(r->pool, &ctx->in, in) != NGX_OK) {
             return NGX_ERROR;
         }
+        ngx_http_foregate_spare(r, ctx);
         return ctx->asking ? NGX_AGAIN : ngx_http_foregate_resume(r, ctx);
     }
     if (ctx->holding) {
