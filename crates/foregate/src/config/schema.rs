@@ -227,7 +227,7 @@ pub static SITE: Block = Block {
             .many()
             .required(),
         Key::flag("allow-underscores", "#false", "allow-underscores", "Lets field names with `_` pass, but for those of known fields (`Content_Length`); without it those of clients are dropped from requests."),
-        Key::one("ambiguous-paths", "\"refuse\"|\"forward\"", "ambiguous-paths \"forward\"", "What happens to paths that would belong to another route if `%2F` or `%5C` were a slash, what follows `;` in a segment did not count, an encoded letter or sign stood there itself, or kept slashes were merged, as some origins read them. They are answered with 400, or forwarded as what they are here.").default("\"refuse\""),
+        Key::one("ambiguous-paths", "\"refuse\"|\"forward\"", "ambiguous-paths \"forward\"", "What happens to paths that would belong to another route if `%2F` or `%5C` were a slash, what follows `;` in a segment did not count, an encoded letter or sign stood there itself, or kept slashes were merged, as some origins read them, or for which a condition would come to something else. They are answered with 400, or forwarded as what they are here.").default("\"refuse\""),
         Key::one("slashes", "\"merge\"|\"keep\"", "slashes \"keep\"", "What happens to duplicate slashes in paths.").default("\"merge\""),
         Key::block("tls", &SITE_TLS, "tls { minimum-version \"1.3\" }", "Certificates of this site beside the listener's, and its own policy.").otherwise("the listener's"),
     ],
