@@ -11,7 +11,7 @@ from test_fetch import Asking
 
 HTML = [("Content-Type", "text/html; charset=utf-8")]
 # How long an origin may be silent, and what takes longer than that, seconds.
-SILENT, FRAGMENT = (4, 10) if VALGRIND else (1, 2.5)
+SILENT, FRAGMENT = (4, 10) if VALGRIND else (2, 4)
 INCLUDE = 'html-include upstream="auth" { timeout "50s"; fallback "<none>"; }\n'
 PAGES = 'error-pages of="both" { page 404 upstream="auth" path="/gone" timeout="50s" keep="1ms"; }\n'
 SITE = """
@@ -57,22 +57,24 @@ class Patience(Asking):
         return self.start_site(route, auth or fragment, self.origin(answer), http, files)
 
     def clients(self, nginx, paths):
-        """What clients of HTTP/1 and HTTP/2 get, all at once, and when."""
+        """What clients of HTTP/1 and HTTP/2 get, and after how long."""
         got = {}
 
         def ask(path, client):
             start = time.monotonic()
             if client == "h2":
-                body = nginx.curl(f"http://127.0.0.1:{nginx.tls_port}{path}")
+                body = nginx.curl("-m", str(3 * PATIENCE), f"http://127.0.0.1:{nginx.tls_port}{path}")
             else:
-                body = subprocess.run(["curl", "-s", "-m", str(PATIENCE), nginx.url(path)], capture_output=True).stdout
+                body = subprocess.run(["curl", "-s", "-m", str(3 * PATIENCE), nginx.url(path)], capture_output=True).stdout
             got[client, path] = body, time.monotonic() - start
 
         threads = [threading.Thread(target=ask, args=(path, client)) for path in paths for client in ["h1", "h2"]]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        # Not all at once: a busy machine would be what they wait for.
+        for some in range(0, len(threads), 12):
+            for thread in threads[some:some + 12]:
+                thread.start()
+            for thread in threads[some:some + 12]:
+                thread.join()
         return got
 
     def check(self, nginx, paths, expected):
@@ -90,8 +92,8 @@ class Patience(Asking):
 
     def test_a_fragment_takes_longer_than_the_origin_may_be_silent(self):
         nginx = self.start_patient(self.whole)
-        paths = [f"/{kind}/{end}/{size}" for kind in KINDS + ["slowed"] for end in ["open", "closed"] for size in [800, 12_000, 96_000]]
-        paths += ["/buffered/open/1200000", "/unbuffered/open/1200000"]
+        paths = [f"/{kind}/{end}/96000" for kind in KINDS + ["slowed"] for end in ["open", "closed"]]
+        paths += [f"/{kind}/open/{size}" for kind in KINDS for size in [800, 12_000]]
         self.check(nginx, paths, lambda path: document(size_of(path), b"[f]"))
         self.check(nginx, ["/around/page.txt"], lambda path: b"(" + document(96_000, b"[f]") + b")")
 
@@ -102,7 +104,7 @@ class Patience(Asking):
             return response(b"", "404 Not Found")
 
         nginx = self.start_patient(lambda head: self.whole(head, "404 Not Found"), PAGES, late)
-        paths = [f"/{kind}/{end}/{size}" for kind in KINDS for end in ["open", "closed"] for size in [800, 12_000, 96_000]]
+        paths = [f"/{kind}/{end}/{size}" for kind in KINDS for end, size in [("open", 96_000), ("closed", 96_000), ("open", 800)]]
         self.check(nginx, paths, lambda path: document(size_of(path)))
 
     def test_fragments_one_after_the_other(self):
@@ -156,13 +158,13 @@ class Patience(Asking):
         def half(head):
             (whole,) = response(document(size_of(head.split()[1])), fields=HTML)
             yield whole[:-100]
-            time.sleep(4 * FRAGMENT)
+            time.sleep(10 * FRAGMENT)
 
         nginx = self.start_patient(half)
-        paths = [f"/{kind}/{size}" for kind in KINDS for size in [800, 12_000, 96_000]]
+        paths = [f"/{kind}/{size}" for kind in KINDS for size in [800, 96_000]]
         for (client, path), (body, took) in self.clients(nginx, paths).items():
             self.assertNotIn(b"end", body, path)
-            self.assertLess(took, FRAGMENT + 4 * SILENT, (client, path))
+            self.assertLess(took, 5 * FRAGMENT, (client, path))
             self.assertTrue(document(size_of(path), b"[f]").startswith(body), (client, path))
             if size_of(path) == 96_000 and "cached" not in path:
                 # NGINX drops what has not filled a buffer.
