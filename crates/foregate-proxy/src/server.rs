@@ -392,26 +392,36 @@ impl Server {
 
     async fn until_stopped(&mut self, signals: &mut Signals) -> Stop {
         loop {
-            tokio::select! {
-                _ = signals.hangup.recv() => drop(self.reload(Cause::Asked).await),
-                Some(()) = self.changed.recv() => {
-                    // A reload since then may have left no such file.
-                    if !self.proxy.config().settings.watched.is_empty() {
-                        drop(self.reload(Cause::Changed).await);
-                    }
-                }
-                _ = signals.reopen.recv() => self.reopen_logs(),
-                _ = signals.upgrade.recv() => signals::say_no_upgrade(false),
-                _ = signals.quit.recv() => return Stop::Graceful(self.timeouts().0),
-                _ = signals.terminate.recv() => return Stop::Graceful(self.timeouts().1),
-                _ = signals.interrupt.recv() => return Stop::AtOnce,
-                Some(request) = self.requests.recv() => match request {
-                    admin::Request::Reload(answer) => {
-                        let result = self.reload(Cause::Asked).await;
-                        // Whoever asked may be gone.
-                        let _ = answer.send(result);
-                    }
+            let (drain, drain_term) = self.timeouts();
+            let (cause, answer) = tokio::select! {
+                _ = signals.hangup.recv() => (Cause::Asked, None),
+                // A reload since then may have left no such file.
+                Some(()) = self.changed.recv() => match self.proxy.config().settings.watched.is_empty() {
+                    true => continue,
+                    false => (Cause::Changed, None),
                 },
+                Some(admin::Request::Reload(answer)) = self.requests.recv() => (Cause::Asked, Some(answer)),
+                _ = signals.reopen.recv() => {
+                    self.reopen_logs();
+                    continue;
+                }
+                _ = signals.upgrade.recv() => {
+                    signals::say_no_upgrade(false);
+                    continue;
+                }
+                _ = signals.quit.recv() => return Stop::Graceful(drain),
+                _ = signals.terminate.recv() => return Stop::Graceful(drain_term),
+                _ = signals.interrupt.recv() => return Stop::AtOnce,
+            };
+            // What is being read may be on a file system that hangs: the end does not wait for it. Nothing has changed until it is read.
+            tokio::select! {
+                result = self.reload(cause) => {
+                    // Whoever asked may be gone.
+                    let _ = answer.map(|answer| answer.send(result));
+                }
+                _ = signals.quit.recv() => return Stop::Graceful(drain),
+                _ = signals.terminate.recv() => return Stop::Graceful(drain_term),
+                _ = signals.interrupt.recv() => return Stop::AtOnce,
             }
         }
     }

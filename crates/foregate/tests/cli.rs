@@ -220,6 +220,40 @@ fn the_service_manager_is_told_how_long_the_end_may_take() {
 }
 
 #[test]
+fn a_reload_that_hangs_does_not_keep_the_process_from_ending() {
+    let folder = Folder::new("hangs");
+    folder.write("foregate.kdl", "listen \"127.0.0.1:0\"\nsite \"*\" { route \"/**\" { respond 204 } }\n");
+    let manager = UnixDatagram::bind(folder.0.join("notify.sock")).unwrap();
+    manager.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    let mut proxy = Command::new(env!("CARGO_BIN_EXE_foregate"))
+        .arg("run")
+        .current_dir(&folder.0)
+        .env("NOTIFY_SOCKET", folder.0.join("notify.sock"))
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let told = |start: &str| {
+        let mut message = [0; 200];
+        let length = manager.recv(&mut message).unwrap();
+        assert!(
+            message[..length].starts_with(start.as_bytes()),
+            "{:?}",
+            message[..length].escape_ascii().to_string()
+        );
+    };
+    let send = |signal: &str| Command::new("kill").args([signal, &proxy.id().to_string()]).status().unwrap();
+    told("READY=1");
+    // Nobody writes to it, so that to read it has no end.
+    std::fs::remove_file(folder.0.join("foregate.kdl")).unwrap();
+    assert!(Command::new("mkfifo").arg(folder.0.join("foregate.kdl")).status().unwrap().success());
+    send("-HUP");
+    told("RELOADING=1");
+    send("-TERM");
+    told("STOPPING=1");
+    assert!(proxy.wait().unwrap().success());
+}
+
+#[test]
 fn a_taken_address_is_told_with_what_to_do() {
     let folder = Folder::new("taken");
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
