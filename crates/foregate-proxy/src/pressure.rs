@@ -1,8 +1,8 @@
 //! How much memory peers make the process hold, and what that leads to.
 //!
 //! Each connection has bounds of its own, but ten thousand connections at their bounds are more than a machine has. So what
-//! they hold is counted where it is taken: buffers, heads that are being received, header blocks that are held back, and what
-//! filters and starts of bodies hold ([`crate::budget`]). As it grows towards the limit, the process does without what it can
+//! they hold is counted where it is taken: buffers, heads that are being received, header blocks that are held back, what waits in
+//! `h2` in either direction, and what filters and starts of bodies hold ([`crate::budget`]). As it grows towards the limit, the process does without what it can
 //! do without, cheapest first: keep-alive, requests, connections (see [`STAGES`]). Not the size of the process is looked at: that
 //! falls late, if at all, once memory has been given back.
 //!
@@ -37,6 +37,9 @@ const HYSTERESIS: usize = 10;
 /// From so much on, percent of the limit, buffers for bodies are no larger than [`SMALL`] or [`FIRST`]: those who do not read what
 /// they have asked for hold the fewer bytes the more of them there are.
 const BUFFERS: [(usize, usize); 2] = [(40, FIRST), (25, SMALL)];
+/// What of our output may wait in `h2` for one connection, bytes, and how much of it from so much on, percent of the limit.
+const UNSENT: usize = 1024 * 1024;
+const LESS_UNSENT: [(usize, usize); 3] = [(40, SMALL), (25, LARGE), (10, 256 * 1024)];
 /// A head that does not come at once may hold this part of what is left until requests are refused: whoever sends much of one
 /// and then waits is refused long before anybody whose requests come whole.
 const LARGEST_HEAD: usize = 256;
@@ -131,6 +134,11 @@ impl Accounts {
         BUFFERS.iter().find(|(from, _)| held >= self.share(*from)).map_or(LARGE, |(_, size)| *size)
     }
 
+    fn largest_unsent(&self) -> usize {
+        let held = self.held();
+        LESS_UNSENT.iter().find(|(from, _)| held >= self.share(*from)).map_or(UNSENT, |(_, size)| *size)
+    }
+
     fn admits(&self, connections: impl FnOnce() -> Option<usize>) -> bool {
         if self.stage.load(Ordering::Relaxed) < 2 {
             return true;
@@ -155,7 +163,6 @@ impl Charge {
     }
 
     /// How much is held.
-    #[cfg(test)]
     pub fn bytes(&self) -> usize {
         self.0
     }
@@ -218,6 +225,11 @@ pub fn reached() -> [u64; 3] {
 /// The largest buffer that a body may have.
 pub fn largest_buffer() -> usize {
     MEMORY.largest_buffer()
+}
+
+/// The most of our output that may wait in `h2` for one connection.
+pub fn largest_unsent() -> usize {
+    MEMORY.largest_unsent()
 }
 
 /// Whether to do without keep-alive.

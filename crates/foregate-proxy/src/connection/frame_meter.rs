@@ -19,6 +19,7 @@ use h2::Reason;
 
 use crate::link::frames::{Frame, Frames, PREFACE, flag, kind};
 use crate::link::unread::{self, Unread};
+use crate::link::unsent::Unsent;
 use crate::settings::Limits;
 
 /// CONTINUATION frames of one header block. Those beyond are frames without progress. With frames of 16 KiB, 128 KiB need eight.
@@ -78,6 +79,8 @@ pub struct FrameMeter {
     block_limit: usize,
     /// What has come of bodies and nobody has taken.
     unread: Arc<Unread>,
+    /// What we have for the peer and has not left.
+    unsent: Arc<Unsent>,
     /// The most DATA frames that may wait.
     waiting_limit: usize,
     /// Since when the peer has been within a head, or within the header of a frame.
@@ -111,6 +114,7 @@ impl FrameMeter {
             block: Block::default(),
             block_limit: limits.head_bytes.saturating_mul(BLOCK_FACTOR),
             unread: Arc::default(),
+            unsent: Arc::default(),
             waiting_limit: limits.h2_connection_window as usize * WAITING_FACTOR / unread::FRAME,
             head_since: Some(now),
             flood: None,
@@ -151,6 +155,11 @@ impl FrameMeter {
         &self.unread
     }
 
+    /// What we have for the peer and has not left.
+    pub fn unsent(&self) -> &Arc<Unsent> {
+        &self.unsent
+    }
+
     /// Whether so many DATA frames wait that streams should have a turn to take them before more is read.
     pub fn is_crowded(&self) -> bool {
         self.unread.frames() > self.waiting_limit / CROWDED
@@ -174,6 +183,7 @@ impl FrameMeter {
 
     fn received_frame(&mut self, now: Instant, frame: &Frame) -> Result<(), Flood> {
         self.unread.received(frame);
+        self.unsent.received(frame);
         match frame.kind {
             kind::DATA if self.unread.frames() > self.waiting_limit => Err(Flood::Data),
             kind::DATA if frame.has(flag::END_STREAM) || frame.content() > 0 => Ok(()),
@@ -223,6 +233,7 @@ impl FrameMeter {
 
     fn sent_frame(&mut self, now: Instant, frame: &Frame) {
         self.unread.sent(frame);
+        self.unsent.sent(frame, false);
         match frame.kind {
             kind::DATA => {
                 let steps = 1 + u32::try_from(frame.length).unwrap_or(u32::MAX) / CREDIT_BYTES;

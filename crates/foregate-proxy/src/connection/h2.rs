@@ -7,7 +7,6 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-use bytes::Bytes;
 use foregate_wire::BodyLength;
 use h2::server::SendResponse;
 use h2::{Reason, RecvStream};
@@ -21,6 +20,7 @@ use crate::exchange::request::Request;
 use crate::exchange::response::Response;
 use crate::link::head_gate::RefusedHead;
 use crate::link::unread::Unread;
+use crate::link::unsent::{Piece, Unsent};
 use crate::link::{CUT_OFF, H2Link, Link, Stream};
 use crate::pressure;
 use crate::proxy::{Proxy, Terms};
@@ -47,7 +47,7 @@ const FAREWELL: Duration = Duration::from_secs(1);
 pub(super) async fn serve(connection: Connection, stream: Stream) {
     let Connection { proxy, terms, peer, registered, born } = connection;
     let (io, control) = metered(stream, &terms.limits, FRAME as usize);
-    let handshake = builder(&terms.limits).handshake::<_, Bytes>(io);
+    let handshake = builder(&terms.limits).handshake::<_, Piece>(io);
     tokio::pin!(handshake);
     let shaken = poll_fn(|cx| {
         let shaken = handshake.as_mut().poll(cx);
@@ -61,6 +61,7 @@ pub(super) async fn serve(connection: Connection, stream: Stream) {
     let mut session = Session {
         h2,
         unread: control.unread(),
+        unsent: control.unsent(),
         registered,
         control,
         gathering: false,
@@ -102,10 +103,11 @@ pub(crate) fn builder(limits: &Limits) -> h2::server::Builder {
 }
 
 struct Session {
-    h2: h2::server::Connection<Metered<Stream>, Bytes>,
+    h2: h2::server::Connection<Metered<Stream>, Piece>,
     registered: Registered,
     control: Control<Stream>,
     unread: Arc<Unread>,
+    unsent: Arc<Unsent>,
     /// Whether streams that are ready to run have been let run before their output is written.
     gathering: bool,
     timer: Timer,
@@ -260,13 +262,14 @@ impl Session {
         Poll::Pending
     }
 
-    fn start(&mut self, request: Box<http::Request<RecvStream>>, respond: SendResponse<Bytes>) {
+    fn start(&mut self, request: Box<http::Request<RecvStream>>, respond: SendResponse<Piece>) {
         self.requests += 1;
         self.busy_at = clock::now();
         let place = Place::take(&self.streams);
         let unread = (!request.body().is_end_stream()).then(|| Arc::clone(&self.unread));
+        let counted = (unread, Arc::clone(&self.unsent));
         let shared = (Arc::clone(&self.proxy), Arc::clone(&self.peer));
-        let task = stream(shared, request, respond, unread, place);
+        let task = stream(shared, request, respond, counted, place);
         // Boxed, so that it is not copied on its way into the runtime.
         tokio::spawn(Watched::new(Box::pin(task), Arc::clone(&self.proxy.metrics)));
     }
@@ -304,7 +307,7 @@ impl Session {
 }
 
 enum Event {
-    Request(Box<http::Request<RecvStream>>, SendResponse<Bytes>),
+    Request(Box<http::Request<RecvStream>>, SendResponse<Piece>),
     Refused(RefusedHead),
     /// It does what no connection survives.
     Fault(Reason),
@@ -335,8 +338,8 @@ impl Drop for Place {
 async fn stream(
     (proxy, peer): (Arc<Proxy>, Arc<Peer>),
     request: Box<http::Request<RecvStream>>,
-    respond: SendResponse<Bytes>,
-    unread: Option<Arc<Unread>>,
+    respond: SendResponse<Piece>,
+    (unread, unsent): (Option<Arc<Unread>>, Arc<Unsent>),
     place: Place,
 ) {
     let config = proxy.config();
@@ -351,6 +354,7 @@ async fn stream(
     if let Some(unread) = unread {
         link.count_in(unread);
     }
+    link.count_out(unsent);
     if let BodyLength::Fixed(length) = request.length {
         link.expect(length);
     }

@@ -21,6 +21,7 @@ use crate::link::Stream;
 use crate::link::buffer::Buffer;
 use crate::link::head_gate::{HeadGate, RefusedHead};
 use crate::link::unread::Unread;
+use crate::link::unsent::Unsent;
 use crate::settings::Limits;
 use crate::telemetry::clock;
 
@@ -79,6 +80,11 @@ impl<IO: AsyncWrite + Unpin> Control<IO> {
     /// Where streams count what they take of bodies.
     pub fn unread(&self) -> Arc<Unread> {
         Arc::clone(self.0.lock().meter.unread())
+    }
+
+    /// Where streams count what they send.
+    pub fn unsent(&self) -> Arc<Unsent> {
+        Arc::clone(self.0.lock().meter.unsent())
     }
 
     /// No stream is left that could take anything of bodies.

@@ -52,6 +52,9 @@ impl Exchange<'_> {
         }
         let length =
             if head_only || forbidden { BodyLength::Empty } else { BodyLength::Fixed(body.len() as u64) };
+        if let Err(error) = self.room().await {
+            return Step::Broken(error);
+        }
         if let Err(error) = self.begin_response(length) {
             return Step::Broken(Error::Client(error));
         }

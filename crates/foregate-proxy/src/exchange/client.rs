@@ -3,7 +3,6 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use bytes::Bytes;
 use foregate_wire::serialise::{
     end_head, reason_phrase, write_content_length, write_field, write_fields, write_status_line,
 };
@@ -11,6 +10,7 @@ use foregate_wire::{BodyLength, HeaderList, ResponseHead, Version};
 use h2::server::SendResponse;
 
 use super::request::Request;
+use crate::link::unsent::Piece;
 use crate::link::{Link, LinkError, fields};
 use crate::settings::Listen;
 use crate::tls;
@@ -48,7 +48,7 @@ pub struct Client {
     /// Bodies come and go here.
     pub link: Link,
     /// Where the head goes, over HTTP/2.
-    pub respond: Option<SendResponse<Bytes>>,
+    pub respond: Option<SendResponse<Piece>>,
     /// Whether any byte of a final head has been handed over.
     pub head_sent: bool,
     /// Whether the connection ends after this response.
@@ -59,7 +59,7 @@ pub struct Client {
 
 impl Client {
     /// An end on which nothing has been sent yet.
-    pub fn new(link: Link, respond: Option<SendResponse<Bytes>>) -> Self {
+    pub fn new(link: Link, respond: Option<SendResponse<Piece>>) -> Self {
         Self { link, respond, head_sent: false, close: false, close_soon: false }
     }
 
@@ -120,7 +120,12 @@ impl Client {
                     response.headers_mut().insert(http::header::CONTENT_LENGTH, length.into());
                 }
                 let ends = length.is_empty();
-                let send = respond.send_response(response, ends)?;
+                let stream = respond.stream_id().as_u32();
+                let send = || respond.send_response(response, ends);
+                let send = match link.unsent() {
+                    Some(unsent) => unsent.send(stream, &head.headers, send)?,
+                    None => send()?,
+                };
                 let length = match length {
                     // Trailers may follow a body from HTTP/2 even where its length is known.
                     BodyLength::Fixed(_) if from_h2 => BodyLength::Chunked,
@@ -152,12 +157,18 @@ impl Client {
                 end_head(out);
                 Ok(())
             }
-            Link::H2(_) => {
+            Link::H2(link) => {
                 let Some(respond) = &mut self.respond else { return Err(LinkError::H2) };
                 let mut response = http::Response::new(());
                 *response.status_mut() = http::StatusCode::from_u16(status).map_err(|_| LinkError::H2)?;
                 *response.headers_mut() = fields::to_map(headers);
-                Ok(respond.send_informational(response)?)
+                let stream = respond.stream_id().as_u32();
+                let send = || respond.send_informational(response);
+                match link.unsent() {
+                    Some(unsent) => unsent.send(stream, headers, send)?,
+                    None => send()?,
+                }
+                Ok(())
             }
         }
     }

@@ -180,6 +180,7 @@ impl Exchange<'_> {
                 return poll_fn(|cx| self.poll_rest(cx, origin)).await;
             }
             interim += 1;
+            self.room().await?;
             self.relay_interim(interim)?;
         }
     }
@@ -401,7 +402,7 @@ impl Exchange<'_> {
             }
             return Step::Shape(origin, length);
         }
-        self.send_final(origin, length)
+        Step::Head(origin, length)
     }
 
     /// Runs the steps of the response.
@@ -426,10 +427,10 @@ impl Exchange<'_> {
         let filters = self.take_response_filters();
         if length == BodyLength::Tunnel {
             // What passes through it is no body.
-            return self.open_tunnel(origin);
+            return Step::Head(origin, length);
         }
         if filters.is_empty() {
-            return self.send_final(origin, length);
+            return Step::Head(origin, length);
         }
         let changes = filters.iter().any(Filtered::changes_length);
         let length = if changes { self.response.body_changes(length) } else { length };
@@ -446,7 +447,36 @@ impl Exchange<'_> {
                 }
             }
         }
-        self.send_final(origin, length)
+        Step::Head(origin, length)
+    }
+
+    /// Sends the head of what the client gets from the origin.
+    pub(super) async fn head(&mut self, mut origin: Origin, length: BodyLength) -> Step {
+        if let Err(error) = self.room().await {
+            origin.link.abort();
+            return Step::Broken(error);
+        }
+        match length {
+            BodyLength::Tunnel => self.open_tunnel(origin),
+            length => self.send_final(origin, length),
+        }
+    }
+
+    /// Waits until the client's connection has room for a head: without, those of its streams would pile up where it does not read.
+    pub(super) async fn room(&mut self) -> Result<(), Error> {
+        let mut until = None;
+        poll_fn(|cx| {
+            if self.client.link.poll_room(cx).is_ready() {
+                return Poll::Ready(Ok(()));
+            }
+            if let Poll::Ready(error) = self.client.poll_abandoned(cx) {
+                return Poll::Ready(Err(Error::Client(error)));
+            }
+            let stall = self.config.settings.timeouts.write_stall;
+            let until = *until.get_or_insert_with(|| clock::now() + stall);
+            self.timer.poll(cx, until).map(|()| Err(Error::WriteStall))
+        })
+        .await
     }
 
     fn send_final(&mut self, origin: Origin, length: BodyLength) -> Step {

@@ -63,6 +63,8 @@ enum Step {
     Request(Origin),
     /// Make the response what the client shall see, and send its head.
     Response(Origin),
+    /// Send the response's head, once the client's connection has room for it.
+    Head(Origin, BodyLength),
     /// Run the steps of the response, from `upstream-response` to `response-body`.
     Shape(Origin, BodyLength),
     /// Move the bodies.
@@ -296,6 +298,7 @@ impl<'a> Exchange<'a> {
                 Step::Connect => self.connect().await,
                 Step::Request(origin) => self.send_request(origin).await,
                 Step::Response(origin) => self.send_response(origin),
+                Step::Head(origin, length) => self.head(origin, length).await,
                 Step::Shape(origin, length) => self.shape(origin, length).await,
                 Step::Body(origin) => self.transfer(origin).await,
                 Step::Tunnel(origin) => self.tunnel(origin).await,

@@ -40,7 +40,7 @@ impl Exchange<'_> {
         if self.has_steps(PhaseId::UpstreamResponse, PhaseId::ResponseBody) {
             return Step::Shape(origin, BodyLength::Tunnel);
         }
-        self.open_tunnel(origin)
+        Step::Head(origin, BodyLength::Tunnel)
     }
 
     /// Tells the client, and turns both connections into byte streams.

@@ -236,8 +236,10 @@ impl Copy {
                 }
             }
             if self.end == End::Reached {
-                self.finish(source, sink)?;
-                continue;
+                match self.poll_finish(cx, source, sink) {
+                    Poll::Ready(Ok(())) => continue,
+                    other => return other,
+                }
             }
             match self.poll_filtered(cx, source, sink) {
                 Poll::Ready(Ok(())) if self.end == End::Told => continue,
@@ -282,18 +284,30 @@ impl Copy {
                 },
                 Poll::Ready(Ok(Received::End)) => match self.filtering() {
                     Some(filter) => filter.end()?,
-                    None => self.finish(source, sink)?,
+                    None => match self.poll_finish(cx, source, sink) {
+                        Poll::Ready(Ok(())) => {}
+                        other => return other,
+                    },
                 },
             }
         }
     }
 
-    fn finish(&mut self, source: &mut Link, sink: &mut Link) -> Result<(), CopyError> {
+    fn poll_finish(
+        &mut self,
+        cx: &mut Context<'_>,
+        source: &mut Link,
+        sink: &mut Link,
+    ) -> Poll<Result<(), CopyError>> {
         let trailers = source.trailers();
+        if !trailers.is_empty() && sink.poll_room(cx).is_pending() {
+            self.waiting = Waiting::Sink;
+            return Poll::Pending;
+        }
         self.clean(trailers);
         sink.finish(trailers).map_err(CopyError::Sink)?;
         self.end = End::Told;
-        Ok(())
+        Poll::Ready(Ok(()))
     }
 
     /// Sends what filters have written, if it is due; then nothing more is taken from the source before that.
@@ -354,7 +368,10 @@ impl Copy {
         let ended = filter.ended && filter.pending().is_empty();
         self.filter = Some(filter);
         if ended && matches!(sent, Poll::Ready(Ok(()))) {
-            self.finish(source, sink)?;
+            match self.poll_finish(cx, source, sink) {
+                Poll::Ready(Ok(())) => {}
+                other => return other,
+            }
         }
         // A sink that takes nothing now is waited for when there is more for it.
         if is_first

@@ -6,6 +6,9 @@ use bytes::Bytes;
 use foregate_wire::{HeaderList, NameId};
 use http::header::{HeaderMap, HeaderName, HeaderValue};
 
+/// The largest list whose values share an allocation. `h2` keeps values for its compression, each of which holds on to all of it.
+const SHARED: usize = 2 * 1024;
+
 /// Appends the fields of `map` to `list`, in order.
 pub fn append(list: &mut HeaderList, map: &HeaderMap) {
     for (name, value) in map {
@@ -16,6 +19,16 @@ pub fn append(list: &mut HeaderList, map: &HeaderMap) {
 /// The fields of `list` as a map. Fields that HTTP/2 cannot carry were taken out before.
 pub fn to_map(list: &HeaderList) -> HeaderMap {
     let mut map = HeaderMap::with_capacity(list.len());
+    if list.arena_len() > SHARED {
+        for field in list.iter() {
+            if let (Some(name), Ok(value)) =
+                (name(field.id, field.name), HeaderValue::from_bytes(field.value))
+            {
+                map.append(name, value);
+            }
+        }
+        return map;
+    }
     let mut values = Vec::with_capacity(list.arena_len());
     for field in list.iter() {
         values.extend_from_slice(field.value);

@@ -9,6 +9,7 @@ use h2::{Reason, RecvStream, SendStream};
 
 use super::fields;
 use super::unread::Unread;
+use super::unsent::{Piece, Unsent};
 use super::{LinkError, Received};
 
 /// A stream of an HTTP/2 connection.
@@ -27,14 +28,18 @@ pub struct H2Link {
     /// The last of what was announced, until it is known to be the last.
     held: Bytes,
     trailers: HeaderList,
-    send: Option<SendStream<Bytes>>,
+    send: Option<SendStream<Piece>>,
+    /// Where what it sends is counted until it has left.
+    unsent: Option<Arc<Unsent>>,
+    /// Some of a body has been sent.
+    begun: bool,
     /// What is left to send when the length is known and no trailers can follow.
     left: Option<u64>,
 }
 
 impl H2Link {
     /// A stream on which the peer's head has been received; `None` for a body that is known to be empty.
-    pub fn new(receive: Option<RecvStream>, send: Option<SendStream<Bytes>>) -> Self {
+    pub fn new(receive: Option<RecvStream>, send: Option<SendStream<Piece>>) -> Self {
         let (chunk, held) = (Bytes::new(), Bytes::new());
         let trailers = HeaderList::new();
         Self {
@@ -47,6 +52,8 @@ impl H2Link {
             held,
             trailers,
             send,
+            unsent: None,
+            begun: false,
             left: None,
         }
     }
@@ -54,6 +61,16 @@ impl H2Link {
     /// Has what it takes counted.
     pub fn count_in(&mut self, unread: Arc<Unread>) {
         self.unread = Some(unread);
+    }
+
+    /// Has what it sends counted.
+    pub fn count_out(&mut self, unsent: Arc<Unsent>) {
+        self.unsent = Some(unsent);
+    }
+
+    /// Where what it sends is counted.
+    pub fn unsent(&self) -> Option<&Arc<Unsent>> {
+        self.unsent.as_ref()
     }
 
     /// The head has announced a body of this length. Its last bytes are held back until the stream has ended there: who gets
@@ -75,7 +92,7 @@ impl H2Link {
 
     /// Our head has been sent, and this is where its body goes. With a known length and without trailers the
     /// last byte ends the stream; with `None` it is ended by [`Self::finish`].
-    pub fn begin_send(&mut self, send: Option<SendStream<Bytes>>, length: BodyLength) {
+    pub fn begin_send(&mut self, send: Option<SendStream<Piece>>, length: BodyLength) {
         self.send = send;
         self.left = match length {
             BodyLength::Fixed(length) => Some(length),
@@ -197,6 +214,14 @@ impl H2Link {
         if self.left.is_some_and(|left| left < data.len() as u64) {
             return Poll::Ready(Err(LinkError::Length));
         }
+        let room = match &self.unsent {
+            None => usize::MAX,
+            Some(unsent) => match unsent.poll_room(cx, !self.begun) {
+                Poll::Ready(room) => room,
+                // Whoever waits for others to be sent has to learn that its own stream is over.
+                Poll::Pending => return send.poll_reset(cx).map(|reset| Err(reset?.into())),
+            },
+        };
         let mut capacity = send.capacity();
         if capacity == 0 {
             send.reserve_capacity(data.len());
@@ -207,13 +232,19 @@ impl H2Link {
                 };
             }
         }
-        let taken = capacity.min(data.len());
+        let taken = capacity.min(data.len()).min(room);
         let end = self.left == Some(taken as u64);
-        send.send_data(Bytes::copy_from_slice(&data[..taken]), end)?;
+        send.send_data(Piece::new(&data[..taken], self.unsent.as_ref()), end)?;
+        self.begun = true;
         if let Some(left) = &mut self.left {
             *left -= taken as u64;
         }
         Poll::Ready(Ok(taken))
+    }
+
+    /// Waits until a head, or trailers, may be sent.
+    pub fn poll_room(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        self.unsent.as_ref().map_or(Poll::Ready(()), |unsent| unsent.poll_room(cx, true).map(|_| ()))
     }
 
     /// Nothing to do: the connection's own task writes what was taken.
@@ -227,8 +258,15 @@ impl H2Link {
         match self.left {
             Some(0) => {}
             Some(_) => return Err(LinkError::Length),
-            None if trailers.is_empty() => send.send_data(Bytes::new(), true)?,
-            None => send.send_trailers(fields::to_map(trailers))?,
+            None if trailers.is_empty() => send.send_data(Piece::end(), true)?,
+            None => {
+                let stream = send.stream_id().as_u32();
+                let mut send = || send.send_trailers(fields::to_map(trailers));
+                match &self.unsent {
+                    Some(unsent) => unsent.send(stream, trailers, send)?,
+                    None => send()?,
+                }
+            }
         }
         // The stream is kept, so that a peer that gives up can still be noticed, but nothing more is sent.
         self.left = Some(0);

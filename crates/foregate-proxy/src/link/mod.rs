@@ -14,6 +14,7 @@ pub(crate) mod start;
 pub mod stream;
 pub mod sweep;
 pub mod unread;
+pub mod unsent;
 
 use std::io;
 use std::sync::LazyLock;
@@ -170,6 +171,14 @@ impl Link {
             return Poll::Ready(Ok(data.len()));
         }
         self.poll_send(cx, data)
+    }
+
+    /// Waits until a head, or trailers, may be sent; HTTP/1 always has room for the one that it sends.
+    pub fn poll_room(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        match self {
+            Self::H1(_) => Poll::Ready(()),
+            Self::H2(link) => link.poll_room(cx),
+        }
     }
 
     /// Waits until everything that was taken has left the process.

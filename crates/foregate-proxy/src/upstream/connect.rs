@@ -6,7 +6,6 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use bytes::Bytes;
 use foregate_wire::proxy_protocol;
 use h2::client::SendRequest;
 use socket2::SockRef;
@@ -22,6 +21,7 @@ use crate::address::ServerAddress;
 use crate::descriptors::{self, Used};
 use crate::error::Error;
 use crate::link::unread::Unread;
+use crate::link::unsent::{Piece, Unsent};
 use crate::link::{H1Link, Socket, Stream, stream};
 use crate::settings::{ProxyProtocolVersion, UpstreamProtocol};
 use crate::tls::{Alpn, ConnectError};
@@ -236,8 +236,8 @@ impl Upstream {
         let now = Instant::now();
         let address = stream.socket().peer_address();
         let signs = Arc::new(Signs::new(now));
-        let unread = Arc::new(Unread::default());
-        let told = (Arc::clone(&signs), Arc::clone(&unread));
+        let (unread, unsent) = (Arc::new(Unread::default()), Arc::new(Unsent::default()));
+        let told = (Arc::clone(&signs), Arc::clone(&unread), Arc::clone(&unsent));
         let stream = Guarded::new(stream, told, HEADER_LIST as usize, FRAME);
         let (sender, mut connection) = h2::client::Builder::new()
             .initial_window_size(STREAM_WINDOW)
@@ -249,12 +249,12 @@ impl Upstream {
             // Frames that wait for clients who do not read must not end the connection; windows bound them.
             .data_frame_budget(usize::MAX)
             .enable_push(false)
-            .handshake::<_, Bytes>(stream)
+            .handshake::<_, Piece>(stream)
             .await
             .map_err(failed)?;
-        let mut sender: SendRequest<Bytes> = sender;
+        let mut sender: SendRequest<Piece> = sender;
         let (used, unused) = oneshot::channel();
-        let told = (Arc::clone(&signs), unread);
+        let told = (Arc::clone(&signs), unread, unsent);
         let shared = Arc::new(Shared::new(sender.clone(), connection.ping_pong(), now, address, told, used));
         let lease = Shared::lease(&shared).ok_or(Error::NoServer)?;
         tokio::spawn(drive(connection, signs, unused));
@@ -270,7 +270,7 @@ impl Upstream {
 /// Runs an HTTP/2 connection until it ends. It ends, too, once nobody can send on it any more; an origin that takes nothing does not
 /// keep it.
 async fn drive(
-    mut connection: h2::client::Connection<Guarded<Stream>, Bytes>,
+    mut connection: h2::client::Connection<Guarded<Stream>, Piece>,
     signs: Arc<Signs>,
     unused: oneshot::Receiver<Infallible>,
 ) {

@@ -13,6 +13,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use crate::link::frames::{Frame, Frames, PREFACE, flag, kind};
 use crate::link::head_gate::HeadGate;
 use crate::link::unread::Unread;
+use crate::link::unsent::Unsent;
 
 /// WINDOW_UPDATE that opens the connection's window by nothing: `h2` answers it with GOAWAY (RFC 9113, section 6.9).
 const POISON: [u8; 13] = [0, 0, 4, kind::WINDOW_UPDATE, 0, 0, 0, 0, 0, 0, 0, 0, 0];
@@ -108,16 +109,23 @@ pub struct Guarded<IO> {
     signs: Arc<Signs>,
     /// What of bodies nobody has taken.
     unread: Arc<Unread>,
+    /// What we have for the origin and has not left.
+    unsent: Arc<Unsent>,
     /// `h2` has been made to end the connection.
     poisoned: bool,
 }
 
 impl<IO> Guarded<IO> {
     /// For a new connection, whose lists of fields may count `list` bytes, and its frames `frame_limit`.
-    pub fn new(io: IO, (signs, unread): (Arc<Signs>, Arc<Unread>), list: usize, frame_limit: usize) -> Self {
+    pub fn new(
+        io: IO,
+        (signs, unread, unsent): (Arc<Signs>, Arc<Unread>, Arc<Unsent>),
+        list: usize,
+        frame_limit: usize,
+    ) -> Self {
         let gate = HeadGate::for_origin(list, frame_limit);
         let (sent, received) = (Frames::after(PREFACE), Frames::after(0));
-        Self { io, gate, sent, received, signs, unread, poisoned: false }
+        Self { io, gate, sent, received, signs, unread, unsent, poisoned: false }
     }
 
     /// Gives `h2` what was held back, or what has it end the connection; whether there was something.
@@ -147,6 +155,7 @@ impl<IO> Guarded<IO> {
     fn observe_received(&mut self, mut bytes: &[u8]) {
         while let Some(frame) = self.received.next(&mut bytes, wanted_of_received) {
             self.unread.received(&frame);
+            self.unsent.received(&frame);
             match frame.kind {
                 kind::HEADERS => self.signs.answered.store(frame.stream, Ordering::Relaxed),
                 // It has had enough of our resets.
@@ -159,6 +168,7 @@ impl<IO> Guarded<IO> {
     fn observe_sent(&mut self, mut bytes: &[u8]) {
         while let Some(frame) = self.sent.next(&mut bytes, |_| 0) {
             self.unread.sent(&frame);
+            self.unsent.sent(&frame, true);
             match frame.kind {
                 kind::HEADERS if self.gate.headers_were_sent(frame.stream) => {
                     self.unread.opened(frame.stream);
@@ -261,7 +271,7 @@ mod tests {
     /// A connection on which stream 3 was opened and answered, and its other end.
     async fn connection(bytes: usize) -> (Guarded<DuplexStream>, DuplexStream) {
         let (near, mut far) = tokio::io::duplex(bytes.max(64));
-        let told = (Arc::new(Signs::new(Instant::now())), Arc::default());
+        let told = (Arc::new(Signs::new(Instant::now())), Arc::default(), Arc::default());
         let mut guarded = Guarded::new(near, told, 65_536, 16_384);
         guarded.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").await.unwrap();
         guarded.write_all(&frame(kind::HEADERS, flag::END_HEADERS, 3, b"h")).await.unwrap();

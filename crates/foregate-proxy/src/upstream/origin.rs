@@ -141,6 +141,7 @@ impl Upstream {
             Connected::H2(lease) => {
                 let mut link = Box::new(H2Link::new(None, None));
                 link.count_in(lease.unread());
+                link.count_out(lease.unsent());
                 (Link::H2(link), None, Some(H2Attempt { lease, response: None }))
             }
         };
@@ -200,7 +201,11 @@ impl Origin {
                         attempt.lease.close();
                         Error::OriginRefused
                     })?;
-                link.await_head(response.stream_id().as_u32());
+                let stream = response.stream_id().as_u32();
+                if let Some(unsent) = link.unsent() {
+                    unsent.opened(stream, &request.head.headers);
+                }
+                link.await_head(stream);
                 attempt.response = Some(response);
                 let length = match request.length {
                     _ if request.opens_tunnel() => BodyLength::UntilClose,

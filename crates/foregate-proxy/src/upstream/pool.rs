@@ -11,7 +11,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use bytes::Bytes;
 use h2::client::SendRequest;
 use h2::{Ping, PingPong};
 use parking_lot::Mutex;
@@ -20,6 +19,7 @@ use tokio::sync::oneshot;
 use super::guarded::Signs;
 use crate::link::H1Link;
 use crate::link::unread::Unread;
+use crate::link::unsent::{Piece, Unsent};
 use crate::telemetry::clock;
 
 /// Streams that are opened on one HTTP/2 connection at the same time, whatever the origin allows.
@@ -66,7 +66,7 @@ pub struct Ages {
 /// An HTTP/2 connection to an origin server.
 #[derive(Debug)]
 pub struct Shared {
-    sender: SendRequest<Bytes>,
+    sender: SendRequest<Piece>,
     /// For asking whether the origin's SETTINGS have come, until they have.
     unsettled: tokio::sync::Mutex<Option<PingPong>>,
     born: Instant,
@@ -77,6 +77,7 @@ pub struct Shared {
     since: Mutex<Instant>,
     signs: Arc<Signs>,
     unread: Arc<Unread>,
+    unsent: Arc<Unsent>,
     /// Tells the connection's task when nobody has it any more.
     _used: oneshot::Sender<Infallible>,
 }
@@ -192,11 +193,11 @@ impl Pool {
 impl Shared {
     /// A connection without streams.
     pub fn new(
-        sender: SendRequest<Bytes>,
+        sender: SendRequest<Piece>,
         pings: Option<PingPong>,
         now: Instant,
         address: Option<IpAddr>,
-        (signs, unread): (Arc<Signs>, Arc<Unread>),
+        (signs, unread, unsent): (Arc<Signs>, Arc<Unread>, Arc<Unsent>),
         used: oneshot::Sender<Infallible>,
     ) -> Self {
         Self {
@@ -208,6 +209,7 @@ impl Shared {
             since: Mutex::new(now),
             signs,
             unread,
+            unsent,
             _used: used,
         }
     }
@@ -254,13 +256,18 @@ pub struct Lease {
 
 impl Lease {
     /// Where to send the request.
-    pub fn sender(&self) -> SendRequest<Bytes> {
+    pub fn sender(&self) -> SendRequest<Piece> {
         self.shared.sender.clone()
     }
 
     /// Where the stream counts what it takes of bodies.
     pub fn unread(&self) -> Arc<Unread> {
         Arc::clone(&self.shared.unread)
+    }
+
+    /// Where the stream counts what it sends.
+    pub fn unsent(&self) -> Arc<Unsent> {
+        Arc::clone(&self.shared.unsent)
     }
 
     /// Waits until the origin has said what it can do: its SETTINGS come before it answers anything (RFC 9113, section 3.4).
