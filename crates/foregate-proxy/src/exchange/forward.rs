@@ -254,10 +254,16 @@ impl Exchange<'_> {
             // An origin may close its side and still have an answer for us, which comes next.
         }
         let Some(upstream) = &self.upstream else { return Poll::Ready(Err(Error::Internal)) };
-        if let Poll::Ready(result) = origin.poll_head(cx, upstream, self.response) {
+        // A head that the client's connection has no room for stays where it is.
+        let room = self.client.link.poll_room(cx).is_ready();
+        if room && let Poll::Ready(result) = origin.poll_head(cx, upstream, self.response) {
             return Poll::Ready(result);
         }
         let now = clock::now();
+        if !room {
+            // The origin has not been listened to meanwhile.
+            self.progress.uploaded_all(now);
+        }
         if self.client_is_watched(now)
             && let Poll::Ready(error) = self.client.poll_abandoned(cx)
         {
@@ -266,6 +272,7 @@ impl Exchange<'_> {
         self.progress.observe_given(self.upload.sent, now);
         self.progress.observe(self.upload.moved, 0, now);
         let awaited = match self.upload.waiting {
+            _ if !room => Awaited::ClientRead,
             // Whoever waits for a 100 has to send its body all the same once that takes too long, and the origin need not answer before.
             Waiting::Source if self.request.expect_continue && self.upload.moved == 0 => {
                 Awaited::ExpectedBody
