@@ -95,7 +95,8 @@ impl Buffer {
         self.bytes.capacity()
     }
 
-    fn count(&mut self) {
+    /// Counts its memory, after much was appended to its [`Self::tail`].
+    pub fn count(&mut self) {
         self.charge.set(self.bytes.capacity());
     }
 

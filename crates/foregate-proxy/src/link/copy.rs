@@ -306,6 +306,10 @@ impl Copy {
         }
         self.clean(trailers);
         sink.finish(trailers).map_err(CopyError::Sink)?;
+        // Another attempt that may follow has to send them as well.
+        if self.kept.is_none() && self.front.is_none() {
+            source.drop_trailers();
+        }
         self.end = End::Told;
         Poll::Ready(Ok(()))
     }

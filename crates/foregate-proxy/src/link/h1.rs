@@ -12,6 +12,7 @@ use tokio::io::AsyncWrite;
 use super::buffer::{Buffer, LARGE};
 use super::stream::{Stream, poll_write_both};
 use super::{LinkError, Received};
+use crate::pressure::Charge;
 
 /// What is ever read of a head, in bytes, whatever the limits say.
 const MOST_OF_A_HEAD: usize = 128 * 1024;
@@ -54,6 +55,8 @@ pub struct H1Link {
     /// Bytes of framing that follow them.
     after_data: usize,
     trailers: HeaderList,
+    /// The memory of them.
+    trailers_charge: Charge,
     output: Buffer,
     sending: Sending,
     ended: bool,
@@ -70,6 +73,7 @@ impl H1Link {
             data: 0,
             after_data: 0,
             trailers: HeaderList::new(),
+            trailers_charge: Charge::new(),
             output: Buffer::new(),
             sending: Sending::Nothing,
             ended: false,
@@ -187,6 +191,7 @@ impl H1Link {
             }
             if !self.input.is_empty() {
                 let decoded = self.decoder.decode(self.input.unread(), &mut self.trailers)?;
+                self.trailers_charge.set(self.trailers.memory());
                 self.input.consume(decoded.data.start.min(decoded.consumed));
                 self.data = decoded.data.len();
                 self.after_data = decoded.consumed - decoded.data.end.min(decoded.consumed);
@@ -225,6 +230,14 @@ impl H1Link {
     /// The trailers of the message that was received.
     pub fn trailers(&mut self) -> &mut HeaderList {
         &mut self.trailers
+    }
+
+    /// The trailers are not needed any more.
+    pub fn drop_trailers(&mut self) {
+        if !self.trailers.is_empty() {
+            self.trailers = HeaderList::new();
+            self.trailers_charge.set(0);
+        }
     }
 
     /// Whether the whole body has been received and consumed.
@@ -340,6 +353,7 @@ impl H1Link {
             }
             Sending::Chunks(0) => {
                 write_trailers(self.output.tail(), trailers);
+                self.output.count();
                 Ok(())
             }
             Sending::Fixed(_) | Sending::Chunks(_) => Err(LinkError::Length),
@@ -379,7 +393,9 @@ impl H1Link {
     pub fn release(&mut self) {
         self.input.release();
         self.output.release();
+        self.trailers.clear();
         self.trailers.shrink_to(0, 0);
+        self.trailers_charge.set(0);
     }
 
     /// Ready once the connection has failed while nothing was to be received. A peer that has only ended its own

@@ -11,6 +11,7 @@ use super::fields;
 use super::unread::Unread;
 use super::unsent::{Piece, Unsent};
 use super::{LinkError, Received};
+use crate::pressure::Charge;
 
 /// A stream of an HTTP/2 connection.
 #[derive(Debug)]
@@ -28,6 +29,8 @@ pub struct H2Link {
     /// The last of what was announced, until it is known to be the last.
     held: Bytes,
     trailers: HeaderList,
+    /// The memory of them.
+    trailers_charge: Charge,
     send: Option<SendStream<Piece>>,
     /// Where what it sends is counted until it has left.
     unsent: Option<Arc<Unsent>>,
@@ -51,6 +54,7 @@ impl H2Link {
             expected: None,
             held,
             trailers,
+            trailers_charge: Charge::new(),
             send,
             unsent: None,
             begun: false,
@@ -87,7 +91,14 @@ impl H2Link {
     /// The peer's head has come, and this is its body.
     pub fn set_receive(&mut self, receive: RecvStream) {
         self.awaited = None;
-        self.receive = Some(receive).filter(|receive| !receive.is_end_stream());
+        if receive.is_end_stream() {
+            // The head was all of it.
+            if let Some(unread) = &self.unread {
+                unread.forget(receive.stream_id().as_u32());
+            }
+            return;
+        }
+        self.receive = Some(receive);
     }
 
     /// Our head has been sent, and this is where its body goes. With a known length and without trailers the
@@ -137,6 +148,10 @@ impl H2Link {
                     if let Some(trailers) = ready!(receive.poll_trailers(cx))? {
                         fields::append(&mut self.trailers, &trailers);
                         self.trailers.retain(|field| may_be_trailer(field.id));
+                        self.trailers_charge.set(self.trailers.memory());
+                    }
+                    if let Some(unread) = &self.unread {
+                        unread.took_trailers(receive.stream_id().as_u32());
                     }
                     self.receive = None;
                 }
@@ -193,6 +208,12 @@ impl H2Link {
     /// The trailers; complete at the body's end.
     pub fn trailers(&mut self) -> &mut HeaderList {
         &mut self.trailers
+    }
+
+    /// The trailers are not needed any more.
+    pub fn drop_trailers(&mut self) {
+        self.trailers = HeaderList::new();
+        self.trailers_charge.set(0);
     }
 
     /// Whether the whole body has been received and consumed.

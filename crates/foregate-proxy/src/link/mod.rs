@@ -158,6 +158,11 @@ impl Link {
         each!(self, link => link.trailers())
     }
 
+    /// The trailers are not needed any more.
+    pub fn drop_trailers(&mut self) {
+        each!(self, link => link.drop_trailers());
+    }
+
     /// Sends the start of `data`, or takes it into a small buffer; says how much of it.
     pub fn poll_send(&mut self, cx: &mut Context<'_>, data: &[u8]) -> Poll<Result<usize, LinkError>> {
         each!(self, link => link.poll_send(cx, data))

@@ -13,6 +13,8 @@ use crate::pressure::Charge;
 
 /// What a DATA frame costs in `h2` beside its bytes, about.
 pub const FRAME: usize = 256;
+/// What trailers cost in `h2` beside their bytes, about.
+const TRAILERS: usize = 1024;
 /// With more frames than this waiting for a stream it is time to put them together.
 const MANY: usize = 32;
 /// Streams that are told apart. `h2` has fewer of them at a time.
@@ -28,6 +30,7 @@ struct Streams {
     streams: HashMap<u32, Waiting>,
     bytes: usize,
     frames: usize,
+    trailers: usize,
     /// The memory of all of it, about. It changes with what comes and with what streams take: a connection that falls silent
     /// says nothing by which that could be noticed.
     charge: Charge,
@@ -38,6 +41,8 @@ struct Streams {
 struct Waiting {
     bytes: usize,
     frames: usize,
+    /// What trailers, behind what waits of the body, cost.
+    trailers: usize,
     /// All has come.
     ended: bool,
     /// Nobody reads it any more: what still comes is dropped at once.
@@ -58,6 +63,7 @@ impl Unread {
         match frame.kind {
             kind::DATA if ends || frame.content() > 0 => self.come(frame, ends),
             kind::HEADERS if ends => self.come(frame, ends),
+            kind::CONTINUATION => self.0.lock().go_on(frame),
             kind::RST_STREAM => self.0.lock().remove(frame.stream),
             _ => {}
         }
@@ -93,7 +99,7 @@ impl Unread {
     pub fn clear(&self) {
         let mut streams = self.0.lock();
         streams.streams.retain(|_, waiting| !waiting.gone && !waiting.ended && waiting.is_empty());
-        (streams.bytes, streams.frames) = (0, 0);
+        (streams.bytes, streams.frames, streams.trailers) = (0, 0, 0);
         streams.count();
     }
 
@@ -105,6 +111,11 @@ impl Unread {
     /// A stream has used up so many bytes.
     pub(super) fn took(&self, stream: u32, bytes: usize) {
         self.0.lock().take(stream, bytes, 0);
+    }
+
+    /// A stream has taken its trailers, or there are none.
+    pub(super) fn took_trailers(&self, stream: u32) {
+        self.0.lock().take_trailers(stream);
     }
 
     /// Nobody reads a stream any more.
@@ -128,7 +139,7 @@ impl Unread {
 
 impl Waiting {
     fn is_empty(&self) -> bool {
-        self.frames == 0 && self.bytes == 0
+        self.frames == 0 && self.bytes == 0 && self.trailers == 0
     }
 }
 
@@ -148,6 +159,11 @@ impl Streams {
             self.bytes += frame.content();
             self.frames += 1;
         }
+        // A head that opens a stream comes before that is known of.
+        if frame.kind == kind::HEADERS && !waiting.gone && !waiting.ended {
+            waiting.trailers = frame.length + TRAILERS;
+            self.trailers += waiting.trailers;
+        }
         waiting.ended |= ends;
         let reader = if waiting.frames > MANY { waiting.reader.take() } else { None };
         if waiting.ended && (waiting.gone || waiting.is_empty()) {
@@ -155,6 +171,24 @@ impl Streams {
         }
         self.count();
         reader
+    }
+
+    /// More of a header block has come.
+    fn go_on(&mut self, frame: &Frame) {
+        if let Some(waiting) = self.streams.get_mut(&frame.stream)
+            && waiting.trailers > 0
+        {
+            waiting.trailers += frame.length;
+            self.trailers += frame.length;
+            self.count();
+        }
+    }
+
+    fn take_trailers(&mut self, stream: u32) {
+        if let Some(waiting) = self.streams.get_mut(&stream) {
+            self.trailers -= std::mem::take(&mut waiting.trailers);
+            self.take(stream, 0, 0);
+        }
     }
 
     fn take(&mut self, stream: u32, bytes: usize, frames: usize) {
@@ -171,10 +205,11 @@ impl Streams {
     }
 
     fn count(&mut self) {
-        self.charge.set(self.bytes + self.frames * FRAME);
+        self.charge.set(self.bytes + self.frames * FRAME + self.trailers);
     }
 
     fn forget(&mut self, stream: u32) {
+        self.take_trailers(stream);
         self.take(stream, usize::MAX, usize::MAX);
         // Until it has been reset more of it may come.
         if let Some(waiting) = self.streams.get_mut(&stream) {
@@ -184,6 +219,7 @@ impl Streams {
     }
 
     fn remove(&mut self, stream: u32) {
+        self.take_trailers(stream);
         self.take(stream, usize::MAX, usize::MAX);
         self.streams.remove(&stream);
     }
@@ -231,6 +267,28 @@ mod tests {
         assert_eq!(unread.held(), 0);
         unread.received(&frame(kind::DATA, 0, 9, 10));
         assert_eq!(unread.frames(), 1, "a head that had begun to come");
+    }
+
+    #[test]
+    fn trailers_are_held_until_they_are_taken() {
+        let unread = Unread::default();
+        for stream in [1, 3, 5, 7] {
+            unread.opened(stream);
+            // More of its head.
+            unread.received(&frame(kind::CONTINUATION, flag::END_HEADERS, stream, 1000));
+            unread.received(&frame(kind::HEADERS, flag::END_STREAM, stream, 1000));
+            unread.received(&frame(kind::CONTINUATION, flag::END_HEADERS, stream, 500));
+        }
+        let one = 1500 + TRAILERS;
+        assert_eq!(unread.held(), 4 * one);
+        unread.took_trailers(1);
+        unread.took_trailers(1);
+        unread.forget(3);
+        unread.sent(&frame(kind::RST_STREAM, 0, 5, 4));
+        assert_eq!((unread.held(), unread.0.lock().streams.len()), (one, 1));
+        unread.received(&frame(kind::DATA, flag::END_STREAM, 7, 10));
+        unread.clear();
+        assert!(unread.held() == 0 && unread.0.lock().streams.is_empty());
     }
 
     #[test]
