@@ -37,9 +37,10 @@ const HYSTERESIS: usize = 10;
 /// From so much on, percent of the limit, buffers for bodies are no larger than [`SMALL`] or [`FIRST`]: those who do not read what
 /// they have asked for hold the fewer bytes the more of them there are.
 const BUFFERS: [(usize, usize); 2] = [(40, FIRST), (25, SMALL)];
-/// What of our output may wait in `h2` for one connection, bytes, and how much of it from so much on, percent of the limit.
-const UNSENT: usize = 1024 * 1024;
-const LESS_UNSENT: [(usize, usize); 3] = [(40, SMALL), (25, LARGE), (10, 256 * 1024)];
+/// What of our output may wait in `h2` for one connection, bytes: as much as a hundred streams hand over before any of it is written.
+const UNSENT: usize = 4 * 1024 * 1024;
+/// How much of it from so much on, percent of the limit.
+const LESS_UNSENT: [(usize, usize); 4] = [(40, SMALL), (25, LARGE), (10, 256 * 1024), (5, 1024 * 1024)];
 /// A head that does not come at once may hold this part of what is left until requests are refused: whoever sends much of one
 /// and then waits is refused long before anybody whose requests come whole.
 const LARGEST_HEAD: usize = 256;
