@@ -285,11 +285,17 @@ fn end(number: u64, name: &str, tag: &mut EndTag<'_>) {
     });
 }
 
-/// The document is over: what is open ends here.
-pub(crate) fn end_all(removing: &mut Option<Removing>) {
-    if removing.take().is_some() {
+/// The document is over. An element whose end tag may be left out ends here; of any other nobody can tell how much of what follows
+/// was to be in it. Says whether it stays.
+pub(crate) fn end_all(removing: &mut Option<Removing>) -> bool {
+    let Some(removing) = removing.take() else { return false };
+    let stays = removing.ends == Ends::Never;
+    if stays {
+        written(|written| written.cut = None);
+    } else {
         written(Written::cut_off);
     }
+    stays && !removing.dry
 }
 
 /// Whether a start tag ends the element that is being taken out: a handler of all elements, before that of any feature.
@@ -301,7 +307,8 @@ pub(crate) fn look(element: &mut send::Element<'_, '_>) -> HandlerResult {
     let beyond = shared(|shared| {
         let removing = shared.removing.as_mut()?;
         if removing.within == 0 && removing.ends.at(&name) {
-            end_all(&mut shared.removing);
+            shared.removing = None;
+            written(Written::cut_off);
             return None;
         }
         (has_content && removing.ends.is_beyond(&name)).then(|| {

@@ -424,7 +424,7 @@ fn document_handlers(reads: Reads) -> Document {
     document.end(|inner: &mut lol_html::html_content::DocumentEnd<'_>| {
         shared(|shared| {
             let unfinished = shared.is_unfinished();
-            removal::end_all(&mut shared.removing);
+            shared.left += u64::from(removal::end_all(&mut shared.removing));
             for number in 0..shared.running.len() {
                 let deed = shared.run(number, |rewrite, deed| {
                     let mut end = End { inner: &mut *inner, deed, unfinished };

@@ -261,7 +261,12 @@ mod tests {
             ("<select><option class=ad>1<option>2</select>", "<select><option>2</select>"),
             ("<head class=ad><title>t</title><body>x", "<body>x"),
             ("a<p class=ad>b", "a"),
-            ("a<div class=ad>b", "a"),
+            ("a<div class=ad>b", "a<div class=ad>b"),
+            (
+                "<a class=ad href=1>x<p>y<a href=2>z</a><p>rest",
+                "<a class=ad href=1>x<p>y<a href=2>z</a><p>rest",
+            ),
+            ("<h1 class=ad>x</h2>y<p>rest", "<h1 class=ad>x</h2>y<p>rest"),
             ("<svg><g class=ad></svg><style><img></style>", "<svg></svg><style><img></style>"),
             ("<math><mrow class=ad></math><style><img></style>", "<math></math><style><img></style>"),
             // Where these end is anybody's guess.
@@ -355,7 +360,10 @@ mod tests {
         };
         for (html, expected) in [
             ("<div class=ad>ad@x.de<i class=ad>x</i></div><p>a@x.de</p>", "[]<p>{1}</p>"),
-            ("<p class=ad><a href=mailto:ad@x.de>x</a></p><a class=ad href=mailto:b@x.de>a@x.de", "[][{2}"),
+            (
+                "<p class=ad><a href=mailto:ad@x.de>x</a></p><a class=ad href=mailto:b@x.de>a@x.de</a>",
+                "[][{2}",
+            ),
         ] {
             let out = String::from_utf8(filtered_at_every_split(make, html.as_bytes()).unwrap()).unwrap();
             let scripts = out.matches("<script").count();

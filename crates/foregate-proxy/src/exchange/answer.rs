@@ -72,6 +72,7 @@ impl Exchange<'_> {
             if sent != before {
                 moved_at = clock::now();
             }
+            moved_at = self.client.link.left_at().map_or(moved_at, |at| at.max(moved_at));
             self.timer.poll(cx, moved_at + stall).map(|()| Err(Error::WriteStall))
         })
         .await;

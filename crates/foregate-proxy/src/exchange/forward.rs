@@ -346,6 +346,7 @@ impl Exchange<'_> {
     ) -> Poll<Result<(), Error>> {
         let Some(upstream) = &self.upstream else { return Poll::Pending };
         let timeouts = &self.config.settings.timeouts;
+        self.progress.has_left(self.client.link.left_at());
         if !awaited.contains(&Awaited::ClientBody) {
             self.progress.excuse_client(now);
         }
@@ -471,7 +472,7 @@ impl Exchange<'_> {
 
     /// Waits until the client's connection has room for a head: without, those of its streams would pile up where it does not read.
     pub(super) async fn room(&mut self) -> Result<(), Error> {
-        let mut until = None;
+        let since = clock::now();
         poll_fn(|cx| {
             if self.client.link.poll_room(cx).is_ready() {
                 return Poll::Ready(Ok(()));
@@ -480,8 +481,8 @@ impl Exchange<'_> {
                 return Poll::Ready(Err(Error::Client(error)));
             }
             let stall = self.config.settings.timeouts.write_stall;
-            let until = *until.get_or_insert_with(|| clock::now() + stall);
-            self.timer.poll(cx, until).map(|()| Err(Error::WriteStall))
+            let moved_at = self.client.link.left_at().map_or(since, |at| at.max(since));
+            self.timer.poll(cx, moved_at + stall).map(|()| Err(Error::WriteStall))
         })
         .await
     }

@@ -83,6 +83,11 @@ impl Progress {
         }
     }
 
+    /// The client has taken something of other streams of its connection, behind which what it is to get waits.
+    pub fn has_left(&mut self, at: Option<Instant>) {
+        self.downloaded_at = at.map_or(self.downloaded_at, |at| at.max(self.downloaded_at));
+    }
+
     /// The origin has been given all of the request.
     pub fn uploaded_all(&mut self, now: Instant) {
         self.uploaded_at = now;
@@ -151,6 +156,19 @@ impl Progress {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_leaves_before_it_is_progress_of_what_waits_for_room() {
+        let start = Instant::now();
+        let (timeouts, upstream) = (Timeouts::default(), Upstream::new("a", Vec::new()));
+        let mut progress = Progress::new(start);
+        let later = start + Duration::from_secs(29);
+        for (at, expected) in [(None, start), (Some(later), later), (Some(start), later)] {
+            progress.has_left(at);
+            let deadline = progress.deadline(Awaited::ClientRead, &timeouts, &upstream, later);
+            assert_eq!(deadline, expected + timeouts.write_stall);
+        }
+    }
 
     #[test]
     fn what_the_origin_takes_is_progress_but_none_of_the_clients() {

@@ -87,6 +87,7 @@ impl Exchange<'_> {
             let now = clock::now();
             ways[0].observe(&self.upload, shut[0], now);
             ways[1].observe(&self.download, shut[1], now);
+            ways[1].has_left(self.client.link.left_at());
             let mut due = (ways[0].moved_at.max(ways[1].moved_at) + idle, Error::OriginIdle);
             for (way, (limit, error)) in ways.iter().zip(limits) {
                 if let Some(since) = way.stuck
@@ -148,6 +149,11 @@ struct Way {
 impl Way {
     fn new(now: Instant) -> Self {
         Self { moved: 0, moved_at: now, stuck: None }
+    }
+
+    /// The client has taken something of other streams of its connection, behind which what it is to get waits.
+    fn has_left(&mut self, at: Option<Instant>) {
+        self.stuck = self.stuck.map(|since| at.map_or(since, |at| at.max(since)));
     }
 
     fn observe(&mut self, copy: &Copy, shut: bool, now: Instant) {

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
+use std::time::Instant;
 
 use bytes::{Buf, Bytes};
 use foregate_wire::{BodyLength, HeaderList, may_be_trailer};
@@ -36,6 +37,8 @@ pub struct H2Link {
     unsent: Option<Arc<Unsent>>,
     /// Some of a body has been sent.
     begun: bool,
+    /// There was no room for what it was to send last.
+    awaits_room: bool,
     /// What is left to send when the length is known and no trailers can follow.
     left: Option<u64>,
 }
@@ -58,6 +61,7 @@ impl H2Link {
             send,
             unsent: None,
             begun: false,
+            awaits_room: false,
             left: None,
         }
     }
@@ -237,11 +241,15 @@ impl H2Link {
         }
         let room = match &self.unsent {
             None => usize::MAX,
-            Some(unsent) => match unsent.poll_room(cx, !self.begun) {
-                Poll::Ready(room) => room,
-                // Whoever waits for others to be sent has to learn that its own stream is over.
-                Poll::Pending => return send.poll_reset(cx).map(|reset| Err(reset?.into())),
-            },
+            Some(unsent) => {
+                let room = unsent.poll_room(cx, !self.begun);
+                self.awaits_room = room.is_pending();
+                match room {
+                    Poll::Ready(room) => room,
+                    // Whoever waits for others to be sent has to learn that its own stream is over.
+                    Poll::Pending => return send.poll_reset(cx).map(|reset| Err(reset?.into())),
+                }
+            }
         };
         let mut capacity = send.capacity();
         if capacity == 0 {
@@ -265,7 +273,15 @@ impl H2Link {
 
     /// Waits until a head, or trailers, may be sent.
     pub fn poll_room(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        self.unsent.as_ref().map_or(Poll::Ready(()), |unsent| unsent.poll_room(cx, true).map(|_| ()))
+        let room =
+            self.unsent.as_ref().map_or(Poll::Ready(()), |unsent| unsent.poll_room(cx, true).map(|_| ()));
+        self.awaits_room = room.is_pending();
+        room
+    }
+
+    /// When the peer has taken something of its connection last, if that is what is waited for and not this stream's own window.
+    pub fn left_at(&self) -> Option<Instant> {
+        self.unsent.as_ref().filter(|_| self.awaits_room)?.left_at()
     }
 
     /// Nothing to do: the connection's own task writes what was taken.

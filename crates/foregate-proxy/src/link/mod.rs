@@ -19,6 +19,7 @@ pub mod unsent;
 use std::io;
 use std::sync::LazyLock;
 use std::task::{Context, Poll};
+use std::time::Instant;
 
 use foregate_wire::{BodyError, HeaderList};
 
@@ -183,6 +184,14 @@ impl Link {
         match self {
             Self::H1(_) => Poll::Ready(()),
             Self::H2(link) => link.poll_room(cx),
+        }
+    }
+
+    /// When the peer has taken something of other streams last, while there is no room for what this one is to send.
+    pub fn left_at(&self) -> Option<Instant> {
+        match self {
+            Self::H1(_) => None,
+            Self::H2(link) => link.left_at(),
         }
     }
 

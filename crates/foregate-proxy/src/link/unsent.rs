@@ -11,6 +11,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::task::{Context, Poll, Waker};
+use std::time::Instant;
 
 use bytes::{Buf, Bytes};
 use foregate_wire::HeaderList;
@@ -18,6 +19,7 @@ use parking_lot::Mutex;
 
 use super::frames::{Frame, kind};
 use crate::pressure::{self, Charge};
+use crate::telemetry::clock;
 
 /// What a frame costs in `h2` beside its bytes, about.
 const FRAME: usize = 256;
@@ -46,6 +48,8 @@ pub struct Unsent {
 /// Who waits for room, in the order in which they came.
 #[derive(Debug, Default)]
 struct Waiting {
+    /// When something has left last while somebody waited.
+    left_at: Option<Instant>,
     beginning: VecDeque<Waker>,
     amid: VecDeque<Waker>,
 }
@@ -88,6 +92,11 @@ impl Unsent {
         self.awaited.store(true, Ordering::SeqCst);
     }
 
+    /// When something has left last while somebody waited for room: a stream for which there is none waits for all of them.
+    pub fn left_at(&self) -> Option<Instant> {
+        self.waiting.lock().left_at
+    }
+
     fn hold(&self, bytes: usize) {
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
     }
@@ -107,8 +116,10 @@ impl Unsent {
     fn wake(&self, left: usize) {
         let limit = pressure::largest_unsent();
         let mut waiting = self.waiting.lock();
+        waiting.left_at = Some(clock::now());
         let woken = if left <= limit / LITTLE {
-            std::mem::take(&mut *waiting)
+            let left_at = waiting.left_at;
+            std::mem::replace(&mut *waiting, Waiting { left_at, ..Waiting::default() })
         } else {
             let mut woken = Waiting::default();
             if left < limit * BEGINNING {
@@ -320,6 +331,21 @@ mod tests {
         assert_eq!(unsent.held(), 10_000 + FRAME, "its memory is one");
         drop(rest);
         assert_eq!(unsent.held(), 0);
+    }
+
+    #[test]
+    fn who_waits_for_room_learns_when_something_has_left() {
+        let unsent = Arc::new(Unsent::default());
+        let waker = Waker::from(Arc::new(Woken::default()));
+        let mut cx = Context::from_waker(&waker);
+        let mut pieces = Vec::new();
+        while unsent.poll_room(&mut cx, false).is_ready() {
+            pieces.push(Piece::new(&[0; 100_000], Some(&unsent)));
+        }
+        assert_eq!(unsent.left_at(), None);
+        let begun = Instant::now();
+        pieces.pop();
+        assert!(unsent.left_at().is_some_and(|at| at >= begun));
     }
 
     #[test]
