@@ -330,7 +330,8 @@ impl Element<'_, '_, '_> {
     }
 
     /// Takes it away with its content, in which no feature changes anything. One whose end tag was left out goes as far as it goes
-    /// for a browser; one that ends where another does by mistake stays, and so does one amid which the rewriter gives up.
+    /// for a browser; any other that another one ends by mistake, or the document, stays, and so does one amid which the rewriter gives
+    /// up, or that is longer than it may hold. Those that stay are as they came.
     pub fn remove(&mut self) {
         self.deed.matches += 1;
         self.go();
