@@ -253,6 +253,8 @@ impl<'t> Modules<'t> {
             logs: &mut self.logs,
             warnings: Vec::new(),
         };
+        // What was compiled before is of others.
+        self.expressions.take_read();
         let when = said.when.as_ref().map(|when| context.condition(when, phase)).transpose();
         let settings = self.pipeline.entries()[step].decode(&said.nodes, &mut context);
         context.warnings.drain(..).for_each(|warning| decoder.warn(warning));
@@ -264,8 +266,9 @@ impl<'t> Modules<'t> {
             })
             .ok();
         let settings = settings.map_err(|wrong| problem(&said.nodes, wrong)).ok();
+        let reads = self.expressions.take_read();
         let configured =
-            Configured { key: key.name, settings: settings?, when: when?, dry_run: said.dry_run };
+            Configured { key: key.name, settings: settings?, when: when?, dry_run: said.dry_run, reads };
         let number = self.settings.len() as u32;
         self.settings.push(configured);
         self.known.insert(said.clone(), number);

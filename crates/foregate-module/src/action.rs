@@ -16,13 +16,15 @@ pub struct Response {
     pub fields: Vec<Field>,
     /// The whole body; not sent where the status or the method forbid one.
     pub body: Text,
+    /// Whether the body is what the client is meant to get, so that no page for errors takes its place; see [`meant`](Self::meant).
+    pub meant: bool,
 }
 
 impl Response {
     /// A response without fields and body. A status out of range is 500.
     pub fn new(status: u16) -> Self {
         let status = if (200..1000).contains(&status) { status } else { 500 };
-        Self { status, fields: Vec::new(), body: Text::EMPTY }
+        Self { status, fields: Vec::new(), body: Text::EMPTY, meant: false }
     }
 
     /// The same with a body of a type, such as `text/plain; charset=utf-8`.
@@ -30,6 +32,13 @@ impl Response {
     pub fn body(mut self, content_type: impl Into<Text>, body: impl Into<Text>) -> Self {
         self.body = body.into();
         self.field("content-type", content_type)
+    }
+
+    /// The same with a body that the client is meant to get: a text of the configuration, or a page that has a purpose of its own.
+    /// A line that only tells of the status may give way to a page for errors.
+    #[must_use]
+    pub fn meant(self) -> Self {
+        Self { meant: true, ..self }
     }
 
     /// The same with one more field; what cannot be one is left out.
@@ -143,7 +152,7 @@ impl Terminal for Redirect {
     fn action(self) -> Action {
         let status = if matches!(self.status, 301 | 302 | 303 | 307 | 308) { self.status } else { 302 };
         Action::Respond(match Field::new("location", self.location) {
-            Ok(location) => Response { status, fields: Vec::from([location]), body: Text::EMPTY },
+            Ok(location) => Response { fields: Vec::from([location]), ..Response::new(status) },
             Err(_) => Response::new(500),
         })
     }

@@ -191,8 +191,13 @@ pub enum Source<'r> {
     Upstream,
     /// The route itself, by `respond`.
     Route,
-    /// A step, by its name.
-    Step(&'static str),
+    /// A step.
+    Step {
+        /// Its name.
+        name: &'static str,
+        /// Whether [the body is meant](crate::Response::meant).
+        meant: bool,
+    },
     /// The server, because of an error of this kind.
     Error(&'r str),
 }

@@ -131,7 +131,7 @@ impl FetchResponse {
 
     /// The same as a response for the client.
     pub fn into_response(self) -> Response {
-        Response { status: self.status, fields: self.fields, body: self.body }
+        Response { fields: self.fields, body: self.body, ..Response::new(self.status) }
     }
 }
 

@@ -71,12 +71,24 @@ pub struct View<'r> {
     /// A value that stands in for that of a slot.
     instead: Option<(u16, &'r (dyn Any + Send + Sync))>,
     dry: bool,
+    doubt: Doubt,
+}
+
+/// What becomes of it that a condition comes to something else for one of the [other paths](Exchange::other_paths).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Doubt {
+    /// The request [goes to no origin](Exchange::doubt_path): for what guards something. The default.
+    Refuses,
+    /// Nothing: the path counts as it is here.
+    Ignored,
+    /// The condition does not hold: for what may be left undone.
+    Denies,
 }
 
 impl<'r> View<'r> {
     /// For platforms: what steps may read of an exchange.
     pub fn new(exchange: &'r dyn Exchange, slots: &'r Slots, pipeline: &'r Pipeline) -> Self {
-        Self { exchange, slots, pipeline, instead: None, dry: false }
+        Self { exchange, slots, pipeline, instead: None, dry: false, doubt: Doubt::Refuses }
     }
 
     /// The same for a dry run, which sees what other dry runs have written.
@@ -92,6 +104,25 @@ impl<'r> View<'r> {
         let number = self.pipeline.values().iter().position(|value| value.name == V::NAME);
         let instead = number.map(|number| (number as u16, data as &'r (dyn Any + Send + Sync)));
         Self { instead, ..self }
+    }
+
+    /// The same for conditions in doubt of which something else comes.
+    #[must_use]
+    pub fn in_doubt(self, doubt: Doubt) -> Self {
+        Self { doubt, ..self }
+    }
+
+    /// The same for a step that [guards](crate::Step::guards), or does not.
+    pub(crate) fn guarding(self, guards: bool) -> Self {
+        self.in_doubt(if guards { Doubt::Refuses } else { Doubt::Ignored })
+    }
+
+    /// What comes of conditions in doubt. Dry runs refuse nothing.
+    pub fn doubt(&self) -> Doubt {
+        match self.doubt {
+            Doubt::Refuses if self.dry => Doubt::Ignored,
+            doubt => doubt,
+        }
     }
 
     /// Whether it is of a dry run.

@@ -71,8 +71,8 @@ pub use fetch::{
 };
 pub use fields::{Edit, Edits, Field, FieldError, Fields, FieldsMut};
 pub use input::{
-    Authority, Body, ClientAddress, DryRun, ErrorKind, GiveWay, Host, Input, Inputs, MemoryIsShort, Method,
-    Outcome, Path, PeerAddress, Protocol, Query, Random, RawTarget, ReadableAt, ReceivedRequest,
+    Authority, Body, ClientAddress, Doubt, DryRun, ErrorKind, GiveWay, Host, Input, Inputs, MemoryIsShort,
+    Method, Outcome, Path, PeerAddress, Protocol, Query, Random, RawTarget, ReadableAt, ReceivedRequest,
     RequestFields, RequestLength, ResponseBody, ResponseFields, ResponseSource, RouteName, Scheme, SiteName,
     Status, Time, Tls, Unseen, View,
 };

@@ -10,7 +10,7 @@ use core::time::Duration;
 use crate::check::{Access, Decl, Slot};
 use crate::exchange::Exchange;
 use crate::input::{Body, ReceivedRequest, View};
-use crate::output::{EditResponse, HoldResponseBody, Output};
+use crate::output::{EditResponse, FilterResponseBody, HoldResponseBody, Output};
 use crate::phase_id::PhaseId;
 use crate::plan::{Plan, Planned, Steps};
 use crate::settings::{Context, Key, Node, Problem};
@@ -103,6 +103,11 @@ impl Entry {
         self.decl().outputs.iter().any(|output| output.name == HoldResponseBody::SLOT.name)
     }
 
+    /// Whether the step may put a filter before the response's body.
+    pub fn filters_response(&self) -> bool {
+        self.decl().outputs.iter().any(|output| output.name == FilterResponseBody::SLOT.name)
+    }
+
     /// Reads the step's settings.
     ///
     /// # Errors
@@ -116,9 +121,19 @@ impl Entry {
         self.step.decode(nodes, context)
     }
 
+    /// Whether the step writes one of these values.
+    pub(crate) fn writes_any(&self, values: &[u16]) -> bool {
+        self.outputs.iter().any(|output| values.contains(output))
+    }
+
     /// Whether the step never ends a request with these settings: see [`Step::only_watches`](crate::Step::only_watches).
     pub fn only_watches(&self, settings: &Arc<dyn Any + Send + Sync>) -> bool {
         self.step.only_watches(&**settings)
+    }
+
+    /// Whether the step guards something with these settings: see [`Step::guards`](crate::Step::guards).
+    pub fn guards(&self, settings: &Arc<dyn Any + Send + Sync>) -> bool {
+        self.step.guards(&**settings)
     }
 
     /// How much of the request's body these settings ask for, bytes.
@@ -314,17 +329,20 @@ impl Pipeline {
         let key = usize::from(planned.key);
         if !state.decided.contains(key) {
             state.decided = state.decided.with(key);
-            if when.holds(&View::new(exchange, &state.slots, self).dry(planned.dry_run)) {
+            let view = View::new(exchange, &state.slots, self).dry(planned.dry_run);
+            if when.holds(&view.guarding(planned.guards)) {
                 state.wanted = state.wanted.with(key);
             }
         }
         state.wanted.contains(key)
     }
 
-    /// Whether a request goes on where a planned step cannot run: it is in a dry run, or only watches.
+    /// Whether a request goes on where a planned step cannot run: it is in a dry run, or only watches and nothing that acts reads
+    /// what it has seen.
     pub fn may_fail(&self, planned: &Planned) -> bool {
         let entry = self.entries.get(usize::from(planned.step));
-        planned.dry_run || entry.is_some_and(|entry| entry.only_watches(&planned.settings))
+        let watches = || entry.is_some_and(|entry| entry.only_watches(&planned.settings));
+        planned.dry_run || (!planned.decides && watches())
     }
 
     /// Drops what the values hold that the steps of this step's key have written: see [`Value::shrink`]. The platform catches

@@ -91,6 +91,10 @@ pub struct Planned {
     pub key: u16,
     /// It runs, but nothing that it does counts.
     pub dry_run: bool,
+    /// Whether it, or another step of the same key that runs before there is a response, [guards](crate::Step::guards).
+    pub guards: bool,
+    /// Something that acts reads what it says: it decides then, whatever it does itself.
+    pub decides: bool,
     /// What the configuration says.
     pub settings: Arc<dyn Any + Send + Sync>,
     /// When it runs.
@@ -112,6 +116,7 @@ pub struct Plan {
     sweeps: Box<[Planned]>,
     parts: Box<[Planned]>,
     renews: bool,
+    changes_bodies: bool,
     keeps_received: bool,
     sees_refused: bool,
 }
@@ -197,6 +202,14 @@ impl Plan {
         self.renews
     }
 
+    /// Whether a step of the phase `response-body` that is no dry run may put a filter before bodies. Then platforms take
+    /// `Content-Length` from a 304: it is that of the origin's body, and the response for which the 304 stands would have another
+    /// (RFC 9110, section 8.6).
+    #[inline]
+    pub fn changes_bodies(&self) -> bool {
+        self.changes_bodies
+    }
+
     /// Takes `If-None-Match` and `If-Modified-Since` away from a request by GET or HEAD, so that the response to it is a whole one.
     /// What a browser asks for as an image, a script and the like keeps them: it is no document, and is asked for often.
     pub fn renew(exchange: &mut dyn Exchange) {
@@ -258,6 +271,13 @@ pub struct Configured {
     pub when: Option<Arc<dyn Condition>>,
     /// Whether nothing that they do counts.
     pub dry_run: bool,
+    /// The values of the pipeline, by their numbers, that expressions in its settings or its condition read.
+    pub reads: Box<[u16]>,
+}
+
+/// Whether a step guards something before there is a response.
+fn guards_early(entry: &Entry, settings: &Arc<dyn Any + Send + Sync>) -> bool {
+    entry.decl().phase < PhaseId::UpstreamResponse && !entry.is_idle(settings) && entry.guards(settings)
 }
 
 /// Makes the [`Plan`] of a route.
@@ -283,19 +303,47 @@ impl<'p> PlanBuilder<'p> {
     }
 
     /// A step with what its key says, or with `nothing` where it has none; `None` where its key is not configured.
-    fn planned(&self, step: u16, entry: &Entry, nothing: &Arc<dyn Any + Send + Sync>) -> Option<Planned> {
+    fn planned(
+        &self,
+        step: u16,
+        entry: &Entry,
+        nothing: &Arc<dyn Any + Send + Sync>,
+        read: &[u16],
+    ) -> Option<Planned> {
         let Some(key) = entry.key() else {
             let settings = Arc::clone(nothing);
-            return Some(Planned { step, key: u16::MAX, dry_run: false, settings, when: None });
+            return Some(Planned {
+                step,
+                key: u16::MAX,
+                dry_run: false,
+                guards: false,
+                decides: false,
+                settings,
+                when: None,
+            });
         };
         let (place, configured) = self.configured(key.name)?;
         let Configured { settings, when, dry_run, .. } = configured.clone();
-        Some(Planned { step, key: place as u16, dry_run, settings, when })
+        let decides = !dry_run && entry.writes_any(read);
+        Some(Planned { step, key: place as u16, dry_run, guards: false, decides, settings, when })
+    }
+
+    /// The values that are read by keys with a step that guards something before there is a response.
+    fn read(&self) -> Vec<u16> {
+        let acts = |configured: &&Configured| {
+            let own = |entry: &&Entry| entry.key().is_some_and(|key| key.name == configured.key);
+            let mut entries = self.pipeline.entries().iter().filter(own);
+            !configured.dry_run
+                && !configured.reads.is_empty()
+                && entries.any(|entry| guards_early(entry, &configured.settings))
+        };
+        self.configured.iter().filter(acts).flat_map(|configured| configured.reads.iter().copied()).collect()
     }
 
     /// The plan for a route that asks an upstream, or does not.
     pub fn build(&self, proxied: bool) -> Plan {
         let nothing: Arc<dyn Any + Send + Sync> = Arc::new(());
+        let read = self.read();
         let mut steps: Vec<Planned> = Vec::new();
         let (mut body, mut body_in_memory) = (0, usize::MAX);
         let (mut body_is_optional, mut hold_is_optional) = (true, true);
@@ -308,7 +356,7 @@ impl<'p> PlanBuilder<'p> {
             if decl.filters.iter().any(|filter| filter.of_route(proxied, writes) == Some(false)) {
                 continue;
             }
-            let Some(planned) = self.planned(number as u16, entry, &nothing) else { continue };
+            let Some(planned) = self.planned(number as u16, entry, &nothing, &read) else { continue };
             for name in entry.identity(&planned.settings) {
                 if !identity.contains(&name) {
                     identity.push(name);
@@ -335,9 +383,12 @@ impl<'p> PlanBuilder<'p> {
             }
             steps.push(planned);
         }
+        let guards = self.guards(&steps);
+        for planned in &mut steps {
+            planned.guards = guards.contains(usize::from(planned.key));
+        }
         Plan {
             phases: self.phases(&steps),
-            steps: steps.into(),
             body,
             body_in_memory,
             body_is_optional,
@@ -347,9 +398,28 @@ impl<'p> PlanBuilder<'p> {
             sweeps: sweeps.into(),
             parts: parts.into(),
             renews,
+            changes_bodies: self.changes_bodies(&steps),
+            steps: steps.into(),
             keeps_received,
             sees_refused,
         }
+    }
+
+    /// The keys of which a step guards something before there is a response, by [`Planned::key`].
+    fn guards(&self, steps: &[Planned]) -> Steps {
+        let guards = |planned: &&Planned| {
+            let entry = self.pipeline.entries().get(usize::from(planned.step));
+            planned.decides || entry.is_some_and(|entry| guards_early(entry, &planned.settings))
+        };
+        let keys = steps.iter().filter(guards).map(|planned| usize::from(planned.key));
+        keys.fold(Steps::NONE, Steps::with)
+    }
+
+    /// See [`Plan::changes_bodies`].
+    fn changes_bodies(&self, steps: &[Planned]) -> bool {
+        let changes = |entry: &Entry| entry.decl().phase == PhaseId::ResponseBody && entry.filters_response();
+        let mut acting = steps.iter().filter(|planned| !planned.dry_run);
+        acting.any(|planned| self.pipeline.entries().get(usize::from(planned.step)).is_some_and(changes))
     }
 
     /// How many of these steps run before each phase.

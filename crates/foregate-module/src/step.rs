@@ -71,6 +71,14 @@ pub trait Step: Default + Send + Sync + 'static {
         false
     }
 
+    /// Whether it refuses requests with these settings, or decides what of them an origin gets, so that it matters for whom it is
+    /// left out: a request goes to no origin, then, where a condition of its comes to something else in the eyes of another server
+    /// ([`Exchange::doubt_path`]). A module asks for that if any of its steps before the response does. Default: unless it
+    /// [only watches](Self::only_watches).
+    fn guards(settings: &Self::Settings) -> bool {
+        !Self::only_watches(settings)
+    }
+
     /// How much of the request's body must have been received before the phase `request-body`, bytes. Default: none.
     fn body(_settings: &Self::Settings) -> usize {
         0
@@ -237,6 +245,9 @@ pub trait Erased: Send + Sync {
     /// See [`Step::only_watches`].
     fn only_watches(&self, settings: &(dyn Any + Send + Sync)) -> bool;
 
+    /// See [`Step::guards`].
+    fn guards(&self, settings: &(dyn Any + Send + Sync)) -> bool;
+
     /// How much of the request's body it asks for with these settings, bytes.
     fn body(&self, settings: &(dyn Any + Send + Sync)) -> usize;
 
@@ -319,6 +330,10 @@ impl<S: Step> Erased for Typed<S> {
         settings.downcast_ref().is_some_and(|settings| S::only_watches(settings))
     }
 
+    fn guards(&self, settings: &(dyn Any + Send + Sync)) -> bool {
+        settings.downcast_ref().is_none_or(|settings| S::guards(settings))
+    }
+
     fn body(&self, settings: &(dyn Any + Send + Sync)) -> usize {
         settings.downcast_ref().map_or(0, |settings| S::body(settings))
     }
@@ -353,7 +368,8 @@ impl<S: Step> Erased for Typed<S> {
 
     fn load(&self, settings: &(dyn Any + Send + Sync), view: &View<'_>, inputs: &[u16]) -> Load {
         let Some(settings) = settings.downcast_ref::<S::Settings>() else { return Load::Light };
-        self.0.load(settings, &<S::In<'_> as Inputs<'_, S::At>>::read(view, inputs))
+        let view = view.guarding(S::guards(settings));
+        self.0.load(settings, &<S::In<'_> as Inputs<'_, S::At>>::read(&view, inputs))
     }
 
     fn run(&self, call: Call<'_>) -> Verdict {
@@ -368,6 +384,7 @@ pub(crate) fn run_typed<S: Step>(step: &S, settings: &S::Settings, call: Call<'_
         return Verdict::Passed;
     }
     let view = View::new(call.exchange, &call.state.slots, call.pipeline).dry(call.dry);
+    let view = view.guarding(S::guards(settings));
     let input = <S::In<'_> as Inputs<'_, S::At>>::read(&view, call.inputs);
     let decided = step.run(settings, input);
     let mut apply = Apply { exchange: call.exchange, state: call.state, dry: call.dry };

@@ -8,10 +8,10 @@ use std::sync::Arc;
 use foregate_module::settings::{Context, FromNode, Key, Node, Problem};
 use foregate_module::testing::Sample;
 use foregate_module::{
-    Action, Add, Added, Bail, BodyFilter, Chain, Condition, Configured, Edit, EditResponse, Edits, Emit,
-    Fetch, FetchKey, FetchRequest, Fetched, Fields, FieldsMut, Filter, Filtered, Kind, Never, PhaseId,
-    Pipeline, Plan, PlanBuilder, Planned, Read, Respond, Response, Shown, Sink, State, Step, Steps,
-    UpstreamId, Value, Verdict, View, phase, pipeline,
+    Action, Add, Added, Bail, BodyFilter, Chain, Condition, Configured, Doubt, Edit, EditResponse, Edits,
+    Emit, Fetch, FetchKey, FetchRequest, Fetched, Fields, FieldsMut, Filter, FilterResponseBody, Filtered,
+    Kind, Never, PhaseId, Pipeline, Plan, PlanBuilder, Planned, Read, Respond, Response, Shown, Sink, State,
+    Step, Steps, UpstreamId, Value, Verdict, View, phase, pipeline,
 };
 
 /// A count that expressions see.
@@ -108,7 +108,13 @@ fn names(pipeline: &Pipeline, plan: &Plan) -> Vec<&'static str> {
 
 fn with_settings(pipeline: &Pipeline, number: usize, dry_run: bool, proxied: bool) -> Plan {
     let mut builder = PlanBuilder::new(pipeline);
-    builder.configure(Configured { key: "test", settings: Arc::new(Settings(number)), when: None, dry_run });
+    builder.configure(Configured {
+        key: "test",
+        settings: Arc::new(Settings(number)),
+        when: None,
+        dry_run,
+        reads: Box::default(),
+    });
     builder.build(proxied)
 }
 
@@ -377,6 +383,7 @@ fn conditions_of_a_key_reach_all_its_steps() {
         settings: Arc::new(Settings(5)),
         when: Some(when),
         dry_run: false,
+        reads: Box::default(),
     });
     let plan = builder.build(true);
     let with: Vec<_> = plan.steps().iter().map(|planned| planned.when.is_some()).collect();
@@ -388,6 +395,100 @@ fn conditions_of_a_key_reach_all_its_steps() {
     assert!(!holds(&sample, &state));
     run(&pipeline, &plan, PhaseId::RequestEarly, &mut sample, &mut state);
     assert!(holds(&sample, &state));
+}
+
+/// `guard #true|#false`: whether the first step guards something.
+struct Guard(bool);
+
+impl FromNode for Guard {
+    const KEY: Option<&'static Key> = Some(&Key::one("guard", "#true", "guard", "Tests."));
+    fn from_nodes(nodes: &[Node], _: &mut dyn Context) -> Result<Self, Problem> {
+        Ok(Self(nodes.first().is_some_and(|node| !node.turns_off())))
+    }
+}
+
+#[derive(Default)]
+struct Judges;
+
+impl Step for Judges {
+    type At = phase::RequestSecurity;
+    type Settings = Guard;
+    type In<'r> = (View<'r>,);
+    type Out = (Emit<Count>,);
+    type Stop = Never;
+    const NAME: &'static str = "judges";
+    const ABOUT: &'static str = "A step.";
+    const FILTERS: &'static [Filter] = &[];
+    fn guards(settings: &Guard) -> bool {
+        settings.0
+    }
+    fn run(&self, _: &Guard, (view,): (View<'_>,)) -> ControlFlow<Never, Self::Out> {
+        ControlFlow::Continue((Emit(Some(i64::from(view.doubt() == Doubt::Refuses))),))
+    }
+}
+
+steps! {
+    Dresses "dresses" ResponseBody, Guard, () -> (FilterResponseBody), Never, &[],
+        |_, ()| ControlFlow::Continue((FilterResponseBody(None),));
+}
+
+pipeline! { fn steps_that_guard { Judges, Dresses } }
+
+/// Holds for what refuses requests in doubt.
+struct InDoubt;
+
+impl Condition for InDoubt {
+    fn holds(&self, view: &View<'_>) -> bool {
+        view.doubt() == Doubt::Refuses
+    }
+}
+
+#[test]
+fn only_what_guards_before_the_response_refuses_in_doubt() {
+    let pipeline = steps_that_guard();
+    let of = |guards: bool, dry_run: bool| {
+        let mut builder = PlanBuilder::new(&pipeline);
+        let when: Arc<dyn Condition> = Arc::new(InDoubt);
+        let settings = Arc::new(Guard(guards));
+        builder.configure(Configured {
+            key: "guard",
+            settings,
+            when: Some(when),
+            dry_run,
+            reads: Box::default(),
+        });
+        let plan = builder.build(true);
+        let (mut sample, mut state) = (Sample::get("/"), State::default());
+        let guards: Vec<_> = plan.steps().iter().map(|planned| planned.guards).collect();
+        let wanted = pipeline.is_wanted(&plan.steps()[0], &sample, &mut state);
+        pipeline.run(&plan.steps()[0], &mut sample, &mut state);
+        let view = View::new(&sample, &state.slots, &pipeline);
+        let refuses = matches!(view.dry(dry_run).value(0), Some(Shown::Int(1)));
+        (guards, wanted, refuses)
+    };
+    assert_eq!(of(true, false), (vec![true, true], true, true));
+    assert_eq!(of(false, false), (vec![false, false], false, false));
+    assert_eq!(of(true, true), (vec![true, true], false, false));
+}
+
+#[test]
+fn plans_tell_whether_bodies_of_responses_may_change() {
+    let pipeline = steps_that_guard();
+    let changes = |dry_run: Option<bool>| {
+        let mut builder = PlanBuilder::new(&pipeline);
+        if let Some(dry_run) = dry_run {
+            let settings = Arc::new(Guard(false));
+            builder.configure(Configured {
+                key: "guard",
+                settings,
+                when: None,
+                dry_run,
+                reads: Box::default(),
+            });
+        }
+        builder.build(true).changes_bodies()
+    };
+    assert!(changes(Some(false)) && !changes(Some(true)) && !changes(None));
 }
 
 /// A list that several steps write.

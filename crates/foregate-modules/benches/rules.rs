@@ -48,7 +48,13 @@ fn rules(pipeline: &Pipeline) -> Rules {
 
 fn planned<T: Send + Sync + 'static>(pipeline: &Pipeline, key: &'static str, settings: T) -> Plan {
     let mut builder = PlanBuilder::new(pipeline);
-    builder.configure(Configured { key, settings: Arc::new(settings), when: None, dry_run: false });
+    builder.configure(Configured {
+        key,
+        settings: Arc::new(settings),
+        when: None,
+        dry_run: false,
+        reads: Box::default(),
+    });
     builder.build(true)
 }
 

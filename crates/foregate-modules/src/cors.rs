@@ -460,7 +460,7 @@ impl Step for CorsResponse {
         settings: &Cors,
         (RequestFields(request), ResponseFields(response), ResponseSource(source), view): Self::In<'_>,
     ) -> ControlFlow<Never, Self::Out> {
-        if source == Source::Step(CorsPreflight::NAME) {
+        if matches!(source, Source::Step { name: CorsPreflight::NAME, .. }) {
             return ControlFlow::Continue((EditResponse(Edits::new()),));
         }
         let present = |name: &&&str| response.get(name).is_some();

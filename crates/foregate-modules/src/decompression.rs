@@ -138,6 +138,10 @@ impl Step for DecompressRequest {
     const ABOUT: &'static str = "Takes the content coding off bodies of requests.";
     const FILTERS: &'static [Filter] = &[Filter::RequestField("content-encoding")];
 
+    fn guards(settings: &Decompression) -> bool {
+        settings.requests
+    }
+
     fn run(
         &self,
         settings: &Decompression,

@@ -176,9 +176,9 @@ impl Of {
     fn holds(self, source: Source<'_>) -> bool {
         match source {
             Source::Upstream => self != Self::Proxy,
-            // What `respond` says is what the configuration says already.
-            Source::Route | Source::Nobody => false,
-            Source::Error(_) | Source::Step(_) => self != Self::Origin,
+            // What `respond` says is what the configuration says already, and so is what modules are told to say.
+            Source::Route | Source::Nobody | Source::Step { meant: true, .. } => false,
+            Source::Error(_) | Source::Step { meant: false, .. } => self != Self::Origin,
         }
     }
 }

@@ -16,10 +16,11 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::cell::RefCell;
 use core::fmt;
 use core::ops::{ControlFlow, Range};
 
-use foregate_module::{Condition, Conditions, Expression, Kind, PhaseId, Pipeline, View, testing};
+use foregate_module::{Condition, Conditions, Doubt, Expression, Kind, PhaseId, Pipeline, View, testing};
 use foregate_rules::{
     FactTable, FieldError, FieldId, Lists, Predicate, RuleSet, RuleSetError, Scalar, Scheme, Stage,
     StandardField, Type, Value,
@@ -77,6 +78,8 @@ pub struct Compiler {
     added: Vec<(String, PhaseId)>,
     /// The first phase in which the country can be read, where somebody tells it.
     country: Option<PhaseId>,
+    /// The values that what was compiled reads, by their numbers in the pipeline.
+    read: RefCell<Vec<u16>>,
 }
 
 impl Compiler {
@@ -97,6 +100,7 @@ impl Compiler {
             numbers: Arc::default(),
             added: Vec::new(),
             country: None,
+            read: RefCell::default(),
         };
         let mut numbers = Numbers::default();
         for (number, value) in (0_u16..).zip(pipeline.values()) {
@@ -127,6 +131,29 @@ impl Compiler {
         self.scheme = scheme.with_field(name, kind, Stage::Request, about)?;
         self.added.push((name.to_string(), first));
         Ok(())
+    }
+
+    /// The values that what was compiled since the last call reads, by their numbers in the pipeline: see
+    /// [`Configured::reads`](foregate_module::Configured::reads).
+    pub fn take_read(&self) -> Box<[u16]> {
+        self.read.take().into()
+    }
+
+    fn note_read(&self, field: FieldId) {
+        let Numbers { added, country, variables } = &*self.numbers;
+        let (one, many) = match (field.standard(), field.added().and_then(|number| added.get(number))) {
+            (Some(StandardField::Country), _) => (*country, &[][..]),
+            (_, Some(Some(number))) => (Some(*number), &[][..]),
+            (_, Some(None)) => (None, &**variables),
+            _ => (None, &[][..]),
+        };
+        // Once each: ten thousand rules may read the same, and each plan asks for it.
+        let mut read = self.read.borrow_mut();
+        for number in one.iter().chain(many) {
+            if !read.contains(number) {
+                read.push(*number);
+            }
+        }
     }
 
     /// The fields that expressions may use, with those of the pipeline.
@@ -195,6 +222,7 @@ impl Compiler {
     /// Whether all these fields are known in a phase.
     fn check(&self, text: &str, reads: impl Iterator<Item = FieldId>, phase: PhaseId) -> Result<(), Mistake> {
         for field in reads {
+            self.note_read(field);
             let (name, first) = match (field.standard(), field.added()) {
                 (Some(StandardField::Country), _) => (COUNTRY, self.country),
                 (_, Some(number)) => match self.added.get(number) {
@@ -274,15 +302,17 @@ impl Condition for One {
     fn holds(&self, view: &View<'_>) -> bool {
         let facts = ExchangeFacts { view: *view, numbers: &self.numbers, path: None };
         let holds = self.predicate.matches(&facts);
-        if self.reads_path && !view.is_dry() {
-            let other = |path: &Vec<u8>| {
-                self.predicate.matches(&ExchangeFacts { path: Some(path), ..facts }) != holds
-            };
-            if other_paths(view).is_none_or(|paths| paths.iter().any(other)) {
-                view.exchange().doubt_path();
-            }
+        let doubt = view.doubt();
+        if !self.reads_path || doubt == Doubt::Ignored {
+            return holds;
         }
-        holds
+        let other =
+            |path: &Vec<u8>| self.predicate.matches(&ExchangeFacts { path: Some(path), ..facts }) != holds;
+        let in_doubt = other_paths(view).is_none_or(|paths| paths.iter().any(other));
+        if in_doubt && doubt == Doubt::Refuses {
+            view.exchange().doubt_path();
+        }
+        holds && !(in_doubt && doubt == Doubt::Denies)
     }
 }
 

@@ -330,7 +330,9 @@ impl Step for ForwardAuth {
             }
             Some(Ok(answer)) => {
                 let relayed = RELAYED.iter().flat_map(|name| fields_of(answer, name)).cloned().collect();
-                let response = Response { fields: relayed, ..answer.clone().into_response() };
+                // Without a body, a page for errors says more.
+                let meant = !answer.body.is_empty();
+                let response = Response { fields: relayed, meant, ..answer.clone().into_response() };
                 refuse(response, alloc::format!("refused with {}", answer.status))
             }
             Some(Err(error)) => fail(error.to_string()),

@@ -156,10 +156,12 @@ fn read_response(node: &Node, context: &mut dyn Context) -> Result<Response, Pro
         .body(Arc::<[u8]>::from(content_type.as_bytes()), page)
         .field("cache-control", "no-store");
     let retry = node.prop("retry-after").map(|retry| retry.duration(RETRIES)).transpose()?;
-    Ok(match retry {
+    let response = match retry {
         None => response,
         Some(retry) => response.field("retry-after", retry.as_secs().to_string()),
-    })
+    };
+    let is_given = node.prop("page").or(node.prop("body")).is_some();
+    Ok(if is_given { response.meant() } else { response })
 }
 
 /// Answers with the page.

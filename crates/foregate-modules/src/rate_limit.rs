@@ -29,8 +29,9 @@ use core::time::Duration;
 
 use foregate_module::settings::{Argument, Context, FromNode, Key, Node, Problem, Prop};
 use foregate_module::{
-    ClientAddress, Condition, EditResponse, Edits, Emit, Expression, Filter, Kind, Note, Noted, Notes, Phase,
-    PhaseId, Random, Read, Respond, Response, Shown, SiteName, Step, StopAt, Text, Time, Value, View, phase,
+    ClientAddress, Condition, Doubt, EditResponse, Edits, Emit, Expression, Filter, Kind, Note, Noted, Notes,
+    Phase, PhaseId, Random, Read, Respond, Response, Shown, SiteName, Step, StopAt, Text, Time, Value, View,
+    phase,
 };
 use once_cell::race::OnceBox;
 use siphasher::sip::SipHasher13;
@@ -146,6 +147,8 @@ struct Refusal {
     status: u16,
     body: Arc<[u8]>,
     content_type: Arc<[u8]>,
+    /// Whether the body is one of the configuration.
+    meant: bool,
 }
 
 /// The limits of a route.
@@ -233,6 +236,7 @@ impl Limit {
         let response = Response::new(refusal.status)
             .body(Arc::clone(&refusal.content_type), Arc::clone(&refusal.body))
             .field("retry-after", seconds.to_string());
+        let response = if refusal.meant { response.meant() } else { response };
         if !self.fields {
             return response;
         }
@@ -337,7 +341,12 @@ impl Refusal {
             None => "text/plain; charset=utf-8",
             Some(argument) => crate::content_type(argument)?,
         };
-        Ok(Self { status, body: body.as_bytes().into(), content_type: content_type.as_bytes().into() })
+        Ok(Self {
+            status,
+            body: body.as_bytes().into(),
+            content_type: content_type.as_bytes().into(),
+            meant: node.prop("body").is_some(),
+        })
     }
 }
 
@@ -441,7 +450,8 @@ where
         // Of limits with one counter, as of a site and again of its route, the first has counted the request.
         let mut counted: Vec<(u64, Standing)> = Vec::new();
         for limit in settings.limits.iter().filter(|limit| limit.phase == S::ID) {
-            if limit.when.as_ref().is_some_and(|when| !when.holds(&asked.view)) {
+            let view = if limit.dry_run { asked.view.in_doubt(Doubt::Ignored) } else { asked.view };
+            if limit.when.as_ref().is_some_and(|when| !when.holds(&view)) {
                 continue;
             }
             let table = self.table.get_or_init(|| Box::new(Table::new(SETS, random)));

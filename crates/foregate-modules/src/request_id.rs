@@ -181,6 +181,10 @@ impl Step for Identify {
     const ABOUT: &'static str = "Keeps a trusted proxy's request id, or makes one.";
     const FILTERS: &'static [Filter] = &[];
 
+    fn guards(_: &Settings) -> bool {
+        false
+    }
+
     fn run(
         &self,
         settings: &Settings,

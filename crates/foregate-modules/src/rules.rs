@@ -102,6 +102,10 @@ impl Step for EvaluateRequest {
         rules.request.is_empty()
     }
 
+    fn guards(rules: &Rules) -> bool {
+        rules.request.guards()
+    }
+
     fn run(&self, rules: &Rules, (view,): (View<'_>,)) -> ControlFlow<Never, Self::Out> {
         let done = evaluate::<Kept>(&rules.request, view, None);
         ControlFlow::Continue((
@@ -185,6 +189,10 @@ impl Step for EvaluateRewrite {
 
     fn is_idle(rules: &Rules) -> bool {
         rules.rewrite.is_empty()
+    }
+
+    fn guards(rules: &Rules) -> bool {
+        rules.rewrite.guards()
     }
 
     fn sweeps(rules: &Rules) -> bool {

@@ -23,8 +23,8 @@ use core::time::Duration;
 use foregate_module::settings::Block;
 use foregate_module::settings::Prop;
 use foregate_module::{
-    Argument, Context, Edit, EditResponse, Edits, Field, Filter, FromNode, Key, Never, Node, Problem, Scheme,
-    Step, Swept, Text, phase,
+    Argument, Context, Edit, EditResponse, Edits, Field, Filter, FromNode, Key, Never, Node, Problem,
+    ResponseFields, ResponseSource, Scheme, Source, Step, Swept, Text, phase,
 };
 
 /// For how long browsers are to use TLS alone, unless said otherwise.
@@ -377,7 +377,7 @@ pub struct SecurityHeaders;
 impl Step for SecurityHeaders {
     type At = phase::ResponseHeaders;
     type Settings = Headers;
-    type In<'r> = (Scheme<'r>,);
+    type In<'r> = (Scheme<'r>, ResponseSource<'r>, ResponseFields<'r>);
     type Out = (EditResponse,);
     type Stop = Never;
     const NAME: &'static str = "security-headers";
@@ -397,9 +397,26 @@ impl Step for SecurityHeaders {
             .any(|edit| matches!(edit, Edit::Remove(removed) if removed.eq_ignore_ascii_case(name)))
     }
 
-    fn run(&self, settings: &Headers, (Scheme(scheme),): Self::In<'_>) -> ControlFlow<Never, Self::Out> {
+    fn run(
+        &self,
+        settings: &Headers,
+        (Scheme(scheme), ResponseSource(source), ResponseFields(response)): Self::In<'_>,
+    ) -> ControlFlow<Never, Self::Out> {
         let edits = if scheme == "https" { &settings.tls } else { &settings.cleartext };
-        ControlFlow::Continue((EditResponse(Edits::shared(edits)),))
+        let is_policy =
+            |edit: &Edit| matches!(edit, Edit::Set(field) if field.name() == CONTENT_POLICY.as_bytes());
+        // A page that a module makes may have a policy without which it does not work; only what origins say is replaced.
+        let has_own = matches!(source, Source::Step { .. }) && response.get(CONTENT_POLICY).is_some();
+        let edits = match has_own && edits.iter().any(is_policy) {
+            true => {
+                edits.iter().filter(|edit| !is_policy(edit)).cloned().fold(Edits::new(), |mut edits, edit| {
+                    edits.push(edit);
+                    edits
+                })
+            }
+            false => Edits::shared(edits),
+        };
+        ControlFlow::Continue((EditResponse(edits),))
     }
 }
 

@@ -180,6 +180,10 @@ impl Step for SecurityTxt {
     const ABOUT: &'static str = "Says whom to tell of a vulnerability.";
     const FILTERS: &'static [Filter] = &[];
 
+    fn guards(_: &SecurityTxtSettings) -> bool {
+        false
+    }
+
     fn run(&self, settings: &SecurityTxtSettings, input: Self::In<'_>) -> ControlFlow<Self::Stop, ()> {
         let (Method(method), Path(path), RequestFields(fields), Time(now)) = input;
         if path != SECURITY_TXT || !reads(method) {

@@ -221,6 +221,10 @@ impl Step for Continue {
     const ABOUT: &'static str = "Continues a trusted proxy's trace, or begins one.";
     const FILTERS: &'static [Filter] = &[];
 
+    fn guards(_: &Settings) -> bool {
+        false
+    }
+
     fn sweeps(settings: &Settings) -> bool {
         settings.on
     }

@@ -195,7 +195,7 @@ impl<'r, 'k> Exchange<'r, 'k> {
             self.response.append(field.name(), field.value());
         }
         self.status = Some(answer.status);
-        self.kept.source = Source::Step(step);
+        self.kept.source = Source::Step { name: step, meant: answer.meant };
         self.kept.response_body = Some((answer.body.to_vec(), true));
     }
 }

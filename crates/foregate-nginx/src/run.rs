@@ -115,6 +115,9 @@ pub(crate) fn response(
         };
     }
     let status = exchange.status;
+    if status == Some(304) && run.route.plan.changes_bodies() {
+        exchange.response_fields_mut().remove(b"content-length");
+    }
     let outcome = if run.replaced { Outcome::Answer } else { Outcome::GoOn };
     (outcome, run.take_filters(status, body))
 }
@@ -507,8 +510,15 @@ mod tests {
     fn told(fault: Fault) -> Option<&'static str> {
         let pipeline = Arc::new(crate::modules::shipped());
         let step = pipeline.steps().position(|decl| decl.name == "waf-body").unwrap();
-        let planned =
-            Planned { step: step as u16, key: 0, dry_run: true, settings: Arc::new(()), when: None };
+        let planned = Planned {
+            step: step as u16,
+            key: 0,
+            dry_run: true,
+            guards: false,
+            decides: false,
+            settings: Arc::new(()),
+            when: None,
+        };
         let route = Rc::new(Route {
             pipeline: Arc::clone(&pipeline),
             plan: Plan::default(),

@@ -5,6 +5,7 @@ use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr, SocketAddr};
+use core::sync::atomic::{AtomicBool, Ordering};
 
 use crate::check::{Access, Slot, decl};
 use crate::exchange::{Exchange, Now, Received, Refusal, Source, Summary, TlsFacts};
@@ -83,6 +84,10 @@ pub struct Sample {
     pub host: String,
     /// The path.
     pub path: Vec<u8>,
+    /// What servers may take it for. Default: nothing else.
+    pub other_paths: Vec<Vec<u8>>,
+    /// Whether a condition that comes to something else for one of these has had the request refused.
+    pub doubted: AtomicBool,
     /// The query.
     pub query: Option<Vec<u8>>,
     /// The target as it was sent.
@@ -146,6 +151,8 @@ impl Sample {
             response_body: (Vec::new(), true),
             refusal: None,
             error: None,
+            other_paths: Vec::new(),
+            doubted: AtomicBool::new(false),
             upstream: None,
             body_limit: None,
             state: State::default(),
@@ -284,6 +291,14 @@ impl Exchange for Sample {
 
     fn path(&self) -> &[u8] {
         &self.path
+    }
+
+    fn other_paths(&self) -> Option<&[Vec<u8>]> {
+        Some(&self.other_paths)
+    }
+
+    fn doubt_path(&self) {
+        self.doubted.store(true, Ordering::Relaxed);
     }
 
     fn query(&self) -> Option<&[u8]> {

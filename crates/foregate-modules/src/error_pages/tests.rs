@@ -109,7 +109,8 @@ fn whose_errors_is_a_setting() {
     assert_eq!(of("origin", None), "ours");
     assert_eq!(of("both", Some("timeout")), "ours");
     assert_eq!(of("both", None), "ours");
-    assert!(Of::Proxy.holds(Source::Step("access")));
+    assert!(Of::Proxy.holds(Source::Step { name: "access", meant: false }));
+    assert!(!Of::Both.holds(Source::Step { name: "maintenance", meant: true }));
     assert!(!Of::Both.holds(Source::Route));
 }
 

@@ -6,7 +6,7 @@ use core::ops::ControlFlow;
 
 use foregate_module::testing::{Handshake, Sample};
 use foregate_module::{
-    Emit, Filter, Kind, Never, PhaseId, Pipeline, Shown, State, Step, Text, Value, View, erase, phase,
+    Doubt, Emit, Filter, Kind, Never, PhaseId, Pipeline, Shown, State, Step, Text, Value, View, erase, phase,
 };
 use foregate_rules::{List, Lists};
 
@@ -351,6 +351,37 @@ fn a_step_shows_its_own_value_before_it_is_written() {
     assert!(!condition.holds(&view));
     let own = Vec::from([(Text::from("a"), Text::from("own"))]);
     assert!(condition.holds(&view.with::<First>(&own)));
+}
+
+#[test]
+fn a_condition_in_doubt_refuses_counts_or_does_not_hold() {
+    let pipeline = Pipeline::default();
+    let condition = compiler(&pipeline)
+        .condition("http.request.uri.path eq \"/a\"", PhaseId::RequestSecurity)
+        .expect("a condition");
+    let state = State::default();
+    // Whether it holds, and whether the request is refused.
+    let asked = |path: &str, other: &[&str], doubt: Doubt, dry: bool| {
+        let mut sample = Sample::get(path);
+        sample.other_paths = other.iter().map(|path| path.as_bytes().to_vec()).collect();
+        let view = View::new(&sample, &state.slots, &pipeline).dry(dry).in_doubt(doubt);
+        (condition.holds(&view), sample.doubted.into_inner())
+    };
+    for doubt in [Doubt::Refuses, Doubt::Ignored, Doubt::Denies] {
+        assert_eq!(asked("/a", &[], doubt, false), (true, false), "{doubt:?}");
+        assert_eq!(asked("/a", &["/a"], doubt, false), (true, false), "{doubt:?}");
+        assert_eq!(asked("/b", &["/c"], doubt, false), (false, false), "{doubt:?}");
+    }
+    for (doubt, dry, own, other) in [
+        (Doubt::Refuses, false, (true, true), (false, true)),
+        (Doubt::Refuses, true, (true, false), (false, false)),
+        (Doubt::Ignored, false, (true, false), (false, false)),
+        (Doubt::Denies, false, (false, false), (false, false)),
+        (Doubt::Denies, true, (false, false), (false, false)),
+    ] {
+        assert_eq!(asked("/a", &["/a", "/b"], doubt, dry), own, "{doubt:?}");
+        assert_eq!(asked("/b", &["/a"], doubt, dry), other, "{doubt:?}");
+    }
 }
 
 #[test]

@@ -43,6 +43,14 @@ fn everybody_gets_the_page() {
 }
 
 #[test]
+fn a_page_of_the_configuration_is_meant() {
+    let meant = |node: Node| answer(Sample::get("/"), &read(node).unwrap()).unwrap().meant;
+    assert!(meant(node("maintenance").prop_literal("page", "down.html")));
+    assert!(meant(node("maintenance").prop_literal("body", "later")));
+    assert!(!meant(node("maintenance")));
+}
+
+#[test]
 fn who_is_allowed_sees_the_site() {
     let settings = read(allowing(&["192.0.2.0/25", "203.0.113.7", "2001:db8::/33", "0.0.0.0/32"])).unwrap();
     for (client, allowed) in [

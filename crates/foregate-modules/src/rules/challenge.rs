@@ -60,6 +60,7 @@ enum Part {
     Difficulty,
     Cookie,
     MaxAge,
+    Nonce,
 }
 
 impl Challenge {
@@ -145,6 +146,9 @@ impl Challenge {
     pub(super) fn page(&self, exchange: &dyn Exchange) -> Response {
         let ends = exchange.now().unix_seconds() + self.valid;
         let code = self.code(exchange, ends).finalize().into_bytes();
+        // The page's scripts may run whatever the policy of the site says. Nothing else is loosened or narrowed.
+        let nonce = format!("{:016x}{:016x}", exchange.random(), exchange.random());
+        let has_nonce = self.page.iter().any(|part| matches!(part, Part::Nonce));
         let mut body = String::new();
         for part in &self.page {
             match part {
@@ -160,9 +164,15 @@ impl Challenge {
                 Part::Difficulty => body.push_str(&self.difficulty.to_string()),
                 Part::Cookie => body.push_str(&self.cookie),
                 Part::MaxAge => body.push_str(&self.valid.to_string()),
+                Part::Nonce => body.push_str(&nonce),
             }
         }
-        Response::new(self.status).body("text/html; charset=utf-8", body).field("cache-control", "no-store")
+        let response = Response::new(self.status).body("text/html; charset=utf-8", body).meant();
+        let response = response.field("cache-control", "no-store");
+        match has_nonce {
+            true => response.field("content-security-policy", policy(&nonce)),
+            false => response,
+        }
     }
 
     /// What signs a token: the client, the host, and when it ends.
@@ -180,6 +190,11 @@ impl Challenge {
     }
 }
 
+/// The policy of a page whose scripts have a nonce (CSP 3).
+fn policy(nonce: &str) -> String {
+    format!("script-src 'nonce-{nonce}'; object-src 'none'; base-uri 'none'")
+}
+
 /// The parts of a page; `None` if it has no token.
 fn parts(page: &str) -> Option<Box<[Part]>> {
     let mut parts = Vec::new();
@@ -193,6 +208,7 @@ fn parts(page: &str) -> Option<Box<[Part]>> {
             ("{{difficulty}}", Part::Difficulty),
             ("{{cookie}}", Part::Cookie),
             ("{{max-age}}", Part::MaxAge),
+            ("{{nonce}}", Part::Nonce),
         ];
         let found = names.into_iter().find_map(|(name, part)| Some((behind.strip_prefix(name)?, part)));
         let (behind, part) = found.unwrap_or((&behind[2..], Part::Text("{{".into())));

@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use core::ops::ControlFlow;
 
 use foregate_module::settings::UpstreamId;
-use foregate_module::{Edit, Edits, Exchange, Note, Response, Steps, Text, Value, View};
+use foregate_module::{Doubt, Edit, Edits, Exchange, Note, Response, Steps, Text, Value, View};
 
 use super::Variables;
 use super::settings::{Action, Change, Group, Rule};
@@ -65,16 +65,16 @@ pub(super) fn evaluate<V: Value<Data = Variables>>(
         });
         // An origin that reads the path otherwise would be let in by a rule that was made for another one. Rules behind the
         // one after which none counts have not been asked.
-        segment.conditions.each_in_doubt(&conditions_view, &mut |number| {
-            let rule = group.rules.get(segment.first + number);
-            if number > last || rule.is_none_or(|rule| rule.dry_run) {
-                return ControlFlow::Continue(());
-            }
-            if !view.is_dry() {
+        if view.doubt() == Doubt::Refuses {
+            segment.conditions.each_in_doubt(&conditions_view, &mut |number| {
+                let rule = group.rules.get(segment.first + number);
+                if number > last || !rule.is_some_and(Rule::guards) {
+                    return ControlFlow::Continue(());
+                }
                 view.exchange().doubt_path();
-            }
-            ControlFlow::Break(())
-        });
+                ControlFlow::Break(())
+            });
+        }
         if over {
             break;
         }
@@ -127,7 +127,7 @@ impl Evaluation {
                 let body = body.get(view).unwrap_or_default();
                 return Done::Stopped(match &*body {
                     b"" => response,
-                    _ => response.body(Text::Shared(Arc::clone(content_type)), body),
+                    _ => response.body(Text::Shared(Arc::clone(content_type)), body).meant(),
                 });
             }
             Action::Redirect { status, target } => {

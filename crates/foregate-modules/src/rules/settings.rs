@@ -48,6 +48,11 @@ impl Group {
         self.rules.iter().filter(|rule| !rule.dry_run).flat_map(|rule| &rule.actions)
     }
 
+    /// Whether any rule guards something.
+    pub(super) fn guards(&self) -> bool {
+        self.rules.iter().any(Rule::guards)
+    }
+
     /// Whether any rule has an action of a kind.
     pub(super) fn any(&self, kind: fn(&Action) -> bool) -> bool {
         self.rules.iter().any(|rule| rule.actions.iter().any(kind))
@@ -69,6 +74,13 @@ pub(super) struct Rule {
     pub(super) actions: Box<[Action]>,
 }
 
+impl Rule {
+    /// Whether it matters to whom it applies: it does more than to tell.
+    pub(super) fn guards(&self) -> bool {
+        !self.dry_run && self.actions.iter().any(Action::guards)
+    }
+}
+
 /// One action of a rule.
 pub(super) enum Action {
     Respond { status: u16, content_type: Arc<[u8]>, body: Given },
@@ -84,6 +96,11 @@ pub(super) enum Action {
 }
 
 impl Action {
+    /// Whether it matters for whom it is left out.
+    pub(super) fn guards(&self) -> bool {
+        !matches!(self, Self::Log { .. })
+    }
+
     /// Whether it ends the request.
     fn is_terminal(&self) -> bool {
         matches!(self, Self::Respond { .. } | Self::Redirect { .. })

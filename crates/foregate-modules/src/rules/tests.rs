@@ -94,7 +94,13 @@ fn run(nodes: &[Node], sample: Sample) -> Done {
     let pipeline = crate::shipped();
     let settings = settings(nodes, &pipeline).unwrap_or_else(|problem| panic!("{problem:?}"));
     let mut plan = PlanBuilder::new(&pipeline);
-    plan.configure(Configured { key: "rule", settings: Arc::new(settings), when: None, dry_run: false });
+    plan.configure(Configured {
+        key: "rule",
+        settings: Arc::new(settings),
+        when: None,
+        dry_run: false,
+        reads: Box::default(),
+    });
     let plan = plan.build(true);
     let mut done = Done { sample, answer: None, ran: Vec::new() };
     let mut state = core::mem::take(&mut done.sample.state);
@@ -381,6 +387,32 @@ fn the_simple_page_has_all_that_it_needs() {
         assert!(page.contains(part), "{part} in {page}");
     }
     assert!(!page.contains("{{"));
+}
+
+#[test]
+fn the_page_of_a_challenge_lets_its_script_run() {
+    let nodes = [rule("true", [node("challenge").prop_literal("key", KEY)])];
+    let answered = |random: u64| {
+        let mut sample = Sample::get("/");
+        sample.random = random;
+        run(&nodes, sample).answer.expect("the page")
+    };
+    let nonce = |answer: &Response| {
+        let page = String::from_utf8_lossy(&answer.body).into_owned();
+        page.split_once("<script nonce=\"").unwrap().1.split_once('"').unwrap().0.to_string()
+    };
+    let answer = answered(1);
+    let policy = format!("script-src 'nonce-{}'; object-src 'none'; base-uri 'none'", nonce(&answer));
+    assert!(answer.fields.iter().any(|field| field.value() == policy.as_bytes()), "{policy}");
+    assert!(answer.meant && nonce(&answer).len() == 32 && nonce(&answer) != nonce(&answered(2)));
+}
+
+#[test]
+fn texts_of_rules_are_meant() {
+    let meant = |action: Node| run(&[rule("true", [action])], Sample::get("/")).answer.unwrap().meant;
+    assert!(meant(node("block").arg_literal(403).arg_literal("Keep out")));
+    assert!(meant(node("respond").arg_literal(404).arg_literal("Nothing")));
+    assert!(!meant(node("block").arg_literal(403)) && !meant(block()));
 }
 
 #[test]

@@ -494,7 +494,11 @@ impl Exchange<'_> {
         let (head, status) = (self.request.head.method == Method::Head, self.response.status);
         let headers = &mut self.response.headers;
         // A 204 has no length, whatever was asked for (RFC 9110, section 8.6).
-        if status == 304 || (head && status != 204) {
+        let has_length = match status {
+            304 => !self.run.as_ref().is_some_and(|run| run.plan.changes_bodies()),
+            _ => head && status != 204,
+        };
+        if has_length {
             foregate_wire::collapse_content_length(headers);
         } else {
             headers.remove(NameId::ContentLength);

@@ -24,6 +24,24 @@ const HELD: usize = 1 << 20;
 /// How long a response is held for that at most: a stream that has the media type of something else must get going.
 const HELD_FOR: Duration = Duration::from_secs(10);
 
+/// How long the body of a request is waited for that has come in part, where steps only watch: its client may wait for an answer
+/// to that part. One whose length is known is hardly such a stream.
+const PAUSE: Duration = Duration::from_secs(3);
+
+/// Why steps do not see all of such a body.
+const PAUSED: &str = "body_pause";
+
+/// How much of a request's body has been received.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Taken {
+    /// All of it.
+    Whole,
+    /// As much as was asked for, and there is more.
+    Full,
+    /// Some of it; no more comes for now, and steps only watch.
+    Paused,
+}
+
 /// What is received at a time, bytes. Beyond, other tasks of the worker have their turn.
 const BURST: usize = 64 << 10;
 
@@ -48,9 +66,10 @@ impl Exchange<'_> {
         let mut start = Vec::new();
         let mut share = self.proxy.filter_memory.share_of(self.client_address());
         let most = wanted.min(in_memory);
-        let received = poll_fn(|cx| self.poll_start(cx, most, &mut start, &mut share)).await;
+        let since = clock::now();
+        let received = poll_fn(|cx| self.poll_start(cx, most, &mut start, &mut share, since)).await;
         let is_full = match &received {
-            Ok(whole) => !whole && most < wanted,
+            Ok(taken) => *taken == Taken::Full && most < wanted,
             // Where memory is short the rest goes where there is room, unless that would hardly make any.
             Err(Error::FilterMemory) => may_use_file && start.len() >= PIECE,
             Err(_) => false,
@@ -64,7 +83,11 @@ impl Exchange<'_> {
                 }
                 false
             }
-            Ok(whole) => whole,
+            Ok(Taken::Paused) => {
+                self.go_on_unseen();
+                false
+            }
+            Ok(taken) => taken == Taken::Whole,
             Err(error) => self.go_on_after(error).map(|()| false)?,
         };
         if whole {
@@ -88,6 +111,14 @@ impl Exchange<'_> {
         let Some(run) = self.run.as_mut().filter(|_| is_ours) else { return Err(error) };
         run.facts.unseen = Some(error.kind());
         if run.plan.body_is_optional() { Ok(()) } else { Err(error) }
+    }
+
+    /// The request goes on with what has come of its body, and with what its client sends from now on.
+    fn go_on_unseen(&mut self) {
+        if let Some(run) = &mut self.run {
+            run.facts.unseen = Some(PAUSED);
+        }
+        self.progress.restart(clock::now());
     }
 
     /// Receives the rest of what steps ask for into a file, behind the part of it that is there already. The origin gets it
@@ -135,19 +166,24 @@ impl Exchange<'_> {
         piece: &mut Vec<u8>,
         share: &mut Share,
     ) -> Result<bool, Error> {
-        let (mut left, mut whole) = (wanted, false);
+        let (mut left, mut taken, since) = (wanted, Taken::Full, clock::now());
         loop {
             left = left.saturating_sub(piece.len());
             if !piece.is_empty() {
                 spool.append(piece).await?;
             }
-            if whole {
-                return Ok(true);
+            match taken {
+                Taken::Whole => return Ok(true),
+                Taken::Paused => {
+                    self.go_on_unseen();
+                    return Ok(false);
+                }
+                Taken::Full => {}
             }
             let most = left.min(PIECE);
-            whole = poll_fn(|cx| self.poll_start(cx, most, piece, share)).await?;
-            if piece.is_empty() {
-                return Ok(whole);
+            taken = poll_fn(|cx| self.poll_start(cx, most, piece, share, since)).await?;
+            if piece.is_empty() && taken != Taken::Paused {
+                return Ok(taken == Taken::Whole);
             }
         }
     }
@@ -158,7 +194,8 @@ impl Exchange<'_> {
         wanted: usize,
         start: &mut Vec<u8>,
         share: &mut Share,
-    ) -> Poll<Result<bool, Error>> {
+        since: Instant,
+    ) -> Poll<Result<Taken, Error>> {
         let may_use_file = self.run.as_ref().is_some_and(|run| spool::is_used_by(&run.plan));
         let memory = &self.proxy.filter_memory;
         let link = &mut self.client.link;
@@ -177,7 +214,9 @@ impl Exchange<'_> {
             }
             match link.poll_receive(cx) {
                 // Only now it is known that there is more.
-                Poll::Ready(Ok(Received::Data)) if start.len() >= wanted => return Poll::Ready(Ok(false)),
+                Poll::Ready(Ok(Received::Data)) if start.len() >= wanted => {
+                    return Poll::Ready(Ok(Taken::Full));
+                }
                 Poll::Ready(Ok(Received::Data)) => {
                     let data = link.data();
                     let count = data.len().min(wanted - start.len());
@@ -194,7 +233,7 @@ impl Exchange<'_> {
                     link.consume(count);
                     self.upload.moved += count as u64;
                 }
-                Poll::Ready(Ok(Received::End)) => return Poll::Ready(Ok(true)),
+                Poll::Ready(Ok(Received::End)) => return Poll::Ready(Ok(Taken::Whole)),
                 Poll::Ready(Err(error @ (LinkError::Body(_) | LinkError::Length))) => {
                     self.client.close = true;
                     return Poll::Ready(Err(Error::Client(error)));
@@ -204,7 +243,15 @@ impl Exchange<'_> {
                     let now = clock::now();
                     self.progress.observe(self.upload.moved, 0, now);
                     let deadline = self.progress.client_deadline(&self.config.settings.timeouts, now);
-                    return self.timer.poll(cx, deadline).map(|()| Err(Error::BodyTimeout));
+                    if !self.run.as_ref().is_some_and(|run| run.plan.body_is_optional()) {
+                        return self.timer.poll(cx, deadline).map(|()| Err(Error::BodyTimeout));
+                    }
+                    let until = match self.request.length {
+                        BodyLength::Fixed(_) => self.progress.silent_for(HELD_FOR),
+                        // One that says something all the time may wait for an answer as well.
+                        _ => self.progress.silent_for(PAUSE).min(since + HELD_FOR),
+                    };
+                    return self.timer.poll(cx, deadline.min(until)).map(|()| Ok(Taken::Paused));
                 }
             }
         }

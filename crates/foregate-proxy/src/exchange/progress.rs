@@ -99,6 +99,11 @@ impl Progress {
         self.rate.span_bytes = self.uploaded;
     }
 
+    /// When the client will have sent nothing for so long.
+    pub fn silent_for(&self, pause: Duration) -> Instant {
+        self.uploaded_at + pause
+    }
+
     /// Until when `awaited` must have happened.
     pub fn deadline(
         &mut self,

@@ -66,7 +66,8 @@ impl Answer {
     pub fn module(response: module::Response, step: &'static str) -> Self {
         // An interim status would leave the client waiting for the final one.
         let status = if (200..1000).contains(&response.status) { response.status } else { 500 };
-        let mut answer = Self::new(status, "", Text::EMPTY, Source::Step(step));
+        let mut answer =
+            Self::new(status, "", Text::EMPTY, Source::Step { name: step, meant: response.meant });
         for field in &response.fields {
             if field.name().eq_ignore_ascii_case(b"server") || field.name().eq_ignore_ascii_case(b"date") {
                 answer.head.headers.set_name(field.name(), field.value());

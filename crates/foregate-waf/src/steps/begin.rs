@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use foregate_module::{
-    Authority, ClientAddress, DryRun, Emit, Filter, Never, Now, Path, Query, Random, Received,
+    Authority, ClientAddress, Doubt, DryRun, Emit, Filter, Never, Now, Path, Query, Random, Received,
     ReceivedRequest, Step, Time, View, phase,
 };
 use parking_lot::Mutex;
@@ -138,9 +138,11 @@ fn values_of_head(received: &Received<'_>) -> usize {
     arguments + fields.sum::<usize>()
 }
 
-/// Leaves out the rules that do not run for this request; those that never run are out already.
+/// Leaves out the rules that do not run for this request; those that never run are out already. A rule runs where it is in doubt
+/// whether it is to be left out: nobody gets around it by a path that an origin reads otherwise, and nobody is refused for one.
 fn exclude(transaction: &mut Transaction, settings: &Settings, view: &View<'_>) {
-    let holds = settings.excludes.iter().enumerate().filter(|(_, exclude)| exclude.holds_for(view));
+    let view = view.in_doubt(Doubt::Denies);
+    let holds = settings.excludes.iter().enumerate().filter(|(_, exclude)| exclude.holds_for(&view));
     for (number, _) in holds {
         transaction.environment(excluding(number).as_bytes(), b"1");
     }

@@ -43,10 +43,22 @@ pub(super) fn line(line: &mut Vec<u8>, entry: &Entry<'_>) {
     line.extend_from_slice(b"}\n");
 }
 
+/// Each name once (RFC 8259, section 4); several values are an array.
 fn notes(line: &mut Vec<u8>, notes: &[(Text, Text)]) {
     for (number, (name, value)) in notes.iter().enumerate() {
+        let (before, from) = notes.split_at(number);
+        if before.iter().any(|(other, _)| other == name) {
+            continue;
+        }
         text(line, if number == 0 { b",\"notes\":{\"" } else { b",\"" }, name);
-        text(line, b":\"", value);
+        let is_new = |(at, note): &(usize, &(Text, Text))| note.0 == *name && !from[..*at].contains(note);
+        let mut others = from.iter().enumerate().skip(1).filter(is_new).peekable();
+        let is_array = others.peek().is_some();
+        text(line, if is_array { b":[\"" } else { b":\"" }, value);
+        others.for_each(|(_, (_, value))| text(line, b",\"", value));
+        if is_array {
+            line.push(b']');
+        }
     }
     if !notes.is_empty() {
         line.push(b'}');

@@ -63,6 +63,19 @@ fn formatted(entry: &Entry<'_>) -> String {
     String::from_utf8(line).unwrap()
 }
 
+#[test]
+fn notes_of_one_name_are_one_member() {
+    let told = |notes: &[(&'static str, &'static str)]| {
+        let notes: Vec<_> = notes.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect();
+        let line = formatted(&Entry { notes: &notes, ..entry() });
+        line.split_once(",\"notes\":").map(|(_, notes)| notes.trim_end().to_owned())
+    };
+    assert_eq!(told(&[]), None);
+    assert_eq!(told(&[("a", "1")]).as_deref(), Some(r#"{"a":"1"}}"#));
+    let several = [("a", "1"), ("b", "2"), ("a", "\""), ("b", "2"), ("a", "1"), ("a", "3")];
+    assert_eq!(told(&several).as_deref(), Some(r#"{"a":["1","\"","3"],"b":"2"}}"#));
+}
+
 struct LogFile(PathBuf);
 
 impl LogFile {
