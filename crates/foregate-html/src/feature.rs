@@ -53,6 +53,12 @@ pub trait Feature: Send + Sync + 'static {
         Removes::Nothing
     }
 
+    /// Whether it takes out the elements that one of its selectors fits, or their tags. Those selectors come after those of all
+    /// features: what is inserted before an element stays when that goes. Default: whether it takes out anything.
+    fn takes(&self, _selector: usize) -> bool {
+        self.removes() != Removes::Nothing
+    }
+
     /// Whether it runs over fragments that are [fetched](Element::include) for a document too. Default: no.
     fn in_fragments(&self) -> bool {
         false
@@ -262,18 +268,33 @@ impl Element<'_, '_, '_> {
         self.inner.has_attribute(name)
     }
 
+    /// Whether its attributes cannot be written anew, with blanks between them: in `<img x/="y">` the second name begins with `=`
+    /// (HTML, section 13.2.5.32), and behind a blank it would be the value of the first. Then it is left as it is.
+    fn must_stay(&mut self) -> bool {
+        let attributes = self.inner.attributes();
+        // This is known without making a string of each name.
+        let lacks_value = attributes.iter().any(|attribute| attribute.value_source_location().is_none());
+        let stays = lacks_value && attributes.iter().any(|attribute| attribute.name().starts_with('='));
+        self.deed.left += u64::from(stays);
+        stays
+    }
+
     /// Gives an attribute a value, in which `&` has to be written as a reference where it could be taken for the start of
-    /// one; double quotes are seen to. A name that cannot be one changes nothing.
+    /// one; double quotes are seen to. A name that cannot be one changes nothing, nor does anything change where the name of
+    /// another attribute begins with `=`.
     pub fn set_attribute(&mut self, name: &str, value: &str) {
+        if self.must_stay() {
+            return;
+        }
         self.deed.matches += 1;
         if !self.deed.dry {
             let _ = self.inner.set_attribute(name, value);
         }
     }
 
-    /// Takes an attribute away.
+    /// Takes an attribute away, unless the name of another begins with `=`.
     pub fn remove_attribute(&mut self, name: &str) {
-        if self.inner.has_attribute(name) {
+        if self.inner.has_attribute(name) && !self.must_stay() {
             self.deed.matches += 1;
             if !self.deed.dry {
                 self.inner.remove_attribute(name);
@@ -364,20 +385,31 @@ impl Element<'_, '_, '_> {
                 // That of an element around it stays.
                 if tag.name() == name {
                     end_text();
-                    tag.remove();
+                    removal::remove_end(tag);
                 }
                 Ok(())
             }));
         });
     }
 
-    /// Puts a fragment in its place, which is fetched when what comes before has been sent; its content goes.
+    /// Puts a fragment in the place of its tags, which is fetched when what comes before has been sent. Its content, which it has
+    /// in SVG and MathML alone, stays: where that ends is known too late.
     pub fn include(&mut self, fragment: Fragment) {
         self.deed.matches += 1;
-        self.go();
-        if !self.deed.dry {
-            self.deed.include = Some(Box::new(fragment));
+        if self.deed.dry {
+            return;
         }
+        let name = self.inner.tag_name();
+        end_text();
+        self.inner.start_tag().remove();
+        let _ = self.inner.on_end_tag(Box::new(move |tag| {
+            if tag.name() == name {
+                end_text();
+                tag.remove();
+            }
+            Ok(())
+        }));
+        self.deed.include = Some(Box::new(fragment));
     }
 
     /// Asks for its end tag.

@@ -7,6 +7,7 @@ use std::time::Duration;
 use foregate_module::{FetchRequest, FetchResponse, FetchTarget, Text};
 use lol_html::html_content::{StreamingHandler, StreamingHandlerSink};
 
+use crate::carry;
 use crate::rewriter::written;
 
 /// How fragments are fetched.
@@ -75,6 +76,15 @@ pub(crate) struct Written {
 }
 
 impl Written {
+    /// Adds what the rewriter, or a feature in its place, writes.
+    #[inline]
+    pub fn add(&mut self, written: &[u8]) {
+        if self.stands_in {
+            return carry::unload(written, &mut self.bytes);
+        }
+        self.bytes.extend_from_slice(written);
+    }
+
     /// Takes out what was written; all but a `<` at its end if that may still [become text](Self::end_text), and what may be cut
     /// off.
     pub fn take(&mut self, all: bool) -> Self {

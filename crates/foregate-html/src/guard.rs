@@ -8,7 +8,7 @@
 //! with what looks like such tags behind it: one of them is right. In a script it often does. Where a scanner reads such a text, who
 //! reads the document is asked whether it does so as well.
 
-use crate::scan::{Scanner, Watched, Watching};
+use crate::scan::{Root, Scanner, Watched, Watching};
 
 /// How many scanners go along at most. Only what is written in order to has that many.
 const SCANNERS: usize = 8;
@@ -75,6 +75,8 @@ pub(crate) struct Guard {
     names: usize,
     /// A style or script of SVG is open, or may be.
     in_code: bool,
+    /// SVG or MathML is open, which an end tag of HTML would close; only for those who remove something.
+    root: Option<Root>,
     /// What it is for.
     pub how: Watching,
 }
@@ -347,17 +349,21 @@ impl Guard {
     }
 
     /// Lets all scanners go on; those for which it is over go away. An error as well behind a tag with which a style or script of
-    /// SVG begins or ends, since those who get what follows have to know.
+    /// SVG begins or ends, or SVG itself if that matters, since those who get what follows have to know.
     fn go(&mut self, bytes: &[u8], place: &mut Place, to: usize) -> Result<(), (usize, Why)> {
         while place.done < to && !self.scanners.is_empty() {
             let mut next = to;
-            if !self.how.alone && self.scanners.iter().any(Scanner::is_foreign) {
+            let foreign = self.how.removes || self.scanners.iter().any(Scanner::is_foreign);
+            if !self.how.alone && foreign {
                 let rest = bytes.get(place.done..to).unwrap_or_default();
                 next = memchr::memchr(b'>', rest).map_or(to, |end| place.done + end + 1);
             }
             self.step(bytes, place, next)?;
             let in_code = self.scanners.iter().any(Scanner::is_in_code);
-            if in_code != std::mem::replace(&mut self.in_code, in_code) && next < bytes.len() {
+            let root = self.how.removes.then(|| self.scanners.iter().find_map(Scanner::root)).flatten();
+            let changes = (in_code, root) != (self.in_code, self.root);
+            (self.in_code, self.root) = (in_code, root);
+            if changes && next < bytes.len() {
                 (self.begun, self.ahead) = (Begun::Nothing, place.read.saturating_sub(next));
                 return Err((next, Why::Unknown));
             }
@@ -384,6 +390,11 @@ impl Guard {
     /// Whether what comes is, or may be, the text of a style or script in SVG, which the rewriter takes for any other.
     pub fn is_in_code(&self) -> bool {
         self.in_code
+    }
+
+    /// The SVG or MathML that is open, or may be, if an end tag of HTML would close it and something is removed.
+    pub fn root(&self) -> Option<Root> {
+        self.root
     }
 
     /// Bytes of long names.

@@ -167,6 +167,7 @@ impl Pass {
         }
         let slice = slice.get(..taken).unwrap_or_default();
         shared.in_code = self.guard.is_in_code();
+        shared.foreign = self.guard.root();
         let fits = self.guard.look(slice, self.terms.budget, shared.in_text);
         if let Some((fits, why)) = fits {
             // A character that a `<` follows does not go on.

@@ -4,7 +4,7 @@
 //! dropped is gone when it gives up amid an element. So what stands in such an element is written as it came, and held until it is
 //! clear where the element ends; then it is cut off, or handed on after all.
 
-use lol_html::html_content::{EndTag, StreamingHandler, StreamingHandlerSink};
+use lol_html::html_content::{ContentType, EndTag, StreamingHandler, StreamingHandlerSink};
 use lol_html::{HandlerResult, send};
 
 use crate::fragments::Written;
@@ -96,6 +96,11 @@ impl Ends {
                     | "title"
             ),
         }
+    }
+
+    /// Whether it is a part of a table. Outside of one there is no such element for a browser, and nothing that it would end.
+    fn is_in_table(self) -> bool {
+        matches!(self, Self::Row | Self::Cell | Self::Rows | Self::Caption | Self::Columns)
     }
 
     /// Whether no start tag in such an element ends it.
@@ -247,6 +252,11 @@ impl Removing {
 pub(crate) fn begin(element: &mut send::Element<'_, '_>, dry: bool) {
     let name = element.tag_name();
     let ends = Ends::of(&name, is_html(element));
+    let stays = ends.is_in_table() && shared(|shared| shared.tables == 0);
+    if stays {
+        shared(|shared| shared.left += u64::from(!dry));
+        return;
+    }
     let number = shared(|shared| {
         shared.removals += 1;
         let (number, hushes_texts) =
@@ -285,6 +295,15 @@ fn end(number: u64, name: &str, tag: &mut EndTag<'_>) {
     });
 }
 
+/// Takes the end tag of an element away whose content stays. What it would have closed beside that element is closed by itself: in
+/// SVG that goes on, what follows would mean something else.
+pub(crate) fn remove_end(tag: &mut EndTag<'_>) {
+    if let Some(root) = shared(|shared| shared.foreign) {
+        tag.before(root.end_tag(), ContentType::Html);
+    }
+    tag.remove();
+}
+
 /// The document is over. An element whose end tag may be left out ends here; of any other nobody can tell how much of what follows
 /// was to be in it. Says whether it stays.
 pub(crate) fn end_all(removing: &mut Option<Removing>) -> bool {
@@ -296,6 +315,18 @@ pub(crate) fn end_all(removing: &mut Option<Removing>) -> bool {
         written(Written::cut_off);
     }
     stays && !removing.dry
+}
+
+/// Something begins in which parts of tables may stand: a handler of tables and templates.
+pub(crate) fn table(element: &mut send::Element<'_, '_>) -> HandlerResult {
+    if is_html(element) {
+        shared(|shared| shared.tables = shared.tables.saturating_add(1));
+        element.on_end_tag(Box::new(|_| {
+            shared(|shared| shared.tables = shared.tables.saturating_sub(1));
+            Ok(())
+        }))?;
+    }
+    Ok(())
 }
 
 /// Whether a start tag ends the element that is being taken out: a handler of all elements, before that of any feature.

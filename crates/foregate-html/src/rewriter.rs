@@ -6,17 +6,16 @@ use std::mem::ManuallyDrop;
 use std::sync::LazyLock;
 
 use lol_html::errors::RewritingError;
-use lol_html::html_content::{BailOut, ContentType, TextType};
+use lol_html::html_content::{BailOut, ContentType, TextChunk, TextType};
 use lol_html::send::{HtmlRewriter, Settings};
 use lol_html::{DocumentContentHandlers, ElementContentHandlers, MemorySettings};
 use lol_html::{HandlerResult, OutputSink};
 
-use crate::carry;
 use crate::charset::Charset;
 use crate::feature::{Chosen, Comment, Deed, Element, End, EndTag, Feature, Page, Reads, Removes, Rewrite};
 use crate::fragments::{Mark, Written};
 use crate::removal::{self, Removing};
-use crate::scan::Scanner;
+use crate::scan::{Root, Scanner};
 use crate::selector::Selector;
 use crate::tail::Tail;
 use crate::text::{self, Made};
@@ -62,12 +61,16 @@ pub(crate) struct Shared {
     pub in_text: bool,
     /// A style or script of SVG is open, whose text the rewriter takes for any other.
     pub in_code: bool,
+    /// SVG or MathML is open, which an end tag of what it is in would close; said only where something is taken out.
+    pub foreign: Option<Root>,
     /// Nothing is to be changed any more.
     pub quiet: bool,
     /// The element that is being taken out, in which nothing is changed.
     pub removing: Option<Removing>,
     /// How many have been.
     pub removals: u64,
+    /// How many tables and templates are open; counted only where elements go whose end tag may be left out.
+    pub tables: u32,
     /// How many that should have been were left.
     pub left: u64,
     /// A handler has run.
@@ -80,6 +83,10 @@ pub(crate) struct Shared {
     pub left_out: bool,
     /// What the rewriter has written; elsewhere while it is at work.
     pub written: Written,
+    /// Document and texts are both UTF-8: what features make of a text needs no way through the rewriter.
+    writes_texts: bool,
+    /// What features make of the present text.
+    made: Made,
 }
 
 struct Masks {
@@ -131,12 +138,7 @@ pub(crate) struct Output;
 
 impl OutputSink for Output {
     fn handle_chunk(&mut self, chunk: &[u8]) {
-        written(|written| {
-            if written.stands_in {
-                return carry::unload(chunk, &mut written.bytes);
-            }
-            written.bytes.extend_from_slice(chunk);
-        });
+        written(|written| written.add(chunk));
     }
 }
 
@@ -159,21 +161,28 @@ pub(crate) fn rewriter<'f>(
         .with_graceful_bail_out_on_content_handler_error(true)
         .with_memory_settings(memory);
     let (mut all, mut counts_names) = (Reads::default(), false);
-    let mut features: Vec<_> = features.enumerate().collect();
-    // What is inserted before an element stays when the element goes.
-    features.sort_by_key(|(_, feature)| feature.removes() != Removes::Nothing);
+    let features: Vec<_> = features.enumerate().collect();
     if features.iter().any(|(_, feature)| feature.removes() == Removes::Unclosed) {
         let handlers = ElementContentHandlers::default().element(removal::look);
         settings = settings.append_element_content_handler((ANY.of_charset(charset), handlers));
+        let handlers = ElementContentHandlers::default().element(removal::table);
+        settings = settings.append_element_content_handler((TABLE.of_charset(charset), handlers));
     }
-    for (number, feature) in features {
-        for (selector, matched) in feature.selectors().iter().enumerate() {
-            let handler = element_handler(number, selector);
-            let handlers = ElementContentHandlers::default().element(handler);
-            // Only read until the rewriter is made, but for longer than the compiler can see here.
-            let matched = matched.of_charset(charset).into_owned();
-            settings = settings.append_element_content_handler((std::borrow::Cow::Owned(matched), handlers));
-        }
+    let mut selectors: Vec<_> = features
+        .iter()
+        .flat_map(|(number, feature)| {
+            let all = feature.selectors().iter().enumerate();
+            all.map(|(selector, matched)| (feature.takes(selector), *number, selector, matched))
+        })
+        .collect();
+    selectors.sort_by_key(|(takes, ..)| *takes);
+    for (_, number, selector, matched) in selectors {
+        let handlers = ElementContentHandlers::default().element(element_handler(number, selector));
+        // Only read until the rewriter is made, but for longer than the compiler can see here.
+        let matched = matched.of_charset(charset).into_owned();
+        settings = settings.append_element_content_handler((std::borrow::Cow::Owned(matched), handlers));
+    }
+    for (_, feature) in features {
         counts_names |= feature.selectors().iter().any(Selector::counts_names);
         let reads = feature.reads();
         all = Reads {
@@ -222,9 +231,10 @@ impl Shared {
             deaf = if running.reads.text { 0 } else { deaf + 1 };
         }
         let charset = page.charset();
+        let writes_texts = charset.is_utf8();
         let masks = charset.needs_mask().then(|| Masks { charset, lead: false, masked: String::new() });
         let written = Written { stands_in: page.stands_in.get(), ..Written::default() };
-        Box::new(Self { running, deaf, masks, tail, written, ..Self::default() })
+        Box::new(Self { running, deaf, masks, tail, written, writes_texts, ..Self::default() })
     }
 
     /// The rewriter is going to get this.
@@ -276,18 +286,47 @@ impl Shared {
     }
 
     /// What features make of a text; `None` if it stays as it is.
-    #[inline(always)]
     pub fn text(&mut self, text: &str, last: bool) -> Option<String> {
-        if self.quiet || self.removing.as_ref().is_some_and(|removing| removing.hushes_texts) {
+        if self.hushes_texts() {
             return None;
         }
         if self.masks.is_some() {
             return self.masked_text(text, last);
         }
+        self.let_change(text, last).changed(text).map(str::to_owned)
+    }
+
+    /// Has features change a text of the document.
+    #[inline(always)]
+    fn change_text(&mut self, chunk: &mut TextChunk<'_>) {
+        let last = chunk.last_in_text_node();
+        if !self.writes_texts {
+            if let Some(text) = self.text(chunk.as_str(), last) {
+                chunk.set_str(text);
+            }
+            return;
+        }
+        if self.hushes_texts() {
+            return;
+        }
+        if let Some(changed) = self.let_change(chunk.as_str(), last).changed(chunk.as_str()) {
+            // What comes before has been written.
+            written(|written| written.add(changed.as_bytes()));
+            chunk.set_str(String::new());
+        }
+    }
+
+    #[inline(always)]
+    fn hushes_texts(&self) -> bool {
+        self.quiet || self.removing.as_ref().is_some_and(|removing| removing.hushes_texts)
+    }
+
+    #[inline(always)]
+    fn let_change(&mut self, text: &str, last: bool) -> &Made {
         let running = self.running.get_mut(self.deaf..).unwrap_or_default();
-        let mut made = Made::default();
-        text::first(running, text, last, self.is_title, text, &mut made);
-        made.changed(text)
+        self.made.begin();
+        text::first(running, text, last, self.is_title, text, &mut self.made);
+        &self.made
     }
 
     #[cold]
@@ -295,16 +334,18 @@ impl Shared {
     fn masked_text(&mut self, text: &str, last: bool) -> Option<String> {
         let masks = self.masks.as_mut()?;
         let running = self.running.get_mut(self.deaf..).unwrap_or_default();
-        let (mut made, is_title) = (Made::default(), self.is_title);
+        let is_title = self.is_title;
         masks.charset.mask(text, &mut masks.lead, &mut masks.masked);
-        text::pass(running, &masks.masked, last, is_title, &masks.masked, &mut made);
+        self.made.begin();
+        text::pass(running, &masks.masked, last, is_title, &masks.masked, &mut self.made);
         masks.lead &= !last;
-        let mut changed = made.changed(&masks.masked)?;
+        let mut changed = self.made.changed(&masks.masked)?.to_owned();
         Charset::unmask(&mut changed);
         Some(changed)
     }
 }
 
+static TABLE: LazyLock<Selector> = LazyLock::new(|| Selector::constant("table, template"));
 static ANY: LazyLock<Selector> = LazyLock::new(|| Selector::constant("*"));
 
 /// How many different names the elements of a document may have if they are counted by name. The rewriter goes through all
@@ -398,7 +439,7 @@ type Document = DocumentContentHandlers<'static, lol_html::send::SendHandlerType
 fn document_handlers(reads: Reads) -> Document {
     let mut document = Document::default();
     if reads.text {
-        document = document.text(|chunk: &mut lol_html::html_content::TextChunk<'_>| {
+        document = document.text(|chunk: &mut TextChunk<'_>| {
             shared(|shared| {
                 let kind = chunk.text_type();
                 shared.is_title = kind == TextType::RCData;
@@ -408,8 +449,8 @@ fn document_handlers(reads: Reads) -> Document {
                 }
                 let readable =
                     kind == TextType::Data && !shared.in_code || shared.is_title && shared.in_title;
-                if readable && let Some(text) = shared.text(chunk.as_str(), chunk.last_in_text_node()) {
-                    chunk.set_str(text);
+                if readable {
+                    shared.change_text(chunk);
                 }
             });
             Ok(())

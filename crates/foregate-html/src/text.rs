@@ -2,6 +2,9 @@
 
 use crate::rewriter::Running;
 
+/// What is kept of the memory in which a text was made, bytes.
+const MEMORY_KEPT: usize = 4096;
+
 /// What features make of a text. Most leave most of it as it is, so nothing is copied before something changes.
 ///
 /// The original comes with each call, and is always the same one: its lifetime would be tied to that of the features here.
@@ -10,15 +13,27 @@ pub(crate) struct Made {
     /// How much of the original has been written as it was.
     same: usize,
     /// What has been written, once that differs.
-    changed: Option<String>,
+    other: String,
+    differs: bool,
 }
 
 impl Made {
+    /// What follows is written for another text, into the same memory.
+    #[inline]
+    pub fn begin(&mut self) {
+        (self.same, self.differs) = (0, false);
+        if self.other.capacity() > MEMORY_KEPT {
+            self.other = String::new();
+        }
+    }
+
     /// What has been written, if it differs from the original.
     #[inline]
-    pub fn changed(self, original: &str) -> Option<String> {
-        let cut = || (self.same < original.len()).then(|| original.get(..self.same).unwrap_or_default());
-        self.changed.or_else(|| cut().map(str::to_owned))
+    pub fn changed<'t>(&'t self, original: &'t str) -> Option<&'t str> {
+        if self.differs {
+            return Some(&self.other);
+        }
+        (self.same < original.len()).then(|| original.get(..self.same).unwrap_or_default())
     }
 
     #[inline]
@@ -26,7 +41,7 @@ impl Made {
         // Mostly it is a part of the original itself, and need not be compared.
         let follows = text.as_ptr() == original.as_ptr().wrapping_add(self.same);
         let rest = original.len().saturating_sub(self.same);
-        if follows && text.len() <= rest && self.changed.is_none() {
+        if follows && text.len() <= rest && !self.differs {
             self.same += text.len();
             return;
         }
@@ -36,18 +51,19 @@ impl Made {
     /// The same for what may be anything.
     #[inline(never)]
     fn push_other(&mut self, original: &str, text: &str) {
-        if let Some(changed) = &mut self.changed {
-            return changed.push_str(text);
+        if self.differs {
+            return self.other.push_str(text);
         }
         let (before, rest) = original.split_at_checked(self.same).unwrap_or((original, ""));
         if rest.starts_with(text) {
             self.same += text.len();
             return;
         }
-        let mut changed = String::with_capacity(original.len() + text.len());
-        changed.push_str(before);
-        changed.push_str(text);
-        self.changed = Some(changed);
+        self.differs = true;
+        self.other.clear();
+        self.other.reserve(original.len() + text.len());
+        self.other.push_str(before);
+        self.other.push_str(text);
     }
 }
 

@@ -112,6 +112,10 @@ macro_rules! serves {
             const ABOUT: &'static str = "Serves the script that puts hidden e-mail addresses back.";
             const FILTERS: &'static [Filter] = &[];
 
+            fn guards(_: &$settings) -> bool {
+                false
+            }
+
             fn run(
                 &self,
                 _: &$settings,

@@ -255,6 +255,17 @@ mod tests {
             "1<b>A</b>2CDC3<!-- #include virtual='/d' -->"
         );
         assert_eq!(included("<p><esi:include src=/c></p>", &fragments), "<p>CDC</p>");
+        for (html, expected) in [
+            (
+                "<svg><text>n: <esi:include src=/d> of <tspan>x</tspan></text></svg>",
+                "<svg><text>n: D of <tspan>x</tspan></text></svg>",
+            ),
+            ("<svg><esi:include src=/d><p>all the rest", "<svg>D<p>all the rest"),
+            ("<svg><esi:include src=/d>x</esi:include><g/></svg>", "<svg>Dx<g/></svg>"),
+            ("<div><a><svg class=i/></a> <esi:include src=/d> rest", "<div><a><svg class=i/></a> D rest"),
+        ] {
+            assert_eq!(included(html, &fragments), expected);
+        }
     }
 
     #[test]

@@ -284,13 +284,14 @@ impl Mapping {
         let mut mapped = self
             .prefixes
             .iter()
+            .filter(|(from, _)| leading_slashes(address) < 2 || leading_slashes(from) != 1)
             .find_map(|(from, to)| address.strip_prefix(&**from).map(|rest| (from, to, rest)))
             .and_then(|(from, to, rest)| joined(from, to, rest))
             .or_else(|| self.hosts.iter().find_map(|(from, to)| of_host(address, from, to)));
         if self.links.https {
             let found = mapped.as_deref().unwrap_or(address);
             if let Some(rest) = strip_scheme(found, "http:").filter(|rest| rest.starts_with("//")) {
-                mapped = Some(format!("https:{rest}"));
+                mapped = Some(format!("https:{}", without_default_port(rest)));
             }
         }
         mapped.filter(|mapped| mapped != address).map(|mapped| format!("{blank}{mapped}"))
@@ -412,15 +413,29 @@ fn strip_scheme<'a>(address: &'a str, scheme: &str) -> Option<&'a str> {
     front.eq_ignore_ascii_case(scheme).then_some(rest)
 }
 
+/// How many slashes an address begins with; with two of them it begins with a host, with one with a path.
+fn leading_slashes(address: &str) -> usize {
+    address.bytes().take_while(|byte| matches!(byte, b'/' | b'\\')).count()
+}
+
+/// An address behind `http:` without the port of that, which speaks no TLS.
+fn without_default_port(rest: &str) -> String {
+    let host = rest.get(2..).unwrap_or_default();
+    let end = host.find(['/', '\\', '?', '#']).unwrap_or(host.len());
+    let (authority, path) = host.split_at(end);
+    let authority = authority.trim_end_matches(|last: char| last <= ' ');
+    let is_default = |port: &str| port.bytes().all(|byte| byte.is_ascii_digit()) && port.parse() == Ok(80);
+    let without = authority.rsplit_once(':').filter(|(_, port)| is_default(port)).map(|(host, _)| host);
+    format!("//{}{path}", without.unwrap_or(authority))
+}
+
 /// What an address becomes that begins with `to` and not with `from` any more; `None` where the rest of it would be a scheme of
 /// its own then, or name a host.
 fn joined(from: &str, to: &str, rest: &str) -> Option<String> {
     let joined = format!("{to}{rest}");
     let start = joined.trim_start_matches(|first| first <= ' ');
-    let slash = |byte: &u8| matches!(byte, b'/' | b'\\');
-    let slashes = |text: &str| text.bytes().take_while(|byte| slash(byte)).count();
     // Of an address without its scheme the host stays what it was.
-    let names_host = slashes(start) >= 2 && slashes(to) < 2 && !from.ends_with(':');
+    let names_host = leading_slashes(start) >= 2 && leading_slashes(to) < 2 && !from.ends_with(':');
     let is_scheme = |byte: u8| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte);
     let scheme = start.bytes().take_while(|byte| is_scheme(*byte)).count();
     let brings_scheme = start.as_bytes().get(scheme) == Some(&b':')
@@ -477,6 +492,9 @@ mod tests {
             ("<a href=//app.internal:8080/p>", "<a href=\"//www.example/p\">"),
             ("<a href=//app.internal:80801/p>", "<a href=//app.internal:80801/p>"),
             ("<form action=http://a>", "<form action=\"https://a\">"),
+            ("<a href=http://a:80/b:80>", "<a href=\"https://a/b:80\">"),
+            ("<a href='http://a:080 '>", "<a href=\"https://a\">"),
+            ("<a href=http://[::80]:8080>", "<a href=\"https://[::80]:8080\">"),
             ("<b data-src=/static/y>", "<b data-src=\"https://s.example/y\">"),
             ("<b title=/static/y href=/static/x>", "<b title=/static/y href=/static/x>"),
             ("<a href=https://a/static/>", "<a href=https://a/static/>"),
@@ -607,7 +625,9 @@ mod tests {
         };
         for (html, expected) in [
             ("<a href=/x>", "<a href=\"/app/x\">"),
-            ("<a href=//a.example/>", "<a href=\"/app//a.example/\">"),
+            ("<a href=//a.example/>", "<a href=\"//b.example/\">"),
+            ("<a href=//c.de/>", "<a href=//c.de/>"),
+            ("<a href='/\\c.de/'>", "<a href='/\\c.de/'>"),
             ("<a href=http://a.example/>", "<a href=\"http://b.example/\">"),
             ("<img src=/x data-src=/y>", "<img src=\"/app/x\" data-src=\"/app/y\">"),
             ("<img srcset='/x 1x, /y 2x'>", "<img srcset=\"/app/x 1x, /app/y 2x\">"),

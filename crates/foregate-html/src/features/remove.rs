@@ -74,7 +74,13 @@ impl Configured for Remove {
             remove.add(Selector::from_argument(child.arg(0)?)?, what);
         }
         for child in node.children_named("attribute") {
-            let name = child.arg(1)?.text()?.to_ascii_lowercase();
+            let argument = child.arg(1)?;
+            let name = argument.text()?.to_ascii_lowercase();
+            if name.is_empty()
+                || name.contains(|each: char| each.is_ascii_whitespace() || "\"'>/=".contains(each))
+            {
+                return Err(argument.wrong("this is not the name of an attribute"));
+            }
             remove.add(Selector::from_argument(child.arg(0)?)?, What::Attribute(name));
         }
         remove.comments = flag(node, "comments")?;
@@ -149,6 +155,10 @@ impl Feature for Remove {
         }
     }
 
+    fn takes(&self, selector: usize) -> bool {
+        !matches!(self.what.get(selector), Some(What::Attribute(_)))
+    }
+
     fn begin(self: Arc<Self>, _: &Page) -> Box<dyn Rewrite> {
         Box::new(Removing(self))
     }
@@ -179,6 +189,7 @@ mod tests {
     use foregate_module::testing::filtered_at_every_split;
 
     use super::*;
+    use crate::features::images::Images;
     use crate::tests::{Boxed, of};
 
     #[test]
@@ -221,6 +232,44 @@ mod tests {
         }
     }
 
+    #[test]
+    fn a_tag_whose_attributes_cannot_be_written_anew_stays() {
+        let make = || {
+            let mut remove = Remove::default();
+            remove.add(Selector::constant("[t]"), What::Attribute("t".into()));
+            let images = Images::default().lazy(0);
+            of(vec![Arc::new(remove), Arc::new(images)], "text/html; charset=utf-8")
+        };
+        for (html, expected) in [
+            ("<b x t=1 =\"q=\"onmouseover=alert(1) \">", None),
+            ("<b t=1 x/=\"b=\"onclick=alert(1) \"c>", None),
+            ("<img src=a x/='b='onerror=alert(1) 'c>", None),
+            ("<img src='a'='b'>", None),
+            ("<img src=a ==b>", Some("<img src=a ==b loading=\"lazy\">")),
+            ("<td T=2 k x/='>b<i>", None),
+            ("<b t = 1>x = y<img src=b alt= 'c'>", Some("<b>x = y<img src=b alt= 'c' loading=\"lazy\">")),
+        ] {
+            for piece in 1..html.len() {
+                let (out, told, _) = crate::tests::bailed(make(), html.as_bytes(), piece);
+                assert_eq!(String::from_utf8(out).unwrap(), expected.unwrap_or(html), "in pieces of {piece}");
+                let left = told.iter().any(|(event, _)| *event == "elements-left");
+                assert_eq!(left, expected.is_none(), "{html}");
+            }
+        }
+    }
+
+    #[test]
+    fn attributes_go_before_others_are_set() {
+        let make = || {
+            let mut remove = Remove::default();
+            remove.add(Selector::constant("img"), What::Attribute("loading".into()));
+            let images = Images::default().lazy(0);
+            Boxed(of(vec![Arc::new(remove), Arc::new(images)], "text/html; charset=utf-8").filter)
+        };
+        let out = filtered_at_every_split(make, b"<img loading=eager src=a>").unwrap();
+        assert_eq!(String::from_utf8(out).unwrap(), "<img src=a loading=\"lazy\">");
+    }
+
     /// What becomes of a document in which these elements go, and those of which only tags go, wherever it is split.
     fn without(elements: &[&str], tags: &[&str], attribute: Option<(&str, &str)>, html: &str) -> String {
         let make = || {
@@ -241,6 +290,35 @@ mod tests {
             );
         }
         String::from_utf8(whole.0).unwrap()
+    }
+
+    #[test]
+    fn what_an_end_tag_that_goes_would_have_closed_is_closed() {
+        for (html, expected) in [
+            ("<b><svg></b><title><img src=y></title>", "<svg></svg><title><img src=y></title>"),
+            ("<b><p><math><mi>a</mi></b><xmp><img></xmp>", "<p><math><mi>a</mi></math><xmp><img></xmp>"),
+            ("<b><svg><g><path/></g></svg></b><p>", "<svg><g><path/></g></svg><p>"),
+            ("<b><svg><desc></b></desc></svg><p>", "<svg><desc></desc></svg><p>"),
+            (
+                "<b><i><svg></b>1</b>2<style><img src=y></style>",
+                "<i><svg></svg>1</b>2<style><img src=y></style>",
+            ),
+        ] {
+            assert_eq!(without(&[], &["b"], None, html), expected, "{html}");
+        }
+    }
+
+    #[test]
+    fn a_part_of_a_table_that_is_in_none_stays() {
+        let stays = "<td class=ad><select><col><img src=y>";
+        for (html, expected) in [
+            (stays, stays),
+            ("<table><tr><td class=ad>1<td>2</table>", "<table><tr><td>2</table>"),
+            ("<template><tr class=ad><td>1</tr><tr></template>", "<template><tr></template>"),
+            ("<table></table><tr class=ad>1</tr>", "<table></table><tr class=ad>1</tr>"),
+        ] {
+            assert_eq!(without(&[".ad"], &[], None, html), expected, "{html}");
+        }
     }
 
     #[test]

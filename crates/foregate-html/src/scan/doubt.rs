@@ -22,6 +22,23 @@ enum Space {
     Math,
 }
 
+/// An element with which SVG or MathML begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Root {
+    Svg,
+    Math,
+}
+
+impl Root {
+    /// Its end tag.
+    pub fn end_tag(self) -> &'static str {
+        match self {
+            Self::Svg => "</svg>",
+            Self::Math => "</math>",
+        }
+    }
+}
+
 #[derive(Debug)]
 struct Open {
     name: Name,
@@ -150,6 +167,16 @@ impl Doubt {
     /// Whether a style or script of SVG is open.
     pub fn is_in_code(&self) -> bool {
         self.open.last().is_some_and(|last| last.code)
+    }
+
+    /// The SVG or MathML that is open, if nothing in it keeps an end tag of what it is in from closing both.
+    pub fn root(&self) -> Option<Root> {
+        let root = match self.open.first()?.space {
+            Space::Html => return None,
+            Space::Svg => Root::Svg,
+            Space::Math => Root::Math,
+        };
+        self.open.iter().all(|open| open.space != Space::Html && !open.point).then_some(root)
     }
 
     /// Whether `<![CDATA[` begins a text; the rewriter takes it for that or not.

@@ -18,8 +18,8 @@ mod text;
 mod whole;
 
 use self::attributes::{Attribute, Attributes};
-pub(crate) use self::doubt::Watching;
 use self::doubt::{Doubt, Start};
+pub(crate) use self::doubt::{Root, Watching};
 use self::foreign::Foreign;
 use self::names::{EMPTY, Means, Name, end_mark, is_long, meaning, push};
 use self::open::Open;
@@ -218,6 +218,11 @@ impl Scanner {
     /// For one that watches: whether a style or script of SVG is open.
     pub fn is_in_code(&self) -> bool {
         self.doubt.as_ref().is_some_and(|doubt| doubt.is_in_code())
+    }
+
+    /// For one that watches: the SVG or MathML that is open, if an end tag of HTML would close it.
+    pub fn root(&self) -> Option<Root> {
+        self.doubt.as_ref().and_then(|doubt| doubt.root())
     }
 
     /// Whether it watches for nothing but the end of such a text.
