@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use foregate_wire::client_network;
 use parking_lot::{Condvar, Mutex};
 
+use crate::pressure;
 use crate::telemetry::metrics::Metrics;
 
 /// A piece of work. It catches its own panics.
@@ -260,6 +261,8 @@ fn work(queue: &Queue, metrics: &Metrics) {
             if let Some(job) = jobs.pop() {
                 break job;
             }
+            // What work has taken or given back has to be told of, too.
+            pressure::settle();
             if queue.closed.load(Ordering::SeqCst) {
                 return;
             }

@@ -22,7 +22,7 @@ use tokio::sync::Semaphore;
 
 use crate::budget::{Budget, Share};
 use crate::descriptors::Used;
-use crate::pressure::Charge;
+use crate::pressure::{self, Charge};
 use crate::telemetry::metrics::Counter;
 
 /// What is written or read at a time, bytes: a body that comes slowly holds as much in memory, at most.
@@ -190,6 +190,7 @@ impl Drop for Spool {
             runtime.spawn_blocking(move || {
                 drop(file);
                 drop(share);
+                pressure::settle();
             });
         }
     }

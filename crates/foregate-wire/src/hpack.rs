@@ -83,14 +83,14 @@ impl Inspector {
         self.table.tidy();
         self.resized = None;
         let mut judge = Judge::new(section);
-        let mut total = 0;
+        let mut list = List::default();
         let mut fields = false;
         let mut reader = Reader { block, at: 0 };
         while let Some(first) = reader.first() {
             if let Some(size) = self.plain(first) {
                 reader.at += 1;
                 judge.plain();
-                total += size;
+                list.add(size);
                 fields = true;
                 continue;
             }
@@ -110,14 +110,17 @@ impl Inspector {
                 continue;
             };
             judge.field(field.kind, field.fault);
-            total += field.size;
+            match field.kind.is_pseudo() {
+                true => list.size += field.size,
+                false => list.add(field.size),
+            }
             fields = true;
         }
-        if total > self.list_limit {
+        if list.size > self.list_limit {
             return Err(BlockError::TooLarge);
         }
         let interim = judge.is_interim();
-        Ok(Inspected { inspector: self, block, interim, fault: judge.verdict() })
+        Ok(Inspected { inspector: self, block, interim, list, fault: judge.verdict() })
     }
 
     /// Gives back the memory that one large block needed.
@@ -189,6 +192,26 @@ impl Inspector {
     }
 }
 
+/// How large a list of fields is.
+#[derive(Debug, Clone, Copy, Default)]
+struct List {
+    /// Bytes, with [`OVERHEAD`] for each field.
+    size: usize,
+    /// Those that are no pseudo-fields.
+    count: usize,
+    /// The size of the largest of these.
+    largest: usize,
+}
+
+impl List {
+    #[inline]
+    fn add(&mut self, size: usize) {
+        self.size += size;
+        self.count += 1;
+        self.largest = self.largest.max(size);
+    }
+}
+
 /// What is to be known of a field.
 struct Judged {
     kind: Kind,
@@ -209,6 +232,7 @@ pub struct Inspected<'i> {
     inspector: &'i Inspector,
     block: &'i [u8],
     interim: bool,
+    list: List,
     fault: Option<Malformed>,
 }
 
@@ -225,9 +249,39 @@ impl Inspected<'_> {
         self.interim
     }
 
+    /// Bytes of its names and values, with 32 for each field (RFC 9113, section 6.5.2).
+    #[inline]
+    pub fn size(&self) -> usize {
+        self.list.size
+    }
+
+    /// How many fields it has, without pseudo-fields.
+    #[inline]
+    pub fn count(&self) -> usize {
+        self.list.count
+    }
+
+    /// Bytes of name and value of its largest field that is no pseudo-field.
+    #[inline]
+    pub fn longest(&self) -> usize {
+        self.list.largest.saturating_sub(OVERHEAD)
+    }
+
     /// Shows each field, in order. `scratch` is overwritten.
     pub fn fields(&self, scratch: &mut Vec<u8>, mut show: impl FnMut(&[u8], &[u8])) {
         self.representations(scratch, |_, _, name, value| show(name, value));
+    }
+
+    /// Whether decoders have to know it, since it changes the table.
+    pub fn changes_table(&self) -> bool {
+        let table = &self.inspector.table;
+        table.cleared || self.inspector.resized.is_some() || !table.fresh().is_empty()
+    }
+
+    /// Appends a block with the same fields to `out` that needs nothing of the table, and changes nothing of it. `scratch` is
+    /// overwritten.
+    pub fn spelled_out(&self, scratch: &mut Vec<u8>, out: &mut Vec<u8>) {
+        self.fields(scratch, |name, value| write_literal(out, LITERAL, name, value));
     }
 
     /// Appends the block without its fields of this name to `out`, but for those that it adds to the table: decoders have to add them, too.
@@ -316,6 +370,60 @@ impl Inspected<'_> {
     /// `false` as for [`Self::substitute`].
     #[must_use]
     pub fn harmless(&self, out: &mut Vec<u8>) -> bool {
+        self.write_sizes(out);
+        self.write_fresh(out)
+    }
+
+    /// Appends a block to `out` that stands for this one, the well-formed head of a request: with its pseudo-fields, but
+    /// another scheme and the start of a path that is long, and no other fields than those of [`Self::harmless`]. Without an
+    /// authority `host` takes its place. `scratch` is overwritten.
+    ///
+    /// `false` if there is none with at most `most` bytes of fields, as [`Self::size`] counts them; for CONNECT; without either
+    /// of these; or where later blocks may refer to the scheme.
+    #[must_use]
+    pub fn with_scheme(&self, scheme: &[u8], most: usize, scratch: &mut Vec<u8>, out: &mut Vec<u8>) -> bool {
+        let fresh = self.inspector.table.fresh();
+        let kept = |kind| fresh.iter().any(|entry| entry.kind == kind);
+        if self.fault.is_some() || [Kind::Scheme, Kind::Connect, Kind::Protocol].into_iter().any(kept) {
+            return false;
+        }
+        let (mut size, mut authority, mut host, mut fits) = (0, false, None, true);
+        self.write_sizes(out);
+        self.representations(scratch, |_, _, name, value| {
+            let (kind, value) = match name {
+                b":method" => (Kind::Method, value),
+                b":authority" => (Kind::Authority, value),
+                b":path" if kept(Kind::Path) => (Kind::Path, value),
+                b":path" => (Kind::Path, start_of_path(value)),
+                b":scheme" => (Kind::Scheme, scheme),
+                b":protocol" => (Kind::Protocol, value),
+                b"host" => {
+                    host = Some(value.to_vec());
+                    return;
+                }
+                _ => return,
+            };
+            authority |= kind == Kind::Authority;
+            fits &= kind != Kind::Protocol && (kind != Kind::Method || value != b"CONNECT");
+            size += name.len() + value.len() + OVERHEAD;
+            // The others are written with what the table keeps.
+            if fits && size <= most && !kept(kind) {
+                write_literal(out, LITERAL, name, value);
+            }
+        });
+        if let Some(host) = host.filter(|_| !authority) {
+            authority = true;
+            size += b":authority".len() + host.len() + OVERHEAD;
+            if fits && size <= most {
+                write_literal(out, LITERAL, b":authority", &host);
+            }
+        }
+        size += fresh.iter().filter(|entry| !entry.kind.is_pseudo()).map(Entry::size).sum::<usize>();
+        fits && authority && size <= most && self.write_fresh(out)
+    }
+
+    /// Appends the sizes that the block has set, or that empty a table which it has emptied.
+    fn write_sizes(&self, out: &mut Vec<u8>) {
         let table = &self.inspector.table;
         let resized = match (table.cleared, self.inspector.resized) {
             (true, _) => Some((0, table.max())),
@@ -327,6 +435,11 @@ impl Inspected<'_> {
                 write_integer(out, RESIZE, 5, last);
             }
         }
+    }
+
+    /// Appends what the block has added to the table and is still there.
+    fn write_fresh(&self, out: &mut Vec<u8>) -> bool {
+        let table = &self.inspector.table;
         for entry in table.fresh() {
             let (name, value) = (table.name(entry), table.value(entry));
             let (name, filler) = match (entry.kind, entry.fault) {
@@ -469,6 +582,15 @@ impl Reader<'_> {
     }
 }
 
+/// Appends a field with a name of its own.
+fn write_literal(out: &mut Vec<u8>, first: u8, name: &[u8], value: &[u8]) {
+    out.push(first);
+    for text in [name, value] {
+        write_integer(out, 0, 7, text.len());
+        out.extend_from_slice(text);
+    }
+}
+
 fn write_integer(out: &mut Vec<u8>, first: u8, prefix: u32, value: usize) {
     let most = (1usize << prefix) - 1;
     if value < most {
@@ -482,4 +604,12 @@ fn write_integer(out: &mut Vec<u8>, first: u8, prefix: u32, value: usize) {
         left >>= 7;
     }
     out.push(left as u8);
+}
+
+/// A path, or so much of a long one that nobody mistakes what it begins with; `%` and two digits are not torn apart.
+fn start_of_path(path: &[u8]) -> &[u8] {
+    const START: usize = 1024;
+    let Some(start) = path.get(..START) else { return path };
+    let torn = start.iter().rev().take(2).position(|byte| *byte == b'%');
+    &start[..torn.map_or(START, |torn| START - 1 - torn)]
 }

@@ -25,7 +25,7 @@ use crate::settings::Limits;
 /// CONTINUATION frames of one header block. Those beyond are frames without progress. With frames of 16 KiB, 128 KiB need eight.
 const CONTINUATIONS: u32 = 16;
 /// A header block may be so many times as large as the decoded list: what is only a little too large gets its
-/// 431 from `h2`.
+/// 431.
 const BLOCK_FACTOR: usize = 2;
 /// A peer cannot save up more credits than this.
 const CREDITS_LIMIT: u32 = 4096;

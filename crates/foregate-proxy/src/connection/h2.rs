@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-use foregate_wire::BodyLength;
+use foregate_wire::{BodyLength, RequestError};
 use h2::server::SendResponse;
 use h2::{Reason, RecvStream};
 
@@ -81,15 +81,23 @@ pub(super) async fn serve(connection: Connection, stream: Stream) {
     session.ended = true;
 }
 
+/// The largest list of fields that clients are told of, in bytes.
+pub(super) fn list_limit(limits: &Limits) -> u32 {
+    u32::try_from(limits.head_bytes).unwrap_or(u32::MAX)
+}
+
 pub(crate) fn builder(limits: &Limits) -> h2::server::Builder {
     let mut builder = h2::server::Builder::new();
     builder
         .initial_window_size(limits.h2_stream_window)
         .initial_connection_window_size(limits.h2_connection_window)
         .max_frame_size(FRAME)
-        .max_header_list_size(u32::try_from(limits.head_bytes).unwrap_or(u32::MAX))
+        // What is larger is refused before. `h2` would refuse what is as large, too; `Metered` tells the client of the limit.
+        .max_header_list_size(list_limit(limits).saturating_add(1))
         .max_concurrent_streams(limits.h2_streams)
         .max_concurrent_reset_streams(64)
+        // Fewer than the client may reset in all, which `FrameMeter` counts: those that it resets in one breath cost nothing as long as
+        // the connection ends before they are taken (`bench/calm`).
         .max_pending_accept_reset_streams(64)
         .max_local_error_reset_streams(Some((limits.h2_resets_total as usize).saturating_mul(LATE_FACTOR)))
         .reset_stream_duration(Duration::from_secs(1))
@@ -392,7 +400,8 @@ async fn refused_stream(proxy: Arc<Proxy>, peer: Arc<Peer>, refused: RefusedHead
         response,
         timer: &mut timer,
     };
-    exchange::refuse(served, Error::Malformed(refused.fault)).await;
+    let error = refused.fault.map_or(Error::Request(RequestError::HeadTooLarge), Error::Malformed);
+    exchange::refuse(served, error).await;
     scratch.give();
     drop(place);
 }
@@ -415,9 +424,8 @@ impl Scratch {
     }
 
     fn give(mut self: Box<Self>) {
-        self.request.clear();
-        self.request.shrink();
-        self.response.clear();
+        self.request.put_away();
+        self.response.put_away();
         SCRATCH.with_borrow_mut(|kept| {
             if kept.len() < KEPT_SCRATCH {
                 kept.push(self);

@@ -17,8 +17,10 @@ use h2::Reason;
 #[cfg(test)]
 use super::frame_meter::Flood;
 use super::frame_meter::FrameMeter;
+use super::h2::list_limit;
 use crate::link::Stream;
 use crate::link::buffer::Buffer;
+use crate::link::frames::{Frame, HEADER, flag, kind};
 use crate::link::head_gate::{HeadGate, RefusedHead};
 use crate::link::unread::Unread;
 use crate::link::unsent::Unsent;
@@ -28,6 +30,10 @@ use crate::telemetry::clock;
 /// What is collected before it is written, in bytes; with it waiting, nothing more is taken from h2, which then
 /// reads nothing more from the peer. A frame more fits into a large buffer.
 const COLLECT: usize = 44 * 1024;
+
+/// Bytes of one setting, and which of them says how large a list of fields may be (RFC 9113, section 6.5).
+const SETTING: usize = 6;
+const MAX_HEADER_LIST_SIZE: [u8; 2] = [0, 6];
 
 /// h2's side of the stream.
 #[derive(Debug)]
@@ -47,6 +53,8 @@ struct Inner<IO> {
     yielded: bool,
     /// Since when the peer takes nothing of what we have for it.
     blocked: Option<Instant>,
+    /// The largest list of fields that the peer is to be told of, until it is.
+    untold: Option<u32>,
 }
 
 /// Meters `io` from the client's preface on; the client's frames may have `frame_limit` bytes. After a flood, or what
@@ -55,8 +63,9 @@ struct Inner<IO> {
 pub fn metered<IO>(io: IO, limits: &Limits, frame_limit: usize) -> (Metered<IO>, Control<IO>) {
     let meter = FrameMeter::new(limits, clock::now());
     let gate = HeadGate::new(limits, frame_limit);
-    let inner =
-        Arc::new(Mutex::new(Inner { io, meter, gate, output: Buffer::new(), yielded: false, blocked: None }));
+    let (output, untold) = (Buffer::new(), Some(list_limit(limits)));
+    let inner = Inner { io, meter, gate, output, yielded: false, blocked: None, untold };
+    let inner = Arc::new(Mutex::new(inner));
     (Metered(Arc::clone(&inner)), Control(inner))
 }
 
@@ -156,8 +165,29 @@ impl<IO: AsyncWrite + Unpin> Inner<IO> {
 
     fn collect(&mut self, bytes: &[u8], now: Instant) {
         self.meter.observe_sent(now, bytes, |stream| self.gate.stream_is_reset(stream));
-        self.output.append(bytes);
+        // The first thing that h2 writes is its SETTINGS, in one piece.
+        match self.untold.take().and_then(|limit| with_list_limit(bytes, limit)) {
+            Some(settings) => self.output.append(&settings),
+            None => self.output.append(bytes),
+        }
     }
+}
+
+/// SETTINGS with another SETTINGS_MAX_HEADER_LIST_SIZE, where the frame has one. That of `h2` is the first size that it refuses, and
+/// not the largest that it takes.
+fn with_list_limit(frame: &[u8], limit: u32) -> Option<Vec<u8>> {
+    let mut frame = frame.to_vec();
+    let header = Frame::parse(frame.first_chunk::<HEADER>()?);
+    if header.kind != kind::SETTINGS || header.has(flag::ACK) {
+        return None;
+    }
+    let settings = frame.get_mut(HEADER..HEADER + header.length)?;
+    let (_, value) = settings
+        .chunks_exact_mut(SETTING)
+        .filter_map(|setting| setting.split_at_mut_checked(2))
+        .find(|(name, _)| *name == MAX_HEADER_LIST_SIZE)?;
+    value.copy_from_slice(&limit.to_be_bytes());
+    Some(frame)
 }
 
 impl<IO: AsyncRead + Unpin> AsyncRead for Metered<IO> {
@@ -231,8 +261,17 @@ impl<IO: AsyncWrite + Unpin> AsyncWrite for Metered<IO> {
         true
     }
 
-    /// Nothing: the connection's task flushes once it has polled everything.
+    /// Nothing but frames of our own, which may stand here: h2 flushes behind whole header blocks alone. The connection's task flushes
+    /// once it has polled everything.
     fn poll_flush(self: Pin<&mut Self>, _cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let inner = &mut *self.0.lock();
+        if inner.output.len() < COLLECT {
+            let mut frames = Buffer::new();
+            inner.gate.give_back(&mut frames);
+            if !frames.is_empty() {
+                inner.collect(frames.unread(), clock::now());
+            }
+        }
         Poll::Ready(Ok(()))
     }
 
@@ -281,6 +320,15 @@ mod tests {
         stream.write_all(&[b'a'; 100]).await.unwrap();
         let blocked = poll_fn(|cx| Poll::Ready(control.poll_flush(cx).is_pending())).await;
         assert!(blocked && control.head_since().unwrap() > since);
+    }
+
+    #[test]
+    fn the_list_that_clients_are_told_of_is_the_largest_that_is_taken() {
+        let settings = b"\0\0\x0c\x04\0\0\0\0\0\0\x03\0\0\0\x64\0\x06\0\x01\0\x01";
+        let told = b"\0\0\x0c\x04\0\0\0\0\0\0\x03\0\0\0\x64\0\x06\0\x01\0\0";
+        assert_eq!(with_list_limit(settings, 65_536).as_deref(), Some(&told[..]));
+        assert_eq!(with_list_limit(b"\0\0\0\x04\x01\0\0\0\0", 65_536), None);
+        assert_eq!(with_list_limit(&settings[..20], 65_536), None);
     }
 
     #[tokio::test]

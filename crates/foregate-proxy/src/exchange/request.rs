@@ -233,6 +233,13 @@ impl Request {
         self.count();
     }
 
+    /// Forgets it, to lie ready for whoever needs one next: with the memory of a usual one, which is held by no peer until then.
+    pub fn put_away(&mut self) {
+        self.clear();
+        self.shrink();
+        self.charge.set(0);
+    }
+
     /// Counts the memory of its head, and says how much that is, bytes.
     pub fn count(&mut self) -> usize {
         let held = self.head.memory();

@@ -27,6 +27,14 @@ impl Response {
         self.charge.set(self.head.memory());
     }
 
+    /// Forgets it, to lie ready for whoever needs one next: with the memory of a usual one, which is held by no peer until then.
+    pub fn put_away(&mut self) {
+        const KEPT: usize = 4096;
+        self.head.clear();
+        self.head.shrink_to(KEPT, 64);
+        self.charge.set(0);
+    }
+
     /// Says that the body will not be the one that its origin described: its length, validators and ranges are not
     /// true any more (RFC 9110, sections 8.6, 8.8.1 and 14.3; RFC 9530). Returns how it has to be framed.
     pub fn body_changes(&mut self, length: BodyLength) -> BodyLength {

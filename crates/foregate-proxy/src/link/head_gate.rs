@@ -1,50 +1,62 @@
-//! Lets what an HTTP/2 peer sends through to `h2`, but no malformed header block.
+//! Lets what an HTTP/2 peer sends through to `h2`, but no header block that is malformed or too large.
 //!
 //! Between its HPACK decoder and the types that it hands out, `h2` ends the whole connection for some malformed fields,
-//! and drops others while the request goes on. So blocks are judged before it sees them ([`Inspector`]). A malformed one
-//! is replaced by one for which `h2` resets the stream (RFC 9113, section 8.1.1), and which leaves its dynamic table in
-//! step with the client's. Everything else passes untouched, where it was read. Without I/O.
+//! and drops others while the request goes on; of trailers that are too large it drops the last. So blocks are judged before it
+//! sees them ([`Inspector`]). A malformed one is replaced by one for which `h2` resets the stream (RFC 9113, section 8.1.1), and
+//! which leaves its dynamic table in step with the client's; so are trailers and heads of responses that are too large. The head of
+//! a request that is too large is replaced by one that is not, and that is answered as what it stands for ([`TOO_LARGE`]).
+//! Everything else passes untouched, where it was read. Without I/O.
 
-use std::cell::RefCell;
+mod block;
+mod padding;
+
 use std::collections::VecDeque;
 
-use foregate_wire::HeaderList;
-use foregate_wire::hpack::{BlockError, INITIAL_TABLE, Inspected, Inspector, Malformed, Section};
+use foregate_wire::hpack::{BlockError, INITIAL_TABLE, Inspector, Malformed, Section};
+use foregate_wire::{HeadLimits, HeaderList};
 use h2::Reason;
 
+use self::block::{
+    SCRATCH, Scratch, continuations, fragment, is_too_large, join, kept_fields, replacement, write_head,
+};
+use self::padding::Padding;
 use crate::link::buffer::Buffer;
 use crate::link::frames::{Frame, HEADER, PREFACE, flag, kind};
 use crate::pressure::{self, Charge};
 use crate::settings::Limits;
 
-/// What the fields of a block may have together, by what is allowed for a head: what is only too large gets its 431
-/// from `h2`, which ends connections beyond four times as much itself.
+/// The scheme of a request whose head was too large. From whoever else sends it, it is as good as any other that is not known.
+pub const TOO_LARGE: &str = "list-too-large";
+/// What the fields of a block may have together, by what is allowed for a head: what is only too large concerns its stream alone.
+/// Beyond, the connection ends.
 const LIST_FACTOR: usize = 4;
 /// CONTINUATION frames that `h2` gets as they came. It ends a connection for more than five in one block; where there are more, the
 /// block goes on in as few as can be.
 const CONTINUATIONS: usize = 4;
 /// Refused heads that wait to be taken. Beyond: nothing more is read.
 const REFUSED: usize = 8;
-/// Fields of a refused head that are kept. Those beyond are not shown.
-const REFUSED_FIELDS: usize = 1024;
 /// Streams on which more may come. `h2` refuses them long before; beyond, the connection ends.
 const STREAMS: usize = 4096;
-/// Streams that are remembered after we have reset them.
-const RESET: usize = 64;
+/// Streams that are remembered after we have reset them. `h2` needs some hundred times the memory, and has them for a second.
+const RESET: usize = 1024;
 /// By how much the memory for what is held grows at least, in bytes.
 const STEP: usize = 4 * 1024;
 /// Frames of an origin's block, by which it is bounded while it is held. Those of clients are metered before.
 const BLOCK_FRAMES: usize = 24;
 /// Bytes that WINDOW_UPDATE has (RFC 9113, section 6.9).
 const WINDOW: usize = 4;
-/// Memory for decoding that a thread keeps, in bytes.
-const KEPT_SCRATCH: usize = 64 * 1024;
-
-/// A request whose head is malformed. Its stream is being reset.
+/// Bytes of SETTINGS that are looked at, at most: there are some ten settings, of six bytes each (section 6.5.1).
+const SETTINGS: usize = 20 * SETTING;
+const SETTING: usize = 6;
+/// Which of them is the window of new streams (section 6.5.2).
+const INITIAL_WINDOW_SIZE: [u8; 2] = [0, 4];
+/// Bytes of a DATA frame that holds padding alone, at most, its length counted.
+const MOST_PADDING: usize = 256;
+/// A request whose head is malformed, or too large. Its stream is being reset.
 #[derive(Debug)]
 pub struct RefusedHead {
-    /// What is wrong with it.
-    pub fault: Malformed,
+    /// What is wrong with it; `None` if it is only too large.
+    pub fault: Option<Malformed>,
     /// Its fields as they came, pseudo-fields included, whatever bytes they hold.
     pub fields: HeaderList,
 }
@@ -58,6 +70,10 @@ pub struct HeadGate {
     streams: Streams,
     /// Those of a client among the last ones that we reset while its request was being sent: more may be under way.
     reset: VecDeque<u32>,
+    /// `h2` has not had all blocks, so that its table is another: it gets all others spelled out.
+    apart: bool,
+    /// What padding that was dropped has taken of windows.
+    padding: Padding,
     /// What has come and cannot be judged yet; it begins with a frame.
     held: Vec<u8>,
     /// The memory of that.
@@ -67,8 +83,10 @@ pub struct HeadGate {
     /// What `h2` gets next.
     ready: Buffer,
     refused: VecDeque<RefusedHead>,
-    /// Bytes of a refused head that are kept.
-    refused_limit: usize,
+    /// The streams of an origin whose head was too large.
+    too_large: Vec<u32>,
+    /// For heads, of which only the bytes are judged here, and trailers. The bytes are those of the list.
+    limits: HeadLimits,
     /// The largest frame that the client may send.
     frame_limit: usize,
     fault: Option<Reason>,
@@ -102,6 +120,14 @@ impl Streams {
         true
     }
 
+    /// Whether more is to come for a stream.
+    fn has(&self, stream: u32) -> bool {
+        match self {
+            Self::Theirs { receiving, .. } => receiving.contains(&stream),
+            Self::Ours { awaited, .. } => awaited.iter().any(|(open, _)| *open == stream),
+        }
+    }
+
     fn head_has_come(&mut self, stream: u32) {
         if let Self::Ours { awaited, .. } = self
             && let Some((_, begun)) = awaited.iter_mut().find(|(open, _)| *open == stream)
@@ -126,28 +152,33 @@ impl HeadGate {
     pub fn new(limits: &Limits, frame_limit: usize) -> Self {
         let table = limits.h2_header_table as usize;
         let streams = Streams::Theirs { last: 0, receiving: Vec::new() };
-        Self::with(streams, PREFACE, table, limits.head_bytes, frame_limit)
+        let limits =
+            HeadLimits { bytes: limits.head_bytes, line: limits.head_line, fields: limits.head_fields };
+        Self::with(streams, PREFACE, table, limits, frame_limit)
     }
 
-    /// For a new connection to an origin, whose lists of fields may count `list` bytes, and its frames `frame_limit`. Its dynamic
+    /// For a new connection to an origin, whose heads and trailers have these limits, and its frames `frame_limit` bytes. Its dynamic
     /// table is as large as it is without SETTINGS.
-    pub(crate) fn for_origin(list: usize, frame_limit: usize) -> Self {
+    pub(crate) fn for_origin(limits: HeadLimits, frame_limit: usize) -> Self {
         let streams = Streams::Ours { last: 0, awaited: Vec::new() };
-        Self::with(streams, 0, INITIAL_TABLE, list, frame_limit)
+        Self::with(streams, 0, INITIAL_TABLE, limits, frame_limit)
     }
 
-    fn with(streams: Streams, skip: usize, table: usize, list: usize, frame_limit: usize) -> Self {
+    fn with(streams: Streams, skip: usize, table: usize, limits: HeadLimits, frame_limit: usize) -> Self {
         Self {
-            inspector: Inspector::new(table, list.saturating_mul(LIST_FACTOR)),
+            inspector: Inspector::new(table, limits.bytes.saturating_mul(LIST_FACTOR)),
             skip,
             streams,
             reset: VecDeque::new(),
+            apart: false,
+            padding: Padding::default(),
             held: Vec::new(),
             charge: Charge::new(),
             stopped: false,
             ready: Buffer::new(),
             refused: VecDeque::new(),
-            refused_limit: list,
+            too_large: Vec::new(),
+            limits,
             frame_limit,
             fault: None,
             culprit: None,
@@ -216,6 +247,11 @@ impl HeadGate {
         self.refused.pop_front()
     }
 
+    /// The streams whose response was refused since the last call, as its head was too large.
+    pub(crate) fn take_too_large(&mut self) -> Vec<u32> {
+        std::mem::take(&mut self.too_large)
+    }
+
     /// Why the connection has to end, if it has to. Nothing passes any more then.
     pub fn fault(&self) -> Option<Reason> {
         self.fault
@@ -251,23 +287,40 @@ impl HeadGate {
         }
     }
 
-    /// Whether a frame is DATA that says nothing. `h2` ends a connection after a hundred of them in its life; how many of a client's
-    /// are too many is for the meter to say. Those that no stream may have are `h2`'s to judge, and so is padding, which counts
-    /// against windows.
-    fn says_nothing(&self, frame: &Frame) -> bool {
-        let is_empty = frame.kind == kind::DATA
-            && frame.length == 0
-            && !frame.has(flag::END_STREAM)
-            && !frame.has(flag::PADDED);
-        is_empty
-            && match &self.streams {
-                Streams::Theirs { receiving, .. } => {
-                    receiving.contains(&frame.stream) || self.reset.contains(&frame.stream)
-                }
-                Streams::Ours { last, .. } => {
-                    frame.stream % 2 == 1 && frame.stream <= *last && !self.awaits_head(frame.stream)
-                }
-            }
+    /// What becomes of DATA that says nothing; `None` for all other frames. `h2` ends a connection after a hundred of them in its life;
+    /// how many of a client's are too many is for the meter to say. Those that no stream may have are `h2`'s to judge.
+    fn says_nothing(&mut self, input: &[u8], frame: &Frame) -> Option<Turn> {
+        let short = frame.kind == kind::DATA && frame.length <= MOST_PADDING && !frame.has(flag::END_STREAM);
+        let is_padded = frame.has(flag::PADDED);
+        if !short || is_padded == (frame.length == 0) || !self.may_have_data(frame.stream) {
+            return None;
+        }
+        if !is_padded {
+            return Some(Turn::Replaced(HEADER));
+        }
+        let Some(padding) = input.get(HEADER) else { return Some(Turn::Wait) };
+        if usize::from(*padding) + 1 != frame.length {
+            return None;
+        }
+        if input.len() < HEADER + frame.length {
+            return Some(Turn::Wait);
+        }
+        // Nobody needs a window for a stream that is over.
+        self.padding.add(self.streams.has(frame.stream).then_some(frame.stream), frame.length);
+        Some(Turn::Replaced(HEADER + frame.length))
+    }
+
+    fn may_have_data(&self, stream: u32) -> bool {
+        match &self.streams {
+            Streams::Theirs { receiving, .. } => receiving.contains(&stream) || self.reset.contains(&stream),
+            Streams::Ours { last, .. } => stream % 2 == 1 && stream <= *last && !self.awaits_head(stream),
+        }
+    }
+
+    /// Appends frames that give back what padding which was dropped has taken of windows, since `h2` does not know of it.
+    pub fn give_back(&mut self, out: &mut Buffer) {
+        let streams = &self.streams;
+        self.padding.give_back(out, |stream| streams.has(stream));
     }
 
     /// Keeps bytes behind those that are held, in not much more memory than they need.
@@ -308,8 +361,8 @@ impl HeadGate {
         if self.skip == 0 {
             let Some(header) = input.first_chunk::<HEADER>() else { return Ok(Turn::Wait) };
             let frame = Frame::parse(header);
-            if self.says_nothing(&frame) {
-                return Ok(Turn::Replaced(HEADER));
+            if let Some(turn) = self.says_nothing(input, &frame) {
+                return Ok(turn);
             }
             let turn = self.begin(input, &frame).inspect_err(|_| self.culprit = Some(frame.stream))?;
             if let Some(turn) = turn {
@@ -334,6 +387,15 @@ impl HeadGate {
                 self.streams.close(frame.stream);
             }
             kind::GOAWAY => self.leaving = true,
+            // `h2` takes a window that is too large for another fault.
+            kind::SETTINGS if frame.length <= SETTINGS && !frame.has(flag::ACK) => {
+                let Some(settings) = input.get(HEADER..HEADER + frame.length) else {
+                    return Ok(Some(Turn::Wait));
+                };
+                if sets_window_beyond(settings) {
+                    return Err(Reason::FLOW_CONTROL_ERROR);
+                }
+            }
             // `h2` would end the connection, and not say whose fault it was.
             kind::WINDOW_UPDATE if frame.length == WINDOW && self.is_awaited(frame.stream) => {
                 match input.get(HEADER..HEADER + WINDOW) {
@@ -418,8 +480,13 @@ impl HeadGate {
             self.inspector.inspect(block, section.unwrap_or(Section::Trailers), decoded).map_err(reason)?;
         // `h2` would not decode the block of a stream that depends on itself.
         let on_itself = depends == Some(frame.stream);
+        if section.is_none() && is_late(&mut self.reset, frame) {
+            self.apart |= inspected.changes_table();
+            return Ok(false);
+        }
         let fault = inspected.fault();
-        if fault.is_none() && !on_itself {
+        let too_large = is_too_large(&inspected, section, &self.limits);
+        if fault.is_none() && !on_itself && !too_large {
             if section == Some(Section::Response) && !inspected.is_interim() {
                 self.streams.head_has_come(frame.stream);
             }
@@ -431,28 +498,36 @@ impl HeadGate {
                     return Ok(false);
                 }
             }
+            if self.apart {
+                let mut spelled = Vec::new();
+                // Who asks for fields of a stream that is over, and how many there are, is nobody.
+                if section.is_some() {
+                    inspected.spelled_out(decoded, &mut spelled);
+                }
+                write_head(&spelled, frame, self.frame_limit, &mut self.ready)?;
+                return Ok(false);
+            }
             let passes = continuations(frames, frame) <= CONTINUATIONS;
             if !passes {
                 write_head(block, frame, self.frame_limit, &mut self.ready)?;
             }
             return Ok(passes);
         }
-        let mut block = Vec::new();
-        // A stream that is over cannot be reset any more: the connection would be at fault.
-        let made = match section {
-            Some(_) => inspected.substitute(&mut block),
-            None => inspected.harmless(&mut block),
-        };
-        // A malformed message may end the connection (RFC 9113, section 5.4), and has to where no frame can stand in for it.
-        if !made || block.len() > self.frame_limit {
-            return Err(Reason::PROTOCOL_ERROR);
-        }
+        let (block, is_answered) =
+            replacement(&inspected, section, too_large, (self.limits.bytes, self.frame_limit), decoded)?;
         write_head(&block, frame, self.frame_limit, &mut self.ready)?;
-        if let (Some(fault), Some(Section::Request)) = (fault, section) {
-            let fields = kept_fields(&inspected, self.refused_limit, decoded);
-            self.refused.push_back(RefusedHead { fault, fields });
+        if is_answered {
+            return Ok(false);
         }
-        self.streams.close(frame.stream);
+        match section {
+            Some(Section::Request) if fault.is_some() || too_large => {
+                let fields = kept_fields(&inspected, self.limits.bytes, decoded);
+                self.refused.push_back(RefusedHead { fault, fields });
+            }
+            Some(Section::Response) if fault.is_none() && too_large => self.too_large.push(frame.stream),
+            _ => {}
+        }
+        self.stream_is_reset(frame.stream);
         Ok(false)
     }
 
@@ -486,105 +561,28 @@ impl HeadGate {
     }
 }
 
+/// Whether a block is the last of a request on a stream that we have reset, where `h2` may have forgotten about it, and would end the
+/// connection (RFC 9113, section 5.1). There is only one such block.
+fn is_late(reset: &mut VecDeque<u32>, frame: &Frame) -> bool {
+    let known = reset.iter().position(|stream| *stream == frame.stream);
+    match known.filter(|_| frame.has(flag::END_STREAM)) {
+        Some(position) => reset.remove(position).is_some(),
+        None => false,
+    }
+}
+
+/// Whether settings give streams a larger window than there may be (RFC 9113, section 6.5.2).
+fn sets_window_beyond(settings: &[u8]) -> bool {
+    let mut windows =
+        settings.chunks_exact(SETTING).filter_map(|setting| setting.strip_prefix(&INITIAL_WINDOW_SIZE));
+    windows.any(|size| size.first().is_some_and(|first| first & 0x80 != 0))
+}
+
 fn reason(error: BlockError) -> Reason {
     match error {
         BlockError::Compression => Reason::COMPRESSION_ERROR,
         BlockError::TooLarge => Reason::ENHANCE_YOUR_CALM,
     }
-}
-
-/// What a HEADERS frame holds of its block, and the stream on which its own depends (RFC 9113, section 6.2).
-fn fragment<'f>(frames: &'f [u8], frame: &Frame) -> Result<(&'f [u8], Option<u32>), Reason> {
-    let mut fragment = frames.get(HEADER..HEADER + frame.length).unwrap_or_default();
-    let mut padding = 0;
-    if frame.has(flag::PADDED) {
-        let (length, rest) = fragment.split_first().ok_or(Reason::FRAME_SIZE_ERROR)?;
-        (padding, fragment) = (usize::from(*length), rest);
-    }
-    let mut depends = None;
-    if frame.has(flag::PRIORITY) {
-        let (priority, rest) = fragment.split_first_chunk::<5>().ok_or(Reason::FRAME_SIZE_ERROR)?;
-        let [a, b, c, d, _] = *priority;
-        depends = Some(u32::from_be_bytes([a, b, c, d]) & 0x7fff_ffff);
-        fragment = rest;
-    }
-    let length = fragment.len().checked_sub(padding).ok_or(Reason::PROTOCOL_ERROR)?;
-    Ok((fragment.get(..length).unwrap_or_default(), depends))
-}
-
-/// How many CONTINUATION frames there are behind the first frame. All of them are there.
-fn continuations(frames: &[u8], first: &Frame) -> usize {
-    let mut rest = frames.get(HEADER + first.length..).unwrap_or_default();
-    let mut count = 0;
-    while let Some((header, behind)) = rest.split_first_chunk::<HEADER>() {
-        rest = behind.get(Frame::parse(header).length..).unwrap_or_default();
-        count += 1;
-    }
-    count
-}
-
-/// Writes a block as that of a HEADERS frame, in frames of `limit` bytes at most.
-fn write_head(block: &[u8], frame: &Frame, limit: usize, out: &mut Buffer) -> Result<(), Reason> {
-    let (mut kind, mut flags, mut rest) = (kind::HEADERS, frame.flags & flag::END_STREAM, block);
-    loop {
-        let (part, behind) = rest.split_at(rest.len().min(limit));
-        let [_, length @ ..] = u32::try_from(part.len()).map_err(|_| Reason::PROTOCOL_ERROR)?.to_be_bytes();
-        let last = if behind.is_empty() { flag::END_HEADERS } else { 0 };
-        out.append(&length);
-        out.append(&[kind, flags | last]);
-        out.append(&frame.stream.to_be_bytes());
-        out.append(part);
-        if behind.is_empty() {
-            return Ok(());
-        }
-        (kind, flags, rest) = (kind::CONTINUATION, 0, behind);
-    }
-}
-
-/// The fields of a refused head, as many as may be kept.
-fn kept_fields(inspected: &Inspected<'_>, limit: usize, scratch: &mut Vec<u8>) -> HeaderList {
-    let mut kept = HeaderList::new();
-    let mut bytes = 0;
-    inspected.fields(scratch, |name, value| {
-        let with = bytes + name.len() + value.len();
-        if kept.len() < REFUSED_FIELDS && with <= limit {
-            bytes = with;
-            kept.push(name, value);
-        }
-    });
-    kept
-}
-
-/// Memory for decoding blocks.
-struct Scratch {
-    block: Vec<u8>,
-    decoded: Vec<u8>,
-}
-
-thread_local! {
-    static SCRATCH: RefCell<Scratch> = const { RefCell::new(Scratch { block: Vec::new(), decoded: Vec::new() }) };
-}
-
-impl Scratch {
-    fn shrink(&mut self) {
-        self.decoded.clear();
-        self.decoded.shrink_to(KEPT_SCRATCH);
-        self.block.clear();
-        self.block.shrink_to(KEPT_SCRATCH);
-    }
-}
-
-/// Joins the fragment of the first frame with those of the others. All of them are there.
-fn join<'b>(fragment: &[u8], frames: &[u8], first: &Frame, block: &'b mut Vec<u8>) -> &'b [u8] {
-    block.clear();
-    block.extend_from_slice(fragment);
-    let mut rest = frames.get(HEADER + first.length..).unwrap_or_default();
-    while let Some((header, behind)) = rest.split_first_chunk::<HEADER>() {
-        let (fragment, behind) = behind.split_at(Frame::parse(header).length.min(behind.len()));
-        block.extend_from_slice(fragment);
-        rest = behind;
-    }
-    block
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use foregate_wire::proxy_protocol;
+use foregate_wire::{HeadLimits, proxy_protocol};
 use h2::client::SendRequest;
 use socket2::SockRef;
 use tokio::io::AsyncWriteExt;
@@ -238,7 +238,9 @@ impl Upstream {
         let signs = Arc::new(Signs::new(now));
         let (unread, unsent) = (Arc::new(Unread::default()), Arc::new(Unsent::default()));
         let told = (Arc::clone(&signs), Arc::clone(&unread), Arc::clone(&unsent));
-        let stream = Guarded::new(stream, told, HEADER_LIST as usize, FRAME);
+        // `h2` leaves fields out of a list that is as large as its limit.
+        let limits = HeadLimits { bytes: HEADER_LIST as usize - 1, ..self.head_limits };
+        let stream = Guarded::new(stream, told, limits, FRAME);
         let (sender, mut connection) = h2::client::Builder::new()
             .initial_window_size(STREAM_WINDOW)
             .initial_connection_window_size(CONNECTION_WINDOW)
@@ -306,7 +308,6 @@ fn write_proxy_header(out: &mut Vec<u8>, version: ProxyProtocolVersion, addresse
 mod tests {
     use std::net::Ipv4Addr;
 
-    use foregate_wire::HeadLimits;
     use tokio::net::TcpListener;
 
     use super::*;

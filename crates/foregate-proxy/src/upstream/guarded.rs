@@ -7,9 +7,12 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
+use foregate_wire::HeadLimits;
 use h2::Reason;
+use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
+use crate::link::buffer::Buffer;
 use crate::link::frames::{Frame, Frames, PREFACE, flag, kind};
 use crate::link::head_gate::HeadGate;
 use crate::link::unread::Unread;
@@ -34,6 +37,8 @@ pub struct Signs {
     culprit: AtomicU32,
     /// How many of its streams we have reset.
     resets: AtomicU32,
+    /// Those of them whose head was too large.
+    too_large: Mutex<Vec<u32>>,
 }
 
 impl Signs {
@@ -47,6 +52,7 @@ impl Signs {
             closed: AtomicBool::new(false),
             culprit: AtomicU32::new(0),
             resets: AtomicU32::new(0),
+            too_large: Mutex::new(Vec::new()),
         }
     }
 
@@ -90,6 +96,11 @@ impl Signs {
         self.culprit.load(Ordering::Relaxed) == stream
     }
 
+    /// Whether the stream was reset since its head was larger than our limit.
+    pub fn is_too_large(&self, stream: u32) -> bool {
+        self.too_large.lock().contains(&stream)
+    }
+
     fn has_read(&self, now: Instant) {
         self.read.store(self.since_born(now), Ordering::Relaxed);
     }
@@ -113,19 +124,21 @@ pub struct Guarded<IO> {
     unsent: Arc<Unsent>,
     /// `h2` has been made to end the connection.
     poisoned: bool,
+    /// Frames of our own that are being written. They stand between whole frames of `h2`.
+    own: Buffer,
 }
 
 impl<IO> Guarded<IO> {
-    /// For a new connection, whose lists of fields may count `list` bytes, and its frames `frame_limit`.
+    /// For a new connection, whose heads and trailers have these limits, and its frames `frame_limit` bytes.
     pub fn new(
         io: IO,
         (signs, unread, unsent): (Arc<Signs>, Arc<Unread>, Arc<Unsent>),
-        list: usize,
+        limits: HeadLimits,
         frame_limit: usize,
     ) -> Self {
-        let gate = HeadGate::for_origin(list, frame_limit);
+        let gate = HeadGate::for_origin(limits, frame_limit);
         let (sent, received) = (Frames::after(PREFACE), Frames::after(0));
-        Self { io, gate, sent, received, signs, unread, unsent, poisoned: false }
+        Self { io, gate, sent, received, signs, unread, unsent, poisoned: false, own: Buffer::new() }
     }
 
     /// Gives `h2` what was held back, or what has it end the connection; whether there was something.
@@ -214,6 +227,10 @@ impl<IO: AsyncRead + Unpin> AsyncRead for Guarded<IO> {
             self.signs.has_read(Instant::now());
             self.observe_received(buffer.filled().get(before..).unwrap_or_default());
             let passed = self.gate.pass(buffer.filled().get(before..).unwrap_or_default());
+            let too_large = self.gate.take_too_large();
+            if !too_large.is_empty() {
+                self.signs.too_large.lock().extend(too_large);
+            }
             if self.gate.is_leaving() {
                 // Before `h2` has seen it: nobody needs to learn it by a failure.
                 self.signs.close();
@@ -226,8 +243,23 @@ impl<IO: AsyncRead + Unpin> AsyncRead for Guarded<IO> {
     }
 }
 
+impl<IO: AsyncWrite + Unpin> Guarded<IO> {
+    /// Writes the rest of our own frames.
+    fn poll_own(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        while !self.own.is_empty() {
+            match ready!(Pin::new(&mut self.io).poll_write(cx, self.own.unread()))? {
+                0 => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
+                written => self.own.consume(written),
+            }
+        }
+        self.own.release();
+        Poll::Ready(Ok(()))
+    }
+}
+
 impl<IO: AsyncWrite + Unpin> AsyncWrite for Guarded<IO> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        ready!(self.poll_own(cx))?;
         let written = ready!(Pin::new(&mut self.io).poll_write(cx, bytes))?;
         self.observe_sent(bytes.get(..written).unwrap_or_default());
         Poll::Ready(Ok(written))
@@ -238,6 +270,7 @@ impl<IO: AsyncWrite + Unpin> AsyncWrite for Guarded<IO> {
         cx: &mut Context<'_>,
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
+        ready!(self.poll_own(cx))?;
         let written = ready!(Pin::new(&mut self.io).poll_write_vectored(cx, slices))?;
         let mut left = written;
         for slice in slices {
@@ -252,8 +285,13 @@ impl<IO: AsyncWrite + Unpin> AsyncWrite for Guarded<IO> {
         self.io.is_write_vectored()
     }
 
+    /// `h2` flushes behind whole header blocks alone, where frames of our own may stand.
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.io).poll_flush(cx)
+        let this = &mut *self;
+        ready!(this.poll_own(cx))?;
+        this.gate.give_back(&mut this.own);
+        ready!(this.poll_own(cx))?;
+        Pin::new(&mut this.io).poll_flush(cx)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -272,7 +310,7 @@ mod tests {
     async fn connection(bytes: usize) -> (Guarded<DuplexStream>, DuplexStream) {
         let (near, mut far) = tokio::io::duplex(bytes.max(64));
         let told = (Arc::new(Signs::new(Instant::now())), Arc::default(), Arc::default());
-        let mut guarded = Guarded::new(near, told, 65_536, 16_384);
+        let mut guarded = Guarded::new(near, told, HeadLimits::default(), 16_384);
         guarded.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").await.unwrap();
         guarded.write_all(&frame(kind::HEADERS, flag::END_HEADERS, 3, b"h")).await.unwrap();
         // `:status: 200`
@@ -349,13 +387,40 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn what_padding_has_taken_of_windows_is_given_back_between_frames() {
+        let (mut guarded, mut far) = connection(64).await;
+        far.read_exact(&mut [0; PREFACE + 10]).await.unwrap();
+        let padding = frame(kind::DATA, flag::PADDED, 3, b"\x02\0\0");
+        far.write_all(&[padding.clone(), padding, frame(kind::PING, 0, 0, &[0; 8])].concat()).await.unwrap();
+        guarded.read_exact(&mut [0; 17]).await.unwrap();
+        // There is room for six bytes more.
+        let filler = frame(kind::DATA, 0, 3, &[0; 49]);
+        guarded.write_all(&filler).await.unwrap();
+        let flushed = tokio::time::timeout(Duration::from_millis(10), guarded.flush()).await;
+        assert!(flushed.is_err(), "nobody reads");
+        let ping = frame(kind::PING, 0, 0, &[1; 8]);
+        let expected = [
+            filler,
+            frame(kind::WINDOW_UPDATE, 0, 3, &[0, 0, 0, 6]),
+            frame(kind::WINDOW_UPDATE, 0, 0, &[0, 0, 0, 6]),
+            ping.clone(),
+        ]
+        .concat();
+        let mut got = vec![0; expected.len()];
+        let (written, read) = tokio::join!(guarded.write_all(&ping), far.read_exact(&mut got));
+        assert!(written.is_ok() && read.is_ok());
+        assert_eq!(got, expected);
+    }
+
+    #[tokio::test]
     async fn empty_data_is_taken_out_however_it_is_read() {
-        let empty = frame(kind::DATA, 0, 3, b"");
+        let mut empty = frame(kind::DATA, 0, 3, b"");
+        empty.extend(frame(kind::DATA, flag::PADDED, 3, b"\x02\0\0"));
         let mut kept = frame(kind::DATA, 0, 3, b"\0\0\0\0\0\0\0\0\x03");
         for other in [
             frame(kind::DATA, 0, 5, b""),
             frame(kind::DATA, 0, 2, b""),
-            frame(kind::DATA, flag::PADDED, 3, b"\0"),
+            frame(kind::DATA, flag::PADDED, 3, b"\x01a\0"),
             frame(kind::SETTINGS, flag::ACK, 0, b""),
             frame(kind::DATA, flag::END_STREAM, 3, b""),
         ] {

@@ -308,17 +308,13 @@ impl Origin {
                 if let Poll::Ready(Some(interim)) = response.poll_informational(cx) {
                     let (parts, ()) = interim.map_err(failed)?.into_parts();
                     fill_head(head, &parts.headers, parts.status.as_u16());
-                    return Poll::Ready(Ok(()));
+                    return Poll::Ready(is_within(&parts.headers, &upstream.head_limits));
                 }
                 let (parts, body): (_, RecvStream) =
                     ready!(std::pin::Pin::new(response).poll(cx)).map_err(failed)?.into_parts();
                 link.set_receive(body);
                 fill_head(head, &parts.headers, parts.status.as_u16());
-                // As for HTTP/1: what h2 does not mind an origin for.
-                if parts.headers.len() > upstream.head_limits.fields {
-                    return Poll::Ready(Err(Error::Response(ResponseError::TooManyFields)));
-                }
-                Poll::Ready(Ok(()))
+                Poll::Ready(is_within(&parts.headers, &upstream.head_limits))
             }
             (Link::H2(_), _) => Poll::Ready(Err(Error::Internal)),
         }
@@ -452,11 +448,25 @@ fn fill_head(head: &mut ResponseHead, map: &http::HeaderMap, status: u16) {
     fields::append(&mut head.headers, map);
 }
 
+/// What h2 does not mind an origin for, as for HTTP/1.
+fn is_within(fields: &http::HeaderMap, limits: &HeadLimits) -> Result<(), Error> {
+    if fields.len() > limits.fields {
+        return Err(Error::Response(ResponseError::TooManyFields));
+    }
+    if fields.iter().any(|(name, value)| name.as_str().len() + value.len() > limits.line) {
+        return Err(Error::Response(ResponseError::LineTooLong));
+    }
+    Ok(())
+}
+
 fn h2_error(error: h2::Error, stream: u32, lease: &Lease) -> Error {
     let connection = error.is_go_away() || error.is_io();
     if connection {
         // Before its task has seen the end of the connection: a further attempt must not meet it.
         lease.close();
+    }
+    if lease.signs().is_too_large(stream) {
+        return Error::Response(ResponseError::HeadTooLarge);
     }
     if lease.signs().has_begun(stream) {
         // Whatever it says now, it has begun to answer.

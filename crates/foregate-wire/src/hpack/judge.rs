@@ -155,6 +155,12 @@ impl Kind {
         }
     }
 
+    /// Whether it is a pseudo-field that is known.
+    #[inline]
+    pub(super) fn is_pseudo(self) -> bool {
+        self.bit() != 0
+    }
+
     /// The bit of a pseudo-field; 0 for others.
     #[inline]
     fn bit(self) -> u8 {

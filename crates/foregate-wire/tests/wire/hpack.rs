@@ -362,6 +362,89 @@ fn fields_that_no_table_takes_can_be_left_out() {
 }
 
 #[test]
+fn a_list_is_counted() {
+    let mut inspector = inspector();
+    let block = [b"\x82\x86\x84", &literal(b":authority", b"host")[..], b"\x40\x01a\x02bc", b"\x00\x01d\x00"]
+        .concat();
+    let mut counted = |block: &[u8]| {
+        let inspected = inspector.inspect(block, Section::Request, &mut Vec::new()).unwrap();
+        (inspected.size(), inspected.count(), inspected.longest())
+    };
+    assert_eq!(counted(&block), (42 + 43 + 38 + 46 + 35 + 33, 2, 3));
+    // The field that was added, by its index.
+    assert_eq!(counted(b"\x82\x86\x84\xbe\xbe"), (42 + 43 + 38 + 35 + 35, 2, 3));
+    assert_eq!(counted(b"\x82\x86\x84"), (42 + 43 + 38, 0, 0));
+}
+
+#[test]
+fn a_block_is_spelled_out() {
+    let mut inspector = inspector();
+    let mut spelled = |block: &[u8]| {
+        let (scratch, mut out) = (&mut Vec::new(), Vec::new());
+        let inspected = inspector.inspect(block, Section::Trailers, scratch).unwrap();
+        inspected.spelled_out(scratch, &mut out);
+        (inspected.changes_table(), out)
+    };
+    assert_eq!(spelled(b"\x40\x01a\x02bc\xbe"), (true, b"\x00\x01a\x02bc\x00\x01a\x02bc".to_vec()));
+    assert_eq!(spelled(b"\xbe\x00\x01d\x00"), (false, b"\x00\x01a\x02bc\x00\x01d\x00".to_vec()));
+    assert_eq!(spelled(b"\x20"), (true, Vec::new()));
+    // One that is too large for the table empties it.
+    let large = [&b"\x3f\xe1\x1f\x40\x01a\x01b\x40\x01a\x7f\x81\x1f"[..], &[b'v'; 4096]].concat();
+    assert!(spelled(&large).0);
+}
+
+#[test]
+fn a_head_is_replaced_by_one_of_another_scheme() {
+    let mut inspector = inspector();
+    let mut replaced = |block: &[u8], most: usize| {
+        let (scratch, mut out) = (&mut Vec::new(), Vec::new());
+        let inspected = inspector.inspect(block, Section::Request, scratch).unwrap();
+        inspected.with_scheme(b"x", most, scratch, &mut out).then_some(out)
+    };
+    let pseudo = |name: &[u8], value: &[u8]| {
+        let (name_len, value_len) = (name.len() as u8, value.len() as u8);
+        [&[0, name_len], name, &[value_len], value].concat()
+    };
+    let host = pseudo(b":authority", b"a");
+    let get = [pseudo(b":method", b"GET"), pseudo(b":scheme", b"x"), pseudo(b":path", b"/")].concat();
+    let expected = [&get[..], &host].concat();
+    assert_eq!(
+        replaced(&[b"\x82\x86\x84", &host[..], b"\x00\x01b\x01c"].concat(), 200).as_ref(),
+        Some(&expected)
+    );
+    // What is added to the table stays, also a pseudo-field.
+    let added = [b"\x82\x86\x44\x02/p", &host[..], b"\x00\x01b\x01c\x40\x01d\x01e"].concat();
+    let head = [pseudo(b":method", b"GET"), pseudo(b":scheme", b"x"), host.clone()].concat();
+    let expected = [&head[..], b"\x40\x05:path\x02/p\x40\x01d\x01e"].concat();
+    assert_eq!(replaced(&added, 300), Some(expected));
+    assert_eq!(replaced(&added, 190), None, "too large for the limit");
+    assert_eq!(replaced(b"\x82\x86\x84", 200), None, "neither authority nor host");
+    // Host takes the place of an authority, and stands in front of it no more.
+    let named = replaced(b"\x82\x86\x84\x00\x04host\x01a\x00\x01b\x01c", 200);
+    assert_eq!(named, Some([&get[..], &host].concat()));
+    let other = replaced(&[b"\x82\x86\x84", &host[..], b"\x00\x04host\x01b"].concat(), 200);
+    assert_eq!(other, Some([&get[..], &host].concat()));
+    // The start of a long path, in which no reference is torn apart.
+    for (end, length) in [(&b"aaa"[..], 1024), (b"%20", 1022), (b"a%2", 1023)] {
+        let path = [&b"/"[..], &[b'a'; 1021], end, &[b'a'; 976]].concat();
+        let long = [&b"\x82\x86\x04\x7f\xd2\x0e"[..], &path, &host].concat();
+        let head = [pseudo(b":method", b"GET"), pseudo(b":scheme", b"x")].concat();
+        let start = replaced(&long, 2000).unwrap();
+        assert_eq!(&start[..head.len()], &head);
+        assert!(start.ends_with(&[&path[..length], &host].concat()), "{length}");
+        assert!(!start.windows(length + 1).any(|window| *window == path[..=length]));
+    }
+    assert_eq!(replaced(&[b"\x42\x07CONNECT", &host[..]].concat(), 200), None);
+    assert_eq!(replaced(&[b"\x02\x07CONNECT", &host[..]].concat(), 200), None);
+    assert_eq!(
+        replaced(&[b"\x82\x84\x46\x04http", &host[..]].concat(), 200),
+        None,
+        "the scheme is in the table"
+    );
+    assert_eq!(replaced(&[b"\x86\x84", &host[..]].concat(), 200), None, "malformed");
+}
+
+#[test]
 fn an_entry_without_a_byte_has_no_substitute() {
     let mut inspector = inspector();
     let inspected = inspector.inspect(b"\x40\x00\x00", Section::Request, &mut Vec::new()).unwrap();

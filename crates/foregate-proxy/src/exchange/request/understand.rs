@@ -14,6 +14,7 @@ use http::request::Parts;
 use super::Request;
 use crate::error::Error;
 use crate::link::fields;
+use crate::link::head_gate::TOO_LARGE;
 
 /// A host with its port as it came, and what that was understood as. Empty before the first.
 #[derive(Debug, Default)]
@@ -168,8 +169,13 @@ impl Request {
         // What the connection is counts, not what the client says of it.
         self.secure = secure;
         // Without an authority the scheme is not handed on, only checked to be one.
-        if !matches!(parts.uri.scheme_str(), None | Some("http" | "https")) {
-            return Err(Error::Pseudo("the scheme is neither http nor https"));
+        match parts.uri.scheme_str() {
+            None | Some("http" | "https") => {}
+            Some(TOO_LARGE) => {
+                self.describe_h2_target(parts);
+                return Err(Error::Request(RequestError::HeadTooLarge));
+            }
+            Some(_) => return Err(Error::Pseudo("the scheme is neither http nor https")),
         }
         if parts.headers.len() > limits.fields {
             return Err(Error::TooManyFields);
@@ -218,21 +224,23 @@ impl Request {
         if self.head.headers.count(NameId::Host) > 1 {
             return Err(Error::HostCount);
         }
-        let named = match (authority, host) {
-            (Some(authority), host) => {
-                // A Host that names something else is an attempt to be routed by one and judged by the other.
-                if let Some(host) = host
-                    && !host.eq_ignore_ascii_case(authority)
-                {
-                    return Err(Error::Pseudo("Host differs from the authority"));
-                }
-                authority
-            }
-            (None, Some(host)) => host,
+        let (named, other) = match (authority, host) {
+            (Some(authority), host) => (authority, host),
+            (None, Some(host)) => (host, None),
             (None, None) => return Err(Error::Pseudo("the authority is missing")),
         };
         let port = parse_authority(named, &mut self.authority).map_err(Error::Host)?.port;
         self.host_len = self.authority.len();
+        // A Host that names something else is an attempt to be routed by one and judged by the other.
+        if let Some(host) = other.filter(|host| !host.eq_ignore_ascii_case(named)) {
+            let default = default_port(self.secure);
+            let mut normal = String::new();
+            let same = parse_authority(host, &mut normal).map_err(Error::Host)?.port.unwrap_or(default)
+                == port.unwrap_or(default);
+            if !same || normal != self.authority {
+                return Err(Error::Pseudo("Host differs from the authority"));
+            }
+        }
         self.push_port(port);
         let target = match parts.uri.path_and_query() {
             Some(target) if self.head.method != Method::Connect => target.as_str().as_bytes(),
@@ -241,6 +249,15 @@ impl Request {
         };
         self.head.set_target(target);
         self.normalise(Slashes::Merge)
+    }
+
+    /// Takes method and target of a head that is refused, for the log.
+    fn describe_h2_target(&mut self, parts: &Parts) {
+        if let Some(method) = Method::from_bytes(parts.method.as_str().as_bytes()) {
+            self.head.method = method;
+        }
+        // What cannot be understood is not shown.
+        let _ = self.understand_h2_target(parts);
     }
 
     /// Takes what can be taken of a head that was refused over HTTP/2, for those who look at such.
@@ -281,10 +298,13 @@ impl Request {
     }
 }
 
+fn default_port(secure: bool) -> u16 {
+    if secure { 443 } else { 80 }
+}
+
 fn push_port(authority: &mut String, port: Option<u16>, secure: bool, method: &Method) {
     // The scheme's own port says nothing (RFC 9110, section 4.2.3).
-    let default = if secure { 443 } else { 80 };
-    if let Some(port) = port.filter(|port| *port != default || *method == Method::Connect) {
+    if let Some(port) = port.filter(|port| *port != default_port(secure) || *method == Method::Connect) {
         authority.push(':');
         authority.push_str(itoa::Buffer::new().format(port));
     }

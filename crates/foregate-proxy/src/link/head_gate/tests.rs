@@ -52,7 +52,7 @@ fn passed(bytes: &[u8], first: usize, others: usize) -> Made {
                 let fields = refused.fields.iter();
                 let fields =
                     fields.map(|field| format!("{}={}", text(field.name), text(field.value))).collect();
-                made.refused.push((refused.fault, fields));
+                made.refused.push((refused.fault.unwrap(), fields));
             }
             let ready = gate.ready();
             if ready.is_empty() {
@@ -114,16 +114,42 @@ fn empty_data_says_nothing_where_a_stream_may_have_it() {
     let data = frame(kind::DATA, 0, 1, b"body");
     let made = made(&[&empty(1), &head, &empty(1), &data, &empty(1), &empty(1), &empty(3), &data]);
     assert_eq!(made.out, [&empty(1)[..], &head, &data, &empty(3), &data].concat());
-    let padded = frame(kind::DATA, flag::PADDED, 1, b"\x02\0\0");
+    let padded = frame(kind::DATA, flag::PADDED, 1, b"\x02a\0\0");
     let end = frame(kind::DATA, flag::END_STREAM, 1, b"");
     untouched(&[&head, &padded, &end, &empty(1)]);
     untouched(&[&head, &frame(kind::RST_STREAM, 0, 1, &[0; 4]), &empty(1)]);
 }
 
 #[test]
+fn padding_says_nothing_and_is_given_back() {
+    let padding = |stream, length: u8| {
+        frame(kind::DATA, flag::PADDED, stream, &[&[length][..], &vec![0; length.into()]].concat())
+    };
+    let heads = [1, 3, 5].map(|stream| headers(flag::END_HEADERS, stream, &[GET])).concat();
+    let end = frame(kind::DATA, flag::END_STREAM | flag::PADDED, 3, b"\x01\0");
+    let pads =
+        [padding(1, 0), padding(1, 255), padding(3, 1), padding(7, 2), end.clone(), padding(5, 2)].concat();
+    assert_eq!(made(&[&heads, &pads]).out, [&heads[..], &padding(7, 2), &end].concat());
+    let mut gate = HeadGate::new(&Limits::default(), FRAME);
+    gate.pass(&[START, &heads, &pads].concat());
+    gate.stream_is_reset(5);
+    gate.pass(&padding(5, 9));
+    let mut out = Buffer::new();
+    gate.give_back(&mut out);
+    let window = |stream, bytes: u32| frame(kind::WINDOW_UPDATE, 0, stream, &bytes.to_be_bytes());
+    assert_eq!(out.unread(), [window(1, 257), window(0, 1 + 256 + 2 + 3 + 10)].concat());
+    out.consume(out.len());
+    gate.give_back(&mut out);
+    assert!(out.is_empty());
+    // More padding than the frame has is `h2`'s to judge.
+    let bad = [headers(flag::END_HEADERS, 1, &[GET]), frame(kind::DATA, flag::PADDED, 1, b"\x09\0")].concat();
+    untouched(&[&bad]);
+}
+
+#[test]
 fn empty_data_of_a_stream_that_we_have_reset_says_nothing() {
     let mut gate = HeadGate::new(&Limits::default(), FRAME);
-    for stream in (1..200).step_by(2) {
+    for stream in (1..2 * RESET as u32 + 100).step_by(2) {
         let head = headers(flag::END_HEADERS, stream, &[GET]);
         let bytes = if stream == 1 { [START, &head].concat() } else { head };
         assert_eq!(gate.pass(&bytes), bytes.len());
@@ -151,7 +177,7 @@ fn a_block_in_many_frames_goes_on_in_few() {
     untouched(&[&many(4, 1, 5).0]);
     let (frames, block) = many(30, 1, 3);
     assert_eq!(made(&[&frames]).out, headers(WHOLE, 1, &[&block]));
-    let (frames, block) = many(500, 100, 1000);
+    let (frames, block) = many(480, 100, 1000);
     let bytes = [START, &frames].concat();
     let made = passed(&bytes, bytes.len(), 1);
     let parts: Vec<_> = block.chunks(FRAME).collect();
@@ -214,6 +240,65 @@ fn malformed_trailers_are_replaced_but_are_no_request() {
     assert_eq!((made.refused, made.fault), (Vec::new(), None));
 }
 
+#[test]
+fn a_head_that_is_too_large_is_replaced_by_one_that_is_not() {
+    let limits = Limits { head_bytes: 4096, ..Limits::default() };
+    let field = |count: usize| {
+        [
+            &b"\x00\x01b\x7f"[..],
+            &[(count - 127) as u8 & 0x7f | 0x80, ((count - 127) >> 7) as u8],
+            &vec![b'b'; count],
+        ]
+        .concat()
+    };
+    // Pseudo-fields: 42 for the method, 43, 38, and 43 for the authority; 34 for `x-a`.
+    let head = |stream, rest: usize| {
+        headers(flag::END_HEADERS, stream, &[GET, b"\x40\x01a\x01v", &field(rest - 33)])
+    };
+    let largest = 4096 - 42 - 43 - 38 - 43 - 34;
+    let mut gate = HeadGate::new(&limits, FRAME);
+    gate.pass(START);
+    let fits = head(1, largest);
+    assert_eq!(gate.pass(&fits), fits.len());
+    assert_eq!(gate.pass(&head(3, largest + 1)), 0);
+    let stand_in = [
+        &b"\x00\x07:method\x03GET\x00\x07:scheme\x0elist-too-large\x00\x05:path\x01/\x00\x0a:authority\x01a"
+            [..],
+        b"\x40\x01a\x01v",
+    ]
+    .concat();
+    let expected = headers(flag::END_HEADERS, 3, &[&stand_in]);
+    assert_eq!(gate.ready().unread(), expected);
+    gate.ready().consume(expected.len());
+    assert!(gate.take_refused().is_none(), "it is answered");
+    // It may have trailers, and CONNECT is reset and shown.
+    let trailers = headers(WHOLE, 3, &[TRAILER]);
+    assert_eq!(gate.pass(&trailers), trailers.len());
+    gate.pass(&headers(WHOLE, 5, &[b"\x02\x07CONNECT\x01\x01a", &field(4000)]));
+    assert_eq!(gate.ready().unread(), substitute(WHOLE, 5));
+    let refused = gate.take_refused().unwrap();
+    assert_eq!((refused.fault, refused.fields.len()), (None, 3));
+}
+
+#[test]
+fn trailers_beyond_the_limits_of_a_head_are_replaced() {
+    let limits = Limits { head_bytes: 1024, head_line: 256, head_fields: 3, ..Limits::default() };
+    let long = |count: u8| {
+        [&b"\x00\x01b\x7f"[..], &[(count - 127) | 0x80, 1], &vec![b'b'; usize::from(count) + 128]].concat()
+    };
+    for (block, fits) in
+        [(TRAILER.repeat(3), true), (TRAILER.repeat(4), false), (long(127), true), (long(128), false)]
+    {
+        let mut gate = HeadGate::new(&limits, FRAME);
+        gate.pass(START);
+        gate.pass(&headers(flag::END_HEADERS, 1, &[GET]));
+        let trailers = headers(WHOLE, 1, &[&block]);
+        let passed = gate.pass(&trailers);
+        let expected = if fits { Vec::new() } else { substitute(WHOLE, 1) };
+        assert_eq!((passed, gate.ready().unread()), (if fits { trailers.len() } else { 0 }, &expected[..]));
+    }
+}
+
 /// What `h2` says of a block on a stream that is not open does not depend on its fields.
 #[test]
 fn blocks_on_closed_streams_pass() {
@@ -234,15 +319,35 @@ fn a_malformed_block_on_a_closed_stream_is_replaced_by_a_harmless_one() {
     assert_eq!((made.refused, made.fault), (Vec::new(), None));
 }
 
+/// `h2` may not know the stream any more.
 #[test]
-fn a_block_on_a_stream_that_we_have_reset_passes() {
+fn the_last_block_of_a_stream_that_we_have_reset_says_nothing() {
     let mut gate = HeadGate::new(&Limits::default(), FRAME);
-    let head = headers(flag::END_HEADERS, 1, &[GET]);
     gate.pass(START);
-    assert_eq!(gate.pass(&head), head.len());
-    gate.stream_is_reset(1);
+    for stream in [1, 3] {
+        let head = headers(flag::END_HEADERS, stream, &[GET]);
+        assert_eq!(gate.pass(&head), head.len());
+        gate.stream_is_reset(stream);
+    }
     let after = headers(WHOLE, 1, &[TRAILER]);
-    assert_eq!(gate.pass(&after), after.len());
+    assert_eq!(gate.pass(&after), 0);
+    assert!(gate.ready().is_empty());
+    assert_eq!(gate.pass(&after), after.len(), "a second one is for `h2` to judge");
+    // From one that changes the table on `h2` has to do without it.
+    assert_eq!(gate.pass(&headers(WHOLE, 3, &[b"\x40\x01x\x01a"])), 0);
+    assert!(gate.ready().is_empty());
+    assert_eq!(gate.pass(&headers(WHOLE, 5, &[GET, b"\xbe"])), 0);
+    let get = b"\x00\x07:method\x03GET\x00\x07:scheme\x04http\x00\x05:path\x01/\x00\x0a:authority\x01a\x00\x01x\x01a";
+    let expected = [headers(WHOLE, 5, &[get]), headers(WHOLE, 3, &[b""]), substitute(WHOLE, 7)].concat();
+    gate.pass(&headers(WHOLE, 3, &[b"\xbe"]));
+    gate.pass(&headers(WHOLE, 7, &[GET, b"\xbe\x84"]));
+    assert_eq!(gate.ready().unread(), expected);
+}
+
+#[test]
+fn the_trailers_of_a_malformed_request_say_nothing() {
+    let (bad, after) = (headers(flag::END_HEADERS, 1, &[GET, GET]), headers(WHOLE, 1, &[TRAILER]));
+    assert_eq!(made(&[&bad, &after]).out, substitute(flag::END_HEADERS, 1));
 }
 
 #[test]
@@ -275,6 +380,21 @@ fn what_no_connection_survives() {
     let bomb = headers(WHOLE, 1, &[GET, &large, &[0xbe; 100]]);
     let bytes = [START, &bomb].concat();
     assert_eq!(passed(&bytes, bytes.len(), 1).fault, Some(Reason::ENHANCE_YOUR_CALM));
+}
+
+#[test]
+fn a_window_beyond_the_largest_is_a_fault_of_flow_control() {
+    let settings = |value: u32| {
+        let payload =
+            [&[0, 3, 0x80, 0, 0, 1, 0, 4][..], &value.to_be_bytes(), &[0, 5, 0, 0, 0x40, 0]].concat();
+        frame(kind::SETTINGS, 0, 0, &payload)
+    };
+    untouched(&[
+        &settings(u32::MAX >> 1),
+        &frame(kind::SETTINGS, 0, 0, b"\0\x04\xff"),
+        &frame(kind::SETTINGS, flag::ACK, 0, b""),
+    ]);
+    assert_eq!(fault(&[&settings(1 << 31)]), Some(Reason::FLOW_CONTROL_ERROR));
 }
 
 #[test]
@@ -509,7 +629,7 @@ proptest! {
 fn answered(streams: &[u32], frames: &[&[u8]]) -> (Vec<u8>, Option<Reason>, Option<u32>) {
     let bytes = frames.concat();
     let passed = |pieces: &mut dyn Iterator<Item = &[u8]>| {
-        let mut gate = HeadGate::for_origin(64 * 1024, FRAME);
+        let mut gate = HeadGate::for_origin(HeadLimits::default(), FRAME);
         assert!(streams.iter().all(|stream| gate.headers_were_sent(*stream)));
         let mut out = Vec::new();
         for piece in pieces {

@@ -1,0 +1,153 @@
+//! Header blocks in their frames: taken apart, judged by size, and written.
+
+use std::cell::RefCell;
+
+use foregate_wire::hpack::{Inspected, Section};
+use foregate_wire::{HeadLimits, HeaderList};
+use h2::Reason;
+
+use super::TOO_LARGE;
+use crate::link::buffer::Buffer;
+use crate::link::frames::{Frame, HEADER, flag, kind};
+
+/// Fields of a refused head that are kept. Those beyond are not shown.
+const REFUSED_FIELDS: usize = 1024;
+/// Memory for decoding that a thread keeps, in bytes.
+const KEPT_SCRATCH: usize = 64 * 1024;
+
+/// Whether a block is larger than it may be. How many fields a head has, and how long they are, is judged as for HTTP/1 by whoever
+/// gets it; of trailers nobody would ask any more.
+pub(super) fn is_too_large(inspected: &Inspected<'_>, section: Option<Section>, limits: &HeadLimits) -> bool {
+    match section {
+        None => false,
+        Some(Section::Request | Section::Response) => inspected.size() > limits.bytes,
+        Some(Section::Trailers) => {
+            inspected.size() > limits.bytes
+                || inspected.count() > limits.fields
+                || inspected.longest() > limits.line
+        }
+    }
+}
+
+/// What `h2` gets for a block that it must not get, in a HEADERS frame of `most` bytes of fields, or in one frame; and whether that
+/// is a request, which will be answered.
+pub(super) fn replacement(
+    inspected: &Inspected<'_>,
+    section: Option<Section>,
+    too_large: bool,
+    (most, frame_limit): (usize, usize),
+    scratch: &mut Vec<u8>,
+) -> Result<(Vec<u8>, bool), Reason> {
+    let mut block = Vec::new();
+    if too_large
+        && section == Some(Section::Request)
+        && inspected.with_scheme(TOO_LARGE.as_bytes(), most, scratch, &mut block)
+    {
+        return Ok((block, true));
+    }
+    block.clear();
+    // A stream that is over cannot be reset any more: the connection would be at fault.
+    let made = match section {
+        Some(_) => inspected.substitute(&mut block),
+        None => inspected.harmless(&mut block),
+    };
+    // A malformed message may end the connection (RFC 9113, section 5.4), and has to where no frame can stand in for it.
+    if !made || block.len() > frame_limit {
+        return Err(Reason::PROTOCOL_ERROR);
+    }
+    Ok((block, false))
+}
+
+/// What a HEADERS frame holds of its block, and the stream on which its own depends (RFC 9113, section 6.2).
+pub(super) fn fragment<'f>(frames: &'f [u8], frame: &Frame) -> Result<(&'f [u8], Option<u32>), Reason> {
+    let mut fragment = frames.get(HEADER..HEADER + frame.length).unwrap_or_default();
+    let mut padding = 0;
+    if frame.has(flag::PADDED) {
+        let (length, rest) = fragment.split_first().ok_or(Reason::FRAME_SIZE_ERROR)?;
+        (padding, fragment) = (usize::from(*length), rest);
+    }
+    let mut depends = None;
+    if frame.has(flag::PRIORITY) {
+        let (priority, rest) = fragment.split_first_chunk::<5>().ok_or(Reason::FRAME_SIZE_ERROR)?;
+        let [a, b, c, d, _] = *priority;
+        depends = Some(u32::from_be_bytes([a, b, c, d]) & 0x7fff_ffff);
+        fragment = rest;
+    }
+    let length = fragment.len().checked_sub(padding).ok_or(Reason::PROTOCOL_ERROR)?;
+    Ok((fragment.get(..length).unwrap_or_default(), depends))
+}
+
+/// How many CONTINUATION frames there are behind the first frame. All of them are there.
+pub(super) fn continuations(frames: &[u8], first: &Frame) -> usize {
+    let mut rest = frames.get(HEADER + first.length..).unwrap_or_default();
+    let mut count = 0;
+    while let Some((header, behind)) = rest.split_first_chunk::<HEADER>() {
+        rest = behind.get(Frame::parse(header).length..).unwrap_or_default();
+        count += 1;
+    }
+    count
+}
+
+/// Writes a block as that of a HEADERS frame, in frames of `limit` bytes at most.
+pub(super) fn write_head(block: &[u8], frame: &Frame, limit: usize, out: &mut Buffer) -> Result<(), Reason> {
+    let (mut kind, mut flags, mut rest) = (kind::HEADERS, frame.flags & flag::END_STREAM, block);
+    loop {
+        let (part, behind) = rest.split_at(rest.len().min(limit));
+        let [_, length @ ..] = u32::try_from(part.len()).map_err(|_| Reason::PROTOCOL_ERROR)?.to_be_bytes();
+        let last = if behind.is_empty() { flag::END_HEADERS } else { 0 };
+        out.append(&length);
+        out.append(&[kind, flags | last]);
+        out.append(&frame.stream.to_be_bytes());
+        out.append(part);
+        if behind.is_empty() {
+            return Ok(());
+        }
+        (kind, flags, rest) = (kind::CONTINUATION, 0, behind);
+    }
+}
+
+/// The fields of a refused head, as many as may be kept.
+pub(super) fn kept_fields(inspected: &Inspected<'_>, limit: usize, scratch: &mut Vec<u8>) -> HeaderList {
+    let mut kept = HeaderList::new();
+    let mut bytes = 0;
+    inspected.fields(scratch, |name, value| {
+        let with = bytes + name.len() + value.len();
+        if kept.len() < REFUSED_FIELDS && with <= limit {
+            bytes = with;
+            kept.push(name, value);
+        }
+    });
+    kept
+}
+
+/// Memory for decoding blocks.
+pub(super) struct Scratch {
+    pub(super) block: Vec<u8>,
+    pub(super) decoded: Vec<u8>,
+}
+
+thread_local! {
+    pub(super) static SCRATCH: RefCell<Scratch> = const { RefCell::new(Scratch { block: Vec::new(), decoded: Vec::new() }) };
+}
+
+impl Scratch {
+    pub(super) fn shrink(&mut self) {
+        self.decoded.clear();
+        self.decoded.shrink_to(KEPT_SCRATCH);
+        self.block.clear();
+        self.block.shrink_to(KEPT_SCRATCH);
+    }
+}
+
+/// Joins the fragment of the first frame with those of the others. All of them are there.
+pub(super) fn join<'b>(fragment: &[u8], frames: &[u8], first: &Frame, block: &'b mut Vec<u8>) -> &'b [u8] {
+    block.clear();
+    block.extend_from_slice(fragment);
+    let mut rest = frames.get(HEADER + first.length..).unwrap_or_default();
+    while let Some((header, behind)) = rest.split_first_chunk::<HEADER>() {
+        let (fragment, behind) = behind.split_at(Frame::parse(header).length.min(behind.len()));
+        block.extend_from_slice(fragment);
+        rest = behind;
+    }
+    block
+}

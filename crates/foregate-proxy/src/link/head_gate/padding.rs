@@ -1,0 +1,43 @@
+//! Padding that is kept from `h2`, and what it has taken of windows.
+
+use crate::link::buffer::Buffer;
+use crate::link::frames::kind;
+
+/// The most by which a WINDOW_UPDATE opens a window (RFC 9113, section 6.9.1).
+const LARGEST_WINDOW: u32 = u32::MAX >> 1;
+
+/// What padding has taken of windows and has not been given back.
+#[derive(Debug, Default)]
+pub(super) struct Padding {
+    /// Of the connection's.
+    bytes: u32,
+    /// Of those of streams.
+    streams: Vec<(u32, u32)>,
+}
+
+impl Padding {
+    /// Takes note of a frame's padding; the stream is `None` for one that is over.
+    pub(super) fn add(&mut self, stream: Option<u32>, length: usize) {
+        let length = u32::try_from(length).unwrap_or(u32::MAX);
+        let sum = |bytes: u32| bytes.saturating_add(length).min(LARGEST_WINDOW);
+        self.bytes = sum(self.bytes);
+        let Some(stream) = stream else { return };
+        match self.streams.iter_mut().find(|(known, _)| *known == stream) {
+            Some((_, bytes)) => *bytes = sum(*bytes),
+            None => self.streams.push((stream, sum(0))),
+        }
+    }
+
+    /// Appends frames that give it back, for the streams that are still open.
+    pub(super) fn give_back(&mut self, out: &mut Buffer, is_open: impl Fn(u32) -> bool) {
+        if self.bytes == 0 {
+            return;
+        }
+        let streams = self.streams.drain(..).filter(|(stream, _)| is_open(*stream));
+        for (stream, bytes) in streams.chain([(0, std::mem::take(&mut self.bytes))]) {
+            out.append(&[0, 0, 4, kind::WINDOW_UPDATE, 0]);
+            out.append(&stream.to_be_bytes());
+            out.append(&bytes.to_be_bytes());
+        }
+    }
+}
