@@ -2,7 +2,6 @@
 
 use super::plan::Plan;
 use super::report::{Match, Report, shorten};
-use super::secrets::hide_pairs;
 use super::state::State;
 use super::transaction::shown_fields;
 use super::values::Family;
@@ -69,14 +68,15 @@ pub(super) fn record(state: &State, report: &Report, plan: &Plan) -> String {
 /// A variable as it is shown.
 fn shown(state: &State, variable: Variable) -> String {
     let values = &state.values;
-    String::from_utf8_lossy(&hide_pairs(values.text.get(values.scalar(variable)))).into_owned()
+    String::from_utf8_lossy(&state.masks.hide_of(variable, values.text.get(values.scalar(variable))))
+        .into_owned()
 }
 
 /// The start of a body as it is shown.
 fn shown_body(state: &State, variable: Variable) -> String {
     // What is hidden becomes shorter: a few times as much is looked at as is shown, and not megabytes.
     let start = state.values.scalar(variable).part(0, 4 * BODY);
-    shorten(&hide_pairs(state.values.text.get(start)), BODY)
+    shorten(&state.masks.hide_of(variable, state.values.text.get(start)), BODY)
 }
 
 /// The request and the response.

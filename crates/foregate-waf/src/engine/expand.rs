@@ -206,13 +206,21 @@ impl Run<'_> {
     ) {
         let Some(key) = self.state.keys[collection as usize] else { return };
         let key = self.state.values.text.get(key);
-        let elements = self.plan.store.elements(Handle { collection, key, now: self.state.clock.now() });
-        for (name, value) in elements {
-            let name = self.push(&name);
-            if self.picks_text(pick, without, name) {
-                let value = self.push(&value);
-                found.push((NameRef::Span(name), Item::Text(value)));
+        let handle = Handle { collection, key, now: self.state.clock.now() };
+        let elements = match pick {
+            Pick::Name(_, lower) if without.is_empty() => {
+                self.plan.store.element(handle, lower).into_iter().collect()
             }
+            _ => {
+                let picks = |name: &[u8]| is_picked(pick, without, name);
+                let (elements, of) = self.plan.store.elements(handle, picks);
+                self.state.spend(of as u64);
+                elements
+            }
+        };
+        for (name, value) in elements {
+            let (name, value) = (self.push(&name), self.push(&value));
+            found.push((NameRef::Span(name), Item::Text(value)));
         }
     }
 
@@ -258,13 +266,7 @@ impl Run<'_> {
 
     /// Whether a name that is no family's is picked and not left out.
     fn picks_text(&self, pick: &Pick, without: &[Pick], name: Span) -> bool {
-        let name = self.state.values.text.get(name);
-        let takes = |pick: &Pick| match pick {
-            Pick::All => true,
-            Pick::Name(_, lower) => name.eq_ignore_ascii_case(lower),
-            Pick::Pattern(pattern, _) => pattern.is_match(name),
-        };
-        takes(pick) && !without.iter().any(takes)
+        is_picked(pick, without, self.state.values.text.get(name))
     }
 
     fn computed(&mut self, variable: Variable) -> Option<Item> {
@@ -320,4 +322,14 @@ impl Run<'_> {
     pub(crate) fn last(&self) -> Option<Found> {
         self.state.matched.last().copied()
     }
+}
+
+/// Whether a name that is no family's is picked and not left out.
+fn is_picked(pick: &Pick, without: &[Pick], name: &[u8]) -> bool {
+    let takes = |pick: &Pick| match pick {
+        Pick::All => true,
+        Pick::Name(_, lower) => name.eq_ignore_ascii_case(lower),
+        Pick::Pattern(pattern, _) => pattern.is_match(name),
+    };
+    takes(pick) && !without.iter().any(takes)
 }

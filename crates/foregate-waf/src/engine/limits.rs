@@ -14,12 +14,13 @@ pub struct Limits {
     /// is over its budget. Default 4 MiB: with the Core Rule Set on its highest level, a head of 64 KiB needs up to
     /// 1.5 MiB.
     pub text: usize,
-    /// Most variables that rules set under names made from the request. Further ones are not set, which counts as work
-    /// beyond the budget. Default 2,000.
+    /// Most variables that rules set under names made from the request, and as many of `ENV`. Further ones are not set, which
+    /// counts as work beyond the budget. Default 2,000.
     pub variables: usize,
     /// Most matches kept for the report; further ones are counted. Default 200.
     pub matches: usize,
-    /// Most values kept as `MATCHED_VARS`; further ones are left out. Default 1,000.
+    /// Most values that may match one rule, all of which are in `MATCHED_VARS`. Further ones are left out, which counts as work
+    /// beyond the budget. Default 65,536, some ten times what a request has that is within the other limits.
     pub matched_values: usize,
     /// Most bytes of a matched value that a report shows. Default 200.
     pub shown: usize,
@@ -51,8 +52,7 @@ pub(super) const LONG_BODY_TEXT: usize = 8;
 /// XML has its whole path for a name. A request with more is over its budget for text.
 pub const NAMES: usize = 1 << 20;
 
-/// Most variables of `ENV` in one transaction, those that its host sets and those that rules set together. Further ones
-/// are not set.
+/// Most variables of `ENV` that the host of a transaction sets. Rules have room of their own, for [`Limits::variables`].
 pub const ENVIRONMENT: usize = 64;
 
 /// What happens when a transaction needs more than its budget.
@@ -73,7 +73,7 @@ impl Default for Limits {
             text: 4 << 20,
             variables: 2_000,
             matches: 200,
-            matched_values: 1_000,
+            matched_values: 1 << 16,
             shown: 200,
             message: 1_024,
             beyond: Beyond::Deny(413),

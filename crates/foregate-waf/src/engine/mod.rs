@@ -10,7 +10,7 @@
 //! | `state.rs` | all that a transaction knows |
 //! | `feed.rs`, `run.rs` | a phase: values transformed and scanned, then the rules that are live |
 //! | `expand.rs`, `perform.rs` | macros and values that change; actions |
-//! | `report.rs`, `audit.rs`, `secrets.rs` | matches as lines and records, without secrets |
+//! | `report.rs`, `audit.rs`, `secrets.rs`, `masks.rs` | matches as lines and records, without secrets |
 //! | `limits.rs` | what a transaction may use |
 
 mod audit;
@@ -23,6 +23,7 @@ mod expand;
 pub(crate) mod expression;
 mod feed;
 mod limits;
+mod masks;
 mod media;
 mod perform;
 pub(crate) mod plan;

@@ -1,7 +1,6 @@
 //! What rules do: to variables and to the transaction when a link matches, and to the request when all links have.
 
-use super::limits::ENVIRONMENT;
-use super::plan::{Amount, Change, Effect, Name, Removal};
+use super::plan::{Change, Effect, Name, Removal};
 use super::run::{Item, Run};
 use super::state::Over;
 use super::store::Handle;
@@ -13,12 +12,6 @@ use crate::model::{
     Variable,
 };
 use crate::operator::Captured;
-
-/// Most values that `ctl` takes away from rules. A rule that does it for each of many values reaches this; further ones
-/// count as work beyond the budget.
-const REMOVED_TARGETS: usize = 256;
-/// Most values that are masked by actions; further ones are not recorded twice.
-const MASKS: usize = 64;
 
 impl<'p> Run<'p> {
     /// Performs the actions of a link that matched.
@@ -49,17 +42,12 @@ impl<'p> Run<'p> {
             Effect::Open(collection, key, known_as) => self.open(*collection, key, *known_as),
             Effect::SetEnv(name, value) => {
                 let (name, value) = (self.expand(name), self.expand(value));
-                if self.state.env.len() < ENVIRONMENT {
-                    self.state.env.push((name, value));
-                }
+                self.set_environment(name, value);
             }
             Effect::Remove(removal) => self.remove(removal),
             Effect::RemoveTarget(..) => {
-                let removed = &mut self.state.removed_targets;
-                match removed.contains(&place) {
-                    true => {}
-                    false if removed.len() < REMOVED_TARGETS => removed.push(place),
-                    false => self.state.exceed(Over::Variables),
+                if self.state.removed_targets.insert(place) && self.is_removed_here(place) {
+                    self.state.removed_here.push(place);
                 }
             }
             // Who only has it detect does not leave that to a rule.
@@ -74,11 +62,21 @@ impl<'p> Run<'p> {
             Effect::XmlArguments(arguments) => switches.xml_arguments = *arguments,
             Effect::Audit(mode) => switches.audit = *mode,
             Effect::AuditParts(change) => switches.audit_parts = changed(switches.audit_parts, *change),
-            Effect::Mask(mask) => {
-                if self.state.masks.len() < MASKS && !self.state.masks.contains(mask) {
-                    self.state.masks.push(mask.clone());
-                }
-            }
+            Effect::Mask(mask) => self.mask(mask),
+        }
+    }
+
+    /// Sets a variable of `ENV`, in the place of one of the same name that rules have set.
+    fn set_environment(&mut self, name: Span, value: Span) {
+        let text = &self.state.values.text;
+        let own = self.state.env.iter().skip(self.state.env_of_host);
+        let of_rules = own.len();
+        let known = own.clone().position(|(known, _)| text.get(*known) == text.get(name));
+        self.state.spend(of_rules as u64);
+        match known {
+            Some(at) => self.state.env[self.state.env_of_host + at].1 = value,
+            None if of_rules < self.plan.limits.variables => self.state.env.push((name, value)),
+            None => self.state.exceed(Over::Variables),
         }
     }
 
@@ -156,44 +154,47 @@ impl<'p> Run<'p> {
     ) {
         let timeout = self.plan.settings.collection_timeout;
         let name = self.expand(name);
-        let amount = |run: &mut Self, amount: &Amount| run.amount(amount);
-        match change {
+        let set = match change {
             Change::Set(value) => {
                 let item = self.item(*value).unwrap_or(Item::Text(Span::EMPTY));
                 let value = self.text(item);
                 self.stored(collection, |handle, run| {
-                    run.plan.store.set(handle, run.bytes(name), run.bytes(value), timeout);
-                });
+                    run.plan.store.set(handle, run.bytes(name), run.bytes(value), timeout)
+                })
             }
             Change::SetMade(text) => {
                 let value = self.expand(text);
                 self.stored(collection, |handle, run| {
-                    run.plan.store.set(handle, run.bytes(name), run.bytes(value), timeout);
-                });
+                    run.plan.store.set(handle, run.bytes(name), run.bytes(value), timeout)
+                })
             }
-            Change::Add(by) => {
-                let by = amount(self, by);
+            Change::Add(by) | Change::Subtract(by) => {
+                let is_less = matches!(change, Change::Subtract(_));
+                let by = self.amount(by);
+                let by = if is_less { by.saturating_neg() } else { by };
                 self.stored(collection, |handle, run| {
-                    run.plan.store.add(handle, run.bytes(name), by, timeout);
-                });
+                    run.plan.store.add(handle, run.bytes(name), by, timeout)
+                })
             }
-            Change::Subtract(by) => {
-                let by = amount(self, by).saturating_neg();
-                self.stored(collection, |handle, run| {
-                    run.plan.store.add(handle, run.bytes(name), by, timeout);
-                });
-            }
-            Change::Unset => {
-                self.stored(collection, |handle, run| run.plan.store.unset(handle, run.bytes(name)));
-            }
+            Change::Unset => self.stored(collection, |handle, run| {
+                run.plan.store.unset(handle, run.bytes(name));
+                Ok(())
+            }),
+        };
+        // What is counted and not kept would let through what it is counted for.
+        if set.is_some_and(|set| set.is_err()) {
+            self.state.exceed(Over::Variables);
         }
     }
 
     /// Does something with a record of the store, if `initcol` has opened it.
-    fn stored(&self, collection: PersistentCollection, act: impl FnOnce(Handle<'_>, &Self)) {
-        if let Some(key) = self.state.keys[collection as usize] {
-            act(Handle { collection, key: self.bytes(key), now: self.state.clock.now() }, self);
-        }
+    fn stored<T>(
+        &self,
+        collection: PersistentCollection,
+        act: impl FnOnce(Handle<'_>, &Self) -> T,
+    ) -> Option<T> {
+        let key = self.state.keys[collection as usize]?;
+        Some(act(Handle { collection, key: self.bytes(key), now: self.state.clock.now() }, self))
     }
 
     fn open(

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::expression::Expression;
 use super::limits::LOOK;
 use super::run::Run;
-use super::secrets::{HIDDEN, hide_pairs, may_copy};
+use super::secrets::{HIDDEN, may_copy};
 use super::state::{Found, NameRef, Over};
 use super::values::Span;
 use super::verdict::Verdict;
@@ -14,7 +14,7 @@ use crate::model::{Number, Operator, Phase, Place, RuleId, Severity, Template, V
 /// Most bytes of an operator's argument that a report shows.
 const PARAMETER: usize = 200;
 /// Most values that one match lists.
-const VALUES: usize = 10;
+pub(super) const VALUES: usize = 10;
 
 /// A rule that matched.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -310,7 +310,8 @@ impl<'a> Run<'a> {
         let shown = |run: &Self, told: Told<'_>| match told {
             Told::Fixed(text) => shorten(text, limit),
             Told::Made(span) => {
-                shorten(&hide_pairs(run.state.values.text.get(span.part(0, limit.saturating_mul(4)))), limit)
+                let text = run.state.values.text.get(span.part(0, limit.saturating_mul(4)));
+                shorten(&run.state.masks.hide(text), limit)
             }
         };
         let mut values: Vec<(String, String)> =
@@ -327,6 +328,7 @@ impl<'a> Run<'a> {
         let operator = link.map_or(String::new(), |link| {
             format!("{}{}", if link.negated { "!" } else { "" }, link.operator.name())
         });
+        self.state.masked.push(self.state.masks.version);
         self.state.matches.push(Match {
             rule: about.id,
             place: about.place.clone(),
@@ -350,6 +352,23 @@ impl<'a> Run<'a> {
         });
     }
 
+    /// The matches as they are told, now that all masks are known.
+    pub(crate) fn shown_matches(&mut self) -> Vec<Match> {
+        let mut matches = std::mem::take(&mut self.state.matches);
+        let known = self.state.masks.version;
+        if self.state.masked.first().is_none_or(|first| *first == known) {
+            return matches;
+        }
+        self.gather_secrets();
+        for (at, found) in matches.iter_mut().enumerate() {
+            if self.state.masked.get(at) != Some(&known) {
+                let (secrets, masks) = (&self.state.secrets, &self.state.masks);
+                masks.hide_in(found, |text| secrets.hide(text, true, false).0, self.plan);
+            }
+        }
+        matches
+    }
+
     /// What matched, as far as it is shown: the first values, and the last. Looking at them counts as work.
     fn listed(&mut self) -> Vec<Found> {
         let matched = &self.state.matched;
@@ -365,7 +384,8 @@ impl<'a> Run<'a> {
     fn shown_verdict(&mut self, verdict: &Verdict) -> Verdict {
         let mut verdict = verdict.clone();
         if let Verdict::Redirect { to, .. } = &mut verdict {
-            *to = hide_pairs(&self.without_secrets(to, false, false));
+            let shown = self.without_secrets(to, false, false);
+            *to = self.state.masks.hide(&shown);
         }
         verdict
     }
@@ -374,7 +394,12 @@ impl<'a> Run<'a> {
         let mut label = Vec::new();
         let limit = self.plan.limits.shown;
         self.push_label(found.variable, found.name, limit + 1, &mut label);
-        let hidden = secret && found.name != NameRef::None;
+        // What has no name is all that a rule looks at, in which a secret is hidden alone; but for what is one as a whole.
+        let is_whole = match found.variable {
+            Variable::MatchedVar => true,
+            variable => self.state.masks.covers(variable, b"") || self.masks_matched(),
+        };
+        let hidden = secret && (found.name != NameRef::None || is_whole);
         let value = if hidden {
             String::from_utf8_lossy(HIDDEN).into_owned()
         } else {
@@ -385,11 +410,11 @@ impl<'a> Run<'a> {
                 true => self.without_secrets(&value, false, found.variable == Variable::Xml),
                 false => value,
             };
-            shorten(&hide_pairs(&value), limit)
+            shorten(&self.state.masks.hide(&value), limit)
         };
         // A name may be a text of pairs itself, such as JSON that is taken for a form; that of the variable is what rules say.
         let named = memchr::memchr(b':', &label).map_or(label.len(), |colon| colon + 1);
-        let name = hide_pairs(&label.split_off(named));
+        let name = self.state.masks.hide(&label.split_off(named));
         label.extend_from_slice(&name);
         (shorten(&label, limit), value)
     }

@@ -5,13 +5,17 @@ use super::chains::{Node, RAW};
 use super::expression::Expression;
 use super::feed;
 use super::limits::{Beyond, LOOK};
-use super::plan::{Amount, Link, PhasePlan, Pick, Plan, Source, Step, Target};
-use super::state::{Found, NameRef, State};
+use super::plan::{Amount, Effect, Link, PhasePlan, Pick, Plan, Source, Step, Target};
+use super::state::{Found, NameRef, Over, State};
 use super::tx::{self, Value};
 use super::values::{Family, Span, UNCHANGED, UNFED, Unit, decimal};
 use super::verdict::Verdict;
 use crate::model::{EngineMode, Phase, Variable};
-use crate::operator::{Argument, Captured, Test};
+use crate::operator::{Argument, Captured, Checksum, Test};
+use crate::scan::Pattern;
+
+/// Targets that have been removed of which so many are one unit of work for each rule.
+const REMOVED: u64 = 16;
 
 /// A transaction together with its plan.
 pub(crate) struct Run<'a> {
@@ -125,11 +129,32 @@ impl<'p> Run<'p> {
     fn rule(&mut self, rule: usize, candidate: Option<u32>) -> bool {
         self.state.rule = rule;
         self.state.matched.clear();
+        self.find_removed();
         let links = &self.plan.rules[rule].links;
         links
             .iter()
             .enumerate()
             .all(|(number, link)| self.link(link, number, candidate.filter(|_| number == 0)))
+    }
+
+    /// Finds what the rule that runs does not look at any more. Its values are many, and what has been removed may be as well.
+    fn find_removed(&mut self) {
+        self.state.removed_here.clear();
+        if self.state.removed_targets.is_empty() {
+            return;
+        }
+        self.state.spend(self.state.removed_targets.len() as u64 / REMOVED);
+        let mut here = std::mem::take(&mut self.state.removed_here);
+        here.extend(self.state.removed_targets.iter().filter(|place| self.is_removed_here(**place)));
+        self.state.removed_here = here;
+    }
+
+    /// Whether the rule that runs does not look any more at what the effect at this place removes.
+    pub(crate) fn is_removed_here(&self, (rule, link, effect): (usize, usize, usize)) -> bool {
+        match &self.plan.rules[rule].links[link].effects[effect] {
+            Effect::RemoveTarget(rules, ..) => rules.contains(self.state.rule),
+            _ => false,
+        }
     }
 
     fn link(&mut self, link: &'p Link, number: usize, candidate: Option<u32>) -> bool {
@@ -401,10 +426,10 @@ impl Look<'_, '_> {
     /// Whether `ctl` has taken a value away from the rule that runs.
     fn is_removed(&self, known: u16, name: NameRef) -> bool {
         let state = &*self.run.state;
-        state.removed_targets.iter().any(|(rule, link, effect)| {
+        state.removed_here.iter().any(|(rule, link, effect)| {
             let effect = &self.run.plan.rules[*rule].links[*link].effects[*effect];
-            let super::plan::Effect::RemoveTarget(rules, source, pick) = effect else { return false };
-            if !rules.contains(state.rule) || *source != self.target.source {
+            let Effect::RemoveTarget(_, source, pick) = effect else { return false };
+            if *source != self.target.source {
                 return false;
             }
             match (pick, name) {
@@ -450,6 +475,9 @@ impl Look<'_, '_> {
                 return false;
             }
         }
+        if let Test::Checked(checksum, pattern) = &link.test {
+            return self.checked(*checksum, pattern, name, value);
+        }
         let text = &self.run.state.values.text;
         let argument = match held {
             Held::None => Argument::None,
@@ -465,6 +493,36 @@ impl Look<'_, '_> {
         true
     }
 
+    /// Looks in a value for a number whose check digits are right. Each that is tried counts as work, so that many others before
+    /// it hide none.
+    fn checked(&mut self, checksum: Checksum, pattern: &Pattern, name: NameRef, value: Span) -> bool {
+        let link = self.link;
+        let mut from = 0;
+        let found = loop {
+            let text = self.run.state.values.text.get(value);
+            let rest = if from <= text.len() { pattern.captures(text, from) } else { None };
+            let Some(whole) = rest.and_then(|[whole, ..]| whole) else { break None };
+            if checksum.holds(&text[whole.clone()]) {
+                break Some(whole);
+            }
+            if !self.run.state.spend((whole.end - from) as u64 + LOOK) {
+                return false;
+            }
+            // One that is no such number may overlap one that is.
+            from = whole.start + 1;
+        };
+        if found.is_some() == link.negated {
+            return false;
+        }
+        let captured = found.filter(|_| link.capture).map(|whole| {
+            let mut captured = Captured::default();
+            captured.groups[0] = Some((whole.start, whole.end));
+            captured
+        });
+        self.hit(name, value, captured);
+        true
+    }
+
     /// What happens when a value matches.
     fn hit(&mut self, name: NameRef, value: Span, captured: Option<Captured>) {
         if let Some(captured) = captured {
@@ -474,9 +532,15 @@ impl Look<'_, '_> {
         let matched = &mut self.run.state.matched;
         if matched.len() < self.run.plan.limits.matched_values {
             matched.push(found);
-        } else if let Some(last) = matched.last_mut() {
-            *last = found;
+        } else {
+            // A later link that looks for one among them must not miss it in silence.
+            if let Some(last) = matched.last_mut() {
+                *last = found;
+            }
+            self.run.state.exceed(Over::Variables);
         }
         self.run.effects(self.link, self.number);
+        // What it compares with may have changed.
+        *self.held = None;
     }
 }

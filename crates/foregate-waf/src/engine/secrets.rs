@@ -6,6 +6,7 @@ use std::sync::LazyLock;
 
 use aho_corasick::{AhoCorasick, AhoCorasickKind};
 
+use super::masks::{Masks, origin};
 use super::run::Run;
 use super::state::{Found, NameRef};
 use super::values::Family;
@@ -100,22 +101,14 @@ impl Run<'_> {
             NameRef::Span(span) => self.state.values.text.get(span),
             NameRef::Slot(_) | NameRef::None => b"",
         };
-        let masks_matched = |mask| matches!(mask, &Mask::Matched | &Mask::MatchedBytes { .. });
-        (self.state.masks.iter().any(masks_matched) && self.masks_matched())
-            || self.is_secret_value(found.variable, name)
+        let is_copy = matches!(found.variable, Variable::MatchedVars);
+        let origin = if is_copy { origin(name) } else { Some((found.variable, name)) };
+        self.masks_matched() || origin.is_some_and(|(variable, name)| self.is_secret_value(variable, name))
     }
 
     /// Whether a value under this name is a secret, whoever shows it.
     pub(crate) fn is_secret_value(&self, variable: Variable, name: &[u8]) -> bool {
-        let by_rule = self.state.masks.iter().any(|mask| match (mask, variable) {
-            (Mask::Argument(masked), Variable::Args | Variable::ArgsGet | Variable::ArgsPost)
-            | (Mask::RequestHeader(masked), Variable::RequestHeaders)
-            | (Mask::ResponseHeader(masked), Variable::ResponseHeaders) => {
-                name.eq_ignore_ascii_case(masked.as_bytes())
-            }
-            _ => false,
-        });
-        by_rule
+        self.state.masks.covers(variable, name)
             || match variable {
                 Variable::RequestCookies => true,
                 Variable::RequestHeaders | Variable::ResponseHeaders => is_secret_field(name),
@@ -127,7 +120,10 @@ impl Run<'_> {
     }
 
     /// Whether the rule that runs says that what it matches is not to be shown.
-    fn masks_matched(&self) -> bool {
+    pub(crate) fn masks_matched(&self) -> bool {
+        if !self.state.masks.matched {
+            return false;
+        }
         let effects = self.plan.rules[self.state.rule].links.iter().flat_map(|link| &link.effects);
         effects.into_iter().any(|effect| {
             matches!(effect, super::plan::Effect::Mask(Mask::Matched | Mask::MatchedBytes { .. }))
@@ -193,7 +189,7 @@ impl Run<'_> {
     pub(crate) fn gather_secrets(&mut self) {
         let values = &self.state.values;
         let of = FAMILIES.iter().map(|(family, _)| values.units(*family).len()).sum::<usize>();
-        let of = of + self.state.masks.len() + self.state.secrets.xml.len();
+        let of = of + self.state.masks.version + self.state.secrets.xml.len();
         if self.state.secrets.of == of {
             return;
         }
@@ -223,14 +219,23 @@ impl Run<'_> {
     /// A value without the secrets that it contains; with `parts`, nothing of one that is a part of a secret. With `xml`, which is
     /// for the text of XML, only those that stand there: a cookie of the same bytes must not hide what an element says.
     pub(crate) fn without_secrets(&mut self, text: &[u8], parts: bool, xml: bool) -> Vec<u8> {
-        let secrets = if xml { &self.state.secrets.xml } else { &self.state.secrets.values };
+        let (shown, work) = self.state.secrets.hide(text, parts, xml);
+        self.state.spend(work);
+        shown
+    }
+}
+
+impl Secrets {
+    /// The same, and the work that it was.
+    pub(crate) fn hide(&self, text: &[u8], parts: bool, xml: bool) -> (Vec<u8>, u64) {
+        let secrets = if xml { &self.xml } else { &self.values };
         if secrets.is_empty() || text.len() < SECRET_LEAST {
-            return text.to_vec();
+            return (text.to_vec(), 0);
         }
         let lower = text.to_ascii_lowercase();
         let is_part = |secret: &Vec<u8>| parts && memchr::memmem::find(secret, &lower).is_some();
         if secrets.len() > SECRETS || secrets.iter().any(is_part) {
-            return HIDDEN.to_vec();
+            return (HIDDEN.to_vec(), 0);
         }
         let mut hidden = vec![false; text.len()];
         for secret in secrets {
@@ -251,8 +256,7 @@ impl Run<'_> {
                 (true, true) => {}
             }
         }
-        self.state.spend(work as u64);
-        out
+        (out, work as u64)
     }
 }
 
@@ -261,12 +265,19 @@ const LAYERS: usize = 4;
 
 /// A text in which values of secret arguments (`password=...`, `"token":"..."`) and fields (`Cookie: ...`, up to the end of
 /// the line) are hidden, up to what ends them. Where name and value are encoded together, all of it is.
+#[cfg(test)]
 pub(crate) fn hide_pairs(text: &[u8]) -> Vec<u8> {
+    hide_pairs_and(text, &Masks::default())
+}
+
+/// The same, also of those that are masked.
+pub(crate) fn hide_pairs_and(text: &[u8], masks: &Masks) -> Vec<u8> {
     let mut out = Vec::with_capacity(text.len());
     let mut at = 0;
     while at < text.len() {
         let rest = &text[at..];
-        let len = rest.iter().take_while(|byte| is_name(**byte)).count();
+        let len = masks.odd_name(rest);
+        let len = len.unwrap_or_else(|| rest.iter().take_while(|byte| is_name(**byte)).count());
         let name = &rest[..len];
         at += len.max(1);
         if len == 0 {
@@ -281,6 +292,7 @@ pub(crate) fn hide_pairs(text: &[u8]) -> Vec<u8> {
             continue;
         }
         let plain = decoded(name);
+        let is_key = |key: &[u8]| is_secret_key(key) || masks.has_key(key) || masks.has_key(name);
         // The same as above, encoded.
         if plain.len() < len && text[..at - len].ends_with(b"//") && userinfo(&plain).is_some() {
             out.extend_from_slice(HIDDEN);
@@ -288,7 +300,7 @@ pub(crate) fn hide_pairs(text: &[u8]) -> Vec<u8> {
         }
         let may_open = matches!(text.get((at - len).wrapping_sub(1)), Some(b'<' | b':'));
         if may_open
-            && is_secret_key(&plain)
+            && is_key(&plain)
             && let Some(end) = element_end(text, at - len, at)
         {
             out.extend_from_slice(name);
@@ -310,8 +322,8 @@ pub(crate) fn hide_pairs(text: &[u8]) -> Vec<u8> {
             out.extend_from_slice(name);
             continue;
         }
-        let is_field = is_known_field(&plain);
-        if !is_field && !is_secret_key(&plain) {
+        let is_field = is_known_field(&plain) || masks.has_field(&plain);
+        if !is_field && !is_key(&plain) {
             out.extend_from_slice(name);
             continue;
         }
@@ -447,7 +459,7 @@ fn line_length(text: &[u8]) -> usize {
     memchr::memchr2(b'\r', b'\n', text).unwrap_or(text.len())
 }
 
-fn is_name(byte: u8) -> bool {
+pub(crate) fn is_name(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.' | b'[' | b']' | b'%' | b'\\')
 }
 

@@ -1,5 +1,7 @@
 //! What one transaction knows and has done so far.
 
+use foldhash::HashSet;
+
 use super::bits::Bits;
 use super::limits::{BODY_TEXT, BODY_TEXT_OF, LONG_BODY_TEXT, TURN};
 use super::plan::Plan;
@@ -8,8 +10,7 @@ use super::tx::{Slot, Variables};
 use super::values::{Span, Values};
 use super::verdict::Verdict;
 use crate::model::{
-    AllowScope, AuditEngine, AuditParts, BodyProcessor, EngineMode, Mask, Phase, RuleId, Variable,
-    XmlArguments,
+    AllowScope, AuditEngine, AuditParts, BodyProcessor, EngineMode, Phase, RuleId, Variable, XmlArguments,
 };
 use crate::transform::Bytes;
 
@@ -110,6 +111,9 @@ impl Allowed {
     }
 }
 
+/// How many values that matched there is room for from one phase to the next.
+const MATCHED_ROOM: usize = 256;
+
 /// One transaction.
 #[derive(Debug)]
 pub(crate) struct State {
@@ -133,15 +137,21 @@ pub(crate) struct State {
     pub(crate) folded: bool,
     /// Rules that do not run any more; empty until there is one.
     pub(crate) removed: Option<Box<Bits>>,
-    /// Targets that are not looked at any more: rule, link and effect that say so.
-    pub(crate) removed_targets: Vec<(usize, usize, usize)>,
+    /// Targets that are not looked at any more: rule, link and effect that say so. The rule set bounds how many those are.
+    pub(crate) removed_targets: HashSet<(usize, usize, usize)>,
+    /// Those among them that the rule that runs does not look at.
+    pub(crate) removed_here: Vec<(usize, usize, usize)>,
     /// Keys of collections in the store, in the order of their type.
     pub(crate) keys: [Option<Span>; 5],
     pub(crate) session_id: Option<Span>,
     pub(crate) user_id: Option<Span>,
     pub(crate) env: Vec<(Span, Span)>,
+    /// How many of those the host has set.
+    pub(crate) env_of_host: usize,
     pub(crate) open_cookie: Option<super::cookies::OpenCookie>,
-    pub(crate) masks: Vec<Mask>,
+    pub(crate) masks: super::masks::Masks,
+    /// Of each match that is kept, how many masks were known by then.
+    pub(crate) masked: Vec<usize>,
     pub(crate) highest_severity: Option<u8>,
     pub(crate) allowed: Allowed,
     /// Work left; see [`Limits::work`](super::Limits::work).
@@ -235,13 +245,16 @@ impl State {
             phase: Phase::RequestHeaders,
             folded: true,
             removed: None,
-            removed_targets: Vec::new(),
+            removed_targets: HashSet::default(),
+            removed_here: Vec::new(),
             keys: [None; 5],
             session_id: None,
             user_id: None,
             env: Vec::new(),
+            env_of_host: 0,
             open_cookie: None,
-            masks: Vec::new(),
+            masks: super::masks::Masks::default(),
+            masked: Vec::new(),
             highest_severity: None,
             allowed: Allowed::default(),
             work: plan.limits.work,
@@ -302,6 +315,12 @@ impl State {
         let (first, rest) = (body.min(BODY_TEXT_OF), body.saturating_sub(BODY_TEXT_OF));
         let room = first.saturating_mul(BODY_TEXT).saturating_add(rest.saturating_mul(LONG_BODY_TEXT));
         self.text_most = self.text_most.saturating_add(room);
+    }
+
+    /// Forgets what matched in the rule that ran last. Room for many is not held until the response is there.
+    pub(crate) fn forget_matched(&mut self) {
+        self.matched.clear();
+        self.matched.shrink_to(MATCHED_ROOM);
     }
 
     /// Notes that something was needed beyond the budget. That there is no work left tells more than all else.

@@ -10,11 +10,19 @@ use crate::transform::Transformation;
 /// Most records of one shard. A new one beyond that takes the place of one that has expired, or of the one that ends
 /// first.
 const RECORDS: usize = 4_096;
-/// Most elements of a record. Further ones are not set.
-const ELEMENTS: usize = 64;
-/// Most bytes of a key, of an element's name and of its value. A longer key is known by its digest, what has a longer name is not
-/// kept, values are cut.
-const TEXT: usize = 1_024;
+/// What the elements of any record may take, bytes: their names and values, and [`ELEMENT`] for each.
+const RECORD: usize = 2 << 10;
+/// The same while the records of its shard take less than twice [`ROOM`].
+const LARGE_RECORD: usize = 16 << 10;
+/// While the records of its shard take less than this, one may take more: there are few of `GLOBAL`, and elements of many clients
+/// in each. None makes room for elements of another: a client could otherwise have what is counted of others forgotten.
+const ROOM: usize = 4 << 20;
+/// What a value may grow by that is there already, however little room there is: a number that counts.
+const GROWTH: usize = 20;
+/// What an element takes beside its name and its value.
+const ELEMENT: usize = 128;
+/// Most bytes of a key. A longer one is known by its digest.
+const KEY: usize = 1_024;
 /// What stands before the digest of a long key.
 const DIGEST: &[u8] = b"sha1\0";
 /// How many records are known to end first after all were looked at, which is done once a second. With more new ones in
@@ -42,27 +50,47 @@ type Key = (PersistentCollection, Box<[u8]>);
 #[derive(Debug, Default)]
 struct Shard {
     records: HashMap<Key, Record>,
+    /// What all elements take.
+    bytes: usize,
     /// The second in which all records were last looked at for room.
     looked: Option<u64>,
+    /// The second in which what has expired was last forgotten in all of them.
+    swept: u64,
     /// Those that were to end first then, the first of them last, with the time.
     next: Vec<(u64, Key)>,
 }
 
 #[derive(Debug, Default)]
 struct Record {
-    elements: Vec<Element>,
+    /// By their names in small letters.
+    elements: HashMap<Box<[u8]>, Element>,
     /// When it can be forgotten, in seconds since 1970.
     until: u64,
+    /// What its elements take.
+    bytes: usize,
+    /// How many elements there have been.
+    made: u64,
+    /// The second in which what has expired was last looked for.
+    looked: u64,
 }
 
 #[derive(Debug)]
 struct Element {
+    /// Its name as it was set first.
     name: Box<[u8]>,
+    /// How many there were before it.
+    number: u64,
     value: Box<[u8]>,
     until: u64,
     /// It loses so much every so many seconds, last done at that time.
     loses: Option<(u32, u32, u64)>,
+    /// What it took when it was set: itself, its name twice, as that is its key, and its value.
+    bytes: usize,
 }
+
+/// There is no room for an element.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Full;
 
 /// A record of the store: which collection, under which key.
 #[derive(Clone, Copy, Debug)]
@@ -89,60 +117,103 @@ impl Store {
         self.shards[key.0 as usize][at].lock()
     }
 
-    /// The elements that a record has, with their values.
-    pub(crate) fn elements(&self, handle: Handle<'_>) -> Vec<NamedValue> {
+    /// The elements of these names that a record has, with their values, in the order in which they were made; and how many it
+    /// has.
+    pub(crate) fn elements(
+        &self,
+        handle: Handle<'_>,
+        picks: impl Fn(&[u8]) -> bool,
+    ) -> (Vec<NamedValue>, usize) {
         let key = handle.key();
         let mut shard = self.shard(&key);
-        let Some(record) = shard.records.get_mut(&key) else { return Vec::new() };
-        record.refresh(handle.now);
-        record.elements.iter().map(|element| (element.name.clone(), element.value.clone())).collect()
+        let Some(record) = shard.records.get_mut(&key) else { return (Vec::new(), 0) };
+        let mut found = Vec::new();
+        for element in record.elements.values_mut().filter(|element| picks(&element.name)) {
+            if element.refresh(handle.now) {
+                found.push((element.number, (element.name.clone(), element.value.clone())));
+            }
+        }
+        found.sort_unstable_by_key(|(number, _)| *number);
+        (found.into_iter().map(|(_, named)| named).collect(), record.elements.len())
+    }
+
+    /// The element of this name.
+    pub(crate) fn element(&self, handle: Handle<'_>, name: &[u8]) -> Option<NamedValue> {
+        let key = handle.key();
+        let mut shard = self.shard(&key);
+        let element = shard.records.get_mut(&key)?.find(name, handle.now)?;
+        Some((element.name.clone(), element.value.clone()))
     }
 
     /// Sets an element, for `timeout` seconds.
-    pub(crate) fn set(&self, handle: Handle<'_>, name: &[u8], value: &[u8], timeout: u32) {
-        self.change(handle, name, timeout, |_| value.get(..TEXT).unwrap_or(value).into());
+    pub(crate) fn set(
+        &self,
+        handle: Handle<'_>,
+        name: &[u8],
+        value: &[u8],
+        timeout: u32,
+    ) -> Result<(), Full> {
+        self.change(handle, name, timeout, |_| value.into())
     }
 
     /// Adds to an element, for `timeout` seconds. What is no number, or not there, counts as zero.
-    pub(crate) fn add(&self, handle: Handle<'_>, name: &[u8], amount: i64, timeout: u32) {
+    pub(crate) fn add(&self, handle: Handle<'_>, name: &[u8], amount: i64, timeout: u32) -> Result<(), Full> {
         self.change(handle, name, timeout, |before| {
             leading_number(before).saturating_add(amount).to_string().into_bytes().into()
-        });
+        })
     }
 
-    fn change(&self, handle: Handle<'_>, name: &[u8], timeout: u32, value: impl FnOnce(&[u8]) -> Box<[u8]>) {
-        if name.len() > TEXT {
-            return;
-        }
+    fn change(
+        &self,
+        handle: Handle<'_>,
+        name: &[u8],
+        timeout: u32,
+        value: impl FnOnce(&[u8]) -> Box<[u8]>,
+    ) -> Result<(), Full> {
         let until = handle.now.saturating_add(u64::from(timeout));
         let key = handle.key();
-        let mut shard = self.shard(&key);
+        let shard = &mut *self.shard(&key);
         if shard.records.len() >= RECORDS && !shard.records.contains_key(&key) {
             shard.make_room(handle.now);
         }
-        let record = shard.records.entry(key).or_default();
-        record.refresh(handle.now);
+        let record = shard.records.entry(key.clone()).or_default();
         record.until = record.until.max(until);
-        if let Some(element) = record.find(name) {
-            element.value = value(&element.value);
-            element.until = until;
-        } else if record.elements.len() < ELEMENTS {
-            record.elements.push(Element { name: name.into(), value: value(b""), until, loses: None });
+        shard.bytes -= record.forget_expired(name, handle.now);
+        let before = record.find(name, handle.now);
+        let value = value(before.as_ref().map_or(b"", |element| &element.value));
+        let (before, grows) = before.map_or((0, false), |element| (element.bytes, value.len() <= GROWTH));
+        let needed = ELEMENT + 2 * name.len() + value.len();
+        let more = if grows { 0 } else { needed.saturating_sub(before) };
+        if !shard.fits(&key, more) {
+            shard.forget_expired(&key, handle.now);
+            if !shard.fits(&key, more) {
+                return Err(Full);
+            }
         }
+        if let Some(record) = shard.records.get_mut(&key) {
+            record.put(name, value, until, needed);
+            shard.bytes = shard.bytes + needed - before;
+        }
+        Ok(())
     }
 
     /// Takes an element away.
     pub(crate) fn unset(&self, handle: Handle<'_>, name: &[u8]) {
-        self.with(handle, |record| {
-            record.elements.retain(|element| !element.name.eq_ignore_ascii_case(name));
-        });
+        let key = handle.key();
+        let shard = &mut *self.shard(&key);
+        if let Some(record) = shard.records.get_mut(&key)
+            && let Some(element) = record.elements.remove(&*lower(name))
+        {
+            record.bytes -= element.bytes;
+            shard.bytes -= element.bytes;
+        }
     }
 
     /// Lets an element end so many seconds from now.
     pub(crate) fn expire(&self, handle: Handle<'_>, name: &[u8], seconds: u64) {
         let until = handle.now.saturating_add(seconds);
         self.with(handle, |record| {
-            if let Some(element) = record.find(name) {
+            if let Some(element) = record.find(name, handle.now) {
                 element.until = until;
                 record.until = record.until.max(until);
             }
@@ -152,7 +223,7 @@ impl Store {
     /// Lets an element lose `amount` every so many seconds.
     pub(crate) fn deprecate(&self, handle: Handle<'_>, name: &[u8], amount: u32, seconds: u32) {
         self.with(handle, |record| {
-            if let Some(element) = record.find(name) {
+            if let Some(element) = record.find(name, handle.now) {
                 let since = element.loses.map_or(handle.now, |(_, _, since)| since);
                 element.loses = Some((amount, seconds.max(1), since));
             }
@@ -171,7 +242,7 @@ impl Store {
 impl Handle<'_> {
     /// What the record is kept under. A client could otherwise make a key that counts nothing, and that an application trims.
     fn key(&self) -> Key {
-        match self.key.get(..TEXT) {
+        match self.key.get(..KEY) {
             Some(start) if start.len() < self.key.len() => {
                 let digest = Transformation::Sha1.apply(self.key);
                 (self.collection, [DIGEST, &digest].concat().into())
@@ -182,27 +253,99 @@ impl Handle<'_> {
 }
 
 impl Record {
-    fn find(&mut self, name: &[u8]) -> Option<&mut Element> {
-        self.elements.iter_mut().find(|element| element.name.eq_ignore_ascii_case(name))
+    /// The element of this name, if it has not expired.
+    fn find(&mut self, name: &[u8], now: u64) -> Option<&mut Element> {
+        let element = self.elements.get_mut(&*lower(name))?;
+        element.refresh(now).then_some(element)
     }
 
-    /// Forgets what has expired and takes off what has been lost meanwhile.
-    fn refresh(&mut self, now: u64) {
-        self.elements.retain(|element| element.until > now);
-        for element in &mut self.elements {
-            let Some((amount, seconds, since)) = &mut element.loses else { continue };
+    /// Sets an element, which takes so many bytes.
+    fn put(&mut self, name: &[u8], value: Box<[u8]>, until: u64, bytes: usize) {
+        let number = self.made;
+        self.made += 1;
+        let element = self.elements.entry(lower(name)).or_insert_with(|| Element {
+            name: name.into(),
+            number,
+            value: Box::default(),
+            until,
+            loses: None,
+            bytes: 0,
+        });
+        self.bytes = self.bytes + bytes - element.bytes;
+        (element.value, element.until, element.bytes) = (value, until, bytes);
+    }
+
+    /// Forgets the element of this name if it has expired. How much that took.
+    fn forget_expired(&mut self, name: &[u8], now: u64) -> usize {
+        let name = lower(name);
+        if self.elements.get(&name).is_none_or(|element| element.until > now) {
+            return 0;
+        }
+        let bytes = self.elements.remove(&name).map_or(0, |element| element.bytes);
+        self.bytes -= bytes;
+        bytes
+    }
+
+    /// Forgets all that has expired, once a second. How much that took.
+    fn forget_all_expired(&mut self, now: u64) -> usize {
+        if std::mem::replace(&mut self.looked, now) == now {
+            return 0;
+        }
+        let before = self.bytes;
+        self.elements.retain(|_, element| element.until > now);
+        self.bytes = self.elements.values().map(|element| element.bytes).sum();
+        before - self.bytes
+    }
+}
+
+impl Element {
+    /// Takes off what has been lost meanwhile. False: it has expired.
+    fn refresh(&mut self, now: u64) -> bool {
+        if self.until <= now {
+            return false;
+        }
+        if let Some((amount, seconds, since)) = &mut self.loses {
             let times = now.saturating_sub(*since) / u64::from(*seconds);
             if times > 0 {
                 *since += times * u64::from(*seconds);
                 let loss = i64::try_from(times).unwrap_or(i64::MAX).saturating_mul(i64::from(*amount));
-                let left = leading_number(&element.value).saturating_sub(loss).max(0);
-                element.value = left.to_string().into_bytes().into();
+                let left = leading_number(&self.value).saturating_sub(loss).max(0);
+                self.value = left.to_string().into_bytes().into();
             }
         }
+        true
     }
 }
 
+/// A name in small letters.
+fn lower(name: &[u8]) -> Box<[u8]> {
+    name.to_ascii_lowercase().into()
+}
+
 impl Shard {
+    /// Whether a record may take so many bytes more.
+    fn fits(&self, key: &Key, more: usize) -> bool {
+        let record = self.records.get(key).map_or(0, |record| record.bytes);
+        let most = match self.bytes + more {
+            all if all <= ROOM => usize::MAX,
+            all if all <= 2 * ROOM => LARGE_RECORD,
+            _ => RECORD,
+        };
+        more == 0 || record + more <= most
+    }
+
+    /// Forgets what has expired, of a record and, where that is not enough, of all: each once a second.
+    fn forget_expired(&mut self, key: &Key, now: u64) {
+        if let Some(record) = self.records.get_mut(key) {
+            self.bytes -= record.forget_all_expired(now);
+        }
+        if self.bytes >= ROOM / 2 && self.swept < now {
+            self.swept = now;
+            self.bytes -=
+                self.records.values_mut().map(|record| record.forget_all_expired(now)).sum::<usize>();
+        }
+    }
+
     /// Takes a record away, if there is need to.
     fn make_room(&mut self, now: u64) {
         if self.looked.is_none_or(|looked| looked < now) {
@@ -211,20 +354,26 @@ impl Shard {
         }
         while self.records.len() >= RECORDS {
             let Some((until, key)) = self.next.pop() else {
-                let any = self.records.keys().next().cloned();
-                any.and_then(|any| self.records.remove(&any));
+                if let Some(any) = self.records.keys().next().cloned() {
+                    self.remove(&any);
+                }
                 return;
             };
             // It may have been prolonged, or have made room and be new.
             if self.records.get(&key).is_some_and(|record| record.until == until) {
-                self.records.remove(&key);
+                self.remove(&key);
             }
         }
+    }
+
+    fn remove(&mut self, key: &Key) {
+        self.bytes -= self.records.remove(key).map_or(0, |record| record.bytes);
     }
 
     /// Forgets what has expired, and finds what ends first.
     fn look(&mut self, now: u64) {
         self.records.retain(|_, record| record.until > now);
+        self.bytes = self.records.values().map(|record| record.bytes).sum();
         let mut all: Vec<(u64, &Key)> =
             self.records.iter().map(|(key, record)| (record.until, key)).collect();
         if all.len() > NEXT {
@@ -241,8 +390,15 @@ mod tests {
     use super::*;
 
     fn get(store: &Store, handle: Handle<'_>, name: &[u8]) -> Option<Box<[u8]>> {
-        let elements = store.elements(handle);
-        elements.into_iter().find(|(have, _)| have.eq_ignore_ascii_case(name)).map(|(_, value)| value)
+        let found = store.element(handle, name);
+        let (mut all, _) = store.elements(handle, |have| have.eq_ignore_ascii_case(name));
+        assert_eq!(found, all.pop());
+        found.map(|(_, value)| value)
+    }
+
+    fn names(store: &Store, handle: Handle<'_>) -> Vec<String> {
+        let (all, _) = store.elements(handle, |_| true);
+        all.into_iter().map(|(name, _)| String::from_utf8_lossy(&name).into_owned()).collect()
     }
 
     fn handle(key: &[u8], now: u64) -> Handle<'_> {
@@ -252,31 +408,31 @@ mod tests {
     #[test]
     fn elements_count_expire_and_decay() {
         let store = Store::default();
-        store.add(handle(b"a", 100), b"hits", 5, 60);
-        store.add(handle(b"a", 101), b"HITS", 1, 60);
+        store.add(handle(b"a", 100), b"hits", 5, 60).unwrap();
+        store.add(handle(b"a", 101), b"HITS", 1, 60).unwrap();
         assert_eq!(get(&store, handle(b"a", 102), b"hits").as_deref(), Some(&b"6"[..]));
         store.deprecate(handle(b"a", 102), b"hits", 2, 10);
         assert_eq!(get(&store, handle(b"a", 123), b"hits").as_deref(), Some(&b"2"[..]));
-        store.set(handle(b"a", 123), b"blocked", b"1", 600);
+        store.set(handle(b"a", 123), b"blocked", b"1", 600).unwrap();
         store.expire(handle(b"a", 123), b"blocked", 30);
         assert!(get(&store, handle(b"a", 152), b"blocked").is_some());
         assert!(get(&store, handle(b"a", 153), b"blocked").is_none());
         assert!(get(&store, handle(b"a", 162), b"hits").is_none(), "its time is over");
-        assert!(store.elements(handle(b"b", 0)).is_empty());
+        assert!(names(&store, handle(b"b", 0)).is_empty());
     }
 
     #[test]
     fn long_keys_count() {
         let store = Store::default();
         let long = [b"user".to_vec(), b" ".repeat(5_000)].concat();
-        let others = [&long[..long.len() - 1], &long[..TEXT], &long[..TEXT + 1], b"user"];
+        let others = [&long[..long.len() - 1], &long[..KEY], &long[..KEY + 1], b"user"];
         for _ in 0..3 {
-            store.add(handle(&long, 1), b"tries", 1, 60);
+            store.add(handle(&long, 1), b"tries", 1, 60).unwrap();
         }
         store.expire(handle(&long, 1), b"tries", 30);
         assert_eq!(get(&store, handle(&long, 2), b"tries").as_deref(), Some(&b"3"[..]));
-        assert!(others.iter().all(|other| store.elements(handle(other, 2)).is_empty()));
-        assert!(store.elements(handle(&long, 31)).is_empty());
+        assert!(others.iter().all(|other| names(&store, handle(other, 2)).is_empty()));
+        assert!(names(&store, handle(&long, 31)).is_empty());
     }
 
     #[test]
@@ -287,7 +443,7 @@ mod tests {
             if shard.records.len() >= RECORDS {
                 shard.make_room(now);
             }
-            shard.records.insert(key(number), Record { elements: Vec::new(), until });
+            shard.records.insert(key(number), Record { until, ..Record::default() });
         };
         for number in 0..RECORDS {
             add(&mut shard, number, 1_000 + ((number * 7) % RECORDS) as u64, 1);
@@ -316,17 +472,74 @@ mod tests {
     #[test]
     fn records_are_bounded() {
         let store = Store::default();
-        store.set(Handle { collection: PersistentCollection::Session, key: b"one", now: 1 }, b"x", b"1", 30);
+        store
+            .set(Handle { collection: PersistentCollection::Session, key: b"one", now: 1 }, b"x", b"1", 30)
+            .unwrap();
         for number in 0..(RECORDS * SHARDS * 2) {
-            store.set(handle(&number.to_le_bytes(), 1), b"x", b"1", 60);
+            store.set(handle(&number.to_le_bytes(), 1), b"x", b"1", 60).unwrap();
         }
         let held: usize = store.shards.iter().flatten().map(|shard| shard.lock().records.len()).sum();
         assert!(held <= RECORDS * SHARDS + 1, "{held}");
         let session = |key| Handle { collection: PersistentCollection::Session, key, now: 1 };
         assert!(get(&store, session(b"one"), b"x").is_some(), "what is in another collection stays");
-        for number in 0..1000 {
-            store.set(handle(b"one", 1), format!("x{number}").as_bytes(), b"1", 60);
+    }
+
+    /// What all elements of a shard take is known, whatever became of them.
+    fn is_counted(store: &Store) -> bool {
+        store.shards.iter().flatten().all(|shard| {
+            let shard = shard.lock();
+            let of = |record: &Record| record.elements.values().map(|element| element.bytes).sum::<usize>();
+            let records = shard.records.values();
+            records.clone().all(|record| record.bytes == of(record))
+                && shard.bytes == records.map(|record| record.bytes).sum::<usize>()
+        })
+    }
+
+    #[test]
+    fn elements_are_bounded_by_what_they_take() {
+        let store = Store::default();
+        let fill = |key: &[u8], now: u64| {
+            let name = |number: usize| format!("tries_{number}");
+            let set = |number: &usize| store.add(handle(key, now), name(*number).as_bytes(), 1, 60).is_ok();
+            (0..100_000).take_while(set).count()
+        };
+        let most = fill(b"one", 1);
+        assert!((20_000..ROOM / ELEMENT).contains(&most), "{most}");
+        assert_eq!(names(&store, handle(b"one", 1)).len(), most);
+        // Those that are there still count, and none has made room for another.
+        assert_eq!(store.add(handle(b"one", 2), b"TRIES_3", 1, 60), Ok(()));
+        assert_eq!(get(&store, handle(b"one", 2), b"tries_3").as_deref(), Some(&b"2"[..]));
+        assert_eq!(get(&store, handle(b"one", 2), b"tries_0").as_deref(), Some(&b"1"[..]));
+        assert_eq!(store.set(handle(b"one", 2), b"new", b"1", 60), Err(Full));
+        assert!(is_counted(&store));
+        // Any other record has its own room, also in a shard that is full.
+        let others: Vec<Vec<u8>> = (0..64_u8).map(|number| vec![number]).collect();
+        for other in &others {
+            let few = (0..100)
+                .all(|number: u32| store.set(handle(other, 2), &number.to_le_bytes(), b"1", 600).is_ok());
+            assert!(few, "{other:?}");
         }
-        assert_eq!(store.elements(handle(b"one", 1)).len(), ELEMENTS);
+        assert!(is_counted(&store));
+        // What has expired makes room.
+        assert_eq!(store.add(handle(b"one", 62), b"new", 1, 60), Ok(()));
+        assert_eq!(names(&store, handle(b"one", 62)), ["new"]);
+        store.unset(handle(b"one", 62), b"NEW");
+        assert!(names(&store, handle(b"one", 62)).is_empty() && is_counted(&store));
+    }
+
+    #[test]
+    fn names_and_values_are_whole() {
+        let store = Store::default();
+        let (long, longer) = (vec![b'a'; 5_000], vec![b'a'; 5_001]);
+        store.set(handle(b"a", 1), &long, &longer, 60).unwrap();
+        store.set(handle(b"a", 1), &longer, &long, 60).unwrap();
+        store.set(handle(b"a", 1), b"zero", b"", 60).unwrap();
+        store.deprecate(handle(b"a", 1), b"zero", 1, 1);
+        assert_eq!(get(&store, handle(b"a", 2), &long).as_deref(), Some(&*longer));
+        assert_eq!(get(&store, handle(b"a", 2), &longer).as_deref(), Some(&*long));
+        assert_eq!(get(&store, handle(b"a", 3), b"zero").as_deref(), Some(&b"0"[..]));
+        store.unset(handle(b"a", 3), b"zero");
+        assert!(is_counted(&store));
+        assert_eq!(store.set(handle(b"a", 3), b"b", &vec![b'a'; ROOM], 60), Err(Full));
     }
 }

@@ -9,7 +9,7 @@ use super::Engine;
 use super::limits::{Beyond, ENVIRONMENT};
 use super::report::Report;
 use super::run::Run;
-use super::secrets::{hide_pairs, is_secret_field};
+use super::secrets::{HIDDEN, is_secret_field};
 use super::state::{Over, State};
 use super::tx;
 use super::values::Family;
@@ -139,13 +139,14 @@ impl Transaction {
         self.state.give_way = call;
     }
 
-    /// Sets a variable of `ENV`, as `setenv` does: by it a host tells rules what it knows. At most
+    /// Sets a variable of `ENV`, as `setenv` does, before any phase has run: by it a host tells rules what it knows. At most
     /// [`ENVIRONMENT`].
     pub fn environment(&mut self, name: &[u8], value: &[u8]) {
         if self.state.env.len() < ENVIRONMENT {
             let text = &mut self.state.values.text;
             let pair = (text.push(name), text.push(value));
             self.state.env.push(pair);
+            self.state.env_of_host += 1;
         }
     }
 
@@ -338,6 +339,7 @@ impl Transaction {
         }
         self.next = phase as usize + 1;
         let verdict = self.run().phase(phase);
+        self.state.forget_matched();
         if !verdict.passes() {
             self.state.verdict = Some(verdict.clone());
         }
@@ -359,7 +361,10 @@ impl Transaction {
             unique_id: Arc::clone(&self.unique_id),
             client: show(Variable::RemoteAddr),
             host: show(Variable::ServerName),
-            uri: super::report::shorten(&hide_pairs(path), self.engine.plan.limits.message),
+            uri: super::report::shorten(
+                &state.masks.hide_of(Variable::RequestUriRaw, path),
+                self.engine.plan.limits.message,
+            ),
             matches: Vec::new(),
             omitted: state.omitted,
             verdict: state.verdict.clone().unwrap_or(Verdict::Pass),
@@ -373,7 +378,7 @@ impl Transaction {
             work: self.work(),
             audit: None,
         };
-        report.matches = std::mem::take(&mut self.state.matches);
+        report.matches = self.run().shown_matches();
         if self.dry_run || self.answered {
             report.stopped_nothing();
             // Its status is not what the client got.
@@ -393,9 +398,15 @@ impl Transaction {
 pub(crate) fn shown_fields(state: &State, family: Family) -> Vec<(String, String)> {
     let text = &state.values.text;
     let show = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let variable = match family {
+        Family::Files => Some(Variable::Files),
+        family => super::secrets::variable_of(family),
+    };
     let fields = state.values.units(family).iter().map(|unit| {
         let (name, value) = (text.get(unit.name), text.get(unit.value));
-        let value = if is_secret_field(name) { super::secrets::HIDDEN.to_vec() } else { hide_pairs(value) };
+        let is_masked = variable.is_some_and(|variable| state.masks.covers(variable, name));
+        let is_secret = is_secret_field(name) || is_masked;
+        let value = if is_secret { HIDDEN.to_vec() } else { state.masks.hide(value) };
         (show(name), show(&value))
     });
     fields.collect()

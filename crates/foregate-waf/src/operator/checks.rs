@@ -4,9 +4,6 @@ use std::net::IpAddr;
 
 use crate::model::Network;
 
-/// How many matches of a pattern are tried for one whose check digits are right. What comes after is not looked at.
-pub(super) const ATTEMPTS: usize = 256;
-
 /// Whether a text is an address in one of the networks.
 pub(super) fn within(networks: &[Network], value: &[u8]) -> bool {
     let address = std::str::from_utf8(value.trim_ascii()).ok().and_then(|text| text.parse::<IpAddr>().ok());
@@ -35,7 +32,7 @@ pub(crate) enum Checksum {
 
 impl Checksum {
     /// Whether the digits of a text, whatever stands between them, are such a number.
-    pub(super) fn holds(self, text: &[u8]) -> bool {
+    pub(crate) fn holds(self, text: &[u8]) -> bool {
         let digits: Vec<u32> =
             text.iter().filter(|byte| byte.is_ascii_digit()).map(|byte| u32::from(byte - b'0')).collect();
         match self {

@@ -54,24 +54,35 @@ impl Line {
     }
 }
 
-/// Why a text has no further directives.
+/// What a line has that is no directive. After all but the last of these a text has no directives any more.
 pub(super) enum Broken {
     /// A directive is larger than [`MAX_DIRECTIVE`]; it starts in this line.
     TooLarge(u32),
     /// The last line says that it is continued; it is this one.
     Continued(u32),
+    /// This line continues a comment and looks like a directive.
+    Commented(u32),
 }
 
 /// The directives of a file, in order; after a broken one, none.
 pub(super) fn directives(text: &str) -> impl Iterator<Item = Result<Line, Broken>> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let mut numbered = (1u32..).zip(text.lines());
-    let mut over = false;
+    let (mut over, mut is_comment) = (false, false);
     std::iter::from_fn(move || {
         while !over {
             let (number, first) = numbered.next()?;
-            let trimmed = first.trim_start();
-            if trimmed.is_empty() || trimmed.starts_with('#') {
+            let trimmed = first.trim();
+            if trimmed.is_empty() {
+                is_comment = false;
+                continue;
+            }
+            let continues = std::mem::replace(&mut is_comment, false);
+            if continues || trimmed.starts_with('#') {
+                is_comment = trimmed.ends_with('\\') && (continues || is_commented_rule(trimmed));
+                if continues && trimmed.starts_with("Sec") {
+                    return Some(Err(Broken::Commented(number)));
+                }
                 continue;
             }
             let outcome = directive(number, first, &mut numbered);
@@ -80,6 +91,14 @@ pub(super) fn directives(text: &str) -> impl Iterator<Item = Result<Line, Broken
         }
         None
     })
+}
+
+/// Whether a comment was a rule, or a directive whose name begins so. As in ModSecurity 3, the lines that it says continue it
+/// belong to it; other comments end with their line. An empty line ends both, though for some ModSecurity goes on: a rule that is
+/// loaded by mistake is noticed, one that is not protects nobody.
+fn is_commented_rule(comment: &str) -> bool {
+    let text = comment.strip_prefix('#').unwrap_or(comment).trim_start_matches([' ', '\t']);
+    text.starts_with("SecRule") || text.starts_with("SecAction")
 }
 
 /// The directive that starts with this line.

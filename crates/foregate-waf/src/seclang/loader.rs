@@ -221,6 +221,12 @@ impl Loader<'_> {
                         Broken::Continued(line) => {
                             (line, "no line follows that continues this one".to_owned())
                         }
+                        Broken::Commented(line) => {
+                            let message = "this line belongs to the comment before it, which ends in `\\`";
+                            let place = Place { file: Arc::clone(&file), line, column: 1 };
+                            self.findings.warn_at(place, message, None);
+                            continue;
+                        }
                     };
                     self.findings.error_at(Place { file: Arc::clone(&file), line, column: 1 }, message, None);
                 }

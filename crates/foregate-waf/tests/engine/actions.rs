@@ -1,6 +1,6 @@
 //! What happens when rules match.
 
-use foregate_waf::engine::Verdict;
+use foregate_waf::engine::{Over, Verdict};
 
 use super::{engine, get, ids, message, request, transaction};
 
@@ -167,4 +167,69 @@ fn rules_and_targets_are_removed_for_a_request() {
     }
     assert_eq!(matched("/d", "attack"), "REQUEST_HEADERS:X");
     assert_eq!(matched("/a", "attack"), "");
+}
+
+/// However many targets are removed, of one rule or of many, they are removed, and that alone is over no limit.
+#[test]
+fn any_number_of_targets_is_removed() {
+    let removals: String = (0..400)
+        .map(|at| {
+            format!(
+                "SecAction \"id:{},phase:1,pass,nolog,ctl:ruleRemoveTargetById=1;ARGS:a{at}\"\n",
+                100 + at
+            )
+        })
+        .collect();
+    let rules = format!(
+        "{removals}\
+         SecRule ARGS \"@contains evil\" \"id:1,phase:2,deny,status:403,log\"\n\
+         SecRule ARGS:b|ARGS:c \"@contains evil\" \"id:2,phase:2,pass,log,ctl:ruleRemoveTargetById=2;ARGS:c\"\n"
+    );
+    let engine = engine(&rules);
+    let outcome = |target: &str| {
+        let report = get(&engine, target);
+        (report.verdict.passes(), report.over, ids(&report))
+    };
+    let target = (0..400).map(|at| format!("a{at}=evil")).collect::<Vec<_>>().join("&");
+    assert_eq!(outcome(&format!("/?{target}")), (true, None, vec![]));
+    assert_eq!(outcome("/?a400=evil"), (false, None, vec![1]));
+    assert!(!get(&engine, "/?a0=evil&b=evil").verdict.passes());
+}
+
+/// A rule that removes a target of itself does not look at it any more.
+#[test]
+fn a_rule_removes_its_own_targets() {
+    let engine = engine(
+        r#"SecRule ARGS:b|ARGS:c "@contains evil" "id:2,phase:2,pass,log,ctl:ruleRemoveTargetById=2;ARGS:c,setvar:tx.n=+1"
+        SecRule TX:n "@ge 1" "id:3,phase:2,pass,log,msg:'%{tx.n}'""#,
+    );
+    assert_eq!(message(&get(&engine, "/?c=evil&b=evil")), "1");
+    assert_eq!(message(&get(&engine, "/?c=evil")), "1");
+}
+
+/// `setenv` sets a variable anew, and has room for as many as rules may set.
+#[test]
+fn environments_have_room() {
+    let many: String = (0..100)
+        .map(|at| format!("SecAction \"id:{},phase:1,pass,nolog,setenv:'v{at}=%{{ARGS.v}}'\"\n", 100 + at))
+        .collect();
+    let rules = format!(
+        "{many}\
+         SecRule ARGS:w \"@rx .\" \"id:1,phase:1,pass,nolog,setenv:'w=%{{MATCHED_VAR}}'\"\n\
+         SecRule ENV:v99 \"@streq evil\" \"id:2,phase:1,deny,status:403,log\"\n\
+         SecRule ENV:w \"@streq last\" \"id:3,phase:1,pass,log,msg:'%{{ENV.w}} %{{ENV.host}}'\"\n\
+         SecRule ARGS_NAMES \"@beginsWith n\" \"id:4,phase:1,pass,nolog,setenv:'%{{MATCHED_VAR}}=1'\"\n"
+    );
+    let engine = engine(&rules);
+    assert_eq!(get(&engine, "/?v=evil").verdict, Verdict::Deny { status: 403, rule: Some(2) });
+    let mut transaction = transaction(&engine);
+    (0..64).for_each(|_| transaction.environment(b"host", b"told"));
+    transaction.request_line(b"GET", b"/?v=evi&w=first&w=last", b"HTTP/1.1");
+    assert_eq!(transaction.request_headers(), Verdict::Pass);
+    assert_eq!(message(&transaction.log()), "last told");
+    let rules = format!("SecArgumentsLimit 5000\n{rules}");
+    let engine = super::engine(&rules);
+    let names = |count: usize| (0..count).map(|at| format!("n{at}")).collect::<Vec<_>>().join("&");
+    assert!(get(&engine, &format!("/?{}", names(1_800))).verdict.passes());
+    assert_eq!(get(&engine, &format!("/?{}", names(2_001))).over, Some(Over::Variables));
 }

@@ -86,3 +86,43 @@ fn others_go_first_now_and_then() {
     // Two rules look at each, which costs 432 units.
     assert!((18..=21).contains(&times(800)), "{}", times(800));
 }
+
+/// A link over what the one before has matched sees all of it, however many values that are; where it does not, the request is
+/// over its budget.
+#[test]
+fn all_values_that_match_are_looked_at() {
+    let rules = r#"
+        SecRequestBodyAccess On
+        SecArgumentsLimit 3000
+        SecRule ARGS|ARGS_NAMES "@rx ^a" "id:1,phase:2,deny,status:403,log,chain"
+            SecRule MATCHED_VARS "@contains evil" "t:none"
+        SecRule ARGS_NAMES "@rx ^evil" "id:2,phase:2,deny,status:403,log,chain"
+            SecRule MATCHED_VARS_NAMES "@contains evil" "t:none,chain"
+            SecRule &MATCHED_VARS "@gt 1200" "t:none"
+    "#;
+    let post = |limits: Limits, body: &str| {
+        let engine = compiled(rules, Compile { limits, ..Compile::default() });
+        let mut transaction = Transaction::new(&engine, Options::default());
+        transaction.request_line(b"POST", b"/", b"HTTP/1.1");
+        transaction.request_field(b"Content-Type", b"application/x-www-form-urlencoded");
+        transaction.request_headers();
+        transaction.request_body(body.as_bytes(), true);
+        let report = transaction.log();
+        (report.verdict, report.over)
+    };
+    let form = |count: usize, name: &str| {
+        let values =
+            (0..count).map(|at| format!("{name}{at}=a{}", if at == count / 2 { "evil" } else { "" }));
+        values.collect::<Vec<_>>().join("&")
+    };
+    let denied = |rule| (Verdict::Deny { status: 403, rule: Some(rule) }, None);
+    for count in [3, 700, 2_500] {
+        assert_eq!(post(Limits::default(), &form(count, "a")), denied(1), "{count}");
+    }
+    let innocent = form(2_500, "a").replace("evil", "");
+    assert_eq!(post(Limits::default(), &innocent), (Verdict::Pass, None));
+    assert_eq!(post(Limits::default(), &form(1_000, "evil").replace("aevil", "b")), denied(2));
+    let few = || Limits { matched_values: 100, ..Limits::default() };
+    assert_eq!(post(few(), &form(40, "b")), denied(1));
+    assert_eq!(post(few(), &form(90, "a").replace("evil", "")), (REFUSED, Some(Over::Variables)));
+}

@@ -93,6 +93,42 @@ fn what_outlives_a_transaction() {
     assert!(!get(&later, "/other").verdict.passes(), "another engine knows the same");
 }
 
+/// What is counted in a collection is counted however much of it there is; where there is no more room, the request is over its
+/// budget. Values are kept whole.
+#[test]
+fn what_outlives_a_transaction_is_not_left_out() {
+    let rules = r#"
+        SecAction "id:1,phase:1,pass,nolog,initcol:ip=%{REMOTE_ADDR}"
+        SecRule ARGS "@rx ." "id:2,phase:1,pass,nolog,setvar:'ip.tries_%{MATCHED_VAR}=+1',expirevar:'ip.tries_%{MATCHED_VAR}=60'"
+        SecRule IP:/^tries_/ "@gt 2" "id:3,phase:1,deny,status:429,log,msg:'%{MATCHED_VAR_NAME}'"
+        SecRule &IP:agent "@eq 1" "id:4,phase:1,deny,status:403,log,chain"
+            SecRule REQUEST_HEADERS:User-Agent "!@streq %{ip.agent}" "t:none"
+        SecRule REQUEST_HEADERS:User-Agent "@rx ." "id:5,phase:1,pass,nolog,setvar:'ip.agent=%{MATCHED_VAR}'"
+    "#;
+    let long = format!("bob{}", "%20".repeat(2_000));
+    for name in ["bob", &*long] {
+        let engine = engine(rules);
+        for at in 0..300 {
+            assert!(get(&engine, &format!("/?a=other{at}")).verdict.passes());
+        }
+        let verdicts = (0..4).map(|_| get(&engine, &format!("/?a={name}")).verdict.passes());
+        assert_eq!(verdicts.collect::<Vec<_>>(), [true, true, false, false], "{}", name.len());
+    }
+    let engine = engine(rules);
+    let agent = "a".repeat(1_500);
+    for _ in 0..3 {
+        assert_eq!(request(&engine, "/", &[("User-Agent", &agent)]).verdict, Verdict::Pass);
+    }
+    assert!(!request(&engine, "/", &[("User-Agent", &agent[..1_400])]).verdict.passes());
+    let mut last = None;
+    for at in 0..200 {
+        let names: Vec<String> = (0..200).map(|name| format!("x=n{at}_{name}")).collect();
+        last = Some(get(&engine, &format!("/?{}", names.join("&"))));
+    }
+    let last = last.unwrap();
+    assert_eq!((last.verdict, last.over), (Verdict::Deny { status: 413, rule: None }, Some(Over::Variables)));
+}
+
 #[test]
 fn phases_that_are_left_out_run_all_the_same() {
     let engine = engine(

@@ -305,3 +305,105 @@ fn a_budget_that_is_exceeded_has_a_line() {
     );
     assert_eq!(get(&engine, "/p?a&b&c").lines().count(), 0);
 }
+
+/// What rules mask is shown nowhere: not in the record, not in other values that contain it, not in what was noted before.
+#[test]
+fn masked_values_are_hidden_everywhere() {
+    let logged = "log,msg:'%{MATCHED_VAR}',logdata:'%{ARGS.custno} %{REQUEST_URI} %{REQUEST_HEADERS.X-Foo} %{REQUEST_LINE}'";
+    let shown = |masks: &str, rule: &str, kind: &str, body: &[u8]| {
+        let engine = engine(&format!(
+            "SecRequestBodyAccess On\nSecResponseBodyAccess On\nSecAuditEngine On\nSecAuditLogParts ABCDEFGHIJKZ\n\
+             SecRule REQUEST_HEADERS:Content-Type \"@contains json\" \"id:7,phase:1,pass,nolog,ctl:requestBodyProcessor=JSON\"\n\
+             SecRule REQUEST_HEADERS:Content-Type \"@contains xml\" \"id:8,phase:1,pass,nolog,ctl:requestBodyProcessor=XML\"\n\
+             {masks}\n{}\n",
+            rule.replace("LOG", logged)
+        ));
+        let mut transaction = transaction(&engine);
+        let target = b"/?q=bad&custno=hunter2&Card+N%6f.=hunter3&a=1";
+        transaction.request_line(b"POST", target, b"HTTP/1.1");
+        transaction.request_field(b"Host", b"example.com");
+        transaction.request_field(b"X-Foo", b"hunter4");
+        transaction.request_field(b"Referer", b"http://w/?custno=hunter2&card%20no.=hunter3");
+        transaction.request_field(b"Content-Type", kind.as_bytes());
+        transaction.request_headers();
+        transaction.request_body(body, true);
+        transaction.response_headers(200, b"HTTP/1.1", [(&b"X-Bar"[..], &b"hunter5"[..])]);
+        transaction.response_body(b"", true);
+        let report = transaction.log();
+        format!("{:?}{}", report.lines().collect::<Vec<_>>(), report.audit.unwrap_or_default())
+    };
+    let form = "application/x-www-form-urlencoded";
+    let bodies: [(&str, &[u8]); 4] = [
+        (form, b"custno=hunter2&b=2&card+no.=hunter3"),
+        ("application/json", br#"{"a":{"custno": "hunter2"},"x":[{"card no.":"hunter3"}]}"#),
+        ("text/xml", b"<a><custno>hunter2</custno></a>"),
+        ("text/plain", b"X-Foo: hunter4\r\nX-Bar: hunter5\r\n"),
+    ];
+    let masks = "SecAction \"id:1,phase:1,pass,nolog,sanitiseArg:custno,sanitiseArg:card no.,sanitiseArg:json.x.array_0.card no.,\
+                 sanitiseRequestHeader:X-Foo,sanitiseResponseHeader:X-Bar\"";
+    let rules = r#"
+        SecRule ARGS:q "@contains bad" "id:2,phase:2,pass,LOG"
+        SecRule ARGS|REQUEST_HEADERS:X-Foo "@rx hun[t]er" "id:3,phase:2,pass,LOG"
+        SecRule QUERY_STRING|REQUEST_URI|REQUEST_BODY|REQUEST_LINE|FULL_REQUEST "@rx hun[t]er" "id:4,phase:2,pass,LOG"
+        SecRule ARGS:custno "@rx ." "id:5,phase:2,pass,LOG,chain"
+            SecRule MATCHED_VAR "@rx ." "chain"
+            SecRule MATCHED_VARS "@rx ." "t:none"
+        SecRule RESPONSE_HEADERS "@rx hun[t]er" "id:6,phase:3,pass,LOG"
+    "#;
+    for (kind, body) in bodies {
+        let text = shown(masks, rules, kind, body);
+        assert!(text.contains("***") && text.contains("bad") && !text.contains("hunter"), "{kind}: {text}");
+    }
+    // Masked once all has been noted.
+    let late = format!("{rules}\n{}", masks.replace("phase:1", "phase:5"));
+    for (kind, body) in bodies {
+        let text = shown("", &late, kind, body);
+        assert!(text.contains("***") && text.contains("bad") && !text.contains("hunter"), "{kind}: {text}");
+    }
+    // What matches is masked, in each of its places.
+    for (variable, last, hidden) in [
+        ("ARGS", "[23]", &["hunter2", "hunter3"][..]),
+        ("REQUEST_HEADERS", "[4]", &["hunter4"]),
+        ("RESPONSE_HEADERS", "[5]", &["hunter5"]),
+    ] {
+        let matched = format!(
+            r#"SecRule {variable} "@rx ^hunter{last}" "id:9,phase:3,pass,log,sanitiseMatched,msg:'%{{MATCHED_VAR}}'""#
+        );
+        let text = shown("", &format!("{rules}\n{matched}"), form, bodies[0].1);
+        for secret in ["hunter2", "hunter3", "hunter4", "hunter5"] {
+            assert_eq!(!text.contains(secret), hidden.contains(&secret), "{secret} {variable}: {text}");
+        }
+    }
+    for (variable, secret) in [("REQUEST_URI", "&a=1"), ("REQUEST_BODY", "b=2")] {
+        let matched = format!(
+            r#"SecRule {variable} "@rx ." "id:9,phase:2,pass,log,sanitiseMatched,msg:'%{{MATCHED_VAR}}'""#
+        );
+        let text = shown("", &matched, form, bodies[0].1);
+        assert!(text.contains("***") && !text.contains(secret), "{variable}: {text}");
+    }
+}
+
+/// However many names are masked, none is shown; where there is no more room for names, nothing is.
+#[test]
+fn any_number_of_names_is_masked() {
+    for count in [70, 4_200] {
+        let masks: String = (0..count)
+            .collect::<Vec<_>>()
+            .chunks(700)
+            .enumerate()
+            .map(|(at, names)| {
+                let names: String = names.iter().map(|name| format!(",sanitiseArg:a{name}")).collect();
+                format!("SecAction \"id:{},phase:1,pass,nolog{names}\"\n", 100 + at)
+            })
+            .collect();
+        let engine = engine(&format!(
+            "SecAuditEngine On\n{masks}SecRule ARGS \"@contains zq\" \"id:1,phase:2,pass,log,msg:'m'\""
+        ));
+        for at in [0, 63, 64, count - 1] {
+            let report = get(&engine, &format!("/?a{at}=hunterzq"));
+            let text =
+                format!("{:?}{}", report.lines().collect::<Vec<_>>(), report.audit.unwrap_or_default());
+            assert!(text.contains("***") && text.contains("msg \\\"m") && !text.contains("hunter"), "{text}");
+        }
+    }
+}

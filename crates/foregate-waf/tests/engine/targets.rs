@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use foregate_waf::engine::{Compile, Engine};
+use foregate_waf::engine::{Compile, Engine, Limits, Over, Verdict};
 use foregate_waf::seclang::{Files, NoFiles, Source, load};
 
 use super::{engine, get, ids, message, request, transaction};
@@ -468,4 +468,46 @@ fn event_streams_are_held_only_where_they_are_named() {
     let events = b"text/event-stream; charset=utf-8";
     assert!(looks("*", b"application/json") && looks("text/event-stream", events));
     assert!(!looks("*", events) && !looks("text/html", events) && looks("text/html", b"Text/HTML;x=y"));
+}
+
+/// A number with the right check digits is found behind any number of others, until the work for that is spent.
+#[test]
+fn numbers_with_check_digits_are_found_behind_others() {
+    let rules = r#"
+        SecRule ARGS:q "@verifyCC \d{16}" "id:1,phase:1,deny,status:403,log,capture,msg:'<%{TX.0}>'"
+        SecRule ARGS:n "!@verifyCC \d{16}" "id:2,phase:1,deny,status:403,log"
+        SecRule ARGS:e "@verifySSN x*" "id:3,phase:1,deny,status:403,log"
+    "#;
+    let engine = engine(rules);
+    let target = |count: usize| format!("/?q={}4111111111111111+4", "1234567890123456+".repeat(count));
+    for count in [0, 1, 300, 3_000] {
+        let report = get(&engine, &target(count));
+        assert!(!report.verdict.passes() && report.over.is_none(), "{count}");
+        assert_eq!(message(&report), "<4111111111111111>");
+    }
+    assert_eq!(get(&engine, "/?n=4111111111111111&e=123&q=1234567890123456").verdict, Verdict::Pass);
+    assert_eq!(get(&engine, "/?n=1234567890123456").verdict, Verdict::Deny { status: 403, rule: Some(2) });
+    let limits = Limits { work: 100_000, ..Limits::default() };
+    let engine = super::compiled(rules, Compile { limits, ..Compile::default() });
+    assert_eq!(get(&engine, &target(3_000)).over, Some(Over::Work));
+}
+
+/// What an operator compares with is expanded for each value, as what a rule does may change it.
+#[test]
+fn macros_of_operators_follow_what_rules_do() {
+    let engine = engine(
+        r#"
+        SecRule ARGS "!@streq %{tx.last}" "id:1,phase:1,pass,nolog,setvar:tx.last=%{MATCHED_VAR},setvar:tx.changes=+1"
+        SecRule TX:changes "@ge 1" "id:2,phase:1,pass,log,msg:'%{tx.changes}'"
+        SecRule ARGS "@gt %{tx.most}" "id:3,phase:1,pass,nolog,setvar:tx.most=%{MATCHED_VAR},setvar:tx.more=+1"
+        SecRule TX:more "@ge 1" "id:4,phase:1,pass,log,msg:'%{tx.more}'"
+    "#,
+    );
+    let told = |target: &str| {
+        let report = get(&engine, target);
+        report.matches.iter().map(|found| found.message.clone()).collect::<Vec<_>>()
+    };
+    assert_eq!(told("/?a=x&b=x&c=x"), ["1"]);
+    assert_eq!(told("/?a=x&b=y&c=y"), ["2"]);
+    assert_eq!(told("/?a=3&b=2&c=5&d=4"), ["4", "2"]);
 }

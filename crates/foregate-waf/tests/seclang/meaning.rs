@@ -518,3 +518,43 @@ fn what_rules_need_and_is_not_there() {
     assert_eq!(needs(rule), told("the rules of the Core Rule Set are there without their crs-setup.conf", 1));
     assert_eq!(needs(&format!("SecAction id:1,phase:1,pass,ctl:ruleRemoveById=901001\n{rule}")), "");
 }
+
+/// A rule that is a comment goes on where its lines say so, as in ModSecurity 3; other comments do not.
+#[test]
+fn comments_that_were_rules_go_on() {
+    let ids = |text: &str| {
+        let set = set(&format!("{text}\nSecAction \"id:9,phase:1,pass\""));
+        set.rules.iter().map(|rule| rule.id).collect::<Vec<_>>()
+    };
+    let rule = "SecRule ARGS \"@rx a\" \"id:1,phase:1,pass\"";
+    for text in [
+        "#SecRule ARGS \"@rx a\" \\\n    \"id:1,phase:1,deny\"",
+        "  # SecRule ARGS \"@rx a\" \\\r\n    \"id:1,\\\r\n  phase:1,\\ \r\n    deny\"\r",
+        "#\tSecAction \\\n    \"id:1,phase:1,deny\"",
+        "#SecRuleRemoveById \\\n   7",
+        "#SecRule ARGS \"@rx a\" \\\n#    \"id:1,phase:1,deny\"",
+        &format!("#SecRule ARGS \"@rx a\" \\\n{rule}"),
+    ] {
+        assert_eq!(ids(text), [9], "{text}");
+    }
+    // Behind an empty line ModSecurity takes some along and loads others: here all are loaded.
+    for text in [
+        &format!("#SecRule ARGS \"@rx a\" \\ \n\n{rule}"),
+        &format!("#SecRule ARGS \"@rx a\" \\\n \n{rule}"),
+        &format!("#SecRule ARGS \"@rx a\" \\\n  \"id:3,phase:1\" \\\n\n{rule}"),
+        &format!("#SecAction \\\n\n{rule}"),
+    ] {
+        assert_eq!(ids(text), [1, 9], "{text}");
+    }
+    for text in [
+        "# words \\",
+        "# see SecRule \\",
+        "##SecRule \\",
+        "#secrule \\",
+        "#SecMarker a \\",
+        "#SecRule ARGS a \\\n#b",
+    ] {
+        assert_eq!(ids(&format!("{text}\n{rule}")), [1, 9], "{text}");
+    }
+    assert_eq!(set("SecAction \"id:9,phase:1,pass\"\n#SecRule ARGS \\").rules.len(), 1);
+}
