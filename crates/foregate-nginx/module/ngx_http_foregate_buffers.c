@@ -6,6 +6,10 @@
 
 #define NGX_HTTP_FOREGATE_BUFFER_SIZE 16384
 
+/* Where the other half writes: it may not be lent memory that nobody has written, and clearing each buffer costs a short response
+ * more than copying what comes of it. */
+static u_char ngx_http_foregate_written[NGX_HTTP_FOREGATE_BUFFER_SIZE];
+
 ngx_uint_t
 ngx_http_foregate_in_file(ngx_http_request_t *r, ngx_buf_t *buf)
 {
@@ -39,8 +43,6 @@ ngx_http_foregate_buffer(ngx_http_request_t *r, ngx_http_foregate_ctx_t *ctx, ng
             ctx->failed = 1;
             return NULL;
         }
-        /* The other half may not be lent memory that nobody has written. */
-        ngx_memzero(buf->start, NGX_HTTP_FOREGATE_BUFFER_SIZE);
         buf->tag = (ngx_buf_tag_t) &ngx_http_foregate_module;
         buf->recycled = 1;
         (*link)->buf = buf;
@@ -115,10 +117,10 @@ ngx_http_foregate_fill(ngx_http_request_t *r, ngx_http_foregate_ctx_t *ctx, ngx_
         flags = (end ? FG_END : 0) | (marks->flush ? FG_FLUSH : 0);
     }
 
-    if (fg_move(ctx->request, r, text, flags, out->last, out->end - out->last, &moved) != 0) {
+    if (fg_move(ctx->request, r, text, flags, ngx_http_foregate_written, out->end - out->last, &moved) != 0) {
         return NGX_ERROR;
     }
-    out->last += moved.produced;
+    out->last = ngx_cpymem(out->last, ngx_http_foregate_written, moved.produced);
     if (in != NULL) {
         if (text.len) {
             in->pos += moved.consumed;

@@ -507,6 +507,10 @@ ngx_http_foregate_remove(void *data, int which, const fg_field *fields, size_t c
         if (which == FG_RESPONSE && element != NULL) {
             element->hash = 0;
         }
+        if (which == FG_RESPONSE && fg_is(fields[i].name, "content-length")) {
+            /* NGINX writes the number, whatever stands in the list. */
+            ngx_http_clear_content_length(r);
+        }
         if (element != NULL) {
             if (ngx_http_foregate_index(r, which, fields[i].name) != 0) {
                 return -1;

@@ -1,5 +1,6 @@
 //! Moves the body of a response through its filters into buffers of a fixed size.
 
+use crate::share::Share;
 use foregate_module::{Bail, Chain, FetchRequest, FetchResult, Finding, Passed, Sink, Start};
 
 /// What is kept of the memory for output that did not fit a buffer, once it has been taken.
@@ -23,6 +24,8 @@ pub(crate) struct Body {
     start: Start,
     /// Once filters are over, the rest goes on without them.
     passes: bool,
+    /// What it holds of what all bodies may.
+    share: Share,
 }
 
 /// What a call has moved.
@@ -78,6 +81,7 @@ impl Body {
             answer: None,
             start: Start::default(),
             passes: false,
+            share: Share::new(),
         }
     }
 
@@ -145,6 +149,7 @@ impl Body {
                 break;
             }
         }
+        used = self.account(out, used, &mut moved)?;
         moved.produced = used;
         moved.over = self.passes && self.spill.is_empty() && self.chain.is_over();
         let stays = !self.spill.is_empty() || self.chain.is_pending() || self.chain.is_waiting();
@@ -152,6 +157,22 @@ impl Body {
             || !moved.over
                 && (moved.consumed == input.len() && ((end && !self.ended) || (flush && !end && !flushed)));
         Ok(moved)
+    }
+
+    /// Has the share follow what is held. Where there is not enough, the filter that holds most is asked to do without. Says how much
+    /// of `out` is used then.
+    fn account(&mut self, out: &mut [u8], used: usize, moved: &mut Moved) -> Result<usize, Broken> {
+        let held = self.chain.held();
+        if self.share.hold(held + self.spill.capacity()) || held == 0 {
+            return Ok(used);
+        }
+        let mut window = Window { out, used, spill: &mut self.spill };
+        let passed = self.chain.relieve(&mut window);
+        let used = window.used;
+        let Passed { bailed } = passed?;
+        moved.bailed = moved.bailed.or(bailed);
+        self.share.hold(self.chain.held() + self.spill.capacity());
+        Ok(used)
     }
 
     /// What the filter that waits asks for, once.

@@ -711,7 +711,7 @@ pub unsafe extern "C" fn fg_move(
     let host = unsafe { Host::new(r) };
     let before = fg_panics();
     let done = guard(None, || {
-        // SAFETY: the caller vouches for all of them; the other side has written zeros into the buffer when it made it.
+        // SAFETY: the caller vouches for all of them; the buffer is static memory of the other side.
         let (request, input, out, moved) = unsafe {
             (request_of(request)?, input.bytes(), std::slice::from_raw_parts_mut(out, room), moved.as_mut()?)
         };

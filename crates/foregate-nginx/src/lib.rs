@@ -26,4 +26,10 @@ mod random;
 mod request;
 mod route;
 mod run;
+mod share;
 mod target;
+
+// Rewriting a page makes thousands of small strings. NGINX's own memory stays with its pools and the C library.
+#[cfg(not(feature = "system-allocator"))]
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;

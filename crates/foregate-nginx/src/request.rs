@@ -4,6 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 
 use foregate_module::{Fields, Now, Source, State, Steps, Summary, Text};
+use serde_json::Value;
 
 use crate::body::Body;
 use crate::border::Facts;
@@ -186,15 +187,9 @@ impl Run {
         i32::from(planned.iter().any(|step| phase(step).is_some_and(|phase| phase >= self.next)))
     }
 
-    /// What steps have noted for the access log, as a JSON object; the last of several notes of a name counts.
+    /// What steps have noted for the access log, as a JSON object; several values of a name are an array.
     pub(crate) fn notes(&self) -> String {
-        if self.state.notes.is_empty() {
-            return String::new();
-        }
-        let text = |text: &Text| String::from_utf8_lossy(text).into_owned();
-        let notes: serde_json::Map<String, serde_json::Value> =
-            self.state.notes.iter().map(|(name, value)| (text(name), text(value).into())).collect();
-        serde_json::Value::Object(notes).to_string()
+        notes(&self.state.notes)
     }
 
     /// What is to be counted, as `step.event=count`, separated by commas.
@@ -218,4 +213,41 @@ fn authority(facts: &Facts<'_>) -> String {
         authority.extend(port.iter().map(|byte| char::from(*byte)));
     }
     authority
+}
+
+/// Notes as a JSON object, or nothing.
+fn notes(noted: &[(Text, Text)]) -> String {
+    if noted.is_empty() {
+        return String::new();
+    }
+    let text = |text: &Text| String::from_utf8_lossy(text).into_owned();
+    let mut notes: serde_json::Map<String, Value> = serde_json::Map::new();
+    for (name, value) in noted {
+        let value = Value::from(text(value));
+        match notes.get_mut(&text(name)) {
+            None => {
+                notes.insert(text(name), value);
+            }
+            Some(Value::Array(values)) if values.contains(&value) => {}
+            Some(Value::Array(values)) => values.push(value),
+            Some(first) if *first == value => {}
+            Some(first) => *first = Value::Array(vec![first.take(), value]),
+        }
+    }
+    Value::Object(notes).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn notes_of_one_name_are_one_member() {
+        let told = |notes: &[(&'static str, &'static str)]| {
+            super::notes(
+                &notes.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect::<Vec<_>>(),
+            )
+        };
+        assert_eq!(told(&[]), "");
+        let several = [("a", "1"), ("b", "2"), ("a", "\""), ("b", "2"), ("a", "1")];
+        assert_eq!(told(&several), r#"{"a":["1","\""],"b":"2"}"#);
+    }
 }

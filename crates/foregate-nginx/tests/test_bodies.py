@@ -391,6 +391,15 @@ class Shapes(Case):
             got = nginx.get(f"/origin/{name}")
             self.assertEqual((got.status, got.body), (status, b""), name)
 
+    def test_a_304_tells_no_length_where_bodies_change(self):
+        """NGINX writes the length from a number, whatever the list of fields says."""
+        answer = response(b"", "304 Not Modified", [("Content-Length", "1000"), ("ETag", '"a"')], length=False)
+        origin = self.origin(lambda head: answer)
+        for route, length in [(GROW, None), ("compress\n", None), ('headers { response { set "x-out" "1"; } }\n', "1000")]:
+            nginx = self.start(site(), {"route.kdl": route}, origin=origin)
+            got = nginx.get("/origin/", headers=[("If-None-Match", '"a"')])
+            self.assertEqual((got.status, got.get("content-length")), (304, length), route)
+
     def test_connections_are_kept(self):
         nginx = self.start(site(), {"route.kdl": GROW + 'redirect "/old" to="/new"\n', "html/a.txt": b"abc"})
         with socket.create_connection(("127.0.0.1", nginx.port), PATIENCE) as client:

@@ -1,6 +1,7 @@
 """What modules do inside NGINX, and what is refused there."""
 
 import gzip
+import json
 import os
 import re
 import subprocess
@@ -157,6 +158,17 @@ class Features(Case):
             self.assertEqual((got.status, got.body, got.get("content-length")), (404, b"", "24"))
         self.assertEqual(nginx.curl(nginx.url("/nothing")), b"")
 
+    def test_error_pages_leave_what_is_meant(self):
+        pages = 'error-pages { page "4xx" "5xx" text="page"; }\n'
+        for route, body in [('rule "true" { block 403 "own"; }', b"own"), ('rule "true" { block 403; }', b"page"),
+                            ('maintenance body="own"', b"own"), ("maintenance", b"page")]:
+            self.assertEqual(self.start(SITE, {"route.kdl": pages + route + "\n"}).get("/echo").body, body, route)
+        route = pages + 'security-headers { content-security-policy "default-src \'self\'"; force; }\n'
+        route += 'rule "true" { challenge key="0123456789abcdef"; }\n'
+        got = self.start(SITE, {"route.kdl": route}).get("/echo")
+        nonce = got.body.split(b'<script nonce="')[1].split(b'"')[0].decode()
+        self.assertEqual(got.get("content-security-policy").split(";")[0], f"script-src 'nonce-{nonce}'")
+
     def test_the_error_page_of_an_origin_that_is_gone(self):
         route = 'error-pages { page "5xx" text="gone"; }\n'
         nginx = self.start(SITE, {"route.kdl": route})
@@ -245,6 +257,14 @@ SecRule RESPONSE_BODY "@contains secret" "id:3,phase:4,deny,status:403"
         self.assertEqual(lines[0].split("|")[0], "redirect")
         self.assertIn('"dry-run":"access: respond 403"', lines[1])
         self.assertTrue(lines[1].endswith("|0"))
+
+    def test_several_values_of_a_note_are_an_array(self):
+        route = 'access dry-run=#true { deny "127.0.0.0/8"; }\nmaintenance dry-run=#true\n'
+        http = "log_format told escape=none $foregate_notes;" + SITE.replace("root html;", "root html; access_log told.log told;")
+        nginx = self.start(http, {"route.kdl": route})
+        self.assertEqual(nginx.get("/echo").status, 200)
+        noted = json.loads(nginx.lines("told.log", 1)[0])["dry-run"]
+        self.assertEqual(sorted(noted), ["access: respond 403", "maintenance: respond 503"])
 
     def test_the_handshake_is_known(self):
         route = 'headers { response { set "x-tls" expression="tls.version"; set "x-scheme" expression="ip.src"; set "x-name" expression="tls.server_name"; } }'
