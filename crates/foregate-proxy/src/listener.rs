@@ -1,10 +1,12 @@
 //! Listening sockets: binding them, taking them over, and accepting from them.
 
+use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
 use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::UnixListener as StdUnixListener;
 use std::path::Path;
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -24,6 +26,12 @@ use crate::telemetry::metrics::Metrics;
 
 /// How long accepting pauses when there are no descriptors or too many connections.
 const PAUSE: Duration = Duration::from_millis(50);
+/// Connections that are accepted before what they ask for has its turn. Where more come than can be served, this keeps them in the
+/// system's queue, and those that are there already from waiting for all of them.
+const IN_A_ROW: u32 = 8;
+/// Tasks that wait for a worker, beyond those that lie ready for each, from which on connections wait in the system's queue: they bring
+/// more to do, and what has been begun would be done ever later.
+const BEHIND: usize = 256;
 /// Connections in a row that have gone before they were accepted at the end.
 const LOST_MOST: usize = 1024;
 /// How often a listener tells of that, for as long as it lasts.
@@ -186,6 +194,8 @@ pub async fn run(
         ListenAddress::Tcp(address) if !address.ip().is_unspecified() => Some(address),
         _ => None,
     });
+    let runtime = tokio::runtime::Handle::current().metrics();
+    let mut accepted_in_a_row = 0;
     let mut told = None::<Instant>;
     loop {
         let most = proxy.connection_limit.load(Ordering::Relaxed).min(descriptors::for_clients());
@@ -197,11 +207,28 @@ pub async fn run(
                 _ = stop.wait_for(|stop| *stop) => break,
             }
         }
+        if accepted_in_a_row >= IN_A_ROW || runtime.global_queue_depth() > BEHIND {
+            accepted_in_a_row = 0;
+            tokio::select! {
+                biased;
+                _ = stop.wait_for(|stop| *stop) => break,
+                () = tokio::task::yield_now() => continue,
+            }
+        }
+        let mut accept = pin!(listener.accept());
+        let accept = poll_fn(|cx| {
+            let accepted = accept.as_mut().poll(cx);
+            if accepted.is_pending() {
+                accepted_in_a_row = 0;
+            }
+            accepted
+        });
         let accepted = tokio::select! {
             biased;
             _ = stop.wait_for(|stop| *stop) => break,
-            accepted = listener.accept() => accepted,
+            accepted = accept => accepted,
         };
+        accepted_in_a_row += 1;
         match accepted {
             Ok((socket, remote)) => {
                 let accepted = Arrival { socket, remote, local };

@@ -66,7 +66,8 @@ pub struct FrameMeter {
     sent: Frames,
     control: TokenBucket,
     resets: TokenBucket,
-    /// Premature resets that are left on this connection.
+    /// Premature resets that this connection may have, and that are left of them.
+    resets_most: u32,
     resets_left: u32,
     credits: u32,
     /// SETTINGS and PING that we sent and that were not acknowledged yet.
@@ -105,6 +106,7 @@ impl FrameMeter {
             sent: Frames::after(0),
             control: TokenBucket::new(limits.h2_control_burst, limits.h2_control_rate, now),
             resets: TokenBucket::new(limits.h2_resets_burst, limits.h2_resets_rate, now),
+            resets_most: limits.h2_resets_total,
             resets_left: limits.h2_resets_total,
             credits: 0,
             awaited_acks: 0,
@@ -163,6 +165,11 @@ impl FrameMeter {
     /// Whether so many DATA frames wait that streams should have a turn to take them before more is read.
     pub fn is_crowded(&self) -> bool {
         self.unread.frames() > self.waiting_limit / CROWDED
+    }
+
+    /// Whether there have been premature resets.
+    pub fn has_resets(&self) -> bool {
+        self.resets_left < self.resets_most
     }
 
     /// What the peer does too much of, if anything.

@@ -96,9 +96,8 @@ pub(crate) fn builder(limits: &Limits) -> h2::server::Builder {
         .max_header_list_size(list_limit(limits).saturating_add(1))
         .max_concurrent_streams(limits.h2_streams)
         .max_concurrent_reset_streams(64)
-        // Fewer than the client may reset in all, which `FrameMeter` counts: those that it resets in one breath cost nothing as long as
-        // the connection ends before they are taken (`bench/calm`).
-        .max_pending_accept_reset_streams(64)
+        // How many the client may reset is for `FrameMeter` to say.
+        .max_pending_accept_reset_streams(limits.h2_resets_total as usize)
         .max_local_error_reset_streams(Some((limits.h2_resets_total as usize).saturating_mul(LATE_FACTOR)))
         .reset_stream_duration(Duration::from_secs(1))
         // It would end the connection of a client that stays within its windows; what DATA frames cost is counted, and bounded, by
@@ -109,6 +108,10 @@ pub(crate) fn builder(limits: &Limits) -> h2::server::Builder {
         .enable_connect_protocol();
     builder
 }
+
+/// Requests of one connection that are begun before those of others have their turn, and before it is looked at whether their client is
+/// still there: one that asks for a hundred things and leaves would have us connect to origins for all of them.
+const BEGUN_IN_A_ROW: u32 = 8;
 
 struct Session {
     h2: h2::server::Connection<Metered<Stream>, Piece>,
@@ -147,22 +150,31 @@ impl Drop for Session {
 
 impl Session {
     async fn run(&mut self) {
+        let mut begun = 0;
         loop {
             match poll_fn(|cx| self.poll_event(cx)).await {
                 // The client has not even acknowledged that the connection is ending; what it opens may be asked elsewhere.
                 Event::Request(_, mut respond) if self.has_ended() => {
                     respond.send_reset(Reason::REFUSED_STREAM);
                 }
-                Event::Request(request, respond) => self.start(request, respond),
+                Event::Request(request, respond) => {
+                    self.start(request, respond);
+                    begun += 1;
+                    if begun == BEGUN_IN_A_ROW {
+                        begun = 0;
+                        tokio::task::yield_now().await;
+                    }
+                }
                 Event::Refused(refused) => self.refuse(refused),
-                Event::Fault(reason) => return self.expel(reason).await,
+                Event::Fault(reason) => {
+                    self.refuse_rest();
+                    return self.expel(reason).await;
+                }
                 Event::Stalled => return self.expel(Reason::NO_ERROR).await,
                 // What it does not take would stay in the system's memory for minutes.
                 Event::Blocked => return self.control.reset_on_close(),
                 Event::Ended => {
-                    while let Some(refused) = self.control.take_refused() {
-                        self.refuse(refused);
-                    }
+                    self.refuse_rest();
                     return self.say_farewell().await;
                 }
             }
@@ -170,12 +182,19 @@ impl Session {
     }
 
     fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<Event> {
-        match self.h2.poll_accept(cx) {
-            Poll::Ready(Some(Ok((request, respond)))) => {
+        // The first request comes once all that there is to read has been looked at.
+        while let Poll::Ready(accepted) = self.h2.poll_accept(cx) {
+            let Some(Ok((request, mut respond))) = accepted else { return Poll::Ready(Event::Ended) };
+            let resets = self.control.resets();
+            if let Some(reason) = resets.flood {
+                return Poll::Ready(Event::Fault(reason));
+            }
+            if !resets.any || respond.poll_reset(cx).is_pending() {
                 return Poll::Ready(Event::Request(Box::new(request), respond));
             }
-            Poll::Ready(Some(Err(_)) | None) => return Poll::Ready(Event::Ended),
-            Poll::Pending => {}
+            // Who opens streams and resets them in one breath would have us connect to origins at no cost of its own.
+            self.requests += 1;
+            self.proxy.metrics.requests_reset.inc();
         }
         if let Some(refused) = self.control.take_refused() {
             return Poll::Ready(Event::Refused(refused));
@@ -289,6 +308,12 @@ impl Session {
         let place = Place::take(&self.streams);
         let task = refused_stream(Arc::clone(&self.proxy), Arc::clone(&self.peer), refused, place);
         tokio::spawn(Watched::new(Box::pin(task), Arc::clone(&self.proxy.metrics)));
+    }
+
+    fn refuse_rest(&mut self) {
+        while let Some(refused) = self.control.take_refused() {
+            self.refuse(refused);
+        }
     }
 
     /// Says why, and ends the connection.
@@ -436,7 +461,32 @@ impl Scratch {
 
 #[cfg(test)]
 mod tests {
+    use tokio::io::AsyncWriteExt;
+
     use super::*;
+    use crate::link::frames::{flag, kind, written};
+
+    /// As many as `FrameMeter` lets pass at once, and one that is not reset.
+    #[tokio::test]
+    async fn requests_that_are_reset_before_anybody_takes_them_end_nothing() {
+        let limits = Limits::default();
+        let (near, mut far) = tokio::io::duplex(1 << 16);
+        let mut sent = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
+        sent.extend(written(kind::SETTINGS, 0, 0, b""));
+        // `GET http://a/`.
+        let head = b"\x82\x84\x86\x41\x01a";
+        for stream in 0..=limits.h2_resets_burst {
+            sent.extend(written(kind::HEADERS, flag::END_HEADERS | flag::END_STREAM, 2 * stream + 1, head));
+            if stream < limits.h2_resets_burst {
+                sent.extend(written(kind::RST_STREAM, 0, 2 * stream + 1, &[0, 0, 0, 8]));
+            }
+        }
+        far.write_all(&sent).await.unwrap();
+        let mut session = builder(&limits).handshake::<_, Piece>(near).await.unwrap();
+        for _ in 0..=limits.h2_resets_burst {
+            assert!(session.accept().await.is_some_and(|stream| stream.is_ok()));
+        }
+    }
 
     fn size<A, B, C, D, E, F: Future>(_: fn(A, B, C, D, E) -> F) -> usize {
         size_of::<F>()

@@ -81,6 +81,12 @@ impl<IO: AsyncWrite + Unpin> Control<IO> {
         self.0.lock().fault()
     }
 
+    /// What the client has reset, and whether it floods the connection, with whatever it be.
+    pub fn resets(&self) -> Resets {
+        let inner = self.0.lock();
+        Resets { any: inner.meter.has_resets(), flood: inner.flood() }
+    }
+
     /// The next request that was refused for its head. Reading waits while there are many.
     pub fn take_refused(&self) -> Option<RefusedHead> {
         self.0.lock().gate.take_refused()
@@ -129,9 +135,22 @@ impl Control<Stream> {
     }
 }
 
+/// What a client has reset.
+#[derive(Debug)]
+pub struct Resets {
+    /// Some of its streams, before they were answered.
+    pub any: bool,
+    /// Why the connection has to end, if it floods it.
+    pub flood: Option<Reason>,
+}
+
 impl<IO> Inner<IO> {
+    fn flood(&self) -> Option<Reason> {
+        self.meter.flood().map(|_| Reason::ENHANCE_YOUR_CALM)
+    }
+
     fn fault(&self) -> Option<Reason> {
-        self.meter.flood().map(|_| Reason::ENHANCE_YOUR_CALM).or(self.gate.fault())
+        self.flood().or(self.gate.fault())
     }
 }
 

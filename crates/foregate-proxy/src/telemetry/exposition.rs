@@ -98,6 +98,12 @@ fn connections(encoder: &mut DescriptorEncoder<'_>, metrics: &Metrics) -> fmt::R
         "Client connections closed at once: over `connections-per-client`, or while memory is used up",
         metrics.connections_refused.get(),
     )?;
+    counter(
+        encoder,
+        "requests_reset",
+        "Requests over HTTP/2 that their clients reset before they were begun",
+        metrics.requests_reset.get(),
+    )?;
     encoder
         .encode_descriptor("connections_active", "Client connections open now", None, MetricType::Gauge)?
         .encode_gauge(&metrics.connections_active.get())?;

@@ -128,6 +128,8 @@ pub struct Metrics {
     pub connections_active: Gauge,
     /// Client connections closed at once, over a limit.
     pub connections_refused: Counter,
+    /// Requests over HTTP/2 that their clients reset before they were begun.
+    pub requests_reset: Counter,
     /// Handshakes with clients that succeeded.
     pub handshakes_ok: Counter,
     /// Of these, resumed.
@@ -365,6 +367,7 @@ mod tests {
             "foregate_connections_accepted_total 3",
             "foregate_connections_active 1",
             "foregate_connections_refused_total 0",
+            "foregate_requests_reset_total 0",
             "foregate_tls_handshakes_total{result=\"ok\"} 0",
             "foregate_tls_handshakes_total{result=\"failed\"} 1",
             "foregate_tls_handshake_errors_total{kind=\"protocol\"} 1",
