@@ -28,7 +28,7 @@ use crate::telemetry::metrics::Metrics;
 const PAUSE: Duration = Duration::from_millis(50);
 /// Connections that are accepted before what they ask for has its turn. Where more come than can be served, this keeps them in the
 /// system's queue, and those that are there already from waiting for all of them.
-const IN_A_ROW: u32 = 8;
+const IN_A_ROW: u32 = 16;
 /// Tasks that wait for a worker, beyond those that lie ready for each, from which on connections wait in the system's queue: they bring
 /// more to do, and what has been begun would be done ever later.
 const BEHIND: usize = 256;

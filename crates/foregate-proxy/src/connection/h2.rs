@@ -109,9 +109,10 @@ pub(crate) fn builder(limits: &Limits) -> h2::server::Builder {
     builder
 }
 
-/// Requests of one connection that are begun before those of others have their turn, and before it is looked at whether their client is
-/// still there: one that asks for a hundred things and leaves would have us connect to origins for all of them.
-const BEGUN_IN_A_ROW: u32 = 8;
+/// The most requests of one connection that are begun before those of others have their turn, and before it is looked at whether their
+/// client is still there: one that asks for a hundred things and leaves would have us connect to origins for all of them. A connection
+/// begins with one, and twice as many each time.
+const BEGUN_IN_A_ROW: u32 = 16;
 
 struct Session {
     h2: h2::server::Connection<Metered<Stream>, Piece>,
@@ -150,7 +151,7 @@ impl Drop for Session {
 
 impl Session {
     async fn run(&mut self) {
-        let mut begun = 0;
+        let (mut begun, mut most) = (0, 1);
         loop {
             match poll_fn(|cx| self.poll_event(cx)).await {
                 // The client has not even acknowledged that the connection is ending; what it opens may be asked elsewhere.
@@ -160,8 +161,8 @@ impl Session {
                 Event::Request(request, respond) => {
                     self.start(request, respond);
                     begun += 1;
-                    if begun == BEGUN_IN_A_ROW {
-                        begun = 0;
+                    if begun == most {
+                        (begun, most) = (0, BEGUN_IN_A_ROW.min(2 * most));
                         tokio::task::yield_now().await;
                     }
                 }
