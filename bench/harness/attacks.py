@@ -101,7 +101,7 @@ def floods(peer, what, opening, chunk, most=None):
 
 def rapid_reset(peer):
     """streams that are opened and reset at once (CVE-2023-44487)"""
-    block = request(b"/slow/b/64")
+    block = request(b"/slow/64")
 
     def chunk(number):
         streams = range(1 + 200 * number, 201 + 200 * number, 2)
@@ -114,7 +114,7 @@ def rapid_reset(peer):
 
 def few_resets(peer):
     """90 streams of a connection that are opened and reset at once, and then the next connection"""
-    block = request(b"/slow/b/64")
+    block = request(b"/slow/64")
     streams = b"".join(
         frame(HEADERS, END_HEADERS | END_STREAM, stream, block)
         + frame(RST_STREAM, 0, stream, struct.pack(">I", CANCEL)) for stream in range(1, 181, 2))
@@ -123,7 +123,7 @@ def few_resets(peer):
 
 def late_resets(peer):
     """90 streams of a connection that are opened, and reset when they have been begun, and then the next connection"""
-    block = request(b"/slow/b/64")
+    block = request(b"/slow/64")
     opening = PREFACE + frame(SETTINGS, 0, 0) + b"".join(
         frame(HEADERS, END_HEADERS | END_STREAM, stream, block) for stream in range(1, 181, 2))
     resets = b"".join(frame(RST_STREAM, 0, stream, struct.pack(">I", CANCEL)) for stream in range(1, 181, 2))
@@ -137,14 +137,14 @@ def late_resets(peer):
 
 def left_requests(peer):
     """100 requests of a connection, which is left, and then the next connection"""
-    block = request(b"/slow/b/64")
+    block = request(b"/slow/64")
     streams = b"".join(frame(HEADERS, END_HEADERS | END_STREAM, stream, block) for stream in range(1, 201, 2))
     floods(peer, "requests", PREFACE + frame(SETTINGS, 0, 0), lambda number: (streams, 100), most=1)
 
 
 def large_heads(peer):
     """20 connections of 100 streams that wait for a slow origin, with heads of 12 KB"""
-    block = request(b"/slow/b/64") + b"".join(literal(b"x-large-%d" % n, b"x" * 4000) for n in range(3))
+    block = request(b"/slow/64") + b"".join(literal(b"x-large-%d" % n, b"x" * 4000) for n in range(3))
     while peer.goes_on():
         connections = [peer.connect() for _ in range(20)]
         for connection in connections:

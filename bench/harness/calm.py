@@ -10,6 +10,7 @@ import sys
 import tempfile
 import threading
 import time
+import urllib.request
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -92,6 +93,15 @@ class Target:
         return thread
 
 
+def check_slow(port):
+    """Whether the origin that keeps requests waiting does: attacks that count on it would be none otherwise."""
+    begun = time.monotonic()
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/slow/64") as answer:
+        answer.read()
+    if time.monotonic() - begun < SLOW_MS / 1000:
+        raise Failed("the slow origin is not slow")
+
+
 def result(process):
     """What a program says at its end."""
     out, _ = process.process.communicate(timeout=300)
@@ -149,6 +159,7 @@ def main(argv=None):
                 command = [program, "origin", f"127.0.0.1:{origins[name]}", f"127.0.0.1:{control}", "--delay-ms", delay]
                 origin = stack.enter_context(Process(command, os.sched_getaffinity(0), folder / "origin.log"))
                 origin.wait_for_port(control)
+            check_slow(origins["slow"])
             misbehaving = None
             if set(options.attacks) & set(MODULES):
                 manifest = BENCH / "misbehaving" / "Cargo.toml"

@@ -1,6 +1,6 @@
 //! The origin: answers from memory, checks what is uploaded, counts its connections.
 //!
-//! `GET /b/N` or `/plain/N` is answered with N pattern bytes, `GET /errors/STATUS/N` with this
+//! `GET /b/N`, `/plain/N` or `/slow/N` is answered with N pattern bytes, `GET /errors/STATUS/N` with this
 //! status and as many; a query and a body are passed over. `POST /u/N` must carry the pattern
 //! and is answered with N pattern bytes, or with 400 when a byte differs. `GET .../page` is
 //! answered with a document from a file. A second address answers every connection with the
@@ -360,7 +360,8 @@ impl Answer {
         let (status, length) = match path.strip_prefix("/errors/") {
             Some(rest) => rest.split_once('/')?,
             None => {
-                let folder = ["/b/", "/u/", "/plain/"].iter().find_map(|folder| path.strip_prefix(folder));
+                let folder =
+                    ["/b/", "/u/", "/plain/", "/slow/"].iter().find_map(|folder| path.strip_prefix(folder));
                 ("200", folder?)
             }
         };

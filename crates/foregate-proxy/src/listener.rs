@@ -31,7 +31,7 @@ const PAUSE: Duration = Duration::from_millis(50);
 const IN_A_ROW: u32 = 16;
 /// Tasks that wait for a worker, beyond those that lie ready for each, from which on connections wait in the system's queue: they bring
 /// more to do, and what has been begun would be done ever later.
-const BEHIND: usize = 256;
+const BEHIND: usize = 16;
 /// Connections in a row that have gone before they were accepted at the end.
 const LOST_MOST: usize = 1024;
 /// How often a listener tells of that, for as long as it lasts.
