@@ -5,7 +5,8 @@
 //!
 //! - *Frames without progress* (PING, SETTINGS, PRIORITY, WINDOW_UPDATE, empty DATA, unknown types ...) draw on
 //!   a token bucket. An honest peer sends many of them as well, but in answer to what it gets: each request and
-//!   each DATA frame that we send earn credits, and only what no credit covers is drawn from the bucket.
+//!   each DATA frame that we send earn credits, and only what no credit covers is drawn from the bucket. SETTINGS
+//!   are drawn from it always, and the more the more streams are open.
 //! - *Premature resets* draw on a second bucket, and have a total: a RST_STREAM of the peer for a stream whose
 //!   response is not complete, and one of ours whose error code blames the peer. What comes late for a stream that has been answered
 //!   early is no fault: a reset that says so is only a frame without progress.
@@ -34,6 +35,8 @@ const CREDITS_PER_REQUEST: u32 = 2;
 /// A DATA frame of ours earns this for itself and again for each [`CREDIT_BYTES`]: a window for the stream, one
 /// for the connection.
 const CREDITS_PER_DATA: u32 = 2;
+/// SETTINGS are as much work as a frame without progress for so many open streams.
+const STREAMS_FOR_A_FRAME: u32 = 8;
 /// Windows are hardly ever opened in smaller steps.
 const CREDIT_BYTES: u32 = 4096;
 /// Streams that are remembered beyond the ones that may be open, because what opens another one and what ends
@@ -201,8 +204,16 @@ impl FrameMeter {
                 self.awaited_acks -= 1;
                 Ok(())
             }
+            kind::SETTINGS if !frame.has(flag::ACK) => self.received_settings(now),
             _ => self.without_progress(now),
         }
+    }
+
+    /// No DATA of ours is answered by SETTINGS, so that no credit pays for them. They change the window of each open stream, and may have
+    /// each send a byte.
+    fn received_settings(&mut self, now: Instant) -> Result<(), Flood> {
+        let streams = u32::try_from(self.open.len()).unwrap_or(u32::MAX);
+        if self.control.take(1 + streams / STREAMS_FOR_A_FRAME, now) { Ok(()) } else { Err(Flood::Control) }
     }
 
     fn received_headers(&mut self, now: Instant, frame: &Frame) -> Result<(), Flood> {
@@ -288,12 +299,12 @@ impl FrameMeter {
             self.credits -= 1;
             return Ok(());
         }
-        if self.control.take(now) { Ok(()) } else { Err(Flood::Control) }
+        if self.control.take(1, now) { Ok(()) } else { Err(Flood::Control) }
     }
 
     fn reset(&mut self, now: Instant) -> Result<(), Flood> {
         self.resets_left = self.resets_left.checked_sub(1).ok_or(Flood::Resets)?;
-        if self.resets.take(now) { Ok(()) } else { Err(Flood::Resets) }
+        if self.resets.take(1, now) { Ok(()) } else { Err(Flood::Resets) }
     }
 }
 
@@ -325,7 +336,7 @@ impl TokenBucket {
         Self { tokens: burst, burst, per_second: u64::from(per_second), filled: now }
     }
 
-    fn take(&mut self, now: Instant) -> bool {
+    fn take(&mut self, count: u32, now: Instant) -> bool {
         let millis =
             u64::try_from(now.saturating_duration_since(self.filled).as_millis()).unwrap_or(u64::MAX);
         if millis > 0 {
@@ -333,7 +344,7 @@ impl TokenBucket {
             self.tokens = self.tokens.saturating_add(millis.saturating_mul(self.per_second)).min(self.burst);
             self.filled = now;
         }
-        match self.tokens.checked_sub(Self::TOKEN) {
+        match self.tokens.checked_sub(u64::from(count) * Self::TOKEN) {
             Some(left) => {
                 self.tokens = left;
                 true

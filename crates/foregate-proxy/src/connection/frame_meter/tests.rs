@@ -91,6 +91,22 @@ fn what_answers_our_frames_is_free() {
     assert!(count <= 1000 + CREDITS_LIMIT, "credits are not saved up for ever");
 }
 
+/// Each that opens all windows by a byte has each stream send a byte (CVE-2019-9511).
+#[test]
+fn settings_are_not_paid_for_by_what_they_have_us_send() {
+    let mut peer = Peer::new();
+    for stream in (1..201).step_by(2) {
+        peer.sends(kind::HEADERS, flag::END_HEADERS | flag::END_STREAM, stream, b"h").unwrap();
+    }
+    let dribble = |peer: &mut Peer, count: u32| {
+        peer.sends(kind::SETTINGS, 0, 0, &[0, 4, 0, 0, 0, u8::try_from(count % 256).unwrap()])?;
+        peer.gets(kind::SETTINGS, flag::ACK, 0, &[]);
+        (1..201).step_by(2).for_each(|stream| peer.gets(kind::DATA, 0, stream, b"x"));
+        Ok(())
+    };
+    assert_eq!(peer.until_flood(dribble), (76, Flood::Control));
+}
+
 #[test]
 fn premature_resets_have_a_burst_a_rate_and_a_total() {
     let reset = |peer: &mut Peer, count: u32| {
