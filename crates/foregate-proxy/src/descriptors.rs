@@ -4,10 +4,13 @@
 //! all have found the last descriptor free.
 
 use std::io;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
+
+use crate::connection::registry::Holdings;
 
 /// Descriptors that connections and temporary files leave for health checks, admin, metrics, logs and configuration files.
 pub const RESERVE: usize = 64;
@@ -16,6 +19,9 @@ pub const RESERVE: usize = 64;
 const FOR_THE_OTHER_SIDE: usize = 8;
 /// The part that temporary files leave for connections: without these nothing would move on that a file waits for.
 const NOT_FOR_FILES: usize = 4;
+
+/// Connections to origins that may serve one client, however few are left for others: a page asks for as many things at once.
+const FEW: usize = 64;
 
 static USED: AtomicUsize = AtomicUsize::new(0);
 /// Those of [`USED`] that connections to origins have.
@@ -84,6 +90,37 @@ impl Used {
     }
 }
 
+/// A connection to an origin that serves a client alone. It counts as that client's until this is dropped: one that waits for the
+/// next request is nobody's.
+#[derive(Debug)]
+pub struct OfClient(Arc<Holdings>);
+
+impl OfClient {
+    /// One more of them, unless the client has more than [`FEW`] and more than are left for others. So one client alone may have half
+    /// of all, two a third each. `idle` says how many serve nobody at present.
+    pub fn claim(client: &Arc<Holdings>, idle: impl FnOnce() -> usize) -> Option<Self> {
+        let claimed = Self(Arc::clone(client));
+        let before = client.origins.fetch_add(1, Ordering::Relaxed);
+        (before < FEW || leaves_enough(before, left_for_origins(), idle)).then_some(claimed)
+    }
+}
+
+impl Drop for OfClient {
+    fn drop(&mut self) {
+        self.0.origins.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+fn leaves_enough(has: usize, left: usize, idle: impl FnOnce() -> usize) -> bool {
+    has < left || has < left.saturating_add(idle())
+}
+
+fn left_for_origins() -> usize {
+    let origins = all_but(FOR_THE_OTHER_SIDE).saturating_sub(OF_ORIGINS.load(Ordering::Relaxed));
+    let all = ALLOWED.load(Ordering::Relaxed).saturating_sub(USED.load(Ordering::Relaxed));
+    origins.min(all)
+}
+
 /// One more, unless there are as many as may be.
 fn take(used: &AtomicUsize, limit: usize) -> Option<()> {
     let more = |used: usize| (used < limit).then(|| used + 1);
@@ -96,5 +133,47 @@ impl Drop for Used {
         if self.of_origin {
             OF_ORIGINS.fetch_sub(1, Ordering::Relaxed);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::IpAddr;
+
+    use super::*;
+
+    /// How many each of so many clients gets of `all`, of which `idle` serve nobody, when they take turns.
+    fn shares(clients: usize, all: usize, idle: usize) -> Vec<usize> {
+        let mut has = vec![0; clients];
+        loop {
+            let before = has.clone();
+            for client in 0..clients {
+                let left = all - idle - has.iter().sum::<usize>();
+                if leaves_enough(has[client], left, || idle) {
+                    has[client] += 1;
+                }
+            }
+            if has == before {
+                return has;
+            }
+        }
+    }
+
+    #[test]
+    fn who_has_many_connections_to_origins_leaves_as_many_to_others() {
+        assert_eq!(shares(1, 1000, 0), [500]);
+        assert_eq!(shares(1, 1000, 400), [500], "what is idle is left");
+        assert_eq!(shares(2, 900, 0), [300; 2]);
+        assert_eq!(shares(9, 1000, 0), [100; 9]);
+    }
+
+    #[test]
+    fn a_connection_is_a_clients_until_it_is_given_back() {
+        let client = Arc::new(Holdings::new(IpAddr::from([192, 0, 2, 1])));
+        let one = OfClient::claim(&client, || 0).expect("the first");
+        let other = OfClient::claim(&client, || 0).expect("the second");
+        assert_eq!(client.origins.load(Ordering::Relaxed), 2);
+        drop((one, other));
+        assert_eq!(client.origins.load(Ordering::Relaxed), 0);
     }
 }

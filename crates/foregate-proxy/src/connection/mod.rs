@@ -72,6 +72,7 @@ pub async fn serve(proxy: Arc<Proxy>, listen: Arc<Listen>, accepted: Accepted) {
         }
     }
     let mut peer = Peer::new(client, local);
+    peer.holdings = registered.holdings().cloned();
     let (stream, alpn) = if listen.tls.is_some() {
         let Some(acceptor) = config.acceptor(&listen.address) else { return };
         match timeout(limit, Box::pin(acceptor.accept(socket))).await {

@@ -30,7 +30,24 @@ pub struct Registry {
 #[derive(Debug, Default)]
 struct Shard {
     entries: HashMap<usize, Arc<Entry>, foldhash::fast::RandomState>,
-    clients: HashMap<IpAddr, usize, foldhash::fast::RandomState>,
+    clients: HashMap<IpAddr, Arc<Holdings>, foldhash::fast::RandomState>,
+}
+
+/// What the connections of one client, or of its network, have together.
+#[derive(Debug)]
+pub struct Holdings {
+    network: IpAddr,
+    connections: AtomicUsize,
+    /// Connections to origins that serve it.
+    pub origins: AtomicUsize,
+}
+
+impl Holdings {
+    /// Nothing, of the client with this address.
+    pub fn new(client: IpAddr) -> Self {
+        let network = client_network(client);
+        Self { network, connections: AtomicUsize::new(0), origins: AtomicUsize::new(0) }
+    }
 }
 
 #[derive(Debug, Default)]
@@ -74,26 +91,34 @@ impl Registry {
         most: usize,
         listener: usize,
     ) -> Option<Registered> {
-        let client = client.map(client_network);
-        if let Some(client) = client {
-            let mut shard = self.client_shard(client).lock();
-            let count = shard.clients.entry(client).or_insert(0);
-            if *count >= most {
-                return None;
-            }
-            *count += 1;
-        }
+        let holdings = match client {
+            Some(client) => Some(self.hold(client, most)?),
+            None => None,
+        };
         let id = self.next.fetch_add(1, Ordering::Relaxed);
         let entry = Arc::new(Entry { listener, ..Entry::default() });
         self.shards[id % SHARDS].lock().entries.insert(id, Arc::clone(&entry));
         self.count.fetch_add(1, Ordering::Relaxed);
-        Some(Registered { registry: Arc::clone(self), id, client, entry })
+        Some(Registered { registry: Arc::clone(self), id, holdings, entry })
+    }
+
+    /// Counts one connection more of a client, unless it has `most` of them already.
+    fn hold(&self, client: IpAddr, most: usize) -> Option<Arc<Holdings>> {
+        let network = client_network(client);
+        let mut shard = self.client_shard(network).lock();
+        let holdings = shard.clients.entry(network).or_insert_with(|| Arc::new(Holdings::new(client)));
+        if holdings.connections.load(Ordering::Relaxed) >= most {
+            return None;
+        }
+        holdings.connections.fetch_add(1, Ordering::Relaxed);
+        Some(Arc::clone(holdings))
     }
 
     /// How many connections a client has, with the others of its network.
     pub fn of(&self, client: IpAddr) -> usize {
         let client = client_network(client);
-        self.client_shard(client).lock().clients.get(&client).copied().unwrap_or_default()
+        let shard = self.client_shard(client).lock();
+        shard.clients.get(&client).map_or(0, |holdings| holdings.connections.load(Ordering::Relaxed))
     }
 
     /// How many connections there are.
@@ -175,15 +200,15 @@ impl Registry {
 impl Registered {
     /// Counts the connection as one of `client`'s, unless that one has `most` of them already.
     pub fn attribute(&mut self, client: IpAddr, most: usize) -> bool {
-        let client = client_network(client);
-        let mut shard = self.registry.client_shard(client).lock();
-        let count = shard.clients.entry(client).or_insert(0);
-        if *count >= most || self.client.is_some() {
-            return self.client.is_some();
+        if self.holdings.is_none() {
+            self.holdings = self.registry.hold(client, most);
         }
-        *count += 1;
-        self.client = Some(client);
-        true
+        self.holdings.is_some()
+    }
+
+    /// What the client has, with its other connections; `None` if it is not known who that is.
+    pub fn holdings(&self) -> Option<&Arc<Holdings>> {
+        self.holdings.as_ref()
     }
 }
 
@@ -192,7 +217,7 @@ impl Registered {
 pub struct Registered {
     registry: Arc<Registry>,
     id: usize,
-    client: Option<IpAddr>,
+    holdings: Option<Arc<Holdings>>,
     entry: Arc<Entry>,
 }
 
@@ -244,13 +269,11 @@ impl Task {
 impl Drop for Registered {
     fn drop(&mut self) {
         self.registry.shards[self.id % SHARDS].lock().entries.remove(&self.id);
-        if let Some(client) = self.client {
-            let mut shard = self.registry.client_shard(client).lock();
-            if let Some(count) = shard.clients.get_mut(&client) {
-                *count -= 1;
-                if *count == 0 {
-                    shard.clients.remove(&client);
-                }
+        if let Some(holdings) = &self.holdings {
+            let mut shard = self.registry.client_shard(holdings.network).lock();
+            if holdings.connections.fetch_sub(1, Ordering::Relaxed) == 1 {
+                // What its streams still have is about to end with the connection.
+                shard.clients.remove(&holdings.network);
             }
         }
         if self.registry.count.fetch_sub(1, Ordering::SeqCst) == 1 {

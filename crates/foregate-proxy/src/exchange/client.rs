@@ -10,6 +10,7 @@ use foregate_wire::{BodyLength, HeaderList, ResponseHead, Version};
 use h2::server::SendResponse;
 
 use super::request::Request;
+use crate::connection::registry::Holdings;
 use crate::link::unsent::Piece;
 use crate::link::{Link, LinkError, fields};
 use crate::settings::Listen;
@@ -22,6 +23,8 @@ pub struct Peer {
     pub client: Option<SocketAddr>,
     /// Its address as text, as origins are told; empty for a Unix socket.
     pub client_text: Box<str>,
+    /// What it has, with its other connections.
+    pub holdings: Option<Arc<Holdings>>,
     /// Where it connected to.
     pub local: Option<SocketAddr>,
     /// Its handshake, over TLS, and the listener that it came to: what the handshake covers, the acceptor says that the
@@ -33,7 +36,7 @@ impl Peer {
     /// A client on a cleartext connection.
     pub fn new(client: Option<SocketAddr>, local: Option<SocketAddr>) -> Self {
         let client_text = client.map(|client| client.ip().to_canonical().to_string()).unwrap_or_default();
-        Self { client, client_text: client_text.into(), local, tls: None }
+        Self { client, client_text: client_text.into(), holdings: None, local, tls: None }
     }
 
     /// Whether the connection is under TLS.

@@ -331,6 +331,7 @@ async fn attempts(
             fresh,
             careful: !request.is_repeatable(),
             addresses: Addresses { client: None, local: None },
+            client: None,
         };
         let opened = match upstream.open(server, terms, now).await {
             Ok(opened) => opened,

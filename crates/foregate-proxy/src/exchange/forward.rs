@@ -120,6 +120,7 @@ impl Exchange<'_> {
             fresh: again.fresh,
             careful: !self.request.is_repeatable(),
             addresses: Addresses { client: self.peer.client, local: self.peer.local },
+            client: self.peer.holdings.as_ref(),
         };
         let opened = {
             let client = &mut self.client;

@@ -20,6 +20,8 @@ use tokio::time::timeout_at;
 use super::connect::Connected;
 use super::pool::{Lease, Made};
 use super::{Pool, Server, Upstream};
+use crate::connection::registry::Holdings;
+use crate::descriptors::OfClient;
 use crate::error::Error;
 use crate::exchange::request::Request;
 use crate::link::h1::HeadFault;
@@ -47,6 +49,8 @@ pub struct Origin {
     /// A head has come, if only an interim one.
     answered: bool,
     h2: Option<H2Attempt>,
+    /// Counts it among those that serve its client, where it serves nobody else.
+    _of_client: Option<OfClient>,
 }
 
 #[derive(Debug)]
@@ -57,13 +61,15 @@ struct H2Attempt {
 
 /// How to get a connection.
 #[derive(Debug, Clone, Copy)]
-pub struct Terms {
+pub struct Terms<'a> {
     /// Use no kept connection.
     pub fresh: bool,
     /// A request that cannot be repeated: ask the kernel whether a kept connection is still there.
     pub careful: bool,
     /// For the PROXY protocol.
     pub addresses: Addresses,
+    /// Who is served, if a client is.
+    pub client: Option<&'a Arc<Holdings>>,
 }
 
 impl Upstream {
@@ -73,52 +79,72 @@ impl Upstream {
     ///
     /// [`Error::Internal`] when there is no such server. Otherwise why no connection could be had: nothing of the request
     /// was sent, and [`Error::is_before_sending`] holds.
-    pub async fn open(&self, server: usize, terms: Terms, now: Instant) -> Result<Origin, Error> {
+    pub async fn open(&self, server: usize, terms: Terms<'_>, now: Instant) -> Result<Origin, Error> {
         let server = self.servers.get(server).ok_or(Error::Internal)?;
         let exclusive = self.settings.send_proxy.is_some();
         if !terms.fresh
             && !exclusive
-            && let Some(origin) = self.kept(server, terms, now)
+            && let Some(origin) = self.kept(server, terms, now)?
         {
             self.counters.reused.inc();
             return Ok(origin);
         }
         if self.settings.protocol == UpstreamProtocol::Http1 || exclusive {
+            let of_client = self.claim(server, terms)?;
             // Rare, and large: kept out of the future that every request has.
             let deadline = Instant::now() + self.settings.connect_timeout;
             let made = Box::pin(self.connect(server, terms.addresses, deadline)).await?;
-            return Ok(self.attempt(server, made, false, None));
+            return Ok(self.attempt(server, made, false, None, of_client));
         }
         Box::pin(self.share(server, terms, now)).await
     }
 
     /// A stream on a shared connection; one is made if there is none with room.
-    async fn share(&self, server: &Server, terms: Terms, now: Instant) -> Result<Origin, Error> {
+    async fn share(&self, server: &Server, terms: Terms<'_>, now: Instant) -> Result<Origin, Error> {
         // Requests that come while a connection is being made wait for it, each for as long as it may take to connect.
         let deadline = Instant::now() + self.settings.connect_timeout;
         let lock = timeout_at(deadline.into(), server.pool.connecting.lock()).await;
         let Ok(_guard) = lock else { return Err(Error::ConnectTimeout) };
         if let Some(lease) = server.pool.lease(now, self.ages()) {
             self.counters.reused.inc();
-            return Ok(self.attempt(server, Connected::H2(lease), true, None));
+            return Ok(self.attempt(server, Connected::H2(lease), true, None, None));
         }
+        let of_client = self.claim(server, terms)?;
         let made = self.connect(server, terms.addresses, deadline).await?;
-        Ok(self.attempt(server, made, false, None))
+        // One that is shared is nobody's.
+        let of_client = of_client.filter(|_| matches!(made, Connected::H1(_)));
+        Ok(self.attempt(server, made, false, None, of_client))
     }
 
-    fn kept(&self, server: &Server, terms: Terms, now: Instant) -> Option<Origin> {
-        if self.settings.protocol != UpstreamProtocol::Http1
+    fn kept(&self, server: &Server, terms: Terms<'_>, now: Instant) -> Result<Option<Origin>, Error> {
+        let protocol = self.settings.protocol;
+        if protocol != UpstreamProtocol::Http1
             && let Some(lease) = server.pool.lease(now, self.ages())
         {
-            return Some(self.attempt(server, Connected::H2(lease), true, None));
+            return Ok(Some(self.attempt(server, Connected::H2(lease), true, None, None)));
         }
-        loop {
-            let (link, made) = server.pool.take(now, self.ages())?;
-            if terms.careful && link.stream().socket().is_stale_now() {
-                continue;
+        if protocol == UpstreamProtocol::Http2 {
+            return Ok(None);
+        }
+        let of_client = self.claim(server, terms)?;
+        while let Some((link, made)) = server.pool.take(now, self.ages()) {
+            if !terms.careful || !link.stream().socket().is_stale_now() {
+                return Ok(Some(self.attempt(server, Connected::H1(link), true, Some(made), of_client)));
             }
-            return Some(self.attempt(server, Connected::H1(link), true, Some(made)));
         }
+        Ok(None)
+    }
+
+    /// Counts a connection that serves a client alone as its own, unless it has so many that too few are left for others.
+    fn claim(&self, server: &Server, terms: Terms<'_>) -> Result<Option<OfClient>, Error> {
+        let Some(client) = terms.client else { return Ok(None) };
+        let claimed = OfClient::claim(client, || self.pools.idle());
+        if claimed.is_none() {
+            let now = Instant::now();
+            server.health.inconclusive(now, now);
+            tracing::debug!(server = %server.label, "too many connections to origins for one client");
+        }
+        claimed.map(Some).ok_or(Error::NoDescriptors)
     }
 
     /// `kept` is known of a connection that was kept.
@@ -128,6 +154,7 @@ impl Upstream {
         connected: Connected,
         reused: bool,
         kept: Option<Box<Made>>,
+        of_client: Option<OfClient>,
     ) -> Origin {
         let (link, made, h2) = match connected {
             Connected::H1(link) => {
@@ -145,7 +172,8 @@ impl Upstream {
                 (Link::H2(link), None, Some(H2Attempt { lease, response: None }))
             }
         };
-        Origin { link, reused, made, pool: Arc::clone(&server.pool), keep_alive: false, answered: false, h2 }
+        let pool = Arc::clone(&server.pool);
+        Origin { link, reused, made, pool, keep_alive: false, answered: false, h2, _of_client: of_client }
     }
 
     /// Keeps the connection for another request if it is fit for one.

@@ -159,6 +159,12 @@ impl Pool {
         idle.into_iter().chain(shared).min()
     }
 
+    /// How many are idle.
+    pub fn idle(&self) -> usize {
+        let idle = self.idle.lock().len();
+        idle + self.shared.lock().iter().filter(|shared| shared.idle_since().is_some()).count()
+    }
+
     /// Closes that connection; whether there was one. One of HTTP/2 ends itself, soon after.
     pub fn evict(&self) -> bool {
         let oldest = self.oldest();

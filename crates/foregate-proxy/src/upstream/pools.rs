@@ -53,6 +53,11 @@ impl Pools {
             }
         }
     }
+
+    /// How many connections are idle. Looks at all pools, as [`evict`](Self::evict) does.
+    pub fn idle(&self) -> usize {
+        self.0.lock().values().filter_map(Weak::upgrade).map(|pool| pool.idle()).sum()
+    }
 }
 
 #[cfg(test)]
@@ -84,6 +89,7 @@ mod tests {
             let made = Box::new(Made { born: start, address: None });
             pool.put(link, made, start + Duration::from_secs(second), 10);
         }
+        assert_eq!(pools.idle(), 3);
         for closed in 0..3 {
             assert!(pools.evict());
             peers[closed].readable().await.unwrap();
@@ -91,6 +97,6 @@ mod tests {
             assert_eq!(peers.iter().filter(|peer| ended(peer)).count(), closed + 1);
             assert!(ended(&peers[closed]));
         }
-        assert!(!pools.evict());
+        assert!(!pools.evict() && pools.idle() == 0);
     }
 }

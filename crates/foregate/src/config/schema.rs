@@ -88,7 +88,7 @@ pub static LIMITS: Block = Block {
         Key::one("head-fields", "NUMBER", "head-fields 100", "Fields of a head. Beyond: 431.").default("128"),
         Key::one("requests-per-connection", "NUMBER", "requests-per-connection 1000", "Requests on one connection, then it is closed gracefully.").default("10000"),
         Key::one("connections", "NUMBER", "connections 10000", "Client connections. Beyond: accepting pauses.").otherwise("the lesser of 50000 and half the descriptor limit less 64"),
-        Key::one("connections-per-client", "NUMBER", "connections-per-client 100", "Connections from one client address. Beyond: closed at once.").default("1024"),
+        Key::one("connections-per-client", "NUMBER", "connections-per-client 100", "Connections from one client address (IPv6: one network of 64 bits). Beyond: closed at once. What connections to origins its requests may take, see Starting in operations.md.").default("1024"),
         Key::one("early-response-drain", "SIZE", "early-response-drain \"1MiB\"", "Bytes of a request's body that are read and dropped after an early response. Beyond: close.").default("\"64KiB\""),
         Key::one("client-hello", "SIZE", "client-hello \"32KiB\"", "Bytes of a TLS ClientHello. Beyond: close.").default("\"64KiB\""),
         Key::one("h2-streams", "NUMBER", "h2-streams 250", "Concurrent HTTP/2 streams of a connection. Beyond: REFUSED_STREAM.").default("100"),
