@@ -17,6 +17,7 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
+use crate::connection::registry::Holdings;
 use crate::error::Error;
 use crate::link::buffer::{FIRST, LARGE, SMALL};
 use crate::proxy::Proxy;
@@ -28,7 +29,8 @@ const LUMP: isize = 256 * 1024;
 /// Where each stage begins, percent of the limit.
 const BEGINS: [usize; 3] = [50, 75, 100];
 /// Where requests are refused to everybody, percent of the limit. From the second stage on to those alone who have more connections
-/// than [`FEW`]: who makes the process hold much has many, as a connection has bounds of its own.
+/// than [`FEW`]: who makes the process hold much has many, as a connection has bounds of its own. For the same reason these alone do
+/// without keep-alive before the second stage.
 const FOR_ALL: usize = 90;
 /// Connections of somebody who does not make memory short.
 const FEW: usize = 8;
@@ -147,6 +149,14 @@ impl Accounts {
         self.held() < self.share(FOR_ALL) && connections().is_some_and(|connections| connections <= FEW)
     }
 
+    fn ends_keep_alive(&self, connections: impl FnOnce() -> Option<usize>) -> bool {
+        match self.stage.load(Ordering::Relaxed) {
+            0 => false,
+            1 => connections().is_none_or(|connections| connections > FEW),
+            _ => true,
+        }
+    }
+
     fn allows_head(&self, bytes: usize) -> bool {
         let left = self.share(BEGINS[1]).saturating_sub(self.held());
         bytes <= left / LARGEST_HEAD
@@ -233,9 +243,9 @@ pub fn largest_unsent() -> usize {
     MEMORY.largest_unsent()
 }
 
-/// Whether to do without keep-alive.
-pub fn is_tight() -> bool {
-    MEMORY.stage.load(Ordering::Relaxed) >= 1
+/// Whether this client, if it is known, is to do without keep-alive.
+pub fn is_tight(client: Option<&Arc<Holdings>>) -> bool {
+    MEMORY.ends_keep_alive(|| client.map(|client| client.connections()))
 }
 
 /// Whether new connections are to be closed.
@@ -273,7 +283,8 @@ pub async fn watch(proxy: Arc<Proxy>) {
         let _ = tokio::time::timeout(LOOK_EVERY, CHANGED.notified()).await;
         MEMORY.look();
         let stage = MEMORY.stage.load(Ordering::Relaxed);
-        if stage > 0 && last == 0 {
+        // The second stage is the first for clients with few connections.
+        if last < stage.min(2) {
             proxy.registry.wake();
         }
         last = stage;
@@ -284,7 +295,7 @@ pub async fn watch(proxy: Arc<Proxy>) {
             let (held, limit) = held();
             let says = match stage {
                 0 => "memory suffices again",
-                1 => "memory gets short: keep-alive connections end",
+                1 => "memory gets short: keep-alive connections of clients with many end",
                 2 => "memory is short: new requests are refused",
                 _ => "memory is used up: new connections are closed",
             };
@@ -337,6 +348,19 @@ mod tests {
         ] {
             accounts.add(more);
             assert_eq!(admits(), expected, "{} of 1000", accounts.held());
+        }
+    }
+
+    #[test]
+    fn who_has_few_connections_keeps_them_longer() {
+        let accounts = Accounts::new();
+        accounts.limit.store(1000, Ordering::Relaxed);
+        let ends = || [Some(8), Some(9), None].map(|connections| accounts.ends_keep_alive(|| connections));
+        for (more, expected) in
+            [(499, [false; 3]), (1, [false, true, true]), (249, [false, true, true]), (1, [true; 3])]
+        {
+            accounts.add(more);
+            assert_eq!(ends(), expected, "{} of 1000", accounts.held());
         }
     }
 

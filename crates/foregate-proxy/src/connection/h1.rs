@@ -90,7 +90,7 @@ impl Session {
                 let grace = if self.requests == 0 { GRACE } else { Duration::ZERO };
                 deadline = deadline.min(clock::now() + grace);
             }
-            let tight = self.requests > 0 && pressure::is_tight();
+            let tight = self.requests > 0 && pressure::is_tight(self.connection.registered.holdings());
             // What has come is served, also where the event loop has not heard of it yet.
             let over = tight || self.timer.poll(cx, deadline).is_ready();
             if !over || span.is_none() && link.has_unread() {
@@ -144,7 +144,7 @@ impl Session {
         self.requests += 1;
         let limits = &config.settings.limits;
         self.client.close_soon = self.connection.registered.is_told()
-            || pressure::is_tight()
+            || pressure::is_tight(self.connection.registered.holdings())
             || self.requests >= limits.requests_per_connection
             || !clock::is_within(clock::now(), self.connection.born, config.settings.timeouts.connection_age);
         let understood = match received {

@@ -227,7 +227,7 @@ impl Session {
             && now.saturating_duration_since(self.busy_at) >= timeouts.keep_alive_h2;
         let told = self.registered.poll_told(cx);
         let old = now.saturating_duration_since(self.born) >= timeouts.connection_age;
-        let tight = self.requests > 0 && pressure::is_tight();
+        let tight = self.requests > 0 && pressure::is_tight(self.registered.holdings());
         if tight {
             pressure::DRAINED.inc();
         }

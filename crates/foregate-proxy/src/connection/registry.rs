@@ -48,6 +48,11 @@ impl Holdings {
         let network = client_network(client);
         Self { network, connections: AtomicUsize::new(0), origins: AtomicUsize::new(0) }
     }
+
+    /// How many connections it has.
+    pub fn connections(&self) -> usize {
+        self.connections.load(Ordering::Relaxed)
+    }
 }
 
 #[derive(Debug, Default)]
@@ -107,7 +112,7 @@ impl Registry {
         let network = client_network(client);
         let mut shard = self.client_shard(network).lock();
         let holdings = shard.clients.entry(network).or_insert_with(|| Arc::new(Holdings::new(client)));
-        if holdings.connections.load(Ordering::Relaxed) >= most {
+        if holdings.connections() >= most {
             return None;
         }
         holdings.connections.fetch_add(1, Ordering::Relaxed);
@@ -118,7 +123,7 @@ impl Registry {
     pub fn of(&self, client: IpAddr) -> usize {
         let client = client_network(client);
         let shard = self.client_shard(client).lock();
-        shard.clients.get(&client).map_or(0, |holdings| holdings.connections.load(Ordering::Relaxed))
+        shard.clients.get(&client).map_or(0, |holdings| holdings.connections())
     }
 
     /// How many connections there are.
