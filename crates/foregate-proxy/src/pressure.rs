@@ -48,8 +48,12 @@ const LESS_UNSENT: [(usize, usize); 4] = [(40, SMALL), (25, LARGE), (10, 256 * 1
 const LARGEST_HEAD: usize = 256;
 /// How often stages are told in the log; the metrics count all.
 const TOLD_EVERY: Duration = Duration::from_secs(10);
-/// How often the stage is looked at by itself.
+/// How often the stage is looked at by itself, and how often while requests are refused.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
+const LOOK_EVERY_SHORT: Duration = Duration::from_millis(50);
+/// From the second stage on clients whose bodies nobody takes have connections ended, those first that hold the most, until it is
+/// over: what was let in while there was enough may grow by the windows. Who holds less than this part of the limit is left alone.
+const LARGE_HOLDER: usize = 64;
 
 /// The names of the stages, as metrics have them.
 pub const STAGES: [&str; 3] = ["keep_alive", "requests", "connections"];
@@ -60,6 +64,8 @@ pub static DRAINED: Counter = Counter::new();
 pub static REFUSED_REQUESTS: Counter = Counter::new();
 /// Heads that were refused before they were complete.
 pub static REFUSED_HEADS: Counter = Counter::new();
+/// Connections of HTTP/2 that ended because their clients held the most of bodies that nobody had taken.
+pub static REFUSED_BODIES: Counter = Counter::new();
 /// Connections that were closed as they came.
 pub static REFUSED_CONNECTIONS: Counter = Counter::new();
 
@@ -130,6 +136,14 @@ impl Accounts {
     fn add(&self, bytes: isize) -> bool {
         self.held.fetch_add(bytes, Ordering::Relaxed);
         self.look()
+    }
+
+    /// What has to be given back until the second stage is over; 0 where it has not been reached.
+    fn excess(&self) -> usize {
+        match self.stage.load(Ordering::Relaxed) {
+            0 | 1 => 0,
+            _ => self.held().saturating_sub(self.share(BEGINS[1] - HYSTERESIS)) + 1,
+        }
     }
 
     fn largest_buffer(&self) -> usize {
@@ -248,6 +262,11 @@ pub fn is_tight(client: Option<&Arc<Holdings>>) -> bool {
     MEMORY.ends_keep_alive(|| client.map(|client| client.connections()))
 }
 
+/// Whether requests are refused, to some at least.
+pub fn is_short() -> bool {
+    MEMORY.stage.load(Ordering::Relaxed) >= 2
+}
+
 /// Whether new connections are to be closed.
 pub fn refuses_connections() -> bool {
     MEMORY.stage.load(Ordering::Relaxed) >= 3
@@ -275,12 +294,13 @@ pub fn allows_head(bytes: usize) -> bool {
     allows
 }
 
-/// Follows the stages: wakes idle connections, which end by themselves, and tells the log.
+/// Follows the stages: wakes idle connections, and those of clients that hold the most, which end by themselves, and tells the log.
 pub async fn watch(proxy: Arc<Proxy>) {
     let (mut last, mut told) = (0, None::<(u8, Instant)>);
     loop {
         // What has changed is waited for; what threads raced for is found soon.
-        let _ = tokio::time::timeout(LOOK_EVERY, CHANGED.notified()).await;
+        let pause = if last < 2 { LOOK_EVERY } else { LOOK_EVERY_SHORT };
+        let _ = tokio::time::timeout(pause, CHANGED.notified()).await;
         MEMORY.look();
         let stage = MEMORY.stage.load(Ordering::Relaxed);
         // The second stage is the first for clients with few connections.
@@ -288,6 +308,10 @@ pub async fn watch(proxy: Arc<Proxy>) {
             proxy.registry.wake();
         }
         last = stage;
+        let excess = MEMORY.excess();
+        if excess > 0 {
+            proxy.registry.take_back(excess, MEMORY.limit.load(Ordering::Relaxed) / LARGE_HOLDER);
+        }
         let due = told.is_none_or(|(_, at)| at.elapsed() >= TOLD_EVERY);
         let before = told.map_or(0, |(stage, _)| stage);
         // What is worse is told at once, each stage once in a while.
@@ -325,7 +349,9 @@ mod tests {
         assert_eq!(stage(1), (1, true));
         assert_eq!(stage(-100), (1, false));
         assert_eq!(stage(-1), (0, true));
+        assert_eq!(accounts.excess(), 0);
         assert_eq!(stage(601), (3, true));
+        assert_eq!(accounts.excess(), 351);
         assert_eq!(stage(-100), (3, false));
         assert_eq!(stage(-1), (2, true));
         assert_eq!(stage(-899), (0, true));

@@ -11,8 +11,9 @@ use foregate_wire::{BodyLength, RequestError};
 use h2::server::SendResponse;
 use h2::{Reason, RecvStream};
 
+use super::Connection;
 use super::metered::{Control, Metered, metered};
-use super::{Connection, registry::Registered};
+use super::registry::{Holdings, Registered};
 use crate::error::Error;
 use crate::exchange;
 use crate::exchange::client::{Client, Peer};
@@ -47,6 +48,9 @@ const FAREWELL: Duration = Duration::from_secs(1);
 pub(super) async fn serve(connection: Connection, stream: Stream) {
     let Connection { proxy, terms, peer, registered, born } = connection;
     let (io, control) = metered(stream, &terms.limits, FRAME as usize);
+    if let Some(client) = registered.holdings() {
+        control.unread().belongs_to(client);
+    }
     let handshake = builder(&terms.limits).handshake::<_, Piece>(io);
     tokio::pin!(handshake);
     let shaken = poll_fn(|cx| {
@@ -203,6 +207,10 @@ impl Session {
         if let Some(reason) = self.control.fault() {
             return Poll::Ready(Event::Fault(reason));
         }
+        if self.gives_way() {
+            pressure::REFUSED_BODIES.inc();
+            return Poll::Ready(Event::Fault(Reason::ENHANCE_YOUR_CALM));
+        }
         // Streams that wait for their turn may have more to say: one write for all of them.
         if !self.gathering && self.control.has_output() && self.streams.load(Ordering::Relaxed) > 0 {
             self.gathering = true;
@@ -214,18 +222,24 @@ impl Session {
             return Poll::Ready(Event::Ended);
         }
         let now = clock::now();
+        let told = self.registered.poll_told(cx);
         if !self.ending {
-            self.poll_reasons_to_end(cx, now);
+            self.poll_reasons_to_end(cx, now, told);
         }
         self.poll_limits(cx, now)
     }
 
+    /// Whether memory is short, its client holds the most of it, and this connection has a part in that.
+    fn gives_way(&self) -> bool {
+        let takes_back = |client: &Arc<Holdings>| client.takes_back(|| self.unread.held());
+        pressure::is_short() && self.registered.holdings().is_some_and(takes_back)
+    }
+
     /// Begins to end the connection when it is time to.
-    fn poll_reasons_to_end(&mut self, cx: &mut Context<'_>, now: Instant) {
+    fn poll_reasons_to_end(&mut self, cx: &mut Context<'_>, now: Instant, told: bool) {
         let (timeouts, limits) = (&self.terms.timeouts, &self.terms.limits);
         let idle = self.streams.load(Ordering::Relaxed) == 0
             && now.saturating_duration_since(self.busy_at) >= timeouts.keep_alive_h2;
-        let told = self.registered.poll_told(cx);
         let old = now.saturating_duration_since(self.born) >= timeouts.connection_age;
         let tight = self.requests > 0 && pressure::is_tight(self.registered.holdings());
         if tight {

@@ -51,7 +51,7 @@ pub struct Accepted {
 /// Serves a connection until it ends.
 pub async fn serve(proxy: Arc<Proxy>, listen: Arc<Listen>, accepted: Accepted) {
     let config = proxy.config_with(&listen);
-    let Accepted { mut socket, remote, local, mut registered } = accepted;
+    let Accepted { mut socket, remote, local, registered } = accepted;
     let (mut client, mut local) = (remote, local);
     let limit = config.settings.timeouts.tls_handshake;
     let proxied = !listen.proxy_protocol_from.is_empty()

@@ -1,9 +1,10 @@
 //! The connections of clients: how many there are, of whom, and how to reach them for a graceful end.
 
+use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::net::IpAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::task::{Context, Waker};
 use std::time::Duration;
 
@@ -40,24 +41,55 @@ pub struct Holdings {
     connections: AtomicUsize,
     /// Connections to origins that serve it.
     pub origins: AtomicUsize,
+    /// What it has sent of bodies and nobody has taken, with what the frames cost, bytes.
+    unread: AtomicUsize,
+    /// What of that it has to give back.
+    owed: AtomicUsize,
 }
 
 impl Holdings {
     /// Nothing, of the client with this address.
     pub fn new(client: IpAddr) -> Self {
         let network = client_network(client);
-        Self { network, connections: AtomicUsize::new(0), origins: AtomicUsize::new(0) }
+        let [connections, origins, unread, owed] = std::array::from_fn(|_| AtomicUsize::new(0));
+        Self { network, connections, origins, unread, owed }
     }
 
     /// How many connections it has.
     pub fn connections(&self) -> usize {
         self.connections.load(Ordering::Relaxed)
     }
+
+    /// Takes note that what nobody has taken was so much on one of its connections, and now is `to`.
+    pub fn count_unread(&self, from: usize, to: usize) {
+        if to >= from {
+            self.unread.fetch_add(to - from, Ordering::Relaxed);
+        } else {
+            self.unread.fetch_sub(from - to, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether a connection that holds so much is to end, for what the client has to give back. Those that hold least go on: with the
+    /// others there is half of all at least.
+    pub fn takes_back(&self, held: impl FnOnce() -> usize) -> bool {
+        if self.owed.load(Ordering::Relaxed) == 0 {
+            return false;
+        }
+        let held = held();
+        let average = self.unread.load(Ordering::Relaxed) / self.connections().max(1);
+        if held == 0 || held < average / 2 {
+            return false;
+        }
+        let owes = |owed: usize| (owed > 0).then(|| owed.saturating_sub(held));
+        self.owed.fetch_update(Ordering::Relaxed, Ordering::Relaxed, owes).is_ok()
+    }
 }
 
 #[derive(Debug, Default)]
 struct Entry {
     listener: usize,
+    /// Those of its client, once it is known who that is.
+    holdings: OnceLock<Arc<Holdings>>,
     waker: Mutex<Option<Waker>>,
     told: AtomicBool,
     task: Mutex<ServedBy>,
@@ -97,14 +129,14 @@ impl Registry {
         listener: usize,
     ) -> Option<Registered> {
         let holdings = match client {
-            Some(client) => Some(self.hold(client, most)?),
-            None => None,
+            Some(client) => OnceLock::from(self.hold(client, most)?),
+            None => OnceLock::new(),
         };
         let id = self.next.fetch_add(1, Ordering::Relaxed);
-        let entry = Arc::new(Entry { listener, ..Entry::default() });
+        let entry = Arc::new(Entry { listener, holdings, ..Entry::default() });
         self.shards[id % SHARDS].lock().entries.insert(id, Arc::clone(&entry));
         self.count.fetch_add(1, Ordering::Relaxed);
-        Some(Registered { registry: Arc::clone(self), id, holdings, entry })
+        Some(Registered { registry: Arc::clone(self), id, entry })
     }
 
     /// Counts one connection more of a client, unless it has `most` of them already.
@@ -164,11 +196,42 @@ impl Registry {
 
     /// Has all idle connections look again whether they shall go on.
     pub fn wake(&self) {
+        self.wake_those(|_| true);
+    }
+
+    fn wake_those(&self, wanted: impl Fn(&Entry) -> bool) {
         for shard in &self.shards {
-            let entries: Vec<_> = shard.lock().entries.values().cloned().collect();
+            let entries: Vec<_> =
+                shard.lock().entries.values().filter(|entry| wanted(entry)).cloned().collect();
             for waker in entries.iter().filter_map(|entry| entry.waker.lock().take()) {
                 waker.wake();
             }
+        }
+    }
+
+    /// Has the clients that hold the most of bodies that nobody has taken end connections, until there are so many `bytes` less.
+    /// Those that hold less than `least` go on.
+    pub fn take_back(&self, bytes: usize, least: usize) {
+        let mut largest = Vec::new();
+        for shard in &self.shards {
+            for holdings in shard.lock().clients.values() {
+                let held = holdings.unread.load(Ordering::Relaxed);
+                if held >= least {
+                    largest.push((held, Arc::clone(holdings)));
+                } else if holdings.owed.load(Ordering::Relaxed) > 0 {
+                    holdings.owed.store(0, Ordering::Relaxed);
+                }
+            }
+        }
+        largest.sort_unstable_by_key(|(held, _)| Reverse(*held));
+        let mut left = bytes;
+        for (held, holdings) in &largest {
+            holdings.owed.store(left.min(*held), Ordering::Relaxed);
+            left = left.saturating_sub(*held);
+        }
+        if !largest.is_empty() {
+            let owes = |holdings: &Arc<Holdings>| holdings.owed.load(Ordering::Relaxed) > 0;
+            self.wake_those(|entry| entry.holdings.get().is_some_and(owes));
         }
     }
 
@@ -204,16 +267,17 @@ impl Registry {
 
 impl Registered {
     /// Counts the connection as one of `client`'s, unless that one has `most` of them already.
-    pub fn attribute(&mut self, client: IpAddr, most: usize) -> bool {
-        if self.holdings.is_none() {
-            self.holdings = self.registry.hold(client, most);
+    pub fn attribute(&self, client: IpAddr, most: usize) -> bool {
+        if self.holdings().is_some() {
+            return true;
         }
-        self.holdings.is_some()
+        // Only here, and by whoever serves the connection.
+        self.registry.hold(client, most).is_some_and(|holdings| self.entry.holdings.set(holdings).is_ok())
     }
 
     /// What the client has, with its other connections; `None` if it is not known who that is.
     pub fn holdings(&self) -> Option<&Arc<Holdings>> {
-        self.holdings.as_ref()
+        self.entry.holdings.get()
     }
 }
 
@@ -222,7 +286,6 @@ impl Registered {
 pub struct Registered {
     registry: Arc<Registry>,
     id: usize,
-    holdings: Option<Arc<Holdings>>,
     entry: Arc<Entry>,
 }
 
@@ -242,11 +305,8 @@ impl Registered {
         self.entry.told.load(Ordering::SeqCst)
     }
 
-    /// Whether the connection shall end gracefully; if not, the task is woken when it shall.
+    /// Whether the connection shall end gracefully. The task is woken when it shall, or shall look again whether to go on.
     pub fn poll_told(&self, cx: &mut Context<'_>) -> bool {
-        if self.entry.told.load(Ordering::SeqCst) {
-            return true;
-        }
         let mut waker = self.entry.waker.lock();
         match &mut *waker {
             Some(waker) if waker.will_wake(cx.waker()) => {}
@@ -274,7 +334,7 @@ impl Task {
 impl Drop for Registered {
     fn drop(&mut self) {
         self.registry.shards[self.id % SHARDS].lock().entries.remove(&self.id);
-        if let Some(holdings) = &self.holdings {
+        if let Some(holdings) = self.holdings() {
             let mut shard = self.registry.client_shard(holdings.network).lock();
             if holdings.connections.fetch_sub(1, Ordering::Relaxed) == 1 {
                 // What its streams still have is about to end with the connection.
@@ -307,6 +367,30 @@ mod tests {
         drop(first);
         assert!(registry.enter(client, 2, 0).is_some());
         assert_eq!(registry.count(), 1);
+    }
+
+    #[test]
+    fn those_who_hold_the_most_give_it_back_first() {
+        let registry = Arc::new(Registry::new());
+        let enter = |last, held| {
+            let entered = registry.enter(Some(IpAddr::from([192, 0, 2, last])), 8, 0).expect("a connection");
+            entered.holdings().expect("a client").count_unread(0, held);
+            (entered, held)
+        };
+        let (most, less) = ([enter(1, 1000), enter(1, 100), enter(1, 900)], [enter(2, 300), enter(2, 300)]);
+        let few = enter(3, 99);
+        let ends = || {
+            let of = |(entered, held): &(Registered, usize)| entered.holdings().unwrap().takes_back(|| *held);
+            (most.each_ref().map(of), less.each_ref().map(of), of(&few))
+        };
+        assert_eq!(ends(), ([false; 3], [false; 2], false));
+        registry.take_back(950, 100);
+        assert_eq!(ends(), ([true, false, false], [false; 2], false));
+        registry.take_back(2001, 100);
+        assert_eq!(ends(), ([true, false, true], [true, false], false));
+        registry.take_back(10_000, 100);
+        registry.take_back(0, 5000);
+        assert_eq!(ends(), ([false; 3], [false; 2], false), "nothing is owed any more");
     }
 
     #[tokio::test]

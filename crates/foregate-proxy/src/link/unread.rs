@@ -4,11 +4,13 @@
 //! costs hundreds. So both are counted, by stream: a stream that has many waiting takes them out and puts their bytes together.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::task::Waker;
 
 use parking_lot::Mutex;
 
 use super::frames::{Frame, flag, kind};
+use crate::connection::registry::Holdings;
 use crate::pressure::Charge;
 
 /// What a DATA frame costs in `h2` beside its bytes, about.
@@ -34,6 +36,8 @@ struct Streams {
     /// The memory of all of it, about. It changes with what comes and with what streams take: a connection that falls silent
     /// says nothing by which that could be noticed.
     charge: Charge,
+    /// Among whose it counts.
+    client: Option<Arc<Holdings>>,
 }
 
 /// What has come for one stream.
@@ -52,6 +56,11 @@ struct Waiting {
 }
 
 impl Unread {
+    /// What comes from now on counts as this client's.
+    pub fn belongs_to(&self, client: &Arc<Holdings>) {
+        self.0.lock().client = Some(Arc::clone(client));
+    }
+
     /// A stream begins on which the peer will send. What comes for others is `h2`'s to refuse or to drop.
     pub fn opened(&self, stream: u32) {
         self.0.lock().open(stream);
@@ -85,7 +94,6 @@ impl Unread {
     }
 
     /// The memory of all of it, about.
-    #[cfg(test)]
     pub fn held(&self) -> usize {
         self.0.lock().charge.bytes()
     }
@@ -205,7 +213,14 @@ impl Streams {
     }
 
     fn count(&mut self) {
-        self.charge.set(self.bytes + self.frames * FRAME + self.trailers);
+        self.hold(self.bytes + self.frames * FRAME + self.trailers);
+    }
+
+    fn hold(&mut self, bytes: usize) {
+        if let Some(client) = &self.client {
+            client.count_unread(self.charge.bytes(), bytes);
+        }
+        self.charge.set(bytes);
     }
 
     fn forget(&mut self, stream: u32) {
@@ -222,6 +237,12 @@ impl Streams {
         self.take_trailers(stream);
         self.take(stream, usize::MAX, usize::MAX);
         self.streams.remove(&stream);
+    }
+}
+
+impl Drop for Streams {
+    fn drop(&mut self) {
+        self.hold(0);
     }
 }
 

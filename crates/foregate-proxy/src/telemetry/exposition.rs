@@ -157,6 +157,7 @@ fn memory(encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
     let refused = [
         ("head", &pressure::REFUSED_HEADS),
         ("request", &pressure::REFUSED_REQUESTS),
+        ("body", &pressure::REFUSED_BODIES),
         ("connection", &pressure::REFUSED_CONNECTIONS),
     ];
     let mut family = counters(encoder, "memory_refused", "What was refused for want of memory")?;
