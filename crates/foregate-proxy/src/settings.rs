@@ -145,7 +145,7 @@ impl fmt::Display for ListenAddress {
 pub struct ListenTls {
     /// Chosen by SNI: an exact name first, then a wildcard, then the first of the list.
     pub certificates: Vec<CertificateFiles>,
-    /// Default for sites that state none.
+    /// It holds for sites as well, but for what these state.
     pub policy: TlsPolicy,
 }
 
@@ -470,18 +470,31 @@ pub struct SiteOptions {
 impl SiteOptions {
     /// Whether nobody without a client certificate is served, so that requests in the clear cannot be.
     pub fn requires_certificate(&self) -> bool {
-        let clients = self.tls.as_ref().and_then(|tls| tls.policy.client_certificates.as_ref());
+        let clients = self.tls.as_ref().and_then(|tls| tls.client_certificates.as_ref());
         clients.is_some_and(|clients| clients.required)
     }
 }
 
 /// TLS of one site, on every listener that speaks TLS.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct SiteTls {
     /// Certificates beside the listener's; may be empty.
     pub certificates: Vec<CertificateFiles>,
-    /// In place of the listener's policy.
-    pub policy: TlsPolicy,
+    /// The lowest version that is negotiated. Default: the listener's.
+    pub minimum_version: Option<TlsVersion>,
+    /// Whether clients present certificates. Default: as the listener has it.
+    pub client_certificates: Option<ClientCertificates>,
+}
+
+impl SiteTls {
+    /// The policy on a listener that has this one.
+    pub fn policy(&self, listener: &TlsPolicy) -> TlsPolicy {
+        let clients = self.client_certificates.as_ref().or(listener.client_certificates.as_ref());
+        TlsPolicy {
+            minimum_version: self.minimum_version.unwrap_or(listener.minimum_version),
+            client_certificates: clients.cloned(),
+        }
+    }
 }
 
 /// A route: what happens to a request whose path it matches.

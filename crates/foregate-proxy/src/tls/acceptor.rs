@@ -6,13 +6,14 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-use rustls::server::{NoServerSessionStorage, ServerConfig, ServerConnection};
+use rustls::server::{NoServerSessionStorage, ProducesTickets, ServerConfig, ServerConnection};
 use rustls::{CipherSuite, Error as RustlsError, HandshakeKind, InvalidMessage, NamedGroup, ProtocolVersion};
 use rustls::{SupportedProtocolVersion, version};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio_rustls::server::StartHandshake;
 use tokio_rustls::{LazyConfigAcceptor, TlsAcceptor};
 
+use super::expiry::Expiry;
 use super::names::HostMap;
 use super::policy::{Policy, PolicyId};
 use super::sni::{CertificateTable, SiteCertificates};
@@ -52,7 +53,16 @@ pub struct Acceptor {
 #[derive(Debug, Clone)]
 struct PolicyConfig {
     id: PolicyId,
-    config: Arc<ServerConfig>,
+    made: Made,
+}
+
+/// How the handshakes of a policy get their configuration.
+#[derive(Debug, Clone)]
+enum Made {
+    /// All the same.
+    Once(Arc<ServerConfig>),
+    /// Each one of its own, where it has to note until when the client's certificate lasts.
+    Each(Arc<Recipe>),
 }
 
 /// A finished handshake.
@@ -165,8 +175,9 @@ impl Acceptor {
         let certificates = load_certificates(listen, sites.clone(), store)?;
         store.follow(&certificates);
         let mut policies = Policies { http2, certificates: &certificates, store, known: HashMap::new() };
-        let default = policies.config(Policy::load(&listen.policy, None)?);
-        let own = own_policies(sites, &default, &mut policies)?;
+        let policy = Policy::load(&listen.policy, None)?;
+        let default = policies.config(policy.clone());
+        let own = own_policies(sites, &policy, &default, &mut policies)?;
         Ok(Self { certificates, default, own, client_hello_limit: limits.client_hello })
     }
 
@@ -180,7 +191,7 @@ impl Acceptor {
         IO: AsyncRead + AsyncWrite + Unpin,
     {
         let (policy, stream) = if self.own.is_empty() && self.client_hello_limit >= HELLO_LIMIT {
-            let acceptor = TlsAcceptor::from(Arc::clone(&self.default.config));
+            let acceptor = TlsAcceptor::from(self.default.config());
             (&self.default, acceptor.accept(io).await.map_err(HandshakeError::of)?)
         } else {
             self.accept_by_name(io).await?
@@ -202,13 +213,13 @@ impl Acceptor {
             .map_err(HandshakeError::of)?;
         let policy = self.policy(start.client_hello().server_name().unwrap_or_default().as_bytes());
         let start = StartHandshake::from_parts(start.accepted, start.io.io);
-        let stream = start.into_stream(Arc::clone(&policy.config)).await.map_err(HandshakeError::of)?;
+        let stream = start.into_stream(policy.config()).await.map_err(HandshakeError::of)?;
         Ok((policy, stream))
     }
 
     #[cfg(test)]
     pub(super) fn config(&self) -> Arc<ServerConfig> {
-        Arc::clone(&self.default.config)
+        self.default.config()
     }
 
     fn policy(&self, host: &[u8]) -> &PolicyConfig {
@@ -254,13 +265,19 @@ fn load_certificates<'a>(
 /// The hosts whose policy is not the listener's.
 fn own_policies<'a>(
     sites: impl Iterator<Item = SiteHosts<'a>> + Clone,
+    listener: &Policy,
     default: &PolicyConfig,
     policies: &mut Policies<'_>,
 ) -> Result<HostMap<PolicyConfig>, TlsError> {
     let mut own = HostMap::default();
     for site in sites.clone() {
         let Some(tls) = site.tls else { continue };
-        let policy = policies.config(Policy::load(&tls.policy, site.hosts.first())?);
+        // What a site does not say holds as the listener says it.
+        let policy = match &tls.client_certificates {
+            None => listener.with_minimum(tls.minimum_version),
+            Some(_) => Policy::load(&tls.policy(listener.id.policy()), site.hosts.first())?,
+        };
+        let policy = policies.config(policy);
         if policy.id != default.id {
             site.hosts.iter().for_each(|host| own.insert(host, policy.clone()));
         }
@@ -279,7 +296,10 @@ fn own_policies<'a>(
 }
 
 fn is_default(site: &SiteHosts<'_>, default: &PolicyConfig) -> bool {
-    site.tls.is_none_or(|tls| tls.policy == *default.id.policy() && tls.policy.client_certificates.is_none())
+    site.tls.is_none_or(|tls| {
+        tls.client_certificates.is_none()
+            && tls.minimum_version.is_none_or(|version| version == default.id.policy().minimum_version)
+    })
 }
 
 /// Builds one configuration per policy.
@@ -295,21 +315,57 @@ impl Policies<'_> {
         if let Some(known) = self.known.get(&policy.id) {
             return known.clone();
         }
-        let config = PolicyConfig { id: policy.id.clone(), config: Arc::new(self.build(&policy)) };
-        self.known.insert(policy.id, config.clone());
+        let id = policy.id.clone();
+        let recipe = Recipe {
+            http2: self.http2,
+            certificates: Arc::clone(self.certificates),
+            tickets: self.store.tickets().of(&id),
+            policy,
+        };
+        let made = match id.policy().client_certificates {
+            None => Made::Once(Arc::new(recipe.build(None))),
+            Some(_) => Made::Each(Arc::new(recipe)),
+        };
+        let config = PolicyConfig { id: id.clone(), made };
+        self.known.insert(id, config.clone());
         config
     }
+}
 
-    fn build(&self, policy: &Policy) -> ServerConfig {
-        let versions: &[&SupportedProtocolVersion] = match policy.id.policy().minimum_version {
+impl PolicyConfig {
+    fn config(&self) -> Arc<ServerConfig> {
+        match &self.made {
+            Made::Once(config) => Arc::clone(config),
+            Made::Each(recipe) => Arc::new(recipe.build(Some(&Expiry::new()))),
+        }
+    }
+}
+
+/// What a configuration is made of.
+#[derive(Debug)]
+struct Recipe {
+    http2: bool,
+    certificates: Arc<CertificateTable>,
+    policy: Policy,
+    tickets: Option<Arc<dyn ProducesTickets>>,
+}
+
+impl Recipe {
+    /// `expiry`: what bounds the tickets, where clients' certificates are asked for.
+    fn build(&self, expiry: Option<&Expiry>) -> ServerConfig {
+        let versions: &[&SupportedProtocolVersion] = match self.policy.id.policy().minimum_version {
             TlsVersion::Tls12 => &[&version::TLS13, &version::TLS12],
             TlsVersion::Tls13 => &[&version::TLS13],
         };
+        let verifier = Arc::clone(&self.policy.verifier);
         let mut config = ServerConfig::builder_with_provider(Arc::clone(provider()))
             .with_protocol_versions(versions)
             .expect("the provider has cipher suites of both versions")
-            .with_client_cert_verifier(Arc::clone(&policy.verifier))
-            .with_cert_resolver(Arc::clone(self.certificates) as _);
+            .with_client_cert_verifier(match expiry {
+                None => verifier,
+                Some(expiry) => expiry.verifier(verifier),
+            })
+            .with_cert_resolver(Arc::clone(&self.certificates) as _);
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
         if self.http2 {
             config.alpn_protocols.insert(0, b"h2".to_vec());
@@ -320,8 +376,14 @@ impl Policies<'_> {
         config.max_tls13_tickets = TICKETS_LIMIT;
         // Tickets need no memory here; clients that cannot keep one do a full handshake.
         config.session_storage = Arc::new(NoServerSessionStorage {});
-        match self.store.tickets().of(&policy.id) {
-            Some(tickets) => config.ticketer = tickets,
+        match &self.tickets {
+            Some(tickets) => {
+                let tickets = Arc::clone(tickets);
+                config.ticketer = match expiry {
+                    None => tickets,
+                    Some(expiry) => expiry.tickets(tickets),
+                };
+            }
             None => config.send_tls13_tickets = 0,
         }
         config

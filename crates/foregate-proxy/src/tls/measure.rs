@@ -133,12 +133,11 @@ async fn choosing_by_name() {
     let folder = Folder::new();
     let files = folder.certificate("a", &["a.test"]);
     let store = CertificateStore::new();
-    let strict = crate::settings::TlsPolicy {
-        minimum_version: crate::settings::TlsVersion::Tls13,
-        ..crate::settings::TlsPolicy::default()
+    let strict = crate::settings::SiteTls {
+        minimum_version: Some(crate::settings::TlsVersion::Tls13),
+        ..crate::settings::SiteTls::default()
     };
-    let sites =
-        [(hosts(&["b.test"]), Some(crate::settings::SiteTls { certificates: vec![], policy: strict }))];
+    let sites = [(hosts(&["b.test"]), Some(strict))];
     let plain = acceptor_of(&listen(vec![files.clone()]), &[], &store);
     let by_name = acceptor_of(&listen(vec![files]), &sites, &store);
     let client = Arc::new(client());

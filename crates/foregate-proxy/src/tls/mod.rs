@@ -13,6 +13,7 @@ use rustls::crypto::aws_lc_rs::{cipher_suite, default_provider, kx_group};
 
 mod acceptor;
 mod connector;
+mod expiry;
 mod identity;
 mod names;
 mod policy;

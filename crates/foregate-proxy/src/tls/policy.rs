@@ -12,7 +12,7 @@ use rustls::server::{NoClientAuth, ProducesTickets, WebPkiClientVerifier};
 
 use super::store::{TlsError, read_chain};
 use super::{provider, sha256};
-use crate::settings::{ClientCertificates, TlsPolicy};
+use crate::settings::{ClientCertificates, TlsPolicy, TlsVersion};
 
 /// Identifies the policy that a handshake satisfied. Equal across listeners and reloads when the policy, the
 /// authorities that it trusts and, with client certificates, the site that asks for them are the same. Comparing
@@ -31,15 +31,15 @@ struct Key {
 }
 
 /// A policy with what it was built from.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Policy {
     pub(super) id: PolicyId,
     pub(super) verifier: Arc<dyn ClientCertVerifier>,
 }
 
 impl Policy {
-    /// Reads the authorities; `site` is the first host of the site that states the policy, `None` for a
-    /// listener's.
+    /// Reads the authorities; `site` is the first host of the site that asks for clients' certificates, `None` where a
+    /// listener does.
     pub(super) fn load(policy: &TlsPolicy, site: Option<&Arc<str>>) -> Result<Self, TlsError> {
         let (verifier, authorities): (Arc<dyn ClientCertVerifier>, _) = match &policy.client_certificates {
             None => (Arc::new(NoClientAuth), None),
@@ -51,6 +51,15 @@ impl Policy {
         let site = site.filter(|_| authorities.is_some()).cloned();
         let id = PolicyId(Arc::new(Key { policy: policy.clone(), authorities, site }));
         Ok(Self { id, verifier })
+    }
+
+    /// The same, with another lowest version where one is given.
+    pub(super) fn with_minimum(&self, version: Option<TlsVersion>) -> Self {
+        let Some(minimum_version) = version else { return self.clone() };
+        let Key { policy, authorities, site } = &*self.id.0;
+        let policy = TlsPolicy { minimum_version, ..policy.clone() };
+        let id = PolicyId(Arc::new(Key { policy, authorities: *authorities, site: site.clone() }));
+        Self { id, verifier: Arc::clone(&self.verifier) }
     }
 }
 

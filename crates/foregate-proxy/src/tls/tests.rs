@@ -73,9 +73,17 @@ impl Authority {
     }
 
     fn issue(&self, common_name: &str, names: Vec<SanType>) -> (rcgen::Certificate, KeyPair) {
+        self.issue_with(common_name, |params| params.subject_alt_names = names)
+    }
+
+    fn issue_with(
+        &self,
+        common_name: &str,
+        change: impl FnOnce(&mut CertificateParams),
+    ) -> (rcgen::Certificate, KeyPair) {
         let mut params = CertificateParams::new(Vec::<String>::new()).unwrap();
         params.distinguished_name.push(DnType::CommonName, common_name);
-        params.subject_alt_names = names;
+        change(&mut params);
         let key = KeyPair::generate().unwrap();
         (params.signed_by(&key, &self.issuer).unwrap(), key)
     }
@@ -101,6 +109,10 @@ pub(super) fn hosts(names: &[&str]) -> Vec<Arc<str>> {
 fn asks(authorities: &Path, required: bool) -> TlsPolicy {
     let clients = ClientCertificates { authorities: authorities.to_owned(), required };
     TlsPolicy { client_certificates: Some(clients), ..TlsPolicy::default() }
+}
+
+fn site_asks(authorities: &Path, required: bool) -> SiteTls {
+    SiteTls { client_certificates: asks(authorities, required).client_certificates, ..SiteTls::default() }
 }
 
 /// A client that believes everything.
@@ -176,7 +188,7 @@ async fn the_name_chooses_the_certificate() {
     let sites = [
         (
             hosts(&["own.test", "*.own.test"]),
-            Some(SiteTls { certificates: vec![own.clone()], policy: TlsPolicy::default() }),
+            Some(SiteTls { certificates: vec![own.clone()], ..SiteTls::default() }),
         ),
         (hosts(&["*"]), None),
     ];
@@ -218,8 +230,8 @@ async fn the_name_chooses_the_certificate() {
 async fn versions_groups_and_protocols_are_agreed_on() {
     let folder = Folder::new();
     let files = folder.certificate("a", &["a.test"]);
-    let strict = TlsPolicy { minimum_version: TlsVersion::Tls13, ..TlsPolicy::default() };
-    let sites = [(hosts(&["strict.test"]), Some(SiteTls { certificates: vec![], policy: strict }))];
+    let strict = SiteTls { minimum_version: Some(TlsVersion::Tls13), ..SiteTls::default() };
+    let sites = [(hosts(&["strict.test"]), Some(strict))];
     let acceptor = acceptor_of(&listen(vec![files.clone()]), &sites, &CertificateStore::new());
 
     let mut modern = client();
@@ -259,7 +271,7 @@ async fn clients_are_asked_for_certificates() {
     let files = folder.certificate("a", &["a.test"]);
     let authority = Authority::new();
     let authorities = folder.write("authorities.pem", &authority.pem);
-    let site = |required| Some(SiteTls { certificates: vec![], policy: asks(&authorities, required) });
+    let site = |required| Some(site_asks(&authorities, required));
     let sites = [
         (hosts(&["required.test"]), site(true)),
         (hosts(&["*.optional.test"]), site(false)),
@@ -315,11 +327,77 @@ async fn clients_are_asked_for_certificates() {
 }
 
 #[tokio::test]
+async fn what_a_site_does_not_say_is_as_the_listener_has_it() {
+    let folder = Folder::new();
+    let files = folder.certificate("a", &["*.test"]);
+    let authority = Authority::new();
+    let authorities = folder.write("authorities.pem", &authority.pem);
+    let own = folder.certificate("own", &["own.test"]);
+    let older = SiteTls { minimum_version: Some(TlsVersion::Tls12), ..SiteTls::default() };
+    let sites = [
+        (hosts(&["own.test"]), Some(SiteTls { certificates: vec![own], ..SiteTls::default() })),
+        (hosts(&["older.test"]), Some(older)),
+        (hosts(&["optional.test"]), Some(site_asks(&authorities, false))),
+        (hosts(&["plain.test"]), None),
+    ];
+    let mut listen = listen(vec![files]);
+    listen.policy = TlsPolicy { minimum_version: TlsVersion::Tls13, ..asks(&authorities, true) };
+    let acceptor = acceptor_of(&listen, &sites, &CertificateStore::new());
+    let (alice, key) = authority.issue("alice", vec![]);
+    let known = Arc::new(client_with(Some((&alice, &key)), &[&rustls::version::TLS13]));
+    let default = shake(&acceptor, &known, "plain.test").await.unwrap().info.policy.clone();
+    for (host, nobody, old) in [
+        ("own.test", false, false),
+        ("older.test", false, true),
+        ("optional.test", true, false),
+        ("plain.test", false, false),
+    ] {
+        let tls12 = &[&rustls::version::TLS12];
+        assert_eq!(shake(&acceptor, &Arc::new(client()), host).await.is_ok(), nobody, "{host}");
+        let old_alice = Arc::new(client_with(Some((&alice, &key)), tls12));
+        assert_eq!(shake(&acceptor, &old_alice, host).await.is_ok(), old, "{host}");
+        let info = shake(&acceptor, &known, host).await.unwrap().info;
+        assert!(info.client.is_some(), "{host}");
+        // The one that says nothing else of its own than a certificate has the same policy.
+        assert_eq!(info.policy == default, matches!(host, "own.test" | "plain.test"), "{host}");
+    }
+}
+
+#[tokio::test]
+async fn nothing_is_resumed_once_the_clients_certificate_has_expired() {
+    let folder = Folder::new();
+    let files = folder.certificate("a", &["a.test"]);
+    let authority = Authority::new();
+    let authorities = folder.write("authorities.pem", &authority.pem);
+    let store = CertificateStore::new();
+    let (short, key) = authority.issue_with("alice", |params| {
+        params.not_after = (std::time::SystemTime::now() + Duration::from_secs(2)).into();
+    });
+    let mut cases = Vec::new();
+    for required in [true, false] {
+        let mut listen = listen(vec![files.clone()]);
+        listen.policy = asks(&authorities, required);
+        for version in [&rustls::version::TLS13, &rustls::version::TLS12] {
+            let acceptor = acceptor_of(&listen, &[], &store);
+            let client = Arc::new(client_with(Some((&short, &key)), &[version]));
+            assert!(!shake(&acceptor, &client, "a.test").await.unwrap().info.resumed);
+            assert!(shake(&acceptor, &client, "a.test").await.unwrap().info.resumed);
+            cases.push((acceptor, client));
+        }
+    }
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    for (acceptor, client) in cases {
+        let refused = shake(&acceptor, &client, "a.test").await;
+        assert!(matches!(refused, Err(HandshakeError::ClientCertificate(_))));
+    }
+}
+
+#[tokio::test]
 async fn two_sites_that_ask_for_certificates_share_nothing() {
     let folder = Folder::new();
     let files = folder.certificate("a", &["*.test"]);
     let authorities = folder.write("authorities.pem", &Authority::new().pem);
-    let site = Some(SiteTls { certificates: vec![], policy: asks(&authorities, false) });
+    let site = Some(site_asks(&authorities, false));
     let sites = [(hosts(&["a.test"]), site.clone()), (hosts(&["b.test"]), site)];
     let acceptor = acceptor_of(&listen(vec![files]), &sites, &CertificateStore::new());
     let info = shake(&acceptor, &Arc::new(client()), "a.test").await.unwrap().info;
@@ -333,9 +411,7 @@ async fn a_ticket_resumes_under_its_own_policy_only() {
     let authorities = folder.write("authorities.pem", &Authority::new().pem);
     let store = CertificateStore::new();
     let open = acceptor_of(&listen(vec![files.clone()]), &[], &store);
-    let site = |required| {
-        (hosts(&["a.test"]), Some(SiteTls { certificates: vec![], policy: asks(&authorities, required) }))
-    };
+    let site = |required| (hosts(&["a.test"]), Some(site_asks(&authorities, required)));
     let optional = acceptor_of(&listen(vec![files.clone()]), &[site(false)], &store);
     let required = acceptor_of(&listen(vec![files.clone()]), &[site(true)], &store);
     for versions in [&[&rustls::version::TLS13], &[&rustls::version::TLS12]] {

@@ -49,21 +49,30 @@ pub static LISTEN: Block = Block {
 
 /// The block of `listen { tls }`.
 pub static LISTEN_TLS: Block = Block {
-    keys: &[CERTIFICATE.required(), MINIMUM_VERSION, CLIENT_CERTIFICATES],
+    keys: &[
+        CERTIFICATE.required(),
+        MINIMUM_VERSION.default("\"1.2\""),
+        CLIENT_CERTIFICATES.otherwise("not asked for"),
+    ],
     later: &["acme", "ciphers", "ocsp"],
 };
 
 /// The block of `site { tls }`.
-pub static SITE_TLS: Block =
-    Block { keys: &[CERTIFICATE, MINIMUM_VERSION, CLIENT_CERTIFICATES], later: &["acme", "ciphers", "ocsp"] };
+pub static SITE_TLS: Block = Block {
+    keys: &[
+        CERTIFICATE,
+        MINIMUM_VERSION.otherwise("the listener's"),
+        CLIENT_CERTIFICATES.otherwise("as the listener has it"),
+    ],
+    later: &["acme", "ciphers", "ocsp"],
+};
 
 const CERTIFICATE: Key = Key::one("certificate", "FILE key=FILE", "certificate \"site.pem\" key=\"site.key\"", "A certificate chain, leaf first, and its key, both PEM. Chosen by SNI: the exact name, a wildcard, the first one. Changed files are picked up without a restart.")
     .props(&[Prop { name: "key", usage: "FILE", required: true, default: "", about: "The private key: PKCS#8, PKCS#1 or SEC1." }])
     .many();
 
 const MINIMUM_VERSION: Key =
-    Key::one("minimum-version", "\"1.2\"|\"1.3\"", "minimum-version \"1.3\"", "The lowest TLS version.")
-        .default("\"1.2\"");
+    Key::one("minimum-version", "\"1.2\"|\"1.3\"", "minimum-version \"1.3\"", "The lowest TLS version.");
 
 const CLIENT_CERTIFICATES: Key = Key::one(
     "client-certificates",
@@ -77,8 +86,7 @@ const CLIENT_CERTIFICATES: Key = Key::one(
     required: false,
     default: "\"required\"",
     about: "Whether a client without a certificate is refused; then a site answers requests in the clear with 421.",
-}])
-.otherwise("not asked for");
+}]);
 
 /// The block of `limits`.
 pub static LIMITS: Block = Block {

@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::Path;
 
 use foregate_config::{Decoder, Item, Place, Problem};
-use foregate_proxy::settings::{Listen, ListenAddress, ListenTls};
+use foregate_proxy::settings::{Listen, ListenAddress, ListenTls, TlsPolicy};
 
 use super::numbers::set;
 use super::tls;
@@ -92,8 +92,9 @@ fn decode(decoder: &mut Decoder<'_>, item: Item<'_>, inspection: &mut tls::Inspe
     for (key, item) in decoder.block(item, &LISTEN) {
         match key.name {
             "tls" => {
-                let (certificates, policy) = tls::decode(decoder, item, &LISTEN_TLS, inspection);
-                listen.tls = Some(ListenTls { certificates, policy });
+                let stated = tls::decode(decoder, item, &LISTEN_TLS, inspection);
+                let policy = stated.policy(&TlsPolicy::default());
+                listen.tls = Some(ListenTls { certificates: stated.certificates, policy });
             }
             "proxy-protocol" => {
                 listen.proxy_protocol_from = decoder.read_all(item, |v| {

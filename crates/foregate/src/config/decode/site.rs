@@ -7,7 +7,7 @@ use foregate_config::{Decoder, Item, Modules, Place, Problem, Scope, Upstreams a
 use foregate_proxy::routing::{
     HostPattern, HostPatternError, PathPattern, RouteId, RouteSet, SiteTable, SiteTableBuilder,
 };
-use foregate_proxy::settings::{Action, FixedResponse, Route, RoutePlan, SiteOptions, SiteTls};
+use foregate_proxy::settings::{Action, FixedResponse, Route, RoutePlan, SiteOptions};
 
 use super::idle::{self, Idle};
 use super::{Upstreams, tls};
@@ -119,8 +119,7 @@ impl<'u> Sites<'u> {
                 }
                 "tls" => {
                     self.tls.push(item.place());
-                    let (certificates, policy) = tls::decode(decoder, item, &SITE_TLS, inspection);
-                    options.tls = Some(SiteTls { certificates, policy });
+                    options.tls = Some(tls::decode(decoder, item, &SITE_TLS, inspection));
                 }
                 name => debug_assert!(false, "{name} is not read"),
             }

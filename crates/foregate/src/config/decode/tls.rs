@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use foregate_config::{Decoder, Item, Place, Problem};
 use foregate_proxy::routing::HostPattern;
-use foregate_proxy::settings::{CertificateFiles, ClientCertificates, TlsPolicy, TlsVersion, UpstreamTls};
+use foregate_proxy::settings::{CertificateFiles, ClientCertificates, SiteTls, TlsVersion, UpstreamTls};
 use foregate_proxy::tls::{Connector, TlsError, check_certificate, check_clients};
 
 use crate::config::schema::Block;
@@ -90,35 +90,35 @@ fn problem(place: Place, error: TlsError) -> Problem {
     Problem::new(Some(place), format!("{}: {}", error.file.display(), error.problem)).help(error.fix)
 }
 
+/// What `tls` of a listener or a site states.
 pub(super) fn decode(
     decoder: &mut Decoder<'_>,
     item: Item<'_>,
     block: &'static Block,
     inspection: &mut Inspection,
-) -> (Vec<CertificateFiles>, TlsPolicy) {
-    let mut certificates = Vec::new();
-    let mut policy = TlsPolicy::default();
+) -> SiteTls {
+    let mut tls = SiteTls::default();
     for (key, item) in decoder.block(item, block) {
         match key.name {
             "certificate" => {
                 let files = certificate(decoder, item);
                 files.iter().for_each(|files| inspection.certificate(decoder, item, files));
-                certificates.extend(files);
+                tls.certificates.extend(files);
             }
             "minimum-version" => {
-                policy.minimum_version = decoder.choice(item, 0, VERSIONS).unwrap_or_default();
+                tls.minimum_version = decoder.choice(item, 0, VERSIONS);
             }
             "client-certificates" => {
                 let required = decoder.prop(item, "mode", |v| choose(v, MODES)).unwrap_or(true);
                 let authorities = decoder.file(item, 0);
                 let clients = authorities.map(|authorities| ClientCertificates { authorities, required });
                 clients.iter().for_each(|clients| inspection.clients(decoder, item, clients));
-                policy.client_certificates = clients;
+                tls.client_certificates = clients;
             }
             name => debug_assert!(false, "{name} is not read"),
         }
     }
-    (certificates, policy)
+    tls
 }
 
 pub(super) fn certificate(decoder: &mut Decoder<'_>, item: Item<'_>) -> Option<CertificateFiles> {
