@@ -327,11 +327,11 @@ mod tests {
     fn a_reader_is_woken_when_much_waits() {
         struct Woken(std::sync::atomic::AtomicU32);
         impl std::task::Wake for Woken {
-            fn wake(self: std::sync::Arc<Self>) {
+            fn wake(self: Arc<Self>) {
                 self.0.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
             }
         }
-        let woken = std::sync::Arc::new(Woken(0.into()));
+        let woken = Arc::new(Woken(0.into()));
         let (unread, waker) = (Unread::default(), Waker::from(woken.clone()));
         unread.opened(1);
         assert!(!unread.is_many(1, &waker) && !unread.is_many(3, &waker));
