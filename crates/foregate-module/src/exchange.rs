@@ -162,7 +162,7 @@ pub struct TlsFacts<'r> {
     pub server_name: Option<&'r str>,
     /// Whether the client has shown a certificate that was verified.
     pub client_verified: bool,
-    /// The subject of that certificate (RFC 4514).
+    /// The subject of that certificate, escaped as RFC 4514 has it, so that no two names are the same text.
     pub client_subject: Option<&'r str>,
 }
 

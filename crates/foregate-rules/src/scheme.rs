@@ -300,7 +300,7 @@ standard_fields! {
     Ssl "ssl" BOOL Request "Whether the client's connection is encrypted."
     TlsVersion "tls.version" BYTES Request "The version of TLS: `TLSv1.2` or `TLSv1.3`; absent without TLS."
     TlsClientVerified "tls.client.verified" BOOL Request "Whether the client showed a certificate that was verified."
-    TlsClientSubject "tls.client.subject" BYTES Request "The subject of the client's certificate."
+    TlsClientSubject "tls.client.subject" BYTES Request "The subject of the client's certificate, `O=Example, CN=alice`: in the order of the certificate, with a space after each comma and around each plus, otherwise as RFC 4514 has it. What would mean something else there has a backslash before it (`O=a\\, b`), control characters are `\\0A`, and what is no text is `#` and its encoding in hexadecimal digits."
     TlsServerName "tls.server_name" BYTES Request "The server name in the TLS handshake, in lower case."
     Site "foregate.site" BYTES Request "The name of the site that answers."
     Route "foregate.route" BYTES Request "The pattern of the route that answers."

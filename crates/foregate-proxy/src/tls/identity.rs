@@ -6,7 +6,7 @@ use x509_parser::extensions::GeneralName;
 use x509_parser::prelude::{FromDer as _, X509Certificate};
 
 use super::names::address;
-use super::sha256;
+use super::{sha256, subject};
 
 /// Alternative names that are kept of one certificate; more are left out.
 const NAMES_LIMIT: usize = 64;
@@ -14,7 +14,7 @@ const NAMES_LIMIT: usize = 64;
 /// A client's certificate after verification.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClientIdentity {
-    /// The distinguished name as text, such as `CN=alice, O=Example`.
+    /// The distinguished name as text, such as `O=Example, CN=alice`; no two names are the same text.
     pub subject: String,
     /// The subject's alternative names, in the certificate's order, at most 64.
     pub names: Vec<AlternativeName>,
@@ -49,7 +49,7 @@ impl ClientIdentity {
             _ => None,
         });
         Some(Self {
-            subject: certificate.subject().to_string(),
+            subject: subject::text(certificate.subject()),
             names: names.take(NAMES_LIMIT).collect(),
             fingerprint: sha256(der),
         })

@@ -19,6 +19,7 @@ mod names;
 mod policy;
 mod sni;
 mod store;
+mod subject;
 
 #[cfg(test)]
 mod measure;
@@ -34,7 +35,7 @@ pub use self::store::{Certificate, CertificateStore, TlsError, check_certificate
 /// The protocol that the handshake agreed on (RFC 7301).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Alpn {
-    /// `http/1.1`, or nothing.
+    /// `http/1.1`, `http/1.0`, or nothing.
     Http1,
     /// `h2`.
     Http2,
