@@ -36,9 +36,10 @@ pub(super) async fn serve(connection: Connection, link: Box<H1Link>, began: Opti
     // While the connection is idle only this small future exists; what requests need comes and goes with them.
     while session.wait(None).await {
         if !Box::pin(session.burst()).await {
-            break;
+            return;
         }
     }
+    session.goodbye().await;
 }
 
 struct Session {
@@ -147,11 +148,11 @@ impl Session {
             || pressure::is_tight(self.connection.registered.holdings())
             || self.requests >= limits.requests_per_connection
             || !clock::is_within(clock::now(), self.connection.born, config.settings.timeouts.connection_age);
+        let peer = &self.connection.peer;
+        // Of a request that is refused it is known as well.
+        request.secure = peer.is_secure();
         let understood = match received {
-            Ok(()) => {
-                let peer = &self.connection.peer;
-                request.understand_h1(peer.is_secure(), peer.local)
-            }
+            Ok(()) => request.understand_h1(peer.stands_in()),
             Err(NoHead::Fault(HeadFault::Closed | HeadFault::Link(_))) => return Outcome::Abort,
             Err(NoHead::Memory) => Err(Error::Memory),
             Err(NoHead::Late) => Err(Error::HeadTimeout),
@@ -244,6 +245,15 @@ impl Session {
             }
         })
         .await
+    }
+
+    /// Ends a connection on which nothing is to be sent any more: under TLS that is told. What does not go out at once is left.
+    async fn goodbye(&mut self) {
+        poll_fn(|cx| {
+            let _ = self.link().poll_goodbye(cx);
+            Poll::Ready(())
+        })
+        .await;
     }
 
     /// Ends the connection so that the client gets the whole response: a close while bytes of the client are

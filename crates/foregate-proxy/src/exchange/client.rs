@@ -9,7 +9,7 @@ use foregate_wire::serialise::{
 use foregate_wire::{BodyLength, HeaderList, ResponseHead, Version};
 use h2::server::SendResponse;
 
-use super::request::Request;
+use super::request::{Request, StandIn};
 use crate::connection::registry::Holdings;
 use crate::link::unsent::Piece;
 use crate::link::{Link, LinkError, fields};
@@ -37,6 +37,11 @@ impl Peer {
     pub fn new(client: Option<SocketAddr>, local: Option<SocketAddr>) -> Self {
         let client_text = client.map(|client| client.ip().to_canonical().to_string()).unwrap_or_default();
         Self { client, client_text: client_text.into(), holdings: None, local, tls: None }
+    }
+
+    /// What stands for the host in a request of HTTP/1.0 that names none.
+    pub fn stands_in(&self) -> StandIn<'_> {
+        StandIn { name: self.tls.as_ref().and_then(|(info, _)| info.sni.as_deref()), local: self.local }
     }
 
     /// Whether the connection is under TLS.

@@ -11,6 +11,7 @@ use foregate_wire::{BodyLength, Method, NameId, RequestHead, Slashes, normalize_
 
 use self::onward::{OWN_NAME, Told};
 use self::understand::LastHost;
+pub use self::understand::StandIn;
 use crate::error::Error;
 use crate::pressure::Charge;
 use crate::settings;
@@ -36,7 +37,8 @@ pub struct Request {
     pub websocket_key: Option<String>,
     /// Whether the client's connection may serve another request after this one.
     pub keep_alive: bool,
-    secure: bool,
+    /// Whether the client's connection is under TLS.
+    pub secure: bool,
     authority: String,
     host_len: usize,
     /// What the last Host was understood as: most requests of a connection have the same.

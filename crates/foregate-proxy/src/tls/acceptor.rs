@@ -14,7 +14,7 @@ use tokio_rustls::server::StartHandshake;
 use tokio_rustls::{LazyConfigAcceptor, TlsAcceptor};
 
 use super::expiry::Expiry;
-use super::names::HostMap;
+use super::names::{HostMap, asked_name};
 use super::policy::{Policy, PolicyId};
 use super::sni::{CertificateTable, SiteCertificates};
 use super::{Alpn, CertificateStore, ClientIdentity, TlsError, provider};
@@ -79,7 +79,7 @@ pub struct Accepted<IO> {
 /// What a handshake agreed on.
 #[derive(Debug, Clone)]
 pub struct TlsInfo {
-    /// The name that the client asked for, lower case.
+    /// The name that the client asked for, lower case, without a dot at its end.
     pub sni: Option<Box<str>>,
     /// The version.
     pub version: TlsVersion,
@@ -211,7 +211,7 @@ impl Acceptor {
         let start = LazyConfigAcceptor::new(rustls::server::Acceptor::default(), limited)
             .await
             .map_err(HandshakeError::of)?;
-        let policy = self.policy(start.client_hello().server_name().unwrap_or_default().as_bytes());
+        let policy = self.policy(asked_name(start.client_hello().server_name()).as_bytes());
         let start = StartHandshake::from_parts(start.accepted, start.io.io);
         let stream = start.into_stream(policy.config()).await.map_err(HandshakeError::of)?;
         Ok((policy, stream))
@@ -366,7 +366,8 @@ impl Recipe {
                 Some(expiry) => expiry.verifier(verifier),
             })
             .with_cert_resolver(Arc::clone(&self.certificates) as _);
-        config.alpn_protocols = vec![b"http/1.1".to_vec()];
+        // RFC 7301 has a name for HTTP/1.0 as well: a client that offers nothing else would be refused.
+        config.alpn_protocols = vec![b"http/1.1".to_vec(), b"http/1.0".to_vec()];
         if self.http2 {
             config.alpn_protocols.insert(0, b"h2".to_vec());
         }
@@ -401,7 +402,7 @@ impl TlsInfo {
         let asked = policy.policy().client_certificates.is_some();
         let certificate = connection.peer_certificates().filter(|_| asked).and_then(<[_]>::first);
         Self {
-            sni: connection.server_name().map(Into::into),
+            sni: connection.server_name().map(|name| asked_name(Some(name)).into()),
             version,
             cipher: suite.and_then(|suite| CipherSuite::as_str(&suite.suite())).unwrap_or("unknown"),
             group: group.and_then(|group| NamedGroup::as_str(&group.name())),

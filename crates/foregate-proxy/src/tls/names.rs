@@ -71,6 +71,13 @@ pub(super) fn address(bytes: &[u8]) -> Option<IpAddr> {
         .ok()
 }
 
+/// The name that a client asks for, empty where it names none. A dot at its end must not be there (RFC 6066, section 3), and
+/// would mean the same.
+pub(super) fn asked_name(sni: Option<&str>) -> &str {
+    let name = sni.unwrap_or_default();
+    name.strip_suffix('.').unwrap_or(name)
+}
+
 fn host_address(host: &[u8]) -> Option<IpAddr> {
     let host = str::from_utf8(host).ok()?;
     host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host).parse().ok()

@@ -6,7 +6,7 @@ use arc_swap::ArcSwap;
 use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 
-use super::names::HostMap;
+use super::names::{HostMap, asked_name};
 use super::store::Certificate;
 
 /// The certificates of one listener, its own and those of the sites.
@@ -93,7 +93,7 @@ impl Index {
 impl ResolvesServerCert for CertificateTable {
     fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
         let index = self.index.load();
-        let host = hello.server_name().unwrap_or_default().as_bytes();
+        let host = asked_name(hello.server_name()).as_bytes();
         let candidates = index.candidates(host).unwrap_or(&self.listener);
         if let [only] = candidates.as_slice() {
             return Some(Arc::clone(&only.current().key));

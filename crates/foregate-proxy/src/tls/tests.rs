@@ -226,6 +226,28 @@ async fn the_name_chooses_the_certificate() {
     assert!(acceptor.covers(&info, b"other.test"), "the client asked for no name");
 }
 
+/// A client of ours would leave the dot out.
+#[test]
+fn a_dot_at_the_end_of_the_name_means_nothing() {
+    let folder = Folder::new();
+    let own = folder.certificate("own", &["unrelated.test"]);
+    let sites =
+        [(hosts(&["own.test"]), Some(SiteTls { certificates: vec![own.clone()], ..SiteTls::default() }))];
+    let acceptor =
+        acceptor_of(&listen(vec![folder.certificate("a", &["a.test"])]), &sites, &CertificateStore::new());
+    let name = ServerName::try_from("own.testx").unwrap();
+    let mut hello = Vec::new();
+    rustls::ClientConnection::new(Arc::new(client()), name).unwrap().write_tls(&mut hello).unwrap();
+    let at = hello.windows(9).position(|window| window == b"own.testx").unwrap();
+    hello[at + 8] = b'.';
+    let mut reader = rustls::server::Acceptor::default();
+    reader.read_tls(&mut hello.as_slice()).unwrap();
+    let accepted = reader.accept().unwrap().unwrap();
+    let chosen = acceptor.config().cert_resolver.resolve(accepted.client_hello()).unwrap();
+    assert_eq!(chosen.cert[0], der(&own));
+    assert_eq!(names::asked_name(accepted.client_hello().server_name()), "own.test");
+}
+
 #[tokio::test]
 async fn versions_groups_and_protocols_are_agreed_on() {
     let folder = Folder::new();
@@ -248,6 +270,10 @@ async fn versions_groups_and_protocols_are_agreed_on() {
     assert!(!outcome.info.resumed);
     assert!(shake(&acceptor, &old, "a.test").await.unwrap().info.resumed, "TLS 1.2 has tickets too");
     assert!(matches!(shake(&acceptor, &old, "strict.test").await, Err(HandshakeError::Protocol(_))));
+
+    let mut oldest = client();
+    oldest.alpn_protocols = vec![b"http/1.0".to_vec()];
+    assert_eq!(shake(&acceptor, &Arc::new(oldest), "a.test").await.unwrap().alpn, Alpn::Http1);
 
     let only1 = Acceptor::new(
         &listen(vec![files]),

@@ -16,6 +16,15 @@ use crate::error::Error;
 use crate::link::fields;
 use crate::link::head_gate::TOO_LARGE;
 
+/// What stands for the host in a request of HTTP/1.0 that names none: what is known of where its client connected to.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct StandIn<'a> {
+    /// The name that it asked for in its TLS handshake.
+    pub name: Option<&'a str>,
+    /// The address.
+    pub local: Option<SocketAddr>,
+}
+
 /// A host with its port as it came, and what that was understood as. Empty before the first.
 #[derive(Debug, Default)]
 pub(super) struct LastHost {
@@ -44,13 +53,10 @@ impl LastHost {
 impl Request {
     /// Understands [`Self::head`], received over HTTP/1.
     ///
-    /// `local` stands for the host in a request of HTTP/1.0 that names none.
-    ///
     /// # Errors
     ///
     /// Whatever makes the request one that must not be forwarded.
-    pub fn understand_h1(&mut self, secure: bool, local: Option<SocketAddr>) -> Result<(), Error> {
-        self.secure = secure;
+    pub fn understand_h1(&mut self, unnamed: StandIn<'_>) -> Result<(), Error> {
         self.upgrade = None;
         self.websocket_key = None;
         self.keep_alive = false;
@@ -70,7 +76,7 @@ impl Request {
         } else if self.head.version == Version::Http11 {
             self.upgrade = connection::upgrade(&self.head.headers).map(<[u8]>::to_vec);
         }
-        self.understand_target(local)
+        self.understand_target(unnamed)
     }
 
     /// A request of our own, with a body of `length` bytes.
@@ -93,7 +99,7 @@ impl Request {
         }
         request.head.set_target(target);
         request.head.headers.push(b"Host", authority);
-        request.understand_target(None)?;
+        request.understand_target(StandIn::default())?;
         request.origin_authority.clone_from(&request.authority);
         request.head.headers.clear();
         for field in fields {
@@ -103,7 +109,7 @@ impl Request {
         Ok(request)
     }
 
-    fn understand_target(&mut self, local: Option<SocketAddr>) -> Result<(), Error> {
+    fn understand_target(&mut self, unnamed: StandIn<'_>) -> Result<(), Error> {
         let target = Target::parse(&self.head.method, self.head.target()).map_err(Error::Target)?;
         let headers = &self.head.headers;
         let named = headers.get(NameId::Host).filter(|_| headers.count(NameId::Host) == 1);
@@ -119,13 +125,17 @@ impl Request {
                 HostError::Missing | HostError::Repeated => Error::HostCount,
                 error => Error::Host(error),
             })?;
-        let port = match (named.map(|authority| authority.port), local) {
+        let port = match (named.map(|authority| authority.port), unnamed) {
             (Some(port), _) => port,
-            (None, Some(local)) => {
+            (None, StandIn { name: Some(name), local }) => {
+                parse_authority(name.as_bytes(), &mut self.authority).map_err(Error::Host)?;
+                local.map(|local| local.port())
+            }
+            (None, StandIn { name: None, local: Some(local) }) => {
                 let local = local.to_string();
                 parse_authority(local.as_bytes(), &mut self.authority).map_err(Error::Host)?.port
             }
-            (None, None) => {
+            (None, StandIn { name: None, local: None }) => {
                 self.authority.clear();
                 None
             }
