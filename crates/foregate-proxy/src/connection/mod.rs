@@ -68,7 +68,16 @@ pub async fn serve(proxy: Arc<Proxy>, listen: Arc<Listen>, accepted: Accepted) {
                 local = Some(destination);
             }
             Ok(Ok(None)) => {}
-            Ok(Err(_)) | Err(_) => return,
+            Ok(Err(error)) => {
+                proxy.metrics.proxy_header_refused(error.kind());
+                tracing::debug!(peer = ?client, %error, "a PROXY protocol header was refused");
+                return;
+            }
+            Err(_) => {
+                proxy.metrics.proxy_header_refused("timeout");
+                tracing::debug!(peer = ?client, "a PROXY protocol header took too long");
+                return;
+            }
         }
     }
     let mut peer = Peer::new(client, local);

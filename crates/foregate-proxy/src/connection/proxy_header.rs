@@ -3,7 +3,7 @@
 use std::io;
 use std::net::SocketAddr;
 
-use foregate_wire::proxy_protocol::{self, MAX_V2_PAYLOAD, ProxyHeader};
+use foregate_wire::proxy_protocol::{self, MAX_V2_PAYLOAD, ProxyError, ProxyHeader};
 use tokio::io::AsyncReadExt;
 
 use crate::link::Socket;
@@ -11,15 +11,38 @@ use crate::link::Socket;
 /// The longest header, in bytes: what is read ahead never exceeds it by much.
 const LONGEST: usize = 16 + MAX_V2_PAYLOAD;
 
+/// Why a header was refused.
+#[derive(Debug, thiserror::Error)]
+pub enum HeaderError {
+    /// The first bytes are none, or none that is allowed.
+    #[error("{0}")]
+    Header(#[from] ProxyError),
+    /// The connection failed or ended.
+    #[error("{0}")]
+    Io(#[from] io::Error),
+}
+
+impl HeaderError {
+    /// A short fixed name, for metrics.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Header(ProxyError::NoSignature) => "missing",
+            Self::Header(ProxyError::BadLine | ProxyError::BadHeader) => "malformed",
+            Self::Header(ProxyError::TooLong) => "too_long",
+            Self::Io(_) => "io",
+        }
+    }
+}
+
 /// The addresses that the header states: client and destination. `None` where it leaves them to the socket.
 ///
 /// # Errors
 ///
 /// The connection failed, ended, or does not start with a header.
-pub async fn read(socket: &mut Socket) -> io::Result<Option<(SocketAddr, SocketAddr)>> {
+pub async fn read(socket: &mut Socket) -> Result<Option<(SocketAddr, SocketAddr)>, HeaderError> {
     let mut bytes = Vec::with_capacity(256);
     loop {
-        if let Some((header, length)) = proxy_protocol::parse(&bytes).map_err(io::Error::other)? {
+        if let Some((header, length)) = proxy_protocol::parse(&bytes)? {
             socket.unread(bytes.split_off(length));
             return Ok(match header {
                 ProxyHeader::Local => None,
@@ -27,7 +50,7 @@ pub async fn read(socket: &mut Socket) -> io::Result<Option<(SocketAddr, SocketA
             });
         }
         if bytes.len() >= LONGEST || socket.read_buf(&mut bytes).await? == 0 {
-            return Err(io::ErrorKind::UnexpectedEof.into());
+            return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());
         }
     }
 }

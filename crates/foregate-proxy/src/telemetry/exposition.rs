@@ -107,6 +107,11 @@ fn connections(encoder: &mut DescriptorEncoder<'_>, metrics: &Metrics) -> fmt::R
     encoder
         .encode_descriptor("connections_active", "Client connections open now", None, MetricType::Gauge)?
         .encode_gauge(&metrics.connections_active.get())?;
+    let help = "Connections closed because of their PROXY protocol header, by what was wrong with it";
+    let mut headers = counters(encoder, "proxy_header_errors", help)?;
+    for (kind, count) in metrics.proxy_headers_refused() {
+        labelled(&mut headers, &[("kind", kind)], count)?;
+    }
     let mut handshakes = counters(encoder, "tls_handshakes", "TLS handshakes with clients")?;
     labelled(&mut handshakes, &[("result", "ok")], metrics.handshakes_ok.get())?;
     let failures = metrics.handshake_failures();

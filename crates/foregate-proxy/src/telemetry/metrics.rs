@@ -19,7 +19,7 @@ use prometheus_client::registry::Registry;
 pub(super) use self::histogram::BLOCKED_BUCKETS;
 use self::histogram::BlockedHistogram;
 pub use self::histogram::WaitHistogram;
-use self::labelled::{Labelled, UNROUTED};
+use self::labelled::{Kinds, Labelled, UNROUTED};
 use super::exposition::Exposition;
 use super::steps::{BLOCKED, StepCounters};
 use crate::budget::Budget;
@@ -167,7 +167,9 @@ pub struct Metrics {
     servers: Labelled<ServerCounters>,
     errors: Mutex<Vec<ErrorCount>>,
     /// Handshakes with clients that failed, by what went wrong.
-    handshake_failures: Mutex<Vec<(&'static str, u64)>>,
+    handshake_failures: Kinds,
+    /// PROXY protocol headers that were refused, by what was wrong with them.
+    proxy_headers_refused: Kinds,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -257,12 +259,13 @@ impl Metrics {
 
     /// Counts a handshake with a client that failed, by what went wrong. Few fixed names, please.
     pub fn handshake_failed(&self, kind: &'static str) {
-        let mut failures = self.handshake_failures.lock();
-        if let Some((_, count)) = failures.iter_mut().find(|(known, _)| *known == kind) {
-            *count += 1;
-        } else if failures.len() < ERRORS_LIMIT {
-            failures.push((kind, 1));
-        }
+        self.handshake_failures.count(kind);
+    }
+
+    /// Counts a connection that ended because its PROXY protocol header was refused, by what was wrong with that. Few fixed names,
+    /// please.
+    pub fn proxy_header_refused(&self, kind: &'static str) {
+        self.proxy_headers_refused.count(kind);
     }
 
     /// The counters of the pipeline's steps; the names count the first time.
@@ -316,7 +319,11 @@ impl Metrics {
     }
 
     pub(super) fn handshake_failures(&self) -> Vec<(&'static str, u64)> {
-        self.handshake_failures.lock().clone()
+        self.handshake_failures.all()
+    }
+
+    pub(super) fn proxy_headers_refused(&self) -> Vec<(&'static str, u64)> {
+        self.proxy_headers_refused.all()
     }
 
     pub(super) fn errors(&self) -> Vec<ErrorCount> {
@@ -349,6 +356,8 @@ mod tests {
         metrics.connections_accepted.add(3);
         metrics.connections_active.inc();
         metrics.handshake_failed("protocol");
+        metrics.proxy_header_refused("malformed");
+        metrics.proxy_header_refused("malformed");
         metrics.reloads_refused.inc();
         metrics.blocked(Duration::from_micros(50));
         metrics.blocked(Duration::from_secs(20));
@@ -372,6 +381,7 @@ mod tests {
             "foregate_tls_handshakes_total{result=\"failed\"} 1",
             "foregate_tls_handshake_errors_total{kind=\"protocol\"} 1",
             "foregate_tls_handshakes_resumed_total 0",
+            "foregate_proxy_header_errors_total{kind=\"malformed\"} 2",
             "foregate_retries_total 0",
             "foregate_retries_denied_total 0",
             "foregate_access_log_dropped_total 0",

@@ -5,12 +5,33 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
+use super::ERRORS_LIMIT;
+
 /// Names that sites, upstreams and servers each may have as labels. Beyond, they share the label [`OTHER`].
 pub(super) const LABELS_LIMIT: usize = 1000;
 /// The label of what has none of its own.
 pub(super) const OTHER: &str = "other";
 /// The label of requests that no site claims.
 pub(super) const UNROUTED: &str = "-";
+
+/// Counts by a few fixed names.
+#[derive(Debug, Default)]
+pub(super) struct Kinds(Mutex<Vec<(&'static str, u64)>>);
+
+impl Kinds {
+    pub(super) fn count(&self, kind: &'static str) {
+        let mut kinds = self.0.lock();
+        if let Some((_, count)) = kinds.iter_mut().find(|(known, _)| *known == kind) {
+            *count += 1;
+        } else if kinds.len() < ERRORS_LIMIT {
+            kinds.push((kind, 1));
+        }
+    }
+
+    pub(super) fn all(&self) -> Vec<(&'static str, u64)> {
+        self.0.lock().clone()
+    }
+}
 
 /// Counters by the value of a label.
 #[derive(Debug)]
