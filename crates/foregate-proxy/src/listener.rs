@@ -15,6 +15,7 @@ use socket2::{Domain, Protocol, SockRef, Type};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio::sync::watch;
 
+use crate::connection::registry::Place;
 use crate::connection::{self, Accepted};
 use crate::descriptors;
 use crate::link::{Socket, stream};
@@ -198,7 +199,7 @@ pub async fn run(
     let mut accepted_in_a_row = 0;
     let mut told = None::<Instant>;
     loop {
-        let most = proxy.connection_limit.load(Ordering::Relaxed).min(descriptors::for_clients());
+        let most = most(&proxy);
         let count = proxy.registry.count();
         if count >= most || descriptors::are_scarce() && !proxy.config().pools.evict() {
             tokio::select! {
@@ -231,8 +232,8 @@ pub async fn run(
         accepted_in_a_row += 1;
         match accepted {
             Ok((socket, remote)) => {
-                let accepted = Arrival { socket, remote, local };
-                spawn(&proxy, &settings, id, accepted, &stop);
+                let Some(place) = place(&proxy, &mut stop).await else { break };
+                spawn(&proxy, &settings, id, place, Arrival { socket, remote, local }, &stop);
             }
             Err(error) if is_about_one_connection(&error) => {}
             // Others than connections use more than was left to them.
@@ -247,11 +248,30 @@ pub async fn run(
         }
     }
     // Those that the system has accepted are ours, too: what they have sent would be answered by a reset.
-    let most = proxy.connection_limit.load(Ordering::Relaxed).min(descriptors::for_clients());
-    while proxy.registry.count() < most
+    while let Some(place) = proxy.registry.place(most(&proxy))
         && let Some((socket, remote)) = listener.accept_waiting()
     {
-        spawn(&proxy, &settings, id, Arrival { socket, remote, local }, &stop);
+        spawn(&proxy, &settings, id, place, Arrival { socket, remote, local }, &stop);
+    }
+}
+
+/// How many connections there may be.
+fn most(proxy: &Proxy) -> usize {
+    proxy.connection_limit.load(Ordering::Relaxed).min(descriptors::for_clients())
+}
+
+/// The place of a connection that has been accepted. Another listener may have taken the last one meanwhile: then it is waited for
+/// the next. `None`: there is none, and the listener stops.
+async fn place(proxy: &Proxy, stop: &mut watch::Receiver<bool>) -> Option<Place> {
+    loop {
+        let most = most(proxy);
+        if let Some(place) = proxy.registry.place(most) {
+            return Some(place);
+        }
+        tokio::select! {
+            () = proxy.registry.room(most, PAUSE) => {}
+            _ = stop.wait_for(|stop| *stop) => return proxy.registry.place(most),
+        }
     }
 }
 
@@ -267,6 +287,7 @@ fn spawn(
     proxy: &Arc<Proxy>,
     settings: &watch::Receiver<Arc<Listen>>,
     id: usize,
+    place: Place,
     Arrival { socket, remote, local }: Arrival,
     stop: &watch::Receiver<bool>,
 ) {
@@ -281,7 +302,7 @@ fn spawn(
     // A peer that speaks for others is counted by whom it speaks for.
     let client =
         remote.map(|remote| remote.ip()).filter(|ip| !any_contains(&listen.proxy_protocol_from, *ip));
-    let Some(registered) = proxy.registry.enter(client, most, id) else {
+    let Some(registered) = place.enter(client, most, id) else {
         proxy.metrics.connections_refused.inc();
         return;
     };

@@ -119,24 +119,16 @@ impl Registry {
         }
     }
 
-    /// Takes note of a connection, unless its client has `most` of them already.
-    ///
-    /// `listener` tells the connections of one listener from those of others.
-    pub fn enter(
-        self: &Arc<Self>,
-        client: Option<IpAddr>,
-        most: usize,
-        listener: usize,
-    ) -> Option<Registered> {
-        let holdings = match client {
-            Some(client) => OnceLock::from(self.hold(client, most)?),
-            None => OnceLock::new(),
-        };
-        let id = self.next.fetch_add(1, Ordering::Relaxed);
-        let entry = Arc::new(Entry { listener, holdings, ..Entry::default() });
-        self.shards[id % SHARDS].lock().entries.insert(id, Arc::clone(&entry));
-        self.count.fetch_add(1, Ordering::Relaxed);
-        Some(Registered { registry: Arc::clone(self), id, entry })
+    /// A place for one more connection, where there are fewer than `most`.
+    pub fn place(self: &Arc<Self>, most: usize) -> Option<Place> {
+        let one_more = |count| (count < most).then_some(count + 1);
+        self.count.fetch_update(Ordering::SeqCst, Ordering::SeqCst, one_more).ok()?;
+        Some(Place(Arc::clone(self)))
+    }
+
+    /// How many connections there are.
+    pub fn count(&self) -> usize {
+        self.count.load(Ordering::Relaxed)
     }
 
     /// Counts one connection more of a client, unless it has `most` of them already.
@@ -156,11 +148,6 @@ impl Registry {
         let client = client_network(client);
         let shard = self.client_shard(client).lock();
         shard.clients.get(&client).map_or(0, |holdings| holdings.connections())
-    }
-
-    /// How many connections there are.
-    pub fn count(&self) -> usize {
-        self.count.load(Ordering::Relaxed)
     }
 
     /// Has all connections end gracefully, or those of one listener.
@@ -265,6 +252,39 @@ impl Registry {
     }
 }
 
+/// A place among the connections, held until this value or the connection's [`Registered`] is dropped.
+#[derive(Debug)]
+pub struct Place(Arc<Registry>);
+
+impl Place {
+    /// Takes note of the connection, unless its client has `most` of them already.
+    ///
+    /// `listener` tells the connections of one listener from those of others.
+    pub fn enter(self, client: Option<IpAddr>, most: usize, listener: usize) -> Option<Registered> {
+        let registry = &self.0;
+        let holdings = match client {
+            Some(client) => OnceLock::from(registry.hold(client, most)?),
+            None => OnceLock::new(),
+        };
+        let id = registry.next.fetch_add(1, Ordering::Relaxed);
+        let entry = Arc::new(Entry { listener, holdings, ..Entry::default() });
+        registry.shards[id % SHARDS].lock().entries.insert(id, Arc::clone(&entry));
+        Some(Registered { place: self, id, entry })
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let registry = &self.0;
+        if registry.count.fetch_sub(1, Ordering::SeqCst) == 1 {
+            registry.emptied.notify_waiters();
+        }
+        if registry.awaited.load(Ordering::SeqCst) && registry.awaited.swap(false, Ordering::SeqCst) {
+            registry.left.notify_waiters();
+        }
+    }
+}
+
 impl Registered {
     /// Counts the connection as one of `client`'s, unless that one has `most` of them already.
     pub fn attribute(&self, client: IpAddr, most: usize) -> bool {
@@ -272,7 +292,7 @@ impl Registered {
             return true;
         }
         // Only here, and by whoever serves the connection.
-        self.registry.hold(client, most).is_some_and(|holdings| self.entry.holdings.set(holdings).is_ok())
+        self.place.0.hold(client, most).is_some_and(|holdings| self.entry.holdings.set(holdings).is_ok())
     }
 
     /// What the client has, with its other connections; `None` if it is not known who that is.
@@ -284,7 +304,7 @@ impl Registered {
 /// A connection that is taken note of for as long as this value lives.
 #[derive(Debug)]
 pub struct Registered {
-    registry: Arc<Registry>,
+    place: Place,
     id: usize,
     entry: Arc<Entry>,
 }
@@ -333,20 +353,14 @@ impl Task {
 
 impl Drop for Registered {
     fn drop(&mut self) {
-        self.registry.shards[self.id % SHARDS].lock().entries.remove(&self.id);
+        let registry = &self.place.0;
+        registry.shards[self.id % SHARDS].lock().entries.remove(&self.id);
         if let Some(holdings) = self.holdings() {
-            let mut shard = self.registry.client_shard(holdings.network).lock();
+            let mut shard = registry.client_shard(holdings.network).lock();
             if holdings.connections.fetch_sub(1, Ordering::Relaxed) == 1 {
                 // What its streams still have is about to end with the connection.
                 shard.clients.remove(&holdings.network);
             }
-        }
-        if self.registry.count.fetch_sub(1, Ordering::SeqCst) == 1 {
-            self.registry.emptied.notify_waiters();
-        }
-        if self.registry.awaited.load(Ordering::SeqCst) && self.registry.awaited.swap(false, Ordering::SeqCst)
-        {
-            self.registry.left.notify_waiters();
         }
     }
 }
@@ -355,17 +369,39 @@ impl Drop for Registered {
 mod tests {
     use super::*;
 
+    fn enter(
+        registry: &Arc<Registry>,
+        client: Option<IpAddr>,
+        most: usize,
+        listener: usize,
+    ) -> Option<Registered> {
+        registry.place(usize::MAX).and_then(|place| place.enter(client, most, listener))
+    }
+
+    #[test]
+    fn places_are_as_many_as_are_allowed() {
+        let registry = Arc::new(Registry::new());
+        let (first, second) = (registry.place(2), registry.place(2));
+        assert!(first.is_some() && second.is_some() && registry.place(2).is_none());
+        let refused = second.and_then(|place| place.enter(Some(IpAddr::from([192, 0, 2, 1])), 0, 0));
+        assert!(refused.is_none());
+        let entered = registry.place(2).and_then(|place| place.enter(None, 1, 0));
+        assert!(entered.is_some() && registry.place(2).is_none());
+        drop((first, entered));
+        assert_eq!(registry.count(), 0);
+    }
+
     #[test]
     fn a_client_has_so_many_connections_and_no_more() {
         let registry = Arc::new(Registry::new());
         let client = Some(IpAddr::from([192, 0, 2, 1]));
-        let first = registry.enter(client, 2, 0).expect("the first");
-        let _second = registry.enter(client, 2, 0).expect("the second");
-        assert!(registry.enter(client, 2, 0).is_none());
-        assert!(registry.enter(Some(IpAddr::from([192, 0, 2, 2])), 2, 1).is_some());
+        let first = enter(&registry, client, 2, 0).expect("the first");
+        let _second = enter(&registry, client, 2, 0).expect("the second");
+        assert!(enter(&registry, client, 2, 0).is_none());
+        assert!(enter(&registry, Some(IpAddr::from([192, 0, 2, 2])), 2, 1).is_some());
         assert_eq!(registry.of(IpAddr::from([192, 0, 2, 1])), 2);
         drop(first);
-        assert!(registry.enter(client, 2, 0).is_some());
+        assert!(enter(&registry, client, 2, 0).is_some());
         assert_eq!(registry.count(), 1);
     }
 
@@ -373,7 +409,8 @@ mod tests {
     fn those_who_hold_the_most_give_it_back_first() {
         let registry = Arc::new(Registry::new());
         let enter = |last, held| {
-            let entered = registry.enter(Some(IpAddr::from([192, 0, 2, last])), 8, 0).expect("a connection");
+            let entered =
+                enter(&registry, Some(IpAddr::from([192, 0, 2, last])), 8, 0).expect("a connection");
             entered.holdings().expect("a client").count_unread(0, held);
             (entered, held)
         };
@@ -396,7 +433,7 @@ mod tests {
     #[tokio::test]
     async fn who_waits_for_room_is_told_of_it() {
         let registry = Arc::new(Registry::new());
-        let (first, _second) = (registry.enter(None, 2, 0), registry.enter(None, 2, 0));
+        let (first, _second) = (enter(&registry, None, 2, 0), enter(&registry, None, 2, 0));
         let waiting = Arc::clone(&registry);
         let room = tokio::spawn(async move { waiting.room(2, Duration::from_secs(60)).await });
         tokio::time::sleep(Duration::from_millis(20)).await;
@@ -409,8 +446,8 @@ mod tests {
     #[test]
     fn a_listener_is_drained_alone() {
         let registry = Arc::new(Registry::new());
-        let here = registry.enter(None, 1, 7).expect("one");
-        let there = registry.enter(None, 1, 8).expect("another");
+        let here = enter(&registry, None, 1, 7).expect("one");
+        let there = enter(&registry, None, 1, 8).expect("another");
         registry.drain(Some(7));
         assert!(here.is_told() && !there.is_told());
         registry.drain(None);
@@ -420,7 +457,7 @@ mod tests {
     #[tokio::test]
     async fn who_is_cut_off_before_there_is_a_task_is_not_served() {
         let registry = Arc::new(Registry::new());
-        let registered = registry.enter(None, 1, 7).expect("a connection");
+        let registered = enter(&registry, None, 1, 7).expect("a connection");
         let task = registered.task();
         let served = tokio::spawn(async move {
             let _registered = registered;
@@ -439,7 +476,7 @@ mod tests {
         let tasks: Vec<_> = [7, 7, 8]
             .into_iter()
             .map(|listener| {
-                let registered = registry.enter(None, 1, listener).expect("a connection");
+                let registered = enter(&registry, None, 1, listener).expect("a connection");
                 let task = registered.task();
                 let served = tokio::spawn(async move {
                     let _registered = registered;

@@ -7,7 +7,7 @@ async fn a_drain_of_no_time_waits_for_what_is_still_accepted() {
     let (tell, told) = oneshot::channel();
     let accepting = tokio::spawn(async move {
         tokio::time::sleep(Duration::from_millis(50)).await;
-        let registered = late.enter(None, 1, 7).expect("a connection");
+        let registered = late.place(1).and_then(|place| place.enter(None, 1, 7)).expect("a connection");
         let task = registered.task();
         let served = tokio::spawn(async move {
             let _registered = registered;
