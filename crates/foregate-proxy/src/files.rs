@@ -4,6 +4,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io;
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
@@ -26,6 +27,11 @@ pub(crate) fn open_to_read(path: &Path) -> io::Result<File> {
 ///
 /// It cannot be opened, or is a pipe that nobody reads.
 pub(crate) fn open_to_append(path: &Path) -> io::Result<File> {
+    if let Some(standard) = standard(path) {
+        let file = File::from(standard?);
+        fcntl_setfl(&file, fcntl_getfl(&file)? - OFlags::NONBLOCK)?;
+        return Ok(file);
+    }
     // Not for everybody to read: addresses and targets are personal data.
     let mut options = OpenOptions::new();
     let opened = options.create(true).append(true).mode(0o640).custom_flags(at_once()).open(path);
@@ -38,6 +44,16 @@ pub(crate) fn open_to_append(path: &Path) -> io::Result<File> {
     })?;
     fcntl_setfl(&file, fcntl_getfl(&file)? - OFlags::NONBLOCK)?;
     Ok(file)
+}
+
+/// The process's own output, where a path means that. Opened by its path, a file would be written at another place than where the
+/// process writes, over what it has written; and a socket could not be opened at all.
+fn standard(path: &Path) -> Option<io::Result<OwnedFd>> {
+    match path.to_str()? {
+        "/dev/stdout" => Some(io::stdout().as_fd().try_clone_to_owned()),
+        "/dev/stderr" => Some(io::stderr().as_fd().try_clone_to_owned()),
+        _ => None,
+    }
 }
 
 /// Opening does not wait, and what is opened becomes nobody's terminal.

@@ -1,7 +1,7 @@
 //! The verbs, from outside.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test stops at what it did not expect")]
 
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::{UnixDatagram, UnixListener};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -217,6 +217,55 @@ fn the_service_manager_is_told_how_long_the_end_may_take() {
     Command::new("kill").args(["-QUIT", &proxy.id().to_string()]).status().unwrap();
     assert_eq!(told(), "STOPPING=1\nEXTEND_TIMEOUT_USEC=190000000\n");
     assert!(proxy.wait().unwrap().success());
+}
+
+#[test]
+#[allow(clippy::disallowed_methods, reason = "no worker waits here")]
+fn a_log_to_the_standard_output_shares_its_file_with_the_diagnostics() {
+    let folder = Folder::new("stdout");
+    let address = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    folder.write(
+        "foregate.kdl",
+        &format!(
+            "listen \"{address}\"\naccess-log \"/dev/stdout\"\nsite \"*\" {{ route \"/**\" {{ respond 204 }} }}\n"
+        ),
+    );
+    // As `> out.txt 2>&1` of a shell: one place in the file for both, and not at its end by itself.
+    let path = folder.0.join("out.txt");
+    let out = std::fs::File::create(&path).unwrap();
+    let mut proxy = Command::new(env!("CARGO_BIN_EXE_foregate"))
+        .args(["run", "-c", "foregate.kdl"])
+        .current_dir(&folder.0)
+        .stdout(out.try_clone().unwrap())
+        .stderr(out)
+        .spawn()
+        .unwrap();
+    let until = |text: &str| {
+        for _ in 0..200 {
+            if std::fs::read_to_string(&path).unwrap().contains(text) {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        panic!("no {text} in {}", std::fs::read_to_string(&path).unwrap());
+    };
+    let ask = |target: &str| {
+        let mut client = std::net::TcpStream::connect(address).unwrap();
+        write!(client, "GET {target} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").unwrap();
+        client.read_to_end(&mut Vec::new()).unwrap();
+        until(target);
+    };
+    let send = |signal: &str| Command::new("kill").args([signal, &proxy.id().to_string()]).status().unwrap();
+    until("listening");
+    ask("/first");
+    send("-HUP");
+    until("reloaded");
+    ask("/second");
+    send("-QUIT");
+    assert!(proxy.wait().unwrap().success());
+    for text in ["listening", "/first", "reloaded", "/second"] {
+        until(text);
+    }
 }
 
 #[test]
