@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use foregate_config::{Decoder, Item, Place, Problem};
 use foregate_proxy::settings::{Listen, ListenAddress, ListenTls, TlsPolicy};
@@ -47,6 +47,14 @@ impl Listeners {
                 continue;
             }
             self.list.push(Listen { address, ..listen.clone() });
+        }
+    }
+
+    /// The admin socket is bound beside the listeners.
+    pub(super) fn admin(&self, decoder: &mut Decoder<'_>, path: PathBuf, place: Place) {
+        if let Some(first) = self.places.get(&ListenAddress::Unix(path)) {
+            let problem = Problem::new(Some(place), "a `listen` has this path already");
+            decoder.push(problem.help("give `admin` another one").also(*first, "this one"));
         }
     }
 
@@ -116,6 +124,14 @@ fn addresses(value: &Value<'_>, base: &Path) -> Result<Vec<ListenAddress>, Wrong
         Err(_) => wrong.help(ADDRESSES),
     };
     let text = value::string(value).map_err(|_| help(Wrong::new("expected an address")))?;
+    // A socket of IPv6 takes no clients over IPv4, and cannot be bound to their addresses.
+    if let Ok(SocketAddr::V6(address)) = text.parse()
+        && let Some(ip) = address.ip().to_ipv4_mapped()
+    {
+        let wrong =
+            Wrong::new("this is an address of IPv4 in the notation of IPv6, on which nothing can listen");
+        return Err(wrong.help(format!("write \"{ip}:{}\"", address.port())));
+    }
     listen_addresses(text, base).ok_or_else(|| help(Wrong::new("this is not an address to listen on")))
 }
 

@@ -112,6 +112,7 @@ pub(super) fn decode(
     settings.unrouted = RoutePlan::new(modules.plan(&top, false));
     let mut sites = site::Sites::new(&upstreams, modules, top, idle);
     let mut listeners = listen::Listeners::default();
+    let admin_item = nodes.iter().find(|(key, _)| key.name == "admin").map(|(_, item)| *item);
     for (key, item) in nodes {
         match key.name {
             "listen" => listeners.decode(&mut decoder, item, &mut inspection),
@@ -122,6 +123,9 @@ pub(super) fn decode(
             "site" => sites.decode(&mut decoder, item, &mut inspection),
             name => decode_of_process(&mut decoder, name, item, inspect, &mut settings),
         }
+    }
+    if let (Some(path), Some(item)) = (settings.admin.clone(), admin_item) {
+        listeners.admin(&mut decoder, path, item.place());
     }
     settings.listeners = listeners.finish(&mut decoder);
     let secure = settings.listeners.iter().any(|listen| listen.tls.is_some());
