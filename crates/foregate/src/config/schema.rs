@@ -37,7 +37,7 @@ pub static ROOT: Block = Block {
 pub static LISTEN: Block = Block {
     keys: &[
         Key::block("tls", &LISTEN_TLS, "tls { certificate \"site.pem\" key=\"site.key\" }", "Speaks TLS.").otherwise("cleartext"),
-        Key::one("proxy-protocol", "BLOCK...", "proxy-protocol \"10.0.0.0/8\"", "Peers in these address blocks must start each connection with a PROXY protocol header (v1 or v2).")
+        Key::one("proxy-protocol", "BLOCK...", "proxy-protocol \"10.0.0.0/8\"", "Peers in these address blocks must start each connection with a PROXY protocol header (v1, or v2 with at most 4 KiB of addresses and TLVs), and are believed. A listener on a Unix socket that has this key demands it of every peer, whatever the blocks.")
             .args(1, ANY)
             .otherwise("from nobody"),
         Key::flag("reuse-port", "#false", "reuse-port", "Binds with `SO_REUSEPORT`, so that another process may share the port. It has to have its own `metrics` and `admin`, which are never shared."),
@@ -96,7 +96,7 @@ pub static LIMITS: Block = Block {
         Key::one("head-fields", "NUMBER", "head-fields 100", "Fields of a head. Beyond: 431.").default("128"),
         Key::one("requests-per-connection", "NUMBER", "requests-per-connection 1000", "Requests on one connection, then it is closed gracefully.").default("10000"),
         Key::one("connections", "NUMBER", "connections 10000", "Client connections. Beyond: accepting pauses.").otherwise("the lesser of 50000 and half the descriptor limit less 64"),
-        Key::one("connections-per-client", "NUMBER", "connections-per-client 100", "Connections from one client address (IPv6: one network of 64 bits). Beyond: closed at once. What connections to origins its requests may take, see Starting in operations.md.").default("1024"),
+        Key::one("connections-per-client", "NUMBER", "connections-per-client 100", "Connections from one client address; all of an IPv6 network of 64 bits are one client. Beyond: closed at once. What connections to origins its requests may take, see Starting in operations.md.").default("1024"),
         Key::one("early-response-drain", "SIZE", "early-response-drain \"1MiB\"", "Bytes of a request's body that are read and dropped after an early response. Beyond: close.").default("\"64KiB\""),
         Key::one("client-hello", "SIZE", "client-hello \"32KiB\"", "Bytes of a TLS ClientHello. Beyond: close.").default("\"64KiB\""),
         Key::one("h2-streams", "NUMBER", "h2-streams 250", "Concurrent HTTP/2 streams of a connection. Beyond: REFUSED_STREAM.").default("100"),
