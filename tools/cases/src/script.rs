@@ -388,7 +388,8 @@ impl<'a> Script<'a> {
         }
         match (kind, &conn.end) {
             (CloseKind::Cleanly, Some(End::Broken(error))) => Err(format!("no orderly end, but {error}")),
-            (CloseKind::Reset, Some(End::Closed)) => Err("an orderly end, no reset".to_owned()),
+            (CloseKind::Cleanly, Some(End::Untold)) => Err("an end without close_notify".to_owned()),
+            (CloseKind::Reset, Some(End::Closed | End::Untold)) => Err("an orderly end, no reset".to_owned()),
             _ => check_not_early(start, time),
         }
     }

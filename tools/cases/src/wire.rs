@@ -26,6 +26,8 @@ const READ_SIZE: usize = 64 * 1024;
 pub enum End {
     /// An orderly end.
     Closed,
+    /// An end of the connection that TLS was not told of.
+    Untold,
     /// A reset or a TLS alert.
     Broken(String),
 }
@@ -197,8 +199,8 @@ impl Conn {
                     continue;
                 }
                 Err(error) if error.kind() == ErrorKind::Interrupted => continue,
-                // rustls reports an end without close_notify so; whether it was orderly is the TLS cases' business.
-                Err(error) if error.kind() == ErrorKind::UnexpectedEof => self.end = Some(End::Closed),
+                // rustls reports an end without close_notify so.
+                Err(error) if error.kind() == ErrorKind::UnexpectedEof => self.end = Some(End::Untold),
                 Err(error) => self.end = Some(End::Broken(error.to_string())),
             }
             return Got::End;
