@@ -9,7 +9,7 @@ use foregate_wire::hpack::{Inspector, Section};
 use foregate_wire::serialise::{end_head, write_fields, write_request_line};
 use foregate_wire::{
     BodyDecoder, BodyLength, HeadLimits, HeadParser, HeaderList, RequestHead, ResponseHead, Slashes, Target,
-    normalize_path, request_authority, request_length,
+    normalize_path, other_readings, request_authority, request_length,
 };
 
 /// What a browser sends, 490 bytes.
@@ -143,5 +143,21 @@ fn bodies(criterion: &mut Criterion) {
     }
 }
 
-criterion_group!(benches, heads, bodies, blocks);
+fn paths(criterion: &mut Criterion) {
+    for (name, path) in [
+        ("short", "/static/css/main.css".to_owned()),
+        ("4 KB", "/abcdefgh".repeat(430)),
+        ("4 KB with escapes", "/ab%20cd%C3%A9gh".repeat(240)),
+        ("4 KB with escapes that a path may hold", "/ab%40cd".repeat(480)),
+        ("4 KB of layers", "/a%5c..;%2e%252e%2f".repeat(200)),
+    ] {
+        let mut normal = Vec::new();
+        normalize_path(path.as_bytes(), Slashes::Merge, &mut normal).unwrap();
+        criterion.bench_function(&format!("path/readings/{name}"), |bencher| {
+            bencher.iter(|| other_readings(black_box(&normal), Slashes::Merge, |_| true));
+        });
+    }
+}
+
+criterion_group!(benches, heads, bodies, blocks, paths);
 criterion_main!(benches);

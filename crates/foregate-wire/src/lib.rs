@@ -45,6 +45,7 @@ mod method;
 mod name_id;
 mod path;
 pub mod proxy_protocol;
+mod readings;
 pub mod serialise;
 mod target;
 
@@ -62,5 +63,6 @@ pub use host::{
 };
 pub use method::{MAX_METHOD, Method, OtherMethod, Version};
 pub use name_id::{FieldName, NameId};
-pub use path::{Slashes, is_normal, normalize_path, normalize_query, other_readings};
+pub use path::{Slashes, is_normal, normalize_path, normalize_query};
+pub use readings::other_readings;
 pub use target::{Scheme, Target, TargetError, TargetForm};

@@ -17,9 +17,9 @@ pub enum Slashes {
 }
 
 /// `unreserved` of RFC 3986, 2.3: the only bytes that are decoded.
-static UNRESERVED: [bool; 256] = table(b"-._~", true);
+pub(crate) static UNRESERVED: [bool; 256] = table(b"-._~", true);
 /// What a path holds as it is: `pchar` and `/`, without `%`.
-static PATH: [bool; 256] = table(b"-._~!$&'()*+,;=:@/", true);
+pub(crate) static PATH: [bool; 256] = table(b"-._~!$&'()*+,;=:@/", true);
 /// What a query holds as it is. More than RFC 3986 has, since browsers send it raw: brackets, braces, `|`, `\`, `^`,
 /// `` ` ``. Controls, spaces, quotes, `<`, `>`, `#` and bytes from 0x80 on are encoded.
 static QUERY: [bool; 256] = table(b"-._~!$&'()*+,;=:@/?%[]{}|\\^`", true);
@@ -63,126 +63,6 @@ pub fn normalize_query(raw: &[u8], out: &mut Vec<u8>) {
             push_encoded(out, byte);
         }
     }
-}
-
-/// How often a path may be decoded on its way before nobody can be expected to mean what then stands there.
-const DECODINGS: u8 = 2;
-/// Texts that are looked at for one path, and the bytes of them, though at least [`TEXTS_LEAST`]. Whoever layers more upon each
-/// other means harm.
-const TEXTS: usize = 128;
-const TEXT_BYTES: usize = 128 * 1024;
-const TEXTS_LEAST: usize = 16;
-
-/// What servers may take a path in normal form for that is another one in the normal form, or the form itself with several slashes
-/// in a row merged: those that decode `%2F`, `%5C` or all that a path may hold before they look at segments, that take what follows
-/// `;` in a segment for parameters (RFC 3986, section 3.3), or that do so with a path that they have decoded already, in whatever
-/// order. `slashes` is what the normal form makes of several in a row. `None` if there are too many to look at; empty, and without
-/// an allocation, where there is nothing to read otherwise.
-pub fn other_readings(path: &[u8], slashes: Slashes) -> Option<Vec<Vec<u8>>> {
-    let mut readings = Vec::new();
-    let merges = slashes == Slashes::Keep && path.windows(2).any(|pair| pair == b"//");
-    if memchr::memchr2(b'%', b';', path).is_none() && !merges {
-        return Some(readings);
-    }
-    let most = TEXTS.min(TEXT_BYTES / path.len().max(1)).max(TEXTS_LEAST);
-    let mut texts = vec![(path.to_vec(), 0)];
-    let mut at = 0;
-    while let Some((text, decodings)) = texts.get(at) {
-        at += 1;
-        let decodings = *decodings;
-        let mut next: Vec<_> = OTHERWISE.iter().filter_map(|read| Some((read(text)?, decodings))).collect();
-        if decodings < DECODINGS {
-            next.extend(percents_decoded(text).map(|text| (text, decodings + 1)));
-        }
-        for slashes in [slashes, Slashes::Merge] {
-            let mut normal = Vec::new();
-            if normalize_path(text, slashes, &mut normal).is_ok() {
-                if normal != path && !readings.contains(&normal) {
-                    readings.push(normal.clone());
-                }
-                next.push((normal, decodings));
-            }
-        }
-        for (text, decodings) in next {
-            if !texts.iter().any(|(known, _)| *known == text) {
-                if texts.len() == most {
-                    return None;
-                }
-                texts.push((text, decodings));
-            }
-        }
-    }
-    Some(readings)
-}
-
-/// A way to read a path; `None` where it changes nothing.
-type Reading = fn(&[u8]) -> Option<Vec<u8>>;
-
-/// What servers do with a path, each by itself.
-const OTHERWISE: [Reading; 6] = [
-    |path| decoded(path, |byte| (byte == b'/').then_some(b'/')),
-    |path| decoded(path, |byte| (byte == b'\\').then_some(b'/')),
-    |path| decoded(path, |byte| (byte == b';').then_some(b';')),
-    |path| decoded(path, |byte| (PATH[usize::from(byte)] && !matches!(byte, b'/' | b';')).then_some(byte)),
-    without_parameters,
-    without_query,
-];
-
-/// With another byte for some percent-encodings: `read` says which, if any, for the byte that is encoded.
-fn decoded(path: &[u8], read: impl Fn(u8) -> Option<u8>) -> Option<Vec<u8>> {
-    let mut out = Vec::new();
-    let mut rest = path;
-    let mut changed = false;
-    while let Some(at) = memchr::memchr(b'%', rest) {
-        let (before, escape) = rest.split_at(at);
-        let byte = match escape {
-            [_, high, low, ..] => hex_digit(*high).zip(hex_digit(*low)).map(|(high, low)| high << 4 | low),
-            _ => None,
-        };
-        let (byte, taken) = byte.and_then(&read).map_or((b'%', 1), |byte| (byte, 3));
-        changed |= taken == 3;
-        out.extend_from_slice(before);
-        out.push(byte);
-        rest = escape.get(taken..).unwrap_or_default();
-    }
-    out.extend_from_slice(rest);
-    changed.then_some(out)
-}
-
-fn hex_digit(byte: u8) -> Option<u8> {
-    char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok())
-}
-
-/// With what was encoded twice encoded once. What decodes to NUL stays.
-fn percents_decoded(path: &[u8]) -> Option<Vec<u8>> {
-    let mut out = Vec::new();
-    let mut rest = path;
-    let mut changed = false;
-    while let Some((byte, behind)) = rest.split_first() {
-        out.push(*byte);
-        let again = rest.strip_prefix(b"%25").filter(|again| match again {
-            [b'0', b'0', ..] => false,
-            [high, low, ..] => high.is_ascii_hexdigit() && low.is_ascii_hexdigit(),
-            _ => false,
-        });
-        changed |= again.is_some();
-        rest = again.unwrap_or(behind);
-    }
-    changed.then_some(out)
-}
-
-/// Up to what would begin a query or a fragment if it were not encoded.
-fn without_query(path: &[u8]) -> Option<Vec<u8>> {
-    let begins = |at: &usize| matches!(path.get(*at..*at + 3), Some(b"%3F" | b"%3f" | b"%23"));
-    memchr::memchr_iter(b'%', path).find(begins).map(|at| path.get(..at).unwrap_or_default().to_vec())
-}
-
-/// Without what follows a `;` in each segment.
-fn without_parameters(path: &[u8]) -> Option<Vec<u8>> {
-    memchr::memchr(b';', path)?;
-    let segments = path.split(|byte| *byte == b'/');
-    let names = segments.map(|segment| segment.split(|byte| *byte == b';').next().unwrap_or_default());
-    Some(names.collect::<Vec<_>>().join(&b'/'))
 }
 
 /// Whether a path surely is in normal form: one scan, no writing. May say no to some that are.

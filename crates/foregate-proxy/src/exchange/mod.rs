@@ -355,9 +355,9 @@ impl<'a> Exchange<'a> {
             b"*" | b"" => b"/",
             path => path,
         };
-        if sites.is_ambiguous(site, path) {
+        let Ok(readings) = sites.readings(site, path) else {
             return self.unrouted(Error::AmbiguousPath);
-        }
+        };
         let Some(route) = sites.route(site, path) else {
             return self.unrouted(Error::NoRoute);
         };
@@ -366,6 +366,9 @@ impl<'a> Exchange<'a> {
         self.route = Some(route);
         if plan.is_some() {
             self.use_plan(plan.as_ref());
+        }
+        if let (Some(run), Some(readings)) = (&mut self.run, readings) {
+            run.facts.other_paths = Some(readings).into();
         }
         if self.request.head.method == foregate_wire::Method::Connect && !connects {
             self.client.close = true;

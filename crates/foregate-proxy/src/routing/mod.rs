@@ -93,24 +93,27 @@ impl SiteTable {
         self.routes.find(self.hosts.entry(id).routes, path)
     }
 
-    /// Whether a normalised path is to be refused because servers may take it for one of another route: see
-    /// [`other_readings`] and [`SiteOptions::forward_ambiguous`].
+    /// What servers may take a normalised path for, where that could make a difference to its route: see [`other_readings`] and
+    /// [`SiteOptions::forward_ambiguous`].
+    ///
+    /// # Errors
+    ///
+    /// The path is to be refused: servers may take it for one of another route.
     #[inline]
-    pub fn is_ambiguous(&self, id: HostId, path: &[u8]) -> bool {
+    pub fn readings(&self, id: HostId, path: &[u8]) -> Result<Option<Vec<Vec<u8>>>, Ambiguous> {
         let entry = self.hosts.entry(id);
         if entry.forwards_ambiguous() {
-            return false;
+            return Ok(None);
         }
         let slashes = if entry.keeps_slashes() { Slashes::Keep } else { Slashes::Merge };
         let plain = memchr::memchr2(b'%', b';', path).is_none() && slashes == Slashes::Merge;
         // `/**` alone takes all, `*` as well.
         if plain || self.routes.all(entry.routes).take(2).count() == 1 && self.route(id, b"*").is_some() {
-            return false;
+            return Ok(None);
         }
         let route = |path: &[u8]| self.route(id, path).map(Arc::as_ptr);
         let own = route(path);
-        other_readings(path, slashes)
-            .is_none_or(|readings| readings.iter().any(|reading| route(reading) != own))
+        other_readings(path, slashes, |reading| route(reading) == own).map(Some).ok_or(Ambiguous)
     }
 
     /// What [`other_readings`] a normalised path has that conditions are to be held against; none where the site
@@ -120,7 +123,7 @@ impl SiteTable {
         if entry.forwards_ambiguous() {
             return Some(Vec::new());
         }
-        other_readings(path, if entry.keeps_slashes() { Slashes::Keep } else { Slashes::Merge })
+        other_readings(path, if entry.keeps_slashes() { Slashes::Keep } else { Slashes::Merge }, |_| true)
     }
 
     /// [`SiteOptions::requires_certificate`] of a pattern's site.
@@ -174,6 +177,10 @@ impl Default for SiteTable {
         }
     }
 }
+
+/// Servers may take a path for one of another route.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ambiguous;
 
 /// Two sites with the same host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

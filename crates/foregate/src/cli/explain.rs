@@ -143,7 +143,7 @@ fn explain_route(
     let mut normal = Vec::new();
     normalize_path(path, slashes, &mut normal).map_err(|error| error.to_string())?;
     explanation.path = String::from_utf8_lossy(&normal).into_owned();
-    if settings.sites.is_ambiguous(site, &normal) {
+    if settings.sites.readings(site, &normal).is_err() {
         explanation.route_because =
             "refused with 400: where `%2F`, `%5C` or `;` is read otherwise, it belongs to another route (`ambiguous-paths`)".into();
         return Ok(());
