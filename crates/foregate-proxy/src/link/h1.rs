@@ -1,5 +1,6 @@
 //! An HTTP/1 connection, seen from either side.
 
+use std::io;
 use std::task::{Context, Poll, Waker, ready};
 
 use foregate_wire::serialise::{LAST_CHUNK, write_chunk_header, write_trailers};
@@ -11,6 +12,7 @@ use tokio::io::AsyncWrite;
 
 use super::buffer::{Buffer, LARGE};
 use super::stream::{Stream, poll_write_both};
+use super::turn::Turn;
 use super::{LinkError, Received};
 use crate::pressure::Charge;
 
@@ -57,6 +59,7 @@ pub struct H1Link {
     trailers: HeaderList,
     /// The memory of them.
     trailers_charge: Charge,
+    turn: Turn,
     output: Buffer,
     sending: Sending,
     ended: bool,
@@ -74,6 +77,7 @@ impl H1Link {
             after_data: 0,
             trailers: HeaderList::new(),
             trailers_charge: Charge::new(),
+            turn: Turn::default(),
             output: Buffer::new(),
             sending: Sending::Nothing,
             ended: false,
@@ -190,6 +194,7 @@ impl H1Link {
                 return Poll::Ready(Ok(Received::End));
             }
             if !self.input.is_empty() {
+                ready!(self.turn.poll_piece(cx));
                 let decoded = self.decoder.decode(self.input.unread(), &mut self.trailers)?;
                 self.trailers_charge.set(self.trailers.memory());
                 self.input.consume(decoded.data.start.min(decoded.consumed));
@@ -202,7 +207,11 @@ impl H1Link {
                     continue;
                 }
             }
-            if self.ended || ready!(self.input.poll_fill(cx, &mut self.stream, LARGE))? == 0 {
+            let Poll::Ready(filled) = self.poll_body(cx) else {
+                self.turn.over();
+                return Poll::Pending;
+            };
+            if filled? == 0 {
                 self.ended = true;
                 return Poll::Ready(match self.decoder.finish_eof() {
                     Ok(()) => Ok(Received::End),
@@ -210,6 +219,11 @@ impl H1Link {
                 });
             }
         }
+    }
+
+    /// Waits for more bytes of the body; none at the end of the stream.
+    fn poll_body(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        if self.ended { Poll::Ready(Ok(0)) } else { self.input.poll_fill(cx, &mut self.stream, LARGE) }
     }
 
     /// What has been received of the body and not been consumed.

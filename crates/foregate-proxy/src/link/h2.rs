@@ -9,6 +9,7 @@ use foregate_wire::{BodyLength, HeaderList, may_be_trailer};
 use h2::{Reason, RecvStream, SendStream};
 
 use super::fields;
+use super::turn::Turn;
 use super::unread::Unread;
 use super::unsent::{Piece, Unsent};
 use super::{LinkError, Received};
@@ -27,6 +28,7 @@ pub struct H2Link {
     gathered: Vec<u8>,
     /// What the head has announced and has not come yet; `None` if it has announced nothing, or nobody minds.
     expected: Option<u64>,
+    turn: Turn,
     /// The last of what was announced, until it is known to be the last.
     held: Bytes,
     trailers: HeaderList,
@@ -55,6 +57,7 @@ impl H2Link {
             chunk,
             gathered: Vec::new(),
             expected: None,
+            turn: Turn::default(),
             held,
             trailers,
             trailers_charge: Charge::new(),
@@ -127,7 +130,11 @@ impl H2Link {
             let next = match std::mem::take(&mut self.gathered) {
                 gathered if !gathered.is_empty() => Some(Ok(Bytes::from(gathered))),
                 _ => {
-                    let next = ready!(receive.poll_data(cx));
+                    ready!(self.turn.poll_piece(cx));
+                    let Poll::Ready(next) = receive.poll_data(cx) else {
+                        self.turn.over();
+                        return Poll::Pending;
+                    };
                     if let (Some(unread), Some(Ok(_))) = (&self.unread, &next) {
                         unread.took_frame(receive.stream_id().as_u32());
                     }

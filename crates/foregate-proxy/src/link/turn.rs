@@ -1,0 +1,71 @@
+//! How much of a body is received in one turn of a task.
+
+use std::task::{Context, Poll};
+
+/// Pieces that are received in a row. A chunk or a frame of one byte takes as long as one of hundreds, so who counts bytes alone
+/// would hold the worker for milliseconds.
+pub const PIECES: u32 = 512;
+
+/// Counts the pieces that were there without waiting.
+#[derive(Debug, Default)]
+pub struct Turn(u32);
+
+impl Turn {
+    /// Before a piece is received. Pending when it is for other tasks of the worker to have their turn; then this one is woken at
+    /// once.
+    pub fn poll_piece(&mut self, cx: &Context<'_>) -> Poll<()> {
+        if self.0 == PIECES {
+            self.0 = 0;
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        self.0 += 1;
+        Poll::Ready(())
+    }
+
+    /// Nothing is there, and others have their turn anyway.
+    pub fn over(&mut self) {
+        self.0 = 0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+
+    use foregate_wire::{BodyLength, HeadLimits};
+    use tokio::io::AsyncWriteExt;
+    use tokio::net::UnixStream;
+
+    use super::*;
+    use crate::link::Received;
+    use crate::link::h1::H1Link;
+    use crate::link::stream::Stream;
+
+    const CHUNKS: usize = 2000;
+
+    #[tokio::test]
+    async fn small_chunks_are_received_in_turns() {
+        let (near, mut far) = UnixStream::pair().unwrap();
+        far.write_all("1\r\nx\r\n".repeat(CHUNKS).as_bytes()).await.unwrap();
+        far.write_all(b"0\r\n\r\n").await.unwrap();
+        let mut link = H1Link::new(Stream::Plain(near.into()));
+        link.begin_receive(BodyLength::Chunked, &HeadLimits::default());
+        let mut received = 0;
+        let end = poll_fn(|cx| {
+            let before = received;
+            loop {
+                match link.poll_receive(cx) {
+                    Poll::Ready(Ok(Received::Data)) => {
+                        received += link.data().len();
+                        link.consume(usize::MAX);
+                        assert!(received - before <= PIECES as usize, "more than a turn has");
+                    }
+                    polled => return polled,
+                }
+            }
+        })
+        .await;
+        assert_eq!((end, received), (Ok(Received::End), CHUNKS));
+    }
+}
