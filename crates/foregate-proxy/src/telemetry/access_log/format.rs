@@ -3,14 +3,17 @@
 use std::cell::Cell;
 use std::io::Write as _;
 use std::net::{IpAddr, Ipv4Addr};
+use std::ops::ControlFlow;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use foregate_module::Text;
 
 use super::Entry;
 
-/// Bytes of one value. What is longer is cut off.
+/// Bytes of one value, as it is written. What is longer is cut off.
 const VALUE_LIMIT: usize = 16 * 1024;
+/// The same for what clients say of themselves.
+const CLIENT_VALUE_LIMIT: usize = 2 * 1024;
 
 /// Appends the line of `entry`, its end included.
 pub(super) fn line(line: &mut Vec<u8>, entry: &Entry<'_>) {
@@ -37,8 +40,12 @@ pub(super) fn line(line: &mut Vec<u8>, entry: &Entry<'_>) {
     optional(line, entry.error, |line, error| text(line, b",\"error\":\"", error.as_bytes()));
     optional(line, entry.error_side, |line, side| text(line, b",\"error_side\":\"", side.as_bytes()));
     optional(line, entry.tls, |line, tls| plain(line, b",\"tls\":\"", tls));
-    optional(line, entry.user_agent, |line, agent| text(line, b",\"user_agent\":\"", agent));
-    optional(line, entry.referer, |line, referer| text(line, b",\"referer\":\"", referer));
+    optional(line, entry.user_agent, |line, agent| {
+        cut_text(line, b",\"user_agent\":\"", agent, CLIENT_VALUE_LIMIT);
+    });
+    optional(line, entry.referer, |line, referer| {
+        cut_text(line, b",\"referer\":\"", referer, CLIENT_VALUE_LIMIT);
+    });
     notes(line, entry.notes);
     line.extend_from_slice(b"}\n");
 }
@@ -105,19 +112,23 @@ fn plain(line: &mut Vec<u8>, key: &[u8], value: &'static str) {
     line.push(b'"');
 }
 
-/// A value of any bytes. What is UTF-8 stays as it is; a byte that is not part of UTF-8 appears as the character
-/// of its number (`\u00ff`), so that every line is valid JSON.
 fn text(line: &mut Vec<u8>, key: &[u8], value: &[u8]) {
+    cut_text(line, key, value, VALUE_LIMIT);
+}
+
+/// A value of any bytes, of which at most `limit` bytes are written. What is UTF-8 stays as it is; a byte that is not part of UTF-8
+/// appears as the character of its number (`\u00ff`), so that every line is valid JSON.
+fn cut_text(line: &mut Vec<u8>, key: &[u8], value: &[u8], limit: usize) {
     line.extend_from_slice(key);
-    let value = value.get(..VALUE_LIMIT).unwrap_or(value);
+    // No byte is written as less than one.
+    let value = value.get(..limit).unwrap_or(value);
     // Without an early end and without a branch, so that the compiler looks at many bytes at a time.
     if value.iter().fold(true, |plain, byte| plain & is_plain(*byte)) {
         line.extend_from_slice(value);
     } else {
-        for chunk in value.utf8_chunks() {
-            escape(line, chunk.valid().as_bytes());
-            chunk.invalid().iter().for_each(|byte| code_point(line, *byte));
-        }
+        let end = line.len() + limit;
+        // How it ended makes no difference.
+        let _ = escape(line, value, end);
     }
     line.push(b'"');
 }
@@ -127,23 +138,39 @@ const fn is_plain(byte: u8) -> bool {
     (byte >= 0x20) & (byte < 0x7f) & (byte != b'"') & (byte != b'\\')
 }
 
-fn escape(line: &mut Vec<u8>, value: &[u8]) {
-    for &byte in value {
-        match byte {
-            b'"' | b'\\' => line.extend_from_slice(&[b'\\', byte]),
-            b'\n' => line.extend_from_slice(b"\\n"),
-            b'\r' => line.extend_from_slice(b"\\r"),
-            b'\t' => line.extend_from_slice(b"\\t"),
-            ..0x20 | 0x7f => code_point(line, byte),
-            _ => line.push(byte),
+/// Writes whole characters and escapes until the line would be longer than `end`.
+fn escape(line: &mut Vec<u8>, value: &[u8], end: usize) -> ControlFlow<()> {
+    for chunk in value.utf8_chunks() {
+        for character in chunk.valid().chars() {
+            match character {
+                '"' => push(line, b"\\\"", end)?,
+                '\\' => push(line, b"\\\\", end)?,
+                '\n' => push(line, b"\\n", end)?,
+                '\r' => push(line, b"\\r", end)?,
+                '\t' => push(line, b"\\t", end)?,
+                control @ ('\0'..' ' | '\x7f') => push(line, &code_point(control as u8), end)?,
+                other => push(line, other.encode_utf8(&mut [0; 4]).as_bytes(), end)?,
+            }
+        }
+        for byte in chunk.invalid() {
+            push(line, &code_point(*byte), end)?;
         }
     }
+    ControlFlow::Continue(())
 }
 
-fn code_point(line: &mut Vec<u8>, byte: u8) {
+fn push(line: &mut Vec<u8>, written: &[u8], end: usize) -> ControlFlow<()> {
+    if line.len() + written.len() > end {
+        return ControlFlow::Break(());
+    }
+    line.extend_from_slice(written);
+    ControlFlow::Continue(())
+}
+
+fn code_point(byte: u8) -> [u8; 6] {
     const HEX: &[u8; 16] = b"0123456789abcdef";
     let digit = |value: u8| HEX[usize::from(value & 15)];
-    line.extend_from_slice(&[b'\\', b'u', b'0', b'0', digit(byte >> 4), digit(byte)]);
+    [b'\\', b'u', b'0', b'0', digit(byte >> 4), digit(byte)]
 }
 
 fn address(line: &mut Vec<u8>, address: IpAddr) {

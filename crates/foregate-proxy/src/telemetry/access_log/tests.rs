@@ -136,6 +136,42 @@ fn any_byte_can_be_logged() {
 }
 
 #[test]
+fn what_is_written_of_a_value_is_bounded() {
+    let value = |line: &str, name: &str| {
+        let (_, value) = line.split_once(&format!("\"{name}\":\"")).unwrap();
+        value[..value.find(['"', '}']).unwrap()].to_owned()
+    };
+    for (one, written, length) in [
+        (&b"a"[..], "a", 2048),
+        (b"\xff", "\\u00ff", 2046),
+        (b"\0", "\\u0000", 2046),
+        (b"\t", "\\t", 2048),
+        ("\u{1f980}".as_bytes(), "\u{1f980}", 2048),
+        ("\u{20ac}".as_bytes(), "\u{20ac}", 2046),
+    ] {
+        let long = one.repeat(20_000);
+        let line =
+            formatted(&Entry { path: &long, user_agent: Some(&long), referer: Some(&long), ..entry() });
+        for name in ["user_agent", "referer"] {
+            assert_eq!(value(&line, name), written.repeat(length / written.len()), "{name}");
+        }
+        let path = value(&line, "path");
+        assert_eq!(path, written.repeat(16 * 1024 / written.len()));
+        assert!(line.ends_with("\"}\n"));
+    }
+    // What stands before the cut may be of any length.
+    for before in 0..7 {
+        let long = ["a".repeat(2040 + before).as_bytes(), &b"\xff\"\\\xe2\x82\xac".repeat(9)].concat();
+        let line = formatted(&Entry { user_agent: Some(&long), ..entry() });
+        let (_, rest) = line.split_once("\"user_agent\":\"").unwrap();
+        let written = rest.strip_suffix("\"}\n").unwrap();
+        let cut = ["a".repeat(2040 + before), "\\u00ff\\\"\\\\\u{20ac}".repeat(9)].concat();
+        assert!(cut.starts_with(written) && (2043..=2048).contains(&written.len()), "{written}");
+        assert!(!written.ends_with('\\') || written.ends_with("\\\\"), "{written}");
+    }
+}
+
+#[test]
 fn times_and_addresses_are_in_their_usual_form() {
     let time = |seconds: u64| {
         formatted(&Entry { time: UNIX_EPOCH + Duration::from_secs(seconds), ..entry() })[9..28].to_owned()
