@@ -582,17 +582,11 @@ impl Exchange<'_> {
         }
         let moved = self.upload.poll(cx, &mut self.client.link, &mut origin.link);
         self.progress.observe_given(self.upload.sent, clock::now());
-        if let Poll::Ready(Err(error)) = moved
-            && let Err(error) = self.upload_failed(error)
-        {
-            // An origin of HTTP/1 cannot be told; over HTTP/2 the response goes on.
+        let Poll::Ready(Err(error)) = moved else { return Ok(()) };
+        self.upload_failed(error).inspect_err(|_| {
             self.client.close = true;
             self.upload.give_up();
-            if matches!(origin.link, Link::H1(_)) {
-                return Err(error);
-            }
-        }
-        Ok(())
+        })
     }
 
     /// Moves bodies, until both have been, or a filter has a question.
@@ -601,9 +595,14 @@ impl Exchange<'_> {
         cx: &mut Context<'_>,
         origin: &mut Origin,
     ) -> Poll<Result<Option<FetchRequest>, Error>> {
-        self.poll_upload(cx, origin)?;
-        match self.download.poll(cx, &mut origin.link, &mut self.client.link) {
-            Poll::Ready(Ok(())) if self.download.is_done() => return Poll::Ready(Ok(None)),
+        let uploaded = self.poll_upload(cx, origin);
+        let downloaded = self.download.poll(cx, &mut origin.link, &mut self.client.link);
+        if self.download.is_done() && matches!(downloaded, Poll::Ready(Ok(()))) {
+            // A response that is there as a whole is the client's, whatever has become of its request.
+            return Poll::Ready(Ok(None));
+        }
+        uploaded?;
+        match downloaded {
             Poll::Ready(Err(CopyError::Source(error))) => return Poll::Ready(Err(Error::Origin(error))),
             Poll::Ready(Err(CopyError::Sink(error))) => return Poll::Ready(Err(Error::Client(error))),
             Poll::Ready(Err(CopyError::Filter(step))) => return Poll::Ready(Err(Error::Filter(step))),
