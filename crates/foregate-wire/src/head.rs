@@ -24,7 +24,7 @@ const MAX_HEAD_BYTES: usize = 1 << 30;
 const REMEMBERED: usize = 4096;
 
 /// How large a head may be.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct HeadLimits {
     /// Bytes of the whole head, line ends and the empty line included. Default 64 KiB.
     pub bytes: usize,

@@ -5,6 +5,10 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use aws_lc_rs::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+
 use crate::case::{Action, Client, CloseKind, Connect, Origin, Step, Time};
 use crate::http1::{Message, Peer};
 use crate::http2::{self, Http2, PREFACE, settings_payload};
@@ -14,6 +18,9 @@ use crate::tls;
 use crate::wire::{Conn, End, Got};
 use crate::words::DEFAULT_WITHIN;
 use crate::{expects, proxy_steps, receive};
+
+/// The variable that depends on the request that was received last.
+const ACCEPT: &str = "accept";
 
 /// How long a connection may take: without this the kernel tries for minutes.
 const CONNECT_LIMIT: Duration = Duration::from_secs(3);
@@ -252,6 +259,13 @@ impl<'a> Script<'a> {
 
     /// The bytes of a text.
     pub(crate) fn bytes(&self, text: &Text) -> Result<Vec<u8>, String> {
+        if text.variables().any(|name| name == ACCEPT)
+            && let Some(accept) = self.message.as_ref().and_then(websocket_accept)
+        {
+            let mut variables = self.shared.variables.clone();
+            variables.insert(ACCEPT.to_owned(), accept);
+            return text.bytes(&variables);
+        }
         text.bytes(&self.shared.variables)
     }
 
@@ -438,4 +452,11 @@ impl Listener {
             Self::Full(..) => None,
         }
     }
+}
+
+/// What a WebSocket server answers to the key of this request (RFC 6455, section 4.2.2).
+fn websocket_accept(request: &Message) -> Option<String> {
+    const GUID: &[u8] = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
+    let (_, key) = request.fields.iter().find(|(name, _)| name.eq_ignore_ascii_case("sec-websocket-key"))?;
+    Some(STANDARD.encode(digest(&SHA1_FOR_LEGACY_USE_ONLY, &[key.as_slice(), GUID].concat())))
 }

@@ -1,23 +1,13 @@
 //! Responses of origins that the client does not get: a step has made another one, or needs the whole of what they are a part of.
 
-use std::future::poll_fn;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker, ready};
-use std::time::{Duration, Instant};
 
 use foregate_module::Source;
 use foregate_wire::{BodyLength, Method, NameId};
 
 use super::{Again, Exchange, Step};
-use crate::link::Received;
 use crate::upstream::Origin;
-
-/// The most that is read of a response that the client does not get, bytes. Beyond, the origin's connection ends.
-const DROPPED_BODY: usize = 64 * 1024;
-
-/// How long that may take.
-const DROPPED_WITHIN: Duration = Duration::from_secs(2);
 
 impl Exchange<'_> {
     /// Whether the origin has sent a part of a body of which a step needs all. That is asked for once: the request has no `Range`
@@ -69,38 +59,9 @@ impl Exchange<'_> {
         if length == BodyLength::Tunnel {
             return origin.link.abort();
         }
-        let Some(upstream) = self.upstream.clone() else { return };
-        if !self.upload.is_done() || self.upload.gave_up() {
-            return;
-        }
-        let mut left = DROPPED_BODY;
-        // Mostly all of it has come with the head.
-        match poll_drop(&mut origin, &mut left, &mut Context::from_waker(Waker::noop())) {
-            Poll::Ready(Some(())) => return upstream.recycle(origin, Instant::now()),
-            Poll::Ready(None) => return,
-            Poll::Pending => {}
-        }
-        let drop = async move {
-            poll_fn(|cx| poll_drop(&mut origin, &mut left, cx)).await?;
-            upstream.recycle(origin, Instant::now());
-            Some(())
-        };
-        tokio::spawn(tokio::time::timeout(DROPPED_WITHIN, drop));
-    }
-}
-
-/// Reads the rest of a body and drops it; `None` where that is more than `left`, or the origin fails.
-fn poll_drop(origin: &mut Origin, left: &mut usize, cx: &mut Context<'_>) -> Poll<Option<()>> {
-    loop {
-        match ready!(origin.link.poll_receive(cx)) {
-            Ok(Received::Data) => {
-                let count = origin.link.data().len();
-                let Some(less) = left.checked_sub(count) else { return Poll::Ready(None) };
-                *left = less;
-                origin.link.consume(count);
-            }
-            Ok(_) => return Poll::Ready(Some(())),
-            Err(_) => return Poll::Ready(None),
+        let Some(upstream) = &self.upstream else { return };
+        if self.upload.is_done() && !self.upload.gave_up() {
+            upstream.drop_rest(origin);
         }
     }
 }

@@ -369,8 +369,7 @@ async fn attempts(
                     continue;
                 }
                 if !race {
-                    upstream.failed(server, now, Instant::now(), &error);
-                    upstream.address_failed(server, &origin, Instant::now(), &error);
+                    upstream.attempt_failed(server, &origin, now, Instant::now(), &error);
                 }
                 return Err(fetch_error(error));
             }

@@ -189,14 +189,14 @@ impl Exchange<'_> {
     fn attempt_failed(&mut self, origin: &Origin, error: Error) -> Step {
         // A kept connection that turns out to be dead says nothing about the server.
         self.again.fresh = origin.is_race(&error);
+        self.again.refused_alone = origin.is_refused_alone(&error);
         // What has begun is not repeated.
         let begun = origin.has_begun().then(|| self.record.attempt.elapsed());
         self.record.first_byte = self.record.first_byte.or(begun);
         if let (Some(upstream), Some(server)) = (&self.upstream, self.tried.last()) {
             origin.gave_up(&error, &upstream.settings);
             if !self.again.fresh {
-                upstream.failed(server, self.record.attempt, clock::now(), &error);
-                upstream.address_failed(server, origin, clock::now(), &error);
+                upstream.attempt_failed(server, origin, self.record.attempt, clock::now(), &error);
             }
         }
         Step::Failed(error)
@@ -209,6 +209,14 @@ impl Exchange<'_> {
         let offered = self.request.upgrade.as_deref().unwrap_or_default();
         if !offered.split(|byte| *byte == b',').any(|offer| offer.trim_ascii().eq_ignore_ascii_case(chosen)) {
             return Err(Error::Interim("a switch to a protocol that was not offered"));
+        }
+        // A client that has sent a key of its own looks at this itself.
+        if let Some(key) = &self.request.websocket_key
+            && chosen.eq_ignore_ascii_case(b"websocket")
+            && self.response.headers.get_name(b"sec-websocket-accept")
+                != Some(crate::websocket::accept(key.as_bytes()).as_bytes())
+        {
+            return Err(Error::Interim("a WebSocket without the answer to its key"));
         }
         self.request.upgrade = Some(chosen.to_vec());
         Ok(())
@@ -394,6 +402,9 @@ impl Exchange<'_> {
             upstream.succeeded(server, clock::now());
             upstream.address_answered(server, &origin);
         }
+        if let Some(active) = &mut self.active {
+            active.answered();
+        }
         if length == BodyLength::Tunnel {
             return self.agree_on_tunnel(origin);
         }
@@ -521,7 +532,11 @@ impl Exchange<'_> {
 
     /// Sends the head of the final response.
     pub(super) fn begin_response(&mut self, length: BodyLength) -> Result<(), LinkError> {
-        self.record.status = Some(self.response.status);
+        self.record.status = Some(match (&self.client.link, self.response.status) {
+            // What agrees to an upgrade there (RFC 8441, section 5).
+            (Link::H2(_), 101) => 200,
+            (_, status) => status,
+        });
         if self.proxy.is_draining() || self.client.close_soon {
             self.client.close = true;
         }

@@ -145,6 +145,8 @@ impl Drop for Exchange<'_> {
 struct Again {
     /// A kept connection has turned out to be dead: use a new one.
     fresh: bool,
+    /// The origin has refused this request, and not all that it is asked on the connection.
+    refused_alone: bool,
     /// Another server than the one that was tried last.
     server: Option<u32>,
     races: Races,
@@ -153,8 +155,8 @@ struct Again {
     answered: u8,
 }
 
-/// Connections that have served others and ended just as this request came. To repeat it on another one asks no more of an origin than
-/// it was asked before, so that no budget is needed.
+/// Connections that have served others and ended just as this request came, and refusals. To repeat it elsewhere asks no more of an
+/// origin than it was asked before, so that no budget is needed.
 #[derive(Debug, Clone, Copy, Default)]
 struct Races {
     /// How often the origin has said that it has not looked at the request.
@@ -494,29 +496,28 @@ impl<'a> Exchange<'a> {
         let whole = self.upload.is_at_hand();
         // Where the server has died, a connection that was kept tells of it first; the one that was to take its place had nothing of
         // the request.
-        let dead = self.again.races.lost && error.is_about_connecting();
+        let now = clock::now();
+        let has_other = upstream.has_other(&self.tried, now);
+        let dead = self.again.races.lost && (error.is_about_connecting() || has_other);
         let free = u32::from(self.again.races.unprocessed) + u32::from(self.again.answered) + u32::from(dead);
         let attempts = self.attempts.saturating_sub(free);
         if !(unseen || lost) || !whole || attempts > upstream.settings.retries || self.client.head_sent {
             return false;
         }
         // Only servers that are thought to be up are asked once more; the last one too, if it took the connection.
-        let now = clock::now();
         let last = self.tried.last();
         let same_server = !error.is_of_the_server()
             && last.is_some_and(|last| self.again.fresh || upstream.is_up(last, now));
-        if !same_server && !upstream.has_other(&self.tried, now) {
+        if !same_server && !has_other {
             return false;
         }
-        if self.again.fresh
-            && *error == Error::OriginRefused
-            && self.again.races.unprocessed < UNPROCESSED_MOST
-        {
+        let unprocessed = *error == Error::OriginRefused
+            && (has_other || self.again.refused_alone)
+            && self.again.races.unprocessed < UNPROCESSED_MOST;
+        let raced = !unprocessed && self.again.fresh && !self.again.races.lost;
+        if unprocessed {
             self.again.races.unprocessed += 1;
-            return true;
-        }
-        let raced = self.again.fresh && !self.again.races.lost;
-        if !raced && !active.may_retry() {
+        } else if !raced && !active.may_retry() {
             self.proxy.metrics.retries_denied.inc();
             return false;
         }
@@ -526,7 +527,7 @@ impl<'a> Exchange<'a> {
                 upstream.other(&self.tried, now).and_then(|server| u32::try_from(server).ok());
         }
         let again = same_server || self.again.server.is_some();
-        if again {
+        if again && !unprocessed {
             self.proxy.metrics.retries.inc();
         }
         again

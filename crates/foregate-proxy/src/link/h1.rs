@@ -15,6 +15,7 @@ use super::stream::{Stream, poll_write_both};
 use super::turn::Turn;
 use super::{LinkError, Received};
 use crate::pressure::Charge;
+use crate::tls::Refusal;
 
 /// What is ever read of a head, in bytes, whatever the limits say.
 const MOST_OF_A_HEAD: usize = 128 * 1024;
@@ -87,6 +88,11 @@ impl H1Link {
     /// The byte stream below.
     pub fn stream(&self) -> &Stream {
         &self.stream
+    }
+
+    /// Why an origin has ended a handshake that was over for us, where a read has failed for that.
+    pub fn refusal(&mut self) -> Option<Refusal> {
+        self.stream.refusal()
     }
 
     /// The byte stream and what was read ahead of the present message.

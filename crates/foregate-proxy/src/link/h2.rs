@@ -31,6 +31,8 @@ pub struct H2Link {
     turn: Turn,
     /// The last of what was announced, until it is known to be the last.
     held: Bytes,
+    /// What comes is no body: the message has none.
+    refused: bool,
     trailers: HeaderList,
     /// The memory of them.
     trailers_charge: Charge,
@@ -59,6 +61,7 @@ impl H2Link {
             expected: None,
             turn: Turn::default(),
             held,
+            refused: false,
             trailers,
             trailers_charge: Charge::new(),
             send,
@@ -124,6 +127,9 @@ impl H2Link {
             if !self.chunk.is_empty() {
                 return Poll::Ready(Ok(Received::Data));
             }
+            if self.refused {
+                return Poll::Ready(Ok(Received::End));
+            }
             let Some(receive) = &mut self.receive else {
                 return Poll::Ready(Ok(Received::End));
             };
@@ -182,9 +188,15 @@ impl H2Link {
         }
     }
 
-    /// Takes no body, whatever the peer sends: the message has none.
+    /// Takes no body, whatever the peer sends: the message has none. The stream may end behind it nevertheless, see
+    /// [`Self::take_refused`].
     pub fn refuse_body(&mut self) {
-        self.stop_receiving();
+        self.refused = self.receive.is_some();
+    }
+
+    /// From here on what was refused is received, so that the stream can end without a reset; whether there is something.
+    pub fn take_refused(&mut self) -> bool {
+        std::mem::take(&mut self.refused)
     }
 
     fn stop_receiving(&mut self) {

@@ -12,7 +12,7 @@ mod padding;
 
 use std::collections::VecDeque;
 
-use foregate_wire::hpack::{BlockError, INITIAL_TABLE, Inspector, Malformed, Section};
+use foregate_wire::hpack::{BlockError, INITIAL_TABLE, Inspected, Inspector, Malformed, Section};
 use foregate_wire::{HeadLimits, HeaderList};
 use h2::Reason;
 
@@ -30,6 +30,10 @@ pub const TOO_LARGE: &str = "list-too-large";
 /// What the fields of a block may have together, by what is allowed for a head: what is only too large concerns its stream alone.
 /// Beyond, the connection ends.
 const LIST_FACTOR: usize = 4;
+/// What they may always have together on a connection to an origin, which many clients share.
+const LIST_OF_ORIGIN: usize = 256 * 1024;
+/// The first byte of a block that begins with `:status: 200`, as nearly all do (RFC 7541, appendix A).
+const STATUS_200: u8 = 0x88;
 /// CONTINUATION frames that `h2` gets as they came. It ends a connection for more than five in one block; where there are more, the
 /// block goes on in as few as can be.
 const CONTINUATIONS: usize = 4;
@@ -154,19 +158,26 @@ impl HeadGate {
         let streams = Streams::Theirs { last: 0, receiving: Vec::new() };
         let limits =
             HeadLimits { bytes: limits.head_bytes, line: limits.head_line, fields: limits.head_fields };
-        Self::with(streams, PREFACE, table, limits, frame_limit)
+        Self::with(streams, PREFACE, (table, limits.bytes.saturating_mul(LIST_FACTOR)), limits, frame_limit)
     }
 
     /// For a new connection to an origin, whose heads and trailers have these limits, and its frames `frame_limit` bytes. Its dynamic
     /// table is as large as it is without SETTINGS.
     pub(crate) fn for_origin(limits: HeadLimits, frame_limit: usize) -> Self {
         let streams = Streams::Ours { last: 0, awaited: Vec::new() };
-        Self::with(streams, 0, INITIAL_TABLE, limits, frame_limit)
+        let list = limits.bytes.saturating_mul(LIST_FACTOR).max(LIST_OF_ORIGIN);
+        Self::with(streams, 0, (INITIAL_TABLE, list), limits, frame_limit)
     }
 
-    fn with(streams: Streams, skip: usize, table: usize, limits: HeadLimits, frame_limit: usize) -> Self {
+    fn with(
+        streams: Streams,
+        skip: usize,
+        (table, list): (usize, usize),
+        limits: HeadLimits,
+        frame_limit: usize,
+    ) -> Self {
         Self {
-            inspector: Inspector::new(table, limits.bytes.saturating_mul(LIST_FACTOR)),
+            inspector: Inspector::new(table, list),
             skip,
             streams,
             reset: VecDeque::new(),
@@ -490,8 +501,15 @@ impl HeadGate {
             if section == Some(Section::Response) && !inspected.is_interim() {
                 self.streams.head_has_come(frame.stream);
             }
-            // There should be none (RFC 9110, section 8.6), and `h2` would hold the body of the final response to it.
-            if section == Some(Section::Response) && inspected.is_interim() {
+            // There should be none in an interim response (RFC 9110, section 8.6), and `h2` would hold the body of the final one to it;
+            // that of a 304 whose stream ends with a frame of its own, as well.
+            let has_none = |decoded: &mut Vec<u8>| {
+                inspected.is_interim()
+                    || !frame.has(flag::END_STREAM)
+                        && block.first() != Some(&STATUS_200)
+                        && is_not_modified(&inspected, decoded)
+            };
+            if section == Some(Section::Response) && has_none(decoded) {
                 let mut rest = Vec::new();
                 if inspected.without(b"content-length", decoded, &mut rest) {
                     write_head(&rest, frame, self.frame_limit, &mut self.ready)?;
@@ -559,6 +577,13 @@ impl HeadGate {
         }
         Ok(section)
     }
+}
+
+/// Whether the head says that nothing has changed (RFC 9110, section 15.4.5).
+fn is_not_modified(head: &Inspected<'_>, decoded: &mut Vec<u8>) -> bool {
+    let mut is = false;
+    head.fields(decoded, |name, value| is |= name == b":status" && value == b"304");
+    is
 }
 
 /// Whether a block is the last of a request on a stream that we have reset, where `h2` may have forgotten about it, and would end the

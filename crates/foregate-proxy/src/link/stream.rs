@@ -282,6 +282,14 @@ impl Stream {
         read.map_ok(Some)
     }
 
+    /// Why an origin has ended a handshake that was over for us, where a read has failed for that.
+    pub fn refusal(&mut self) -> Option<tls::Refusal> {
+        match self {
+            Self::TlsClient(stream) => tls::Refusal::of_stream(stream),
+            _ => None,
+        }
+    }
+
     /// Whether bytes of a server's have been decrypted that nobody has read: it has sent more than fitted where it was read to.
     pub fn holds_back(&mut self) -> bool {
         let Self::TlsClient(stream) = self else { return false };

@@ -8,7 +8,7 @@ use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, Server
 use rustls::client::{ClientConfig, WebPkiServerVerifier};
 use rustls::crypto::{verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
-use rustls::{DigitallySignedStruct, Error as RustlsError, RootCertStore, SignatureScheme};
+use rustls::{AlertDescription, DigitallySignedStruct, Error as RustlsError, RootCertStore, SignatureScheme};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_rustls::TlsConnector;
 
@@ -161,6 +161,47 @@ impl Connector {
             return Err(ConnectError::NoHttp2);
         }
         Ok((stream, alpn))
+    }
+}
+
+/// With what a server has ended a handshake that was over for us: with TLS 1.3 it judges the client's certificate afterwards. It has not
+/// taken any of what was sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the server refuses our certificate, or that we show none: {0:?}")]
+pub struct Refusal(AlertDescription);
+
+impl Refusal {
+    /// What a read that has failed tells of it.
+    pub fn of(error: &io::Error) -> Option<Self> {
+        Self::of_tls(error.get_ref()?.downcast_ref()?)
+    }
+
+    /// The same of a connection that has failed.
+    pub fn of_stream<IO>(stream: &mut ClientStream<IO>) -> Option<Self> {
+        // Says again what it has said to the read.
+        stream.get_mut().1.process_new_packets().err().as_ref().and_then(Self::of_tls)
+    }
+
+    fn of_tls(error: &RustlsError) -> Option<Self> {
+        use AlertDescription::{
+            AccessDenied, BadCertificate, CertificateExpired, CertificateRequired, CertificateRevoked,
+            CertificateUnknown, DecryptError, HandshakeFailure, UnknownCA, UnsupportedCertificate,
+        };
+        match error {
+            RustlsError::AlertReceived(
+                alert @ (AccessDenied
+                | BadCertificate
+                | CertificateExpired
+                | CertificateRequired
+                | CertificateRevoked
+                | CertificateUnknown
+                | DecryptError
+                | HandshakeFailure
+                | UnknownCA
+                | UnsupportedCertificate),
+            ) => Some(Self(*alert)),
+            _ => None,
+        }
     }
 }
 

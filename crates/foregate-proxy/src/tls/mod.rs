@@ -27,7 +27,7 @@ mod measure;
 mod tests;
 
 pub use self::acceptor::{Accepted, Acceptor, HandshakeError, ServerStream, SiteHosts, TlsInfo};
-pub use self::connector::{ClientStream, ConnectError, Connector};
+pub use self::connector::{ClientStream, ConnectError, Connector, Refusal};
 pub use self::identity::{AlternativeName, ClientIdentity};
 pub use self::policy::{PolicyId, check_clients};
 pub use self::store::{Certificate, CertificateStore, TlsError, check_certificate};

@@ -6,7 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use foregate_wire::{HeadLimits, proxy_protocol};
+use foregate_wire::proxy_protocol;
 use h2::client::SendRequest;
 use socket2::SockRef;
 use tokio::io::AsyncWriteExt;
@@ -31,8 +31,6 @@ const STREAM_WINDOW: u32 = 64 * 1024;
 /// What all streams of a connection may have together: as much as each of them, so that clients who do not read what has come for
 /// them hold back nobody else's.
 const CONNECTION_WINDOW: u32 = STREAM_WINDOW * STREAMS_PER_CONNECTION;
-/// The largest decoded header list that is taken from an origin, in bytes.
-const HEADER_LIST: u32 = 64 * 1024;
 /// What is buffered per stream for an origin that does not read, in bytes.
 const SEND_BUFFER: usize = 32 * 1024;
 /// The largest frame that origins may send, in bytes: what HTTP/2 begins with.
@@ -238,13 +236,15 @@ impl Upstream {
         let signs = Arc::new(Signs::new(now));
         let (unread, unsent) = (Arc::new(Unread::default()), Arc::new(Unsent::default()));
         let told = (Arc::clone(&signs), Arc::clone(&unread), Arc::clone(&unsent));
+        let stream = Guarded::new(stream, told, self.head_limits, FRAME);
         // `h2` leaves fields out of a list that is as large as its limit.
-        let limits = HeadLimits { bytes: HEADER_LIST as usize - 1, ..self.head_limits };
-        let stream = Guarded::new(stream, told, limits, FRAME);
+        let list = u32::try_from(self.head_limits.bytes).unwrap_or(u32::MAX).saturating_add(1);
+        let streams = server.pool.streams_at_first();
         let (sender, mut connection) = h2::client::Builder::new()
             .initial_window_size(STREAM_WINDOW)
             .initial_connection_window_size(CONNECTION_WINDOW)
-            .max_header_list_size(HEADER_LIST)
+            .max_header_list_size(list)
+            .initial_max_send_streams(streams.0 as usize)
             .max_send_buffer_size(SEND_BUFFER)
             .max_concurrent_reset_streams(REMEMBERED_MOST as usize)
             .reset_stream_duration(REMEMBERED)
@@ -257,14 +257,18 @@ impl Upstream {
         let mut sender: SendRequest<Piece> = sender;
         let (used, unused) = oneshot::channel();
         let told = (Arc::clone(&signs), unread, unsent);
-        let shared = Arc::new(Shared::new(sender.clone(), connection.ping_pong(), now, address, told, used));
+        let pings = connection.ping_pong();
+        let shared = Arc::new(Shared::new(sender.clone(), pings, now, address, streams, told, used));
         let lease = Shared::lease(&shared).ok_or(Error::NoServer)?;
         tokio::spawn(drive(connection, signs, unused));
         // A connection that starts with one client's PROXY header is for that client alone.
         if self.settings.send_proxy.is_none() {
             server.pool.share(shared);
         }
-        std::future::poll_fn(|cx| sender.poll_ready(cx)).await.map_err(failed)?;
+        std::future::poll_fn(|cx| sender.poll_ready(cx)).await.map_err(|error| {
+            let refusal = lease.signs().refusal();
+            refusal.map_or_else(|| failed(error), |refusal| server.tell_of_refusal(refusal))
+        })?;
         Ok(Connected::H2(lease))
     }
 }
@@ -308,13 +312,16 @@ fn write_proxy_header(out: &mut Vec<u8>, version: ProxyProtocolVersion, addresse
 mod tests {
     use std::net::Ipv4Addr;
 
+    use foregate_wire::HeadLimits;
+    use tokio::io::AsyncReadExt;
     use tokio::net::TcpListener;
 
     use super::*;
+    use crate::link::frames::{flag, kind, written};
     use crate::settings;
     use crate::tls::Connector;
-    use crate::upstream::Upstreams;
     use crate::upstream::pool::Made;
+    use crate::upstream::{Origin, Terms, Upstreams};
 
     const NOBODY: Addresses = Addresses { client: None, local: None };
 
@@ -373,6 +380,79 @@ mod tests {
             let link = connect(&upstream).await;
             assert_eq!(link.stream().socket().peer_address(), Some(second.into()));
         }
+    }
+
+    /// An upstream of one server that takes connections, and what takes them.
+    async fn taken(protocol: UpstreamProtocol) -> (Upstream, TcpListener) {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+        let address = ServerAddress::Ip(listener.local_addr().unwrap());
+        let mut settings = settings::Upstream::new("app", vec![settings::Server { address, weight: 1 }]);
+        settings.protocol = protocol;
+        let upstream = Upstreams::new(Arc::default()).start(&Arc::new(settings), None, HeadLimits::default());
+        (upstream, listener)
+    }
+
+    async fn open(upstream: &Upstream) -> Origin {
+        let terms = Terms { fresh: false, careful: false, addresses: NOBODY, client: None };
+        let opened = upstream.open(0, terms, Instant::now());
+        tokio::time::timeout(Duration::from_secs(2), opened).await.unwrap().unwrap()
+    }
+
+    #[tokio::test]
+    async fn who_speaks_http1_is_not_connected_to_one_at_a_time() {
+        let (upstream, _listener) = taken(UpstreamProtocol::Auto).await;
+        let pool = &upstream.servers[0].pool;
+        let connecting = pool.connecting.lock().await;
+        let (first, ()) = tokio::join!(open(&upstream), async {
+            tokio::task::yield_now().await;
+            // Somebody has a connection to spare meanwhile.
+            let link = connect(&upstream).await;
+            pool.put(link, Box::new(Made { born: Instant::now(), address: None }), Instant::now(), 10);
+            drop(connecting);
+        });
+        assert!(first.reused);
+        assert!(!open(&upstream).await.reused, "the first that is known to speak HTTP/1");
+        let _connecting = pool.connecting.lock().await;
+        assert!(!open(&upstream).await.reused);
+    }
+
+    #[tokio::test]
+    async fn a_connection_gets_few_streams_before_its_origin_has_said_how_many_it_takes() {
+        let (upstream, listener) = taken(UpstreamProtocol::Http2).await;
+        let mut origins = Vec::new();
+        for _ in 0..8 {
+            origins.push(open(&upstream).await);
+        }
+        let said = async {
+            let (mut peer, _) = listener.accept().await.unwrap();
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            // MAX_CONCURRENT_STREAMS: 10
+            let settings = written(kind::SETTINGS, 0, 0, &[0, 3, 0, 0, 0, 10]);
+            peer.write_all(&settings).await.unwrap();
+            let mut bytes = Vec::new();
+            // What is asked is answered behind that.
+            loop {
+                let ping = written(kind::PING, 0, 0, &[])[3..].to_vec();
+                if let Some(at) = bytes.windows(6).position(|part| part == ping)
+                    && let Some(asked) = bytes.get(at + 6..at + 14)
+                {
+                    peer.write_all(&written(kind::PING, flag::ACK, 0, asked)).await.unwrap();
+                    return peer;
+                }
+                peer.read_buf(&mut bytes).await.unwrap();
+            }
+        };
+        let ((ninth, tenth), _peer) =
+            tokio::join!(async { (open(&upstream).await, open(&upstream).await) }, said);
+        assert!(ninth.reused && tenth.reused, "they have waited");
+        assert_eq!(upstream.counters.opened.get(), 1);
+        assert!(!open(&upstream).await.reused, "beyond what the origin takes");
+        assert_eq!(upstream.servers[0].pool.streams_at_first().0, 10);
+        let mut streams = Vec::new();
+        for _ in 0..9 {
+            streams.push(open(&upstream).await);
+        }
+        assert!(streams.iter().all(|origin| origin.reused), "the next one is taken to be like it");
     }
 
     #[tokio::test]

@@ -2,8 +2,8 @@
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
@@ -17,6 +17,7 @@ use crate::link::frames::{Frame, Frames, PREFACE, flag, kind};
 use crate::link::head_gate::HeadGate;
 use crate::link::unread::Unread;
 use crate::link::unsent::Unsent;
+use crate::tls::Refusal;
 
 /// WINDOW_UPDATE that opens the connection's window by nothing: `h2` answers it with GOAWAY (RFC 9113, section 6.9).
 const POISON: [u8; 13] = [0, 0, 4, kind::WINDOW_UPDATE, 0, 0, 0, 0, 0, 0, 0, 0, 0];
@@ -35,10 +36,14 @@ pub struct Signs {
     closed: AtomicBool,
     /// The stream that has broken it; 0: none that is known.
     culprit: AtomicU32,
+    /// Microseconds from `born` to the last refusal that was held against the origin.
+    blamed: AtomicU64,
     /// How many of its streams we have reset.
     resets: AtomicU32,
     /// Those of them whose head was too large.
     too_large: Mutex<Vec<u32>>,
+    /// The origin has ended the handshake after all.
+    refusal: OnceLock<Refusal>,
 }
 
 impl Signs {
@@ -51,9 +56,16 @@ impl Signs {
             answered: AtomicU32::new(0),
             closed: AtomicBool::new(false),
             culprit: AtomicU32::new(0),
+            blamed: AtomicU64::new(0),
             resets: AtomicU32::new(0),
             too_large: Mutex::new(Vec::new()),
+            refusal: OnceLock::new(),
         }
+    }
+
+    /// Why the origin has ended a handshake that was over for us.
+    pub fn refusal(&self) -> Option<Refusal> {
+        self.refusal.get().copied()
     }
 
     /// No more streams are to be opened on it.
@@ -91,6 +103,19 @@ impl Signs {
         self.answered.load(Ordering::Relaxed) == stream
     }
 
+    /// Whether it has answered anybody.
+    pub fn has_answered(&self) -> bool {
+        self.answered.load(Ordering::Relaxed) != 0
+    }
+
+    /// Whether that a stream, opened at `opened`, was refused is to be held against the origin: nobody was answered yet. Streams that
+    /// are refused at once are refused for the same reason, which counts once.
+    pub fn is_to_blame(&self, opened: Instant, now: Instant) -> bool {
+        let (opened, now) = (self.since_born(opened), self.since_born(now));
+        let blame = |blamed| (opened >= blamed).then_some(now + 1);
+        !self.has_answered() && self.blamed.fetch_update(Ordering::Relaxed, Ordering::Relaxed, blame).is_ok()
+    }
+
     /// Whether the connection has failed for what came on this stream.
     pub fn is_broken_by(&self, stream: u32) -> bool {
         self.culprit.load(Ordering::Relaxed) == stream
@@ -99,6 +124,13 @@ impl Signs {
     /// Whether the stream was reset since its head was larger than our limit.
     pub fn is_too_large(&self, stream: u32) -> bool {
         self.too_large.lock().contains(&stream)
+    }
+
+    fn is_refused_by(&self, error: &io::Error) {
+        if let Some(refusal) = Refusal::of(error) {
+            // There is one reason at most.
+            let _ = self.refusal.set(refusal);
+        }
     }
 
     fn has_read(&self, now: Instant) {
@@ -219,7 +251,8 @@ impl<IO: AsyncRead + Unpin> AsyncRead for Guarded<IO> {
                 return Poll::Ready(Err(io::ErrorKind::InvalidData.into()));
             }
             let before = buffer.filled().len();
-            ready!(Pin::new(&mut self.io).poll_read(cx, buffer))?;
+            ready!(Pin::new(&mut self.io).poll_read(cx, buffer))
+                .inspect_err(|error| self.signs.is_refused_by(error))?;
             let read = buffer.filled().get(before..).unwrap_or_default();
             if read.is_empty() {
                 return Poll::Ready(Ok(()));

@@ -9,6 +9,7 @@ mod pool;
 mod pools;
 mod remembered;
 pub mod resolve;
+mod rest;
 mod tried;
 mod turns;
 
@@ -34,9 +35,9 @@ use tokio::sync::Semaphore;
 
 use crate::address::ServerAddress;
 use crate::error::Error;
-use crate::settings;
+use crate::settings::{self, UpstreamProtocol};
 use crate::telemetry::metrics::{Metrics, ServerCounters, UpstreamCounters};
-use crate::tls::{Connector, TlsError};
+use crate::tls::{Connector, Refusal, TlsError};
 
 /// How often pools are looked through for connections that are too old or have died.
 const SWEEP_EVERY: Duration = Duration::from_secs(1);
@@ -79,6 +80,23 @@ pub struct Server {
 }
 
 impl Server {
+    /// Operators are told that it has ended a handshake that was over for us.
+    fn tell_of_refusal(&self, error: Refusal) -> Error {
+        if self.remembered.handshake.again(Instant::now()) {
+            tracing::warn!(server = %self.label, %error, "TLS handshake with an origin failed");
+        }
+        Error::OriginTls
+    }
+
+    /// The address that a connection leads to has failed, where the name has several.
+    fn address_failed(&self, origin: &Origin, now: Instant) {
+        if self.resolved.is_some()
+            && let Some(address) = origin.address()
+        {
+            self.remembered.turns.failed(address, now, true);
+        }
+    }
+
     /// Drops idle connections that are too old, have died, or lead to where its name has not led for a while.
     fn sweep(&self, now: Instant, ages: Ages) {
         self.pool.sweep(now, ages);
@@ -155,6 +173,7 @@ impl Upstreams {
                 protocol: settings.protocol,
                 tls: connector.clone(),
                 send_proxy: settings.send_proxy,
+                head_limits: (settings.protocol != UpstreamProtocol::Http1).then_some(head_limits),
             };
             let label: Arc<str> = server.address.to_string().into();
             Server {
@@ -258,6 +277,27 @@ impl Upstream {
         }
     }
 
+    /// Takes note of how an attempt that began at `began` has failed on a connection, and of its address, where the server's name has
+    /// several.
+    pub fn attempt_failed(
+        &self,
+        server: usize,
+        origin: &Origin,
+        began: Instant,
+        now: Instant,
+        reason: &Error,
+    ) {
+        let Some(server) = self.servers.get(server) else { return };
+        if !origin.is_failure_of_the_server(reason, now) {
+            return server.health.inconclusive(began, now);
+        }
+        if let Some(refusal) = origin.refusal().filter(|_| *reason == Error::OriginTls) {
+            server.tell_of_refusal(refusal);
+        }
+        self.note_failure(server, now, reason);
+        server.address_failed(origin, now);
+    }
+
     /// Takes note that nobody waits any more for a server that may have had too little time.
     pub fn gave_up(&self, server: usize, began: Instant, now: Instant) {
         if let Some(server) = self.servers.get(server) {
@@ -292,11 +332,9 @@ impl Upstream {
     /// The address that a connection leads to has failed, where its name has several.
     pub fn address_failed(&self, server: usize, origin: &Origin, now: Instant, reason: &Error) {
         if let Some(server) = self.servers.get(server)
-            && server.resolved.is_some()
             && reason.is_failure_of_the_server()
-            && let Some(address) = origin.address()
         {
-            server.remembered.turns.failed(address, now, true);
+            server.address_failed(origin, now);
         }
     }
 
@@ -330,14 +368,19 @@ impl Active {
         self.retrying = taken.is_ok();
         self.retrying
     }
+
+    /// The request has its answer: what it took of the budget is there for others, however long the rest takes.
+    pub fn answered(&mut self) {
+        if std::mem::take(&mut self.retrying) {
+            self.upstream.retrying.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
 }
 
 impl Drop for Active {
     fn drop(&mut self) {
+        self.answered();
         self.upstream.active.fetch_sub(1, Ordering::Relaxed);
-        if self.retrying {
-            self.upstream.retrying.fetch_sub(1, Ordering::Relaxed);
-        }
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
@@ -9,7 +10,7 @@ use foregate_wire::serialise::{
     end_head, write_content_length, write_field, write_fields, write_request_line,
 };
 use foregate_wire::{
-    BodyDecoder, BodyLength, HeadLimits, HeaderList, Method, ResponseError, ResponseHead, Version,
+    BodyDecoder, BodyLength, HeadLimits, HeaderList, Method, NameId, ResponseError, ResponseHead, Version,
     connection, response_length,
 };
 use h2::client::ResponseFuture;
@@ -18,6 +19,7 @@ use h2::{Reason, RecvStream};
 use tokio::time::timeout_at;
 
 use super::connect::Connected;
+use super::guarded::Signs;
 use super::pool::{Lease, Made};
 use super::{Pool, Server, Upstream};
 use crate::connection::registry::Holdings;
@@ -27,6 +29,8 @@ use crate::exchange::request::Request;
 use crate::link::h1::HeadFault;
 use crate::link::{H2Link, Link, LinkError, fields};
 use crate::settings::{self, UpstreamProtocol};
+use crate::telemetry::clock;
+use crate::tls::Refusal;
 
 pub use super::connect::Addresses;
 
@@ -48,6 +52,8 @@ pub struct Origin {
     keep_alive: bool,
     /// A head has come, if only an interim one.
     answered: bool,
+    /// The origin has ended the handshake after all.
+    refusal: Option<Refusal>,
     h2: Option<H2Attempt>,
     /// Counts it among those that serve its client, where it serves nobody else.
     _of_client: Option<OfClient>,
@@ -56,6 +62,7 @@ pub struct Origin {
 #[derive(Debug)]
 struct H2Attempt {
     lease: Lease,
+    opened: Instant,
     response: Option<ResponseFuture>,
 }
 
@@ -101,19 +108,43 @@ impl Upstream {
 
     /// A stream on a shared connection; one is made if there is none with room.
     async fn share(&self, server: &Server, terms: Terms<'_>, now: Instant) -> Result<Origin, Error> {
-        // Requests that come while a connection is being made wait for it, each for as long as it may take to connect.
         let deadline = Instant::now() + self.settings.connect_timeout;
-        let lock = timeout_at(deadline.into(), server.pool.connecting.lock()).await;
-        let Ok(_guard) = lock else { return Err(Error::ConnectTimeout) };
-        if let Some(lease) = server.pool.lease(now, self.ages()) {
-            self.counters.reused.inc();
-            return Ok(self.attempt(server, Connected::H2(lease), true, None, None));
+        let pool = &server.pool;
+        let mut guard = None;
+        // Where each request needs a connection of its own nobody waits for those of others.
+        if !pool.speaks_http1.load(Ordering::Relaxed) {
+            // Requests that come while a connection is being made wait for it, each for as long as it may take to connect.
+            let lock = timeout_at(deadline.into(), pool.connecting.lock()).await;
+            guard = Some(lock.map_err(|_| Error::ConnectTimeout)?);
+            if let Some(origin) = self.shared(server, terms, now).await? {
+                self.counters.reused.inc();
+                return Ok(origin);
+            }
+            if pool.speaks_http1.load(Ordering::Relaxed) {
+                guard = None;
+            }
         }
         let of_client = self.claim(server, terms)?;
         let made = self.connect(server, terms.addresses, deadline).await?;
+        pool.speaks_http1.store(matches!(made, Connected::H1(_)), Ordering::Relaxed);
+        drop(guard);
         // One that is shared is nobody's.
         let of_client = of_client.filter(|_| matches!(made, Connected::H1(_)));
         Ok(self.attempt(server, made, false, None, of_client))
+    }
+
+    /// What others have made, or left, while this request waited for them.
+    async fn shared(&self, server: &Server, terms: Terms<'_>, now: Instant) -> Result<Option<Origin>, Error> {
+        let mut lease = server.pool.lease(now, self.ages());
+        if lease.is_none() {
+            server.pool.settled().await;
+            lease = server.pool.lease(now, self.ages());
+        }
+        match lease {
+            Some(lease) => Ok(Some(self.attempt(server, Connected::H2(lease), true, None, None))),
+            None if terms.fresh => Ok(None),
+            None => self.kept(server, terms, now),
+        }
     }
 
     fn kept(&self, server: &Server, terms: Terms<'_>, now: Instant) -> Result<Option<Origin>, Error> {
@@ -169,15 +200,16 @@ impl Upstream {
                 let mut link = Box::new(H2Link::new(None, None));
                 link.count_in(lease.unread());
                 link.count_out(lease.unsent());
-                (Link::H2(link), None, Some(H2Attempt { lease, response: None }))
+                (Link::H2(link), None, Some(H2Attempt { lease, opened: clock::now(), response: None }))
             }
         };
         let pool = Arc::clone(&server.pool);
-        Origin { link, reused, made, pool, keep_alive: false, answered: false, h2, _of_client: of_client }
+        let (keep_alive, answered, refusal, _of_client) = (false, false, None, of_client);
+        Origin { link, reused, made, pool, keep_alive, answered, refusal, h2, _of_client }
     }
 
     /// Keeps the connection for another request if it is fit for one.
-    pub fn recycle(&self, origin: Origin, now: Instant) {
+    pub(super) fn keep(&self, origin: Origin, now: Instant) {
         if let Link::H1(mut link) = origin.link
             && origin.keep_alive
             && link.is_clean()
@@ -211,7 +243,7 @@ impl Origin {
                 let mut sender = attempt.lease.sender();
                 std::future::poll_fn(|cx| sender.poll_ready(cx)).await.map_err(|_| {
                     attempt.lease.close();
-                    Error::OriginRefused
+                    refused(&attempt.lease)
                 })?;
                 if request.upgrade.is_some() && !sender.is_extended_connect_protocol_enabled() {
                     // The first request of a connection may be here before the origin's SETTINGS are.
@@ -227,7 +259,7 @@ impl Origin {
                     sender.send_request(h2_request(request, upstream)?, ends).map_err(|error| {
                         tracing::debug!(%error, "HTTP/2 request to an origin was refused");
                         attempt.lease.close();
-                        Error::OriginRefused
+                        refused(&attempt.lease)
                     })?;
                 let stream = response.stream_id().as_u32();
                 if let Some(unsent) = link.unsent() {
@@ -264,10 +296,35 @@ impl Origin {
         let ended = match error {
             Error::OriginClosed => true,
             // Of a connection that goes on, the origin refuses a stream because it has enough to do.
-            Error::OriginRefused => self.h2.as_ref().is_some_and(|attempt| attempt.lease.signs().is_closed()),
+            Error::OriginRefused => {
+                self.signs().is_some_and(|signs| signs.is_closed() && signs.has_answered())
+            }
             _ => false,
         };
         self.reused && ended && !self.has_begun()
+    }
+
+    /// Whether the origin has refused the request on a connection that goes on, or has answered others.
+    pub fn is_refused_alone(&self, error: &Error) -> bool {
+        let is_alone = |signs: &Signs| !signs.is_closed() || signs.has_answered();
+        *error == Error::OriginRefused && self.signs().is_some_and(is_alone)
+    }
+
+    /// Whether the server has failed on the request, so far as can be told: also one that refuses all that it is asked.
+    pub fn is_failure_of_the_server(&self, error: &Error, now: Instant) -> bool {
+        let refuses = |attempt: &H2Attempt| attempt.lease.signs().is_to_blame(attempt.opened, now);
+        error.is_failure_of_the_server()
+            || *error == Error::OriginTls
+            || *error == Error::OriginRefused && self.h2.as_ref().is_some_and(refuses)
+    }
+
+    /// Why the origin has ended a handshake that was over for us.
+    pub fn refusal(&self) -> Option<Refusal> {
+        self.refusal.or_else(|| self.signs()?.refusal())
+    }
+
+    fn signs(&self) -> Option<&Signs> {
+        self.h2.as_ref().map(|attempt| attempt.lease.signs())
     }
 
     /// The request is given up for `error`. If nothing has come for it in time, an HTTP/2 connection from which nothing at all has come for
@@ -294,7 +351,7 @@ impl Origin {
     pub fn has_begun(&self) -> bool {
         let ahead = match (&self.link, &self.h2) {
             (Link::H1(link), _) => !link.ahead().is_empty(),
-            (_, Some(H2Attempt { lease, response: Some(response) })) => {
+            (_, Some(H2Attempt { lease, response: Some(response), .. })) => {
                 lease.signs().has_begun(response.stream_id().as_u32())
             }
             _ => false,
@@ -323,14 +380,19 @@ impl Origin {
         match (&mut self.link, &mut self.h2) {
             (Link::H1(link), _) => {
                 let result = ready!(link.poll_response_head(cx, &upstream.head_limits, head));
+                let is_first = !self.reused && link.ahead().is_empty();
+                if is_first && matches!(result, Err(HeadFault::Link(LinkError::Io(_)))) {
+                    self.refusal = link.refusal();
+                }
                 Poll::Ready(result.map_err(|fault| match fault {
+                    _ if self.refusal.is_some() => Error::OriginTls,
                     HeadFault::Closed => Error::OriginClosed,
                     HeadFault::Link(LinkError::Io(_)) if link.ahead().is_empty() => Error::OriginClosed,
                     HeadFault::Link(error) => Error::Origin(error),
                     HeadFault::Malformed(error) => Error::Response(error),
                 }))
             }
-            (Link::H2(link), Some(H2Attempt { response: Some(response), lease })) => {
+            (Link::H2(link), Some(H2Attempt { response: Some(response), lease, .. })) => {
                 let stream = response.stream_id().as_u32();
                 let failed = |error| h2_error(error, stream, lease);
                 if let Poll::Ready(Some(interim)) = response.poll_informational(cx) {
@@ -423,8 +485,15 @@ fn write_head(out: &mut Vec<u8>, request: &Request, upstream: &settings::Upstrea
     write_request_line(out, &request.head.method, request.target());
     write_field(out, b"Host", request.origin_authority(upstream).as_bytes());
     write_fields(out, &request.head.headers);
+    // It is meant for the next hop alone (RFC 9110, section 10.1.4).
+    let takes_trailers = request.head.headers.contains(NameId::Te);
+    match (request.upgrade.is_some(), takes_trailers) {
+        (true, true) => write_field(out, b"Connection", b"Upgrade, TE"),
+        (true, false) => write_field(out, b"Connection", b"Upgrade"),
+        (false, true) => write_field(out, b"Connection", b"TE"),
+        (false, false) => {}
+    }
     if let Some(protocol) = &request.upgrade {
-        write_field(out, b"Connection", b"Upgrade");
         write_field(out, b"Upgrade", protocol);
         if let Some(key) = &request.websocket_key {
             write_field(out, b"Sec-WebSocket-Key", key.as_bytes());
@@ -487,6 +556,11 @@ fn is_within(fields: &http::HeaderMap, limits: &HeadLimits) -> Result<(), Error>
     Ok(())
 }
 
+/// Why a connection takes no stream.
+fn refused(lease: &Lease) -> Error {
+    if lease.signs().refusal().is_some() { Error::OriginTls } else { Error::OriginRefused }
+}
+
 fn h2_error(error: h2::Error, stream: u32, lease: &Lease) -> Error {
     let connection = error.is_go_away() || error.is_io();
     if connection {
@@ -499,6 +573,9 @@ fn h2_error(error: h2::Error, stream: u32, lease: &Lease) -> Error {
     if lease.signs().has_begun(stream) {
         // Whatever it says now, it has begun to answer.
         return Error::Origin(error.into());
+    }
+    if lease.signs().refusal().is_some() && !lease.signs().has_answered() {
+        return Error::OriginTls;
     }
     // The origin names the last stream that it has looked at; `h2` has only those beyond fail for that.
     let beyond_the_last = error.is_go_away() && error.is_remote();

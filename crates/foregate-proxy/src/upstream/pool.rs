@@ -8,7 +8,7 @@ use std::convert::Infallible;
 use std::future::poll_fn;
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use h2::client::SendRequest;
@@ -28,6 +28,11 @@ pub(super) const STREAMS_PER_CONNECTION: u32 = 100;
 /// a connection on which there are a few hundred, or many in a short time, and all that is under way on it with them. Streams that
 /// are open count as well, since each may come to be reset.
 pub(super) const RESETS_PER_CONNECTION: u32 = 100;
+/// Streams that are opened on a connection before the origin has said how many it takes, where none has said so yet. Those that wait
+/// for more do so for little longer than a connection takes to be made; more might be refused.
+const STREAMS_AT_FIRST: u32 = 8;
+/// How long a connection that has no more room is waited for to say that it has. Its SETTINGS come with its first bytes.
+const SETTLED_WITHIN: Duration = Duration::from_millis(500);
 
 /// Connections to one origin server.
 #[derive(Debug, Default)]
@@ -36,6 +41,10 @@ pub struct Pool {
     shared: Mutex<Vec<Arc<Shared>>>,
     /// One HTTP/2 connection is made at a time; whoever waits uses it too.
     pub(super) connecting: tokio::sync::Mutex<()>,
+    /// The connection that was made last speaks HTTP/1.
+    pub(super) speaks_http1: AtomicBool,
+    /// How many streams a connection takes, as one has said last; 0 before.
+    streams: Arc<AtomicU32>,
 }
 
 /// What is known of a connection of HTTP/1 from when it was made.
@@ -73,6 +82,12 @@ pub struct Shared {
     /// Where it leads, unless that is a file.
     address: Option<IpAddr>,
     streams: AtomicU32,
+    /// How many there may be until the origin has said so.
+    streams_at_first: u32,
+    /// Where others are told how many that are.
+    streams_said: Arc<AtomicU32>,
+    /// That the origin says so was waited for.
+    waited_for: AtomicBool,
     /// When the last stream ended.
     since: Mutex<Instant>,
     signs: Arc<Signs>,
@@ -190,6 +205,20 @@ impl Pool {
             .find_map(Shared::lease)
     }
 
+    /// Waits for a moment for what the origin of the latest connection says of its streams, unless it has.
+    pub async fn settled(&self) {
+        let latest = self.shared.lock().last().filter(|shared| shared.is_to_be_waited_for()).cloned();
+        if let Some(shared) = latest {
+            let _ = tokio::time::timeout(SETTLED_WITHIN, shared.settled()).await;
+        }
+    }
+
+    /// How many streams a new connection takes before its origin has said so, and where that is to be told.
+    pub fn streams_at_first(&self) -> (u32, Arc<AtomicU32>) {
+        let said = self.streams.load(Ordering::Relaxed);
+        (if said == 0 { STREAMS_AT_FIRST } else { said }, Arc::clone(&self.streams))
+    }
+
     /// Shares a new HTTP/2 connection.
     pub fn share(&self, shared: Arc<Shared>) {
         self.shared.lock().push(shared);
@@ -203,6 +232,7 @@ impl Shared {
         pings: Option<PingPong>,
         now: Instant,
         address: Option<IpAddr>,
+        (streams_at_first, streams_said): (u32, Arc<AtomicU32>),
         (signs, unread, unsent): (Arc<Signs>, Arc<Unread>, Arc<Unsent>),
         used: oneshot::Sender<Infallible>,
     ) -> Self {
@@ -212,6 +242,9 @@ impl Shared {
             born: now,
             address,
             streams: AtomicU32::new(0),
+            streams_at_first,
+            streams_said,
+            waited_for: AtomicBool::new(false),
             since: Mutex::new(now),
             signs,
             unread,
@@ -232,14 +265,42 @@ impl Shared {
 
     /// A stream's place, unless all are taken.
     pub fn lease(shared: &Arc<Self>) -> Option<Lease> {
-        let allowed = u32::try_from(shared.sender.current_max_send_streams()).unwrap_or(u32::MAX);
-        let most = allowed.min(STREAMS_PER_CONNECTION).min(shared.resets_left());
+        let most = shared.streams_allowed().min(shared.resets_left());
         let taken = shared.streams.fetch_update(Ordering::AcqRel, Ordering::Relaxed, |streams| {
             (streams < most).then_some(streams + 1)
         });
         taken.ok()?;
         shared.signs.was_asked(clock::now());
         Some(Lease { shared: Arc::clone(shared) })
+    }
+
+    /// How many streams it takes at the same time.
+    fn streams_allowed(&self) -> u32 {
+        let allowed = u32::try_from(self.sender.current_max_send_streams()).unwrap_or(u32::MAX);
+        let allowed = allowed.min(STREAMS_PER_CONNECTION);
+        if allowed != self.streams_at_first && self.streams_said.load(Ordering::Relaxed) != allowed {
+            // One that takes none now may take some later.
+            self.streams_said.store(allowed.max(1), Ordering::Relaxed);
+        }
+        allowed
+    }
+
+    /// Whether its origin may not have said yet how many streams it takes. That is waited for once.
+    fn is_to_be_waited_for(&self) -> bool {
+        self.takes_more()
+            && self.streams_allowed() == self.streams_at_first
+            && !self.waited_for.swap(true, Ordering::Relaxed)
+    }
+
+    /// Waits until the origin has said what it can do: its SETTINGS come before it answers anything (RFC 9113, section 3.4).
+    async fn settled(&self) {
+        let mut unsettled = self.unsettled.lock().await;
+        if let Some(pings) = &mut *unsettled {
+            // One may be out for somebody who has stopped waiting. A failure is one of the connection, which the next use of it meets.
+            let _ = pings.send_ping(Ping::opaque());
+            let _ = poll_fn(|cx| pings.poll_pong(cx)).await;
+            *unsettled = None;
+        }
     }
 
     /// Since when it has no streams; `None` while it has some, or takes no more.
@@ -276,15 +337,9 @@ impl Lease {
         Arc::clone(&self.shared.unsent)
     }
 
-    /// Waits until the origin has said what it can do: its SETTINGS come before it answers anything (RFC 9113, section 3.4).
+    /// Waits until the origin has said what it can do.
     pub async fn settled(&self) {
-        let mut unsettled = self.shared.unsettled.lock().await;
-        if let Some(pings) = &mut *unsettled {
-            // One may be out for somebody who has stopped waiting. A failure is one of the connection, which the next use of it meets.
-            let _ = pings.send_ping(Ping::opaque());
-            let _ = poll_fn(|cx| pings.poll_pong(cx)).await;
-            *unsettled = None;
-        }
+        self.shared.settled().await;
     }
 
     /// The connection refuses new streams: nobody else should try it.

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 
+use foregate_wire::HeadLimits;
 use parking_lot::Mutex;
 
 use super::Pool;
@@ -17,6 +18,8 @@ pub(super) struct PoolKey {
     pub protocol: UpstreamProtocol,
     pub tls: Option<Connector>,
     pub send_proxy: Option<ProxyProtocolVersion>,
+    /// To which connections over HTTP/2 hold from when they are made.
+    pub head_limits: Option<HeadLimits>,
 }
 
 /// All pools of the process.
@@ -72,7 +75,7 @@ mod tests {
 
     fn key(path: &str) -> PoolKey {
         let address = ServerAddress::Unix(path.into());
-        PoolKey { address, protocol: UpstreamProtocol::Http1, tls: None, send_proxy: None }
+        PoolKey { address, protocol: UpstreamProtocol::Http1, tls: None, send_proxy: None, head_limits: None }
     }
 
     #[tokio::test]
