@@ -209,6 +209,8 @@ impl Session {
         }
         if self.gives_way() {
             pressure::REFUSED_BODIES.inc();
+            // It takes a moment to end, in which others would be asked for the same.
+            self.unread.give_up();
             return Poll::Ready(Event::Fault(Reason::ENHANCE_YOUR_CALM));
         }
         // Streams that wait for their turn may have more to say: one write for all of them.

@@ -111,6 +111,14 @@ impl Unread {
         streams.count();
     }
 
+    /// The connection is about to end, and with it all that has come: nobody shall count on it any more.
+    pub fn give_up(&self) {
+        let mut streams = self.0.lock();
+        streams.streams.clear();
+        (streams.bytes, streams.frames, streams.trailers) = (0, 0, 0);
+        streams.count();
+    }
+
     /// A stream has taken a frame.
     pub(super) fn took_frame(&self, stream: u32) {
         self.0.lock().take(stream, 0, 1);
@@ -310,6 +318,25 @@ mod tests {
         unread.received(&frame(kind::DATA, flag::END_STREAM, 7, 10));
         unread.clear();
         assert!(unread.held() == 0 && unread.0.lock().streams.is_empty());
+    }
+
+    #[test]
+    fn what_is_given_up_is_nobodys() {
+        let client = Arc::new(Holdings::new([192, 0, 2, 1].into()));
+        let unread = Unread::default();
+        unread.belongs_to(&client);
+        unread.opened(1);
+        unread.received(&frame(kind::DATA, 0, 1, 10_000));
+        assert_eq!((unread.held(), client.held()), (10_000 + FRAME, 10_000 + FRAME));
+        unread.give_up();
+        unread.took(1, 5000);
+        unread.forget(1);
+        unread.received(&frame(kind::DATA, 0, 1, 10));
+        assert_eq!((unread.held(), client.held()), (0, 0));
+        unread.opened(3);
+        unread.received(&frame(kind::DATA, 0, 3, 10));
+        drop(unread);
+        assert_eq!(client.held(), 0);
     }
 
     #[test]
