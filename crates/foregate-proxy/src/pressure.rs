@@ -52,7 +52,8 @@ const TOLD_EVERY: Duration = Duration::from_secs(10);
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 const LOOK_EVERY_SHORT: Duration = Duration::from_millis(50);
 /// From the second stage on clients whose bodies nobody takes have connections ended, those first that hold the most, until it is
-/// over: what was let in while there was enough may grow by the windows. Who holds less than this part of the limit is left alone.
+/// over: what was let in while there was enough may grow by the windows. And from the first stage on those who hold more than is left
+/// until the second get no further requests. Who holds less than this part of the limit is left alone.
 const LARGE_HOLDER: usize = 64;
 
 /// The names of the stages, as metrics have them.
@@ -156,11 +157,24 @@ impl Accounts {
         LESS_UNSENT.iter().find(|(from, _)| held >= self.share(*from)).map_or(UNSENT, |(_, size)| *size)
     }
 
-    fn admits(&self, connections: impl FnOnce() -> Option<usize>) -> bool {
-        if self.stage.load(Ordering::Relaxed) < 2 {
-            return true;
+    fn admits(&self, connections: impl FnOnce() -> Option<usize>, holds: impl FnOnce() -> usize) -> bool {
+        match self.stage.load(Ordering::Relaxed) {
+            0 => true,
+            1 => holds() <= self.left().max(self.large_holding()),
+            _ => {
+                self.held() < self.share(FOR_ALL)
+                    && connections().is_some_and(|connections| connections <= FEW)
+            }
         }
-        self.held() < self.share(FOR_ALL) && connections().is_some_and(|connections| connections <= FEW)
+    }
+
+    /// What is left until requests are refused.
+    fn left(&self) -> usize {
+        self.share(BEGINS[1]).saturating_sub(self.held())
+    }
+
+    fn large_holding(&self) -> usize {
+        self.limit.load(Ordering::Relaxed) / LARGE_HOLDER
     }
 
     fn ends_keep_alive(&self, connections: impl FnOnce() -> Option<usize>) -> bool {
@@ -172,8 +186,7 @@ impl Accounts {
     }
 
     fn allows_head(&self, bytes: usize) -> bool {
-        let left = self.share(BEGINS[1]).saturating_sub(self.held());
-        bytes <= left / LARGEST_HEAD
+        bytes <= self.left() / LARGEST_HEAD
     }
 }
 
@@ -272,13 +285,16 @@ pub fn refuses_connections() -> bool {
     MEMORY.stage.load(Ordering::Relaxed) >= 3
 }
 
-/// Whether a new request may be served, of a client that has so many connections, if that is known.
+/// Whether a new request may be served, of a client that has so many connections, if that is known, and holds so many bytes.
 ///
 /// # Errors
 ///
 /// New requests are refused at present, or those of clients with as many; this one has been counted.
-pub fn admit(connections: impl FnOnce() -> Option<usize>) -> Result<(), Error> {
-    if MEMORY.admits(connections) {
+pub fn admit(
+    connections: impl FnOnce() -> Option<usize>,
+    holds: impl FnOnce() -> usize,
+) -> Result<(), Error> {
+    if MEMORY.admits(connections, holds) {
         return Ok(());
     }
     REFUSED_REQUESTS.inc();
@@ -310,7 +326,7 @@ pub async fn watch(proxy: Arc<Proxy>) {
         last = stage;
         let excess = MEMORY.excess();
         if excess > 0 {
-            proxy.registry.take_back(excess, MEMORY.limit.load(Ordering::Relaxed) / LARGE_HOLDER);
+            proxy.registry.take_back(excess, MEMORY.large_holding());
         }
         let due = told.is_none_or(|(_, at)| at.elapsed() >= TOLD_EVERY);
         let before = told.map_or(0, |(stage, _)| stage);
@@ -364,7 +380,7 @@ mod tests {
     fn who_has_few_connections_is_served_longer() {
         let accounts = Accounts::new();
         accounts.limit.store(1000, Ordering::Relaxed);
-        let admits = || [Some(8), Some(9), None].map(|connections| accounts.admits(|| connections));
+        let admits = || [Some(8), Some(9), None].map(|connections| accounts.admits(|| connections, || 0));
         for (more, expected) in [
             (749, [true; 3]),
             (1, [true, false, false]),
@@ -374,6 +390,22 @@ mod tests {
         ] {
             accounts.add(more);
             assert_eq!(admits(), expected, "{} of 1000", accounts.held());
+        }
+    }
+
+    #[test]
+    fn who_holds_more_than_is_left_is_refused() {
+        let accounts = Accounts::new();
+        accounts.limit.store(6400, Ordering::Relaxed);
+        let admits = || [100, 101, 1600, 1601].map(|holds| accounts.admits(|| None, || holds));
+        for (more, expected) in [
+            (3199, [true; 4]),
+            (1, [true, true, true, false]),
+            (1500, [true, false, false, false]),
+            (-2500, [true; 4]),
+        ] {
+            accounts.add(more);
+            assert_eq!(admits(), expected, "{} of 6400", accounts.held());
         }
     }
 

@@ -15,6 +15,8 @@ use tokio::task::AbortHandle;
 
 /// Parts of the table that are locked on their own.
 const SHARDS: usize = 16;
+/// From so many bytes on the head of a request is counted for its client.
+const LARGE_HEAD: usize = 8 * 1024;
 
 /// The connections of clients.
 #[derive(Debug)]
@@ -43,7 +45,9 @@ pub struct Holdings {
     pub origins: AtomicUsize,
     /// What it has sent of bodies and nobody has taken, with what the frames cost, bytes.
     unread: AtomicUsize,
-    /// What of that it has to give back.
+    /// The heads of its requests, those that are large, bytes.
+    heads: AtomicUsize,
+    /// What of its bodies it has to give back.
     owed: AtomicUsize,
 }
 
@@ -51,8 +55,8 @@ impl Holdings {
     /// Nothing, of the client with this address.
     pub fn new(client: IpAddr) -> Self {
         let network = client_network(client);
-        let [connections, origins, unread, owed] = std::array::from_fn(|_| AtomicUsize::new(0));
-        Self { network, connections, origins, unread, owed }
+        let [connections, origins, unread, heads, owed] = std::array::from_fn(|_| AtomicUsize::new(0));
+        Self { network, connections, origins, unread, heads, owed }
     }
 
     /// How many connections it has.
@@ -69,6 +73,11 @@ impl Holdings {
         }
     }
 
+    /// How much it holds of bodies that nobody has taken, and of heads, bytes.
+    pub fn held(&self) -> usize {
+        self.unread.load(Ordering::Relaxed) + self.heads.load(Ordering::Relaxed)
+    }
+
     /// Whether a connection that holds so much is to end, for what the client has to give back. Those that hold least go on: with the
     /// others there is half of all at least.
     pub fn takes_back(&self, held: impl FnOnce() -> usize) -> bool {
@@ -82,6 +91,26 @@ impl Holdings {
         }
         let owes = |owed: usize| (owed > 0).then(|| owed.saturating_sub(held));
         self.owed.fetch_update(Ordering::Relaxed, Ordering::Relaxed, owes).is_ok()
+    }
+}
+
+/// The head of a request that counts as its client's, for as long as this value lives.
+#[derive(Debug)]
+pub struct HeldHead(Arc<Holdings>, usize);
+
+impl HeldHead {
+    /// Such a head of so many bytes. A small one is not worth it.
+    pub fn new(client: &Arc<Holdings>, bytes: usize) -> Option<Self> {
+        (bytes >= LARGE_HEAD).then(|| {
+            client.heads.fetch_add(bytes, Ordering::Relaxed);
+            Self(Arc::clone(client), bytes)
+        })
+    }
+}
+
+impl Drop for HeldHead {
+    fn drop(&mut self) {
+        self.0.heads.fetch_sub(self.1, Ordering::Relaxed);
     }
 }
 
@@ -403,6 +432,15 @@ mod tests {
         drop(first);
         assert!(enter(&registry, client, 2, 0).is_some());
         assert_eq!(registry.count(), 1);
+    }
+
+    #[test]
+    fn large_heads_count_until_their_requests_are_over() {
+        let client = Arc::new(Holdings::new(IpAddr::from([192, 0, 2, 1])));
+        let heads = [LARGE_HEAD - 1, LARGE_HEAD, 60_000].map(|bytes| HeldHead::new(&client, bytes));
+        assert_eq!(client.held(), LARGE_HEAD + 60_000);
+        drop(heads);
+        assert_eq!(client.held(), 0);
     }
 
     #[test]

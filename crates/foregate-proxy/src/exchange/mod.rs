@@ -203,8 +203,13 @@ pub struct Served<'a> {
 ///
 /// A panic is the end of this request alone: it is counted, and the client gets a 500 if it has got nothing yet.
 pub async fn serve(served: Served<'_>, understood: Result<(), Error>) -> Outcome {
+    let client = served.peer.holdings.as_ref();
+    if let Some(client) = client {
+        served.request.belongs_to(client);
+    }
     let connections = || served.peer.client.map(|client| served.proxy.registry.of(client.ip()));
-    let admitted = if understood.is_ok() { pressure::admit(connections) } else { Ok(()) };
+    let holds = || client.map_or(0, |client| client.held());
+    let admitted = if understood.is_ok() { pressure::admit(connections, holds) } else { Ok(()) };
     let first = understood.and(admitted).map_or_else(Step::Failed, |()| Step::Route);
     let mut exchange = Exchange::new(served);
     exchange.refused = understood.err();

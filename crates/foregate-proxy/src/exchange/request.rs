@@ -5,6 +5,7 @@
 mod onward;
 mod understand;
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use foregate_wire::{BodyLength, Method, NameId, RequestHead, Slashes, normalize_path, normalize_query};
@@ -12,6 +13,7 @@ use foregate_wire::{BodyLength, Method, NameId, RequestHead, Slashes, normalize_
 use self::onward::{OWN_NAME, Told};
 use self::understand::LastHost;
 pub use self::understand::StandIn;
+use crate::connection::registry::{HeldHead, Holdings};
 use crate::error::Error;
 use crate::pressure::Charge;
 use crate::settings;
@@ -54,6 +56,7 @@ pub struct Request {
     pub sent: usize,
     /// The memory of the head.
     charge: Charge,
+    of_client: Option<HeldHead>,
 }
 
 impl Request {
@@ -78,6 +81,7 @@ impl Request {
             claimed: 0,
             sent: usize::MAX,
             charge: Charge::new(),
+            of_client: None,
         }
     }
 
@@ -232,6 +236,7 @@ impl Request {
         const KEPT: usize = 4096;
         self.head.shrink_to(KEPT, 64);
         self.target.shrink_to(KEPT);
+        self.of_client = None;
         self.count();
     }
 
@@ -240,6 +245,11 @@ impl Request {
         self.clear();
         self.shrink();
         self.charge.set(0);
+    }
+
+    /// Its head counts as this client's as well, until the request is over.
+    pub fn belongs_to(&mut self, client: &Arc<Holdings>) {
+        self.of_client = HeldHead::new(client, self.charge.bytes());
     }
 
     /// Counts the memory of its head, and says how much that is, bytes.
