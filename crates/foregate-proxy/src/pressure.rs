@@ -29,9 +29,10 @@ const LUMP: isize = 256 * 1024;
 /// Where each stage begins, percent of the limit.
 const BEGINS: [usize; 3] = [50, 75, 100];
 /// Where requests are refused to everybody, percent of the limit. From the second stage on to those alone who have more connections
-/// than [`FEW`]: who makes the process hold much has many, as a connection has bounds of its own. For the same reason these alone do
-/// without keep-alive before the second stage.
+/// than [`FEW`]: who makes the process hold much has many, as a connection has bounds of its own.
 const FOR_ALL: usize = 90;
+/// Where everybody does without keep-alive, percent of the limit. From the first stage on those alone who have more connections.
+const KEEP_ALIVE_FOR_ALL: usize = 85;
 /// Connections of somebody who does not make memory short.
 const FEW: usize = 8;
 /// A stage ends so much below its beginning, percent of the limit, so that one request does not make it come and go.
@@ -178,11 +179,12 @@ impl Accounts {
     }
 
     fn ends_keep_alive(&self, connections: impl FnOnce() -> Option<usize>) -> bool {
-        match self.stage.load(Ordering::Relaxed) {
-            0 => false,
-            1 => connections().is_none_or(|connections| connections > FEW),
-            _ => true,
-        }
+        self.stage.load(Ordering::Relaxed) >= 1
+            && (self.is_tight_for_all() || connections().is_none_or(|connections| connections > FEW))
+    }
+
+    fn is_tight_for_all(&self) -> bool {
+        self.held() >= self.share(KEEP_ALIVE_FOR_ALL)
     }
 
     fn allows_head(&self, bytes: usize) -> bool {
@@ -312,15 +314,15 @@ pub fn allows_head(bytes: usize) -> bool {
 
 /// Follows the stages: wakes idle connections, and those of clients that hold the most, which end by themselves, and tells the log.
 pub async fn watch(proxy: Arc<Proxy>) {
-    let (mut last, mut told) = (0, None::<(u8, Instant)>);
+    let (mut last, mut for_all, mut told) = (0, false, None::<(u8, Instant)>);
     loop {
         // What has changed is waited for; what threads raced for is found soon.
         let pause = if last < 2 { LOOK_EVERY } else { LOOK_EVERY_SHORT };
         let _ = tokio::time::timeout(pause, CHANGED.notified()).await;
         MEMORY.look();
         let stage = MEMORY.stage.load(Ordering::Relaxed);
-        // The second stage is the first for clients with few connections.
-        if last < stage.min(2) {
+        let was_for_all = std::mem::replace(&mut for_all, MEMORY.is_tight_for_all());
+        if stage > 0 && last == 0 || for_all && !was_for_all {
             proxy.registry.wake();
         }
         last = stage;
@@ -415,7 +417,7 @@ mod tests {
         accounts.limit.store(1000, Ordering::Relaxed);
         let ends = || [Some(8), Some(9), None].map(|connections| accounts.ends_keep_alive(|| connections));
         for (more, expected) in
-            [(499, [false; 3]), (1, [false, true, true]), (249, [false, true, true]), (1, [true; 3])]
+            [(499, [false; 3]), (1, [false, true, true]), (349, [false, true, true]), (1, [true; 3])]
         {
             accounts.add(more);
             assert_eq!(ends(), expected, "{} of 1000", accounts.held());

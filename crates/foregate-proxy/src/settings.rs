@@ -240,7 +240,7 @@ pub struct Limits {
     pub offload_queue: usize,
     /// What peers may make the process hold in buffers, heads and bodies, [`filter_memory`](Self::filter_memory) included,
     /// bytes. From a half of it on, keep-alive connections of clients with more than eight end; from three quarters on, their new
-    /// requests get 503, and keep-alive connections of all end; from nine tenths on, new requests of all get 503; beyond, new
+    /// requests get 503; from 85 percent on, keep-alive connections of all end; from nine tenths on, new requests of all get 503; beyond, new
     /// connections are closed. Default (`None`): `filter_memory` and 32 MiB for each worker, for two at least.
     pub memory: Option<usize>,
     /// What filters of bodies, starts of bodies that steps look at and bodies kept for another attempt may hold together in
