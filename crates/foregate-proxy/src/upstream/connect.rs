@@ -407,7 +407,12 @@ mod tests {
             tokio::task::yield_now().await;
             // Somebody has a connection to spare meanwhile.
             let link = connect(&upstream).await;
-            pool.put(link, Box::new(Made { born: Instant::now(), address: None }), Instant::now(), 10);
+            pool.put(
+                link,
+                Box::new(Made { born: Instant::now(), address: None, of_client: None }),
+                Instant::now(),
+                10,
+            );
             drop(connecting);
         });
         assert!(first.reused);
@@ -467,7 +472,7 @@ mod tests {
         let link = connect(&upstream).await;
         let address = link.stream().socket().peer_address();
         assert_eq!(address, Some(old.into()));
-        server.pool.put(link, Box::new(Made { born: made, address }), made, 10);
+        server.pool.put(link, Box::new(Made { born: made, address, of_client: None }), made, 10);
         let later = made + Duration::from_secs(30);
         server.sweep(later, upstream.ages());
         assert!(server.pool.oldest().is_some(), "the name has it still");

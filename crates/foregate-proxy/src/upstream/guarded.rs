@@ -110,8 +110,8 @@ impl Signs {
 
     /// Whether that a stream, opened at `opened`, was refused is to be held against the origin: nobody was answered yet. Streams that
     /// are refused at once are refused for the same reason, which counts once.
-    pub fn is_to_blame(&self, opened: Instant, now: Instant) -> bool {
-        let (opened, now) = (self.since_born(opened), self.since_born(now));
+    pub fn is_to_blame(&self, opened: u64, now: Instant) -> bool {
+        let now = self.since_born(now);
         let blame = |blamed| (opened >= blamed).then_some(now + 1);
         !self.has_answered() && self.blamed.fetch_update(Ordering::Relaxed, Ordering::Relaxed, blame).is_ok()
     }
@@ -137,7 +137,8 @@ impl Signs {
         self.read.store(self.since_born(now), Ordering::Relaxed);
     }
 
-    fn since_born(&self, now: Instant) -> u64 {
+    /// Microseconds from when the connection was made.
+    pub fn since_born(&self, now: Instant) -> u64 {
         u64::try_from(now.saturating_duration_since(self.born).as_micros()).unwrap_or(u64::MAX)
     }
 }

@@ -55,14 +55,13 @@ pub struct Origin {
     /// The origin has ended the handshake after all.
     refusal: Option<Refusal>,
     h2: Option<H2Attempt>,
-    /// Counts it among those that serve its client, where it serves nobody else.
-    _of_client: Option<OfClient>,
 }
 
 #[derive(Debug)]
 struct H2Attempt {
     lease: Lease,
-    opened: Instant,
+    /// Microseconds after its connection.
+    opened: u64,
     response: Option<ResponseFuture>,
 }
 
@@ -189,23 +188,24 @@ impl Upstream {
     ) -> Origin {
         let (link, made, h2) = match connected {
             Connected::H1(link) => {
-                let made = kept.unwrap_or_else(|| {
+                let mut made = kept.unwrap_or_else(|| {
                     // An address that leads nowhere else is not asked for.
                     let address = server.resolved.is_some().then(|| link.stream().socket().peer_address());
-                    Box::new(Made { born: Instant::now(), address: address.flatten() })
+                    Box::new(Made { born: Instant::now(), address: address.flatten(), of_client: None })
                 });
+                made.of_client = of_client;
                 (Link::H1(link), Some(made), None)
             }
             Connected::H2(lease) => {
                 let mut link = Box::new(H2Link::new(None, None));
                 link.count_in(lease.unread());
                 link.count_out(lease.unsent());
-                (Link::H2(link), None, Some(H2Attempt { lease, opened: clock::now(), response: None }))
+                let opened = lease.signs().since_born(clock::now());
+                (Link::H2(link), None, Some(H2Attempt { lease, opened, response: None }))
             }
         };
         let pool = Arc::clone(&server.pool);
-        let (keep_alive, answered, refusal, _of_client) = (false, false, None, of_client);
-        Origin { link, reused, made, pool, keep_alive, answered, refusal, h2, _of_client }
+        Origin { link, reused, made, pool, keep_alive: false, answered: false, refusal: None, h2 }
     }
 
     /// Keeps the connection for another request if it is fit for one.
@@ -215,8 +215,9 @@ impl Upstream {
             && link.is_clean()
             && self.settings.send_proxy.is_none()
             && !link.is_ahead_in_tls()
-            && let Some(made) = origin.made
+            && let Some(mut made) = origin.made
         {
+            made.of_client = None;
             origin.pool.put(link, made, now, self.settings.keep_alive_connections);
         }
     }

@@ -17,6 +17,7 @@ use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
 use super::guarded::Signs;
+use crate::descriptors::OfClient;
 use crate::link::H1Link;
 use crate::link::unread::Unread;
 use crate::link::unsent::{Piece, Unsent};
@@ -54,6 +55,8 @@ pub struct Made {
     pub born: Instant,
     /// Where it leads, if its server's name may have several addresses: once it is broken nobody can tell.
     pub address: Option<IpAddr>,
+    /// Counts it among those that serve its client; one that waits is nobody's.
+    pub of_client: Option<OfClient>,
 }
 
 #[derive(Debug)]

@@ -89,7 +89,7 @@ mod tests {
             let (ours, peer) = UnixStream::pair().unwrap();
             peers.push(peer);
             let link = Box::new(H1Link::new(Stream::Plain(Socket::from(ours))));
-            let made = Box::new(Made { born: start, address: None });
+            let made = Box::new(Made { born: start, address: None, of_client: None });
             pool.put(link, made, start + Duration::from_secs(second), 10);
         }
         assert_eq!(pools.idle(), 3);
