@@ -287,16 +287,14 @@ pub fn refuses_connections() -> bool {
     MEMORY.stage.load(Ordering::Relaxed) >= 3
 }
 
-/// Whether a new request may be served, of a client that has so many connections, if that is known, and holds so many bytes.
+/// Whether a new request of this client, if it is known, may be served.
 ///
 /// # Errors
 ///
 /// New requests are refused at present, or those of clients with as many; this one has been counted.
-pub fn admit(
-    connections: impl FnOnce() -> Option<usize>,
-    holds: impl FnOnce() -> usize,
-) -> Result<(), Error> {
-    if MEMORY.admits(connections, holds) {
+pub fn admit(client: Option<&Arc<Holdings>>) -> Result<(), Error> {
+    let connections = || client.map(|client| client.connections());
+    if MEMORY.admits(connections, || client.map_or(0, |client| client.held())) {
         return Ok(());
     }
     REFUSED_REQUESTS.inc();

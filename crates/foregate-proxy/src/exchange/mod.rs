@@ -207,9 +207,7 @@ pub async fn serve(served: Served<'_>, understood: Result<(), Error>) -> Outcome
     if let Some(client) = client {
         served.request.belongs_to(client);
     }
-    let connections = || served.peer.client.map(|client| served.proxy.registry.of(client.ip()));
-    let holds = || client.map_or(0, |client| client.held());
-    let admitted = if understood.is_ok() { pressure::admit(connections, holds) } else { Ok(()) };
+    let admitted = if understood.is_ok() { pressure::admit(client) } else { Ok(()) };
     let first = understood.and(admitted).map_or_else(Step::Failed, |()| Step::Route);
     let mut exchange = Exchange::new(served);
     exchange.refused = understood.err();
