@@ -94,6 +94,9 @@ typedef struct {
 
     /* What has not been consumed, and what is under way. */
     ngx_chain_t *in;
+    ngx_chain_t *out; /* gathered, and goes out when this turn is over at the latest */
+    ngx_chain_t *last_out;
+    ngx_event_t gathering;
     ngx_chain_t *free;
     ngx_chain_t *busy;
     ngx_uint_t buffers;
@@ -231,7 +234,18 @@ void ngx_http_foregate_check_end(ngx_http_request_t *r, ngx_http_foregate_ctx_t 
 /* The start of a response's body is not waited for any more. */
 void ngx_http_foregate_end_holding(ngx_http_foregate_ctx_t *ctx);
 
-/* An empty buffer of ours; NULL when all are under way, or when there is no memory. */
+/* What was gathered goes out. */
+void ngx_http_foregate_end_gathering(ngx_http_foregate_ctx_t *ctx);
+
+/* Whether a buffer says more than its bytes. */
+static ngx_inline ngx_uint_t
+ngx_http_foregate_marked(const ngx_buf_t *buf)
+{
+    return buf->flush || buf->last_buf || buf->last_in_chain;
+}
+
+/* A buffer of ours with room: the last that was gathered, or an empty one; NULL when all are under way, or when there is no
+ * memory. */
 ngx_buf_t *ngx_http_foregate_buffer(ngx_http_request_t *r, ngx_http_foregate_ctx_t *ctx, ngx_chain_t **link);
 
 /* A buffer that marks what an empty one of ours does; NULL when that is nothing, or when there is no memory. It is none of

@@ -5,6 +5,8 @@
 #include "ngx_http_foregate.h"
 
 #define NGX_HTTP_FOREGATE_BUFFER_SIZE 16384
+/* With less room than this a buffer gets no more: what does not fit is copied once more. */
+#define NGX_HTTP_FOREGATE_ROOM 4096
 
 /* Where the other half writes: it may not be lent memory that nobody has written, and clearing each buffer costs a short response
  * more than copying what comes of it. */
@@ -25,6 +27,15 @@ ngx_http_foregate_buffer(ngx_http_request_t *r, ngx_http_foregate_ctx_t *ctx, ng
 {
     ngx_buf_t *buf;
 
+    if (ctx->out != NULL) {
+        buf = ctx->last_out->buf;
+        if (buf->tag == (ngx_buf_tag_t) &ngx_http_foregate_module && !ngx_http_foregate_marked(buf)
+            && buf->end - buf->last >= NGX_HTTP_FOREGATE_ROOM)
+        {
+            *link = ctx->last_out;
+            return buf;
+        }
+    }
     if (ctx->free != NULL) {
         *link = ctx->free;
         ctx->free = ctx->free->next;
@@ -58,7 +69,7 @@ ngx_http_foregate_mark(ngx_http_request_t *r, ngx_http_foregate_ctx_t *ctx, ngx_
     ngx_chain_t *link;
     ngx_buf_t *buf;
 
-    if (!empty->flush && !empty->last_buf && !empty->last_in_chain) {
+    if (!ngx_http_foregate_marked(empty)) {
         return NULL;
     }
 

@@ -13,7 +13,7 @@
 static ngx_http_output_header_filter_pt ngx_http_next_header_filter;
 static ngx_http_output_body_filter_pt ngx_http_next_body_filter;
 
-static ngx_int_t ngx_http_foregate_move(ngx_http_request_t *r, ngx_http_foregate_ctx_t *ctx);
+static ngx_int_t ngx_http_foregate_move(ngx_http_request_t *r, ngx_http_foregate_ctx_t *ctx, ngx_uint_t gather);
 static void ngx_http_foregate_end_waiting(ngx_http_request_t *r, ngx_http_foregate_ctx_t *ctx);
 static void ngx_http_foregate_break_off(ngx_http_request_t *r);
 static void ngx_http_foregate_write_handler(ngx_http_request_t *r);
@@ -65,11 +65,10 @@ ngx_http_foregate_body_of(ngx_http_request_t *r)
     return FG_SENT;
 }
 
-/* The start of a body does not come: who waits for it gets what has come. */
+/* Has a response go on now, by an event of its own. */
 static void
-ngx_http_foregate_hold_late(ngx_event_t *event)
+ngx_http_foregate_go_on(ngx_http_foregate_ctx_t *ctx)
 {
-    ngx_http_foregate_ctx_t *ctx = event->data;
     ngx_http_request_t *r = ctx->r;
     ngx_connection_t *c = r->connection;
 
@@ -77,12 +76,21 @@ ngx_http_foregate_hold_late(ngx_event_t *event)
         return;
     }
     ngx_http_set_log_request(c->log, r);
-    ctx->late = 1;
     ngx_http_foregate_wake_response(r, ctx);
     if (ngx_http_post_request(r, NULL) != NGX_OK) {
         c->error = 1;
     }
     ngx_http_run_posted_requests(c);
+}
+
+/* The start of a body does not come: who waits for it gets what has come. */
+static void
+ngx_http_foregate_hold_late(ngx_event_t *event)
+{
+    ngx_http_foregate_ctx_t *ctx = event->data;
+
+    ctx->late = 1;
+    ngx_http_foregate_go_on(ctx);
 }
 
 static void
@@ -176,7 +184,7 @@ ngx_http_foregate_respond(ngx_http_request_t *r, ngx_http_foregate_ctx_t *ctx)
     }
     ctx->ended = 1;
     if (ctx->filters) {
-        return ngx_http_foregate_move(r, ctx);
+        return ngx_http_foregate_move(r, ctx, 0);
     }
     ctx->done = 1;
     return ngx_http_next_body_filter(r, ctx->in);
@@ -275,7 +283,7 @@ ngx_http_foregate_release(ngx_http_request_t *r, ngx_http_foregate_ctx_t *ctx, n
     if (ngx_chain_add_copy(r->pool, &ctx->in, out) != NGX_OK) {
         return NGX_ERROR;
     }
-    return ctx->waiting ? NGX_AGAIN : ngx_http_foregate_move(r, ctx);
+    return ctx->waiting ? NGX_AGAIN : ngx_http_foregate_move(r, ctx, 0);
 }
 
 /* Keeps the start of the body until steps have seen it. */
@@ -350,7 +358,7 @@ ngx_http_foregate_resume(ngx_http_request_t *r, ngx_http_foregate_ctx_t *ctx)
         return queued == NULL ? rc : ngx_http_next_body_filter(r, queued);
     }
     ctx->in = queued;
-    return ngx_http_foregate_move(r, ctx);
+    return ngx_http_foregate_move(r, ctx, 0);
 }
 
 /* Runs instead of a response's handler once what it waits for is there. */
@@ -369,7 +377,8 @@ ngx_http_foregate_wake_handler(ngx_http_request_t *r)
         rc = ngx_http_foregate_release(r, ctx, NULL, 0);
         ngx_http_foregate_await_client(r, ctx);
     } else if (ctx->filters && !ctx->asking) {
-        rc = ngx_http_foregate_move(r, ctx);
+        rc = ngx_http_foregate_move(r, ctx, 0);
+        ngx_http_foregate_await_client(r, ctx);
     }
     if (rc == NGX_ERROR || rc > NGX_OK) {
         ngx_http_foregate_break_off(r);
@@ -399,24 +408,90 @@ ngx_http_foregate_watch_writing(ngx_http_request_t *r, ngx_http_foregate_ctx_t *
     }
 }
 
-/* What was sent late, and not by whoever makes the body, has to be sent to its end without that. */
+/* What was sent late, or gathered, and so not by whoever makes the body, has to be sent to its end without that. */
 static void
 ngx_http_foregate_await_client(ngx_http_request_t *r, ngx_http_foregate_ctx_t *ctx)
 {
-    if (ctx->late && r->connection->buffered) {
+    ngx_uint_t left = r->connection->buffered || (r->buffered & NGX_HTTP_FOREGATE_BUFFERED);
+
+    if (left && (ctx->late || (ctx->filters && !ctx->done))) {
         ngx_http_foregate_watch_writing(r, ctx);
     }
 }
 
-/* Moves the body on until there is no more of it, until its rest passes by the filters, or until all buffers are under way. */
-static ngx_int_t
-ngx_http_foregate_move(ngx_http_request_t *r, ngx_http_foregate_ctx_t *ctx)
+/* Nothing came to what was gathered while this turn lasted. */
+static void
+ngx_http_foregate_gathered(ngx_event_t *event)
 {
-    ngx_chain_t *out, **last, *link;
+    ngx_http_foregate_go_on(event->data);
+}
+
+/* Whether what is to go out may wait for more: NGINX hands a body on in pieces of two small buffers, and to send each by itself
+ * costs more than to make it. It waits while NGINX is at work with what the same event has brought, and no longer. */
+static ngx_uint_t
+ngx_http_foregate_gathers(ngx_http_foregate_ctx_t *ctx)
+{
+    ngx_chain_t *link;
+
+    if (ctx->done || ctx->asking || ctx->full || ctx->soon || ctx->in != NULL || ctx->more) {
+        return 0;
+    }
+    for (link = ctx->out; link != NULL; link = link->next) {
+        if (ngx_http_foregate_marked(link->buf)) {
+            return 0;
+        }
+    }
+    return 1;
+}
+
+/* Puts what becomes of the body into buffers, until there is no more of it, all are under way, or they are to be sent first. */
+static void
+ngx_http_foregate_gather(ngx_http_request_t *r, ngx_http_foregate_ctx_t *ctx)
+{
+    ngx_chain_t *link;
     ngx_buf_t *buf;
+
+    while (!ctx->done && !ctx->asking && (ctx->in != NULL || ctx->more)) {
+        buf = ngx_http_foregate_buffer(r, ctx, &link);
+        if (buf == NULL) {
+            ctx->full = 1;
+            return;
+        }
+        if (ctx->failed || ngx_http_foregate_fill(r, ctx, buf) != NGX_OK) {
+            ctx->failed = 1;
+            return;
+        }
+        if (ngx_buf_size(buf) == 0) {
+            link->next = ctx->free;
+            ctx->free = link;
+            link = ngx_http_foregate_mark(r, ctx, buf);
+            if (ctx->failed) {
+                return;
+            }
+        }
+        if (link != NULL && link != ctx->last_out) {
+            if (ctx->out == NULL) {
+                ctx->out = link;
+            } else {
+                ctx->last_out->next = link;
+            }
+            ctx->last_out = link;
+        }
+        if (ctx->over || (ctx->soon && link != NULL)) {
+            return;
+        }
+    }
+}
+
+/* Moves the body on until there is no more of it, until its rest passes by the filters, or until all buffers are under way. With
+ * `gather`, what comes of it may wait for what NGINX hands on next. */
+static ngx_int_t
+ngx_http_foregate_move(ngx_http_request_t *r, ngx_http_foregate_ctx_t *ctx, ngx_uint_t gather)
+{
+    ngx_chain_t *out;
     ngx_int_t rc = NGX_OK;
 
-    if (ctx->full || (ctx->in == NULL && !ctx->more)) {
+    if (ctx->full || (ctx->in == NULL && !ctx->more && ctx->out == NULL)) {
         /* The buffers under way have to go first; or there is nothing of ours, and others may have something. */
         rc = ngx_http_next_body_filter(r, NULL);
         out = NULL;
@@ -427,47 +502,31 @@ ngx_http_foregate_move(ngx_http_request_t *r, ngx_http_foregate_ctx_t *ctx)
         }
     }
 
-    while (!ctx->done && !ctx->asking && (ctx->in != NULL || ctx->more)) {
-        out = NULL;
-        last = &out;
-
-        while (!ctx->done && !ctx->asking && (ctx->in != NULL || ctx->more)) {
-            buf = ngx_http_foregate_buffer(r, ctx, &link);
-            if (buf == NULL) {
-                ctx->full = 1;
-                break;
-            }
-            if (ctx->failed || ngx_http_foregate_fill(r, ctx, buf) != NGX_OK) {
-                ctx->failed = 1;
-                break;
-            }
-            if (ngx_buf_size(buf) == 0) {
-                link->next = ctx->free;
-                ctx->free = link;
-                link = ngx_http_foregate_mark(r, ctx, buf);
-                if (link == NULL) {
-                    if (ctx->failed || ctx->over) {
-                        break;
-                    }
-                    continue;
-                }
-            }
-            *last = link;
-            last = &link->next;
-            if (ctx->soon || ctx->over) {
-                break;
-            }
-        }
-        *last = NULL;
-
+    while (ctx->out != NULL || (!ctx->done && !ctx->asking && (ctx->in != NULL || ctx->more))) {
+        ngx_http_foregate_gather(r, ctx);
         if (ctx->failed) {
             ngx_http_foregate_tell_broken(r);
             r->connection->error = 1;
             return NGX_ERROR;
         }
+        if (gather && ctx->out != NULL && !ctx->over && ngx_http_foregate_gathers(ctx)) {
+            r->buffered |= NGX_HTTP_FOREGATE_BUFFERED;
+            ctx->gathering.handler = ngx_http_foregate_gathered;
+            ctx->gathering.data = ctx;
+            ctx->gathering.log = r->connection->log;
+            ngx_post_event(&ctx->gathering, &ngx_posted_events);
+            return NGX_AGAIN;
+        }
+        ngx_http_foregate_end_gathering(ctx);
+        out = ctx->out;
         if (ctx->over) {
             /* Buffers of others go on as they are, behind ours; nobody needs ours again. */
-            *last = ctx->in;
+            if (out == NULL) {
+                out = ctx->in;
+            } else {
+                ctx->last_out->next = ctx->in;
+            }
+            ctx->out = NULL;
             ctx->in = NULL;
             ctx->filters = 0;
             r->buffered &= ~NGX_HTTP_FOREGATE_BUFFERED;
@@ -477,6 +536,8 @@ ngx_http_foregate_move(ngx_http_request_t *r, ngx_http_foregate_ctx_t *ctx)
             break;
         }
 
+        ctx->out = NULL;
+        ctx->last_out = NULL;
         rc = ngx_http_next_body_filter(r, out);
         ngx_chain_update_chains(r->pool, &ctx->free, &ctx->busy, &out, (ngx_buf_tag_t) &ngx_http_foregate_module);
         if (rc == NGX_ERROR) {
@@ -500,6 +561,14 @@ ngx_http_foregate_move(ngx_http_request_t *r, ngx_http_foregate_ctx_t *ctx)
     return rc;
 }
 
+void
+ngx_http_foregate_end_gathering(ngx_http_foregate_ctx_t *ctx)
+{
+    if (ctx->gathering.posted) {
+        ngx_delete_posted_event(&ctx->gathering);
+    }
+}
+
 /* Ends a request from outside of what makes its response. That is at work still, and counts as one use of the request: NGINX
  * ends it first, and must not free the request then. */
 static void
@@ -518,13 +587,15 @@ ngx_http_foregate_write_handler(ngx_http_request_t *r)
     ngx_http_foregate_ctx_t *ctx = ngx_http_get_module_ctx(r, ngx_http_foregate_module);
     ngx_http_event_handler_pt next = ctx->write_handler;
     ngx_event_t *wev = r->connection->write;
+    ngx_uint_t may_send = wev->ready && !wev->delayed;
     ngx_int_t rc = NGX_OK;
 
     r->write_event_handler = next;
-    if (!wev->timedout && !wev->delayed && wev->ready && !ctx->failed) {
-        if (!ctx->done && ctx->filters) {
-            rc = ngx_http_foregate_move(r, ctx);
-        } else if (ctx->late) {
+    if (!wev->timedout && !ctx->failed) {
+        /* With limit_rate the time may not have come. */
+        if (may_send && !ctx->done && ctx->filters) {
+            rc = ngx_http_foregate_move(r, ctx, 0);
+        } else if (may_send && ctx->late) {
             rc = ngx_http_next_body_filter(r, NULL);
         }
         ngx_http_foregate_await_client(r, ctx);
@@ -565,7 +636,7 @@ ngx_http_foregate_filter_body(ngx_http_request_t *r, ngx_http_foregate_ctx_t *ct
         return NGX_ERROR;
     }
 
-    return ngx_http_foregate_move(r, ctx);
+    return ngx_http_foregate_move(r, ctx, in != NULL);
 }
 
 static ngx_int_t

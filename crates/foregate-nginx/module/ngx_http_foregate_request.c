@@ -16,6 +16,7 @@ ngx_http_foregate_cleanup(void *data)
     ngx_http_foregate_ctx_t *ctx = data;
 
     ngx_http_foregate_forget_fetches(ctx, 0);
+    ngx_http_foregate_end_gathering(ctx);
     if (ctx->request != NULL) {
         fg_request_free(ctx->request);
         ctx->request = NULL;
