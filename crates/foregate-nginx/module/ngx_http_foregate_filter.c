@@ -412,7 +412,7 @@ ngx_http_foregate_watch_writing(ngx_http_request_t *r, ngx_http_foregate_ctx_t *
 static void
 ngx_http_foregate_await_client(ngx_http_request_t *r, ngx_http_foregate_ctx_t *ctx)
 {
-    ngx_uint_t left = r->connection->buffered || (r->buffered & NGX_HTTP_FOREGATE_BUFFERED);
+    ngx_uint_t left = r->connection->buffered || r->buffered;
 
     if (left && (ctx->late || (ctx->filters && !ctx->done))) {
         ngx_http_foregate_watch_writing(r, ctx);
@@ -580,21 +580,22 @@ ngx_http_foregate_break_off(ngx_http_request_t *r)
 }
 
 /* The client has taken something. While an upstream has nothing new, its own handler does not ask filters that hold less
- * than it may have under way: what little input has become much would wait for more input. */
+ * than it may have under way: what little input has become much would wait for more input, and so would what stands before our
+ * filter, as NGINX's copies of what it had put into a file. */
 static void
 ngx_http_foregate_write_handler(ngx_http_request_t *r)
 {
     ngx_http_foregate_ctx_t *ctx = ngx_http_get_module_ctx(r, ngx_http_foregate_module);
     ngx_http_event_handler_pt next = ctx->write_handler;
     ngx_event_t *wev = r->connection->write;
-    ngx_uint_t may_send = wev->ready && !wev->delayed;
+    ngx_uint_t may_send = wev->ready && !wev->delayed && !r->aio;
     ngx_int_t rc = NGX_OK;
 
     r->write_event_handler = next;
     if (!wev->timedout && !ctx->failed) {
         /* With limit_rate the time may not have come. */
         if (may_send && !ctx->done && ctx->filters) {
-            rc = ngx_http_foregate_move(r, ctx, 0);
+            rc = ngx_http_output_filter(r, NULL);
         } else if (may_send && ctx->late) {
             rc = ngx_http_next_body_filter(r, NULL);
         }

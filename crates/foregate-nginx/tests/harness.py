@@ -23,10 +23,18 @@ SUPPRESSIONS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "valgrin
 PATIENCE = 180 if VALGRIND else 10
 
 
+GIVEN = set()
+
+
 def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+    """A port that nobody listens on, and that was not given before: the system may hand out the same again."""
+    while True:
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port = probe.getsockname()[1]
+        if port not in GIVEN:
+            GIVEN.add(port)
+            return port
 
 
 def version():
