@@ -151,9 +151,11 @@ impl RequestHead {
         self.target.shrink_to(bytes);
     }
 
-    /// Forgets the fields that are kept to know them again: no further request follows.
+    /// Forgets the fields that are kept to know them again, and keeps their memory: the next request is somebody else's.
     pub fn forget(&mut self) {
-        self.before = Before(None);
+        if let Some(before) = &mut self.before.0 {
+            before.headers.clear();
+        }
     }
 }
 
@@ -206,11 +208,6 @@ impl ResponseHead {
     pub fn shrink_to(&mut self, bytes: usize, fields: usize) {
         self.headers.shrink_to(bytes, fields);
         self.reason.shrink_to(bytes);
-    }
-
-    /// Forgets the fields that are kept to know them again: no further response follows.
-    pub fn forget(&mut self) {
-        self.before = Before(None);
     }
 }
 

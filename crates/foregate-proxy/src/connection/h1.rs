@@ -12,6 +12,7 @@ use crate::error::Error;
 use crate::exchange::client::Client;
 use crate::exchange::request::Request;
 use crate::exchange::response::Response;
+use crate::exchange::scratch::Scratch;
 use crate::exchange::{self, Outcome};
 use crate::link::h1::HeadFault;
 use crate::link::{H1Link, Link, Received};
@@ -63,6 +64,16 @@ enum NoHead {
     Memory,
 }
 
+/// Why no request follows soon.
+enum End {
+    /// There is nobody left to send anything to.
+    Gone,
+    /// The connection is to be closed.
+    Close,
+    /// None comes.
+    Quiet,
+}
+
 impl Session {
     fn link(&mut self) -> &mut H1Link {
         match &mut self.client.link {
@@ -108,29 +119,31 @@ impl Session {
 
     /// Serves requests for as long as they come close after each other. Whether the connection goes on.
     async fn burst(&mut self) -> bool {
-        let mut request = Request::new();
-        let mut response = Response::new();
+        let mut scratch = Scratch::take();
+        let end = self.serve_each(&mut scratch).await;
+        // The client may take its time to go.
+        scratch.give();
+        match end {
+            End::Gone => return false,
+            End::Close => self.close().await,
+            End::Quiet => return true,
+        }
+        false
+    }
+
+    async fn serve_each(&mut self, Scratch { request, response }: &mut Scratch) -> End {
         loop {
-            match self.exchange(&mut request, &mut response).await {
-                Outcome::Abort => return false,
-                Outcome::Close => {
-                    // The client may take its time to go.
-                    request.clear();
-                    request.head.forget();
-                    response.forget();
-                    request.shrink();
-                    self.close().await;
-                    return false;
-                }
+            match self.exchange(request, response).await {
+                Outcome::Abort => return End::Gone,
+                Outcome::Close => return End::Close,
                 Outcome::Reusable => {}
             }
             if !self.drain_body().await {
-                self.close().await;
-                return false;
+                return End::Close;
             }
             request.shrink();
             if self.link().ahead().is_empty() && !self.wait(Some(LINGER)).await {
-                return !self.link().has_ended();
+                return if self.link().has_ended() { End::Gone } else { End::Quiet };
             }
         }
     }

@@ -1,6 +1,5 @@
 //! An HTTP/2 client: each stream is a task of its own.
 
-use std::cell::RefCell;
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -18,7 +17,7 @@ use crate::error::Error;
 use crate::exchange;
 use crate::exchange::client::{Client, Peer};
 use crate::exchange::request::Request;
-use crate::exchange::response::Response;
+use crate::exchange::scratch::Scratch;
 use crate::link::head_gate::RefusedHead;
 use crate::link::unread::Unread;
 use crate::link::unsent::{Piece, Unsent};
@@ -39,8 +38,6 @@ const FRAME: u32 = 16 * 1024;
 ///
 /// [`FrameMeter`]: super::frame_meter::FrameMeter
 const LATE_FACTOR: usize = 4;
-/// How many [`Scratch`]es a thread keeps.
-const KEPT_SCRATCH: usize = 128;
 /// How long a client may take to go away after it was told why.
 const FAREWELL: Duration = Duration::from_secs(1);
 
@@ -457,34 +454,6 @@ async fn refused_stream(proxy: Arc<Proxy>, peer: Arc<Peer>, refused: RefusedHead
     exchange::refuse(served, error).await;
     scratch.give();
     drop(place);
-}
-
-/// Memory for one request and its response, handed on from stream to stream.
-struct Scratch {
-    request: Request,
-    response: Response,
-}
-
-thread_local! {
-    #[expect(clippy::vec_box, reason = "it is moved into a task and back, which should not copy it")]
-    static SCRATCH: RefCell<Vec<Box<Scratch>>> = const { RefCell::new(Vec::new()) };
-}
-
-impl Scratch {
-    fn take() -> Box<Self> {
-        let kept = SCRATCH.with_borrow_mut(Vec::pop);
-        kept.unwrap_or_else(|| Box::new(Self { request: Request::new(), response: Response::new() }))
-    }
-
-    fn give(mut self: Box<Self>) {
-        self.request.put_away();
-        self.response.put_away();
-        SCRATCH.with_borrow_mut(|kept| {
-            if kept.len() < KEPT_SCRATCH {
-                kept.push(self);
-            }
-        });
-    }
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! The client's end of an exchange: where heads and bodies of responses go.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use foregate_wire::serialise::{
@@ -35,7 +35,7 @@ pub struct Peer {
 impl Peer {
     /// A client on a cleartext connection.
     pub fn new(client: Option<SocketAddr>, local: Option<SocketAddr>) -> Self {
-        let client_text = client.map(|client| client.ip().to_canonical().to_string()).unwrap_or_default();
+        let client_text = client.map(|client| text_of(client.ip().to_canonical())).unwrap_or_default();
         Self { client, client_text: client_text.into(), holdings: None, local, tls: None }
     }
 
@@ -48,6 +48,24 @@ impl Peer {
     pub fn is_secure(&self) -> bool {
         self.tls.is_some()
     }
+}
+
+/// An address as `Display` has it. For those of version 4, which most clients have, without its machinery: each connection has one.
+fn text_of(address: IpAddr) -> String {
+    let IpAddr::V4(address) = address else { return address.to_string() };
+    let octets = address.octets();
+    let digits = octets.map(|octet| 1 + usize::from(octet > 9) + usize::from(octet > 99));
+    let mut text = String::with_capacity(3 + digits.iter().sum::<usize>());
+    for (number, octet) in octets.into_iter().enumerate() {
+        if number > 0 {
+            text.push('.');
+        }
+        for unit in [100, 10].into_iter().filter(|unit| octet >= *unit) {
+            text.push((b'0' + octet / unit % 10).into());
+        }
+        text.push((b'0' + octet % 10).into());
+    }
+    text
 }
 
 /// The client's end of an exchange.
@@ -224,5 +242,21 @@ fn h1_framing(request: &Request, status: u16, length: BodyLength, close: bool) -
         BodyLength::Empty if status == 204 || status < 200 => (BodyLength::Empty, close),
         BodyLength::Empty => (BodyLength::Fixed(0), close),
         length => (length, close),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_as_the_standard_has_them() {
+        let octets =
+            (0..=255_u8).map(|octet| [octet, octet.wrapping_add(9), octet.wrapping_mul(7), 255 - octet]);
+        for address in octets.map(IpAddr::from).chain(["2001:db8::1".parse().unwrap()]) {
+            let text = text_of(address);
+            assert_eq!(text, address.to_string());
+            assert!(address.is_ipv6() || text.capacity() == text.len(), "{text}");
+        }
     }
 }

@@ -540,9 +540,6 @@ impl Exchange<'_> {
         if self.proxy.is_draining() || self.client.close_soon {
             self.client.close = true;
         }
-        if self.client.close {
-            self.response.forget();
-        }
         self.response.count();
         self.client.send_head(self.request, self.response, length)
     }

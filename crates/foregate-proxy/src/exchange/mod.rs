@@ -13,6 +13,7 @@ mod received;
 pub mod request;
 mod respond;
 pub mod response;
+pub mod scratch;
 mod tunnel;
 mod view;
 

@@ -244,6 +244,8 @@ impl Request {
     pub fn put_away(&mut self) {
         self.clear();
         self.shrink();
+        // How fast a head is known again would tell of another client's.
+        self.head.forget();
         self.charge.set(0);
     }
 

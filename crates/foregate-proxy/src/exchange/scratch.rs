@@ -1,0 +1,80 @@
+//! Memory for a request and its response, handed on from one to the next of a thread.
+
+use std::cell::RefCell;
+
+use super::request::Request;
+use super::response::Response;
+
+/// How many a thread keeps.
+const KEPT: usize = 128;
+
+/// A request and its response, of which nothing is known when it is taken.
+///
+/// What it remembers of earlier ones saves the work of understanding the same bytes again, and nothing else: it may come from
+/// another connection.
+#[derive(Debug)]
+pub struct Scratch {
+    /// The request.
+    pub request: Request,
+    /// Its response.
+    pub response: Response,
+}
+
+thread_local! {
+    #[expect(clippy::vec_box, reason = "it is moved into a task and back, which should not copy it")]
+    static SCRATCH: RefCell<Vec<Box<Scratch>>> = const { RefCell::new(Vec::new()) };
+}
+
+impl Scratch {
+    /// One that lies ready, or a new one.
+    pub fn take() -> Box<Self> {
+        let kept = SCRATCH.with_borrow_mut(Vec::pop);
+        kept.unwrap_or_else(|| Box::new(Self { request: Request::new(), response: Response::new() }))
+    }
+
+    /// Lets the next have it.
+    pub fn give(mut self: Box<Self>) {
+        self.request.put_away();
+        self.response.put_away();
+        SCRATCH.with_borrow_mut(|kept| {
+            if kept.len() < KEPT {
+                kept.push(self);
+            }
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use foregate_wire::{HeadLimits, HeadParser, NameId};
+
+    use super::*;
+
+    /// Parses a head, and has it understood.
+    fn understand(scratch: &mut Scratch, text: &str) {
+        let limits = HeadLimits::default();
+        let parsed = HeadParser::new().parse_request(text.as_bytes(), &limits, &mut scratch.request.head);
+        assert_eq!(parsed, Ok(Some(text.len())));
+        scratch.request.understand_h1(Default::default()).unwrap();
+    }
+
+    #[test]
+    fn the_next_sees_nothing_of_the_last() {
+        let mut scratch = Scratch::take();
+        let (line, fields) = ("POST /a?b HTTP/1.1\r\n", "Host: one.example:81\r\nCookie: secret\r\n\r\n");
+        understand(&mut scratch, &format!("{line}{fields}"));
+        scratch.response.status = 404;
+        scratch.response.headers.push_id(NameId::SetCookie, b"secret");
+        scratch.give();
+
+        let mut scratch = Scratch::take();
+        assert!(!format!("{:?}", scratch.request.head).contains("ookie"), "not what is remembered either");
+        assert_eq!((scratch.request.host(), scratch.request.target()), ("", &b""[..]));
+        assert_eq!((scratch.response.status, scratch.response.headers.len()), (0, 0));
+        for text in [format!("{line}{fields}"), "GET / HTTP/1.1\r\nHost: two.example\r\n\r\n".to_owned()] {
+            understand(&mut scratch, &text);
+        }
+        assert_eq!((scratch.request.authority(), scratch.request.target()), ("two.example", &b"/"[..]));
+        assert_eq!(scratch.request.head.headers.get(NameId::Cookie), None);
+    }
+}
