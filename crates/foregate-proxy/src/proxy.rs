@@ -1,7 +1,7 @@
 //! What all connections of the process share.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
@@ -17,8 +17,8 @@ use crate::pressure;
 use crate::settings::{Limits, Listen, ListenAddress, Settings, Timeouts};
 use crate::spool::Spools;
 use crate::telemetry::access_log::AccessLog;
-use crate::telemetry::log_file::LogFile;
-use crate::telemetry::metrics::{Counter, Metrics, SiteCounters};
+use crate::telemetry::log_file::{LogFile, LogFiles};
+use crate::telemetry::metrics::{Metrics, SiteCounters};
 use crate::telemetry::steps::StepCounters;
 use crate::tls::{Acceptor, CertificateStore, SiteHosts, TlsError};
 use crate::upstream::{Pools, Upstream, Upstreams};
@@ -48,6 +48,8 @@ pub struct Config {
     pub head_limits: HeadLimits,
     /// In the order of the file: there are few, and requests over TLS look here.
     acceptors: Vec<(ListenAddress, Acceptor)>,
+    /// The access log, if there is one; none before it is opened.
+    access_log: Option<AccessLog>,
     /// The log files of modules, in the order of the settings; none before they are opened.
     logs: Vec<LogFile>,
 }
@@ -82,32 +84,41 @@ impl Config {
         let pools = Arc::clone(upstreams.pools());
         let upstreams = upstreams.build(&settings.upstreams, head_limits, old)?;
         let terms = Terms { limits: settings.limits.clone(), timeouts: settings.timeouts.clone() };
-        let (terms, logs) = (Arc::new(terms), Vec::new());
-        Ok(Self { terms, settings, upstreams, pools, head_limits, acceptors, logs })
+        Ok(Self {
+            terms: Arc::new(terms),
+            settings,
+            upstreams,
+            pools,
+            head_limits,
+            acceptors,
+            access_log: None,
+            logs: Vec::new(),
+        })
     }
 
-    /// Opens the log files of modules, but for those that `old` has open.
+    /// Opens the access log and the log files of modules, but for those of `files` that are open.
     ///
     /// # Errors
     ///
     /// A file cannot be opened, or its thread cannot be started; with its path.
-    pub fn open_logs(&mut self, old: Option<&Self>, dropped: &Arc<Counter>) -> io::Result<()> {
-        let known = |path: &PathBuf| {
-            let place = old?.settings.logs.iter().position(|known| known == path)?;
-            old?.logs.get(place).cloned()
+    pub fn open_logs(&mut self, files: &LogFiles, metrics: &Metrics) -> io::Result<()> {
+        let open = |what: &str, path: &Path, dropped| {
+            let named = |error: io::Error| {
+                io::Error::new(error.kind(), format!("{what} {}: {error}", path.display()))
+            };
+            files.open(path, dropped).map_err(named)
         };
-        let open = |path: &PathBuf| match known(path) {
-            Some(log) => Ok(log),
-            None => LogFile::open(path, Arc::clone(dropped))
-                .map_err(|error| io::Error::new(error.kind(), format!("log {}: {error}", path.display()))),
-        };
-        self.logs = self.settings.logs.iter().map(open).collect::<io::Result<_>>()?;
+        let access_log = self.settings.access_log.as_deref();
+        let access_log = access_log.map(|path| open("access log", path, &metrics.access_log_dropped));
+        self.access_log = access_log.transpose()?.map(AccessLog::new);
+        let logs = self.settings.logs.iter().map(|path| open("log", path, &metrics.module_log_dropped));
+        self.logs = logs.collect::<io::Result<_>>()?;
         Ok(())
     }
 
-    /// The log files of modules.
-    pub fn logs(&self) -> &[LogFile] {
-        &self.logs
+    /// The access log, if there is one.
+    pub fn access_log(&self) -> Option<&AccessLog> {
+        self.access_log.as_ref()
     }
 
     /// Writes a step's line.
@@ -131,8 +142,6 @@ pub struct Proxy {
     pub metrics: Arc<Metrics>,
     /// Counters of requests that no site claims.
     pub unrouted: Arc<SiteCounters>,
-    /// The access log, if there is one.
-    pub access_log: ArcSwapOption<AccessLog>,
     /// The connections of clients.
     pub registry: Arc<Registry>,
     /// Descriptors that connections may use.
@@ -179,7 +188,6 @@ impl Proxy {
             config: ArcSwap::from_pointee(config),
             unrouted,
             metrics,
-            access_log: ArcSwapOption::empty(),
             registry: Arc::new(Registry::new()),
             connection_limit: AtomicUsize::new(usize::MAX),
             connections_per_client: AtomicUsize::new(usize::MAX),

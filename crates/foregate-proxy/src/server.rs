@@ -30,8 +30,7 @@ use crate::proxy::{Config, Proxy};
 use crate::random;
 use crate::settings::{Listen, ListenAddress, Settings};
 use crate::sys;
-use crate::telemetry::access_log::AccessLog;
-use crate::telemetry::log_file::LogFile;
+use crate::telemetry::log_file::LogFiles;
 use crate::telemetry::metrics::Metrics;
 use crate::tls::CertificateStore;
 use crate::upstream::{self, Upstreams};
@@ -41,7 +40,7 @@ use crate::watch::ConfiguredFiles;
 const MOST_CONNECTIONS: u64 = 50_000;
 /// Tasks that a worker polls between two looks at its sockets.
 const TASKS_BETWEEN_LOOKS: u32 = 16;
-/// How long the log may take to be written at the end.
+/// How long each log may take to be written at the end.
 const FLUSH: Duration = Duration::from_secs(2);
 /// How long exchanges that are cut off may take to be logged at the end.
 const END: Duration = Duration::from_millis(500);
@@ -124,17 +123,11 @@ pub fn run(settings: Settings, source: Arc<dyn Source>) -> io::Result<()> {
         let mut signals = Signals::new()?;
         let mut server = Server::start(settings, source, inherited)?;
         server.supervise(&mut signals).await;
-        Ok::<_, io::Error>(server.proxy)
+        Ok::<_, io::Error>(server.logs)
     });
     // Tasks that are still running are dropped with their connections, and their exchanges logged.
     runtime.shutdown_timeout(END);
-    let proxy = ended?;
-    if let Some(log) = &*proxy.access_log.load() {
-        log.flush(FLUSH);
-    }
-    for log in proxy.config().logs() {
-        log.flush(FLUSH);
-    }
+    ended?.flush(FLUSH);
     Ok(())
 }
 
@@ -143,6 +136,7 @@ struct Server {
     upstreams: Upstreams,
     certificates: CertificateStore,
     source: Arc<dyn Source>,
+    logs: LogFiles,
     listening: HashMap<ListenAddress, Listening>,
     next_listener: usize,
     /// Sockets that were passed to the process. They stay while it serves: a listener that a reload takes out can come back.
@@ -205,8 +199,9 @@ impl Server {
         let metrics = Arc::new(Metrics::default());
         let upstreams = Upstreams::new(Arc::clone(&metrics));
         let certificates = CertificateStore::new();
+        let logs = LogFiles::default();
         let mut config = Config::build(settings, &upstreams, &certificates, &[]).map_err(io::Error::other)?;
-        config.open_logs(None, &metrics.module_log_dropped)?;
+        config.open_logs(&logs, &metrics)?;
         let proxy = Arc::new(Proxy::new(config, metrics));
         let (admin, requests) = mpsc::channel(16);
         let (tell, changed) = mpsc::channel(1);
@@ -215,6 +210,7 @@ impl Server {
             upstreams,
             certificates,
             source,
+            logs,
             listening: HashMap::new(),
             next_listener: 0,
             inherited: HashMap::new(),
@@ -239,7 +235,6 @@ impl Server {
                 tracing::warn!(%address, "passed by LISTEN_FDS, but no `listen` names it: its clients wait");
             }
         }
-        server.proxy.access_log.store(server.open_log(&config.settings)?);
         let side = server.bind_side(&config.settings)?;
         server.apply(&config, bound, side);
         server.files.follow(&config.settings.watched);
@@ -249,14 +244,6 @@ impl Server {
         tokio::spawn(upstream::sweep(move || proxy.config().upstreams.clone()));
         crate::notify::ready();
         Ok(server)
-    }
-
-    fn open_log(&self, settings: &Settings) -> io::Result<Option<Arc<AccessLog>>> {
-        let Some(path) = &settings.access_log else { return Ok(None) };
-        let dropped = Arc::clone(&self.proxy.metrics.access_log_dropped);
-        let log = AccessLog::open(path, dropped)
-            .map_err(|error| named(error, &format!("access log {}", path.display())))?;
-        Ok(Some(Arc::new(log)))
     }
 
     /// Puts everything to work that can no longer fail.
@@ -380,7 +367,7 @@ impl Server {
                 () = self.proxy.registry.empty() => return true,
                 () = tokio::time::sleep_until(deadline) => return false,
                 _ = signals.interrupt.recv() => return false,
-                _ = signals.reopen.recv() => self.reopen_logs(),
+                _ = signals.reopen.recv() => self.logs.reopen(),
                 _ = signals.hangup.recv() => tracing::warn!("HUP while draining: nothing is reloaded any more"),
                 _ = signals.upgrade.recv() => signals::say_no_upgrade(true),
                 _ = signals.terminate.recv() => {
@@ -402,7 +389,7 @@ impl Server {
                 },
                 Some(admin::Request::Reload(answer)) = self.requests.recv() => (Cause::Asked, Some(answer)),
                 _ = signals.reopen.recv() => {
-                    self.reopen_logs();
+                    self.logs.reopen();
                     continue;
                 }
                 _ = signals.upgrade.recv() => {
@@ -424,13 +411,6 @@ impl Server {
                 _ = signals.interrupt.recv() => return Stop::AtOnce,
             }
         }
-    }
-
-    fn reopen_logs(&self) {
-        if let Some(log) = &*self.proxy.access_log.load() {
-            log.reopen();
-        }
-        self.proxy.config().logs().iter().for_each(LogFile::reopen);
     }
 
     fn timeouts(&self) -> (Duration, Duration) {
@@ -479,15 +459,9 @@ impl Server {
             .map_err(|error| error.to_string())?;
         let text = |error: io::Error| error.to_string();
         let bound = self.bind(&config.settings).map_err(text)?;
-        config.open_logs(Some(&old), &self.proxy.metrics.module_log_dropped).map_err(text)?;
-        let log = if config.settings.access_log == old.settings.access_log {
-            self.proxy.access_log.load_full()
-        } else {
-            self.open_log(&config.settings).map_err(text)?
-        };
+        config.open_logs(&self.logs, &self.proxy.metrics).map_err(text)?;
         // The last that may fail: the socket file of the admin would stay.
         let side = self.bind_side(&config.settings).map_err(text)?;
-        self.proxy.access_log.store(log);
         let leaves = self.proxy.leave(&old, &config);
         self.proxy.set_config(config);
         let config = self.proxy.config();

@@ -559,7 +559,7 @@ impl<'a> Exchange<'a> {
         if let Some(error) = &record.error {
             self.proxy.metrics.error(error.kind(), error.side().as_str());
         }
-        let Some(log) = &*self.proxy.access_log.load() else { return };
+        let Some(log) = self.config.access_log() else { return };
         let duration = record.start.elapsed();
         let headers = &self.request.head.headers;
         let upstream = self.upstream.as_deref();

@@ -3,22 +3,17 @@
 //! A line is formatted by the thread that served the request; see [`LogFile`] for what happens to it then.
 
 use std::cell::RefCell;
-use std::io;
 use std::net::IpAddr;
-use std::path::Path;
-use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use foregate_module::Text;
 
 use super::log_file::LogFile;
-use super::metrics::Counter;
 
 mod format;
 
-/// The access log of the process. A clone writes to the same file; when the last one is dropped, the writer
-/// writes out what there is and ends.
-#[derive(Debug, Clone)]
+/// The access log of a configuration.
+#[derive(Debug)]
 pub struct AccessLog {
     file: LogFile,
 }
@@ -79,14 +74,9 @@ pub struct Entry<'a> {
 }
 
 impl AccessLog {
-    /// Opens (creates with mode 0640, appends to) the file and starts the writer's thread, `foregate-log`. Lines
-    /// that are lost are counted in `dropped`; give it [`super::metrics::Metrics::access_log_dropped`].
-    ///
-    /// # Errors
-    ///
-    /// The file cannot be opened or the thread cannot be started.
-    pub fn open(path: &Path, dropped: Arc<Counter>) -> io::Result<Self> {
-        Ok(Self { file: LogFile::open(path, dropped)? })
+    /// An access log in this file.
+    pub fn new(file: LogFile) -> Self {
+        Self { file }
     }
 
     /// Adds a line. Never blocks on the file: beyond a backlog of 4 MiB the line is dropped and counted.
@@ -99,18 +89,6 @@ impl AccessLog {
             format::line(line, entry);
             self.file.push(line);
         });
-    }
-
-    /// Has the writer write out what there is, then open the path anew (after a rotation). Where that fails, it
-    /// is logged, and the old file is written on.
-    pub fn reopen(&self) {
-        self.file.reopen();
-    }
-
-    /// Writes out what there is and waits for it, at most `limit`; whether it was done by then. Blocks the
-    /// thread: for the end of the process.
-    pub fn flush(&self, limit: Duration) -> bool {
-        self.file.flush(limit)
     }
 }
 

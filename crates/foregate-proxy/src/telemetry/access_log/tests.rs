@@ -2,10 +2,13 @@
 
 use std::fs;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Instant, UNIX_EPOCH};
 
 use super::*;
+use crate::telemetry::log_file::LogFiles;
+use crate::telemetry::metrics::Counter;
 
 fn entry() -> Entry<'static> {
     Entry {
@@ -76,9 +79,9 @@ fn notes_of_one_name_are_one_member() {
     assert_eq!(told(&several).as_deref(), Some(r#"{"a":["1","\"","3"],"b":"2"}}"#));
 }
 
-struct LogFile(PathBuf);
+struct Path(PathBuf);
 
-impl LogFile {
+impl Path {
     fn new() -> Self {
         static NEXT: AtomicUsize = AtomicUsize::new(0);
         let name = format!("foregate-log-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
@@ -90,7 +93,7 @@ impl LogFile {
     }
 }
 
-impl Drop for LogFile {
+impl Drop for Path {
     fn drop(&mut self) {
         let _ = fs::remove_file(&self.0);
     }
@@ -190,15 +193,16 @@ fn times_and_addresses_are_in_their_usual_form() {
 
 #[test]
 fn lines_of_all_threads_reach_the_file() {
-    let file = LogFile::new();
+    let files = LogFiles::default();
+    let file = Path::new();
     let dropped = Arc::new(Counter::default());
-    let log = AccessLog::open(&file.0, Arc::clone(&dropped)).unwrap();
+    let log = AccessLog::new(files.open(&file.0, &dropped).unwrap());
     std::thread::scope(|scope| {
         for _ in 0..4 {
             scope.spawn(|| (0..500).for_each(|_| log.record(&full())));
         }
     });
-    assert!(log.flush(Duration::from_secs(5)));
+    assert!(files.flush(Duration::from_secs(5)));
     assert_eq!((file.lines(), dropped.get()), (2000, 0));
     log.record(&entry());
     let patience = Instant::now() + Duration::from_secs(5);
@@ -216,53 +220,56 @@ fn lines_of_all_threads_reach_the_file() {
 
 #[test]
 fn a_rotated_file_is_left_and_a_new_one_begun() {
-    let (file, old) = (LogFile::new(), LogFile::new());
-    let log = AccessLog::open(&file.0, Arc::default()).unwrap();
+    let files = LogFiles::default();
+    let (file, old) = (Path::new(), Path::new());
+    let log = AccessLog::new(files.open(&file.0, &Arc::default()).unwrap());
     log.record(&entry());
     fs::rename(
         {
-            log.flush(Duration::from_secs(5));
+            files.flush(Duration::from_secs(5));
             &file.0
         },
         &old.0,
     )
     .unwrap();
     log.record(&entry());
-    log.reopen();
+    files.reopen();
     let patience = Instant::now() + Duration::from_secs(5);
     while !file.0.exists() {
         assert!(Instant::now() < patience, "no new file");
         std::thread::yield_now();
     }
     log.record(&entry());
-    assert!(log.flush(Duration::from_secs(5)));
+    assert!(files.flush(Duration::from_secs(5)));
     assert_eq!((old.lines(), file.lines()), (2, 1));
 }
 
 #[test]
 fn what_cannot_be_written_is_counted() {
+    let files = LogFiles::default();
     let dropped = Arc::new(Counter::default());
-    let log = AccessLog::open(Path::new("/dev/full"), Arc::clone(&dropped)).unwrap();
+    let log = AccessLog::new(files.open("/dev/full".as_ref(), &dropped).unwrap());
     (0..10).for_each(|_| log.record(&entry()));
-    assert!(log.flush(Duration::from_secs(5)));
+    assert!(files.flush(Duration::from_secs(5)));
     assert_eq!(dropped.get(), 10);
-    assert!(AccessLog::open(Path::new("/nonexistent/log"), Arc::default()).is_err());
+    assert!(files.open("/nonexistent/log".as_ref(), &dropped).is_err());
 }
 
 #[test]
 fn a_backlog_has_an_end() {
+    let files = LogFiles::default();
     // A pipe that nobody reads stops the writer.
-    let pipe = LogFile::new();
+    let pipe = Path::new();
     assert!(std::process::Command::new("mkfifo").arg(&pipe.0).status().unwrap().success());
     let reader = fs::OpenOptions::new().read(true).write(true).open(&pipe.0).unwrap();
     let dropped = Arc::new(Counter::default());
-    let log = AccessLog::open(&pipe.0, Arc::clone(&dropped)).unwrap();
+    let log = AccessLog::new(files.open(&pipe.0, &dropped).unwrap());
     let length = formatted(&full()).len();
     let fits = crate::telemetry::log_file::BACKLOG_LIMIT / length;
     (0..2 * fits).for_each(|_| log.record(&full()));
     let lost = usize::try_from(dropped.get()).unwrap();
     assert!((fits / 2..=fits + 2).contains(&lost), "{lost} of {} lost", 2 * fits);
-    assert!(!log.flush(Duration::from_millis(10)));
+    assert!(!files.flush(Duration::from_millis(10)));
     drop(reader);
 }
 
@@ -271,9 +278,30 @@ fn a_backlog_has_an_end() {
 #[ignore = "a measurement"]
 fn cost_of_a_line() {
     const LINES: u32 = 2_000_000;
-    let log = AccessLog::open(Path::new("/dev/null"), Arc::default()).unwrap();
+    let files = LogFiles::default();
+    let log = AccessLog::new(files.open("/dev/null".as_ref(), &Arc::default()).unwrap());
     let start = Instant::now();
     (0..LINES).for_each(|_| log.record(std::hint::black_box(&full())));
     let nanos = start.elapsed().as_nanos() as f64 / f64::from(LINES);
     println!("{} bytes a line: {nanos:.0} ns", formatted(&full()).len());
+}
+
+#[test]
+fn a_file_is_open_once_and_for_as_long_as_somebody_writes_to_it() {
+    let files = LogFiles::default();
+    let (file, moved, dropped) = (Path::new(), Path::new(), Arc::default());
+    let first = AccessLog::new(files.open(&file.0, &dropped).unwrap());
+    let second = AccessLog::new(files.open(&file.0, &dropped).unwrap());
+    fs::rename(&file.0, &moved.0).unwrap();
+    second.record(&entry());
+    drop(second);
+    first.record(&entry());
+    assert!(files.flush(Duration::from_secs(5)));
+    assert!(!file.0.exists(), "it was not opened a second time");
+    assert_eq!(moved.lines(), 2);
+    // Nobody has it any more, but what there is has to be written.
+    first.record(&entry());
+    drop(first);
+    assert!(files.flush(Duration::from_secs(5)));
+    assert_eq!(moved.lines(), 3);
 }

@@ -99,11 +99,20 @@ impl Shared {
         self.work.notify_one();
     }
 
-    pub(super) fn flush(&self, limit: Duration) -> bool {
-        let deadline = Instant::now() + limit;
-        let mut state = self.state.lock();
-        state.hurry = true;
+    /// Whether lines that are lost count there.
+    pub(super) fn counts_in(&self, counter: &Arc<Counter>) -> bool {
+        Arc::ptr_eq(&self.dropped, counter)
+    }
+
+    /// Has the writer write out what there is.
+    pub(super) fn hurry(&self) {
+        self.state.lock().hurry = true;
         self.work.notify_one();
+    }
+
+    /// Waits until all is written; whether it is by then.
+    pub(super) fn wait(&self, deadline: Instant) -> bool {
+        let mut state = self.state.lock();
         while !state.lines.is_empty() || state.in_flight > 0 {
             if self.progress.wait_until(&mut state, deadline).timed_out() {
                 return false;
@@ -322,7 +331,8 @@ mod tests {
         }
         // At most a few while it finds out that there are many.
         assert!(woken < 100, "{woken} of 2000");
-        assert!(shared.flush(Duration::from_secs(10)));
+        shared.hurry();
+        assert!(shared.wait(Instant::now() + Duration::from_secs(10)));
         shared.close();
         std::fs::remove_file(&path).unwrap();
     }
