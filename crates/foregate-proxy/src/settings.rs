@@ -115,6 +115,8 @@ pub struct Listen {
     pub tls: Option<ListenTls>,
     /// Offer HTTP/2 (ALPN with TLS, prior knowledge without). Default: yes.
     pub http2: bool,
+    /// Go on answering clients over HTTP/1 that have ended their side of the connection. Default: yes.
+    pub half_close: bool,
 }
 
 impl Listen {
@@ -127,6 +129,7 @@ impl Listen {
             proxy_protocol_from: Vec::new(),
             tls: None,
             http2: true,
+            half_close: true,
         }
     }
 }

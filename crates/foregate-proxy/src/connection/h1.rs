@@ -26,9 +26,10 @@ const LINGER: Duration = Duration::from_millis(50);
 
 /// Serves the connection until it ends. `began` is when the first byte of the first request came, if it was a while ago.
 pub(super) async fn serve(connection: Connection, link: Box<H1Link>, began: Option<Instant>) {
+    let client = Client::new(Link::H1(link), None);
     let mut session = Session {
         timer: Timer::new(connection.terms.timeouts.head),
-        client: Client::new(Link::H1(link), None),
+        client: Client { half_close: connection.half_close, ..client },
         connection,
         requests: 0,
         began,

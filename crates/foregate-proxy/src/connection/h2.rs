@@ -43,7 +43,7 @@ const FAREWELL: Duration = Duration::from_secs(1);
 
 /// Serves the connection until it ends.
 pub(super) async fn serve(connection: Connection, stream: Stream) {
-    let Connection { proxy, terms, peer, registered, born } = connection;
+    let Connection { proxy, terms, peer, registered, born, .. } = connection;
     let (io, control) = metered(stream, &terms.limits, FRAME as usize);
     if let Some(client) = registered.holdings() {
         control.unread().belongs_to(client);

@@ -111,7 +111,7 @@ pub async fn serve(proxy: Arc<Proxy>, listen: Arc<Listen>, accepted: Accepted) {
     // Requests take the one that is present when they come.
     drop(config);
     let born = clock::now();
-    let connection = Connection { proxy, terms, peer, registered, born };
+    let connection = Connection { proxy, terms, peer, registered, born, half_close: listen.half_close };
     let mut link = Box::new(H1Link::new(stream));
     let mut began = None;
     let is_h2 = match alpn {
@@ -140,6 +140,7 @@ struct Connection {
     peer: Peer,
     registered: Registered,
     born: Instant,
+    half_close: bool,
 }
 
 impl Connection {

@@ -1,7 +1,9 @@
 //! The client's end of an exchange: where heads and bodies of responses go.
 
+use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
+use std::task::{Context, Poll};
 
 use foregate_wire::serialise::{
     end_head, reason_phrase, write_content_length, write_field, write_fields, write_status_line,
@@ -81,12 +83,14 @@ pub struct Client {
     pub close: bool,
     /// The same, as its age or number of requests demands.
     pub close_soon: bool,
+    /// Whether a client over HTTP/1 that has ended its side still takes its answer.
+    pub half_close: bool,
 }
 
 impl Client {
     /// An end on which nothing has been sent yet.
     pub fn new(link: Link, respond: Option<SendResponse<Piece>>) -> Self {
-        Self { link, respond, head_sent: false, close: false, close_soon: false }
+        Self { link, respond, head_sent: false, close: false, close_soon: false, half_close: true }
     }
 
     /// Sends the head of the final response. `length` is how the body will come from its source; returns how it
@@ -201,7 +205,7 @@ impl Client {
 
     /// Ready once the client has given up on the exchange. Who asks waits for somebody else: small pieces that come of its body meanwhile
     /// are put together.
-    pub fn poll_abandoned(&mut self, cx: &mut std::task::Context<'_>) -> std::task::Poll<LinkError> {
+    pub fn poll_abandoned(&mut self, cx: &mut Context<'_>) -> Poll<LinkError> {
         self.link.gather(cx);
         if let (Some(respond), false) = (&mut self.respond, self.head_sent) {
             return respond.poll_reset(cx).map(|reset| match reset {
@@ -209,7 +213,15 @@ impl Client {
                 Err(error) => error.into(),
             });
         }
-        self.link.poll_abandoned(cx)
+        if let Poll::Ready(error) = self.link.poll_abandoned(cx) {
+            return Poll::Ready(error);
+        }
+        match &self.link {
+            Link::H1(link) if link.has_ended() && !self.half_close => {
+                Poll::Ready(LinkError::Io(ErrorKind::ConnectionAborted))
+            }
+            _ => Poll::Pending,
+        }
     }
 
     /// Breaks the exchange off so that the client cannot take what it has for a whole response.

@@ -43,6 +43,7 @@ pub static LISTEN: Block = Block {
         Key::flag("reuse-port", "#false", "reuse-port", "Binds with `SO_REUSEPORT`, so that another process may share the port. It has to have its own `metrics` and `admin`, which are never shared."),
         Key::one("backlog", "NUMBER", "backlog 511", "Length of the kernel's accept queue, which the kernel caps at `net.core.somaxconn`.").default("4096"),
         Key::flag("http2", "#true", "http2 #false", "Offers HTTP/2: by ALPN with TLS, by prior knowledge without."),
+        Key::flag("half-close", "#true", "half-close #false", "Goes on answering a client over HTTP/1 that has ended its side of the connection. With `#false` it is taken to have gone: its request at the origin ends, and so does the connection."),
     ],
     later: &["http3", "quic"],
 };

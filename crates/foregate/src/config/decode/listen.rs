@@ -112,6 +112,7 @@ fn decode(decoder: &mut Decoder<'_>, item: Item<'_>, inspection: &mut tls::Inspe
             "reuse-port" => listen.reuse_port = decoder.flag(item),
             "backlog" => set(&mut listen.backlog, decoder.read(item, 0, |v| value::number(v, 1..=1_000_000))),
             "http2" => listen.http2 = decoder.flag(item),
+            "half-close" => listen.half_close = decoder.flag(item),
             name => debug_assert!(false, "{name} is not read"),
         }
     }
