@@ -69,8 +69,8 @@ enum NoHead {
 enum End {
     /// There is nobody left to send anything to.
     Gone,
-    /// The connection is to be closed.
-    Close,
+    /// The connection is to be closed, which may take so much.
+    Close(Drain),
     /// None comes.
     Quiet,
 }
@@ -126,7 +126,7 @@ impl Session {
         scratch.give();
         match end {
             End::Gone => return false,
-            End::Close => self.close().await,
+            End::Close(drain) => self.close(drain).await,
             End::Quiet => return true,
         }
         false
@@ -136,11 +136,14 @@ impl Session {
         loop {
             match self.exchange(request, response).await {
                 Outcome::Abort => return End::Gone,
-                Outcome::Close => return End::Close,
+                Outcome::Close => return End::Close(self.drain()),
                 Outcome::Reusable => {}
             }
-            if !self.drain_body().await {
-                return End::Close;
+            if !self.link().is_received() {
+                let mut drain = self.drain();
+                if !self.drain_body(&mut drain).await {
+                    return End::Close(drain);
+                }
             }
             request.shrink();
             if self.link().ahead().is_empty() && !self.wait(Some(LINGER)).await {
@@ -156,6 +159,7 @@ impl Session {
         let received = self.receive(&config, request, began).await;
         self.client.head_sent = false;
         self.client.close = false;
+        self.client.dropped = 0;
         self.requests += 1;
         let limits = &config.settings.limits;
         self.client.close_soon = self.connection.registered.is_told()
@@ -232,14 +236,17 @@ impl Session {
         .await
     }
 
-    /// Reads and drops what is left of the request's body. Whether that was little, and came soon.
-    async fn drain_body(&mut self) -> bool {
-        if self.link().is_received() {
-            return true;
-        }
+    /// What may be spent on the rest of a request that has been answered.
+    fn drain(&self) -> Drain {
         let terms = &self.connection.terms;
-        let deadline = Instant::now() + terms.timeouts.early_response_drain;
-        let mut left = terms.limits.early_response_drain;
+        Drain {
+            deadline: Instant::now() + terms.timeouts.early_response_drain,
+            left: terms.limits.early_response_drain.saturating_sub(self.client.dropped),
+        }
+    }
+
+    /// Reads and drops what is left of the request's body. Whether that was little, and came soon.
+    async fn drain_body(&mut self, drain: &mut Drain) -> bool {
         poll_fn(|cx| {
             let Link::H1(link) = &mut self.client.link else { return Poll::Ready(false) };
             loop {
@@ -248,13 +255,12 @@ impl Session {
                     Poll::Ready(Ok(Received::Data)) => {
                         let count = link.data().len();
                         link.consume(count);
-                        left = match left.checked_sub(count) {
-                            Some(left) => left,
-                            None => return Poll::Ready(false),
-                        };
+                        if !drain.takes(count) {
+                            return Poll::Ready(false);
+                        }
                     }
                     Poll::Ready(Err(_)) => return Poll::Ready(false),
-                    Poll::Pending => return self.timer.poll(cx, deadline).map(|()| false),
+                    Poll::Pending => return self.timer.poll(cx, drain.deadline).map(|()| false),
                 }
             }
         })
@@ -271,40 +277,75 @@ impl Session {
     }
 
     /// Ends the connection so that the client gets the whole response: a close while bytes of the client are
-    /// unread is a reset, which can overtake the response. So they are read, for a while (RFC 9112, 9.6).
-    async fn close(&mut self) {
+    /// unread is a reset, which can overtake the response, and drops what of it has not left the system. So they are read, up to a
+    /// limit; beyond it they wait unread, until the client has had the time for the response (RFC 9112, 9.6).
+    async fn close(&mut self, mut drain: Drain) {
         let all_read = !self.cut && self.link().is_received() && self.link().ahead().is_empty();
-        let terms = &self.connection.terms;
-        let deadline = Instant::now() + terms.timeouts.early_response_drain;
-        let mut left = terms.limits.early_response_drain;
         let mut shut = false;
-        poll_fn(|cx| {
-            let Link::H1(link) = &mut self.client.link else { return Poll::Ready(()) };
+        let over = poll_fn(|cx| {
+            let Link::H1(link) = &mut self.client.link else { return Poll::Ready(true) };
             if !shut {
                 // Where nothing is unread, the close itself ends our side in good order.
                 let sent = if all_read { link.poll_goodbye(cx) } else { link.poll_shutdown(cx) };
                 match sent {
-                    Poll::Ready(Ok(())) if all_read => return Poll::Ready(()),
+                    Poll::Ready(Ok(())) if all_read => return Poll::Ready(true),
                     Poll::Ready(Ok(())) => shut = true,
-                    Poll::Ready(Err(_)) => return Poll::Ready(()),
-                    Poll::Pending => return self.timer.poll(cx, deadline),
+                    Poll::Ready(Err(_)) => return Poll::Ready(true),
+                    Poll::Pending => return self.timer.poll(cx, drain.deadline).map(|()| true),
                 }
             }
             loop {
                 let count = link.ahead().len() + link.data().len();
                 link.discard();
-                left = match left.checked_sub(count) {
-                    Some(left) => left,
-                    None => return Poll::Ready(()),
-                };
+                if !drain.takes(count) {
+                    link.release();
+                    return Poll::Ready(false);
+                }
                 match link.poll_ahead(cx) {
                     Poll::Ready(Ok(true)) => {}
-                    Poll::Ready(Ok(false) | Err(_)) => return Poll::Ready(()),
-                    Poll::Pending => return self.timer.poll(cx, deadline),
+                    Poll::Ready(Ok(false) | Err(_)) => return Poll::Ready(true),
+                    Poll::Pending => return self.timer.poll(cx, drain.deadline).map(|()| true),
                 }
             }
         })
         .await;
+        if !over {
+            self.linger(drain.deadline).await;
+        }
+    }
+
+    /// Gives the client until then to take what is on its way to it, less where the process or the listener ends.
+    async fn linger(&mut self, mut deadline: Instant) {
+        let Link::H1(link) = &self.client.link else { return };
+        let failed = link.stream().socket().failed();
+        tokio::pin!(failed);
+        let mut told = false;
+        poll_fn(|cx| {
+            if failed.as_mut().poll(cx).is_ready() {
+                return Poll::Ready(());
+            }
+            if !told && self.connection.registered.poll_told(cx) {
+                told = true;
+                deadline = deadline.min(Instant::now() + GRACE);
+            }
+            self.timer.poll(cx, deadline)
+        })
+        .await;
+    }
+}
+
+/// What is left to spend on reading and dropping what a client goes on sending behind its answer.
+struct Drain {
+    deadline: Instant,
+    left: usize,
+}
+
+impl Drain {
+    /// Takes note of bytes that were dropped. Whether there may be more.
+    fn takes(&mut self, count: usize) -> bool {
+        let left = self.left.checked_sub(count);
+        self.left = left.unwrap_or(0);
+        left.is_some()
     }
 }
 

@@ -60,6 +60,7 @@ impl Exchange<'_> {
         }
         let body = if length.is_empty() { &[][..] } else { &body[..] };
         let stall = self.config.settings.timeouts.write_stall;
+        let most = self.config.settings.limits.early_response_drain;
         let mut sent = 0;
         let mut finished = false;
         let mut moved_at = clock::now();
@@ -67,7 +68,7 @@ impl Exchange<'_> {
             let before = sent;
             match self.poll_answer(cx, body, &mut sent, &mut finished) {
                 Poll::Ready(result) => return Poll::Ready(result.map_err(Error::Client)),
-                Poll::Pending => {}
+                Poll::Pending => self.client.drop_body(cx, most),
             }
             if sent != before {
                 moved_at = clock::now();

@@ -14,7 +14,7 @@ use h2::server::SendResponse;
 use super::request::{Request, StandIn};
 use crate::connection::registry::Holdings;
 use crate::link::unsent::Piece;
-use crate::link::{Link, LinkError, fields};
+use crate::link::{Link, LinkError, Received, fields};
 use crate::settings::Listen;
 use crate::tls;
 
@@ -85,12 +85,22 @@ pub struct Client {
     pub close_soon: bool,
     /// Whether a client over HTTP/1 that has ended its side still takes its answer.
     pub half_close: bool,
+    /// Bytes of the request's body that nobody wanted and that were dropped.
+    pub dropped: usize,
 }
 
 impl Client {
     /// An end on which nothing has been sent yet.
     pub fn new(link: Link, respond: Option<SendResponse<Piece>>) -> Self {
-        Self { link, respond, head_sent: false, close: false, close_soon: false, half_close: true }
+        Self {
+            link,
+            respond,
+            head_sent: false,
+            close: false,
+            close_soon: false,
+            half_close: true,
+            dropped: 0,
+        }
     }
 
     /// Sends the head of the final response. `length` is how the body will come from its source; returns how it
@@ -199,6 +209,26 @@ impl Client {
                     None => send()?,
                 }
                 Ok(())
+            }
+        }
+    }
+
+    /// Reads and drops what comes of a body that nobody wants, `most` bytes of the request at most: an HTTP/1 client that writes all of
+    /// it before it reads anything would not come to the response.
+    pub fn drop_body(&mut self, cx: &mut Context<'_>, most: usize) {
+        let Link::H1(link) = &mut self.link else { return };
+        while self.dropped < most {
+            match link.poll_receive(cx) {
+                Poll::Ready(Ok(Received::Data)) => {
+                    let count = link.data().len();
+                    link.consume(count);
+                    self.dropped += count;
+                }
+                Poll::Ready(Ok(Received::End)) | Poll::Pending => return,
+                Poll::Ready(Err(_)) => {
+                    self.close = true;
+                    self.dropped = most;
+                }
             }
         }
     }

@@ -614,6 +614,9 @@ impl Exchange<'_> {
             return Poll::Ready(Ok(None));
         }
         uploaded?;
+        if self.upload.gave_up() {
+            self.client.drop_body(cx, self.config.settings.limits.early_response_drain);
+        }
         match downloaded {
             Poll::Ready(Err(CopyError::Source(error))) => return Poll::Ready(Err(Error::Origin(error))),
             Poll::Ready(Err(CopyError::Sink(error))) => return Poll::Ready(Err(Error::Client(error))),

@@ -122,6 +122,12 @@ impl Socket {
         each_kind!(&self.kind, stream => stream.poll_read_ready(cx))
     }
 
+    /// Waits until the connection has failed, without reading: what has come before may be unread.
+    pub async fn failed(&self) {
+        // What makes it end is a failure as well.
+        let _ = each_kind!(&self.kind, stream => stream.ready(Interest::ERROR).await);
+    }
+
     /// Reads once and appends to `bytes`, which has room. 0 is the end of the stream; `None`: there is nothing now.
     ///
     /// The C library's functions are points of cancellation, which costs on each call in a process of several
