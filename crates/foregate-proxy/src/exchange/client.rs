@@ -254,6 +254,12 @@ impl Client {
         }
     }
 
+    /// Whether the head of the response lies in `h2`, which drops it with its stream. It may leave at any moment.
+    pub fn head_waits(&self) -> bool {
+        let (Link::H2(link), Some(respond)) = (&self.link, &self.respond) else { return false };
+        link.unsent().is_some_and(|unsent| unsent.has_head(respond.stream_id().as_u32()))
+    }
+
     /// Breaks the exchange off so that the client cannot take what it has for a whole response.
     pub fn abort(&mut self) {
         self.close = true;

@@ -172,6 +172,11 @@ impl Unsent {
         self.hold(bytes);
     }
 
+    /// Whether a head of this stream has not left.
+    pub fn has_head(&self, stream: u32) -> bool {
+        self.heads.lock().queued.iter().any(|(queued, _)| *queued == stream)
+    }
+
     /// Takes note of a frame that was written. Where `opens`, heads that nobody has told of will be [`Self::opened`].
     pub fn sent(&self, frame: &Frame, opens: bool) {
         let left = match frame.kind {
@@ -362,10 +367,12 @@ mod tests {
         unsent.sent(&frame(kind::CONTINUATION, 1), false);
         unsent.sent(&frame(kind::HEADERS, 9), false);
         assert_eq!(unsent.held(), 5 * one);
+        assert!(unsent.has_head(1) && unsent.has_head(5) && !unsent.has_head(9));
         unsent.sent(&frame(kind::RST_STREAM, 5), false);
         unsent.received(&frame(kind::RST_STREAM, 7));
         assert_eq!(unsent.held(), 2 * one);
         unsent.sent(&frame(kind::HEADERS, 1), false);
+        assert!(!unsent.has_head(1) && !unsent.has_head(5));
         unsent.sent(&frame(kind::HEADERS, 3), false);
         assert!(unsent.held() == 0 && unsent.heads.lock().charge.bytes() == 0);
     }
