@@ -6,14 +6,14 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-use rustls::server::{NoServerSessionStorage, ProducesTickets, ServerConfig, ServerConnection};
+use rustls::server::{NoServerSessionStorage, ServerConfig, ServerConnection};
 use rustls::{CipherSuite, Error as RustlsError, HandshakeKind, InvalidMessage, NamedGroup, ProtocolVersion};
 use rustls::{SupportedProtocolVersion, version};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio_rustls::server::StartHandshake;
 use tokio_rustls::{LazyConfigAcceptor, TlsAcceptor};
 
-use super::expiry::Expiry;
+use super::expiry;
 use super::names::{HostMap, asked_name};
 use super::policy::{Policy, PolicyId};
 use super::sni::{CertificateTable, SiteCertificates};
@@ -53,16 +53,7 @@ pub struct Acceptor {
 #[derive(Debug, Clone)]
 struct PolicyConfig {
     id: PolicyId,
-    made: Made,
-}
-
-/// How the handshakes of a policy get their configuration.
-#[derive(Debug, Clone)]
-enum Made {
-    /// All the same.
-    Once(Arc<ServerConfig>),
-    /// Each one of its own, where it has to note until when the client's certificate lasts.
-    Each(Arc<Recipe>),
+    config: Arc<ServerConfig>,
 }
 
 /// A finished handshake.
@@ -190,12 +181,15 @@ impl Acceptor {
     where
         IO: AsyncRead + AsyncWrite + Unpin,
     {
-        let (policy, stream) = if self.own.is_empty() && self.client_hello_limit >= HELLO_LIMIT {
-            let acceptor = TlsAcceptor::from(self.default.config());
-            (&self.default, acceptor.accept(io).await.map_err(HandshakeError::of)?)
-        } else {
-            self.accept_by_name(io).await?
-        };
+        let (policy, stream) = expiry::noted(async {
+            if self.own.is_empty() && self.client_hello_limit >= HELLO_LIMIT {
+                let acceptor = TlsAcceptor::from(Arc::clone(&self.default.config));
+                let stream = acceptor.accept(io).await.map_err(HandshakeError::of)?;
+                return Ok((&self.default, stream));
+            }
+            self.accept_by_name(io).await
+        })
+        .await?;
         let connection = stream.get_ref().1;
         let alpn = Alpn::agreed(connection.alpn_protocol());
         let info = Arc::new(TlsInfo::of(connection, policy.id.clone()));
@@ -213,13 +207,14 @@ impl Acceptor {
             .map_err(HandshakeError::of)?;
         let policy = self.policy(asked_name(start.client_hello().server_name()).as_bytes());
         let start = StartHandshake::from_parts(start.accepted, start.io.io);
-        let stream = start.into_stream(policy.config()).await.map_err(HandshakeError::of)?;
+        let config = Arc::clone(&policy.config);
+        let stream = start.into_stream(config).await.map_err(HandshakeError::of)?;
         Ok((policy, stream))
     }
 
     #[cfg(test)]
     pub(super) fn config(&self) -> Arc<ServerConfig> {
-        self.default.config()
+        Arc::clone(&self.default.config)
     }
 
     fn policy(&self, host: &[u8]) -> &PolicyConfig {
@@ -316,56 +311,27 @@ impl Policies<'_> {
             return known.clone();
         }
         let id = policy.id.clone();
-        let recipe = Recipe {
-            http2: self.http2,
-            certificates: Arc::clone(self.certificates),
-            tickets: self.store.tickets().of(&id),
-            policy,
-        };
-        let made = match id.policy().client_certificates {
-            None => Made::Once(Arc::new(recipe.build(None))),
-            Some(_) => Made::Each(Arc::new(recipe)),
-        };
-        let config = PolicyConfig { id: id.clone(), made };
+        let config = PolicyConfig { id: id.clone(), config: Arc::new(self.build(policy)) };
         self.known.insert(id, config.clone());
         config
     }
-}
 
-impl PolicyConfig {
-    fn config(&self) -> Arc<ServerConfig> {
-        match &self.made {
-            Made::Once(config) => Arc::clone(config),
-            Made::Each(recipe) => Arc::new(recipe.build(Some(&Expiry::new()))),
-        }
-    }
-}
-
-/// What a configuration is made of.
-#[derive(Debug)]
-struct Recipe {
-    http2: bool,
-    certificates: Arc<CertificateTable>,
-    policy: Policy,
-    tickets: Option<Arc<dyn ProducesTickets>>,
-}
-
-impl Recipe {
-    /// `expiry`: what bounds the tickets, where clients' certificates are asked for.
-    fn build(&self, expiry: Option<&Expiry>) -> ServerConfig {
-        let versions: &[&SupportedProtocolVersion] = match self.policy.id.policy().minimum_version {
+    fn build(&self, policy: Policy) -> ServerConfig {
+        let versions: &[&SupportedProtocolVersion] = match policy.id.policy().minimum_version {
             TlsVersion::Tls12 => &[&version::TLS13, &version::TLS12],
             TlsVersion::Tls13 => &[&version::TLS13],
         };
-        let verifier = Arc::clone(&self.policy.verifier);
+        let mut tickets = self.store.tickets().of(&policy.id);
+        let mut verifier = policy.verifier;
+        if policy.id.policy().client_certificates.is_some() {
+            verifier = expiry::verifier(verifier);
+            tickets = tickets.map(expiry::tickets);
+        }
         let mut config = ServerConfig::builder_with_provider(Arc::clone(provider()))
             .with_protocol_versions(versions)
             .expect("the provider has cipher suites of both versions")
-            .with_client_cert_verifier(match expiry {
-                None => verifier,
-                Some(expiry) => expiry.verifier(verifier),
-            })
-            .with_cert_resolver(Arc::clone(&self.certificates) as _);
+            .with_client_cert_verifier(verifier)
+            .with_cert_resolver(Arc::clone(self.certificates) as _);
         // RFC 7301 has a name for HTTP/1.0 as well: a client that offers nothing else would be refused.
         config.alpn_protocols = vec![b"http/1.1".to_vec(), b"http/1.0".to_vec()];
         if self.http2 {
@@ -377,14 +343,8 @@ impl Recipe {
         config.max_tls13_tickets = TICKETS_LIMIT;
         // Tickets need no memory here; clients that cannot keep one do a full handshake.
         config.session_storage = Arc::new(NoServerSessionStorage {});
-        match &self.tickets {
-            Some(tickets) => {
-                let tickets = Arc::clone(tickets);
-                config.ticketer = match expiry {
-                    None => tickets,
-                    Some(expiry) => expiry.tickets(tickets),
-                };
-            }
+        match tickets {
+            Some(tickets) => config.ticketer = tickets,
             None => config.send_tls13_tickets = 0,
         }
         config

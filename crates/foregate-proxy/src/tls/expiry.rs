@@ -3,9 +3,12 @@
 //! A resumed handshake has no certificates in it, and each gives new tickets: without a bound, one that has expired would do
 //! forever. A ticket says until when its client's certificate lasts. After that it resumes nothing, so that the client is asked
 //! for a certificate anew.
+//!
+//! Who verifies and who makes tickets are told nothing of the handshake by `rustls`, and all handshakes of a policy share them. So
+//! what one has noted goes along with its task, see [`noted`].
 
+use std::cell::Cell;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use rustls::client::danger::HandshakeSignatureValid;
@@ -15,40 +18,37 @@ use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::{DigitallySignedStruct, DistinguishedName, Error, SignatureScheme};
 use x509_parser::prelude::{FromDer as _, X509Certificate};
 
-/// Until when the certificates of the client of one handshake last, seconds since 1970; without any, forever.
-#[derive(Debug, Clone)]
-pub(super) struct Expiry(Arc<AtomicI64>);
+tokio::task_local! {
+    /// Until when the certificates of the client of the present handshake last, seconds since 1970; without any, forever.
+    static EXPIRY: Cell<i64>;
+}
 
 /// Bytes of an expiry in a ticket.
 const EXPIRY_LENGTH: usize = size_of::<i64>();
 
-impl Expiry {
-    pub(super) fn new() -> Self {
-        Self(Arc::new(AtomicI64::new(i64::MAX)))
-    }
-
-    pub(super) fn verifier(&self, inner: Arc<dyn ClientCertVerifier>) -> Arc<dyn ClientCertVerifier> {
-        Arc::new(Verifier { inner, expiry: self.clone() })
-    }
-
-    pub(super) fn tickets(&self, inner: Arc<dyn ProducesTickets>) -> Arc<dyn ProducesTickets> {
-        Arc::new(Tickets { inner, expiry: self.clone() })
-    }
-
-    fn set(&self, seconds: i64) {
-        self.0.store(seconds, Ordering::Relaxed);
-    }
-
-    fn get(&self) -> i64 {
-        self.0.load(Ordering::Relaxed)
-    }
+/// Performs a handshake, whole, whose verifier and tickets may be those from here.
+pub(super) async fn noted<T>(handshake: impl Future<Output = T>) -> T {
+    EXPIRY.scope(Cell::new(i64::MAX), handshake).await
 }
 
-/// Verifies a client's certificates, and notes until when they last.
+/// A verifier that notes until when a client's certificates last.
+pub(super) fn verifier(inner: Arc<dyn ClientCertVerifier>) -> Arc<dyn ClientCertVerifier> {
+    Arc::new(Verifier { inner })
+}
+
+/// Tickets that resume nothing behind that time.
+pub(super) fn tickets(inner: Arc<dyn ProducesTickets>) -> Arc<dyn ProducesTickets> {
+    Arc::new(Tickets { inner })
+}
+
+/// Notes until when the client's certificates last. Outside of a handshake nothing is noted, and there are no tickets.
+fn note(seconds: i64) {
+    let _ = EXPIRY.try_with(|expiry| expiry.set(seconds));
+}
+
 #[derive(Debug)]
 struct Verifier {
     inner: Arc<dyn ClientCertVerifier>,
-    expiry: Expiry,
 }
 
 impl ClientCertVerifier for Verifier {
@@ -72,7 +72,7 @@ impl ClientCertVerifier for Verifier {
     ) -> Result<ClientCertVerified, Error> {
         let verified = self.inner.verify_client_cert(end_entity, intermediates, now)?;
         let all = std::iter::once(end_entity).chain(intermediates);
-        self.expiry.set(all.map(not_after).min().unwrap_or(i64::MIN));
+        note(all.map(not_after).min().unwrap_or(i64::MIN));
         Ok(verified)
     }
 
@@ -109,7 +109,6 @@ fn not_after(certificate: &CertificateDer<'_>) -> i64 {
 #[derive(Debug)]
 struct Tickets {
     inner: Arc<dyn ProducesTickets>,
-    expiry: Expiry,
 }
 
 impl ProducesTickets for Tickets {
@@ -122,7 +121,8 @@ impl ProducesTickets for Tickets {
     }
 
     fn encrypt(&self, plain: &[u8]) -> Option<Vec<u8>> {
-        self.inner.encrypt(&[&self.expiry.get().to_be_bytes(), plain].concat())
+        let expiry = EXPIRY.try_with(Cell::get).ok()?;
+        self.inner.encrypt(&[&expiry.to_be_bytes(), plain].concat())
     }
 
     fn decrypt(&self, cipher: &[u8]) -> Option<Vec<u8>> {
@@ -133,7 +133,7 @@ impl ProducesTickets for Tickets {
             return None;
         }
         // A session that is resumed gives tickets that last no longer.
-        self.expiry.set(expiry);
+        note(expiry);
         plain.drain(..EXPIRY_LENGTH);
         Some(plain)
     }

@@ -419,6 +419,43 @@ async fn nothing_is_resumed_once_the_clients_certificate_has_expired() {
 }
 
 #[tokio::test]
+async fn handshakes_that_share_all_else_have_certificates_of_their_own() {
+    let folder = Folder::new();
+    let files = folder.certificate("a", &["a.test"]);
+    let authority = Authority::new();
+    let mut listen = listen(vec![files]);
+    listen.policy = asks(&folder.write("authorities.pem", &authority.pem), false);
+    let acceptor = acceptor_of(&listen, &[], &CertificateStore::new());
+    assert!(Arc::ptr_eq(&acceptor.config(), &acceptor.config()), "none is made for a handshake");
+    let (long, long_key) = authority.issue("bob", vec![]);
+    let (short, short_key) = authority.issue_with("alice", |params| {
+        params.not_after = (std::time::SystemTime::now() + Duration::from_secs(2)).into();
+    });
+    let mut cases = Vec::new();
+    for version in [&rustls::version::TLS13, &rustls::version::TLS12] {
+        let alice = Arc::new(client_with(Some((&short, &short_key)), &[version]));
+        let bob = Arc::new(client_with(Some((&long, &long_key)), &[version]));
+        let nobody = Arc::new(client_with(None, &[version]));
+        for resumed in [false, true] {
+            let all = [&bob, &alice, &nobody, &alice, &bob].map(|client| shake(&acceptor, client, "a.test"));
+            for outcome in futures_util::future::join_all(all).await {
+                assert!(resumed || !outcome.unwrap().info.resumed);
+            }
+        }
+        cases.push([alice, bob, nobody]);
+    }
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    for [alice, bob, nobody] in cases {
+        let refused = shake(&acceptor, &alice, "a.test").await;
+        assert!(matches!(refused, Err(HandshakeError::ClientCertificate(_))));
+        for (other, certified) in [(bob, true), (nobody, false)] {
+            let info = shake(&acceptor, &other, "a.test").await.unwrap().info;
+            assert!(info.resumed && info.client.is_some() == certified);
+        }
+    }
+}
+
+#[tokio::test]
 async fn two_sites_that_ask_for_certificates_share_nothing() {
     let folder = Folder::new();
     let files = folder.certificate("a", &["*.test"]);
