@@ -36,19 +36,38 @@ pub(super) trait Decode: Send {
     fn decode(&mut self, input: &[u8], output: &mut [u8]) -> Result<Moved, Broken>;
     /// Whether the body may end here.
     fn complete(&self) -> bool;
+    /// Whether another part of the body may begin with this byte where it may end.
+    fn goes_on(&self, byte: u8) -> bool;
     /// Bytes that it holds, at most.
     fn held(&self) -> usize;
 }
 
 /// A filter that decodes. Nothing is allocated before the first byte comes: many requests may wait with theirs.
-pub(super) fn filter<D: Decode + 'static>(make: fn() -> D, limits: Limits) -> Box<dyn BodyFilter> {
-    Box::new(Decoder { make, codec: None, limits, total: (0, 0), rest: Vec::new(), pending: false })
+pub(super) fn filter<D: Decode + 'static>(
+    make: fn() -> D,
+    limits: Limits,
+    behind: Behind,
+) -> Box<dyn BodyFilter> {
+    let (total, rest) = ((0, 0), Vec::new());
+    Box::new(Decoder { make, codec: None, limits, behind, over: false, total, rest, pending: false })
+}
+
+/// What becomes of bytes behind the end of what was encoded, such as zeros that fill a block.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Behind {
+    /// The body is not what it seems.
+    Breaks,
+    /// They are dropped.
+    Dropped,
 }
 
 struct Decoder<D> {
     make: fn() -> D,
     codec: Option<D>,
     limits: Limits,
+    behind: Behind,
+    /// Its end has been seen, and bytes behind it.
+    over: bool,
     /// Bytes that went in, and that came out.
     total: (u64, u64),
     /// Input that waits until more may be written.
@@ -64,6 +83,13 @@ impl<D: Decode> Decoder<D> {
         loop {
             let rest = input.get(used..).unwrap_or_default();
             let codec = self.codec.get_or_insert_with(self.make);
+            if self.behind == Behind::Dropped && codec.complete() {
+                self.over |= rest.first().is_some_and(|byte| !codec.goes_on(*byte));
+            }
+            if self.over {
+                self.pending = false;
+                return Ok(input.len());
+            }
             let moved = codec.decode(rest, &mut buffer).map_err(|Broken| Bail::Break)?;
             let bytes = buffer.get(..moved.written).unwrap_or_default();
             used += moved.read;
@@ -179,6 +205,11 @@ impl Decode for Gzip {
         self.ended
     }
 
+    fn goes_on(&self, byte: u8) -> bool {
+        // The first of what tells members (RFC 1952, section 2.3.1).
+        byte == 0x1f
+    }
+
     fn held(&self) -> usize {
         INFLATE_MEMORY
     }
@@ -234,6 +265,10 @@ impl Decode for Deflate {
         self.ended
     }
 
+    fn goes_on(&self, _: u8) -> bool {
+        false
+    }
+
     fn held(&self) -> usize {
         INFLATE_MEMORY
     }
@@ -286,6 +321,10 @@ impl Decode for Brotli {
         self.ended
     }
 
+    fn goes_on(&self, _: u8) -> bool {
+        false
+    }
+
     fn held(&self) -> usize {
         self.memory.held().saturating_add(size_of::<BrotliState<Counted, Counted, Counted>>())
     }
@@ -324,6 +363,11 @@ impl Decode for Zstd {
 
     fn complete(&self) -> bool {
         self.ended
+    }
+
+    fn goes_on(&self, byte: u8) -> bool {
+        // Of frames, and of those to skip (RFC 8878, section 3.1).
+        matches!(byte, 0x28 | 0x50..=0x5f)
     }
 
     fn held(&self) -> usize {

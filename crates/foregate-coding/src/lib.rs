@@ -35,6 +35,8 @@ pub use self::look::{Start, start};
 
 use foregate_module::{Bail, BodyFilter, Chain, Filtered, Sink};
 
+use self::decode::Behind;
+
 /// The most that decoding `br` holds, bytes: its window, and tables.
 pub const BROTLI_DECODER_MEMORY: usize = (16 << 20) + (1 << 20);
 /// The most that encoding `br` holds, bytes.
@@ -137,13 +139,23 @@ pub fn coding_of(content_encoding: &[u8]) -> Option<ContentCoding> {
 
 /// A filter that takes a coding off; its budget is the most that it holds.
 ///
-/// It is [pending](BodyFilter::pending) after each 64 KiB that it has written.
+/// It is [pending](BodyFilter::pending) after each 64 KiB that it has written. Bytes behind the end of what was encoded break the
+/// body off: who sends them may mean to have it read in two ways.
 pub fn decoder(name: &'static str, coding: ContentCoding, limits: Limits) -> Filtered {
+    decoding(name, coding, limits, Behind::Breaks)
+}
+
+/// The same for responses, of which bytes behind the end are dropped, as browsers and gzip(1) do.
+pub fn response_decoder(name: &'static str, coding: ContentCoding, limits: Limits) -> Filtered {
+    decoding(name, coding, limits, Behind::Dropped)
+}
+
+fn decoding(name: &'static str, coding: ContentCoding, limits: Limits, behind: Behind) -> Filtered {
     let (filter, budget) = match coding {
-        ContentCoding::Gzip => (decode::filter(decode::Gzip::new, limits), DEFLATE_MEMORY),
-        ContentCoding::Deflate => (decode::filter(decode::Deflate::new, limits), DEFLATE_MEMORY),
-        ContentCoding::Brotli => (decode::filter(decode::Brotli::new, limits), BROTLI_DECODER_MEMORY),
-        ContentCoding::Zstd => (decode::filter(decode::Zstd::new, limits), ZSTD_DECODER_MEMORY),
+        ContentCoding::Gzip => (decode::filter(decode::Gzip::new, limits, behind), DEFLATE_MEMORY),
+        ContentCoding::Deflate => (decode::filter(decode::Deflate::new, limits, behind), DEFLATE_MEMORY),
+        ContentCoding::Brotli => (decode::filter(decode::Brotli::new, limits, behind), BROTLI_DECODER_MEMORY),
+        ContentCoding::Zstd => (decode::filter(decode::Zstd::new, limits, behind), ZSTD_DECODER_MEMORY),
     };
     Filtered { name, filter, budget: budget + REST_ROOM, keeps_length: false, dry: false }
 }

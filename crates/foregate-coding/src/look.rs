@@ -4,9 +4,9 @@ use alloc::vec::Vec;
 
 use foregate_module::Chain;
 
-use super::{ContentCoding, Limits, decoder};
+use super::{ContentCoding, Limits, response_decoder};
 
-/// The start of a body without its coding.
+/// The start of a response's body without its coding.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Start {
     /// What came out.
@@ -21,7 +21,7 @@ pub struct Start {
 /// is decoded, and 64 KiB, whatever the body is made of.
 pub fn start(coding: ContentCoding, body: &[u8], whole: bool, limit: usize) -> Start {
     let limits = Limits { total: u64::MAX, ratio: u64::MAX };
-    let mut chain = Chain::new(Vec::from([decoder("start", coding, limits)]));
+    let mut chain = Chain::new(Vec::from([response_decoder("start", coding, limits)]));
     let mut bytes = Vec::new();
     let mut decode = || {
         for piece in body.chunks(Chain::PIECE) {

@@ -6,7 +6,7 @@ use foregate_module::{Bail, BodyFilter, Chain, Filtered, Sink};
 use proptest::prelude::*;
 
 use super::ContentCoding::{self, Brotli, Deflate, Gzip, Zstd};
-use super::{Limits, Start, coding_of, decoded, decoder, encoder, start};
+use super::{Limits, Start, coding_of, decoded, decoder, encoder, response_decoder, start};
 
 /// What a filter makes of pieces, or why it does not.
 fn through(filter: Filtered, pieces: &[&[u8]]) -> Result<Vec<u8>, Bail> {
@@ -105,6 +105,30 @@ fn a_body_that_goes_on_after_its_end_is_broken_off() {
             assert_eq!(decode(coding, &body), Err(Bail::Break), "{coding:?} and {garbage:?}");
         }
     }
+}
+
+#[test]
+fn of_responses_what_stands_behind_the_end_is_dropped() {
+    let filter = |coding| response_decoder("decode", coding, Limits::default());
+    for (coding, body) in FOREIGN {
+        for garbage in [&b"\0"[..], b"x", b"\r\n\r\n", &[0; 100_000]] {
+            let all = [body, garbage].concat();
+            for at in [0, body.len() - 1, body.len(), all.len() - 1] {
+                let (head, tail) = all.split_at(at);
+                assert_eq!(through(filter(coding), &[head, tail]).as_deref(), Ok(HELLO), "{coding:?} {at}");
+            }
+            let looked = start(coding, &all, true, 1000);
+            assert_eq!((&looked.bytes[..], looked.whole, looked.broken), (HELLO, true, false), "{coding:?}");
+        }
+        for end in 1..body.len() {
+            assert_eq!(through(filter(coding), &[&body[..end]]), Err(Bail::Break), "{coding:?} up to {end}");
+        }
+    }
+    // Another part that is none, as far as can be told.
+    let member = [FOREIGN[0].1, b"\x1f\x8bx"].concat();
+    assert_eq!(through(filter(Gzip), &[&member]), Err(Bail::Break));
+    let both = [FOREIGN[0].1, FOREIGN[0].1, b"\0"].concat();
+    assert_eq!(through(filter(Gzip), &[&both]).as_deref(), Ok(&HELLO.repeat(2)[..]));
 }
 
 #[test]

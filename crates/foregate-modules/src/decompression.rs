@@ -215,7 +215,7 @@ impl Step for DecompressResponse {
                 edits
             }
         };
-        let filter = coding::decoder(Self::NAME, coding, settings.limits);
+        let filter = coding::response_decoder(Self::NAME, coding, settings.limits);
         let edits = edits.remove("content-encoding");
         ControlFlow::Continue((EditResponse(edits), FilterResponseBody(Some(filter)), Emit(Some(()))))
     }
@@ -253,7 +253,7 @@ impl Step for DecodeForFilters {
         let Some(coding) = coding.filter(|_| wanted) else { return ControlFlow::Continue(nothing) };
         let dry = wishes.iter().all(|(wish, dry)| dry || wish.dry);
         let edits = if dry { Edits::new() } else { Edits::new().remove("content-encoding") };
-        let filter = Filtered { dry, ..coding::decoder(Self::NAME, coding, Limits::default()) };
+        let filter = Filtered { dry, ..coding::response_decoder(Self::NAME, coding, Limits::default()) };
         let decoded = Decoded { coding: coding.token(), dry };
         ControlFlow::Continue((EditResponse(edits), FilterResponseBody(Some(filter)), Add(Some(decoded))))
     }
