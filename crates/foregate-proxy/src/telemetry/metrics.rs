@@ -119,6 +119,22 @@ impl ShardedCounter {
     }
 }
 
+/// A count that rises and falls so often that threads should not share it.
+#[derive(Debug, Default)]
+pub struct ShardedGauge([Padded<AtomicI64>; SHARDS]);
+
+impl ShardedGauge {
+    /// Adds `n`, which may be negative. What one thread adds another may take off: only the sum means something.
+    pub fn add(&self, n: i64) {
+        self.0[shard()].0.fetch_add(n, Ordering::Relaxed);
+    }
+
+    /// What it stands at.
+    pub fn get(&self) -> i64 {
+        self.0.iter().map(|shard| shard.0.load(Ordering::Relaxed)).sum()
+    }
+}
+
 /// All counters of the process; made once, shared by an `Arc`, kept across reloads.
 #[derive(Debug, Default)]
 pub struct Metrics {

@@ -139,6 +139,7 @@ impl Upstreams {
         head_limits: HeadLimits,
         old: &[Arc<Upstream>],
     ) -> Result<Vec<Arc<Upstream>>, TlsError> {
+        self.pools.forget_unused();
         let old: HashMap<&str, &Arc<Upstream>> =
             old.iter().map(|upstream| (&*upstream.settings.name, upstream)).collect();
         settings

@@ -22,6 +22,7 @@ use crate::link::H1Link;
 use crate::link::unread::Unread;
 use crate::link::unsent::{Piece, Unsent};
 use crate::telemetry::clock;
+use crate::telemetry::metrics::ShardedGauge;
 
 /// Streams that are opened on one HTTP/2 connection at the same time, whatever the origin allows.
 pub(super) const STREAMS_PER_CONNECTION: u32 = 100;
@@ -36,7 +37,7 @@ const STREAMS_AT_FIRST: u32 = 8;
 const SETTLED_WITHIN: Duration = Duration::from_millis(500);
 
 /// Connections to one origin server.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Pool {
     idle: Mutex<VecDeque<Idle>>,
     shared: Mutex<Vec<Arc<Shared>>>,
@@ -46,6 +47,8 @@ pub struct Pool {
     pub(super) speaks_http1: AtomicBool,
     /// How many streams a connection takes, as one has said last; 0 before.
     streams: Arc<AtomicU32>,
+    /// How many connections are idle, here and in all other pools.
+    all_idle: Arc<ShardedGauge>,
 }
 
 /// What is known of a connection of HTTP/1 from when it was made.
@@ -91,8 +94,7 @@ pub struct Shared {
     streams_said: Arc<AtomicU32>,
     /// That the origin says so was waited for.
     waited_for: AtomicBool,
-    /// When the last stream ended.
-    since: Mutex<Instant>,
+    rest: Mutex<Rest>,
     signs: Arc<Signs>,
     unread: Arc<Unread>,
     unsent: Arc<Unsent>,
@@ -100,11 +102,35 @@ pub struct Shared {
     _used: oneshot::Sender<Infallible>,
 }
 
+/// Whether an HTTP/2 connection is idle. One that has ended counts until its pool is looked through.
+#[derive(Debug)]
+struct Rest {
+    /// When its last stream ended.
+    since: Instant,
+    /// Where it counts while it is idle, if others can find it.
+    counts_in: Option<Arc<ShardedGauge>>,
+    /// It counts there.
+    counted: bool,
+}
+
 impl Pool {
+    /// Without connections. Those that will be idle count in `all_idle`.
+    pub fn new(all_idle: &Arc<ShardedGauge>) -> Self {
+        Self {
+            idle: Mutex::default(),
+            shared: Mutex::default(),
+            connecting: tokio::sync::Mutex::default(),
+            speaks_http1: AtomicBool::new(false),
+            streams: Arc::default(),
+            all_idle: Arc::clone(all_idle),
+        }
+    }
+
     /// The connection used last, and how it was made. Those that have died while idle are dropped on the way.
     pub fn take(&self, now: Instant, ages: Ages) -> Option<(Box<H1Link>, Box<Made>)> {
         loop {
             let entry = self.idle.lock().pop_back()?;
+            self.all_idle.add(-1);
             let fresh = clock::is_within(now, entry.since, ages.idle)
                 && clock::is_within(now, entry.made.born, ages.total);
             if fresh && !entry.link.stream().socket().is_stale() {
@@ -121,7 +147,9 @@ impl Pool {
             idle.push_back(Idle { link, made, since: now });
             if idle.len() > most { idle.pop_front() } else { None }
         };
-        drop(evicted);
+        if evicted.is_none() {
+            self.all_idle.add(1);
+        }
     }
 
     /// Drops connections that are too old or have died, and forgets closed HTTP/2 connections.
@@ -132,26 +160,23 @@ impl Pool {
                 || entry.link.stream().socket().is_stale()
         };
         self.drop_idle(gone);
-        let mut shared = self.shared.lock();
-        shared.retain(|shared| {
+        retain(&mut self.shared.lock(), |shared| {
             let idle = shared.streams.load(Ordering::Relaxed) == 0;
             let old = now.saturating_duration_since(shared.born) >= ages.total
-                || now.saturating_duration_since(*shared.since.lock()) >= ages.idle;
+                || now.saturating_duration_since(shared.rest.lock().since) >= ages.idle;
             shared.takes_more() && !(idle && old)
         });
     }
 
     /// Drops idle connections that were made before `moved` and lead to an address that is `gone`. Those of HTTP/2 take no more streams.
     pub fn retire(&self, moved: Instant, gone: impl Fn(IpAddr) -> bool) {
-        let mut shared = self.shared.lock();
-        shared.retain(|shared| {
+        retain(&mut self.shared.lock(), |shared| {
             let retired = shared.born < moved && shared.address.is_some_and(&gone);
             if retired {
                 shared.close();
             }
             !retired
         });
-        drop(shared);
         self.drop_idle(|entry| entry.made.born < moved && entry.made.address.is_some_and(&gone));
     }
 
@@ -168,6 +193,11 @@ impl Pool {
         }
         // Closed once others can go on.
         drop(idle);
+        self.count_less(dropped.len());
+    }
+
+    fn count_less(&self, idle: usize) {
+        self.all_idle.add(-i64::try_from(idle).unwrap_or(0));
     }
 
     /// Since when the connection that has been idle for longest is.
@@ -177,12 +207,6 @@ impl Pool {
         idle.into_iter().chain(shared).min()
     }
 
-    /// How many are idle.
-    pub fn idle(&self) -> usize {
-        let idle = self.idle.lock().len();
-        idle + self.shared.lock().iter().filter(|shared| shared.idle_since().is_some()).count()
-    }
-
     /// Closes that connection; whether there was one. One of HTTP/2 ends itself, soon after.
     pub fn evict(&self) -> bool {
         let oldest = self.oldest();
@@ -190,18 +214,21 @@ impl Pool {
         // Streams are opened only on what is found in the list.
         let is_oldest = |shared: &Arc<Shared>| shared.idle_since().is_some_and(|since| Some(since) == oldest);
         if let Some(at) = shared.iter().position(is_oldest) {
-            shared.remove(at).close();
+            let evicted = shared.remove(at);
+            evicted.is_hidden();
+            evicted.close();
             return true;
         }
         drop(shared);
         let evicted = self.idle.lock().pop_front();
+        self.count_less(usize::from(evicted.is_some()));
         evicted.is_some()
     }
 
     /// A stream's place on a connection that has room for one more.
     pub fn lease(&self, now: Instant, ages: Ages) -> Option<Lease> {
         let mut shared = self.shared.lock();
-        shared.retain(|shared| shared.takes_more());
+        retain(&mut shared, |shared| shared.takes_more());
         shared
             .iter()
             .filter(|shared| now.saturating_duration_since(shared.born) < ages.total)
@@ -224,8 +251,28 @@ impl Pool {
 
     /// Shares a new HTTP/2 connection.
     pub fn share(&self, shared: Arc<Shared>) {
+        shared.is_found(&self.all_idle);
         self.shared.lock().push(shared);
     }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        let idle = self.idle.get_mut().len();
+        self.count_less(idle);
+        retain(self.shared.get_mut(), |_| false);
+    }
+}
+
+/// Drops what is not to be kept.
+fn retain(shared: &mut Vec<Arc<Shared>>, is_kept: impl Fn(&Shared) -> bool) {
+    shared.retain(|shared| {
+        let is_kept = is_kept(shared);
+        if !is_kept {
+            shared.is_hidden();
+        }
+        is_kept
+    });
 }
 
 impl Shared {
@@ -248,7 +295,7 @@ impl Shared {
             streams_at_first,
             streams_said,
             waited_for: AtomicBool::new(false),
-            since: Mutex::new(now),
+            rest: Mutex::new(Rest { since: now, counts_in: None, counted: false }),
             signs,
             unread,
             unsent,
@@ -272,7 +319,9 @@ impl Shared {
         let taken = shared.streams.fetch_update(Ordering::AcqRel, Ordering::Relaxed, |streams| {
             (streams < most).then_some(streams + 1)
         });
-        taken.ok()?;
+        if taken.ok()? == 0 {
+            shared.count(&mut shared.rest.lock());
+        }
         shared.signs.was_asked(clock::now());
         Some(Lease { shared: Arc::clone(shared) })
     }
@@ -309,7 +358,35 @@ impl Shared {
     /// Since when it has no streams; `None` while it has some, or takes no more.
     fn idle_since(&self) -> Option<Instant> {
         let is_idle = self.streams.load(Ordering::Acquire) == 0 && !self.signs.is_closed();
-        is_idle.then(|| *self.since.lock())
+        is_idle.then(|| self.rest.lock().since)
+    }
+
+    /// Others can find it from here on: it counts while it is idle.
+    fn is_found(&self, all_idle: &Arc<ShardedGauge>) {
+        let mut rest = self.rest.lock();
+        rest.counts_in = Some(Arc::clone(all_idle));
+        self.count(&mut rest);
+    }
+
+    /// Nobody finds it any more.
+    fn is_hidden(&self) {
+        let mut rest = self.rest.lock();
+        if let Some(all_idle) = rest.counts_in.take()
+            && std::mem::take(&mut rest.counted)
+        {
+            all_idle.add(-1);
+        }
+    }
+
+    /// Has it count if it is idle now. Whoever changes its streams from or to none comes here behind that, one after the other, so
+    /// that the last one sees what is.
+    fn count(&self, rest: &mut Rest) {
+        let Some(all_idle) = &rest.counts_in else { return };
+        let is_idle = self.streams.load(Ordering::Acquire) == 0;
+        if is_idle != rest.counted {
+            rest.counted = is_idle;
+            all_idle.add(if is_idle { 1 } else { -1 });
+        }
     }
 
     /// The connection takes no more requests.
@@ -364,7 +441,31 @@ impl Lease {
 impl Drop for Lease {
     fn drop(&mut self) {
         if self.shared.streams.fetch_sub(1, Ordering::AcqRel) == 1 {
-            *self.shared.since.lock() = clock::now();
+            let mut rest = self.shared.rest.lock();
+            rest.since = clock::now();
+            self.shared.count(&mut rest);
         }
+    }
+}
+
+#[cfg(test)]
+impl Pool {
+    /// How many are idle, looked at one by one.
+    pub fn count_idle(&self) -> usize {
+        let has_no_stream = |shared: &&Arc<Shared>| shared.streams.load(Ordering::Acquire) == 0;
+        self.idle.lock().len() + self.shared.lock().iter().filter(has_no_stream).count()
+    }
+}
+
+#[cfg(test)]
+impl Shared {
+    /// A connection whose origin says nothing.
+    pub async fn unanswered(now: Instant) -> Arc<Self> {
+        let (ours, _theirs) = tokio::io::duplex(1024);
+        let (sender, mut connection) =
+            h2::client::Builder::new().handshake(ours).await.expect("no answer is awaited");
+        let told = (Arc::new(Signs::new(now)), Arc::default(), Arc::default());
+        let streams = (STREAMS_AT_FIRST, Arc::default());
+        Arc::new(Self::new(sender, connection.ping_pong(), now, None, streams, told, oneshot::channel().0))
     }
 }

@@ -9,6 +9,7 @@ use parking_lot::Mutex;
 use super::Pool;
 use crate::address::ServerAddress;
 use crate::settings::{ProxyProtocolVersion, UpstreamProtocol};
+use crate::telemetry::metrics::ShardedGauge;
 use crate::tls::Connector;
 
 /// What must be equal for two servers to share connections, across upstreams and reloads.
@@ -24,27 +25,34 @@ pub(super) struct PoolKey {
 
 /// All pools of the process.
 #[derive(Debug, Default)]
-pub struct Pools(Mutex<HashMap<PoolKey, Weak<Pool>>>);
+pub struct Pools {
+    pools: Mutex<HashMap<PoolKey, Weak<Pool>>>,
+    idle: Arc<ShardedGauge>,
+}
 
 impl Pools {
     /// The pool for a server, a new one where nobody has it.
     pub(super) fn get(&self, key: PoolKey) -> Arc<Pool> {
-        let mut pools = self.0.lock();
-        pools.retain(|_, pool| pool.strong_count() > 0);
+        let mut pools = self.pools.lock();
         if let Some(pool) = pools.get(&key).and_then(Weak::upgrade) {
             return pool;
         }
-        let pool = Arc::new(Pool::default());
+        let pool = Arc::new(Pool::new(&self.idle));
         pools.insert(key, Arc::downgrade(&pool));
         pool
     }
 
+    /// Forgets the pools that nobody has any more. Looks at all of them.
+    pub(super) fn forget_unused(&self) {
+        self.pools.lock().retain(|_, pool| pool.strong_count() > 0);
+    }
+
     /// Closes the connection that has been idle for longest, whoever it belongs to, to make room for another; whether there was
-    /// one. Looks at all pools: for when descriptors are scarce.
+    /// one. Looks at all pools, if anything is idle: for when descriptors are scarce.
     pub fn evict(&self) -> bool {
-        loop {
+        while self.idle() > 0 {
             let oldest = {
-                let pools = self.0.lock();
+                let pools = self.pools.lock();
                 let ages = pools.values().filter_map(Weak::upgrade);
                 ages.filter_map(|pool| Some((pool.oldest()?, pool))).min_by_key(|(since, _)| *since)
             };
@@ -55,11 +63,13 @@ impl Pools {
                 Some(_) => {}
             }
         }
+        false
     }
 
-    /// How many connections are idle. Looks at all pools, as [`evict`](Self::evict) does.
+    /// How many connections are idle. Looks at no pool, since every request may ask that a busy client makes.
     pub fn idle(&self) -> usize {
-        self.0.lock().values().filter_map(Weak::upgrade).map(|pool| pool.idle()).sum()
+        // What is being taken and given meanwhile may have been seen in part.
+        usize::try_from(self.idle.get()).unwrap_or(0)
     }
 }
 
@@ -71,11 +81,92 @@ mod tests {
 
     use super::*;
     use crate::link::{H1Link, Socket, Stream};
-    use crate::upstream::pool::Made;
+    use crate::upstream::pool::{Ages, Made, Shared};
 
     fn key(path: &str) -> PoolKey {
         let address = ServerAddress::Unix(path.into());
         PoolKey { address, protocol: UpstreamProtocol::Http1, tls: None, send_proxy: None, head_limits: None }
+    }
+
+    fn connection(born: Instant) -> ((Box<H1Link>, Box<Made>), UnixStream) {
+        let (ours, peer) = UnixStream::pair().unwrap();
+        let link = Box::new(H1Link::new(Stream::Plain(Socket::from(ours))));
+        ((link, Box::new(Made { born, address: None, of_client: None })), peer)
+    }
+
+    /// What is idle, one by one.
+    fn looked_at(pools: &Pools) -> usize {
+        pools.pools.lock().values().filter_map(Weak::upgrade).map(|pool| pool.count_idle()).sum()
+    }
+
+    /// Numbers that look random, and are the same each time.
+    fn numbers(mut seed: u64) -> impl FnMut(u64) -> u64 {
+        move |below| {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (seed >> 33) % below
+        }
+    }
+
+    #[tokio::test]
+    async fn what_is_idle_is_counted_as_it_comes_and_goes() {
+        const EACH: usize = 40;
+        let pools = Pools::default();
+        let of_all: Vec<_> = (0..3).map(|number| pools.get(key(&number.to_string()))).collect();
+        let now = Instant::now();
+        let (mut connections, mut peers) = (Vec::new(), Vec::new());
+        for _ in 0..4 * EACH {
+            let (connection, peer) = connection(now);
+            connections.push(connection);
+            peers.push(peer);
+        }
+        let mut shared = Vec::new();
+        for _ in 0..4 * EACH {
+            shared.push(Shared::unanswered(now).await);
+        }
+        let ages = |second| Ages { idle: Duration::from_secs(second), total: Duration::from_secs(60) };
+        // Threads, so that what two of them do to a connection at once is counted once.
+        std::thread::scope(|scope| {
+            for seed in 0..4 {
+                let mut connections: Vec<_> = connections.drain(..EACH).collect();
+                let mut shared: Vec<_> = shared.drain(..EACH).collect();
+                let (of_all, pools, runtime) = (&of_all, &pools, tokio::runtime::Handle::current());
+                scope.spawn(move || {
+                    let _runtime = runtime.enter();
+                    let (mut number, mut leases) = (numbers(seed), Vec::new());
+                    for _ in 0..20_000 {
+                        let pool = &of_all[number(3) as usize];
+                        match number(64) {
+                            0 => pool.sweep(now + Duration::from_secs(9), ages(10 - number(2))),
+                            1 => pool.retire(now, |_| true),
+                            2 => drop(pools.evict()),
+                            3..6 => shared.pop().into_iter().for_each(|shared| pool.share(shared)),
+                            6..30 => leases.extend(pool.lease(now, ages(60))),
+                            30..40 => connections.extend(pool.take(now, ages(60))),
+                            40..50 => connections
+                                .pop()
+                                .into_iter()
+                                .for_each(|(link, made)| pool.put(link, made, now, 20)),
+                            _ => drop(leases.pop()),
+                        }
+                    }
+                });
+            }
+        });
+        assert_eq!(pools.idle(), looked_at(&pools));
+        let pool = &of_all[0];
+        let mut leases = Vec::new();
+        for _ in 0..2 {
+            pool.share(Shared::unanswered(now).await);
+            let (link, made) = connection(now).0;
+            pool.put(link, made, now, 20);
+            leases.extend(pool.lease(now, ages(60)));
+        }
+        assert!(pools.idle() >= 3);
+        assert_eq!(pools.idle(), looked_at(&pools));
+        drop(of_all);
+        assert_eq!(pools.idle(), 0, "with the pools go the connections");
+        drop(leases);
+        assert_eq!(pools.idle(), 0);
     }
 
     #[tokio::test]
@@ -86,10 +177,8 @@ mod tests {
         let start = Instant::now();
         let mut peers = Vec::new();
         for (second, pool) in [(0, &one), (1, &other), (2, &one)] {
-            let (ours, peer) = UnixStream::pair().unwrap();
+            let ((link, made), peer) = connection(start);
             peers.push(peer);
-            let link = Box::new(H1Link::new(Stream::Plain(Socket::from(ours))));
-            let made = Box::new(Made { born: start, address: None, of_client: None });
             pool.put(link, made, start + Duration::from_secs(second), 10);
         }
         assert_eq!(pools.idle(), 3);
