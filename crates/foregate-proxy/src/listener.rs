@@ -16,14 +16,13 @@ use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio::sync::watch;
 
 use crate::connection::registry::Place;
-use crate::connection::{self, Accepted};
+use crate::connection::{self, Accepted, Active};
 use crate::descriptors;
 use crate::link::{Socket, stream};
 use crate::pressure;
 use crate::proxy::Proxy;
 use crate::settings::{Listen, ListenAddress, any_contains};
 use crate::telemetry::blocked::Watched;
-use crate::telemetry::metrics::Metrics;
 
 /// How long accepting pauses when there are no descriptors or too many connections.
 const PAUSE: Duration = Duration::from_millis(50);
@@ -312,31 +311,10 @@ fn spawn(
     }
     let local = local.or_else(|| socket.local_address());
     let served_by = registered.task();
-    let accepted = Accepted { socket, remote, local, registered };
-    let active = Active::new(&proxy.metrics);
-    let task_proxy = Arc::clone(proxy);
-    let task = async move {
-        connection::serve(task_proxy, listen, accepted).await;
-        drop(active);
-    };
+    let accepted = Accepted { socket, remote, local, registered, active: Active::new(&proxy.metrics) };
+    let task = connection::serve(Arc::clone(proxy), listen, accepted);
     let task = tokio::spawn(Watched::new(task, Arc::clone(&proxy.metrics)));
     served_by.is(task.abort_handle());
-}
-
-/// Counts a connection as active until it is dropped, however its task ends.
-struct Active(Arc<Metrics>);
-
-impl Active {
-    fn new(metrics: &Arc<Metrics>) -> Self {
-        metrics.connections_active.inc();
-        Self(Arc::clone(metrics))
-    }
-}
-
-impl Drop for Active {
-    fn drop(&mut self) {
-        self.0.connections_active.dec();
-    }
 }
 
 /// Errors of `accept` that belong to the connection that was to be accepted (accept(2)).

@@ -25,23 +25,26 @@ use crate::timer::Timer;
 const LINGER: Duration = Duration::from_millis(50);
 
 /// Serves the connection until it ends. `began` is when the first byte of the first request came, if it was a while ago.
-pub(super) async fn serve(connection: Connection, link: Box<H1Link>, began: Option<Instant>) {
-    let client = Client::new(Link::H1(link), None);
-    let mut session = Session {
-        timer: Timer::new(connection.terms.timeouts.head),
-        client: Client { half_close: connection.half_close, ..client },
-        connection,
-        requests: 0,
-        began,
-        cut: false,
-    };
-    // While the connection is idle only this small future exists; what requests need comes and goes with them.
-    while session.wait(None).await {
-        if !Box::pin(session.burst()).await {
-            return;
+///
+/// No `async fn`: its future would have room for what it is given beside what it makes of that.
+pub(super) fn serve(
+    connection: Connection,
+    link: Box<H1Link>,
+    began: Option<Instant>,
+) -> impl Future<Output = ()> {
+    let timer = Timer::new(connection.terms.timeouts.head);
+    let mut client = Client::new(Link::H1(link), None);
+    client.half_close = connection.half_close;
+    let mut session = Session { connection, client, timer, requests: 0, began, cut: false };
+    async move {
+        // While the connection is idle only this small future exists; what requests need comes and goes with them.
+        while session.wait(None).await {
+            if !Box::pin(session.burst()).await {
+                return;
+            }
         }
+        session.goodbye().await;
     }
-    session.goodbye().await;
 }
 
 struct Session {

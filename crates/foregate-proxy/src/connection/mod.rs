@@ -26,6 +26,7 @@ use crate::link::{H1Link, Socket, Stream};
 use crate::proxy::{Proxy, Terms};
 use crate::settings::{Listen, any_contains};
 use crate::telemetry::clock;
+use crate::telemetry::metrics::Metrics;
 use crate::timer::Timer;
 use crate::tls::Alpn;
 
@@ -46,90 +47,115 @@ pub struct Accepted {
     pub local: Option<SocketAddr>,
     /// Its place among the connections.
     pub registered: Registered,
+    /// Counts it.
+    pub active: Active,
+}
+
+/// Counts a connection as active until it is dropped, however its task ends.
+#[derive(Debug)]
+pub struct Active(Arc<Metrics>);
+
+impl Active {
+    /// Counts one more.
+    pub fn new(metrics: &Arc<Metrics>) -> Self {
+        metrics.connections_active.inc();
+        Self(Arc::clone(metrics))
+    }
+}
+
+impl Drop for Active {
+    fn drop(&mut self) {
+        self.0.connections_active.dec();
+    }
 }
 
 /// Serves a connection until it ends.
-pub async fn serve(proxy: Arc<Proxy>, listen: Arc<Listen>, accepted: Accepted) {
-    let config = proxy.config_with(&listen);
-    let Accepted { mut socket, remote, local, registered } = accepted;
+///
+/// No `async fn`: its future would have room for what it is given twice.
+pub fn serve(proxy: Arc<Proxy>, listen: Arc<Listen>, accepted: Accepted) -> impl Future<Output = ()> {
+    let Accepted { mut socket, remote, local, registered, active } = accepted;
     let (mut client, mut local) = (remote, local);
-    let limit = config.settings.timeouts.tls_handshake;
-    let proxied = !listen.proxy_protocol_from.is_empty()
-        && remote.is_none_or(|remote| any_contains(&listen.proxy_protocol_from, remote.ip()));
-    if proxied {
-        match timeout(limit, Box::pin(proxy_header::read(&mut socket))).await {
-            Ok(Ok(Some((source, destination)))) => {
-                let most = proxy.connections_per_client.load(Ordering::Relaxed);
-                if !registered.attribute(source.ip(), most) {
-                    proxy.metrics.connections_refused.inc();
+    async move {
+        let _active = active;
+        let config = proxy.config_with(&listen);
+        let limit = config.settings.timeouts.tls_handshake;
+        let proxied = !listen.proxy_protocol_from.is_empty()
+            && remote.is_none_or(|remote| any_contains(&listen.proxy_protocol_from, remote.ip()));
+        if proxied {
+            match timeout(limit, Box::pin(proxy_header::read(&mut socket))).await {
+                Ok(Ok(Some((source, destination)))) => {
+                    let most = proxy.connections_per_client.load(Ordering::Relaxed);
+                    if !registered.attribute(source.ip(), most) {
+                        proxy.metrics.connections_refused.inc();
+                        return;
+                    }
+                    client = Some(source);
+                    local = Some(destination);
+                }
+                Ok(Ok(None)) => {}
+                Ok(Err(error)) => {
+                    proxy.metrics.proxy_header_refused(error.kind());
+                    tracing::debug!(peer = ?client, %error, "a PROXY protocol header was refused");
                     return;
                 }
-                client = Some(source);
-                local = Some(destination);
-            }
-            Ok(Ok(None)) => {}
-            Ok(Err(error)) => {
-                proxy.metrics.proxy_header_refused(error.kind());
-                tracing::debug!(peer = ?client, %error, "a PROXY protocol header was refused");
-                return;
-            }
-            Err(_) => {
-                proxy.metrics.proxy_header_refused("timeout");
-                tracing::debug!(peer = ?client, "a PROXY protocol header took too long");
-                return;
-            }
-        }
-    }
-    let mut peer = Peer::new(client, local);
-    peer.holdings = registered.holdings().cloned();
-    let (stream, alpn) = if listen.tls.is_some() {
-        let Some(acceptor) = config.acceptor(&listen.address) else { return };
-        match timeout(limit, Box::pin(acceptor.accept(socket))).await {
-            Ok(Ok(accepted)) => {
-                proxy.metrics.handshakes_ok.inc();
-                if accepted.info.resumed {
-                    proxy.metrics.handshakes_resumed.inc();
+                Err(_) => {
+                    proxy.metrics.proxy_header_refused("timeout");
+                    tracing::debug!(peer = ?client, "a PROXY protocol header took too long");
+                    return;
                 }
-                peer.tls = Some((accepted.info, listen.clone()));
-                (Stream::TlsServer(Box::new(accepted.stream)), Some(accepted.alpn))
-            }
-            Ok(Err(error)) => {
-                proxy.metrics.handshake_failed(error.kind());
-                tracing::debug!(client = ?client, %error, "TLS handshake with a client failed");
-                return;
-            }
-            Err(_) => {
-                proxy.metrics.handshake_failed("timeout");
-                tracing::debug!(client = ?client, "TLS handshake with a client took too long");
-                return;
             }
         }
-    } else {
-        (Stream::Plain(socket), None)
-    };
-    let terms = Arc::clone(&config.terms);
-    // Requests take the one that is present when they come.
-    drop(config);
-    let born = clock::now();
-    let connection = Connection { proxy, terms, peer, registered, born, half_close: listen.half_close };
-    let mut link = Box::new(H1Link::new(stream));
-    let mut began = None;
-    let is_h2 = match alpn {
-        Some(alpn) => alpn == Alpn::Http2,
-        None => {
-            listen.http2
-                && match connection.sniff(&mut link, &mut began).await {
-                    Some(is_h2) => is_h2,
-                    None => return,
+        let mut peer = Peer::new(client, local);
+        peer.holdings = registered.holdings().cloned();
+        let (stream, alpn) = if listen.tls.is_some() {
+            let Some(acceptor) = config.acceptor(&listen.address) else { return };
+            match timeout(limit, Box::pin(acceptor.accept(socket))).await {
+                Ok(Ok(accepted)) => {
+                    proxy.metrics.handshakes_ok.inc();
+                    if accepted.info.resumed {
+                        proxy.metrics.handshakes_resumed.inc();
+                    }
+                    peer.tls = Some((accepted.info, listen.clone()));
+                    (Stream::TlsServer(Box::new(accepted.stream)), Some(accepted.alpn))
                 }
+                Ok(Err(error)) => {
+                    proxy.metrics.handshake_failed(error.kind());
+                    tracing::debug!(client = ?client, %error, "TLS handshake with a client failed");
+                    return;
+                }
+                Err(_) => {
+                    proxy.metrics.handshake_failed("timeout");
+                    tracing::debug!(client = ?client, "TLS handshake with a client took too long");
+                    return;
+                }
+            }
+        } else {
+            (Stream::Plain(socket), None)
+        };
+        let terms = Arc::clone(&config.terms);
+        // Requests take the one that is present when they come.
+        drop(config);
+        let born = clock::now();
+        let connection = Connection { proxy, terms, peer, registered, born, half_close: listen.half_close };
+        let mut link = Box::new(H1Link::new(stream));
+        let mut began = None;
+        let is_h2 = match alpn {
+            Some(alpn) => alpn == Alpn::Http2,
+            None => {
+                listen.http2
+                    && match connection.sniff(&mut link, &mut began).await {
+                        Some(is_h2) => is_h2,
+                        None => return,
+                    }
+            }
+        };
+        // Idle connections of HTTP/1 are many: what they do not need is kept out of the task's future.
+        if is_h2 {
+            let (stream, ahead) = link.into_parts();
+            Box::pin(h2::serve(connection, stream.read_again(ahead))).await;
+        } else {
+            h1::serve(connection, link, began).await;
         }
-    };
-    // Idle connections of HTTP/1 are many: what they do not need is kept out of the task's future.
-    if is_h2 {
-        let (stream, ahead) = link.into_parts();
-        Box::pin(h2::serve(connection, stream.read_again(ahead))).await;
-    } else {
-        h1::serve(connection, link, began).await;
     }
 }
 
@@ -192,7 +218,7 @@ mod tests {
     fn a_connection_holds_little() {
         let size = size(serve);
         assert!(
-            size <= 1664,
+            size <= 1024,
             "the future of a connection has {size} bytes, its link {}",
             size_of::<H1Link>()
         );
