@@ -2,7 +2,7 @@
 
 use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
 
 use foregate_wire::serialise::{
@@ -17,6 +17,7 @@ use crate::link::unsent::Piece;
 use crate::link::{Link, LinkError, Received, fields};
 use crate::settings::Listen;
 use crate::tls;
+use crate::upstream::Own;
 
 /// What is known of a client's connection.
 #[derive(Debug, Clone)]
@@ -29,6 +30,8 @@ pub struct Peer {
     pub holdings: Option<Arc<Holdings>>,
     /// Where it connected to.
     pub local: Option<SocketAddr>,
+    /// Connections to origins that are for it alone, once there are some.
+    pub own: OnceLock<Arc<Own>>,
     /// Its handshake, over TLS, and the listener that it came to: what the handshake covers, the acceptor says that the
     /// listener has when a request comes, not the one that performed it.
     pub tls: Option<(Arc<tls::TlsInfo>, Arc<Listen>)>,
@@ -38,7 +41,14 @@ impl Peer {
     /// A client on a cleartext connection.
     pub fn new(client: Option<SocketAddr>, local: Option<SocketAddr>) -> Self {
         let client_text = client.map(|client| text_of(client.ip().to_canonical())).unwrap_or_default();
-        Self { client, client_text: client_text.into(), holdings: None, local, tls: None }
+        Self {
+            client,
+            client_text: client_text.into(),
+            holdings: None,
+            local,
+            own: OnceLock::new(),
+            tls: None,
+        }
     }
 
     /// What stands for the host in a request of HTTP/1.0 that names none.

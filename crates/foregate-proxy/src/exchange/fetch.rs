@@ -332,6 +332,7 @@ async fn attempts(
             careful: !request.is_repeatable(),
             addresses: Addresses { client: None, local: None },
             client: None,
+            own: None,
         };
         let opened = match upstream.open(server, terms, now).await {
             Ok(opened) => opened,

@@ -121,6 +121,7 @@ impl Exchange<'_> {
             careful: !self.request.is_repeatable(),
             addresses: Addresses { client: self.peer.client, local: self.peer.local },
             client: self.peer.holdings.as_ref(),
+            own: Some(&self.peer.own),
         };
         let opened = {
             let client = &mut self.client;

@@ -393,7 +393,7 @@ mod tests {
     }
 
     async fn open(upstream: &Upstream) -> Origin {
-        let terms = Terms { fresh: false, careful: false, addresses: NOBODY, client: None };
+        let terms = Terms { fresh: false, careful: false, addresses: NOBODY, client: None, own: None };
         let opened = upstream.open(0, terms, Instant::now());
         tokio::time::timeout(Duration::from_secs(2), opened).await.unwrap().unwrap()
     }
@@ -407,12 +407,7 @@ mod tests {
             tokio::task::yield_now().await;
             // Somebody has a connection to spare meanwhile.
             let link = connect(&upstream).await;
-            pool.put(
-                link,
-                Box::new(Made { born: Instant::now(), address: None, of_client: None }),
-                Instant::now(),
-                10,
-            );
+            pool.put(link, Made::new(Instant::now(), None), Instant::now(), 10);
             drop(connecting);
         });
         assert!(first.reused);
@@ -472,7 +467,7 @@ mod tests {
         let link = connect(&upstream).await;
         let address = link.stream().socket().peer_address();
         assert_eq!(address, Some(old.into()));
-        server.pool.put(link, Box::new(Made { born: made, address, of_client: None }), made, 10);
+        server.pool.put(link, Made::new(made, address), made, 10);
         let later = made + Duration::from_secs(30);
         server.sweep(later, upstream.ages());
         assert!(server.pool.oldest().is_some(), "the name has it still");

@@ -5,6 +5,7 @@ mod connect;
 mod guarded;
 mod health;
 mod origin;
+mod own;
 mod pool;
 mod pools;
 mod remembered;
@@ -21,6 +22,7 @@ use std::time::{Duration, Instant};
 use foregate_wire::HeadLimits;
 
 pub use self::origin::{Addresses, Origin, Terms};
+pub use self::own::Own;
 pub use self::pool::Pool;
 pub use self::pools::Pools;
 pub use self::tried::Tried;

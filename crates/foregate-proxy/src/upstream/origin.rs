@@ -1,8 +1,8 @@
 //! One attempt at an origin: a connection for one request.
 
 use std::net::IpAddr;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
@@ -21,7 +21,7 @@ use tokio::time::timeout_at;
 use super::connect::Connected;
 use super::guarded::Signs;
 use super::pool::{Lease, Made};
-use super::{Pool, Server, Upstream};
+use super::{Own, Pool, Server, Upstream};
 use crate::connection::registry::Holdings;
 use crate::descriptors::OfClient;
 use crate::error::Error;
@@ -76,6 +76,8 @@ pub struct Terms<'a> {
     pub addresses: Addresses,
     /// Who is served, if a client is.
     pub client: Option<&'a Arc<Holdings>>,
+    /// Who uses connections that are for one connection of a client alone, once there are some.
+    pub own: Option<&'a OnceLock<Arc<Own>>>,
 }
 
 impl Upstream {
@@ -88,9 +90,10 @@ impl Upstream {
     pub async fn open(&self, server: usize, terms: Terms<'_>, now: Instant) -> Result<Origin, Error> {
         let server = self.servers.get(server).ok_or(Error::Internal)?;
         let exclusive = self.settings.send_proxy.is_some();
+        let own = terms.own.filter(|_| exclusive).map(|own| own.get_or_init(Arc::default));
         if !terms.fresh
-            && !exclusive
-            && let Some(origin) = self.kept(server, terms, now)?
+            && (!exclusive || own.is_some())
+            && let Some(origin) = self.kept(server, terms, own, now)?
         {
             self.counters.reused.inc();
             return Ok(origin);
@@ -100,7 +103,11 @@ impl Upstream {
             // Rare, and large: kept out of the future that every request has.
             let deadline = Instant::now() + self.settings.connect_timeout;
             let made = Box::pin(self.connect(server, terms.addresses, deadline)).await?;
-            return Ok(self.attempt(server, made, false, None, of_client));
+            let mut origin = self.attempt(server, made, false, None, of_client);
+            if let (Some(own), Some(made)) = (own, &mut origin.made) {
+                made.own = Arc::downgrade(own);
+            }
+            return Ok(origin);
         }
         Box::pin(self.share(server, terms, now)).await
     }
@@ -142,11 +149,18 @@ impl Upstream {
         match lease {
             Some(lease) => Ok(Some(self.attempt(server, Connected::H2(lease), true, None, None))),
             None if terms.fresh => Ok(None),
-            None => self.kept(server, terms, now),
+            None => self.kept(server, terms, None, now),
         }
     }
 
-    fn kept(&self, server: &Server, terms: Terms<'_>, now: Instant) -> Result<Option<Origin>, Error> {
+    /// A kept connection; one that is for one connection of a client alone if that is `own`.
+    fn kept(
+        &self,
+        server: &Server,
+        terms: Terms<'_>,
+        own: Option<&Arc<Own>>,
+        now: Instant,
+    ) -> Result<Option<Origin>, Error> {
         let protocol = self.settings.protocol;
         if protocol != UpstreamProtocol::Http1
             && let Some(lease) = server.pool.lease(now, self.ages())
@@ -157,7 +171,7 @@ impl Upstream {
             return Ok(None);
         }
         let of_client = self.claim(server, terms)?;
-        while let Some((link, made)) = server.pool.take(now, self.ages()) {
+        while let Some((link, made)) = server.pool.take(now, self.ages(), own) {
             if !terms.careful || !link.stream().socket().is_stale_now() {
                 return Ok(Some(self.attempt(server, Connected::H1(link), true, Some(made), of_client)));
             }
@@ -191,7 +205,7 @@ impl Upstream {
                 let mut made = kept.unwrap_or_else(|| {
                     // An address that leads nowhere else is not asked for.
                     let address = server.resolved.is_some().then(|| link.stream().socket().peer_address());
-                    Box::new(Made { born: Instant::now(), address: address.flatten(), of_client: None })
+                    Made::new(Instant::now(), address.flatten())
                 });
                 made.of_client = of_client;
                 (Link::H1(link), Some(made), None)
@@ -213,10 +227,16 @@ impl Upstream {
         if let Link::H1(mut link) = origin.link
             && origin.keep_alive
             && link.is_clean()
-            && self.settings.send_proxy.is_none()
             && !link.is_ahead_in_tls()
             && let Some(mut made) = origin.made
         {
+            let own = made.own.upgrade();
+            // Were the client's connection gone, nobody would use it. If it goes now, this ends with it below.
+            if self.settings.send_proxy.is_some()
+                && !own.as_ref().is_some_and(|own| own.keeps_in(&origin.pool))
+            {
+                return;
+            }
             made.of_client = None;
             origin.pool.put(link, made, now, self.settings.keep_alive_connections);
         }

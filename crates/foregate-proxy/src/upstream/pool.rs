@@ -7,8 +7,8 @@ use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::future::poll_fn;
 use std::net::IpAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use h2::client::SendRequest;
@@ -16,6 +16,7 @@ use h2::{Ping, PingPong};
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
+use super::Own;
 use super::guarded::Signs;
 use crate::descriptors::OfClient;
 use crate::link::H1Link;
@@ -60,6 +61,15 @@ pub struct Made {
     pub address: Option<IpAddr>,
     /// Counts it among those that serve its client; one that waits is nobody's.
     pub of_client: Option<OfClient>,
+    /// The client's connection that it is for, where it is for no other.
+    pub own: Weak<Own>,
+}
+
+impl Made {
+    /// Of a connection that is made at `born`, and leads to `address`.
+    pub fn new(born: Instant, address: Option<IpAddr>) -> Box<Self> {
+        Box::new(Self { born, address, of_client: None, own: Weak::new() })
+    }
 }
 
 #[derive(Debug)]
@@ -67,6 +77,12 @@ struct Idle {
     link: Box<H1Link>,
     made: Box<Made>,
     since: Instant,
+}
+
+impl Idle {
+    fn is_of(&self, own: *const Own) -> bool {
+        std::ptr::eq(self.made.own.as_ptr(), own)
+    }
 }
 
 /// How long connections may be kept and used.
@@ -126,10 +142,14 @@ impl Pool {
         }
     }
 
-    /// The connection used last, and how it was made. Those that have died while idle are dropped on the way.
-    pub fn take(&self, now: Instant, ages: Ages) -> Option<(Box<H1Link>, Box<Made>)> {
+    /// The connection used last, and how it was made; of those that are for one connection of a client alone, where that is `own`.
+    /// Those that have died while idle are dropped on the way.
+    pub fn take(&self, now: Instant, ages: Ages, own: Option<&Arc<Own>>) -> Option<(Box<H1Link>, Box<Made>)> {
         loop {
-            let entry = self.idle.lock().pop_back()?;
+            let entry = match own {
+                None => self.idle.lock().pop_back()?,
+                Some(own) => self.take_own(Arc::as_ptr(own))?,
+            };
             self.all_idle.add(-1);
             let fresh = clock::is_within(now, entry.since, ages.idle)
                 && clock::is_within(now, entry.made.born, ages.total);
@@ -137,6 +157,17 @@ impl Pool {
                 return Some((entry.link, entry.made));
             }
         }
+    }
+
+    fn take_own(&self, own: *const Own) -> Option<Idle> {
+        let mut idle = self.idle.lock();
+        let at = idle.iter().rposition(|entry| entry.is_of(own))?;
+        idle.remove(at)
+    }
+
+    /// Drops the connections that are for this connection of a client, which has ended.
+    pub fn drop_own(&self, own: *const Own) {
+        self.drop_idle(|entry| entry.is_of(own));
     }
 
     /// Keeps a connection for the next request; beyond `most` the oldest is closed.

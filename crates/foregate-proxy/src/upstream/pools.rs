@@ -91,7 +91,7 @@ mod tests {
     fn connection(born: Instant) -> ((Box<H1Link>, Box<Made>), UnixStream) {
         let (ours, peer) = UnixStream::pair().unwrap();
         let link = Box::new(H1Link::new(Stream::Plain(Socket::from(ours))));
-        ((link, Box::new(Made { born, address: None, of_client: None })), peer)
+        ((link, Made::new(born, None)), peer)
     }
 
     /// What is idle, one by one.
@@ -141,7 +141,7 @@ mod tests {
                             2 => drop(pools.evict()),
                             3..6 => shared.pop().into_iter().for_each(|shared| pool.share(shared)),
                             6..30 => leases.extend(pool.lease(now, ages(60))),
-                            30..40 => connections.extend(pool.take(now, ages(60))),
+                            30..40 => connections.extend(pool.take(now, ages(60), None)),
                             40..50 => connections
                                 .pop()
                                 .into_iter()

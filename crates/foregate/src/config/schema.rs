@@ -161,7 +161,7 @@ pub static UPSTREAM: Block = Block {
                 Prop { name: "minimum", usage: "NUMBER", required: false, default: "3", about: "Allowed whatever the share says." },
             ])
             .default("percent=20 minimum=3"),
-        Key::one("send-proxy", "\"v1\"|\"v2\"", "send-proxy \"v2\"", "Starts each connection with a PROXY protocol header. Such a connection serves one client connection.").otherwise("none"),
+        Key::one("send-proxy", "\"v1\"|\"v2\"", "send-proxy \"v2\"", "Starts each connection with a PROXY protocol header. Such a connection serves one client connection; over HTTP/1.1 it is kept for further requests of that one, at up to 16 servers, and closed with it; over HTTP/2 it is closed after each.").otherwise("none"),
     ],
     later: &["health", "slow-start", "circuit-breaker", "discover", "sticky"],
 };
