@@ -97,6 +97,8 @@ pub struct Origin {
     pub mode: OriginMode,
     /// Speaks HTTP/2.
     pub h2: bool,
+    /// Speaks HTTP/1.1 on connections of TLS that do not offer HTTP/2.
+    pub either: bool,
     /// Speaks TLS, with this certificate.
     pub tls: Option<String>,
     /// Asks for a client certificate signed by `ca.pem`.

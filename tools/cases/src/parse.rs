@@ -163,6 +163,7 @@ fn read_origin(words: &mut Words, block: &Block<'_>) -> Result<Origin, LineError
         line: block.line,
         mode: OriginMode::Script,
         h2: false,
+        either: false,
         tls: None,
         wants_certificate: false,
         unix: false,
@@ -171,6 +172,7 @@ fn read_origin(words: &mut Words, block: &Block<'_>) -> Result<Origin, LineError
     while let Some(word) = words.next_if(|_| true) {
         match word.as_str() {
             "h2" => origin.h2 = true,
+            "either" => (origin.h2, origin.either) = (true, true),
             "tls" => origin.tls = Some("origin".to_owned()),
             "mutual" => origin.wants_certificate = true,
             "unix" => origin.unix = true,

@@ -362,12 +362,12 @@ impl<'a> Script<'a> {
         self.conn = Some(match &origin.tls {
             None => conn,
             Some(certificate) => {
-                let server =
-                    tls::server(&self.shared.folder, certificate, origin.h2, origin.wants_certificate)?;
+                let server = tls::server(&self.shared.folder, certificate, origin)?;
                 conn.into_tls_server(server).map_err(|error| format!("TLS with the proxy: {error}"))?
             }
         });
-        if origin.h2 {
+        let not_offered = origin.either && self.conn()?.alpn.as_deref() != Some("h2");
+        if origin.h2 && !not_offered {
             self.http2 = Some(Http2::new(Peer::Client));
             http2::write_frame(self.conn()?, 4, 0, 0, &[])?;
         }

@@ -13,7 +13,7 @@ use rustls::{
     ServerConnection, SignatureScheme, version,
 };
 
-use crate::case::ClientTls;
+use crate::case::{ClientTls, Origin};
 
 /// A client's side, before its handshake.
 ///
@@ -53,13 +53,13 @@ pub fn client(folder: &Path, wanted: &ClientTls, h2: bool) -> Result<ClientConne
 /// # Errors
 ///
 /// A file that cannot be read.
-pub fn server(folder: &Path, certificate: &str, h2: bool, mutual: bool) -> Result<ServerConnection, String> {
+pub fn server(folder: &Path, certificate: &str, origin: &Origin) -> Result<ServerConnection, String> {
     let provider = Arc::new(aws_lc_rs::default_provider());
     let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
         .with_protocol_versions(&[&version::TLS13, &version::TLS12])
         .map_err(told)?;
     let (chain, key) = identity(folder, certificate)?;
-    let builder = if mutual {
+    let builder = if origin.wants_certificate {
         let mut roots = RootCertStore::empty();
         roots.add(read_certificate(folder, "ca")?).map_err(told)?;
         let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider).build();
@@ -68,7 +68,9 @@ pub fn server(folder: &Path, certificate: &str, h2: bool, mutual: bool) -> Resul
         builder.with_no_client_auth()
     };
     let mut config = builder.with_single_cert(chain, key).map_err(told)?;
-    config.alpn_protocols = vec![if h2 { b"h2".to_vec() } else { b"http/1.1".to_vec() }];
+    let protocols = [(origin.h2, "h2"), (!origin.h2 || origin.either, "http/1.1")];
+    let spoken = protocols.iter().filter(|(speaks, _)| *speaks);
+    config.alpn_protocols = spoken.map(|(_, name)| name.as_bytes().to_vec()).collect();
     ServerConnection::new(Arc::new(config)).map_err(told)
 }
 

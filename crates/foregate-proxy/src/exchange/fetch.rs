@@ -333,6 +333,7 @@ async fn attempts(
             addresses: Addresses { client: None, local: None },
             client: None,
             own: None,
+            http1: false,
         };
         let opened = match upstream.open(server, terms, now).await {
             Ok(opened) => opened,

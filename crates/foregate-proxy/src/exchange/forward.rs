@@ -18,7 +18,7 @@ use crate::link::start::{Front, Kept};
 use crate::link::{Link, LinkError};
 use crate::settings::UpstreamProtocol;
 use crate::telemetry::clock;
-use crate::upstream::{Addresses, Origin, Terms};
+use crate::upstream::{Addresses, Origin, Terms, Upstream};
 
 /// Interim responses that are taken before the final one.
 const INTERIM_RESPONSES: u32 = 16;
@@ -100,7 +100,8 @@ impl Exchange<'_> {
         let Some(upstream) = self.upstream.clone() else { return Step::Failed(Error::Internal) };
         let now = clock::now();
         let again = self.again;
-        self.again = Again { races: again.races, answered: again.answered, ..Again::default() };
+        self.again =
+            Again { races: again.races, answered: again.answered, http1: again.http1, ..Again::default() };
         let last = self.tried.last();
         let server = match last {
             // The connection was at fault, not the server.
@@ -122,6 +123,7 @@ impl Exchange<'_> {
             addresses: Addresses { client: self.peer.client, local: self.peer.local },
             client: self.peer.holdings.as_ref(),
             own: Some(&self.peer.own),
+            http1: again.http1,
         };
         let opened = {
             let client = &mut self.client;
@@ -156,8 +158,20 @@ impl Exchange<'_> {
     pub(super) async fn send_request(&mut self, mut origin: Origin) -> Step {
         match self.attempt(&mut origin).await {
             Ok(()) => Step::Response(origin),
+            Err(Error::NoUpgrade) if self.may_use_http1() => {
+                // Nothing was sent: it is the same attempt.
+                self.again.http1 = true;
+                self.attempts = self.attempts.saturating_sub(1);
+                Step::Connect
+            }
             Err(error) => self.attempt_failed(&origin, error),
         }
+    }
+
+    /// Whether a request that HTTP/2 does not take may go over HTTP/1.1 instead.
+    fn may_use_http1(&self) -> bool {
+        let is_auto = |upstream: &Upstream| upstream.settings.protocol == UpstreamProtocol::Auto;
+        !self.again.http1 && self.upstream.as_deref().is_some_and(is_auto)
     }
 
     async fn attempt(&mut self, origin: &mut Origin) -> Result<(), Error> {

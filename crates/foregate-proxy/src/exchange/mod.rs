@@ -148,6 +148,8 @@ struct Again {
     fresh: bool,
     /// The origin has refused this request, and not all that it is asked on the connection.
     refused_alone: bool,
+    /// The request switches protocols, which HTTP/2 does not do with this origin. It stays for all further attempts.
+    http1: bool,
     /// Another server than the one that was tried last.
     server: Option<u32>,
     races: Races,

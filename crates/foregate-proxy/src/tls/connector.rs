@@ -30,6 +30,8 @@ pub struct Connector {
 #[derive(Debug)]
 struct Shared {
     config: Arc<ClientConfig>,
+    /// The same for a connection that must not be of HTTP/2, where others may be.
+    http1: Option<Arc<ClientConfig>>,
     server_name: Option<String>,
     http2_only: bool,
     /// Digest of the settings and of the files that they name.
@@ -135,10 +137,16 @@ impl Connector {
             UpstreamProtocol::Auto => &[b"h2", b"http/1.1"],
         };
         config.alpn_protocols = offered.iter().map(|protocol| protocol.to_vec()).collect();
+        let http1 = (protocol == UpstreamProtocol::Auto).then(|| {
+            let mut config = config.clone();
+            config.alpn_protocols = vec![b"http/1.1".to_vec()];
+            Arc::new(config)
+        });
         let http2_only = protocol == UpstreamProtocol::Http2;
         let server_name = tls.server_name.clone();
         let identity = sha256(&digest);
-        Ok(Self { shared: Arc::new(Shared { config: Arc::new(config), server_name, http2_only, identity }) })
+        let config = Arc::new(config);
+        Ok(Self { shared: Arc::new(Shared { config, http1, server_name, http2_only, identity }) })
     }
 
     /// Performs a handshake with `host` (an address without brackets), or with `server_name` of the settings.
@@ -151,10 +159,38 @@ impl Connector {
     where
         IO: AsyncRead + AsyncWrite + Unpin,
     {
+        self.handshake(&self.shared.config, host, io).await
+    }
+
+    /// The same, and where ALPN may choose it is to be HTTP/1.1.
+    ///
+    /// # Errors
+    ///
+    /// See [`ConnectError`].
+    pub async fn connect_http1<IO>(
+        &self,
+        host: &str,
+        io: IO,
+    ) -> Result<(ClientStream<IO>, Alpn), ConnectError>
+    where
+        IO: AsyncRead + AsyncWrite + Unpin,
+    {
+        self.handshake(self.shared.http1.as_ref().unwrap_or(&self.shared.config), host, io).await
+    }
+
+    async fn handshake<IO>(
+        &self,
+        config: &Arc<ClientConfig>,
+        host: &str,
+        io: IO,
+    ) -> Result<(ClientStream<IO>, Alpn), ConnectError>
+    where
+        IO: AsyncRead + AsyncWrite + Unpin,
+    {
         let host = self.shared.server_name.as_deref().unwrap_or(host);
         let name =
             ServerName::try_from(host).map_err(|_| ConnectError::ServerName(host.to_owned()))?.to_owned();
-        let connector = TlsConnector::from(Arc::clone(&self.shared.config));
+        let connector = TlsConnector::from(Arc::clone(config));
         let stream = connector.connect(name, io).await.map_err(|error| ConnectError::of(error, host))?;
         let alpn = Alpn::agreed(stream.get_ref().1.alpn_protocol());
         if self.shared.http2_only && alpn != Alpn::Http2 {

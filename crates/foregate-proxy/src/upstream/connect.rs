@@ -16,7 +16,7 @@ use tokio::time::timeout_at;
 
 use super::guarded::{Guarded, Signs};
 use super::pool::{Lease, RESETS_PER_CONNECTION, STREAMS_PER_CONNECTION, Shared};
-use super::{Server, Upstream};
+use super::{Server, Terms, Upstream};
 use crate::address::ServerAddress;
 use crate::descriptors::{self, Used};
 use crate::error::Error;
@@ -64,7 +64,7 @@ impl Upstream {
     pub(super) async fn connect(
         &self,
         server: &Server,
-        addresses: Addresses,
+        terms: Terms<'_>,
         deadline: Instant,
     ) -> Result<Connected, Error> {
         let began = Instant::now();
@@ -74,7 +74,7 @@ impl Upstream {
             return Err(Error::NoDescriptors);
         };
         let mut reached = None;
-        let establish = self.establish(server, addresses, place, &mut reached);
+        let establish = self.establish(server, terms, place, &mut reached);
         let connected = match timeout_at(deadline.into(), establish).await {
             Ok(connected) => connected,
             Err(_) => Err(Error::ConnectTimeout),
@@ -120,7 +120,7 @@ impl Upstream {
     async fn establish(
         &self,
         server: &Server,
-        addresses: Addresses,
+        terms: Terms<'_>,
         place: Used,
         reached: &mut Option<IpAddr>,
     ) -> Result<Connected, Error> {
@@ -130,14 +130,18 @@ impl Upstream {
         }
         if let Some(version) = self.settings.send_proxy {
             let mut header = Vec::new();
-            write_proxy_header(&mut header, version, addresses);
+            write_proxy_header(&mut header, version, terms.addresses);
             socket.write_all(&header).await.map_err(|error| Error::Connect(error.kind()))?;
         }
         let (stream, alpn) = match &self.connector {
             None => (Stream::Plain(socket), None),
             Some(connector) => {
                 let host = server.address.host().unwrap_or_else(|| "localhost".to_owned());
-                let (stream, alpn) = connector.connect(&host, socket).await.map_err(|error| {
+                let connected = match terms.http1 {
+                    true => connector.connect_http1(&host, socket).await,
+                    false => connector.connect(&host, socket).await,
+                };
+                let (stream, alpn) = connected.map_err(|error| {
                     if server.remembered.handshake.again(Instant::now()) {
                         tracing::warn!(server = %server.label, %error, "TLS handshake with an origin failed");
                     }
@@ -321,9 +325,16 @@ mod tests {
     use crate::settings;
     use crate::tls::Connector;
     use crate::upstream::pool::Made;
-    use crate::upstream::{Origin, Terms, Upstreams};
+    use crate::upstream::{Origin, Upstreams};
 
-    const NOBODY: Addresses = Addresses { client: None, local: None };
+    const TERMS: Terms<'_> = Terms {
+        fresh: false,
+        careful: false,
+        addresses: Addresses { client: None, local: None },
+        client: None,
+        own: None,
+        http1: false,
+    };
 
     /// An upstream whose only server's name has these addresses.
     fn upstream(upstreams: &mut Upstreams, addresses: &[IpAddr], port: u16) -> Upstream {
@@ -337,7 +348,7 @@ mod tests {
 
     async fn connect(upstream: &Upstream) -> Box<H1Link> {
         let deadline = Instant::now() + Duration::from_secs(3);
-        match upstream.connect(&upstream.servers[0], NOBODY, deadline).await {
+        match upstream.connect(&upstream.servers[0], TERMS, deadline).await {
             Ok(Connected::H1(link)) => link,
             _ => panic!("no connection"),
         }
@@ -373,7 +384,7 @@ mod tests {
         let tls = settings::UpstreamTls { verify: false, ..settings::UpstreamTls::default() };
         upstream.connector = Some(Connector::new(&tls, UpstreamProtocol::Http1).unwrap());
         let deadline = Instant::now() + Duration::from_millis(50);
-        let failed = upstream.connect(&upstream.servers[0], NOBODY, deadline).await;
+        let failed = upstream.connect(&upstream.servers[0], TERMS, deadline).await;
         assert!(matches!(failed, Err(Error::ConnectTimeout)));
         upstream.connector = None;
         for _ in 0..4 {
@@ -393,8 +404,7 @@ mod tests {
     }
 
     async fn open(upstream: &Upstream) -> Origin {
-        let terms = Terms { fresh: false, careful: false, addresses: NOBODY, client: None, own: None };
-        let opened = upstream.open(0, terms, Instant::now());
+        let opened = upstream.open(0, TERMS, Instant::now());
         tokio::time::timeout(Duration::from_secs(2), opened).await.unwrap().unwrap()
     }
 

@@ -78,6 +78,8 @@ pub struct Terms<'a> {
     pub client: Option<&'a Arc<Holdings>>,
     /// Who uses connections that are for one connection of a client alone, once there are some.
     pub own: Option<&'a OnceLock<Arc<Own>>>,
+    /// Where ALPN may choose, it is to be HTTP/1.1.
+    pub http1: bool,
 }
 
 impl Upstream {
@@ -98,11 +100,11 @@ impl Upstream {
             self.counters.reused.inc();
             return Ok(origin);
         }
-        if self.settings.protocol == UpstreamProtocol::Http1 || exclusive {
+        if self.settings.protocol == UpstreamProtocol::Http1 || exclusive || terms.http1 {
             let of_client = self.claim(server, terms)?;
             // Rare, and large: kept out of the future that every request has.
             let deadline = Instant::now() + self.settings.connect_timeout;
-            let made = Box::pin(self.connect(server, terms.addresses, deadline)).await?;
+            let made = Box::pin(self.connect(server, terms, deadline)).await?;
             let mut origin = self.attempt(server, made, false, None, of_client);
             if let (Some(own), Some(made)) = (own, &mut origin.made) {
                 made.own = Arc::downgrade(own);
@@ -131,7 +133,7 @@ impl Upstream {
             }
         }
         let of_client = self.claim(server, terms)?;
-        let made = self.connect(server, terms.addresses, deadline).await?;
+        let made = self.connect(server, terms, deadline).await?;
         pool.speaks_http1.store(matches!(made, Connected::H1(_)), Ordering::Relaxed);
         drop(guard);
         // One that is shared is nobody's.
@@ -163,6 +165,7 @@ impl Upstream {
     ) -> Result<Option<Origin>, Error> {
         let protocol = self.settings.protocol;
         if protocol != UpstreamProtocol::Http1
+            && !terms.http1
             && let Some(lease) = server.pool.lease(now, self.ages())
         {
             return Ok(Some(self.attempt(server, Connected::H2(lease), true, None, None)));
@@ -267,10 +270,15 @@ impl Origin {
                     refused(&attempt.lease)
                 })?;
                 if request.upgrade.is_some() && !sender.is_extended_connect_protocol_enabled() {
-                    // The first request of a connection may be here before the origin's SETTINGS are.
-                    let settled = tokio::time::timeout(upstream.connect_timeout, attempt.lease.settled());
-                    // Rare, and large: kept out of the future that every request has.
-                    let _ = Box::pin(settled).await;
+                    // SETTINGS come before the first answer (RFC 9113, section 3.4); that `h2` may look at both just now does no harm
+                    // where the request can go another way.
+                    let has_said = attempt.lease.signs().has_answered();
+                    if !has_said || upstream.protocol != UpstreamProtocol::Auto {
+                        // The first request of a connection may be here before the origin's SETTINGS are.
+                        let settled = tokio::time::timeout(upstream.connect_timeout, attempt.lease.settled());
+                        // Rare, and large: kept out of the future that every request has.
+                        let _ = Box::pin(settled).await;
+                    }
                     if !sender.is_extended_connect_protocol_enabled() {
                         return Err(Error::NoUpgrade);
                     }
