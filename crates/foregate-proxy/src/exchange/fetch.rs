@@ -357,7 +357,7 @@ async fn attempts(
         let Some((origin, _)) = origin.take() else { return Err(FetchError::Connection) };
         match result {
             Ok(answer) => {
-                upstream.recycle(origin, Instant::now());
+                upstream.recycle(origin, Some(server), Instant::now());
                 return answer;
             }
             Err(error) => {

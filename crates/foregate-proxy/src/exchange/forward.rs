@@ -582,7 +582,7 @@ impl Exchange<'_> {
         }
         if self.upload.is_done() && !self.upload.gave_up() {
             if let Some(upstream) = &self.upstream {
-                upstream.recycle(origin, clock::now());
+                upstream.recycle(origin, self.tried.last(), clock::now());
             }
         } else if matches!(origin.link, Link::H2(_)) {
             origin.link.abort();

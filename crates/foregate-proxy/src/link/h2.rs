@@ -32,7 +32,7 @@ pub struct H2Link {
     /// The last of what was announced, until it is known to be the last.
     held: Bytes,
     /// What comes is no body: the message has none.
-    refused: bool,
+    refused: Option<Bodiless>,
     trailers: HeaderList,
     /// The memory of them.
     trailers_charge: Charge,
@@ -45,6 +45,15 @@ pub struct H2Link {
     awaits_room: bool,
     /// What is left to send when the length is known and no trailers can follow.
     left: Option<u64>,
+}
+
+/// Why a message has no body.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Bodiless {
+    /// It answers HEAD.
+    Head,
+    /// Its status has none.
+    Status,
 }
 
 impl H2Link {
@@ -61,7 +70,7 @@ impl H2Link {
             expected: None,
             turn: Turn::default(),
             held,
-            refused: false,
+            refused: None,
             trailers,
             trailers_charge: Charge::new(),
             send,
@@ -127,7 +136,7 @@ impl H2Link {
             if !self.chunk.is_empty() {
                 return Poll::Ready(Ok(Received::Data));
             }
-            if self.refused {
+            if self.refused.is_some() {
                 return Poll::Ready(Ok(Received::End));
             }
             let Some(receive) = &mut self.receive else {
@@ -190,13 +199,27 @@ impl H2Link {
 
     /// Takes no body, whatever the peer sends: the message has none. The stream may end behind it nevertheless, see
     /// [`Self::take_refused`].
-    pub fn refuse_body(&mut self) {
-        self.refused = self.receive.is_some();
+    pub fn refuse_body(&mut self, why: Bodiless) {
+        self.refused = self.receive.is_some().then_some(why);
     }
 
-    /// From here on what was refused is received, so that the stream can end without a reset; whether there is something.
-    pub fn take_refused(&mut self) -> bool {
-        std::mem::take(&mut self.refused)
+    /// From here on what was refused is received, so that the stream can end without a reset; why it was, if there is something.
+    pub fn take_refused(&mut self) -> Option<Bodiless> {
+        self.refused.take()
+    }
+
+    /// Waits for what comes behind a head that has no body: whether it is one. The stream ends with it.
+    pub fn poll_refused(&mut self, why: Bodiless, cx: &mut Context<'_>) -> Poll<bool> {
+        Poll::Ready(match ready!(self.poll_receive(cx)) {
+            Ok(Received::Data) => {
+                self.consume(self.data().len());
+                self.abort();
+                true
+            }
+            Ok(_) => false,
+            // `h2` looks itself behind HEAD. Behind the others it minds a length that nothing follows, which is as it should be.
+            Err(error) => why == Bodiless::Head && error == LinkError::Reset(Reason::PROTOCOL_ERROR),
+        })
     }
 
     fn stop_receiving(&mut self) {

@@ -25,7 +25,7 @@ use std::time::Instant;
 use foregate_wire::{BodyError, HeaderList};
 
 pub use h1::H1Link;
-pub use h2::H2Link;
+pub use h2::{Bodiless, H2Link};
 pub use stream::{Socket, Stream};
 
 /// Why nothing more can be received from a peer, or sent to it.

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll, Waker, ready};
 use std::time::{Duration, Instant};
 
 use foregate_wire::serialise::{
@@ -21,13 +21,13 @@ use tokio::time::timeout_at;
 use super::connect::Connected;
 use super::guarded::Signs;
 use super::pool::{Lease, Made};
-use super::{Own, Pool, Server, Upstream};
+use super::{Own, Pool, Server, Upstream, rest};
 use crate::connection::registry::Holdings;
 use crate::descriptors::OfClient;
 use crate::error::Error;
 use crate::exchange::request::Request;
 use crate::link::h1::HeadFault;
-use crate::link::{H2Link, Link, LinkError, fields};
+use crate::link::{Bodiless, H2Link, Link, LinkError, fields};
 use crate::settings::{self, UpstreamProtocol};
 use crate::telemetry::clock;
 use crate::tls::Refusal;
@@ -455,14 +455,21 @@ impl Origin {
             Link::H2(link) => {
                 let length = foregate_wire::content_length(&head.headers).map_err(Error::ResponseFraming)?;
                 let tunnel = request.opens_tunnel() && (200..300).contains(&head.status);
-                let bodiless = request.head.method == Method::Head || matches!(head.status, 204 | 304);
+                let bodiless = match head.status {
+                    _ if request.head.method == Method::Head => Some(Bodiless::Head),
+                    204 | 304 => Some(Bodiless::Status),
+                    _ => None,
+                };
+                if let Some(why) = bodiless.filter(|_| !tunnel) {
+                    // What comes later is found when the exchange is over.
+                    if link.poll_refused(why, &mut Context::from_waker(Waker::noop())) == Poll::Ready(true) {
+                        return Err(rest::NO_BODY);
+                    }
+                    link.refuse_body(why);
+                    return Ok(BodyLength::Empty);
+                }
                 return Ok(match length {
                     _ if tunnel => BodyLength::Tunnel,
-                    // Whatever the origin sends after such a head is no body (RFC 9110, section 6.4.1).
-                    _ if bodiless => {
-                        link.refuse_body();
-                        BodyLength::Empty
-                    }
                     _ if link.is_received() => BodyLength::Empty,
                     Some(length) => BodyLength::Fixed(length),
                     None => BodyLength::Chunked,
