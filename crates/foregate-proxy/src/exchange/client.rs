@@ -8,7 +8,7 @@ use std::task::{Context, Poll};
 use foregate_wire::serialise::{
     end_head, reason_phrase, write_content_length, write_field, write_fields, write_status_line,
 };
-use foregate_wire::{BodyLength, HeaderList, ResponseHead, Version};
+use foregate_wire::{BodyLength, HeaderList, NameId, ResponseHead, Version};
 use h2::server::SendResponse;
 
 use super::request::{Request, StandIn};
@@ -149,10 +149,16 @@ impl Client {
                     BodyLength::Empty | BodyLength::UntilClose => {}
                 }
                 if framing != BodyLength::Tunnel {
-                    if self.close {
-                        write_field(out, b"Connection", b"close");
-                    } else if request.head.version == Version::Http10 {
-                        write_field(out, b"Connection", b"keep-alive");
+                    // It is meant for the next hop alone, and says so (RFC 9110, section 7.8).
+                    let requires_upgrade = head.headers.contains(NameId::Upgrade);
+                    match (self.close, requires_upgrade) {
+                        (true, true) => write_field(out, b"Connection", b"upgrade, close"),
+                        (true, false) => write_field(out, b"Connection", b"close"),
+                        (false, true) => write_field(out, b"Connection", b"upgrade"),
+                        (false, false) if request.head.version == Version::Http10 => {
+                            write_field(out, b"Connection", b"keep-alive");
+                        }
+                        (false, false) => {}
                     }
                 }
                 end_head(out);

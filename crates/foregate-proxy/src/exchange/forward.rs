@@ -429,8 +429,12 @@ impl Exchange<'_> {
             return Step::Failed(Error::NoUpgrade);
         }
         self.download.leave_out(connection::named_options(&self.response.headers));
+        let required = self.required_upgrade();
         connection::strip_hop_by_hop(&mut self.response.headers, false);
         self.response.headers.remove(NameId::TransferEncoding);
+        if let Some(protocols) = required {
+            self.response.headers.push_id(NameId::Upgrade, &protocols);
+        }
         if self.has_steps(PhaseId::UpstreamResponse, PhaseId::ResponseBody) {
             if self.response.status == 206 && self.needs_whole() {
                 return self.ask_whole(origin, length);
@@ -543,6 +547,15 @@ impl Exchange<'_> {
             return Step::Broken(Error::Client(error));
         }
         Step::Body(origin)
+    }
+
+    /// To which protocols the client has to switch: the origin must say so with 426 (RFC 9110, section 15.5.22), and the client can only ask
+    /// for it over HTTP/1.1.
+    fn required_upgrade(&self) -> Option<Vec<u8>> {
+        let can_switch =
+            matches!(self.client.link, Link::H1(_)) && self.request.head.version == Version::Http11;
+        let is_required = self.response.status == 426 && can_switch;
+        is_required.then(|| connection::upgrade(&self.response.headers).map(<[u8]>::to_vec)).flatten()
     }
 
     /// Sends the head of the final response.
