@@ -15,8 +15,9 @@ use tokio_rustls::{LazyConfigAcceptor, TlsAcceptor};
 
 use super::expiry;
 use super::names::{HostMap, asked_name};
+use super::noted::noting;
 use super::policy::{Policy, PolicyId};
-use super::sni::{CertificateTable, SiteCertificates};
+use super::sni::{CertificateTable, Served, SiteCertificates};
 use super::{Alpn, CertificateStore, ClientIdentity, TlsError, provider};
 use crate::settings::{CertificateFiles, Limits, ListenTls, SiteTls, TlsVersion};
 
@@ -84,6 +85,8 @@ pub struct TlsInfo {
     pub policy: PolicyId,
     /// The client's certificate, verified.
     pub client: Option<Arc<ClientIdentity>>,
+    /// Ours.
+    served: Option<Served>,
 }
 
 /// Why a handshake failed. Always the client's fault, or the network's.
@@ -181,7 +184,7 @@ impl Acceptor {
     where
         IO: AsyncRead + AsyncWrite + Unpin,
     {
-        let (policy, stream) = expiry::noted(async {
+        let (accepted, served) = noting(async {
             if self.own.is_empty() && self.client_hello_limit >= HELLO_LIMIT {
                 let acceptor = TlsAcceptor::from(Arc::clone(&self.default.config));
                 let stream = acceptor.accept(io).await.map_err(HandshakeError::of)?;
@@ -189,10 +192,11 @@ impl Acceptor {
             }
             self.accept_by_name(io).await
         })
-        .await?;
+        .await;
+        let (policy, stream) = accepted?;
         let connection = stream.get_ref().1;
         let alpn = Alpn::agreed(connection.alpn_protocol());
-        let info = Arc::new(TlsInfo::of(connection, policy.id.clone()));
+        let info = Arc::new(TlsInfo::of(connection, policy.id.clone(), served));
         Ok(Accepted { stream, alpn, info })
     }
 
@@ -228,14 +232,18 @@ impl Acceptor {
     ///
     /// - the policy of `host` is the one that the connection's handshake satisfied;
     /// - the client asked for that very name or, having connected to an address, for none; or the certificate
-    ///   that it got carries the name, or is the one that the site of `host` states.
+    ///   that it got carries the name, or is of the files that the site of `host` states. Where a session was resumed,
+    ///   it is the one that it would have got.
     pub fn covers(&self, info: &TlsInfo, host: &[u8]) -> bool {
         if self.policy(host).id != info.policy {
             return false;
         }
         match &info.sni {
             None => true,
-            Some(sni) => sni.as_bytes() == host || self.certificates.covers(sni.as_bytes(), host),
+            Some(sni) => {
+                let is_covered = |served: &Served| self.certificates.covers(served, host);
+                sni.as_bytes() == host || info.served.as_ref().is_some_and(is_covered)
+            }
         }
     }
 }
@@ -352,7 +360,7 @@ impl Policies<'_> {
 }
 
 impl TlsInfo {
-    fn of(connection: &ServerConnection, policy: PolicyId) -> Self {
+    fn of(connection: &ServerConnection, policy: PolicyId, served: Option<Served>) -> Self {
         let version = match connection.protocol_version() {
             Some(ProtocolVersion::TLSv1_2) => TlsVersion::Tls12,
             _ => TlsVersion::Tls13,
@@ -369,6 +377,7 @@ impl TlsInfo {
             resumed: connection.handshake_kind() == Some(HandshakeKind::Resumed),
             policy,
             client: certificate.and_then(|der| ClientIdentity::read(der)).map(Arc::new),
+            served,
         }
     }
 }

@@ -2,12 +2,8 @@
 //!
 //! A resumed handshake has no certificates in it, and each gives new tickets: without a bound, one that has expired would do
 //! forever. A ticket says until when its client's certificate lasts. After that it resumes nothing, so that the client is asked
-//! for a certificate anew.
-//!
-//! Who verifies and who makes tickets are told nothing of the handshake by `rustls`, and all handshakes of a policy share them. So
-//! what one has noted goes along with its task, see [`noted`].
+//! for a certificate anew. What passes between the verifier and the tickets is [noted](super::noted).
 
-use std::cell::Cell;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -18,18 +14,10 @@ use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::{DigitallySignedStruct, DistinguishedName, Error, SignatureScheme};
 use x509_parser::prelude::{FromDer as _, X509Certificate};
 
-tokio::task_local! {
-    /// Until when the certificates of the client of the present handshake last, seconds since 1970; without any, forever.
-    static EXPIRY: Cell<i64>;
-}
+use super::noted::{expiry, note_expiry};
 
 /// Bytes of an expiry in a ticket.
 const EXPIRY_LENGTH: usize = size_of::<i64>();
-
-/// Performs a handshake, whole, whose verifier and tickets may be those from here.
-pub(super) async fn noted<T>(handshake: impl Future<Output = T>) -> T {
-    EXPIRY.scope(Cell::new(i64::MAX), handshake).await
-}
 
 /// A verifier that notes until when a client's certificates last.
 pub(super) fn verifier(inner: Arc<dyn ClientCertVerifier>) -> Arc<dyn ClientCertVerifier> {
@@ -39,11 +27,6 @@ pub(super) fn verifier(inner: Arc<dyn ClientCertVerifier>) -> Arc<dyn ClientCert
 /// Tickets that resume nothing behind that time.
 pub(super) fn tickets(inner: Arc<dyn ProducesTickets>) -> Arc<dyn ProducesTickets> {
     Arc::new(Tickets { inner })
-}
-
-/// Notes until when the client's certificates last. Outside of a handshake nothing is noted, and there are no tickets.
-fn note(seconds: i64) {
-    let _ = EXPIRY.try_with(|expiry| expiry.set(seconds));
 }
 
 #[derive(Debug)]
@@ -72,7 +55,7 @@ impl ClientCertVerifier for Verifier {
     ) -> Result<ClientCertVerified, Error> {
         let verified = self.inner.verify_client_cert(end_entity, intermediates, now)?;
         let all = std::iter::once(end_entity).chain(intermediates);
-        note(all.map(not_after).min().unwrap_or(i64::MIN));
+        note_expiry(all.map(not_after).min().unwrap_or(i64::MIN));
         Ok(verified)
     }
 
@@ -121,8 +104,7 @@ impl ProducesTickets for Tickets {
     }
 
     fn encrypt(&self, plain: &[u8]) -> Option<Vec<u8>> {
-        let expiry = EXPIRY.try_with(Cell::get).ok()?;
-        self.inner.encrypt(&[&expiry.to_be_bytes(), plain].concat())
+        self.inner.encrypt(&[&expiry()?.to_be_bytes(), plain].concat())
     }
 
     fn decrypt(&self, cipher: &[u8]) -> Option<Vec<u8>> {
@@ -133,7 +115,7 @@ impl ProducesTickets for Tickets {
             return None;
         }
         // A session that is resumed gives tickets that last no longer.
-        note(expiry);
+        note_expiry(expiry);
         plain.drain(..EXPIRY_LENGTH);
         Some(plain)
     }

@@ -16,6 +16,7 @@ mod connector;
 mod expiry;
 mod identity;
 mod names;
+mod noted;
 mod policy;
 mod sni;
 mod store;

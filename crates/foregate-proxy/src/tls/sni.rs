@@ -1,12 +1,13 @@
 //! Which certificate a client gets.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use arc_swap::ArcSwap;
 use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 
-use super::names::{HostMap, asked_name};
+use super::names::{CertificateNames, HostMap, asked_name};
+use super::noted::note_served;
 use super::store::Certificate;
 
 /// The certificates of one listener, its own and those of the sites.
@@ -63,20 +64,29 @@ impl CertificateTable {
         self.index.store(Arc::new(index));
     }
 
-    /// Whether the certificate that a client got for `sni` may also serve `host`: it carries that name, or it
-    /// is the one that the site of `host` states.
-    pub(super) fn covers(&self, sni: &[u8], host: &[u8]) -> bool {
-        let index = self.index.load();
-        let served = match index.candidates(sni) {
-            Some(candidates) => candidates.as_slice(),
-            None => self.listener.get(..1).unwrap_or_default(),
-        };
-        let own = index.sites.find(host);
-        served.iter().any(|certificate| {
-            certificate.current().names.cover(host)
-                || own.is_some_and(|own| own.iter().any(|own| Arc::ptr_eq(own, certificate)))
-        })
+    /// Whether the certificate that a client got may also serve `host`: it carries that name, or it is of the
+    /// files that the site of `host` states.
+    pub(super) fn covers(&self, served: &Served, host: &[u8]) -> bool {
+        let is_served = |own: &Arc<Certificate>| std::ptr::eq(Arc::as_ptr(own), served.certificate.as_ptr());
+        served.names.cover(host)
+            || self.index.load().sites.find(host).is_some_and(|own| own.iter().any(is_served))
     }
+}
+
+/// The certificate that a client got.
+#[derive(Debug, Clone)]
+pub(super) struct Served {
+    /// Its files may hold another one by now.
+    certificate: Weak<Certificate>,
+    names: Arc<CertificateNames>,
+}
+
+/// The certificate's key, as it is now.
+fn choose(certificate: &Arc<Certificate>) -> Arc<CertifiedKey> {
+    let current = certificate.current();
+    let served = Served { certificate: Arc::downgrade(certificate), names: Arc::clone(&current.names) };
+    note_served(served);
+    Arc::clone(&current.key)
 }
 
 impl Index {
@@ -96,12 +106,12 @@ impl ResolvesServerCert for CertificateTable {
         let host = asked_name(hello.server_name()).as_bytes();
         let candidates = index.candidates(host).unwrap_or(&self.listener);
         if let [only] = candidates.as_slice() {
-            return Some(Arc::clone(&only.current().key));
+            return Some(choose(only));
         }
         let usable = |certificate: &&Arc<Certificate>| {
             certificate.current().key.key.choose_scheme(hello.signature_schemes()).is_some()
         };
         let chosen = candidates.iter().find(usable).or(candidates.first())?;
-        Some(Arc::clone(&chosen.current().key))
+        Some(choose(chosen))
     }
 }

@@ -182,7 +182,7 @@ pub struct Certificate {
 #[derive(Debug)]
 pub(super) struct Loaded {
     pub(super) key: Arc<CertifiedKey>,
-    pub(super) names: CertificateNames,
+    pub(super) names: Arc<CertificateNames>,
 }
 
 type Stamps = (Option<Stamp>, Option<Stamp>);
@@ -229,7 +229,7 @@ impl Loaded {
         let signer = super::provider().key_provider.load_private_key(key).map_err(|error| {
             TlsError::new(&files.key, format!("the private key cannot be used: {error}"), KEY_FIX)
         })?;
-        let names = chain.first().and_then(CertificateNames::read).ok_or_else(|| {
+        let names = chain.first().and_then(CertificateNames::read).map(Arc::new).ok_or_else(|| {
             TlsError::new(&files.certificate, "the first certificate is malformed", CHAIN_FIX)
         })?;
         let key = CertifiedKey::new(chain, signer);

@@ -507,12 +507,17 @@ async fn changed_files_are_read_again() {
     let error = CertificateStore::new().load(&old).unwrap_err();
     assert_eq!(error.file, old.key);
 
+    let before = shake(&acceptor, &client(), "a.test").await.unwrap().info;
     let renewed = folder.certificate("a", &["a.test", "b.test"]);
     assert_eq!(store.check(), 1);
+    assert!(!acceptor.covers(&before, b"b.test"), "what it was served with says nothing of it");
     let outcome = shake(&acceptor, &client(), "a.test").await.unwrap();
     assert_eq!(outcome.certificate, der(&renewed));
     assert_ne!(outcome.certificate, old_der);
     assert!(acceptor.covers(&outcome.info, b"b.test"), "its names are new as well");
+    folder.certificate("a", &["a.test"]);
+    assert_eq!(store.check(), 1);
+    assert!(acceptor.covers(&outcome.info, b"b.test"), "it was served with the one that had it");
 }
 
 #[tokio::test]

@@ -1,0 +1,44 @@
+//! What is noted of a handshake while it is performed.
+//!
+//! `rustls` asks for certificates, has clients verified and makes tickets, and tells those who do it nothing of the handshake; all
+//! handshakes of a policy share them. So what one has come across goes along with its task.
+
+use std::cell::Cell;
+
+use super::sni::Served;
+
+tokio::task_local! {
+    static NOTED: Noted;
+}
+
+struct Noted {
+    /// Until when the certificates of the client last, seconds since 1970; without any, forever.
+    expiry: Cell<i64>,
+    /// The certificate that was chosen for it last.
+    served: Cell<Option<Served>>,
+}
+
+/// Performs a handshake, whole, and says which certificate the client got.
+pub(super) async fn noting<T>(handshake: impl Future<Output = T>) -> (T, Option<Served>) {
+    let noted = Noted { expiry: Cell::new(i64::MAX), served: Cell::new(None) };
+    let whole = async {
+        let done = handshake.await;
+        (done, NOTED.with(|noted| noted.served.take()))
+    };
+    NOTED.scope(noted, whole).await
+}
+
+/// Notes until when the client's certificates last, seconds since 1970. Outside of a handshake nothing is noted.
+pub(super) fn note_expiry(seconds: i64) {
+    let _ = NOTED.try_with(|noted| noted.expiry.set(seconds));
+}
+
+/// What was noted so; `None` outside of a handshake.
+pub(super) fn expiry() -> Option<i64> {
+    NOTED.try_with(|noted| noted.expiry.get()).ok()
+}
+
+/// Notes which certificate the client gets.
+pub(super) fn note_served(served: Served) {
+    let _ = NOTED.try_with(|noted| noted.served.set(Some(served)));
+}
