@@ -361,14 +361,14 @@ impl<'p> Decoder<'p> {
     }
 
     /// The nodes of a module's block as a module reads them, with references resolved; `None` when one does not fit.
-    pub fn node(&mut self, item: Item<'_>, block: Option<&'static Block>) -> Option<Node> {
+    pub fn node(&mut self, item: Item<'_>, key: &'static Key) -> Option<Node> {
         let place = item.place();
         let mut node = Node::new(item.node.name(), contract_place(place));
         let mut whole = true;
         for entry in item.node.entries() {
             let place = contract_place(item.place_of(entry.span()));
             let read = |value: &Value<'_>| Ok((value.kind, value.text.clone().into_owned()));
-            let Some((kind, text)) = self.entry(item, entry, read) else {
+            let Some((kind, text)) = self.entry(item, entry, Some(key), read) else {
                 whole = false;
                 continue;
             };
@@ -378,10 +378,10 @@ impl<'p> Decoder<'p> {
                 Some(name) => node.with_prop(name, argument),
             };
         }
-        let Some(block) = block else { return whole.then_some(node) };
+        let Some(block) = key.block else { return whole.then_some(node) };
         let before = self.problems.count();
         for (key, child) in self.block(item, block) {
-            match self.node(child, key.block) {
+            match self.node(child, key) {
                 Some(child) => node = node.with_child(child),
                 None => whole = false,
             }
@@ -397,13 +397,13 @@ impl<'p> Decoder<'p> {
         read: impl FnOnce(&Value<'_>) -> Result<T, Wrong>,
     ) -> Option<T> {
         let entry = item.node.entries().filter(|entry| entry.key().is_none()).nth(number)?;
-        self.entry(item, entry, read)
+        self.entry(item, entry, None, read)
     }
 
     /// All arguments.
     pub fn read_all<T>(&mut self, item: Item<'_>, read: impl Fn(&Value<'_>) -> Result<T, Wrong>) -> Vec<T> {
         let entries = item.node.entries().filter(|entry| entry.key().is_none());
-        entries.filter_map(|entry| self.entry(item, entry, &read)).collect()
+        entries.filter_map(|entry| self.entry(item, entry, None, &read)).collect()
     }
 
     /// The property with this name.
@@ -414,7 +414,7 @@ impl<'p> Decoder<'p> {
         read: impl FnOnce(&Value<'_>) -> Result<T, Wrong>,
     ) -> Option<T> {
         let entry = item.node.entries().find(|entry| entry.key() == Some(name))?;
-        self.entry(item, entry, read)
+        self.entry(item, entry, None, read)
     }
 
     /// A flag: on without an argument.
@@ -447,10 +447,12 @@ impl<'p> Decoder<'p> {
         self.prop(item, name, |value| existing(item, value))
     }
 
+    /// One value; `key` is that of the node, where it may have secrets.
     fn entry<T>(
         &mut self,
         item: Item<'_>,
         entry: EntryRef<'_>,
+        key: Option<&'static Key>,
         read: impl FnOnce(&Value<'_>) -> Result<T, Wrong>,
     ) -> Option<T> {
         let text = match entry.kind() {
@@ -460,7 +462,7 @@ impl<'p> Decoder<'p> {
         match text.and_then(|text| read(&Value { kind: entry.kind(), text })) {
             Ok(value) => Some(value),
             Err(wrong) => {
-                let message = format!("`{}`: {}", written(item, entry), wrong.message);
+                let message = format!("`{}`: {}", written(item, entry, key), wrong.message);
                 self.push(value::at(Wrong { message, ..wrong }, item.place_of(entry.span())));
                 None
             }
@@ -510,8 +512,16 @@ pub(crate) const SHOWN: usize = 60;
 
 /// How an entry stands in the file, after the name of its node. References are not resolved here: what they stand
 /// for may be a secret.
-fn written(item: Item<'_>, entry: EntryRef<'_>) -> String {
-    shown(item.node.name(), entry.key(), item.source_of(entry.span()))
+fn written(item: Item<'_>, entry: EntryRef<'_>, key: Option<&Key>) -> String {
+    let value = unless_secret(key, entry.key(), item.source_of(entry.span()));
+    shown(item.node.name(), entry.key(), value)
+}
+
+/// What messages show for a value: the property of this name, or an argument. No argument is shown of a key that takes a secret as
+/// one: they are easily mixed up.
+fn unless_secret<'v>(key: Option<&Key>, prop: Option<&str>, written: &'v str) -> &'v str {
+    let is_secret = key.is_some_and(|key| key.secrets.contains(&prop.unwrap_or_default()));
+    if is_secret { HIDDEN } else { written }
 }
 
 fn shown(node: &str, key: Option<&str>, value: &str) -> String {
@@ -536,15 +546,11 @@ fn value_at(
     written: &str,
 ) -> Option<String> {
     let is_there = |argument: &Argument| place.length > 0 && argument.place() == place;
-    let value = |name: &str| {
-        if key.is_some_and(|key| key.secrets.contains(&name)) { HIDDEN } else { written }
-    };
-    if let Some(number) = node.args().iter().position(is_there) {
-        let last = number + 1 == node.args().len();
-        return Some(shown(node.name(), None, if last { value("") } else { written }));
+    if node.args().iter().any(is_there) {
+        return Some(shown(node.name(), None, unless_secret(key, None, written)));
     }
     if let Some((name, _)) = node.props().find(|(_, argument)| is_there(argument)) {
-        return Some(shown(node.name(), Some(name), value(name)));
+        return Some(shown(node.name(), Some(name), unless_secret(key, Some(name), written)));
     }
     let keys = key.and_then(|key| key.block).map_or(&[][..], |block| block.keys);
     node.children().iter().find_map(|child| {

@@ -214,7 +214,7 @@ impl<'t> Modules<'t> {
         let key = self.keys[said.key].key;
         let mut whole = Some(());
         for item in items {
-            let Some(mut node) = decoder.node(*item, key.block) else {
+            let Some(mut node) = decoder.node(*item, key) else {
                 whole = None;
                 continue;
             };

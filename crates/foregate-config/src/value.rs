@@ -3,6 +3,8 @@
 use std::borrow::Cow;
 use std::path::Path;
 
+use foregate_rules::nearest;
+
 pub use foregate_module::settings::value::{
     Scalar as Value, Wrong, boolean, choose, duration, is_off, number, show_size, size, string,
 };
@@ -18,11 +20,13 @@ pub fn at(wrong: Wrong, place: Place) -> Problem {
     Problem { help: wrong.help, ..Problem::new(Some(place), wrong.message) }
 }
 
-/// Replaces `${env:NAME}` and `${file:PATH}` in a text; `$${` stands for `${`. Other dollar signs stay.
+/// Replaces `${env:NAME}` and `${file:PATH}` in a text; `$${` stands for `${`. Other dollar signs stay, and so do names
+/// without a colon, as in `${1}`.
 ///
 /// # Errors
 ///
-/// The variable is not set, the file cannot be read, or a `${env:` is not closed.
+/// The variable is not set, the file cannot be read, a `${env:` is not closed, or another word stands there: who mistypes
+/// a reference to a secret must not get one that everybody can read in the file.
 pub fn expand<'t>(text: &'t str, base: &Path) -> Result<Cow<'t, str>, Wrong> {
     if !text.contains("${") {
         return Ok(Cow::Borrowed(text));
@@ -41,6 +45,7 @@ pub fn expand<'t>(text: &'t str, base: &Path) -> Result<Cow<'t, str>, Wrong> {
         let Some((source, name)) =
             ["env:", "file:"].iter().find_map(|s| Some((*s, reference.strip_prefix(s)?)))
         else {
+            no_reference(reference)?;
             expanded.push_str("${");
             rest = reference;
             continue;
@@ -55,6 +60,23 @@ pub fn expand<'t>(text: &'t str, base: &Path) -> Result<Cow<'t, str>, Wrong> {
     }
     expanded.push_str(rest);
     Ok(Cow::Owned(expanded))
+}
+
+/// Refuses what stands behind `${` if it looks like a reference that is none. The message does not show it, as the whole may
+/// be a secret.
+fn no_reference(text: &str) -> Result<(), Wrong> {
+    let is_of_word = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b' ');
+    let word = &text[..text.bytes().take_while(|byte| is_of_word(*byte)).count()];
+    if word.is_empty() || !text[word.len()..].starts_with(':') {
+        return Ok(());
+    }
+    let word = word.trim().to_ascii_lowercase();
+    let advice = match nearest(&word, ["env", "file"].into_iter()) {
+        Some(meant) => format!("did you mean `{meant}:`? "),
+        None => String::new(),
+    };
+    let wrong = Wrong::new("a reference begins with `${env:` or `${file:`");
+    Err(wrong.help(advice + "`$${` stands for the text `${`"))
 }
 
 fn variable(name: &str) -> Result<String, Wrong> {
@@ -98,6 +120,25 @@ mod tests {
         assert!(expand("${env:SURELY_NOT_SET_1}").is_err());
         assert!(expand("${file:no-such-file}").is_err());
         assert!(expand("${env:HOME").is_err());
+    }
+
+    #[test]
+    fn what_looks_like_a_reference_is_one() {
+        let expand = |text: &'static str| expand(text, Path::new("/"));
+        for text in ["${ENV:HOME}", "a${ env:HOME}", "${evn:HOME}", "${env :HOME}", "${Env:HOME"] {
+            let wrong = expand(text).unwrap_err();
+            assert_eq!(wrong.message, "a reference begins with `${env:` or `${file:`", "{text}");
+            let help = wrong.help.unwrap();
+            assert_eq!(help, "did you mean `env:`? `$${` stands for the text `${`", "{text}");
+        }
+        assert!(expand("${flie:a}").unwrap_err().help.unwrap().starts_with("did you mean `file:`?"));
+        assert_eq!(expand("${vault:a}").unwrap_err().help.unwrap(), "`$${` stands for the text `${`");
+        assert_eq!(expand("$${vault:a}").as_deref(), Ok("${vault:a}"));
+        for text in
+            ["${1}", "${nonce}", "{nonce:a}", "${:a}", "${}:", "${a}:b", "$ {env:A}", "${a?b:c}", "${a.b:c}"]
+        {
+            assert_eq!(expand(text).as_deref(), Ok(text));
+        }
     }
 
     #[test]

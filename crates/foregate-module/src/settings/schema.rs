@@ -30,7 +30,8 @@ pub struct Key {
     pub default: &'static str,
     /// The same in words.
     pub otherwise: &'static str,
-    /// Properties that hold a secret, which no message shows; an empty name is that of the last argument.
+    /// Properties that hold a secret, which no message shows; an empty name stands for the
+    /// arguments, which are easily mixed up.
     pub secrets: &'static [&'static str],
     /// One line that uses it, with another value than the default.
     pub example: &'static str,
@@ -133,7 +134,7 @@ impl Key {
         Self { props, ..self }
     }
 
-    /// With secrets in these properties, or in the last argument where the name is empty.
+    /// With secrets in these properties, or among the arguments where the name is empty.
     #[must_use]
     pub const fn secrets(self, secrets: &'static [&'static str]) -> Self {
         Self { secrets, ..self }
