@@ -1,6 +1,6 @@
 //! `list`.
 
-use foregate_module::settings::value::Kind;
+use foregate_module::settings::value::{Kind, text_of_file};
 use foregate_rules::{List, ListError, Lists};
 
 use super::block::Decoder;
@@ -104,7 +104,7 @@ fn entries_of(decoder: &mut Decoder<'_>, item: Item<'_>, files: &mut Files) -> O
         let content = decoder.prop(item, "file", |value| {
             let path = item.base().join(value::string(value)?);
             let content = files.read(&path, LIST_FILE_LIMIT)?;
-            let text = std::str::from_utf8(&content).map_err(|error| {
+            let text = text_of_file(&content).map_err(|error| {
                 let line = content[..error.valid_up_to()].iter().filter(|byte| **byte == b'\n').count() + 1;
                 Wrong::new(format!("line {line} of {} is not UTF-8", path.display()))
             })?;

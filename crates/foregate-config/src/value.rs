@@ -6,7 +6,7 @@ use std::path::Path;
 use foregate_rules::nearest;
 
 pub use foregate_module::settings::value::{
-    Scalar as Value, Wrong, boolean, choose, duration, is_off, number, show_size, size, string,
+    Scalar as Value, Wrong, boolean, choose, duration, is_off, number, show_size, size, string, text_of_file,
 };
 
 use super::files;
@@ -93,17 +93,17 @@ fn file(name: &str, base: &Path) -> Result<String, Wrong> {
     use std::io::Read;
     let path = base.join(name);
     let read = || {
-        let mut text = String::new();
-        files::open(&path)?.take(REFERENCED_FILE_LIMIT + 1).read_to_string(&mut text)?;
-        Ok(text)
+        let mut content = Vec::new();
+        files::open(&path)?.take(REFERENCED_FILE_LIMIT + 1).read_to_end(&mut content)?;
+        Ok(content)
     };
-    let mut text = read()
+    let content = read()
         .map_err(|error: std::io::Error| Wrong::new(format!("cannot read {}: {error}", path.display())))?;
-    if text.len() as u64 > REFERENCED_FILE_LIMIT {
+    if content.len() as u64 > REFERENCED_FILE_LIMIT {
         return Err(Wrong::new(format!("{} is longer than 64 KiB", path.display())));
     }
-    text.truncate(text.trim_end_matches(['\r', '\n']).len());
-    Ok(text)
+    let text = text_of_file(&content).map_err(|_| Wrong::new(format!("{} is not UTF-8", path.display())))?;
+    Ok(text.trim_end_matches(['\r', '\n']).to_owned())
 }
 
 #[cfg(test)]

@@ -26,9 +26,8 @@ use core::ops::ControlFlow;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use foregate_module::settings::{
-    Argument, Block, Context, FromNode, Key, Node, Problem, Prop, Scalar, value::Kind as ScalarKind,
-};
+use foregate_module::settings::value::{Kind as ScalarKind, text_of_file};
+use foregate_module::settings::{Argument, Block, Context, FromNode, Key, Node, Problem, Prop, Scalar};
 use foregate_module::{
     EditRequest, Edits, Emit, Field, Fields, Filter, Kind, Never, Note, Noted, Notes, Random, Read,
     RequestFields, Respond, Response, Shown, Skip, Step, Steps, Text, Value, Weight, WhenFull, phase,
@@ -176,7 +175,7 @@ fn add(users: &mut BTreeMap<Box<str>, Hash>, name: &str, hash: Hash) -> Result<(
 }
 
 fn read_file(users: &mut BTreeMap<Box<str>, Hash>, bytes: &[u8]) -> Result<(), String> {
-    let text = core::str::from_utf8(bytes).map_err(|_| "the file is not UTF-8")?;
+    let text = text_of_file(bytes).map_err(|_| "the file is not UTF-8")?;
     for (number, line) in text.lines().enumerate() {
         let line = line.trim_end_matches('\r');
         if line.is_empty() || line.starts_with('#') {

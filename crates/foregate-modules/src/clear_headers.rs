@@ -16,6 +16,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::ops::ControlFlow;
 
+use foregate_module::settings::value::text_of_file;
 use foregate_module::settings::{ANY, Argument, Prop};
 use foregate_module::{
     Context, Edit, EditRequest, EditResponse, Edits, FieldError, Fields, Filter, FromNode, Key, Never, Node,
@@ -156,7 +157,7 @@ impl<'t> Patterns<'t> {
     }
 
     fn add_lines(&mut self, path: &Argument, bytes: &'t [u8]) -> Result<(), Problem> {
-        let text = core::str::from_utf8(bytes).map_err(|_| path.wrong("the file of names is not UTF-8"))?;
+        let text = text_of_file(bytes).map_err(|_| path.wrong("the file of names is not UTF-8"))?;
         for (number, line) in text.lines().enumerate() {
             let line = line.split('#').next().unwrap_or_default().trim();
             if !line.is_empty() {

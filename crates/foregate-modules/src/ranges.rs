@@ -6,6 +6,7 @@ use alloc::vec::Vec;
 use core::fmt;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use foregate_module::settings::value::text_of_file;
 use foregate_module::{Argument, Problem};
 
 /// The most networks that one list may have.
@@ -105,7 +106,7 @@ impl Network {
 ///
 /// A line that is no network, or more than [`NETWORKS_LIMIT`] of them.
 pub fn lines(path: &Argument, bytes: &[u8]) -> Result<Vec<Network>, Problem> {
-    let text = core::str::from_utf8(bytes).map_err(|_| path.wrong("the file of networks is not UTF-8"))?;
+    let text = text_of_file(bytes).map_err(|_| path.wrong("the file of networks is not UTF-8"))?;
     let mut networks = Vec::new();
     for (number, line) in text.lines().enumerate() {
         let line = line.split('#').next().unwrap_or_default().trim();

@@ -19,6 +19,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::ops::ControlFlow;
 
+use foregate_module::settings::value::text_of_file;
 use foregate_module::settings::{Argument, Context, FromNode, Key, Node, Problem, Prop};
 use foregate_module::{Authority, Filter, Host, Path, Query, Redirect, Scheme, Step, Text, phase};
 
@@ -217,8 +218,8 @@ impl FromNode for RedirectLists {
             let argument = node.arg(0)?;
             let (status, keeps_query) = properties(node)?;
             let bytes = context.file(argument, LIST_LIMIT)?;
-            let text = core::str::from_utf8(&bytes).map_err(|_| argument.wrong("the list is not UTF-8"))?;
-            for (line, content) in (1_u32..).zip(text.trim_start_matches('\u{feff}').lines()) {
+            let text = text_of_file(&bytes).map_err(|_| argument.wrong("the list is not UTF-8"))?;
+            for (line, content) in (1_u32..).zip(text.lines()) {
                 if content.trim().is_empty() || content.starts_with('#') {
                     continue;
                 }

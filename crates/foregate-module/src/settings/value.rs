@@ -5,6 +5,7 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::ops::RangeInclusive;
+use core::str::Utf8Error;
 use core::time::Duration;
 
 /// What a value is; numbers are kept as they are written, so that none loses digits.
@@ -57,6 +58,16 @@ pub fn string<'v>(value: &'v Scalar<'_>) -> Result<&'v str, Wrong> {
         Kind::Number => Err(Wrong::new("expected a text, found a number").help("put it in quotes")),
         Kind::Bool(_) | Kind::Null => Err(Wrong::new("expected a text").help("put it in quotes")),
     }
+}
+
+/// The text of a file, without a byte-order mark: nobody sees one, and it would be part of the first entry.
+///
+/// # Errors
+///
+/// It is not UTF-8.
+pub fn text_of_file(content: &[u8]) -> Result<&str, Utf8Error> {
+    let text = core::str::from_utf8(content)?;
+    Ok(text.strip_prefix('\u{feff}').unwrap_or(text))
 }
 
 /// `#true` or `#false`.

@@ -12,6 +12,7 @@ use core::fmt::Write;
 use core::ops::RangeInclusive;
 use core::time::Duration;
 
+use foregate_module::settings::value::text_of_file;
 use foregate_module::settings::{Context, Node, Problem};
 use foregate_module::{Exchange, Response};
 use hmac::{Hmac, KeyInit, Mac};
@@ -69,7 +70,7 @@ impl Challenge {
             [] => parts(PAGE).ok_or_else(|| node.wrong("the page has no `{{token}}`"))?,
             [file, ..] => {
                 let bytes = context.file(file, PAGE_LIMIT)?;
-                let text = core::str::from_utf8(&bytes).map_err(|_| file.wrong("the page is not UTF-8"))?;
+                let text = text_of_file(&bytes).map_err(|_| file.wrong("the page is not UTF-8"))?;
                 parts(text)
                     .ok_or_else(|| file.wrong("the page has no `{{token}}`, which its script needs"))?
             }
