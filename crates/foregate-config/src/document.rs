@@ -5,8 +5,11 @@
 
 pub use foregate_module::settings::value::Kind;
 
-/// Bytes of one configuration file, so that every position fits into 32 bits.
-pub(super) const FILE_LIMIT: usize = 1 << 30;
+/// Bytes of one configuration file: some ten times those of 100,000 sites. Every position fits into 32 bits.
+pub(super) const FILE_LIMIT: usize = 256 << 20;
+
+/// What is said of a longer one.
+pub(super) const TOO_LONG: &str = "the file is longer than 256 MiB";
 
 /// How deep blocks may be nested.
 pub(super) const DEPTH_LIMIT: usize = 64;

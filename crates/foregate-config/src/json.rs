@@ -4,7 +4,7 @@
 //! where it has them, `args` (an array of texts, numbers, booleans, null), `props` (an object of the same) and
 //! `children` (an array of nodes).
 
-use super::document::{DEPTH_LIMIT, Document, Entry, FILE_LIMIT, Kind, Span, SyntaxError, Text};
+use super::document::{DEPTH_LIMIT, Document, Entry, FILE_LIMIT, Kind, Span, SyntaxError, TOO_LONG, Text};
 
 /// Reads a file.
 ///
@@ -14,7 +14,7 @@ use super::document::{DEPTH_LIMIT, Document, Entry, FILE_LIMIT, Kind, Span, Synt
 pub(super) fn read(source: String) -> Result<Document, (SyntaxError, String)> {
     let mut document = Document::with_room(source.len());
     let result = if source.len() > FILE_LIMIT {
-        Err(SyntaxError::new(Span::new(0, 0), "the file is longer than 1 GiB"))
+        Err(SyntaxError::new(Span::new(0, 0), TOO_LONG))
     } else {
         let mut reader = Reader { source: &source, at: 0, document: &mut document };
         reader.file()

@@ -5,7 +5,7 @@
 //! to choose, and so are bare words that begin with `'`, and those that end in `:` before a comment: a text in the wrong quotes,
 //! and a URL without any.
 
-use super::document::{DEPTH_LIMIT, Document, Entry, FILE_LIMIT, Kind, Span, SyntaxError, Text};
+use super::document::{DEPTH_LIMIT, Document, Entry, FILE_LIMIT, Kind, Span, SyntaxError, TOO_LONG, Text};
 use super::problem::line_and_column;
 use super::scan::{Scanner, Token};
 use super::string;
@@ -28,7 +28,7 @@ pub(super) fn read(source: String) -> Result<Document, (SyntaxError, String)> {
 
 fn read_into(source: &str, document: &mut Document) -> Result<(), SyntaxError> {
     if source.len() > FILE_LIMIT {
-        return Err(SyntaxError::new(Span::new(0, 0), "the file is longer than 1 GiB"));
+        return Err(SyntaxError::new(Span::new(0, 0), TOO_LONG));
     }
     let mut reader =
         Reader { scanner: Scanner::new(source), document, token: Token::End, span: Span::new(0, 0) };

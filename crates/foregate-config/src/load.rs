@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
-use super::document::{Document, EntryRef, FILE_LIMIT, NodeRef, Siblings, Span, SyntaxError};
+use super::document::{Document, EntryRef, FILE_LIMIT, NodeRef, Siblings, Span, SyntaxError, TOO_LONG};
 use super::problem::{Place, Problem, Problems, line_and_column};
 use super::value;
 use super::{glob, json, kdl};
@@ -161,11 +161,15 @@ impl Tree {
         if !stack.is_empty() && !same.is_file() {
             return Err(std::io::Error::other("it is not a file"));
         }
-        let text = read_text(path)?;
-        stack.push(same);
-        let number = self.add(path, text, stack, problems);
-        stack.pop();
-        Ok(number)
+        match as_text(read_bytes(path)?) {
+            Ok(text) => {
+                stack.push(same);
+                let number = self.add(path, text, stack, problems);
+                stack.pop();
+                Ok(number)
+            }
+            Err((error, text)) => Ok(self.add_document(path, Document::new(text), Some(error), problems)),
+        }
     }
 
     fn add(
@@ -182,12 +186,22 @@ impl Tree {
 
     /// Reads the syntax of a file; `None` when there is a mistake in it.
     fn add_file(&mut self, path: &Path, text: String, problems: &mut Problems) -> Option<u32> {
-        let number = self.files.len() as u32;
         let is_json = path.extension().is_some_and(|extension| extension == "json");
         let (document, error) = match if is_json { json::read(text) } else { kdl::read(text) } {
             Ok(document) => (document, None),
             Err((error, text)) => (Document::new(text), Some(error)),
         };
+        self.add_document(path, document, error, problems)
+    }
+
+    fn add_document(
+        &mut self,
+        path: &Path,
+        document: Document,
+        error: Option<SyntaxError>,
+        problems: &mut Problems,
+    ) -> Option<u32> {
+        let number = self.files.len() as u32;
         let folder = path.parent().unwrap_or(Path::new("")).to_owned();
         self.folders.push(*self.folder_numbers.entry(folder).or_insert(number));
         self.files.push(File { path: path.into(), document });
@@ -240,17 +254,28 @@ impl Tree {
     }
 }
 
-fn read_text(path: &Path) -> std::io::Result<String> {
+fn read_bytes(path: &Path) -> std::io::Result<Vec<u8>> {
     use std::io::Read;
     let mut bytes = Vec::new();
     std::fs::File::open(path)?.take(FILE_LIMIT as u64 + 1).read_to_end(&mut bytes)?;
     if bytes.len() > FILE_LIMIT {
-        return Err(std::io::Error::other("it is longer than 1 GiB"));
+        return Err(std::io::Error::other(TOO_LONG));
+    }
+    Ok(bytes)
+}
+
+/// The text of a file; what is wrong with one that is not UTF-8, and the text to show the place in.
+fn as_text(bytes: Vec<u8>) -> Result<String, (SyntaxError, String)> {
+    if bytes.starts_with(b"\xff\xfe") || bytes.starts_with(b"\xfe\xff") {
+        let error = SyntaxError::new(Span::new(0, 0), "the file is UTF-16");
+        return Err((error.help("save it as UTF-8"), String::new()));
     }
     String::from_utf8(bytes).map_err(|error| {
         let at = error.utf8_error().valid_up_to();
-        let line = error.as_bytes()[..at].iter().filter(|byte| **byte == b'\n').count() + 1;
-        std::io::Error::other(format!("line {line} is not UTF-8"))
+        // A replacement character stands there.
+        let span = Span::new(at, at + char::REPLACEMENT_CHARACTER.len_utf8());
+        let text = String::from_utf8_lossy(error.as_bytes()).into_owned();
+        (SyntaxError::new(span, "this is not UTF-8").help("save the file as UTF-8"), text)
     })
 }
 

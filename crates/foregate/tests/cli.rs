@@ -293,9 +293,20 @@ fn a_reload_that_hangs_does_not_keep_the_process_from_ending() {
     };
     let send = |signal: &str| Command::new("kill").args([signal, &proxy.id().to_string()]).status().unwrap();
     told("READY=1");
-    // Nobody writes to it, so that to read it has no end.
-    std::fs::remove_file(folder.0.join("foregate.kdl")).unwrap();
-    assert!(Command::new("mkfifo").arg(folder.0.join("foregate.kdl")).status().unwrap().success());
+    // Nobody writes to it, so that to read it would have no end: it is refused, and the next reload is as usual.
+    let file = folder.0.join("foregate.kdl");
+    let text = std::fs::read_to_string(&file).unwrap();
+    std::fs::remove_file(&file).unwrap();
+    assert!(Command::new("mkfifo").arg(&file).status().unwrap().success());
+    for _ in 0..2 {
+        send("-HUP");
+        told("RELOADING=1");
+        told("READY=1");
+        let _ = std::fs::remove_file(&file);
+        std::fs::write(&file, &text).unwrap();
+    }
+    // To read this one takes seconds.
+    std::fs::write(&file, text + &"/- a { b; }\n".repeat(4_000_000)).unwrap();
     send("-HUP");
     told("RELOADING=1");
     send("-TERM");

@@ -94,6 +94,10 @@ impl Files {
 
 impl Source for Files {
     fn read(&self) -> Result<Settings, String> {
+        // At the start it may be a pipe. Now one would have us wait for whoever writes to it, and no later reload would come.
+        if std::fs::metadata(&self.path).is_ok_and(|found| !found.is_file()) {
+            return Err(format!("cannot read {}: it is not a file", self.path.display()));
+        }
         self.load().map_err(|refused| refused.plain())
     }
 
