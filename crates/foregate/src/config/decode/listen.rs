@@ -8,6 +8,7 @@ use foregate_config::{Decoder, Item, Place, Problem};
 use foregate_proxy::settings::{Listen, ListenAddress, ListenTls, TlsPolicy};
 
 use super::numbers::set;
+use super::socket_path;
 use super::tls;
 use crate::config::schema::{LISTEN, LISTEN_TLS};
 use foregate_config::value::{self, Value, Wrong};
@@ -125,6 +126,9 @@ fn addresses(value: &Value<'_>, base: &Path) -> Result<Vec<ListenAddress>, Wrong
         Err(_) => wrong.help(ADDRESSES),
     };
     let text = value::string(value).map_err(|_| help(Wrong::new("expected an address")))?;
+    if let Some(path) = text.strip_prefix("unix:") {
+        socket_path(base, path)?;
+    }
     // A socket of IPv6 takes no clients over IPv4, and cannot be bound to their addresses.
     if let Ok(SocketAddr::V6(address)) = text.parse()
         && let Some(ip) = address.ip().to_ipv4_mapped()

@@ -11,7 +11,7 @@ mod writable;
 use std::cell::Cell;
 use std::collections::HashMap;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use foregate_config::value::{self, Wrong};
@@ -190,18 +190,31 @@ fn socket_address(value: &value::Value<'_>) -> Result<SocketAddr, Wrong> {
     })
 }
 
+/// The path of a Unix socket, from the folder of the file.
+fn socket_path(base: &Path, path: &str) -> Result<PathBuf, Wrong> {
+    let path = base.join(path);
+    match std::os::unix::net::SocketAddr::from_pathname(&path) {
+        Ok(_) => Ok(path),
+        Err(_) => Err(Wrong::new(format!(
+            "the path of a Unix socket has at most 107 bytes, this one {}",
+            path.as_os_str().len()
+        ))),
+    }
+}
+
 /// `unix:` may stand before the path, as it must where an address could also be one of TCP.
 pub(super) fn admin(decoder: &mut Decoder<'_>, item: Item<'_>, inspect: bool) -> Option<PathBuf> {
-    let path = decoder.read(item, 0, |v| {
+    let text = |v: &value::Value<'_>| {
         let text = value::string(v)?;
         Ok(text.strip_prefix("unix:").unwrap_or(text).to_owned())
-    })?;
+    };
+    let path = decoder.read(item, 0, text)?;
     if path.is_empty() || path.parse::<SocketAddr>().is_ok() {
         let problem = Problem::new(Some(item.place()), "the admin socket is a Unix socket, never TCP");
         decoder.push(problem.help("write a path, such as `admin \"/run/foregate/admin.sock\"`"));
         return None;
     }
-    let path = item.base().join(path);
+    let path = decoder.read(item, 0, |v| socket_path(item.base(), &text(v)?))?;
     if inspect {
         writable::socket(decoder, &path, item.place());
     }

@@ -9,7 +9,7 @@ use foregate_proxy::settings::{ProxyProtocolVersion, Server, Upstream, UpstreamP
 
 use super::Upstreams;
 use super::numbers::{TIMES, set};
-use super::tls;
+use super::{socket_path, tls};
 use crate::config::schema::{UPSTREAM, UPSTREAM_TIMEOUTS, UPSTREAM_TLS};
 use foregate_config::value::{self, Value, Wrong};
 
@@ -78,7 +78,7 @@ fn address(value: &Value<'_>, item: Item<'_>) -> Result<ServerAddress, Wrong> {
     let text = value::string(value)?;
     match text.strip_prefix("unix:") {
         Some("") => Err(Wrong::new("expected a path after `unix:`")),
-        Some(path) => Ok(ServerAddress::Unix(item.base().join(path))),
+        Some(path) => Ok(ServerAddress::Unix(socket_path(item.base(), path)?)),
         None => text.parse().map_err(|error| {
             let wrong = Wrong::new(format!("{error}"));
             match text.split_once("://") {
