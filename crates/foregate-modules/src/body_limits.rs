@@ -19,7 +19,7 @@ use foregate_module::{
     Status, Step, Text, phase,
 };
 
-use crate::media_type::MediaPattern;
+use crate::media_type::{MediaPattern, is_media_type};
 
 /// The largest limit, bytes.
 const LIMIT_MOST: u64 = 1 << 50;
@@ -143,7 +143,9 @@ impl Step for CheckUpload {
             return ControlFlow::Continue(());
         }
         let mut types = request.all("content-type");
-        let fits = |value: &[u8]| settings.patterns.iter().any(|pattern| pattern.fits(value));
+        let fits = |value: &[u8]| {
+            is_media_type(value) && settings.patterns.iter().any(|pattern| pattern.fits(value))
+        };
         // With two types, who reads the body decides which one holds: neither is to be trusted.
         if types.next().is_some_and(fits) && types.next().is_none() {
             return ControlFlow::Continue(());
@@ -295,6 +297,8 @@ mod tests {
         assert_eq!(status(upload(&["application/json; charset=utf-8"])), None);
         assert_eq!(status(upload(&["IMAGE/png"])), None);
         assert_eq!(status(upload(&["text/html"])), Some(415));
+        assert_eq!(status(upload(&["image/x;q=1,text/xml"])), Some(415));
+        assert_eq!(status(upload(&["image/*"])), Some(415));
         assert_eq!(status(upload(&[])), Some(415));
         assert_eq!(status(upload(&["image/png", "text/html"])), Some(415));
         let Verdict::Stop(Action::Respond(response)) = upload(&[]) else { panic!("passed") };

@@ -81,6 +81,56 @@ impl MediaPattern {
     }
 }
 
+/// Whether a value of `content-type` is a media type with nothing but parameters behind it (RFC 9110, section 8.3.1), which everybody
+/// reads alike. `*` stands in what is accepted alone.
+pub(crate) fn is_media_type(content_type: &[u8]) -> bool {
+    let end = content_type.iter().position(|byte| *byte == b';').unwrap_or(content_type.len());
+    let (essence, parameters) = content_type.split_at(end);
+    let mut names = essence.trim_ascii().splitn(2, |byte| *byte == b'/');
+    let mut is_name = || names.next().is_some_and(|name| is_token(name) && !name.contains(&b'*'));
+    is_name() && is_name() && are_parameters(parameters)
+}
+
+/// Whether these are parameters, each with a semicolon before it (RFC 9110, section 5.6.6).
+fn are_parameters(mut rest: &[u8]) -> bool {
+    loop {
+        rest = rest.trim_ascii_start();
+        let Some((b';', parameter)) = rest.split_first() else { return rest.is_empty() };
+        rest = parameter.trim_ascii_start();
+        // One may be empty.
+        if rest.is_empty() || rest.starts_with(b";") {
+            continue;
+        }
+        let Some(equals) = rest.iter().position(|byte| *byte == b'=').filter(|at| is_token(&rest[..*at]))
+        else {
+            return false;
+        };
+        let value = &rest[equals + 1..];
+        let Some(length) = (match value.first() {
+            Some(b'"') => quoted(value),
+            _ => {
+                Some(value.iter().take_while(|byte| is_token(&[**byte])).count()).filter(|length| *length > 0)
+            }
+        }) else {
+            return false;
+        };
+        rest = &value[length..];
+    }
+}
+
+/// The length of the text in quotes that stands at the beginning (RFC 9110, section 5.6.4).
+fn quoted(text: &[u8]) -> Option<usize> {
+    let mut at = 1;
+    loop {
+        match text.get(at)? {
+            b'"' => return Some(at + 1),
+            b'\\' if matches!(text.get(at + 1)?, b'\t' | b' '..=b'~' | 0x80..) => at += 2,
+            b'\t' | b' '..=b'[' | b']'..=b'~' | 0x80.. => at += 1,
+            _ => return None,
+        }
+    }
+}
+
 /// Whether a text is a token (RFC 9110, section 5.6.2).
 fn is_token(text: &[u8]) -> bool {
     !text.is_empty()
@@ -113,6 +163,41 @@ mod tests {
             ("image/*", "image/png/x"),
         ] {
             assert!(!fits(pattern, value), "{pattern} {value}");
+        }
+    }
+
+    #[test]
+    fn a_media_type_has_nothing_but_parameters_behind_it() {
+        for value in [
+            "image",
+            "image/",
+            "image/png/x",
+            "image/*",
+            "*/*",
+            "image/x;q=1,text/xml",
+            "image/x;q=\"1\", text/xml",
+            "image/x;q=1 text/xml",
+            "image/x;a, text/xml",
+            "image/x text/xml",
+            "image/x; charset",
+            "image/x; =a",
+            "image/x; a=",
+            "image/x; a =b",
+            "image/x; a=\"b",
+            "image/x; a=\"b\\",
+            "image/x; a=\"b\"c",
+        ] {
+            assert!(!is_media_type(value.as_bytes()), "{value}");
+        }
+        for value in [
+            "image/svg+xml",
+            "image/x;",
+            "image/x ; ;a=b;c=d ;",
+            "image/x; a=\"b, text/xml; \\\" c\"; d=e",
+            "image/x; a=\"\"",
+            "image/x;\ta=*",
+        ] {
+            assert!(is_media_type(value.as_bytes()), "{value}");
         }
     }
 
