@@ -203,7 +203,8 @@ impl Step for Identify {
             if let (Some(id), None) = (sent.next(), sent.next())
                 && is_id(id)
             {
-                return noted(id, Edits::new());
+                // Set, so that it reaches the origin even where the client's `Connection` names it.
+                return noted(id, Edits::new().set(settings.header.clone(), id.to_vec()));
             }
         }
         let id = uuid(now.unix_ms, [first, second]);

@@ -428,12 +428,12 @@ impl<'a> Exchange<'a> {
     /// Runs the steps of the request.
     async fn screen(&mut self) -> Step {
         self.request.sent = self.request.head.headers.arena_len();
-        let named = self.request.named_by_connection();
+        self.request.begin_hop();
         self.upload.leave_out(connection::named_options(&self.request.head.headers));
         if let Err(ended) = self.run_phases(PhaseId::RequestEarly).await {
             return ended.into();
         }
-        self.request.end_hop(&named);
+        self.request.end_hop();
         if let Err(ended) = self.run_phases(PhaseId::RequestIdentity).await {
             return ended.into();
         }

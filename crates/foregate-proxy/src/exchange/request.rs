@@ -52,6 +52,8 @@ pub struct Request {
     origin_authority: String,
     /// Which of [`onward::CLIENT_CLAIMS`] a module has set, one bit each.
     claimed: u8,
+    /// The fields that the client's `Connection` names and that steps have set, while its steps run that see what it names.
+    vouched: Option<Vec<Box<[u8]>>>,
     /// The length of the fields' memory before a step added any: what lies behind comes from steps.
     pub sent: usize,
     /// The memory of the head.
@@ -79,6 +81,7 @@ impl Request {
             path_len: 0,
             origin_authority: String::new(),
             claimed: 0,
+            vouched: None,
             sent: usize::MAX,
             charge: Charge::new(),
             of_client: None,
@@ -222,6 +225,7 @@ impl Request {
         self.authority.clear();
         self.origin_authority.clear();
         self.claimed = 0;
+        self.vouched = None;
         self.sent = usize::MAX;
         self.host_len = 0;
         self.target.clear();

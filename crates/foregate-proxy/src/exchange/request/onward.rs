@@ -111,35 +111,46 @@ impl Request {
         }
     }
 
-    /// The fields that `Connection` names, with their values.
-    pub fn named_by_connection(&self) -> Vec<(Vec<u8>, Option<Vec<u8>>)> {
-        let headers = &self.head.headers;
-        let options = headers.get_all(NameId::Connection).flat_map(|value| value.split(|byte| *byte == b','));
-        options
-            .map(<[u8]>::trim_ascii)
-            .filter(|name| !name.is_empty())
-            .map(|name| (name.to_vec(), headers.get_name(name).map(<[u8]>::to_vec)))
-            .collect()
+    /// From here on it is noted which of the fields that `Connection` names are set by steps: [`end_hop`](Self::end_hop) removes
+    /// none of these.
+    pub fn begin_hop(&mut self) {
+        self.vouched = Some(Vec::new());
     }
 
     /// Removes what belongs to the client's connection alone. Of the fields that it names, those stay that steps have set
-    /// meanwhile: `named` says what they were. The first steps still need to see what the last hop has said, and nobody
-    /// may have fields removed that we vouch for.
-    pub fn end_hop(&mut self, named: &[(Vec<u8>, Option<Vec<u8>>)]) {
+    /// meanwhile, be it to what they were. The first steps still need to see what the last hop has said, and nobody may
+    /// have fields removed that we vouch for.
+    pub fn end_hop(&mut self) {
         let headers = &mut self.head.headers;
-        let set: Vec<(&[u8], Vec<u8>)> = named
-            .iter()
-            .filter_map(|(name, was)| {
-                let now = headers.get_name(name)?;
-                (Some(now) != was.as_deref()).then(|| (&**name, now.to_vec()))
-            })
-            .collect();
+        let set = self.vouched.take().unwrap_or_default().into_iter().map(|name| {
+            let fields = (0..headers.len()).filter_map(|number| headers.at(number));
+            let values = fields.filter(|field| field.name.eq_ignore_ascii_case(&name));
+            let values: Vec<_> = values.map(|field| field.value.to_vec()).collect();
+            (name, values)
+        });
+        let set: Vec<_> = set.collect();
         connection::strip_hop_by_hop(headers, true);
-        for (name, value) in set {
-            if headers.get_name(name).is_none() && NameId::from_name(name) != NameId::Connection {
-                headers.push(name, &value);
+        for (name, values) in set {
+            if headers.get_name(&name).is_none() {
+                values.iter().for_each(|value| headers.push(&*name, value));
             }
         }
+    }
+
+    /// Takes note that a step sets this field; true when it is the first to set one that `Connection` names.
+    fn vouch(&mut self, name: &[u8]) -> bool {
+        let Some(vouched) = &mut self.vouched else { return false };
+        let names = |value: &[u8]| {
+            let mut options = value.split(|byte| *byte == b',');
+            options.any(|option| option.trim_ascii().eq_ignore_ascii_case(name))
+        };
+        let first = NameId::from_name(name) != NameId::Connection
+            && self.head.headers.get_all(NameId::Connection).any(names)
+            && !vouched.iter().any(|vouched| vouched.eq_ignore_ascii_case(name));
+        if first {
+            vouched.push(name.into());
+        }
+        first
     }
 
     /// Takes note that a module says who the client is, in place of us; what the client said of itself goes.
@@ -182,6 +193,10 @@ impl FieldsMut for Request {
             self.set(name, value);
         } else {
             self.claim(known);
+            // The client's own would not have gone further.
+            if self.vouch(name) {
+                self.head.headers.remove_name(known);
+            }
             self.head.headers.push(known, value);
         }
     }
@@ -190,6 +205,7 @@ impl FieldsMut for Request {
         let known = FieldName::from(name);
         if known.id() != NameId::Host {
             self.claim(known);
+            self.vouch(name);
             self.remove_spellings(known);
             if known.has_underscore() {
                 // The client's own may not go to the origin; this one is not the client's.
