@@ -6,6 +6,7 @@ use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use foregate_waf::engine::{Compile, Engine, Limits, Options, Report, Transaction};
+use foregate_waf::model::EngineMode;
 use foregate_waf::seclang::{NoFiles, Source, load};
 use foregate_waf::transform::Transformation;
 
@@ -20,6 +21,8 @@ SecRule REQUEST_HEADERS:Content-Type "@contains xml" "id:2,phase:1,pass,nolog,ct
 SecRule REQUEST_HEADERS:X-Off "@streq rule" "id:3,phase:1,pass,nolog,ctl:ruleRemoveById=40"
 SecRule REQUEST_HEADERS:X-Off "@streq target" "id:4,phase:1,pass,nolog,ctl:ruleRemoveTargetById=50;ARGS:a"
 SecRule REQUEST_HEADERS:X-Off "@streq body" "id:5,phase:1,pass,nolog,ctl:forceRequestBodyVariable=On"
+SecRule REQUEST_HEADERS:X-Off "@streq all" "id:6,phase:1,allow,nolog"
+SecRule REQUEST_HEADERS:X-Off "@streq engine" "id:7,phase:1,pass,nolog,ctl:ruleEngine=DetectionOnly"
 SecAction "id:10,phase:1,pass,nolog,setvar:tx.level=1,setvar:tx.score=0"
 SecRule ARGS|ARGS_NAMES|XML:/* "@detectSQLi" "id:11,phase:2,pass,log,capture,setvar:tx.score=+1,msg:'%{TX.0}'"
 SecRule ARGS|REQUEST_COOKIES|XML://@* "@detectXSS" "id:12,phase:2,pass,log,setvar:tx.score=+1"
@@ -74,9 +77,17 @@ fn engine(prefilter: bool) -> Arc<Engine> {
 
 static ENGINES: LazyLock<[Arc<Engine>; 2]> = LazyLock::new(|| [engine(true), engine(false)]);
 
-/// The prefilter changes nothing that is said of a request; and no line that is said of it can be broken out of.
+/// The prefilter changes nothing that is said of a request, and no line that is said of it can be broken out of; where nothing is
+/// stopped, what would be is told.
 pub(crate) fn waf_engine(data: &[u8]) {
     differential(&ENGINES, data);
+    let report = |mode| run(&ENGINES[0], data, Some(mode));
+    let (stops, tells) = (report(EngineMode::On), report(EngineMode::DetectionOnly));
+    // Of a limit and a rule behind it, the rule is told of.
+    match stops.over {
+        Some(_) => assert_eq!(stops.verdict.passes(), tells.would.passes()),
+        None => assert_eq!(stops.verdict, tells.would),
+    }
 }
 
 /// The same for any rules: they stand before a line `#request`.
@@ -96,7 +107,7 @@ pub(crate) fn waf_rules(data: &[u8]) {
 }
 
 fn differential([with, without]: &[Arc<Engine>; 2], data: &[u8]) {
-    let (mut one, mut other) = (run(with, data), run(without, data));
+    let (mut one, mut other) = (run(with, data, None), run(without, data, None));
     assert!(one.looks <= other.looks, "{} looks instead of {}", one.looks, other.looks);
     for line in one.lines() {
         assert!(line.bytes().all(|byte| (b' '..0x7f).contains(&byte)), "{line:?}");
@@ -115,9 +126,9 @@ fn differential([with, without]: &[Arc<Engine>; 2], data: &[u8]) {
 }
 
 /// The input is a request with LF or CRLF after each line; its body is the response's as well.
-fn run(engine: &Arc<Engine>, data: &[u8]) -> Report {
-    let mut transaction =
-        Transaction::new(engine, Options { unique_id: "fuzz".into(), ..Options::default() });
+fn run(engine: &Arc<Engine>, data: &[u8], mode: Option<EngineMode>) -> Report {
+    let options = Options { unique_id: "fuzz".into(), mode, ..Options::default() };
+    let mut transaction = Transaction::new(engine, options);
     let address = |last, port| SocketAddr::from(([192, 0, 2, last], port));
     transaction.connection(address(1, 40_000), address(2, 80));
     let mut rest = data;

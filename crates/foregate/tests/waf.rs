@@ -284,6 +284,29 @@ fn waf_explain_says_what_scores() {
     assert!(stdout(&quiet).contains("Score 9"), "{}", stdout(&quiet));
 }
 
+/// A rule that lets the request through, or has the engine only detect, keeps later ones from stopping it; they match all the
+/// same.
+#[test]
+fn waf_explain_says_what_would_be_let_through() {
+    let folder = Folder::new("waf-explain-allow");
+    folder.write(
+        "rules.conf",
+        "SecRule ARGS:a \"@eq 1\" \"id:1,phase:1,allow,nolog\"\n\
+         SecRule ARGS:c \"@eq 1\" \"id:2,phase:1,pass,nolog,ctl:ruleEngine=DetectionOnly\"\n\
+         SecRule ARGS:b \"@eq 2\" \"id:3,phase:2,deny,log\"\n",
+    );
+    for (query, code, verdict) in [
+        ("b=2", 1, "it is denied with 403 by the rule 3"),
+        ("a=1&b=2", 0, "it passes"),
+        ("c=1&b=2", 0, "it passes"),
+    ] {
+        let said = folder.run(&["waf", "explain", "-r", "rules.conf", "GET", &format!("http://a/?{query}")]);
+        assert_eq!(said.status.code(), Some(code), "{query}");
+        let text = stdout(&said);
+        assert!(text.starts_with("3 rules.conf:3 (phase 2)") && text.contains(verdict), "{query}: {text}");
+    }
+}
+
 #[test]
 fn waf_explain_needs_a_request() {
     let folder = Folder::new("waf-explain-wrong");

@@ -7,7 +7,7 @@
 //! | `transaction.rs` | the interface: what came, what the rules say |
 //! | `request.rs`, `response.rs`, `bodies.rs` | heads and bodies to names and values |
 //! | `values.rs`, `tx.rs`, `store.rs` | names and values of a transaction, variables that rules set, what outlives it |
-//! | `state.rs` | all that a transaction knows |
+//! | `state.rs`, `would.rs` | all that a transaction knows; what would become of it if its host stopped requests |
 //! | `feed.rs`, `run.rs` | a phase: values transformed and scanned, then the rules that are live |
 //! | `expand.rs`, `perform.rs` | macros and values that change; actions |
 //! | `report.rs`, `audit.rs`, `secrets.rs`, `masks.rs` | matches as lines and records, without secrets |
@@ -38,6 +38,7 @@ mod transaction;
 pub(crate) mod tx;
 mod values;
 mod verdict;
+mod would;
 
 use std::sync::Arc;
 

@@ -50,9 +50,7 @@ impl<'p> Run<'p> {
                     self.state.removed_here.push(place);
                 }
             }
-            // Who only has it detect does not leave that to a rule.
-            Effect::Engine(EngineMode::On) if switches.detects => switches.mode = EngineMode::DetectionOnly,
-            Effect::Engine(mode) => switches.mode = *mode,
+            Effect::Engine(mode) => self.switch(*mode),
             Effect::RequestBodyAccess(on) => switches.request_body = *on,
             Effect::RequestBodyLimit(limit) => switches.request_body_limit = *limit,
             Effect::RequestBodyProcessor(processor) => self.set_processor(*processor),
@@ -64,6 +62,14 @@ impl<'p> Run<'p> {
             Effect::AuditParts(change) => switches.audit_parts = changed(switches.audit_parts, *change),
             Effect::Mask(mask) => self.mask(mask),
         }
+    }
+
+    fn switch(&mut self, mode: EngineMode) {
+        let state = &mut *self.state;
+        state.would.switch(mode, state.phase);
+        // Who only has it detect does not leave that to a rule.
+        let detects = state.switches.detects && mode == EngineMode::On;
+        state.switches.mode = if detects { EngineMode::DetectionOnly } else { mode };
     }
 
     /// Sets a variable of `ENV`, in the place of one of the same name that rules have set.
@@ -261,19 +267,20 @@ impl<'p> Run<'p> {
         if about.log || about.audit_log {
             self.record(rule, verdict.as_ref().filter(|_| on));
         }
-        if let (Disruptive::Allow(scope), true) = (&about.disruptive, on) {
-            self.state.allowed.add(*scope);
-        }
-        if !on {
-            if let Some(verdict) = verdict {
-                if let Err(place) = self.state.would_stop.binary_search(&about.id) {
-                    self.state.would_stop.insert(place, about.id);
-                }
-                self.state.would.get_or_insert(verdict);
+        let phase = self.state.phase;
+        if let Disruptive::Allow(scope) = about.disruptive {
+            self.state.would.allow(scope, phase);
+            if on {
+                self.state.allowed.add(scope);
             }
-            return None;
         }
-        verdict
+        if on {
+            return verdict;
+        }
+        if let Some(verdict) = verdict {
+            self.state.would.stop(about.id, verdict, phase);
+        }
+        None
     }
 
     /// Whether a rule that matched ends its phase without ending more.

@@ -76,7 +76,7 @@ pub struct Report {
     pub omitted: u64,
     /// What was decided.
     pub verdict: Verdict,
-    /// What would have been decided, had the engine been on; [`Verdict::Pass`] if nothing, or if it is on.
+    /// What would have been decided if the host stopped requests: see [`would`](super::Transaction::would).
     pub would: Verdict,
     /// What it needed beyond its budget.
     pub over: Option<Over>,

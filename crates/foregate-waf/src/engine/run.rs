@@ -51,9 +51,7 @@ impl<'p> Run<'p> {
         let mut at = 0;
         while let Some(step) = self.state.live.next(at) {
             at = step + 1;
-            if phase != Phase::Logging
-                && let Some(verdict) = self.beyond()
-            {
+            if let Some(verdict) = self.beyond() {
                 return verdict;
             }
             let (rule, candidate, skip) = match &plan.steps[step] {
@@ -84,10 +82,7 @@ impl<'p> Run<'p> {
                 self.state.live.copy_from(&plan.always);
             }
         }
-        match self.beyond() {
-            Some(verdict) if phase != Phase::Logging => verdict,
-            _ => Verdict::Pass,
-        }
+        self.beyond().unwrap_or(Verdict::Pass)
     }
 
     fn phase_plan(&self, phase: Phase) -> &'p PhasePlan {
@@ -95,14 +90,17 @@ impl<'p> Run<'p> {
         &plans[phase as usize]
     }
 
-    /// How a transaction that is over its budget is stopped, if it is. If not, rules go on over what was taken.
-    fn beyond(&self) -> Option<Verdict> {
-        match (self.state.over?, self.plan.limits.beyond) {
-            (_, Beyond::Deny(status)) if self.state.switches.mode == EngineMode::On => {
-                Some(Verdict::Deny { status, rule: None })
-            }
-            _ => None,
+    /// How a transaction that is over its budget is stopped, if it is. If not, rules go on over what was taken, as do those for
+    /// the log.
+    fn beyond(&mut self) -> Option<Verdict> {
+        let state = &mut *self.state;
+        state.over.filter(|_| state.phase != Phase::Logging)?;
+        let Beyond::Deny(status) = self.plan.limits.beyond else { return None };
+        if state.switches.mode == EngineMode::On {
+            return Some(Verdict::Deny { status, rule: None });
         }
+        state.would.exceed(status, state.phase);
+        None
     }
 
     /// Whether a rule looks at nothing but numbers and named variables of rules: such rules sum a score up and compare it,

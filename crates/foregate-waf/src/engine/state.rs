@@ -9,8 +9,9 @@ use super::report::Match;
 use super::tx::{Slot, Variables};
 use super::values::{Span, Values};
 use super::verdict::Verdict;
+use super::would::Would;
 use crate::model::{
-    AllowScope, AuditEngine, AuditParts, BodyProcessor, EngineMode, Phase, RuleId, Variable, XmlArguments,
+    AllowScope, AuditEngine, AuditParts, BodyProcessor, EngineMode, Phase, Variable, XmlArguments,
 };
 use crate::transform::Bytes;
 
@@ -166,17 +167,13 @@ pub(crate) struct State {
     pub(crate) over: Option<Over>,
     /// The limit for which the host has denied the request, or would have, if that is why.
     pub(crate) beyond: Option<&'static str>,
-    /// Whether the host has denied the request for a limit, or would have, also where something else had before.
-    pub(crate) limited: bool,
     pub(crate) matches: Vec<Match>,
     pub(crate) omitted: u64,
     /// Exact looks at values so far.
     pub(crate) looks: u64,
     pub(crate) verdict: Option<Verdict>,
-    /// What the first disruptive rule would have done, had the engine been on.
-    pub(crate) would: Option<Verdict>,
-    /// The rules that would have stopped it, had the engine been on, in the order of their numbers.
-    pub(crate) would_stop: Vec<RuleId>,
+    /// What would have been, where the host only detects.
+    pub(crate) would: Would,
     pub(crate) audit_relevant: bool,
     /// Secrets among the values.
     pub(crate) secrets: super::secrets::Secrets,
@@ -267,9 +264,7 @@ impl State {
             omitted: 0,
             looks: 0,
             verdict: None,
-            would: None,
-            limited: false,
-            would_stop: Vec::new(),
+            would: Would::new(mode),
             audit_relevant: false,
             secrets: super::secrets::Secrets::default(),
             hiding: false,

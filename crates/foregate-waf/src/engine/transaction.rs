@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::Engine;
-use super::limits::{Beyond, ENVIRONMENT};
+use super::limits::ENVIRONMENT;
 use super::report::Report;
 use super::run::Run;
 use super::secrets::{HIDDEN, is_secret_field};
@@ -150,24 +150,21 @@ impl Transaction {
         }
     }
 
-    /// What would have been decided so far, had the engine been on; [`Verdict::Pass`] if nothing, or if it is on.
+    /// What would have been decided so far if the host stopped requests, where it only detects; [`Verdict::Pass`] if nothing, or
+    /// if it does stop them. What rules let through would not have been stopped by later ones (`allow`), and neither would what
+    /// they have the engine only detect in (`ctl:ruleEngine=DetectionOnly`).
     pub fn would(&self) -> Verdict {
-        let over = || match (self.state.over, self.engine.plan.limits.beyond) {
-            (Some(_), Beyond::Deny(status)) if self.state.switches.mode != EngineMode::On => {
-                Some(Verdict::Deny { status, rule: None })
-            }
-            _ => None,
-        };
-        self.state.would.clone().or_else(over).unwrap_or(Verdict::Pass)
+        let would = &self.state.would;
+        let over = || would.over.map(|status| Verdict::Deny { status, rule: None });
+        would.verdict.clone().or_else(over).unwrap_or(Verdict::Pass)
     }
 
-    /// Whatever would have stopped the transaction so far, had the engine been on, where [`would`](Self::would) tells the first:
-    /// numbers of rules, in their order, and before them a 0 where it went beyond its budget or a limit.
+    /// Whatever would have stopped the transaction so far, where [`would`](Self::would) tells the first: numbers of rules, in
+    /// their order, and before them a 0 where it went beyond its budget or a limit.
     pub fn would_stop(&self) -> Vec<RuleId> {
-        let denies = matches!(self.engine.plan.limits.beyond, Beyond::Deny(_));
-        let is_over = self.state.over.is_some() && denies && self.state.switches.mode != EngineMode::On;
-        let limit = is_over || self.state.limited;
-        limit.then_some(0).into_iter().chain(self.state.would_stop.iter().copied()).collect()
+        let would = &self.state.would;
+        let limit = would.limited || would.over.is_some();
+        limit.then_some(0).into_iter().chain(would.rules.iter().copied()).collect()
     }
 
     /// Phase 1: the head of the request is there.
@@ -204,20 +201,23 @@ impl Transaction {
     }
 
     /// The host denies the request with 413 for its body, which is longer than this limit of it says: where rules may stop
-    /// requests. Where not, it would have been; where rules have turned themselves off, it would not.
+    /// requests. Where not, it would have been; where rules have turned themselves off or have the engine only detect, it would
+    /// not.
     pub fn deny_for(&mut self, limit: &'static str) -> Verdict {
-        let verdict = Verdict::Deny { status: 413, rule: None };
         let state = &mut self.state;
-        let decided = match state.switches.mode {
-            EngineMode::On => &mut state.verdict,
-            EngineMode::DetectionOnly => &mut state.would,
+        let (decided, stops) = match state.switches.mode {
+            EngineMode::On => (&mut state.verdict, true),
+            EngineMode::DetectionOnly => {
+                let stops = state.would.is_on();
+                state.would.limited |= stops;
+                (&mut state.would.verdict, stops)
+            }
             EngineMode::Off => return Verdict::Pass,
         };
         if decided.is_none() {
-            *decided = Some(verdict);
+            *decided = stops.then_some(Verdict::Deny { status: 413, rule: None });
             state.beyond = Some(limit);
         }
-        state.limited = true;
         self.verdict()
     }
 

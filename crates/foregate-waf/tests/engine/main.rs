@@ -5,6 +5,7 @@
 mod actions;
 mod budget;
 mod corpus;
+mod detect;
 mod reports;
 mod targets;
 
