@@ -94,7 +94,6 @@ pub fn for_tests(folder: &Path, paranoia: u8, prefilter: bool) -> Arc<Engine> {
 }
 
 /// The rule set as a site has it.
-#[allow(dead_code)]
 pub fn for_site(folder: &Path, paranoia: u8) -> Arc<Engine> {
     engine(folder, PLAIN, paranoia, true)
 }

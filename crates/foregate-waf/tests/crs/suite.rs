@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use foregate_waf::engine::{Engine, Options, Report, Transaction};
+use foregate_waf::model::EngineMode;
 
 use super::cases::{self, Input, Output, Stage};
 use super::rules;
@@ -133,9 +134,15 @@ fn answer(request: &Request) -> (u16, Vec<(String, String)>, Vec<u8>) {
 
 /// Runs a request and the origin's answer.
 pub fn run(engine: &Arc<Engine>, request: &Request) -> Report {
+    run_in(engine, request, None)
+}
+
+/// The same in a mode that the rules do not choose.
+fn run_in(engine: &Arc<Engine>, request: &Request, mode: Option<EngineMode>) -> Report {
     let options = Options {
         unique_id: "a1b2c3".into(),
         started: Duration::from_secs(1_700_000_000),
+        mode,
         ..Options::default()
     };
     let mut transaction = Transaction::new(engine, options);
@@ -268,6 +275,27 @@ fn prefilter_changes_nothing() {
         }
         println!("paranoia {paranoia}: {looks_with} looks at values instead of {looks_without}");
     }
+}
+
+/// What would be stopped is what is stopped, for every request of the regression files, at the lowest and the highest paranoia.
+#[test]
+fn detection_tells_what_blocking_does() {
+    let Some(folder) = rules::folder() else { return };
+    let files = cases::read(&folder);
+    let mut stopped = 0;
+    for paranoia in [1, 4] {
+        let engine = rules::for_site(&folder, paranoia);
+        for file in &files {
+            for stage in file.tests.iter().flat_map(|test| &test.stages) {
+                let request = Request::of(&stage.input);
+                let blocked = run_in(&engine, &request, Some(EngineMode::On)).verdict;
+                let would = run_in(&engine, &request, Some(EngineMode::DetectionOnly)).would;
+                stopped += usize::from(!blocked.passes());
+                assert_eq!(blocked, would, "{} at paranoia {paranoia}", file.rule_id);
+            }
+        }
+    }
+    assert!(stopped > 1_000, "{stopped}");
 }
 
 /// Bodies and heads of the largest size, encoded in every way that transformations undo, have room for all that the
