@@ -322,6 +322,12 @@ fn waf_explain_needs_a_request() {
     }
     let body = folder.run(&["waf", "explain", "-r", "rules.conf", "POST", "/", "-d", "a=b"]);
     assert!(stdout(&body).contains("do not look at the body"), "{}", stdout(&body));
+    for off in ["requestBodyAccess=Off", "ruleEngine=Off"] {
+        let rules = format!("SecRequestBodyAccess On\nSecAction \"id:1,phase:1,pass,nolog,ctl:{off}\"\n");
+        folder.write("off.conf", &rules);
+        let body = folder.run(&["waf", "explain", "-r", "off.conf", "POST", "/", "-d", "a=b"]);
+        assert!(stdout(&body).contains("a rule has said that none looks at the body"), "{}", stdout(&body));
+    }
     folder.write("wrong.conf", "SecAction id:0");
     let wrong = folder.run(&["waf", "explain", "-r", "wrong.conf", "GET", "/"]);
     assert_eq!(wrong.status.code(), Some(1));

@@ -157,7 +157,13 @@ fn explain(engine: &Arc<Engine>, set: &RuleSet, request: &Request, client: IpAdd
         }
         None => {
             if !request.body.is_empty() {
-                notes.push("the rules do not look at the body: `SecRequestBodyAccess On` makes them".into());
+                let why = match set.settings.request_body_access {
+                    true => {
+                        "a rule has said that none looks at the body (`ctl:requestBodyAccess`, `ctl:ruleEngine`)"
+                    }
+                    false => "the rules do not look at the body: `SecRequestBodyAccess On` makes them",
+                };
+                notes.push(why.into());
             }
             transaction.request_body(b"", true);
         }
