@@ -26,7 +26,7 @@ use std::task::Poll;
 use std::time::{Instant, SystemTime};
 
 use foregate_module::PhaseId;
-use foregate_wire::{BodyLength, NameId, Slashes, connection};
+use foregate_wire::{BodyLength, Method, NameId, Slashes, connection};
 use futures_util::FutureExt;
 
 use self::client::{Client, Peer};
@@ -382,11 +382,11 @@ impl<'a> Exchange<'a> {
         if let (Some(run), Some(readings)) = (&mut self.run, readings) {
             run.facts.other_paths = Some(readings).into();
         }
-        if self.request.head.method == foregate_wire::Method::Connect && !connects {
+        if self.request.head.method == Method::Connect && !connects {
             self.client.close = true;
             return Step::Failed(Error::ConnectNotAllowed);
         }
-        if self.request.head.method == foregate_wire::Method::Connect && self.client.link.has_more() {
+        if self.request.head.method == Method::Connect && self.client.link.has_more() {
             // Meant for a tunnel that nobody has agreed to yet.
             self.client.close = true;
             return Step::Failed(Error::EarlyTunnel);
@@ -574,7 +574,11 @@ impl<'a> Exchange<'a> {
         log.record(&Entry {
             time: SystemTime::now() - duration,
             client: self.client_address(),
-            method: self.request.head.method.as_bytes(),
+            method: match (self.request.head.method, self.request.head.target()) {
+                // None was understood: only the default has nothing that it asks for.
+                (Method::Get, b"") => b"",
+                _ => self.request.head.method.as_bytes(),
+            },
             scheme: self.request.scheme(),
             host: self.request.host().as_bytes(),
             path: self.request.head.target(),

@@ -26,7 +26,7 @@ pub struct Entry<'a> {
     pub time: SystemTime,
     /// Who sent it, after the PROXY protocol.
     pub client: Option<IpAddr>,
-    /// Its method, any bytes.
+    /// Its method, any bytes; empty where none was understood.
     pub method: &'a [u8],
     /// `http` or `https`.
     pub scheme: &'static str,

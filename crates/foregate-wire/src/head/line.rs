@@ -33,14 +33,19 @@ pub(super) fn request_line(
         (Some(b'\r'), Some(b'\n')) => {}
         _ => return Err(RequestError::BadRequestLine),
     }
+    let method = Method::from_bytes(&input[at..method_end]);
+    // Of a request that is refused for its version it is known what was asked.
+    if let Some(method) = method {
+        head.method = method;
+        head.target.extend_from_slice(&input[target_start..target_end]);
+    }
     head.version = match &input[version_start..version_end] {
         b"HTTP/1.1" => Version::Http11,
         b"HTTP/1.0" => Version::Http10,
         other if is_http_version(other) => return Err(RequestError::UnsupportedVersion),
         _ => return Err(RequestError::BadRequestLine),
     };
-    head.method = Method::from_bytes(&input[at..method_end]).ok_or(RequestError::UnsupportedMethod)?;
-    head.target.extend_from_slice(&input[target_start..target_end]);
+    method.ok_or(RequestError::UnsupportedMethod)?;
     Ok(Some(version_end + 2))
 }
 

@@ -25,7 +25,9 @@ pub(super) fn line(line: &mut Vec<u8>, entry: &Entry<'_>) {
         address(line, client);
         line.push(b'"');
     }
-    text(line, b",\"method\":\"", entry.method);
+    if !entry.method.is_empty() {
+        text(line, b",\"method\":\"", entry.method);
+    }
     plain(line, b",\"scheme\":\"", entry.scheme);
     text(line, b",\"host\":\"", entry.host);
     text(line, b",\"path\":\"", entry.path);
