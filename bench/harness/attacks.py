@@ -295,7 +295,8 @@ def asks_for(field, connections):
                 connection = key.fileobj
                 try:
                     answer = connection.recv(65536)
-                    peer.done[answer[9:12].decode(errors="replace") or "closed"] += 1
+                    status = answer[9:12].decode() if answer.startswith(b"HTTP/1.1 ") else "rest of an answer"
+                    peer.done[status if answer else "closed"] += 1
                     connection.sendall(ask)
                 except OSError:
                     answer = b""

@@ -19,8 +19,9 @@ from .proxies import BENCH, TARGET, Foregate, Nginx, NginxModule, cargo_build, f
 from .reload import Report
 from .works import Work
 
-# What has to be reached.
+# What has to be reached. A client that takes so much in a second has to get it.
 GROWTH_MIB = 1.0
+OF_ITS_TIME = 1.1
 SAMPLE_S = 0.1
 # What a process has for any page, it has after these.
 WARM_PAGES, WARM_ADDRESSES = 10, 1000
@@ -238,6 +239,7 @@ def memory(setup, options, report):
         got, used = result
         sums.add(got.out.hexdigest())
         print(f"  {name}: {got.length / 1e6:.1f} MB in {got.seconds:.0f} s, SHA-256 {got.out.hexdigest()[:16]}...")
+        report.row(f"{name}: of the time that the client needs", got.seconds / (got.length / options.rate / 1e6), "", OF_ITS_TIME)
         report.row(f"{name}: resident before", used["before"], "MiB")
         report.row(f"{name}: most over before", used["most"], f"MiB (anonymous {used['anonymous']:.2f})", GROWTH_MIB)
         report.row(f"{name}: after, over before", used["after"], "MiB")

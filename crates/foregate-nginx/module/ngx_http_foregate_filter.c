@@ -408,13 +408,16 @@ ngx_http_foregate_watch_writing(ngx_http_request_t *r, ngx_http_foregate_ctx_t *
     }
 }
 
-/* What was sent late, or gathered, and so not by whoever makes the body, has to be sent to its end without that. */
+/* What was sent late, or gathered, and so not by whoever makes the body, has to be sent to its end without that. Over HTTP/2 what was
+ * gathered waits for the body's maker: a client may open its windows by a few bytes at a time, and to fill each as it comes would
+ * cut the body into frames of ten bytes. */
 static void
 ngx_http_foregate_await_client(ngx_http_request_t *r, ngx_http_foregate_ctx_t *ctx)
 {
     ngx_uint_t left = r->connection->buffered || r->buffered;
+    ngx_uint_t alone = ctx->late || (ctx->filters && !ctx->done && r->http_version < NGX_HTTP_VERSION_20);
 
-    if (left && (ctx->late || (ctx->filters && !ctx->done))) {
+    if (left && alone) {
         ngx_http_foregate_watch_writing(r, ctx);
     }
 }
@@ -595,7 +598,7 @@ ngx_http_foregate_write_handler(ngx_http_request_t *r)
     if (!wev->timedout && !ctx->failed) {
         /* With limit_rate the time may not have come. */
         if (may_send && !ctx->done && ctx->filters) {
-            rc = ngx_http_output_filter(r, NULL);
+            rc = r->http_version < NGX_HTTP_VERSION_20 ? ngx_http_output_filter(r, NULL) : ngx_http_foregate_move(r, ctx, 0);
         } else if (may_send && ctx->late) {
             rc = ngx_http_next_body_filter(r, NULL);
         }
