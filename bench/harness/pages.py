@@ -123,7 +123,8 @@ class Origin:
     def __init__(self):
         self.socket = socket.create_server(("127.0.0.1", 0), backlog=64)
         self.port = self.socket.getsockname()[1]
-        threading.Thread(target=self.accept, daemon=True).start()
+        self.thread = threading.Thread(target=self.accept, daemon=True)
+        self.thread.start()
 
     def accept(self):
         while True:
@@ -158,5 +159,7 @@ class Origin:
                 pass
 
     def close(self):
-        """Accepts no more."""
+        """Accepts no more: a thread that waits for a connection goes on waiting when its socket is closed."""
+        self.socket.shutdown(socket.SHUT_RDWR)
+        self.thread.join()
         self.socket.close()

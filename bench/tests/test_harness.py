@@ -2,6 +2,7 @@
 
 import json
 import os
+import socket
 import sys
 import tempfile
 import unittest
@@ -53,6 +54,16 @@ class Html(unittest.TestCase):
         plain = self.read(b"".join(pages.document(20)), 4096)
         self.assertEqual((plain.found, plain.scripts), (0, 0))
         self.assertNotEqual(self.read(self.hidden(20).replace(b"at work", b"at home", 1), 4096).original.hexdigest(), expected)
+
+    def test_an_origin_that_is_closed_takes_no_connection(self):
+        origin = pages.Origin()
+        with socket.create_connection(("127.0.0.1", origin.port), 10) as client:
+            client.sendall(b"GET /0/20/ HTTP/1.1\r\n\r\n")
+            while client.recv(65536):
+                pass
+        origin.close()
+        with self.assertRaises(ConnectionRefusedError):
+            socket.create_connection(("127.0.0.1", origin.port), 10)
 
     def test_the_origin_writes_the_same_in_any_pieces(self):
         whole = b"".join(pages.document(1200))

@@ -50,7 +50,8 @@ class Origin:
         self.requests = []
         self.socket = socket.create_server(("127.0.0.1", 0), backlog=64)
         self.port = self.socket.getsockname()[1]
-        threading.Thread(target=self.accept, daemon=True).start()
+        self.thread = threading.Thread(target=self.accept, daemon=True)
+        self.thread.start()
 
     def accept(self):
         while True:
@@ -82,6 +83,10 @@ class Origin:
                 pass
 
     def close(self):
+        """Accepts no more. A thread that waits for a connection goes on waiting when its socket is closed, and begins anew when a signal
+        comes, such as that of a child's end: at the number of the socket, which by then is that of the next origin."""
+        self.socket.shutdown(socket.SHUT_RDWR)
+        self.thread.join()
         self.socket.close()
 
 

@@ -6,7 +6,7 @@ import subprocess
 import threading
 import time
 
-from harness import PATIENCE, VALGRIND, response
+from harness import PATIENCE, VALGRIND, Origin, response
 from test_fetch import Asking
 
 HTML = [("Content-Type", "text/html; charset=utf-8")]
@@ -44,15 +44,27 @@ def size_of(path):
     return int(path.rsplit("/", 1)[1])
 
 
+class Uwsgi(Origin):
+    """One that is asked by uwsgi."""
+
+    def __init__(self):
+        super().__init__(None)
+
+    def serve(self, connection):
+        with connection:
+            connection.recv(65536)
+            connection.sendall(b"Status: 200 OK\r\nContent-Type: text/html; charset=utf-8\r\n\r\n" + document(96_000))
+
+
 class Patience(Asking):
     def start_patient(self, answer, route=INCLUDE, auth=None):
         def fragment(head):
             time.sleep(FRAGMENT)
             return response(b"[f]")
 
-        self.uwsgi = socket.create_server(("127.0.0.1", 0))
-        self.addCleanup(self.uwsgi.close)
-        http = SITE.replace("SILENT", f"{SILENT}s").replace("SENDING", f"{3 * SILENT}s").replace("UWSGI", f"127.0.0.1:{self.uwsgi.getsockname()[1]}")
+        uwsgi = Uwsgi()
+        self.addCleanup(uwsgi.close)
+        http = SITE.replace("SILENT", f"{SILENT}s").replace("SENDING", f"{3 * SILENT}s").replace("UWSGI", f"127.0.0.1:{uwsgi.port}")
         files = {"html/around/page.txt": b'(<!--# include virtual="/buffered/open/96000" -->)'}
         return self.start_site(route, auth or fragment, self.origin(answer), http, files)
 
@@ -172,21 +184,7 @@ class Patience(Asking):
         self.assertEqual(nginx.log().count("upstream timed out"), 2 * len(paths))
 
     def test_an_origin_of_uwsgi(self):
-        def serve(connection):
-            with connection:
-                connection.recv(65536)
-                connection.sendall(b"Status: 200 OK\r\nContent-Type: text/html; charset=utf-8\r\n\r\n" + document(96_000))
-
-        def accept():
-            while True:
-                try:
-                    connection, _ = self.uwsgi.accept()
-                except OSError:
-                    return
-                threading.Thread(target=serve, args=(connection,), daemon=True).start()
-
         nginx = self.start_patient(lambda head: [])
-        threading.Thread(target=accept, daemon=True).start()
         self.check(nginx, ["/uwsgi/"], lambda path: document(96_000, b"[f]"))
 
     def test_a_client_that_goes_meanwhile(self):
