@@ -13,6 +13,7 @@ mod descriptors;
 mod error;
 mod exchange;
 mod files;
+mod http2;
 mod link;
 mod listener;
 mod memory;

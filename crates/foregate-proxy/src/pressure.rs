@@ -1,10 +1,10 @@
 //! How much memory peers make the process hold, and what that leads to.
 //!
 //! Each connection has bounds of its own, but ten thousand connections at their bounds are more than a machine has. So what
-//! they hold is counted where it is taken: buffers, heads that are being received, header blocks that are held back, what waits in
-//! `h2` in either direction, and what filters and starts of bodies hold ([`crate::budget`]). As it grows towards the limit, the process does without what it can
-//! do without, cheapest first: keep-alive, requests, connections (see [`STAGES`]). Not the size of the process is looked at: that
-//! falls late, if at all, once memory has been given back.
+//! they hold is counted where it is taken: buffers, heads that are being received, header blocks that are held back, what waits for
+//! streams of HTTP/2 in either direction, and what filters and starts of bodies hold ([`crate::budget`]). As it grows towards the
+//! limit, the process does without what it can do without, cheapest first: keep-alive, requests, connections (see [`STAGES`]). Not
+//! the size of the process is looked at: that falls late, if at all, once memory has been given back.
 //!
 //! To count costs nearly nothing: each thread adds up what it takes and gives back, and tells of it in lumps, or when it is
 //! about to sleep.
@@ -40,7 +40,8 @@ const HYSTERESIS: usize = 10;
 /// From so much on, percent of the limit, buffers for bodies are no larger than [`SMALL`] or [`FIRST`]: those who do not read what
 /// they have asked for hold the fewer bytes the more of them there are.
 const BUFFERS: [(usize, usize); 2] = [(40, FIRST), (25, SMALL)];
-/// What of our output may wait in `h2` for one connection, bytes: as much as a hundred streams hand over before any of it is written.
+/// What of our output may wait for one connection of HTTP/2, bytes: as much as a hundred streams hand over to `h2` before any of it is
+/// written.
 const UNSENT: usize = 4 * 1024 * 1024;
 /// How much of it from so much on, percent of the limit.
 const LESS_UNSENT: [(usize, usize); 4] = [(40, SMALL), (25, LARGE), (10, 256 * 1024), (5, 1024 * 1024)];
@@ -267,7 +268,7 @@ pub fn largest_buffer() -> usize {
     MEMORY.largest_buffer()
 }
 
-/// The most of our output that may wait in `h2` for one connection.
+/// The most of our output that may wait for one connection of HTTP/2.
 pub fn largest_unsent() -> usize {
     MEMORY.largest_unsent()
 }

@@ -5,11 +5,11 @@ use std::hint::black_box;
 
 use criterion::{Criterion, criterion_group, criterion_main};
 use foregate_wire::connection::{drop_underscore_names, keep_alive, strip_hop_by_hop};
-use foregate_wire::hpack::{Inspector, Section};
+use foregate_wire::hpack::{Encoder, Inspector, Section};
 use foregate_wire::serialise::{end_head, write_fields, write_request_line};
 use foregate_wire::{
-    BodyDecoder, BodyLength, HeadLimits, HeadParser, HeaderList, RequestHead, ResponseHead, Slashes, Target,
-    normalize_path, other_readings, request_authority, request_length,
+    BodyDecoder, BodyLength, HeadLimits, HeadParser, HeaderList, NameId, RequestHead, ResponseHead, Slashes,
+    Target, normalize_path, other_readings, request_authority, request_length,
 };
 
 /// What a browser sends, 490 bytes.
@@ -74,6 +74,30 @@ fn blocks(criterion: &mut Criterion) {
             });
         });
     }
+}
+
+/// A head like [`RESPONSE`], most of which has been sent before.
+fn encoded(criterion: &mut Criterion) {
+    let fields = [
+        (NameId::Server, "Server", "nginx"),
+        (NameId::Date, "Date", "Sat, 01 Jan 2000 00:00:00 GMT"),
+        (NameId::ContentType, "Content-Type", "text/html; charset=utf-8"),
+        (NameId::Etag, "ETag", "\"5f3c1a2b-1234\""),
+        (NameId::CacheControl, "Cache-Control", "max-age=60"),
+    ];
+    let (mut encoder, mut block) = (Encoder::new(), Vec::new());
+    criterion.bench_function("header block/encoded", |bencher| {
+        bencher.iter(|| {
+            block.clear();
+            encoder.begin(&mut block);
+            encoder.status(200, &mut block);
+            encoder.content_length(black_box(1024), &mut block);
+            for (id, name, value) in black_box(&fields) {
+                encoder.field(*id, name.as_bytes(), value.as_bytes(), &mut block);
+            }
+            block.len()
+        });
+    });
 }
 
 fn heads(criterion: &mut Criterion) {
@@ -159,5 +183,5 @@ fn paths(criterion: &mut Criterion) {
     }
 }
 
-criterion_group!(benches, heads, bodies, blocks, paths);
+criterion_group!(benches, heads, bodies, blocks, encoded, paths);
 criterion_main!(benches);

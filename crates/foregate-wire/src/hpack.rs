@@ -1,9 +1,11 @@
-//! Header blocks of HTTP/2 (RFC 7541), judged without being kept.
+//! Header blocks of HTTP/2 (RFC 7541), judged without being kept, and written.
 //!
-//! An [`Inspector`] follows all blocks that a peer sends and says of each whether it is well-formed. It stands in front
-//! of a decoder that would end the connection for what concerns a stream alone, or would not mind it: a malformed block
-//! can be replaced by another one ([`Inspected::substitute`]) that leaves that decoder's dynamic table in step with the
-//! peer's, holds nothing malformed that later blocks could refer to, and is refused by any decoder.
+//! An [`Inspector`] follows all blocks that a peer sends, says of each whether it is well-formed, and shows its fields. It
+//! may stand in front of another decoder that would end the connection for what concerns a stream alone, or would not mind
+//! it: a malformed block can be replaced by another one ([`Inspected::substitute`]) that leaves that decoder's dynamic table
+//! in step with the peer's, holds nothing malformed that later blocks could refer to, and is refused by any decoder.
+//!
+//! An [`Encoder`] writes the blocks that go to a peer.
 //!
 //! ```
 //! use foregate_wire::hpack::{Inspector, Malformed, Section};
@@ -21,10 +23,12 @@
 //! # Ok::<(), foregate_wire::hpack::BlockError>(())
 //! ```
 
+mod encoder;
 mod huffman;
 mod judge;
 mod table;
 
+pub use encoder::Encoder;
 pub use judge::{Malformed, Section};
 
 use core::ops::Range;
@@ -272,18 +276,6 @@ impl Inspected<'_> {
         self.representations(scratch, |_, _, name, value| show(name, value));
     }
 
-    /// Whether decoders have to know it, since it changes the table.
-    pub fn changes_table(&self) -> bool {
-        let table = &self.inspector.table;
-        table.cleared || self.inspector.resized.is_some() || !table.fresh().is_empty()
-    }
-
-    /// Appends a block with the same fields to `out` that needs nothing of the table, and changes nothing of it. `scratch` is
-    /// overwritten.
-    pub fn spelled_out(&self, scratch: &mut Vec<u8>, out: &mut Vec<u8>) {
-        self.fields(scratch, |name, value| write_literal(out, LITERAL, name, value));
-    }
-
     /// Appends the block without its fields of this name to `out`, but for those that it adds to the table: decoders have to add them, too.
     /// Whether there was any to leave out; nothing is appended otherwise.
     pub fn without(&self, name: &[u8], scratch: &mut Vec<u8>, out: &mut Vec<u8>) -> bool {
@@ -372,54 +364,6 @@ impl Inspected<'_> {
     pub fn harmless(&self, out: &mut Vec<u8>) -> bool {
         self.write_sizes(out);
         self.write_fresh(out)
-    }
-
-    /// Appends a block to `out` that stands for this one, the well-formed head of a request: with its pseudo-fields, but
-    /// another scheme and the start of a path that is long, and no other fields than those of [`Self::harmless`]. Without an
-    /// authority `host` takes its place. `scratch` is overwritten.
-    ///
-    /// `false` if there is none with at most `most` bytes of fields, as [`Self::size`] counts them; for CONNECT; without either
-    /// of these; or where later blocks may refer to the scheme.
-    #[must_use]
-    pub fn with_scheme(&self, scheme: &[u8], most: usize, scratch: &mut Vec<u8>, out: &mut Vec<u8>) -> bool {
-        let fresh = self.inspector.table.fresh();
-        let kept = |kind| fresh.iter().any(|entry| entry.kind == kind);
-        if self.fault.is_some() || [Kind::Scheme, Kind::Connect, Kind::Protocol].into_iter().any(kept) {
-            return false;
-        }
-        let (mut size, mut authority, mut host, mut fits) = (0, false, None, true);
-        self.write_sizes(out);
-        self.representations(scratch, |_, _, name, value| {
-            let (kind, value) = match name {
-                b":method" => (Kind::Method, value),
-                b":authority" => (Kind::Authority, value),
-                b":path" if kept(Kind::Path) => (Kind::Path, value),
-                b":path" => (Kind::Path, start_of_path(value)),
-                b":scheme" => (Kind::Scheme, scheme),
-                b":protocol" => (Kind::Protocol, value),
-                b"host" => {
-                    host = Some(value.to_vec());
-                    return;
-                }
-                _ => return,
-            };
-            authority |= kind == Kind::Authority;
-            fits &= kind != Kind::Protocol && (kind != Kind::Method || value != b"CONNECT");
-            size += name.len() + value.len() + OVERHEAD;
-            // The others are written with what the table keeps.
-            if fits && size <= most && !kept(kind) {
-                write_literal(out, LITERAL, name, value);
-            }
-        });
-        if let Some(host) = host.filter(|_| !authority) {
-            authority = true;
-            size += b":authority".len() + host.len() + OVERHEAD;
-            if fits && size <= most {
-                write_literal(out, LITERAL, b":authority", &host);
-            }
-        }
-        size += fresh.iter().filter(|entry| !entry.kind.is_pseudo()).map(Entry::size).sum::<usize>();
-        fits && authority && size <= most && self.write_fresh(out)
     }
 
     /// Appends the sizes that the block has set, or that empty a table which it has emptied.
@@ -582,34 +526,23 @@ impl Reader<'_> {
     }
 }
 
-/// Appends a field with a name of its own.
-fn write_literal(out: &mut Vec<u8>, first: u8, name: &[u8], value: &[u8]) {
-    out.push(first);
-    for text in [name, value] {
-        write_integer(out, 0, 7, text.len());
-        out.extend_from_slice(text);
-    }
-}
-
+/// Appends an integer that begins in the last `prefix` bits of a byte, of which `first` has the others (RFC 7541,
+/// section 5.1).
+#[inline(always)]
 fn write_integer(out: &mut Vec<u8>, first: u8, prefix: u32, value: usize) {
     let most = (1usize << prefix) - 1;
     if value < most {
         out.push(first | value as u8);
-        return;
+    } else {
+        write_long_integer(out, first | most as u8, value - most);
     }
-    out.push(first | most as u8);
-    let mut left = value - most;
+}
+
+fn write_long_integer(out: &mut Vec<u8>, first: u8, mut left: usize) {
+    out.push(first);
     while left >= 0x80 {
         out.push(0x80 | (left & 0x7f) as u8);
         left >>= 7;
     }
     out.push(left as u8);
-}
-
-/// A path, or so much of a long one that nobody mistakes what it begins with; `%` and two digits are not torn apart.
-fn start_of_path(path: &[u8]) -> &[u8] {
-    const START: usize = 1024;
-    let Some(start) = path.get(..START) else { return path };
-    let torn = start.iter().rev().take(2).position(|byte| *byte == b'%');
-    &start[..torn.map_or(START, |torn| START - 1 - torn)]
 }

@@ -33,7 +33,7 @@ pub(super) fn serve(
     began: Option<Instant>,
 ) -> impl Future<Output = ()> {
     let timer = Timer::new(connection.terms.timeouts.head);
-    let mut client = Client::new(Link::H1(link), None);
+    let mut client = Client::new(Link::H1(link));
     client.half_close = connection.half_close;
     let mut session = Session { connection, client, timer, requests: 0, began, cut: false };
     async move {
@@ -82,7 +82,7 @@ impl Session {
     fn link(&mut self) -> &mut H1Link {
         match &mut self.client.link {
             Link::H1(link) => link,
-            Link::H2(_) => unreachable!("an HTTP/1 session has an HTTP/1 link"),
+            Link::H2(_) | Link::Client(_) => unreachable!("an HTTP/1 session has an HTTP/1 link"),
         }
     }
 

@@ -1,16 +1,9 @@
 //! Clients' connections: from the accepted socket to the protocol that it speaks.
 
-mod frame_meter;
 mod h1;
 mod h2;
-mod metered;
 mod proxy_header;
 pub mod registry;
-
-#[cfg(test)]
-pub(crate) use h2::builder as h2_builder;
-#[cfg(test)]
-pub(crate) use metered::metered as metered_stream;
 
 use std::future::poll_fn;
 use std::net::SocketAddr;

@@ -9,12 +9,10 @@ use foregate_wire::serialise::{
     end_head, reason_phrase, write_content_length, write_field, write_fields, write_status_line,
 };
 use foregate_wire::{BodyLength, HeaderList, NameId, ResponseHead, Version};
-use h2::server::SendResponse;
 
 use super::request::{Request, StandIn};
 use crate::connection::registry::Holdings;
-use crate::link::unsent::Piece;
-use crate::link::{Link, LinkError, Received, fields};
+use crate::link::{Link, LinkError, Received};
 use crate::settings::Listen;
 use crate::tls;
 use crate::upstream::Own;
@@ -85,8 +83,6 @@ fn text_of(address: IpAddr) -> String {
 pub struct Client {
     /// Bodies come and go here.
     pub link: Link,
-    /// Where the head goes, over HTTP/2.
-    pub respond: Option<SendResponse<Piece>>,
     /// Whether any byte of a final head has been handed over.
     pub head_sent: bool,
     /// Whether the connection ends after this response.
@@ -101,16 +97,8 @@ pub struct Client {
 
 impl Client {
     /// An end on which nothing has been sent yet.
-    pub fn new(link: Link, respond: Option<SendResponse<Piece>>) -> Self {
-        Self {
-            link,
-            respond,
-            head_sent: false,
-            close: false,
-            close_soon: false,
-            half_close: true,
-            dropped: 0,
-        }
+    pub fn new(link: Link) -> Self {
+        Self { link, head_sent: false, close: false, close_soon: false, half_close: true, dropped: 0 }
     }
 
     /// Sends the head of the final response. `length` is how the body will come from its source; returns how it
@@ -165,31 +153,12 @@ impl Client {
                 link.begin_send(if length.is_empty() { BodyLength::Empty } else { framing });
                 Ok(())
             }
-            Link::H2(link) => {
-                let Some(respond) = &mut self.respond else { return Err(LinkError::H2) };
+            Link::Client(link) => {
                 let status = if length == BodyLength::Tunnel { 200 } else { head.status };
-                let mut response = http::Response::new(());
-                *response.status_mut() = http::StatusCode::from_u16(status).map_err(|_| LinkError::H2)?;
-                *response.headers_mut() = fields::to_map(&head.headers);
-                let from_h2 = head.version == Version::Http2;
-                if let BodyLength::Fixed(length) = length {
-                    response.headers_mut().insert(http::header::CONTENT_LENGTH, length.into());
-                }
-                let ends = length.is_empty();
-                let stream = respond.stream_id().as_u32();
-                let send = || respond.send_response(response, ends);
-                let send = match link.unsent() {
-                    Some(unsent) => unsent.send(stream, &head.headers, send)?,
-                    None => send()?,
-                };
-                let length = match length {
-                    // Trailers may follow a body from HTTP/2 even where its length is known.
-                    BodyLength::Fixed(_) if from_h2 => BodyLength::Chunked,
-                    length => length,
-                };
-                link.begin_send((!ends).then_some(send), length);
-                Ok(())
+                // Trailers may follow a body from HTTP/2 even where its length is known.
+                link.send_head(status, &head.headers, length, head.version == Version::Http2)
             }
+            Link::H2(_) => Err(LinkError::H2),
         }
     }
 
@@ -213,19 +182,8 @@ impl Client {
                 end_head(out);
                 Ok(())
             }
-            Link::H2(link) => {
-                let Some(respond) = &mut self.respond else { return Err(LinkError::H2) };
-                let mut response = http::Response::new(());
-                *response.status_mut() = http::StatusCode::from_u16(status).map_err(|_| LinkError::H2)?;
-                *response.headers_mut() = fields::to_map(headers);
-                let stream = respond.stream_id().as_u32();
-                let send = || respond.send_informational(response);
-                match link.unsent() {
-                    Some(unsent) => unsent.send(stream, headers, send)?,
-                    None => send()?,
-                }
-                Ok(())
-            }
+            Link::Client(link) => link.send_interim(status, headers),
+            Link::H2(_) => Err(LinkError::H2),
         }
     }
 
@@ -249,16 +207,8 @@ impl Client {
         }
     }
 
-    /// Ready once the client has given up on the exchange. Who asks waits for somebody else: small pieces that come of its body meanwhile
-    /// are put together.
+    /// Ready once the client has given up on the exchange.
     pub fn poll_abandoned(&mut self, cx: &mut Context<'_>) -> Poll<LinkError> {
-        self.link.gather(cx);
-        if let (Some(respond), false) = (&mut self.respond, self.head_sent) {
-            return respond.poll_reset(cx).map(|reset| match reset {
-                Ok(reason) => reason.into(),
-                Err(error) => error.into(),
-            });
-        }
         if let Poll::Ready(error) = self.link.poll_abandoned(cx) {
             return Poll::Ready(error);
         }
@@ -270,18 +220,9 @@ impl Client {
         }
     }
 
-    /// Whether the head of the response lies in `h2`, which drops it with its stream. It may leave at any moment.
-    pub fn head_waits(&self) -> bool {
-        let (Link::H2(link), Some(respond)) = (&self.link, &self.respond) else { return false };
-        link.unsent().is_some_and(|unsent| unsent.has_head(respond.stream_id().as_u32()))
-    }
-
     /// Breaks the exchange off so that the client cannot take what it has for a whole response.
     pub fn abort(&mut self) {
         self.close = true;
-        if let (Some(respond), false) = (&mut self.respond, self.head_sent) {
-            respond.send_reset(h2::Reason::INTERNAL_ERROR);
-        }
         self.link.abort();
     }
 }

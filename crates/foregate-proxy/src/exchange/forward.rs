@@ -335,7 +335,7 @@ impl Exchange<'_> {
     /// Whether to look if the client is still there. Most answers come so soon that looking would cost more than it
     /// saves; streams of HTTP/2 are always watched, because their resets are a way to attack.
     pub(super) fn client_is_watched(&self, now: Instant) -> bool {
-        matches!(self.client.link, Link::H2(_)) || !clock::is_within(now, self.record.start, UNWATCHED)
+        self.client.link.is_h2() || !clock::is_within(now, self.record.start, UNWATCHED)
     }
 
     /// Judges a body that could not be moved to the origin.
@@ -423,7 +423,7 @@ impl Exchange<'_> {
         if length == BodyLength::Tunnel {
             return self.agree_on_tunnel(origin);
         }
-        let extended = self.request.upgrade.is_some() && matches!(self.client.link, Link::H2(_));
+        let extended = self.request.upgrade.is_some() && self.client.link.is_h2();
         if extended && (200..300).contains(&self.response.status) {
             // To the client a 2xx would say that the tunnel is open (RFC 8441, section 5).
             return Step::Failed(Error::NoUpgrade);
@@ -519,7 +519,7 @@ impl Exchange<'_> {
     }
 
     fn send_final(&mut self, origin: Origin, length: BodyLength) -> Step {
-        let may_have_trailers = length == BodyLength::Chunked || matches!(origin.link, Link::H2(_));
+        let may_have_trailers = length == BodyLength::Chunked || origin.link.is_h2();
         let sweep = if may_have_trailers { self.sweep() } else { None };
         self.download.sweep(sweep);
         let (head, status) = (self.request.head.method == Method::Head, self.response.status);
@@ -562,7 +562,7 @@ impl Exchange<'_> {
     pub(super) fn begin_response(&mut self, length: BodyLength) -> Result<(), LinkError> {
         self.record.status = Some(match (&self.client.link, self.response.status) {
             // What agrees to an upgrade there (RFC 8441, section 5).
-            (Link::H2(_), 101) => 200,
+            (Link::Client(_), 101) => 200,
             (_, status) => status,
         });
         if self.proxy.is_draining() || self.client.close_soon {
@@ -586,7 +586,7 @@ impl Exchange<'_> {
                 if let Some(upstream) = &self.upstream {
                     origin.gave_up(&error, &upstream.settings);
                 }
-                if matches!(origin.link, Link::H2(_)) {
+                if origin.link.is_h2() {
                     origin.link.abort();
                 }
                 return Step::Broken(error);
@@ -597,7 +597,7 @@ impl Exchange<'_> {
             if let Some(upstream) = &self.upstream {
                 upstream.recycle(origin, self.tried.last(), clock::now());
             }
-        } else if matches!(origin.link, Link::H2(_)) {
+        } else if origin.link.is_h2() {
             origin.link.abort();
         }
         Step::Done

@@ -318,10 +318,6 @@ impl<'a> Exchange<'a> {
                         // What it does not take would stay in the system's memory for minutes.
                         self.client.link.reset_on_close();
                     }
-                    if self.client.head_waits() {
-                        self.record.status = None;
-                        self.download.sent = 0;
-                    }
                     self.client.abort();
                     break Outcome::Abort;
                 }

@@ -24,7 +24,7 @@ impl Exchange<'_> {
         headers.remove(NameId::ContentLength);
         match &self.client.link {
             Link::H1(_) if self.request.upgrade.is_some() => {
-                if matches!(origin.link, Link::H2(_)) {
+                if origin.link.is_h2() {
                     if let Some(key) = key {
                         let accept = crate::websocket::accept(&key);
                         headers.set_name(b"Sec-WebSocket-Accept", accept.as_bytes());
@@ -33,7 +33,7 @@ impl Exchange<'_> {
                 }
             }
             Link::H1(_) => {}
-            Link::H2(_) => {
+            Link::H2(_) | Link::Client(_) => {
                 headers.remove_name(b"sec-websocket-accept");
             }
         }
@@ -191,7 +191,7 @@ fn poll_way(
                 Poll::Ready(Err(error)) => return Err(CopyError::Sink(error)),
                 Poll::Pending => {}
             },
-            Link::H2(_) => *shut = true,
+            Link::H2(_) | Link::Client(_) => *shut = true,
         }
     }
     Ok(())

@@ -126,20 +126,24 @@ impl Buffer {
 
     /// Appends bytes, in the memory of a larger buffer where they would not fit.
     pub fn append(&mut self, bytes: &[u8]) {
-        let large = self.next == LARGE;
-        if large && self.bytes.capacity() == 0 {
+        self.room_for(bytes.len()).extend_from_slice(bytes);
+        self.count();
+    }
+
+    /// Where to append about so many bytes, in the memory of a larger buffer where they would not fit. [`Self::count`] is to follow.
+    pub fn room_for(&mut self, bytes: usize) -> &mut Vec<u8> {
+        if self.next == LARGE && self.bytes.capacity() == 0 {
             self.bytes = take(LARGE);
         }
         let tail = self.tail();
-        if tail.len() + bytes.len() > tail.capacity() && tail.capacity() < LARGE {
+        if tail.len() + bytes > tail.capacity() && tail.capacity() < LARGE {
             let mut larger = take(LARGE);
             larger.extend_from_slice(tail);
             give(std::mem::replace(tail, larger));
             // Who has filled a small one will do so again.
             self.next = LARGE;
         }
-        self.bytes.extend_from_slice(bytes);
-        self.count();
+        &mut self.bytes
     }
 
     /// Gives the memory back unless bytes wait in it.

@@ -1,4 +1,4 @@
-//! Between our header list and the `http` crate's map, which exists at the edge to HTTP/2 only.
+//! Between our header list and the `http` crate's map, which exists at the edge to `h2` only.
 
 use std::sync::LazyLock;
 

@@ -11,6 +11,7 @@ pub const HEADER: usize = 9;
 pub mod kind {
     pub const DATA: u8 = 0;
     pub const HEADERS: u8 = 1;
+    pub const PRIORITY: u8 = 2;
     pub const RST_STREAM: u8 = 3;
     pub const SETTINGS: u8 = 4;
     pub const PUSH_PROMISE: u8 = 5;
@@ -85,21 +86,12 @@ impl Frame {
     pub fn code(&self) -> Reason {
         u32::from_be_bytes(self.payload).into()
     }
-
-    /// Whether the error code of a RST_STREAM means that the peer did wrong (RFC 9113, section 7):
-    /// PROTOCOL_ERROR, FLOW_CONTROL_ERROR, STREAM_CLOSED, FRAME_SIZE_ERROR, REFUSED_STREAM (it ignores the
-    /// limit), COMPRESSION_ERROR, ENHANCE_YOUR_CALM.
-    pub fn blames_peer(&self) -> bool {
-        matches!(u32::from(self.code()), 1 | 3 | 5 | 6 | 7 | 9 | 11)
-    }
 }
 
 /// Finds the frames in one direction of a connection.
 #[derive(Debug)]
 pub struct Frames {
     state: State,
-    /// Whose payload is being passed over; none before the first frame.
-    kind: Option<u8>,
 }
 
 #[derive(Debug)]
@@ -124,17 +116,7 @@ impl State {
 impl Frames {
     /// Behind so many bytes that belong to none.
     pub fn after(skipped: usize) -> Self {
-        Self { state: State::Skip(skipped), kind: None }
-    }
-
-    /// Whether the bytes so far end within the header of a frame, within the payload of one of these kinds, or before
-    /// the first frame.
-    pub fn is_amid(&self, kinds: &[u8]) -> bool {
-        match &self.state {
-            State::Header { have, .. } => *have > 0 || self.kind.is_none(),
-            State::Skip(left) => *left > 0 && self.kind.is_none_or(|kind| kinds.contains(&kind)),
-            State::Payload { .. } => false,
-        }
+        Self { state: State::Skip(skipped) }
     }
 
     /// Takes bytes up to the next frame whose header, and whose wanted payload, is there.
@@ -156,7 +138,6 @@ impl Frames {
                         return None;
                     }
                     let frame = Frame::parse(header);
-                    self.kind = Some(frame.kind);
                     let want = wanted(&frame).min(frame.length);
                     if want == 0 {
                         self.state = State::Skip(frame.length);

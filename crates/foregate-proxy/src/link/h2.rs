@@ -1,8 +1,7 @@
-//! A stream of an HTTP/2 connection, seen from either side.
+//! A stream of an HTTP/2 connection to an origin, for which `h2` speaks the protocol.
 
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
-use std::time::Instant;
 
 use bytes::{Buf, Bytes};
 use foregate_wire::{BodyLength, HeaderList, may_be_trailer};
@@ -15,22 +14,18 @@ use super::unsent::{Piece, Unsent};
 use super::{LinkError, Received};
 use crate::pressure::Charge;
 
-/// A stream of an HTTP/2 connection.
+/// A stream of an HTTP/2 connection to an origin.
 #[derive(Debug)]
 pub struct H2Link {
     receive: Option<RecvStream>,
-    /// The stream, while its peer's head has not come: what follows may have come before anybody asks.
+    /// The stream, while the head of its response has not come: what follows may have come before anybody asks.
     awaited: Option<u32>,
     /// Where what it takes is counted.
     unread: Option<Arc<Unread>>,
     chunk: Bytes,
     /// What comes behind it and was put together.
     gathered: Vec<u8>,
-    /// What the head has announced and has not come yet; `None` if it has announced nothing, or nobody minds.
-    expected: Option<u64>,
     turn: Turn,
-    /// The last of what was announced, until it is known to be the last.
-    held: Bytes,
     /// What comes is no body: the message has none.
     refused: Option<Bodiless>,
     trailers: HeaderList,
@@ -41,8 +36,6 @@ pub struct H2Link {
     unsent: Option<Arc<Unsent>>,
     /// Some of a body has been sent.
     begun: bool,
-    /// There was no room for what it was to send last.
-    awaits_room: bool,
     /// What is left to send when the length is known and no trailers can follow.
     left: Option<u64>,
 }
@@ -57,26 +50,21 @@ pub enum Bodiless {
 }
 
 impl H2Link {
-    /// A stream on which the peer's head has been received; `None` for a body that is known to be empty.
+    /// A stream, and where bodies come from and go to so far as that is known; see [`Self::set_receive`] and [`Self::begin_send`].
     pub fn new(receive: Option<RecvStream>, send: Option<SendStream<Piece>>) -> Self {
-        let (chunk, held) = (Bytes::new(), Bytes::new());
-        let trailers = HeaderList::new();
         Self {
             receive,
             awaited: None,
             unread: None,
-            chunk,
+            chunk: Bytes::new(),
             gathered: Vec::new(),
-            expected: None,
             turn: Turn::default(),
-            held,
             refused: None,
-            trailers,
+            trailers: HeaderList::new(),
             trailers_charge: Charge::new(),
             send,
             unsent: None,
             begun: false,
-            awaits_room: false,
             left: None,
         }
     }
@@ -96,18 +84,12 @@ impl H2Link {
         self.unsent.as_ref()
     }
 
-    /// The head has announced a body of this length. Its last bytes are held back until the stream has ended there: who gets
-    /// them would have a whole message, of which the peer may still say that it was none (RFC 9113, section 8.1.1).
-    pub fn expect(&mut self, length: u64) {
-        self.expected = Some(length);
-    }
-
-    /// The peer's head is to come on this stream.
+    /// The head of a response is to come on this stream.
     pub fn await_head(&mut self, stream: u32) {
         self.awaited = Some(stream);
     }
 
-    /// The peer's head has come, and this is its body.
+    /// The head of the response has come, and this is its body.
     pub fn set_receive(&mut self, receive: RecvStream) {
         self.awaited = None;
         if receive.is_end_stream() {
@@ -157,19 +139,8 @@ impl H2Link {
                 }
             };
             match next {
-                Some(Ok(chunk)) => {
-                    // More than was announced is h2's to refuse.
-                    let left = self.expected.map(|left| left.saturating_sub(chunk.len() as u64));
-                    self.expected = left;
-                    match left {
-                        Some(0) if !chunk.is_empty() && !receive.is_end_stream() => self.held = chunk,
-                        _ => self.chunk = chunk,
-                    }
-                }
+                Some(Ok(chunk)) => self.chunk = chunk,
                 Some(Err(error)) => return Poll::Ready(Err(error.into())),
-                None if !self.held.is_empty() => {
-                    self.chunk = std::mem::take(&mut self.held);
-                }
                 None => {
                     if let Some(trailers) = ready!(receive.poll_trailers(cx))? {
                         fields::append(&mut self.trailers, &trailers);
@@ -197,7 +168,7 @@ impl H2Link {
         }
     }
 
-    /// Takes no body, whatever the peer sends: the message has none. The stream may end behind it nevertheless, see
+    /// Takes no body, whatever the origin sends: the message has none. The stream may end behind it nevertheless, see
     /// [`Self::take_refused`].
     pub fn refuse_body(&mut self, why: Bodiless) {
         self.refused = self.receive.is_some().then_some(why);
@@ -235,7 +206,7 @@ impl H2Link {
         &self.chunk
     }
 
-    /// Drops the first `count` bytes of [`Self::data`] and lets the peer send as many more.
+    /// Drops the first `count` bytes of [`Self::data`] and lets the origin send as many more.
     pub fn consume(&mut self, count: usize) {
         self.chunk.advance(count);
         if self.chunk.is_empty() {
@@ -265,7 +236,6 @@ impl H2Link {
     /// Whether the whole body has been received and consumed.
     pub fn is_received(&self) -> bool {
         self.chunk.is_empty()
-            && self.held.is_empty()
             && self.gathered.is_empty()
             && self.receive.as_ref().is_none_or(RecvStream::is_end_stream)
     }
@@ -283,15 +253,11 @@ impl H2Link {
         }
         let room = match &self.unsent {
             None => usize::MAX,
-            Some(unsent) => {
-                let room = unsent.poll_room(cx, !self.begun);
-                self.awaits_room = room.is_pending();
-                match room {
-                    Poll::Ready(room) => room,
-                    // Whoever waits for others to be sent has to learn that its own stream is over.
-                    Poll::Pending => return send.poll_reset(cx).map(|reset| Err(reset?.into())),
-                }
-            }
+            Some(unsent) => match unsent.poll_room(cx, !self.begun) {
+                Poll::Ready(room) => room,
+                // Whoever waits for others to be sent has to learn that its own stream is over.
+                Poll::Pending => return send.poll_reset(cx).map(|reset| Err(reset?.into())),
+            },
         };
         let mut capacity = send.capacity();
         if capacity == 0 {
@@ -313,22 +279,9 @@ impl H2Link {
         Poll::Ready(Ok(taken))
     }
 
-    /// Waits until a head, or trailers, may be sent.
-    pub fn poll_room(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        let room =
-            self.unsent.as_ref().map_or(Poll::Ready(()), |unsent| unsent.poll_room(cx, true).map(|_| ()));
-        self.awaits_room = room.is_pending();
-        room
-    }
-
-    /// When the peer has taken something of its connection last, if that is what is waited for and not this stream's own window.
-    pub fn left_at(&self) -> Option<Instant> {
-        self.unsent.as_ref().filter(|_| self.awaits_room)?.left_at()
-    }
-
-    /// Nothing to do: the connection's own task writes what was taken.
-    pub fn poll_flush(&mut self, _cx: &mut Context<'_>) -> Poll<Result<(), LinkError>> {
-        Poll::Ready(Ok(()))
+    /// Waits until trailers may be sent.
+    pub fn poll_room(&self, cx: &mut Context<'_>) -> Poll<()> {
+        self.unsent.as_ref().map_or(Poll::Ready(()), |unsent| unsent.poll_room(cx, true).map(|_| ()))
     }
 
     /// Ends the body that is being sent.
@@ -347,20 +300,9 @@ impl H2Link {
                 }
             }
         }
-        // The stream is kept, so that a peer that gives up can still be noticed, but nothing more is sent.
+        // The stream is kept, so that it can still be reset, but nothing more is sent.
         self.left = Some(0);
         Ok(())
-    }
-
-    /// Ready once the peer has reset the stream.
-    pub fn poll_abandoned(&mut self, cx: &mut Context<'_>) -> Poll<LinkError> {
-        match &mut self.send {
-            Some(send) => match ready!(send.poll_reset(cx)) {
-                Ok(reason) => Poll::Ready(reason.into()),
-                Err(error) => Poll::Ready(error.into()),
-            },
-            None => Poll::Pending,
-        }
     }
 
     /// Resets the stream.

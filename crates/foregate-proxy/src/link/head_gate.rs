@@ -1,51 +1,37 @@
-//! Lets what an HTTP/2 peer sends through to `h2`, but no header block that is malformed or too large.
+//! Lets what an HTTP/2 origin sends through to `h2`, but no header block that is malformed or too large.
 //!
 //! Between its HPACK decoder and the types that it hands out, `h2` ends the whole connection for some malformed fields,
-//! and drops others while the request goes on; of trailers that are too large it drops the last. So blocks are judged before it
-//! sees them ([`Inspector`]). A malformed one is replaced by one for which `h2` resets the stream (RFC 9113, section 8.1.1), and
-//! which leaves its dynamic table in step with the client's; so are trailers and heads of responses that are too large. The head of
-//! a request that is too large is replaced by one that is not, and that is answered as what it stands for ([`TOO_LARGE`]).
-//! Everything else passes untouched, where it was read. Without I/O.
+//! and drops others while the response goes on; of trailers that are too large it drops the last. So blocks are judged before it
+//! sees them ([`Inspector`]). One that is malformed or too large is replaced by one for which `h2` resets the stream (RFC 9113,
+//! section 8.1.1), and which leaves its dynamic table in step with the origin's. Everything else passes untouched, where it was
+//! read. Without I/O.
 
 mod block;
 mod padding;
 
-use std::collections::VecDeque;
-
-use foregate_wire::hpack::{BlockError, INITIAL_TABLE, Inspected, Inspector, Malformed, Section};
-use foregate_wire::{HeadLimits, HeaderList};
+use foregate_wire::HeadLimits;
+use foregate_wire::hpack::{BlockError, INITIAL_TABLE, Inspected, Inspector, Section};
 use h2::Reason;
 
-use self::block::{
-    SCRATCH, Scratch, continuations, fragment, is_too_large, join, kept_fields, replacement, write_head,
-};
+use self::block::{SCRATCH, Scratch, continuations, fragment, is_too_large, join, replacement, write_head};
 use self::padding::Padding;
 use crate::link::buffer::Buffer;
-use crate::link::frames::{Frame, HEADER, PREFACE, flag, kind};
-use crate::pressure::{self, Charge};
-use crate::settings::Limits;
+use crate::link::frames::{Frame, HEADER, flag, kind};
+use crate::pressure::Charge;
 
-/// The scheme of a request whose head was too large. From whoever else sends it, it is as good as any other that is not known.
-pub const TOO_LARGE: &str = "list-too-large";
 /// What the fields of a block may have together, by what is allowed for a head: what is only too large concerns its stream alone.
 /// Beyond, the connection ends.
 const LIST_FACTOR: usize = 4;
-/// What they may always have together on a connection to an origin, which many clients share.
-const LIST_OF_ORIGIN: usize = 256 * 1024;
+/// What they may always have together, as many clients share the connection.
+const LIST: usize = 256 * 1024;
 /// The first byte of a block that begins with `:status: 200`, as nearly all do (RFC 7541, appendix A).
 const STATUS_200: u8 = 0x88;
 /// CONTINUATION frames that `h2` gets as they came. It ends a connection for more than five in one block; where there are more, the
 /// block goes on in as few as can be.
 const CONTINUATIONS: usize = 4;
-/// Refused heads that wait to be taken. Beyond: nothing more is read.
-const REFUSED: usize = 8;
-/// Streams on which more may come. `h2` refuses them long before; beyond, the connection ends.
-const STREAMS: usize = 4096;
-/// Streams that are remembered after we have reset them. `h2` needs some hundred times the memory, and has them for a second.
-const RESET: usize = 1024;
 /// By how much the memory for what is held grows at least, in bytes.
 const STEP: usize = 4 * 1024;
-/// Frames of an origin's block, by which it is bounded while it is held. Those of clients are metered before.
+/// Frames of a block, by which it is bounded while it is held.
 const BLOCK_FRAMES: usize = 24;
 /// Bytes that WINDOW_UPDATE has (RFC 9113, section 6.9).
 const WINDOW: usize = 4;
@@ -56,42 +42,27 @@ const SETTING: usize = 6;
 const INITIAL_WINDOW_SIZE: [u8; 2] = [0, 4];
 /// Bytes of a DATA frame that holds padding alone, at most, its length counted.
 const MOST_PADDING: usize = 256;
-/// A request whose head is malformed, or too large. Its stream is being reset.
-#[derive(Debug)]
-pub struct RefusedHead {
-    /// What is wrong with it; `None` if it is only too large.
-    pub fault: Option<Malformed>,
-    /// Its fields as they came, pseudo-fields included, whatever bytes they hold.
-    pub fields: HeaderList,
-}
 
-/// Judges the header blocks of one client, from its preface on, or of one origin.
+/// Judges the header blocks of one origin.
 #[derive(Debug)]
 pub struct HeadGate {
     inspector: Inspector,
     /// Bytes that are of no interest.
     skip: usize,
     streams: Streams,
-    /// Those of a client among the last ones that we reset while its request was being sent: more may be under way.
-    reset: VecDeque<u32>,
-    /// `h2` has not had all blocks, so that its table is another: it gets all others spelled out.
-    apart: bool,
     /// What padding that was dropped has taken of windows.
     padding: Padding,
     /// What has come and cannot be judged yet; it begins with a frame.
     held: Vec<u8>,
     /// The memory of that.
     charge: Charge,
-    /// It waits for what was refused to be taken.
-    stopped: bool,
     /// What `h2` gets next.
     ready: Buffer,
-    refused: VecDeque<RefusedHead>,
-    /// The streams of an origin whose head was too large.
+    /// The streams whose head was too large.
     too_large: Vec<u32>,
     /// For heads, of which only the bytes are judged here, and trailers. The bytes are those of the list.
     limits: HeadLimits,
-    /// The largest frame that the client may send.
+    /// The largest frame that the origin may send.
     frame_limit: usize,
     fault: Option<Reason>,
     /// The stream whose frame is at fault.
@@ -100,44 +71,51 @@ pub struct HeadGate {
     leaving: bool,
 }
 
-/// The streams on which a header block may come.
-#[derive(Debug)]
-enum Streams {
-    /// Those of a client, whose request has not been sent to its end.
-    Theirs { last: u32, receiving: Vec<u32> },
-    /// Ours at an origin, whose response has not come to its end; and whether its head has, but for interim ones.
-    Ours { last: u32, awaited: Vec<(u32, bool)> },
+/// Our streams.
+#[derive(Debug, Default)]
+struct Streams {
+    /// The last that was opened.
+    last: u32,
+    /// Those whose response has not come to its end; and whether its head has, but for interim ones.
+    awaited: Vec<(u32, bool)>,
 }
 
 impl Streams {
-    /// Nothing more comes for a stream; whether something might have.
-    fn close(&mut self, stream: u32) -> bool {
-        let position = match self {
-            Self::Theirs { receiving, .. } => receiving.iter().position(|open| *open == stream),
-            Self::Ours { awaited, .. } => awaited.iter().position(|(open, _)| *open == stream),
-        };
-        match (self, position) {
-            (_, None) => return false,
-            (Self::Theirs { receiving, .. }, Some(position)) => drop(receiving.swap_remove(position)),
-            (Self::Ours { awaited, .. }, Some(position)) => drop(awaited.swap_remove(position)),
+    /// Nothing more comes for a stream.
+    fn close(&mut self, stream: u32) {
+        if let Some(position) = self.awaited.iter().position(|(open, _)| *open == stream) {
+            self.awaited.swap_remove(position);
         }
-        true
     }
 
-    /// Whether more is to come for a stream.
+    /// Whether a response, or the rest of it, is to come on a stream.
     fn has(&self, stream: u32) -> bool {
-        match self {
-            Self::Theirs { receiving, .. } => receiving.contains(&stream),
-            Self::Ours { awaited, .. } => awaited.iter().any(|(open, _)| *open == stream),
-        }
+        self.awaited.iter().any(|(open, _)| *open == stream)
+    }
+
+    /// Whether a response on a stream has to begin with its head.
+    fn awaits_head(&self, stream: u32) -> bool {
+        self.awaited.contains(&(stream, false))
     }
 
     fn head_has_come(&mut self, stream: u32) {
-        if let Self::Ours { awaited, .. } = self
-            && let Some((_, begun)) = awaited.iter_mut().find(|(open, _)| *open == stream)
-        {
+        if let Some((_, begun)) = self.awaited.iter_mut().find(|(open, _)| *open == stream) {
             *begun = true;
         }
+    }
+
+    fn may_have_data(&self, stream: u32) -> bool {
+        stream % 2 == 1 && stream <= self.last && !self.awaits_head(stream)
+    }
+
+    /// What the block of this frame is; `None` for one that `h2` takes for neither, since its stream has been closed or never was.
+    fn section(&mut self, frame: &Frame) -> Option<Section> {
+        let begun = self.awaited.iter().find(|(open, _)| *open == frame.stream);
+        let section = begun.map(|(_, begun)| if *begun { Section::Trailers } else { Section::Response });
+        if frame.has(flag::END_STREAM) {
+            self.close(frame.stream);
+        }
+        section
     }
 }
 
@@ -147,47 +125,23 @@ enum Turn {
     Pass(usize),
     /// So many have been replaced by what is ready, or by nothing.
     Replaced(usize),
-    /// More must come, or what was refused must be taken.
+    /// More must come.
     Wait,
 }
 
 impl HeadGate {
-    /// For a connection whose client preface has not been read yet, with frames of `frame_limit` bytes at most.
-    pub fn new(limits: &Limits, frame_limit: usize) -> Self {
-        let table = limits.h2_header_table as usize;
-        let streams = Streams::Theirs { last: 0, receiving: Vec::new() };
-        let limits =
-            HeadLimits { bytes: limits.head_bytes, line: limits.head_line, fields: limits.head_fields };
-        Self::with(streams, PREFACE, (table, limits.bytes.saturating_mul(LIST_FACTOR)), limits, frame_limit)
-    }
-
-    /// For a new connection to an origin, whose heads and trailers have these limits, and its frames `frame_limit` bytes. Its dynamic
-    /// table is as large as it is without SETTINGS.
-    pub(crate) fn for_origin(limits: HeadLimits, frame_limit: usize) -> Self {
-        let streams = Streams::Ours { last: 0, awaited: Vec::new() };
-        let list = limits.bytes.saturating_mul(LIST_FACTOR).max(LIST_OF_ORIGIN);
-        Self::with(streams, 0, (INITIAL_TABLE, list), limits, frame_limit)
-    }
-
-    fn with(
-        streams: Streams,
-        skip: usize,
-        (table, list): (usize, usize),
-        limits: HeadLimits,
-        frame_limit: usize,
-    ) -> Self {
+    /// For a new connection, whose heads and trailers have these limits, and its frames `frame_limit` bytes. Its dynamic table is as
+    /// large as it is without SETTINGS.
+    pub fn new(limits: HeadLimits, frame_limit: usize) -> Self {
+        let list = limits.bytes.saturating_mul(LIST_FACTOR).max(LIST);
         Self {
-            inspector: Inspector::new(table, list),
-            skip,
-            streams,
-            reset: VecDeque::new(),
-            apart: false,
+            inspector: Inspector::new(INITIAL_TABLE, list),
+            skip: 0,
+            streams: Streams::default(),
             padding: Padding::default(),
             held: Vec::new(),
             charge: Charge::new(),
-            stopped: false,
             ready: Buffer::new(),
-            refused: VecDeque::new(),
             too_large: Vec::new(),
             limits,
             frame_limit,
@@ -202,14 +156,6 @@ impl HeadGate {
     pub fn pass(&mut self, bytes: &[u8]) -> usize {
         let passed = self.let_pass(bytes);
         self.charge.set(self.held.capacity());
-        // A head that is cut by a read, or the first bytes of another frame, are no reason to end the streams of a connection.
-        // Those of an origin are of many, and bounded by their frames.
-        let is_client = matches!(self.streams, Streams::Theirs { .. });
-        if is_client && self.held.len() > STEP && !pressure::allows_head(self.held.len()) {
-            self.held = Vec::new();
-            self.charge.set(0);
-            self.fault.get_or_insert(Reason::ENHANCE_YOUR_CALM);
-        }
         passed
     }
 
@@ -242,24 +188,11 @@ impl HeadGate {
 
     /// What `h2` gets before anything else that is read.
     pub fn ready(&mut self) -> &mut Buffer {
-        if self.stopped && self.ready.is_empty() && !self.is_full() {
-            self.judge_held();
-        }
         &mut self.ready
     }
 
-    /// Whether nothing more may be read before [`Self::take_refused`] has been called.
-    pub fn is_full(&self) -> bool {
-        self.refused.len() >= REFUSED
-    }
-
-    /// The next request that was refused.
-    pub fn take_refused(&mut self) -> Option<RefusedHead> {
-        self.refused.pop_front()
-    }
-
     /// The streams whose response was refused since the last call, as its head was too large.
-    pub(crate) fn take_too_large(&mut self) -> Vec<u32> {
+    pub fn take_too_large(&mut self) -> Vec<u32> {
         std::mem::take(&mut self.too_large)
     }
 
@@ -269,41 +202,36 @@ impl HeadGate {
     }
 
     /// The stream whose frame is the reason for that, if it belongs to one.
-    pub(crate) fn culprit(&self) -> Option<u32> {
+    pub fn culprit(&self) -> Option<u32> {
         self.culprit.filter(|stream| *stream > 0)
     }
 
-    /// Whether the peer has said GOAWAY.
-    pub(crate) fn is_leaving(&self) -> bool {
+    /// Whether the origin has said GOAWAY.
+    pub fn is_leaving(&self) -> bool {
         self.leaving
     }
 
-    /// We have sent HEADERS to an origin: if the stream is new, its response is to come. Whether it is.
-    pub(crate) fn headers_were_sent(&mut self, stream: u32) -> bool {
-        match &mut self.streams {
-            Streams::Ours { last, awaited } if stream > *last => {
-                *last = stream;
-                awaited.push((stream, false));
-                true
-            }
-            _ => false,
+    /// We have sent HEADERS: if the stream is new, its response is to come. Whether it is.
+    pub fn headers_were_sent(&mut self, stream: u32) -> bool {
+        let is_new = stream > self.streams.last;
+        if is_new {
+            self.streams.last = stream;
+            self.streams.awaited.push((stream, false));
         }
+        is_new
     }
 
     /// We have reset a stream: what comes for it is `h2`'s to ignore.
     pub fn stream_is_reset(&mut self, stream: u32) {
-        if self.streams.close(stream) && matches!(self.streams, Streams::Theirs { .. }) {
-            self.reset.truncate(RESET - 1);
-            self.reset.push_front(stream);
-        }
+        self.streams.close(stream);
     }
 
-    /// What becomes of DATA that says nothing; `None` for all other frames. `h2` ends a connection after a hundred of them in its life;
-    /// how many of a client's are too many is for the meter to say. Those that no stream may have are `h2`'s to judge.
+    /// What becomes of DATA that says nothing; `None` for all other frames. `h2` ends a connection after a hundred of them in its life,
+    /// and with it the streams of many clients. Those that no stream may have are `h2`'s to judge.
     fn says_nothing(&mut self, input: &[u8], frame: &Frame) -> Option<Turn> {
         let short = frame.kind == kind::DATA && frame.length <= MOST_PADDING && !frame.has(flag::END_STREAM);
         let is_padded = frame.has(flag::PADDED);
-        if !short || is_padded == (frame.length == 0) || !self.may_have_data(frame.stream) {
+        if !short || is_padded == (frame.length == 0) || !self.streams.may_have_data(frame.stream) {
             return None;
         }
         if !is_padded {
@@ -321,13 +249,6 @@ impl HeadGate {
         Some(Turn::Replaced(HEADER + frame.length))
     }
 
-    fn may_have_data(&self, stream: u32) -> bool {
-        match &self.streams {
-            Streams::Theirs { receiving, .. } => receiving.contains(&stream) || self.reset.contains(&stream),
-            Streams::Ours { last, .. } => stream % 2 == 1 && stream <= *last && !self.awaits_head(stream),
-        }
-    }
-
     /// Appends frames that give back what padding which was dropped has taken of windows, since `h2` does not know of it.
     pub fn give_back(&mut self, out: &mut Buffer) {
         let streams = &self.streams;
@@ -343,7 +264,6 @@ impl HeadGate {
     }
 
     fn judge_held(&mut self) {
-        self.stopped = false;
         let mut held = std::mem::take(&mut self.held);
         let mut at = 0;
         while self.fault.is_none()
@@ -392,11 +312,9 @@ impl HeadGate {
             kind::HEADERS => return self.head(input, frame).map(Some),
             // A block begins with HEADERS, and nobody may push to us (RFC 9113, sections 6.10 and 8.4).
             kind::CONTINUATION | kind::PUSH_PROMISE => return Err(Reason::PROTOCOL_ERROR),
-            kind::DATA if self.awaits_head(frame.stream) => return Err(Reason::PROTOCOL_ERROR),
+            kind::DATA if self.streams.awaits_head(frame.stream) => return Err(Reason::PROTOCOL_ERROR),
             kind::DATA if !frame.has(flag::END_STREAM) => {}
-            kind::DATA | kind::RST_STREAM => {
-                self.streams.close(frame.stream);
-            }
+            kind::DATA | kind::RST_STREAM => self.streams.close(frame.stream),
             kind::GOAWAY => self.leaving = true,
             // `h2` takes a window that is too large for another fault.
             kind::SETTINGS if frame.length <= SETTINGS && !frame.has(flag::ACK) => {
@@ -408,7 +326,7 @@ impl HeadGate {
                 }
             }
             // `h2` would end the connection, and not say whose fault it was.
-            kind::WINDOW_UPDATE if frame.length == WINDOW && self.is_awaited(frame.stream) => {
+            kind::WINDOW_UPDATE if frame.length == WINDOW && self.streams.has(frame.stream) => {
                 match input.get(HEADER..HEADER + WINDOW) {
                     None => return Ok(Some(Turn::Wait)),
                     Some([0, 0, 0, 0]) => return Err(Reason::PROTOCOL_ERROR),
@@ -420,30 +338,10 @@ impl HeadGate {
         Ok(None)
     }
 
-    /// Whether a response, or the rest of it, is to come on this stream.
-    fn is_awaited(&self, stream: u32) -> bool {
-        match &self.streams {
-            Streams::Theirs { .. } => false,
-            Streams::Ours { awaited, .. } => awaited.iter().any(|(open, _)| *open == stream),
-        }
-    }
-
-    /// Whether a response on this stream has to begin with its head.
-    fn awaits_head(&self, stream: u32) -> bool {
-        match &self.streams {
-            Streams::Theirs { .. } => false,
-            Streams::Ours { awaited, .. } => awaited.contains(&(stream, false)),
-        }
-    }
-
     fn head(&mut self, input: &[u8], frame: &Frame) -> Result<Turn, Reason> {
-        // Streams of clients have odd numbers (RFC 9113, section 5.1.1).
+        // Our streams have odd numbers (RFC 9113, section 5.1.1), and origins open none.
         if frame.stream.is_multiple_of(2) {
             return Err(Reason::PROTOCOL_ERROR);
-        }
-        if self.is_full() {
-            self.stopped = true;
-            return Ok(Turn::Wait);
         }
         let Some(end) = self.end_of_block(input, frame)? else { return Ok(Turn::Wait) };
         let frames = input.get(..end).unwrap_or_default();
@@ -465,7 +363,7 @@ impl HeadGate {
             }
             end += HEADER + frame.length;
             frames += 1;
-            if frames > BLOCK_FRAMES && matches!(self.streams, Streams::Ours { .. }) {
+            if frames > BLOCK_FRAMES {
                 return Err(Reason::ENHANCE_YOUR_CALM);
             }
             if frame.has(flag::END_HEADERS) {
@@ -486,18 +384,14 @@ impl HeadGate {
         let Scratch { block, decoded } = scratch;
         let block =
             if frame.has(flag::END_HEADERS) { fragment } else { join(fragment, frames, frame, block) };
-        let section = self.section(frame)?;
+        let section = self.streams.section(frame);
         let inspected =
             self.inspector.inspect(block, section.unwrap_or(Section::Trailers), decoded).map_err(reason)?;
         // `h2` would not decode the block of a stream that depends on itself.
         let on_itself = depends == Some(frame.stream);
-        if section.is_none() && is_late(&mut self.reset, frame) {
-            self.apart |= inspected.changes_table();
-            return Ok(false);
-        }
-        let fault = inspected.fault();
+        let is_malformed = inspected.fault().is_some();
         let too_large = is_too_large(&inspected, section, &self.limits);
-        if fault.is_none() && !on_itself && !too_large {
+        if !is_malformed && !on_itself && !too_large {
             if section == Some(Section::Response) && !inspected.is_interim() {
                 self.streams.head_has_come(frame.stream);
             }
@@ -516,66 +410,19 @@ impl HeadGate {
                     return Ok(false);
                 }
             }
-            if self.apart {
-                let mut spelled = Vec::new();
-                // Who asks for fields of a stream that is over, and how many there are, is nobody.
-                if section.is_some() {
-                    inspected.spelled_out(decoded, &mut spelled);
-                }
-                write_head(&spelled, frame, self.frame_limit, &mut self.ready)?;
-                return Ok(false);
-            }
             let passes = continuations(frames, frame) <= CONTINUATIONS;
             if !passes {
                 write_head(block, frame, self.frame_limit, &mut self.ready)?;
             }
             return Ok(passes);
         }
-        let (block, is_answered) =
-            replacement(&inspected, section, too_large, (self.limits.bytes, self.frame_limit), decoded)?;
+        let block = replacement(&inspected, section, self.frame_limit)?;
         write_head(&block, frame, self.frame_limit, &mut self.ready)?;
-        if is_answered {
-            return Ok(false);
+        if section == Some(Section::Response) && !is_malformed && too_large {
+            self.too_large.push(frame.stream);
         }
-        match section {
-            Some(Section::Request) if fault.is_some() || too_large => {
-                let fields = kept_fields(&inspected, self.limits.bytes, decoded);
-                self.refused.push_back(RefusedHead { fault, fields });
-            }
-            Some(Section::Response) if fault.is_none() && too_large => self.too_large.push(frame.stream),
-            _ => {}
-        }
-        self.stream_is_reset(frame.stream);
+        self.streams.close(frame.stream);
         Ok(false)
-    }
-
-    /// What the block of this frame is; `None` for one that `h2` takes for neither, since its stream has been closed or
-    /// never was. Follows which streams are open.
-    fn section(&mut self, frame: &Frame) -> Result<Option<Section>, Reason> {
-        let ends = frame.has(flag::END_STREAM);
-        let section = match &mut self.streams {
-            Streams::Theirs { last, receiving } if frame.stream > *last => {
-                *last = frame.stream;
-                if receiving.len() >= STREAMS {
-                    return Err(Reason::ENHANCE_YOUR_CALM);
-                }
-                if !ends {
-                    receiving.push(frame.stream);
-                }
-                return Ok(Some(Section::Request));
-            }
-            Streams::Theirs { receiving, .. } => {
-                receiving.contains(&frame.stream).then_some(Section::Trailers)
-            }
-            Streams::Ours { awaited, .. } => {
-                let begun = awaited.iter().find(|(open, _)| *open == frame.stream);
-                begun.map(|(_, begun)| if *begun { Section::Trailers } else { Section::Response })
-            }
-        };
-        if ends {
-            self.streams.close(frame.stream);
-        }
-        Ok(section)
     }
 }
 
@@ -584,16 +431,6 @@ fn is_not_modified(head: &Inspected<'_>, decoded: &mut Vec<u8>) -> bool {
     let mut is = false;
     head.fields(decoded, |name, value| is |= name == b":status" && value == b"304");
     is
-}
-
-/// Whether a block is the last of a request on a stream that we have reset, where `h2` may have forgotten about it, and would end the
-/// connection (RFC 9113, section 5.1). There is only one such block.
-fn is_late(reset: &mut VecDeque<u32>, frame: &Frame) -> bool {
-    let known = reset.iter().position(|stream| *stream == frame.stream);
-    match known.filter(|_| frame.has(flag::END_STREAM)) {
-        Some(position) => reset.remove(position).is_some(),
-        None => false,
-    }
 }
 
 /// Whether settings give streams a larger window than there may be (RFC 9113, section 6.5.2).

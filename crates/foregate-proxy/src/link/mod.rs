@@ -18,11 +18,12 @@ pub mod unread;
 pub mod unsent;
 
 use std::io;
-use std::sync::LazyLock;
 use std::task::{Context, Poll};
 use std::time::Instant;
 
 use foregate_wire::{BodyError, HeaderList};
+
+use crate::http2::ClientStream;
 
 pub use h1::H1Link;
 pub use h2::{Bodiless, H2Link};
@@ -54,11 +55,6 @@ pub enum LinkError {
     CutOff,
 }
 
-/// With what streams learn that we cut their connection off, from `h2`, which tells of nothing else. It is never sent, and no peer can
-/// guess it: its own resets come the same way.
-pub static CUT_OFF: LazyLock<::h2::Reason> =
-    LazyLock::new(|| ((crate::random::number() >> 32) as u32 | 1 << 31).into());
-
 impl From<io::Error> for LinkError {
     fn from(error: io::Error) -> Self {
         Self::Io(error.kind())
@@ -83,7 +79,7 @@ impl From<::h2::Error> for LinkError {
 
 impl From<::h2::Reason> for LinkError {
     fn from(reason: ::h2::Reason) -> Self {
-        if reason == *CUT_OFF { Self::CutOff } else { Self::Reset(reason) }
+        Self::Reset(reason)
     }
 }
 
@@ -101,8 +97,10 @@ pub enum Received {
 pub enum Link {
     /// An HTTP/1 connection.
     H1(Box<H1Link>),
-    /// A stream of an HTTP/2 connection.
+    /// A stream of an HTTP/2 connection to an origin.
     H2(Box<H2Link>),
+    /// A stream of a client's HTTP/2 connection.
+    Client(Box<ClientStream>),
 }
 
 macro_rules! each {
@@ -110,6 +108,7 @@ macro_rules! each {
         match $self {
             Link::H1($link) => $body,
             Link::H2($link) => $body,
+            Link::Client($link) => $body,
         }
     };
 }
@@ -118,6 +117,11 @@ impl Link {
     /// Waits until some of the body is there, or its end.
     pub fn poll_receive(&mut self, cx: &mut Context<'_>) -> Poll<Result<Received, LinkError>> {
         each!(self, link => link.poll_receive(cx))
+    }
+
+    /// Whether it is a stream of an HTTP/2 connection.
+    pub fn is_h2(&self) -> bool {
+        !matches!(self, Self::H1(_))
     }
 
     /// The connection ends with a reset when it is closed, if it carries nothing but this exchange.
@@ -134,11 +138,13 @@ impl Link {
             Self::H1(link) => {
                 !link.ahead().is_empty() || matches!(link.poll_ahead(&mut nobody), Poll::Ready(Ok(true)))
             }
-            Self::H2(link) => matches!(link.poll_receive(&mut nobody), Poll::Ready(Ok(Received::Data))),
+            Self::H2(_) | Self::Client(_) => {
+                matches!(self.poll_receive(&mut nobody), Poll::Ready(Ok(Received::Data)))
+            }
         }
     }
 
-    /// Where what is received has to wait: puts small pieces of it together, which cost more memory than their bytes.
+    /// Where what an origin sends has to wait: puts small pieces of it together, which cost more memory than their bytes.
     pub fn gather(&mut self, cx: &mut Context<'_>) {
         if let Self::H2(link) = self {
             link.gather(cx);
@@ -185,20 +191,26 @@ impl Link {
         match self {
             Self::H1(_) => Poll::Ready(()),
             Self::H2(link) => link.poll_room(cx),
+            Self::Client(link) => link.poll_room(cx),
         }
     }
 
     /// When the peer has taken something of other streams last, while there is no room for what this one is to send.
     pub fn left_at(&self) -> Option<Instant> {
         match self {
-            Self::H1(_) => None,
-            Self::H2(link) => link.left_at(),
+            // Nobody asks that of an origin.
+            Self::H1(_) | Self::H2(_) => None,
+            Self::Client(link) => link.left_at(),
         }
     }
 
     /// Waits until everything that was taken has left the process.
     pub fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), LinkError>> {
-        each!(self, link => link.poll_flush(cx))
+        match self {
+            Self::H1(link) => link.poll_flush(cx),
+            // The connection's own task writes what was taken.
+            Self::H2(_) | Self::Client(_) => Poll::Ready(Ok(())),
+        }
     }
 
     /// Ends the body that is being sent, with these trailers; does not flush.
@@ -210,7 +222,9 @@ impl Link {
     pub fn poll_abandoned(&mut self, cx: &mut Context<'_>) -> Poll<LinkError> {
         match self {
             Self::H1(link) => link.poll_abandoned(cx),
-            Self::H2(link) => link.poll_abandoned(cx),
+            // Nobody asks that of an origin.
+            Self::H2(_) => Poll::Pending,
+            Self::Client(link) => link.poll_abandoned(cx),
         }
     }
 

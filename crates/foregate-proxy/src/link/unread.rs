@@ -1,20 +1,18 @@
-//! What the peer of an HTTP/2 connection has sent of bodies and no stream has taken.
+//! What an origin has sent of bodies on an HTTP/2 connection and no stream has taken.
 //!
 //! Windows bound the bytes, but not the frames that they come in: each waits in `h2` with memory of its own, and a byte a frame
 //! costs hundreds. So both are counted, by stream: a stream that has many waiting takes them out and puts their bytes together.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 use std::task::Waker;
 
 use parking_lot::Mutex;
 
 use super::frames::{Frame, flag, kind};
-use crate::connection::registry::Holdings;
 use crate::pressure::Charge;
 
 /// What a DATA frame costs in `h2` beside its bytes, about.
-pub const FRAME: usize = 256;
+const FRAME: usize = 256;
 /// What trailers cost in `h2` beside their bytes, about.
 const TRAILERS: usize = 1024;
 /// With more frames than this waiting for a stream it is time to put them together.
@@ -36,8 +34,6 @@ struct Streams {
     /// The memory of all of it, about. It changes with what comes and with what streams take: a connection that falls silent
     /// says nothing by which that could be noticed.
     charge: Charge,
-    /// Among whose it counts.
-    client: Option<Arc<Holdings>>,
 }
 
 /// What has come for one stream.
@@ -56,12 +52,7 @@ struct Waiting {
 }
 
 impl Unread {
-    /// What comes from now on counts as this client's.
-    pub fn belongs_to(&self, client: &Arc<Holdings>) {
-        self.0.lock().client = Some(Arc::clone(client));
-    }
-
-    /// A stream begins on which the peer will send. What comes for others is `h2`'s to refuse or to drop.
+    /// A stream begins on which the origin will send. What comes for others is `h2`'s to refuse or to drop.
     pub fn opened(&self, stream: u32) {
         self.0.lock().open(stream);
     }
@@ -94,29 +85,9 @@ impl Unread {
     }
 
     /// The memory of all of it, about.
+    #[cfg(test)]
     pub fn held(&self) -> usize {
         self.0.lock().charge.bytes()
-    }
-
-    /// Frames that wait.
-    pub fn frames(&self) -> usize {
-        self.0.lock().frames
-    }
-
-    /// No stream is left that could take anything, but for one that is just beginning.
-    pub fn clear(&self) {
-        let mut streams = self.0.lock();
-        streams.streams.retain(|_, waiting| !waiting.gone && !waiting.ended && waiting.is_empty());
-        (streams.bytes, streams.frames, streams.trailers) = (0, 0, 0);
-        streams.count();
-    }
-
-    /// The connection is about to end, and with it all that has come: nobody shall count on it any more.
-    pub fn give_up(&self) {
-        let mut streams = self.0.lock();
-        streams.streams.clear();
-        (streams.bytes, streams.frames, streams.trailers) = (0, 0, 0);
-        streams.count();
     }
 
     /// A stream has taken a frame.
@@ -175,7 +146,7 @@ impl Streams {
             self.bytes += frame.content();
             self.frames += 1;
         }
-        // A head that opens a stream comes before that is known of.
+        // Trailers, or a head that is all of a response.
         if frame.kind == kind::HEADERS && !waiting.gone && !waiting.ended {
             waiting.trailers = frame.length + TRAILERS;
             self.trailers += waiting.trailers;
@@ -221,14 +192,7 @@ impl Streams {
     }
 
     fn count(&mut self) {
-        self.hold(self.bytes + self.frames * FRAME + self.trailers);
-    }
-
-    fn hold(&mut self, bytes: usize) {
-        if let Some(client) = &self.client {
-            client.count_unread(self.charge.bytes(), bytes);
-        }
-        self.charge.set(bytes);
+        self.charge.set(self.bytes + self.frames * FRAME + self.trailers);
     }
 
     fn forget(&mut self, stream: u32) {
@@ -248,14 +212,10 @@ impl Streams {
     }
 }
 
-impl Drop for Streams {
-    fn drop(&mut self) {
-        self.hold(0);
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
 
     fn frame(kind: u8, flags: u8, stream: u32, length: usize) -> Frame {
@@ -265,6 +225,7 @@ mod tests {
     #[test]
     fn what_waits_is_counted_until_it_is_taken_or_nobody_is_left() {
         let unread = Unread::default();
+        let frames = || unread.0.lock().frames;
         unread.received(&frame(kind::DATA, 0, 1, 10));
         assert_eq!(unread.held(), 0, "a stream that nobody opened");
         for stream in [1, 3, 5, 7] {
@@ -273,29 +234,21 @@ mod tests {
             unread.received(&frame(kind::DATA, 0, stream, 0));
             unread.received(&frame(kind::DATA, flag::PADDED, stream, 11));
         }
-        assert_eq!((unread.held(), unread.frames()), (4 * (20 + 2 * FRAME), 8));
+        assert_eq!((unread.held(), frames()), (4 * (20 + 2 * FRAME), 8));
         unread.took_frame(1);
         unread.took(1, 15);
-        assert_eq!((unread.held(), unread.frames()), (4 * 20 - 15 + 7 * FRAME, 7));
+        assert_eq!((unread.held(), frames()), (4 * 20 - 15 + 7 * FRAME, 7));
         unread.forget(3);
         unread.received(&frame(kind::DATA, 0, 3, 10));
         unread.sent(&frame(kind::RST_STREAM, 0, 5, 4));
         unread.received(&frame(kind::RST_STREAM, 0, 7, 4));
-        assert_eq!((unread.held(), unread.frames()), (5 + FRAME, 1));
+        assert_eq!((unread.held(), frames()), (5 + FRAME, 1));
         unread.received(&frame(kind::DATA, flag::END_STREAM, 1, 0));
         unread.received(&frame(kind::HEADERS, flag::END_STREAM, 3, 10));
         assert_eq!(unread.0.lock().streams.len(), 1);
         unread.took(1, 5);
         (0..2).for_each(|_| unread.took_frame(1));
         assert!(unread.held() == 0 && unread.0.lock().streams.is_empty());
-        unread.opened(9);
-        unread.opened(11);
-        unread.received(&frame(kind::DATA, 0, 11, 10));
-        unread.clear();
-        unread.received(&frame(kind::DATA, 0, 11, 10));
-        assert_eq!(unread.held(), 0);
-        unread.received(&frame(kind::DATA, 0, 9, 10));
-        assert_eq!(unread.frames(), 1, "a head that had begun to come");
     }
 
     #[test]
@@ -316,27 +269,9 @@ mod tests {
         unread.sent(&frame(kind::RST_STREAM, 0, 5, 4));
         assert_eq!((unread.held(), unread.0.lock().streams.len()), (one, 1));
         unread.received(&frame(kind::DATA, flag::END_STREAM, 7, 10));
-        unread.clear();
+        assert_eq!(unread.held(), one, "nothing comes behind the end");
+        unread.took_trailers(7);
         assert!(unread.held() == 0 && unread.0.lock().streams.is_empty());
-    }
-
-    #[test]
-    fn what_is_given_up_is_nobodys() {
-        let client = Arc::new(Holdings::new([192, 0, 2, 1].into()));
-        let unread = Unread::default();
-        unread.belongs_to(&client);
-        unread.opened(1);
-        unread.received(&frame(kind::DATA, 0, 1, 10_000));
-        assert_eq!((unread.held(), client.held()), (10_000 + FRAME, 10_000 + FRAME));
-        unread.give_up();
-        unread.took(1, 5000);
-        unread.forget(1);
-        unread.received(&frame(kind::DATA, 0, 1, 10));
-        assert_eq!((unread.held(), client.held()), (0, 0));
-        unread.opened(3);
-        unread.received(&frame(kind::DATA, 0, 3, 10));
-        drop(unread);
-        assert_eq!(client.held(), 0);
     }
 
     #[test]

@@ -1,8 +1,8 @@
-//! What we have for the peer of an HTTP/2 connection and has not left.
+//! What we have for an origin on an HTTP/2 connection and has not left.
 //!
-//! It lies in `h2`, and outlives the exchange that it is of: a response that fits into what `h2` takes of a stream is over as soon as
-//! it lies there. A peer that opens its windows and does not read would have a hundred of them for the price of their requests. So
-//! all of it is counted as memory, and there is a bound for each connection, beyond which streams wait.
+//! It lies in `h2`, which takes of a body what fits into the windows of its stream and its connection, or a little more. An origin
+//! that opens its windows and does not read would have that of a hundred requests. So all of it is counted as memory, and there is a
+//! bound for each connection, beyond which streams wait.
 //!
 //! DATA is counted by the [`Piece`]s that it consists of, for as long as `h2` has them. Heads and trailers are maps in `h2` until their
 //! frames are written; those are looked out for.
@@ -11,7 +11,6 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::task::{Context, Poll, Waker};
-use std::time::Instant;
 
 use bytes::{Buf, Bytes};
 use foregate_wire::HeaderList;
@@ -19,7 +18,6 @@ use parking_lot::Mutex;
 
 use super::frames::{Frame, kind};
 use crate::pressure::{self, Charge};
-use crate::telemetry::clock;
 
 /// What a frame costs in `h2` beside its bytes, about.
 const FRAME: usize = 256;
@@ -30,7 +28,7 @@ const FIELD: usize = 128;
 const LEAST: usize = 4 * 1024;
 /// What a stream may send at a time where others wait for their turn.
 const TURN: usize = 16 * 1024;
-/// Who begins may go beyond the bound by this factor: small responses need not wait behind large ones that take turns.
+/// Who begins may go beyond the bound by this factor: small bodies need not wait behind large ones that take turns.
 const BEGINNING: usize = 2;
 /// Once no more than this part of the bound is held, all who wait are woken: those who were woken one by one have left room.
 const LITTLE: usize = 8;
@@ -48,8 +46,6 @@ pub struct Unsent {
 /// Who waits for room, in the order in which they came.
 #[derive(Debug, Default)]
 struct Waiting {
-    /// When something has left last while somebody waited.
-    left_at: Option<Instant>,
     beginning: VecDeque<Waker>,
     amid: VecDeque<Waker>,
 }
@@ -92,11 +88,6 @@ impl Unsent {
         self.awaited.store(true, Ordering::SeqCst);
     }
 
-    /// When something has left last while somebody waited for room: a stream for which there is none waits for all of them.
-    pub fn left_at(&self) -> Option<Instant> {
-        self.waiting.lock().left_at
-    }
-
     fn hold(&self, bytes: usize) {
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
     }
@@ -116,10 +107,8 @@ impl Unsent {
     fn wake(&self, left: usize) {
         let limit = pressure::largest_unsent();
         let mut waiting = self.waiting.lock();
-        waiting.left_at = Some(clock::now());
         let woken = if left <= limit / LITTLE {
-            let left_at = waiting.left_at;
-            std::mem::replace(&mut *waiting, Waiting { left_at, ..Waiting::default() })
+            std::mem::take(&mut *waiting)
         } else {
             let mut woken = Waiting::default();
             if left < limit * BEGINNING {
@@ -136,17 +125,17 @@ impl Unsent {
         woken.beginning.into_iter().chain(woken.amid).for_each(Waker::wake);
     }
 
-    /// Sends a head, or trailers, on a stream that is known.
+    /// Sends trailers on a stream that is known.
     ///
     /// # Errors
     ///
     /// They could not be sent.
-    pub fn send<T, E>(
+    pub fn send<E>(
         &self,
         stream: u32,
         list: &HeaderList,
-        send: impl FnOnce() -> Result<T, E>,
-    ) -> Result<T, E> {
+        send: impl FnOnce() -> Result<(), E>,
+    ) -> Result<(), E> {
         let bytes = size(list);
         let mut heads = self.heads.lock();
         heads.push(stream, bytes);
@@ -160,7 +149,7 @@ impl Unsent {
         sent
     }
 
-    /// A head was sent that has opened this stream; it may have left already. All heads that open streams of the connection are told.
+    /// A head was sent, which has opened this stream; it may have left already. All heads of the connection are told.
     pub fn opened(&self, stream: u32, list: &HeaderList) {
         let bytes = size(list);
         let mut heads = self.heads.lock();
@@ -172,22 +161,17 @@ impl Unsent {
         self.hold(bytes);
     }
 
-    /// Whether a head of this stream has not left.
-    pub fn has_head(&self, stream: u32) -> bool {
-        self.heads.lock().queued.iter().any(|(queued, _)| *queued == stream)
-    }
-
-    /// Takes note of a frame that was written. Where `opens`, heads that nobody has told of will be [`Self::opened`].
-    pub fn sent(&self, frame: &Frame, opens: bool) {
+    /// Takes note of a frame that was written.
+    pub fn sent(&self, frame: &Frame) {
         let left = match frame.kind {
-            kind::HEADERS => self.heads.lock().remove_first(frame.stream, opens),
+            kind::HEADERS => self.heads.lock().remove_first(frame.stream),
             kind::RST_STREAM => self.heads.lock().remove_all(frame.stream),
             _ => return,
         };
         self.release(left);
     }
 
-    /// Takes note of a frame that has come: `h2` drops what it has for a stream that the peer resets.
+    /// Takes note of a frame that has come: `h2` drops what it has for a stream that the origin resets.
     pub fn received(&self, frame: &Frame) {
         if frame.kind == kind::RST_STREAM {
             let left = self.heads.lock().remove_all(frame.stream);
@@ -224,9 +208,9 @@ impl Heads {
         bytes
     }
 
-    fn remove_first(&mut self, stream: u32, opens: bool) -> usize {
+    fn remove_first(&mut self, stream: u32) -> usize {
         let first = self.queued.iter().position(|(queued, _)| *queued == stream);
-        if first.is_none() && opens {
+        if first.is_none() {
             self.early.push(stream);
         }
         self.remove(first)
@@ -339,52 +323,39 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_for_room_learns_when_something_has_left() {
-        let unsent = Arc::new(Unsent::default());
-        let waker = Waker::from(Arc::new(Woken::default()));
-        let mut cx = Context::from_waker(&waker);
-        let mut pieces = Vec::new();
-        while unsent.poll_room(&mut cx, false).is_ready() {
-            pieces.push(Piece::new(&[0; 100_000], Some(&unsent)));
-        }
-        assert_eq!(unsent.left_at(), None);
-        let begun = Instant::now();
-        pieces.pop();
-        assert!(unsent.left_at().is_some_and(|at| at >= begun));
-    }
-
-    #[test]
     fn heads_are_held_until_their_frames_leave_or_their_stream_is_reset() {
         let unsent = Unsent::default();
         let one = size(&head());
-        for stream in [1, 3, 1, 5, 5, 7] {
+        for stream in [1, 3, 5, 7] {
+            unsent.opened(stream, &head());
+        }
+        for stream in [1, 5] {
             unsent.send(stream, &head(), || Ok::<_, ()>(())).unwrap();
         }
-        assert_eq!(unsent.send(1, &head(), || Err::<(), _>(())), Err(()));
+        assert_eq!(unsent.send(1, &head(), || Err(())), Err(()));
         assert!(unsent.held() == 6 * one && unsent.heads.lock().charge.bytes() == 6 * one);
-        unsent.sent(&frame(kind::HEADERS, 1), false);
-        unsent.sent(&frame(kind::DATA, 1), false);
-        unsent.sent(&frame(kind::CONTINUATION, 1), false);
-        unsent.sent(&frame(kind::HEADERS, 9), false);
+        unsent.sent(&frame(kind::HEADERS, 1));
+        unsent.sent(&frame(kind::DATA, 1));
+        unsent.sent(&frame(kind::CONTINUATION, 1));
+        unsent.sent(&frame(kind::HEADERS, 9));
         assert_eq!(unsent.held(), 5 * one);
-        assert!(unsent.has_head(1) && unsent.has_head(5) && !unsent.has_head(9));
-        unsent.sent(&frame(kind::RST_STREAM, 5), false);
+        unsent.sent(&frame(kind::RST_STREAM, 5));
         unsent.received(&frame(kind::RST_STREAM, 7));
         assert_eq!(unsent.held(), 2 * one);
-        unsent.sent(&frame(kind::HEADERS, 1), false);
-        assert!(!unsent.has_head(1) && !unsent.has_head(5));
-        unsent.sent(&frame(kind::HEADERS, 3), false);
+        unsent.sent(&frame(kind::HEADERS, 1));
+        assert_eq!(unsent.held(), one);
+        unsent.sent(&frame(kind::HEADERS, 3));
         assert!(unsent.held() == 0 && unsent.heads.lock().charge.bytes() == 0);
     }
 
     #[test]
     fn a_head_may_leave_before_it_is_told_of() {
         let unsent = Unsent::default();
-        unsent.sent(&frame(kind::HEADERS, 1), true);
+        unsent.sent(&frame(kind::HEADERS, 1));
         unsent.opened(3, &head());
         unsent.opened(1, &head());
         assert_eq!(unsent.held(), size(&head()));
-        unsent.sent(&frame(kind::HEADERS, 3), true);
+        unsent.sent(&frame(kind::HEADERS, 3));
         assert!(unsent.held() == 0 && unsent.heads.lock().early.is_empty());
     }
 

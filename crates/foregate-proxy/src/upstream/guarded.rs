@@ -169,7 +169,7 @@ impl<IO> Guarded<IO> {
         limits: HeadLimits,
         frame_limit: usize,
     ) -> Self {
-        let gate = HeadGate::for_origin(limits, frame_limit);
+        let gate = HeadGate::new(limits, frame_limit);
         let (sent, received) = (Frames::after(PREFACE), Frames::after(0));
         Self { io, gate, sent, received, signs, unread, unsent, poisoned: false, own: Buffer::new() }
     }
@@ -214,7 +214,7 @@ impl<IO> Guarded<IO> {
     fn observe_sent(&mut self, mut bytes: &[u8]) {
         while let Some(frame) = self.sent.next(&mut bytes, |_| 0) {
             self.unread.sent(&frame);
-            self.unsent.sent(&frame, true);
+            self.unsent.sent(&frame);
             match frame.kind {
                 kind::HEADERS if self.gate.headers_were_sent(frame.stream) => {
                     self.unread.opened(frame.stream);

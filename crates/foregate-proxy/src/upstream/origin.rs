@@ -307,7 +307,7 @@ impl Origin {
                 link.begin_send((!ends).then_some(send), length);
                 Ok(())
             }
-            (Link::H2(_), None) => Err(Error::Internal),
+            (Link::H2(_) | Link::Client(_), _) => Err(Error::Internal),
         }
     }
 
@@ -435,7 +435,7 @@ impl Origin {
                 fill_head(head, &parts.headers, parts.status.as_u16());
                 Poll::Ready(is_within(&parts.headers, &upstream.head_limits))
             }
-            (Link::H2(_), _) => Poll::Ready(Err(Error::Internal)),
+            (Link::H2(_) | Link::Client(_), _) => Poll::Ready(Err(Error::Internal)),
         }
     }
 
@@ -452,6 +452,7 @@ impl Origin {
     ) -> Result<BodyLength, Error> {
         let link = match &mut self.link {
             Link::H1(link) => link,
+            Link::Client(_) => return Err(Error::Internal),
             Link::H2(link) => {
                 let length = foregate_wire::content_length(&head.headers).map_err(Error::ResponseFraming)?;
                 let tunnel = request.opens_tunnel() && (200..300).contains(&head.status);

@@ -76,6 +76,103 @@ const fn tables() -> ([u16; SYMBOLS], [Codes; LONGEST as usize + 1]) {
     (sorted, codes)
 }
 
+/// A symbol's code.
+#[derive(Clone, Copy)]
+struct Code {
+    /// At the right.
+    bits: u32,
+    /// Bits.
+    length: u32,
+}
+
+/// The codes of all bytes.
+pub(super) struct Alphabet {
+    codes: [Code; END as usize],
+    /// Whether capital letters are written as small ones.
+    pub(super) lower: bool,
+}
+
+/// Each byte stands for itself.
+pub(super) static EXACT: Alphabet = alphabet(false);
+/// For names.
+pub(super) static LOWER: Alphabet = alphabet(true);
+
+const fn alphabet(lower: bool) -> Alphabet {
+    let (sorted, codes) = tables();
+    let mut bytes = [Code { bits: 0, length: 0 }; END as usize];
+    let mut place = 0;
+    while place < SYMBOLS {
+        let symbol = sorted[place] as usize;
+        if symbol < bytes.len() {
+            let length = LENGTHS[symbol] as u32;
+            let of_length = codes[length as usize];
+            bytes[symbol] = Code { bits: of_length.first + (place as u32 - of_length.at as u32), length };
+        }
+        place += 1;
+    }
+    let mut capital = b'A';
+    while lower && capital <= b'Z' {
+        bytes[capital as usize] = bytes[capital.to_ascii_lowercase() as usize];
+        capital += 1;
+    }
+    Alphabet { codes: bytes, lower }
+}
+
+/// Bytes of a decimal number in this code, at most.
+const NUMBER: usize = size_of::<u128>();
+
+/// The decimal digits of a number in this code, behind zeros, and how many bytes they take. That is never more than
+/// there are digits: their codes have six bits at most.
+#[inline]
+pub(super) fn encode_number(mut number: u64) -> ([u8; NUMBER], usize) {
+    // From the right; no more than 20 digits, behind the ones that fill up the last byte.
+    let (mut bits, mut have) = (0u128, 0u32);
+    loop {
+        let code = EXACT.codes[usize::from(b'0' + (number % 10) as u8)];
+        bits |= u128::from(code.bits).wrapping_shl(have);
+        have = have.wrapping_add(code.length);
+        number /= 10;
+        if number == 0 {
+            break;
+        }
+    }
+    let fill = have.wrapping_neg() % 8;
+    bits = bits << fill | ((1 << fill) - 1);
+    (bits.to_be_bytes(), have.div_ceil(8) as usize)
+}
+
+/// How many bytes [`encode`] makes of `text`.
+pub(super) fn encoded_len(text: &[u8], alphabet: &Alphabet) -> usize {
+    let length = |byte: &u8| alphabet.codes[usize::from(*byte)].length as usize;
+    text.iter().map(length).sum::<usize>().div_ceil(8)
+}
+
+/// Writes `text` in this code to the start of `room`. The bytes that it takes there; `None` if there is no room for it.
+#[inline]
+pub(super) fn encode(text: &[u8], alphabet: &Alphabet, room: &mut [u8]) -> Option<usize> {
+    let mut at = 0;
+    // Less than 32 bits that have not been written yet, at the right.
+    let (mut bits, mut have) = (0u64, 0u32);
+    for byte in text {
+        let code = alphabet.codes[usize::from(*byte)];
+        // A code is far shorter than the word: nothing wraps.
+        bits = bits.wrapping_shl(code.length) | u64::from(code.bits);
+        have = have.wrapping_add(code.length);
+        if have >= 32 {
+            have -= 32;
+            *room.get_mut(at..)?.first_chunk_mut()? = (bits.wrapping_shr(have) as u32).to_be_bytes();
+            at += 4;
+        }
+    }
+    // Ones fill up the last byte.
+    let last = (bits << (32 - have)) as u32 | u32::MAX >> have;
+    let end = at + have.div_ceil(8) as usize;
+    for (to, byte) in room.get_mut(at..end)?.iter_mut().zip(last.to_be_bytes()) {
+        *to = byte;
+    }
+    Some(end)
+}
+
 /// What some bits begin with.
 #[derive(Clone, Copy)]
 struct Symbols {

@@ -8,7 +8,6 @@ use foregate_wire::BodyLength;
 
 use super::Exchange;
 use crate::error::Error;
-use crate::link::Link;
 use crate::link::copy::CopyError;
 use crate::link::filter::{Filter, chain};
 use crate::link::sweep::{Of, Sweep};
@@ -107,7 +106,7 @@ impl Exchange<'_> {
     /// What the trailers of the request go through, once its head is what the origin gets.
     pub(in crate::exchange) fn sweep_request(&mut self) {
         let length = self.request.length;
-        let may_have = length == BodyLength::Chunked || matches!(self.client.link, Link::H2(_));
+        let may_have = length == BodyLength::Chunked || self.client.link.is_h2();
         if may_have && !length.is_empty() {
             let names = self.request.head.headers.iter().flat_map(|field| [field.name, b"\n"]);
             let names = names.flatten().copied().collect();

@@ -3,18 +3,16 @@
 use std::net::SocketAddr;
 
 use foregate_module::FieldsMut;
+use foregate_wire::hpack::Inspected;
 use foregate_wire::{
-    BodyLength, Expectation, HeadLimits, HeaderList, HostError, Method, NameId, RequestError, Slashes,
-    Target, TargetForm, Version, connection, normalize_path, normalize_query, parse_authority,
-    request_authority, request_length,
+    BodyLength, Expectation, HeaderList, HostError, Method, NameId, RequestError, Slashes, Target,
+    TargetForm, Version, connection, normalize_path, normalize_query, parse_authority, request_authority,
+    request_length,
 };
-use h2::ext::Protocol;
-use http::request::Parts;
 
 use super::Request;
 use crate::error::Error;
-use crate::link::fields;
-use crate::link::head_gate::TOO_LARGE;
+use crate::http2::Terms;
 
 /// What stands for the host in a request of HTTP/1.0 that names none: what is known of where its client connected to.
 #[derive(Debug, Clone, Copy, Default)]
@@ -162,74 +160,81 @@ impl Request {
         Ok(())
     }
 
-    /// Understands a request received over HTTP/2.
+    /// Understands a request received over HTTP/2, whose head is well-formed. `ended` where it has no body. The memory is overwritten.
     ///
     /// # Errors
     ///
     /// Whatever makes the request one that must not be forwarded.
     pub fn understand_h2(
         &mut self,
-        parts: &Parts,
+        fields: &Inspected<'_>,
         ended: bool,
-        secure: bool,
-        limits: &HeadLimits,
+        terms: &Terms,
+        (decoded, named): (&mut Vec<u8>, &mut Vec<u8>),
     ) -> Result<(), Error> {
         self.head.clear();
         self.head.version = Version::Http2;
         // What the connection is counts, not what the client says of it.
-        self.secure = secure;
-        // Without an authority the scheme is not handed on, only checked to be one.
-        match parts.uri.scheme_str() {
-            None | Some("http" | "https") => {}
-            Some(TOO_LARGE) => {
-                self.describe_h2_target(parts);
-                return Err(Error::Request(RequestError::HeadTooLarge));
-            }
-            Some(_) => return Err(Error::Pseudo("the scheme is neither http nor https")),
+        self.secure = terms.secure;
+        self.upgrade = None;
+        self.websocket_key = None;
+        named.clear();
+        let (mut is_http, mut is_short) = (true, true);
+        fields.fields(decoded, |name, value| match name {
+            b":method" => match Method::from_bytes(value) {
+                Some(method) => self.head.method = method,
+                None => is_short = false,
+            },
+            b":path" => self.head.set_target(value),
+            b":authority" => named.extend_from_slice(value),
+            b":protocol" => self.upgrade = Some(value.to_vec()),
+            // Without an authority it is not handed on, only checked to be one.
+            b":scheme" => is_http = matches!(value, b"http" | b"https"),
+            _ => self.head.headers.push(name, value),
+        });
+        if !is_http {
+            return Err(Error::Pseudo("the scheme is neither http nor https"));
         }
-        if parts.headers.len() > limits.fields {
+        if fields.count() > terms.limits.fields {
             return Err(Error::TooManyFields);
         }
-        if parts.uri.path_and_query().is_some_and(|target| target.as_str().len() > limits.line) {
+        if self.head.target().len() > terms.limits.line {
             return Err(Error::Request(RequestError::TargetTooLong));
         }
-        if parts.headers.iter().any(|(name, value)| name.as_str().len() + value.len() > limits.line) {
+        if fields.longest() > terms.limits.line {
             return Err(Error::Request(RequestError::LineTooLong));
         }
-        let protocol = parts.extensions.get::<Protocol>().map(Protocol::as_str);
-        // h2 hands on any text. What is written into a head of HTTP/1 must be a token, and nothing else than WebSocket
-        // is known to mean the same there (RFC 8441, section 5).
-        if protocol.is_some_and(|protocol| protocol != "websocket") {
-            return Err(Error::Pseudo("the protocol is not websocket"));
+        // What is written into a head of HTTP/1 must be a token, and nothing else than WebSocket is known to mean the same there
+        // (RFC 8441, section 5).
+        match &self.upgrade {
+            Some(protocol) if protocol != b"websocket" => {
+                return Err(Error::Pseudo("the protocol is not websocket"));
+            }
+            Some(_) => self.head.method = Method::Get,
+            None if !is_short => {
+                return Err(Error::Pseudo("the method is longer than any known one"));
+            }
+            None => {}
         }
-        self.head.method = match protocol {
-            Some(_) => Method::Get,
-            None => Method::from_bytes(parts.method.as_str().as_bytes())
-                .ok_or(Error::Pseudo("the method is longer than any known one"))?,
-        };
-        self.upgrade = protocol.map(|protocol| protocol.as_bytes().to_vec());
-        self.websocket_key = None;
-        fields::append(&mut self.head.headers, &parts.headers);
         self.join_cookies();
         self.expect_continue = match connection::expects_continue(&self.head.headers) {
             Expectation::Unknown => return Err(Error::Expectation),
             Expectation::Continue => !ended,
             Expectation::None => false,
         };
-        self.length =
-            match foregate_wire::content_length(&self.head.headers).map_err(Error::RequestFraming)? {
-                _ if ended || parts.method == http::Method::CONNECT => BodyLength::Empty,
-                // The client has not said yet that this is all: an origin that is told so would have a whole request.
-                Some(0) => BodyLength::Chunked,
-                Some(length) => BodyLength::Fixed(length),
-                None => BodyLength::Chunked,
-            };
+        let length = foregate_wire::content_length(&self.head.headers).map_err(Error::RequestFraming)?;
+        self.length = match length {
+            _ if ended || self.head.method == Method::Connect || self.upgrade.is_some() => BodyLength::Empty,
+            // The client has not said yet that this is all: an origin that is told so would have a whole request.
+            Some(0) | None => BodyLength::Chunked,
+            Some(length) => BodyLength::Fixed(length),
+        };
         self.keep_alive = true;
-        self.understand_h2_target(parts)
+        self.understand_h2_target(named)
     }
 
-    fn understand_h2_target(&mut self, parts: &Parts) -> Result<(), Error> {
-        let authority = parts.uri.authority().map(|authority| authority.as_str().as_bytes());
+    fn understand_h2_target(&mut self, authority: &[u8]) -> Result<(), Error> {
+        let authority = Some(authority).filter(|authority| !authority.is_empty());
         let host = self.head.headers.get(NameId::Host);
         if self.head.headers.count(NameId::Host) > 1 {
             return Err(Error::HostCount);
@@ -252,22 +257,12 @@ impl Request {
             }
         }
         self.push_port(port);
-        let target = match parts.uri.path_and_query() {
-            Some(target) if self.head.method != Method::Connect => target.as_str().as_bytes(),
-            _ if self.head.method == Method::Connect => self.authority.as_bytes(),
-            _ => return Err(Error::Pseudo("the path is missing")),
-        };
-        self.head.set_target(target);
-        self.normalise(Slashes::Merge)
-    }
-
-    /// Takes method and target of a head that is refused, for the log.
-    fn describe_h2_target(&mut self, parts: &Parts) {
-        if let Some(method) = Method::from_bytes(parts.method.as_str().as_bytes()) {
-            self.head.method = method;
+        if self.head.method == Method::Connect {
+            self.head.set_target(self.authority.as_bytes());
+        } else if !self.head.target().starts_with(b"/") && self.head.target() != b"*" {
+            return Err(Error::Pseudo("the path does not begin with a slash"));
         }
-        // What cannot be understood is not shown.
-        let _ = self.understand_h2_target(parts);
+        self.normalise(Slashes::Merge)
     }
 
     /// Takes what can be taken of a head that was refused over HTTP/2, for those who look at such.

@@ -2,16 +2,13 @@
 
 use std::cell::RefCell;
 
+use foregate_wire::HeadLimits;
 use foregate_wire::hpack::{Inspected, Section};
-use foregate_wire::{HeadLimits, HeaderList};
 use h2::Reason;
 
-use super::TOO_LARGE;
 use crate::link::buffer::Buffer;
 use crate::link::frames::{Frame, HEADER, flag, kind};
 
-/// Fields of a refused head that are kept. Those beyond are not shown.
-const REFUSED_FIELDS: usize = 1024;
 /// Memory for decoding that a thread keeps, in bytes.
 const KEPT_SCRATCH: usize = 64 * 1024;
 
@@ -20,32 +17,22 @@ const KEPT_SCRATCH: usize = 64 * 1024;
 pub(super) fn is_too_large(inspected: &Inspected<'_>, section: Option<Section>, limits: &HeadLimits) -> bool {
     match section {
         None => false,
-        Some(Section::Request | Section::Response) => inspected.size() > limits.bytes,
         Some(Section::Trailers) => {
             inspected.size() > limits.bytes
                 || inspected.count() > limits.fields
                 || inspected.longest() > limits.line
         }
+        Some(_) => inspected.size() > limits.bytes,
     }
 }
 
-/// What `h2` gets for a block that it must not get, in a HEADERS frame of `most` bytes of fields, or in one frame; and whether that
-/// is a request, which will be answered.
+/// What `h2` gets for a block that it must not get, in one frame.
 pub(super) fn replacement(
     inspected: &Inspected<'_>,
     section: Option<Section>,
-    too_large: bool,
-    (most, frame_limit): (usize, usize),
-    scratch: &mut Vec<u8>,
-) -> Result<(Vec<u8>, bool), Reason> {
+    frame_limit: usize,
+) -> Result<Vec<u8>, Reason> {
     let mut block = Vec::new();
-    if too_large
-        && section == Some(Section::Request)
-        && inspected.with_scheme(TOO_LARGE.as_bytes(), most, scratch, &mut block)
-    {
-        return Ok((block, true));
-    }
-    block.clear();
     // A stream that is over cannot be reset any more: the connection would be at fault.
     let made = match section {
         Some(_) => inspected.substitute(&mut block),
@@ -55,7 +42,7 @@ pub(super) fn replacement(
     if !made || block.len() > frame_limit {
         return Err(Reason::PROTOCOL_ERROR);
     }
-    Ok((block, false))
+    Ok(block)
 }
 
 /// What a HEADERS frame holds of its block, and the stream on which its own depends (RFC 9113, section 6.2).
@@ -104,20 +91,6 @@ pub(super) fn write_head(block: &[u8], frame: &Frame, limit: usize, out: &mut Bu
         }
         (kind, flags, rest) = (kind::CONTINUATION, 0, behind);
     }
-}
-
-/// The fields of a refused head, as many as may be kept.
-pub(super) fn kept_fields(inspected: &Inspected<'_>, limit: usize, scratch: &mut Vec<u8>) -> HeaderList {
-    let mut kept = HeaderList::new();
-    let mut bytes = 0;
-    inspected.fields(scratch, |name, value| {
-        let with = bytes + name.len() + value.len();
-        if kept.len() < REFUSED_FIELDS && with <= limit {
-            bytes = with;
-            kept.push(name, value);
-        }
-    });
-    kept
 }
 
 /// Memory for decoding blocks.

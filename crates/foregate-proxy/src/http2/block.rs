@@ -1,0 +1,295 @@
+//! Header blocks: put together, decoded, and what becomes of them.
+
+use std::cell::RefCell;
+use std::time::Instant;
+
+use foregate_wire::hpack::{BlockError, Inspected, Section};
+use foregate_wire::{HeaderList, Method, RequestError, content_length, may_be_trailer};
+use h2::Reason;
+
+use super::input::{PRIORITY, depends_on};
+use super::streams::Known;
+use super::{Arrived, Asked, Ending, Fault, RefusedHead, State, Terms};
+use crate::error::Error;
+use crate::exchange::scratch::Scratch;
+use crate::link::LinkError;
+use crate::link::frames::{Frame, flag};
+use crate::pressure::{self, Charge};
+
+/// What the fields of a block may have together, by what is allowed for a head: what is only too large concerns its stream alone.
+/// Beyond, the connection ends.
+pub const LIST_FACTOR: usize = 4;
+/// From so many bytes on, a header block that has not ended is refused where memory is short.
+const LARGE_BLOCK: usize = 4 * 1024;
+/// Fields of a refused head that are kept. Those beyond are not shown.
+const REFUSED_FIELDS: usize = 1024;
+/// Memory for decoding that a thread keeps, in bytes.
+const KEPT_SCRATCH: usize = 64 * 1024;
+
+/// A header block of which more has to come.
+#[derive(Debug)]
+pub struct Block {
+    head: Head,
+    bytes: Vec<u8>,
+    charge: Charge,
+}
+
+/// What HEADERS say beside their block.
+#[derive(Debug, Clone, Copy)]
+struct Head {
+    stream: u32,
+    ends: bool,
+    /// The stream that its own depends on is itself.
+    on_itself: bool,
+}
+
+/// Memory for decoding blocks.
+struct Decoding {
+    decoded: Vec<u8>,
+    authority: Vec<u8>,
+}
+
+thread_local! {
+    static DECODING: RefCell<Decoding> = const { RefCell::new(Decoding { decoded: Vec::new(), authority: Vec::new() }) };
+}
+
+impl State {
+    /// HEADERS (section 6.2).
+    pub(super) fn headers(
+        &mut self,
+        frame: &Frame,
+        payload: &[u8],
+        now: Instant,
+        terms: &Terms,
+    ) -> Result<(), Fault> {
+        // Streams of clients have odd numbers (section 5.1.1).
+        if frame.stream.is_multiple_of(2) {
+            return Err(Reason::PROTOCOL_ERROR.into());
+        }
+        if self.streams.known(frame.stream) == Known::Idle {
+            self.meter.opened();
+        }
+        self.meter.block(now, frame.length, frame.has(flag::END_HEADERS))?;
+        let mut fragment = payload;
+        let mut padding = 0;
+        if frame.has(flag::PADDED) {
+            let (length, rest) = fragment.split_first().ok_or(Reason::FRAME_SIZE_ERROR)?;
+            (padding, fragment) = (usize::from(*length), rest);
+        }
+        let mut on_itself = false;
+        if frame.has(flag::PRIORITY) {
+            let (priority, rest) =
+                fragment.split_first_chunk::<PRIORITY>().ok_or(Reason::FRAME_SIZE_ERROR)?;
+            on_itself = depends_on(priority) == frame.stream;
+            fragment = rest;
+        }
+        let length = fragment.len().checked_sub(padding).ok_or(Reason::PROTOCOL_ERROR)?;
+        let fragment = fragment.get(..length).unwrap_or_default();
+        let head = Head { stream: frame.stream, ends: frame.has(flag::END_STREAM), on_itself };
+        if frame.has(flag::END_HEADERS) {
+            return self.block(head, fragment, now, terms);
+        }
+        let mut block = Block { head, bytes: Vec::new(), charge: Charge::new() };
+        block.append(fragment)?;
+        self.input.block = Some(block);
+        Ok(())
+    }
+
+    /// CONTINUATION (section 6.10).
+    pub(super) fn continuation(
+        &mut self,
+        frame: &Frame,
+        payload: &[u8],
+        now: Instant,
+        terms: &Terms,
+    ) -> Result<(), Fault> {
+        self.meter.continuation(now, frame.length)?;
+        let Some(mut block) = self.input.block.take() else { return Err(Reason::PROTOCOL_ERROR.into()) };
+        block.append(payload)?;
+        if frame.has(flag::END_HEADERS) {
+            return self.block(block.head, &block.bytes, now, terms);
+        }
+        self.input.block = Some(block);
+        Ok(())
+    }
+
+    /// Takes a header block that has come as a whole.
+    fn block(&mut self, head: Head, block: &[u8], now: Instant, terms: &Terms) -> Result<(), Fault> {
+        let known = self.streams.known(head.stream);
+        let section = if known == Known::Idle { Section::Request } else { Section::Trailers };
+        DECODING.with_borrow_mut(|decoding| {
+            let Decoding { decoded, authority } = decoding;
+            let inspected =
+                self.input.decoder.inspect(block, section, decoded).map_err(|error| match error {
+                    BlockError::Compression => Reason::COMPRESSION_ERROR,
+                    BlockError::TooLarge => Reason::ENHANCE_YOUR_CALM,
+                })?;
+            let limits = &self.input.limits;
+            let is_too_large = inspected.size() > limits.bytes;
+            let judged = if section == Section::Request {
+                Block::request(head, &inspected, is_too_large, (decoded, authority), terms)
+            } else {
+                let is_too_large =
+                    is_too_large || inspected.count() > limits.fields || inspected.longest() > limits.line;
+                let fault = inspected.fault().is_some() || is_too_large || head.on_itself || !head.ends;
+                let trailers = (!fault).then(|| trailers(&inspected, decoded));
+                Judged::Trailers(trailers)
+            };
+            decoded.clear();
+            decoded.shrink_to(KEPT_SCRATCH);
+            self.input.decoder.trim();
+            match judged {
+                Judged::Trailers(trailers) => self.trailers(head, known, trailers),
+                Judged::Request(asked, expected) => self.request(head, asked, expected, now),
+                Judged::Refused(refused) => self.refused(head, refused, now),
+            }
+        })
+    }
+
+    /// A request has come, which the client may or may not make now.
+    fn request(
+        &mut self,
+        head: Head,
+        asked: Asked,
+        expected: Option<u64>,
+        now: Instant,
+    ) -> Result<(), Fault> {
+        let Head { stream, ends, .. } = head;
+        self.streams.begun(stream);
+        if self.is_beyond(stream) {
+            asked.scratch.give();
+            return Ok(());
+        }
+        let expected = if ends { None } else { expected };
+        if !self.streams.opens(stream, !ends, expected, self.output.stream_window) {
+            asked.scratch.give();
+            return Ok(self.refuse(stream, Reason::REFUSED_STREAM, now)?);
+        }
+        self.input.arrived.push_back(Arrived::Request(asked));
+        Ok(())
+    }
+
+    fn refused(&mut self, head: Head, refused: Option<RefusedHead>, now: Instant) -> Result<(), Fault> {
+        self.streams.begun(head.stream);
+        if self.is_beyond(head.stream) {
+            return Ok(());
+        }
+        if let Some(refused) = refused {
+            self.input.arrived.push_back(Arrived::Refused(refused));
+        }
+        Ok(self.refuse(head.stream, Reason::PROTOCOL_ERROR, now)?)
+    }
+
+    /// Whether a stream was opened by a client that knew that the connection is ending. It is ignored (section 6.8).
+    fn is_beyond(&self, stream: u32) -> bool {
+        matches!(self.ending, Ending::Last(last) if stream > last)
+    }
+
+    /// Trailers have come (section 8.1).
+    fn trailers(&mut self, head: Head, known: Known, trailers: Option<HeaderList>) -> Result<(), Fault> {
+        let stream = head.stream;
+        if known != Known::There || self.streams.is_over(stream) {
+            return match known {
+                _ if self.streams.was_reset(stream) => Ok(()),
+                Known::Skipped => Err(Reason::PROTOCOL_ERROR.into()),
+                _ => Err(Reason::STREAM_CLOSED.into()),
+            };
+        }
+        let Some(entry) = self.streams.entry(stream) else { return Ok(()) };
+        if !entry.receives {
+            return Err(Fault::Stream(stream, Reason::STREAM_CLOSED));
+        }
+        let Some(trailers) = trailers.filter(|_| entry.expected.is_none_or(|left| left == 0)) else {
+            return Err(Fault::Stream(stream, Reason::PROTOCOL_ERROR));
+        };
+        let memory = trailers.memory();
+        entry.trailers = Some(trailers);
+        self.streams.unread.add(memory);
+        self.end_of_body(stream);
+        Ok(())
+    }
+}
+
+/// What a header block is.
+enum Judged {
+    /// A request, and the length of its body.
+    Request(Asked, Option<u64>),
+    /// The head of one that is refused, and what is to be logged of it.
+    Refused(Option<RefusedHead>),
+    /// Trailers; `None` if nobody may have them.
+    Trailers(Option<HeaderList>),
+}
+
+impl Block {
+    pub fn stream(&self) -> u32 {
+        self.head.stream
+    }
+
+    /// Takes more of it, in not much more memory than that needs.
+    fn append(&mut self, fragment: &[u8]) -> Result<(), Reason> {
+        self.bytes.reserve_exact(fragment.len());
+        self.bytes.extend_from_slice(fragment);
+        self.charge.set(self.bytes.capacity());
+        if self.bytes.len() > LARGE_BLOCK && !pressure::allows_head(self.bytes.len()) {
+            return Err(Reason::ENHANCE_YOUR_CALM);
+        }
+        Ok(())
+    }
+
+    /// Has the head of a request understood.
+    fn request(
+        head: Head,
+        inspected: &Inspected<'_>,
+        is_too_large: bool,
+        (decoded, authority): (&mut Vec<u8>, &mut Vec<u8>),
+        terms: &Terms,
+    ) -> Judged {
+        let limit = terms.limits.bytes;
+        if let Some(fault) = inspected.fault() {
+            let fields = kept_fields(inspected, limit, decoded);
+            return Judged::Refused(Some(RefusedHead { error: Error::Malformed(fault), fields }));
+        }
+        if head.on_itself {
+            return Judged::Refused(None);
+        }
+        let mut scratch = Scratch::take();
+        let request = &mut scratch.request;
+        let understood = if is_too_large {
+            request.describe_h2(&kept_fields(inspected, limit, decoded), terms.secure);
+            Err(Error::Request(RequestError::HeadTooLarge))
+        } else {
+            request.understand_h2(inspected, head.ends, terms, (decoded, authority))
+        };
+        request.count();
+        // CONNECT has no body (RFC 9110, section 9.3.6).
+        let is_connect = request.head.method == Method::Connect || request.upgrade.is_some();
+        let expected = content_length(&request.head.headers).ok().flatten().filter(|_| !is_connect);
+        if head.ends && expected.is_some_and(|length| length > 0) {
+            scratch.give();
+            let (error, fields) = (Error::Client(LinkError::Length), kept_fields(inspected, limit, decoded));
+            return Judged::Refused(Some(RefusedHead { error, fields }));
+        }
+        Judged::Request(Asked { stream: head.stream, scratch, understood }, expected)
+    }
+}
+
+fn trailers(inspected: &Inspected<'_>, decoded: &mut Vec<u8>) -> HeaderList {
+    let mut trailers = HeaderList::new();
+    inspected.fields(decoded, |name, value| trailers.push(name, value));
+    trailers.retain(|field| may_be_trailer(field.id));
+    trailers
+}
+
+/// The fields of a refused head, as many as may be kept.
+fn kept_fields(inspected: &Inspected<'_>, limit: usize, scratch: &mut Vec<u8>) -> HeaderList {
+    let mut kept = HeaderList::new();
+    let mut bytes = 0;
+    inspected.fields(scratch, |name, value| {
+        let with = bytes + name.len() + value.len();
+        if kept.len() < REFUSED_FIELDS && with <= limit {
+            bytes = with;
+            kept.push(name, value);
+        }
+    });
+    kept
+}

@@ -1,0 +1,430 @@
+//! What comes, in frames.
+
+use std::collections::VecDeque;
+use std::time::Instant;
+
+use foregate_wire::HeadLimits;
+use foregate_wire::hpack::Inspector;
+use h2::Reason;
+
+use super::block::{Block, LIST_FACTOR};
+use super::streams::Known;
+use super::{Arrived, ENDING, Ending, FRAME, Fault, LARGEST_WINDOW, State, Terms};
+use crate::link::frames::{Frame, HEADER, PREFACE, flag, kind};
+use crate::settings::Limits;
+
+/// Bytes of one setting (RFC 9113, section 6.5.1).
+const SETTING: usize = 6;
+
+/// What a client sends first (RFC 9113, section 3.4).
+const GREETING: &[u8; PREFACE] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
+/// How far what comes has been understood.
+#[derive(Debug)]
+pub struct Input {
+    /// The preface has come, and SETTINGS behind it.
+    greeted: bool,
+    settled: bool,
+    pub decoder: Inspector,
+    /// The header block that is coming.
+    pub block: Option<Block>,
+    /// The frame whose payload is coming, where that need not be there as a whole.
+    passing: Option<Passing>,
+    /// What has been begun, and nobody has begun to serve.
+    pub arrived: VecDeque<Arrived>,
+    /// Since when the peer has been within a head (its preface is one), or within the header of a frame.
+    pub head_since: Option<Instant>,
+    /// For trailers, and the bytes of heads.
+    pub limits: HeadLimits,
+}
+
+/// A payload that is taken as it comes.
+#[derive(Debug, Clone, Copy)]
+struct Passing {
+    to: To,
+    left: usize,
+    /// Padding behind it.
+    padding: usize,
+}
+
+/// Where a payload goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum To {
+    /// It is of the body of a stream, which may end with it.
+    Body { stream: u32, ends: bool },
+    /// Nobody wants it. It has taken of the connection's window.
+    Window,
+    /// It is nothing that is known.
+    Nobody,
+}
+
+impl Input {
+    pub fn new(limits: &Limits, now: Instant) -> Self {
+        let list = limits.head_bytes.saturating_mul(LIST_FACTOR);
+        Self {
+            greeted: false,
+            settled: false,
+            decoder: Inspector::new(limits.h2_header_table as usize, list),
+            block: None,
+            passing: None,
+            arrived: VecDeque::new(),
+            head_since: Some(now),
+            limits: HeadLimits {
+                bytes: limits.head_bytes,
+                line: limits.head_line,
+                fields: limits.head_fields,
+            },
+        }
+    }
+
+    /// Whether the bytes behind the last frame that was taken begin a head, or the header of a frame.
+    fn is_amid_head(&self, rest: &[u8]) -> bool {
+        let kind = rest.first_chunk().map(|header| Frame::parse(header).kind);
+        let begins = match kind {
+            None => !rest.is_empty(),
+            Some(kind) => matches!(kind, kind::HEADERS | kind::CONTINUATION),
+        };
+        !self.settled || self.block.is_some() || begins && self.passing.is_none()
+    }
+}
+
+impl State {
+    /// Takes what was read, up to the start of a frame that has to be there as a whole and is not; how much.
+    pub(super) fn receive(&mut self, bytes: &[u8], now: Instant, terms: &Terms) -> Result<usize, Reason> {
+        let mut at = 0;
+        let mut begun = false;
+        while self.over.is_none()
+            && let Some(rest) = bytes.get(at..).filter(|rest| !rest.is_empty())
+        {
+            let (taken, began) = self.next(rest, now, terms)?;
+            begun |= began;
+            at += taken;
+            if taken == 0 {
+                break;
+            }
+        }
+        let amid = self.input.is_amid_head(bytes.get(at..).unwrap_or_default());
+        let since = self.input.head_since.filter(|_| !begun);
+        self.input.head_since = amid.then(|| since.unwrap_or(now));
+        Ok(at)
+    }
+
+    /// Takes the next frame, or some of it: how much, and whether a frame has begun that goes on with no other.
+    fn next(&mut self, bytes: &[u8], now: Instant, terms: &Terms) -> Result<(usize, bool), Reason> {
+        if !self.input.greeted {
+            let Some(greeting) = bytes.first_chunk() else {
+                return if GREETING.starts_with(bytes) {
+                    Ok((0, false))
+                } else {
+                    Err(Reason::PROTOCOL_ERROR)
+                };
+            };
+            if greeting != GREETING {
+                return Err(Reason::PROTOCOL_ERROR);
+            }
+            self.input.greeted = true;
+            return Ok((PREFACE, false));
+        }
+        if let Some(passing) = self.input.passing.take() {
+            return Ok((self.pass(passing, bytes), false));
+        }
+        let Some((header, behind)) = bytes.split_first_chunk::<HEADER>() else { return Ok((0, false)) };
+        let frame = Frame::parse(header);
+        if frame.length > FRAME {
+            return Err(Reason::FRAME_SIZE_ERROR);
+        }
+        // Nothing may come within a header block (RFC 9113, section 6.10), and nothing before SETTINGS (section 3.4).
+        let within = self.input.block.as_ref().map(Block::stream);
+        if within.is_some_and(|stream| frame.kind != kind::CONTINUATION || frame.stream != stream)
+            || !self.input.settled && (frame.kind != kind::SETTINGS || frame.has(flag::ACK))
+        {
+            return Err(Reason::PROTOCOL_ERROR);
+        }
+        let begins = frame.kind != kind::CONTINUATION;
+        if frame.kind == kind::DATA {
+            return Ok((self.data(&frame, behind, now)?, begins));
+        }
+        // What is not known is to be ignored (section 4.1).
+        if frame.kind > kind::CONTINUATION {
+            self.meter.without_progress(now)?;
+            self.go_on(Passing { to: To::Nobody, left: frame.length, padding: 0 });
+            return Ok((HEADER, begins));
+        }
+        let Some(payload) = behind.get(..frame.length) else { return Ok((0, false)) };
+        match self.frame(&frame, payload, now, terms) {
+            Ok(()) => {}
+            Err(Fault::Stream(stream, reason)) => self.refuse(stream, reason, now)?,
+            Err(Fault::Connection(reason)) => return Err(reason),
+        }
+        Ok((HEADER + frame.length, begins))
+    }
+
+    /// DATA begins (RFC 9113, section 6.1); how much of it has been taken.
+    fn data(&mut self, frame: &Frame, behind: &[u8], now: Instant) -> Result<usize, Reason> {
+        let Frame { stream, length, .. } = *frame;
+        let padding = match (frame.has(flag::PADDED), behind.first()) {
+            (false, _) => None,
+            (true, _) if length == 0 => return Err(Reason::FRAME_SIZE_ERROR),
+            (true, None) => return Ok(0),
+            (true, Some(padding)) => Some(usize::from(*padding)),
+        };
+        let beside = padding.map_or(0, |padding| 1 + padding);
+        let content = length.checked_sub(beside).ok_or(Reason::PROTOCOL_ERROR)?;
+        let known = self.streams.known(stream);
+        if known == Known::Idle {
+            return Err(Reason::PROTOCOL_ERROR);
+        }
+        if !self.streams.window.take(length) {
+            return Err(Reason::FLOW_CONTROL_ERROR);
+        }
+        let ends = frame.has(flag::END_STREAM);
+        if content == 0 && !ends {
+            self.meter.without_progress(now)?;
+        }
+        // What is no content is used up at once.
+        self.give_back(beside);
+        let to = match self.may_have(stream, length, content, ends) {
+            Ok(true) => To::Body { stream, ends },
+            Ok(false) => To::Window,
+            Err(reason) => {
+                self.refuse(stream, reason, now)?;
+                To::Window
+            }
+        };
+        if to != To::Window && !ends {
+            self.give_back_of(stream, beside);
+        }
+        self.go_on(Passing { to, left: content, padding: padding.unwrap_or(0) });
+        Ok(HEADER + usize::from(padding.is_some()))
+    }
+
+    /// Whether DATA of so many bytes, `content` of them of the body, are of use for a stream.
+    fn may_have(&mut self, stream: u32, length: usize, content: usize, ends: bool) -> Result<bool, Reason> {
+        let was_reset = self.streams.was_reset(stream);
+        let entry = self.streams.entry(stream).filter(|entry| entry.end.is_none() && entry.receives);
+        let Some(entry) = entry else {
+            return if was_reset { Ok(false) } else { Err(Reason::STREAM_CLOSED) };
+        };
+        if !entry.received.take(length) {
+            return Err(Reason::FLOW_CONTROL_ERROR);
+        }
+        let content = content as u64;
+        match entry.expected {
+            // More, or less, than was announced (section 8.1.1).
+            Some(expected) if content > expected || ends && content < expected => Err(Reason::PROTOCOL_ERROR),
+            _ => Ok(true),
+        }
+    }
+
+    /// Takes more of a payload; how much.
+    fn pass(&mut self, mut passing: Passing, bytes: &[u8]) -> usize {
+        let (content, rest) = bytes.split_at(bytes.len().min(passing.left));
+        let padding = rest.len().min(passing.padding);
+        passing.left -= content.len();
+        passing.padding -= padding;
+        if let To::Body { stream, .. } = passing.to {
+            match self.streams.entry(stream).filter(|entry| entry.end.is_none()) {
+                Some(entry) => {
+                    entry.body.extend_from_slice(content);
+                    entry.expected = entry.expected.map(|left| left.saturating_sub(content.len() as u64));
+                    entry.wake();
+                    self.streams.unread.add(content.len());
+                }
+                None => passing.to = To::Window,
+            }
+        }
+        if passing.to == To::Window {
+            self.give_back(content.len());
+        }
+        self.go_on(passing);
+        content.len() + padding
+    }
+
+    /// Has the rest of a payload come, if there is some.
+    fn go_on(&mut self, passing: Passing) {
+        if passing.left + passing.padding > 0 {
+            self.input.passing = Some(passing);
+        } else if let To::Body { stream, ends: true } = passing.to {
+            self.end_of_body(stream);
+        }
+    }
+
+    /// Nothing more comes for a stream.
+    pub(super) fn end_of_body(&mut self, stream: u32) {
+        if let Some(entry) = self.streams.entry(stream) {
+            entry.receives = false;
+            entry.wake();
+            self.streams.update(stream);
+        }
+    }
+
+    /// Takes a frame that is there as a whole.
+    fn frame(&mut self, frame: &Frame, payload: &[u8], now: Instant, terms: &Terms) -> Result<(), Fault> {
+        let is_of_stream = matches!(
+            frame.kind,
+            kind::HEADERS | kind::PRIORITY | kind::RST_STREAM | kind::CONTINUATION | kind::PUSH_PROMISE
+        );
+        if is_of_stream && frame.stream == 0
+            || matches!(frame.kind, kind::SETTINGS | kind::PING | kind::GOAWAY) && frame.stream != 0
+        {
+            return Err(Reason::PROTOCOL_ERROR.into());
+        }
+        match frame.kind {
+            kind::HEADERS => self.headers(frame, payload, now, terms),
+            kind::CONTINUATION => self.continuation(frame, payload, now, terms),
+            kind::RST_STREAM => self.rst_stream(frame.stream, payload, now),
+            kind::SETTINGS => self.settings(frame, payload, now),
+            kind::PING => self.ping(frame, payload, now),
+            kind::WINDOW_UPDATE => self.window_update(frame.stream, payload, now),
+            kind::PRIORITY => {
+                self.meter.without_progress(now)?;
+                // It says nothing to us (section 5.3.2), but has to be one.
+                let fault = match <&[u8; PRIORITY]>::try_from(payload) {
+                    Err(_) => Reason::FRAME_SIZE_ERROR,
+                    Ok(priority) if depends_on(priority) == frame.stream => Reason::PROTOCOL_ERROR,
+                    Ok(_) => return Ok(()),
+                };
+                // A stream that has not begun cannot be reset.
+                let is_idle = self.streams.known(frame.stream) == Known::Idle;
+                Err(if is_idle { fault.into() } else { Fault::Stream(frame.stream, fault) })
+            }
+            // The client opens nothing more; what it has asked is answered.
+            kind::GOAWAY if payload.len() < 8 => Err(Reason::FRAME_SIZE_ERROR.into()),
+            kind::GOAWAY => Ok(self.meter.without_progress(now)?),
+            // Nobody may push to a server (section 8.4).
+            _ => Err(Reason::PROTOCOL_ERROR.into()),
+        }
+    }
+
+    /// RST_STREAM (section 6.4).
+    fn rst_stream(&mut self, stream: u32, payload: &[u8], now: Instant) -> Result<(), Fault> {
+        let code: &[u8; 4] = payload.try_into().map_err(|_| Reason::FRAME_SIZE_ERROR)?;
+        if self.streams.known(stream) == Known::Idle {
+            return Err(Reason::PROTOCOL_ERROR.into());
+        }
+        let (is_open, answers) = self.streams.state(stream);
+        let unread = self.streams.end(stream, Reason::from(u32::from_be_bytes(*code)).into());
+        self.give_back(unread);
+        let judged =
+            if is_open && answers { self.meter.reset(now) } else { self.meter.without_progress(now) };
+        Ok(judged?)
+    }
+
+    /// SETTINGS (section 6.5).
+    fn settings(&mut self, frame: &Frame, payload: &[u8], now: Instant) -> Result<(), Fault> {
+        if frame.has(flag::ACK) {
+            if !payload.is_empty() {
+                return Err(Reason::FRAME_SIZE_ERROR.into());
+            }
+            self.streams.settle();
+            return Ok(self.meter.ack(now)?);
+        }
+        if !payload.len().is_multiple_of(SETTING) {
+            return Err(Reason::FRAME_SIZE_ERROR.into());
+        }
+        self.input.settled = true;
+        self.meter.settings(now, self.streams.open())?;
+        for setting in payload.chunks_exact(SETTING) {
+            let Some(([a, b], [c, d, e, f])) =
+                setting.split_first_chunk().and_then(|(id, value)| Some((id, value.first_chunk()?)))
+            else {
+                continue;
+            };
+            let value = u32::from_be_bytes([*c, *d, *e, *f]);
+            match u16::from_be_bytes([*a, *b]) {
+                setting::HEADER_TABLE_SIZE => self.output.encoder.set_table(value),
+                setting::ENABLE_PUSH | setting::ENABLE_CONNECT_PROTOCOL if value > 1 => {
+                    return Err(Reason::PROTOCOL_ERROR.into());
+                }
+                setting::INITIAL_WINDOW_SIZE => {
+                    let size = i64::from(value);
+                    let by = size - self.output.stream_window;
+                    self.output.stream_window = size;
+                    if size > LARGEST_WINDOW || !self.streams.resize(by, LARGEST_WINDOW) {
+                        return Err(Reason::FLOW_CONTROL_ERROR.into());
+                    }
+                }
+                setting::MAX_FRAME_SIZE => {
+                    let size = usize::try_from(value).unwrap_or(usize::MAX);
+                    if !(FRAME..1 << 24).contains(&size) {
+                        return Err(Reason::PROTOCOL_ERROR.into());
+                    }
+                }
+                _ => {}
+            }
+        }
+        self.output.frame(kind::SETTINGS, flag::ACK, 0, &[]);
+        self.wake();
+        Ok(())
+    }
+
+    /// PING (section 6.7).
+    fn ping(&mut self, frame: &Frame, payload: &[u8], now: Instant) -> Result<(), Fault> {
+        let data: &[u8; 8] = payload.try_into().map_err(|_| Reason::FRAME_SIZE_ERROR)?;
+        if !frame.has(flag::ACK) {
+            self.meter.without_progress(now)?;
+            self.output.frame(kind::PING, flag::ACK, 0, data);
+            self.wake();
+            return Ok(());
+        }
+        self.meter.ack(now)?;
+        if *data == ENDING && self.ending == Ending::Told {
+            self.ending = Ending::Last(self.streams.last);
+            self.output.go_away(self.streams.last, Reason::NO_ERROR);
+            self.wake();
+        }
+        Ok(())
+    }
+
+    /// WINDOW_UPDATE (section 6.9).
+    fn window_update(&mut self, stream: u32, payload: &[u8], now: Instant) -> Result<(), Fault> {
+        let bytes: &[u8; 4] = payload.try_into().map_err(|_| Reason::FRAME_SIZE_ERROR)?;
+        let bytes = i64::from(u32::from_be_bytes(*bytes) & 0x7fff_ffff);
+        self.meter.without_progress(now)?;
+        if stream == 0 {
+            if bytes == 0 {
+                return Err(Reason::PROTOCOL_ERROR.into());
+            }
+            self.output.window += bytes;
+            if self.output.window > LARGEST_WINDOW {
+                return Err(Reason::FLOW_CONTROL_ERROR.into());
+            }
+            self.offer();
+            return Ok(());
+        }
+        if self.streams.known(stream) == Known::Idle {
+            return Err(Reason::PROTOCOL_ERROR.into());
+        }
+        let Some(entry) = self.streams.entry(stream).filter(|entry| entry.end.is_none()) else {
+            return Ok(());
+        };
+        if bytes == 0 {
+            return Err(Fault::Stream(stream, Reason::PROTOCOL_ERROR));
+        }
+        entry.window += bytes;
+        if entry.window > LARGEST_WINDOW {
+            return Err(Fault::Stream(stream, Reason::FLOW_CONTROL_ERROR));
+        }
+        if entry.window > 0 {
+            entry.wake();
+        }
+        Ok(())
+    }
+}
+
+/// Settings that are known (RFC 9113, section 6.5.2; RFC 8441, section 3).
+mod setting {
+    pub const HEADER_TABLE_SIZE: u16 = 1;
+    pub const ENABLE_PUSH: u16 = 2;
+    pub const INITIAL_WINDOW_SIZE: u16 = 4;
+    pub const MAX_FRAME_SIZE: u16 = 5;
+    pub const ENABLE_CONNECT_PROTOCOL: u16 = 8;
+}
+
+/// Bytes of a priority (section 6.3).
+pub const PRIORITY: usize = 5;
+
+/// The stream on which another one depends.
+pub fn depends_on([a, b, c, d, _]: &[u8; PRIORITY]) -> u32 {
+    u32::from_be_bytes([*a, *b, *c, *d]) & 0x7fff_ffff
+}

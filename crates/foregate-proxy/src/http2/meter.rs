@@ -1,0 +1,182 @@
+//! Counts what an HTTP/2 client does that makes no progress, and tells when it floods.
+//!
+//! - *Frames without progress* (PING, SETTINGS, PRIORITY, WINDOW_UPDATE, empty DATA, unknown types ...) draw on
+//!   a token bucket. An honest peer sends many of them as well, but in answer to what it gets: each request and
+//!   each DATA frame that we send earn credits, and only what no credit covers is drawn from the bucket. SETTINGS
+//!   are drawn from it always, and the more the more streams are open.
+//! - *Premature resets* draw on a second bucket, and have a total: a RST_STREAM of the peer for a stream whose
+//!   response is not complete, and one of ours whose error code blames the peer. What comes late for a stream that has been answered
+//!   early is no fault: a reset that says so is only a frame without progress.
+//! - *CONTINUATION* frames are without progress where a header block has many of them, and its bytes have a limit.
+
+use std::time::Instant;
+
+use crate::settings::Limits;
+
+/// CONTINUATION frames of one header block. Those beyond are frames without progress. With frames of 16 KiB, 128 KiB need eight.
+const CONTINUATIONS: u32 = 16;
+/// A header block may be so many times as large as the decoded list: what is only a little too large gets its
+/// 431.
+const BLOCK_FACTOR: usize = 2;
+/// A peer cannot save up more credits than this.
+const CREDITS_LIMIT: u32 = 4096;
+/// Credits of one request: a window for its stream, and its priority.
+const CREDITS_PER_REQUEST: u32 = 2;
+/// A DATA frame of ours earns this for itself and again for each [`CREDIT_BYTES`]: a window for the stream, one
+/// for the connection.
+const CREDITS_PER_DATA: u32 = 2;
+/// SETTINGS are as much work as a frame without progress for so many open streams.
+const STREAMS_FOR_A_FRAME: usize = 8;
+/// Windows are hardly ever opened in smaller steps.
+const CREDIT_BYTES: usize = 4096;
+
+/// What a peer does too much of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Flood {
+    /// Frames without progress.
+    Control,
+    /// Premature resets, in too short a time or in all.
+    Resets,
+    /// Bytes of one header block.
+    Continuation,
+}
+
+/// Follows one connection. Each method says whether the peer floods with what it is told of.
+#[derive(Debug)]
+pub struct Meter {
+    control: TokenBucket,
+    resets: TokenBucket,
+    /// Premature resets that are left of those that the connection may have.
+    resets_left: u32,
+    credits: u32,
+    /// SETTINGS and PING that we sent and that were not acknowledged yet.
+    awaited_acks: u32,
+    /// CONTINUATION frames, and bytes, of the header block that comes.
+    continuations: u32,
+    block: usize,
+    block_limit: usize,
+}
+
+impl Meter {
+    /// A meter for a new connection.
+    pub fn new(limits: &Limits, now: Instant) -> Self {
+        Self {
+            control: TokenBucket::new(limits.h2_control_burst, limits.h2_control_rate, now),
+            resets: TokenBucket::new(limits.h2_resets_burst, limits.h2_resets_rate, now),
+            resets_left: limits.h2_resets_total,
+            credits: 0,
+            awaited_acks: 0,
+            continuations: 0,
+            block: 0,
+            block_limit: limits.head_bytes.saturating_mul(BLOCK_FACTOR),
+        }
+    }
+
+    /// A stream was opened by the peer.
+    pub fn opened(&mut self) {
+        self.earn(CREDITS_PER_REQUEST);
+    }
+
+    /// A DATA frame of so many bytes was sent.
+    pub fn sent(&mut self, bytes: usize) {
+        let steps = 1 + u32::try_from(bytes / CREDIT_BYTES).unwrap_or(u32::MAX);
+        self.earn(CREDITS_PER_DATA.saturating_mul(steps));
+    }
+
+    /// SETTINGS or a PING were sent, which the peer acknowledges.
+    pub fn awaits_ack(&mut self) {
+        self.awaited_acks = self.awaited_acks.saturating_add(1).min(CREDITS_LIMIT);
+    }
+
+    /// The peer acknowledges something.
+    pub fn ack(&mut self, now: Instant) -> Result<(), Flood> {
+        match self.awaited_acks.checked_sub(1) {
+            Some(left) => {
+                self.awaited_acks = left;
+                Ok(())
+            }
+            None => self.without_progress(now),
+        }
+    }
+
+    /// The peer has sent SETTINGS, while so many streams are open. No DATA of ours is answered by those, so that no credit pays for
+    /// them. They change the window of each open stream, and may have each send a byte (CVE-2019-9511).
+    pub fn settings(&mut self, now: Instant, streams: usize) -> Result<(), Flood> {
+        let frames = u32::try_from(1 + streams / STREAMS_FOR_A_FRAME).unwrap_or(u32::MAX);
+        self.control.take(frames, now).then_some(()).ok_or(Flood::Control)
+    }
+
+    /// A header block begins with so many bytes; whether it `ends` with them.
+    pub fn block(&mut self, now: Instant, bytes: usize, ends: bool) -> Result<(), Flood> {
+        (self.continuations, self.block) = (0, bytes);
+        if bytes > self.block_limit {
+            return Err(Flood::Continuation);
+        }
+        if bytes == 0 && !ends { self.without_progress(now) } else { Ok(()) }
+    }
+
+    /// It goes on with so many bytes.
+    pub fn continuation(&mut self, now: Instant, bytes: usize) -> Result<(), Flood> {
+        self.continuations += 1;
+        self.block = self.block.saturating_add(bytes);
+        if self.block > self.block_limit {
+            return Err(Flood::Continuation);
+        }
+        if bytes == 0 || self.continuations > CONTINUATIONS { self.without_progress(now) } else { Ok(()) }
+    }
+
+    /// The peer has sent a frame that makes no progress.
+    pub fn without_progress(&mut self, now: Instant) -> Result<(), Flood> {
+        if self.credits > 0 {
+            self.credits -= 1;
+            return Ok(());
+        }
+        self.control.take(1, now).then_some(()).ok_or(Flood::Control)
+    }
+
+    /// A stream was reset before its response was complete: by the peer, or by us through its fault.
+    pub fn reset(&mut self, now: Instant) -> Result<(), Flood> {
+        self.resets_left = self.resets_left.checked_sub(1).ok_or(Flood::Resets)?;
+        self.resets.take(1, now).then_some(()).ok_or(Flood::Resets)
+    }
+
+    fn earn(&mut self, credits: u32) {
+        self.credits = self.credits.saturating_add(credits).min(CREDITS_LIMIT);
+    }
+}
+
+/// Allows a burst, then a rate.
+#[derive(Debug)]
+struct TokenBucket {
+    /// In thousandths.
+    tokens: u64,
+    burst: u64,
+    per_second: u64,
+    filled: Instant,
+}
+
+impl TokenBucket {
+    const TOKEN: u64 = 1000;
+
+    fn new(burst: u32, per_second: u32, now: Instant) -> Self {
+        let burst = u64::from(burst) * Self::TOKEN;
+        Self { tokens: burst, burst, per_second: u64::from(per_second), filled: now }
+    }
+
+    fn take(&mut self, count: u32, now: Instant) -> bool {
+        let millis =
+            u64::try_from(now.saturating_duration_since(self.filled).as_millis()).unwrap_or(u64::MAX);
+        if millis > 0 {
+            // A token is 1,000 thousandths and a second 1,000 ms: the factors cancel out.
+            self.tokens = self.tokens.saturating_add(millis.saturating_mul(self.per_second)).min(self.burst);
+            self.filled = now;
+        }
+        match self.tokens.checked_sub(u64::from(count) * Self::TOKEN) {
+            Some(left) => {
+                self.tokens = left;
+                true
+            }
+            None => false,
+        }
+    }
+}

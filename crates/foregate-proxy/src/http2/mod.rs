@@ -1,0 +1,391 @@
+//! The server's side of an HTTP/2 connection (RFC 9113), without I/O.
+//!
+//! One [`State`] holds all that is known of a connection: what comes for its streams and was not taken, what is to be sent, windows,
+//! tables, and what the client has done too much of. It is shared by the connection's task, which reads into it and writes what it has
+//! ready ([`Shared::receive`], [`Shared::take_output`]), and by the tasks of its streams, each of which has a [`ClientStream`].
+//!
+//! Nothing is queued for a stream: what it sends is written, as frames, into the one buffer that the connection's task writes next, and
+//! who finds no room there, or no window, waits. So a client that reads nothing costs that buffer, however many streams it has.
+
+mod block;
+mod input;
+mod meter;
+mod output;
+mod stream;
+mod streams;
+
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+use std::time::Instant;
+
+use foregate_wire::{HeadLimits, HeaderList};
+use h2::Reason;
+use parking_lot::Mutex;
+
+pub use stream::ClientStream;
+
+use self::input::Input;
+use self::meter::Meter;
+use self::output::Output;
+use self::streams::Streams;
+use crate::connection::registry::Holdings;
+use crate::error::Error;
+use crate::exchange::scratch::Scratch;
+use crate::link::LinkError;
+use crate::link::buffer::Buffer;
+use crate::link::frames::kind;
+use crate::settings::Limits;
+use crate::telemetry::clock;
+
+/// The largest frame that either side sends, in bytes: every peer takes frames of this size (RFC 9113, section 6.5.2).
+pub const FRAME: usize = 16 * 1024;
+/// The window of a stream, and of a connection, of which nothing was announced.
+const WINDOW: i64 = 65_535;
+/// The largest window that there may be.
+const LARGEST_WINDOW: i64 = (1 << 31) - 1;
+/// The last stream that there may be, with which clients are told that a connection is ending (section 6.8).
+const LAST_STREAM: u32 = (1 << 31) - 1;
+/// What our PING says that asks whether a client knows that its connection is ending.
+const ENDING: [u8; 8] = *b"foregate";
+
+/// A connection that its task and its streams share.
+#[derive(Debug)]
+pub struct Shared(Mutex<State>);
+
+/// What is understood of requests that come.
+#[derive(Debug, Clone, Copy)]
+pub struct Terms {
+    /// Whether the connection is under TLS.
+    pub secure: bool,
+    /// What their heads may be.
+    pub limits: HeadLimits,
+}
+
+/// What a client has begun.
+#[derive(Debug)]
+pub enum Arrived {
+    /// A request.
+    Request(Asked),
+    /// One that was refused for its head; its stream is reset.
+    Refused(RefusedHead),
+}
+
+/// A request whose head has come.
+#[derive(Debug)]
+pub struct Asked {
+    /// Its stream.
+    pub stream: u32,
+    /// Where it is, with memory for its response.
+    pub scratch: Box<Scratch>,
+    /// What is wrong with it, if something is.
+    pub understood: Result<(), Error>,
+}
+
+/// A request whose head is malformed.
+#[derive(Debug)]
+pub struct RefusedHead {
+    /// What is wrong with it.
+    pub error: Error,
+    /// Its fields as they came, pseudo-fields included, whatever bytes they hold.
+    pub fields: HeaderList,
+}
+
+#[derive(Debug)]
+struct State {
+    input: Input,
+    streams: Streams,
+    output: Output,
+    meter: Meter,
+    /// The task of the connection.
+    task: Option<Waker>,
+    /// It has been woken since it looked last.
+    woken: bool,
+    /// Why nothing more comes or goes.
+    over: Option<LinkError>,
+    /// How far ending the connection has come.
+    ending: Ending,
+}
+
+/// How far the end of a connection has come (RFC 9113, section 6.8).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Ending {
+    /// It takes requests.
+    No,
+    /// The client has been told; what it opened before it knows is taken.
+    Told,
+    /// It knows: streams beyond this one are not taken.
+    Last(u32),
+}
+
+/// What is wrong with what a client has sent.
+#[derive(Debug, Clone, Copy)]
+enum Fault {
+    /// The connection ends.
+    Connection(Reason),
+    /// A stream does.
+    Stream(u32, Reason),
+}
+
+impl From<meter::Flood> for Reason {
+    fn from(_: meter::Flood) -> Self {
+        Self::ENHANCE_YOUR_CALM
+    }
+}
+
+impl From<meter::Flood> for Fault {
+    fn from(flood: meter::Flood) -> Self {
+        Self::Connection(flood.into())
+    }
+}
+
+impl From<Reason> for Fault {
+    fn from(reason: Reason) -> Self {
+        Self::Connection(reason)
+    }
+}
+
+impl Shared {
+    /// A connection of which nothing has come. What its client holds counts as `holdings`.
+    pub fn new(limits: &Limits, holdings: Option<Arc<Holdings>>) -> Arc<Self> {
+        let now = clock::now();
+        let mut state = State {
+            input: Input::new(limits, now),
+            streams: Streams::new(limits, holdings),
+            output: Output::new(),
+            meter: Meter::new(limits, now),
+            task: None,
+            woken: false,
+            over: None,
+            ending: Ending::No,
+        };
+        state.greet(limits);
+        Arc::new(Self(Mutex::new(state)))
+    }
+
+    /// Who is woken when there is something to write. Until it asks again, once.
+    pub fn poll_by(&self, cx: &Context<'_>) {
+        let mut state = self.0.lock();
+        state.woken = false;
+        match &mut state.task {
+            Some(task) if task.will_wake(cx.waker()) => {}
+            task => *task = Some(cx.waker().clone()),
+        }
+    }
+
+    /// Takes what was read; how much of it. The rest has to be shown again with what comes behind it.
+    ///
+    /// # Errors
+    ///
+    /// The connection has to end for this.
+    pub fn receive(&self, bytes: &[u8], terms: &Terms) -> Result<usize, Reason> {
+        let mut state = self.0.lock();
+        // Whoever is woken for it is not the one that is here.
+        let woken = std::mem::replace(&mut state.woken, true);
+        let taken = state.receive(bytes, clock::now(), terms);
+        state.woken = woken;
+        taken
+    }
+
+    /// The next of what the client has begun, and whether it has been reset since.
+    pub fn next(self: &Arc<Self>) -> Option<(Arrived, bool)> {
+        let mut state = self.0.lock();
+        let arrived = state.input.arrived.pop_front()?;
+        let gone = match &arrived {
+            Arrived::Request(asked) => state.streams.is_over(asked.stream),
+            Arrived::Refused(_) => false,
+        };
+        Some((arrived, gone))
+    }
+
+    /// Since when the client has been sending a head, or the header of a frame; `None` if it is not within one.
+    pub fn head_since(&self) -> Option<Instant> {
+        self.0.lock().input.head_since
+    }
+
+    /// The client was not listened to until now: what it has sent of a head meanwhile could not be seen.
+    pub fn excuse_head(&self) {
+        let input = &mut self.0.lock().input;
+        input.head_since = input.head_since.map(|_| clock::now());
+    }
+
+    /// How much waits to be written, bytes, beside what was taken.
+    pub fn output(&self) -> usize {
+        self.0.lock().output.waiting()
+    }
+
+    /// Takes what is to be written into an empty buffer.
+    pub fn take_output(&self, into: &mut Buffer) {
+        self.0.lock().output.take(into);
+    }
+
+    /// So much of what was taken has been written.
+    pub fn wrote(&self, bytes: usize) {
+        let mut state = self.0.lock();
+        state.output.wrote(bytes, clock::now());
+        state.offer();
+    }
+
+    /// What came of bodies and nobody has taken, bytes.
+    pub fn unread(&self) -> usize {
+        self.0.lock().streams.unread.held()
+    }
+
+    /// The connection is about to end, and with it all that has come: nobody shall count on it any more.
+    pub fn give_up_unread(&self) {
+        self.0.lock().streams.unread.give_up();
+    }
+
+    /// Whether there are no streams, and none may come any more.
+    pub fn is_done(&self) -> bool {
+        let state = self.0.lock();
+        matches!(state.ending, Ending::Last(_)) && state.streams.is_empty()
+    }
+
+    /// Tells the client that the connection is ending. What it asks before it knows is taken.
+    pub fn begin_to_end(&self) {
+        let mut state = self.0.lock();
+        if state.ending == Ending::No {
+            state.ending = Ending::Told;
+            state.output.go_away(LAST_STREAM, Reason::NO_ERROR);
+            state.output.frame(kind::PING, 0, 0, &ENDING);
+            state.meter.awaits_ack();
+            state.wake();
+        }
+    }
+
+    /// Ends the connection, for this reason.
+    pub fn expel(&self, reason: Reason) {
+        let mut state = self.0.lock();
+        let last = state.streams.last;
+        state.output.go_away(last, reason);
+        state.fail(reason.into());
+        state.wake();
+    }
+
+    /// Nothing more comes or goes, for this reason.
+    pub fn fail(&self, error: LinkError) {
+        self.0.lock().fail(error);
+    }
+}
+
+impl State {
+    /// What a server says first (RFC 9113, section 3.4).
+    fn greet(&mut self, limits: &Limits) {
+        let mut settings = Vec::new();
+        for (id, value) in [
+            (1, limits.h2_header_table),
+            (3, limits.h2_streams),
+            (4, limits.h2_stream_window),
+            (5, FRAME as u32),
+            (6, u32::try_from(limits.head_bytes).unwrap_or(u32::MAX)),
+            // Extended CONNECT (RFC 8441).
+            (8, 1),
+        ] {
+            settings.extend_from_slice(&u16::to_be_bytes(id));
+            settings.extend_from_slice(&u32::to_be_bytes(value));
+        }
+        self.output.frame(kind::SETTINGS, 0, 0, &settings);
+        self.meter.awaits_ack();
+        if let Some(bytes) = self.streams.window.announce() {
+            self.output.window_update(0, bytes);
+        }
+    }
+
+    /// Wakes the task of the connection, unless it has been.
+    fn wake(&mut self) {
+        if !self.woken
+            && let Some(task) = &self.task
+        {
+            self.woken = true;
+            task.wake_by_ref();
+        }
+    }
+
+    /// Resets a stream, for a fault of the client's.
+    fn refuse(&mut self, stream: u32, reason: Reason, now: Instant) -> Result<(), Reason> {
+        let (is_open, answers) = self.streams.state(stream);
+        self.reset(stream, reason);
+        let flood = match reason {
+            // What was on its way when the answer came is to be ignored (RFC 9113, section 5.1).
+            Reason::STREAM_CLOSED if !is_open || !answers => self.meter.without_progress(now),
+            _ => self.meter.reset(now),
+        };
+        Ok(flood?)
+    }
+
+    /// Resets a stream.
+    fn reset(&mut self, stream: u32, reason: Reason) {
+        self.output.frame(kind::RST_STREAM, 0, stream, &u32::from(reason).to_be_bytes());
+        let unread = self.streams.reset(stream, reason.into());
+        self.give_back(unread);
+        self.wake();
+    }
+
+    /// So much of the connection's window is not needed any more for what came: the client may send as much again.
+    fn give_back(&mut self, bytes: usize) {
+        if let Some(bytes) = self.streams.window.give_back(bytes)
+            && self.over.is_none()
+        {
+            self.output.window_update(0, bytes);
+            self.wake();
+        }
+    }
+
+    /// Nothing more comes or goes.
+    fn fail(&mut self, error: LinkError) {
+        if self.over.is_none() {
+            self.over = Some(error);
+            self.streams.fail(error);
+        }
+    }
+
+    /// So much that came for a stream has been used up: its client may send as much again.
+    fn give_back_of(&mut self, stream: u32, bytes: usize) {
+        let Some(entry) = self.streams.entry(stream).filter(|entry| entry.end.is_none() && entry.receives)
+        else {
+            return;
+        };
+        if let Some(update) = entry.received.give_back(bytes) {
+            self.output.window_update(stream, update);
+            self.wake();
+        }
+    }
+
+    /// Lets streams go on that wait for room, as far as there is some.
+    fn offer(&mut self) {
+        while let Some(stream) = self.output.next_turn() {
+            // One that is over needs no room.
+            let Some(entry) = self.streams.entry(stream) else { continue };
+            entry.queued = false;
+            if entry.end.is_none() {
+                entry.turn = true;
+                entry.wake();
+                self.output.turns += 1;
+            }
+        }
+    }
+
+    /// Waits until some of the connection's output may be this stream's: how much. `what` it is to be.
+    fn poll_room(&mut self, stream: u32, what: output::What, cx: &Context<'_>) -> Poll<usize> {
+        let Some(entry) = self.streams.entry(stream) else { return Poll::Ready(0) };
+        let had_turn = std::mem::take(&mut entry.turn);
+        if had_turn {
+            self.output.turns -= 1;
+        }
+        if let Some(room) = self.output.room(what, had_turn) {
+            return Poll::Ready(room);
+        }
+        entry.wait(cx);
+        if !entry.queued {
+            entry.queued = true;
+            self.output.queue(what, stream);
+        }
+        if had_turn {
+            self.offer();
+        }
+        Poll::Pending
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,222 @@
+//! What is sent, in frames, and who waits to send.
+
+use std::collections::VecDeque;
+use std::time::Instant;
+
+use foregate_wire::hpack::Encoder;
+use foregate_wire::{HeaderList, NameId};
+use h2::Reason;
+
+use super::{FRAME, WINDOW};
+use crate::link::buffer::Buffer;
+use crate::link::frames::{HEADER, flag, kind};
+use crate::pressure;
+
+/// What may wait to be written of bodies that are amid, in bytes. A frame more fits into a large buffer.
+const COLLECT: usize = 44 * 1024;
+/// Heads, and bodies that begin, may go beyond that by this factor: small responses need not wait behind large ones.
+const BEGINNING: usize = 2;
+/// What a stream may send at a time where others wait for their turn.
+const TURN: usize = 16 * 1024;
+/// The least that a stream may send at a time, however little room there is.
+const LEAST: usize = 4 * 1024;
+
+/// What a stream has to send, in the order in which who waits gets a turn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum What {
+    /// A head, or trailers, for which no window is needed.
+    Head,
+    /// The start of a body.
+    Begin,
+    /// More of a body.
+    Amid,
+}
+
+/// The output of one connection.
+#[derive(Debug)]
+pub struct Output {
+    buffer: Buffer,
+    /// What the task of the connection has taken of it and not written.
+    writing: usize,
+    /// What all bodies together may be; below 0 there is a debt.
+    pub window: i64,
+    /// The window that new streams have.
+    pub stream_window: i64,
+    pub encoder: Encoder,
+    /// Streams that wait for room, by what they have to send. Those that are gone are passed over when it is their turn.
+    waiting: [VecDeque<u32>; 3],
+    /// Streams that have been told that there is room, and have not used it.
+    pub turns: usize,
+    /// When something was written last while somebody waited.
+    pub left_at: Option<Instant>,
+}
+
+impl Output {
+    pub fn new() -> Self {
+        Self {
+            buffer: Buffer::new(),
+            writing: 0,
+            window: WINDOW,
+            stream_window: WINDOW,
+            encoder: Encoder::new(),
+            waiting: Default::default(),
+            turns: 0,
+            left_at: None,
+        }
+    }
+
+    /// What waits to be taken, bytes.
+    pub fn waiting(&self) -> usize {
+        self.buffer.len()
+    }
+
+    /// Moves all that waits into an empty buffer.
+    pub fn take(&mut self, into: &mut Buffer) {
+        debug_assert!(into.is_empty() && self.writing == 0, "one thing is written at a time");
+        std::mem::swap(&mut self.buffer, into);
+        self.writing = into.len();
+        self.buffer.release();
+    }
+
+    /// So much of what was taken has been written.
+    pub fn wrote(&mut self, bytes: usize, now: Instant) {
+        self.writing = self.writing.saturating_sub(bytes);
+        if self.waiting.iter().any(|waiting| !waiting.is_empty()) {
+            self.left_at = Some(now);
+        }
+    }
+
+    fn used(&self) -> usize {
+        self.buffer.len() + self.writing
+    }
+
+    fn limit(what: What) -> usize {
+        let amid = COLLECT.min(pressure::largest_unsent());
+        if what == What::Amid { amid } else { BEGINNING * amid }
+    }
+
+    /// How much may be sent now, bytes, by a stream whose turn it is or is not.
+    pub fn room(&self, what: What, has_turn: bool) -> Option<usize> {
+        let left = Self::limit(what).checked_sub(self.used()).filter(|left| *left > 0)?;
+        let windowless = what == What::Head;
+        if !windowless && self.window <= 0 {
+            return None;
+        }
+        let others = !self.waiting[what as usize].is_empty();
+        if others && !has_turn {
+            return None;
+        }
+        let room = if others { left.min(TURN) } else { left }.max(LEAST);
+        let window = usize::try_from(self.window).unwrap_or(0);
+        Some(if windowless { room } else { room.min(window) })
+    }
+
+    /// Has a stream wait for its turn.
+    pub fn queue(&mut self, what: What, stream: u32) {
+        self.waiting[what as usize].push_back(stream);
+    }
+
+    /// The next stream for which there is room.
+    pub fn next_turn(&mut self) -> Option<u32> {
+        // Those that were told of room before will take some of it.
+        let used = self.used() + self.turns * TURN;
+        for what in [What::Head, What::Begin, What::Amid] {
+            let promised = i64::try_from(self.turns * TURN).unwrap_or(i64::MAX);
+            let is_open = what == What::Head || self.window > promised;
+            if is_open
+                && used < Self::limit(what)
+                && let Some(stream) = self.waiting[what as usize].pop_front()
+            {
+                return Some(stream);
+            }
+        }
+        None
+    }
+
+    /// Appends a frame.
+    pub fn frame(&mut self, kind: u8, flags: u8, stream: u32, payload: &[u8]) {
+        self.buffer.append(&header(payload.len(), kind, flags, stream));
+        self.buffer.append(payload);
+    }
+
+    pub fn window_update(&mut self, stream: u32, bytes: u32) {
+        self.frame(kind::WINDOW_UPDATE, 0, stream, &bytes.to_be_bytes());
+    }
+
+    pub fn go_away(&mut self, last: u32, reason: Reason) {
+        let [a, b, c, d] = last.to_be_bytes();
+        let [e, f, g, h] = u32::from(reason).to_be_bytes();
+        self.frame(kind::GOAWAY, 0, 0, &[a, b, c, d, e, f, g, h]);
+    }
+
+    /// Appends some of a body, for which there has to be a window.
+    pub fn data(&mut self, stream: u32, data: &[u8], ends: bool) {
+        self.window -= data.len() as i64;
+        let flags = if ends { flag::END_STREAM } else { 0 };
+        self.frame(kind::DATA, flags, stream, data);
+    }
+
+    /// Appends the head of a response, or trailers where there is no `status`. With a `length` that is its Content-Length, whatever
+    /// the fields say.
+    pub fn head(
+        &mut self,
+        stream: u32,
+        status: Option<u16>,
+        fields: &HeaderList,
+        length: Option<u64>,
+        ends: bool,
+    ) {
+        let tail = self.buffer.room_for(HEADER + fields.arena_len());
+        let start = tail.len();
+        tail.extend_from_slice(&[0; HEADER]);
+        self.encoder.begin(tail);
+        if let Some(status) = status {
+            self.encoder.status(status, tail);
+        }
+        for field in fields.iter() {
+            match field.id {
+                // What HTTP/2 cannot carry was taken out before; a field that is left all the same must not cross.
+                NameId::Connection
+                | NameId::KeepAlive
+                | NameId::ProxyConnection
+                | NameId::TransferEncoding
+                | NameId::Upgrade => {}
+                NameId::ContentLength if length.is_some() => {}
+                id => self.encoder.field(id, field.name, field.value, tail),
+            }
+        }
+        if let Some(length) = length {
+            self.encoder.content_length(length, tail);
+        }
+        let ends = if ends { flag::END_STREAM } else { 0 };
+        let block = tail.len() - start - HEADER;
+        if block <= FRAME {
+            let header = header(block, kind::HEADERS, ends | flag::END_HEADERS, stream);
+            if let Some(place) = tail.get_mut(start..start + HEADER) {
+                place.copy_from_slice(&header);
+            }
+        } else {
+            let block = tail.split_off(start + HEADER);
+            tail.truncate(start);
+            let mut parts = block.chunks(FRAME).peekable();
+            let (mut kind, mut flags) = (kind::HEADERS, ends);
+            while let Some(part) = parts.next() {
+                if parts.peek().is_none() {
+                    flags |= flag::END_HEADERS;
+                }
+                tail.extend_from_slice(&header(part.len(), kind, flags, stream));
+                tail.extend_from_slice(part);
+                (kind, flags) = (kind::CONTINUATION, 0);
+            }
+        }
+        self.buffer.count();
+    }
+}
+
+/// The header of a frame (RFC 9113, section 4.1).
+fn header(length: usize, kind: u8, flags: u8, stream: u32) -> [u8; HEADER] {
+    // No frame is longer than the peer may ask for, which is less than 24 bits say.
+    let [_, a, b, c] = (length as u32).to_be_bytes();
+    let [d, e, f, g] = stream.to_be_bytes();
+    [a, b, c, kind, flags, d, e, f, g]
+}

@@ -1,0 +1,333 @@
+//! A stream of a client's, as its task sees it.
+
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Instant;
+
+use foregate_wire::{BodyLength, HeaderList};
+use h2::Reason;
+
+use super::output::What;
+use super::{FRAME, Shared, State};
+use crate::link::{LinkError, Received};
+use crate::pressure::Charge;
+
+/// A stream on which a client's request has come. Once it is dropped the client knows that nothing more comes, and that nothing more is
+/// needed.
+#[derive(Debug)]
+pub struct ClientStream {
+    shared: Arc<Shared>,
+    id: u32,
+    /// What was taken of the body, and how much of that has been used up.
+    chunk: Vec<u8>,
+    used: usize,
+    /// All has been taken.
+    received: bool,
+    trailers: HeaderList,
+    /// The memory of them.
+    trailers_charge: Charge,
+    sending: Sending,
+    /// There was no room for what it was to send last.
+    awaits_room: bool,
+}
+
+/// How far the response has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Sending {
+    /// Its head has not been sent.
+    Nothing,
+    /// So much of the body is left to be sent, with which the stream ends; `None` where the end is said.
+    Body { left: Option<u64>, begun: bool },
+    /// All of it has been.
+    Done,
+}
+
+impl ClientStream {
+    /// The stream of a request that has arrived.
+    pub fn new(shared: &Arc<Shared>, id: u32) -> Self {
+        Self {
+            shared: Arc::clone(shared),
+            id,
+            chunk: Vec::new(),
+            used: 0,
+            received: false,
+            trailers: HeaderList::new(),
+            trailers_charge: Charge::new(),
+            sending: Sending::Nothing,
+            awaits_room: false,
+        }
+    }
+
+    /// Waits until some of the body is there, or its end.
+    pub fn poll_receive(&mut self, cx: &mut Context<'_>) -> Poll<Result<Received, LinkError>> {
+        if !self.data().is_empty() {
+            return Poll::Ready(Ok(Received::Data));
+        }
+        if self.received {
+            return Poll::Ready(Ok(Received::End));
+        }
+        let mut state = self.shared.0.lock();
+        let Some(entry) = state.streams.entry(self.id) else { return Poll::Ready(Err(LinkError::H2)) };
+        if let Some(error) = entry.end {
+            return Poll::Ready(Err(error));
+        }
+        // The last of what was announced is held back until the stream has ended there: who gets it would have a whole message, of
+        // which the peer may still say that it was none (RFC 9113, section 8.1.1).
+        let is_held = entry.receives && entry.expected == Some(0);
+        if !entry.body.is_empty() && !is_held {
+            std::mem::swap(&mut self.chunk, &mut entry.body);
+            return Poll::Ready(Ok(Received::Data));
+        }
+        if entry.receives {
+            entry.wait(cx);
+            return Poll::Pending;
+        }
+        self.received = true;
+        if let Some(trailers) = entry.trailers.take() {
+            state.streams.unread.sub(trailers.memory());
+            self.trailers_charge.set(trailers.memory());
+            self.trailers = trailers;
+        }
+        Poll::Ready(Ok(Received::End))
+    }
+
+    /// What has been received and not been consumed.
+    pub fn data(&self) -> &[u8] {
+        self.chunk.get(self.used..).unwrap_or_default()
+    }
+
+    /// Drops the first `count` bytes of [`Self::data`] and lets the peer send as many more.
+    pub fn consume(&mut self, count: usize) {
+        let count = count.min(self.data().len());
+        self.used += count;
+        if self.used == self.chunk.len() {
+            self.chunk = Vec::new();
+            self.used = 0;
+        }
+        let mut state = self.shared.0.lock();
+        state.streams.unread.sub(count);
+        state.give_back(count);
+        state.give_back_of(self.id, count);
+    }
+
+    /// The trailers; complete at the body's end.
+    pub fn trailers(&mut self) -> &mut HeaderList {
+        &mut self.trailers
+    }
+
+    /// The trailers are not needed any more.
+    pub fn drop_trailers(&mut self) {
+        self.trailers = HeaderList::new();
+        self.trailers_charge.set(0);
+    }
+
+    /// Sends an interim response.
+    ///
+    /// # Errors
+    ///
+    /// The stream is gone.
+    pub fn send_interim(&mut self, status: u16, fields: &HeaderList) -> Result<(), LinkError> {
+        let state = &mut *self.shared.0.lock();
+        state.sendable(self.id)?;
+        state.output.head(self.id, Some(status), fields, None, false);
+        state.wake();
+        Ok(())
+    }
+
+    /// Sends the head of the response. `length` is that of the body; trailers may follow it where that says so.
+    ///
+    /// # Errors
+    ///
+    /// The stream is gone.
+    pub fn send_head(
+        &mut self,
+        status: u16,
+        fields: &HeaderList,
+        length: BodyLength,
+        may_have_trailers: bool,
+    ) -> Result<(), LinkError> {
+        let ends = length.is_empty();
+        let known = match length {
+            BodyLength::Fixed(length) => Some(length),
+            _ => None,
+        };
+        let state = &mut *self.shared.0.lock();
+        state.sendable(self.id)?;
+        state.output.head(self.id, Some(status), fields, known, ends);
+        self.sending = Sending::Body { left: known.filter(|_| !may_have_trailers), begun: false };
+        if ends {
+            self.sending = Sending::Done;
+            state.has_sent(self.id);
+        }
+        state.wake();
+        Ok(())
+    }
+
+    /// Sends the start of `data`; says how much of it was taken.
+    pub fn poll_send(&mut self, cx: &mut Context<'_>, data: &[u8]) -> Poll<Result<usize, LinkError>> {
+        if data.is_empty() {
+            return Poll::Ready(Ok(0));
+        }
+        let Sending::Body { left, begun } = self.sending else { return Poll::Ready(Err(LinkError::Length)) };
+        if left.is_some_and(|left| left < data.len() as u64) {
+            return Poll::Ready(Err(LinkError::Length));
+        }
+        let state = &mut *self.shared.0.lock();
+        state.sendable(self.id)?;
+        let what = if begun { What::Amid } else { What::Begin };
+        let window = state.streams.entry(self.id).map_or(0, |entry| entry.window);
+        let Some(window) = usize::try_from(window).ok().filter(|window| *window > 0) else {
+            self.awaits_room = false;
+            state.wait_for_window(self.id, cx);
+            return Poll::Pending;
+        };
+        let room = state.poll_room(self.id, what, cx);
+        self.awaits_room = room.is_pending();
+        let taken = ready!(room).min(window).min(data.len()).min(FRAME);
+        let left = left.map(|left| left - taken as u64);
+        let ends = left == Some(0);
+        state.send(self.id, data.get(..taken).unwrap_or_default(), ends);
+        self.sending = if ends { Sending::Done } else { Sending::Body { left, begun: true } };
+        Poll::Ready(Ok(taken))
+    }
+
+    /// Waits until a head, or trailers, may be sent.
+    pub fn poll_room(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let state = &mut *self.shared.0.lock();
+        // Who sends on a stream that is over learns that from sending.
+        let room = match state.sendable(self.id) {
+            Ok(()) => state.poll_room(self.id, What::Head, cx),
+            Err(_) => Poll::Ready(0),
+        };
+        if room.is_ready() {
+            state.offer();
+        }
+        self.awaits_room = room.is_pending();
+        room.map(|_| ())
+    }
+
+    /// When the peer has taken something of its connection last, if that is what is waited for and not this stream's own window.
+    pub fn left_at(&self) -> Option<Instant> {
+        if self.awaits_room { self.shared.0.lock().output.left_at } else { None }
+    }
+
+    /// Ends the body that is being sent.
+    ///
+    /// # Errors
+    ///
+    /// The stream is gone, or the body is shorter than its head has said.
+    pub fn finish(&mut self, trailers: &HeaderList) -> Result<(), LinkError> {
+        match self.sending {
+            Sending::Nothing | Sending::Done => return Ok(()),
+            Sending::Body { left: Some(0), .. } => {}
+            Sending::Body { left: Some(_), .. } => return Err(LinkError::Length),
+            Sending::Body { left: None, .. } => {}
+        }
+        let state = &mut *self.shared.0.lock();
+        state.sendable(self.id)?;
+        if trailers.is_empty() {
+            state.send(self.id, &[], true);
+        } else {
+            state.output.head(self.id, None, trailers, None, true);
+            state.has_sent(self.id);
+            state.wake();
+        }
+        self.sending = Sending::Done;
+        Ok(())
+    }
+
+    /// Ready once the peer has reset the stream.
+    pub fn poll_abandoned(&mut self, cx: &mut Context<'_>) -> Poll<LinkError> {
+        let mut state = self.shared.0.lock();
+        let Some(entry) = state.streams.entry(self.id) else { return Poll::Ready(LinkError::H2) };
+        if let Some(error) = entry.end {
+            return Poll::Ready(error);
+        }
+        entry.wait(cx);
+        Poll::Pending
+    }
+
+    /// Resets the stream.
+    pub fn abort(&mut self) {
+        let reason = if self.sending == Sending::Nothing { Reason::INTERNAL_ERROR } else { Reason::CANCEL };
+        let mut state = self.shared.0.lock();
+        let (is_open, _) = state.streams.state(self.id);
+        if is_open {
+            state.reset(self.id, reason);
+        }
+    }
+
+    /// Refuses the stream: its request may be made again elsewhere (RFC 9113, section 8.7).
+    pub fn refuse(self) {
+        self.shared.0.lock().reset(self.id, Reason::REFUSED_STREAM);
+    }
+}
+
+impl Drop for ClientStream {
+    fn drop(&mut self) {
+        let unused = self.data().len();
+        let state = &mut *self.shared.0.lock();
+        state.streams.unread.sub(unused);
+        state.give_back(unused);
+        if let (true, answers) = state.streams.state(self.id) {
+            // What is left of a request is not needed once it has been answered (section 8.1).
+            state.reset(self.id, if answers { Reason::CANCEL } else { Reason::NO_ERROR });
+        }
+        if let Some(entry) = state.streams.remove(self.id) {
+            let trailers = entry.trailers.map_or(0, |trailers| trailers.memory());
+            state.streams.unread.sub(entry.body.len() + trailers);
+            state.give_back(entry.body.len());
+            if entry.turn {
+                state.output.turns -= 1;
+                state.offer();
+            }
+        }
+        // It may be the last that an ending connection has waited for.
+        if state.streams.is_empty() {
+            state.wake();
+        }
+    }
+}
+
+impl State {
+    /// Whether something can be sent on a stream.
+    fn sendable(&mut self, stream: u32) -> Result<(), LinkError> {
+        match self.streams.entry(stream) {
+            None => Err(LinkError::H2),
+            Some(entry) => entry.end.map_or(Ok(()), Err),
+        }
+    }
+
+    /// A stream has been sent to its end.
+    fn has_sent(&mut self, stream: u32) {
+        if let Some(entry) = self.streams.entry(stream) {
+            entry.sends = false;
+            self.streams.update(stream);
+        }
+    }
+
+    /// Sends some of a body, for which there is room.
+    fn send(&mut self, stream: u32, data: &[u8], ends: bool) {
+        if let Some(entry) = self.streams.entry(stream) {
+            entry.window -= data.len() as i64;
+        }
+        self.output.data(stream, data, ends);
+        self.meter.sent(data.len());
+        if ends {
+            self.has_sent(stream);
+        }
+        self.offer();
+        self.wake();
+    }
+
+    /// A stream waits for its own window, and needs no room until then.
+    fn wait_for_window(&mut self, stream: u32, cx: &Context<'_>) {
+        if let Some(entry) = self.streams.entry(stream) {
+            entry.wait(cx);
+            if std::mem::take(&mut entry.turn) {
+                self.output.turns -= 1;
+                self.offer();
+            }
+        }
+    }
+}

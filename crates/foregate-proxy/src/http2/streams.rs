@@ -1,0 +1,356 @@
+//! The streams of one connection.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use std::task::{Context, Waker};
+
+use foldhash::fast::RandomState;
+use foregate_wire::HeaderList;
+
+use super::WINDOW;
+use crate::connection::registry::Holdings;
+use crate::link::LinkError;
+use crate::pressure::Charge;
+use crate::settings::Limits;
+
+/// Streams that are remembered after we have reset them: more of them may be under way.
+const RESET: usize = 1024;
+/// Streams that are remembered since they were opened: what comes for them is late, where for others it is out of order.
+const RECENT: usize = 128;
+/// Streams may be there, those included that are over and whose tasks have still to end, so many times as may be open.
+const LINGERING: usize = 2;
+
+/// The streams of one connection.
+#[derive(Debug)]
+pub struct Streams {
+    entries: HashMap<u32, Entry, RandomState>,
+    /// Those that are open, as far as their limit is concerned.
+    open: usize,
+    limit: usize,
+    /// The last that the client has opened.
+    pub last: u32,
+    recent: VecDeque<u32>,
+    reset: VecDeque<u32>,
+    /// What the client may send on all of them.
+    pub window: Window,
+    /// What it may send on each.
+    stream_window: u32,
+    /// It knows of that.
+    settled: bool,
+    pub unread: Unread,
+}
+
+/// A stream, until its task is done with it.
+#[derive(Debug)]
+pub struct Entry {
+    /// Who has its [`super::ClientStream`].
+    task: Option<Waker>,
+    /// What came of the body and was not taken.
+    pub body: Vec<u8>,
+    /// Bytes of the body that were announced and have not come.
+    pub expected: Option<u64>,
+    /// More is to come.
+    pub receives: bool,
+    pub trailers: Option<HeaderList>,
+    pub received: Window,
+    /// What may be sent, bytes; below 0 there is a debt.
+    pub window: i64,
+    /// The response has not been sent to its end.
+    pub sends: bool,
+    /// It is among those that wait for room, and it has been told that there is some.
+    pub queued: bool,
+    pub turn: bool,
+    /// Why nothing more comes or goes.
+    pub end: Option<LinkError>,
+    /// It counts among those that are open.
+    counts: bool,
+}
+
+impl Entry {
+    /// Wakes its task.
+    pub fn wake(&mut self) {
+        if let Some(task) = self.task.take() {
+            task.wake();
+        }
+    }
+
+    /// Its task is woken by what happens next.
+    pub fn wait(&mut self, cx: &Context<'_>) {
+        match &mut self.task {
+            Some(task) if task.will_wake(cx.waker()) => {}
+            task => *task = Some(cx.waker().clone()),
+        }
+    }
+
+    fn is_open(&self) -> bool {
+        self.end.is_none() && (self.receives || self.sends)
+    }
+}
+
+/// What a peer may send, and how much of that it is to be given back.
+#[derive(Debug, Clone, Copy)]
+pub struct Window {
+    size: u32,
+    /// What it may send still.
+    left: i64,
+    /// What has been used up since it was told last.
+    used: i64,
+}
+
+impl Window {
+    /// One that is to have `size` bytes, of which the peer knows of `known`.
+    fn new(size: u32, known: i64) -> Self {
+        Self { size, left: known, used: i64::from(size) - known }
+    }
+
+    /// The peer has sent so much; whether it may.
+    pub fn take(&mut self, bytes: usize) -> bool {
+        self.left -= bytes as i64;
+        self.left >= 0
+    }
+
+    /// So much has been used up. What the peer is to be told, once that is worth a frame.
+    pub fn give_back(&mut self, bytes: usize) -> Option<u32> {
+        self.used += bytes as i64;
+        if self.used >= i64::from(self.size / 2) { self.announce() } else { None }
+    }
+
+    /// What the peer does not know yet that it may send.
+    pub fn announce(&mut self) -> Option<u32> {
+        let told = u32::try_from(self.used).ok().filter(|told| *told > 0)?;
+        self.used = 0;
+        self.left += i64::from(told);
+        Some(told)
+    }
+}
+
+/// What came of bodies and nobody has taken, as memory.
+#[derive(Debug)]
+pub struct Unread {
+    bytes: usize,
+    given_up: bool,
+    charge: Charge,
+    /// Among whose it counts.
+    client: Option<Arc<Holdings>>,
+}
+
+impl Unread {
+    /// Bytes that are counted.
+    pub fn held(&self) -> usize {
+        self.charge.bytes()
+    }
+
+    pub fn add(&mut self, bytes: usize) {
+        self.bytes += bytes;
+        self.count();
+    }
+
+    pub fn sub(&mut self, bytes: usize) {
+        self.bytes = self.bytes.saturating_sub(bytes);
+        self.count();
+    }
+
+    /// It is not counted any more.
+    pub fn give_up(&mut self) {
+        self.given_up = true;
+        self.count();
+    }
+
+    fn count(&mut self) {
+        let bytes = if self.given_up { 0 } else { self.bytes };
+        if let Some(client) = &self.client {
+            client.count_unread(self.charge.bytes(), bytes);
+        }
+        self.charge.set(bytes);
+    }
+}
+
+impl Drop for Unread {
+    fn drop(&mut self) {
+        self.give_up();
+    }
+}
+
+/// What a stream is that something has come for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Known {
+    /// It is there.
+    There,
+    /// We have reset it: what comes was sent before the client knew.
+    Reset,
+    /// It is over.
+    Closed,
+    /// It was never opened, and cannot be any more.
+    Skipped,
+    /// It may be opened.
+    Idle,
+}
+
+impl Streams {
+    pub fn new(limits: &Limits, client: Option<Arc<Holdings>>) -> Self {
+        Self {
+            entries: HashMap::default(),
+            open: 0,
+            limit: limits.h2_streams as usize,
+            last: 0,
+            recent: VecDeque::new(),
+            reset: VecDeque::new(),
+            window: Window::new(limits.h2_connection_window, WINDOW),
+            stream_window: limits.h2_stream_window,
+            settled: false,
+            unread: Unread { bytes: 0, given_up: false, charge: Charge::new(), client },
+        }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    pub fn open(&self) -> usize {
+        self.open
+    }
+
+    pub fn entry(&mut self, stream: u32) -> Option<&mut Entry> {
+        self.entries.get_mut(&stream)
+    }
+
+    /// What this stream of a client's is.
+    pub fn known(&self, stream: u32) -> Known {
+        match () {
+            // Clients' streams have odd numbers (RFC 9113, section 5.1.1).
+            () if stream > self.last || stream.is_multiple_of(2) => Known::Idle,
+            () if self.entries.contains_key(&stream) => Known::There,
+            () if self.reset.contains(&stream) => Known::Reset,
+            () if self.recent.contains(&stream) => Known::Closed,
+            () => Known::Skipped,
+        }
+    }
+
+    /// Whether there is no such stream any more, for its client.
+    pub fn is_over(&self, stream: u32) -> bool {
+        self.entries.get(&stream).is_none_or(|entry| entry.end.is_some())
+    }
+
+    /// Whether a stream is open, and whether its response is not complete.
+    pub fn state(&self, stream: u32) -> (bool, bool) {
+        self.entries.get(&stream).map_or((false, false), |entry| (entry.is_open(), entry.sends))
+    }
+
+    /// The client opens its next stream. Whether there may be one more; it has an entry then.
+    pub fn opens(&mut self, stream: u32, receives: bool, expected: Option<u64>, window: i64) -> bool {
+        if self.open >= self.limit || self.entries.len() >= LINGERING * self.limit {
+            return false;
+        }
+        let size = self.stream_window;
+        let received = if self.settled {
+            Window::new(size, size.into())
+        } else {
+            // It sends by what is usual until it has been told.
+            Window { size, left: WINDOW.max(size.into()), used: 0 }
+        };
+        let entry = Entry {
+            task: None,
+            body: Vec::new(),
+            expected,
+            receives,
+            trailers: None,
+            received,
+            window,
+            sends: true,
+            queued: false,
+            turn: false,
+            end: None,
+            counts: true,
+        };
+        self.entries.insert(stream, entry);
+        self.open += 1;
+        true
+    }
+
+    /// The client has begun a stream, whatever becomes of it.
+    pub fn begun(&mut self, stream: u32) {
+        self.last = stream;
+        if self.recent.len() == RECENT {
+            self.recent.pop_front();
+        }
+        self.recent.push_back(stream);
+    }
+
+    /// The client knows of its windows.
+    pub fn settle(&mut self) {
+        if !std::mem::replace(&mut self.settled, true) {
+            let beyond = WINDOW - i64::from(self.stream_window);
+            for entry in self.entries.values_mut().filter(|_| beyond > 0) {
+                entry.received.left -= beyond;
+            }
+        }
+    }
+
+    /// The client has changed the window of its streams by so much. Whether that can be.
+    pub fn resize(&mut self, by: i64, largest: i64) -> bool {
+        let mut fits = true;
+        for entry in self.entries.values_mut() {
+            entry.window += by;
+            fits &= entry.window <= largest;
+            if by > 0 && entry.window > 0 {
+                entry.wake();
+            }
+        }
+        fits
+    }
+
+    /// Looks whether a stream of which something has ended is still open.
+    pub fn update(&mut self, stream: u32) {
+        if let Some(entry) = self.entries.get_mut(&stream)
+            && entry.counts
+            && !entry.is_open()
+        {
+            entry.counts = false;
+            self.open -= 1;
+        }
+    }
+
+    /// Nothing more comes or goes on a stream. How much of its body nobody will take.
+    pub fn end(&mut self, stream: u32, error: LinkError) -> usize {
+        let Some(entry) = self.entries.get_mut(&stream) else { return 0 };
+        entry.end.get_or_insert(error);
+        let unread = std::mem::take(&mut entry.body).len();
+        let trailers = entry.trailers.take().map_or(0, |trailers| trailers.memory());
+        entry.wake();
+        self.unread.sub(unread + trailers);
+        self.update(stream);
+        unread
+    }
+
+    /// The same where it is reset by us.
+    pub fn reset(&mut self, stream: u32, error: LinkError) -> usize {
+        let receives = self.entries.get(&stream).is_none_or(|entry| entry.end.is_none() && entry.receives);
+        if receives && !self.reset.contains(&stream) {
+            if self.reset.len() == RESET {
+                self.reset.pop_front();
+            }
+            self.reset.push_back(stream);
+        }
+        self.end(stream, error)
+    }
+
+    /// Whether we have reset a stream.
+    pub fn was_reset(&self, stream: u32) -> bool {
+        self.reset.contains(&stream)
+    }
+
+    /// A stream's task is done with it.
+    pub fn remove(&mut self, stream: u32) -> Option<Entry> {
+        let entry = self.entries.remove(&stream)?;
+        self.open -= usize::from(entry.counts);
+        Some(entry)
+    }
+
+    /// Nothing more comes or goes on any of them.
+    pub fn fail(&mut self, error: LinkError) {
+        let streams: Vec<u32> = self.entries.keys().copied().collect();
+        for stream in streams {
+            self.end(stream, error);
+        }
+    }
+}
