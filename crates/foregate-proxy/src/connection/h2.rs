@@ -16,7 +16,7 @@ use super::registry::{Holdings, Registered};
 use crate::exchange;
 use crate::exchange::client::{Client, Peer};
 use crate::exchange::scratch::Scratch;
-use crate::http2::{self, Arrived, Asked, ClientStream, RefusedHead, Shared};
+use crate::http2::{self, Arrived, Asked, COLLECT, ClientStream, RefusedHead, Shared};
 use crate::link::buffer::Buffer;
 use crate::link::{H2Link, Link, LinkError, Stream};
 use crate::pressure;
@@ -25,8 +25,6 @@ use crate::telemetry::blocked::Watched;
 use crate::telemetry::clock;
 use crate::timer::Timer;
 
-/// With so much waiting to be written, bytes, nothing more is read from the client: what it sends may want an answer.
-const COLLECT: usize = 44 * 1024;
 /// What is read at a time at most, bytes: all of a frame, and what others may come with it.
 const READ: usize = 64 * 1024;
 /// Reads in a row before others of the worker have their turn.
@@ -157,6 +155,7 @@ impl Session {
             if let Some(arrived) = self.next_arrived() {
                 return Poll::Ready(arrived);
             }
+            // What a client sends may want an answer: nothing more is read while that much waits to be written.
             if self.waiting() >= COLLECT {
                 break;
             }

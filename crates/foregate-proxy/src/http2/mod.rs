@@ -22,6 +22,7 @@ use foregate_wire::{HeadLimits, HeaderList};
 use h2::Reason;
 use parking_lot::Mutex;
 
+pub use output::COLLECT;
 pub use stream::ClientStream;
 
 use self::input::Input;

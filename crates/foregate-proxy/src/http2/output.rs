@@ -12,12 +12,12 @@ use crate::link::buffer::Buffer;
 use crate::link::frames::{HEADER, flag, kind};
 use crate::pressure;
 
-/// What may wait to be written of bodies that are amid, in bytes. A frame more fits into a large buffer.
-const COLLECT: usize = 44 * 1024;
+/// What may wait to be written of bodies that are amid, in bytes. What may come beside it fits into a large buffer as well.
+pub const COLLECT: usize = 56 * 1024;
 /// Heads, and bodies that begin, may go beyond that by this factor: small responses need not wait behind large ones.
 const BEGINNING: usize = 2;
 /// What a stream may send at a time where others wait for their turn.
-const TURN: usize = 16 * 1024;
+const TURN: usize = 32 * 1024;
 /// The least that a stream may send at a time, however little room there is.
 const LEAST: usize = 4 * 1024;
 
@@ -150,8 +150,12 @@ impl Output {
     }
 
     /// Appends some of a body, for which there has to be a window.
-    pub fn data(&mut self, stream: u32, data: &[u8], ends: bool) {
+    pub fn data(&mut self, stream: u32, mut data: &[u8], ends: bool) {
         self.window -= data.len() as i64;
+        while let Some((frame, rest)) = data.split_at_checked(FRAME).filter(|(_, rest)| !rest.is_empty()) {
+            self.frame(kind::DATA, 0, stream, frame);
+            data = rest;
+        }
         let flags = if ends { flag::END_STREAM } else { 0 };
         self.frame(kind::DATA, flags, stream, data);
     }

@@ -8,7 +8,7 @@ use foregate_wire::{BodyLength, HeaderList};
 use h2::Reason;
 
 use super::output::What;
-use super::{FRAME, Shared, State};
+use super::{Shared, State};
 use crate::link::{LinkError, Received};
 use crate::pressure::Charge;
 
@@ -183,7 +183,7 @@ impl ClientStream {
         };
         let room = state.poll_room(self.id, what, cx);
         self.awaits_room = room.is_pending();
-        let taken = ready!(room).min(window).min(data.len()).min(FRAME);
+        let taken = ready!(room).min(window).min(data.len());
         let left = left.map(|left| left - taken as u64);
         let ends = left == Some(0);
         state.send(self.id, data.get(..taken).unwrap_or_default(), ends);

@@ -1,8 +1,7 @@
 //! What we have for an origin on an HTTP/2 connection and has not left.
 //!
-//! It lies in `h2`, which takes of a body what fits into the windows of its stream and its connection, or a little more. An origin
-//! that opens its windows and does not read would have that of a hundred requests. So all of it is counted as memory, and there is a
-//! bound for each connection, beyond which streams wait.
+//! It lies in `h2`, which takes tens of kilobytes of each body. An origin that opens its windows and does not read would have those of
+//! a hundred requests. So all of it is counted as memory, and there is a bound for each connection, beyond which streams wait.
 //!
 //! DATA is counted by the [`Piece`]s that it consists of, for as long as `h2` has them. Heads and trailers are maps in `h2` until their
 //! frames are written; those are looked out for.

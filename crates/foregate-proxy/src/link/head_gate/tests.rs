@@ -267,14 +267,17 @@ fn blocks_on_closed_streams_pass() {
 }
 
 #[test]
-fn what_comes_for_a_stream_that_was_reset_does_no_harm() {
+fn what_comes_for_a_stream_that_is_over_does_no_harm() {
     let head = headers(flag::END_HEADERS, 1, &[OK, b"\x40\x03x-a\x01b"]);
     let next = headers(WHOLE, 3, &[OK, b"\xbe"]);
     // The entry is in the table of `h2` all the same.
     let harmless = headers(flag::END_HEADERS, 1, &[b"\x40\x03x-a\x01b"]);
     assert_eq!(answered(&[3], &[&head, &next]), ([&harmless[..], &next].concat(), None, None));
     let malformed = headers(WHOLE, 1, &[b"\x00\x01x\x03a\0b"]);
-    assert_eq!(answered(&[3], &[&malformed]), (headers(WHOLE, 1, &[]), None, None));
+    for whole in [headers(WHOLE, 1, &[OK]), frame(kind::RST_STREAM, 0, 1, &[0; 4])] {
+        let expected = [&whole[..], &headers(WHOLE, 1, &[])].concat();
+        assert_eq!(answered(&[1], &[&whole, &malformed]), (expected, None, None));
+    }
 }
 
 #[test]
