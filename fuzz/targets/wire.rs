@@ -4,7 +4,7 @@
 //! The first byte of an input chooses limits and splits, the rest is what the peer sent.
 
 use foregate_wire::connection::{drop_underscore_names, keep_alive, strip_hop_by_hop, upgrade};
-use foregate_wire::hpack::{BlockError, Inspector, Section};
+use foregate_wire::hpack::{BlockError, Encoder, Inspected, Inspector, Section};
 use foregate_wire::proxy_protocol;
 use foregate_wire::serialise::{
     end_head, write_chunk_header, write_fields, write_request_line, write_status_line, write_trailers,
@@ -471,6 +471,7 @@ pub fn header_blocks(data: &[u8]) {
     let (mut scratch, mut substitute) = (Vec::new(), Vec::new());
     let sections = [Section::Request, Section::Trailers, Section::Response];
     let section = sections[usize::from(choice) % 3];
+    let mut written = Written::new();
     while let Some((&length, rest)) = input.split_first() {
         let (block, rest) = rest.split_at(rest.len().min(usize::from(length)));
         input = rest;
@@ -486,6 +487,9 @@ pub fn header_blocks(data: &[u8]) {
             assert!(fault.is_some() || !value.iter().any(|byte| matches!(byte, b'\r' | b'\n' | 0)));
         });
         assert!(count <= block.len());
+        if fault.is_none() {
+            written.check(&inspected, usize::from(choice));
+        }
         substitute.clear();
         if fault.is_some() && !inspected.substitute(&mut substitute) {
             return;
@@ -499,6 +503,43 @@ pub fn header_blocks(data: &[u8]) {
             inspector.trim();
         }
         same_entries(&mut inspector, &mut decoder);
+    }
+}
+
+/// What an encoder makes of the fields of blocks, and who decodes that.
+struct Written {
+    encoder: Encoder,
+    decoder: Inspector,
+    blocks: usize,
+}
+
+impl Written {
+    fn new() -> Self {
+        Self { encoder: Encoder::new(), decoder: Inspector::new(4096, 1 << 18), blocks: 0 }
+    }
+
+    /// The fields of a block must be the same once they have been written and decoded, whatever the size of the table.
+    fn check(&mut self, inspected: &Inspected<'_>, choice: usize) {
+        self.blocks += 1;
+        self.encoder.set_table([4096, 0, 100, 1 << 20][choice * self.blocks % 4]);
+        let mut block = Vec::new();
+        self.encoder.begin(&mut block);
+        let mut fields = Vec::new();
+        inspected.fields(&mut Vec::new(), |name, value| {
+            if !name.starts_with(b":") {
+                fields.push((name.to_vec(), value.to_vec()));
+                self.encoder.field(NameId::from_name(name), name, value, &mut block);
+            }
+        });
+        let mut decoded = Vec::new();
+        let mut scratch = Vec::new();
+        let inspected = self
+            .decoder
+            .inspect(&block, Section::Trailers, &mut scratch)
+            .expect("what was written can be decoded");
+        assert_eq!(inspected.fault(), None);
+        inspected.fields(&mut Vec::new(), |name, value| decoded.push((name.to_vec(), value.to_vec())));
+        assert_eq!(decoded, fields);
     }
 }
 
