@@ -13,6 +13,7 @@ use tokio::io::AsyncWrite;
 
 use super::Connection;
 use super::registry::{Holdings, Registered};
+use crate::error::Error;
 use crate::exchange;
 use crate::exchange::client::{Client, Peer};
 use crate::exchange::scratch::Scratch;
@@ -344,11 +345,9 @@ impl Session {
 
     /// Has a request logged whose stream was reset.
     fn refuse(&mut self, refused: RefusedHead) {
-        self.requests += 1;
-        self.busy_at = clock::now();
-        let place = Place::take(&self.streams);
-        let task = refused_stream(Arc::clone(&self.proxy), Arc::clone(&self.peer), refused, place);
-        tokio::spawn(Watched::new(Box::pin(task), Arc::clone(&self.proxy.metrics)));
+        let mut scratch = Scratch::take();
+        scratch.request.describe_h2(&refused.fields, self.peer.is_secure());
+        self.log_refused(scratch, refused.error);
     }
 
     /// The same for all that are left where the connection ends.
@@ -356,9 +355,21 @@ impl Session {
         while let Some((arrived, _)) = self.shared.next() {
             match arrived {
                 Arrived::Refused(refused) => self.refuse(refused),
-                Arrived::Request(asked) => asked.scratch.give(),
+                Arrived::Request(asked) => {
+                    drop(ClientStream::new(&self.shared, asked.stream));
+                    let error = asked.understood.err().unwrap_or(Error::Client(LinkError::H2));
+                    self.log_refused(asked.scratch, error);
+                }
             }
         }
+    }
+
+    fn log_refused(&mut self, scratch: Box<Scratch>, error: Error) {
+        self.requests += 1;
+        self.busy_at = clock::now();
+        let place = Place::take(&self.streams);
+        let task = refused_stream(Arc::clone(&self.proxy), Arc::clone(&self.peer), scratch, error, place);
+        tokio::spawn(Watched::new(Box::pin(task), Arc::clone(&self.proxy.metrics)));
     }
 
     /// Says why, and ends the connection.
@@ -418,12 +429,16 @@ async fn stream(proxy: Arc<Proxy>, peer: Arc<Peer>, asked: Asked, link: Box<Clie
 }
 
 /// Logs a request whose head was refused, and shows it to steps that ask for such.
-async fn refused_stream(proxy: Arc<Proxy>, peer: Arc<Peer>, refused: RefusedHead, place: Place) {
+async fn refused_stream(
+    proxy: Arc<Proxy>,
+    peer: Arc<Peer>,
+    mut scratch: Box<Scratch>,
+    error: Error,
+    place: Place,
+) {
     let config = proxy.config();
-    let mut scratch = Scratch::take();
     let Scratch { request, response } = &mut *scratch;
     let mut timer = Timer::new(config.settings.timeouts.body_idle);
-    request.describe_h2(&refused.fields, peer.is_secure());
     let mut client = Client::new(Link::H2(Box::new(H2Link::new(None, None))));
     let served = exchange::Served {
         proxy: &proxy,
@@ -434,7 +449,7 @@ async fn refused_stream(proxy: Arc<Proxy>, peer: Arc<Peer>, refused: RefusedHead
         response,
         timer: &mut timer,
     };
-    exchange::refuse(served, refused.error).await;
+    exchange::refuse(served, error).await;
     scratch.give();
     drop(place);
 }

@@ -62,6 +62,8 @@ impl Exchange<'_> {
         let extended = self.request.head.version == Version::Http2 && self.request.upgrade.is_some();
         if extended {
             self.request.websocket_key = Some(crate::websocket::new_key());
+            // Over HTTP/2 there is none (RFC 8441, section 5), and the origin gets ours.
+            self.request.head.headers.remove_name(b"sec-websocket-key");
         }
         let headers = &mut self.request.head.headers;
         // Where steps run, that hop has ended before them (`screen`).

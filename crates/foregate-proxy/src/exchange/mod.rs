@@ -245,7 +245,8 @@ pub async fn serve(served: Served<'_>, understood: Result<(), Error>) -> Outcome
 /// Logs a request that got no answer but a reset of its stream, and shows it to the steps that ask for what was refused.
 pub async fn refuse(served: Served<'_>, error: Error) {
     let mut exchange = Exchange::new(served);
-    exchange.record.status = Some(error.status());
+    // Whose connection has failed would have been answered with nothing.
+    exchange.record.status = (error != Error::Client(LinkError::H2)).then(|| error.status());
     exchange.record.error = Some(error);
     exchange.refused = Some(error);
     if AssertUnwindSafe(exchange.show_refused(error)).catch_unwind().await.is_err() {

@@ -199,7 +199,9 @@ impl State {
         if !entry.receives {
             return Err(Fault::Stream(stream, Reason::STREAM_CLOSED));
         }
-        let Some(trailers) = trailers.filter(|_| entry.expected.is_none_or(|left| left == 0)) else {
+        let Some(trailers) =
+            trailers.filter(|_| !entry.is_tunnel && entry.expected.is_none_or(|left| left == 0))
+        else {
             return Err(Fault::Stream(stream, Reason::PROTOCOL_ERROR));
         };
         let memory = trailers.memory();

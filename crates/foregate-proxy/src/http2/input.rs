@@ -13,6 +13,8 @@ use super::{Arrived, ENDING, Ending, FRAME, Fault, LARGEST_WINDOW, State, Terms}
 use crate::link::frames::{Frame, HEADER, PREFACE, flag, kind};
 use crate::settings::Limits;
 
+/// Requests for which a connection keeps memory while none arrives.
+const KEPT: usize = 4;
 /// Bytes of one setting (RFC 9113, section 6.5.1).
 const SETTING: usize = 6;
 
@@ -75,6 +77,15 @@ impl Input {
                 fields: limits.head_fields,
             },
         }
+    }
+
+    /// The next that was begun.
+    pub fn next_arrived(&mut self) -> Option<Arrived> {
+        let arrived = self.arrived.pop_front()?;
+        if self.arrived.is_empty() {
+            self.arrived.shrink_to(KEPT);
+        }
+        Some(arrived)
     }
 
     /// Whether the bytes behind the last frame that was taken begin a head, or the header of a frame.
@@ -279,18 +290,18 @@ impl State {
             kind::PRIORITY => {
                 self.meter.without_progress(now)?;
                 // It says nothing to us (section 5.3.2), but has to be one.
-                let fault = match <&[u8; PRIORITY]>::try_from(payload) {
-                    Err(_) => Reason::FRAME_SIZE_ERROR,
-                    Ok(priority) if depends_on(priority) == frame.stream => Reason::PROTOCOL_ERROR,
-                    Ok(_) => return Ok(()),
-                };
-                // A stream that has not begun cannot be reset.
-                let is_idle = self.streams.known(frame.stream) == Known::Idle;
-                Err(if is_idle { fault.into() } else { Fault::Stream(frame.stream, fault) })
+                match <&[u8; PRIORITY]>::try_from(payload) {
+                    Ok(priority) if depends_on(priority) != frame.stream => Ok(()),
+                    Ok(_) => Err(Fault::Stream(frame.stream, Reason::PROTOCOL_ERROR)),
+                    Err(_) => Err(Fault::Stream(frame.stream, Reason::FRAME_SIZE_ERROR)),
+                }
             }
-            // The client opens nothing more; what it has asked is answered.
             kind::GOAWAY if payload.len() < 8 => Err(Reason::FRAME_SIZE_ERROR.into()),
-            kind::GOAWAY => Ok(self.meter.without_progress(now)?),
+            // What it has asked is answered.
+            kind::GOAWAY => {
+                self.leaving = true;
+                Ok(self.meter.without_progress(now)?)
+            }
             // Nobody may push to a server (section 8.4).
             _ => Err(Reason::PROTOCOL_ERROR.into()),
         }
@@ -369,9 +380,7 @@ impl State {
         }
         self.meter.ack(now)?;
         if *data == ENDING && self.ending == Ending::Told {
-            self.ending = Ending::Last(self.streams.last);
-            self.output.go_away(self.streams.last, Reason::NO_ERROR);
-            self.wake();
+            self.end_at_last();
         }
         Ok(())
     }

@@ -105,6 +105,8 @@ struct State {
     over: Option<LinkError>,
     /// How far ending the connection has come.
     ending: Ending,
+    /// The client has said that it is leaving.
+    leaving: bool,
 }
 
 /// How far the end of a connection has come (RFC 9113, section 6.8).
@@ -158,6 +160,7 @@ impl Shared {
             woken: false,
             over: None,
             ending: Ending::No,
+            leaving: false,
         };
         state.greet(limits);
         Arc::new(Self(Mutex::new(state)))
@@ -190,7 +193,7 @@ impl Shared {
     /// The next of what the client has begun, and whether it has been reset since.
     pub fn next(self: &Arc<Self>) -> Option<(Arrived, bool)> {
         let mut state = self.0.lock();
-        let arrived = state.input.arrived.pop_front()?;
+        let arrived = state.input.next_arrived()?;
         let gone = match &arrived {
             Arrived::Request(asked) => state.streams.is_over(asked.stream),
             Arrived::Refused(_) => false,
@@ -236,10 +239,16 @@ impl Shared {
         self.0.lock().streams.unread.give_up();
     }
 
-    /// Whether there are no streams, and none may come any more.
+    /// Whether there are no streams, and none is to come any more: the client knows that the connection is ending, or has said so.
     pub fn is_done(&self) -> bool {
-        let state = self.0.lock();
-        matches!(state.ending, Ending::Last(_)) && state.streams.is_empty()
+        let mut state = self.0.lock();
+        if !state.streams.is_empty() {
+            return false;
+        }
+        if state.leaving && !matches!(state.ending, Ending::Last(_)) {
+            state.end_at_last();
+        }
+        matches!(state.ending, Ending::Last(_))
     }
 
     /// Tells the client that the connection is ending. What it asks before it knows is taken.
@@ -290,6 +299,13 @@ impl State {
         if let Some(bytes) = self.streams.window.announce() {
             self.output.window_update(0, bytes);
         }
+    }
+
+    /// Tells the client which of its streams were taken, and takes no more.
+    fn end_at_last(&mut self) {
+        self.ending = Ending::Last(self.streams.last);
+        self.output.go_away(self.streams.last, Reason::NO_ERROR);
+        self.wake();
     }
 
     /// Wakes the task of the connection, unless it has been.

@@ -159,6 +159,11 @@ impl ClientStream {
             self.sending = Sending::Done;
             state.has_sent(self.id);
         }
+        if length == BodyLength::Tunnel
+            && let Some(entry) = state.streams.entry(self.id)
+        {
+            entry.is_tunnel = true;
+        }
         state.wake();
         Ok(())
     }

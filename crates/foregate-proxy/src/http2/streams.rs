@@ -20,6 +20,9 @@ const RECENT: usize = 128;
 /// Streams may be there, those included that are over and whose tasks have still to end, so many times as may be open.
 const LINGERING: usize = 2;
 
+/// Streams for which a connection without any keeps memory.
+const KEPT: usize = 4;
+
 /// The streams of one connection.
 #[derive(Debug)]
 pub struct Streams {
@@ -52,6 +55,8 @@ pub struct Entry {
     /// More is to come.
     pub receives: bool,
     pub trailers: Option<HeaderList>,
+    /// It carries what is not HTTP: nothing but DATA may come (RFC 9113, section 8.5).
+    pub is_tunnel: bool,
     pub received: Window,
     /// What may be sent, bytes; below 0 there is a debt.
     pub window: i64,
@@ -254,6 +259,7 @@ impl Streams {
             expected,
             receives,
             trailers: None,
+            is_tunnel: false,
             received,
             window,
             sends: true,
@@ -343,6 +349,10 @@ impl Streams {
     pub fn remove(&mut self, stream: u32) -> Option<Entry> {
         let entry = self.entries.remove(&stream)?;
         self.open -= usize::from(entry.counts);
+        // A connection that waits for its next request has no memory for many.
+        if self.entries.is_empty() && self.entries.capacity() > KEPT {
+            self.entries.shrink_to(0);
+        }
         Some(entry)
     }
 

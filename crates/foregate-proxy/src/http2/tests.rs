@@ -337,7 +337,13 @@ fn what_is_no_http_2_ends_the_connection() {
         drop(streams);
     }
     let mut peer = Peer::new();
-    peer.sends(kind::HEADERS, 0, 1, GET);
+    // Priorities say nothing, also those that cannot be.
+    peer.sends(kind::PRIORITY, 0, 1, &[0, 0, 0, 1, 0]);
+    peer.sends(kind::PRIORITY, 0, 1, &[0; 4]);
+    let reset = [Reason::PROTOCOL_ERROR, Reason::FRAME_SIZE_ERROR].map(|reason| (1, reason.into()));
+    assert_eq!(peer.resets(), reset);
+    drop(peer.asks(1));
+    peer.sends(kind::HEADERS, 0, 3, GET);
     assert_eq!(peer.sends(kind::PING, 0, 0, &[0; 8]), Some(Reason::PROTOCOL_ERROR), "amid a block");
 }
 
@@ -705,6 +711,32 @@ fn a_connection_ends_once_its_client_knows_and_all_is_answered() {
     head(&mut stream, BodyLength::Empty);
     drop((stream, late));
     assert!(peer.shared.is_done());
+}
+
+#[test]
+fn a_client_that_leaves_gets_what_it_has_asked() {
+    let mut peer = Peer::new();
+    let mut stream = peer.asks(1);
+    assert_eq!(peer.sends(kind::GOAWAY, 0, 0, &[0; 8]), None);
+    let late = peer.asks(3);
+    assert!(!peer.shared.is_done() && peer.gets().is_empty());
+    head(&mut stream, BodyLength::Empty);
+    drop((stream, late));
+    peer.gets();
+    assert!(peer.shared.is_done() && peer.shared.is_done());
+    assert_eq!(peer.gets(), [(kind::GOAWAY, 0, 0, vec![0, 0, 0, 3, 0, 0, 0, 0])]);
+}
+
+#[test]
+fn nothing_but_data_comes_through_a_tunnel() {
+    let mut peer = Peer::new();
+    let mut stream = peer.posts(1);
+    stream.send_head(200, &HeaderList::new(), BodyLength::Tunnel, false).unwrap();
+    peer.gets();
+    peer.sends(kind::DATA, 0, 1, b"ab");
+    assert_eq!(body(&mut stream), (b"ab".to_vec(), Poll::Pending));
+    assert_eq!(peer.sends(kind::HEADERS, WHOLE, 1, b""), None);
+    assert_eq!(peer.resets(), [(1, Reason::PROTOCOL_ERROR.into())]);
 }
 
 #[test]
