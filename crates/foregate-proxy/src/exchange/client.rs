@@ -4,6 +4,7 @@ use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
 
 use foregate_wire::serialise::{
     end_head, reason_phrase, write_content_length, write_field, write_fields, write_status_line,
@@ -14,8 +15,14 @@ use super::request::{Request, StandIn};
 use crate::connection::registry::Holdings;
 use crate::link::{Link, LinkError, Received};
 use crate::settings::Listen;
+use crate::telemetry::clock;
+use crate::timer::Timer;
 use crate::tls;
 use crate::upstream::Own;
+
+/// How long after the start of its request it is not looked after an HTTP/1 client that waits, and makes no difference that it has
+/// ended its side.
+const UNWATCHED: Duration = Duration::from_millis(200);
 
 /// What is known of a client's connection.
 #[derive(Debug, Clone)]
@@ -91,6 +98,8 @@ pub struct Client {
     pub close_soon: bool,
     /// Whether a client over HTTP/1 that has ended its side still takes its answer.
     pub half_close: bool,
+    /// From when on the present request is watched.
+    watched_from: Instant,
     /// Bytes of the request's body that nobody wanted and that were dropped.
     pub dropped: usize,
 }
@@ -98,7 +107,26 @@ pub struct Client {
 impl Client {
     /// An end on which nothing has been sent yet.
     pub fn new(link: Link) -> Self {
-        Self { link, head_sent: false, close: false, close_soon: false, half_close: true, dropped: 0 }
+        Self {
+            link,
+            head_sent: false,
+            close: false,
+            close_soon: false,
+            half_close: true,
+            watched_from: clock::now(),
+            dropped: 0,
+        }
+    }
+
+    /// A request begins, whose first byte came then.
+    pub fn begin(&mut self, began: Instant) {
+        self.watched_from = began + UNWATCHED;
+    }
+
+    /// When it is time to look if the client is still there; `None` where it is now. Most answers come so soon that looking would
+    /// cost more than it saves; streams of HTTP/2 are always watched, because their resets are a way to attack.
+    pub fn unwatched_until(&self, now: Instant) -> Option<Instant> {
+        (!self.link.is_h2() && now < self.watched_from).then_some(self.watched_from)
     }
 
     /// Sends the head of the final response. `length` is how the body will come from its source; returns how it
@@ -207,14 +235,14 @@ impl Client {
         }
     }
 
-    /// Ready once the client has given up on the exchange.
-    pub fn poll_abandoned(&mut self, cx: &mut Context<'_>) -> Poll<LinkError> {
+    /// Ready once the client has given up on the exchange. Where it has ended its side, `timer` tells when that counts.
+    pub fn poll_abandoned(&mut self, cx: &mut Context<'_>, timer: &mut Timer) -> Poll<LinkError> {
         if let Poll::Ready(error) = self.link.poll_abandoned(cx) {
             return Poll::Ready(error);
         }
         match &self.link {
             Link::H1(link) if link.has_ended() && !self.half_close => {
-                Poll::Ready(LinkError::Io(ErrorKind::ConnectionAborted))
+                timer.poll(cx, self.watched_from).map(|()| LinkError::Io(ErrorKind::ConnectionAborted))
             }
             _ => Poll::Pending,
         }

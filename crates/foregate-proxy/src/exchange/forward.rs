@@ -3,7 +3,7 @@
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use foregate_module::{FetchRequest, Filtered, PhaseId, Source, Swept};
 use foregate_wire::{BodyLength, Method, NameId, Version, connection};
@@ -22,9 +22,6 @@ use crate::upstream::{Addresses, Origin, Terms, Upstream};
 
 /// Interim responses that are taken before the final one.
 const INTERIM_RESPONSES: u32 = 16;
-
-/// How long an HTTP/1 client that waits is not looked after.
-const UNWATCHED: Duration = Duration::from_millis(200);
 
 /// The fields that decide on framing or routing: they are written from what was understood, never copied.
 const FRAMING: [NameId; 3] = [NameId::ContentLength, NameId::TransferEncoding, NameId::Host];
@@ -128,14 +125,14 @@ impl Exchange<'_> {
             http1: again.http1,
         };
         let opened = {
-            let client = &mut self.client;
+            let (client, timer) = (&mut self.client, &mut self.timer);
             let open = upstream.open(server, terms, now);
             tokio::pin!(open);
             poll_fn(|cx| {
                 if let Poll::Ready(opened) = open.as_mut().poll(cx) {
                     return Poll::Ready(opened);
                 }
-                client.poll_abandoned(cx).map(|error| Err(Error::Client(error)))
+                client.poll_abandoned(cx, timer).map(|error| Err(Error::Client(error)))
             })
             .await
         };
@@ -290,8 +287,8 @@ impl Exchange<'_> {
             // The origin has not been listened to meanwhile.
             self.progress.uploaded_all(now);
         }
-        if self.client_is_watched(now)
-            && let Poll::Ready(error) = self.client.poll_abandoned(cx)
+        if self.client.unwatched_until(now).is_none()
+            && let Poll::Ready(error) = self.client.poll_abandoned(cx, self.timer)
         {
             return Poll::Ready(Err(Error::Client(error)));
         }
@@ -332,12 +329,6 @@ impl Exchange<'_> {
             _ => Awaited::OriginRead,
         };
         self.poll_deadline(cx, &[awaited], now)
-    }
-
-    /// Whether to look if the client is still there. Most answers come so soon that looking would cost more than it
-    /// saves; streams of HTTP/2 are always watched, because their resets are a way to attack.
-    pub(super) fn client_is_watched(&self, now: Instant) -> bool {
-        self.client.link.is_h2() || !clock::is_within(now, self.record.start, UNWATCHED)
     }
 
     /// Judges a body that could not be moved to the origin.
@@ -381,14 +372,11 @@ impl Exchange<'_> {
             .map(|&awaited| (self.progress.deadline(awaited, timeouts, &upstream.settings, now), awaited))
             .min_by_key(|(deadline, _)| *deadline);
         let Some((deadline, awaited)) = next else { return Poll::Pending };
-        if !self.client_is_watched(now) {
-            let watch = self.record.start + UNWATCHED;
-            if watch < deadline && self.timer.poll(cx, watch).is_ready() {
+        if let Some(watch) = self.client.unwatched_until(now).filter(|watch| *watch < deadline) {
+            if self.timer.poll(cx, watch).is_ready() {
                 cx.waker().wake_by_ref();
             }
-            if watch < deadline {
-                return Poll::Pending;
-            }
+            return Poll::Pending;
         }
         if self.timer.poll(cx, deadline).is_pending() {
             return Poll::Pending;
@@ -510,7 +498,7 @@ impl Exchange<'_> {
             if self.client.link.poll_room(cx).is_ready() {
                 return Poll::Ready(Ok(()));
             }
-            if let Poll::Ready(error) = self.client.poll_abandoned(cx) {
+            if let Poll::Ready(error) = self.client.poll_abandoned(cx, self.timer) {
                 return Poll::Ready(Err(Error::Client(error)));
             }
             let stall = self.config.settings.timeouts.write_stall;
@@ -661,8 +649,8 @@ impl Exchange<'_> {
             return Poll::Ready(Ok(Some(question)));
         }
         let now = clock::now();
-        if self.client_is_watched(now)
-            && let Poll::Ready(error) = self.client.poll_abandoned(cx)
+        if self.client.unwatched_until(now).is_none()
+            && let Poll::Ready(error) = self.client.poll_abandoned(cx, self.timer)
         {
             return Poll::Ready(Err(Error::Client(error)));
         }

@@ -118,7 +118,7 @@ impl<'a> Exchange<'a> {
             if let Poll::Ready(told) = Pin::new(&mut told).poll(cx) {
                 return Poll::Ready(Waited::Told(told.ok()));
             }
-            if let Poll::Ready(error) = self.client.poll_abandoned(cx) {
+            if let Poll::Ready(error) = self.client.poll_abandoned(cx, self.timer) {
                 return Poll::Ready(Waited::Gone(error));
             }
             self.timer.poll(cx, deadline).map(|()| Waited::Late)
@@ -168,7 +168,7 @@ impl<'a> Exchange<'a> {
             if next > until {
                 return Ok(None);
             }
-            poll_fn(|cx| match self.client.poll_abandoned(cx) {
+            poll_fn(|cx| match self.client.poll_abandoned(cx, self.timer) {
                 Poll::Ready(error) => Poll::Ready(Err(Fault::Lost(Error::Client(error)))),
                 Poll::Pending => self.timer.poll(cx, next).map(Ok),
             })

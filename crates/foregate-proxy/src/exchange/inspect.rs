@@ -314,8 +314,8 @@ impl Exchange<'_> {
                     if now >= until {
                         return Poll::Ready(Ok(false));
                     }
-                    if self.client_is_watched(now)
-                        && let Poll::Ready(error) = self.client.poll_abandoned(cx)
+                    if self.client.unwatched_until(now).is_none()
+                        && let Poll::Ready(error) = self.client.poll_abandoned(cx, self.timer)
                     {
                         return Poll::Ready(Err(Error::Client(error)));
                     }

@@ -262,6 +262,7 @@ impl<'a> Exchange<'a> {
         let Served { proxy, config, peer, client, request, response, timer } = served;
         let now = clock::now();
         let began = request.began.take().unwrap_or(now);
+        client.begin(began);
         let upload = if request.length.is_empty() { Copy::done() } else { Copy::new() };
         Self {
             proxy,

@@ -28,6 +28,7 @@ use crate::link::LinkError;
 use crate::offload::{LONG_BODY, LONGEST_WAIT, LONGEST_WAIT_OF_LONG};
 use crate::telemetry::clock;
 use crate::telemetry::steps::StepCounters;
+use crate::timer::Timer;
 
 thread_local! {
     /// The memory of exchanges that are over.
@@ -434,7 +435,7 @@ impl Exchange<'_> {
             (slot, dry, fetch::fetch(proxy, config, site, request.authority(), ask).await)
         });
         let answers = std::pin::pin!(futures_util::future::join_all(answers));
-        let answers = unless_gone(self.client, answers).await.map_err(gone)?;
+        let answers = unless_gone(self.client, self.timer, answers).await.map_err(gone)?;
         if let Some(run) = &mut self.run {
             for (slot, dry, answer) in answers {
                 if let Some(slot) = pipeline.answer_slot(slot) {
@@ -449,7 +450,7 @@ impl Exchange<'_> {
     pub(super) async fn fetch_one(&mut self, ask: FetchRequest) -> Result<FetchResult, LinkError> {
         let (proxy, config, site, request) = (self.proxy, &self.config, self.site, &*self.request);
         let answer = std::pin::pin!(fetch::fetch(proxy, config, site, request.authority(), ask));
-        unless_gone(self.client, answer).await
+        unless_gone(self.client, self.timer, answer).await
     }
 
     /// What became of the exchange so far.
@@ -481,12 +482,16 @@ impl Exchange<'_> {
 }
 
 /// Waits for `future`, or for the client to give up on the exchange.
-async fn unless_gone<F: Future + Unpin>(client: &mut Client, mut future: F) -> Result<F::Output, LinkError> {
+async fn unless_gone<F: Future + Unpin>(
+    client: &mut Client,
+    timer: &mut Timer,
+    mut future: F,
+) -> Result<F::Output, LinkError> {
     poll_fn(|cx| {
         if let Poll::Ready(output) = Pin::new(&mut future).poll(cx) {
             return Poll::Ready(Ok(output));
         }
-        client.poll_abandoned(cx).map(Err)
+        client.poll_abandoned(cx, timer).map(Err)
     })
     .await
 }
