@@ -23,7 +23,7 @@ pub trait Exchange {
     fn scheme(&self) -> &str;
     /// `HTTP/1.0`, `HTTP/1.1`, `HTTP/2`, `HTTP/3`.
     fn protocol(&self) -> &str;
-    /// The method, as it was sent.
+    /// The method, as it was sent; empty where a request was refused and none was understood.
     fn method(&self) -> &[u8];
     /// The host: lower case, without port or trailing dot.
     fn host(&self) -> &str;

@@ -223,6 +223,8 @@ impl Session {
                 return Poll::Ready(Err(NoHead::Fault(HeadFault::Closed)));
             };
             let polled = link.poll_request_head(cx, &config.head_limits, &mut request.head);
+            // The request line has given both or neither.
+            request.has_method = !request.head.target().is_empty();
             let held = request.count() + link.held();
             if let Poll::Ready(result) = polled {
                 return Poll::Ready(result.map_err(NoHead::Fault));

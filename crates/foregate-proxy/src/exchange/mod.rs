@@ -572,11 +572,7 @@ impl<'a> Exchange<'a> {
         log.record(&Entry {
             time: SystemTime::now() - duration,
             client: self.client_address(),
-            method: match (self.request.head.method, self.request.head.target()) {
-                // None was understood: only the default has nothing that it asks for.
-                (Method::Get, b"") => b"",
-                _ => self.request.head.method.as_bytes(),
-            },
+            method: self.request.method(),
             scheme: self.request.scheme(),
             host: self.request.host().as_bytes(),
             path: self.request.head.target(),

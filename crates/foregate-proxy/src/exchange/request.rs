@@ -27,6 +27,8 @@ const HOPS_MOST: usize = 10;
 pub struct Request {
     /// As it was received; the fields are edited on the way to the origin.
     pub head: RequestHead,
+    /// Whether the method of the head was understood; if not, what stands there is nobody's.
+    pub has_method: bool,
     /// When its first byte came, where that was before it was understood.
     pub began: Option<Instant>,
     /// How the body is framed.
@@ -66,6 +68,7 @@ impl Request {
     pub fn new() -> Self {
         Self {
             head: RequestHead::new(),
+            has_method: false,
             began: None,
             length: BodyLength::Empty,
             expect_continue: false,
@@ -86,6 +89,11 @@ impl Request {
             charge: Charge::new(),
             of_client: None,
         }
+    }
+
+    /// The method as it was sent, also where the rest of the head was refused; empty if none was understood.
+    pub fn method(&self) -> &[u8] {
+        if self.has_method { self.head.method.as_bytes() } else { b"" }
     }
 
     /// `http` or `https`.
@@ -205,6 +213,7 @@ impl Request {
         let mut shown = Self::new();
         shown.head.version = self.head.version;
         shown.head.method = self.head.method;
+        shown.has_method = self.has_method;
         shown.head.set_target(self.head.target());
         for name in [NameId::UserAgent, NameId::Referer] {
             if let Some(value) = self.head.headers.get(name) {
@@ -220,6 +229,7 @@ impl Request {
     /// Forgets the last request and keeps its memory for the next.
     pub fn clear(&mut self) {
         self.head.clear();
+        self.has_method = false;
         self.upgrade = None;
         self.websocket_key = None;
         self.authority.clear();

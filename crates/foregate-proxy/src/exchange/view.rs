@@ -209,7 +209,7 @@ impl module::Exchange for View<'_> {
     }
 
     fn method(&self) -> &[u8] {
-        self.request.head.method.as_bytes()
+        self.request.method()
     }
 
     fn host(&self) -> &str {

@@ -91,7 +91,7 @@ impl Request {
     ) -> Result<Self, Error> {
         let mut request = Self::new();
         request.head.version = Version::Http11;
-        request.head.method = method;
+        request.set_method(method);
         if !target.starts_with(b"/") || target.iter().any(|byte| !byte.is_ascii_graphic()) {
             return Err(Error::Internal);
         }
@@ -144,6 +144,11 @@ impl Request {
         Ok(())
     }
 
+    fn set_method(&mut self, method: Method) {
+        self.head.method = method;
+        self.has_method = true;
+    }
+
     fn push_port(&mut self, port: Option<u16>) {
         push_port(&mut self.authority, port, self.secure, &self.head.method);
     }
@@ -173,6 +178,7 @@ impl Request {
         (decoded, named): (&mut Vec<u8>, &mut Vec<u8>),
     ) -> Result<(), Error> {
         self.head.clear();
+        self.has_method = false;
         self.head.version = Version::Http2;
         // What the connection is counts, not what the client says of it.
         self.secure = terms.secure;
@@ -182,7 +188,7 @@ impl Request {
         let (mut is_http, mut is_short) = (true, true);
         fields.fields(decoded, |name, value| match name {
             b":method" => match Method::from_bytes(value) {
-                Some(method) => self.head.method = method,
+                Some(method) => self.set_method(method),
                 None => is_short = false,
             },
             b":path" => self.head.set_target(value),
@@ -274,7 +280,7 @@ impl Request {
             match field.name {
                 b":path" => self.head.set_target(field.value),
                 b":scheme" => {}
-                b":method" if let Some(method) = Method::from_bytes(field.value) => self.head.method = method,
+                b":method" if let Some(method) = Method::from_bytes(field.value) => self.set_method(method),
                 b":authority" => {
                     match parse_authority(field.value, &mut self.authority).map(|found| found.port) {
                         Ok(port) => {
