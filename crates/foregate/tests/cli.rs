@@ -219,8 +219,21 @@ fn the_service_manager_is_told_how_long_the_end_may_take() {
     assert!(proxy.wait().unwrap().success());
 }
 
-#[test]
+/// Waits until a file holds this text.
 #[allow(clippy::disallowed_methods, reason = "no worker waits here")]
+fn wait_for(path: &Path, text: &str) {
+    let read = || std::fs::read_to_string(path).unwrap();
+    let holds = (0..200).any(|_| {
+        let holds = read().contains(text);
+        if !holds {
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        holds
+    });
+    assert!(holds, "no {text} in {}", read());
+}
+
+#[test]
 fn a_log_to_the_standard_output_shares_its_file_with_the_diagnostics() {
     let folder = Folder::new("stdout");
     let address = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
@@ -240,15 +253,7 @@ fn a_log_to_the_standard_output_shares_its_file_with_the_diagnostics() {
         .stderr(out)
         .spawn()
         .unwrap();
-    let until = |text: &str| {
-        for _ in 0..200 {
-            if std::fs::read_to_string(&path).unwrap().contains(text) {
-                return;
-            }
-            std::thread::sleep(Duration::from_millis(50));
-        }
-        panic!("no {text} in {}", std::fs::read_to_string(&path).unwrap());
-    };
+    let until = |text: &str| wait_for(&path, text);
     let ask = |target: &str| {
         let mut client = std::net::TcpStream::connect(address).unwrap();
         write!(client, "GET {target} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").unwrap();
@@ -275,11 +280,12 @@ fn a_reload_that_hangs_does_not_keep_the_process_from_ending() {
     folder.write("foregate.kdl", "listen \"127.0.0.1:0\"\nsite \"*\" { route \"/**\" { respond 204 } }\n");
     let manager = UnixDatagram::bind(folder.0.join("notify.sock")).unwrap();
     manager.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    let said = folder.write("stderr.txt", "");
     let mut proxy = Command::new(env!("CARGO_BIN_EXE_foregate"))
         .arg("run")
         .current_dir(&folder.0)
         .env("NOTIFY_SOCKET", folder.0.join("notify.sock"))
-        .stderr(Stdio::null())
+        .stderr(std::fs::File::create(&said).unwrap())
         .spawn()
         .unwrap();
     let told = |start: &str| {
@@ -298,10 +304,11 @@ fn a_reload_that_hangs_does_not_keep_the_process_from_ending() {
     let text = std::fs::read_to_string(&file).unwrap();
     std::fs::remove_file(&file).unwrap();
     assert!(Command::new("mkfifo").arg(&file).status().unwrap().success());
-    for _ in 0..2 {
+    for outcome in ["reload refused", "reloaded"] {
         send("-HUP");
         told("RELOADING=1");
         told("READY=1");
+        wait_for(&said, outcome);
         let _ = std::fs::remove_file(&file);
         std::fs::write(&file, &text).unwrap();
     }
