@@ -2,7 +2,7 @@
 
 use std::future::poll_fn;
 use std::sync::Arc;
-use std::task::Poll;
+use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use foregate_wire::{BodyLength, Method, RequestError};
@@ -247,6 +247,7 @@ impl Session {
         Drain {
             deadline: Instant::now() + terms.timeouts.early_response_drain,
             left: terms.limits.early_response_drain.saturating_sub(self.client.dropped),
+            told: false,
         }
     }
 
@@ -265,7 +266,9 @@ impl Session {
                         }
                     }
                     Poll::Ready(Err(_)) => return Poll::Ready(false),
-                    Poll::Pending => return self.timer.poll(cx, drain.deadline).map(|()| false),
+                    Poll::Pending => {
+                        return drain.poll_over(cx, &self.connection, &mut self.timer).map(|()| false);
+                    }
                 }
             }
         })
@@ -296,6 +299,7 @@ impl Session {
                     Poll::Ready(Ok(())) if all_read => return Poll::Ready(true),
                     Poll::Ready(Ok(())) => shut = true,
                     Poll::Ready(Err(_)) => return Poll::Ready(true),
+                    // The response is still on its way into the system.
                     Poll::Pending => return self.timer.poll(cx, drain.deadline).map(|()| true),
                 }
             }
@@ -309,31 +313,26 @@ impl Session {
                 match link.poll_ahead(cx) {
                     Poll::Ready(Ok(true)) => {}
                     Poll::Ready(Ok(false) | Err(_)) => return Poll::Ready(true),
-                    Poll::Pending => return self.timer.poll(cx, drain.deadline).map(|()| true),
+                    Poll::Pending => {
+                        return drain.poll_over(cx, &self.connection, &mut self.timer).map(|()| true);
+                    }
                 }
             }
         })
         .await;
         if !over {
-            self.linger(drain.deadline).await;
+            self.linger(drain).await;
         }
     }
 
-    /// Gives the client until then to take what is on its way to it, less where the process or the listener ends.
-    async fn linger(&mut self, mut deadline: Instant) {
+    /// Gives the client the time that is left to take what is on its way to it.
+    async fn linger(&mut self, mut drain: Drain) {
         let Link::H1(link) = &self.client.link else { return };
         let failed = link.stream().socket().failed();
         tokio::pin!(failed);
-        let mut told = false;
-        poll_fn(|cx| {
-            if failed.as_mut().poll(cx).is_ready() {
-                return Poll::Ready(());
-            }
-            if !told && self.connection.registered.poll_told(cx) {
-                told = true;
-                deadline = deadline.min(Instant::now() + GRACE);
-            }
-            self.timer.poll(cx, deadline)
+        poll_fn(|cx| match failed.as_mut().poll(cx) {
+            Poll::Ready(_) => Poll::Ready(()),
+            Poll::Pending => drain.poll_over(cx, &self.connection, &mut self.timer),
         })
         .await;
     }
@@ -343,6 +342,8 @@ impl Session {
 struct Drain {
     deadline: Instant,
     left: usize,
+    /// The process or the listener ends.
+    told: bool,
 }
 
 impl Drain {
@@ -351,6 +352,15 @@ impl Drain {
         let left = self.left.checked_sub(count);
         self.left = left.unwrap_or(0);
         left.is_some()
+    }
+
+    /// Ready once the time is up, of which little is left where the process or the listener ends.
+    fn poll_over(&mut self, cx: &mut Context<'_>, connection: &Connection, timer: &mut Timer) -> Poll<()> {
+        if !self.told && connection.registered.poll_told(cx) {
+            self.told = true;
+            self.deadline = self.deadline.min(Instant::now() + GRACE);
+        }
+        timer.poll(cx, self.deadline)
     }
 }
 
