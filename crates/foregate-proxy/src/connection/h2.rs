@@ -30,6 +30,8 @@ use crate::timer::Timer;
 const READ: usize = 64 * 1024;
 /// Reads in a row before others of the worker have their turn.
 const READS: u32 = 4;
+/// How long a client may be silent after the end of a connection on which it has got something just now.
+const LINGER: Duration = Duration::from_secs(5);
 /// How long a client may take to go away after it was told why.
 const FAREWELL: Duration = Duration::from_secs(1);
 /// The most requests of one connection that are begun before those of others have their turn, and before it is looked at whether their
@@ -142,7 +144,10 @@ impl Session {
                     self.shared.fail(error);
                     return self.refuse_rest();
                 }
-                Event::Ended => return self.say_farewell().await,
+                Event::Ended => {
+                    self.say_farewell().await;
+                    return self.linger().await;
+                }
             }
         }
     }
@@ -386,6 +391,18 @@ impl Session {
             Pin::new(&mut self.stream).poll_shutdown(cx)
         });
         let _ = tokio::time::timeout(FAREWELL, gone).await;
+    }
+
+    /// Reads on until the client has ended its side: were the connection closed over a window that it opens, what it has not taken of
+    /// the last responses would be lost with it.
+    async fn linger(&mut self) {
+        let until = clock::now() + self.terms.timeouts.write_stall;
+        let was_quiet = clock::now().saturating_duration_since(self.busy_at) >= LINGER;
+        while !was_quiet && clock::now() < until {
+            let read = poll_fn(|cx| self.input.poll_fill(cx, &mut self.stream, READ));
+            let Ok(Ok(1..)) = tokio::time::timeout(LINGER, read).await else { return };
+            self.input.consume(self.input.len());
+        }
     }
 }
 
