@@ -394,13 +394,14 @@ impl Session {
     }
 
     /// Reads on until the client has ended its side: were the connection closed over a window that it opens, what it has not taken of
-    /// the last responses would be lost with it.
+    /// the last responses would be lost with it. The end of the process, or of the listener, waits for less silence.
     async fn linger(&mut self) {
         let until = clock::now() + self.terms.timeouts.write_stall;
+        let silence = if self.registered.is_told() { FAREWELL } else { LINGER };
         let was_quiet = clock::now().saturating_duration_since(self.busy_at) >= LINGER;
         while !was_quiet && clock::now() < until {
             let read = poll_fn(|cx| self.input.poll_fill(cx, &mut self.stream, READ));
-            let Ok(Ok(1..)) = tokio::time::timeout(LINGER, read).await else { return };
+            let Ok(Ok(1..)) = tokio::time::timeout(silence, read).await else { return };
             self.input.consume(self.input.len());
         }
     }
