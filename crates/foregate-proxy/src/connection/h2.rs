@@ -26,6 +26,9 @@ use crate::telemetry::blocked::Watched;
 use crate::telemetry::clock;
 use crate::timer::Timer;
 
+/// With so much waiting to be written, bytes, nothing more is read from the client, since that may want an answer. Bodies and heads alone are
+/// never as much: a PING, or the reset of a download, is not to wait for what goes before.
+const PAUSE: usize = 4 * COLLECT;
 /// What is read at a time at most, bytes: all of a frame, and what others may come with it.
 const READ: usize = 64 * 1024;
 /// Reads in a row before others of the worker have their turn.
@@ -142,7 +145,7 @@ impl Session {
                 }
                 Event::Gone(error) => {
                     self.shared.fail(error);
-                    return self.refuse_rest();
+                    return self.drop_rest();
                 }
                 Event::Ended => {
                     self.say_farewell().await;
@@ -155,14 +158,10 @@ impl Session {
     fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<Event> {
         self.shared.poll_by(cx);
         let mut has_more = true;
+        // All that there is to read is looked at before the next request is begun: who opens streams and resets them, or leaves, would
+        // have us connect to origins at no cost of its own.
         for _ in 0..READS {
-            // The first request comes once all that was read has been looked at: who opens streams and resets them in one breath would
-            // have us connect to origins at no cost of its own.
-            if let Some(arrived) = self.next_arrived() {
-                return Poll::Ready(arrived);
-            }
-            // What a client sends may want an answer: nothing more is read while that much waits to be written.
-            if self.waiting() >= COLLECT {
+            if self.waiting() >= PAUSE {
                 break;
             }
             let Poll::Ready(read) = self.input.poll_fill(cx, &mut self.stream, READ) else {
@@ -198,7 +197,7 @@ impl Session {
         if let Poll::Ready(Err(error)) = self.poll_flush(cx) {
             return Poll::Ready(Event::Gone(error.into()));
         }
-        if has_more && self.waiting() < COLLECT {
+        if has_more && self.waiting() < PAUSE {
             cx.waker().wake_by_ref();
         }
         if self.waiting() == 0 && self.shared.is_done() {
@@ -364,6 +363,20 @@ impl Session {
                     drop(ClientStream::new(&self.shared, asked.stream));
                     let error = asked.understood.err().unwrap_or(Error::Client(LinkError::H2));
                     self.log_refused(asked.scratch, error);
+                }
+            }
+        }
+    }
+
+    /// Drops what a client that has gone has asked: nobody is to have work with that.
+    fn drop_rest(&mut self) {
+        while let Some((arrived, _)) = self.shared.next() {
+            match arrived {
+                Arrived::Refused(refused) => self.refuse(refused),
+                Arrived::Request(asked) => {
+                    self.proxy.metrics.requests_reset.inc();
+                    drop(ClientStream::new(&self.shared, asked.stream));
+                    asked.scratch.give();
                 }
             }
         }

@@ -81,7 +81,8 @@ impl Output {
     /// So much of what was taken has been written.
     pub fn wrote(&mut self, bytes: usize, now: Instant) {
         self.writing = self.writing.saturating_sub(bytes);
-        if self.waiting.iter().any(|waiting| !waiting.is_empty()) {
+        // Where the window is used up, what leaves is no progress for those who wait for it.
+        if self.window > 0 && self.waiting.iter().any(|waiting| !waiting.is_empty()) {
             self.left_at = Some(now);
         }
     }
