@@ -20,6 +20,10 @@ impl Own {
         if pools.iter().any(|kept_in| std::ptr::eq(kept_in.as_ptr(), &**pool)) {
             return true;
         }
+        // Those of servers that are gone, with a reload or as names changed, have nothing any more.
+        if pools.len() >= SERVERS_MOST {
+            pools.retain(|kept_in| kept_in.strong_count() > 0);
+        }
         if pools.len() >= SERVERS_MOST {
             return false;
         }
@@ -75,9 +79,11 @@ mod tests {
     #[test]
     fn it_is_kept_at_so_many_servers() {
         let own = Own::default();
-        let pools: Vec<_> = (0..=SERVERS_MOST).map(|_| Arc::new(Pool::new(&Arc::default()))).collect();
+        let mut pools: Vec<_> = (0..=SERVERS_MOST).map(|_| Arc::new(Pool::new(&Arc::default()))).collect();
         let kept = |pool: &Arc<Pool>| own.keeps_in(pool);
         assert_eq!(pools.iter().filter(|pool| kept(pool)).count(), SERVERS_MOST);
         assert!(kept(&pools[0]), "there it was before");
+        pools.remove(1);
+        assert!(kept(&pools[SERVERS_MOST - 1]), "one of the others is gone");
     }
 }
