@@ -190,31 +190,32 @@ fn socket_address(value: &value::Value<'_>) -> Result<SocketAddr, Wrong> {
     })
 }
 
+/// The longest path of a Unix socket, bytes: the system's structure has room for one more, which ends it.
+const SOCKET_PATH_MOST: usize = 107;
+
 /// The path of a Unix socket, from the folder of the file.
 fn socket_path(base: &Path, path: &str) -> Result<PathBuf, Wrong> {
     let path = base.join(path);
-    match std::os::unix::net::SocketAddr::from_pathname(&path) {
-        Ok(_) => Ok(path),
-        Err(_) => Err(Wrong::new(format!(
-            "the path of a Unix socket has at most 107 bytes, this one {}",
-            path.as_os_str().len()
-        ))),
-    }
+    let Err(error) = std::os::unix::net::SocketAddr::from_pathname(&path) else { return Ok(path) };
+    Err(match path.as_os_str().len() {
+        length if length > SOCKET_PATH_MOST => Wrong::new(format!(
+            "the path of a Unix socket has at most {SOCKET_PATH_MOST} bytes, this one {length}"
+        )),
+        _ => Wrong::new(format!("no path of a Unix socket: {error}")),
+    })
 }
 
 /// `unix:` may stand before the path, as it must where an address could also be one of TCP.
 pub(super) fn admin(decoder: &mut Decoder<'_>, item: Item<'_>, inspect: bool) -> Option<PathBuf> {
-    let text = |v: &value::Value<'_>| {
+    let path = decoder.read(item, 0, |v| {
         let text = value::string(v)?;
-        Ok(text.strip_prefix("unix:").unwrap_or(text).to_owned())
-    };
-    let path = decoder.read(item, 0, text)?;
-    if path.is_empty() || path.parse::<SocketAddr>().is_ok() {
-        let problem = Problem::new(Some(item.place()), "the admin socket is a Unix socket, never TCP");
-        decoder.push(problem.help("write a path, such as `admin \"/run/foregate/admin.sock\"`"));
-        return None;
-    }
-    let path = decoder.read(item, 0, |v| socket_path(item.base(), &text(v)?))?;
+        let path = text.strip_prefix("unix:").unwrap_or(text);
+        if path.is_empty() || path.parse::<SocketAddr>().is_ok() {
+            let wrong = Wrong::new("the admin socket is a Unix socket, never TCP");
+            return Err(wrong.help("write a path, such as `admin \"/run/foregate/admin.sock\"`"));
+        }
+        socket_path(item.base(), path)
+    })?;
     if inspect {
         writable::socket(decoder, &path, item.place());
     }
