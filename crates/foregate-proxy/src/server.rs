@@ -40,7 +40,7 @@ use crate::watch::ConfiguredFiles;
 const MOST_CONNECTIONS: u64 = 50_000;
 /// Tasks that a worker polls between two looks at its sockets.
 const TASKS_BETWEEN_LOOKS: u32 = 16;
-/// How long each log may take to be written at the end.
+/// How long the logs may take to be written at the end, all of them together.
 const FLUSH: Duration = Duration::from_secs(2);
 /// How long exchanges that are cut off may take to be logged at the end.
 const END: Duration = Duration::from_millis(500);

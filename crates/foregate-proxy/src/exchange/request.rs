@@ -258,8 +258,11 @@ impl Request {
     pub fn put_away(&mut self) {
         self.clear();
         self.shrink();
-        // How fast a head is known again would tell of another client's.
+        // How fast a head or a host is known again would tell of another client's.
         self.head.forget();
+        if let Some(last) = &mut self.last_host {
+            last.forget();
+        }
         self.charge.set(0);
     }
 

@@ -10,8 +10,8 @@ const KEPT: usize = 128;
 
 /// A request and its response, of which nothing is known when it is taken.
 ///
-/// What it remembers of earlier ones saves the work of understanding the same bytes again, and nothing else: it may come from
-/// another connection.
+/// It may come from another connection. What it remembers of that is what origins were told of the client, which is used again for
+/// the same address alone, and so says nothing to others.
 #[derive(Debug)]
 pub struct Scratch {
     /// The request.

@@ -80,8 +80,8 @@ pub struct Report {
     pub would: Verdict,
     /// What it needed beyond its budget.
     pub over: Option<Over>,
-    /// The limit for which the request was denied, or would have been, if that is why: see
-    /// [`deny_for`](super::Transaction::deny_for).
+    /// The limit that the request's body was longer than, if nothing had been decided before: it was denied for that, or would have
+    /// been, or neither where rules have the engine only detect. See [`deny_for`](super::Transaction::deny_for).
     pub beyond: Option<&'static str>,
     /// The worst severity of the rules that matched.
     pub highest_severity: Option<u8>,
@@ -98,8 +98,8 @@ pub struct Report {
 }
 
 impl Report {
-    /// The lines for the log, one for each match that is to be written there, and one if it was over its budget or denied for a
-    /// limit.
+    /// The lines for the log, one for each match that is to be written there, and one if it was over its budget or its body
+    /// longer than a limit.
     pub fn lines(&self) -> impl Iterator<Item = String> + '_ {
         let matched = self.matches.iter().filter(|matched| matched.log).map(|matched| matched.line(self));
         let over = self.over.map(|over| {

@@ -165,7 +165,8 @@ pub(crate) struct State {
     pub(crate) text_most: usize,
     /// What was needed beyond the budget, if anything.
     pub(crate) over: Option<Over>,
-    /// The limit for which the host has denied the request, or would have, if that is why.
+    /// The limit that the request's body was longer than, if nothing had been decided before: the host has denied the request for it, or
+    /// would have. It is set as well where rules have the engine only detect, so that neither holds.
     pub(crate) beyond: Option<&'static str>,
     pub(crate) matches: Vec<Match>,
     pub(crate) omitted: u64,

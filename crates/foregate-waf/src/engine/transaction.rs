@@ -202,7 +202,7 @@ impl Transaction {
 
     /// The host denies the request with 413 for its body, which is longer than this limit of it says: where rules may stop
     /// requests. Where not, it would have been; where rules have turned themselves off or have the engine only detect, it would
-    /// not.
+    /// not; in the latter case the limit is noted all the same.
     pub fn deny_for(&mut self, limit: &'static str) -> Verdict {
         let state = &mut self.state;
         let (decided, stops) = match state.switches.mode {

@@ -46,6 +46,12 @@ impl LastHost {
         out.clone_from(&self.authority);
         Ok(self.host_len)
     }
+
+    /// Forgets it, and keeps the memory.
+    pub(super) fn forget(&mut self) {
+        self.raw.clear();
+        self.authority.clear();
+    }
 }
 
 impl Request {
