@@ -23,6 +23,7 @@ use foregate_module::{
 };
 
 use crate::ranges::{self, Network, Ranges};
+use crate::token::is_token;
 
 /// The most entries that are walked. Whoever stands behind more proxies is seen as the last of these.
 const HOPS_LIMIT: usize = 64;
@@ -229,7 +230,7 @@ fn forwarded_for(element: &[u8]) -> Option<IpAddr> {
     loop {
         let equals = rest.iter().position(|byte| *byte == b'=')?;
         let (name, value) = (rest[..equals].trim_ascii(), &rest[equals + 1..]);
-        if name.is_empty() || !name.iter().all(|byte| is_token(*byte)) {
+        if !is_token(name) {
             return None;
         }
         let (value, quoted, after) = match value.strip_prefix(b"\"") {
@@ -243,7 +244,7 @@ fn forwarded_for(element: &[u8]) -> Option<IpAddr> {
                 (value[..end].trim_ascii_end(), false, &value[end..])
             }
         };
-        if !quoted && (value.is_empty() || !value.iter().all(|byte| is_token(*byte))) {
+        if !quoted && !is_token(value) {
             return None;
         }
         if name.eq_ignore_ascii_case(b"for") {
@@ -274,10 +275,6 @@ fn closing_quote(inner: &[u8]) -> Option<usize> {
         escaped = *byte == b'\\' && !escaped;
         closes
     })
-}
-
-fn is_token(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
 }
 
 /// Takes the client's address from a trusted proxy.

@@ -28,6 +28,7 @@ use foregate_module::{
 };
 
 use crate::lists::vary;
+use crate::token::is_token;
 
 /// How many origins, methods or names may be listed.
 const LIST_LIMIT: u8 = 200;
@@ -296,12 +297,6 @@ impl Grant {
 fn is_list(asked: &[u8]) -> bool {
     let names = |element: &[u8]| is_token(element.trim_ascii());
     asked.len() <= ECHO_LIMIT && asked.split(|byte| *byte == b',').all(names)
-}
-
-/// Whether this is a token (RFC 9110, section 5.6.2): the name of a field, or a method.
-fn is_token(name: &[u8]) -> bool {
-    !name.is_empty()
-        && name.iter().all(|byte| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(byte))
 }
 
 /// Names with commas between them.

@@ -47,6 +47,7 @@ pub mod security_headers;
 pub mod static_answers;
 #[cfg(test)]
 mod test_expressions;
+mod token;
 pub mod trace;
 
 use self::arguments::{content_type, cookie, cookie_name, cookies, field_name, host, quotable, target};

@@ -5,6 +5,8 @@ use alloc::vec::Vec;
 
 use foregate_module::{Argument, Problem};
 
+use crate::token::{is_token, is_token_byte};
+
 /// The longest pattern, bytes (RFC 6838, section 4.2: two names of at most 127).
 const PATTERN_LIMIT: usize = 255;
 
@@ -108,9 +110,8 @@ fn are_parameters(mut rest: &[u8]) -> bool {
         let value = &rest[equals + 1..];
         let Some(length) = (match value.first() {
             Some(b'"') => quoted(value),
-            _ => {
-                Some(value.iter().take_while(|byte| is_token(&[**byte])).count()).filter(|length| *length > 0)
-            }
+            _ => Some(value.iter().take_while(|byte| is_token_byte(**byte)).count())
+                .filter(|length| *length > 0),
         }) else {
             return false;
         };
@@ -129,12 +130,6 @@ fn quoted(text: &[u8]) -> Option<usize> {
             _ => return None,
         }
     }
-}
-
-/// Whether a text is a token (RFC 9110, section 5.6.2).
-fn is_token(text: &[u8]) -> bool {
-    !text.is_empty()
-        && text.iter().all(|byte| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(byte))
 }
 
 #[cfg(test)]

@@ -29,6 +29,14 @@ KEPT = 4096
 class Gathering(Case):
     BODY = b"0123456789abcdef" * 4096
 
+    def until(self, client, got, least, case, most=1 << 16):
+        """What `client` has got with what else it gets until there are `least` bytes of the body, at `most` so many at once."""
+        while len(got.partition(b"\r\n\r\n")[2]) < least:
+            data = client.recv(most)
+            self.assertTrue(data, f"{case} {len(got)}")
+            got += data
+        return got
+
     def test_few_pieces_are_sent(self):
         """Without, each two buffers of 4 KiB would be a piece."""
         origin = self.origin(lambda head: response(self.BODY))
@@ -64,10 +72,7 @@ class Gathering(Case):
                 client.sendall(b"GET /origin/ HTTP/1.0\r\nHost: example.com\r\n\r\n")
                 got = b""
                 for number in range(count):
-                    while len(got.partition(b"\r\n\r\n")[2]) < 3 * (len(piece) * (number + 1) - KEPT):
-                        data = client.recv(1 << 16)
-                        self.assertTrue(data, f"{options} {number} {len(got)}")
-                        got += data
+                    got = self.until(client, got, 3 * (len(piece) * (number + 1) - KEPT), f"{options} {number}")
                     got_piece.release()
                 while data := client.recv(1 << 16):
                     got += data
@@ -97,11 +102,7 @@ class Gathering(Case):
                     client.connect(("127.0.0.1", nginx.port))
                     client.sendall(b"GET /origin/ HTTP/1.0\r\nHost: example.com\r\n\r\n")
                     time.sleep(0.1)
-                    got = b""
-                    while len(got.partition(b"\r\n\r\n")[2]) < 3 * (len(sent[0]) - KEPT):
-                        data = client.recv(1 << 13)
-                        self.assertTrue(data, f"{options} {buffers} {len(got)}")
-                        got += data
+                    got = self.until(client, b"", 3 * (len(sent[0]) - KEPT), f"{options} {buffers}", 1 << 13)
                     go_on.set()
                     while data := client.recv(1 << 16):
                         got += data

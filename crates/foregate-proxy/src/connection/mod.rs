@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use tokio::time::timeout;
 
+use self::proxy_header::HeaderError;
 use self::registry::Registered;
 use crate::exchange::client::Peer;
 use crate::link::{H1Link, Socket, Stream};
@@ -21,7 +22,7 @@ use crate::settings::{Listen, any_contains};
 use crate::telemetry::clock;
 use crate::telemetry::metrics::Metrics;
 use crate::timer::Timer;
-use crate::tls::Alpn;
+use crate::tls::{Alpn, HandshakeError};
 
 /// What an HTTP/2 client sends first (RFC 9113, section 3.4).
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
@@ -75,8 +76,9 @@ pub fn serve(proxy: Arc<Proxy>, listen: Arc<Listen>, accepted: Accepted) -> impl
         let proxied = !listen.proxy_protocol_from.is_empty()
             && remote.is_none_or(|remote| any_contains(&listen.proxy_protocol_from, remote.ip()));
         if proxied {
-            match timeout(limit, Box::pin(proxy_header::read(&mut socket))).await {
-                Ok(Ok(Some((source, destination)))) => {
+            let read = timeout(limit, Box::pin(proxy_header::read(&mut socket))).await;
+            match read.unwrap_or(Err(HeaderError::Timeout)) {
+                Ok(Some((source, destination))) => {
                     let most = proxy.connections_per_client.load(Ordering::Relaxed);
                     if !registered.attribute(source.ip(), most) {
                         proxy.metrics.connections_refused.inc();
@@ -85,15 +87,10 @@ pub fn serve(proxy: Arc<Proxy>, listen: Arc<Listen>, accepted: Accepted) -> impl
                     client = Some(source);
                     local = Some(destination);
                 }
-                Ok(Ok(None)) => {}
-                Ok(Err(error)) => {
+                Ok(None) => {}
+                Err(error) => {
                     proxy.metrics.proxy_header_refused(error.kind());
                     tracing::debug!(peer = ?client, %error, "a PROXY protocol header was refused");
-                    return;
-                }
-                Err(_) => {
-                    proxy.metrics.proxy_header_refused("timeout");
-                    tracing::debug!(peer = ?client, "a PROXY protocol header took too long");
                     return;
                 }
             }
@@ -102,8 +99,9 @@ pub fn serve(proxy: Arc<Proxy>, listen: Arc<Listen>, accepted: Accepted) -> impl
         peer.holdings = registered.holdings().cloned();
         let (stream, alpn) = if listen.tls.is_some() {
             let Some(acceptor) = config.acceptor(&listen.address) else { return };
-            match timeout(limit, Box::pin(acceptor.accept(socket))).await {
-                Ok(Ok(accepted)) => {
+            let shaken = timeout(limit, Box::pin(acceptor.accept(socket))).await;
+            match shaken.unwrap_or(Err(HandshakeError::Timeout)) {
+                Ok(accepted) => {
                     proxy.metrics.handshakes_ok.inc();
                     if accepted.info.resumed {
                         proxy.metrics.handshakes_resumed.inc();
@@ -111,14 +109,9 @@ pub fn serve(proxy: Arc<Proxy>, listen: Arc<Listen>, accepted: Accepted) -> impl
                     peer.tls = Some((accepted.info, listen.clone()));
                     (Stream::TlsServer(Box::new(accepted.stream)), Some(accepted.alpn))
                 }
-                Ok(Err(error)) => {
+                Err(error) => {
                     proxy.metrics.handshake_failed(error.kind());
                     tracing::debug!(client = ?client, %error, "TLS handshake with a client failed");
-                    return;
-                }
-                Err(_) => {
-                    proxy.metrics.handshake_failed("timeout");
-                    tracing::debug!(client = ?client, "TLS handshake with a client took too long");
                     return;
                 }
             }

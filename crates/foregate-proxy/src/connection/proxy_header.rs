@@ -20,6 +20,9 @@ pub enum HeaderError {
     /// The connection failed or ended.
     #[error("{0}")]
     Io(#[from] io::Error),
+    /// Its time was up.
+    #[error("it took too long")]
+    Timeout,
 }
 
 impl HeaderError {
@@ -30,6 +33,7 @@ impl HeaderError {
             Self::Header(ProxyError::BadLine | ProxyError::BadHeader) => "malformed",
             Self::Header(ProxyError::TooLong) => "too_long",
             Self::Io(_) => "io",
+            Self::Timeout => "timeout",
         }
     }
 }

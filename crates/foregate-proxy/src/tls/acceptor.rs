@@ -107,6 +107,9 @@ pub enum HandshakeError {
     /// The connection failed or ended.
     #[error("{0}")]
     Io(#[from] io::Error),
+    /// Its time was up: for whoever limits that.
+    #[error("it took too long")]
+    Timeout,
 }
 
 impl HandshakeError {
@@ -118,6 +121,7 @@ impl HandshakeError {
             Self::ClientCertificate(_) => "client_certificate",
             Self::Protocol(_) => "protocol",
             Self::Io(_) => "io",
+            Self::Timeout => "timeout",
         }
     }
 

@@ -149,44 +149,22 @@ impl Connector {
         Ok(Self { shared: Arc::new(Shared { config, http1, server_name, http2_only, identity }) })
     }
 
-    /// Performs a handshake with `host` (an address without brackets), or with `server_name` of the settings.
-    /// The caller limits its time.
+    /// Performs a handshake with `host` (an address without brackets), or with `server_name` of the settings. `http1`: where ALPN may
+    /// choose, it is to be HTTP/1.1. The caller limits its time.
     ///
     /// # Errors
     ///
     /// See [`ConnectError`].
-    pub async fn connect<IO>(&self, host: &str, io: IO) -> Result<(ClientStream<IO>, Alpn), ConnectError>
-    where
-        IO: AsyncRead + AsyncWrite + Unpin,
-    {
-        self.handshake(&self.shared.config, host, io).await
-    }
-
-    /// The same, and where ALPN may choose it is to be HTTP/1.1.
-    ///
-    /// # Errors
-    ///
-    /// See [`ConnectError`].
-    pub async fn connect_http1<IO>(
+    pub async fn connect<IO>(
         &self,
         host: &str,
+        http1: bool,
         io: IO,
     ) -> Result<(ClientStream<IO>, Alpn), ConnectError>
     where
         IO: AsyncRead + AsyncWrite + Unpin,
     {
-        self.handshake(self.shared.http1.as_ref().unwrap_or(&self.shared.config), host, io).await
-    }
-
-    async fn handshake<IO>(
-        &self,
-        config: &Arc<ClientConfig>,
-        host: &str,
-        io: IO,
-    ) -> Result<(ClientStream<IO>, Alpn), ConnectError>
-    where
-        IO: AsyncRead + AsyncWrite + Unpin,
-    {
+        let config = self.shared.http1.as_ref().filter(|_| http1).unwrap_or(&self.shared.config);
         let host = self.shared.server_name.as_deref().unwrap_or(host);
         let name =
             ServerName::try_from(host).map_err(|_| ConnectError::ServerName(host.to_owned()))?.to_owned();

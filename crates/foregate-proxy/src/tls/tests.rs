@@ -608,7 +608,7 @@ async fn meet(
 ) -> (Result<(ClientStream<DuplexStream>, Alpn), ConnectError>, Result<Accepted<DuplexStream>, HandshakeError>)
 {
     let (near, far) = duplex(16 * 1024);
-    tokio::join!(connector.connect(host, near), acceptor.accept(far))
+    tokio::join!(connector.connect(host, false, near), acceptor.accept(far))
 }
 
 #[tokio::test]

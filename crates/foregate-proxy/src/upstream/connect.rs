@@ -137,10 +137,7 @@ impl Upstream {
             None => (Stream::Plain(socket), None),
             Some(connector) => {
                 let host = server.address.host().unwrap_or_else(|| "localhost".to_owned());
-                let connected = match terms.http1 {
-                    true => connector.connect_http1(&host, socket).await,
-                    false => connector.connect(&host, socket).await,
-                };
+                let connected = connector.connect(&host, terms.http1, socket).await;
                 let (stream, alpn) = connected.map_err(|error| {
                     if server.remembered.handshake.again(Instant::now()) {
                         tracing::warn!(server = %server.label, %error, "TLS handshake with an origin failed");

@@ -1,14 +1,13 @@
 //! Formats a line, without an allocation once its buffer has grown.
 
 use std::cell::Cell;
-use std::io::Write as _;
-use std::net::{IpAddr, Ipv4Addr};
 use std::ops::ControlFlow;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use foregate_module::Text;
 
 use super::Entry;
+use crate::address::write_ip;
 
 /// Bytes of one value, as it is written. What is longer is cut off.
 const VALUE_LIMIT: usize = 16 * 1024;
@@ -22,7 +21,7 @@ pub(super) fn line(line: &mut Vec<u8>, entry: &Entry<'_>) {
     line.push(b'"');
     if let Some(client) = entry.client {
         line.extend_from_slice(b",\"client\":\"");
-        address(line, client);
+        write_ip(client.to_canonical(), |part| line.extend_from_slice(part.as_bytes()));
         line.push(b'"');
     }
     if !entry.method.is_empty() {
@@ -173,23 +172,6 @@ fn code_point(byte: u8) -> [u8; 6] {
     const HEX: &[u8; 16] = b"0123456789abcdef";
     let digit = |value: u8| HEX[usize::from(value & 15)];
     [b'\\', b'u', b'0', b'0', digit(byte >> 4), digit(byte)]
-}
-
-fn address(line: &mut Vec<u8>, address: IpAddr) {
-    match address.to_canonical() {
-        IpAddr::V4(address) => address_v4(line, address),
-        // Rare enough to be formatted by the standard library; writing to a Vec cannot fail.
-        IpAddr::V6(address) => drop(write!(line, "{address}")),
-    }
-}
-
-fn address_v4(line: &mut Vec<u8>, address: Ipv4Addr) {
-    for (position, octet) in address.octets().into_iter().enumerate() {
-        if position > 0 {
-            line.push(b'.');
-        }
-        line.extend_from_slice(itoa::Buffer::new().format(octet).as_bytes());
-    }
 }
 
 /// `2026-11-21T07:26:28`, which changes once a second.

@@ -76,7 +76,7 @@ async fn get(connector: &Connector, url: &str, limit: usize) -> Result<(Response
         return Err("this is no HTTPS URL".into());
     }
     let stream = TcpStream::connect((host, port)).await.map_err(|error| error.to_string())?;
-    let (mut stream, _) = connector.connect(host, stream).await.map_err(|error| error.to_string())?;
+    let (mut stream, _) = connector.connect(host, false, stream).await.map_err(|error| error.to_string())?;
     let authority = if port == 443 { host.to_owned() } else { format!("{host}:{port}") };
     let agent = concat!("foregate/", env!("CARGO_PKG_VERSION"));
     let request = format!(
