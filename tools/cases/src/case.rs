@@ -135,6 +135,8 @@ pub struct Connect {
     pub keep_window: bool,
     /// HTTP/2 without answering any PING.
     pub keep_pings: bool,
+    /// Takes little at a time, and seldom.
+    pub slow: bool,
     /// Speaks TLS.
     pub tls: Option<ClientTls>,
     /// Does not connect until a `connect` step.

@@ -211,6 +211,7 @@ pub(crate) fn read_connect(words: &mut Words, mut name: Option<&mut String>) -> 
         bare: false,
         keep_window: false,
         keep_pings: false,
+        slow: false,
         tls: None,
         idle: false,
     };
@@ -222,6 +223,7 @@ pub(crate) fn read_connect(words: &mut Words, mut name: Option<&mut String>) -> 
             ("bare", _) => (connect.h2, connect.bare) = (true, true),
             ("keep-window", _) => connect.keep_window = true,
             ("keep-pings", _) => connect.keep_pings = true,
+            ("slow", _) => connect.slow = true,
             ("idle", _) => connect.idle = true,
             (_, Some(name)) => **name = word,
             (_, None) => return Err(format!("`{word}` is one word too many")),

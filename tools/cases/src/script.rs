@@ -1,6 +1,6 @@
 //! One script at work: a client or one connection's worth of an origin.
 
-use std::net::{Shutdown, TcpListener, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -24,6 +24,9 @@ const ACCEPT: &str = "accept";
 
 /// How long a connection may take: without this the kernel tries for minutes.
 const CONNECT_LIMIT: Duration = Duration::from_secs(3);
+
+/// What the system takes of what comes for a slow client, in bytes.
+const SLOW_BUFFER: usize = 16 * 1024;
 
 /// How long the end of a script waits for bytes that nobody expects.
 const LEFT_OVER: Duration = Duration::from_millis(25);
@@ -308,7 +311,7 @@ impl<'a> Script<'a> {
             Conn::unix(UnixStream::connect(path).map_err(told)?, stop)
         } else {
             let place = address.parse().map_err(|error| format!("{address}: {error}"))?;
-            let stream = TcpStream::connect_timeout(&place, CONNECT_LIMIT).map_err(told)?;
+            let stream = connect(place, how.slow).map_err(told)?;
             match &how.tls {
                 None => Conn::tcp(stream, stop),
                 Some(wanted) => {
@@ -316,7 +319,9 @@ impl<'a> Script<'a> {
                 }
             }
         };
-        self.conn = Some(conn.map_err(told)?);
+        let mut conn = conn.map_err(told)?;
+        conn.slow = how.slow;
+        self.conn = Some(conn);
         if how.h2 {
             let h2 = self.http2.insert(Http2::new(Peer::Server));
             (h2.keep_window, h2.keep_pings) = (how.keep_window, how.keep_pings);
@@ -459,4 +464,14 @@ fn websocket_accept(request: &Message) -> Option<String> {
     const GUID: &[u8] = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
     let (_, key) = request.fields.iter().find(|(name, _)| name.eq_ignore_ascii_case("sec-websocket-key"))?;
     Some(STANDARD.encode(digest(&SHA1_FOR_LEGACY_USE_ONLY, &[key.as_slice(), GUID].concat())))
+}
+
+/// Connects; with little memory for what comes where that is to be taken slowly.
+fn connect(to: SocketAddr, slow: bool) -> std::io::Result<TcpStream> {
+    let socket = socket2::Socket::new(socket2::Domain::for_address(to), socket2::Type::STREAM, None)?;
+    if slow {
+        socket.set_recv_buffer_size(SLOW_BUFFER)?;
+    }
+    socket.connect_timeout(&to.into(), CONNECT_LIMIT)?;
+    Ok(socket.into())
 }

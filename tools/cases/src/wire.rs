@@ -21,6 +21,10 @@ const WRITE_LIMIT: Duration = Duration::from_secs(10);
 /// Bytes read at once.
 const READ_SIZE: usize = 64 * 1024;
 
+/// The same on a slow connection, and how long it waits before.
+const SLOW_READ: usize = 4 * 1024;
+const SLOW_PAUSE: Duration = Duration::from_millis(250);
+
 /// How the peer ended its side.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum End {
@@ -72,6 +76,8 @@ pub struct Conn {
     pub alpn: Option<String>,
     /// The certificate that the peer showed.
     pub certificate: Option<Vec<u8>>,
+    /// It takes little at a time, and seldom.
+    pub slow: bool,
     /// Set when the case is over: waiting stops.
     stop: Arc<AtomicBool>,
 }
@@ -142,7 +148,8 @@ impl Conn {
     }
 
     fn new(socket: Socket, stop: Arc<AtomicBool>) -> io::Result<Self> {
-        let conn = Self { socket, inbox: Vec::new(), end: None, alpn: None, certificate: None, stop };
+        let conn =
+            Self { socket, inbox: Vec::new(), end: None, alpn: None, certificate: None, slow: false, stop };
         conn.set_timeouts(SLICE, STALL)?;
         Ok(conn)
     }
@@ -178,7 +185,10 @@ impl Conn {
         if self.end.is_some() {
             return Got::End;
         }
-        let mut buffer = vec![0; READ_SIZE];
+        if self.slow {
+            std::thread::sleep(SLOW_PAUSE);
+        }
+        let mut buffer = vec![0; if self.slow { SLOW_READ } else { READ_SIZE }];
         loop {
             let result = match &mut self.socket {
                 Socket::Tcp(stream) => stream.read(&mut buffer),

@@ -33,7 +33,7 @@ const PAUSE: usize = 4 * COLLECT;
 const READ: usize = 64 * 1024;
 /// Reads in a row before others of the worker have their turn.
 const READS: u32 = 4;
-/// How long a client may be silent after the end of a connection on which it has got something just now.
+/// How long a client may be silent at the end of a connection on which it has got something just now.
 const LINGER: Duration = Duration::from_secs(5);
 /// How long a client may take to go away after it was told why.
 const FAREWELL: Duration = Duration::from_secs(1);
@@ -51,6 +51,8 @@ pub(super) async fn serve(connection: Connection, stream: Stream) {
         input: Buffer::new(),
         output: Buffer::new(),
         blocked: None,
+        unflushed: false,
+        seen_at: born,
         registered,
         gathering: false,
         timer: Timer::new(terms.timeouts.keep_alive_h2),
@@ -74,8 +76,12 @@ struct Session {
     input: Buffer,
     /// What is being written.
     output: Buffer,
-    /// Since when the client takes nothing of what we have for it.
-    blocked: Option<Instant>,
+    /// Since when the client takes nothing of what we have for it, and how much the system had taken by then.
+    blocked: Option<(Instant, u64)>,
+    /// TLS holds some of what was written.
+    unflushed: bool,
+    /// When the client of a connection that is ending was last seen to be there: it has sent or taken something.
+    seen_at: Instant,
     registered: Registered,
     /// Whether streams that are ready to run have been let run before their output is written.
     gathering: bool,
@@ -148,6 +154,7 @@ impl Session {
                     return self.drop_rest();
                 }
                 Event::Ended => {
+                    self.shared.ask_whether_read();
                     self.say_farewell().await;
                     return self.linger().await;
                 }
@@ -157,29 +164,15 @@ impl Session {
 
     fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<Event> {
         self.shared.poll_by(cx);
-        let mut has_more = true;
-        // All that there is to read is looked at before the next request is begun: who opens streams and resets them, or leaves, would
-        // have us connect to origins at no cost of its own.
-        for _ in 0..READS {
-            if self.waiting() >= PAUSE {
-                break;
-            }
-            let Poll::Ready(read) = self.input.poll_fill(cx, &mut self.stream, READ) else {
-                has_more = false;
-                break;
-            };
-            match read {
-                Ok(0) => return Poll::Ready(Event::Gone(LinkError::Io(ErrorKind::BrokenPipe))),
-                Ok(_) => {
-                    if let Err(reason) = self.receive() {
-                        return Poll::Ready(Event::Fault(reason));
-                    }
-                }
-                Err(error) => return Poll::Ready(Event::Gone(error.into())),
-            }
-        }
-        if let Some(arrived) = self.next_arrived() {
-            return Poll::Ready(arrived);
+        let has_more = match self.poll_input(cx) {
+            Poll::Ready(Err(event)) => return Poll::Ready(event),
+            Poll::Ready(Ok(())) => true,
+            Poll::Pending => false,
+        };
+        match self.shared.next() {
+            Some(Arrived::Request(asked)) => return Poll::Ready(Event::Request(asked)),
+            Some(Arrived::Refused(refused)) => return Poll::Ready(Event::Refused(refused)),
+            None => {}
         }
         if self.gives_way() {
             pressure::REFUSED_BODIES.inc();
@@ -200,7 +193,7 @@ impl Session {
         if has_more && self.waiting() < PAUSE {
             cx.waker().wake_by_ref();
         }
-        if self.waiting() == 0 && self.shared.is_done() {
+        if !self.has_output() && self.shared.is_done() {
             return Poll::Ready(Event::Ended);
         }
         let now = clock::now();
@@ -211,28 +204,49 @@ impl Session {
         self.poll_limits(cx, now)
     }
 
-    /// The next that the client has begun, but for what it has reset since.
-    fn next_arrived(&mut self) -> Option<Event> {
-        loop {
-            match self.shared.next()? {
-                (Arrived::Refused(refused), _) => return Some(Event::Refused(refused)),
-                (Arrived::Request(asked), false) => return Some(Event::Request(asked)),
-                (Arrived::Request(asked), true) => {
-                    self.requests += 1;
-                    self.proxy.metrics.requests_reset.inc();
-                    drop(ClientStream::new(&self.shared, asked.stream));
-                    asked.scratch.give();
+    /// Takes what there is to read, before the next request is begun: who opens streams and resets them, or leaves, would have us connect
+    /// to origins at no cost of its own. All of it is read before any of it is looked at, as far as it fits: nobody waits for what a
+    /// client wanted that has gone, of which there are many where more come than can be served. Ready where there may be more.
+    fn poll_input(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Event>> {
+        let mut unseen = false;
+        let mut has_more = true;
+        for _ in 0..READS {
+            if self.waiting() >= PAUSE {
+                break;
+            }
+            let Poll::Ready(read) = self.input.poll_fill(cx, &mut self.stream, READ) else {
+                has_more = false;
+                break;
+            };
+            match read {
+                Ok(0) => return Poll::Ready(Err(Event::Gone(LinkError::Io(ErrorKind::BrokenPipe)))),
+                Ok(_) if self.input.len() < READ => unseen = true,
+                Ok(_) => {
+                    unseen = false;
+                    self.receive().map_err(Event::Fault)?;
                 }
+                Err(error) => return Poll::Ready(Err(Event::Gone(error.into()))),
             }
         }
+        if unseen {
+            self.receive().map_err(Event::Fault)?;
+        }
+        if has_more { Poll::Ready(Ok(())) } else { Poll::Pending }
     }
 
     /// Takes what was read.
     fn receive(&mut self) -> Result<(), Reason> {
+        if self.ending {
+            self.seen_at = clock::now();
+        }
         let limits = self.proxy.config().head_limits;
         let terms = http2::Terms { secure: self.peer.is_secure(), limits };
-        let taken = self.shared.receive(self.input.unread(), &terms)?;
-        self.input.consume(taken);
+        let http2::Received { taken, withdrawn } = self.shared.receive(self.input.unread(), &terms);
+        if withdrawn > 0 {
+            self.requests += withdrawn;
+            self.proxy.metrics.requests_reset.add(withdrawn);
+        }
+        self.input.consume(taken?);
         Ok(())
     }
 
@@ -241,29 +255,45 @@ impl Session {
         self.output.len() + self.shared.output()
     }
 
+    /// Whether there is something that has not left the process.
+    fn has_output(&self) -> bool {
+        self.unflushed || self.waiting() > 0
+    }
+
     /// Waits until all that there is to write has left the process.
     fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let flushed = self.poll_write(cx);
+        if flushed.is_ready() {
+            if self.blocked.take().is_some() && self.ending {
+                self.seen_at = clock::now();
+            }
+            return flushed;
+        }
+        let sent = self.stream.sent();
+        if self.blocked.is_none_or(|(_, before)| before != sent) {
+            self.blocked = Some((clock::now(), sent));
+        }
+        // Nothing may be read meanwhile: a head may be there, and is not seen.
+        self.shared.excuse_head();
+        Poll::Pending
+    }
+
+    fn poll_write(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         loop {
             if self.output.is_empty() {
                 self.shared.take_output(&mut self.output);
             }
             if self.output.is_empty() {
                 self.output.release();
-                return Pin::new(&mut self.stream).poll_flush(cx);
+                let flushed = Pin::new(&mut self.stream).poll_flush(cx);
+                self.unflushed = flushed.is_pending();
+                return flushed;
             }
-            match Pin::new(&mut self.stream).poll_write(cx, self.output.unread()) {
-                Poll::Ready(Ok(0)) => return Poll::Ready(Err(ErrorKind::WriteZero.into())),
-                Poll::Ready(Ok(written)) => {
-                    self.blocked = None;
+            match ready!(Pin::new(&mut self.stream).poll_write(cx, self.output.unread()))? {
+                0 => return Poll::Ready(Err(ErrorKind::WriteZero.into())),
+                written => {
                     self.output.consume(written);
                     self.shared.wrote(written);
-                }
-                Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
-                Poll::Pending => {
-                    self.blocked.get_or_insert_with(clock::now);
-                    // Nothing may be read meanwhile: a head may be there, and is not seen.
-                    self.shared.excuse_head();
-                    return Poll::Pending;
                 }
             }
         }
@@ -308,7 +338,7 @@ impl Session {
             self.busy_at = now;
         }
         // A peer that reads nothing gets nothing written: little is read from it, and it is given up in time.
-        let blocked = self.blocked.map(|since| since + timeouts.write_stall);
+        let blocked = self.blocked.map(|(since, _)| since + timeouts.write_stall);
         if blocked.is_some_and(|deadline| deadline <= now) {
             return Poll::Ready(Event::Blocked);
         }
@@ -320,9 +350,18 @@ impl Session {
         let idle = timeouts.keep_alive_h2;
         let mut deadline = (self.busy_at + idle).min(self.born + timeouts.connection_age);
         if self.ending && quiet {
-            // A client that has nothing more to come only has to go.
-            let farewell = if self.waiting() > 0 { timeouts.write_stall } else { FAREWELL };
-            deadline = self.busy_at.max(self.told_at) + farewell;
+            let since = self.busy_at.max(self.told_at);
+            let longest = since + timeouts.write_stall;
+            // Who was idle only has to go; others may have to read first what they have got, to where they learn of the end.
+            let was_idle =
+                self.requests == 0 || self.told_at.saturating_duration_since(self.busy_at) >= LINGER;
+            let silence = if was_idle { FAREWELL } else { LINGER };
+            deadline =
+                if self.has_output() { longest } else { longest.min(self.seen_at.max(since) + silence) };
+            if deadline <= now && now < longest && !self.stream.is_sent() {
+                self.seen_at = now;
+                deadline = longest.min(now + silence);
+            }
         }
         if !quiet && deadline <= now {
             deadline = now + idle;
@@ -356,7 +395,7 @@ impl Session {
 
     /// The same for all that are left where the connection ends.
     fn refuse_rest(&mut self) {
-        while let Some((arrived, _)) = self.shared.next() {
+        while let Some(arrived) = self.shared.next() {
             match arrived {
                 Arrived::Refused(refused) => self.refuse(refused),
                 Arrived::Request(asked) => {
@@ -370,7 +409,7 @@ impl Session {
 
     /// Drops what a client that has gone has asked: nobody is to have work with that.
     fn drop_rest(&mut self) {
-        while let Some((arrived, _)) = self.shared.next() {
+        while let Some(arrived) = self.shared.next() {
             match arrived {
                 Arrived::Refused(refused) => self.refuse(refused),
                 Arrived::Request(asked) => {
@@ -406,16 +445,18 @@ impl Session {
         let _ = tokio::time::timeout(FAREWELL, gone).await;
     }
 
-    /// Reads on until the client has ended its side: were the connection closed over a window that it opens, what it has not taken of
-    /// the last responses would be lost with it. The end of the process, or of the listener, waits for less silence.
+    /// Reads on until the client has read all, or has ended its side: were the connection closed over a window that it opens, what it has
+    /// not taken of the last responses would be lost with it.
     async fn linger(&mut self) {
         let until = clock::now() + self.terms.timeouts.write_stall;
-        let silence = if self.registered.is_told() { FAREWELL } else { LINGER };
-        let was_quiet = clock::now().saturating_duration_since(self.busy_at) >= LINGER;
-        while !was_quiet && clock::now() < until {
+        while clock::now() < until && !self.shared.has_read_all() {
             let read = poll_fn(|cx| self.input.poll_fill(cx, &mut self.stream, READ));
-            let Ok(Ok(1..)) = tokio::time::timeout(silence, read).await else { return };
-            self.input.consume(self.input.len());
+            match tokio::time::timeout(LINGER, read).await {
+                Ok(Ok(1..)) if self.receive().is_ok() => {}
+                Ok(_) => return,
+                Err(_) if self.stream.is_sent() => return,
+                Err(_) => {}
+            }
         }
     }
 }

@@ -227,9 +227,11 @@ impl Block {
         self.head.stream
     }
 
-    /// Takes more of it, in not much more memory than that needs.
+    /// Takes more of it, in not much more memory than that needs, but without copying all of it for each byte that comes.
     fn append(&mut self, fragment: &[u8]) -> Result<(), Reason> {
-        self.bytes.reserve_exact(fragment.len());
+        if self.bytes.capacity() - self.bytes.len() < fragment.len() {
+            self.bytes.reserve_exact(fragment.len().max(self.bytes.len() / 4));
+        }
         self.bytes.extend_from_slice(fragment);
         self.charge.set(self.bytes.capacity());
         if self.bytes.len() > LARGE_BLOCK && !pressure::allows_head(self.bytes.len()) {

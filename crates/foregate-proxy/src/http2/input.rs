@@ -9,7 +9,7 @@ use h2::Reason;
 
 use super::block::{Block, LIST_FACTOR};
 use super::streams::Known;
-use super::{Arrived, ENDING, Ending, FRAME, Fault, LARGEST_WINDOW, State, Terms};
+use super::{Arrived, Asked, ENDED, ENDING, Ending, FRAME, Fault, LARGEST_WINDOW, State, Terms};
 use crate::link::frames::{Frame, HEADER, PREFACE, flag, kind};
 use crate::settings::Limits;
 
@@ -82,10 +82,23 @@ impl Input {
     /// The next that was begun.
     pub fn next_arrived(&mut self) -> Option<Arrived> {
         let arrived = self.arrived.pop_front()?;
+        self.release();
+        Some(arrived)
+    }
+
+    /// Takes a request out that has arrived and is not to be served any more.
+    fn withdraw(&mut self, stream: u32) -> Option<Asked> {
+        let is_it = |arrived: &Arrived| matches!(arrived, Arrived::Request(asked) if asked.stream == stream);
+        let at = self.arrived.iter().rposition(is_it)?;
+        let Some(Arrived::Request(asked)) = self.arrived.remove(at) else { return None };
+        self.release();
+        Some(asked)
+    }
+
+    fn release(&mut self) {
         if self.arrived.is_empty() {
             self.arrived.shrink_to(KEPT);
         }
-        Some(arrived)
     }
 
     /// Whether the bytes behind the last frame that was taken begin a head, or the header of a frame.
@@ -316,9 +329,19 @@ impl State {
         let (is_open, answers) = self.streams.state(stream);
         let unread = self.streams.end(stream, Reason::from(u32::from_be_bytes(*code)).into());
         self.give_back(unread);
+        self.withdraw(stream);
         let judged =
             if is_open && answers { self.meter.reset(now) } else { self.meter.without_progress(now) };
         Ok(judged?)
+    }
+
+    /// A stream is over: if nobody has begun to serve it, nobody will.
+    pub(super) fn withdraw(&mut self, stream: u32) {
+        if let Some(asked) = self.input.withdraw(stream) {
+            asked.scratch.give();
+            self.streams.remove(stream);
+            self.withdrawn += 1;
+        }
     }
 
     /// SETTINGS (section 6.5).
@@ -382,6 +405,7 @@ impl State {
         if *data == ENDING && self.ending == Ending::Told {
             self.end_at_last();
         }
+        self.has_read_all |= *data == ENDED && matches!(self.ending, Ending::Last(_));
         Ok(())
     }
 

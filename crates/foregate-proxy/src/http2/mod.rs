@@ -48,6 +48,8 @@ const LARGEST_WINDOW: i64 = (1 << 31) - 1;
 const LAST_STREAM: u32 = (1 << 31) - 1;
 /// What our PING says that asks whether a client knows that its connection is ending.
 const ENDING: [u8; 8] = *b"foregate";
+/// What the one says that asks whether it has read all of it.
+const ENDED: [u8; 8] = *b"the-last";
 
 /// A connection that its task and its streams share.
 #[derive(Debug)]
@@ -60,6 +62,16 @@ pub struct Terms {
     pub secure: bool,
     /// What their heads may be.
     pub limits: HeadLimits,
+}
+
+/// What has become of what was read.
+#[derive(Debug)]
+pub struct Received {
+    /// How much of it was taken. The rest has to be shown again with what comes behind it. Where it is an error, the connection has to
+    /// end for that.
+    pub taken: Result<usize, Reason>,
+    /// Requests that were over before they were begun: nobody hears more of them.
+    pub withdrawn: u64,
 }
 
 /// What a client has begun.
@@ -107,6 +119,10 @@ struct State {
     ending: Ending,
     /// The client has said that it is leaving.
     leaving: bool,
+    /// Requests that were over before they were begun, and have not been told of.
+    withdrawn: u64,
+    /// The client has read all that was sent.
+    has_read_all: bool,
 }
 
 /// How far the end of a connection has come (RFC 9113, section 6.8).
@@ -161,6 +177,8 @@ impl Shared {
             over: None,
             ending: Ending::No,
             leaving: false,
+            withdrawn: 0,
+            has_read_all: false,
         };
         state.greet(limits);
         Arc::new(Self(Mutex::new(state)))
@@ -176,29 +194,19 @@ impl Shared {
         }
     }
 
-    /// Takes what was read; how much of it. The rest has to be shown again with what comes behind it.
-    ///
-    /// # Errors
-    ///
-    /// The connection has to end for this.
-    pub fn receive(&self, bytes: &[u8], terms: &Terms) -> Result<usize, Reason> {
+    /// Takes what was read.
+    pub fn receive(&self, bytes: &[u8], terms: &Terms) -> Received {
         let mut state = self.0.lock();
         // Whoever is woken for it is not the one that is here.
         let woken = std::mem::replace(&mut state.woken, true);
         let taken = state.receive(bytes, clock::now(), terms);
         state.woken = woken;
-        taken
+        Received { taken, withdrawn: std::mem::take(&mut state.withdrawn) }
     }
 
-    /// The next of what the client has begun, and whether it has been reset since.
-    pub fn next(self: &Arc<Self>) -> Option<(Arrived, bool)> {
-        let mut state = self.0.lock();
-        let arrived = state.input.next_arrived()?;
-        let gone = match &arrived {
-            Arrived::Request(asked) => state.streams.is_over(asked.stream),
-            Arrived::Refused(_) => false,
-        };
-        Some((arrived, gone))
+    /// The next of what the client has begun.
+    pub fn next(&self) -> Option<Arrived> {
+        self.0.lock().input.next_arrived()
     }
 
     /// Since when the client has been sending a head, or the header of a frame; `None` if it is not within one.
@@ -263,6 +271,18 @@ impl Shared {
         }
     }
 
+    /// Asks a client to which nothing more is sent whether it has read all of it.
+    pub fn ask_whether_read(&self) {
+        let mut state = self.0.lock();
+        state.output.frame(kind::PING, 0, 0, &ENDED);
+        state.meter.awaits_ack();
+    }
+
+    /// Whether it has said so.
+    pub fn has_read_all(&self) -> bool {
+        self.0.lock().has_read_all
+    }
+
     /// Ends the connection, for this reason.
     pub fn expel(&self, reason: Reason) {
         let mut state = self.0.lock();
@@ -322,6 +342,7 @@ impl State {
     fn refuse(&mut self, stream: u32, reason: Reason, now: Instant) -> Result<(), Reason> {
         let (is_open, answers) = self.streams.state(stream);
         self.reset(stream, reason);
+        self.withdraw(stream);
         let flood = match reason {
             // What was on its way when the answer came is to be ignored (RFC 9113, section 5.1).
             Reason::STREAM_CLOSED if !is_open || !answers => self.meter.without_progress(now),

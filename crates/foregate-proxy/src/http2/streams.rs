@@ -163,6 +163,10 @@ impl Unread {
 
     fn count(&mut self) {
         let bytes = if self.given_up { 0 } else { self.bytes };
+        // Most streams have no body, and to count for a client concerns all of its connections.
+        if bytes == self.charge.bytes() {
+            return;
+        }
         if let Some(client) = &self.client {
             client.count_unread(self.charge.bytes(), bytes);
         }

@@ -11,6 +11,9 @@ use super::*;
 use crate::link::Received;
 use crate::link::frames::{Frame, HEADER, flag, written};
 
+mod floods;
+mod random;
+
 const GREETING: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 const TERMS: Terms =
     Terms { secure: false, limits: HeadLimits { bytes: 64 << 10, line: 16 << 10, fields: 128 } };
@@ -105,11 +108,11 @@ impl Peer {
     /// Begins the next request that has come.
     fn accept(&self) -> Option<ClientStream> {
         match self.shared.next()? {
-            (Arrived::Request(asked), _) => {
+            Arrived::Request(asked) => {
                 assert_eq!(asked.understood, Ok(()));
                 Some(ClientStream::new(&self.shared, asked.stream))
             }
-            (Arrived::Refused(refused), _) => panic!("{refused:?}"),
+            Arrived::Refused(refused) => panic!("{refused:?}"),
         }
     }
 
@@ -275,11 +278,11 @@ fn bytes_mean_the_same_however_they_are_split() {
         bytes.chunks(size).for_each(|part| peer.writes(part));
         assert_eq!((peer.fault, peer.rest.len()), (None, 0));
         let mut seen = Vec::new();
-        while let Some((Arrived::Request(asked), gone)) = peer.shared.next() {
+        while let Some(Arrived::Request(asked)) = peer.shared.next() {
             let mut stream = ClientStream::new(&peer.shared, asked.stream);
-            seen.push((asked.stream, gone, body(&mut stream).0));
+            seen.push((asked.stream, body(&mut stream).0));
         }
-        assert_eq!(seen.iter().filter(|(_, gone, _)| *gone).count(), 10);
+        assert_eq!(peer.shared.0.lock().withdrawn, 10);
         (seen, peer.gets())
     };
     let whole = run(bytes.len());
@@ -378,15 +381,7 @@ fn what_is_wrong_with_a_stream_resets_it_alone() {
             assert_eq!(peer.sends(*kind, *flags, 3, payload), None);
         }
         assert_eq!(peer.resets(), [(3, reason.into())], "case {number}");
-        let arrived = peer.shared.next();
-        match &arrived {
-            Some((Arrived::Request(asked), gone)) => {
-                assert!(*gone);
-                let mut stream = ClientStream::new(&peer.shared, asked.stream);
-                assert_eq!(stream.poll_receive(&mut noop()), Poll::Ready(Err(reason.into())));
-            }
-            Some((Arrived::Refused(_), _)) | None => {}
-        }
+        assert!(!matches!(peer.shared.next(), Some(Arrived::Request(_))), "nobody serves it");
         // More of it may be under way.
         for (kind, flags, payload) in [(kind::DATA, 0, &b"x"[..]), (kind::HEADERS, WHOLE, b"")] {
             if number < 3 || number == 6 {
@@ -438,7 +433,7 @@ fn heads_that_are_too_large_are_answered_unless_they_are_far_too_large() {
             kind = kind::CONTINUATION;
         }
         let understood = match peer.shared.next() {
-            Some((Arrived::Request(asked), _)) => Some(asked.understood),
+            Some(Arrived::Request(asked)) => Some(asked.understood),
             _ => None,
         };
         (peer.fault, understood)
@@ -564,116 +559,6 @@ fn a_client_is_held_to_its_windows_and_to_no_others() {
     assert_eq!(peer.sends(kind::DATA, 0, 3, &[0; 70_001 - 4 * FRAME]), Some(Reason::FLOW_CONTROL_ERROR));
 }
 
-/// Bodies over windows that open as they please: every byte comes in its order, none beyond a window, and nobody waits for ever.
-#[test]
-fn every_body_comes_whole_through_whatever_windows() {
-    for seed in 0..60 {
-        transfer(seed);
-    }
-}
-
-fn transfer(seed: u64) {
-    let mut random = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-    let mut random = move |below: u64| {
-        random ^= random << 13;
-        random ^= random >> 7;
-        random ^= random << 17;
-        random % below
-    };
-    let mut peer = Peer::new();
-    let mut stream_window = 65_535_i64;
-    let streams = 1 + random(40) as usize;
-    let sizes: Vec<usize> = (0..streams).map(|_| [10, 5000, 70_000, 300_000][random(4) as usize]).collect();
-    let mut serving = Vec::new();
-    for (number, size) in sizes.iter().enumerate() {
-        let mut stream = peer.asks(2 * number as u32 + 1);
-        let length = if random(2) == 0 { BodyLength::Chunked } else { BodyLength::Fixed(*size as u64) };
-        head(&mut stream, length);
-        let flag = Arc::new(Flag(AtomicBool::new(true)));
-        serving.push((number, Some(stream), 0, flag));
-    }
-    peer.gets();
-    let (mut window, mut windows) = (65_535_i64, vec![stream_window; streams]);
-    let mut received = vec![0; streams];
-    let mut ended = vec![false; streams];
-    let mut rounds = 0;
-    while ended.iter().any(|ended| !ended) {
-        rounds += 1;
-        assert!(rounds < 100_000, "seed {seed}: somebody waits for ever; {received:?} of {sizes:?}");
-        // Tasks run that have been woken, in some order.
-        let first = random(streams as u64) as usize;
-        for at in 0..streams {
-            let (number, stream, sent, flag) = &mut serving[(first + at) % streams];
-            if !flag.0.swap(false, Ordering::Relaxed) {
-                continue;
-            }
-            let waker = Waker::from(Arc::clone(flag));
-            let mut cx = Context::from_waker(&waker);
-            let Some(served) = stream else { continue };
-            loop {
-                let left = sizes[*number] - *sent;
-                if left == 0 {
-                    served.finish(&HeaderList::new()).unwrap();
-                    *stream = None;
-                    break;
-                }
-                let piece: Vec<u8> = (*sent..*sent + left.min(50_000)).map(|at| (at % 251) as u8).collect();
-                match served.poll_send(&mut cx, &piece) {
-                    Poll::Ready(taken) => *sent += taken.unwrap(),
-                    Poll::Pending => break,
-                }
-                // Others may have their turn in between.
-                if random(3) == 0 {
-                    flag.0.store(true, Ordering::Relaxed);
-                    break;
-                }
-            }
-        }
-        for (kind, flags, stream, payload) in peer.gets() {
-            assert_eq!(kind, kind::DATA, "seed {seed}");
-            let number = stream as usize / 2;
-            for byte in &payload {
-                assert_eq!(usize::from(*byte), received[number] % 251);
-                received[number] += 1;
-            }
-            window -= payload.len() as i64;
-            windows[number] -= payload.len() as i64;
-            assert!(
-                payload.is_empty() || window >= 0 && windows[number] >= 0,
-                "seed {seed}: beyond a window"
-            );
-            if flags & flag::END_STREAM != 0 {
-                assert_eq!(received[number], sizes[number]);
-                ended[number] = true;
-            }
-        }
-        // The client opens windows as it pleases, and changes those of all streams now and then.
-        if random(20) == 0 {
-            let size = [0, 1, 1000, 65_535, 200_000][random(5) as usize];
-            windows.iter_mut().for_each(|window| *window += size - stream_window);
-            stream_window = size;
-            let value = u32::try_from(size).unwrap().to_be_bytes();
-            peer.sends(kind::SETTINGS, 0, 0, &[&[0, 4], &value[..]].concat());
-            assert_eq!(peer.gets().len(), 1, "its ACK");
-        }
-        let number = random(streams as u64) as usize;
-        for stream in [Some(number), None] {
-            let by = [1, 100, 16_384, 100_000][random(4) as usize];
-            let target = stream.map_or(&mut window, |number| &mut windows[number]);
-            if random(2) == 0 && *target < 1 << 20 {
-                *target += by;
-                let id = stream.map_or(0, |number| 2 * number as u32 + 1);
-                peer.sends(kind::WINDOW_UPDATE, 0, id, &u32::try_from(by).unwrap().to_be_bytes());
-            }
-        }
-        assert_eq!(peer.fault, None);
-        peer.now += Duration::from_secs(1);
-    }
-    drop(serving);
-    let state = peer.shared.0.lock();
-    assert!(state.streams.is_empty() && state.output.turns == 0);
-}
-
 /// What it does not read costs a buffer, however many streams it has.
 #[test]
 fn output_that_nobody_takes_is_bounded() {
@@ -691,6 +576,30 @@ fn output_that_nobody_takes_is_bounded() {
         while matches!(stream.poll_send(&mut noop(), &[0; 50_000]), Poll::Ready(Ok(_))) {}
     }
     assert!(peer.shared.output() < 120_000, "{}", peer.shared.output());
+}
+
+/// A turn that its stream cannot use, since it waits for something else, is another's.
+#[test]
+fn a_stream_that_waits_for_something_else_holds_nobody_up() {
+    let mut peer = Peer::new();
+    peer.sends(kind::SETTINGS, 0, 0, &[0, 4, 0x7f, 0xff, 0xff, 0xff]);
+    peer.sends(kind::WINDOW_UPDATE, 0, 0, &[0x7f, 0, 0, 0]);
+    let mut streams: Vec<_> = (1..9).step_by(2).map(|stream| peer.asks(stream)).collect();
+    for stream in &mut streams {
+        head(stream, BodyLength::Chunked);
+        assert!(stream.poll_send(&mut noop(), b"its beginning").is_ready());
+    }
+    for stream in &mut streams {
+        while matches!(stream.poll_send(&mut noop(), &[0; 50_000]), Poll::Ready(Ok(_))) {}
+    }
+    let [ref mut waiting @ .., ref mut last] = streams[..] else { panic!() };
+    // Each of the first has its turn, or is the next to have one.
+    for _ in 0..3 {
+        peer.gets();
+        waiting.iter_mut().for_each(|stream| stream.forgo_turn(&noop()));
+    }
+    peer.gets();
+    assert!(last.poll_send(&mut noop(), &[0; 50_000]).is_ready());
 }
 
 #[test]
@@ -754,290 +663,4 @@ fn a_connection_that_fails_tells_its_streams() {
     assert_eq!(stream.poll_receive(&mut noop()), Poll::Ready(Err(LinkError::CutOff)));
     assert_eq!(stream.send_head(200, &HeaderList::new(), BodyLength::Empty, false), Err(LinkError::CutOff));
     assert_eq!(peer.shared.unread(), 0);
-}
-
-/// Frames that make sense by chance, and streams that are served by chance: what is counted comes out even.
-#[test]
-fn nothing_is_left_of_whatever_a_client_does() {
-    let rounds: u32 = (1..400).map(chaos).sum();
-    assert!(rounds > 400 * 100, "{rounds}: most of what clients do is HTTP/2");
-}
-
-fn chaos(seed: u64) -> u32 {
-    let mut random = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-    let mut random = move |below: u64| {
-        random ^= random << 13;
-        random ^= random >> 7;
-        random ^= random << 17;
-        random % below
-    };
-    let limits = Limits {
-        h2_streams: 8,
-        h2_stream_window: [1, 1000, 65_536][random(3) as usize],
-        h2_connection_window: [70_000, 1 << 20][random(2) as usize],
-        h2_control_burst: 1 << 20,
-        h2_resets_burst: 1 << 20,
-        h2_resets_total: 1 << 20,
-        ..Limits::default()
-    };
-    let mut peer = Peer::silent(&limits);
-    peer.writes(GREETING);
-    peer.sends(kind::SETTINGS, 0, 0, &[]);
-    let mut streams: Vec<ClientStream> = Vec::new();
-    let mut opened = vec![1];
-    let mut next = 3;
-    peer.sends(kind::HEADERS, flag::END_HEADERS, 1, POST);
-    let mut rounds = 0;
-    while rounds < 300 {
-        rounds += 1;
-        let known = opened[random(opened.len() as u64) as usize];
-        let size = [0, 1, 9, 300, 2000][random(5) as usize];
-        let mut payload = vec![random(1 + size / 2) as u8; size as usize];
-        let block = [GET, POST, b"\x82", b"", b"\x83\x84\x86\x41\x01a\x0f\x0d\x015"][random(5) as usize];
-        let flags = if size == 0 { random(2) as u8 } else { random(256) as u8 };
-        match random(16) {
-            0..4 => {
-                peer.sends(kind::HEADERS, flag::END_HEADERS | flags & flag::END_STREAM, next, block);
-                opened.push(next);
-                next += 2 + 2 * random(2) as u32;
-            }
-            4..8 => {
-                peer.sends(kind::DATA, flags & (flag::END_STREAM | flag::PADDED), known, &payload);
-            }
-            8 => {
-                peer.sends(kind::RST_STREAM, 0, known, &[0, 0, 0, 8]);
-            }
-            9 => {
-                peer.sends(
-                    kind::WINDOW_UPDATE,
-                    0,
-                    [0, known][random(2) as usize],
-                    &[0, 0, random(256) as u8, 9],
-                );
-            }
-            10 => {
-                let setting = [0, [1, 3, 4][random(3) as usize], 0, 0, random(256) as u8, random(256) as u8];
-                let is_ack = random(4) == 0;
-                let payload = if is_ack { &[] } else { &setting[..] };
-                peer.sends(kind::SETTINGS, if is_ack { flag::ACK } else { 0 }, 0, payload);
-            }
-            11 if random(4) == 0 => {
-                peer.sends(kind::HEADERS, flag::END_HEADERS | flags & flag::END_STREAM, known, b"");
-            }
-            12 if random(200) == 0 => {
-                payload.truncate(20);
-                peer.sends(random(12) as u8, flags, [0, known][random(2) as usize], &payload);
-            }
-            13 if random(20) == 0 => peer.shared.begin_to_end(),
-            _ => {}
-        }
-        while let Some((arrived, _)) = peer.shared.next() {
-            if let Arrived::Request(asked) = arrived {
-                streams.push(ClientStream::new(&peer.shared, asked.stream));
-            }
-        }
-        let at = random(1 + streams.len() as u64) as usize;
-        if let Some(stream) = streams.get_mut(at) {
-            match random(8) {
-                0 => drop(body(stream)),
-                1 => {
-                    let _ = stream.poll_receive(&mut noop());
-                }
-                2 => stream.consume(random(100) as usize),
-                3 => {
-                    let _ = stream.send_head(200, &HeaderList::new(), BodyLength::Chunked, true);
-                }
-                4 => {
-                    let _ = stream.poll_send(&mut noop(), &[7; 20_000]);
-                }
-                5 => {
-                    let _ = stream.finish(&HeaderList::new());
-                }
-                6 => stream.abort(),
-                _ => {
-                    streams.swap_remove(at);
-                }
-            }
-        }
-        if random(3) == 0 {
-            peer.gets();
-        }
-        if let Some(fault) = peer.fault {
-            peer.shared.expel(fault);
-            break;
-        }
-    }
-    peer.gets();
-    drop(streams);
-    let state = peer.shared.0.lock();
-    assert!(state.streams.is_empty() && state.streams.open() == 0, "seed {seed}");
-    assert_eq!((state.streams.unread.held(), state.output.turns), (0, 0), "seed {seed}");
-    rounds
-}
-
-mod floods {
-    use super::*;
-
-    const CALM: Reason = Reason::ENHANCE_YOUR_CALM;
-
-    /// A client with one stream, whose credits are used up.
-    fn peer() -> (Peer, ClientStream) {
-        let mut peer = Peer::new();
-        let stream = peer.posts(1);
-        for _ in 0..2 {
-            peer.sends(kind::PING, 0, 0, &[0; 8]);
-        }
-        peer.gets();
-        (peer, stream)
-    }
-
-    #[test]
-    fn frames_without_progress_have_a_burst_and_a_rate() {
-        for (kind, flags, stream, payload) in [
-            (kind::PING, 0, 0, &[0; 8][..]),
-            (kind::PING, flag::ACK, 0, &[0; 8]),
-            (kind::SETTINGS, flag::ACK, 0, &[]),
-            (kind::PRIORITY, 0, 1, &[0; 5]),
-            (kind::WINDOW_UPDATE, 0, 1, &[0, 0, 0, 1]),
-            (kind::WINDOW_UPDATE, 0, 0, &[0, 0, 0, 1]),
-            (kind::DATA, 0, 1, &[]),
-            (kind::DATA, flag::PADDED, 1, &[3, 0, 0, 0]),
-            (kind::GOAWAY, 0, 0, &[0; 8]),
-            (0xee, 0, 1, &[]),
-        ] {
-            let (peer, _stream) = peer();
-            let flood = peer.until_fault(|peer, _| {
-                peer.sends(kind, flags, stream, payload);
-            });
-            assert_eq!(flood, (999, CALM), "kind {kind}");
-        }
-        let (slow, _stream) = peer();
-        let flood = slow.until_fault(|peer, _| {
-            peer.now += Duration::from_millis(25);
-            peer.sends(kind::PING, 0, 0, &[0; 8]);
-        });
-        assert!(flood.0 > 1900 && flood.0 < 2010, "40 a second use up 20 of the burst a second: {flood:?}");
-        let (mut slow, _stream) = peer();
-        for _ in 0..5000 {
-            slow.now += Duration::from_millis(50);
-            assert_eq!(slow.sends(kind::PING, 0, 0, &[0; 8]), None);
-            slow.gets();
-        }
-    }
-
-    #[test]
-    fn what_answers_our_frames_is_free() {
-        let mut peer = Peer::new();
-        for request in 0..20_000 {
-            let id = 2 * request + 1;
-            let mut stream = peer.asks(id);
-            peer.sends(kind::PRIORITY, 0, id, &[0; 5]);
-            head(&mut stream, BodyLength::Chunked);
-            assert_eq!(stream.poll_send(&mut noop(), &[0; 5000]), Poll::Ready(Ok(5000)));
-            for stream in [0, id, 0, id] {
-                assert_eq!(peer.sends(kind::WINDOW_UPDATE, 0, stream, &[0, 0, 0x20, 0]), None);
-            }
-            stream.finish(&HeaderList::new()).unwrap();
-            peer.gets();
-        }
-        let (count, _) = peer.until_fault(|peer, _| {
-            peer.sends(kind::PRIORITY, 0, 1, &[0; 5]);
-        });
-        assert!(count <= 1000 + 4096, "credits are not saved up for ever");
-    }
-
-    /// Each that opens all windows by a byte has each stream send a byte (CVE-2019-9511).
-    #[test]
-    fn settings_are_not_paid_for_by_what_they_have_us_send() {
-        let mut peer = Peer::new();
-        let _streams: Vec<_> = (1..201).step_by(2).map(|stream| peer.asks(stream)).collect();
-        let flood = peer.until_fault(|peer, _| {
-            peer.sends(kind::SETTINGS, 0, 0, &[]);
-        });
-        assert_eq!(flood, (76, CALM));
-    }
-
-    #[test]
-    fn premature_resets_have_a_burst_a_rate_and_a_total() {
-        let reset = |peer: &mut Peer, count: u32| {
-            peer.sends(kind::HEADERS, flag::END_HEADERS, 2 * count + 1, GET);
-            peer.sends(kind::RST_STREAM, 0, 2 * count + 1, &[0, 0, 0, 8]);
-            while let Some((Arrived::Request(asked), gone)) = peer.shared.next() {
-                assert!(gone || peer.fault.is_some());
-                drop(ClientStream::new(&peer.shared, asked.stream));
-            }
-        };
-        assert_eq!(Peer::new().until_fault(reset), (100, CALM));
-        let flood = Peer::new().until_fault(|peer, count| {
-            peer.now += Duration::from_millis(100);
-            reset(peer, count);
-        });
-        assert_eq!(flood, (1000, CALM));
-        // What was answered to its end may be reset.
-        let mut peer = Peer::new();
-        for count in 0..3000 {
-            let mut stream = peer.posts(2 * count + 1);
-            head(&mut stream, BodyLength::Empty);
-            assert_eq!(peer.sends(kind::RST_STREAM, 0, 2 * count + 1, &[0; 4]), None);
-            peer.now += Duration::from_millis(50);
-            peer.gets();
-        }
-    }
-
-    #[test]
-    fn resets_that_we_are_made_to_send_count() {
-        let bad = Peer::new().until_fault(|peer, count| {
-            peer.sends(kind::HEADERS, WHOLE, 2 * count + 1, b"\x82\x82");
-            peer.shared.next();
-        });
-        assert_eq!(bad, (100, CALM));
-        let behind = Peer::new().until_fault(|peer, count| {
-            let stream = (peer.fault.is_none()).then(|| peer.asks(2 * count + 1));
-            peer.sends(kind::DATA, 0, 2 * count + 1, b"x");
-            drop(stream);
-        });
-        assert_eq!(behind, (100, CALM));
-    }
-
-    #[test]
-    fn what_comes_late_for_an_answered_stream_is_no_fault() {
-        let mut peer = Peer::new();
-        for stream in (1..4000).step_by(2) {
-            let mut served = peer.posts(stream);
-            head(&mut served, BodyLength::Empty);
-            drop(served);
-            assert_eq!(peer.sends(kind::DATA, flag::END_STREAM, stream, b"late"), None);
-            assert_eq!(peer.resets(), [(stream, 0)]);
-        }
-        // Nobody sends so much of it.
-        let (count, reason) = peer.until_fault(|peer, count| {
-            let mut stream = peer.asks(4001 + 2 * count);
-            head(&mut stream, BodyLength::Empty);
-            drop(stream);
-            peer.sends(kind::DATA, 0, 4001 + 2 * count, b"x");
-            peer.sends(kind::DATA, 0, 4001 + 2 * count, b"x");
-            peer.sends(kind::PING, 0, 0, &[0; 8]);
-            peer.sends(kind::PING, 0, 0, &[0; 8]);
-        });
-        assert!(count < 5200 && reason == CALM, "{count}: without end it is one");
-    }
-
-    #[test]
-    fn header_blocks_have_an_end() {
-        let start = || {
-            let mut peer = Peer::new();
-            peer.sends(kind::HEADERS, 0, 1, b"h");
-            peer
-        };
-        let small = start().until_fault(|peer, _| {
-            peer.sends(kind::CONTINUATION, 0, 1, b"h");
-        });
-        // The stream has earned two credits, and SETTINGS were the first of the burst.
-        assert_eq!(small, (16 + 2 + 999, CALM));
-        let big = vec![0; FRAME];
-        let large = start().until_fault(|peer, _| {
-            peer.sends(kind::CONTINUATION, 0, 1, &big);
-        });
-        assert_eq!(large, (7, CALM));
-    }
 }

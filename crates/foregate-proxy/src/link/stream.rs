@@ -5,16 +5,20 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use rustix::buffer::spare_capacity;
+use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
 use tokio_util::io::poll_read_buf;
 
+use crate::pressure::Charge;
 use crate::{descriptors, tls};
 
 /// What of a peer's data the kernel takes before it can send it, bytes. By itself it takes up to 4 MiB for each peer that reads
 /// slowly (`net.ipv4.tcp_wmem`), and once 500 or so have that, all connections of the machine are reset for lack of memory.
 const UNSENT: u32 = 128 << 10;
+/// What TLS holds at most of what a peer does not take, bytes: the limit of `rustls`.
+const HELD: usize = 64 << 10;
 
 /// Sets up a TCP socket. Those that a listening one accepts are set up as it is.
 ///
@@ -33,6 +37,10 @@ pub fn prepare(socket: &socket2::Socket) -> io::Result<()> {
 pub struct Socket {
     kind: SocketKind,
     ahead: Option<Box<Ahead>>,
+    /// What the system has taken, bytes.
+    sent: u64,
+    /// What TLS holds because the system took no more.
+    held: Charge,
     _descriptor: descriptors::Used,
 }
 
@@ -75,12 +83,29 @@ impl From<UnixStream> for Socket {
 impl Socket {
     /// A socket for whose descriptor a place has been taken.
     pub fn tcp(stream: TcpStream, place: descriptors::Used) -> Self {
-        Self { kind: SocketKind::Tcp(stream), ahead: None, _descriptor: place }
+        Self::new(SocketKind::Tcp(stream), place)
     }
 
     /// The same for a Unix socket.
     pub fn unix(stream: UnixStream, place: descriptors::Used) -> Self {
-        Self { kind: SocketKind::Unix(stream), ahead: None, _descriptor: place }
+        Self::new(SocketKind::Unix(stream), place)
+    }
+
+    fn new(kind: SocketKind, place: descriptors::Used) -> Self {
+        Self { kind, ahead: None, sent: 0, held: Charge::new(), _descriptor: place }
+    }
+
+    /// Counts what was written, and tells it.
+    fn count_sent(&mut self, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
+        if let Poll::Ready(Ok(bytes)) = &written {
+            self.sent += *bytes as u64;
+        }
+        written
+    }
+
+    /// TLS has taken so much, and still holds some of what it has, or nothing.
+    fn count_held(&mut self, taken: usize, holds: bool) {
+        self.held.set(if holds { HELD.min(self.held.bytes() + taken) } else { 0 });
     }
 
     /// Puts bytes that were read already before those that are still to come.
@@ -187,7 +212,7 @@ impl AsyncRead for Socket {
 }
 
 impl AsyncWrite for Socket {
-    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, data: &[u8]) -> Poll<io::Result<usize>> {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, data: &[u8]) -> Poll<io::Result<usize>> {
         loop {
             ready!(each_kind!(&self.kind, stream => stream.poll_write_ready(cx)))?;
             let sent = each_kind!(&self.kind, stream => stream.try_io(Interest::WRITABLE, || {
@@ -195,7 +220,7 @@ impl AsyncWrite for Socket {
             }));
             match sent {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                sent => return Poll::Ready(sent),
+                sent => return self.count_sent(Poll::Ready(sent)),
             }
         }
     }
@@ -205,10 +230,8 @@ impl AsyncWrite for Socket {
         cx: &mut Context<'_>,
         data: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        match &mut self.kind {
-            SocketKind::Tcp(stream) => Pin::new(stream).poll_write_vectored(cx, data),
-            SocketKind::Unix(stream) => Pin::new(stream).poll_write_vectored(cx, data),
-        }
+        let written = each_kind!(&mut self.kind, stream => Pin::new(stream).poll_write_vectored(cx, data));
+        self.count_sent(written)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -314,6 +337,43 @@ impl Stream {
         self
     }
 
+    /// What the system has taken of it so far, bytes.
+    pub fn sent(&self) -> u64 {
+        self.socket().sent
+    }
+
+    /// Whether the system has sent all that it has taken. What it still holds of that is lost where a connection is closed on a peer
+    /// that has more to say, such as what windows it opens.
+    pub fn is_sent(&self) -> bool {
+        let SocketKind::Tcp(stream) = &self.socket().kind else { return true };
+        let socket = socket2::SockRef::from(stream);
+        // While there is anything to send, there is no room then.
+        if socket.set_tcp_notsent_lowat(1).is_err() {
+            return true;
+        }
+        let asked = &mut [PollFd::new(stream, PollFlags::OUT)];
+        let writable = rustix::event::poll(asked, Some(&Timespec::default()));
+        let _ = socket.set_tcp_notsent_lowat(UNSENT);
+        writable != Ok(0)
+    }
+
+    /// Takes note of what TLS holds, after it was to take so much.
+    fn note_held<T>(&mut self, taken: usize, result: T) -> T {
+        let (socket, holds) = match self {
+            Self::Plain(_) => return result,
+            Self::TlsServer(stream) => {
+                let (socket, session) = stream.get_mut();
+                (socket, session.wants_write())
+            }
+            Self::TlsClient(stream) => {
+                let (socket, session) = stream.get_mut();
+                (socket, session.wants_write())
+            }
+        };
+        socket.count_held(taken, holds);
+        result
+    }
+
     /// Makes the close a reset (RST), so that the peer cannot take what it has for a whole message.
     pub fn reset_on_close(&self) {
         let linger = Some(std::time::Duration::ZERO);
@@ -338,7 +398,9 @@ impl AsyncRead for Stream {
 
 impl AsyncWrite for Stream {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, data: &[u8]) -> Poll<io::Result<usize>> {
-        each!(self.get_mut(), stream => Pin::new(stream).poll_write(cx, data))
+        let this = self.get_mut();
+        let written = each!(&mut *this, stream => Pin::new(stream).poll_write(cx, data));
+        this.note_held(taken(&written), written)
     }
 
     fn poll_write_vectored(
@@ -346,7 +408,9 @@ impl AsyncWrite for Stream {
         cx: &mut Context<'_>,
         data: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        each!(self.get_mut(), stream => Pin::new(stream).poll_write_vectored(cx, data))
+        let this = self.get_mut();
+        let written = each!(&mut *this, stream => Pin::new(stream).poll_write_vectored(cx, data));
+        this.note_held(taken(&written), written)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -354,11 +418,20 @@ impl AsyncWrite for Stream {
     }
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        each!(self.get_mut(), stream => Pin::new(stream).poll_flush(cx))
+        let this = self.get_mut();
+        let flushed = each!(&mut *this, stream => Pin::new(stream).poll_flush(cx));
+        this.note_held(0, flushed)
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         each!(self.get_mut(), stream => Pin::new(stream).poll_shutdown(cx))
+    }
+}
+
+fn taken(written: &Poll<io::Result<usize>>) -> usize {
+    match written {
+        Poll::Ready(Ok(bytes)) => *bytes,
+        _ => 0,
     }
 }
 
