@@ -9,6 +9,7 @@ import ssl
 import struct
 import time
 from collections import Counter
+from pathlib import Path
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 DATA, HEADERS, RST_STREAM, SETTINGS, CONTINUATION = 0, 1, 3, 4, 9
@@ -24,9 +25,12 @@ CONNECT_TIMEOUT_S = 5.0
 class Peer:
     """Where the proxy is, how long to go on, and what has been done."""
 
-    def __init__(self, port, tls_port, seconds):
+    def __init__(self, port, tls_port, seconds, rate):
         self.port, self.tls_port = port, tls_port
-        self.end = time.monotonic() + seconds
+        self.begin = time.monotonic()
+        self.end = self.begin + seconds
+        # Connections per second, or 0: as many as can be.
+        self.rate = rate
         self.connected = 0
         self.done = Counter()
 
@@ -36,6 +40,8 @@ class Peer:
 
     def connect(self, port=None):
         """A connection from one of many addresses."""
+        if self.rate:
+            time.sleep(max(0.0, self.begin + self.connected / self.rate - time.monotonic()))
         source = ADDRESS % (1 + self.connected // PER_ADDRESS % 200)
         self.connected += 1
         connection = socket.create_connection(("127.0.0.1", port or self.port), CONNECT_TIMEOUT_S, (source, 0))
@@ -339,6 +345,15 @@ ATTACKS = {
 }
 
 
+def give_way():
+    """Attackers have machines of their own; here they give way to the proxy."""
+    os.nice(10)
+    # Linux compares niceness within a session, and sessions by that of their autogroups.
+    autogroup = Path("/proc/self/autogroup")
+    if autogroup.exists():
+        autogroup.write_text("10")
+
+
 def main():
     """Prints what was done as JSON."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -346,10 +361,10 @@ def main():
     parser.add_argument("--tls-port", type=int, required=True)
     parser.add_argument("--attack", choices=ATTACKS, required=True)
     parser.add_argument("--seconds", type=float, required=True)
+    parser.add_argument("--rate", type=float, default=0)
     options = parser.parse_args()
-    # Attackers have machines of their own; here they give way to the proxy.
-    os.nice(10)
-    peer = Peer(options.port, options.tls_port, options.seconds)
+    give_way()
+    peer = Peer(options.port, options.tls_port, options.seconds, options.rate)
     ATTACKS[options.attack](peer)
     print(json.dumps(peer.done))
 

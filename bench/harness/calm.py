@@ -25,6 +25,9 @@ P99_FACTOR, P99_SLACK_MS = 2.0, 20.0
 GROWTH_MIB, LEFT_MIB = 200.0, 20.0
 # How long an origin takes that keeps requests waiting.
 SLOW_MS = 4000
+# Were attackers to open as many as they can, those on a proxy that makes less of each would open more, up to what the system can
+# accept: none could be compared with another.
+RATE = 10_000
 # The first requests take memory that is not the attack's.
 IDLE_S = 6
 SAMPLE_S = 0.1
@@ -37,6 +40,9 @@ def arguments(argv):
     parser.add_argument("--only", default=",".join(ATTACKS), metavar="ATTACK,...",
                         help="which attacks (default: %(default)s)")
     parser.add_argument("--seconds", type=int, default=10, help="how long each lasts (default: %(default)s)")
+    parser.add_argument("--rate", type=int, default=RATE,
+                        help="connections per second that an attack opens at most; 0: as many as it can "
+                        "(default: %(default)s)")
     parser.add_argument("--settle", type=int, default=60,
                         help="seconds until memory is looked at again (default: %(default)s)")
     options = parser.parse_args(argv)
@@ -119,7 +125,8 @@ def attack(target, name, options, report):
     peak = target.before
     with target.program("others", "--seconds", options.seconds + 1) as others:
         time.sleep(0.5)
-        with target.program("attacks", "--attack", name, "--seconds", options.seconds) as attacker:
+        attack_options = ["--attack", name, "--seconds", options.seconds, "--rate", options.rate]
+        with target.program("attacks", *attack_options) as attacker:
             while attacker.process.poll() is None:
                 peak = max(peak, target.resident())
                 time.sleep(SAMPLE_S)
