@@ -175,7 +175,9 @@ impl<'p> Decoder<'p> {
         let missing =
             block.keys.iter().enumerate().filter(|(number, key)| key.required && !seen.contains(*number));
         for (_, key) in missing {
-            let place = of.map(|item| item.place());
+            // What a whole configuration lacks stands nowhere: its start says which file is meant.
+            let start = Place { file: 0, span: Span { start: 0, len: 0 } };
+            let place = Some(of.map_or(start, |item| item.place()));
             let what = of.map_or("the configuration".to_owned(), |item| format!("`{}`", item.node.name()));
             let problem = Problem::new(place, format!("{what} needs a `{}`", key.name));
             let of_module = module.and_then(|number| self.modules.get(number));
@@ -292,7 +294,8 @@ impl<'p> Decoder<'p> {
                 count += 1;
                 if count == usize::from(key.args.1) + 1 && key.args.1 < u8::MAX {
                     let message = format!("`{}` takes no further value", key.name);
-                    self.push(Problem::new(Some(item.place_of(entry.span())), message).help(usage()));
+                    let help = unquoted(key, item).unwrap_or_else(usage);
+                    self.push(Problem::new(Some(item.place_of(entry.span())), message).help(help));
                     fits = false;
                 }
                 continue;
@@ -590,4 +593,20 @@ impl Seen {
     fn contains(&self, number: usize) -> bool {
         self.0 & (1 << (number % 64)) != 0
     }
+}
+
+/// How an expression is written whose words stand there one by one, as in other languages of rules.
+fn unquoted(key: &Key, item: Item<'_>) -> Option<String> {
+    let values = || item.node.entries().filter(|entry| entry.key().is_none());
+    let is_word = values().next().is_some_and(|first| first.span().len as usize == first.text().len());
+    if !key.usage.starts_with("EXPRESSION") || !is_word {
+        return None;
+    }
+    let words: Vec<Cow<'_, str>> = values()
+        .map(|entry| match entry.text() {
+            text if entry.span().len as usize == text.len() => Cow::Borrowed(text),
+            text => Cow::Owned(format!("{text:?}")),
+        })
+        .collect();
+    Some(format!("an expression is one value, in quotes: `{} #\"{}\"#`", key.name, words.join(" ")))
 }

@@ -264,7 +264,7 @@ fn properties(node: &Node) -> Result<(u16, bool), Problem> {
 /// The property `status` of a redirect.
 pub(crate) fn status(node: &Node) -> Result<u16, Problem> {
     let Some(argument) = node.prop("status") else { return Ok(STATUS) };
-    let number = argument.number(300..=399)? as u16;
+    let number = argument.number(0..=u64::from(u16::MAX))? as u16;
     check_status(number).map_err(|message| argument.wrong(message))
 }
 

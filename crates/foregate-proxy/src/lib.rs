@@ -13,6 +13,9 @@ mod descriptors;
 mod error;
 mod exchange;
 mod files;
+#[cfg(fuzzing)]
+pub mod http2;
+#[cfg(not(fuzzing))]
 mod http2;
 mod link;
 mod listener;

@@ -67,6 +67,8 @@ pub struct Certificate {
     pub hosts: Vec<String>,
     /// Signed by an authority that nobody knows, instead of `ca.pem`.
     pub stranger: bool,
+    /// Its time is over.
+    pub expired: bool,
 }
 
 /// How a scripted origin behaves.

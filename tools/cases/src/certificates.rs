@@ -23,6 +23,9 @@ pub fn write(folder: &Path, certificates: &[Certificate]) -> Result<(), String> 
         let key = KeyPair::generate().map_err(told)?;
         let mut params = CertificateParams::new(certificate.hosts.clone()).map_err(told)?;
         params.distinguished_name.push(DnType::CommonName, certificate.name.clone());
+        if certificate.expired {
+            params.not_after = rcgen::date_time_ymd(2001, 1, 1);
+        }
         let issuer = if certificate.stranger { &stranger } else { &known };
         let signed = params.signed_by(&key, &**issuer).map_err(told)?;
         put(folder, &format!("{}.pem", certificate.name), &signed.pem())?;

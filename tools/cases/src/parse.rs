@@ -109,9 +109,9 @@ fn read_block(case: &mut Case, block: &Block<'_>) -> Result<(), LineError> {
         }
         "certificate" => {
             let name = words.word("the name").map_err(at)?;
-            let stranger = words.flag("stranger");
+            let (stranger, expired) = (words.flag("stranger"), words.flag("expired"));
             let hosts = std::iter::from_fn(|| words.next_if(|_| true)).collect();
-            case.certificates.push(Certificate { name, hosts, stranger });
+            case.certificates.push(Certificate { name, hosts, stranger, expired });
         }
         "file" => {
             let name = words.word("the name").map_err(at)?;

@@ -58,6 +58,7 @@ pub(super) async fn serve(connection: Connection, stream: Stream) {
         timer: Timer::new(terms.timeouts.keep_alive_h2),
         streams: Arc::new(AtomicUsize::new(0)),
         requests: 0,
+        quiet: true,
         busy_at: clock::now(),
         told_at: born,
         ending: false,
@@ -80,7 +81,7 @@ struct Session {
     blocked: Option<(Instant, u64)>,
     /// TLS holds some of what was written.
     unflushed: bool,
-    /// When the client of a connection that is ending was last seen to be there: it has sent or taken something.
+    /// When the client of a connection that is ending has last sent something, or was seen to have some still to take.
     seen_at: Instant,
     registered: Registered,
     /// Whether streams that are ready to run have been let run before their output is written.
@@ -88,7 +89,9 @@ struct Session {
     timer: Timer,
     streams: Arc<AtomicUsize>,
     requests: u64,
-    /// When a stream was last at work.
+    /// No stream was at work when that was last looked at.
+    quiet: bool,
+    /// When one was last.
     busy_at: Instant,
     /// When the client was told that the connection is ending.
     told_at: Instant,
@@ -153,11 +156,7 @@ impl Session {
                     self.shared.fail(error);
                     return self.drop_rest();
                 }
-                Event::Ended => {
-                    self.shared.ask_whether_read();
-                    self.say_farewell().await;
-                    return self.linger().await;
-                }
+                Event::Ended => return self.end().await,
             }
         }
     }
@@ -197,6 +196,11 @@ impl Session {
             return Poll::Ready(Event::Ended);
         }
         let now = clock::now();
+        let quiet = self.streams.load(Ordering::Relaxed) == 0;
+        if !quiet || !std::mem::replace(&mut self.quiet, quiet) {
+            self.busy_at = now;
+            self.quiet = quiet;
+        }
         let told = self.registered.poll_told(cx);
         if !self.ending {
             self.poll_reasons_to_end(now, told);
@@ -241,12 +245,12 @@ impl Session {
         }
         let limits = self.proxy.config().head_limits;
         let terms = http2::Terms { secure: self.peer.is_secure(), limits };
-        let http2::Received { taken, withdrawn } = self.shared.receive(self.input.unread(), &terms);
+        let http2::Taken { bytes, withdrawn } = self.shared.receive(self.input.unread(), &terms);
         if withdrawn > 0 {
             self.requests += withdrawn;
             self.proxy.metrics.requests_reset.add(withdrawn);
         }
-        self.input.consume(taken?);
+        self.input.consume(bytes?);
         Ok(())
     }
 
@@ -308,8 +312,7 @@ impl Session {
     /// Begins to end the connection when it is time to.
     fn poll_reasons_to_end(&mut self, now: Instant, told: bool) {
         let (timeouts, limits) = (&self.terms.timeouts, &self.terms.limits);
-        let idle = self.streams.load(Ordering::Relaxed) == 0
-            && now.saturating_duration_since(self.busy_at) >= timeouts.keep_alive_h2;
+        let idle = self.quiet && now.saturating_duration_since(self.busy_at) >= timeouts.keep_alive_h2;
         let old = now.saturating_duration_since(self.born) >= timeouts.connection_age;
         let tight = self.requests > 0 && pressure::is_tight(self.registered.holdings());
         if tight {
@@ -333,10 +336,7 @@ impl Session {
     /// Whether what the client makes us wait for takes too long.
     fn poll_limits(&mut self, cx: &mut Context<'_>, now: Instant) -> Poll<Event> {
         let timeouts = &self.terms.timeouts;
-        let quiet = self.streams.load(Ordering::Relaxed) == 0;
-        if !quiet {
-            self.busy_at = now;
-        }
+        let quiet = self.quiet;
         // A peer that reads nothing gets nothing written: little is read from it, and it is given up in time.
         let blocked = self.blocked.map(|(since, _)| since + timeouts.write_stall);
         if blocked.is_some_and(|deadline| deadline <= now) {
@@ -378,7 +378,7 @@ impl Session {
 
     fn start(&mut self, asked: Asked) {
         self.requests += 1;
-        self.busy_at = clock::now();
+        self.quiet = false;
         let place = Place::take(&self.streams);
         let link = Box::new(ClientStream::new(&self.shared, asked.stream));
         let task = stream(Arc::clone(&self.proxy), Arc::clone(&self.peer), asked, link, place);
@@ -407,7 +407,7 @@ impl Session {
         }
     }
 
-    /// Drops what a client that has gone has asked: nobody is to have work with that.
+    /// Drops what a client that has gone has asked: no origin is to have work with that.
     fn drop_rest(&mut self) {
         while let Some(arrived) = self.shared.next() {
             match arrived {
@@ -423,7 +423,7 @@ impl Session {
 
     fn log_refused(&mut self, scratch: Box<Scratch>, error: Error) {
         self.requests += 1;
-        self.busy_at = clock::now();
+        self.quiet = false;
         let place = Place::take(&self.streams);
         let task = refused_stream(Arc::clone(&self.proxy), Arc::clone(&self.peer), scratch, error, place);
         tokio::spawn(Watched::new(Box::pin(task), Arc::clone(&self.proxy.metrics)));
@@ -445,20 +445,53 @@ impl Session {
         let _ = tokio::time::timeout(FAREWELL, gone).await;
     }
 
-    /// Reads on until the client has read all, or has ended its side: were the connection closed over a window that it opens, what it has
-    /// not taken of the last responses would be lost with it.
-    async fn linger(&mut self) {
+    /// Ends a connection on which all is answered, once the client has read it, or has ended its side: were it closed over a window that
+    /// the client opens, what that has not taken of the last responses would be lost with it.
+    async fn end(&mut self) {
+        self.shared.ask_whether_read();
         let until = clock::now() + self.terms.timeouts.write_stall;
+        // Whether the system could send all can be seen until it is told of the end.
         while clock::now() < until && !self.shared.has_read_all() {
-            let read = poll_fn(|cx| self.input.poll_fill(cx, &mut self.stream, READ));
-            match tokio::time::timeout(LINGER, read).await {
-                Ok(Ok(1..)) if self.receive().is_ok() => {}
-                Ok(_) => return,
-                Err(_) if self.stream.is_sent() => return,
-                Err(_) => {}
+            match poll_fn(|cx| Poll::Ready(self.poll_flush(cx))).await {
+                Poll::Ready(Ok(())) if self.stream.is_sent() => break,
+                Poll::Ready(Err(_)) => return,
+                Poll::Ready(Ok(())) | Poll::Pending => {}
+            }
+            if self.hear(FAREWELL, true).await == Heard::End {
+                return;
+            }
+        }
+        self.say_farewell().await;
+        while clock::now() < until && !self.shared.has_read_all() {
+            if self.hear(LINGER, false).await != Heard::Something {
+                return;
             }
         }
     }
+
+    /// Reads what comes next, after at most so long a silence. What there is to say in return is written where something may be.
+    async fn hear(&mut self, silence: Duration, writes: bool) -> Heard {
+        let heard = poll_fn(|cx| {
+            if writes && matches!(self.poll_flush(cx), Poll::Ready(Err(_))) {
+                return Poll::Ready(Heard::End);
+            }
+            match ready!(self.input.poll_fill(cx, &mut self.stream, READ)) {
+                Ok(1..) if self.receive().is_ok() => Poll::Ready(Heard::Something),
+                _ => Poll::Ready(Heard::End),
+            }
+        });
+        tokio::time::timeout(silence, heard).await.unwrap_or(Heard::Nothing)
+    }
+}
+
+/// What came of a client.
+#[derive(Debug, PartialEq, Eq)]
+enum Heard {
+    Something,
+    /// It was silent.
+    Nothing,
+    /// It is gone, or does what no connection survives.
+    End,
 }
 
 /// A stream's place among those at work.

@@ -66,7 +66,7 @@ impl State {
         if frame.stream.is_multiple_of(2) {
             return Err(Reason::PROTOCOL_ERROR.into());
         }
-        if self.streams.known(frame.stream) == Known::Idle {
+        if self.streams.known(frame.stream) == Known::Idle && !self.is_beyond(frame.stream) {
             self.meter.opened();
         }
         self.meter.block(now, frame.length, frame.has(flag::END_HEADERS))?;
@@ -158,7 +158,7 @@ impl State {
         self.streams.begun(stream);
         if self.is_beyond(stream) {
             asked.scratch.give();
-            return Ok(());
+            return Ok(self.meter.without_progress(now)?);
         }
         let expected = if ends { None } else { expected };
         if !self.streams.opens(stream, !ends, expected, self.output.stream_window) {
@@ -172,7 +172,7 @@ impl State {
     fn refused(&mut self, head: Head, refused: Option<RefusedHead>, now: Instant) -> Result<(), Fault> {
         self.streams.begun(head.stream);
         if self.is_beyond(head.stream) {
-            return Ok(());
+            return Ok(self.meter.without_progress(now)?);
         }
         if let Some(refused) = refused {
             self.input.arrived.push_back(Arrived::Refused(refused));

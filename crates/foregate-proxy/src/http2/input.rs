@@ -303,11 +303,16 @@ impl State {
             kind::PRIORITY => {
                 self.meter.without_progress(now)?;
                 // It says nothing to us (section 5.3.2), but has to be one.
-                match <&[u8; PRIORITY]>::try_from(payload) {
-                    Ok(priority) if depends_on(priority) != frame.stream => Ok(()),
-                    Ok(_) => Err(Fault::Stream(frame.stream, Reason::PROTOCOL_ERROR)),
-                    Err(_) => Err(Fault::Stream(frame.stream, Reason::FRAME_SIZE_ERROR)),
-                }
+                let reason = match <&[u8; PRIORITY]>::try_from(payload) {
+                    Ok(priority) if depends_on(priority) != frame.stream => return Ok(()),
+                    Ok(_) => Reason::PROTOCOL_ERROR,
+                    Err(_) => Reason::FRAME_SIZE_ERROR,
+                };
+                // A stream that is idle cannot be reset (section 6.4).
+                Err(match self.streams.known(frame.stream) {
+                    Known::Idle => Fault::Connection(reason),
+                    _ => Fault::Stream(frame.stream, reason),
+                })
             }
             kind::GOAWAY if payload.len() < 8 => Err(Reason::FRAME_SIZE_ERROR.into()),
             // What it has asked is answered.
@@ -405,7 +410,9 @@ impl State {
         if *data == ENDING && self.ending == Ending::Told {
             self.end_at_last();
         }
-        self.has_read_all |= *data == ENDED && matches!(self.ending, Ending::Last(_));
+        if *data == ENDED {
+            self.has_read_all = self.has_read_all.map(|_| true);
+        }
         Ok(())
     }
 

@@ -66,10 +66,10 @@ pub struct Terms {
 
 /// What has become of what was read.
 #[derive(Debug)]
-pub struct Received {
+pub struct Taken {
     /// How much of it was taken. The rest has to be shown again with what comes behind it. Where it is an error, the connection has to
     /// end for that.
-    pub taken: Result<usize, Reason>,
+    pub bytes: Result<usize, Reason>,
     /// Requests that were over before they were begun: nobody hears more of them.
     pub withdrawn: u64,
 }
@@ -121,8 +121,8 @@ struct State {
     leaving: bool,
     /// Requests that were over before they were begun, and have not been told of.
     withdrawn: u64,
-    /// The client has read all that was sent.
-    has_read_all: bool,
+    /// Whether the client has read all that was sent; `None` before it is asked.
+    has_read_all: Option<bool>,
 }
 
 /// How far the end of a connection has come (RFC 9113, section 6.8).
@@ -178,7 +178,7 @@ impl Shared {
             ending: Ending::No,
             leaving: false,
             withdrawn: 0,
-            has_read_all: false,
+            has_read_all: None,
         };
         state.greet(limits);
         Arc::new(Self(Mutex::new(state)))
@@ -195,13 +195,13 @@ impl Shared {
     }
 
     /// Takes what was read.
-    pub fn receive(&self, bytes: &[u8], terms: &Terms) -> Received {
+    pub fn receive(&self, bytes: &[u8], terms: &Terms) -> Taken {
         let mut state = self.0.lock();
         // Whoever is woken for it is not the one that is here.
         let woken = std::mem::replace(&mut state.woken, true);
         let taken = state.receive(bytes, clock::now(), terms);
         state.woken = woken;
-        Received { taken, withdrawn: std::mem::take(&mut state.withdrawn) }
+        Taken { bytes: taken, withdrawn: std::mem::take(&mut state.withdrawn) }
     }
 
     /// The next of what the client has begun.
@@ -276,11 +276,12 @@ impl Shared {
         let mut state = self.0.lock();
         state.output.frame(kind::PING, 0, 0, &ENDED);
         state.meter.awaits_ack();
+        state.has_read_all = Some(false);
     }
 
     /// Whether it has said so.
     pub fn has_read_all(&self) -> bool {
-        self.0.lock().has_read_all
+        self.0.lock().has_read_all == Some(true)
     }
 
     /// Ends the connection, for this reason.
@@ -425,5 +426,15 @@ impl State {
     }
 }
 
+/// Runs a client and streams that do what `data` chooses.
+#[cfg(fuzzing)]
+pub fn fuzz(data: &[u8]) {
+    tests::random::chaos(tests::random::Choices::from(data), 0);
+}
+
 #[cfg(test)]
+mod tests;
+
+#[cfg(all(fuzzing, not(test)))]
+#[allow(dead_code, unused_imports, reason = "most of it is for tests")]
 mod tests;

@@ -81,8 +81,10 @@ impl Output {
     /// So much of what was taken has been written.
     pub fn wrote(&mut self, bytes: usize, now: Instant) {
         self.writing = self.writing.saturating_sub(bytes);
+        let [heads, bodies @ ..] = &self.waiting;
         // Where the window is used up, what leaves is no progress for those who wait for it.
-        if self.window > 0 && self.waiting.iter().any(|waiting| !waiting.is_empty()) {
+        let waits = !heads.is_empty() || self.window > 0 && bodies.iter().any(|waiting| !waiting.is_empty());
+        if waits {
             self.left_at = Some(now);
         }
     }

@@ -183,7 +183,7 @@ impl ClientStream {
         let window = state.streams.entry(self.id).map_or(0, |entry| entry.window);
         let Some(window) = usize::try_from(window).ok().filter(|window| *window > 0) else {
             self.awaits_room = false;
-            state.wait_elsewhere(self.id, cx);
+            state.wait_for_window(self.id, cx);
             return Poll::Pending;
         };
         let room = state.poll_room(self.id, what, cx);
@@ -209,11 +209,6 @@ impl ClientStream {
         }
         self.awaits_room = room.is_pending();
         room.map(|_| ())
-    }
-
-    /// It waits for something else than room, whatever it has to send: others may have its turn.
-    pub fn forgo_turn(&mut self, cx: &Context<'_>) {
-        self.shared.0.lock().wait_elsewhere(self.id, cx);
     }
 
     /// When the peer has taken something of its connection last, if that is what is waited for and not this stream's own window.
@@ -330,8 +325,8 @@ impl State {
         self.wake();
     }
 
-    /// A stream waits for something else, such as its own window, and needs no room until then.
-    fn wait_elsewhere(&mut self, stream: u32, cx: &Context<'_>) {
+    /// A stream waits for its own window, and needs no room until then.
+    fn wait_for_window(&mut self, stream: u32, cx: &Context<'_>) {
         if let Some(entry) = self.streams.entry(stream) {
             entry.wait(cx);
             if std::mem::take(&mut entry.turn) {

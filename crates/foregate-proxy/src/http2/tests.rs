@@ -12,7 +12,7 @@ use crate::link::Received;
 use crate::link::frames::{Frame, HEADER, flag, written};
 
 mod floods;
-mod random;
+pub mod random;
 
 const GREETING: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 const TERMS: Terms =
@@ -296,6 +296,7 @@ fn what_is_no_http_2_ends_the_connection() {
     let block = |bytes: &[u8]| bytes.to_vec();
     for (frame, reason) in [
         ((kind::DATA, 0, 0, block(b"x")), Reason::PROTOCOL_ERROR),
+        ((kind::PRIORITY, 0, 9, vec![0, 0, 0, 9, 0]), Reason::PROTOCOL_ERROR),
         ((kind::DATA, 0, 2, block(b"x")), Reason::PROTOCOL_ERROR),
         ((kind::DATA, 0, 9, block(b"x")), Reason::PROTOCOL_ERROR),
         ((kind::DATA, flag::PADDED, 1, block(&[2, 0])), Reason::PROTOCOL_ERROR),
@@ -340,12 +341,13 @@ fn what_is_no_http_2_ends_the_connection() {
         drop(streams);
     }
     let mut peer = Peer::new();
+    drop(peer.asks(1));
+    peer.gets();
     // Priorities say nothing, also those that cannot be.
     peer.sends(kind::PRIORITY, 0, 1, &[0, 0, 0, 1, 0]);
     peer.sends(kind::PRIORITY, 0, 1, &[0; 4]);
     let reset = [Reason::PROTOCOL_ERROR, Reason::FRAME_SIZE_ERROR].map(|reason| (1, reason.into()));
     assert_eq!(peer.resets(), reset);
-    drop(peer.asks(1));
     peer.sends(kind::HEADERS, 0, 3, GET);
     assert_eq!(peer.sends(kind::PING, 0, 0, &[0; 8]), Some(Reason::PROTOCOL_ERROR), "amid a block");
 }
@@ -356,7 +358,7 @@ fn what_is_wrong_with_a_stream_resets_it_alone() {
     let itself = [&[0, 0, 0, 3, 0][..], GET].concat();
     let long = b"\x83\x84\x86\x41\x01a\x0f\x0d\x012";
     type Frames<'f> = &'f [(u8, u8, &'f [u8])];
-    let cases: [(Frames, Reason); 10] = [
+    let cases: [(Frames, Reason); 11] = [
         (&[(kind::HEADERS, WHOLE, bad)], Reason::PROTOCOL_ERROR),
         (&[(kind::HEADERS, WHOLE | flag::PRIORITY, &itself)], Reason::PROTOCOL_ERROR),
         (&[(kind::HEADERS, WHOLE, long)], Reason::PROTOCOL_ERROR),
@@ -369,6 +371,7 @@ fn what_is_wrong_with_a_stream_resets_it_alone() {
             Reason::PROTOCOL_ERROR,
         ),
         (&[(kind::HEADERS, WHOLE, GET), (kind::DATA, 0, b"x")], Reason::STREAM_CLOSED),
+        (&[(kind::HEADERS, WHOLE, GET), (kind::PRIORITY, 0, &[0, 0, 0, 3, 0])], Reason::PROTOCOL_ERROR),
         (
             &[(kind::HEADERS, WHOLE, GET), (kind::WINDOW_UPDATE, 0, &[0x7f, 0xff, 0xff, 0xff])],
             Reason::FLOW_CONTROL_ERROR,
@@ -578,30 +581,6 @@ fn output_that_nobody_takes_is_bounded() {
     assert!(peer.shared.output() < 120_000, "{}", peer.shared.output());
 }
 
-/// A turn that its stream cannot use, since it waits for something else, is another's.
-#[test]
-fn a_stream_that_waits_for_something_else_holds_nobody_up() {
-    let mut peer = Peer::new();
-    peer.sends(kind::SETTINGS, 0, 0, &[0, 4, 0x7f, 0xff, 0xff, 0xff]);
-    peer.sends(kind::WINDOW_UPDATE, 0, 0, &[0x7f, 0, 0, 0]);
-    let mut streams: Vec<_> = (1..9).step_by(2).map(|stream| peer.asks(stream)).collect();
-    for stream in &mut streams {
-        head(stream, BodyLength::Chunked);
-        assert!(stream.poll_send(&mut noop(), b"its beginning").is_ready());
-    }
-    for stream in &mut streams {
-        while matches!(stream.poll_send(&mut noop(), &[0; 50_000]), Poll::Ready(Ok(_))) {}
-    }
-    let [ref mut waiting @ .., ref mut last] = streams[..] else { panic!() };
-    // Each of the first has its turn, or is the next to have one.
-    for _ in 0..3 {
-        peer.gets();
-        waiting.iter_mut().for_each(|stream| stream.forgo_turn(&noop()));
-    }
-    peer.gets();
-    assert!(last.poll_send(&mut noop(), &[0; 50_000]).is_ready());
-}
-
 #[test]
 fn a_connection_ends_once_its_client_knows_and_all_is_answered() {
     let mut peer = Peer::new();
@@ -620,6 +599,15 @@ fn a_connection_ends_once_its_client_knows_and_all_is_answered() {
     head(&mut stream, BodyLength::Empty);
     drop((stream, late));
     assert!(peer.shared.is_done());
+    peer.gets();
+    // The last that it gets asks whether it has read what came before.
+    assert_eq!(peer.sends(kind::PING, flag::ACK, 0, &ENDED), None);
+    peer.shared.ask_whether_read();
+    let [(kind::PING, 0, 0, last)] = &peer.gets()[..] else { panic!() };
+    for (payload, has_read_all) in [(&sent[1].3, false), (last, true)] {
+        assert_eq!(peer.sends(kind::PING, flag::ACK, 0, payload), None);
+        assert_eq!(peer.shared.has_read_all(), has_read_all);
+    }
 }
 
 #[test]

@@ -246,7 +246,6 @@ impl Copy {
                 Poll::Ready(Ok(())) => {}
                 Poll::Pending if self.waiting == Waiting::Answer => {
                     // What was written so far must not wait for the answer.
-                    sink.forgo_turn(cx);
                     return match self.poll_flush(cx, sink, Waiting::Answer) {
                         Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
                         _ => Poll::Pending,

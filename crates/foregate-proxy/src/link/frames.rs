@@ -31,7 +31,7 @@ pub mod flag {
 }
 
 /// A frame as it is sent, for tests.
-#[cfg(test)]
+#[cfg(any(test, fuzzing))]
 pub fn written(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     let mut bytes = (payload.len() as u32).to_be_bytes()[1..].to_vec();
     bytes.extend_from_slice(&[kind, flags]);

@@ -195,15 +195,6 @@ impl Link {
         }
     }
 
-    /// Nothing is to be sent for now, whatever it was that waits for room: others may have it.
-    pub fn forgo_turn(&mut self, cx: &Context<'_>) {
-        match self {
-            // Only bodies of responses have filters that wait for what they have asked for.
-            Self::H1(_) | Self::H2(_) => {}
-            Self::Client(link) => link.forgo_turn(cx),
-        }
-    }
-
     /// When the peer has taken something of other streams last, while there is no room for what this one is to send.
     pub fn left_at(&self) -> Option<Instant> {
         match self {

@@ -101,7 +101,7 @@ fn connections(encoder: &mut DescriptorEncoder<'_>, metrics: &Metrics) -> fmt::R
     counter(
         encoder,
         "requests_reset",
-        "Requests over HTTP/2 that their clients reset before they were begun",
+        "Requests over HTTP/2 that their clients reset, or left, before they were begun",
         metrics.requests_reset.get(),
     )?;
     encoder

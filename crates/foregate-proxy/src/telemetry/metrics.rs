@@ -144,7 +144,7 @@ pub struct Metrics {
     pub connections_active: Gauge,
     /// Client connections closed at once, over a limit.
     pub connections_refused: Counter,
-    /// Requests over HTTP/2 that their clients reset before they were begun.
+    /// Requests over HTTP/2 that their clients reset, or left, before they were begun.
     pub requests_reset: Counter,
     /// Handshakes with clients that succeeded.
     pub handshakes_ok: Counter,

@@ -43,14 +43,23 @@ impl TlsError {
     }
 }
 
-/// Whether a certificate and its key can be used together, without keeping them. Gives the names and addresses that it
-/// carries: lower case, wildcards with their `*.`.
+/// What is known of a certificate.
+#[derive(Debug)]
+pub struct Inspected {
+    /// The names and addresses that it carries: lower case, wildcards with their `*.`.
+    pub names: Vec<String>,
+    /// Clients refuse it for its age.
+    pub expired: bool,
+}
+
+/// Whether a certificate and its key can be used together, without keeping them.
 ///
 /// # Errors
 ///
 /// The file that cannot be used.
-pub fn check_certificate(files: &CertificateFiles) -> Result<Vec<String>, TlsError> {
-    Loaded::read(files).map(|loaded| loaded.names.shown())
+pub fn check_certificate(files: &CertificateFiles) -> Result<Inspected, TlsError> {
+    let names = Loaded::read(files)?.names;
+    Ok(Inspected { names: names.shown(), expired: names.expired() })
 }
 
 /// The certificates of the process, each read once however many listeners and sites use it. A clone shares
@@ -190,8 +199,8 @@ type Stamps = (Option<Stamp>, Option<Stamp>);
 impl Certificate {
     fn read(files: &CertificateFiles) -> Result<Self, TlsError> {
         let seen = stamps(files);
+        // Whether it has expired is told with the configuration that names it.
         let loaded = Loaded::read(files)?;
-        loaded.warn_when_expired(files);
         let current = ArcSwap::from_pointee(loaded);
         Ok(Self { files: files.clone(), current, seen: Mutex::new(seen) })
     }
@@ -215,7 +224,9 @@ impl Certificate {
         // Noted before reading: a broken pair is complained about once, not at every check.
         *seen = now;
         let loaded = Loaded::read(&self.files)?;
-        loaded.warn_when_expired(&self.files);
+        if loaded.names.expired() {
+            tracing::warn!(certificate = %self.files.certificate.display(), "the certificate has expired");
+        }
         self.current.store(Arc::new(loaded));
         tracing::info!(certificate = %self.files.certificate.display(), "certificate read again");
         Ok(true)
@@ -249,12 +260,6 @@ impl Loaded {
             }
         }
         Ok(Self { key: Arc::new(key), names })
-    }
-
-    fn warn_when_expired(&self, files: &CertificateFiles) {
-        if self.names.expired() {
-            tracing::warn!(certificate = %files.certificate.display(), "the certificate has expired");
-        }
     }
 }
 

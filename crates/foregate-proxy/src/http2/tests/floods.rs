@@ -161,3 +161,17 @@ fn header_blocks_have_an_end() {
     });
     assert_eq!(large, (7, CALM));
 }
+
+#[test]
+fn what_is_asked_behind_the_end_is_paid_for() {
+    let mut peer = Peer::new();
+    peer.shared.begin_to_end();
+    peer.sends(kind::PING, flag::ACK, 0, &ENDING);
+    let mut output = 0;
+    let (count, reason) = peer.until_fault(|peer, count| {
+        peer.sends(kind::HEADERS, WHOLE, 2 * count + 1, GET);
+        peer.sends(kind::PING, 0, 0, &[0; 8]);
+        output += peer.shared.output();
+    });
+    assert!(count < 600 && reason == CALM && output < 10_000, "{count} {reason:?} {output}");
+}

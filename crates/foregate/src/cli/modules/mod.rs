@@ -164,7 +164,16 @@ fn show(step: &Step, text: &mut String) {
             text.push_str(&format!("    {label:<7}{what}\n"));
         }
     };
-    let parts = |parts: &[Part]| parts.iter().map(|part| part.name).collect::<Vec<_>>().join(", ");
+    let parts = |parts: &[Part]| {
+        // A step may have several random numbers.
+        let mut names: Vec<&str> = Vec::new();
+        parts.iter().map(|part| part.name).for_each(|name| {
+            if !names.contains(&name) {
+                names.push(name);
+            }
+        });
+        names.join(", ")
+    };
     line("key", step.key.map_or("none: always on".into(), str::to_owned));
     line("reads", parts(&step.reads));
     line("writes", parts(&step.writes));

@@ -39,7 +39,14 @@ impl Inspection {
     fn certificate(&mut self, decoder: &mut Decoder<'_>, item: Item<'_>, files: &CertificateFiles) {
         if self.seen.as_mut().is_some_and(|seen| seen.insert(files.clone())) {
             match check_certificate(files) {
-                Ok(names) => self.names.extend(names),
+                Ok(certificate) => {
+                    self.names.extend(certificate.names);
+                    if certificate.expired {
+                        let message = format!("{}: the certificate has expired", files.certificate.display());
+                        let problem = Problem::new(Some(item.place()), message);
+                        decoder.warn(problem.help("put a new one in its place, which is read at once"));
+                    }
+                }
                 Err(error) => decoder.push(problem(item.place(), error)),
             }
         }
