@@ -35,6 +35,8 @@ const READ: usize = 64 * 1024;
 const READS: u32 = 4;
 /// How long a client may be silent at the end of a connection on which it has got something just now.
 const LINGER: Duration = Duration::from_secs(5);
+/// How long the end of a connection may take whatever a client still sends or takes, in times of `write-stall`.
+const LONGEST: u32 = 4;
 /// How long a client may take to go away after it was told why.
 const FAREWELL: Duration = Duration::from_secs(1);
 /// The most requests of one connection that are begun before those of others have their turn, and before it is looked at whether their
@@ -81,7 +83,7 @@ struct Session {
     blocked: Option<(Instant, u64)>,
     /// TLS holds some of what was written.
     unflushed: bool,
-    /// When the client of a connection that is ending has last sent something, or was seen to have some still to take.
+    /// When the client has last sent something, or was seen to have some still to take.
     seen_at: Instant,
     registered: Registered,
     /// Whether streams that are ready to run have been let run before their output is written.
@@ -240,9 +242,7 @@ impl Session {
 
     /// Takes what was read.
     fn receive(&mut self) -> Result<(), Reason> {
-        if self.ending {
-            self.seen_at = clock::now();
-        }
+        self.seen_at = clock::now();
         let limits = self.proxy.config().head_limits;
         let terms = http2::Terms { secure: self.peer.is_secure(), limits };
         let http2::Taken { bytes, withdrawn } = self.shared.receive(self.input.unread(), &terms);
@@ -268,14 +268,15 @@ impl Session {
     fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let flushed = self.poll_write(cx);
         if flushed.is_ready() {
-            if self.blocked.take().is_some() && self.ending {
+            if self.blocked.take().is_some() {
                 self.seen_at = clock::now();
             }
             return flushed;
         }
         let sent = self.stream.sent();
         if self.blocked.is_none_or(|(_, before)| before != sent) {
-            self.blocked = Some((clock::now(), sent));
+            self.seen_at = clock::now();
+            self.blocked = Some((self.seen_at, sent));
         }
         // Nothing may be read meanwhile: a head may be there, and is not seen.
         self.shared.excuse_head();
@@ -351,13 +352,16 @@ impl Session {
         let mut deadline = (self.busy_at + idle).min(self.born + timeouts.connection_age);
         if self.ending && quiet {
             let since = self.busy_at.max(self.told_at);
-            let longest = since + timeouts.write_stall;
+            let longest = since + LONGEST * timeouts.write_stall;
             // Who was idle only has to go; others may have to read first what they have got, to where they learn of the end.
             let was_idle =
                 self.requests == 0 || self.told_at.saturating_duration_since(self.busy_at) >= LINGER;
-            let silence = if was_idle { FAREWELL } else { LINGER };
-            deadline =
-                if self.has_output() { longest } else { longest.min(self.seen_at.max(since) + silence) };
+            let silence = match was_idle {
+                _ if self.has_output() => timeouts.write_stall,
+                true => FAREWELL,
+                false => LINGER.min(timeouts.write_stall),
+            };
+            deadline = longest.min(self.seen_at.max(since) + silence);
             if deadline <= now && now < longest && !self.stream.is_sent() {
                 self.seen_at = now;
                 deadline = longest.min(now + silence);
@@ -449,9 +453,10 @@ impl Session {
     /// the client opens, what that has not taken of the last responses would be lost with it.
     async fn end(&mut self) {
         self.shared.ask_whether_read();
-        let until = clock::now() + self.terms.timeouts.write_stall;
+        self.seen_at = clock::now();
+        let until = self.seen_at + LONGEST * self.terms.timeouts.write_stall;
         // Whether the system could send all can be seen until it is told of the end.
-        while clock::now() < until && !self.shared.has_read_all() {
+        while self.is_awaited(until) {
             match poll_fn(|cx| Poll::Ready(self.poll_flush(cx))).await {
                 Poll::Ready(Ok(())) if self.stream.is_sent() => break,
                 Poll::Ready(Err(_)) => return,
@@ -462,11 +467,18 @@ impl Session {
             }
         }
         self.say_farewell().await;
-        while clock::now() < until && !self.shared.has_read_all() {
+        while self.is_awaited(until) {
             if self.hear(LINGER, false).await != Heard::Something {
                 return;
             }
         }
+    }
+
+    /// Whether it is worth while to wait for a client that has not read all.
+    fn is_awaited(&self, until: Instant) -> bool {
+        let now = clock::now();
+        let silence = now.saturating_duration_since(self.seen_at);
+        now < until && silence < self.terms.timeouts.write_stall && !self.shared.has_read_all()
     }
 
     /// Reads what comes next, after at most so long a silence. What there is to say in return is written where something may be.

@@ -139,7 +139,7 @@ impl State {
             decoded.shrink_to(KEPT_SCRATCH);
             self.input.decoder.trim();
             match judged {
-                Judged::Trailers(trailers) => self.trailers(head, known, trailers),
+                Judged::Trailers(trailers) => self.trailers(head, known, trailers, now),
                 Judged::Request(asked, expected) => self.request(head, asked, expected, now),
                 Judged::Refused(refused) => self.refused(head, refused, now),
             }
@@ -186,11 +186,18 @@ impl State {
     }
 
     /// Trailers have come (section 8.1).
-    fn trailers(&mut self, head: Head, known: Known, trailers: Option<HeaderList>) -> Result<(), Fault> {
+    fn trailers(
+        &mut self,
+        head: Head,
+        known: Known,
+        trailers: Option<HeaderList>,
+        now: Instant,
+    ) -> Result<(), Fault> {
         let stream = head.stream;
         if known != Known::There || self.streams.is_over(stream) {
             return match known {
-                _ if self.streams.was_reset(stream) => Ok(()),
+                // They may have been under way. To decode them costs all the same.
+                _ if self.streams.was_reset(stream) => Ok(self.meter.without_progress(now)?),
                 Known::Skipped => Err(Reason::PROTOCOL_ERROR.into()),
                 _ => Err(Reason::STREAM_CLOSED.into()),
             };

@@ -175,3 +175,13 @@ fn what_is_asked_behind_the_end_is_paid_for() {
     });
     assert!(count < 600 && reason == CALM && output < 10_000, "{count} {reason:?} {output}");
 }
+
+#[test]
+fn trailers_of_streams_that_were_reset_are_paid_for() {
+    let mut peer = Peer::new();
+    drop(peer.posts(1));
+    let flood = peer.until_fault(|peer, _| {
+        peer.sends(kind::HEADERS, WHOLE, 1, b"\x0f\x2d\x01a");
+    });
+    assert_eq!(flood.1, CALM);
+}
