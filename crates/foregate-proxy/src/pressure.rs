@@ -278,6 +278,11 @@ pub fn is_tight(client: Option<&Arc<Holdings>>) -> bool {
     MEMORY.ends_keep_alive(|| client.map(|client| client.connections()))
 }
 
+/// Whether the first stage has been reached: those who hold much get no further requests.
+pub fn is_felt() -> bool {
+    MEMORY.stage.load(Ordering::Relaxed) >= 1
+}
+
 /// Whether requests are refused, to some at least.
 pub fn is_short() -> bool {
     MEMORY.stage.load(Ordering::Relaxed) >= 2

@@ -213,11 +213,14 @@ impl Session {
     /// Takes what there is to read, before the next request is begun: who opens streams and resets them, or leaves, would have us connect
     /// to origins at no cost of its own. All of it is read before any of it is looked at, as far as it fits: nobody waits for what a
     /// client wanted that has gone, of which there are many where more come than can be served. Ready where there may be more.
+    ///
+    /// Where memory gets short, what has come is looked at before more is read: a client that is to get no further requests would have
+    /// us hold all of those that it has sent meanwhile.
     fn poll_input(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Event>> {
         let mut unseen = false;
         let mut has_more = true;
         for _ in 0..READS {
-            if self.waiting() >= PAUSE {
+            if self.waiting() >= PAUSE || pressure::is_felt() && self.shared.has_arrived() {
                 break;
             }
             let Poll::Ready(read) = self.input.poll_fill(cx, &mut self.stream, READ) else {

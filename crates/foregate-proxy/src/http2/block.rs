@@ -150,7 +150,7 @@ impl State {
     fn request(
         &mut self,
         head: Head,
-        asked: Asked,
+        mut asked: Asked,
         expected: Option<u64>,
         now: Instant,
     ) -> Result<(), Fault> {
@@ -165,6 +165,7 @@ impl State {
             asked.scratch.give();
             return Ok(self.refuse(stream, Reason::REFUSED_STREAM, now)?);
         }
+        self.streams.unread.counts_head(&mut asked.scratch.request);
         self.input.arrived.push_back(Arrived::Request(asked));
         Ok(())
     }

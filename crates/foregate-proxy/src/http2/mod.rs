@@ -209,6 +209,11 @@ impl Shared {
         self.0.lock().input.next_arrived()
     }
 
+    /// Whether something was begun that [`Self::next`] has to hand out.
+    pub fn has_arrived(&self) -> bool {
+        !self.0.lock().input.arrived.is_empty()
+    }
+
     /// Since when the client has been sending a head, or the header of a frame; `None` if it is not within one.
     pub fn head_since(&self) -> Option<Instant> {
         self.0.lock().input.head_since

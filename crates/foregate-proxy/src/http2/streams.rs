@@ -9,6 +9,7 @@ use foregate_wire::HeaderList;
 
 use super::WINDOW;
 use crate::connection::registry::Holdings;
+use crate::exchange::request::Request;
 use crate::link::LinkError;
 use crate::pressure::Charge;
 use crate::settings::Limits;
@@ -159,6 +160,14 @@ impl Unread {
     pub fn give_up(&mut self) {
         self.given_up = true;
         self.count();
+    }
+
+    /// The head of a request counts for the client before anybody has begun to serve it: who holds much gets no more, and what it has
+    /// sent at once may be all of it.
+    pub fn counts_head(&self, request: &mut Request) {
+        if let Some(client) = &self.client {
+            request.belongs_to(client);
+        }
     }
 
     fn count(&mut self) {

@@ -51,7 +51,11 @@ impl Peer {
 
     /// One that has said nothing.
     fn silent(limits: &Limits) -> Self {
-        let shared = Shared::new(limits, None);
+        Self::of(limits, None)
+    }
+
+    fn of(limits: &Limits, client: Option<Arc<Holdings>>) -> Self {
+        let shared = Shared::new(limits, client);
         let decoder = Inspector::new(4096, 1 << 20);
         Self { shared, now: Instant::now(), rest: Vec::new(), decoder, fault: None }
     }

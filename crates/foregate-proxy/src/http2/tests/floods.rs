@@ -185,3 +185,24 @@ fn trailers_of_streams_that_were_reset_are_paid_for() {
     });
     assert_eq!(flood.1, CALM);
 }
+
+#[test]
+fn a_head_counts_for_its_client_before_it_is_served() {
+    let client = Arc::new(Holdings::new([203, 0, 113, 8].into()));
+    let mut peer = Peer::of(&Limits::default(), Some(Arc::clone(&client)));
+    peer.writes(GREETING);
+    peer.sends(kind::SETTINGS, 0, 0, &[]);
+    // x: a field of 10,000 bytes, whose length takes three.
+    let block = [GET, b"\x00\x01x\x7f\x91\x4d", &[b'a'; 10_000]].concat();
+    peer.sends(kind::HEADERS, WHOLE, 1, &block);
+    let one = client.held();
+    assert!(one >= 10_000, "{one}");
+    peer.sends(kind::HEADERS, WHOLE, 3, &block);
+    assert!(client.held() >= 20_000, "{}", client.held());
+    peer.sends(kind::RST_STREAM, 0, 3, &[0, 0, 0, 8]);
+    assert_eq!(client.held(), one, "what was withdrawn is given back");
+    let Some(Arrived::Request(asked)) = peer.shared.next() else { panic!("a request has come") };
+    assert_eq!(client.held(), one);
+    asked.scratch.give();
+    assert_eq!((client.held(), peer.fault), (0, None));
+}
