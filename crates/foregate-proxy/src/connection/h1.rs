@@ -194,6 +194,7 @@ impl Session {
             }
         }
         request.began = Some(began);
+        let admitted = exchange::admit(request, &self.connection.peer, understood);
         exchange::serve(
             exchange::Served {
                 proxy: &self.connection.proxy,
@@ -204,7 +205,7 @@ impl Session {
                 response,
                 timer: &mut self.timer,
             },
-            understood,
+            admitted,
         )
         .await
     }

@@ -14,9 +14,9 @@ use tokio::io::AsyncWrite;
 use super::Connection;
 use super::registry::{Holdings, Registered};
 use crate::error::Error;
-use crate::exchange;
 use crate::exchange::client::{Client, Peer};
 use crate::exchange::scratch::Scratch;
+use crate::exchange::{self, Unserved};
 use crate::http2::{self, Arrived, Asked, COLLECT, ClientStream, RefusedHead, Shared};
 use crate::link::buffer::Buffer;
 use crate::link::{H2Link, Link, LinkError, Stream};
@@ -33,6 +33,9 @@ const PAUSE: usize = 4 * COLLECT;
 const READ: usize = 64 * 1024;
 /// Reads in a row before others of the worker have their turn.
 const READS: u32 = 4;
+/// With heads of so many bytes waiting for their requests to be begun, nothing more is read before they are. Those of a hundred usual
+/// requests have less.
+const HEADS: usize = 64 * 1024;
 /// How long a client may be silent at the end of a connection on which it has got something just now.
 const LINGER: Duration = Duration::from_secs(5);
 /// How long the end of a connection may take whatever a client still sends or takes, in times of `write-stall`.
@@ -214,13 +217,14 @@ impl Session {
     /// to origins at no cost of its own. All of it is read before any of it is looked at, as far as it fits: nobody waits for what a
     /// client wanted that has gone, of which there are many where more come than can be served. Ready where there may be more.
     ///
-    /// Where memory gets short, what has come is looked at before more is read: a client that is to get no further requests would have
-    /// us hold all of those that it has sent meanwhile.
+    /// Not where the heads that wait are large, or memory gets short: a client that is to get no further requests would have us hold
+    /// all of those that it has sent meanwhile.
     fn poll_input(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Event>> {
         let mut unseen = false;
         let mut has_more = true;
         for _ in 0..READS {
-            if self.waiting() >= PAUSE || pressure::is_felt() && self.shared.has_arrived() {
+            let heads = self.shared.waiting_heads();
+            if self.waiting() >= PAUSE || heads >= HEADS || heads > 0 && pressure::is_felt() {
                 break;
             }
             let Poll::Ready(read) = self.input.poll_fill(cx, &mut self.stream, READ) else {
@@ -386,9 +390,13 @@ impl Session {
     fn start(&mut self, asked: Asked) {
         self.requests += 1;
         self.quiet = false;
+        let Asked { stream, mut scratch, understood } = asked;
         let place = Place::take(&self.streams);
-        let link = Box::new(ClientStream::new(&self.shared, asked.stream));
-        let task = stream(Arc::clone(&self.proxy), Arc::clone(&self.peer), asked, link, place);
+        let link = Box::new(ClientStream::new(&self.shared, stream));
+        // Before its task runs: by then more may have been begun than there is memory for.
+        let admitted = exchange::admit(&mut scratch.request, &self.peer, understood);
+        let (proxy, peer) = (Arc::clone(&self.proxy), Arc::clone(&self.peer));
+        let task = serve_stream(proxy, peer, (scratch, admitted), link, place);
         // Boxed, so that it is not copied on its way into the runtime.
         tokio::spawn(Watched::new(Box::pin(task), Arc::clone(&self.proxy.metrics)));
     }
@@ -432,7 +440,8 @@ impl Session {
         self.requests += 1;
         self.quiet = false;
         let place = Place::take(&self.streams);
-        let task = refused_stream(Arc::clone(&self.proxy), Arc::clone(&self.peer), scratch, error, place);
+        let task =
+            serve_refused_stream(Arc::clone(&self.proxy), Arc::clone(&self.peer), scratch, error, place);
         tokio::spawn(Watched::new(Box::pin(task), Arc::clone(&self.proxy.metrics)));
     }
 
@@ -526,8 +535,13 @@ impl Drop for Place {
 }
 
 /// Serves one stream.
-async fn stream(proxy: Arc<Proxy>, peer: Arc<Peer>, asked: Asked, link: Box<ClientStream>, place: Place) {
-    let Asked { mut scratch, understood, .. } = asked;
+async fn serve_stream(
+    proxy: Arc<Proxy>,
+    peer: Arc<Peer>,
+    (mut scratch, admitted): (Box<Scratch>, Result<(), Unserved>),
+    link: Box<ClientStream>,
+    place: Place,
+) {
     let config = proxy.config();
     let Scratch { request, response } = &mut *scratch;
     let mut timer = Timer::new(config.settings.timeouts.body_idle);
@@ -543,13 +557,13 @@ async fn stream(proxy: Arc<Proxy>, peer: Arc<Peer>, asked: Asked, link: Box<Clie
     };
     // What is left of the request is not needed: dropping the stream says so once the response has been sent
     // (RFC 9113, section 8.1).
-    exchange::serve(served, understood).await;
+    exchange::serve(served, admitted).await;
     scratch.give();
     drop(place);
 }
 
 /// Logs a request whose head was refused, and shows it to steps that ask for such.
-async fn refused_stream(
+async fn serve_refused_stream(
     proxy: Arc<Proxy>,
     peer: Arc<Peer>,
     mut scratch: Box<Scratch>,
@@ -585,7 +599,7 @@ mod tests {
     /// Each stream allocates it, and creating it copies it.
     #[test]
     fn a_stream_holds_little() {
-        let size = size(stream);
+        let size = size(serve_stream);
         assert!(size <= 1920, "the future of a stream has {size} bytes");
     }
 }

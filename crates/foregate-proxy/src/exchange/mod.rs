@@ -202,18 +202,43 @@ pub struct Served<'a> {
     pub timer: &'a mut Timer,
 }
 
-/// Serves a request that has been understood, or tells the client why it cannot be.
+/// Why a request is not to be served.
+#[derive(Debug, Clone, Copy)]
+pub enum Unserved {
+    /// It could not be understood.
+    Malformed(Error),
+    /// There is no memory for it.
+    NotAdmitted(Error),
+}
+
+/// Whether a request is to be served, of which it is known whether it could be understood. Its head counts for its client from here
+/// on, so that who begins many at once is asked again for each.
+///
+/// # Errors
+///
+/// It is not, which has been counted: [`serve`] tells the client.
+pub fn admit(request: &mut Request, peer: &Peer, understood: Result<(), Error>) -> Result<(), Unserved> {
+    let client = peer.holdings.as_ref();
+    if let Some(client) = client {
+        request.belongs_to(client);
+    }
+    understood.map_err(Unserved::Malformed)?;
+    pressure::admit(client).map_err(Unserved::NotAdmitted)
+}
+
+/// Serves a request, or tells the client why it is not served.
 ///
 /// A panic is the end of this request alone: it is counted, and the client gets a 500 if it has got nothing yet.
-pub async fn serve(served: Served<'_>, understood: Result<(), Error>) -> Outcome {
-    let client = served.peer.holdings.as_ref();
-    if let Some(client) = client {
-        served.request.belongs_to(client);
-    }
-    let admitted = if understood.is_ok() { pressure::admit(client) } else { Ok(()) };
-    let first = understood.and(admitted).map_or_else(Step::Failed, |()| Step::Route);
+pub async fn serve(served: Served<'_>, admitted: Result<(), Unserved>) -> Outcome {
     let mut exchange = Exchange::new(served);
-    exchange.refused = understood.err();
+    let first = match admitted {
+        Ok(()) => Step::Route,
+        Err(Unserved::NotAdmitted(error)) => Step::Failed(error),
+        Err(Unserved::Malformed(error)) => {
+            exchange.refused = Some(error);
+            Step::Failed(error)
+        }
+    };
     let driven = {
         let mut drive = pin!(exchange.drive(first));
         // Not by `FutureExt::catch_unwind`, which would copy it.

@@ -166,7 +166,7 @@ impl State {
             return Ok(self.refuse(stream, Reason::REFUSED_STREAM, now)?);
         }
         self.streams.unread.counts_head(&mut asked.scratch.request);
-        self.input.arrived.push_back(Arrived::Request(asked));
+        self.input.arrives(Arrived::Request(asked));
         Ok(())
     }
 
@@ -176,7 +176,7 @@ impl State {
             return Ok(self.meter.without_progress(now)?);
         }
         if let Some(refused) = refused {
-            self.input.arrived.push_back(Arrived::Refused(refused));
+            self.input.arrives(Arrived::Refused(refused));
         }
         Ok(self.refuse(head.stream, Reason::PROTOCOL_ERROR, now)?)
     }

@@ -33,7 +33,9 @@ pub struct Input {
     /// The frame whose payload is coming, where that need not be there as a whole.
     passing: Option<Passing>,
     /// What has been begun, and nobody has begun to serve.
-    pub arrived: VecDeque<Arrived>,
+    arrived: VecDeque<Arrived>,
+    /// What the heads of that have, bytes.
+    pub arrived_bytes: usize,
     /// Since when the peer has been within a head (its preface is one), or within the header of a frame.
     pub head_since: Option<Instant>,
     /// For trailers, and the bytes of heads.
@@ -70,6 +72,7 @@ impl Input {
             block: None,
             passing: None,
             arrived: VecDeque::new(),
+            arrived_bytes: 0,
             head_since: Some(now),
             limits: HeadLimits {
                 bytes: limits.head_bytes,
@@ -79,10 +82,16 @@ impl Input {
         }
     }
 
+    /// Something was begun.
+    pub fn arrives(&mut self, arrived: Arrived) {
+        self.arrived_bytes += arrived.size();
+        self.arrived.push_back(arrived);
+    }
+
     /// The next that was begun.
     pub fn next_arrived(&mut self) -> Option<Arrived> {
         let arrived = self.arrived.pop_front()?;
-        self.release();
+        self.release(&arrived);
         Some(arrived)
     }
 
@@ -90,12 +99,14 @@ impl Input {
     fn withdraw(&mut self, stream: u32) -> Option<Asked> {
         let is_it = |arrived: &Arrived| matches!(arrived, Arrived::Request(asked) if asked.stream == stream);
         let at = self.arrived.iter().rposition(is_it)?;
-        let Some(Arrived::Request(asked)) = self.arrived.remove(at) else { return None };
-        self.release();
+        let arrived = self.arrived.remove(at)?;
+        self.release(&arrived);
+        let Arrived::Request(asked) = arrived else { return None };
         Some(asked)
     }
 
-    fn release(&mut self) {
+    fn release(&mut self, arrived: &Arrived) {
+        self.arrived_bytes = self.arrived_bytes.saturating_sub(arrived.size());
         if self.arrived.is_empty() {
             self.arrived.shrink_to(KEPT);
         }

@@ -40,6 +40,8 @@ use crate::telemetry::clock;
 
 /// The largest frame that either side sends, in bytes: every peer takes frames of this size (RFC 9113, section 6.5.2).
 pub const FRAME: usize = 16 * 1024;
+/// What a field of a head has beside its bytes.
+const FIELD_COST: usize = 16;
 /// The window of a stream, and of a connection, of which nothing was announced.
 const WINDOW: i64 = 65_535;
 /// The largest window that there may be.
@@ -81,6 +83,20 @@ pub enum Arrived {
     Request(Asked),
     /// One that was refused for its head; its stream is reset.
     Refused(RefusedHead),
+}
+
+impl Arrived {
+    /// What its head has, bytes. Not what memory holds it: that may be left from another's.
+    fn size(&self) -> usize {
+        let (fields, target) = match self {
+            Self::Request(asked) => {
+                let head = &asked.scratch.request.head;
+                (&head.headers, head.target().len())
+            }
+            Self::Refused(refused) => (&refused.fields, 0),
+        };
+        fields.arena_len() + fields.len() * FIELD_COST + target
+    }
 }
 
 /// A request whose head has come.
@@ -209,9 +225,9 @@ impl Shared {
         self.0.lock().input.next_arrived()
     }
 
-    /// Whether something was begun that [`Self::next`] has to hand out.
-    pub fn has_arrived(&self) -> bool {
-        !self.0.lock().input.arrived.is_empty()
+    /// What the heads have that [`Self::next`] has to hand out, bytes.
+    pub fn waiting_heads(&self) -> usize {
+        self.0.lock().input.arrived_bytes
     }
 
     /// Since when the client has been sending a head, or the header of a frame; `None` if it is not within one.

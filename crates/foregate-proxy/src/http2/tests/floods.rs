@@ -201,7 +201,10 @@ fn a_head_counts_for_its_client_before_it_is_served() {
     assert!(client.held() >= 20_000, "{}", client.held());
     peer.sends(kind::RST_STREAM, 0, 3, &[0, 0, 0, 8]);
     assert_eq!(client.held(), one, "what was withdrawn is given back");
+    let waiting = peer.shared.waiting_heads();
+    assert!((10_000..11_000).contains(&waiting), "{waiting}");
     let Some(Arrived::Request(asked)) = peer.shared.next() else { panic!("a request has come") };
+    assert_eq!(peer.shared.waiting_heads(), 0);
     assert_eq!(client.held(), one);
     asked.scratch.give();
     assert_eq!((client.held(), peer.fault), (0, None));
