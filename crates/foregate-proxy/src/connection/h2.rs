@@ -155,7 +155,7 @@ impl Session {
                 Event::Blocked => {
                     self.shared.fail(LinkError::Io(ErrorKind::TimedOut));
                     // What it does not take would stay in the system's memory for minutes.
-                    return self.stream.reset_on_close();
+                    return self.stream.reset_on_close(true);
                 }
                 Event::Gone(error) => {
                     self.shared.fail(error);

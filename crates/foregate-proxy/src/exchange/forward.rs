@@ -129,10 +129,16 @@ impl Exchange<'_> {
             let open = upstream.open(server, terms, now);
             tokio::pin!(open);
             poll_fn(|cx| {
-                if let Poll::Ready(opened) = open.as_mut().poll(cx) {
-                    return Poll::Ready(opened);
+                let opened = open.as_mut().poll(cx);
+                if let Poll::Ready(Ok(Origin { reused: true, .. }) | Err(_)) = opened {
+                    return opened;
                 }
-                client.poll_abandoned(cx, timer).map(|error| Err(Error::Client(error)))
+                // To connect takes a while, in which a client may have left.
+                let Poll::Ready(error) = client.poll_abandoned(cx, timer) else { return opened };
+                if let Poll::Ready(Ok(origin)) = opened {
+                    upstream.put_back(origin, now);
+                }
+                Poll::Ready(Err(Error::Client(error)))
             })
             .await
         };

@@ -32,6 +32,15 @@ pub fn prepare(socket: &socket2::Socket) -> io::Result<()> {
     Ok(())
 }
 
+/// Whether to close it is to reset its connection.
+///
+/// # Errors
+///
+/// What the system says.
+pub fn set_reset(socket: &socket2::Socket, resets: bool) -> io::Result<()> {
+    socket.set_linger(resets.then_some(std::time::Duration::ZERO))
+}
+
 /// A connected socket, with bytes that were read ahead of its present reader.
 #[derive(Debug)]
 pub struct Socket {
@@ -374,15 +383,13 @@ impl Stream {
         result
     }
 
-    /// Makes the close a reset (RST), so that the peer cannot take what it has for a whole message.
-    pub fn reset_on_close(&self) {
-        let linger = Some(std::time::Duration::ZERO);
-        let socket = match &self.socket().kind {
-            SocketKind::Tcp(stream) => socket2::SockRef::from(stream),
-            SocketKind::Unix(_) => return,
-        };
-        // A socket that is gone already needs no reset.
-        let _ = socket.set_linger(linger);
+    /// Whether the close is a reset (RST): the peer cannot take what it has for a whole message then, and the system does not keep the
+    /// port for a minute.
+    pub fn reset_on_close(&self, resets: bool) {
+        if let SocketKind::Tcp(stream) = &self.socket().kind {
+            // A socket that is gone already needs no reset.
+            let _ = set_reset(&socket2::SockRef::from(stream), resets);
+        }
     }
 }
 

@@ -10,7 +10,7 @@ use foregate_wire::proxy_protocol;
 use h2::client::SendRequest;
 use socket2::SockRef;
 use tokio::io::AsyncWriteExt;
-use tokio::net::{TcpStream, UnixStream};
+use tokio::net::{TcpSocket, TcpStream, UnixStream};
 use tokio::sync::oneshot;
 use tokio::time::timeout_at;
 
@@ -152,6 +152,7 @@ impl Upstream {
                 (Stream::TlsClient(Box::new(stream)), Some(alpn))
             }
         };
+        stream.reset_on_close(false);
         let http2 = match (self.settings.protocol, alpn) {
             (UpstreamProtocol::Http1, _) => false,
             (UpstreamProtocol::Http2, _) => true,
@@ -294,8 +295,12 @@ async fn drive(
     }
 }
 
+/// A connection that is reset if it is closed, until [`Stream::reset_on_close`] is taken back.
 async fn tcp(address: SocketAddr) -> io::Result<TcpStream> {
-    let stream = TcpStream::connect(address).await?;
+    let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+    // Of one that is dropped as it is being made the system may have all: it would keep its port for a minute.
+    stream::set_reset(&SockRef::from(&socket), true)?;
+    let stream = socket.connect(address).await?;
     stream::prepare(&SockRef::from(&stream))?;
     Ok(stream)
 }

@@ -24,7 +24,7 @@ use super::pool::{Lease, Made};
 use super::{Own, Pool, Server, Upstream, rest};
 use crate::connection::registry::Holdings;
 use crate::descriptors::OfClient;
-use crate::error::Error;
+use crate::error::{Error, Side};
 use crate::exchange::request::Request;
 use crate::link::h1::HeadFault;
 use crate::link::{Bodiless, H2Link, Link, LinkError, fields};
@@ -225,6 +225,12 @@ impl Upstream {
         Origin { link, reused, made, pool, keep_alive: false, answered: false, refusal: None, h2 }
     }
 
+    /// Keeps a new connection on which nothing was sent.
+    pub fn put_back(&self, mut origin: Origin, now: Instant) {
+        origin.keep_alive = true;
+        self.keep(origin, now);
+    }
+
     /// Keeps the connection for another request if it is fit for one.
     pub(super) fn keep(&self, origin: Origin, now: Instant) {
         if let Link::H1(mut link) = origin.link
@@ -357,8 +363,13 @@ impl Origin {
     }
 
     /// The request is given up for `error`. If nothing has come for it in time, an HTTP/2 connection from which nothing at all has come for
-    /// as long, and for [`DEAD_AFTER`], may be dead without a word: no other request shall find out the same way.
+    /// as long, and for [`DEAD_AFTER`], may be dead without a word: no other request shall find out the same way. If it is its client
+    /// that ends it, a connection of HTTP/1 is reset: clients that ask and leave would have the system run out of ports, each of
+    /// which it keeps for a minute after a plain close.
     pub fn gave_up(&self, error: &Error, settings: &settings::Upstream) {
+        if error.side() == Side::Downstream {
+            self.link.reset_on_close();
+        }
         let span = match error {
             Error::FirstByteTimeout => settings.first_byte_timeout,
             Error::OriginStall | Error::OriginIdle => settings.idle_timeout,
