@@ -353,7 +353,9 @@ impl Server {
             self.proxy.drain();
             let connections = self.proxy.registry.count();
             tracing::info!(connections, ?limit, "draining");
-            if !self.drained(limit, signals).await {
+            if self.drained(limit, signals).await {
+                tracing::info!("all connections have ended");
+            } else {
                 tracing::warn!(connections = self.proxy.registry.count(), "cut off at the end of the drain");
             }
         }

@@ -2,6 +2,7 @@
 
 mod h1;
 mod h2;
+mod handshake;
 mod proxy_header;
 pub mod registry;
 
@@ -99,7 +100,7 @@ pub fn serve(proxy: Arc<Proxy>, listen: Arc<Listen>, accepted: Accepted) -> impl
         peer.holdings = registered.holdings().cloned();
         let (stream, alpn) = if listen.tls.is_some() {
             let Some(acceptor) = config.acceptor(&listen.address) else { return };
-            let shaken = timeout(limit, Box::pin(acceptor.accept(socket))).await;
+            let shaken = timeout(limit, Box::pin(handshake::accept(acceptor, socket))).await;
             match shaken.unwrap_or(Err(HandshakeError::Timeout)) {
                 Ok(accepted) => {
                     proxy.metrics.handshakes_ok.inc();

@@ -486,10 +486,9 @@ impl Exchange<'_> {
     }
 
     /// Sends the head of what the client gets from the origin.
-    pub(super) async fn head(&mut self, mut origin: Origin, length: BodyLength) -> Step {
+    pub(super) async fn head(&mut self, origin: Origin, length: BodyLength) -> Step {
         if let Err(error) = self.room().await {
-            origin.link.abort();
-            return Step::Broken(error);
+            return self.give_up(origin, error);
         }
         match length {
             BodyLength::Tunnel => self.open_tunnel(origin),
@@ -540,9 +539,18 @@ impl Exchange<'_> {
             self.upload.give_up();
         }
         if let Err(error) = self.begin_response(length) {
-            return Step::Broken(Error::Client(error));
+            return self.give_up(origin, Error::Client(error));
         }
         Step::Body(origin)
+    }
+
+    /// Ends an exchange of which the client has some, and the origin's connection with it.
+    pub(super) fn give_up(&self, mut origin: Origin, error: Error) -> Step {
+        if let Some(upstream) = &self.upstream {
+            origin.gave_up(&error, &upstream.settings);
+        }
+        origin.link.abort();
+        Step::Broken(error)
     }
 
     /// To which protocols the client has to switch: the origin must say so with 426 (RFC 9110, section 15.5.22), and the client can only ask
@@ -579,13 +587,7 @@ impl Exchange<'_> {
                 Err(error) => Err(error),
             };
             if let Err(error) = answered {
-                if let Some(upstream) = &self.upstream {
-                    origin.gave_up(&error, &upstream.settings);
-                }
-                if origin.link.is_h2() {
-                    origin.link.abort();
-                }
-                return Step::Broken(error);
+                return self.give_up(origin, error);
             }
             self.progress.restart(clock::now());
         }

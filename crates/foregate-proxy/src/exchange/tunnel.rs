@@ -52,8 +52,7 @@ impl Exchange<'_> {
             return Step::Failed(Error::EarlyTunnel);
         }
         if let Err(error) = self.begin_response(BodyLength::Tunnel) {
-            origin.link.abort();
-            return Step::Broken(Error::Client(error));
+            return self.give_up(origin, Error::Client(error));
         }
         let limits = foregate_wire::HeadLimits::default();
         if let Link::H1(link) = &mut self.client.link {
@@ -101,10 +100,7 @@ impl Exchange<'_> {
         .await;
         match result {
             Ok(()) => Step::Done,
-            Err(error) => {
-                origin.link.abort();
-                Step::Broken(error)
-            }
+            Err(error) => self.give_up(origin, error),
         }
     }
 

@@ -156,6 +156,23 @@ impl Socket {
         each_kind!(&self.kind, stream => stream.poll_read_ready(cx))
     }
 
+    /// Waits for the next byte and leaves it unread; `None` at the end of the stream.
+    ///
+    /// # Errors
+    ///
+    /// The connection has failed.
+    pub async fn next_byte(&self) -> io::Result<Option<u8>> {
+        if let Some(ahead) = &self.ahead {
+            return Ok(ahead.bytes.get(ahead.start).copied());
+        }
+        let mut byte = [0u8; 1];
+        let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
+        let (count, _) = each_kind!(&self.kind, stream => stream
+            .async_io(Interest::READABLE, || Ok(recv(stream, &mut byte, flags)?))
+            .await)?;
+        Ok(byte.first().copied().filter(|_| count > 0))
+    }
+
     /// Waits until the connection has failed, without reading: what has come before may be unread.
     pub async fn failed(&self) {
         // What makes it end is a failure as well.
