@@ -33,9 +33,8 @@ const PAUSE: usize = 4 * COLLECT;
 const READ: usize = 64 * 1024;
 /// Reads in a row before others of the worker have their turn.
 const READS: u32 = 4;
-/// With heads of so many bytes waiting for their requests to be begun, nothing more is read before they are. Those of a hundred usual
-/// requests have less.
-const HEADS: usize = 64 * 1024;
+/// With heads of so many bytes waiting for their requests to be begun, nothing more is read before they are.
+const HEAD_BYTES: usize = 64 * 1024;
 /// How long a client may be silent at the end of a connection on which it has got something just now.
 const LINGER: Duration = Duration::from_secs(5);
 /// How long the end of a connection may take whatever a client still sends or takes, in times of `write-stall`.
@@ -155,7 +154,7 @@ impl Session {
                 Event::Blocked => {
                     self.shared.fail(LinkError::Io(ErrorKind::TimedOut));
                     // What it does not take would stay in the system's memory for minutes.
-                    return self.stream.reset_on_close(true);
+                    return self.stream.reset_on_close();
                 }
                 Event::Gone(error) => {
                     self.shared.fail(error);
@@ -224,7 +223,11 @@ impl Session {
         let mut has_more = true;
         for _ in 0..READS {
             let heads = self.shared.waiting_heads();
-            if self.waiting() >= PAUSE || heads >= HEADS || heads > 0 && pressure::is_felt() {
+            if self.waiting() >= PAUSE || heads >= HEAD_BYTES || heads > 0 && pressure::is_felt() {
+                // Whoever has left has, whatever has not been read.
+                if heads > 0 && self.stream.socket().has_ended(cx) {
+                    return Poll::Ready(Err(Event::Gone(LinkError::Io(ErrorKind::BrokenPipe))));
+                }
                 break;
             }
             let Poll::Ready(read) = self.input.poll_fill(cx, &mut self.stream, READ) else {

@@ -1,29 +1,40 @@
 //! The start of a connection over TLS.
 
+use std::io;
+use std::time::Duration;
+
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::time::timeout;
 
 use crate::link::Socket;
 use crate::tls::{Accepted, Acceptor, HandshakeError};
 
 /// What a client is told that does not know that the port speaks TLS: an alert of TLS would say nothing to whoever uses it.
 const ADVICE: &str = "This port takes requests over TLS alone: use https://\n";
-/// What such a client may still send, bytes: a close over what is unread would take the answer from it.
-const UNREAD: u64 = 64 * 1024;
+/// How long such a client may take to read that and to go away.
+const FAREWELL: Duration = Duration::from_secs(1);
 
 /// Performs a handshake; a client that speaks HTTP without TLS gets a 400. The caller limits the time.
 ///
 /// # Errors
 ///
 /// See [`HandshakeError`]; the client has been told as far as its protocol allows.
-pub async fn accept(acceptor: &Acceptor, mut socket: Socket) -> Result<Accepted<Socket>, HandshakeError> {
+pub async fn accept(acceptor: &Acceptor, socket: Socket) -> Result<Accepted<Socket>, HandshakeError> {
     // Methods begin with a capital letter, records of TLS with a number below 32.
-    if !socket.next_byte().await?.is_some_and(|byte| byte.is_ascii_uppercase()) {
-        return acceptor.accept(socket).await;
+    if socket.next_byte().await?.is_some_and(|byte| byte.is_ascii_uppercase()) {
+        // Whether it listens or not, it was no handshake.
+        let _ = timeout(FAREWELL, advise(socket)).await;
+        return Err(HandshakeError::NotTls);
     }
+    acceptor.accept(socket).await
+}
+
+async fn advise(mut socket: Socket) -> io::Result<()> {
     let length = ADVICE.len();
     let head = "HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\nConnection: close\r\nContent-Length:";
     socket.write_all(format!("{head} {length}\r\n\r\n{ADVICE}").as_bytes()).await?;
     socket.shutdown().await?;
-    tokio::io::copy(&mut socket.take(UNREAD), &mut tokio::io::sink()).await?;
-    Err(HandshakeError::NotTls)
+    // A close over what is unread would take the answer from it.
+    while socket.read(&mut [0; 512]).await? > 0 {}
+    Ok(())
 }

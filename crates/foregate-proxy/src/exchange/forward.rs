@@ -136,7 +136,7 @@ impl Exchange<'_> {
                 // To connect takes a while, in which a client may have left.
                 let Poll::Ready(error) = client.poll_abandoned(cx, timer) else { return opened };
                 if let Poll::Ready(Ok(origin)) = opened {
-                    upstream.put_back(origin, now);
+                    upstream.put_back(origin, clock::now());
                 }
                 Poll::Ready(Err(Error::Client(error)))
             })
@@ -449,6 +449,7 @@ impl Exchange<'_> {
             return ended.into();
         }
         if let Err(error) = self.hold_response(&mut origin, length).await {
+            self.drop_origin(origin, &error);
             return Step::Failed(error);
         }
         if let Err(ended) = self.run_phases(PhaseId::ResponseBody).await {
@@ -544,13 +545,18 @@ impl Exchange<'_> {
         Step::Body(origin)
     }
 
-    /// Ends an exchange of which the client has some, and the origin's connection with it.
-    pub(super) fn give_up(&self, mut origin: Origin, error: Error) -> Step {
+    /// Ends an exchange that cannot go on, and the origin's connection with it.
+    pub(super) fn give_up(&self, origin: Origin, error: Error) -> Step {
+        self.drop_origin(origin, &error);
+        Step::Broken(error)
+    }
+
+    /// Ends the origin's part in an exchange that has failed.
+    pub(super) fn drop_origin(&self, mut origin: Origin, error: &Error) {
         if let Some(upstream) = &self.upstream {
-            origin.gave_up(&error, &upstream.settings);
+            origin.gave_up(error, &upstream.settings);
         }
         origin.link.abort();
-        Step::Broken(error)
     }
 
     /// To which protocols the client has to switch: the origin must say so with 426 (RFC 9110, section 15.5.22), and the client can only ask

@@ -212,11 +212,11 @@ pub enum Unserved {
 }
 
 /// Whether a request is to be served, of which it is known whether it could be understood. Its head counts for its client from here
-/// on, so that who begins many at once is asked again for each.
+/// on, if it has not before, so that who begins many at once is asked again for each.
 ///
 /// # Errors
 ///
-/// It is not, which has been counted: [`serve`] tells the client.
+/// It is not: [`serve`] tells the client. One for which there is no memory has been counted.
 pub fn admit(request: &mut Request, peer: &Peer, understood: Result<(), Error>) -> Result<(), Unserved> {
     let client = peer.holdings.as_ref();
     if let Some(client) = client {

@@ -48,7 +48,7 @@ impl Exchange<'_> {
         self.client.close = true;
         if self.request.head.method == Method::Connect && self.client.link.has_more() {
             // The client has not waited for the answer to CONNECT.
-            origin.link.abort();
+            self.drop_origin(origin, &Error::EarlyTunnel);
             return Step::Failed(Error::EarlyTunnel);
         }
         if let Err(error) = self.begin_response(BodyLength::Tunnel) {

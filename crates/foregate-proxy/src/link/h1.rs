@@ -437,7 +437,7 @@ impl H1Link {
         // What cannot leave at once is lost, as is its message.
         let _ = self.poll_flush(&mut nobody);
         if self.sending == Sending::UntilClose {
-            self.stream.reset_on_close(true);
+            self.stream.reset_on_close();
         }
     }
 }

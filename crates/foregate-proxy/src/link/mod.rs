@@ -127,7 +127,7 @@ impl Link {
     /// The connection ends with a reset when it is closed, if it carries nothing but this exchange.
     pub fn reset_on_close(&self) {
         if let Self::H1(link) = self {
-            link.stream().reset_on_close(true);
+            link.stream().reset_on_close();
         }
     }
 

@@ -1,7 +1,7 @@
 //! A connection's byte stream: a TCP or Unix socket, plain or under TLS.
 
 use std::io::{self, IoSlice};
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::task::{Context, Poll, ready};
 
 use rustix::buffer::spare_capacity;
@@ -171,6 +171,19 @@ impl Socket {
             .async_io(Interest::READABLE, || Ok(recv(stream, &mut byte, flags)?))
             .await)?;
         Ok(byte.first().copied().filter(|_| count > 0))
+    }
+
+    fn set_reset(&self, resets: bool) {
+        if let SocketKind::Tcp(stream) = &self.kind {
+            // A socket that is gone already needs no reset.
+            let _ = set_reset(&socket2::SockRef::from(stream), resets);
+        }
+    }
+
+    /// Whether the peer has ended its side, or the connection has failed, so far as the event loop knows: there may be more to read.
+    pub fn has_ended(&self, cx: &mut Context<'_>) -> bool {
+        let ready = each_kind!(&self.kind, stream => pin!(stream.ready(Interest::READABLE)).poll(cx));
+        matches!(ready, Poll::Ready(Ok(ready)) if ready.is_read_closed())
     }
 
     /// Waits until the connection has failed, without reading: what has come before may be unread.
@@ -400,13 +413,15 @@ impl Stream {
         result
     }
 
-    /// Whether the close is a reset (RST): the peer cannot take what it has for a whole message then, and the system does not keep the
-    /// port for a minute.
-    pub fn reset_on_close(&self, resets: bool) {
-        if let SocketKind::Tcp(stream) = &self.socket().kind {
-            // A socket that is gone already needs no reset.
-            let _ = set_reset(&socket2::SockRef::from(stream), resets);
-        }
+    /// Makes the close a reset (RST): the peer cannot take what it has for a whole message then, and the system does not keep the port for
+    /// a minute. What the system has not sent is lost.
+    pub fn reset_on_close(&self) {
+        self.socket().set_reset(true);
+    }
+
+    /// Takes [`Self::reset_on_close`] back.
+    pub fn close_in_order(&self) {
+        self.socket().set_reset(false);
     }
 }
 
@@ -477,5 +492,32 @@ pub fn poll_write_both(
     match written {
         0 if !(first.is_empty() && second.is_empty()) => Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
         written => Poll::Ready(Ok(written)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+
+    use tokio::io::AsyncWriteExt;
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn the_end_is_known_before_what_comes_first_is_read() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let mut peer = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let socket = Socket::from(listener.accept().await.unwrap().0);
+        let has_ended = || poll_fn(|cx| Poll::Ready(socket.has_ended(cx)));
+        assert!(!has_ended().await, "nothing has come");
+        peer.write_all(b"more").await.unwrap();
+        assert_eq!(socket.next_byte().await.unwrap(), Some(b'm'));
+        assert!(!has_ended().await, "it may go on");
+        drop(peer);
+        while !has_ended().await {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(socket.next_byte().await.unwrap(), Some(b'm'), "nothing was read");
     }
 }

@@ -152,7 +152,7 @@ impl Upstream {
                 (Stream::TlsClient(Box::new(stream)), Some(alpn))
             }
         };
-        stream.reset_on_close(false);
+        stream.close_in_order();
         let http2 = match (self.settings.protocol, alpn) {
             (UpstreamProtocol::Http1, _) => false,
             (UpstreamProtocol::Http2, _) => true,
@@ -295,10 +295,10 @@ async fn drive(
     }
 }
 
-/// A connection that is reset if it is closed, until [`Stream::reset_on_close`] is taken back.
+/// A connection that is reset if it is closed, until [`Stream::close_in_order`]: also where its handshake fails.
 async fn tcp(address: SocketAddr) -> io::Result<TcpStream> {
     let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
-    // Of one that is dropped as it is being made the system may have all: it would keep its port for a minute.
+    // If it is dropped while it is being made, the system may have made it already, and would keep its port for a minute.
     stream::set_reset(&SockRef::from(&socket), true)?;
     let stream = socket.connect(address).await?;
     stream::prepare(&SockRef::from(&stream))?;

@@ -225,7 +225,7 @@ impl Upstream {
         Origin { link, reused, made, pool, keep_alive: false, answered: false, refusal: None, h2 }
     }
 
-    /// Keeps a new connection on which nothing was sent.
+    /// Keeps a new connection on which nothing was asked.
     pub fn put_back(&self, mut origin: Origin, now: Instant) {
         origin.keep_alive = true;
         self.keep(origin, now);
