@@ -103,7 +103,7 @@ test-html: toolchain ## Rewrite the inputs that html5lib tests tokenizers with, 
 	HTML5LIB="$$(CACHE=$(CACHE) scripts/html5lib)" cargo test --locked -p foregate-html --test html5lib -- --include-ignored --nocapture
 
 .PHONY: conformance
-conformance: release ## h2spec, gRPC interop and a TLS scan (installs Go programs and a Python package into the cache)
+conformance: release ## h2spec, gRPC interop, a TLS scan and go-ftw (installs Go programs and a Python package into the cache)
 	@scripts/install-packages go:golang-go python3 curl openssl
 	@python3 -c 'import ensurepip' 2>/dev/null || scripts/install-packages /no/ensurepip:python3-venv
 	CACHE=$(CACHE) BINARY=$(BINARY) conformance/run
