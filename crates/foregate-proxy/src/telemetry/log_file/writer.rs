@@ -18,11 +18,10 @@ pub(in crate::telemetry) const BACKLOG_LIMIT: usize = 4 * 1024 * 1024;
 /// As soon as so many bytes wait, they are written ...
 const BATCH: usize = 64 * 1024;
 /// ... and at least so often.
-const DELAY: Duration = Duration::from_millis(5);
+const DELAY: Duration = Duration::from_millis(20);
 /// After so many bytes at once the writer rests for all of [`DELAY`]; after fewer, for that part of it. So a line that comes
 /// alone is in the file at once, one among many soon after its answer, and where there are many (some 500 a second), the writer is
-/// up two hundred times a second at most. Tools that read a log beside the answers, as those that test rules do, find their lines
-/// in time.
+/// up fifty times a second at most.
 const MANY: usize = 32 * 1024;
 /// A buffer that has grown beyond this is given back when it is empty.
 const BUFFER_KEPT: usize = 256 * 1024;
