@@ -50,7 +50,7 @@ func main() {
 	}
 	settings := config.NewDefaultConfig()
 	settings.LogFile = os.Args[2]
-	// Foregate's log may be 20 ms behind, and a marker that is not there yet is sent again, each time after RateLimit.
+	// Foregate's log may be 5 ms behind, and a marker that is not there yet is sent again, each time after RateLimit.
 	settings.MaxMarkerRetries = 100
 	address := "127.0.0.1"
 	settings.TestOverride.Overrides = config.Overrides{Port: &port, DestAddr: &address}

@@ -1,15 +1,16 @@
 //! Threads that notice changed files.
 
 use std::collections::{BTreeMap, HashSet};
+use std::ffi::OsString;
 use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use notify::event::{AccessKind, AccessMode};
+use notify::event::{AccessKind, AccessMode, ModifyKind};
 use notify::{Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher as _};
 use parking_lot::Mutex;
 use tokio::sync::mpsc;
@@ -31,7 +32,11 @@ const POLL_MOST: Duration = Duration::from_secs(60);
 pub(crate) struct FolderWatch {
     watcher: RecommendedWatcher,
     folders: HashSet<PathBuf>,
+    names: Names,
 }
+
+/// The names of files that are watched, in whatever folder.
+type Names = Arc<Mutex<HashSet<OsString>>>;
 
 impl FolderWatch {
     /// Starts a thread of this name. It calls `look` some time after something has changed in one of the folders, and
@@ -39,10 +44,17 @@ impl FolderWatch {
     pub(crate) fn start(name: &str, look: impl FnMut() -> bool + Send + 'static) -> io::Result<Self> {
         // One waiting signal says it all: what follows is looked at together.
         let (signal, signals) = sync_channel(1);
-        let watcher =
-            notify::recommended_watcher(move |event| forward(&signal, &event)).map_err(io::Error::other)?;
+        let names = Names::default();
+        let watched = Arc::clone(&names);
+        let watcher = notify::recommended_watcher(move |event: notify::Result<Event>| {
+            if !event.is_ok_and(|event| is_idle(&event, &watched)) {
+                // A full channel already holds what this would say.
+                let _ = signal.try_send(());
+            }
+        });
+        let watcher = watcher.map_err(io::Error::other)?;
         thread::Builder::new().name(name.into()).spawn(move || run(look, &signals))?;
-        Ok(Self { watcher, folders: HashSet::new() })
+        Ok(Self { watcher, folders: HashSet::new(), names })
     }
 
     /// Watches the folder of a file. Folders, because files are replaced by renaming; that of a link's target too,
@@ -55,6 +67,7 @@ impl FolderWatch {
     }
 
     fn add_folder(&mut self, file: &Path) {
+        self.names.lock().extend(file.file_name().map(OsString::from));
         let folder = match file.parent() {
             Some(parent) if parent.as_os_str().is_empty() => Path::new("."),
             Some(parent) => parent,
@@ -69,11 +82,17 @@ impl FolderWatch {
     }
 }
 
-fn forward(signal: &SyncSender<()>, event: &notify::Result<Event>) {
-    let read_only = |kind: &EventKind| matches!(kind, EventKind::Access(access) if *access != AccessKind::Close(AccessMode::Write));
-    if !event.as_ref().is_ok_and(|event| read_only(&event.kind)) {
-        // A full channel already holds what this would say.
-        let _ = signal.try_send(());
+/// Whether no file that is watched can have changed by this: a file was read, or another one was written, such as a log beside them, which
+/// happens all the time. Others that are created or renamed may be links.
+fn is_idle(event: &Event, watched: &Names) -> bool {
+    match event.kind {
+        EventKind::Modify(ModifyKind::Data(_)) | EventKind::Access(AccessKind::Close(AccessMode::Write)) => {
+            let watched = watched.lock();
+            let is_watched = |path: &PathBuf| path.file_name().is_none_or(|name| watched.contains(name));
+            !event.paths.iter().any(is_watched)
+        }
+        EventKind::Access(_) => true,
+        _ => false,
     }
 }
 
@@ -180,6 +199,29 @@ mod tests {
         assert_eq!(pause_after(Duration::from_millis(1)), POLL);
         assert_eq!(pause_after(Duration::from_millis(100)), Duration::from_secs(20));
         assert_eq!(pause_after(Duration::MAX), POLL_MOST);
+    }
+
+    #[test]
+    fn a_log_beside_the_files_is_not_looked_at() {
+        use notify::event::{CreateKind, DataChange, RenameMode};
+        let watched = Names::default();
+        watched.lock().insert("list".into());
+        let event = |kind, name: &str| Event::new(kind).add_path(Path::new("/folder").join(name));
+        let data = EventKind::Modify(ModifyKind::Data(DataChange::Any));
+        let (written, read) = (AccessKind::Close(AccessMode::Write), AccessKind::Open(AccessMode::Any));
+        for (kind, log, list) in [
+            (data, true, false),
+            (EventKind::Access(written), true, false),
+            (EventKind::Access(read), true, true),
+            (EventKind::Create(CreateKind::File), false, false),
+            (EventKind::Modify(ModifyKind::Name(RenameMode::To)), false, false),
+        ] {
+            assert_eq!(
+                (is_idle(&event(kind, "log"), &watched), is_idle(&event(kind, "list"), &watched)),
+                (log, list)
+            );
+        }
+        assert!(!is_idle(&Event::new(EventKind::Other), &watched), "events were lost");
     }
 
     /// A folder that is a link, to another folder from now on: nothing happens in the folders that are watched.

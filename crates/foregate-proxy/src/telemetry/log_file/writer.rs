@@ -15,14 +15,13 @@ use crate::telemetry::metrics::Counter;
 
 /// Bytes that wait to be written, those included that are being written. Beyond, lines are dropped.
 pub(in crate::telemetry) const BACKLOG_LIMIT: usize = 4 * 1024 * 1024;
-/// As soon as so many bytes wait, they are written ...
+/// As soon as so many bytes wait, they are written.
 const BATCH: usize = 64 * 1024;
-/// ... and at least so often.
-const DELAY: Duration = Duration::from_millis(20);
-/// After so many bytes at once the writer rests for all of [`DELAY`]; after fewer, for that part of it. So a line that comes
-/// alone is in the file at once, one among many soon after its answer, and where there are many (some 500 a second), the writer is
-/// up fifty times a second at most.
-const MANY: usize = 32 * 1024;
+/// The writer is up once in so long on average, else by [`BATCH`] alone. So a line is in the file soon after its answer, and where there
+/// are many, they share the cost of waking a thread.
+const PERIOD: Duration = Duration::from_millis(5);
+/// What it has not used of that, it may use at once, so far back: a line that comes alone, or a few, do not wait.
+const UNUSED: Duration = Duration::from_millis(100);
 /// A buffer that has grown beyond this is given back when it is empty.
 const BUFFER_KEPT: usize = 256 * 1024;
 
@@ -172,9 +171,9 @@ fn write_all(file: &mut impl io::Write, bytes: &[u8]) -> Result<(), (usize, io::
     Ok(())
 }
 
-/// How long lines gather after so many bytes were written at once.
-fn rest_after(bytes: usize) -> Duration {
-    DELAY.mul_f64(bytes.min(MANY) as f64 / MANY as f64)
+/// Until when lines gather after a write: the generic cell rate algorithm, with [`PERIOD`] and [`UNUSED`].
+fn next_rest(rest: Instant, now: Instant) -> Instant {
+    now.checked_sub(UNUSED).map_or(rest, |oldest| rest.max(oldest)) + PERIOD
 }
 
 /// What the writer does next.
@@ -190,7 +189,7 @@ impl Writer {
             let work = self.next(&mut batch);
             if !batch.is_empty() {
                 self.write(&batch);
-                self.rest = Instant::now() + rest_after(batch.len());
+                self.rest = next_rest(self.rest, Instant::now());
                 batch.clear();
                 batch.shrink_to(BUFFER_KEPT);
             }
@@ -295,9 +294,22 @@ mod tests {
     }
 
     #[test]
-    fn who_writes_little_rests_little() {
-        assert!(rest_after(200) < Duration::from_millis(2));
-        assert_eq!((rest_after(MANY / 2), rest_after(MANY), rest_after(BATCH)), (DELAY / 2, DELAY, DELAY));
+    fn a_few_writes_go_at_once_and_many_in_a_row_rest() {
+        let began = Instant::now();
+        let (mut rest, mut at_once) = (began, 0);
+        let mut now = began + UNUSED;
+        while rest <= now {
+            (rest, at_once) = (next_rest(rest, now), at_once + 1);
+        }
+        assert_eq!(at_once, (UNUSED.as_millis() / PERIOD.as_millis()) as u32 + 1);
+        for _ in 0..100 {
+            let before = rest;
+            now = rest;
+            rest = next_rest(rest, now);
+            assert_eq!(rest - before, PERIOD);
+        }
+        now = rest + 10 * UNUSED;
+        assert_eq!(next_rest(rest, now), now - UNUSED + PERIOD, "what was not used longer ago is lost");
     }
 
     #[test]
