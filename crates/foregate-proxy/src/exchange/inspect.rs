@@ -13,6 +13,7 @@ use crate::budget::Share;
 use crate::error::Error;
 use crate::link::copy::Waiting;
 use crate::link::start::{Front, Held, Kept, extend};
+use crate::link::turn::give_way;
 use crate::link::{LinkError, Received};
 use crate::spool::{self, PIECE, Reader, Spool};
 use crate::telemetry::clock;
@@ -209,7 +210,7 @@ impl Exchange<'_> {
         };
         loop {
             if start.len() - before >= BURST {
-                cx.waker().wake_by_ref();
+                give_way(cx);
                 return Poll::Pending;
             }
             match link.poll_receive(cx) {

@@ -7,6 +7,7 @@ use foregate_module::{Chain, FetchRequest};
 use super::filter::Filter;
 use super::start::{Front, Kept};
 use super::sweep::Trailers;
+use super::turn::give_way;
 use super::{Link, LinkError, Received};
 use crate::budget::Share;
 
@@ -218,7 +219,7 @@ impl Copy {
             let quick = self.filtering().map(|filter| filter.chain.is_quick());
             let burst = if quick == Some(false) { FILTERED_BURST } else { BURST };
             if self.progress().wrapping_sub(start) >= burst {
-                cx.waker().wake_by_ref();
+                give_way(cx);
                 if quick.is_some() {
                     // What was gathered goes with what comes at once.
                     self.waiting = Waiting::Source;
@@ -331,7 +332,7 @@ impl Copy {
         let is_first = filter.start.is_due(written) && !filter.chain.is_quick() && filter.hurry();
         let sent = loop {
             if self.sent - start >= FILTERED_BURST {
-                cx.waker().wake_by_ref();
+                give_way(cx);
                 self.waiting = Waiting::Sink;
                 break Poll::Pending;
             }

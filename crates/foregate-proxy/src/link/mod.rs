@@ -13,7 +13,7 @@ pub(crate) mod head_gate;
 pub(crate) mod start;
 pub mod stream;
 pub mod sweep;
-mod turn;
+pub mod turn;
 pub mod unread;
 pub mod unsent;
 
