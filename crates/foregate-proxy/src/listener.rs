@@ -77,7 +77,7 @@ impl Listener {
         }
         socket.set_nonblocking(true)?;
         // Accepted sockets inherit it, which saves system calls for each.
-        stream::prepare(&socket)?;
+        stream::prepare(&socket, Some(address))?;
         socket.bind(&address.into())?;
         socket.listen(i32::try_from(listen.backlog).unwrap_or(i32::MAX))?;
         Ok(Self::Tcp(TcpListener::from_std(socket.into())?))
@@ -95,10 +95,11 @@ impl Listener {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a listening stream socket"));
         }
         socket.set_nonblocking(true)?;
-        if socket.local_addr()?.is_unix() {
+        let address = socket.local_addr()?;
+        if address.is_unix() {
             return Ok(Self::Unix(UnixListener::from_std(socket.into())?));
         }
-        stream::prepare(&socket)?;
+        stream::prepare(&socket, address.as_socket())?;
         Ok(Self::Tcp(TcpListener::from_std(socket.into())?))
     }
 

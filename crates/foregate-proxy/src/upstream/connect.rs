@@ -300,9 +300,8 @@ async fn tcp(address: SocketAddr) -> io::Result<TcpStream> {
     let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
     // If it is dropped while it is being made, the system may have made it already, and would keep its port for a minute.
     stream::set_reset(&SockRef::from(&socket), true)?;
-    let stream = socket.connect(address).await?;
-    stream::prepare(&SockRef::from(&stream))?;
-    Ok(stream)
+    stream::prepare(&SockRef::from(&socket), Some(address))?;
+    socket.connect(address).await
 }
 
 fn write_proxy_header(out: &mut Vec<u8>, version: ProxyProtocolVersion, addresses: Addresses) {
