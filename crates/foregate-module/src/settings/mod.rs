@@ -25,6 +25,7 @@
 //! }
 //! ```
 
+mod mistakes;
 mod node;
 mod schema;
 pub mod value;
@@ -33,6 +34,7 @@ use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
+pub use self::mistakes::{Mistakes, Parts, each, together};
 pub use self::node::{Argument, FURTHER_LIMIT, Node, Place, Problem};
 pub use self::schema::{ANY, Block, Key, Prop};
 pub use self::value::{Scalar, Wrong};
@@ -61,7 +63,7 @@ pub trait FromNode: Sized + Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// What is wrong, and where; further mistakes may be told with the first, see [`Problem::and`].
+    /// What is wrong, and where: all of it at once, see [`together`] and [`each`].
     fn from_nodes(nodes: &[Node], context: &mut dyn Context) -> Result<Self, Problem>;
 }
 

@@ -43,23 +43,8 @@ impl Problem {
         Self { place, message: message.into(), help: None, further: Vec::new() }
     }
 
-    /// This mistake, and another one that is told with it, up to [`FURTHER_LIMIT`]. A module that reads many parts collects
-    /// what is wrong with each, so that nobody has to mend one to hear of the next:
-    ///
-    /// ```
-    /// # use foregate_module::settings::{Node, Problem};
-    /// fn read(node: &Node) -> Result<u64, Problem> {
-    ///     node.arg(0)?.number(1..=9)
-    /// }
-    ///
-    /// fn read_all(nodes: &[Node]) -> Result<Vec<u64>, Problem> {
-    ///     let mut wrong = Vec::new();
-    ///     let read = nodes.iter().filter_map(|node| read(node).map_err(|problem| wrong.push(problem)).ok());
-    ///     let read = read.collect();
-    ///     wrong.into_iter().reduce(Problem::and).map_or(Ok(read), Err)
-    /// }
-    /// # assert_eq!(read_all(&vec![Node::new("a", Default::default()); 3]).unwrap_err().further.len(), 2);
-    /// ```
+    /// This mistake, and another one that is told with it, up to [`FURTHER_LIMIT`]. See [`together`](super::together) and
+    /// [`each`](super::each), by which a module tells all that is wrong, so that nobody has to mend one to hear of the next.
     #[must_use]
     pub fn and(mut self, mut other: Self) -> Self {
         let further = core::mem::take(&mut other.further);
