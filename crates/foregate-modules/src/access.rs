@@ -18,7 +18,7 @@ use alloc::vec::Vec;
 use core::net::IpAddr;
 use core::ops::ControlFlow;
 
-use foregate_module::settings::{ANY, Argument, Block, Prop};
+use foregate_module::settings::{ANY, Argument, Block, Mistakes, Prop};
 use foregate_module::{
     ClientAddress, Context, Filter, FromNode, Key, Node, Note, Noted, Problem, Read, Respond, Response, Step,
     phase,
@@ -114,26 +114,31 @@ impl FromNode for Access {
         if node.children().len() > RULES_LIMIT {
             return Err(node.wrong(format!("more than {RULES_LIMIT} rules")));
         }
-        let status = node.prop("status").map_or(Ok(403), |status| status.number(400..=599))?;
-        let mut access = Self { status: status as u16, ..Self::default() };
+        let mut mistakes = Mistakes::default();
+        let status = node.prop("status").map_or(Ok(403), |status| status.number(400..=599));
+        let status = mistakes.kept(status).unwrap_or_default() as u16;
+        let mut access = Self { status, ..Self::default() };
         let mut networks = Vec::new();
-        for rule in node.children() {
-            let number = access.allows.len() as u32;
-            if let Some(argument) = access.all.and_then(|_| rule.args().first()) {
-                return Err(argument.wrong("this rule is never reached: the one before matches everybody"));
-            }
+        for (number, rule) in (0..).zip(node.children()) {
             access.allows.push(rule.name() == "allow");
             if rule.args().is_empty() && rule.prop("file").is_none() {
-                return Err(rule.wrong(format!("`{}` needs somebody, or file=FILE", rule.name())));
+                mistakes.add(rule.wrong(format!("`{}` needs somebody, or file=FILE", rule.name())));
             }
             for who in rule.args() {
-                networks.extend(access.add(who, number)?.map(|network| (network, number)));
+                let network = mistakes.kept(access.add(who, number)).flatten();
+                networks.extend(network.map(|network| (network, number)));
             }
             if let Some(path) = rule.prop("file") {
-                let bytes = context.file(path, ranges::FILE_LIMIT)?;
-                networks.extend(ranges::lines(path, &bytes)?.into_iter().map(|network| (network, number)));
+                let lines = mistakes.kept(ranges::of_file(path, context)).unwrap_or_default();
+                networks.extend(lines.into_iter().map(|network| (network, number)));
             }
         }
+        let behind_all = access.all.and_then(|all| node.children().get(all as usize + 1..));
+        if let Some(argument) = behind_all.and_then(|rules| rules.iter().find_map(|rule| rule.args().first()))
+        {
+            mistakes.add(argument.wrong("this rule is never reached: the one before matches everybody"));
+        }
+        mistakes.none()?;
         if access.allows.iter().all(|allows| *allows) {
             let problem = node.wrong("without `deny` it refuses nobody");
             context.warn(problem.help("who matches no rule is let in; end it with `deny \"all\"`"));

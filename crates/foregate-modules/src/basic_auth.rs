@@ -27,7 +27,9 @@ use core::ops::ControlFlow;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use foregate_module::settings::value::{Kind as ScalarKind, text_of_file};
-use foregate_module::settings::{Argument, Block, Context, FromNode, Key, Node, Problem, Prop, Scalar};
+use foregate_module::settings::{
+    Argument, Block, Context, FromNode, Key, Mistakes, Node, Problem, Prop, Scalar, together,
+};
 use foregate_module::{
     EditRequest, Edits, Emit, Field, Fields, Filter, Kind, Never, Note, Noted, Notes, Random, Read,
     RequestFields, Respond, Response, Shown, Skip, Step, Steps, Text, Value, Weight, WhenFull, phase,
@@ -121,30 +123,18 @@ impl FromNode for Users {
         if let Some(argument) = node.args().first() {
             return Err(argument.wrong("`basic-auth` takes no value but #false").help("give it users"));
         }
-        let mut users = BTreeMap::new();
-        for user in node.children_named("user") {
-            let hash = user.arg(1)?;
-            let hash = Hash::read(hash.text()?).map_err(|message| match message.strip_prefix("this is") {
-                Some(rest) => hash.wrong(format!("the second value is{rest}")),
-                None => hash.wrong(message),
-            })?;
-            let name = user.arg(0)?;
-            add(&mut users, name.text()?, hash).map_err(|message| name.wrong(message))?;
-        }
-        if let Some(file) = node.prop("file") {
-            let bytes = context.file(file, FILE_MOST)?;
-            read_file(&mut users, &bytes).map_err(|message| file.wrong(message))?;
-        }
-        if users.is_empty() {
-            let problem = node.wrong("`basic-auth` has no users, so nobody could come in");
-            return Err(problem.help("add `user \"NAME\" \"HASH\"` to its block, or file=\"htpasswd\""));
-        }
+        let (users, challenge, user_field, strip) = together((
+            read_users(node, context),
+            read_realm(node),
+            node.prop("user-field").map(crate::field_name).transpose(),
+            node.prop("strip-authorization").map_or(Ok(false), Argument::flag),
+        ))?;
         let name = Scalar { kind: ScalarKind::String, text: Cow::Borrowed(Verify::NAME) };
         Ok(Self {
             users,
-            challenge: read_realm(node)?,
-            user_field: node.prop("user-field").map(crate::field_name).transpose()?,
-            strip: node.prop("strip-authorization").map_or(Ok(false), Argument::flag)?,
+            challenge,
+            user_field,
+            strip,
             cache: Cache::default(),
             verify: context.steps(&Argument::new(name, node.place()))?,
         })
@@ -156,15 +146,47 @@ fn read_realm(node: &Node) -> Result<Arc<[u8]>, Problem> {
     Ok(format!("Basic realm=\"{realm}\", charset=\"UTF-8\"").into_bytes().into())
 }
 
-fn add(users: &mut BTreeMap<Box<str>, Hash>, name: &str, hash: Hash) -> Result<(), String> {
-    let well_formed = !name.is_empty() && name.len() <= NAME_MOST && !name.contains(':');
-    if !well_formed || Field::new("x-user", String::from(name)).is_err() {
-        return Err(
-            "this cannot be the name of a user: it is empty, too long, or has a colon, a control character \
-                    or a blank at an end"
-                .into(),
-        );
+fn read_users(node: &Node, context: &mut dyn Context) -> Result<BTreeMap<Box<str>, Hash>, Problem> {
+    let mut users = BTreeMap::new();
+    let mut mistakes = Mistakes::default();
+    for user in node.children_named("user") {
+        mistakes.kept(read_user(&mut users, user));
     }
+    if let Some(file) = node.prop("file") {
+        let bytes = context.file(file, FILE_MOST);
+        mistakes.kept(bytes.and_then(|bytes| read_file(&mut users, file, &bytes)));
+    }
+    mistakes.none()?;
+    if users.is_empty() {
+        let problem = node.wrong("`basic-auth` has no users, so nobody could come in");
+        return Err(problem.help("add `user \"NAME\" \"HASH\"` to its block, or file=\"htpasswd\""));
+    }
+    Ok(users)
+}
+
+fn read_user(users: &mut BTreeMap<Box<str>, Hash>, user: &Node) -> Result<(), Problem> {
+    let (name, hash) = (user.arg(0)?, user.arg(1)?);
+    let read = Hash::read(hash.text()?).map_err(|message| match message.strip_prefix("this is") {
+        Some(rest) => hash.wrong(format!("the second value is{rest}")),
+        None => hash.wrong(message),
+    });
+    let named = name.text().and_then(|text| check_name(text).map(|()| text).map_err(|why| name.wrong(why)));
+    let (text, hash) = together((named, read))?;
+    add(users, text, hash).map_err(|message| name.wrong(message))
+}
+
+fn check_name(name: &str) -> Result<(), &'static str> {
+    let well_formed = !name.is_empty() && name.len() <= NAME_MOST && !name.contains(':');
+    if well_formed && Field::new("x-user", String::from(name)).is_ok() {
+        return Ok(());
+    }
+    Err(
+        "this cannot be the name of a user: it is empty, too long, or has a colon, a control character or a blank at an \
+         end",
+    )
+}
+
+fn add(users: &mut BTreeMap<Box<str>, Hash>, name: &str, hash: Hash) -> Result<(), String> {
     if users.len() == USERS_MOST {
         return Err(format!("there are more than {USERS_MOST} users"));
     }
@@ -174,19 +196,29 @@ fn add(users: &mut BTreeMap<Box<str>, Hash>, name: &str, hash: Hash) -> Result<(
     }
 }
 
-fn read_file(users: &mut BTreeMap<Box<str>, Hash>, bytes: &[u8]) -> Result<(), String> {
-    let text = text_of_file(bytes).map_err(|_| "the file is not UTF-8")?;
-    for (number, line) in text.lines().enumerate() {
+fn read_file(users: &mut BTreeMap<Box<str>, Hash>, file: &Argument, bytes: &[u8]) -> Result<(), Problem> {
+    let text = text_of_file(bytes).map_err(|_| file.wrong("the file is not UTF-8"))?;
+    let mut mistakes = Mistakes::default();
+    for (number, line) in (1..).zip(text.lines()) {
         let line = line.trim_end_matches('\r');
         if line.is_empty() || line.starts_with('#') {
             continue;
         }
-        let at_line = |message: String| format!("line {}: {message}", number + 1);
-        let (name, hash) = line.split_once(':').ok_or_else(|| at_line("there is no colon".into()))?;
-        let hash = Hash::read(hash).map_err(at_line)?;
-        add(users, name, hash).map_err(at_line)?;
+        let is_full = users.len() == USERS_MOST;
+        let read = read_line(users, line).map_err(|why: String| file.wrong(format!("line {number}: {why}")));
+        mistakes.kept::<()>(read);
+        if is_full {
+            break;
+        }
     }
-    Ok(())
+    mistakes.none()
+}
+
+fn read_line(users: &mut BTreeMap<Box<str>, Hash>, line: &str) -> Result<(), String> {
+    let (name, hash) = line.split_once(':').ok_or("there is no colon")?;
+    let hash = Hash::read(hash)?;
+    check_name(name)?;
+    add(users, name, hash)
 }
 
 /// What a client gives: `user:password`.

@@ -18,7 +18,7 @@ use core::hash::Hasher;
 use core::ops::{ControlFlow, RangeInclusive};
 use core::time::Duration;
 
-use foregate_module::settings::{Argument, Context, FromNode, Key, Node, Problem, Prop};
+use foregate_module::settings::{Argument, Context, FromNode, Key, Node, Problem, Prop, together};
 use foregate_module::{
     ChooseUpstream, EditResponse, Edits, Emit, Expression, Fields, Filter, Kind, Never, PhaseId, Random,
     Read, RequestFields, Scheme, Shown, Step, UpstreamId, Value, View, phase,
@@ -27,6 +27,8 @@ use siphasher::sip::SipHasher13;
 
 /// The numbers that clients draw are below this: a hundredth of a percent each.
 const DRAWS: u32 = 10_000;
+/// How long a client is kept unless something is said.
+const MAX_AGE: Duration = Duration::from_secs(30 * 86_400);
 const AGES: RangeInclusive<Duration> = Duration::from_secs(60)..=Duration::from_secs(365 * 86_400);
 
 static KEY: Key = Key {
@@ -103,35 +105,41 @@ impl FromNode for CanarySettings {
         if let Some(argument) = node.args().first() {
             return Err(argument.wrong("`canary` takes no value but #false"));
         }
-        let name = node.prop("upstream").ok_or_else(|| node.wrong("`canary` needs `upstream`"))?;
-        let settings = Self {
-            upstream: context.upstream(name)?,
-            share: node.prop("share").map_or(Ok(0), read_share)?,
-            cookie: node.prop("cookie").map(crate::cookie_name).transpose()?,
-            max_age: node
-                .prop("max-age")
-                .map_or(Ok(Duration::from_secs(30 * 86_400)), |age| age.duration(AGES))?,
-            key: node.prop("key").map(|key| context.expression(key, PhaseId::RequestRewrite)).transpose()?,
-            salt: name.text()?.into(),
-            header: match node.prop("header") {
-                None => None,
-                Some(header) => {
-                    crate::field_name(header)?;
-                    Some(header.text()?.into())
-                }
-            },
-        };
-        match (node.prop("key"), node.prop("max-age")) {
-            (Some(key), _) if settings.cookie.is_some() => {
-                Err(key.wrong("a canary keeps clients together by `cookie` or by `key`, not by both"))
-            }
-            (_, Some(age)) if settings.cookie.is_none() => Err(age.wrong("`max-age` belongs to `cookie`")),
-            _ if settings.share == 0 && settings.cookie.is_none() && settings.header.is_none() => {
-                Err(node.wrong("nothing would ever go to this canary").help("add share=\"5%\", or `header`"))
-            }
-            _ => Ok(settings),
+        let name = node.prop("upstream").ok_or_else(|| node.wrong("`canary` needs `upstream`"));
+        let key = node.prop("key").map(|key| context.expression(key, PhaseId::RequestRewrite)).transpose();
+        let max_age = node.prop("max-age").map_or(Ok(MAX_AGE), |age| age.duration(AGES));
+        let (upstream, share, cookie, max_age, key, header, ()) = together((
+            name.and_then(|name| Ok((context.upstream(name)?, name.text()?.into()))),
+            node.prop("share").map_or(Ok(0), read_share),
+            node.prop("cookie").map(crate::cookie_name).transpose(),
+            max_age,
+            key,
+            node.prop("header").map(read_header).transpose(),
+            fit_together(node),
+        ))?;
+        if share == 0 && cookie.is_none() && header.is_none() {
+            let problem = node.wrong("nothing would ever go to this canary");
+            return Err(problem.help("add share=\"5%\", or `header`"));
         }
+        let (upstream, salt) = upstream;
+        Ok(Self { upstream, share, cookie, max_age, key, salt, header })
     }
+}
+
+/// Whether these properties can stand beside each other, whatever they say.
+fn fit_together(node: &Node) -> Result<(), Problem> {
+    match (node.prop("cookie"), node.prop("key"), node.prop("max-age")) {
+        (Some(_), Some(key), _) => {
+            Err(key.wrong("a canary keeps clients together by `cookie` or by `key`, not by both"))
+        }
+        (None, _, Some(age)) => Err(age.wrong("`max-age` belongs to `cookie`")),
+        _ => Ok(()),
+    }
+}
+
+fn read_header(argument: &Argument) -> Result<Box<str>, Problem> {
+    crate::field_name(argument)?;
+    Ok(argument.text()?.into())
 }
 
 /// A percentage with up to two decimals, in hundredths.

@@ -17,7 +17,7 @@ use alloc::vec::Vec;
 use core::ops::ControlFlow;
 
 use foregate_module::settings::value::text_of_file;
-use foregate_module::settings::{ANY, Argument, Prop};
+use foregate_module::settings::{ANY, Argument, Mistakes, Prop, each, together};
 use foregate_module::{
     Context, Edit, EditRequest, EditResponse, Edits, FieldError, Fields, Filter, FromNode, Key, Never, Node,
     Problem, RequestFields, ResponseFields, Step, Swept, phase,
@@ -90,29 +90,23 @@ impl FromNode for ClearHeaders {
         let [node] = nodes else {
             return Ok(Self { names: Names::default(), requests: false, responses: false });
         };
-        let flag = |name: &str, default: bool| node.prop(name).map_or(Ok(default), Argument::flag);
-        let (requests, responses) = (flag("requests", true)?, flag("responses", false)?);
-        if !requests && !responses {
-            return Err(
-                node.wrong("`clear-headers` has nothing to clear: both requests and responses are left out")
-            );
-        }
+        let mut mistakes = Mistakes::default();
+        let cleared = mistakes.kept(cleared(node));
         let mut patterns = Patterns::default();
         for name in node.args() {
-            patterns.add(name.text()?, |message| name.wrong(message))?;
+            mistakes.kept(name.text().and_then(|text| patterns.add(text, |message| name.wrong(message))));
         }
-        let file: Option<(&Argument, Arc<[u8]>)> = match node.prop("file") {
-            Some(path) => Some((path, context.file(path, FILE_LIMIT)?)),
-            None => None,
-        };
+        let file = node.prop("file").map(|path| Ok((path, context.file(path, FILE_LIMIT)?))).transpose();
+        let file: Option<(&Argument, Arc<[u8]>)> = mistakes.kept(file).flatten();
         if let Some((path, bytes)) = &file {
-            patterns.add_lines(path, bytes)?;
+            mistakes.kept(patterns.add_lines(path, bytes));
         }
-        if flag("builtin", false)? {
+        if mistakes.kept(flag(node, "builtin", false)) == Some(true) {
             for name in builtin() {
                 patterns.exact.push(name.as_bytes());
             }
         }
+        mistakes.none()?;
         if patterns.exact.is_empty() && patterns.prefixes.is_empty() {
             return Err(node
                 .wrong("`clear-headers` needs names")
@@ -120,8 +114,24 @@ impl FromNode for ClearHeaders {
         }
         let names = Names::new(patterns.exact, patterns.prefixes)
             .ok_or_else(|| node.wrong(format!("more than {NAMES_LIMIT} names")))?;
+        let (requests, responses) = cleared.unwrap_or_default();
         Ok(Self { names, requests, responses })
     }
+}
+
+fn flag(node: &Node, name: &str, default: bool) -> Result<bool, Problem> {
+    node.prop(name).map_or(Ok(default), Argument::flag)
+}
+
+/// Whether requests and responses are cleared.
+fn cleared(node: &Node) -> Result<(bool, bool), Problem> {
+    let cleared = together((flag(node, "requests", true), flag(node, "responses", false)))?;
+    if cleared == (false, false) {
+        return Err(
+            node.wrong("`clear-headers` has nothing to clear: both requests and responses are left out")
+        );
+    }
+    Ok(cleared)
 }
 
 /// The names that ship.
@@ -158,13 +168,11 @@ impl<'t> Patterns<'t> {
 
     fn add_lines(&mut self, path: &Argument, bytes: &'t [u8]) -> Result<(), Problem> {
         let text = text_of_file(bytes).map_err(|_| path.wrong("the file of names is not UTF-8"))?;
-        for (number, line) in text.lines().enumerate() {
-            let line = line.split('#').next().unwrap_or_default().trim();
-            if !line.is_empty() {
-                self.add(line, |message| path.wrong(format!("line {}: {message}", number + 1)))?;
-            }
-        }
-        Ok(())
+        let lines = text.lines().map(|line| line.split('#').next().unwrap_or_default().trim());
+        let lines = (1..).zip(lines).filter(|(_, line)| !line.is_empty());
+        each(lines.map(|(number, line): (u32, _)| {
+            self.add(line, |message| path.wrong(format!("line {number}: {message}")))
+        }))
     }
 }
 

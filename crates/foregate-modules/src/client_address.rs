@@ -10,19 +10,18 @@
 //! the first entry that is not an address; whatever stands left of it a client can have made up. Without this key nothing
 //! that a client claims is believed.
 
-use alloc::format;
 use alloc::string::ToString;
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv6Addr, SocketAddr};
 use core::ops::ControlFlow;
 
-use foregate_module::settings::{ANY, Prop};
+use foregate_module::settings::{ANY, Mistakes, Prop, together};
 use foregate_module::{
     Context, Emit, Field, Fields, Filter, FromNode, Key, Kind, Never, Node, PeerAddress, Problem,
     RequestFields, SetClientAddress, Shown, Step, Value, phase,
 };
 
-use crate::ranges::{self, Network, Ranges};
+use crate::ranges::{self, Network, NetworkError, Ranges};
 use crate::token::is_token;
 
 /// The most entries that are walked. Whoever stands behind more proxies is seen as the last of these.
@@ -101,40 +100,50 @@ impl FromNode for TrustedProxies {
 
     fn from_nodes(nodes: &[Node], context: &mut dyn Context) -> Result<Self, Problem> {
         let [node] = nodes else { return Ok(Self::default()) };
-        let header = match node.prop("header") {
-            None => Header::List("x-forwarded-for".into()),
-            Some(name) => {
-                let text = name.text()?;
-                Field::new(text.to_string(), "").map_err(|error| name.wrong(error.to_string()))?;
-                if text.eq_ignore_ascii_case("forwarded") {
-                    Header::Forwarded
-                } else {
-                    Header::List(text.to_ascii_lowercase())
-                }
-            }
-        };
-        let (mut networks, mut unix) = (Vec::new(), false);
-        for argument in node.args() {
-            match argument.text()? {
-                UNIX => unix = true,
-                PRIVATE => {
-                    networks.extend(ranges::PRIVATE.iter().filter_map(|text| text.parse::<Network>().ok()));
-                }
-                text => networks.push(text.parse().map_err(|error| argument.wrong(format!("{error}")))?),
-            }
-        }
-        if let Some(path) = node.prop("file") {
-            let bytes = context.file(path, ranges::FILE_LIMIT)?;
-            networks.extend(ranges::lines(path, &bytes)?);
-        }
-        if networks.is_empty() && !unix {
-            return Err(node
-                .wrong("`trusted-proxies` needs at least one network")
-                .help("name the networks of your proxies, such as \"10.0.0.0/8\", or \"private\""));
-        }
-        let networks = Ranges::new(networks.into_iter().map(|network: Network| (network, 0)));
+        let (header, (networks, unix)) = together((read_header(node), read_peers(node, context)))?;
+        let networks = Ranges::new(networks.into_iter().map(|network| (network, 0)));
         Ok(Self { networks, unix, header })
     }
+}
+
+fn read_header(node: &Node) -> Result<Header, Problem> {
+    let Some(name) = node.prop("header") else { return Ok(Header::List("x-forwarded-for".into())) };
+    let text = name.text()?;
+    Field::new(text.to_string(), "").map_err(|error| name.wrong(error.to_string()))?;
+    Ok(match text.eq_ignore_ascii_case("forwarded") {
+        true => Header::Forwarded,
+        false => Header::List(text.to_ascii_lowercase()),
+    })
+}
+
+/// The networks that are trusted, and whether Unix sockets are.
+fn read_peers(node: &Node, context: &mut dyn Context) -> Result<(Vec<Network>, bool), Problem> {
+    let (mut networks, mut unix) = (Vec::new(), false);
+    let mut mistakes = Mistakes::default();
+    for argument in node.args() {
+        match argument.text() {
+            Ok(UNIX) => unix = true,
+            Ok(PRIVATE) => {
+                networks.extend(ranges::PRIVATE.iter().filter_map(|text| text.parse::<Network>().ok()));
+            }
+            Ok(text) => {
+                let network: Result<Network, NetworkError> = text.parse();
+                let network = network.map_err(|error| argument.wrong(error.to_string()));
+                networks.extend(mistakes.kept(network));
+            }
+            Err(problem) => mistakes.add(problem),
+        }
+    }
+    if let Some(path) = node.prop("file") {
+        networks.extend(mistakes.kept(ranges::of_file(path, context)).unwrap_or_default());
+    }
+    mistakes.none()?;
+    if networks.is_empty() && !unix {
+        return Err(node
+            .wrong("`trusted-proxies` needs at least one network")
+            .help("name the networks of your proxies, such as \"10.0.0.0/8\", or \"private\""));
+    }
+    Ok((networks, unix))
 }
 
 impl TrustedProxies {

@@ -16,7 +16,7 @@
 use alloc::vec::Vec;
 use core::ops::ControlFlow;
 
-use foregate_module::settings::{ANY, Block};
+use foregate_module::settings::{ANY, Argument, Block, each, together};
 use foregate_module::{
     Added, Context, DecodedBody, Edit, EditResponse, Edits, Field, Fields, Filter, FilterResponseBody,
     FromNode, Key, MemoryIsShort, Never, Node, Problem, Read, RequestFields, ResponseFields, Status, Step,
@@ -125,45 +125,54 @@ impl FromNode for Compression {
     const KEY: Option<&'static Key> = Some(&KEY);
 
     fn from_nodes(nodes: &[Node], _: &mut dyn Context) -> Result<Self, Problem> {
-        let standard = [ContentCoding::Zstd, ContentCoding::Brotli, ContentCoding::Gzip];
-        let mut settings = Self {
-            codings: standard.map(|coding| (coding, coding.default_level())).into(),
-            types: TYPES.iter().filter_map(|pattern| MediaPattern::parse(pattern)).collect(),
-            minimum: MINIMUM,
-        };
-        let Some(node) = nodes.last() else { return Ok(settings) };
-        node.only_flag().map_err(|problem| match problem.help {
+        let empty = Node::new("compress", Default::default());
+        let node = nodes.last().unwrap_or(&empty);
+        let turned_on = node.only_flag().map_err(|problem| match problem.help {
             None => problem.help("codings stand in its block: compress { codings \"gzip\" }"),
             Some(_) => problem,
-        })?;
-        if let Some(node) = node.child("codings") {
-            settings.codings.clear();
-            for argument in node.args() {
-                let coding = argument.choice(&CODINGS)?;
-                if settings.codings.iter().any(|(named, _)| *named == coding) {
-                    return Err(argument.wrong("this coding is named twice"));
-                }
-                settings.codings.push((coding, coding.default_level()));
-            }
-        }
-        if let Some(node) = node.child("types") {
-            settings.types = MediaPattern::all(node.args())?;
-        }
-        if let Some(node) = node.child("minimum") {
-            settings.minimum = node.arg(0)?.size(0..=MINIMUM_LIMIT)?;
-        }
-        for node in node.children_named("level") {
-            let coding = node.arg(0)?.choice(&CODINGS)?;
-            let (least, most) = coding.levels();
-            let number = node.arg(1)?.number(u64::from(least)..=u64::from(most))? as u32;
-            let found = settings.codings.iter_mut().find(|(named, _)| *named == coding);
-            let Some((_, level)) = found else {
-                return Err(node.arg(0)?.wrong("this coding is not among `codings`"));
-            };
+        });
+        let minimum = node.child("minimum").map_or(Ok(MINIMUM), |node| node.arg(0)?.size(0..=MINIMUM_LIMIT));
+        let types = match node.child("types") {
+            Some(node) => MediaPattern::all(node.args()),
+            None => Ok(TYPES.iter().filter_map(|pattern| MediaPattern::parse(pattern)).collect()),
+        };
+        let levels = each::<_, Vec<_>>(node.children_named("level").map(read_level));
+        let ((), mut codings, types, minimum, levels) =
+            together((turned_on, read_codings(node.child("codings")), types, minimum, levels))?;
+        each::<_, ()>(levels.into_iter().map(|(argument, coding, number)| {
+            let found = codings.iter_mut().find(|(named, _)| *named == coding);
+            let (_, level) = found.ok_or_else(|| argument.wrong("this coding is not among `codings`"))?;
             *level = number;
-        }
-        Ok(settings)
+            Ok(())
+        }))?;
+        Ok(Self { codings, types, minimum })
     }
+}
+
+/// The codings, each with the level that it has by itself.
+fn read_codings(node: Option<&Node>) -> Result<Vec<(ContentCoding, u32)>, Problem> {
+    let standard = [ContentCoding::Zstd, ContentCoding::Brotli, ContentCoding::Gzip];
+    let mut codings = Vec::from(standard);
+    if let Some(node) = node {
+        codings.clear();
+        each::<_, ()>(node.args().iter().map(|argument| {
+            let coding = argument.choice(&CODINGS)?;
+            if codings.contains(&coding) {
+                return Err(argument.wrong("this coding is named twice"));
+            }
+            codings.push(coding);
+            Ok(())
+        }))?;
+    }
+    Ok(codings.into_iter().map(|coding| (coding, coding.default_level())).collect())
+}
+
+fn read_level(node: &Node) -> Result<(&Argument, ContentCoding, u32), Problem> {
+    let argument = node.arg(0)?;
+    let coding = argument.choice(&CODINGS)?;
+    let (least, most) = coding.levels();
+    let number = node.arg(1)?.number(u64::from(least)..=u64::from(most))?;
+    Ok((argument, coding, number as u32))
 }
 
 /// Compresses responses.

@@ -20,7 +20,7 @@ use alloc::vec::Vec;
 use core::ops::ControlFlow;
 use core::time::Duration;
 
-use foregate_module::settings::Block;
+use foregate_module::settings::{Block, Mistakes, each, together};
 use foregate_module::{
     Argument, Condition, Context, EditResponse, Edits, Emit, Field, Filter, FromNode, Key, Kind, Never, Node,
     PhaseId, Problem, RequestFields, Respond, Response, ResponseFields, ResponseSource, Shown, Source, Step,
@@ -156,62 +156,70 @@ impl FromNode for Cors {
 
     fn from_nodes(nodes: &[Node], context: &mut dyn Context) -> Result<Self, Problem> {
         let node = nodes.last().ok_or_else(|| Problem::new(Default::default(), "`cors` is not there"))?;
-        node.only_flag()?;
         let flag = |name| match node.child(name) {
             Some(child) => child.args().first().map_or(Ok(true), Argument::flag),
             None => Ok(false),
         };
-        let credentials = flag("credentials")?;
-        let max_age = match node.child("max-age") {
-            Some(child) => child.arg(0)?.duration(Duration::ZERO..=MAX_AGE_LIMIT)?,
-            None => MAX_AGE,
+        let credentials = flag("credentials");
+        let with_credentials = credentials == Ok(true);
+        let max_age = node
+            .child("max-age")
+            .map_or(Ok(MAX_AGE), |child| child.arg(0)?.duration(Duration::ZERO..=MAX_AGE_LIMIT));
+        let methods = match node.child("methods") {
+            Some(child) => Grant::from_args(child.args()),
+            None => Ok(Grant::These(Some("GET, HEAD, POST".into()))),
         };
-        Ok(Self {
-            origins: Origins::from_node(node, credentials, context)?,
-            methods: match node.child("methods") {
-                Some(child) => Grant::from_args(child.args())?,
-                None => Grant::These(Some("GET, HEAD, POST".into())),
-            },
-            headers: Grant::from_args(node.child("headers").map_or(&[], Node::args))?,
-            expose: match node.child("expose") {
-                Some(child) => expose(child.args(), credentials)?,
-                None => None,
-            },
+        let ((), credentials, max_age, origins, methods, headers, expose, private_network) = together((
+            node.only_flag(),
             credentials,
-            max_age: shared(&alloc::format!("{}", max_age.as_secs())),
-            private_network: flag("private-network")?,
-        })
+            max_age,
+            Origins::from_node(node, with_credentials, context),
+            methods,
+            Grant::from_args(node.child("headers").map_or(&[], Node::args)),
+            expose(node.child("expose").map_or(&[], Node::args), with_credentials),
+            flag("private-network"),
+        ))?;
+        let max_age = shared(&alloc::format!("{}", max_age.as_secs()));
+        Ok(Self { origins, methods, headers, expose, credentials, max_age, private_network })
     }
 }
 
 impl Origins {
     fn from_node(node: &Node, credentials: bool, context: &mut dyn Context) -> Result<Self, Problem> {
         let mut origins = Self { everybody: false, patterns: Vec::new(), condition: None };
+        let mut mistakes = Mistakes::default();
         for argument in node.child("origins").map_or(&[][..], Node::args) {
-            let text = argument.text()?;
-            if credentials && matches!(text, "*" | "null") {
-                let message =
-                    "with `credentials`, origins have to be named: anybody's page could act for the visitor";
-                return Err(argument.wrong(message));
-            }
-            match text {
-                "*" => origins.everybody = true,
-                "null" => origins.patterns.push(Pattern::Exactly(b"null".to_vec())),
-                text => origins.patterns.push(Pattern::parse(text).ok_or_else(|| {
-                    argument.wrong("this is not an origin").help(
-                        "write scheme and host, and the port unless it is the scheme's own, without a path: \
-                         \"https://example.com\", \"https://*.example.com\", \"http://localhost:3000\"",
-                    )
-                })?),
-            }
+            mistakes.kept(origins.add(argument, credentials));
         }
         if let Some(child) = node.child("origins-if") {
-            origins.condition = Some(context.condition(child.arg(0)?, PhaseId::RequestSecurity)?);
+            let condition = child.arg(0).and_then(|text| context.condition(text, PhaseId::RequestSecurity));
+            origins.condition = mistakes.kept(condition);
         }
+        mistakes.none()?;
         if !origins.everybody && origins.patterns.is_empty() && origins.condition.is_none() {
             return Err(node.wrong("nobody may").help("add `origins` or `origins-if`"));
         }
         Ok(origins)
+    }
+
+    fn add(&mut self, argument: &Argument, credentials: bool) -> Result<(), Problem> {
+        let text = argument.text()?;
+        if credentials && matches!(text, "*" | "null") {
+            let message =
+                "with `credentials`, origins have to be named: anybody's page could act for the visitor";
+            return Err(argument.wrong(message));
+        }
+        match text {
+            "*" => self.everybody = true,
+            "null" => self.patterns.push(Pattern::Exactly(b"null".to_vec())),
+            text => self.patterns.push(Pattern::parse(text).ok_or_else(|| {
+                argument.wrong("this is not an origin").help(
+                    "write scheme and host, and the port unless it is the scheme's own, without a path: \
+                     \"https://example.com\", \"https://*.example.com\", \"http://localhost:3000\"",
+                )
+            })?),
+        }
+        Ok(())
     }
 
     fn contain(&self, origin: &[u8], view: &View<'_>) -> bool {
@@ -301,8 +309,7 @@ fn is_list(asked: &[u8]) -> bool {
 
 /// Names with commas between them.
 fn list(arguments: &[Argument]) -> Result<Option<String>, Problem> {
-    let mut list = String::new();
-    for argument in arguments {
+    let names: Vec<&str> = each(arguments.iter().map(|argument| {
         let name = argument.text()?;
         if !is_token(name.as_bytes()) {
             return Err(argument.wrong("this is neither a name nor `*`"));
@@ -310,12 +317,9 @@ fn list(arguments: &[Argument]) -> Result<Option<String>, Problem> {
         if name == "*" && arguments.len() > 1 {
             return Err(argument.wrong("`*` stands for all, and stands alone"));
         }
-        if !list.is_empty() {
-            list.push_str(", ");
-        }
-        list.push_str(name);
-    }
-    Ok((!list.is_empty()).then_some(list))
+        Ok(name)
+    }))?;
+    Ok((!names.is_empty()).then(|| names.join(", ")))
 }
 
 fn expose(arguments: &[Argument], credentials: bool) -> Result<Option<Text>, Problem> {

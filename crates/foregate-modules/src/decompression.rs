@@ -15,7 +15,7 @@
 
 use core::ops::ControlFlow;
 
-use foregate_module::settings::Block;
+use foregate_module::settings::{Block, together};
 use foregate_module::{
     Add, Added, Context, Decoded, DecodedBody, EditRequest, EditResponse, Edits, Emit, Filter,
     FilterRequestBody, FilterResponseBody, Filtered, FromNode, Key, Never, Node, PlainBody, Problem,
@@ -101,26 +101,26 @@ impl FromNode for Decompression {
             ("always", Responses::Always),
             ("never", Responses::Never),
         ];
-        let mut settings =
-            Self { responses: Responses::UnlessAccepted, requests: false, limits: Limits::default() };
-        let Some(node) = nodes.last() else { return Ok(settings) };
-        node.only_flag()?;
-        if let Some(node) = node.child("responses") {
-            settings.responses = node.arg(0)?.choice(&MODES)?;
-        }
-        if let Some(node) = node.child("requests") {
-            settings.requests = node.args().first().map_or(Ok(true), |argument| argument.flag())?;
-        }
-        if let Some(node) = node.child("limit") {
-            settings.limits.total = node.arg(0)?.size(LIMIT.0..=LIMIT.1)?;
-        }
-        if let Some(node) = node.child("ratio") {
-            settings.limits.ratio = node.arg(0)?.number(RATIO.0..=RATIO.1)?;
-        }
-        if settings.responses == Responses::Never && !settings.requests {
+        let limits = Limits::default();
+        let Some(node) = nodes.last() else {
+            return Ok(Self { responses: Responses::UnlessAccepted, requests: false, limits });
+        };
+        let first = |name| node.child(name).map(|child| child.arg(0)).transpose();
+        let requests = node.child("requests").map(|child| child.args().first());
+        let ((), responses, requests, total, ratio) = together((
+            node.only_flag(),
+            first("responses")
+                .and_then(|word| word.map_or(Ok(Responses::UnlessAccepted), |word| word.choice(&MODES))),
+            requests.map_or(Ok(false), |flag| flag.map_or(Ok(true), |flag| flag.flag())),
+            first("limit")
+                .and_then(|size| size.map_or(Ok(limits.total), |size| size.size(LIMIT.0..=LIMIT.1))),
+            first("ratio")
+                .and_then(|ratio| ratio.map_or(Ok(limits.ratio), |ratio| ratio.number(RATIO.0..=RATIO.1))),
+        ))?;
+        if responses == Responses::Never && !requests {
             return Err(node.wrong("this decompresses nothing").help("add `requests`, or take it out"));
         }
-        Ok(settings)
+        Ok(Self { responses, requests, limits: Limits { total, ratio } })
     }
 }
 

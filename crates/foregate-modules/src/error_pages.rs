@@ -26,7 +26,7 @@ use alloc::vec::Vec;
 use core::ops::{ControlFlow, RangeInclusive};
 use core::time::Duration;
 
-use foregate_module::settings::{ANY, Argument, Block, Prop};
+use foregate_module::settings::{ANY, Argument, Block, Mistakes, Prop, together};
 use foregate_module::{
     ClientAddress, Context, Count, Emit, Fetch, FetchKey, FetchRequest, FetchResponse, FetchResult, Fetched,
     Field, Fields, Filter, FromNode, Host, Key, Kind, Never, Node, Note, Notes, Path, Problem, Read, Replace,
@@ -229,15 +229,16 @@ impl FromNode for ErrorPages {
                 .wrong("`error-pages` takes a block")
                 .help("write error-pages { page 404 ... }"));
         }
-        settings.of = node.prop("of").map_or(Ok(Of::Proxy), |of| of.choice(&WORDS))?;
-        for page in node.children_named("page") {
-            let number = settings.pages.len();
+        let mut mistakes = Mistakes::default();
+        let of = mistakes.kept(node.prop("of").map_or(Ok(Of::Proxy), |of| of.choice(&WORDS)));
+        for (number, page) in node.children_named("page").enumerate() {
             if number == PAGES_LIMIT {
-                return Err(page.wrong(format!("more than {PAGES_LIMIT} pages")));
+                mistakes.add(page.wrong(format!("more than {PAGES_LIMIT} pages")));
+                break;
             }
             for status in page.args() {
-                let range = statuses_of(status)?;
-                if settings.of == Of::Proxy && range.clone().all(|status| BEFORE_SITES.contains(&status)) {
+                let Some(range) = mistakes.kept(statuses_of(status)) else { continue };
+                if of == Some(Of::Proxy) && range.clone().all(|status| BEFORE_SITES.contains(&status)) {
                     let warning =
                         status.wrong("the proxy never asks for this page: such a request is refused");
                     context.warn(warning.help("it has no site yet, and modules do not see the answer"));
@@ -248,16 +249,18 @@ impl FromNode for ErrorPages {
                     }
                 }
             }
-            settings.pages.push(read_page(page, context)?);
+            settings.pages.extend(mistakes.kept(read_page(page, context)));
         }
-        if settings.pages.is_empty() {
-            return Err(node.wrong("`error-pages` needs a page"));
+        if node.child("page").is_none() {
+            mistakes.add(node.wrong("`error-pages` needs a page"));
         }
-        if let Some(json) = node.child("json") {
+        let json = node.child("json").map(|json| {
             let text = json.arg(0)?.text()?;
-            settings.json = Some(Template::new(text.as_bytes(), Escape::Json));
-        }
-        Ok(settings)
+            Ok(Template::new(text.as_bytes(), Escape::Json))
+        });
+        settings.json = mistakes.kept(json.transpose()).flatten();
+        settings.of = of.unwrap_or(settings.of);
+        mistakes.none().map(|()| settings)
     }
 }
 
@@ -282,36 +285,41 @@ fn statuses_of(argument: &Argument) -> Result<RangeInclusive<usize>, Problem> {
 }
 
 fn read_page(node: &Node, context: &mut dyn Context) -> Result<Page, Problem> {
-    let content_type: Text = match node.prop("type") {
-        Some(argument) => {
-            let text = argument.text()?;
-            Field::new("content-type", text.to_string())
-                .map_err(|error| argument.wrong(error.to_string()))?;
-            Text::Shared(text.as_bytes().into())
-        }
-        None => HTML.into(),
-    };
-    let status = node.prop("status").map(|status| status.number(200..=999)).transpose()?;
+    let content_type = node.prop("type").map_or(Ok(HTML.into()), read_type);
+    let status = node.prop("status").map(|status| status.number(200..=999)).transpose();
+    let escape = content_type.as_ref().map_or(Escape::Json, |content_type| Escape::for_type(content_type));
+    let (body, content_type, status) = together((read_body(node, escape, context), content_type, status))?;
+    Ok(Page { body, content_type, status: status.map(|status| status as u16) })
+}
+
+fn read_type(argument: &Argument) -> Result<Text, Problem> {
+    let text = argument.text()?;
+    Field::new("content-type", text.to_string()).map_err(|error| argument.wrong(error.to_string()))?;
+    Ok(Text::Shared(text.as_bytes().into()))
+}
+
+fn read_body(node: &Node, escape: Escape, context: &mut dyn Context) -> Result<Body, Problem> {
     let only_fetched = ["path", "keep", "timeout"].iter().find_map(|name| node.prop(name));
-    let escape = Escape::for_type(&content_type);
-    let body = match (node.prop("text"), node.prop("file"), node.prop("upstream")) {
+    Ok(match (node.prop("text"), node.prop("file"), node.prop("upstream")) {
         (Some(_), None, None) | (None, Some(_), None) if only_fetched.is_some() => {
             let argument = only_fetched.map_or_else(|| node.place(), Argument::place);
             return Err(Problem::new(argument, "this belongs to pages that are fetched with upstream=NAME"));
         }
         (Some(text), None, None) => Body::Text(Template::new(text.text()?.as_bytes(), escape)),
         (None, Some(file), None) => Body::File(Template::new(&context.file(file, PAGE_LIMIT)?, escape)),
-        (None, None, Some(upstream)) => Body::Fetched {
-            upstream: context.upstream(upstream)?,
-            path: read_path(node.prop("path"))?,
-            keep: duration(node, "keep", Duration::from_secs(60))?,
-            timeout: duration(node, "timeout", Duration::from_secs(2))?,
-        },
+        (None, None, Some(upstream)) => {
+            let (upstream, path, keep, timeout) = together((
+                context.upstream(upstream),
+                read_path(node.prop("path")),
+                duration(node, "keep", Duration::from_secs(60)),
+                duration(node, "timeout", Duration::from_secs(2)),
+            ))?;
+            Body::Fetched { upstream, path, keep, timeout }
+        }
         _ => {
             return Err(node.wrong("a page needs exactly one of text=TEXT, file=FILE and upstream=NAME"));
         }
-    };
-    Ok(Page { body, content_type, status: status.map(|status| status as u16) })
+    })
 }
 
 fn read_path(path: Option<&Argument>) -> Result<String, Problem> {

@@ -20,7 +20,9 @@ use core::ops::{ControlFlow, RangeInclusive};
 use core::time::Duration;
 
 use crate::cors::Preflight;
-use foregate_module::settings::{ANY, Block, Context, FromNode, Key, Node, Problem, Prop};
+use foregate_module::settings::{
+    ANY, Argument, Block, Context, FromNode, Key, Mistakes, Node, Problem, Prop, together,
+};
 use foregate_module::{
     Authority, ClientAddress, Edit, EditRequest, EditResponse, Edits, Emit, Fetch, FetchKey, FetchRequest,
     FetchResponse, FetchTarget, Fetched, Field, Filter, Method, Never, Note, Noted, Path, Query, Read,
@@ -145,43 +147,55 @@ impl FromNode for ForwardAuthSettings {
         if let Some(argument) = node.args().first() {
             return Err(argument.wrong("`forward-auth` takes no value but #false"));
         }
-        let prop = |name: &str| {
-            node.prop(name).ok_or_else(|| node.wrong("`forward-auth` needs `upstream` and `path`"))
+        let (Some(upstream), Some(path)) = (node.prop("upstream"), node.prop("path")) else {
+            return Err(node.wrong("`forward-auth` needs `upstream` and `path`"));
         };
-        let copy = read_names(node, "copy", &["host"])?;
+        let (upstream, path, host, timeout, failure, send, copy, to_response) = together((
+            context.upstream(upstream),
+            crate::target(path),
+            node.prop("host").map(crate::host).transpose(),
+            node.prop("timeout").map_or(Ok(TIMEOUT), |timeout| timeout.duration(TIMEOUTS)),
+            node.prop("failure-status").map_or(Ok(503), |status| status.number(500..=599)),
+            read_names(node, "send", &SAID),
+            read_names(node, "copy", &["host"]),
+            read_names(node, "copy-to-response", &[]),
+        ))?;
         let clear = copy.iter().map(|name| Edit::Remove(Text::from(name.clone())));
-        let timeout = node.prop("timeout").map_or(Ok(TIMEOUT), |timeout| timeout.duration(TIMEOUTS))?;
-        let failure = node.prop("failure-status").map_or(Ok(503), |status| status.number(500..=599))?;
         Ok(Self {
-            upstream: context.upstream(prop("upstream")?)?,
-            path: crate::target(prop("path")?)?,
-            host: node.prop("host").map(crate::host).transpose()?,
+            upstream,
+            path,
+            host,
             timeout,
             failure_status: failure as u16,
             clear: clear.collect(),
-            send: read_names(node, "send", &SAID)?.into(),
+            send: send.into(),
             copy: copy.into(),
-            to_response: read_names(node, "copy-to-response", &[])?.into(),
+            to_response: to_response.into(),
         })
     }
 }
 
 fn read_names(node: &Node, key: &str, refused: &[&str]) -> Result<Vec<String>, Problem> {
     let mut names: Vec<String> = Vec::new();
+    let mut mistakes = Mistakes::default();
     for argument in node.children_named(key).flat_map(|child| child.args()) {
-        crate::field_name(argument)?;
-        let name = argument.text()?.to_ascii_lowercase();
-        if refused.contains(&&*name) {
-            return Err(argument.wrong("this field is set by Foregate itself"));
-        }
-        if !names.contains(&name) {
-            names.push(name);
-        }
+        let name = mistakes.kept(read_name(argument, refused));
+        names.extend(name.filter(|name| !names.contains(name)));
         if names.len() > FIELDS_MOST {
-            return Err(argument.wrong(alloc::format!("there are more than {FIELDS_MOST} fields")));
+            mistakes.add(argument.wrong(alloc::format!("there are more than {FIELDS_MOST} fields")));
+            break;
         }
     }
-    Ok(names)
+    mistakes.none().map(|()| names)
+}
+
+fn read_name(argument: &Argument, refused: &[&str]) -> Result<String, Problem> {
+    crate::field_name(argument)?;
+    let name = argument.text()?.to_ascii_lowercase();
+    if refused.contains(&&*name) {
+        return Err(argument.wrong("this field is set by Foregate itself"));
+    }
+    Ok(name)
 }
 
 /// The question to the authentication server, and its answer.

@@ -16,7 +16,7 @@ use core::fmt;
 use core::net::IpAddr;
 use core::ops::ControlFlow;
 
-use foregate_module::settings::Prop;
+use foregate_module::settings::{Argument, Prop, together};
 use foregate_module::{
     ClientAddress, Context, Emit, Filter, FromNode, Key, Kind, Never, Node, Problem, Shown, Step, Value,
     phase,
@@ -119,19 +119,12 @@ impl FromNode for Geoip {
         let Some(file) = node.prop("database") else {
             return Err(node.wrong("`geoip` needs database=\"FILE\""));
         };
-        let field = node.prop("field");
-        let path: Vec<String> = match field {
-            Some(field) => field.text()?.split('.').map(String::from).collect(),
-            None => ["country", "iso_code"].map(String::from).into(),
-        };
-        if path.iter().any(String::is_empty)
-            && let Some(field) = field
-        {
-            return Err(field.wrong("expected names joined by dots, such as country.iso_code"));
-        }
-        let bytes = context.file(file, DATABASE_LIMIT)?;
-        let reader = Reader::from_source(bytes)
-            .map_err(|error| file.wrong(format!("this is not a database of MaxMind's format: {error}")))?;
+        let reader = context.file(file, DATABASE_LIMIT).and_then(|bytes| {
+            Reader::from_source(bytes)
+                .map_err(|error| file.wrong(format!("this is not a database of MaxMind's format: {error}")))
+        });
+        let path = node.prop("field").map_or(Ok(["country", "iso_code"].map(String::from).into()), read_path);
+        let (reader, path) = together((reader, path))?;
         let settings = Self { reader: Some(reader), path };
         if !settings.has_countries() {
             let kind = settings.reader.as_ref().map_or("", |reader| &reader.metadata().database_type);
@@ -143,6 +136,14 @@ impl FromNode for Geoip {
         }
         Ok(settings)
     }
+}
+
+fn read_path(field: &Argument) -> Result<Vec<String>, Problem> {
+    let path: Vec<String> = field.text()?.split('.').map(String::from).collect();
+    if path.iter().any(String::is_empty) {
+        return Err(field.wrong("expected names joined by dots, such as country.iso_code"));
+    }
+    Ok(path)
 }
 
 impl Geoip {

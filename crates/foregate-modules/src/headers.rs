@@ -23,14 +23,13 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::ops::ControlFlow;
 
-use foregate_module::settings::{ANY, Argument, Block, Prop};
+use foregate_module::settings::{ANY, Argument, Block, Mistakes, Prop};
 use foregate_module::{
     Condition, Context, Edit, EditRequest, EditResponse, Edits, Expression, Field, Filter, FromNode, Key,
     Never, Node, PhaseId, Problem, Step, Swept, Text, View, phase,
 };
 
 use crate::literal::{self, Use};
-use crate::mistakes::Mistakes;
 use crate::names::Names;
 
 /// The most lines of all blocks.

@@ -22,7 +22,7 @@ mod token;
 
 use alloc::boxed::Box;
 use alloc::format;
-use alloc::string::{String, ToString};
+use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::ops::{ControlFlow, RangeInclusive};
@@ -30,7 +30,7 @@ use core::time::Duration;
 
 use arc_swap::ArcSwapOption;
 use foregate_module::settings::{
-    ANY, Argument, Block, Context, FromNode, Key as ConfigKey, Node, Problem, Prop,
+    ANY, Argument, Block, Context, FromNode, Key as ConfigKey, Mistakes, Node, Problem, Prop, each, together,
 };
 use foregate_module::{
     Edit, EditRequest, Edits, Emit, Fetch, FetchKey, FetchRequest, FetchResult, Fetched, Field, Fields,
@@ -189,18 +189,24 @@ impl FromNode for JwtSettings {
         if let Some(child) = node.children().get(NODES_MOST) {
             return Err(child.wrong(format!("there are more than {NODES_MOST} nodes in the block")));
         }
-        let (keys, remote) = read_keys(node, context)?;
-        let flag = |name: &str, otherwise: bool| node.prop(name).map_or(Ok(otherwise), Argument::flag);
-        let claims = node.children_named("claim").map(read_claim).collect::<Result<Vec<_>, _>>()?;
-        let failure = node.prop("failure-status").map_or(Ok(503), |status| status.number(500..=599))?;
+        let ((keys, remote), cookie, realm, demands, optional, strip, failure, claims) = together((
+            read_keys(node, context),
+            node.prop("cookie").map(crate::cookie_name).transpose(),
+            crate::quotable(node.prop("realm"), "restricted"),
+            read_demands(node),
+            flag(node, "optional", false),
+            flag(node, "strip-authorization", false),
+            node.prop("failure-status").map_or(Ok(503), |status| status.number(500..=599)),
+            each::<_, Vec<_>>(node.children_named("claim").map(read_claim)),
+        ))?;
         Ok(Self {
             keys,
             remote,
-            cookie: node.prop("cookie").map(crate::cookie_name).transpose()?,
-            realm: crate::quotable(node.prop("realm"), "restricted")?.into(),
-            demands: read_demands(node, flag("require-expiry", true)?)?,
-            optional: flag("optional", false)?,
-            strip: flag("strip-authorization", false)?,
+            cookie,
+            realm: realm.into(),
+            demands,
+            optional,
+            strip,
             failure_status: failure as u16,
             clear: claims.iter().map(|(_, field)| Edit::Remove(field.clone())).collect(),
             claims: claims.into(),
@@ -208,37 +214,29 @@ impl FromNode for JwtSettings {
     }
 }
 
+fn flag(node: &Node, name: &str, otherwise: bool) -> Result<bool, Problem> {
+    node.prop(name).map_or(Ok(otherwise), Argument::flag)
+}
+
 fn read_keys(node: &Node, context: &mut dyn Context) -> Result<(Keys, Option<Remote>), Problem> {
     let (mut keys, mut remote) = (Keys::default(), None);
-    let id = |node: &Node| node.prop("id").map(|id| id.text().map(String::from)).transpose();
+    let mut mistakes = Mistakes::default();
     for child in node.children() {
-        match child.name() {
-            "key" => {
-                let file = child.prop("file").ok_or_else(|| child.wrong("`key` needs `file`"))?;
-                let algorithm = child.arg(0)?.choice(&ALGORITHMS)?;
-                let pem = context.file(file, KEYS_FILE_MOST)?;
-                keys.push(Key::pem(algorithm, &pem, id(child)?).map_err(|message| file.wrong(message))?);
-            }
-            "secret" => {
-                let (algorithm, secret) = (child.arg(0)?.choice(&ALGORITHMS)?, child.arg(1)?);
-                let key = Key::secret(algorithm, secret.text()?.as_bytes(), id(child)?);
-                keys.push(key.map_err(|message| secret.wrong(message))?);
-            }
+        let read = match child.name() {
+            "key" => read_key(child, context).map(|key| keys.push(key)),
+            "secret" => read_secret(child).map(|key| keys.push(key)),
             "jwks" => match (child.prop("file"), child.prop("upstream")) {
-                (Some(file), None) => {
-                    let set = Keys::of_set(&context.file(file, KEYS_FILE_MOST)?, true);
-                    let set = set.map_err(|message| file.wrong(message))?;
-                    if set.is_empty() {
-                        return Err(file.wrong("there is no key in this set that can be used"));
-                    }
-                    keys.append(set);
+                (Some(file), None) => read_set(file, context).map(|set| keys.append(set)),
+                (None, Some(upstream)) => {
+                    read_remote(child, upstream, context).map(|read| remote = Some(read))
                 }
-                (None, Some(upstream)) => remote = Some(read_remote(child, upstream, context)?),
-                _ => return Err(child.wrong("`jwks` needs either `file` or `upstream`")),
+                _ => Err(child.wrong("`jwks` needs either `file` or `upstream`")),
             },
-            _ => {}
-        }
+            _ => Ok(()),
+        };
+        mistakes.kept(read);
     }
+    mistakes.none()?;
     if keys.is_empty() && remote.is_none() {
         let problem = node.wrong("`jwt` has no keys, so nobody could come in");
         return Err(problem.help("add `key`, `secret` or `jwks` to its block"));
@@ -246,45 +244,76 @@ fn read_keys(node: &Node, context: &mut dyn Context) -> Result<(Keys, Option<Rem
     Ok((keys, remote))
 }
 
+fn read_id(node: &Node) -> Result<Option<String>, Problem> {
+    node.prop("id").map(|id| id.text().map(String::from)).transpose()
+}
+
+fn read_key(node: &Node, context: &mut dyn Context) -> Result<Key, Problem> {
+    let file = node.prop("file").ok_or_else(|| node.wrong("`key` needs `file`"))?;
+    let algorithm = node.arg(0)?.choice(&ALGORITHMS);
+    let (algorithm, pem, id) = together((algorithm, context.file(file, KEYS_FILE_MOST), read_id(node)))?;
+    Key::pem(algorithm, &pem, id).map_err(|message| file.wrong(message))
+}
+
+fn read_secret(node: &Node) -> Result<Key, Problem> {
+    let secret = node.arg(1)?;
+    let (algorithm, text, id) = together((node.arg(0)?.choice(&ALGORITHMS), secret.text(), read_id(node)))?;
+    Key::secret(algorithm, text.as_bytes(), id).map_err(|message| secret.wrong(message))
+}
+
+fn read_set(file: &Argument, context: &mut dyn Context) -> Result<Keys, Problem> {
+    let set = Keys::of_set(&context.file(file, KEYS_FILE_MOST)?, true);
+    let set = set.map_err(|message| file.wrong(message))?;
+    if set.is_empty() {
+        return Err(file.wrong("there is no key in this set that can be used"));
+    }
+    Ok(set)
+}
+
 fn read_remote(node: &Node, upstream: &Argument, context: &mut dyn Context) -> Result<Remote, Problem> {
-    let path = node.prop("path").map_or(Ok("/.well-known/jwks.json".into()), crate::target)?;
-    let keep = node.prop("keep").map_or(Ok(Duration::from_secs(300)), |keep| keep.duration(KEEPS))?;
-    let request = FetchRequest {
-        authority: node.prop("host").map(crate::host).transpose()?,
-        limit: KEYS_FILE_MOST,
-        keep,
-        ..FetchRequest::get(context.upstream(upstream)?, path)
-    };
+    let (upstream, path, keep, authority) = together((
+        context.upstream(upstream),
+        node.prop("path").map_or(Ok("/.well-known/jwks.json".into()), crate::target),
+        node.prop("keep").map_or(Ok(Duration::from_secs(300)), |keep| keep.duration(KEEPS)),
+        node.prop("host").map(crate::host).transpose(),
+    ))?;
+    let request =
+        FetchRequest { authority, limit: KEYS_FILE_MOST, keep, ..FetchRequest::get(upstream, path) };
     Ok(Remote { request, parsed: ArcSwapOption::empty() })
 }
 
-fn read_demands(node: &Node, expiry: bool) -> Result<Demands, Problem> {
+fn read_demands(node: &Node) -> Result<Demands, Problem> {
     let texts = |arguments: &[Argument]| -> Result<Vec<String>, Problem> {
-        arguments.iter().map(|argument| argument.text().map(String::from)).collect()
+        each(arguments.iter().map(|argument| argument.text().map(String::from)))
     };
     let list = |name: &str| node.child(name).map_or(Ok(Vec::new()), |child| texts(child.args()));
     let required = node.children_named("require").map(|child| {
-        let (name, values) = (child.arg(0)?.text()?, child.args().get(1..).unwrap_or_default());
-        Ok((name.to_string(), texts(values)?))
+        let (name, values) = (child.arg(0)?.text(), child.args().get(1..).unwrap_or_default());
+        together((name.map(String::from), texts(values)))
     });
-    let types = list("type")?.iter().map(|text| token::type_name(text).into()).collect();
-    Ok(Demands {
-        types,
-        issuers: list("issuer")?,
-        audiences: list("audience")?,
-        required: required.collect::<Result<_, Problem>>()?,
-        expiry,
-        leeway: node.prop("leeway").map_or(Ok(Duration::from_secs(30)), |leeway| leeway.duration(LEEWAYS))?,
-    })
+    let leeway = node.prop("leeway").map_or(Ok(Duration::from_secs(30)), |leeway| leeway.duration(LEEWAYS));
+    let (types, issuers, audiences, required, expiry, leeway) = together((
+        list("type"),
+        list("issuer"),
+        list("audience"),
+        each(required),
+        flag(node, "require-expiry", true),
+        leeway,
+    ))?;
+    let types = types.iter().map(|text| token::type_name(text).into()).collect();
+    Ok(Demands { types, issuers, audiences, required, expiry, leeway })
 }
 
 fn read_claim(node: &Node) -> Result<(String, Text), Problem> {
     let field = node.prop("field").ok_or_else(|| node.wrong("`claim` needs `field`"))?;
-    let name = crate::field_name(field)?;
-    if [&b"host"[..], b"authorization", b"cookie"].iter().any(|own| name.eq_ignore_ascii_case(own)) {
-        return Err(field.wrong("a claim cannot take the place of this field"));
-    }
-    Ok((node.arg(0)?.text()?.into(), name))
+    let named = crate::field_name(field).and_then(|name| {
+        let is_own = |own: &&[u8]| name.eq_ignore_ascii_case(own);
+        if [&b"host"[..], b"authorization", b"cookie"].iter().any(is_own) {
+            return Err(field.wrong("a claim cannot take the place of this field"));
+        }
+        Ok(name)
+    });
+    together((node.arg(0)?.text().map(String::from), named))
 }
 
 /// The question for keys, and its answer.

@@ -35,7 +35,6 @@ mod lists;
 mod literal;
 pub mod maintenance;
 mod media_type;
-mod mistakes;
 mod names;
 mod pairs;
 pub mod ranges;

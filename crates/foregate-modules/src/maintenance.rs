@@ -15,9 +15,11 @@ use alloc::vec::Vec;
 use core::ops::{ControlFlow, RangeInclusive};
 use core::time::Duration;
 
-use foregate_module::settings::{ANY, Argument, Block, Context, FromNode, Key, Node, Problem, Prop};
+use foregate_module::settings::{
+    ANY, Argument, Block, Context, FromNode, Key, Node, Problem, Prop, each, together,
+};
 use foregate_module::{
-    ClientAddress, Condition, Filter, Note, Noted, PhaseId, Respond, Response, Step, Text, View, phase,
+    ClientAddress, Condition, Filter, Note, Noted, PhaseId, Respond, Response, Step, View, phase,
 };
 
 use crate::ranges::{Network, NetworkError, Ranges};
@@ -119,13 +121,16 @@ impl FromNode for MaintenanceSettings {
         if let Some(argument) = networks.get(NETWORKS_MOST) {
             return Err(argument.wrong(alloc::format!("there are more than {NETWORKS_MOST} networks")));
         }
-        let allow = networks.into_iter().map(read_network).collect::<Result<Vec<_>, _>>()?;
-        let unless = node.child("unless").map(|unless| unless.arg(0)).transpose()?;
-        Ok(Self {
-            response: read_response(node, context)?,
-            allow: Ranges::new(allow.into_iter().map(|network| (network, 0))),
-            unless: unless.map(|unless| context.condition(unless, PhaseId::RequestIdentity)).transpose()?,
-        })
+        let unless = node.child("unless").map(|unless| {
+            unless.arg(0).and_then(|unless| context.condition(unless, PhaseId::RequestIdentity))
+        });
+        let (response, allow, unless) = together((
+            read_response(node, context),
+            each::<_, Vec<_>>(networks.into_iter().map(read_network)),
+            unless.transpose(),
+        ))?;
+        let allow = Ranges::new(allow.into_iter().map(|network| (network, 0)));
+        Ok(Self { response, allow, unless })
     }
 }
 
@@ -135,27 +140,31 @@ fn read_network(argument: &Argument) -> Result<Network, Problem> {
     })
 }
 
+fn read_status(status: &Argument) -> Result<u16, Problem> {
+    match status.number(200..=599)? as u16 {
+        number @ (200 | 400..) => Ok(number),
+        _ => Err(status.wrong("expected 200, or a status from 400 to 599")),
+    }
+}
+
 fn read_response(node: &Node, context: &mut dyn Context) -> Result<Response, Problem> {
-    let (page, content_type): (Text, _) = match (node.prop("page"), node.prop("body")) {
-        (Some(_), Some(body)) => return Err(body.wrong("a page is a file or a text, not both")),
-        (Some(file), None) => (context.file(file, PAGE_MOST)?.into(), "text/html; charset=utf-8"),
+    let (page, content_type) = match (node.prop("page"), node.prop("body")) {
+        (Some(_), Some(body)) => (Err(body.wrong("a page is a file or a text, not both")), ""),
+        (Some(file), None) => (context.file(file, PAGE_MOST), "text/html; charset=utf-8"),
         (None, body) => {
-            let body = body.map_or(Ok("Down for maintenance\n"), Argument::text)?;
-            (Arc::<[u8]>::from(body.as_bytes()).into(), "text/plain; charset=utf-8")
+            let body = body.map_or(Ok("Down for maintenance\n"), Argument::text);
+            (body.map(|body| body.as_bytes().into()), "text/plain; charset=utf-8")
         }
     };
-    let content_type = node.prop("type").map_or(Ok(content_type), crate::content_type)?;
-    let status = match node.prop("status") {
-        None => 503,
-        Some(status) => match status.number(200..=599)? as u16 {
-            number @ (200 | 400..) => number,
-            _ => return Err(status.wrong("expected 200, or a status from 400 to 599")),
-        },
-    };
+    let (page, content_type, status, retry) = together((
+        page,
+        node.prop("type").map_or(Ok(content_type), crate::content_type),
+        node.prop("status").map_or(Ok(503), read_status),
+        node.prop("retry-after").map(|retry| retry.duration(RETRIES)).transpose(),
+    ))?;
     let response = Response::new(status)
         .body(Arc::<[u8]>::from(content_type.as_bytes()), page)
         .field("cache-control", "no-store");
-    let retry = node.prop("retry-after").map(|retry| retry.duration(RETRIES)).transpose()?;
     let response = match retry {
         None => response,
         Some(retry) => response.field("retry-after", retry.as_secs().to_string()),

@@ -3,6 +3,7 @@
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
+use foregate_module::settings::each;
 use foregate_module::{Argument, Problem};
 
 use crate::token::{is_token, is_token_byte};
@@ -59,7 +60,7 @@ impl MediaPattern {
                     .help("write one such as \"text/html\", or a pattern: \"text/*\", \"application/*+json\"")
             })
         };
-        arguments.iter().map(pattern).collect()
+        each(arguments.iter().map(pattern))
     }
 
     /// Whether a value of `content-type` fits; its parameters do not count.

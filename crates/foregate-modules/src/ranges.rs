@@ -6,8 +6,9 @@ use alloc::vec::Vec;
 use core::fmt;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use foregate_module::settings::each;
 use foregate_module::settings::value::text_of_file;
-use foregate_module::{Argument, Problem};
+use foregate_module::{Argument, Context, Problem};
 
 /// The most networks that one list may have.
 pub const NETWORKS_LIMIT: usize = 1_000_000;
@@ -100,24 +101,29 @@ impl Network {
     }
 }
 
+/// The networks of a file; see [`lines`].
+///
+/// # Errors
+///
+/// The file cannot be read; or as for `lines`.
+pub fn of_file(path: &Argument, context: &mut dyn Context) -> Result<Vec<Network>, Problem> {
+    lines(path, &context.file(path, FILE_LIMIT)?)
+}
+
 /// The networks of a file: one to a line, `#` begins a comment.
 ///
 /// # Errors
 ///
-/// A line that is no network, or more than [`NETWORKS_LIMIT`] of them.
+/// All lines that are no networks, or more than [`NETWORKS_LIMIT`] of them.
 pub fn lines(path: &Argument, bytes: &[u8]) -> Result<Vec<Network>, Problem> {
     let text = text_of_file(bytes).map_err(|_| path.wrong("the file of networks is not UTF-8"))?;
-    let mut networks = Vec::new();
-    for (number, line) in text.lines().enumerate() {
-        let line = line.split('#').next().unwrap_or_default().trim();
-        if line.is_empty() {
-            continue;
-        }
-        let network = line.parse().map_err(|error| path.wrong(format!("line {}: {error}", number + 1)))?;
-        if networks.len() == NETWORKS_LIMIT {
-            return Err(path.wrong(format!("more than {NETWORKS_LIMIT} networks")));
-        }
-        networks.push(network);
+    let lines = text.lines().map(|line| line.split('#').next().unwrap_or_default().trim());
+    let lines = (1..).zip(lines).filter(|(_, line)| !line.is_empty()).take(NETWORKS_LIMIT + 1);
+    let networks: Vec<Network> = each(lines.map(|(number, line): (u32, &str)| {
+        line.parse().map_err(|error: NetworkError| path.wrong(format!("line {number}: {error}")))
+    }))?;
+    if networks.len() > NETWORKS_LIMIT {
+        return Err(path.wrong(format!("more than {NETWORKS_LIMIT} networks")));
     }
     Ok(networks)
 }

@@ -27,7 +27,7 @@ use core::net::IpAddr;
 use core::ops::ControlFlow;
 use core::time::Duration;
 
-use foregate_module::settings::{Argument, Context, FromNode, Key, Node, Problem, Prop};
+use foregate_module::settings::{Argument, Context, FromNode, Key, Node, Problem, Prop, each, together};
 use foregate_module::{
     ClientAddress, Condition, Doubt, EditResponse, Edits, Emit, Expression, Filter, Kind, Note, Noted, Notes,
     Phase, PhaseId, Random, Read, Respond, Response, Shown, SiteName, Step, StopAt, Text, Time, Value, View,
@@ -164,20 +164,28 @@ impl FromNode for RateLimits {
             return Err(node.wrong(format!("a route may have {LIMITS_MOST} rate limits at most")));
         }
         let limits = nodes.iter().enumerate().map(|(number, node)| Limit::read(number, node, context));
-        Ok(Self { limits: limits.collect::<Result<_, _>>()? })
+        Ok(Self { limits: each(limits)? })
     }
 }
 
 impl Limit {
     fn read(number: usize, node: &Node, context: &mut dyn Context) -> Result<Self, Problem> {
-        let rule = read_rule(node)?;
         let name = match node.prop("name") {
-            Some(name) => read_name(name)?,
-            None if number == 0 => "default".to_string(),
-            None => format!("default-{}", number + 1),
+            Some(name) => read_name(name),
+            None if number == 0 => Ok("default".to_string()),
+            None => Ok(format!("default-{}", number + 1)),
         };
-        let (by, when, phase) = read_expressions(node, context)?;
-        let ipv6_prefix = node.prop("ipv6-prefix").map_or(Ok(64), |prefix| prefix.number(1..=128))? as u8;
+        let flag = |name: &str, otherwise| node.prop(name).map_or(Ok(otherwise), Argument::flag);
+        let (rule, name, (by, when, phase), ipv6_prefix, refusal, fields, dry_run) = together((
+            read_rule(node),
+            name,
+            read_expressions(node, context),
+            node.prop("ipv6-prefix").map_or(Ok(64), |prefix| prefix.number(1..=128)),
+            Refusal::read(node),
+            flag("fields", true),
+            flag("dry-run", false),
+        ))?;
+        let ipv6_prefix = ipv6_prefix as u8;
         let key = node.prop("key").map_or(Ok("ip.src"), Argument::text)?;
         let condition = node.prop("when").map_or(Ok(""), Argument::text)?;
         let named = node.prop("name").map(|_| &*name);
@@ -192,9 +200,9 @@ impl Limit {
             of_site: named.is_none(),
             policy: policy.into_bytes().into(),
             name: name.into(),
-            refusal: Refusal::read(node)?,
-            fields: node.prop("fields").map_or(Ok(true), Argument::flag)?,
-            dry_run: node.prop("dry-run").map_or(Ok(false), Argument::flag)?,
+            refusal,
+            fields,
+            dry_run,
         })
     }
 
@@ -257,20 +265,23 @@ fn read_rule(node: &Node) -> Result<Rule, Problem> {
         ("sliding-window", Algorithm::SlidingWindow),
         ("token-bucket", Algorithm::TokenBucket),
     ];
-    let limit = node.arg(0)?.number(1..=REQUESTS_MOST)? as u32;
-    let per = node.prop("per").ok_or_else(|| node.wrong("`rate-limit` needs `per`, such as per=\"1m\""))?;
-    let window = per.duration(Duration::from_secs(1)..=WINDOW_MOST)?.as_millis() as u64;
-    let algorithm =
-        node.prop("algorithm").map_or(Ok(Algorithm::SlidingWindow), |word| word.choice(&WORDS))?;
+    let requests = |argument: &Argument| argument.number(1..=REQUESTS_MOST).map(|number| number as u32);
+    let per = node.prop("per").ok_or_else(|| node.wrong("`rate-limit` needs `per`, such as per=\"1m\""));
+    let algorithm = node.prop("algorithm").map_or(Ok(Algorithm::SlidingWindow), |word| word.choice(&WORDS));
     let burst = match node.prop("burst") {
-        None => limit,
-        Some(burst) if algorithm == Algorithm::TokenBucket => burst.number(1..=REQUESTS_MOST)? as u32,
-        Some(burst) => {
+        Some(burst) if algorithm.as_ref().is_ok_and(|algorithm| *algorithm != Algorithm::TokenBucket) => {
             let problem = burst.wrong("only a token bucket has a burst");
-            return Err(problem.help("add algorithm=\"token-bucket\", or leave `burst` out"));
+            Err(problem.help("add algorithm=\"token-bucket\", or leave `burst` out"))
         }
+        burst => burst.map(requests).transpose(),
     };
-    Ok(Rule { algorithm, limit, window, burst })
+    let (limit, window, algorithm, burst) = together((
+        node.arg(0).and_then(requests),
+        per.and_then(|per| per.duration(Duration::from_secs(1)..=WINDOW_MOST)),
+        algorithm,
+        burst,
+    ))?;
+    Ok(Rule { algorithm, limit, window: window.as_millis() as u64, burst: burst.unwrap_or(limit) })
 }
 
 /// A name that can stand in a structured field (RFC 9651) without escapes.
@@ -295,11 +306,11 @@ fn read_expressions(node: &Node, context: &mut dyn Context) -> Result<Expression
     let when = node.prop("when");
     let mut compile = |phase| -> Result<Expressions, Problem> {
         let by = match key {
-            None => By::Client,
-            Some(key) => By::Expression(context.expression(key, phase)?),
+            None => Ok(By::Client),
+            Some(key) => context.expression(key, phase).map(By::Expression),
         };
-        let when = when.map(|when| context.condition(when, phase)).transpose()?;
-        Ok((by, when, phase))
+        let when = when.map(|when| context.condition(when, phase)).transpose();
+        together((by, when)).map(|(by, when)| (by, when, phase))
     };
     let early = [Identity::ID, Security::ID].into_iter().find_map(|phase| compile(phase).ok());
     match early {
@@ -330,19 +341,23 @@ fn definition(rule: &Rule, texts: &[&str], ipv6_prefix: u8, name: Option<&str>) 
     hasher.finish()
 }
 
+fn read_body(argument: &Argument) -> Result<&str, Problem> {
+    let text = argument.text()?;
+    if text.len() > BODY_MOST {
+        return Err(argument.wrong(format!("the body has more than {BODY_MOST} bytes")));
+    }
+    Ok(text)
+}
+
 impl Refusal {
     fn read(node: &Node) -> Result<Self, Problem> {
-        let status = node.prop("status").map_or(Ok(429), |status| status.number(400..=599))? as u16;
-        let body = node.prop("body").map_or(Ok("Too many requests\n"), Argument::text)?;
-        if let Some(argument) = node.prop("body").filter(|_| body.len() > BODY_MOST) {
-            return Err(argument.wrong(format!("the body has more than {BODY_MOST} bytes")));
-        }
-        let content_type = match node.prop("type") {
-            None => "text/plain; charset=utf-8",
-            Some(argument) => crate::content_type(argument)?,
-        };
+        let (status, body, content_type) = together((
+            node.prop("status").map_or(Ok(429), |status| status.number(400..=599)),
+            node.prop("body").map_or(Ok("Too many requests\n"), read_body),
+            node.prop("type").map_or(Ok("text/plain; charset=utf-8"), crate::content_type),
+        ))?;
         Ok(Self {
-            status,
+            status: status as u16,
             body: body.as_bytes().into(),
             content_type: content_type.as_bytes().into(),
             meant: node.prop("body").is_some(),

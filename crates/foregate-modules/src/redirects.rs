@@ -20,12 +20,13 @@ use alloc::vec::Vec;
 use core::ops::ControlFlow;
 
 use foregate_module::settings::value::text_of_file;
-use foregate_module::settings::{Argument, Context, FromNode, Key, Node, Problem, Prop};
+use foregate_module::settings::{
+    Argument, Context, FromNode, Key, Mistakes, Node, Problem, Prop, each, together,
+};
 use foregate_module::{Authority, Filter, Host, Path, Query, Redirect, Scheme, Step, Text, phase};
 
 use self::address::{Pattern, Source, Target, Template};
 use self::table::{Builder, Refused, Table};
-use crate::mistakes::Mistakes;
 
 /// The most patterns of a route.
 const PATTERNS_LIMIT: usize = 1000;
@@ -127,20 +128,17 @@ impl FromNode for Redirects {
 
     fn from_nodes(nodes: &[Node], _: &mut dyn Context) -> Result<Self, Problem> {
         let mut read = Read::default();
-        let mut mistakes = Mistakes::default();
-        for node in nodes {
-            mistakes.kept(read.add(node));
-        }
-        mistakes.none()?;
+        each::<_, ()>(nodes.iter().map(|node| read.add(node)))?;
         let Read { exact, arguments, patterns } = read;
         let problem = |number: usize, message: &str| match arguments.get(number) {
             Some(argument) => argument.wrong(message),
             None => Problem::new(nodes.first().map(Node::place).unwrap_or_default(), message),
         };
-        let exact = exact.build().map_err(|refused| match refused {
+        let refused = |refused| match refused {
             Refused::Duplicate(_, second) => problem(second, "there is a redirect from this source already"),
             Refused::Loop(number) => problem(number, "this redirect leads back to itself"),
-        })?;
+        };
+        let exact = exact.build().map_err(|all| all.problem(refused))?;
         Ok(Self { exact, patterns: patterns.into() })
     }
 }
@@ -157,9 +155,10 @@ struct Read<'n> {
 impl<'n> Read<'n> {
     fn add(&mut self, node: &'n Node) -> Result<(), Problem> {
         let argument = node.arg(0)?;
-        let source = Source::parse(argument.text()?).map_err(|message| argument.wrong(message))?;
-        let to = node.prop("to").ok_or_else(|| node.wrong("`redirect` needs `to`"))?;
-        let (status, keeps_query) = properties(node)?;
+        let source =
+            argument.text().and_then(|text| Source::parse(text).map_err(|message| argument.wrong(message)));
+        let to = node.prop("to").ok_or_else(|| node.wrong("`redirect` needs `to`"));
+        let (source, to, (status, keeps_query)) = together((source, to, properties(node)))?;
         let Some(pattern) = Pattern::parse(&source).map_err(|message| argument.wrong(message))? else {
             let text = to.text()?;
             if text.contains("${") {
@@ -214,28 +213,19 @@ impl FromNode for RedirectLists {
         let mut builder = Builder::default();
         // Of each redirect: its list, and its line.
         let mut origins: Vec<(u16, u32)> = Vec::new();
-        for (number, node) in nodes.iter().enumerate() {
+        each::<_, ()>((0..).zip(nodes).map(|(number, node)| {
             let argument = node.arg(0)?;
-            let (status, keeps_query) = properties(node)?;
-            let bytes = context.file(argument, LIST_LIMIT)?;
-            let text = text_of_file(&bytes).map_err(|_| argument.wrong("the list is not UTF-8"))?;
-            for (line, content) in (1_u32..).zip(text.lines()) {
-                if content.trim().is_empty() || content.starts_with('#') {
-                    continue;
-                }
-                let wrong = |message: &str| argument.wrong(format!("line {line}: {message}"));
-                let row = Row::parse(content).map_err(wrong)?;
-                let source = Source::parse(&row.source).map_err(wrong)?;
-                if source.path.contains('*') {
-                    return Err(wrong("a list has no wildcards; `redirect` takes them"));
-                }
-                let target = Target::parse(&row.target).map_err(wrong)?;
-                if !builder.add(&source, &target, row.status.unwrap_or(status), keeps_query) {
-                    return Err(wrong("there are too many redirects"));
-                }
-                origins.push((number as u16, line));
-            }
-        }
+            let properties = properties(node);
+            let (status, keeps_query) = properties.as_ref().map_or((STATUS, false), |read| *read);
+            let list = context.file(argument, LIST_LIMIT).and_then(|bytes| {
+                read_list(argument, &bytes, |line, row| {
+                    let is_added = row.add(&mut builder, status, keeps_query)?;
+                    origins.push((number, line));
+                    Ok(is_added)
+                })
+            });
+            together((properties, list)).map(|_| ())
+        }))?;
         let origin = |number: usize| origins.get(number).copied().unwrap_or_default();
         let problem = |number: usize, message: &str| {
             let (node, line) = origin(number);
@@ -244,21 +234,43 @@ impl FromNode for RedirectLists {
             let place = argument.map(Argument::place).unwrap_or_default();
             Problem::new(place, format!("line {line}: {message}"))
         };
-        builder.build().map(Self).map_err(|refused| match refused {
+        let refused = |refused| match refused {
             Refused::Duplicate(first, second) => {
                 let (list, line) = origin(first);
                 let there = if list == origin(second).0 { "" } else { " of another list" };
                 problem(second, &format!("this source stands in line {line}{there} already"))
             }
             Refused::Loop(number) => problem(number, "this redirect leads back to itself"),
-        })
+        };
+        builder.build().map(Self).map_err(|all| all.problem(refused))
     }
+}
+
+/// Gives each row of a list, with the number of its line, to somebody who says whether there was room for it.
+fn read_list(
+    argument: &Argument,
+    bytes: &[u8],
+    mut add: impl FnMut(u32, Row) -> Result<bool, &'static str>,
+) -> Result<(), Problem> {
+    let text = text_of_file(bytes).map_err(|_| argument.wrong("the list is not UTF-8"))?;
+    let mut mistakes = Mistakes::default();
+    for (line, content) in (1..).zip(text.lines()) {
+        if content.trim().is_empty() || content.starts_with('#') {
+            continue;
+        }
+        let wrong = |message: &str| argument.wrong(format!("line {line}: {message}"));
+        let is_added = Row::parse(content).and_then(|row| add(line, row)).map_err(wrong);
+        if mistakes.kept(is_added) == Some(false) {
+            mistakes.add(wrong("there are too many redirects"));
+            break;
+        }
+    }
+    mistakes.none()
 }
 
 /// Status, and whether the query is kept.
 fn properties(node: &Node) -> Result<(u16, bool), Problem> {
-    let keeps_query = node.prop("keep-query").map_or(Ok(false), Argument::flag)?;
-    Ok((status(node)?, keeps_query))
+    together((status(node), node.prop("keep-query").map_or(Ok(false), Argument::flag)))
 }
 
 /// The property `status` of a redirect.
@@ -324,6 +336,16 @@ impl Row {
             Some(text) => Some(check_status(text.parse().unwrap_or_default())?),
         };
         Ok(Self { source, target, status })
+    }
+
+    /// Adds it to a table; false if there is no room for it.
+    fn add(&self, builder: &mut Builder, status: u16, keeps_query: bool) -> Result<bool, &'static str> {
+        let source = Source::parse(&self.source)?;
+        if source.path.contains('*') {
+            return Err("a list has no wildcards; `redirect` takes them");
+        }
+        let target = Target::parse(&self.target)?;
+        Ok(builder.add(&source, &target, self.status.unwrap_or(status), keeps_query))
     }
 }
 

@@ -13,7 +13,7 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::ops::ControlFlow;
 
-use foregate_module::settings::Prop;
+use foregate_module::settings::{Prop, together};
 use foregate_module::{
     Argument, Context, EditRequest, EditResponse, Edits, Emit, Field, Filter, FromNode, Key, Kind, Never,
     Node, Note, Notes, Problem, Random, Read, RequestFields, Shown, Step, Text, Time, Value, phase,
@@ -113,23 +113,20 @@ impl FromNode for Settings {
     const KEY: Option<&'static Key> = Some(&KEY);
 
     fn from_nodes(nodes: &[Node], _: &mut dyn Context) -> Result<Self, Problem> {
-        let mut settings =
-            Self { on: false, header: "x-request-id".into(), response_header: None, keep: Keep::Trusted };
-        let [node] = nodes else { return Ok(settings) };
-        settings.on = node.args().first().map_or(Ok(true), Argument::flag)?;
-        settings.keep = Keep::of(node)?;
-        if let Some(name) = node.prop("header") {
-            settings.header = field_name(name)?;
-        }
-        settings.response_header = match node.prop("response-header") {
-            None => Some(settings.header.clone()),
-            Some(name) => match name.flag() {
-                Ok(false) => None,
-                Ok(true) => Some(settings.header.clone()),
-                Err(_) => Some(field_name(name)?),
-            },
+        const HEADER: &str = "x-request-id";
+        let [node] = nodes else {
+            return Ok(Self { on: false, header: HEADER.into(), response_header: None, keep: Keep::Trusted });
         };
-        Ok(settings)
+        let header = node.prop("header").map_or(Ok(HEADER.into()), field_name);
+        let same = header.as_ref().ok().cloned();
+        let response_header = match node.prop("response-header").map(|name| (name, name.flag())) {
+            None | Some((_, Ok(true))) => Ok(same),
+            Some((_, Ok(false))) => Ok(None),
+            Some((name, Err(_))) => field_name(name).map(Some),
+        };
+        let on = node.args().first().map_or(Ok(true), Argument::flag);
+        let (on, header, response_header, keep) = together((on, header, response_header, Keep::of(node)))?;
+        Ok(Self { on, header, response_header, keep })
     }
 }
 

@@ -20,8 +20,7 @@ use alloc::vec::Vec;
 use core::ops::ControlFlow;
 use core::time::Duration;
 
-use foregate_module::settings::Block;
-use foregate_module::settings::Prop;
+use foregate_module::settings::{Block, Mistakes, Prop, each, together};
 use foregate_module::{
     Argument, Context, Edit, EditResponse, Edits, Field, Filter, FromNode, Key, Never, Node, Problem,
     ResponseFields, ResponseSource, Scheme, Source, Step, Swept, Text, phase,
@@ -240,46 +239,51 @@ impl FromNode for Headers {
     fn from_nodes(nodes: &[Node], _: &mut dyn Context) -> Result<Self, Problem> {
         let empty = Node::new("security-headers", Default::default());
         let node = nodes.last().unwrap_or(&empty);
-        node.only_flag()?;
-        let force = flag(node.child("force"), false)?;
-        let mut edits = removals(node.child("remove"))?;
-        let mut say = |name: &'static str, value: String, place: Option<&Argument>| {
-            let field = field(name, value, place)?;
-            edits.push(if force { Edit::Set(field) } else { Edit::Default(field) });
-            Ok(())
+        let mut mistakes = Mistakes::default();
+        mistakes.kept(node.only_flag());
+        let force = mistakes.kept(flag(node.child("force"), false)) == Some(true);
+        let edit = |field| if force { Edit::Set(field) } else { Edit::Default(field) };
+        let mut edits = mistakes.kept(removals(node.child("remove"))).unwrap_or_default();
+        let mut say = |mistakes: &mut Mistakes, name, value: String, place: Option<&Argument>| {
+            edits.extend(mistakes.kept(field(name, value, place)).map(edit));
         };
-        if flag(node.child("content-type-options"), true)? {
-            say("X-Content-Type-Options", "nosniff".to_string(), None)?;
+        if mistakes.kept(flag(node.child("content-type-options"), true)) == Some(true) {
+            say(&mut mistakes, "X-Content-Type-Options", "nosniff".to_string(), None);
         }
         let ancestors = node.child("frame-ancestors");
         for choice in &CHOICES {
             let framed_otherwise = choice.field == FRAME_OPTIONS && ancestors.is_some();
             if let Some(child) = node.child(choice.key).filter(|_| framed_otherwise) {
-                return Err(child.wrong("`frame-ancestors` says that already"));
+                mistakes.add(child.wrong("`frame-ancestors` says that already"));
+                continue;
             }
-            if let Some(value) = chosen(choice, node.child(choice.key))?.filter(|_| !framed_otherwise) {
-                say(choice.field, value.to_string(), None)?;
+            let chosen = mistakes.kept(chosen(choice, node.child(choice.key))).flatten();
+            if let Some(value) = chosen.filter(|_| !framed_otherwise) {
+                say(&mut mistakes, choice.field, value.to_string(), None);
             }
         }
-        if let Some((policy, place)) = policy(node.child("permissions-policy"))? {
-            say("Permissions-Policy", policy, Some(place))?;
+        if let Some((policy, place)) = mistakes.kept(policy(node.child("permissions-policy"))).flatten() {
+            say(&mut mistakes, "Permissions-Policy", policy, Some(place));
         }
-        if let Some(child) = node.child("content-security-policy")
-            && let Some((policy, place)) = policy(Some(child))?
-        {
-            let report_only = child.prop("report-only").map_or(Ok(false), Argument::flag)?;
-            let name = if report_only { "Content-Security-Policy-Report-Only" } else { CONTENT_POLICY };
-            say(name, policy, Some(place))?;
+        if let Some(child) = node.child("content-security-policy") {
+            let report_only = child.prop("report-only").map_or(Ok(false), Argument::flag);
+            if let Some((report_only, Some((policy, place)))) =
+                mistakes.kept(together((report_only, policy(Some(child)))))
+            {
+                let name = if report_only { "Content-Security-Policy-Report-Only" } else { CONTENT_POLICY };
+                say(&mut mistakes, name, policy, Some(place));
+            }
         }
         if let Some(child) = ancestors {
-            edits.push(Edit::Append(frame_ancestors(child)?));
+            edits.extend(mistakes.kept(frame_ancestors(child)).map(Edit::Append));
         }
         let cleartext = edits.clone().into();
-        if let Some(value) = transport_security(node.child("strict-transport-security"))? {
-            let field = field(TRANSPORT, value, None)?;
-            edits.push(if force { Edit::Set(field) } else { Edit::Default(field) });
+        if let Some(value) =
+            mistakes.kept(transport_security(node.child("strict-transport-security"))).flatten()
+        {
+            edits.extend(mistakes.kept(field(TRANSPORT, value, None)).map(edit));
         }
-        Ok(Self { cleartext, tls: edits.into() })
+        mistakes.none().map(|()| Self { cleartext, tls: edits.into() })
     }
 }
 
@@ -324,17 +328,15 @@ fn policy(child: Option<&Node>) -> Result<Option<(String, &Argument)>, Problem> 
 }
 
 fn frame_ancestors(child: &Node) -> Result<Field, Problem> {
-    let mut value = String::from("frame-ancestors");
-    for argument in child.args() {
+    let sources: Vec<&str> = each(child.args().iter().map(|argument| {
         let source = argument.text()?;
         if source.is_empty() || source.bytes().any(|byte| byte.is_ascii_whitespace() || b";,".contains(&byte))
         {
             return Err(argument.wrong("this is not one source").help("write each in quotes of its own"));
         }
-        value.push(' ');
-        value.push_str(source);
-    }
-    field(CONTENT_POLICY, value, child.args().first())
+        Ok(source)
+    }))?;
+    field(CONTENT_POLICY, format!("frame-ancestors {}", sources.join(" ")), child.args().first())
 }
 
 fn removals(child: Option<&Node>) -> Result<Vec<Edit>, Problem> {
@@ -350,7 +352,7 @@ fn removals(child: Option<&Node>) -> Result<Vec<Edit>, Problem> {
             .map_err(|error| argument.wrong(error.to_string()))?;
         Ok(Edit::Remove(Text::Shared(field.name().into())))
     };
-    child.args().iter().map(remove).collect()
+    each(child.args().iter().map(remove))
 }
 
 fn transport_security(child: Option<&Node>) -> Result<Option<String>, Problem> {
@@ -358,9 +360,9 @@ fn transport_security(child: Option<&Node>) -> Result<Option<String>, Problem> {
     if child.turns_off() {
         return Ok(None);
     }
-    let age = child.arg(0)?.duration(Duration::ZERO..=TRANSPORT_AGE_LIMIT)?;
+    let age = child.arg(0)?.duration(Duration::ZERO..=TRANSPORT_AGE_LIMIT);
     let property = |name| child.prop(name).map_or(Ok(false), Argument::flag);
-    let (subdomains, preload) = (property("subdomains")?, property("preload")?);
+    let (age, subdomains, preload) = together((age, property("subdomains"), property("preload")))?;
     if preload && (!subdomains || age < PRELOAD_AGE) {
         let message = "browsers take only what holds for subdomains and for a year into their lists";
         return Err(child.wrong(message).help("write at least \"365d\" and subdomains=#true"));

@@ -22,7 +22,9 @@ use alloc::vec::Vec;
 use core::ops::{ControlFlow, RangeInclusive};
 use core::time::Duration;
 
-use foregate_module::settings::{ANY, Argument, Block, Context, FromNode, Key, Node, Problem, Prop};
+use foregate_module::settings::{
+    ANY, Argument, Block, Context, FromNode, Key, Mistakes, Node, Problem, Prop, each, together,
+};
 use foregate_module::{Filter, Method, Note, Noted, Path, RequestFields, Respond, Step, Time, phase};
 
 use self::document::Document;
@@ -95,6 +97,7 @@ impl FromNode for SecurityTxtSettings {
             return Err(argument.wrong("`security-txt` takes no value but #false"));
         }
         let mut text = String::new();
+        let mut mistakes = Mistakes::default();
         for (key, field) in [
             ("contact", "Contact"),
             ("encryption", "Encryption"),
@@ -104,30 +107,39 @@ impl FromNode for SecurityTxtSettings {
             ("hiring", "Hiring"),
         ] {
             for child in node.children_named(key) {
-                text += &format!("{field}: {}\n", read_uri(child.arg(0)?)?);
+                if let Some(uri) = mistakes.kept(child.arg(0).and_then(read_uri)) {
+                    text += &format!("{field}: {uri}\n");
+                }
             }
         }
         if node.child("contact").is_none() {
-            return Err(node.wrong("`security-txt` needs `contact`"));
+            mistakes.add(node.wrong("`security-txt` needs `contact`"));
         }
         if let Some(languages) = node.child("preferred-languages") {
-            let tags = languages.args().iter().map(read_language).collect::<Result<Vec<_>, _>>()?;
-            text += &format!("Preferred-Languages: {}\n", tags.join(", "));
+            let tags = each::<_, Vec<_>>(languages.args().iter().map(read_language));
+            text += &format!("Preferred-Languages: {}\n", mistakes.kept(tags).unwrap_or_default().join(", "));
         }
-        let argument =
-            node.child("expires").ok_or_else(|| node.wrong("`security-txt` needs `expires`"))?.arg(0)?;
-        let expires = expiry::read(argument.text()?).ok_or_else(|| {
-            argument
-                .wrong("this is not a time")
-                .help("write something like \"2030-01-01T00:00:00Z\" (RFC 3339)")
-        })?;
-        text += &format!("Expires: {}\n", argument.text()?);
+        let expires = mistakes.kept(read_expiry(node));
+        mistakes.none()?;
+        let (time, expires) = expires.unwrap_or_default();
+        text += &format!("Expires: {time}\n");
         if text.len() > SECURITY_TXT_MOST {
             return Err(node.wrong(format!("the text has more than {SECURITY_TXT_MOST} bytes")));
         }
         let document = Document::new(text.into_bytes().into(), "text/plain; charset=utf-8", None);
         Ok(Self { document, expires })
     }
+}
+
+/// When the text expires, as it is written and as a number.
+fn read_expiry(node: &Node) -> Result<(&str, u64), Problem> {
+    let child = node.child("expires").ok_or_else(|| node.wrong("`security-txt` needs `expires`"))?;
+    let argument = child.arg(0)?;
+    let text = argument.text()?;
+    let expires = expiry::read(text).ok_or_else(|| {
+        argument.wrong("this is not a time").help("write something like \"2030-01-01T00:00:00Z\" (RFC 3339)")
+    })?;
+    Ok((text, expires))
 }
 
 /// A URI as RFC 9116 wants it: on the web only with `https`.
@@ -247,9 +259,10 @@ impl FromNode for Answers {
             return Err(node.wrong(format!("a route may have {ANSWERS_MOST} answers at most")));
         }
         // The outermost come first, so that the innermost stays.
-        let documents =
-            nodes.iter().map(|node| Ok((read_path(node.arg(0)?)?, read_document(node, context)?)));
-        Ok(Self { documents: documents.collect::<Result<_, Problem>>()? })
+        let documents = nodes
+            .iter()
+            .map(|node| together((node.arg(0).and_then(read_path), read_document(node, context))));
+        Ok(Self { documents: each(documents)? })
     }
 }
 
@@ -265,7 +278,7 @@ fn read_path(argument: &Argument) -> Result<Box<[u8]>, Problem> {
     Ok(text.as_bytes().into())
 }
 
-fn read_document(node: &Node, context: &mut dyn Context) -> Result<Document, Problem> {
+fn read_body(node: &Node, context: &mut dyn Context) -> Result<Arc<[u8]>, Problem> {
     let body: Arc<[u8]> = match (node.args().get(1), node.prop("file")) {
         (Some(text), None) => text.text()?.as_bytes().into(),
         (None, Some(file)) => context.file(file, ANSWER_MOST)?,
@@ -274,8 +287,15 @@ fn read_document(node: &Node, context: &mut dyn Context) -> Result<Document, Pro
     if body.len() > ANSWER_MOST {
         return Err(node.wrong(format!("the text has more than {ANSWER_MOST} bytes")));
     }
-    let content_type = node.prop("type").map_or(Ok("text/plain; charset=utf-8"), crate::content_type)?;
-    let max_age = node.prop("max-age").map(|age| age.duration(AGES)).transpose()?;
+    Ok(body)
+}
+
+fn read_document(node: &Node, context: &mut dyn Context) -> Result<Document, Problem> {
+    let (body, content_type, max_age) = together((
+        read_body(node, context),
+        node.prop("type").map_or(Ok("text/plain; charset=utf-8"), crate::content_type),
+        node.prop("max-age").map(|age| age.duration(AGES)).transpose(),
+    ))?;
     Ok(Document::new(body, content_type, max_age.map(|age| age.as_secs())))
 }
 

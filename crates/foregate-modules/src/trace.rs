@@ -12,7 +12,7 @@
 use alloc::vec::Vec;
 use core::ops::ControlFlow;
 
-use foregate_module::settings::Prop;
+use foregate_module::settings::{Prop, together};
 use foregate_module::{
     Argument, Context, EditRequest, Edits, Emit, Fields, Filter, FromNode, Key, Kind, Never, Node, Problem,
     Random, Read, RequestFields, Shown, Step, Swept, Value, phase,
@@ -135,13 +135,12 @@ impl FromNode for Settings {
 
     fn from_nodes(nodes: &[Node], _: &mut dyn Context) -> Result<Self, Problem> {
         let [node] = nodes else { return Ok(Self { on: false, keep: Keep::Never, share: 0 }) };
-        let on = node.args().first().map_or(Ok(true), Argument::flag)?;
-        let share = match node.prop("sample") {
-            None => 0,
-            Some(argument) => share(argument.text()?)
-                .ok_or_else(|| argument.wrong("expected a share from \"0%\" to \"100%\""))?,
-        };
-        Ok(Self { on, keep: Keep::of(node)?, share })
+        let on = node.args().first().map_or(Ok(true), Argument::flag);
+        let share = node.prop("sample").map_or(Ok(0), |argument| {
+            share(argument.text()?).ok_or_else(|| argument.wrong("expected a share from \"0%\" to \"100%\""))
+        });
+        let (on, keep, share) = together((on, Keep::of(node), share))?;
+        Ok(Self { on, keep, share })
     }
 }
 

@@ -1,3 +1,5 @@
+use alloc::format;
+
 use super::*;
 use foregate_module::testing::{Literals, Sample, node, settings};
 

@@ -1,3 +1,4 @@
+use alloc::string::ToString;
 use alloc::vec;
 
 use aws_lc_rs::rand::SystemRandom;

@@ -8,6 +8,8 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::hash::{BuildHasher, Hasher};
 
+use foregate_module::settings::{FURTHER_LIMIT, Problem};
+
 use super::address::{Source, Target};
 
 /// The most entries of all tables of a route together.
@@ -45,6 +47,21 @@ pub(super) enum Refused {
     Duplicate(usize, usize),
     /// Whoever follows this one comes back to it.
     Loop(usize),
+}
+
+/// All that is wrong with them.
+#[derive(Debug)]
+pub(super) struct AllRefused {
+    first: Refused,
+    more: Vec<Refused>,
+}
+
+impl AllRefused {
+    /// One problem of what each is.
+    pub(super) fn problem(self, one: impl Fn(Refused) -> Problem) -> Problem {
+        let first = one(self.first);
+        self.more.into_iter().map(one).fold(first, Problem::and)
+    }
 }
 
 /// Takes redirects one by one.
@@ -88,8 +105,8 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// Two have the same source, or some lead in a circle.
-    pub(super) fn build(self) -> Result<Table, Refused> {
+    /// All that have the source of another one; or else one of those that lead in a circle.
+    pub(super) fn build(self) -> Result<Table, AllRefused> {
         let places = match self.entries.len() {
             0 => 0,
             // At most four in five are taken.
@@ -101,11 +118,11 @@ impl Builder {
             places: vec![0; places].into(),
             has_hosts: false,
         };
-        for number in 0..table.entries.len() {
-            table.place(number)?;
-        }
-        match table.circle() {
-            Some(number) => Err(Refused::Loop(number)),
+        let numbers = 0..table.entries.len();
+        let duplicates = numbers.filter_map(|number| table.place(number).err());
+        let mut duplicates = duplicates.take(FURTHER_LIMIT).collect::<Vec<_>>().into_iter();
+        match duplicates.next().or_else(|| table.circle().map(Refused::Loop)) {
+            Some(first) => Err(AllRefused { first, more: duplicates.collect() }),
             None => Ok(table),
         }
     }

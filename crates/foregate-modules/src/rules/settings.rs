@@ -5,13 +5,14 @@ use alloc::format;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use foregate_module::settings::{Argument, Context, FURTHER_LIMIT, FromNode, Key, Node, Problem, UpstreamId};
+use foregate_module::settings::{
+    Argument, Context, FURTHER_LIMIT, FromNode, Key, Mistakes, Node, Problem, UpstreamId,
+};
 use foregate_module::{Conditions, Edit, Expression, Field, PhaseId, Step, Steps, Text, View};
 
 use super::challenge::Challenge;
 use super::keys::RULE;
 use crate::literal::{self, Use};
-use crate::mistakes::Mistakes;
 use crate::names::Names;
 use crate::redirects;
 
