@@ -8,7 +8,7 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use foregate_module::settings::{Argument, Block, Context, FromNode, Key, Node, Problem};
+use foregate_module::settings::{Argument, Block, Context, FromNode, Key, Node, Problem, each, together};
 use foregate_module::{
     Add, Added, AskWhole, Count, DecodedBody, Edit, EditResponse, Edits, Emit, Fields, Filter,
     FilterResponseBody, Method, Never, PlainBody, Random, Read, RequestFields, ResponseFields, Status, Step,
@@ -104,12 +104,11 @@ impl FromNode for Rewriting {
     fn from_nodes(nodes: &[Node], _: &mut dyn Context) -> Result<Self, Problem> {
         let mut settings = Self::default();
         let Some(node) = nodes.last() else { return Ok(settings) };
-        if let Some(types) = node.child("types") {
-            settings.types = types.args().iter().map(html_type).collect::<Result<_, _>>()?;
-        }
-        if let Some(memory) = node.child("memory") {
-            settings.memory = usize::try_from(memory.arg(0)?.size(MEMORY.0..=MEMORY.1)?).unwrap_or(BUDGET);
-        }
+        let types = node.child("types").map(|types| each(types.args().iter().map(html_type)));
+        let memory = node.child("memory").map(|memory| memory.arg(0)?.size(MEMORY.0..=MEMORY.1));
+        let (types, memory) = together((types.transpose(), memory.transpose()))?;
+        settings.types = types.unwrap_or(settings.types);
+        settings.memory = memory.map_or(settings.memory, |size| usize::try_from(size).unwrap_or(BUDGET));
         Ok(settings)
     }
 }

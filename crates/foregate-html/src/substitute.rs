@@ -12,12 +12,13 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use foregate_module::settings::{Block, Context, FromNode, Key, Node, Problem};
+use foregate_module::settings::{Block, Context, FromNode, Key, Node, Problem, each, together};
 use foregate_module::{
     Add, Added, Bail, BodyFilter, Count, DecodedBody, EditResponse, Edits, Filter, FilterResponseBody,
     Filtered, Finding, Never, PlainBody, RequestFields, ResponseFields, Sink, Status, Step, Wish, phase,
 };
 
+use crate::features::flag;
 use crate::features::replace_text::pairs_of;
 use crate::needles::Needles;
 use crate::response::{MediaType, is_encoded, is_whole, revalidated};
@@ -82,20 +83,14 @@ impl FromNode for Settings {
             application("json"),
             application("xml"),
         ];
-        let mut settings = Self { types, substitutes: None };
-        let Some(node) = nodes.last() else { return Ok(settings) };
-        if let Some(types) = node.child("types") {
-            settings.types = types.args().iter().map(MediaType::from_argument).collect::<Result<_, _>>()?;
-        }
-        let ignore_case = match node.child("ignore-case") {
-            Some(child) => child.args().first().map_or(Ok(true), |argument| argument.flag())?,
-            None => false,
-        };
-        let (from, instead): (Vec<_>, Vec<_>) = pairs_of(node)?.into_iter().unzip();
+        let Some(node) = nodes.last() else { return Ok(Self { types, substitutes: None }) };
+        let given = node.child("types").map(|node| each(node.args().iter().map(MediaType::from_argument)));
+        let (types, ignore_case, pairs) =
+            together((given.unwrap_or(Ok(types)), flag(node, "ignore-case"), pairs_of(node)))?;
+        let (from, instead): (Vec<_>, Vec<_>) = pairs.into_iter().unzip();
         let needles = Needles::new(&from, ignore_case);
         let needles = needles.ok_or_else(|| node.wrong("these are too many texts to search for"))?;
-        settings.substitutes = Some(Arc::new(Substitutes { needles, instead }));
-        Ok(settings)
+        Ok(Self { types, substitutes: Some(Arc::new(Substitutes { needles, instead })) })
     }
 }
 

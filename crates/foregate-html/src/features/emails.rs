@@ -10,7 +10,7 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use foregate_module::settings::{Context, FromNode, Key, Node, Problem, Prop};
+use foregate_module::settings::{Argument, Context, FromNode, Key, Node, Problem, Prop, each, together};
 use foregate_module::{Filter, Method, Path, RequestFields, Respond, Response, Step, phase};
 
 use super::{Configured, Settings, chooses};
@@ -66,16 +66,18 @@ impl Configured for Emails {
     const KEY: &'static Key = &KEY;
 
     fn from_node(node: &Node, _: &mut dyn Context) -> Result<Self, Problem> {
-        node.only_flag()?;
-        let mut placeholder = PLACEHOLDER;
-        if let Some(argument) = node.prop("placeholder") {
-            placeholder = argument.text()?;
-            if placeholder.is_empty() || placeholder.len() > PLACEHOLDER_LIMIT {
-                return Err(argument.wrong(format!("a placeholder has 1 to {PLACEHOLDER_LIMIT} bytes")));
-            }
-        }
+        let placeholder = node.prop("placeholder").map_or(Ok(PLACEHOLDER), read_placeholder);
+        let ((), placeholder) = together((node.only_flag(), placeholder))?;
         Ok(Self::new(placeholder))
     }
+}
+
+fn read_placeholder(argument: &Argument) -> Result<&str, Problem> {
+    let text = argument.text()?;
+    if text.is_empty() || text.len() > PLACEHOLDER_LIMIT {
+        return Err(argument.wrong(format!("a placeholder has 1 to {PLACEHOLDER_LIMIT} bytes")));
+    }
+    Ok(text)
 }
 
 /// The settings of `html-email-script`: none.
@@ -86,8 +88,7 @@ impl FromNode for ScriptSettings {
     const KEY: Option<&'static Key> = Some(&SCRIPT_KEY);
 
     fn from_nodes(nodes: &[Node], _: &mut dyn Context) -> Result<Self, Problem> {
-        nodes.iter().try_for_each(Node::only_flag)?;
-        Ok(Self)
+        each::<_, ()>(nodes.iter().map(Node::only_flag)).map(|()| Self)
     }
 }
 

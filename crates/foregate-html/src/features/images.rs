@@ -10,7 +10,7 @@
 
 use std::sync::Arc;
 
-use foregate_module::settings::{Block, Context, Key, Node, Problem, Prop};
+use foregate_module::settings::{Block, Context, Key, Mistakes, Node, Problem, Prop, together};
 
 use super::{Configured, chooses, flag};
 use crate::{Element, Feature, Page, Rewrite, Selector};
@@ -65,18 +65,22 @@ impl Configured for Images {
 
     fn from_node(node: &Node, _: &mut dyn Context) -> Result<Self, Problem> {
         let mut images = Images::default();
-        if let Some(child) = node.child("lazy")
-            && flag(node, "lazy")?
-        {
-            let after = child.prop("after").map_or(Ok(VISIBLE), |after| after.number(0..=1000))?;
+        let mut mistakes = Mistakes::default();
+        let after = node.child("lazy").and_then(|child| child.prop("after"));
+        let after = after.map_or(Ok(VISIBLE), |after| after.number(0..=1000));
+        if let Some((true, after)) = mistakes.kept(together((flag(node, "lazy"), after))) {
             images = images.lazy(after);
         }
-        images.from_names = flag(node, "sizes-from-names")?;
+        images.from_names = mistakes.kept(flag(node, "sizes-from-names")) == Some(true);
         for child in node.children_named("size") {
             let number = |at: usize| child.arg(at)?.number(1..=PIXELS);
-            let size = (number(1)?, number(2)?);
-            images.size(Selector::from_argument(child.arg(0)?)?, size);
+            let selector = child.arg(0).and_then(Selector::from_argument);
+            if let Some((selector, width, height)) = mistakes.kept(together((selector, number(1), number(2))))
+            {
+                images.size(selector, (width, height));
+            }
         }
+        mistakes.none()?;
         if images.sizes.len() > SELECTORS {
             return Err(node.wrong(format!("at most {SELECTORS} selectors")));
         }

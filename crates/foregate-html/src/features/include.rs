@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use foregate_module::FetchTarget;
-use foregate_module::settings::{Block, Context, Key, Node, Problem, Prop};
+use foregate_module::settings::{Block, Context, Key, Node, Problem, Prop, together};
 
 use super::{Configured, chooses};
 use crate::references;
@@ -65,31 +65,38 @@ impl Configured for Include {
     const KEY: &'static Key = &KEY;
 
     fn from_node(node: &Node, context: &mut dyn Context) -> Result<Self, Problem> {
-        node.only_flag()?;
         let mut rules = standard();
-        if let Some(name) = node.prop("upstream") {
-            rules.target = FetchTarget::Upstream(context.upstream(name)?);
-        }
         let number = |name: &str, standard: usize, most: u64| -> Result<usize, Problem> {
             let Some(child) = node.child(name) else { return Ok(standard) };
             Ok(usize::try_from(child.arg(0)?.number(1..=most)?).unwrap_or(standard))
         };
-        rules.count = number("count", rules.count, 1000)?;
-        rules.depth = number("depth", rules.depth, 10)?;
-        if let Some(child) = node.child("timeout") {
-            rules.timeout = child.arg(0)?.duration(TIMEOUT.0..=TIMEOUT.1)?;
-        }
-        if let Some(child) = node.child("size") {
-            rules.size = usize::try_from(child.arg(0)?.size(SIZE.0..=SIZE.1)?).unwrap_or(rules.size);
-        }
-        if let Some(child) = node.child("fallback") {
-            rules.fallback = child.arg(0)?.text()?.to_owned();
-            if rules.fallback.len() > FALLBACK {
-                return Err(child.wrong(format!("a fallback has at most {FALLBACK} bytes")));
-            }
-        }
+        let target = node.prop("upstream").map(|name| context.upstream(name).map(FetchTarget::Upstream));
+        let timeout = node.child("timeout").map(|child| child.arg(0)?.duration(TIMEOUT.0..=TIMEOUT.1));
+        let size = node.child("size").map(|child| child.arg(0)?.size(SIZE.0..=SIZE.1));
+        let ((), target, count, depth, timeout, size, fallback) = together((
+            node.only_flag(),
+            target.transpose(),
+            number("count", rules.count, 1000),
+            number("depth", rules.depth, 10),
+            timeout.transpose(),
+            size.transpose(),
+            node.child("fallback").map(read_fallback).transpose(),
+        ))?;
+        rules.target = target.unwrap_or(rules.target);
+        (rules.count, rules.depth) = (count, depth);
+        rules.timeout = timeout.unwrap_or(rules.timeout);
+        rules.size = size.and_then(|size| usize::try_from(size).ok()).unwrap_or(rules.size);
+        rules.fallback = fallback.map_or(rules.fallback, str::to_owned);
         Ok(Self::new(rules))
     }
+}
+
+fn read_fallback(node: &Node) -> Result<&str, Problem> {
+    let text = node.arg(0)?.text()?;
+    if text.len() > FALLBACK {
+        return Err(node.wrong(format!("a fallback has at most {FALLBACK} bytes")));
+    }
+    Ok(text)
 }
 
 chooses! {

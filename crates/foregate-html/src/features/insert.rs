@@ -12,7 +12,7 @@
 
 use std::sync::Arc;
 
-use foregate_module::settings::{Block, Context, Key, Node, Problem, Prop};
+use foregate_module::settings::{Argument, Block, Context, Key, Node, Problem, Prop, each, together};
 
 use super::{Configured, chooses};
 use crate::edges::{MARKS, Mark};
@@ -106,24 +106,36 @@ impl Configured for Insert {
 
     fn from_node(node: &Node, _: &mut dyn Context) -> Result<Self, Problem> {
         let mut insert = Insert::default();
-        for child in node.children() {
-            let Some((_, place)) = PLACES.iter().find(|(name, _)| *name == child.name()) else { continue };
-            let markup = child.arg(child.args().len().saturating_sub(1))?;
-            let html = markup.text()?;
-            if html.len() > MARKUP_LIMIT {
-                return Err(markup.wrong(format!("markup to insert has at most {MARKUP_LIMIT} bytes")));
+        each::<_, ()>(node.children().iter().map(|child| {
+            let Some((_, place)) = PLACES.iter().find(|(name, _)| *name == child.name()) else {
+                return Ok(());
+            };
+            let markup = child.arg(child.args().len().saturating_sub(1)).and_then(read_markup);
+            let limit = child.prop("limit").map(|limit| limit.number(1..=u64::from(u32::MAX))).transpose();
+            let selector = match child.args() {
+                [selector, _] => Selector::from_argument(selector).map(Some),
+                _ => Ok(None),
+            };
+            let (selector, html, limit) = together((selector, markup, limit))?;
+            match selector {
+                Some(selector) => insert.at(*place, selector, html, limit),
+                None => insert.edge(*place, html),
             }
-            let limit = child.prop("limit").map(|limit| limit.number(1..=u64::from(u32::MAX))).transpose()?;
-            match child.args() {
-                [selector, _] => insert.at(*place, Selector::from_argument(selector)?, html, limit),
-                _ => insert.edge(*place, html),
-            }
-        }
+            Ok(())
+        }))?;
         if insert.edges.is_empty() && insert.elements.is_empty() {
             return Err(node.wrong("this inserts nothing").help("write where: `head-end \"<script ...>\"`"));
         }
         Ok(insert)
     }
+}
+
+fn read_markup(argument: &Argument) -> Result<&str, Problem> {
+    let html = argument.text()?;
+    if html.len() > MARKUP_LIMIT {
+        return Err(argument.wrong(format!("markup to insert has at most {MARKUP_LIMIT} bytes")));
+    }
+    Ok(html)
 }
 
 chooses! {

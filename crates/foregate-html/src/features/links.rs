@@ -13,7 +13,7 @@
 
 use std::sync::Arc;
 
-use foregate_module::settings::{Block, Context, Key, Node, Problem};
+use foregate_module::settings::{Argument, Block, Context, Key, Node, Problem, each, together};
 
 use super::{Configured, chooses, flag};
 use crate::carry::UNUSED;
@@ -136,25 +136,32 @@ impl Configured for Links {
             }
             Ok((from.text()?.into(), to.text()?.into()))
         };
-        links.prefixes = node.children_named("prefix").map(pair).collect::<Result<_, _>>()?;
-        links.hosts = node.children_named("host").map(pair).collect::<Result<_, _>>()?;
+        let attributes = node.child("attribute").map_or(&[][..], Node::args).iter().take(ATTRIBUTES);
+        let (prefixes, hosts, https, attributes) = together((
+            each(node.children_named("prefix").map(pair)),
+            each(node.children_named("host").map(pair)),
+            flag(node, "https"),
+            each::<_, Vec<_>>(attributes.map(read_attribute)),
+        ))?;
+        (links.prefixes, links.hosts, links.https) = (prefixes, hosts, https);
+        attributes.into_iter().for_each(|name| links.attribute(name));
         if links.prefixes.len() + links.hosts.len() > MAPPINGS {
             return Err(node.wrong(format!("at most {MAPPINGS} mappings")));
-        }
-        links.https = flag(node, "https")?;
-        for argument in node.child("attribute").map_or(&[][..], Node::args).iter().take(ATTRIBUTES) {
-            let name = argument.text()?;
-            let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
-            if name.is_empty() || !name.bytes().all(fits) {
-                return Err(argument.wrong("this is not the name of an attribute"));
-            }
-            links.attribute(name);
         }
         if links.prefixes.is_empty() && links.hosts.is_empty() && !links.https {
             return Err(node.wrong("this maps nothing").help("add `prefix`, `host` or `https`"));
         }
         Ok(links)
     }
+}
+
+fn read_attribute(argument: &Argument) -> Result<&str, Problem> {
+    let name = argument.text()?;
+    let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
+    if name.is_empty() || !name.bytes().all(fits) {
+        return Err(argument.wrong("this is not the name of an attribute"));
+    }
+    Ok(name)
 }
 
 chooses! {

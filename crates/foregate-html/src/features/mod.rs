@@ -56,7 +56,7 @@ impl<F: Configured> FromNode for Settings<F> {
 }
 
 /// Whether a child says so: one without an argument does.
-fn flag(node: &Node, name: &str) -> Result<bool, Problem> {
+pub(crate) fn flag(node: &Node, name: &str) -> Result<bool, Problem> {
     let Some(child) = node.child(name) else { return Ok(false) };
     child.args().first().map_or(Ok(true), |argument| argument.flag())
 }

@@ -11,7 +11,7 @@
 
 use std::sync::Arc;
 
-use foregate_module::settings::{Block, Context, Key, Node, Problem, Prop};
+use foregate_module::settings::{Argument, Block, Context, Key, Mistakes, Node, Problem, Prop, together};
 
 use super::{Configured, chooses, flag};
 use crate::{Comment, Element, Feature, Page, Reads, Removes, Rewrite, Selector};
@@ -68,22 +68,22 @@ impl Configured for Remove {
 
     fn from_node(node: &Node, _: &mut dyn Context) -> Result<Self, Problem> {
         let mut remove = Remove::default();
+        let mut mistakes = Mistakes::default();
+        let selector = |child: &Node| child.arg(0).and_then(Selector::from_argument);
         for child in node.children_named("element") {
-            let keep = child.prop("keep-content").map_or(Ok(false), |argument| argument.flag())?;
-            let what = if keep { What::Tags } else { What::Element };
-            remove.add(Selector::from_argument(child.arg(0)?)?, what);
+            let keep = child.prop("keep-content").map_or(Ok(false), Argument::flag);
+            if let Some((selector, keep)) = mistakes.kept(together((selector(child), keep))) {
+                remove.add(selector, if keep { What::Tags } else { What::Element });
+            }
         }
         for child in node.children_named("attribute") {
-            let argument = child.arg(1)?;
-            let name = argument.text()?.to_ascii_lowercase();
-            if name.is_empty()
-                || name.contains(|each: char| each.is_ascii_whitespace() || "\"'>/=".contains(each))
-            {
-                return Err(argument.wrong("this is not the name of an attribute"));
+            let name = child.arg(1).and_then(read_name);
+            if let Some((selector, name)) = mistakes.kept(together((selector(child), name))) {
+                remove.add(selector, What::Attribute(name));
             }
-            remove.add(Selector::from_argument(child.arg(0)?)?, What::Attribute(name));
         }
-        remove.comments = flag(node, "comments")?;
+        remove.comments = mistakes.kept(flag(node, "comments")) == Some(true);
+        mistakes.none()?;
         if remove.selectors.len() > SELECTORS {
             return Err(node.wrong(format!("at most {SELECTORS} selectors")));
         }
@@ -92,6 +92,15 @@ impl Configured for Remove {
         }
         Ok(remove)
     }
+}
+
+/// The name of an attribute.
+fn read_name(argument: &Argument) -> Result<String, Problem> {
+    let name = argument.text()?.to_ascii_lowercase();
+    if name.is_empty() || name.contains(|each: char| each.is_ascii_whitespace() || "\"'>/=".contains(each)) {
+        return Err(argument.wrong("this is not the name of an attribute"));
+    }
+    Ok(name)
 }
 
 chooses! {

@@ -13,7 +13,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use foregate_module::settings::{Block, Context, Key, Node, Problem};
+use foregate_module::settings::{Block, Context, Key, Mistakes, Node, Problem, together};
 
 use super::{Configured, chooses, flag};
 use crate::carry::UNUSED;
@@ -52,26 +52,35 @@ impl Configured for ReplaceText {
     const KEY: &'static Key = &KEY;
 
     fn from_node(node: &Node, _: &mut dyn Context) -> Result<Self, Problem> {
-        Ok(Self::new(pairs_of(node)?, flag(node, "ignore-case")?))
+        let (pairs, ignore_case) = together((pairs_of(node), flag(node, "ignore-case")))?;
+        Ok(Self::new(pairs, ignore_case))
     }
 }
 
 /// The pairs of `replace` in a block.
 pub(crate) fn pairs_of(node: &Node) -> Result<Vec<(String, String)>, Problem> {
-    let mut pairs = Vec::new();
     let mut length = 0;
+    let mut mistakes = Mistakes::default();
+    let mut pairs = Vec::new();
     for child in node.children_named("replace") {
-        let (from, to) = (child.arg(0)?, child.arg(1)?);
-        if from.text()?.is_empty() {
-            return Err(from.wrong("an empty text is everywhere"));
-        }
-        length += from.text()?.len() + to.text()?.len();
+        let Some((from, to)) = mistakes.kept(pair_of(child)) else { continue };
+        length += from.len() + to.len();
+        pairs.push((from, to));
         if length > Needles::LIMIT {
-            return Err(child.wrong(format!("the texts have more than {} bytes together", Needles::LIMIT)));
+            mistakes.add(child.wrong(format!("the texts have more than {} bytes together", Needles::LIMIT)));
+            break;
         }
-        pairs.push((from.text()?.to_owned(), to.text()?.to_owned()));
     }
-    Ok(pairs)
+    mistakes.none().map(|()| pairs)
+}
+
+fn pair_of(node: &Node) -> Result<(String, String), Problem> {
+    let (from, to) = (node.arg(0)?, node.arg(1)?);
+    let (text, to) = together((from.text(), to.text()))?;
+    if text.is_empty() {
+        return Err(from.wrong("an empty text is everywhere"));
+    }
+    Ok((text.to_owned(), to.to_owned()))
 }
 
 chooses! {

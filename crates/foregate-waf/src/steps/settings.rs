@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use foregate_module::settings::{Argument, Context, FromNode, Key, LogId, Node, Problem};
+use foregate_module::settings::{
+    Argument, Context, FromNode, Key, LogId, Mistakes, Node, Problem, each, together,
+};
 use foregate_module::{Condition, Load, PhaseId, View, WhenFull};
 
 use super::engines::{self, Terms};
@@ -114,11 +116,20 @@ impl FromNode for Settings {
             return Err(argument.wrong("`waf` takes no value but #false"));
         }
         let modes = [("detect", EngineMode::DetectionOnly), ("block", EngineMode::On)];
-        let mode = node.prop("mode").map_or(Ok(EngineMode::DetectionOnly), |mode| mode.choice(&modes))?;
-        let log = node.prop("log").map(|file| context.log(file)).transpose()?;
-        let audit = node.prop("audit").map(|file| context.log(file)).transpose()?;
-        let excludes = excludes(node, context)?;
-        let terms = terms(node, audit.is_some(), &excludes)?;
+        let body = node.child("body-limit");
+        let longer = [("start", false), ("refuse", true)];
+        let beyond = body.and_then(|body| body.prop("beyond"));
+        let memory = body.and_then(|body| body.prop("memory"));
+        let (mode, log, audit, refuses, memory, load, (excludes, terms)) = together((
+            node.prop("mode").map_or(Ok(EngineMode::DetectionOnly), |mode| mode.choice(&modes)),
+            node.prop("log").map(|file| context.log(file)).transpose(),
+            node.prop("audit").map(|file| context.log(file)).transpose(),
+            beyond.map_or(Ok(false), |beyond| beyond.choice(&longer)),
+            memory.map(|memory| memory.size(0..=BODY_MOST)).transpose(),
+            read_load(node),
+            read_terms(node, context),
+        ))?;
+        let (sample, heavy, when_full, deadline) = load;
         let files: Vec<Argument> =
             node.children_named("rules").flat_map(|rules| rules.args().iter().cloned()).collect();
         if files.is_empty() {
@@ -126,37 +137,46 @@ impl FromNode for Settings {
         }
         let engine =
             engines::engine(&files, &terms, &node.children_named("exclude").collect::<Vec<_>>(), context)?;
-        let body = node.child("body-limit");
-        let longer = [("start", false), ("refuse", true)];
-        let full = [("inline", WhenFull::Inline), ("shed", WhenFull::Shed), ("error", WhenFull::Error)];
-        let refuses =
-            body.and_then(|body| body.prop("beyond")).map_or(Ok(false), |beyond| beyond.choice(&longer))?;
-        if mode == EngineMode::On && body.and_then(|body| body.prop("beyond")).is_none() {
+        if mode == EngineMode::On && beyond.is_none() {
             warn_of_rest(node, &engine, terms.body, context);
         }
         let seen = if engine.settings().request_body_access { terms.body as usize } else { 0 };
-        let argument = |name| node.child(name).map(|child| child.arg(0)).transpose();
-        let memory = body.and_then(|body| body.prop("memory"));
-        let unsaid = engine.settings().request_body_in_memory_limit.max(IN_MEMORY);
-        let memory = memory.map_or(Ok(unsaid), |memory| memory.size(0..=BODY_MOST))?;
+        let memory = memory.unwrap_or_else(|| engine.settings().request_body_in_memory_limit.max(IN_MEMORY));
         Ok(Self {
             mode,
             log,
             audit,
             excludes,
-            sample: argument("sample")?.map_or(Ok(ALL), percent)?,
+            sample,
             body: seen,
             body_in_memory: usize::try_from(memory).unwrap_or(usize::MAX),
             // What rules do not look at at all is not too long.
             refuses_long: refuses && seen > 0,
-            heavy: argument("heavy")?.map_or(Ok(4096), |size| size.size(0..=RESPONSE_MOST))? as usize,
-            when_full: argument("when-full")?.map_or(Ok(WhenFull::Inline), |word| word.choice(&full))?,
-            deadline: argument("deadline")?.map_or(Ok(Duration::from_secs(1)), |deadline| {
-                deadline.duration(Duration::from_millis(1)..=DEADLINE_MOST)
-            })?,
+            heavy: heavy as usize,
+            when_full,
+            deadline,
             engine,
         })
     }
+}
+
+/// The share of requests, what is heavy, what happens where there are too many such, and how long they may take.
+fn read_load(node: &Node) -> Result<(u64, u64, WhenFull, Duration), Problem> {
+    let full = [("inline", WhenFull::Inline), ("shed", WhenFull::Shed), ("error", WhenFull::Error)];
+    let argument = |name| node.child(name).map(|child| child.arg(0)).transpose();
+    let duration = |deadline: &Argument| deadline.duration(Duration::from_millis(1)..=DEADLINE_MOST);
+    together((
+        argument("sample").and_then(|share| share.map_or(Ok(ALL), percent)),
+        argument("heavy").and_then(|size| size.map_or(Ok(4096), |size| size.size(0..=RESPONSE_MOST))),
+        argument("when-full").and_then(|word| word.map_or(Ok(WhenFull::Inline), |word| word.choice(&full))),
+        argument("deadline").and_then(|time| time.map_or(Ok(Duration::from_secs(1)), duration)),
+    ))
+}
+
+fn read_terms(node: &Node, context: &mut dyn Context) -> Result<(Vec<Exclude>, Terms), Problem> {
+    let excludes = excludes(node, context);
+    let terms = terms(node, excludes.as_deref().unwrap_or_default());
+    together((excludes, terms))
 }
 
 /// Tells of bodies whose end passes unseen although the rules refuse such: whoever sends enough before an attack gets it past
@@ -175,16 +195,20 @@ fn warn_of_rest(node: &Node, engine: &Engine, most: u64, context: &mut dyn Conte
     }
 }
 
-fn terms(node: &Node, audit: bool, excludes: &[Exclude]) -> Result<Terms, Problem> {
+fn terms(node: &Node, excludes: &[Exclude]) -> Result<Terms, Problem> {
     let size = |name: &str, most| node.child(name).map(|child| child.arg(0)?.size(0..=most)).transpose();
     let mut limits = Limits::default();
+    let mut mistakes = Mistakes::default();
     if let Some(budget) = node.child("budget") {
-        limits.work = budget.arg(0)?.size(1..=u64::MAX)?;
         let beyond = [("refuse", Beyond::Deny(413)), ("pass", Beyond::Continue)];
-        limits.beyond = budget.prop("beyond").map_or(Ok(Beyond::Deny(413)), |word| word.choice(&beyond))?;
+        let beyond = budget.prop("beyond").map_or(Ok(Beyond::Deny(413)), |word| word.choice(&beyond));
+        let work = budget.arg(0).and_then(|work| work.size(1..=u64::MAX));
+        (limits.work, limits.beyond) =
+            mistakes.kept(together((work, beyond))).unwrap_or((limits.work, limits.beyond));
     }
     if let Some(files) = node.child("unclear-files") {
-        limits.unclear_files = files.arg(0)?.choice(&[("files", false), ("both", true)])?;
+        let read = files.arg(0).and_then(|word| word.choice(&[("files", false), ("both", true)]));
+        limits.unclear_files = mistakes.kept(read).unwrap_or_default();
     }
     let types = node.child("response-body").and_then(|node| node.prop("types"));
     let types = types.map(|types| {
@@ -192,13 +216,19 @@ fn terms(node: &Node, audit: bool, excludes: &[Exclude]) -> Result<Terms, Proble
             types.text()?.split_ascii_whitespace().map(|word| word.to_ascii_lowercase().into()).collect();
         Ok::<_, Problem>(types)
     });
+    let ((), body, response_types, response_body) = together((
+        mistakes.none(),
+        size("body-limit", BODY_MOST),
+        types.transpose(),
+        size("response-body", RESPONSE_MOST),
+    ))?;
     Ok(Terms {
         limits,
-        body: size("body-limit", BODY_MOST)?.unwrap_or(BODY),
-        response_types: types.transpose()?,
-        response_body: size("response-body", RESPONSE_MOST)?,
+        body: body.unwrap_or(BODY),
+        response_types,
+        response_body,
         excludes: excludes.iter().enumerate().map(|(number, exclude)| exclude.rule(number)).collect(),
-        audit,
+        audit: node.prop("audit").is_some(),
     })
 }
 
@@ -206,8 +236,8 @@ fn terms(node: &Node, audit: bool, excludes: &[Exclude]) -> Result<Terms, Proble
 fn excludes(node: &Node, context: &mut dyn Context) -> Result<Vec<Exclude>, Problem> {
     let mut excludes: Vec<Exclude> = Vec::new();
     let mut conditions = 0;
-    for node in node.children_named("exclude") {
-        let exclude = exclude(node, context)?;
+    let nodes = || node.children_named("exclude");
+    for (node, exclude) in nodes().zip(each::<_, Vec<_>>(nodes().map(|node| exclude(node, context)))?) {
         conditions += usize::from(exclude.when.is_some());
         if conditions > ENVIRONMENT {
             return Err(node
@@ -224,11 +254,12 @@ fn excludes(node: &Node, context: &mut dyn Context) -> Result<Vec<Exclude>, Prob
 
 fn exclude(node: &Node, context: &mut dyn Context) -> Result<Exclude, Problem> {
     let rules = match (node.prop("id"), node.prop("tag")) {
-        (Some(id), None) => Excluded::Id(id.number(1..=u64::from(u32::MAX))?),
-        (None, Some(tag)) => Excluded::Tag(read_tag(tag)?),
-        _ => return Err(node.wrong("`exclude` needs either `id` or `tag`")),
+        (Some(id), None) => id.number(1..=u64::from(u32::MAX)).map(Excluded::Id),
+        (None, Some(tag)) => read_tag(tag).map(Excluded::Tag),
+        _ => Err(node.wrong("`exclude` needs either `id` or `tag`")),
     };
-    let when = node.prop("when").map(|when| context.condition(when, PhaseId::RequestSecurity)).transpose()?;
+    let when = node.prop("when").map(|when| context.condition(when, PhaseId::RequestSecurity)).transpose();
+    let (rules, when) = together((rules, when))?;
     Ok(Exclude { rules, when })
 }
 
