@@ -100,9 +100,9 @@ class Setup:
         made = [big] * heavy_ones + [plain] * (HEAVY_OF - heavy_ones)
         (self.folder / f"{name}.json").write_text(json.dumps(made))
 
-    def configuration(self, firewall, more=""):
+    def configuration(self, firewall, more="", mode="detect"):
         """Writes a configuration with these lines within `waf`, or without one for `None`, and gives its file."""
-        rules = f'waf mode="detect" {{ rules "{self.rules}"\n{firewall}\n}}' if firewall is not None else ""
+        rules = f'waf mode="{mode}" {{ rules "{self.rules}"\n{firewall}\n}}' if firewall is not None else ""
         file = self.folder / "foregate.kdl"
         file.write_text(
             f'workers 1\nlisten "127.0.0.1:{self.port}"\nmetrics "127.0.0.1:{self.metrics}"\nadmin "{self.admin}"\n'
@@ -111,9 +111,9 @@ class Setup:
         )
         return file
 
-    def proxy(self, firewall, more="", cpus=None):
+    def proxy(self, firewall, more="", cpus=None, mode="detect"):
         """The proxy, from when it listens."""
-        command = [self.foregate, "run", "-c", self.configuration(firewall, more)]
+        command = [self.foregate, "run", "-c", self.configuration(firewall, more, mode)]
         process = self.process(command, cpus or self.proxy_cpus, "output.log")
         try:
             process.wait_for_port(self.port)
@@ -256,7 +256,8 @@ def full(setup, options, report):
     print("a full queue: 32 heavy requests at a time, a single place to wait")
     for policy in ("inline", "shed", "error"):
         firewall = f'{KINDS["offload"]}; when-full "{policy}"; deadline "100ms"'
-        with setup.proxy(firewall, "limits { offload-queue 1; }"):
+        # One that only detects refuses nothing.
+        with setup.proxy(firewall, "limits { offload-queue 1; }", mode="block"):
             with setup.load("heavy", 100_000, min(options.run_ms, 3000)) as load:
                 counts = setup.told(load)[0]["heavy"]
             shed = sum(setup.metric(r"foregate_step_shed_total\{([^}]*)\}").values())
