@@ -30,6 +30,7 @@ use crate::proxy::{Config, Proxy};
 use crate::random;
 use crate::settings::{Listen, ListenAddress, Settings};
 use crate::sys;
+use crate::telemetry::clock;
 use crate::telemetry::log_file::LogFiles;
 use crate::telemetry::metrics::Metrics;
 use crate::tls::CertificateStore;
@@ -39,7 +40,7 @@ use crate::watch::ConfiguredFiles;
 /// The most connections by default.
 const MOST_CONNECTIONS: u64 = 50_000;
 /// Tasks that a worker polls between two looks at its sockets.
-const TASKS_BETWEEN_LOOKS: u32 = 16;
+const TASKS_BETWEEN_LOOKS: u32 = 32;
 /// How long the logs may take to be written at the end, all of them together.
 const FLUSH: Duration = Duration::from_secs(2);
 /// How long exchanges that are cut off may take to be logged at the end.
@@ -113,7 +114,12 @@ pub fn run(settings: Settings, source: Arc<dyn Source>) -> io::Result<()> {
     // Between looks at the sockets a worker polls a few tasks. By default they are 61: when many bodies move as fast as
     // they can, that is milliseconds in which a new request is not even seen.
     runtime.event_interval(TASKS_BETWEEN_LOOKS);
-    runtime.on_thread_start(random::seed).on_thread_park(|| {
+    runtime.on_thread_start(|| {
+        clock::tells_of_rests();
+        random::seed();
+    });
+    runtime.on_thread_park(|| {
+        clock::rest();
         pressure::settle();
         memory::give_back();
     });

@@ -10,6 +10,7 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
+use tokio::task::coop::poll_proceed;
 use tokio_util::io::poll_read_buf;
 
 use crate::pressure::Charge;
@@ -220,6 +221,13 @@ impl Socket {
         }
     }
 
+    /// Sends without waiting.
+    fn try_send(&self, data: &[u8]) -> io::Result<usize> {
+        each_kind!(&self.kind, stream => stream.try_io(Interest::WRITABLE, || {
+            Ok(send(stream, data, SendFlags::NOSIGNAL | SendFlags::DONTWAIT)?)
+        }))
+    }
+
     /// Whether the peer has closed an idle connection or sent bytes that nobody asked for, as far as the event
     /// loop knows; costs no system call while nothing has happened.
     pub fn is_stale(&self) -> bool {
@@ -260,16 +268,15 @@ impl AsyncRead for Socket {
 
 impl AsyncWrite for Socket {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, data: &[u8]) -> Poll<io::Result<usize>> {
-        loop {
+        // Mostly there is room, and nobody has to be woken.
+        let turn = ready!(poll_proceed(cx));
+        let mut sent = self.try_send(data);
+        while sent.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock) {
             ready!(each_kind!(&self.kind, stream => stream.poll_write_ready(cx)))?;
-            let sent = each_kind!(&self.kind, stream => stream.try_io(Interest::WRITABLE, || {
-                Ok(send(stream, data, SendFlags::NOSIGNAL | SendFlags::DONTWAIT)?)
-            }));
-            match sent {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                sent => return self.count_sent(Poll::Ready(sent)),
-            }
+            sent = self.try_send(data);
         }
+        turn.made_progress();
+        self.count_sent(Poll::Ready(sent))
     }
 
     fn poll_write_vectored(

@@ -1,13 +1,11 @@
 //! How long a poll keeps its worker from other tasks.
 
+use pin_project_lite::pin_project;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::Instant;
 
-use pin_project_lite::pin_project;
-
-use super::clock::PollStart;
+use super::clock::Polling;
 use super::metrics::Metrics;
 
 pin_project! {
@@ -35,18 +33,16 @@ impl<F: Future> Future for Watched<F> {
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.project();
-        let start = Instant::now();
-        let guard = PollStart::set(start);
+        let polling = Polling::begin();
         let polled = this.task.poll(context);
-        drop(guard);
-        this.metrics.blocked(start.elapsed());
+        this.metrics.blocked(polling.end());
         polled
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
+    use std::time::{Duration, Instant};
 
     use super::*;
     use crate::telemetry::clock;
@@ -68,6 +64,39 @@ mod tests {
         assert!(text.contains("foregate_event_loop_blocked_seconds_count 2\n"), "{text}");
         assert!(text.contains("foregate_event_loop_blocked_seconds_bucket{le=\"0.0025\"} 1\n"), "{text}");
         assert!(text.contains("foregate_event_loop_blocked_seconds_bucket{le=\"+Inf\"} 2\n"), "{text}");
+    }
+
+    #[test]
+    fn polls_in_a_row_are_one_behind_the_other_unless_the_thread_sleeps() {
+        let metrics = Arc::new(Metrics::default());
+        let mut context = Context::from_waker(std::task::Waker::noop());
+        let mut began = || {
+            let task = std::future::poll_fn(|_| Poll::Ready(clock::now()));
+            let Poll::Ready(began) =
+                std::pin::pin!(Watched::new(task, Arc::clone(&metrics))).poll(&mut context)
+            else {
+                panic!("it is ready")
+            };
+            began
+        };
+        let pause = Duration::from_millis(2);
+        let wait = || {
+            let began = Instant::now();
+            while began.elapsed() < pause {}
+        };
+        let gap = |first: Instant, second: Instant| second.saturating_duration_since(first);
+        let first = began();
+        wait();
+        assert!(gap(first, began()) >= pause, "who does not tell may have slept");
+        clock::tells_of_rests();
+        let (first, _) = (began(), wait());
+        assert!(
+            gap(first, began()) < pause,
+            "it has done something else, which keeps others waiting as well"
+        );
+        let (first, _) = (began(), wait());
+        clock::rest();
+        assert!(gap(first, began()) >= pause);
     }
 
     /// `cargo test --release -p foregate-proxy --lib -- --ignored --nocapture cost_of_a_poll`

@@ -7,9 +7,14 @@ use rustix::time::{ClockId, clock_gettime};
 
 thread_local! {
     static POLL: Cell<Option<Instant>> = const { Cell::new(None) };
+    /// When this thread's last poll ended, if it is known that it has not slept since.
+    static LAST: Cell<Option<Instant>> = const { Cell::new(None) };
+    /// It tells before it sleeps.
+    static TELLS: Cell<bool> = const { Cell::new(false) };
 }
 
-/// The time at which the current poll of a [`super::blocked::Watched`] task began; outside of one, the time.
+/// The time at which the current poll of a [`super::blocked::Watched`] task began; outside of one, the time. Polls that follow each
+/// other begin when the one before has ended, so that the clock is read once for each.
 ///
 /// Good for deadlines, which do not mind the length of a poll; not for measuring.
 pub fn now() -> Instant {
@@ -28,19 +33,38 @@ pub fn thread_time() -> Duration {
     Duration::new(u64::try_from(time.tv_sec).unwrap_or(0), nanos)
 }
 
-/// Makes [`now`] answer `start` on this thread until it is dropped.
+/// This thread calls [`rest`] whenever it is about to sleep, and polls tasks of one runtime alone.
+pub fn tells_of_rests() {
+    TELLS.set(true);
+}
+
+/// This thread is about to sleep: its next poll does not begin before it wakes.
+pub fn rest() {
+    LAST.set(None);
+}
+
+/// A poll on this thread. [`now`] answers when it began, until this is dropped.
 #[derive(Debug)]
-pub(super) struct PollStart {
+pub(super) struct Polling {
+    start: Instant,
     outer: Option<Instant>,
 }
 
-impl PollStart {
-    pub(super) fn set(start: Instant) -> Self {
-        Self { outer: POLL.replace(Some(start)) }
+impl Polling {
+    pub(super) fn begin() -> Self {
+        let start = LAST.take().unwrap_or_else(Instant::now);
+        Self { start, outer: POLL.replace(Some(start)) }
+    }
+
+    /// Ends it; how long it took.
+    pub(super) fn end(self) -> Duration {
+        let now = Instant::now();
+        LAST.set(Some(now).filter(|_| TELLS.get()));
+        now.saturating_duration_since(self.start)
     }
 }
 
-impl Drop for PollStart {
+impl Drop for Polling {
     fn drop(&mut self) {
         POLL.set(self.outer);
     }
