@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use arc_swap::{ArcSwap, ArcSwapOption};
+use arc_swap::{ArcSwap, ArcSwapOption, Cache};
 use foregate_module::LogLine;
 use foregate_wire::HeadLimits;
 
@@ -199,6 +199,12 @@ impl Proxy {
     /// The present configuration.
     pub fn config(&self) -> Arc<Config> {
         self.config.load_full()
+    }
+
+    /// The present configuration each time that it is asked for, at next to no cost while that is the same. It keeps the last one that it
+    /// gave: for whoever asks again soon.
+    pub fn configs(&self) -> Cache<&ArcSwap<Config>, Arc<Config>> {
+        Cache::new(&self.config)
     }
 
     /// The present configuration; for a connection that has come over a listener with TLS that is no more, the one before.

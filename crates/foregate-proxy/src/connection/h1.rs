@@ -17,6 +17,7 @@ use crate::exchange::{self, Outcome};
 use crate::link::h1::HeadFault;
 use crate::link::{H1Link, Link, Received};
 use crate::pressure;
+use crate::proxy::Config;
 use crate::telemetry::clock;
 use crate::timer::Timer;
 
@@ -136,8 +137,10 @@ impl Session {
     }
 
     async fn serve_each(&mut self, Scratch { request, response }: &mut Scratch) -> End {
+        let proxy = Arc::clone(&self.connection.proxy);
+        let mut configs = proxy.configs();
         loop {
-            match self.exchange(request, response).await {
+            match self.exchange(configs.load(), request, response).await {
                 Outcome::Abort => return End::Gone,
                 Outcome::Close => return End::Close(self.drain()),
                 Outcome::Reusable => {}
@@ -156,10 +159,14 @@ impl Session {
     }
 
     /// Receives one request and serves it.
-    async fn exchange(&mut self, request: &mut Request, response: &mut Response) -> Outcome {
-        let config = self.connection.proxy.config();
+    async fn exchange(
+        &mut self,
+        config: &Arc<Config>,
+        request: &mut Request,
+        response: &mut Response,
+    ) -> Outcome {
         let began = self.began.take().unwrap_or_else(clock::now);
-        let received = self.receive(&config, request, began).await;
+        let received = self.receive(config, request, began).await;
         self.client.head_sent = false;
         self.client.close = false;
         self.client.dropped = 0;
@@ -213,7 +220,7 @@ impl Session {
     /// Receives a request's head, whose first byte came when it `began`, within its time.
     async fn receive(
         &mut self,
-        config: &Arc<crate::proxy::Config>,
+        config: &Config,
         request: &mut Request,
         began: Instant,
     ) -> Result<(), NoHead> {

@@ -551,7 +551,7 @@ async fn serve_stream(
     let mut client = Client::new(Link::Client(link));
     let served = exchange::Served {
         proxy: &proxy,
-        config,
+        config: &config,
         peer: &peer,
         client: &mut client,
         request,
@@ -579,7 +579,7 @@ async fn serve_refused_stream(
     let mut client = Client::new(Link::H2(Box::new(H2Link::new(None, None))));
     let served = exchange::Served {
         proxy: &proxy,
-        config,
+        config: &config,
         peer: &peer,
         client: &mut client,
         request,

@@ -18,7 +18,7 @@ impl Exchange<'_> {
             return false;
         }
         self.response_is_from(Source::Upstream);
-        let config = Arc::clone(&self.config);
+        let config = self.config;
         let Some(plan) = self.run.as_ref().map(|run| Arc::clone(&run.plan)) else { return false };
         let Some((mut view, state)) = self.view() else { return false };
         let pipeline = &config.settings.pipeline;
@@ -59,7 +59,7 @@ impl Exchange<'_> {
         if length == BodyLength::Tunnel {
             return origin.link.abort();
         }
-        let Some(upstream) = &self.upstream else { return };
+        let Some(upstream) = self.upstream else { return };
         if self.upload.is_done() && !self.upload.gave_up() {
             upstream.drop_rest(origin);
         }

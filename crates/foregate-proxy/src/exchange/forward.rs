@@ -1,7 +1,6 @@
 //! The way to the origin and back.
 
 use std::future::poll_fn;
-use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Instant;
 
@@ -52,7 +51,7 @@ impl Exchange<'_> {
             kept.limit = upstream.settings.retry_body.max(kept.len());
             self.upload.kept = Some(kept);
         }
-        self.upstream = Some(Arc::clone(upstream));
+        self.upstream = Some(upstream);
         let underscores = self.site.is_some_and(|site| self.config.settings.sites.allows_underscores(site));
         self.upload.underscores = if underscores { Underscores::Own } else { Underscores::None };
         let secure = self.peer.is_secure();
@@ -96,7 +95,7 @@ impl Exchange<'_> {
 
     /// Chooses a server and gets a connection to it.
     pub(super) async fn connect(&mut self) -> Step {
-        let Some(upstream) = self.upstream.clone() else { return Step::Failed(Error::Internal) };
+        let Some(upstream) = self.upstream else { return Step::Failed(Error::Internal) };
         let now = clock::now();
         let again = self.again;
         self.again =
@@ -150,7 +149,7 @@ impl Exchange<'_> {
             Err(error) => {
                 // Others need not wait for what comes of a request that nobody waits for any more.
                 if let (Error::Client(_), Some(upstream), Some(server)) =
-                    (error, &self.upstream, self.tried.last())
+                    (error, self.upstream, self.tried.last())
                 {
                     upstream.failed(server, self.record.attempt, clock::now(), &error);
                 }
@@ -176,11 +175,11 @@ impl Exchange<'_> {
     /// Whether a request that HTTP/2 does not take may go over HTTP/1.1 instead.
     fn may_use_http1(&self) -> bool {
         let is_auto = |upstream: &Upstream| upstream.settings.protocol == UpstreamProtocol::Auto;
-        !self.again.http1 && self.upstream.as_deref().is_some_and(is_auto)
+        !self.again.http1 && self.upstream.is_some_and(|upstream| is_auto(upstream))
     }
 
     async fn attempt(&mut self, origin: &mut Origin) -> Result<(), Error> {
-        let upstream = self.upstream.clone().ok_or(Error::Internal)?;
+        let upstream = self.upstream.ok_or(Error::Internal)?;
         origin.send_head(self.request, &upstream.settings).await?;
         // What steps have looked at, or an earlier attempt has taken, goes first.
         self.upload.start_over();
@@ -213,7 +212,7 @@ impl Exchange<'_> {
         // What has begun is not repeated.
         let begun = origin.has_begun().then(|| self.record.attempt.elapsed());
         self.record.first_byte = self.record.first_byte.or(begun);
-        if let (Some(upstream), Some(server)) = (&self.upstream, self.tried.last()) {
+        if let (Some(upstream), Some(server)) = (self.upstream, self.tried.last()) {
             origin.gave_up(&error, &upstream.settings);
             if !self.again.fresh {
                 upstream.attempt_failed(server, origin, self.record.attempt, clock::now(), &error);
@@ -282,7 +281,7 @@ impl Exchange<'_> {
         } else if let Poll::Ready(Err(_)) = origin.link.poll_flush(cx) {
             // An origin may close its side and still have an answer for us, which comes next.
         }
-        let Some(upstream) = &self.upstream else { return Poll::Ready(Err(Error::Internal)) };
+        let Some(upstream) = self.upstream else { return Poll::Ready(Err(Error::Internal)) };
         // A head that the client's connection has no room for stays where it is.
         let room = self.client.link.poll_room(cx).is_ready();
         if room && let Poll::Ready(result) = origin.poll_head(cx, upstream, self.response) {
@@ -367,7 +366,7 @@ impl Exchange<'_> {
         awaited: &[Awaited],
         now: Instant,
     ) -> Poll<Result<(), Error>> {
-        let Some(upstream) = &self.upstream else { return Poll::Pending };
+        let Some(upstream) = self.upstream else { return Poll::Pending };
         let timeouts = &self.config.settings.timeouts;
         self.progress.has_left(self.client.link.left_at());
         if !awaited.contains(&Awaited::ClientBody) {
@@ -404,8 +403,8 @@ impl Exchange<'_> {
 
     /// Makes the response what the client shall see, and sends its head.
     pub(super) fn send_response(&mut self, mut origin: Origin) -> Step {
-        let Some(upstream) = self.upstream.clone() else { return Step::Failed(Error::Internal) };
-        let length = match origin.begin_body(&upstream, self.request, self.response) {
+        let Some(upstream) = self.upstream else { return Step::Failed(Error::Internal) };
+        let length = match origin.begin_body(upstream, self.request, self.response) {
             Ok(length) => length,
             Err(error) => return self.attempt_failed(&origin, error),
         };
@@ -553,7 +552,7 @@ impl Exchange<'_> {
 
     /// Ends the origin's part in an exchange that has failed.
     pub(super) fn drop_origin(&self, mut origin: Origin, error: &Error) {
-        if let Some(upstream) = &self.upstream {
+        if let Some(upstream) = self.upstream {
             origin.gave_up(error, &upstream.settings);
         }
         origin.link.abort();
@@ -598,7 +597,7 @@ impl Exchange<'_> {
             self.progress.restart(clock::now());
         }
         if self.upload.is_done() && !self.upload.gave_up() {
-            if let Some(upstream) = &self.upstream {
+            if let Some(upstream) = self.upstream {
                 upstream.recycle(origin, self.tried.last(), clock::now());
             }
         } else if origin.link.is_h2() {

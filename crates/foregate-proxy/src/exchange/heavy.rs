@@ -77,7 +77,7 @@ impl<'a> Exchange<'a> {
         full: WhenFull,
         wait: Duration,
     ) -> Result<Verdict, Fault> {
-        let config = Arc::clone(&self.config);
+        let config = self.config;
         let pipeline = &config.settings.pipeline;
         let is_long = self.is_long(planned);
         let longest = if is_long { LONGEST_WAIT_OF_LONG } else { LONGEST_WAIT };
@@ -98,9 +98,9 @@ impl<'a> Exchange<'a> {
             response: std::mem::take(self.response),
             run,
             peer: self.peer.clone(),
-            config: Arc::clone(&config),
+            config: Arc::clone(config),
             site: self.site,
-            route: self.route.clone(),
+            route: self.route.cloned(),
         };
         let away = Arc::new(Away { moved: Mutex::new(Some(moved)), client });
         self.away = Some(Arc::clone(&away));

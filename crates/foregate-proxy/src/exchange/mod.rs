@@ -96,7 +96,7 @@ pub enum Outcome {
 /// One request on its way.
 struct Exchange<'a> {
     proxy: &'a Proxy,
-    config: Arc<Config>,
+    config: &'a Arc<Config>,
     peer: &'a Peer,
     client: &'a mut Client,
     request: &'a mut Request,
@@ -104,9 +104,9 @@ struct Exchange<'a> {
     timer: &'a mut Timer,
     /// What of the configuration's sites it belongs to.
     site: Option<HostId>,
-    route: Option<Arc<Route>>,
-    upstream: Option<Arc<Upstream>>,
-    active: Option<Active>,
+    route: Option<&'a Arc<Route>>,
+    upstream: Option<&'a Arc<Upstream>>,
+    active: Option<Active<'a>>,
     /// Servers that have been tried, in order.
     tried: Tried,
     attempts: u32,
@@ -189,7 +189,7 @@ pub struct Served<'a> {
     /// What the process shares.
     pub proxy: &'a Proxy,
     /// The configuration that the request keeps.
-    pub config: Arc<Config>,
+    pub config: &'a Arc<Config>,
     /// The client's connection.
     pub peer: &'a Peer,
     /// The client's end.
@@ -396,12 +396,9 @@ impl<'a> Exchange<'a> {
         let Some(route) = sites.route(site, path) else {
             return self.unrouted(Error::NoRoute);
         };
-        let route = Arc::clone(route);
-        let (limit, connects, plan) = (route.body_limit, route.allow_connect, route.plan.get().cloned());
+        let (limit, connects) = (route.body_limit, route.allow_connect);
         self.route = Some(route);
-        if plan.is_some() {
-            self.use_plan(plan.as_ref());
-        }
+        self.use_plan(route.plan.get());
         if let (Some(run), Some(readings)) = (&mut self.run, readings) {
             run.facts.other_paths = Some(readings).into();
         }
@@ -443,8 +440,7 @@ impl<'a> Exchange<'a> {
             Some(site) => &settings.sites.site(site).options.unrouted,
             None => &settings.unrouted,
         };
-        let plan = plan.get().cloned();
-        self.use_plan(plan.as_ref());
+        self.use_plan(plan.get());
         Step::Failed(error)
     }
 
@@ -482,7 +478,7 @@ impl<'a> Exchange<'a> {
 
     /// Goes where the route, or a step, says.
     fn dispatch(&mut self) -> Step {
-        let Some(route) = &self.route else { return Step::Failed(Error::Internal) };
+        let Some(route) = self.route else { return Step::Failed(Error::Internal) };
         if self.run.as_ref().is_some_and(|run| run.facts.path_is_in_doubt.load(Ordering::Relaxed)) {
             return Step::Failed(Error::AmbiguousPath);
         }
@@ -519,7 +515,7 @@ impl<'a> Exchange<'a> {
     }
 
     fn may_try_again(&mut self, error: &Error) -> bool {
-        let (Some(upstream), Some(active)) = (&self.upstream, &mut self.active) else { return false };
+        let (Some(upstream), Some(active)) = (self.upstream, &mut self.active) else { return false };
         let unseen = error.is_before_sending();
         let lost = error.is_before_response() && self.request.is_repeatable();
         if self.record.first_byte.is_some() {
@@ -591,7 +587,7 @@ impl<'a> Exchange<'a> {
         let Some(log) = self.config.access_log() else { return };
         let duration = record.start.elapsed();
         let headers = &self.request.head.headers;
-        let upstream = self.upstream.as_deref();
+        let upstream = self.upstream;
         let server =
             upstream.zip(self.tried.last()).and_then(|(upstream, server)| upstream.servers.get(server));
         log.record(&Entry {
@@ -607,7 +603,7 @@ impl<'a> Exchange<'a> {
             bytes_out: self.download.sent,
             duration,
             site: self.site.map(|site| &*sites.site(site).name),
-            route: self.route.as_deref().map(|route| &*route.pattern),
+            route: self.route.map(|route| &*route.pattern),
             upstream: upstream.map(|upstream| &*upstream.settings.name),
             server: server.map(|server| &*server.label),
             attempts: self.attempts,

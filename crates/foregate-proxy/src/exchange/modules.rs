@@ -172,7 +172,7 @@ impl Exchange<'_> {
             self.skip_to_behind(last);
             return Ok(());
         }
-        let (plan, config) = (Arc::clone(&run.plan), Arc::clone(&self.config));
+        let (plan, config) = (Arc::clone(&run.plan), self.config);
         while let Some(run) = &mut self.run
             && run.next <= last.order()
         {
@@ -404,9 +404,9 @@ impl Exchange<'_> {
             request: self.request,
             response: self.response,
             peer: self.peer,
-            config: &self.config,
+            config: self.config,
             site: self.site,
-            route: self.route.as_deref(),
+            route: self.route.map(|route| &**route),
             facts: &mut run.facts,
             away: false,
         };
@@ -430,7 +430,7 @@ impl Exchange<'_> {
             .filter_map(|slot| Some((slot, run.state.slots.take_question(slot)?)))
             .collect();
         let pipeline = Arc::clone(&self.config.settings.pipeline);
-        let (proxy, config, site, request) = (self.proxy, &self.config, self.site, &*self.request);
+        let (proxy, config, site, request) = (self.proxy, self.config, self.site, &*self.request);
         let answers = asked.into_iter().map(|(slot, Question { request: ask, dry })| async move {
             (slot, dry, fetch::fetch(proxy, config, site, request.authority(), ask).await)
         });
@@ -448,7 +448,7 @@ impl Exchange<'_> {
 
     /// Makes one request for a filter of the response, unless the client gives up.
     pub(super) async fn fetch_one(&mut self, ask: FetchRequest) -> Result<FetchResult, LinkError> {
-        let (proxy, config, site, request) = (self.proxy, &self.config, self.site, &*self.request);
+        let (proxy, config, site, request) = (self.proxy, self.config, self.site, &*self.request);
         let answer = std::pin::pin!(fetch::fetch(proxy, config, site, request.authority(), ask));
         unless_gone(self.client, self.timer, answer).await
     }
@@ -468,7 +468,7 @@ impl Exchange<'_> {
             self.count_filters(&mut filter);
         }
         let summary = self.summary();
-        let config = Arc::clone(&self.config);
+        let config = self.config;
         let Some(run) = &mut self.run else { return };
         run.facts.summary = summary;
         run.facts.now = now();

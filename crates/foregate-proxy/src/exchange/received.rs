@@ -211,7 +211,7 @@ impl Exchange<'_> {
             run.facts.summary = summary;
             run.facts.now = now();
         }
-        let config = Arc::clone(&self.config);
+        let config = self.config;
         let pipeline = &*config.settings.pipeline;
         let steps: Vec<Planned> = plan.of_refused(pipeline).cloned().collect();
         for planned in &steps {

@@ -69,11 +69,8 @@ impl Exchange<'_> {
     pub(super) async fn tunnel(&mut self, mut origin: Origin) -> Step {
         self.upload = Copy::new();
         self.download = Copy::new();
-        let idle = self
-            .upstream
-            .as_ref()
-            .map_or(std::time::Duration::ZERO, |upstream| upstream.settings.tunnel_idle);
-        let taking = self.upstream.as_ref().map_or(idle, |upstream| upstream.settings.idle_timeout);
+        let idle = self.upstream.map_or(std::time::Duration::ZERO, |upstream| upstream.settings.tunnel_idle);
+        let taking = self.upstream.map_or(idle, |upstream| upstream.settings.idle_timeout);
         let limits =
             [(taking, Error::OriginStall), (self.config.settings.timeouts.write_stall, Error::WriteStall)];
         let mut ways = [Way::new(clock::now()); 2];

@@ -1,7 +1,7 @@
 //! Counters of the process and their exposition.
 //!
-//! What is counted for each request is spread over [`SHARDS`] cache lines, one per thread as long as there are no
-//! more threads than that; a scrape adds them up.
+//! What is counted for each request is spread over [`SHARDS`] cache lines, and a scrape adds them up. The first [`OWN`] threads have
+//! one each, which nobody else writes: that takes no locked instruction. The others share the rest.
 
 mod histogram;
 mod labelled;
@@ -31,6 +31,8 @@ const ERRORS_LIMIT: usize = 256;
 pub(super) const BETWEEN: char = '\0';
 /// Copies of the counters that change with each request. A power of two.
 pub(super) const SHARDS: usize = 16;
+/// How many of them belong to one thread alone.
+const OWN: usize = SHARDS / 2;
 
 /// The label values of the statuses that a site's requests are counted by.
 pub(super) const STATUS_CLASSES: [&str; 7] = ["none", "1xx", "2xx", "3xx", "4xx", "5xx", "other"];
@@ -41,18 +43,31 @@ pub(super) const STATUS_CLASSES: [&str; 7] = ["none", "1xx", "2xx", "3xx", "4xx"
 struct Padded<T>(T);
 
 /// The shard of this thread.
-pub(super) fn shard() -> usize {
+fn shard() -> usize {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     thread_local! {
         static SHARD: Cell<usize> = const { Cell::new(usize::MAX) };
     }
     match SHARD.get() {
         usize::MAX => {
-            let shard = NEXT.fetch_add(1, Ordering::Relaxed) % SHARDS;
+            let thread = NEXT.fetch_add(1, Ordering::Relaxed);
+            let shard = if thread < OWN { thread } else { OWN + thread % (SHARDS - OWN) };
             SHARD.set(shard);
             shard
         }
         shard => shard,
+    }
+}
+
+/// Adds `n`, wrapping, to the counter that `counters` gives for the shard of this thread.
+#[inline]
+pub(super) fn add_in_shard<'a>(counters: impl FnOnce(usize) -> Option<&'a AtomicU64>, n: u64) {
+    let shard = shard();
+    let Some(counter) = counters(shard) else { return };
+    if shard < OWN {
+        counter.store(counter.load(Ordering::Relaxed).wrapping_add(n), Ordering::Relaxed);
+    } else {
+        counter.fetch_add(n, Ordering::Relaxed);
     }
 }
 
@@ -110,7 +125,7 @@ pub struct ShardedCounter([Padded<AtomicU64>; SHARDS]);
 impl ShardedCounter {
     /// Adds one.
     pub fn inc(&self) {
-        self.0[shard()].0.fetch_add(1, Ordering::Relaxed);
+        add_in_shard(|shard| self.0.get(shard).map(|shard| &shard.0), 1);
     }
 
     /// What was counted so far.
@@ -121,17 +136,18 @@ impl ShardedCounter {
 
 /// A count that rises and falls so often that threads should not share it.
 #[derive(Debug, Default)]
-pub struct ShardedGauge([Padded<AtomicI64>; SHARDS]);
+pub struct ShardedGauge([Padded<AtomicU64>; SHARDS]);
 
 impl ShardedGauge {
     /// Adds `n`, which may be negative. What one thread adds another may take off: only the sum means something.
     pub fn add(&self, n: i64) {
-        self.0[shard()].0.fetch_add(n, Ordering::Relaxed);
+        add_in_shard(|shard| self.0.get(shard).map(|shard| &shard.0), n.cast_unsigned());
     }
 
     /// What it stands at.
     pub fn get(&self) -> i64 {
-        self.0.iter().map(|shard| shard.0.load(Ordering::Relaxed)).sum()
+        let sum = |sum: u64, shard: &Padded<AtomicU64>| sum.wrapping_add(shard.0.load(Ordering::Relaxed));
+        self.0.iter().fold(0, sum).cast_signed()
     }
 }
 
@@ -207,7 +223,7 @@ impl SiteCounters {
             Some(status @ 100..600) => usize::from(status / 100),
             Some(_) => STATUS_CLASSES.len() - 1,
         };
-        self.0[shard()].0[class].fetch_add(1, Ordering::Relaxed);
+        add_in_shard(|shard| self.0.get(shard)?.0.get(class), 1);
     }
 
     /// Requests so far, by [`STATUS_CLASSES`].

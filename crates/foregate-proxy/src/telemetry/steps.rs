@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use foregate_module::Traffic;
 use parking_lot::Mutex;
 
-use super::metrics::{Counter, SHARDS, shard};
+use super::metrics::{Counter, SHARDS, add_in_shard};
 
 /// Panics of one step, within [`PANIC_SPAN`] of each other, that open its circuit breaker.
 const PANICS: u64 = 5;
@@ -161,9 +161,7 @@ impl StepCounters {
     /// Counts a run.
     #[inline]
     pub fn ran(&self, step: u16) {
-        if let Some(runs) = self.runs.get(shard()).and_then(|runs| runs.get(usize::from(step))) {
-            runs.fetch_add(1, Ordering::Relaxed);
-        }
+        add_in_shard(|shard| self.runs.get(shard)?.get(usize::from(step)), 1);
     }
 
     /// All steps, with their runs so far.

@@ -70,6 +70,8 @@ pub struct Upstream {
 /// A server at work.
 #[derive(Debug)]
 pub struct Server {
+    /// Its place among those of its upstream.
+    number: usize,
     /// Where it is.
     pub address: ServerAddress,
     /// The same as text, for logs.
@@ -170,7 +172,7 @@ impl Upstreams {
         connector: Option<Connector>,
         head_limits: HeadLimits,
     ) -> Upstream {
-        let servers = settings.servers.iter().map(|server| {
+        let servers = settings.servers.iter().enumerate().map(|(number, server)| {
             let key = PoolKey {
                 address: server.address.clone(),
                 protocol: settings.protocol,
@@ -180,6 +182,7 @@ impl Upstreams {
             };
             let label: Arc<str> = server.address.to_string().into();
             Server {
+                number,
                 address: server.address.clone(),
                 counters: self.metrics.server(&settings.name, &label),
                 label,
@@ -342,20 +345,20 @@ impl Upstream {
     }
 
     /// Counts a request as active for as long as the result lives.
-    pub fn enter(self: &Arc<Self>) -> Active {
+    pub fn enter(&self) -> Active<'_> {
         self.active.fetch_add(1, Ordering::Relaxed);
-        Active { upstream: Arc::clone(self), retrying: false }
+        Active { upstream: self, retrying: false }
     }
 }
 
 /// A request that is being served by an upstream.
 #[derive(Debug)]
-pub struct Active {
-    upstream: Arc<Upstream>,
+pub struct Active<'a> {
+    upstream: &'a Upstream,
     retrying: bool,
 }
 
-impl Active {
+impl Active<'_> {
     /// Whether the budget of the upstream allows this request a further attempt.
     pub fn may_retry(&mut self) -> bool {
         if self.retrying {
@@ -380,7 +383,7 @@ impl Active {
     }
 }
 
-impl Drop for Active {
+impl Drop for Active<'_> {
     fn drop(&mut self) {
         self.answered();
         self.upstream.active.fetch_sub(1, Ordering::Relaxed);

@@ -21,7 +21,7 @@ use tokio::time::timeout_at;
 use super::connect::Connected;
 use super::guarded::Signs;
 use super::pool::{Lease, Made};
-use super::{Own, Pool, Server, Upstream, rest};
+use super::{Own, Server, Upstream, rest};
 use crate::connection::registry::Holdings;
 use crate::descriptors::OfClient;
 use crate::error::{Error, Side};
@@ -48,7 +48,8 @@ pub struct Origin {
     pub reused: bool,
     /// Of a connection of HTTP/1.
     made: Option<Box<Made>>,
-    pool: Arc<Pool>,
+    /// Where it leads, among those of its upstream.
+    server: usize,
     keep_alive: bool,
     /// A head has come, if only an interim one.
     answered: bool,
@@ -221,8 +222,8 @@ impl Upstream {
                 (Link::H2(link), None, Some(H2Attempt { lease, opened, response: None }))
             }
         };
-        let pool = Arc::clone(&server.pool);
-        Origin { link, reused, made, pool, keep_alive: false, answered: false, refusal: None, h2 }
+        let server = server.number;
+        Origin { link, reused, made, server, keep_alive: false, answered: false, refusal: None, h2 }
     }
 
     /// Keeps a new connection on which nothing was asked.
@@ -238,16 +239,17 @@ impl Upstream {
             && link.is_clean()
             && !link.is_ahead_in_tls()
             && let Some(mut made) = origin.made
+            && let Some(server) = self.servers.get(origin.server)
         {
             let own = made.own.upgrade();
             // Were the client's connection gone, nobody would use it. If it goes now, this ends with it below.
             if self.settings.send_proxy.is_some()
-                && !own.as_ref().is_some_and(|own| own.keeps_in(&origin.pool))
+                && !own.as_ref().is_some_and(|own| own.keeps_in(&server.pool))
             {
                 return;
             }
             made.of_client = None;
-            origin.pool.put(link, made, now, self.settings.keep_alive_connections);
+            server.pool.put(link, made, now, self.settings.keep_alive_connections);
         }
     }
 }

@@ -116,7 +116,7 @@ impl Exchange<'_> {
     }
 
     fn sweep_of(&mut self, of: Of) -> Option<Sweep> {
-        let config = Arc::clone(&self.config);
+        let config = self.config;
         let pipeline = &config.settings.pipeline;
         let plan = Arc::clone(&self.run.as_ref()?.plan);
         let (view, state) = self.view()?;
