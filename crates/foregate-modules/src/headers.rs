@@ -23,7 +23,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::ops::ControlFlow;
 
-use foregate_module::settings::{ANY, Argument, Block, Mistakes, Prop};
+use foregate_module::settings::{ANY, Argument, Block, Mistakes, Prop, each, together};
 use foregate_module::{
     Condition, Context, Edit, EditRequest, EditResponse, Edits, Expression, Field, Filter, FromNode, Key,
     Never, Node, PhaseId, Problem, Step, Swept, Text, View, phase,
@@ -353,29 +353,29 @@ fn read_line(
         "add" => Verb::Add,
         "default" => Verb::Default,
         _ => {
-            for name in line.args() {
-                lines.push(Line::Fixed([field(name)?.removal()].into()));
-            }
+            let removal = |name| Ok(Line::Fixed([field(name)?.removal()].into()));
+            lines.extend(each::<_, Vec<Line>>(line.args().iter().map(removal))?);
             return Ok(());
         }
     };
-    let named = field(line.arg(0)?)?;
-    match (line.args().get(1), line.prop("expression")) {
+    let named = line.arg(0).and_then(field);
+    lines.push(match (line.args().get(1), line.prop("expression")) {
         (Some(value), None) => {
-            literal::check(value, Use::Value, |expression| format!("expression=#\"{expression}\"#"))?;
-            let text = Text::Shared(value.text()?.as_bytes().into());
-            let field = named.with_value(text).map_err(|error| value.wrong(error.to_string()))?;
-            lines.push(Line::Fixed([verb.edit(field)].into()));
+            let shown = |expression: &str| format!("expression=#\"{expression}\"#");
+            let text = literal::check(value, Use::Value, shown).and_then(|()| value.text());
+            let (named, text) = together((named, text))?;
+            let field = named.with_value(Text::Shared(text.as_bytes().into()));
+            Line::Fixed([verb.edit(field.map_err(|error| value.wrong(error.to_string()))?)].into())
         }
         (None, Some(expression)) => {
-            lines.push(Line::Made(verb, named, context.expression(expression, phase)?));
+            let (named, expression) = together((named, context.expression(expression, phase)))?;
+            Line::Made(verb, named, expression)
         }
         _ => {
-            return Err(
-                line.wrong(format!("`{}` needs either a value or expression=EXPRESSION", line.name()))
-            );
+            let message = format!("`{}` needs either a value or expression=EXPRESSION", line.name());
+            return Err(line.wrong(message));
         }
-    }
+    });
     Ok(())
 }
 

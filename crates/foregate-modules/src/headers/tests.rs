@@ -201,6 +201,13 @@ fn mistakes_are_told() {
         told(&[line("set", "a", "$remote_addr")]),
         "`$remote_addr` is no variable here: it is taken as it stands"
     );
+    let both = |line: Node| {
+        let blocks = node("headers").with_child(block("request", &[line]));
+        read(&[blocks]).err().unwrap().further.len()
+    };
+    assert_eq!(both(line("set", "a b", "$remote_addr")), 1, "name and value");
+    assert_eq!(both(made("set", "a b", "nonsense")), 1);
+    assert_eq!(both(node("remove").arg_literal("x-*").arg_literal("connection")), 1);
     let lines = [line("set", "a b", ""), line("add", "a", "b"), made("add", "a", "nonsense")];
     let blocks = node("headers")
         .with_child(block("request", &lines))

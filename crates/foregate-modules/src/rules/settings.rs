@@ -6,7 +6,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use foregate_module::settings::{
-    Argument, Context, FURTHER_LIMIT, FromNode, Key, Mistakes, Node, Problem, UpstreamId,
+    Argument, Context, FURTHER_LIMIT, FromNode, Key, Mistakes, Node, Problem, UpstreamId, each, together,
 };
 use foregate_module::{Conditions, Edit, Expression, Field, PhaseId, Step, Steps, Text, View};
 
@@ -404,11 +404,11 @@ impl Reader<'_> {
             "add-response-header" => Action::EditResponse(self.change(true)?),
             "remove-response-header" => Action::EditResponse(self.removal()?),
             "set" => {
-                let (name, value) = (self.name()?, self.given(node.arg(1)?, Use::Value)?);
+                let (name, value) = together((self.name(), self.value()))?;
                 Action::Set { name, value }
             }
             "log" => {
-                let (name, value) = (self.name()?, self.given(node.arg(1)?, Use::Value)?);
+                let (name, value) = together((self.name(), self.value()))?;
                 Action::Log { name, value }
             }
             "upstream" => Action::Upstream(self.context.upstream(node.arg(0)?)?),
@@ -416,6 +416,12 @@ impl Reader<'_> {
             "challenge" => Action::Challenge(Box::new(Challenge::read(node, self.context)?)),
             name => return Err(node.wrong(format!("there is no action `{name}`"))),
         })
+    }
+
+    /// The value behind a name.
+    fn value(&mut self) -> Result<Given, Problem> {
+        let argument = self.node.arg(1)?;
+        self.given(argument, Use::Value)
     }
 
     /// A value of the node: as it stands there, or an expression.
@@ -434,28 +440,31 @@ impl Reader<'_> {
 
     fn respond(&mut self, least: u64, default: u16) -> Result<Action, Problem> {
         let node = self.node;
-        let status =
-            node.args().first().map_or(Ok(u64::from(default)), |status| status.number(least..=999))?;
-        if redirects::STATUSES.iter().any(|redirect| u64::from(*redirect) == status) {
+        let status = node.args().first().map_or(Ok(u64::from(default)), |status| status.number(least..=999));
+        let status = status.and_then(|status| {
+            if redirects::STATUSES.iter().all(|redirect| u64::from(*redirect) != status) {
+                return Ok(status);
+            }
             let message = format!("an answer with status {status} needs an address to send the client to");
-            return Err(node.wrong(message).help(format!("write `redirect \"TARGET\" status={status}`")));
-        }
+            Err(node.wrong(message).help(format!("write `redirect \"TARGET\" status={status}`")))
+        });
         let body =
-            node.args().get(1).map_or(Ok(Given::Text(Arc::default())), |body| self.given(body, Use::Body))?;
-        let content_type = match node.prop("type") {
-            None => "text/plain; charset=utf-8",
-            Some(argument) => crate::content_type(argument)?,
-        };
+            node.args().get(1).map_or(Ok(Given::Text(Arc::default())), |body| self.given(body, Use::Body));
+        let content_type = node.prop("type").map_or(Ok("text/plain; charset=utf-8"), crate::content_type);
+        let (status, body, content_type) = together((status, body, content_type))?;
         Ok(Action::Respond { status: status as u16, content_type: content_type.as_bytes().into(), body })
     }
 
     fn redirect(&mut self) -> Result<Action, Problem> {
-        let argument = self.node.arg(0)?;
-        let status = redirects::status(self.node)?;
-        let target = self.given(argument, Use::Address)?;
-        if let Given::Text(_) = target {
-            redirects::check_target(argument.text()?).map_err(|message| argument.wrong(message))?;
-        }
+        let status = redirects::status(self.node);
+        let target = self.node.arg(0).and_then(|argument| {
+            let target = self.given(argument, Use::Address)?;
+            if let Given::Text(_) = target {
+                redirects::check_target(argument.text()?).map_err(|message| argument.wrong(message))?;
+            }
+            Ok(target)
+        });
+        let (status, target) = together((status, target))?;
         Ok(Action::Redirect { status, target })
     }
 
@@ -468,7 +477,7 @@ impl Reader<'_> {
         let mut read = |argument: Option<&Argument>| {
             argument.map(|argument| self.given(argument, Use::Address)).transpose()
         };
-        let (path_value, query_value) = (read(path)?, read(query)?);
+        let (path_value, query_value) = together((read(path), read(query)))?;
         if let (Some(argument), Some(Given::Text(text))) = (path, &path_value)
             && (!text.starts_with(b"/") || text.iter().any(|byte| matches!(byte, b'?' | b'#')))
         {
@@ -478,11 +487,11 @@ impl Reader<'_> {
     }
 
     fn change(&mut self, appends: bool) -> Result<Change, Problem> {
-        let (field, argument) = (self.field()?, self.node.arg(1)?);
-        match self.given(argument, Use::Value)? {
+        let (field, value) = together((self.field(), self.value()))?;
+        match value {
             Given::Text(value) => {
                 let field = field.with_value(Text::Shared(value));
-                let field = field.map_err(|error| argument.wrong(format!("{error}")))?;
+                let field = field.or_else(|error| Err(self.node.arg(1)?.wrong(format!("{error}"))))?;
                 Ok(Change::Fixed([if appends { Edit::Append(field) } else { Edit::Set(field) }].into()))
             }
             Given::Expression(value) => Ok(Change::Computed { field, appends, value }),
@@ -511,13 +520,14 @@ impl Reader<'_> {
     }
 
     fn skip(&mut self) -> Result<Action, Problem> {
-        let (mut steps, mut rules) = (Steps::NONE, false);
-        for argument in self.node.args() {
-            match argument.text()? {
-                "rules" | "rule" => rules = true,
-                _ => steps = steps.and(self.context.steps_after(argument, self.when.step())?),
+        let mut rules = false;
+        let steps: Vec<Steps> = each(self.node.args().iter().map(|argument| match argument.text()? {
+            "rules" | "rule" => {
+                rules = true;
+                Ok(Steps::NONE)
             }
-        }
-        Ok(Action::Skip { steps, rules })
+            _ => self.context.steps_after(argument, self.when.step()),
+        }))?;
+        Ok(Action::Skip { steps: steps.into_iter().fold(Steps::NONE, Steps::and), rules })
     }
 }

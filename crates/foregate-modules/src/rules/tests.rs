@@ -484,6 +484,28 @@ fn all_that_is_wrong_is_told() {
 }
 
 #[test]
+fn all_that_is_wrong_with_one_action_is_told() {
+    let two = |action: Node| {
+        let problem = settings(&[rule("ssl", [action])], &crate::shipped()).err().expect("mistakes");
+        let further: Vec<String> = problem.further.iter().map(|more| more.message.to_string()).collect();
+        assert_eq!(further.len(), 1, "{problem:?}");
+        (problem.message.to_string(), further.concat())
+    };
+    let (first, second) = two(action("set-header", &["a b", "lower(http.host)"]));
+    assert!(first.contains("not the name of a field") && second.contains("`lower` is not called here"));
+    let (first, second) = two(action("log", &["", "lower(http.host)"]));
+    assert!(first.contains("a name has 1 to") && second.contains("`lower` is not called here"));
+    let (first, second) = two(action("redirect", &["//a"]).prop_literal("status", 300));
+    assert!(first.contains("300") || first.contains("301"), "{first}");
+    assert!(second.contains("names another host"), "{second}");
+    let respond = node("respond").arg_literal(1).arg_literal("lower(http.host)");
+    let (first, second) = two(respond);
+    assert!(first.contains("from 200 to 999") && second.contains("`lower` is not called here"));
+    let (first, second) = two(action("skip", &["none", "neither"]));
+    assert_eq!([&*first, &*second], ["there is no module of this name"; 2]);
+}
+
+#[test]
 fn actions_that_cannot_be_are_refused() {
     let header = "this field belongs to the connection or the framing, which no module changes";
     let control = "this cannot be the value of a field: it has a control byte, or a blank at an end";
