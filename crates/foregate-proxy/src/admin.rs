@@ -16,6 +16,7 @@ use tokio::time::timeout;
 use crate::link::Socket;
 use crate::listener::Listener;
 use crate::proxy::Proxy;
+use crate::telemetry::blocked::Watched;
 
 /// The longest admin request or metrics request head, in bytes.
 const LONGEST_REQUEST: u64 = 8 * 1024;
@@ -144,11 +145,12 @@ pub async fn serve_metrics(listener: Listener, proxy: Arc<Proxy>) {
         match listener.accept().await {
             Ok((socket, _)) => {
                 let proxy = Arc::clone(&proxy);
+                let watched_by = Arc::clone(&proxy.metrics);
                 let serve = |asked: Asked| async move {
                     // A client that fails or dawdles is its own loss.
                     let _ = timeout(PATIENCE, metrics(socket, &proxy, &asked)).await;
                 };
-                clients.admit(serve).await;
+                clients.admit(|asked| Watched::new(serve(asked), watched_by)).await;
             }
             Err(_) => tokio::time::sleep(PAUSE).await,
         }

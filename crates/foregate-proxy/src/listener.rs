@@ -224,10 +224,14 @@ pub async fn run(
             }
             accepted
         });
+        if *stop.borrow() {
+            break;
+        }
+        // Where a connection waits already nobody has to be told of a stop.
         let accepted = tokio::select! {
             biased;
-            _ = stop.wait_for(|stop| *stop) => break,
             accepted = accept => accepted,
+            _ = stop.wait_for(|stop| *stop) => break,
         };
         accepted_in_a_row += 1;
         match accepted {

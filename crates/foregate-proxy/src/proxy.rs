@@ -203,7 +203,7 @@ impl Proxy {
 
     /// The present configuration each time that it is asked for, at next to no cost while that is the same. It keeps the last one that it
     /// gave: for whoever asks again soon.
-    pub fn configs(&self) -> Cache<&ArcSwap<Config>, Arc<Config>> {
+    pub fn config_cache(&self) -> Cache<&ArcSwap<Config>, Arc<Config>> {
         Cache::new(&self.config)
     }
 

@@ -30,6 +30,7 @@ use crate::proxy::{Config, Proxy};
 use crate::random;
 use crate::settings::{Listen, ListenAddress, Settings};
 use crate::sys;
+use crate::telemetry::blocked::Watched;
 use crate::telemetry::clock;
 use crate::telemetry::log_file::LogFiles;
 use crate::telemetry::metrics::Metrics;
@@ -114,6 +115,7 @@ pub fn run(settings: Settings, source: Arc<dyn Source>) -> io::Result<()> {
     // Between looks at the sockets a worker polls a few tasks. By default they are 61: when many bodies move as fast as
     // they can, that is milliseconds in which a new request is not even seen.
     runtime.event_interval(TASKS_BETWEEN_LOOKS);
+    // Workers are threads like all others of the runtime, of which they alone poll tasks that are watched.
     runtime.on_thread_start(|| {
         clock::tells_of_rests();
         random::seed();
@@ -247,7 +249,8 @@ impl Server {
         server.certificates.watch();
         tokio::spawn(memory::wake(tokio::runtime::Handle::current().metrics().num_workers()));
         tokio::spawn(pressure::watch(Arc::clone(&proxy)));
-        tokio::spawn(upstream::sweep(move || proxy.config().upstreams.clone()));
+        let metrics = Arc::clone(&proxy.metrics);
+        tokio::spawn(Watched::new(upstream::sweep(move || proxy.config().upstreams.clone()), metrics));
         crate::notify::ready();
         Ok(server)
     }
@@ -326,7 +329,7 @@ impl Server {
         self.next_listener += 1;
         let proxy = Arc::clone(&self.proxy);
         let task = listener::run(proxy, Arc::clone(&listener), settings_receiver, stop_receiver, id);
-        let task = tokio::spawn(task);
+        let task = tokio::spawn(Watched::new(task, Arc::clone(&self.proxy.metrics)));
         let listening = Listening { id, file, listener, settings, stop, task };
         // One whose file somebody has removed: nobody reaches it any more.
         if let Some(lost) = self.listening.insert(address, listening) {

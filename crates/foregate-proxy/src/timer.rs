@@ -12,8 +12,6 @@ use std::time::{Duration, Instant};
 use tokio::task::coop::unconstrained;
 use tokio::time::Sleep;
 
-use crate::telemetry::clock;
-
 /// Armed timers that a thread keeps for its next connections.
 const KEPT_PER_THREAD: usize = 256;
 
@@ -53,8 +51,9 @@ impl Timer {
         if deadline < armed.at {
             armed.arm(deadline);
         }
-        // It goes off at its time at the earliest, and then the task is polled anew.
-        if armed.waker.as_ref().is_some_and(|waker| waker.will_wake(cx.waker())) && clock::now() < armed.at {
+        // The timer itself is asked, and no clock: one that has gone off wakes nobody again.
+        if armed.waker.as_ref().is_some_and(|waker| waker.will_wake(cx.waker())) && !armed.sleep.is_elapsed()
+        {
             return Poll::Pending;
         }
         while armed.poll(cx).is_ready() {
@@ -103,8 +102,12 @@ impl Drop for Timer {
 #[cfg(test)]
 mod tests {
     use std::future::poll_fn;
+    use std::sync::Arc;
 
     use super::*;
+    use crate::telemetry::blocked::Watched;
+    use crate::telemetry::clock;
+    use crate::telemetry::metrics::Metrics;
 
     #[tokio::test]
     async fn a_deadline_may_move_both_ways() {
@@ -132,6 +135,33 @@ mod tests {
         });
         tokio::time::timeout(Duration::from_secs(10), wait).await.expect("the timer goes off");
         assert!(start.elapsed() >= Duration::from_millis(30));
+    }
+
+    /// Where the runtime looks at its timers between two polls, a task may begin at a time before that for which it was woken.
+    #[test]
+    fn a_task_that_begins_early_is_not_forgotten() {
+        let mut runtime = tokio::runtime::Builder::new_multi_thread();
+        runtime.worker_threads(1).enable_all();
+        runtime.on_thread_start(clock::tells_of_rests).on_thread_park(clock::rest);
+        let runtime = runtime.build().unwrap();
+        let began = Instant::now();
+        let waits = async move {
+            let mut timer = Timer::new(Duration::from_secs(60));
+            poll_fn(|cx| timer.poll(cx, began + Duration::from_millis(20))).await;
+        };
+        // Beside one that keeps the worker from sleeping.
+        let spins = async move {
+            let waits = tokio::spawn(Watched::new(waits, Arc::new(Metrics::default())));
+            while began.elapsed() < Duration::from_millis(200) {
+                let turn = Instant::now();
+                while turn.elapsed() < Duration::from_millis(5) {}
+                tokio::task::yield_now().await;
+            }
+            waits.await
+        };
+        let spins = runtime.spawn(spins);
+        let ended = runtime.block_on(async { tokio::time::timeout(Duration::from_secs(10), spins).await });
+        ended.expect("the timer goes off").unwrap().unwrap();
     }
 
     #[tokio::test]

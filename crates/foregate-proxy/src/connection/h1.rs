@@ -138,9 +138,9 @@ impl Session {
 
     async fn serve_each(&mut self, Scratch { request, response }: &mut Scratch) -> End {
         let proxy = Arc::clone(&self.connection.proxy);
-        let mut configs = proxy.configs();
+        let mut config = proxy.config_cache();
         loop {
-            match self.exchange(configs.load(), request, response).await {
+            match self.exchange(config.load(), request, response).await {
                 Outcome::Abort => return End::Gone,
                 Outcome::Close => return End::Close(self.drain()),
                 Outcome::Reusable => {}

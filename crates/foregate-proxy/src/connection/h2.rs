@@ -372,6 +372,8 @@ impl Session {
                 false => LINGER.min(timeouts.write_stall),
             };
             deadline = longest.min(self.seen_at.max(since) + silence);
+            // The poll may have begun before the time for which it was woken.
+            let now = Instant::now();
             if deadline <= now && now < longest && !self.stream.is_sent() {
                 self.seen_at = now;
                 deadline = longest.min(now + silence);

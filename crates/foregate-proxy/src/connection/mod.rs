@@ -53,14 +53,14 @@ pub struct Active(Arc<Metrics>);
 impl Active {
     /// Counts one more.
     pub fn new(metrics: &Arc<Metrics>) -> Self {
-        metrics.connections_active.inc();
+        metrics.connections_active.add(1);
         Self(Arc::clone(metrics))
     }
 }
 
 impl Drop for Active {
     fn drop(&mut self) {
-        self.0.connections_active.dec();
+        self.0.connections_active.add(-1);
     }
 }
 

@@ -268,14 +268,14 @@ impl AsyncRead for Socket {
 
 impl AsyncWrite for Socket {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, data: &[u8]) -> Poll<io::Result<usize>> {
-        // Mostly there is room, and nobody has to be woken.
-        let turn = ready!(poll_proceed(cx));
+        // Mostly there is room, which it costs less to try than to ask for.
+        let budget = ready!(poll_proceed(cx));
         let mut sent = self.try_send(data);
         while sent.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock) {
             ready!(each_kind!(&self.kind, stream => stream.poll_write_ready(cx)))?;
             sent = self.try_send(data);
         }
-        turn.made_progress();
+        budget.made_progress();
         self.count_sent(Poll::Ready(sent))
     }
 

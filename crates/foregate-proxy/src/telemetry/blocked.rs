@@ -1,9 +1,10 @@
 //! How long a poll keeps its worker from other tasks.
 
-use pin_project_lite::pin_project;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+
+use pin_project_lite::pin_project;
 
 use super::clock::Polling;
 use super::metrics::Metrics;

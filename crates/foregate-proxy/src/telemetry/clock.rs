@@ -14,7 +14,8 @@ thread_local! {
 }
 
 /// The time at which the current poll of a [`super::blocked::Watched`] task began; outside of one, the time. Polls that follow each
-/// other begin when the one before has ended, so that the clock is read once for each.
+/// other begin when the one before has ended, so that the clock is read once for each: it may be somewhat before what has woken
+/// the task, and before what the task was told on another thread. So it never tells that a timer has not gone off.
 ///
 /// Good for deadlines, which do not mind the length of a poll; not for measuring.
 pub fn now() -> Instant {
@@ -33,7 +34,7 @@ pub fn thread_time() -> Duration {
     Duration::new(u64::try_from(time.tv_sec).unwrap_or(0), nanos)
 }
 
-/// This thread calls [`rest`] whenever it is about to sleep, and polls tasks of one runtime alone.
+/// This thread calls [`rest`] whenever it is about to sleep. Threads on which a worker blocks in place do not (`clippy.toml`).
 pub fn tells_of_rests() {
     TELLS.set(true);
 }

@@ -62,6 +62,9 @@ fn shard() -> usize {
 /// Adds `n`, wrapping, to the counter that `counters` gives for the shard of this thread.
 #[inline]
 pub(super) fn add_in_shard<'a>(counters: impl FnOnce(usize) -> Option<&'a AtomicU64>, n: u64) {
+    if n == 0 {
+        return;
+    }
     let shard = shard();
     let Some(counter) = counters(shard) else { return };
     if shard < OWN {
@@ -155,9 +158,9 @@ impl ShardedGauge {
 #[derive(Debug, Default)]
 pub struct Metrics {
     /// Client connections accepted.
-    pub connections_accepted: Counter,
+    pub connections_accepted: ShardedCounter,
     /// Client connections open now.
-    pub connections_active: Gauge,
+    pub connections_active: ShardedGauge,
     /// Client connections closed at once, over a limit.
     pub connections_refused: Counter,
     /// Requests over HTTP/2 that their clients reset, or left, before they were begun.
@@ -385,8 +388,8 @@ mod tests {
         server.failures.inc();
         metrics.error("timeout", "upstream");
         metrics.error("timeout", "upstream");
-        metrics.connections_accepted.add(3);
-        metrics.connections_active.inc();
+        (0..3).for_each(|_| metrics.connections_accepted.inc());
+        metrics.connections_active.add(1);
         metrics.handshake_failed("protocol");
         metrics.proxy_header_refused("malformed");
         metrics.proxy_header_refused("malformed");

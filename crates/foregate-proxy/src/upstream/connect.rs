@@ -24,6 +24,7 @@ use crate::link::unread::Unread;
 use crate::link::unsent::{Piece, Unsent};
 use crate::link::{H1Link, Socket, Stream, stream};
 use crate::settings::{ProxyProtocolVersion, UpstreamProtocol};
+use crate::telemetry::blocked::Watched;
 use crate::tls::{Alpn, ConnectError};
 
 /// The flow-control windows that origins are given, in bytes.
@@ -262,7 +263,7 @@ impl Upstream {
         let pings = connection.ping_pong();
         let shared = Arc::new(Shared::new(sender.clone(), pings, now, address, streams, told, used));
         let lease = Shared::lease(&shared).ok_or(Error::NoServer)?;
-        tokio::spawn(drive(connection, signs, unused));
+        tokio::spawn(Watched::new(drive(connection, signs, unused), Arc::clone(&self.metrics)));
         // A connection that starts with one client's PROXY header is for that client alone.
         if self.settings.send_proxy.is_none() {
             server.pool.share(shared);

@@ -65,6 +65,7 @@ pub struct Upstream {
     connector: Option<Connector>,
     active: AtomicU32,
     retrying: AtomicU32,
+    metrics: Arc<Metrics>,
 }
 
 /// A server at work.
@@ -208,6 +209,7 @@ impl Upstreams {
             connector,
             active: AtomicU32::new(0),
             retrying: AtomicU32::new(0),
+            metrics: Arc::clone(&self.metrics),
         }
     }
 }
