@@ -17,10 +17,10 @@ use crate::error::Error;
 use crate::exchange::client::{Client, Peer};
 use crate::exchange::scratch::Scratch;
 use crate::exchange::{self, Unserved};
-use crate::http2::{self, Arrived, Asked, COLLECT, ClientStream, RefusedHead, Shared};
+use crate::http2::{self, Arrived, Asked, COLLECT, ClientStream, HEADS, RefusedHead, Shared};
 use crate::link::buffer::Buffer;
 use crate::link::{H2Link, Link, LinkError, Stream};
-use crate::pressure;
+use crate::pressure::{self, Charge};
 use crate::proxy::{Proxy, Terms};
 use crate::telemetry::blocked::Watched;
 use crate::telemetry::clock;
@@ -33,8 +33,9 @@ const PAUSE: usize = 4 * COLLECT;
 const READ: usize = 64 * 1024;
 /// Reads in a row before others of the worker have their turn.
 const READS: u32 = 4;
-/// With heads of so many bytes waiting for their requests to be begun, nothing more is read before they are.
-const HEAD_BYTES: usize = 64 * 1024;
+/// What a stream at work has beside its head and its bodies, bytes: its task, its exchange, and what the allocator makes of these. Clients may
+/// have tens of thousands that wait for a window.
+const STREAM: usize = 3 * 1024;
 /// How long a client may be silent at the end of a connection on which it has got something just now.
 const LINGER: Duration = Duration::from_secs(5);
 /// How long the end of a connection may take whatever a client still sends or takes, in times of `write-stall`.
@@ -53,6 +54,7 @@ pub(super) async fn serve(connection: Connection, stream: Stream) {
         shared: Shared::new(&terms.limits, registered.holdings().cloned()),
         stream,
         input: Buffer::new(),
+        held_back: false,
         output: Buffer::new(),
         blocked: None,
         unflushed: false,
@@ -77,8 +79,10 @@ pub(super) async fn serve(connection: Connection, stream: Stream) {
 struct Session {
     shared: Arc<Shared>,
     stream: Stream,
-    /// What was read and is no whole frame yet.
+    /// What was read and is no whole frame yet, or is held back.
     input: Buffer,
+    /// It is to be looked at once the requests before it have been begun.
+    held_back: bool,
     /// What is being written.
     output: Buffer,
     /// Since when the client takes nothing of what we have for it, and how much the system had taken by then.
@@ -116,8 +120,8 @@ impl Drop for Session {
 }
 
 enum Event {
-    Request(Asked),
-    Refused(RefusedHead),
+    /// The client has begun something.
+    Arrived(Arrived),
     /// It does what no connection survives.
     Fault(Reason),
     /// What it has begun, or was told, takes it too long.
@@ -132,23 +136,31 @@ enum Event {
 
 impl Session {
     async fn run(&mut self) {
-        let (mut begun, mut most) = (0, 1);
+        let (mut begun, mut heads, mut most) = (0, 0, 1);
         loop {
             match poll_fn(|cx| self.poll_event(cx)).await {
                 // The client has not even acknowledged that the connection is ending; what it opens may be asked elsewhere.
-                Event::Request(asked) if self.has_ended() => {
+                Event::Arrived(Arrived::Request(asked)) if self.has_ended() => {
                     ClientStream::new(&self.shared, asked.stream).refuse();
                     asked.scratch.give();
                 }
-                Event::Request(asked) => {
-                    self.start(asked);
-                    begun += 1;
-                    if begun == most {
-                        (begun, most) = (0, BEGUN_IN_A_ROW.min(2 * most));
-                        tokio::task::yield_now().await;
+                Event::Arrived(arrived) => {
+                    heads += arrived.size();
+                    match arrived {
+                        Arrived::Request(asked) => {
+                            self.start(asked);
+                            begun += 1;
+                        }
+                        Arrived::Refused(refused) => self.refuse(refused),
                     }
+                    if begun == most {
+                        most = BEGUN_IN_A_ROW.min(2 * most);
+                    } else if heads < HEADS {
+                        continue;
+                    }
+                    (begun, heads) = (0, 0);
+                    tokio::task::yield_now().await;
                 }
-                Event::Refused(refused) => self.refuse(refused),
                 Event::Fault(reason) => return self.expel(reason).await,
                 Event::Stalled => return self.expel(Reason::NO_ERROR).await,
                 Event::Blocked => {
@@ -172,10 +184,8 @@ impl Session {
             Poll::Ready(Ok(())) => true,
             Poll::Pending => false,
         };
-        match self.shared.next() {
-            Some(Arrived::Request(asked)) => return Poll::Ready(Event::Request(asked)),
-            Some(Arrived::Refused(refused)) => return Poll::Ready(Event::Refused(refused)),
-            None => {}
+        if let Some(arrived) = self.shared.next() {
+            return Poll::Ready(Event::Arrived(arrived));
         }
         if self.gives_way() {
             pressure::REFUSED_BODIES.inc();
@@ -223,12 +233,16 @@ impl Session {
         let mut has_more = true;
         for _ in 0..READS {
             let heads = self.shared.waiting_heads();
-            if self.waiting() >= PAUSE || heads >= HEAD_BYTES || heads > 0 && pressure::is_felt() {
+            if self.waiting() >= PAUSE || heads >= HEADS || heads > 0 && pressure::is_felt() {
                 // Whoever has left has, whatever has not been read.
                 if heads > 0 && self.stream.socket().has_ended(cx) {
                     return Poll::Ready(Err(Event::Gone(LinkError::Io(ErrorKind::BrokenPipe))));
                 }
                 break;
+            }
+            if self.held_back {
+                self.receive().map_err(Event::Fault)?;
+                continue;
             }
             let Poll::Ready(read) = self.input.poll_fill(cx, &mut self.stream, READ) else {
                 has_more = false;
@@ -247,7 +261,7 @@ impl Session {
         if unseen {
             self.receive().map_err(Event::Fault)?;
         }
-        if has_more { Poll::Ready(Ok(())) } else { Poll::Pending }
+        if has_more || self.held_back { Poll::Ready(Ok(())) } else { Poll::Pending }
     }
 
     /// Takes what was read.
@@ -255,13 +269,25 @@ impl Session {
         self.seen_at = clock::now();
         let limits = self.proxy.config().head_limits;
         let terms = http2::Terms { secure: self.peer.is_secure(), limits };
-        let http2::Taken { bytes, withdrawn } = self.shared.receive(self.input.unread(), &terms);
+        let http2::Taken { bytes, held_back, withdrawn } = self.shared.receive(self.input.unread(), &terms);
+        self.held_back = held_back;
         if withdrawn > 0 {
             self.requests += withdrawn;
             self.proxy.metrics.requests_reset.add(withdrawn);
         }
         self.input.consume(bytes?);
         Ok(())
+    }
+
+    /// Takes all of it, where no requests are begun any more.
+    fn receive_all(&mut self) -> Result<(), Reason> {
+        loop {
+            let before = self.input.len();
+            self.receive()?;
+            if !self.held_back || self.input.len() == before {
+                return Ok(());
+            }
+        }
     }
 
     /// What waits to be written, bytes.
@@ -505,7 +531,7 @@ impl Session {
                 return Poll::Ready(Heard::End);
             }
             match ready!(self.input.poll_fill(cx, &mut self.stream, READ)) {
-                Ok(1..) if self.receive().is_ok() => Poll::Ready(Heard::Something),
+                Ok(1..) if self.receive_all().is_ok() => Poll::Ready(Heard::Something),
                 _ => Poll::Ready(Heard::End),
             }
         });
@@ -523,19 +549,24 @@ enum Heard {
     End,
 }
 
-/// A stream's place among those at work.
-struct Place(Arc<AtomicUsize>);
+/// A stream's place among those at work, and what it has of the memory.
+struct Place {
+    among: Arc<AtomicUsize>,
+    _charge: Charge,
+}
 
 impl Place {
     fn take(streams: &Arc<AtomicUsize>) -> Self {
         streams.fetch_add(1, Ordering::Relaxed);
-        Self(Arc::clone(streams))
+        let mut charge = Charge::new();
+        charge.set(STREAM);
+        Self { among: Arc::clone(streams), _charge: charge }
     }
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
+        self.among.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

@@ -124,6 +124,7 @@ impl State {
                     BlockError::Compression => Reason::COMPRESSION_ERROR,
                     BlockError::TooLarge => Reason::ENHANCE_YOUR_CALM,
                 })?;
+            self.input.decoded += inspected.size();
             let limits = &self.input.limits;
             let is_too_large = inspected.size() > limits.bytes;
             let judged = if section == Section::Request {

@@ -9,12 +9,15 @@ use h2::Reason;
 
 use super::block::{Block, LIST_FACTOR};
 use super::streams::Known;
-use super::{Arrived, Asked, ENDED, ENDING, Ending, FRAME, Fault, LARGEST_WINDOW, State, Terms};
+use super::{Arrived, Asked, ENDED, ENDING, Ending, FRAME, Fault, HEADS, LARGEST_WINDOW, State, Terms};
 use crate::link::frames::{Frame, HEADER, PREFACE, flag, kind};
+use crate::pressure;
 use crate::settings::Limits;
 
 /// Requests for which a connection keeps memory while none arrives.
 const KEPT: usize = 4;
+/// DATA of fewer bytes for a stream that was reset makes no progress: somebody may send nothing else.
+const SMALL_DATA: usize = 256;
 /// Bytes of one setting (RFC 9113, section 6.5.1).
 const SETTING: usize = 6;
 
@@ -36,6 +39,8 @@ pub struct Input {
     arrived: VecDeque<Arrived>,
     /// What the heads of that have, bytes.
     pub arrived_bytes: usize,
+    /// What was decoded of header blocks since more was taken last, bytes.
+    pub decoded: usize,
     /// Since when the peer has been within a head (its preface is one), or within the header of a frame.
     pub head_since: Option<Instant>,
     /// For trailers, and the bytes of heads.
@@ -73,6 +78,7 @@ impl Input {
             passing: None,
             arrived: VecDeque::new(),
             arrived_bytes: 0,
+            decoded: 0,
             head_since: Some(now),
             limits: HeadLimits {
                 bytes: limits.head_bytes,
@@ -86,6 +92,13 @@ impl Input {
     pub fn arrives(&mut self, arrived: Arrived) {
         self.arrived_bytes += arrived.size();
         self.arrived.push_back(arrived);
+    }
+
+    /// Whether another frame may be taken. A few bytes may stand for a header block of 64 KiB: what is behind one waits as it came, until
+    /// those before it have been begun.
+    fn takes_more(&self) -> bool {
+        let heads = self.arrived_bytes;
+        self.decoded < HEADS && heads < HEADS && (heads == 0 || !pressure::is_felt())
     }
 
     /// The next that was begun.
@@ -124,13 +137,25 @@ impl Input {
 }
 
 impl State {
-    /// Takes what was read, up to the start of a frame that has to be there as a whole and is not; how much.
-    pub(super) fn receive(&mut self, bytes: &[u8], now: Instant, terms: &Terms) -> Result<usize, Reason> {
+    /// Takes what was read, up to the start of a frame that has to be there as a whole and is not; how much. Whether it is to be shown
+    /// the rest again in any case, since heads before it are to be begun first.
+    pub(super) fn receive(
+        &mut self,
+        bytes: &[u8],
+        now: Instant,
+        terms: &Terms,
+    ) -> Result<(usize, bool), Reason> {
         let mut at = 0;
         let mut begun = false;
+        let mut held_back = false;
+        self.input.decoded = 0;
         while self.over.is_none()
             && let Some(rest) = bytes.get(at..).filter(|rest| !rest.is_empty())
         {
+            if !self.input.takes_more() {
+                held_back = true;
+                break;
+            }
             let (taken, began) = self.next(rest, now, terms)?;
             begun |= began;
             at += taken;
@@ -140,8 +165,9 @@ impl State {
         }
         let amid = self.input.is_amid_head(bytes.get(at..).unwrap_or_default());
         let since = self.input.head_since.filter(|_| !begun);
-        self.input.head_since = amid.then(|| since.unwrap_or(now));
-        Ok(at)
+        // Who has sent what is held back is not to blame that it is not looked at.
+        self.input.head_since = (amid && !held_back).then(|| since.unwrap_or(now));
+        Ok((at, held_back))
     }
 
     /// Takes the next frame, or some of it: how much, and whether a frame has begun that goes on with no other.
@@ -220,7 +246,13 @@ impl State {
         self.give_back(beside);
         let to = match self.may_have(stream, length, content, ends) {
             Ok(true) => To::Body { stream, ends },
-            Ok(false) => To::Window,
+            Ok(false) => {
+                // What was under way is as large as its client has made it.
+                if content > 0 && content < SMALL_DATA {
+                    self.meter.without_progress(now)?;
+                }
+                To::Window
+            }
             Err(reason) => {
                 self.refuse(stream, reason, now)?;
                 To::Window

@@ -42,6 +42,8 @@ use crate::telemetry::clock;
 pub const FRAME: usize = 16 * 1024;
 /// What a field of a head has beside its bytes.
 const FIELD_COST: usize = 16;
+/// With heads of so many bytes waiting for their requests to be begun, or so much decoded at once, nothing more is taken.
+pub const HEADS: usize = 64 * 1024;
 /// The window of a stream, and of a connection, of which nothing was announced.
 const WINDOW: i64 = 65_535;
 /// The largest window that there may be.
@@ -72,6 +74,8 @@ pub struct Taken {
     /// How much of it was taken. The rest has to be shown again with what comes behind it. Where it is an error, the connection has to
     /// end for that.
     pub bytes: Result<usize, Reason>,
+    /// The rest is to be shown again once what waits has been begun, whether more comes or not.
+    pub held_back: bool,
     /// Requests that were over before they were begun: nobody hears more of them.
     pub withdrawn: u64,
 }
@@ -87,7 +91,7 @@ pub enum Arrived {
 
 impl Arrived {
     /// What its head has, bytes. Not what memory holds it: that may be left from another's.
-    fn size(&self) -> usize {
+    pub fn size(&self) -> usize {
         let (fields, target) = match self {
             Self::Request(asked) => {
                 let head = &asked.scratch.request.head;
@@ -217,7 +221,9 @@ impl Shared {
         let woken = std::mem::replace(&mut state.woken, true);
         let taken = state.receive(bytes, clock::now(), terms);
         state.woken = woken;
-        Taken { bytes: taken, withdrawn: std::mem::take(&mut state.withdrawn) }
+        let held_back = taken.is_ok_and(|(_, held_back)| held_back);
+        let withdrawn = std::mem::take(&mut state.withdrawn);
+        Taken { bytes: taken.map(|(bytes, _)| bytes), held_back, withdrawn }
     }
 
     /// The next of what the client has begun.

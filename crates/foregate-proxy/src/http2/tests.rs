@@ -63,7 +63,7 @@ impl Peer {
     fn writes(&mut self, bytes: &[u8]) {
         self.rest.extend_from_slice(bytes);
         match self.shared.0.lock().receive(&self.rest, self.now, &TERMS) {
-            Ok(taken) => drop(self.rest.drain(..taken)),
+            Ok((taken, _)) => drop(self.rest.drain(..taken)),
             Err(reason) => self.fault = Some(reason),
         }
     }
@@ -173,6 +173,31 @@ fn body(stream: &mut ClientStream) -> (Vec<u8>, Poll<Result<Received, LinkError>
             polled => return (body, polled),
         }
     }
+}
+
+/// A field is worth as much memory as it stands for, however few bytes name it.
+#[test]
+fn heads_behind_large_ones_wait_as_they_came() {
+    const STREAMS: u32 = 30;
+    let mut peer = Peer::new();
+    let mut first = b"\x82\x86\x84\x41\x06a.test\x40\x01x\x7f\xbd\x1d".to_vec();
+    first.resize(first.len() + 3900, b'y');
+    first.extend([0xbe; 15]);
+    let again = [&b"\x82\x86\x84\xbf"[..], &[0xbe; 16]].concat();
+    let ends = flag::END_STREAM | flag::END_HEADERS;
+    let blocks = (0..STREAMS).map(|number| if number == 0 { &first } else { &again });
+    let frames =
+        (0..).zip(blocks).flat_map(|(number, block)| written(kind::HEADERS, ends, 2 * number + 1, block));
+    peer.writes(&frames.collect::<Vec<_>>());
+    assert!(peer.shared.waiting_heads() < 2 * HEADS, "{}", peer.shared.waiting_heads());
+    assert!(!peer.rest.is_empty());
+    let mut begun = 0;
+    while let Some(Arrived::Request(asked)) = peer.shared.next() {
+        assert!(asked.understood.is_ok(), "{:?}", asked.understood);
+        begun += 1;
+        peer.writes(&[]);
+    }
+    assert_eq!((begun, peer.rest.len(), peer.fault), (STREAMS, 0, None));
 }
 
 #[test]

@@ -191,14 +191,17 @@ impl Request {
         self.upgrade = None;
         self.websocket_key = None;
         named.clear();
-        let (mut is_http, mut is_short) = (true, true);
+        let (mut is_http, mut is_short, mut has_authority) = (true, true, false);
         fields.fields(decoded, |name, value| match name {
             b":method" => match Method::from_bytes(value) {
                 Some(method) => self.set_method(method),
                 None => is_short = false,
             },
             b":path" => self.head.set_target(value),
-            b":authority" => named.extend_from_slice(value),
+            b":authority" => {
+                has_authority = true;
+                named.extend_from_slice(value);
+            }
             b":protocol" => self.upgrade = Some(value.to_vec()),
             // Without an authority it is not handed on, only checked to be one.
             b":scheme" => is_http = matches!(value, b"http" | b"https"),
@@ -236,12 +239,22 @@ impl Request {
         };
         let length = foregate_wire::content_length(&self.head.headers).map_err(Error::RequestFraming)?;
         self.length = match length {
-            _ if ended || self.head.method == Method::Connect || self.upgrade.is_some() => BodyLength::Empty,
+            _ if self.head.method == Method::Connect || self.upgrade.is_some() => BodyLength::Empty,
+            // An origin is told that there is no body where the client has said so.
+            Some(0) if ended => BodyLength::Fixed(0),
+            _ if ended => BodyLength::Empty,
             // The client has not said yet that this is all: an origin that is told so would have a whole request.
             Some(0) | None => BodyLength::Chunked,
             Some(length) => BodyLength::Fixed(length),
         };
         self.keep_alive = true;
+        if has_authority && named.is_empty() {
+            return Err(Error::Pseudo("the authority is empty"));
+        }
+        // Here it is the target (RFC 9113, section 8.5).
+        if !has_authority && self.head.method == Method::Connect {
+            return Err(Error::Pseudo("CONNECT has no authority"));
+        }
         self.understand_h2_target(named)
     }
 
