@@ -69,6 +69,9 @@ pub struct FetchRequest {
     /// How long an answer with a status of 200 is kept for the same question, asked by whichever request; zero: not at
     /// all. After that it still serves, for as long again, while asking fails.
     pub keep: Duration,
+    /// Whether the body of an answer with a status of 200 can be used. One that cannot is kept no longer than a failure, and what was kept
+    /// before serves instead of it, as while asking fails. By default any can.
+    pub usable: Usable,
 }
 
 impl fmt::Debug for FetchRequest {
@@ -87,6 +90,18 @@ impl fmt::Debug for FetchRequest {
 }
 
 impl FetchRequest {
+    /// Whether an answer is one that is kept for as long as [`keep`](Self::keep) says.
+    pub fn is_good(&self, answer: &FetchResponse) -> bool {
+        answer.status == 200 && (self.usable.0)(&answer.body)
+    }
+
+    /// Whether asking has failed, so that an older answer serves instead: there is none, or it says that the server is in trouble.
+    pub fn has_failed(&self, result: &FetchResult) -> bool {
+        let serves =
+            |answer: &FetchResponse| answer.status < 500 && (answer.status != 200 || self.is_good(answer));
+        !result.as_ref().is_ok_and(serves)
+    }
+
     /// GET `path` from an upstream: 5 seconds, 64 KiB, not kept.
     pub fn get(upstream: UpstreamId, path: impl Into<Text>) -> Self {
         Self {
@@ -99,9 +114,22 @@ impl FetchRequest {
             timeout: Duration::from_secs(5),
             limit: 64 * 1024,
             keep: Duration::ZERO,
+            usable: Usable(|_| true),
         }
     }
 }
+
+/// Says whether the body of an answer can be used. It is no part of the question: two that differ in this alone are equal.
+#[derive(Clone, Copy)]
+pub struct Usable(pub fn(&[u8]) -> bool);
+
+impl PartialEq for Usable {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl Eq for Usable {}
 
 /// Who is asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -86,6 +86,9 @@ pub enum Doubt {
 }
 
 impl<'r> View<'r> {
+    /// What marks steps that read it.
+    pub(crate) const NAME: &'static str = "everything";
+
     /// For platforms: what steps may read of an exchange.
     pub fn new(exchange: &'r dyn Exchange, slots: &'r Slots, pipeline: &'r Pipeline) -> Self {
         Self { exchange, slots, pipeline, instead: None, dry: false, doubt: Doubt::Refuses }
@@ -150,7 +153,7 @@ impl<'r> View<'r> {
 }
 
 impl<'r> Input<'r> for View<'r> {
-    const SLOT: Slot = Slot::builtin("everything");
+    const SLOT: Slot = Slot::builtin(Self::NAME);
     fn read(view: &View<'r>, _: u16) -> Self {
         *view
     }
@@ -267,12 +270,17 @@ impl<'r> Input<'r> for Unseen {
 
 impl<P: Phase> ReadableAt<P> for Unseen {}
 
-/// The fields of the request.
+/// The fields of the request: up to `upstream-request` with what steps have changed in them, then those of the client again.
 #[derive(Clone, Copy)]
 pub struct RequestFields<'r>(pub &'r dyn Fields);
 
+impl RequestFields<'_> {
+    /// What marks steps that read them.
+    pub(crate) const NAME: &'static str = "request fields";
+}
+
 impl<'r> Input<'r> for RequestFields<'r> {
-    const SLOT: Slot = Slot::builtin("request fields");
+    const SLOT: Slot = Slot::builtin(Self::NAME);
     fn read(view: &View<'r>, _: u16) -> Self {
         Self(view.exchange.request_fields())
     }

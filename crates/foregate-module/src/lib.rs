@@ -67,7 +67,7 @@ pub use body::{
 pub use check::{Access, Decl, Slot, check, decl, merged};
 pub use exchange::{Exchange, Now, Received, Refusal, Source, Summary, TlsFacts};
 pub use fetch::{
-    Fetch, FetchError, FetchKey, FetchRequest, FetchResponse, FetchResult, FetchTarget, Fetched,
+    Fetch, FetchError, FetchKey, FetchRequest, FetchResponse, FetchResult, FetchTarget, Fetched, Usable,
 };
 pub use fields::{Edit, Edits, Field, FieldError, Fields, FieldsMut};
 pub use input::{

@@ -9,13 +9,13 @@ use core::time::Duration;
 
 use crate::check::{Access, Decl, Slot};
 use crate::exchange::Exchange;
-use crate::input::{Body, ReceivedRequest, View};
+use crate::input::{Body, ReceivedRequest, RequestFields, View};
 use crate::output::{EditResponse, FilterResponseBody, HoldResponseBody, Output};
 use crate::phase_id::PhaseId;
 use crate::plan::{Plan, Planned, Steps};
 use crate::settings::{Context, Key, Node, Problem};
 use crate::state::State;
-use crate::step::{Call, Erased, Load, Swept, Verdict, Weight};
+use crate::step::{Call, Erased, Filter, Load, Swept, Verdict, Weight};
 use crate::text::Text;
 use crate::value::{Kind, Shown, Value};
 
@@ -91,6 +91,13 @@ impl Entry {
     /// Whether the step reads the request as it was received.
     pub fn reads_received(&self) -> bool {
         self.decl().inputs.iter().any(|input| input.name == ReceivedRequest::NAME)
+    }
+
+    /// Whether the step may look at the fields of the request.
+    pub(crate) fn reads_request_fields(&self) -> bool {
+        let of_filter = |filter: &Filter| matches!(filter, Filter::RequestField(_));
+        let reads = |input: &Slot| [RequestFields::NAME, View::NAME].contains(&input.name);
+        self.decl().inputs.iter().any(reads) || self.decl().filters.iter().any(of_filter)
     }
 
     /// Whether the step reads the start of the request's body.

@@ -118,6 +118,7 @@ pub struct Plan {
     renews: bool,
     changes_bodies: bool,
     keeps_received: bool,
+    keeps_fields: bool,
     sees_refused: bool,
 }
 
@@ -231,6 +232,13 @@ impl Plan {
     /// Whether a step reads the request as it was received, so that a copy is to be kept.
     pub fn keeps_received(&self) -> bool {
         self.keeps_received
+    }
+
+    /// Whether a step that runs once there is a response may look at the fields of the request. They are those that steps of
+    /// `request-rewrite` have found, whatever the origin was told: platforms keep a copy of them.
+    #[inline]
+    pub fn keeps_fields(&self) -> bool {
+        self.keeps_fields
     }
 
     /// The steps that see requests which were refused before they had a route: those of the phase `log` that read the
@@ -350,6 +358,7 @@ impl<'p> PlanBuilder<'p> {
         let mut identity: Vec<Text> = Vec::new();
         let (mut request_sweeps, mut sweeps, mut parts) = (Vec::new(), Vec::new(), Vec::new());
         let (mut renews, mut keeps_received, mut sees_refused) = (false, false, false);
+        let mut keeps_fields = false;
         for (number, entry) in self.pipeline.entries().iter().enumerate() {
             let decl = entry.decl();
             let writes = |value: &str| steps.iter().any(|step| self.pipeline.writes(step.step, value));
@@ -368,6 +377,8 @@ impl<'p> PlanBuilder<'p> {
             }
             renews |= entry.renews() && !planned.dry_run;
             keeps_received |= entry.reads_received();
+            keeps_fields |= decl.phase >= PhaseId::UpstreamResponse
+                && (planned.when.is_some() || entry.reads_request_fields());
             sees_refused |= entry.reads_received() && decl.phase == PhaseId::Log;
             body = body.max(entry.body(&planned.settings).min(BODY_LIMIT));
             body_is_optional &= entry.body(&planned.settings) == 0 || self.pipeline.may_fail(&planned);
@@ -401,6 +412,7 @@ impl<'p> PlanBuilder<'p> {
             changes_bodies: self.changes_bodies(&steps),
             steps: steps.into(),
             keeps_received,
+            keeps_fields,
             sees_refused,
         }
     }

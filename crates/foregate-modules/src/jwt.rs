@@ -34,8 +34,8 @@ use foregate_module::settings::{
 };
 use foregate_module::{
     Edit, EditRequest, Edits, Emit, Fetch, FetchKey, FetchRequest, FetchResult, Fetched, Field, Fields,
-    Filter, Kind, Never, Note, Noted, Read, RequestFields, Respond, Response, Shown, Step, Text, Time, Value,
-    phase,
+    Filter, Kind, Never, Note, Noted, Read, RequestFields, Respond, Response, Shown, Step, Text, Time,
+    Usable, Value, phase,
 };
 use serde_json::{Map, Value as Json};
 
@@ -270,6 +270,11 @@ fn read_set(file: &Argument, context: &mut dyn Context) -> Result<Keys, Problem>
     Ok(set)
 }
 
+/// Whether an answer is a set with keys: an error page with a status of 200 must not take the place of one.
+fn usable(body: &[u8]) -> bool {
+    Keys::of_set(body, false).is_ok_and(|keys| !keys.is_empty())
+}
+
 fn read_remote(node: &Node, upstream: &Argument, context: &mut dyn Context) -> Result<Remote, Problem> {
     let (upstream, path, keep, authority) = together((
         context.upstream(upstream),
@@ -277,8 +282,9 @@ fn read_remote(node: &Node, upstream: &Argument, context: &mut dyn Context) -> R
         node.prop("keep").map_or(Ok(Duration::from_secs(300)), |keep| keep.duration(KEEPS)),
         node.prop("host").map(crate::host).transpose(),
     ))?;
+    let usable = Usable(usable);
     let request =
-        FetchRequest { authority, limit: KEYS_FILE_MOST, keep, ..FetchRequest::get(upstream, path) };
+        FetchRequest { authority, limit: KEYS_FILE_MOST, keep, usable, ..FetchRequest::get(upstream, path) };
     Ok(Remote { request, parsed: ArcSwapOption::empty() })
 }
 
@@ -306,14 +312,7 @@ fn read_demands(node: &Node) -> Result<Demands, Problem> {
 
 fn read_claim(node: &Node) -> Result<(String, Text), Problem> {
     let field = node.prop("field").ok_or_else(|| node.wrong("`claim` needs `field`"))?;
-    let named = crate::field_name(field).and_then(|name| {
-        let is_own = |own: &&[u8]| name.eq_ignore_ascii_case(own);
-        if [&b"host"[..], b"authorization", b"cookie"].iter().any(is_own) {
-            return Err(field.wrong("a claim cannot take the place of this field"));
-        }
-        Ok(name)
-    });
-    together((node.arg(0)?.text().map(String::from), named))
+    together((node.arg(0)?.text().map(String::from), crate::told_in(field)))
 }
 
 /// The question for keys, and its answer.

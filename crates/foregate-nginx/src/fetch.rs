@@ -238,14 +238,13 @@ impl Answers {
         let kept = all.entry(question).or_default();
         kept.other = None;
         match &result {
-            Ok(answer) if answer.status == 200 => {
+            Ok(answer) if ask.is_good(answer) => {
                 kept.good = fits.then(|| (now, answer.clone()));
                 return result;
             }
             _ => kept.other = fits.then(|| (now, result.clone())),
         }
-        let failed = !matches!(&result, Ok(answer) if answer.status < 500);
-        let stale = if failed { kept.stale(ask, now) } else { None };
+        let stale = if ask.has_failed(&result) { kept.stale(ask, now) } else { None };
         stale.map_or(result, Ok)
     }
 }

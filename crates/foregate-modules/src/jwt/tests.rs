@@ -519,7 +519,7 @@ fn mistakes_are_told() {
                 with(vec![secret(), node("claim").arg_literal("sub").prop_literal("field", "Host")]),
                 vec![],
             ),
-            "a claim cannot take the place of this field",
+            "`host` is the client's own, and is not replaced",
         ),
         (
             read_with(with(vec![secret()]).prop_literal("leeway", "1h"), vec![]),

@@ -203,14 +203,13 @@ impl Answers {
         }
         self.other = None;
         match &result {
-            Ok(answer) if answer.status == 200 => {
+            Ok(answer) if ask.is_good(answer) => {
                 self.good = fits.then(|| (now, answer.clone()));
                 return result;
             }
             _ => self.other = fits.then(|| (now, result.clone())),
         }
-        let failed = !matches!(&result, Ok(answer) if answer.status < 500);
-        let stale = if failed { self.stale(ask, now) } else { None };
+        let stale = if ask.has_failed(&result) { self.stale(ask, now) } else { None };
         stale.map_or(result, Ok)
     }
 
@@ -494,6 +493,16 @@ mod tests {
         assert_eq!(answers.keep(&ask, answer(503, KEPT_BODY + 1), now + ask.keep), answer(200, 1));
         assert_eq!(answers.keep(&ask, answer(403, 3), now + ask.keep), answer(403, 3));
         assert_eq!(answers.keep(&ask, answer(503, 2), now + ask.keep * 2), answer(503, 2));
+    }
+
+    #[test]
+    fn what_cannot_be_used_is_a_failure() {
+        let ask = FetchRequest { usable: foregate_module::Usable(|body| body.len() < 3), ..ask() };
+        let (mut answers, now) = (Answers::default(), Instant::now());
+        assert_eq!(answers.keep(&ask, answer(200, 4), now), answer(200, 4), "there is nothing else");
+        assert_eq!(answers.keep(&ask, answer(200, 1), now), answer(200, 1));
+        assert_eq!(answers.keep(&ask, answer(200, 4), now + ask.keep), answer(200, 1));
+        assert_eq!(answers.keep(&ask, answer(200, 2), now + ask.keep), answer(200, 2));
     }
 
     #[test]

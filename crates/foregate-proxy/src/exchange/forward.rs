@@ -248,6 +248,9 @@ impl Exchange<'_> {
         if self.response.status == 101 {
             return Err(Error::Interim("a protocol switch that was not asked for"));
         }
+        // It has no body, whatever it says; but one that contradicts itself may be read as another message (RFC 9112, section 6.3).
+        foregate_wire::response_length(&self.request.head.method, self.response)
+            .map_err(Error::ResponseFraming)?;
         if self.response.status == 100 {
             if !self.request.expect_continue {
                 return Ok(());

@@ -230,6 +230,7 @@ impl Moved {
             site: self.site,
             route: self.route.as_deref(),
             facts,
+            asked: &self.run.asked,
             away: true,
         };
         let verdict = pipeline.run(planned, &mut view, &mut self.run.state);

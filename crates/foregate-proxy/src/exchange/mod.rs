@@ -1,6 +1,7 @@
 //! The life of a request: one table of steps and one loop, the same for HTTP/1 and HTTP/2.
 
 mod answer;
+mod asked;
 pub mod client;
 mod dropped;
 pub(crate) mod fetch;
@@ -470,6 +471,14 @@ impl<'a> Exchange<'a> {
         {
             return Step::Failed(error);
         }
+        if self.run.as_ref().is_some_and(|run| run.plan.keeps_fields()) {
+            if let Err(ended) = self.run_phases(PhaseId::RequestBody).await {
+                return ended.into();
+            }
+            if let Some(run) = &mut self.run {
+                run.asked.keep(self.request);
+            }
+        }
         match self.run_phases(PhaseId::UpstreamSelect).await {
             Ok(()) => self.dispatch(),
             Err(ended) => ended.into(),
@@ -586,7 +595,8 @@ impl<'a> Exchange<'a> {
         }
         let Some(log) = self.config.access_log() else { return };
         let duration = record.start.elapsed();
-        let headers = &self.request.head.headers;
+        let asked = self.run.as_ref().and_then(|run| run.asked.fields());
+        let headers = asked.unwrap_or(&self.request.head.headers);
         let upstream = self.upstream;
         let server =
             upstream.zip(self.tried.last()).and_then(|(upstream, server)| upstream.servers.get(server));

@@ -17,6 +17,7 @@ use foregate_module::{
     Source, State, Summary, Verdict, Weight, WhenFull,
 };
 
+use super::asked::Asked;
 use super::client::Client;
 use super::fetch;
 use super::received::Head;
@@ -47,6 +48,8 @@ pub(super) struct Run {
     pub state: State,
     /// What they have said of the exchange.
     pub facts: Facts,
+    /// What the client has asked, where steps will look at that.
+    pub asked: Asked,
     /// The order of the next phase; those before it have run, or have been left out.
     next: usize,
     /// How many steps of that phase have run already: a step that replaced the response ends its own turn, not the phase.
@@ -104,7 +107,10 @@ impl Exchange<'_> {
                     (run.plan, run.facts, run.next, run.begun, run.resume) = (plan, facts, 0, 0, 0);
                     run
                 }
-                None => Box::new(Run { plan, state: State::default(), facts, next: 0, begun: 0, resume: 0 }),
+                None => {
+                    let (state, asked) = (State::default(), Asked::default());
+                    Box::new(Run { plan, state, facts, asked, next: 0, begun: 0, resume: 0 })
+                }
             }
         });
     }
@@ -119,6 +125,7 @@ impl Exchange<'_> {
         SHELF.with_borrow_mut(|shelf| {
             if shelf.len() < SHELVED {
                 run.state.clear();
+                run.asked.put_away();
                 run.plan = NOTHING.with(Arc::clone);
                 (run.facts.body, run.facts.spool, run.facts.held) = (None, None, None);
                 (run.facts.response_body, run.facts.response_share) = (Vec::new(), None);
@@ -408,6 +415,7 @@ impl Exchange<'_> {
             site: self.site,
             route: self.route.map(|route| &**route),
             facts: &mut run.facts,
+            asked: &run.asked,
             away: false,
         };
         Some((view, &mut run.state, &mut run.begun))

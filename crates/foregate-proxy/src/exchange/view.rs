@@ -9,6 +9,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use foregate_module::{self as module, Fields, FieldsMut, Now, Source, Summary, TlsFacts, UpstreamId};
 use foregate_wire::Slashes;
 
+use super::asked::Asked;
 use super::client::Peer;
 use super::received::{self, Head, Refused};
 use super::request::Request;
@@ -161,6 +162,8 @@ pub(super) struct View<'a> {
     pub site: Option<HostId>,
     pub route: Option<&'a Route>,
     pub facts: &'a mut Facts,
+    /// The client's fields, where they were kept.
+    pub asked: &'a Asked,
     /// Whether the step runs on a thread for heavy work.
     pub away: bool,
 }
@@ -244,7 +247,8 @@ impl module::Exchange for View<'_> {
     }
 
     fn request_fields(&self) -> &dyn Fields {
-        &*self.request
+        // Once there is a response, those of the request are what the origin was told.
+        if self.has_response() && self.asked.fields().is_some() { self.asked } else { &*self.request }
     }
 
     fn received(&self) -> module::Received<'_> {

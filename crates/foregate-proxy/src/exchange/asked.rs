@@ -1,0 +1,59 @@
+//! The fields of a request as its client has sent them, for steps that look at them once there is a response.
+
+use foregate_module::Fields;
+use foregate_wire::HeaderList;
+
+use super::request::Request;
+use crate::pressure::Charge;
+
+/// How much memory lies ready for the next request, bytes and fields.
+const KEPT: (usize, usize) = (4096, 64);
+
+/// A copy of the fields: by the time of the response they are those that the origin was told.
+#[derive(Debug, Default)]
+pub(super) struct Asked {
+    fields: HeaderList,
+    charge: Charge,
+    is_kept: bool,
+}
+
+impl Asked {
+    /// Keeps the fields as they are.
+    pub fn keep(&mut self, request: &Request) {
+        self.fields.clone_from(&request.head.headers);
+        self.charge.set(self.fields.memory());
+        self.is_kept = true;
+    }
+
+    /// Forgets them, to lie ready for another request.
+    pub fn put_away(&mut self) {
+        if std::mem::take(&mut self.is_kept) {
+            self.fields.clear();
+            self.fields.shrink_to(KEPT.0, KEPT.1);
+            self.charge.set(0);
+        }
+    }
+
+    /// The fields, where they were kept.
+    pub fn fields(&self) -> Option<&HeaderList> {
+        self.is_kept.then_some(&self.fields)
+    }
+}
+
+impl Fields for Asked {
+    fn count(&self) -> usize {
+        self.fields.len()
+    }
+
+    fn field(&self, number: usize) -> Option<(&[u8], &[u8])> {
+        self.fields.at(number).map(|field| (field.name, field.value))
+    }
+
+    fn find(&self, name: &[u8], from: usize) -> Option<(usize, &[u8])> {
+        self.fields.find_name(name, from)
+    }
+
+    fn find_again(&self, number: usize) -> Option<(usize, &[u8])> {
+        self.fields.find_again(number)
+    }
+}
