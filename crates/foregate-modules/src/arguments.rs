@@ -29,6 +29,18 @@ pub(crate) fn field_name(argument: &Argument) -> Result<Text, Problem> {
     }
 }
 
+/// Fields of requests in which no module may tell something of its own: they say whom the client asks, and who it is.
+const CLIENTS_OWN: [&str; 3] = ["host", "authorization", "cookie"];
+
+/// The name of a field of requests in which a module tells something.
+pub(crate) fn told_in(argument: &Argument) -> Result<Text, Problem> {
+    let name = field_name(argument)?;
+    match CLIENTS_OWN.iter().find(|own| name.eq_ignore_ascii_case(own.as_bytes())) {
+        Some(own) => Err(argument.wrong(format!("`{own}` is the client's own, and is not replaced"))),
+        None => Ok(name),
+    }
+}
+
 /// Path and query of a request that a module makes.
 pub(crate) fn target(argument: &Argument) -> Result<Text, Problem> {
     let text = argument.text()?;

@@ -126,7 +126,7 @@ impl FromNode for Users {
         let (users, challenge, user_field, strip) = together((
             read_users(node, context),
             read_realm(node),
-            node.prop("user-field").map(crate::field_name).transpose(),
+            node.prop("user-field").map(crate::told_in).transpose(),
             node.prop("strip-authorization").map_or(Ok(false), Argument::flag),
         ))?;
         let name = Scalar { kind: ScalarKind::String, text: Cow::Borrowed(Verify::NAME) };

@@ -218,16 +218,19 @@ impl Verb {
         }
     }
 
+    /// What is done with a field that has its value: nobody is sent one without.
+    fn done(self, field: Field) -> Edit {
+        let removes = matches!(self, Self::Set) && field.value().is_empty();
+        if removes { field.removal() } else { self.edit(field) }
+    }
+
     /// What is done with the value that an expression has made.
     fn made(self, named: &Field, value: Option<Vec<u8>>) -> Option<Edit> {
         let field = value.and_then(|value| named.with_value(value).ok());
         match (self, field) {
             // What was to be ours must not be what the client says.
-            (Self::Set, field) => Some(match field.filter(|field| !field.value().is_empty()) {
-                Some(field) => Edit::Set(field),
-                None => named.removal(),
-            }),
-            (verb, field) => field.map(|field| verb.edit(field)),
+            (Self::Set, None) => Some(named.removal()),
+            (verb, field) => field.map(|field| verb.done(field)),
         }
     }
 }
@@ -365,7 +368,8 @@ fn read_line(
             let text = literal::check(value, Use::Value, shown).and_then(|()| value.text());
             let (named, text) = together((named, text))?;
             let field = named.with_value(Text::Shared(text.as_bytes().into()));
-            Line::Fixed([verb.edit(field.map_err(|error| value.wrong(error.to_string()))?)].into())
+            let field = field.map_err(|error| value.wrong(error.to_string()))?;
+            Line::Fixed([verb.done(field)].into())
         }
         (None, Some(expression)) => {
             let (named, expression) = together((named, context.expression(expression, phase)))?;

@@ -49,7 +49,9 @@ mod test_expressions;
 mod token;
 pub mod trace;
 
-use self::arguments::{content_type, cookie, cookie_name, cookies, field_name, host, quotable, target};
+use self::arguments::{
+    content_type, cookie, cookie_name, cookies, field_name, host, quotable, target, told_in,
+};
 
 foregate_module::pipeline! {
     /// The steps that ship with this crate, in the order of their phases.
@@ -71,8 +73,8 @@ foregate_module::group! {
         decompression::DecompressRequest,
         // request-identity
         geo::Lookup,
-        access::Judge,
         static_answers::SecurityTxt,
+        access::Judge,
         maintenance::Maintenance,
         rate_limit::RateLimit<rate_limit::Identity>,
         cors::RecognisePreflight,

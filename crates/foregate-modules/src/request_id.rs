@@ -117,7 +117,9 @@ impl FromNode for Settings {
         let [node] = nodes else {
             return Ok(Self { on: false, header: HEADER.into(), response_header: None, keep: Keep::Trusted });
         };
-        let header = node.prop("header").map_or(Ok(HEADER.into()), field_name);
+        let header = node
+            .prop("header")
+            .map_or(Ok(HEADER.into()), |name| crate::told_in(name).and_then(|_| field_name(name)));
         let same = header.as_ref().ok().cloned();
         let response_header = match node.prop("response-header").map(|name| (name, name.flag())) {
             None | Some((_, Ok(true))) => Ok(same),

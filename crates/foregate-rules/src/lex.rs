@@ -90,7 +90,8 @@ fn unexpected(character: char, span: Range<usize>) -> Error {
 
 fn classify(word: &str, span: Range<usize>) -> Result<Token<'_>, Error> {
     let begins_a_name = word.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_');
-    if begins_a_name && !word.contains([':', '/', '-']) {
+    // Values of modules have hyphens in their names; there is no subtraction.
+    if begins_a_name && !word.contains([':', '/']) {
         return Ok(Token::Name(word));
     }
     if let Ok(number) = word.parse() {

@@ -36,6 +36,10 @@ impl Hash {
     /// Reads a hash. The message never holds it.
     pub fn read(text: &str) -> Result<Self, String> {
         if let Some(password) = text.strip_prefix("plain:") {
+            // An environment variable that was not set, most likely.
+            if password.is_empty() {
+                return Err("the password is empty".into());
+            }
             return Ok(Self::Plain(sha256(password.as_bytes())));
         }
         if ["$2y$", "$2b$", "$2a$"].iter().any(|prefix| text.starts_with(prefix)) {

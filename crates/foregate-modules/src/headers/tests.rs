@@ -201,6 +201,9 @@ fn mistakes_are_told() {
         told(&[line("set", "a", "$remote_addr")]),
         "`$remote_addr` is no variable here: it is taken as it stands"
     );
+    let nothing = line("set", "a", "");
+    let fixed = read(&[node("headers").with_child(block("request", &[nothing]))]).unwrap().request.fixed;
+    assert!(matches!(fixed.as_deref(), Some([Edit::Remove(_)])), "what has no value is removed");
     let both = |line: Node| {
         let blocks = node("headers").with_child(block("request", &[line]));
         read(&[blocks]).err().unwrap().further.len()

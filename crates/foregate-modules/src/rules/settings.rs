@@ -492,7 +492,13 @@ impl Reader<'_> {
             Given::Text(value) => {
                 let field = field.with_value(Text::Shared(value));
                 let field = field.or_else(|error| Err(self.node.arg(1)?.wrong(format!("{error}"))))?;
-                Ok(Change::Fixed([if appends { Edit::Append(field) } else { Edit::Set(field) }].into()))
+                let edit = match appends {
+                    true => Edit::Append(field),
+                    // What has no value is not sent.
+                    false if field.value().is_empty() => field.removal(),
+                    false => Edit::Set(field),
+                };
+                Ok(Change::Fixed([edit].into()))
             }
             Given::Expression(value) => Ok(Change::Computed { field, appends, value }),
         }
@@ -506,6 +512,10 @@ impl Reader<'_> {
     fn field(&self) -> Result<Field, Problem> {
         let argument = self.node.arg(0)?;
         let name: Arc<[u8]> = argument.text()?.as_bytes().into();
+        let of_request = !self.node.name().contains("response");
+        if of_request && name.eq_ignore_ascii_case(b"host") {
+            return Err(argument.wrong("`host` is the target of the request, which no field changes"));
+        }
         Field::new(Text::Shared(name), Text::EMPTY).map_err(|error| argument.wrong(format!("{error}")))
     }
 

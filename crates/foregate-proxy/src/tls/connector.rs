@@ -2,7 +2,7 @@
 
 use std::hash::{Hash, Hasher};
 use std::io;
-use std::sync::{Arc, Once, OnceLock};
+use std::sync::{Arc, OnceLock};
 
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{ClientConfig, WebPkiServerVerifier};
@@ -117,7 +117,6 @@ impl Connector {
             };
             builder.with_webpki_verifier(verifier(roots, tls)?)
         } else {
-            warn_unverified();
             builder.dangerous().with_custom_certificate_verifier(Arc::new(Unverified))
         };
         let mut config = match &tls.certificate {
@@ -244,16 +243,6 @@ fn system_roots() -> Arc<RootCertStore> {
         roots.add_parsable_certificates(found.certs);
         Arc::new(roots)
     }))
-}
-
-fn warn_unverified() {
-    static WARNED: Once = Once::new();
-    WARNED.call_once(|| {
-        tracing::warn!(
-            "an upstream is used WITHOUT CHECKING ITS CERTIFICATE (`verify #false`): \
-             whoever sits on the way can read and change everything"
-        );
-    });
 }
 
 /// Accepts every certificate; the handshake's signature is checked nevertheless.

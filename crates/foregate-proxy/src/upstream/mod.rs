@@ -173,6 +173,13 @@ impl Upstreams {
         connector: Option<Connector>,
         head_limits: HeadLimits,
     ) -> Upstream {
+        if settings.tls.as_ref().is_some_and(|tls| !tls.verify) {
+            tracing::warn!(
+                upstream = %settings.name,
+                "the upstream is used WITHOUT CHECKING ITS CERTIFICATE (`verify #false`): \
+                 whoever sits on the way can read and change everything"
+            );
+        }
         let servers = settings.servers.iter().enumerate().map(|(number, server)| {
             let key = PoolKey {
                 address: server.address.clone(),

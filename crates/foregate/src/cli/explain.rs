@@ -35,6 +35,8 @@ struct Explanation {
     host: String,
     site: Option<String>,
     site_because: String,
+    /// The site answers only clients that have a certificate.
+    client_certificate: bool,
     /// The path as it is matched.
     path: String,
     route: Option<String>,
@@ -119,7 +121,25 @@ fn explain(settings: &Settings, url: &str) -> Result<Explanation, String> {
         HostMatch::Any => "no other site has this host",
     }
     .into();
+    explanation.client_certificate = settings.sites.requires_certificate(site);
     explain_route(settings, site, target.path, &mut explanation)?;
+    if explanation.client_certificate && scheme != Scheme::Https {
+        let refused =
+            "refused with 421: the site asks for client certificates, which there are none of in the clear";
+        let reached = std::mem::take(&mut explanation);
+        let Explanation { listeners, host, site, site_because, path, client_certificate, .. } = reached;
+        let route_because = refused.into();
+        explanation = Explanation {
+            listeners,
+            host,
+            site,
+            site_because,
+            path,
+            client_certificate,
+            route_because,
+            ..Explanation::default()
+        };
+    }
     Ok(explanation)
 }
 
@@ -248,6 +268,7 @@ fn text(explanation: &Explanation) -> String {
         host,
         site,
         site_because,
+        client_certificate,
         path,
         route,
         route_because,
@@ -269,6 +290,9 @@ fn text(explanation: &Explanation) -> String {
     };
     let mut text =
         format!("listener  {listeners}\nhost      {host}\nsite      {}\n", named(site, site_because));
+    if *client_certificate {
+        text.push_str("client    must have a certificate that the site asks for\n");
+    }
     if site.is_some() {
         text.push_str(&format!("path      {path}\nroute     {}\n", named(route, route_because)));
     }

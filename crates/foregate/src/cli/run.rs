@@ -2,6 +2,7 @@
 
 use std::io;
 use std::path::PathBuf;
+use std::str::FromStr;
 use std::sync::Arc;
 
 use crate::config::{self, Refused, Texts};
@@ -11,6 +12,7 @@ use foregate_proxy::server::{NotBound, Source};
 use foregate_proxy::settings::{ListenAddress, Settings};
 use parking_lot::Mutex;
 use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::LevelFilter;
 
 use super::ConfigFile;
 use super::output::{Outcome, complain, show_refused};
@@ -39,7 +41,7 @@ impl Run {
 
     pub(super) fn run(self, pipeline: Arc<Pipeline>) -> Outcome {
         if let Err(error) = log_to_stderr() {
-            complain(&format!("{LOG_VARIABLE}: {error}"));
+            complain(&format!("error: {LOG_VARIABLE}: {error}"));
             return Outcome::Usage;
         }
         log_panics();
@@ -153,10 +155,11 @@ fn advice(error: &io::Error) -> Option<&'static str> {
 }
 
 /// Diagnostics go to the standard error, one line each.
-fn log_to_stderr() -> Result<(), tracing_subscriber::filter::ParseError> {
-    let filter = match std::env::var(LOG_VARIABLE) {
-        Ok(directives) => EnvFilter::builder().parse(directives)?,
-        Err(_) => EnvFilter::new("info"),
+fn log_to_stderr() -> Result<(), String> {
+    let said = std::env::var(LOG_VARIABLE).unwrap_or_default();
+    let filter = match said.trim() {
+        "" => EnvFilter::new("info"),
+        directives => filter(directives)?,
     };
     tracing_subscriber::fmt()
         .with_env_filter(filter)
@@ -166,4 +169,33 @@ fn log_to_stderr() -> Result<(), tracing_subscriber::filter::ParseError> {
         .with_target(false)
         .init();
     Ok(())
+}
+
+/// What is logged. A mistyped level would pass for the name of a target, and nothing would be logged but that.
+fn filter(directives: &str) -> Result<EnvFilter, String> {
+    for directive in directives.split(',').map(str::trim) {
+        let level = directive.rsplit_once('=').map_or(directive, |(_, level)| level);
+        if LevelFilter::from_str(level).is_err() {
+            return Err(format!(
+                "`{directive}`: write off, error, warn, info, debug or trace, or TARGET=LEVEL"
+            ));
+        }
+    }
+    EnvFilter::builder().parse(directives).map_err(|error| error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::filter;
+
+    #[test]
+    fn a_mistyped_level_is_refused() {
+        for fine in ["warn", "INFO", "off", "foregate_proxy=debug", "warn, foregate_proxy::tls=trace"] {
+            assert!(filter(fine).is_ok(), "{fine}");
+        }
+        for wrong in ["warning", "info,", "foregate_proxy", "foregate_proxy=loud", "blah=xx"] {
+            let error = filter(wrong).err().unwrap_or_default();
+            assert!(error.contains("write off, error"), "{wrong}: {error}");
+        }
+    }
 }

@@ -86,7 +86,7 @@ const CLIENT_CERTIFICATES: Key = Key::one(
     usage: "\"required\"|\"optional\"",
     required: false,
     default: "\"required\"",
-    about: "Whether a client without a certificate is refused; then a site answers requests in the clear with 421.",
+    about: "Whether a client without a certificate is refused. A site that asks for one itself answers requests in the clear with 421; what a listener asks for holds for that listener alone.",
 }]);
 
 /// The block of `limits`.
@@ -210,7 +210,7 @@ pub static UPSTREAM_TIMEOUTS: Block = Block {
             "first-byte",
             "DURATION",
             "first-byte \"2m\"",
-            "From the last byte of the request to the first of the response. Beyond: 504.",
+            "From the last byte of the request to the end of the response's head; interim responses but 100 do not count. Beyond: 504.",
         )
         .default("\"30s\""),
         Key::one("idle", "DURATION", "idle \"5m\"", "Silence in a response, and in the request's body beside it. Beyond: it is broken off.")

@@ -21,7 +21,7 @@ pub enum SingleError {
     )]
     Origin(String),
     /// Several origins that are not spoken to alike.
-    #[error("all origins have the same scheme")]
+    #[error("all origins must have the same scheme")]
     Schemes,
     /// Not an address to listen on.
     #[error("`{0}` is not an address to listen on: write IP:PORT, [IPV6]:PORT, :PORT or unix:PATH")]

@@ -10,6 +10,7 @@ use foregate_proxy::settings::{Listen, ListenAddress, ListenTls, TlsPolicy};
 use super::numbers::set;
 use super::socket_path;
 use super::tls;
+use super::writable;
 use crate::config::schema::{LISTEN, LISTEN_TLS};
 use foregate_config::value::{self, Value, Wrong};
 
@@ -64,7 +65,15 @@ impl Listeners {
     }
 
     /// The listeners; those that the system would refuse because of each other are problems.
-    pub(super) fn finish(self, decoder: &mut Decoder<'_>) -> Vec<Listen> {
+    /// `inspect`: whether what stands in the places of sockets is looked at.
+    pub(super) fn finish(self, decoder: &mut Decoder<'_>, inspect: bool) -> Vec<Listen> {
+        for listen in self.list.iter().filter(|_| inspect) {
+            if let (ListenAddress::Unix(path), Some(place)) =
+                (&listen.address, self.places.get(&listen.address))
+            {
+                writable::no_socket(decoder, path, *place);
+            }
+        }
         let tcp = |listen: &Listen| match listen.address {
             ListenAddress::Tcp(address) => {
                 Some((address, *self.places.get(&listen.address)?, listen.reuse_port))
@@ -87,8 +96,11 @@ impl Listeners {
                 && let Some((other, first, _)) = rival
             {
                 let message = format!("{address} overlaps with {other}: the system refuses the second");
-                let problem = Problem::new(Some(place), message).also(*first, "the first one");
-                decoder.push(problem.help("leave out the narrower one, or take another port"));
+                let help = match address == *other {
+                    true => "take another port",
+                    false => "leave out the narrower one, or take another port",
+                };
+                decoder.push(Problem::new(Some(place), message).also(*first, "the first one").help(help));
             }
             others.push((address, place, shared));
         }

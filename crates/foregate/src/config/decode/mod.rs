@@ -127,7 +127,7 @@ pub(super) fn decode(
     if let (Some(path), Some(item)) = (settings.admin.clone(), admin_item) {
         listeners.admin(&mut decoder, path, item.place());
     }
-    settings.listeners = listeners.finish(&mut decoder);
+    settings.listeners = listeners.finish(&mut decoder, inspect);
     let secure = settings.listeners.iter().any(|listen| listen.tls.is_some());
     sites.warn(&mut decoder, secure, &items, &inspection);
     upstreams.warn(&mut decoder);
@@ -169,7 +169,12 @@ fn decode_of_process(
         }
         "admin" => settings.admin = admin(decoder, item, inspect),
         "access-log" => settings.access_log = access_log(decoder, item, inspect),
-        "temporary-folder" => settings.temporary_folder = decoder.path(item, 0),
+        "temporary-folder" => {
+            settings.temporary_folder = decoder.path(item, 0);
+            if let Some(folder) = settings.temporary_folder.as_ref().filter(|_| inspect) {
+                writable::in_folder(decoder, folder, item.place());
+            }
+        }
         "limits" => numbers::limits(decoder, item, &mut settings.limits),
         "timeouts" => numbers::timeouts(decoder, item, &mut settings.timeouts),
         _ => debug_assert!(matches!(name, "upstream" | "list" | INCLUDE), "{name} is not read"),

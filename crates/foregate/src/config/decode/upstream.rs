@@ -152,7 +152,15 @@ fn upstream_tls(decoder: &mut Decoder<'_>, of: Item<'_>, inspection: &mut tls::I
                 settings.authorities = decoder.file(item, 0);
                 places.extend(settings.authorities.iter().map(|file| (file.clone(), item.place())));
             }
-            "verify" => settings.verify = decoder.flag(item),
+            "verify" => {
+                settings.verify = decoder.flag(item);
+                if !settings.verify {
+                    let message = "the certificate of the servers is not checked: \
+                                   whoever sits on the way can read and change everything";
+                    let problem = Problem::new(Some(item.place()), message);
+                    decoder.warn(problem.help("name who has signed it: `ca \"FILE\"`"));
+                }
+            }
             "certificate" => {
                 settings.certificate = tls::certificate(decoder, item);
                 let files = settings.certificate.iter();

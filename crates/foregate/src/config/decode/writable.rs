@@ -1,6 +1,7 @@
 //! Whether what the proxy will write, or make, can be: told with its place, and without a change of anything.
 
 use std::io;
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
 use foregate_config::{Decoder, Place, Problem};
@@ -11,7 +12,10 @@ const HELP: &str = "make the folder, and let the user who runs the proxy write t
 /// Tells where a log file cannot be opened for writing.
 pub(super) fn log(decoder: &mut Decoder<'_>, path: &Path, place: Place) {
     let found = match std::fs::metadata(path) {
-        Ok(meta) if meta.is_dir() => Err((path.to_owned(), io::ErrorKind::IsADirectory.into())),
+        Ok(meta) if meta.is_dir() => {
+            let message = format!("cannot write {}: it is a folder", path.display());
+            return decoder.push(Problem::new(Some(place), message).help("write the name of a file in it"));
+        }
         Ok(_) => allowed(path, Access::WRITE_OK),
         Err(_) => folder(path),
     };
@@ -20,7 +24,28 @@ pub(super) fn log(decoder: &mut Decoder<'_>, path: &Path, place: Place) {
 
 /// The same for a socket, which is made in its folder.
 pub(super) fn socket(decoder: &mut Decoder<'_>, path: &Path, place: Place) {
-    tell(decoder, "make", path, place, folder(path));
+    if !no_socket(decoder, path, place) {
+        tell(decoder, "make", path, place, folder(path));
+    }
+}
+
+/// Tells where something else is in the place of a socket. Whether it has.
+pub(super) fn no_socket(decoder: &mut Decoder<'_>, path: &Path, place: Place) -> bool {
+    let other = std::fs::symlink_metadata(path).is_ok_and(|meta| !meta.file_type().is_socket());
+    if other {
+        let message = format!("cannot make {}: it is there, and is not a socket", path.display());
+        decoder.push(Problem::new(Some(place), message).help("take another path, or move it away"));
+    }
+    other
+}
+
+/// Warns where a folder is not there, or no file can be made in it: the proxy does without for as long.
+pub(super) fn in_folder(decoder: &mut Decoder<'_>, path: &Path, place: Place) {
+    // Whatever its name.
+    if let Err((at, error)) = folder(&path.join("file")) {
+        let message = format!("no file can be made in {}: {error}", at.display());
+        decoder.warn(Problem::new(Some(place), message).help(HELP));
+    }
 }
 
 fn tell(
