@@ -173,15 +173,16 @@ fn log_to_stderr() -> Result<(), String> {
 
 /// What is logged. A mistyped level would pass for the name of a target, and nothing would be logged but that.
 fn filter(directives: &str) -> Result<EnvFilter, String> {
-    for directive in directives.split(',').map(str::trim) {
-        let level = directive.rsplit_once('=').map_or(directive, |(_, level)| level);
-        if LevelFilter::from_str(level).is_err() {
+    let directives: Vec<&str> = directives.split(',').map(str::trim).collect();
+    for directive in &directives {
+        let level = directive.rsplit_once('=').map_or(*directive, |(_, level)| level);
+        if level.is_empty() || LevelFilter::from_str(level).is_err() {
             return Err(format!(
                 "`{directive}`: write off, error, warn, info, debug or trace, or TARGET=LEVEL"
             ));
         }
     }
-    EnvFilter::builder().parse(directives).map_err(|error| error.to_string())
+    EnvFilter::builder().parse(directives.join(",")).map_err(|error| error.to_string())
 }
 
 #[cfg(test)]
