@@ -20,7 +20,7 @@ use crate::exchange::{self, Unserved};
 use crate::http2::{self, Arrived, Asked, COLLECT, ClientStream, HEADS, RefusedHead, Shared};
 use crate::link::buffer::Buffer;
 use crate::link::{H2Link, Link, LinkError, Stream};
-use crate::pressure::{self, Charge};
+use crate::pressure;
 use crate::proxy::{Proxy, Terms};
 use crate::telemetry::blocked::Watched;
 use crate::telemetry::clock;
@@ -33,9 +33,6 @@ const PAUSE: usize = 4 * COLLECT;
 const READ: usize = 64 * 1024;
 /// Reads in a row before others of the worker have their turn.
 const READS: u32 = 4;
-/// What a stream at work has beside its head and its bodies, bytes: its task, its exchange, and what the allocator makes of these. Clients may
-/// have tens of thousands that wait for a window.
-const STREAM: usize = 3 * 1024;
 /// How long a client may be silent at the end of a connection on which it has got something just now.
 const LINGER: Duration = Duration::from_secs(5);
 /// How long the end of a connection may take whatever a client still sends or takes, in times of `write-stall`.
@@ -549,24 +546,19 @@ enum Heard {
     End,
 }
 
-/// A stream's place among those at work, and what it has of the memory.
-struct Place {
-    among: Arc<AtomicUsize>,
-    _charge: Charge,
-}
+/// A stream's place among those at work.
+struct Place(Arc<AtomicUsize>);
 
 impl Place {
     fn take(streams: &Arc<AtomicUsize>) -> Self {
         streams.fetch_add(1, Ordering::Relaxed);
-        let mut charge = Charge::new();
-        charge.set(STREAM);
-        Self { among: Arc::clone(streams), _charge: charge }
+        Self(Arc::clone(streams))
     }
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
-        self.among.fetch_sub(1, Ordering::Relaxed);
+        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
