@@ -17,7 +17,7 @@ pub(crate) fn config(data: &[u8]) {
         if let Err(refused) = load_text(Path::new(path), text.clone().into_owned(), &pipeline) {
             assert!(refused.count() > 0);
             assert!(!refused.plain().is_empty());
-            assert!(!refused.graphical(80).is_empty());
+            assert!(!refused.graphical(80, true).is_empty());
         }
     }
 }

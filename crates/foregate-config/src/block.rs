@@ -121,6 +121,7 @@ impl<'p> Decoder<'p> {
         let mut strange = false;
         for item in items {
             if self.problems.is_full() {
+                self.problems.stop();
                 return Vec::new();
             }
             let Some((number, key)) =

@@ -55,6 +55,8 @@ impl Problem {
 pub struct Problems {
     kept: Vec<Problem>,
     more: usize,
+    /// Not all of the files has been looked at, as there were too many before.
+    stopped: bool,
     /// How many say that a file is missing.
     missing: usize,
     warnings: Vec<Problem>,
@@ -117,6 +119,20 @@ impl Problems {
     /// Whether any further problem is only counted.
     pub fn is_full(&self) -> bool {
         self.kept.len() >= PROBLEMS_LIMIT
+    }
+
+    /// Takes note that no more is looked for.
+    pub(crate) fn stop(&mut self) {
+        self.stopped = true;
+    }
+
+    /// What is to be said of those that are not kept.
+    fn rest(&self) -> Option<String> {
+        match (self.more, self.stopped) {
+            (_, true) => Some(format!("these are the first {PROBLEMS_LIMIT}, and no more were looked for")),
+            (0, false) => None,
+            (more, false) => Some(format!("and {more} more")),
+        }
     }
 }
 
@@ -216,22 +232,28 @@ impl Refused {
     pub fn plain(&self) -> String {
         let mut text = String::new();
         self.shown().iter().for_each(|shown| shown.write(&mut text, "error"));
-        if self.problems.more > 0 {
-            let _ = writeln!(text, "error: and {} more", self.problems.more);
+        if let Some(rest) = self.problems.rest() {
+            let _ = writeln!(text, "error: {rest}");
         }
         text
     }
 
-    /// With the lines of the file, for people at a terminal.
-    pub fn graphical(&self, width: usize) -> String {
-        let handler = GraphicalReportHandler::new_themed(GraphicalTheme::unicode()).with_width(width);
+    /// Whether all of the configuration has been looked at.
+    pub fn is_complete(&self) -> bool {
+        !self.problems.stopped
+    }
+
+    /// With the lines of the file, for people at a terminal, in colours or without.
+    pub fn graphical(&self, width: usize, colours: bool) -> String {
+        let theme = if colours { GraphicalTheme::unicode() } else { GraphicalTheme::unicode_nocolor() };
+        let handler = GraphicalReportHandler::new_themed(theme).with_width(width);
         let mut text = String::new();
         for problem in in_order(&self.problems.kept) {
             let _ = handler.render_report(&mut text, self.report(problem).as_ref());
             text.push('\n');
         }
-        if self.problems.more > 0 {
-            let _ = writeln!(text, "and {} more", self.problems.more);
+        if let Some(rest) = self.problems.rest() {
+            let _ = writeln!(text, "{rest}");
         }
         text
     }

@@ -263,7 +263,7 @@ fn hold(source: &str) {
         if let Err(refused) = read {
             assert!(refused.count() > 0);
             refused.plain();
-            refused.graphical(80);
+            refused.graphical(80, true);
         }
     }
 }

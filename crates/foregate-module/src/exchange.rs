@@ -102,6 +102,8 @@ pub trait Exchange {
 
     /// Changes whom the request is taken to come from.
     fn set_client(&mut self, client: IpAddr);
+    /// Changes the scheme in which the client is taken to have asked: `https`, or `http`.
+    fn set_secure(&mut self, secure: bool);
     /// Changes path and query of the request; what is no target in its normal form is brought into it, or refused by
     /// returning false.
     fn set_target(&mut self, path: Option<&[u8]>, query: Option<&[u8]>) -> bool;

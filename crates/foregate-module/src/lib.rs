@@ -79,7 +79,7 @@ pub use input::{
 pub use output::{
     Add, Apply, AskWhole, ChooseUpstream, Count, Counts, EditRequest, EditResponse, Emit, FilterRequestBody,
     FilterResponseBody, Findings, HoldResponseBody, Holds, LimitRequestBody, LogLine, Note, Notes, Output,
-    Outputs, RewriteTarget, SetClientAddress, Skip, Tally, WritableAt, WriteLog,
+    Outputs, RewriteTarget, SetClientAddress, SetClientScheme, Skip, Tally, WritableAt, WriteLog,
 };
 pub use phase_id::{Phase, PhaseId, phase};
 pub use pipeline::{Entry, Group, Pipeline, TooLate, ValueInfo, group, groups};

@@ -387,7 +387,7 @@ pub(crate) fn run_typed<S: Step>(step: &S, settings: &S::Settings, call: Call<'_
     let view = view.guarding(S::guards(settings));
     let input = <S::In<'_> as Inputs<'_, S::At>>::read(&view, call.inputs);
     let decided = step.run(settings, input);
-    let mut apply = Apply { exchange: call.exchange, state: call.state, dry: call.dry };
+    let mut apply = Apply { exchange: call.exchange, state: call.state, step: S::NAME, dry: call.dry };
     match decided {
         ControlFlow::Continue(output) => {
             output.apply(&mut apply, call.outputs);

@@ -14,9 +14,9 @@ use alloc::vec::Vec;
 use core::ops::ControlFlow;
 
 use foregate_module::{
-    Bail, BodyFilter, Context, Filter, FilterResponseBody, Filtered, FromNode, Key, LimitRequestBody, Method,
-    Never, Node, Problem, Replace, RequestFields, RequestLength, Respond, Response, ResponseFields, Sink,
-    Status, Step, Text, phase,
+    Bail, BodyFilter, Context, DryRun, Filter, FilterResponseBody, Filtered, FromNode, Key, LimitRequestBody,
+    Method, Never, Node, Problem, Replace, RequestFields, RequestLength, Respond, Response, ResponseFields,
+    Sink, Status, Step, Text, phase,
 };
 
 use crate::media_type::{MediaPattern, is_media_type};
@@ -108,15 +108,21 @@ pub struct LimitRequest;
 impl Step for LimitRequest {
     type At = phase::RequestSecurity;
     type Settings = RequestLimit;
-    type In<'r> = ();
+    type In<'r> = (RequestLength, DryRun);
     type Out = (LimitRequestBody,);
     type Stop = Never;
     const NAME: &'static str = "limit-request-body";
     const ABOUT: &'static str = "Limits the length of a request's body.";
     const FILTERS: &'static [Filter] = &[];
 
-    fn run(&self, settings: &RequestLimit, (): ()) -> ControlFlow<Never, Self::Out> {
-        ControlFlow::Continue((LimitRequestBody(Some(settings.0)),))
+    fn run(
+        &self,
+        settings: &RequestLimit,
+        (RequestLength(length), DryRun(dry)): Self::In<'_>,
+    ) -> ControlFlow<Never, Self::Out> {
+        // A dry run is not to tell of a limit that is known to change nothing.
+        let fits = dry && length.is_some_and(|length| length <= settings.0);
+        ControlFlow::Continue((LimitRequestBody(Some(settings.0).filter(|_| !fits)),))
     }
 }
 

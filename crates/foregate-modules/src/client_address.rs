@@ -2,13 +2,13 @@
 //!
 //! ```kdl
 //! trusted-proxies "10.0.0.0/8" "2001:db8::/32" header="x-forwarded-for"
-//! trusted-proxies "private" file="cdn-networks.txt" header="forwarded"
+//! trusted-proxies "private" file="cdn-networks.txt" header="forwarded" scheme-header="forwarded"
 //! ```
 //!
 //! Each proxy adds the address that it saw to the right of a list. The list is walked from the right, as long as the one
 //! who has written an entry is trusted: the first address that is no trusted proxy's is the client. The walk stops before
 //! the first entry that is not an address; whatever stands left of it a client can have made up. Without this key nothing
-//! that a client claims is believed.
+//! that a client claims is believed. The scheme by which the client has asked is taken from a field, too, where one is named.
 
 use alloc::string::ToString;
 use alloc::vec::Vec;
@@ -18,7 +18,7 @@ use core::ops::ControlFlow;
 use foregate_module::settings::{ANY, Mistakes, Prop, together};
 use foregate_module::{
     Context, Emit, Field, Fields, Filter, FromNode, Key, Kind, Never, Node, PeerAddress, Problem,
-    RequestFields, SetClientAddress, Shown, Step, Value, phase,
+    RequestFields, SetClientAddress, SetClientScheme, Shown, Step, Value, phase,
 };
 
 use crate::ranges::{self, Network, NetworkError, Ranges};
@@ -34,7 +34,7 @@ const PRIVATE: &str = "private";
 const UNIX: &str = "unix";
 
 const KEY: Key = Key {
-    usage: "NETWORK... file=FILE header=NAME",
+    usage: "NETWORK... file=FILE header=NAME scheme-header=NAME",
     ..Key::one(
         "trusted-proxies",
         "",
@@ -61,6 +61,14 @@ const KEY: Key = Key {
         about: "The field: `forwarded` is read as RFC 7239 says, any other (`x-forwarded-for`, `x-real-ip`, \
                 `cf-connecting-ip`) as a list of addresses. The trusted proxies have to write or remove it.",
     },
+    Prop {
+        name: "scheme-header",
+        usage: "NAME",
+        required: false,
+        default: "",
+        about: "The field that says whether the client has asked by `https` or `http`, such as `x-forwarded-proto`; \
+                `forwarded` where `header` is it. Without, that is what our own connection is.",
+    },
 ]);
 
 /// Whether the request comes from a proxy that is trusted.
@@ -83,16 +91,25 @@ pub struct TrustedProxies {
     networks: Ranges,
     unix: bool,
     header: Header,
+    scheme: Option<Header>,
 }
 
-/// Where the address stands.
+/// Where the address, or the scheme, stands.
 #[derive(Debug, Default, PartialEq, Eq)]
 enum Header {
     /// `Forwarded` (RFC 7239).
     #[default]
     Forwarded,
-    /// A list of addresses.
+    /// A field that has nothing else.
     List(alloc::string::String),
+}
+
+/// What a trusted proxy says of its client.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Hop {
+    address: IpAddr,
+    /// Whether it has asked by `https`, or else `http`, if that is told.
+    secure: Option<bool>,
 }
 
 impl FromNode for TrustedProxies {
@@ -100,20 +117,31 @@ impl FromNode for TrustedProxies {
 
     fn from_nodes(nodes: &[Node], context: &mut dyn Context) -> Result<Self, Problem> {
         let [node] = nodes else { return Ok(Self::default()) };
-        let (header, (networks, unix)) = together((read_header(node), read_peers(node, context)))?;
+        let header = read_header(node, "header");
+        let scheme = read_header(node, "scheme-header");
+        let (header, scheme, (networks, unix)) = together((header, scheme, read_peers(node, context)))?;
+        let header = header.unwrap_or_else(|| Header::List("x-forwarded-for".into()));
+        if let Some(name) = node.prop("scheme-header")
+            && scheme == Some(Header::Forwarded)
+            && header != Header::Forwarded
+        {
+            return Err(name
+                .wrong("the scheme is in `Forwarded`, and the address is not")
+                .help("`Forwarded` tells both of the same hop: write header=\"forwarded\" as well"));
+        }
         let networks = Ranges::new(networks.into_iter().map(|network| (network, 0)));
-        Ok(Self { networks, unix, header })
+        Ok(Self { networks, unix, header, scheme })
     }
 }
 
-fn read_header(node: &Node) -> Result<Header, Problem> {
-    let Some(name) = node.prop("header") else { return Ok(Header::List("x-forwarded-for".into())) };
+fn read_header(node: &Node, prop: &str) -> Result<Option<Header>, Problem> {
+    let Some(name) = node.prop(prop) else { return Ok(None) };
     let text = name.text()?;
     Field::new(text.to_string(), "").map_err(|error| name.wrong(error.to_string()))?;
-    Ok(match text.eq_ignore_ascii_case("forwarded") {
+    Ok(Some(match text.eq_ignore_ascii_case("forwarded") {
         true => Header::Forwarded,
         false => Header::List(text.to_ascii_lowercase()),
-    })
+    }))
 }
 
 /// The networks that are trusted, and whether Unix sockets are.
@@ -152,7 +180,7 @@ impl TrustedProxies {
     }
 
     /// The client, if it is another than the peer, which is trusted.
-    fn client(&self, fields: &dyn Fields) -> Option<IpAddr> {
+    fn client(&self, fields: &dyn Fields) -> Option<Hop> {
         let name = match &self.header {
             Header::Forwarded => "forwarded",
             Header::List(name) => name,
@@ -177,20 +205,40 @@ impl TrustedProxies {
                     continue;
                 }
                 hops += 1;
-                let address = match self.header {
-                    Header::Forwarded => forwarded_for(entry),
-                    Header::List(_) => listed(entry),
+                let hop = match self.header {
+                    Header::Forwarded => forwarded(entry),
+                    Header::List(_) => listed(entry).map(|address| Hop { address, secure: None }),
                 };
-                match address {
-                    Some(found) if hops <= HOPS_LIMIT => believed = Some(found),
-                    _ => return believed,
-                }
-                if !self.trusts(believed) {
+                let Some(hop) = hop.filter(|_| hops <= HOPS_LIMIT) else { return believed };
+                believed = Some(hop);
+                if !self.trusts(Some(hop.address)) {
                     return believed;
                 }
             }
         }
         believed
+    }
+
+    /// Whether the client has asked by `https`, or else `http`, as the last proxy says which has written that.
+    fn secure(&self, client: Option<Hop>, fields: &dyn Fields) -> Option<bool> {
+        match self.scheme.as_ref()? {
+            Header::Forwarded => client?.secure,
+            Header::List(name) => {
+                let mut values = (0..fields.count()).rev().filter_map(|number| fields.field(number));
+                let (_, value) = values.find(|(found, _)| found.eq_ignore_ascii_case(name.as_bytes()))?;
+                is_secure(last_entry(value).1.trim_ascii())
+            }
+        }
+    }
+}
+
+/// Whether a scheme is encrypted; `None` for any that is not asked for here.
+fn is_secure(scheme: &[u8]) -> Option<bool> {
+    let is = |name: &str| scheme.eq_ignore_ascii_case(name.as_bytes());
+    match () {
+        () if is("https") || is("wss") => Some(true),
+        () if is("http") || is("ws") => Some(false),
+        () => None,
     }
 }
 
@@ -231,10 +279,11 @@ fn listed(entry: &[u8]) -> Option<IpAddr> {
     text.parse::<SocketAddr>().ok().map(|address| address.ip().to_canonical())
 }
 
-/// The address of an element of `Forwarded`: the parameter `for` (RFC 7239, section 4). `None` for an element that is
-/// malformed, has none or two, or one that is `unknown` or obfuscated.
-fn forwarded_for(element: &[u8]) -> Option<IpAddr> {
+/// What an element of `Forwarded` says: the parameters `for` and `proto` (RFC 7239, section 4). `None` for an element that is
+/// malformed or has one of them twice, and without an address, or with one that is `unknown` or obfuscated.
+fn forwarded(element: &[u8]) -> Option<Hop> {
     let mut address = None;
+    let mut proto = None;
     let mut rest = element;
     loop {
         let equals = rest.iter().position(|byte| *byte == b'=')?;
@@ -267,9 +316,13 @@ fn forwarded_for(element: &[u8]) -> Option<IpAddr> {
             }
             address = found;
         }
+        if name.eq_ignore_ascii_case(b"proto") && proto.replace(value).is_some() {
+            return None;
+        }
+        let hop = address.map(|address| Hop { address, secure: proto.and_then(is_secure) });
         match after.trim_ascii_start() {
-            [] => return address,
-            [b';', more @ ..] if more.trim_ascii().is_empty() => return address,
+            [] => return hop,
+            [b';', more @ ..] if more.trim_ascii().is_empty() => return hop,
             [b';', more @ ..] => rest = more,
             _ => return None,
         }
@@ -294,10 +347,10 @@ impl Step for ClientAddress {
     type At = phase::RequestEarly;
     type Settings = TrustedProxies;
     type In<'r> = (PeerAddress, RequestFields<'r>);
-    type Out = (SetClientAddress, Emit<PeerTrusted>);
+    type Out = (SetClientAddress, SetClientScheme, Emit<PeerTrusted>);
     type Stop = Never;
     const NAME: &'static str = "trusted-proxies";
-    const ABOUT: &'static str = "Takes the client's address from a field that a trusted proxy has written.";
+    const ABOUT: &'static str = "Takes the client's address, and the scheme it has asked by, from fields that a trusted proxy has written.";
     const FILTERS: &'static [Filter] = &[];
 
     fn run(
@@ -307,7 +360,9 @@ impl Step for ClientAddress {
     ) -> ControlFlow<Never, Self::Out> {
         let trusted = settings.trusts(peer);
         let client = if trusted { settings.client(fields) } else { None };
-        ControlFlow::Continue((SetClientAddress(client), Emit(Some(trusted))))
+        let secure = if trusted { settings.secure(client, fields) } else { None };
+        let address = client.map(|client| client.address);
+        ControlFlow::Continue((SetClientAddress(address), SetClientScheme(secure), Emit(Some(trusted))))
     }
 }
 

@@ -379,18 +379,25 @@ impl Value for Chosen {
 
 /// Whether a client asks for JSON: `application/json`, or a type of its kind, before HTML (RFC 9110, section 12.5.1).
 fn prefers_json(fields: &dyn Fields) -> bool {
-    let (mut json, mut html) = (0, 0);
+    // How specific the range is that says it, and its weight: the most specific one holds.
+    let (mut json, mut html) = ((0, 0), (0, 0));
     for range in fields.all("accept").flat_map(|value| value.split(|byte| *byte == b',')) {
         let mut parts = range.split(|byte| *byte == b';');
         let name = parts.next().unwrap_or_default().trim_ascii().to_ascii_lowercase();
         let weight = parts.map(<[u8]>::trim_ascii).find_map(quality).unwrap_or(FULL);
         match &*name {
-            b"application/json" | b"application/problem+json" => json = json.max(weight),
-            b"text/html" | b"application/xhtml+xml" => html = html.max(weight),
+            b"application/json" => json = json.max((3, weight)),
+            name if name.starts_with(b"application/") && name.ends_with(b"+json") => {
+                json = json.max((3, weight));
+            }
+            b"application/*" => json = json.max((2, weight)),
+            b"text/html" | b"application/xhtml+xml" => html = html.max((3, weight)),
+            b"text/*" => html = html.max((2, weight)),
+            b"*/*" => (json, html) = (json.max((1, weight)), html.max((1, weight))),
             _ => {}
         }
     }
-    json > html
+    json.1 > html.1
 }
 
 /// Asks for a page that an upstream has.

@@ -224,7 +224,7 @@ impl module::Exchange for Exchange<'_, '_> {
     }
 
     fn scheme(&self) -> &str {
-        if self.facts.https { "https" } else { "http" }
+        if self.kept.secure.unwrap_or(self.facts.https) { "https" } else { "http" }
     }
 
     fn protocol(&self) -> &str {
@@ -340,6 +340,10 @@ impl module::Exchange for Exchange<'_, '_> {
 
     fn set_client(&mut self, client: IpAddr) {
         self.kept.client = Some(client.to_canonical());
+    }
+
+    fn set_secure(&mut self, secure: bool) {
+        self.kept.secure = Some(secure);
     }
 
     fn set_target(&mut self, path: Option<&[u8]>, query: Option<&[u8]>) -> bool {

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use foregate_module::{
     ChooseUpstream, Decl, EditRequest, EditResponse, Exchange as _, LimitRequestBody, Load, Output, Pipeline,
-    Planned, RewriteTarget, SetClientAddress, State, Verdict, WhenFull,
+    Planned, RewriteTarget, SetClientAddress, SetClientScheme, State, Verdict, WhenFull,
 };
 use foregate_wire::client_network;
 use parking_lot::Mutex;
@@ -127,10 +127,11 @@ struct Share {
 
 /// Whether a step can run with copies: what it writes is kept until it comes back, and is no change of the exchange itself.
 pub(crate) fn can_leave(decl: &Decl) -> bool {
-    const CHANGES: [&str; 6] = [
+    const CHANGES: [&str; 7] = [
         EditRequest::SLOT.name,
         EditResponse::SLOT.name,
         SetClientAddress::SLOT.name,
+        SetClientScheme::SLOT.name,
         RewriteTarget::SLOT.name,
         ChooseUpstream::SLOT.name,
         LimitRequestBody::SLOT.name,

@@ -59,6 +59,7 @@ pub(crate) struct Kept {
     pub query: Option<Vec<u8>>,
     pub authority: String,
     pub client: Option<IpAddr>,
+    pub secure: Option<bool>,
     /// The number of the upstream that steps have chosen.
     pub upstream: Option<u32>,
     pub source: Source<'static>,
@@ -101,6 +102,7 @@ impl Request {
             query,
             authority: authority(facts),
             client: None,
+            secure: None,
             upstream: None,
             source: Source::Nobody,
             summary: Summary::default(),
@@ -138,6 +140,7 @@ impl Kept {
             query: self.query.clone(),
             authority: self.authority.clone(),
             client: self.client,
+            secure: self.secure,
             upstream: self.upstream,
             source: self.source,
             summary: self.summary,

@@ -468,7 +468,10 @@ impl Server {
         }
         let mut config = Config::build(settings, &self.upstreams, &self.certificates, &old.upstreams)
             .map_err(|error| error.to_string())?;
-        let text = |error: io::Error| error.to_string();
+        let text = |error: io::Error| match advice(&error) {
+            Some(help) => format!("{error}\n  help: {help}"),
+            None => error.to_string(),
+        };
         let bound = self.bind(&config.settings).map_err(text)?;
         config.open_logs(&self.logs, &self.proxy.metrics).map_err(text)?;
         // The last that may fail: the socket file of the admin would stay.
@@ -545,6 +548,30 @@ impl NotBound {
     fn named(error: io::Error, address: &ListenAddress, what: &str) -> io::Error {
         io::Error::new(error.kind(), Self { address: address.clone(), what: what.to_owned(), error })
     }
+}
+
+/// What to do where the system does not let the proxy begin.
+pub fn advice(error: &io::Error) -> Option<&'static str> {
+    let not_bound = error.get_ref().and_then(|inner| inner.downcast_ref::<NotBound>());
+    Some(match (not_bound.map(|not_bound| &not_bound.address), error.kind()) {
+        (Some(ListenAddress::Tcp(_)), io::ErrorKind::AddrInUse) => {
+            "another process listens there, which `ss -ltnp` names; stop it, or take another port"
+        }
+        (Some(ListenAddress::Unix(_)), io::ErrorKind::AddrInUse) => {
+            "another process listens there, which `ss -lxnp` names; stop it, or take another path"
+        }
+        (Some(ListenAddress::Tcp(_)), io::ErrorKind::AddrNotAvailable) => {
+            "the machine does not have this address; `ip address` shows those that it has"
+        }
+        (Some(ListenAddress::Tcp(_)), io::ErrorKind::PermissionDenied) => {
+            "ports below 1024 need CAP_NET_BIND_SERVICE, which the systemd unit in examples/ grants"
+        }
+        (Some(ListenAddress::Unix(_)), io::ErrorKind::NotFound) => {
+            "its folder is not there; make it, and let the user who runs the proxy write there"
+        }
+        (_, io::ErrorKind::PermissionDenied) => "let the user who runs the proxy write there",
+        _ => return None,
+    })
 }
 
 /// As many descriptors as the system allows.

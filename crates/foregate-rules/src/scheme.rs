@@ -297,7 +297,7 @@ standard_fields! {
     IpSrc "ip.src" IP Request "The client's address."
     Country "ip.src.country" = "ip.geoip.country" BYTES Request
         "The client's country in two letters; absent when it is not known."
-    Ssl "ssl" BOOL Request "Whether the client's connection is encrypted."
+    Ssl "ssl" BOOL Request "Whether the client's connection is encrypted, or the one that a trusted proxy tells of."
     TlsVersion "tls.version" BYTES Request "The version of TLS: `TLSv1.2` or `TLSv1.3`; absent without TLS."
     TlsClientVerified "tls.client.verified" BOOL Request "Whether the client showed a certificate that was verified."
     TlsClientSubject "tls.client.subject" BYTES Request "The subject of the client's certificate, `O=Example, CN=alice`: in the order of the certificate, with a space after each comma and around each plus, otherwise as RFC 4514 has it. What would mean something else there has a backslash before it (`O=a\\, b`), control characters are `\\0A`, and what is no text is `#` and its encoding in hexadecimal digits."

@@ -206,7 +206,13 @@ pub fn show_size(bytes: u64) -> String {
 pub fn choose<T: Copy>(value: &Scalar<'_>, words: &[(&str, T)]) -> Result<T, Wrong> {
     let known = || words.iter().map(|(word, _)| format!("\"{word}\"")).collect::<Vec<_>>().join(" or ");
     let found = words.iter().find(|(word, _)| value.kind == Kind::String && *word == value.text);
-    found.map(|(_, value)| *value).ok_or_else(|| Wrong::new(format!("expected {}", known())))
+    found.map(|(_, value)| *value).ok_or_else(|| {
+        let wrong = Wrong::new(format!("expected {}", known()));
+        match words.iter().any(|(word, _)| *word == value.text) {
+            true => wrong.help(format!("put it in quotes: \"{}\"", value.text)),
+            false => wrong,
+        }
+    })
 }
 
 #[cfg(test)]

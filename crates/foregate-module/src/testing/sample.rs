@@ -76,6 +76,8 @@ pub struct Sample {
     pub peer: Option<IpAddr>,
     /// The handshake. Default: cleartext.
     pub tls: Option<Handshake>,
+    /// What a trusted proxy has said of the scheme.
+    pub secure: Option<bool>,
     /// The protocol. Default: `HTTP/1.1`.
     pub protocol: String,
     /// The method. Default: `GET`.
@@ -134,6 +136,7 @@ impl Sample {
             client: Some(IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1))),
             peer: Some(IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1))),
             tls: None,
+            secure: None,
             protocol: "HTTP/1.1".into(),
             method: b"GET".to_vec(),
             host: "example.com".into(),
@@ -270,7 +273,7 @@ impl Exchange for Sample {
     }
 
     fn scheme(&self) -> &str {
-        if self.tls.is_some() { "https" } else { "http" }
+        if self.secure.unwrap_or(self.tls.is_some()) { "https" } else { "http" }
     }
 
     fn protocol(&self) -> &str {
@@ -383,6 +386,10 @@ impl Exchange for Sample {
 
     fn set_client(&mut self, client: IpAddr) {
         self.client = Some(client);
+    }
+
+    fn set_secure(&mut self, secure: bool) {
+        self.secure = Some(secure);
     }
 
     fn set_target(&mut self, path: Option<&[u8]>, query: Option<&[u8]>) -> bool {

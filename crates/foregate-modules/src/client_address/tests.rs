@@ -76,6 +76,52 @@ fn the_walk_stops_at_garbage() {
 }
 
 #[test]
+fn the_scheme_is_taken_where_it_is_asked_for() {
+    let scheme = |peer: &str, header: &str, scheme: Option<&str>, fields: &[(&str, &str)]| {
+        let key = node("trusted-proxies").arg_literal("10.0.0.0/8").prop_literal("header", header);
+        let key = scheme.into_iter().fold(key, |key, name| key.prop_literal("scheme-header", name));
+        let mut sample = Sample::get("/").from(peer).field("host", "example.com");
+        for (name, value) in fields {
+            sample = sample.field(name, value);
+        }
+        sample.run(&ClientAddress, &settings(&[key]).unwrap());
+        sample.secure
+    };
+    let list = |scheme_header, value| {
+        scheme("10.0.0.1", "x-forwarded-for", scheme_header, &[("X-Forwarded-Proto", value)])
+    };
+    assert_eq!(list(None, "https"), None, "nobody has asked");
+    for (value, secure) in [
+        ("https", Some(true)),
+        ("HTTPS", Some(true)),
+        ("wss", Some(true)),
+        ("http", Some(false)),
+        ("https, http", Some(false)),
+        ("http,https ", Some(true)),
+        ("ftp", None),
+        ("", None),
+    ] {
+        assert_eq!(list(Some("x-forwarded-proto"), value), secure, "{value}");
+    }
+    let name = Some("x-forwarded-proto");
+    assert_eq!(scheme("192.0.2.1", "x-forwarded-for", name, &[("x-forwarded-proto", "https")]), None);
+    let twice = [("x-forwarded-proto", "http"), ("x-forwarded-proto", "https")];
+    assert_eq!(scheme("10.0.0.1", "x-forwarded-for", name, &twice), Some(true), "the last was written last");
+    let forwarded = |value| scheme("10.0.0.1", "forwarded", Some("forwarded"), &[("forwarded", value)]);
+    assert_eq!(forwarded("for=1.2.3.4;proto=https, for=10.0.0.2;proto=http"), Some(true), "the client's own");
+    assert_eq!(forwarded("for=1.2.3.4;proto=https, for=5.6.7.8"), None);
+    assert_eq!(forwarded("for=1.2.3.4;proto=https;proto=http"), None);
+    assert_eq!(forwarded("proto=\"https\";for=1.2.3.4"), Some(true));
+}
+
+#[test]
+fn the_scheme_is_in_the_elements_that_have_the_address() {
+    let key = node("trusted-proxies").arg_literal("10.0.0.0/8").prop_literal("scheme-header", "forwarded");
+    let error = settings::<TrustedProxies>(&[key]).unwrap_err();
+    assert_eq!(error.message, "the scheme is in `Forwarded`, and the address is not");
+}
+
+#[test]
 fn the_walk_is_bounded() {
     let mut list = "1.2.3.4".to_string();
     for number in 0..HOPS_LIMIT {

@@ -165,6 +165,11 @@ fn programs_get_json() {
         ("application/json;q=0", false),
         ("application/json;q=x", false),
         ("application/json;q=1.5", false),
+        ("application/*", true),
+        ("application/*, text/html;q=0.9", true),
+        ("application/json;q=0.1, application/*, text/*;q=0.2", false),
+        ("application/vnd.api+json, */*;q=0.1", true),
+        ("text/html;q=0.2, */*", true),
     ] {
         let sample = Sample::get("/").field("accept", accept);
         assert_eq!(prefers_json(&sample.request), json, "{accept}");

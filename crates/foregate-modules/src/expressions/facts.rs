@@ -144,7 +144,7 @@ impl Facts for ExchangeFacts<'_> {
 
     fn bool(&self, field: FieldId) -> Option<bool> {
         match field.standard() {
-            Some(Standard::Ssl) => Some(self.exchange().tls().is_some()),
+            Some(Standard::Ssl) => Some(self.exchange().scheme() == "https"),
             Some(Standard::TlsClientVerified) => {
                 Some(self.exchange().tls().is_some_and(|tls| tls.client_verified))
             }

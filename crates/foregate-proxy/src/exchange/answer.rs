@@ -7,6 +7,7 @@ use foregate_module::{Chain, Filtered, PhaseId, Source, Text};
 use foregate_wire::{BodyLength, HeaderList, Method, NameId};
 
 use super::modules::Ended;
+use super::progress::Taking;
 use super::respond::Answer;
 use super::{Exchange, Step};
 use crate::error::Error;
@@ -63,18 +64,16 @@ impl Exchange<'_> {
         let most = self.config.settings.limits.early_response_drain;
         let mut sent = 0;
         let mut finished = false;
-        let mut moved_at = clock::now();
+        let mut client = Taking::default();
         let result = poll_fn(|cx| {
-            let before = sent;
             match self.poll_answer(cx, body, &mut sent, &mut finished) {
                 Poll::Ready(result) => return Poll::Ready(result.map_err(Error::Client)),
                 Poll::Pending => self.client.drop_body(cx, most),
             }
-            if sent != before {
-                moved_at = clock::now();
-            }
-            moved_at = self.client.link.left_at().map_or(moved_at, |at| at.max(moved_at));
-            self.timer.poll(cx, moved_at + stall).map(|()| Err(Error::WriteStall))
+            let now = clock::now();
+            client.observe(sent as u64, true, now);
+            client.has_left(self.client.link.left_at());
+            self.timer.poll(cx, client.stuck().unwrap_or(now) + stall).map(|()| Err(Error::WriteStall))
         })
         .await;
         self.download.moved = sent as u64;

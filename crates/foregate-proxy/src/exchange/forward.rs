@@ -54,7 +54,6 @@ impl Exchange<'_> {
         self.upstream = Some(upstream);
         let underscores = self.site.is_some_and(|site| self.config.settings.sites.allows_underscores(site));
         self.upload.underscores = if underscores { Underscores::Own } else { Underscores::None };
-        let secure = self.peer.is_secure();
         let extended = self.request.head.version == Version::Http2 && self.request.upgrade.is_some();
         if extended {
             self.request.websocket_key = Some(crate::websocket::new_key());
@@ -72,7 +71,7 @@ impl Exchange<'_> {
             true => connection::drop_misspelt_names_before(headers, self.request.sent),
         };
         headers.remove_each(&FRAMING);
-        let version = self.request.head.version;
+        let (secure, version) = (self.request.secure, self.request.head.version);
         match self.run.as_ref().and_then(|run| run.facts.client) {
             Some(client) => self.request.tell_origin(&client.to_string(), secure, version),
             None => self.request.tell_origin(&self.peer.client_text, secure, version),
@@ -371,7 +370,8 @@ impl Exchange<'_> {
     ) -> Poll<Result<(), Error>> {
         let Some(upstream) = self.upstream else { return Poll::Pending };
         let timeouts = &self.config.settings.timeouts;
-        self.progress.has_left(self.client.link.left_at());
+        let waits = awaited.contains(&Awaited::ClientRead);
+        self.progress.observe_client(self.download.sent, waits, self.client.link.left_at(), now);
         if !awaited.contains(&Awaited::ClientBody) {
             self.progress.excuse_client(now);
         }

@@ -12,7 +12,44 @@ pub struct Progress {
     uploaded_at: Instant,
     downloaded: u64,
     downloaded_at: Instant,
+    client: Taking,
     rate: Rate,
+}
+
+/// What counts as progress of a peer that takes what waits for it, bytes: an HTTP/2 window that is opened a byte at a time must not
+/// keep a response, and the origin's connection behind it, for ever.
+const LEAST_TAKEN: u64 = 1024;
+
+/// Whether a peer takes what there is for it.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Taking {
+    /// Since when it has taken less than [`LEAST_TAKEN`], and not all, of what waits.
+    stuck: Option<Instant>,
+    /// What it had taken by then.
+    before: u64,
+}
+
+impl Taking {
+    /// Takes note of what it has taken so far, and whether there is more that it does not take.
+    pub fn observe(&mut self, taken: u64, waits: bool, now: Instant) {
+        let progressed = taken.saturating_sub(self.before) >= LEAST_TAKEN;
+        if !waits {
+            self.stuck = None;
+        } else if progressed || self.stuck.is_none() {
+            self.stuck = Some(now);
+            self.before = taken;
+        }
+    }
+
+    /// It has taken something else of the same connection, behind which what it is to get waits.
+    pub fn has_left(&mut self, at: Option<Instant>) {
+        self.stuck = self.stuck.map(|since| at.map_or(since, |at| at.max(since)));
+    }
+
+    /// Since when it has not, if it is waited for.
+    pub fn stuck(&self) -> Option<Instant> {
+        self.stuck
+    }
 }
 
 /// The average rate of a request's body over consecutive spans.
@@ -51,6 +88,7 @@ impl Progress {
             uploaded_at: now,
             downloaded: 0,
             downloaded_at: now,
+            client: Taking::default(),
             rate: Rate { span_began: now, span_bytes: 0, graced: false },
         }
     }
@@ -59,6 +97,7 @@ impl Progress {
     pub fn restart(&mut self, now: Instant) {
         self.uploaded_at = now;
         self.downloaded_at = now;
+        self.client = Taking::default();
         self.rate.span_began = now;
         self.rate.span_bytes = self.uploaded;
     }
@@ -83,9 +122,11 @@ impl Progress {
         }
     }
 
-    /// The client has taken something of other streams of its connection, behind which what it is to get waits.
-    pub fn has_left(&mut self, at: Option<Instant>) {
-        self.downloaded_at = at.map_or(self.downloaded_at, |at| at.max(self.downloaded_at));
+    /// Takes note of what the client has been given so far, whether it is waited for, and when it has taken something of other streams
+    /// of its connection last.
+    pub fn observe_client(&mut self, given: u64, waits: bool, left_at: Option<Instant>, now: Instant) {
+        self.client.observe(given, waits, now);
+        self.client.has_left(left_at);
     }
 
     /// The origin has been given all of the request.
@@ -115,7 +156,7 @@ impl Progress {
         match awaited {
             Awaited::ClientBody => self.client_deadline(timeouts, now),
             Awaited::ExpectedBody => self.uploaded_at + timeouts.body_idle.max(upstream.first_byte_timeout),
-            Awaited::ClientRead => self.downloaded_at + timeouts.write_stall,
+            Awaited::ClientRead => self.client.stuck().unwrap_or(now) + timeouts.write_stall,
             Awaited::OriginRead | Awaited::OriginBody => self.moved_at() + upstream.idle_timeout,
             Awaited::FirstByte => self.uploaded_at + upstream.first_byte_timeout,
             Awaited::EitherBody => self.moved_at() + timeouts.body_idle.max(upstream.idle_timeout),
@@ -167,12 +208,30 @@ mod tests {
         let start = Instant::now();
         let (timeouts, upstream) = (Timeouts::default(), Upstream::new("a", Vec::new()));
         let mut progress = Progress::new(start);
+        progress.observe_client(0, true, None, start);
         let later = start + Duration::from_secs(29);
         for (at, expected) in [(None, start), (Some(later), later), (Some(start), later)] {
-            progress.has_left(at);
+            progress.observe_client(0, true, at, later);
             let deadline = progress.deadline(Awaited::ClientRead, &timeouts, &upstream, later);
             assert_eq!(deadline, expected + timeouts.write_stall);
         }
+    }
+
+    #[test]
+    fn a_few_bytes_are_no_progress_while_more_wait() {
+        let start = Instant::now();
+        let at = |second| start + Duration::from_secs(second);
+        let mut client = Taking::default();
+        for second in 0..29 {
+            client.observe(second, true, at(second));
+            assert_eq!(client.stuck(), Some(start));
+        }
+        client.observe(LEAST_TAKEN, true, at(29));
+        assert_eq!(client.stuck(), Some(at(29)));
+        client.observe(LEAST_TAKEN + 1, false, at(30));
+        assert_eq!(client.stuck(), None, "it has all there is");
+        client.observe(LEAST_TAKEN + 1, true, at(90));
+        assert_eq!(client.stuck(), Some(at(90)), "it was not waited for meanwhile");
     }
 
     #[test]

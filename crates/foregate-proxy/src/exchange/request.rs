@@ -41,7 +41,7 @@ pub struct Request {
     pub websocket_key: Option<String>,
     /// Whether the client's connection may serve another request after this one.
     pub keep_alive: bool,
-    /// Whether the client's connection is under TLS.
+    /// Whether the client's connection is under TLS, or that to a trusted proxy which says so.
     pub secure: bool,
     authority: String,
     host_len: usize,

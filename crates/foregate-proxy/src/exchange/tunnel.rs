@@ -7,6 +7,7 @@ use std::time::Instant;
 use foregate_module::PhaseId;
 use foregate_wire::{BodyLength, Method, NameId, connection};
 
+use super::progress::Taking;
 use super::{Exchange, Step};
 use crate::error::Error;
 use crate::link::copy::{Copy, CopyError, Waiting};
@@ -83,10 +84,10 @@ impl Exchange<'_> {
             let now = clock::now();
             ways[0].observe(&self.upload, shut[0], now);
             ways[1].observe(&self.download, shut[1], now);
-            ways[1].has_left(self.client.link.left_at());
+            ways[1].sink.has_left(self.client.link.left_at());
             let mut due = (ways[0].moved_at.max(ways[1].moved_at) + idle, Error::OriginIdle);
             for (way, (limit, error)) in ways.iter().zip(limits) {
-                if let Some(since) = way.stuck
+                if let Some(since) = way.sink.stuck()
                     && since + limit < due.0
                 {
                     due = (since + limit, error);
@@ -135,29 +136,22 @@ impl Exchange<'_> {
 struct Way {
     moved: u64,
     moved_at: Instant,
-    /// Since when its sink takes nothing of what there is for it.
-    stuck: Option<Instant>,
+    sink: Taking,
 }
 
 impl Way {
     fn new(now: Instant) -> Self {
-        Self { moved: 0, moved_at: now, stuck: None }
-    }
-
-    /// The client has taken something of other streams of its connection, behind which what it is to get waits.
-    fn has_left(&mut self, at: Option<Instant>) {
-        self.stuck = self.stuck.map(|since| at.map_or(since, |at| at.max(since)));
+        Self { moved: 0, moved_at: now, sink: Taking::default() }
     }
 
     fn observe(&mut self, copy: &Copy, shut: bool, now: Instant) {
-        // Its end has to be taken, too.
-        let is_stuck = copy.waiting == Waiting::Sink || copy.is_done() && !shut;
         if copy.moved != self.moved {
             self.moved = copy.moved;
             self.moved_at = now;
-            self.stuck = None;
         }
-        self.stuck = if is_stuck { self.stuck.or(Some(now)) } else { None };
+        // Its end has to be taken, too.
+        let waits = copy.waiting == Waiting::Sink || copy.is_done() && !shut;
+        self.sink.observe(copy.sent, waits, now);
     }
 }
 

@@ -329,6 +329,10 @@ impl module::Exchange for View<'_> {
         self.facts.client = Some(client.to_canonical());
     }
 
+    fn set_secure(&mut self, secure: bool) {
+        self.request.secure = secure;
+    }
+
     fn set_target(&mut self, path: Option<&[u8]>, query: Option<&[u8]>) -> bool {
         self.facts.other_paths.take();
         if !self.request.path().starts_with(b"/") {

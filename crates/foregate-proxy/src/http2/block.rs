@@ -166,6 +166,10 @@ impl State {
             asked.scratch.give();
             return Ok(self.refuse(stream, Reason::REFUSED_STREAM, now)?);
         }
+        if asked.understood.as_ref().err().is_some_and(|error| matches!(error.status(), 414 | 431)) {
+            // It is answered, but to decode it costs more than any other request: who goes on is refused as one who forces resets.
+            self.meter.reset(now)?;
+        }
         self.streams.unread.counts_head(&mut asked.scratch.request);
         self.input.arrives(Arrived::Request(asked));
         Ok(())

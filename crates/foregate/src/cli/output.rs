@@ -53,9 +53,14 @@ pub(super) fn complain(text: &str) {
 /// lines of the file when that is a terminal.
 pub(super) fn show_refused(refused: &Refused, json: bool) -> Outcome {
     if json {
-        print_json(&serde_json::json!({ "ok": false, "count": refused.count(), "errors": refused.shown() }));
+        let (count, complete) = (refused.count(), refused.is_complete());
+        print_json(&serde_json::json!({
+            "ok": false, "count": count, "complete": complete, "errors": refused.shown(),
+        }));
     } else if io::stderr().is_terminal() {
-        complain(&refused.graphical(columns()));
+        // See no-color.org.
+        let colours = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+        complain(&refused.graphical(columns(), colours));
     } else {
         complain(&refused.plain());
     }

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use crate::config::{self, Refused, Texts};
 use clap::Args;
 use foregate_module::Pipeline;
-use foregate_proxy::server::{NotBound, Source};
-use foregate_proxy::settings::{ListenAddress, Settings};
+use foregate_proxy::server::Source;
+use foregate_proxy::settings::Settings;
 use parking_lot::Mutex;
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::LevelFilter;
@@ -122,36 +122,12 @@ fn serve(settings: Settings, source: Arc<dyn Source>) -> Outcome {
         Ok(()) => Outcome::Fine,
         Err(error) => {
             complain(&format!("error: {error}"));
-            if let Some(help) = advice(&error) {
+            if let Some(help) = foregate_proxy::server::advice(&error) {
                 complain(&format!("  help: {help}"));
             }
             Outcome::Wrong
         }
     }
-}
-
-/// What to do where the system does not let the proxy begin.
-fn advice(error: &io::Error) -> Option<&'static str> {
-    let not_bound = error.get_ref().and_then(|inner| inner.downcast_ref::<NotBound>());
-    Some(match (not_bound.map(|not_bound| &not_bound.address), error.kind()) {
-        (Some(ListenAddress::Tcp(_)), io::ErrorKind::AddrInUse) => {
-            "another process listens there, which `ss -ltnp` names; stop it, or take another port"
-        }
-        (Some(ListenAddress::Unix(_)), io::ErrorKind::AddrInUse) => {
-            "another process listens there, which `ss -lxnp` names; stop it, or take another path"
-        }
-        (Some(ListenAddress::Tcp(_)), io::ErrorKind::AddrNotAvailable) => {
-            "the machine does not have this address; `ip address` shows those that it has"
-        }
-        (Some(ListenAddress::Tcp(_)), io::ErrorKind::PermissionDenied) => {
-            "ports below 1024 need CAP_NET_BIND_SERVICE, which the systemd unit in examples/ grants"
-        }
-        (Some(ListenAddress::Unix(_)), io::ErrorKind::NotFound) => {
-            "its folder is not there; make it, and let the user who runs the proxy write there"
-        }
-        (_, io::ErrorKind::PermissionDenied) => "let the user who runs the proxy write there",
-        _ => return None,
-    })
 }
 
 /// Diagnostics go to the standard error, one line each.

@@ -128,7 +128,7 @@ pub static TIMEOUTS: Block = Block {
         Key::one("body-rate-grace", "DURATION", "body-rate-grace \"30s\"", "The start of a body during which its rate is not judged. What comes in it does not count later.").default("\"10s\""),
         Key::one("keep-alive", "DURATION", "keep-alive \"75s\"", "An idle HTTP/1 connection. Beyond: close.").default("\"60s\""),
         Key::one("keep-alive-h2", "DURATION", "keep-alive-h2 \"5m\"", "An HTTP/2 connection without streams. Beyond: GOAWAY.").default("\"120s\""),
-        Key::one("write-stall", "DURATION", "write-stall \"1m\"", "No progress while writing to a client. Beyond: reset.").default("\"30s\""),
+        Key::one("write-stall", "DURATION", "write-stall \"1m\"", "No progress, less than 1 KiB of what waits, while writing to a client. Beyond: reset.").default("\"30s\""),
         Key::one("connection-age", "DURATION", "connection-age \"1d\"", "Age of a client's connection, then it takes no more requests, and is closed once those that it has are answered.").default("\"1h\""),
         Key::one("tls-handshake", "DURATION", "tls-handshake \"10s\"", "TLS handshake and PROXY protocol header. Beyond: close.").default("\"5s\""),
         Key::one("early-response-drain", "DURATION", "early-response-drain \"1s\"", "Reading and dropping a request's body after an early response, and the time that its client has to take that. Beyond: close.").default("\"5s\""),

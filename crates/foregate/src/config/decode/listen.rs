@@ -133,9 +133,15 @@ fn decode(decoder: &mut Decoder<'_>, item: Item<'_>, inspection: &mut tls::Inspe
 }
 
 fn addresses(value: &Value<'_>, base: &Path) -> Result<Vec<ListenAddress>, Wrong> {
-    let help = |wrong: Wrong| match value.text.parse::<u16>() {
-        Ok(port) => wrong.help(format!("write \":{port}\" for all addresses, or \"127.0.0.1:{port}\"")),
-        Err(_) => wrong.help(ADDRESSES),
+    let help = |wrong: Wrong| match (value.text.parse::<u16>(), value.text.rsplit_once(':')) {
+        (Ok(port), _) => wrong.help(format!("write \":{port}\" for all addresses, or \"127.0.0.1:{port}\"")),
+        (_, Some((_, port))) if port.parse::<u64>().is_ok_and(|port| port > u64::from(u16::MAX)) => {
+            wrong.help(format!("a port is at most {}", u16::MAX))
+        }
+        (_, Some(("localhost", port))) => {
+            wrong.help(format!("write \"127.0.0.1:{port}\" or \"[::1]:{port}\""))
+        }
+        _ => wrong.help(ADDRESSES),
     };
     let text = value::string(value).map_err(|_| help(Wrong::new("expected an address")))?;
     if let Some(path) = text.strip_prefix("unix:") {

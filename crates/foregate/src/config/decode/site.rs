@@ -203,6 +203,8 @@ impl<'u> Sites<'u> {
                 // As NGINX and others have them.
                 if text.starts_with(['~', '^', '=', '*', '@', '.']) || text.contains("*.") {
                     wrong.help(NO_EXPRESSION)
+                } else if self.builder.pattern(&format!("/{text}")).is_ok() {
+                    wrong.help(format!("write \"/{text}\""))
                 } else {
                     wrong
                 }
