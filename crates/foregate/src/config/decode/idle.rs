@@ -1,6 +1,6 @@
 //! What is right, and does nothing where it stands: told as a warning.
 
-use foregate_config::{Decoder, Item, ModuleNodes, Place, Problem, turns_off};
+use foregate_config::{Decoder, EntryRef, Item, ModuleNodes, Place, Problem, turns_off};
 use foregate_module::{Filter, Pipeline};
 use foregate_proxy::routing::PathPattern;
 
@@ -21,8 +21,9 @@ pub(super) struct Idle<'p> {
     pipeline: &'p Pipeline,
     /// Where each key stands first, by its number.
     first: Vec<Option<(&'static str, Place)>>,
-    /// A rule that reads a value of the firewall.
+    /// What reads values of the firewall, and of the country.
     reads_waf: Option<Place>,
+    reads_country: Option<Place>,
     firewall: Firewall,
 }
 
@@ -67,7 +68,7 @@ impl Firewall {
 impl<'p> Idle<'p> {
     pub(super) fn new(pipeline: &'p Pipeline) -> Self {
         let first = pipeline.keys().iter().map(|_| None).collect();
-        Self { pipeline, first, reads_waf: None, firewall: Firewall::default() }
+        Self { pipeline, first, reads_waf: None, reads_country: None, firewall: Firewall::default() }
     }
 
     /// Takes note of the keys of one place.
@@ -84,6 +85,9 @@ impl<'p> Idle<'p> {
                 let mut texts = item.node.entries().filter(|entry| entry.key().is_none());
                 let reads = texts.next().is_some_and(|entry| self.is_of_waf(entry.text()));
                 self.reads_waf = reads.then(|| item.place());
+            }
+            if self.reads_country.is_none() && is_of_country(*item) {
+                self.reads_country = Some(item.place());
             }
         }
     }
@@ -116,6 +120,13 @@ impl<'p> Idle<'p> {
                 decoder.warn(Problem::new(Some(*place), message));
             }
         }
+        if let Some(place) = self.reads_country
+            && !self.has("geoip")
+        {
+            let message = "no client's country is known, as no `geoip` stands anywhere";
+            let help = "a country that is denied is let in then, and one that is allowed is not: add `geoip database=FILE`";
+            decoder.warn(Problem::new(Some(place), message).help(help));
+        }
         if let Some(place) = self.reads_waf
             && !self.has("waf")
         {
@@ -137,6 +148,13 @@ impl<'p> Idle<'p> {
             }
         }
     }
+}
+
+/// Whether a key asks for the client's country: in an expression, or in a rule of `access`.
+fn is_of_country(item: Item<'_>) -> bool {
+    let names =
+        |entry: EntryRef<'_>| entry.text().contains("ip.geoip.") || entry.text().starts_with("country:");
+    item.node.entries().any(names) || item.children().iter().any(|child| child.node.entries().any(names))
 }
 
 /// Tells of keys that answer paths which none of these patterns takes, so that they are never asked.
