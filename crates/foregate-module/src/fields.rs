@@ -359,6 +359,24 @@ impl Edits {
         self.parts().flat_map(Part::edits)
     }
 
+    /// Whether they change anything of these fields.
+    pub fn change(&self, fields: &dyn Fields) -> bool {
+        let all = || (0..fields.count()).filter_map(|number| fields.field(number));
+        let values = |name: &[u8]| {
+            all()
+                .filter(|(found, _)| found.eq_ignore_ascii_case(name))
+                .map(|(_, value)| value)
+                .collect::<Vec<_>>()
+        };
+        self.iter().any(|edit| match edit {
+            Edit::Set(field) => values(field.name()) != [field.value()],
+            Edit::Append(_) => true,
+            Edit::Default(field) => values(field.name()).is_empty(),
+            Edit::Remove(name) => !values(name).is_empty(),
+            Edit::RemoveNumbers(numbers) => numbers.iter().any(|word| *word != 0),
+        })
+    }
+
     /// Makes the changes. Whatever they are, the framing fields stay as they are.
     pub fn apply(&self, fields: &mut dyn FieldsMut) {
         for edit in self.parts().flat_map(Part::edits) {

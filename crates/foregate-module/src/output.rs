@@ -29,16 +29,25 @@ pub struct Apply<'a> {
 impl Apply<'_> {
     /// Says what a dry run has left out.
     fn leave_out(&mut self, what: &str) {
+        let note = [self.step, ": ", what].concat();
+        // Steps run again where a response takes the place of another.
+        let is_told = self
+            .state
+            .notes
+            .iter()
+            .any(|(name, said)| **name == *DRY_RUN.as_bytes() && **said == *note.as_bytes());
+        if is_told {
+            return;
+        }
         if !self.state.events.contains(&DRY_RUN) {
             self.state.events.push(DRY_RUN);
         }
-        let note = [self.step, ": ", what].concat();
         self.state.notes.push((Text::Static(DRY_RUN.as_bytes()), Text::from(note)));
     }
 }
 
 /// The event, and the name of the note, for what a dry run has left out.
-const DRY_RUN: &str = "dry-run";
+pub(crate) const DRY_RUN: &str = "dry-run";
 
 /// One thing that a step writes.
 pub trait Output {
@@ -129,11 +138,11 @@ macro_rules! effects {
         impl Output for $name {
             const SLOT: Slot = Slot::$once($label);
             fn apply(self, apply: &mut Apply<'_>, _: u16) {
-                let changes: fn(&$type) -> bool = $changes;
+                let changes: fn(&dyn Exchange, &$type) -> bool = $changes;
                 let write: fn(&mut Apply<'_>, $type) = $apply;
                 if !apply.dry {
                     write(apply, self.0);
-                } else if changes(&self.0) {
+                } else if changes(apply.exchange, &self.0) {
                     apply.leave_out($label);
                 }
             }
@@ -147,25 +156,25 @@ macro_rules! effects {
 // something that a dry run has to tell, and how it is written.
 effects! {
     /// Changes to the fields of the request; any number of steps may make some, in their order.
-    EditRequest(Edits), "request fields", effect, BeforeResponse, |edits| !edits.is_empty(), |apply, edits| {
+    EditRequest(Edits), "request fields", effect, BeforeResponse, |exchange, edits| edits.change(exchange.request_fields()), |apply, edits| {
         if !edits.is_empty() {
             edits.apply(apply.exchange.request_fields_mut());
         }
     };
     /// Changes to the fields of the response; any number of steps may make some, in their order.
-    EditResponse(Edits), "response fields", effect, HoldsResponse, |edits| !edits.is_empty(), |apply, edits| {
+    EditResponse(Edits), "response fields", effect, HoldsResponse, |exchange, edits| edits.change(exchange.response_fields()), |apply, edits| {
         if !edits.is_empty() {
             edits.apply(apply.exchange.response_fields_mut());
         }
     };
     /// Whom the request is taken to come from. One step of the pipeline may say so.
-    SetClientAddress(Option<IpAddr>), "client address", only, BeforeUpstream, Option::is_some, |apply, client| {
+    SetClientAddress(Option<IpAddr>), "client address", only, BeforeUpstream, |exchange, client| client.is_some() && *client != exchange.client(), |apply, client| {
         if let Some(client) = client {
             apply.exchange.set_client(client);
         }
     };
     /// Whether the client is taken to have asked by `https`, or else `http`. One step of the pipeline may say so.
-    SetClientScheme(Option<bool>), "client scheme", only, BeforeUpstream, Option::is_some, |apply, secure| {
+    SetClientScheme(Option<bool>), "client scheme", only, BeforeUpstream, |exchange, secure| secure.is_some_and(|secure| secure != (exchange.scheme() == "https")), |apply, secure| {
         if let Some(secure) = secure {
             apply.exchange.set_secure(secure);
         }
@@ -173,51 +182,51 @@ effects! {
     /// Another path and query for the request: what the origin sees; the route stays. `None` for a part that stays; an
     /// empty query goes. A path that is none changes nothing; Foregate refuses
     /// the request then.
-    RewriteTarget(Option<(Option<Text>, Option<Text>)>), "target", effect, BeforeUpstream, Option::is_some, |apply, target| {
+    RewriteTarget(Option<(Option<Text>, Option<Text>)>), "target", effect, BeforeUpstream, |_, what| what.is_some(), |apply, target| {
         if let Some((path, query)) = target {
             apply.exchange.set_target(path.as_deref(), query.as_deref());
         }
     };
     /// Another upstream than the route's.
-    ChooseUpstream(Option<UpstreamId>), "upstream", effect, BeforeUpstream, Option::is_some, |apply, upstream| {
+    ChooseUpstream(Option<UpstreamId>), "upstream", effect, BeforeUpstream, |_, what| what.is_some(), |apply, upstream| {
         if let Some(upstream) = upstream {
             apply.exchange.set_upstream(upstream);
         }
     };
     /// The most that the request's body may have, bytes; the least of all limits holds. Beyond: 413.
-    LimitRequestBody(Option<u64>), "request body limit", effect, BeforeResponse, Option::is_some, |apply, limit| {
+    LimitRequestBody(Option<u64>), "request body limit", effect, BeforeResponse, |_, what| what.is_some(), |apply, limit| {
         if let Some(limit) = limit {
             apply.exchange.limit_request_body(limit);
         }
     };
     /// A filter of the request's body; filters run in the order of their steps.
-    FilterRequestBody(Option<Filtered>), "request body", effect, BeforeResponse, Option::is_some, |apply, filter| {
+    FilterRequestBody(Option<Filtered>), "request body", effect, BeforeResponse, |_, what| what.is_some(), |apply, filter| {
         apply.state.request_filters.extend(filter);
     };
     /// Names and values for the access log.
-    Notes(Vec<Note>), "log", effect, Phase, |_| false, |apply, notes| {
+    Notes(Vec<Note>), "log", effect, Phase, |_, _| false, |apply, notes| {
         apply.state.notes.extend(notes.into_iter().map(|note| (note.name, note.value)));
     };
     /// Something that the metrics are to count, by a constant name: `foregate_step_events_total`.
-    Count(Option<&'static str>), "metrics", effect, Phase, |_| false, |apply, event| {
+    Count(Option<&'static str>), "metrics", effect, Phase, |_, _| false, |apply, event| {
         apply.state.events.extend(event);
     };
     /// Several of them.
-    Counts(Vec<&'static str>), "metrics", effect, Phase, |_| false, |apply, events| {
+    Counts(Vec<&'static str>), "metrics", effect, Phase, |_, _| false, |apply, events| {
         apply.state.events.extend(events);
     };
     /// The same for parts of the configuration: an event, by a constant name, and the name of the part, such as a rule:
     /// `foregate_step_tally_total`.
-    Tally(Vec<(&'static str, Text)>), "metrics of parts", effect, Phase, |_| false, |apply, tallies| {
+    Tally(Vec<(&'static str, Text)>), "metrics of parts", effect, Phase, |_, _| false, |apply, tallies| {
         apply.state.tallies.extend(tallies);
     };
     /// That the response is a part of a body, and all of it is needed: see [`Step::TRIES_PARTS`](crate::Step::TRIES_PARTS).
     /// Where it cannot be asked for any more, it changes nothing.
-    AskWhole(bool), "request for the whole", effect, HoldsResponse, |_| false, |apply, asks| {
+    AskWhole(bool), "request for the whole", effect, HoldsResponse, |_, _| false, |apply, asks| {
         apply.state.asks_whole |= asks;
     };
     /// Steps that do not run for this request any more.
-    Skip(Steps), "steps", effect, BeforeEnd, |steps| *steps != Steps::NONE, |apply, steps| {
+    Skip(Steps), "steps", effect, BeforeEnd, |_, _| false, |apply, steps| {
         apply.state.skipped = apply.state.skipped.and(steps);
     };
 }

@@ -105,9 +105,9 @@ enum Header {
 }
 
 /// What a trusted proxy says of its client.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Hop {
-    address: IpAddr,
+    address: Option<IpAddr>,
     /// Whether it has asked by `https`, or else `http`, if that is told.
     secure: Option<bool>,
 }
@@ -180,64 +180,63 @@ impl TrustedProxies {
     }
 
     /// The client, if it is another than the peer, which is trusted.
-    fn client(&self, fields: &dyn Fields) -> Option<Hop> {
-        let name = match &self.header {
-            Header::Forwarded => "forwarded",
-            Header::List(name) => name,
+    fn client(&self, fields: &dyn Fields) -> Hop {
+        let (name, last): (_, Last) = match &self.header {
+            Header::Forwarded => ("forwarded", last_element),
+            Header::List(name) => (name, last_entry),
         };
-        let mut believed = None;
-        let mut hops = 0;
-        for number in (0..fields.count()).rev() {
-            let Some((found, value)) = fields.field(number) else { continue };
-            if !found.eq_ignore_ascii_case(name.as_bytes()) {
-                continue;
-            }
-            let mut rest = Some(value);
-            while let Some(value) = rest {
-                let (left, entry) = match self.header {
-                    Header::Forwarded => last_element(value),
-                    Header::List(_) => last_entry(value),
-                };
-                rest = left;
-                let entry = entry.trim_ascii();
-                // Lists may have empty members (RFC 9110, section 5.6.1).
-                if entry.is_empty() {
-                    continue;
-                }
-                hops += 1;
-                let hop = match self.header {
-                    Header::Forwarded => forwarded(entry),
-                    Header::List(_) => listed(entry).map(|address| Hop { address, secure: None }),
-                };
-                let Some(hop) = hop.filter(|_| hops <= HOPS_LIMIT) else { return believed };
-                believed = Some(hop);
-                if !self.trusts(Some(hop.address)) {
-                    return believed;
-                }
+        let mut believed = Hop::default();
+        for entry in from_the_right(fields, name, last).take(HOPS_LIMIT) {
+            let hop = match self.header {
+                Header::Forwarded => forwarded(entry),
+                Header::List(_) => listed(entry).map(|address| Hop { address: Some(address), secure: None }),
+            };
+            let Some(hop) = hop else { return believed };
+            // Of one that does not tell its client's address the scheme is believed.
+            believed = Hop { address: hop.address.or(believed.address), secure: hop.secure };
+            if hop.address.is_none() || !self.trusts(hop.address) {
+                return believed;
             }
         }
         believed
     }
 
     /// Whether the client has asked by `https`, or else `http`, as the last proxy says which has written that.
-    fn secure(&self, client: Option<Hop>, fields: &dyn Fields) -> Option<bool> {
+    fn secure(&self, client: Hop, fields: &dyn Fields) -> Option<bool> {
         match self.scheme.as_ref()? {
-            Header::Forwarded => client?.secure,
-            Header::List(name) => {
-                let mut values = (0..fields.count()).rev().filter_map(|number| fields.field(number));
-                let (_, value) = values.find(|(found, _)| found.eq_ignore_ascii_case(name.as_bytes()))?;
-                is_secure(last_entry(value).1.trim_ascii())
-            }
+            Header::Forwarded => client.secure,
+            Header::List(name) => from_the_right(fields, name, last_entry).next().and_then(is_secure),
         }
     }
+}
+
+/// What takes the last entry off a list: what stands before it, and the entry.
+type Last = fn(&[u8]) -> (Option<&[u8]>, &[u8]);
+
+/// The entries of a list over all fields of a name, from the right. Lists may have empty members (RFC 9110, section 5.6.1), which
+/// are none.
+fn from_the_right<'f>(fields: &'f dyn Fields, name: &str, last: Last) -> impl Iterator<Item = &'f [u8]> {
+    let values = (0..fields.count()).rev().filter_map(|number| fields.field(number));
+    let values = values.filter(move |(found, _)| found.eq_ignore_ascii_case(name.as_bytes()));
+    values
+        .flat_map(move |(_, value)| {
+            let mut rest = Some(value);
+            core::iter::from_fn(move || {
+                let (left, entry) = last(rest?);
+                rest = left;
+                Some(entry.trim_ascii())
+            })
+        })
+        .filter(|entry| !entry.is_empty())
 }
 
 /// Whether a scheme is encrypted; `None` for any that is not asked for here.
 fn is_secure(scheme: &[u8]) -> Option<bool> {
     let is = |name: &str| scheme.eq_ignore_ascii_case(name.as_bytes());
     match () {
-        () if is("https") || is("wss") => Some(true),
-        () if is("http") || is("ws") => Some(false),
+        // The words are those of fields such as `x-forwarded-ssl`.
+        () if is("https") || is("wss") || is("on") => Some(true),
+        () if is("http") || is("ws") || is("off") => Some(false),
         () => None,
     }
 }
@@ -280,7 +279,7 @@ fn listed(entry: &[u8]) -> Option<IpAddr> {
 }
 
 /// What an element of `Forwarded` says: the parameters `for` and `proto` (RFC 7239, section 4). `None` for an element that is
-/// malformed or has one of them twice, and without an address, or with one that is `unknown` or obfuscated.
+/// malformed or has one of them twice; one that is `unknown` or obfuscated is no address.
 fn forwarded(element: &[u8]) -> Option<Hop> {
     let mut address = None;
     let mut proto = None;
@@ -310,19 +309,17 @@ fn forwarded(element: &[u8]) -> Option<Hop> {
             let plain = value.contains(&b':')
                 && !value.starts_with(b"[")
                 && value.iter().filter(|b| **b == b':').count() > 1;
-            let found = if plain { None } else { listed(value) };
-            if address.is_some() || found.is_none() {
+            if address.replace(if plain { None } else { listed(value) }).is_some() {
                 return None;
             }
-            address = found;
         }
         if name.eq_ignore_ascii_case(b"proto") && proto.replace(value).is_some() {
             return None;
         }
-        let hop = address.map(|address| Hop { address, secure: proto.and_then(is_secure) });
+        let hop = Hop { address: address.flatten(), secure: proto.and_then(is_secure) };
         match after.trim_ascii_start() {
-            [] => return hop,
-            [b';', more @ ..] if more.trim_ascii().is_empty() => return hop,
+            [] => return Some(hop),
+            [b';', more @ ..] if more.trim_ascii().is_empty() => return Some(hop),
             [b';', more @ ..] => rest = more,
             _ => return None,
         }
@@ -359,10 +356,13 @@ impl Step for ClientAddress {
         (PeerAddress(peer), RequestFields(fields)): Self::In<'_>,
     ) -> ControlFlow<Never, Self::Out> {
         let trusted = settings.trusts(peer);
-        let client = if trusted { settings.client(fields) } else { None };
+        let client = if trusted { settings.client(fields) } else { Hop::default() };
         let secure = if trusted { settings.secure(client, fields) } else { None };
-        let address = client.map(|client| client.address);
-        ControlFlow::Continue((SetClientAddress(address), SetClientScheme(secure), Emit(Some(trusted))))
+        ControlFlow::Continue((
+            SetClientAddress(client.address),
+            SetClientScheme(secure),
+            Emit(Some(trusted)),
+        ))
     }
 }
 

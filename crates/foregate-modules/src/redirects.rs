@@ -290,7 +290,7 @@ pub(crate) fn check_target(text: &str) -> Result<(), &'static str> {
 }
 
 /// A target that was made for a request, as it can stand in a field: what no address holds is percent-encoded, and slashes
-/// at the start become one, so that a path stays a path. `None` for nothing.
+/// at the start become one, so that a path stays a path. `None` for nothing, and for a scheme in which a browser would run it.
 pub(crate) fn made_safe(target: Vec<u8>) -> Option<Vec<u8>> {
     let mut safe = Vec::with_capacity(target.len());
     for byte in target {
@@ -304,7 +304,10 @@ pub(crate) fn made_safe(target: Vec<u8>) -> Option<Vec<u8>> {
             }
         }
     }
-    (!safe.is_empty()).then_some(safe)
+    let end = safe.iter().position(|byte| b":/?#".contains(byte));
+    let scheme = end.and_then(|end| safe.split_at_checked(end)).filter(|(_, rest)| rest.starts_with(b":"));
+    let is_web = |name: &[u8]| name.eq_ignore_ascii_case(b"http") || name.eq_ignore_ascii_case(b"https");
+    (!safe.is_empty() && scheme.is_none_or(|(name, _)| is_web(name))).then_some(safe)
 }
 
 /// A status that browsers follow.

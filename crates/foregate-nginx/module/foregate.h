@@ -148,7 +148,7 @@ typedef struct {
     uint64_t duration_ms;
 } fg_summary;
 
-enum { FG_NOTES = 0, FG_STEP = 1, FG_EVENTS = 2, FG_CLIENT = 3, FG_UPSTREAM = 4 };
+enum { FG_NOTES = 0, FG_STEP = 1, FG_EVENTS = 2, FG_CLIENT = 3, FG_UPSTREAM = 4, FG_SCHEME = 5 };
 
 /* What a directive says beside its file. */
 typedef struct {

@@ -78,6 +78,7 @@ static ngx_http_variable_t ngx_http_foregate_variables[] = {
     { ngx_string("foregate_step"), NULL, ngx_http_foregate_variable, FG_STEP, NGX_HTTP_VAR_NOCACHEABLE, 0 },
     { ngx_string("foregate_events"), NULL, ngx_http_foregate_variable, FG_EVENTS, NGX_HTTP_VAR_NOCACHEABLE, 0 },
     { ngx_string("foregate_client"), NULL, ngx_http_foregate_variable, FG_CLIENT, NGX_HTTP_VAR_NOCACHEABLE, 0 },
+    { ngx_string("foregate_scheme"), NULL, ngx_http_foregate_variable, FG_SCHEME, NGX_HTTP_VAR_NOCACHEABLE, 0 },
     { ngx_string("foregate_upstream"), NULL, ngx_http_foregate_chosen, 0, NGX_HTTP_VAR_NOCACHEABLE, 0 },
     { ngx_string("foregate_panics"), NULL, ngx_http_foregate_panics, 0, NGX_HTTP_VAR_NOCACHEABLE, 0 },
     ngx_http_null_variable

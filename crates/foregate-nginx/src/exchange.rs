@@ -344,6 +344,10 @@ impl module::Exchange for Exchange<'_, '_> {
 
     fn set_secure(&mut self, secure: bool) {
         self.kept.secure = Some(secure);
+        let own = if secure { ":443" } else { ":80" };
+        if let Some(host) = self.kept.authority.strip_suffix(own).filter(|host| !host.ends_with(':')) {
+            self.kept.authority.truncate(host.len());
+        }
     }
 
     fn set_target(&mut self, path: Option<&[u8]>, query: Option<&[u8]>) -> bool {

@@ -890,6 +890,9 @@ pub unsafe extern "C" fn fg_tell(request: *mut c_void, what: c_int) -> fg_text {
             1 => run.step.to_owned(),
             2 => run.events(),
             4 => run.upstream(kept).to_owned(),
+            5 => {
+                kept.secure.map(|secure| if secure { "https" } else { "http" }).unwrap_or_default().to_owned()
+            }
             _ => kept.client.map(|client| client.to_string()).unwrap_or_default(),
         };
         Some(fg_text::of(run.told.as_bytes()))

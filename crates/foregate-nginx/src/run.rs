@@ -388,6 +388,7 @@ impl Run {
                     Action::Abort => action.name().to_owned(),
                 };
                 self.state.notes.push(("dry-run".into(), format!("{name}: {what}").into()));
+                self.count(name, "dry-run-stop", 1);
                 Ok(())
             }
             Ok(Verdict::Stop(Action::Respond(response))) => {

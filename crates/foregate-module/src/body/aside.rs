@@ -14,6 +14,8 @@ pub(super) struct Aside {
     failed: bool,
     /// Whose filter has panicked.
     panicked: Option<&'static str>,
+    /// Whose filter would have broken the body off, as it is too long.
+    too_large: Option<&'static str>,
     /// What the filters said of themselves when they were at work last: nothing of theirs is called without the guard.
     state: Said,
 }
@@ -48,7 +50,8 @@ impl Aside {
         let filters = core::mem::take(dry);
         (!filters.is_empty()).then(|| {
             let chain = Chain::new(filters);
-            let mut aside = Self { chain, guard, failed: false, panicked: None, state: Said::GONE };
+            let mut aside =
+                Self { chain, guard, failed: false, panicked: None, too_large: None, state: Said::GONE };
             aside.tell(|_, _| Ok(Passed::default()));
             Link::new(Filtered { budget: usize::MAX, keeps_length: true, ..Filtered::new("", aside) })
         })
@@ -59,8 +62,13 @@ impl Aside {
             return;
         }
         let (chain, mut tell, mut failed, mut said) = (&mut self.chain, Some(tell), true, Said::GONE);
+        let too_large = &mut self.too_large;
         let whole = (self.guard)(&mut || {
-            failed = tell.take().is_none_or(|tell| tell(chain, &mut Nowhere).is_err());
+            let told = tell.take().map(|tell| tell(chain, &mut Nowhere));
+            if let Some(Err((Bail::TooLarge, step))) = told {
+                *too_large = Some(step);
+            }
+            failed = !matches!(told, Some(Ok(_)));
             // Nothing is fetched for a dry run.
             while !failed && chain.question().is_some() {
                 failed = chain.answer(Err(FetchError::BadRequest), &mut Nowhere).is_err();
@@ -126,6 +134,9 @@ impl BodyFilter for Aside {
         }
         if let Some(step) = self.panicked.take() {
             tell(Finding { step, event: Finding::PANIC, count: 1 });
+        }
+        if let Some(step) = self.too_large.take() {
+            tell(Finding { step, event: crate::output::DRY_RUN, count: 1 });
         }
     }
 }

@@ -98,6 +98,9 @@ fn the_scheme_is_taken_where_it_is_asked_for() {
         ("http", Some(false)),
         ("https, http", Some(false)),
         ("http,https ", Some(true)),
+        ("https,", Some(true)),
+        ("http, ,", Some(false)),
+        ("on", Some(true)),
         ("ftp", None),
         ("", None),
     ] {
@@ -112,6 +115,9 @@ fn the_scheme_is_taken_where_it_is_asked_for() {
     assert_eq!(forwarded("for=1.2.3.4;proto=https, for=5.6.7.8"), None);
     assert_eq!(forwarded("for=1.2.3.4;proto=https;proto=http"), None);
     assert_eq!(forwarded("proto=\"https\";for=1.2.3.4"), Some(true));
+    assert_eq!(forwarded("for=unknown;proto=https"), Some(true), "of whomever");
+    assert_eq!(forwarded("proto=https"), Some(true));
+    assert_eq!(forwarded("for=1.2.3.4;proto=http, for=_hidden;proto=https"), Some(true));
 }
 
 #[test]

@@ -186,6 +186,23 @@ fn a_rule_responds_and_redirects() {
 }
 
 #[test]
+fn a_computed_target_is_a_path_or_on_the_web() {
+    let nodes = [rule("true", [computed("redirect", &["http.user_agent"])])];
+    for (target, location) in [
+        ("javascript:alert(1)", None),
+        ("Data:text/html,x", None),
+        ("HTTPS://a.example/", Some("HTTPS://a.example/")),
+        ("a?b:c", Some("a?b:c")),
+        ("/a:b", Some("/a:b")),
+        ("//a.example/", Some("/a.example/")),
+        ("", None),
+    ] {
+        let done = run(&nodes, Sample::get("/").field("user-agent", target));
+        assert_eq!(done.location(), location, "{target}");
+    }
+}
+
+#[test]
 fn what_the_origin_gets_is_changed() {
     let rewrite = |name: &str, value: &str| node("rewrite").prop_literal(name, value);
     let nodes = [

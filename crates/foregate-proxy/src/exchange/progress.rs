@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use crate::link::LEAST_TAKEN;
 use crate::settings::{Timeouts, Upstream};
 
 /// When each direction last moved a byte, and how fast the client sends.
@@ -15,10 +16,6 @@ pub struct Progress {
     client: Taking,
     rate: Rate,
 }
-
-/// What counts as progress of a peer that takes what waits for it, bytes: an HTTP/2 window that is opened a byte at a time must not
-/// keep a response, and the origin's connection behind it, for ever.
-const LEAST_TAKEN: u64 = 1024;
 
 /// Whether a peer takes what there is for it.
 #[derive(Debug, Clone, Copy, Default)]

@@ -226,6 +226,16 @@ impl Request {
         shown
     }
 
+    /// Takes the request for one that was made by `https`, or else `http`, whatever the client's connection is: the port that is
+    /// the scheme's own is none of the authority.
+    pub fn set_secure(&mut self, secure: bool) {
+        self.secure = secure;
+        let own = if secure { ":443" } else { ":80" };
+        if self.head.method != Method::Connect && self.authority.get(self.host_len..) == Some(own) {
+            self.authority.truncate(self.host_len);
+        }
+    }
+
     /// Forgets the last request and keeps its memory for the next.
     pub fn clear(&mut self) {
         self.head.clear();

@@ -330,7 +330,7 @@ impl module::Exchange for View<'_> {
     }
 
     fn set_secure(&mut self, secure: bool) {
-        self.request.secure = secure;
+        self.request.set_secure(secure);
     }
 
     fn set_target(&mut self, path: Option<&[u8]>, query: Option<&[u8]>) -> bool {

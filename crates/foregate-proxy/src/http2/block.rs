@@ -166,12 +166,13 @@ impl State {
             asked.scratch.give();
             return Ok(self.refuse(stream, Reason::REFUSED_STREAM, now)?);
         }
-        if asked.understood.as_ref().err().is_some_and(|error| matches!(error.status(), 414 | 431)) {
+        let is_too_large = asked.understood == Err(Error::Request(RequestError::HeadTooLarge));
+        self.streams.unread.counts_head(&mut asked.scratch.request);
+        self.input.arrives(Arrived::Request(asked));
+        if is_too_large {
             // It is answered, but to decode it costs more than any other request: who goes on is refused as one who forces resets.
             self.meter.reset(now)?;
         }
-        self.streams.unread.counts_head(&mut asked.scratch.request);
-        self.input.arrives(Arrived::Request(asked));
         Ok(())
     }
 

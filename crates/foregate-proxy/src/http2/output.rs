@@ -8,6 +8,7 @@ use foregate_wire::{HeaderList, NameId};
 use h2::Reason;
 
 use super::{FRAME, WINDOW};
+use crate::link::LEAST_TAKEN;
 use crate::link::buffer::Buffer;
 use crate::link::frames::{HEADER, flag, kind};
 use crate::pressure;
@@ -47,8 +48,10 @@ pub struct Output {
     waiting: [VecDeque<u32>; 3],
     /// Streams that have been told that there is room, and have not used it.
     pub turns: usize,
-    /// When something was written last while somebody waited.
+    /// When something was written last that counts as progress of all who wait.
     pub left_at: Option<Instant>,
+    /// Bytes of bodies that were sent since then.
+    given: u64,
 }
 
 impl Output {
@@ -62,6 +65,7 @@ impl Output {
             waiting: Default::default(),
             turns: 0,
             left_at: None,
+            given: 0,
         }
     }
 
@@ -80,12 +84,13 @@ impl Output {
 
     /// So much of what was taken has been written.
     pub fn wrote(&mut self, bytes: usize, now: Instant) {
+        // Who waits for room gets on with whatever leaves; who waits for the window of the connection, by what others were given
+        // of it: a turn comes to each, unless it is opened a few bytes at a time.
+        let was_full = self.used() >= Self::limit(What::Amid);
         self.writing = self.writing.saturating_sub(bytes);
-        let [heads, bodies @ ..] = &self.waiting;
-        // Where the window is used up, what leaves is no progress for those who wait for it.
-        let waits = !heads.is_empty() || self.window > 0 && bodies.iter().any(|waiting| !waiting.is_empty());
-        if waits {
+        if was_full || !self.waiting[What::Head as usize].is_empty() || self.given >= LEAST_TAKEN {
             self.left_at = Some(now);
+            self.given = 0;
         }
     }
 
@@ -155,6 +160,7 @@ impl Output {
     /// Appends some of a body, for which there has to be a window.
     pub fn data(&mut self, stream: u32, mut data: &[u8], ends: bool) {
         self.window -= data.len() as i64;
+        self.given += data.len() as u64;
         while let Some((frame, rest)) = data.split_at_checked(FRAME).filter(|(_, rest)| !rest.is_empty()) {
             self.frame(kind::DATA, 0, stream, frame);
             data = rest;
@@ -226,4 +232,44 @@ fn header(length: usize, kind: u8, flags: u8, stream: u32) -> [u8; HEADER] {
     let [_, a, b, c] = (length as u32).to_be_bytes();
     let [d, e, f, g] = stream.to_be_bytes();
     [a, b, c, kind, flags, d, e, f, g]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An output with streams that wait for the window of the connection, of which all that leaves has been written.
+    fn starved() -> Output {
+        let mut output = Output::new();
+        output.window = 0;
+        (1..=9).step_by(2).for_each(|stream| output.queue(What::Amid, stream));
+        output
+    }
+
+    fn writes_all(output: &mut Output, now: Instant) {
+        let mut buffer = Buffer::new();
+        output.take(&mut buffer);
+        output.wrote(buffer.len(), now);
+    }
+
+    #[test]
+    fn a_window_of_a_few_bytes_is_progress_of_nobody() {
+        let mut output = starved();
+        for _ in 0..10 {
+            output.window += 50;
+            (0..50).for_each(|_| output.data(1, b"a", false));
+            writes_all(&mut output, Instant::now());
+        }
+        assert_eq!(output.left_at, None, "500 bytes, and 5,000 of frames");
+    }
+
+    #[test]
+    fn a_window_that_one_stream_uses_up_is_progress_of_those_behind_it() {
+        let mut output = starved();
+        let now = Instant::now();
+        output.window += 1500;
+        output.data(1, &[0; 1500], false);
+        writes_all(&mut output, now);
+        assert_eq!((output.left_at, output.window), (Some(now), 0));
+    }
 }

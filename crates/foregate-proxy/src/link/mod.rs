@@ -29,6 +29,10 @@ pub use h1::H1Link;
 pub use h2::{Bodiless, H2Link};
 pub use stream::{Socket, Stream};
 
+/// What counts as progress of a peer that takes what waits for it, bytes: an HTTP/2 window that is opened a byte at a time must not
+/// keep a response, and the origin's connection behind it, for ever.
+pub const LEAST_TAKEN: u64 = 1024;
+
 /// Why nothing more can be received from a peer, or sent to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum LinkError {

@@ -104,7 +104,7 @@ pub static LIMITS: Block = Block {
         Key::one("h2-stream-window", "SIZE", "h2-stream-window \"256KiB\"", "HTTP/2 flow-control window of a stream.").default("\"64KiB\""),
         Key::one("h2-connection-window", "SIZE", "h2-connection-window \"2MiB\"", "HTTP/2 flow-control window of a connection. Frames of bodies that nobody has taken yet, and that hold next to nothing, may cost four times as much memory beside. Beyond: GOAWAY.").default("\"1MiB\""),
         Key::one("h2-header-table", "SIZE", "h2-header-table \"8KiB\"", "HPACK dynamic table.").default("\"4KiB\""),
-        Key::one("h2-resets-burst", "NUMBER", "h2-resets-burst 200", "Premature stream resets, of either side, before the rate counts. Beyond both: GOAWAY.").default("100"),
+        Key::one("h2-resets-burst", "NUMBER", "h2-resets-burst 200", "Premature stream resets, of either side, and requests whose decoded heads are beyond `head-bytes`, before the rate counts. Beyond both: GOAWAY.").default("100"),
         Key::one("h2-resets-rate", "NUMBER", "h2-resets-rate 20", "Premature stream resets per second after the burst.").default("10"),
         Key::one("h2-resets-total", "NUMBER", "h2-resets-total 2000", "Premature stream resets on one connection in all.").default("1000"),
         Key::one("h2-control-burst", "NUMBER", "h2-control-burst 2000", "Frames without progress (PING, SETTINGS, PRIORITY, empty DATA, CONTINUATION beyond 16 in a head, ...) before the rate counts. Beyond both: GOAWAY.").default("1000"),
