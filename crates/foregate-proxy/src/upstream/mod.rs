@@ -254,9 +254,14 @@ impl Upstream {
         self.balance.next(|server| self.admit(server, now)).or(Some(first))
     }
 
-    /// Another server that is up, beside those that were tried.
+    /// Another server that is up, beside those that were tried; where there is one, it is one that has not failed last: whose request
+    /// has lost an attempt already is not the one to find out whether a server answers again.
     pub fn other(&self, tried: &Tried, now: Instant) -> Option<usize> {
-        self.balance.again(|server| !tried.contains(server) && self.admit(server, now))
+        let is_well =
+            |server: usize| self.servers.get(server).is_some_and(|server| server.health.failures() == 0);
+        let untried = |server: usize| !tried.contains(server);
+        let well = self.balance.again(|server| untried(server) && is_well(server));
+        well.or_else(|| self.balance.again(|server| untried(server) && self.admit(server, now)))
     }
 
     /// Whether there is one.
@@ -464,6 +469,23 @@ mod tests {
         let later = now + Duration::from_secs(1);
         let picked = (0..20).filter_map(|_| upstream.pick(later)).filter(|server| *server == 0).count();
         assert_eq!(picked, 1);
+    }
+
+    #[test]
+    fn a_further_attempt_is_not_for_trying_a_server_again() {
+        let (upstream, now) = (upstream(7), Instant::now());
+        (1..7).for_each(|server| fail(&upstream, server, now));
+        let mut later = now;
+        for _ in 0..200 {
+            later += Duration::from_secs(1);
+            let mut tried = Tried::default();
+            let first = upstream.pick(later).unwrap();
+            tried.push(first);
+            if first != 0 {
+                upstream.failed(first, later, later, &Error::FirstByteTimeout);
+                assert_eq!(upstream.other(&tried, later), Some(0));
+            }
+        }
     }
 
     #[test]
