@@ -50,6 +50,8 @@ const COOKIES_MOST: usize = 16;
 /// The most nodes of a block.
 const NODES_MOST: usize = 64;
 const LEEWAYS: RangeInclusive<Duration> = Duration::ZERO..=Duration::from_secs(300);
+/// How old an answer is at least that does not have a token's key, and is asked for again: the key may be new.
+const RENEWED: Duration = Duration::from_secs(10);
 const KEEPS: RangeInclusive<Duration> = Duration::from_secs(10)..=Duration::from_secs(86_400);
 
 static KEY: ConfigKey = ConfigKey {
@@ -94,7 +96,8 @@ static JWKS_PROPS: [Prop; 5] = [
         "keep",
         "DURATION",
         "\"5m\"",
-        "How long its answer serves, 10s to 1d; as long again while it does not answer.",
+        "How long its answer serves, 10s to 1d; as long again while it does not answer. A token whose `kid` is not in it has it asked \
+         for again where it is older than 10s.",
     ),
 ];
 
@@ -419,13 +422,28 @@ impl Step for AskForKeys {
         settings: &JwtSettings,
         (RequestFields(fields),): Self::In<'_>,
     ) -> ControlFlow<Never, Self::Out> {
-        let needed = matches!(brought(settings, fields), Brought::Token(_));
-        let question = settings.remote.as_ref().filter(|_| needed).map(|remote| remote.request.clone());
+        let question = match (brought(settings, fields), &settings.remote) {
+            (Brought::Token(token), Some(remote)) => Some(remote.question(token, &settings.keys)),
+            _ => None,
+        };
         ControlFlow::Continue((Emit(question), EditRequest(Edits::shared(&settings.clear))))
     }
 }
 
 impl Remote {
+    /// What is asked for a token, where `own` keys are there already.
+    fn question(&self, token: &[u8], own: &Keys) -> FetchRequest {
+        let mut request = self.request.clone();
+        if let Some(parsed) = &*self.parsed.load()
+            && let Some(id) = token::key_id(token)
+            && !parsed.1.has(&id)
+            && !own.has(&id)
+        {
+            request.keep = request.keep.min(RENEWED);
+        }
+        request
+    }
+
     /// The keys of an answer.
     fn keys(&self, answer: Option<&FetchResult>) -> Result<Arc<(Text, Keys)>, String> {
         let answer = match answer {

@@ -53,8 +53,8 @@ const TOLD_EVERY: Duration = Duration::from_secs(10);
 /// How often the stage is looked at by itself, and how often while requests are refused.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 const LOOK_EVERY_SHORT: Duration = Duration::from_millis(50);
-/// From the second stage on clients whose bodies nobody takes have connections ended, those first that hold the most, until it is
-/// over: what was let in while there was enough may grow by the windows. And from the first stage on those who hold more than is left
+/// From the second stage on clients whose bodies nobody takes, or who take nothing themselves, have connections ended, those first that
+/// hold the most, until it is over: what was let in while there was enough may grow by the windows. And from the first stage on those who hold more than is left
 /// until the second get no further requests. Who holds less than this part of the limit is left alone.
 const LARGE_HOLDER: usize = 64;
 
@@ -67,7 +67,7 @@ pub static DRAINED: Counter = Counter::new();
 pub static REFUSED_REQUESTS: Counter = Counter::new();
 /// Heads that were refused before they were complete.
 pub static REFUSED_HEADS: Counter = Counter::new();
-/// Connections of HTTP/2 that ended because their clients held the most of bodies that nobody had taken.
+/// Connections of HTTP/2 that ended because their clients held the most of bodies that nobody had taken, and of streams.
 pub static REFUSED_BODIES: Counter = Counter::new();
 /// Connections that were closed as they came.
 pub static REFUSED_CONNECTIONS: Counter = Counter::new();

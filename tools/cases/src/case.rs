@@ -1,5 +1,6 @@
 //! A case as data: what its text says, before anything runs.
 
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -129,6 +130,8 @@ pub struct Client {
 pub struct Connect {
     /// Where to; `${listen}` when absent.
     pub to: Option<Text>,
+    /// From which address, if that matters.
+    pub from: Option<IpAddr>,
     /// Speaks HTTP/2, preface and SETTINGS sent at once.
     pub h2: bool,
     /// HTTP/2 without sending anything at first.

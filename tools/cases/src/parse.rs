@@ -207,6 +207,10 @@ fn read_client(words: &mut Words, block: &Block<'_>) -> Result<Client, LineError
 pub(crate) fn read_connect(words: &mut Words, mut name: Option<&mut String>) -> Result<Connect, String> {
     let mut connect = Connect {
         to: words.text_option("to")?,
+        from: match words.option("from") {
+            Some(from) => Some(from.parse().map_err(|error| format!("{from}: {error}"))?),
+            None => None,
+        },
         h2: false,
         bare: false,
         keep_window: false,

@@ -1,6 +1,6 @@
 //! One script at work: a client or one connection's worth of an origin.
 
-use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -311,7 +311,7 @@ impl<'a> Script<'a> {
             Conn::unix(UnixStream::connect(path).map_err(told)?, stop)
         } else {
             let place = address.parse().map_err(|error| format!("{address}: {error}"))?;
-            let stream = connect(place, how.slow).map_err(told)?;
+            let stream = connect(how.from, place, how.slow).map_err(told)?;
             match &how.tls {
                 None => Conn::tcp(stream, stop),
                 Some(wanted) => {
@@ -467,10 +467,13 @@ fn websocket_accept(request: &Message) -> Option<String> {
 }
 
 /// Connects; with little memory for what comes where that is to be taken slowly.
-fn connect(to: SocketAddr, slow: bool) -> std::io::Result<TcpStream> {
+fn connect(from: Option<IpAddr>, to: SocketAddr, slow: bool) -> std::io::Result<TcpStream> {
     let socket = socket2::Socket::new(socket2::Domain::for_address(to), socket2::Type::STREAM, None)?;
     if slow {
         socket.set_recv_buffer_size(SLOW_BUFFER)?;
+    }
+    if let Some(from) = from {
+        socket.bind(&SocketAddr::new(from, 0).into())?;
     }
     socket.connect_timeout(&to.into(), CONNECT_LIMIT)?;
     Ok(socket.into())

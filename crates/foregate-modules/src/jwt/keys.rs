@@ -229,6 +229,11 @@ impl Keys {
         self.0.is_empty()
     }
 
+    /// Whether a token with this id may have been signed with one of them.
+    pub fn has(&self, id: &str) -> bool {
+        self.0.iter().any(|key| key.id.as_deref().is_none_or(|known| known == id))
+    }
+
     /// The usable keys of a set (RFC 7517). Those of kinds that are not known are left out, as section 5 says.
     pub fn of_set(bytes: &[u8], secrets: bool) -> Result<Self, &'static str> {
         let set: Json = serde_json::from_slice(bytes).map_err(|_| "the set of keys is not JSON")?;

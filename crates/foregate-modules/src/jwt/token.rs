@@ -81,6 +81,13 @@ pub struct Demands {
     pub leeway: Duration,
 }
 
+/// Which key a token says that it was signed with (RFC 7515, section 4.1.4).
+pub fn key_id(token: &[u8]) -> Option<String> {
+    let head = token.split(|byte| *byte == b'.').next().filter(|_| token.len() <= TOKEN_MOST)?;
+    let members: Json = serde_json::from_slice(&URL_SAFE_NO_PAD.decode(head).ok()?).ok()?;
+    members.get("kid")?.as_str().map(String::from)
+}
+
 /// Verifies a token; its claims.
 pub fn verify(token: &[u8], keys: &[&Keys], demands: &Demands, now: Now) -> Result<Map<String, Json>, Fault> {
     if token.len() > TOKEN_MOST {

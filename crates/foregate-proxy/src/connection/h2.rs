@@ -187,7 +187,7 @@ impl Session {
         if self.gives_way() {
             pressure::REFUSED_BODIES.inc();
             // It takes a moment to end, in which others would be asked for the same.
-            self.shared.give_up_unread();
+            self.shared.give_up_holding();
             return Poll::Ready(Event::Fault(Reason::ENHANCE_YOUR_CALM));
         }
         // Streams that wait for their turn may have more to say: one write for all of them.
@@ -339,7 +339,7 @@ impl Session {
 
     /// Whether memory is short, its client holds the most of it, and this connection has a part in that.
     fn gives_way(&self) -> bool {
-        let takes_back = |client: &Arc<Holdings>| client.takes_back(|| self.shared.unread());
+        let takes_back = |client: &Arc<Holdings>| client.takes_back(|| self.shared.holding());
         pressure::is_short() && self.registered.holdings().is_some_and(takes_back)
     }
 

@@ -43,11 +43,11 @@ pub struct Holdings {
     connections: AtomicUsize,
     /// Connections to origins that serve it.
     pub origins: AtomicUsize,
-    /// What it has sent of bodies and nobody has taken, with what the frames cost, bytes.
-    unread: AtomicUsize,
+    /// What its connections hold over HTTP/2: what it has sent of bodies and nobody has taken, and their streams, bytes.
+    streams: AtomicUsize,
     /// The heads of its requests, those that are large, bytes.
     heads: AtomicUsize,
-    /// What of its bodies it has to give back.
+    /// What of that it has to give back.
     owed: AtomicUsize,
 }
 
@@ -55,8 +55,8 @@ impl Holdings {
     /// Nothing, of the client with this address.
     pub fn new(client: IpAddr) -> Self {
         let network = client_network(client);
-        let [connections, origins, unread, heads, owed] = std::array::from_fn(|_| AtomicUsize::new(0));
-        Self { network, connections, origins, unread, heads, owed }
+        let [connections, origins, streams, heads, owed] = std::array::from_fn(|_| AtomicUsize::new(0));
+        Self { network, connections, origins, streams, heads, owed }
     }
 
     /// How many connections it has.
@@ -64,18 +64,18 @@ impl Holdings {
         self.connections.load(Ordering::Relaxed)
     }
 
-    /// Takes note that what nobody has taken was so much on one of its connections, and now is `to`.
-    pub fn count_unread(&self, from: usize, to: usize) {
+    /// Takes note that one of its connections held so much over HTTP/2, and now holds `to`.
+    pub fn count_held(&self, from: usize, to: usize) {
         if to >= from {
-            self.unread.fetch_add(to - from, Ordering::Relaxed);
+            self.streams.fetch_add(to - from, Ordering::Relaxed);
         } else {
-            self.unread.fetch_sub(from - to, Ordering::Relaxed);
+            self.streams.fetch_sub(from - to, Ordering::Relaxed);
         }
     }
 
-    /// How much it holds of bodies that nobody has taken, and of heads, bytes.
+    /// How much it holds in streams, their bodies, and heads, bytes.
     pub fn held(&self) -> usize {
-        self.unread.load(Ordering::Relaxed) + self.heads.load(Ordering::Relaxed)
+        self.streams.load(Ordering::Relaxed) + self.heads.load(Ordering::Relaxed)
     }
 
     /// Whether a connection that holds so much is to end, for what the client has to give back. Those that hold least go on: with the
@@ -85,7 +85,7 @@ impl Holdings {
             return false;
         }
         let held = held();
-        let average = self.unread.load(Ordering::Relaxed) / self.connections().max(1);
+        let average = self.streams.load(Ordering::Relaxed) / self.connections().max(1);
         if held == 0 || held < average / 2 {
             return false;
         }
@@ -218,13 +218,13 @@ impl Registry {
         }
     }
 
-    /// Has the clients that hold the most of bodies that nobody has taken end connections, until there are so many `bytes` less.
+    /// Has the clients that hold the most over HTTP/2 end connections, until there are so many `bytes` less.
     /// Those that hold less than `least` go on.
     pub fn take_back(&self, bytes: usize, least: usize) {
         let mut largest = Vec::new();
         for shard in &self.shards {
             for holdings in shard.lock().clients.values() {
-                let held = holdings.unread.load(Ordering::Relaxed);
+                let held = holdings.streams.load(Ordering::Relaxed);
                 if held >= least {
                     largest.push((held, Arc::clone(holdings)));
                 } else if holdings.owed.load(Ordering::Relaxed) > 0 {
@@ -442,7 +442,7 @@ mod tests {
         let enter = |last, held| {
             let entered =
                 enter(&registry, Some(IpAddr::from([192, 0, 2, last])), 8, 0).expect("a connection");
-            entered.holdings().expect("a client").count_unread(0, held);
+            entered.holdings().expect("a client").count_held(0, held);
             (entered, held)
         };
         let (most, less) = ([enter(1, 1000), enter(1, 100), enter(1, 900)], [enter(2, 300), enter(2, 300)]);

@@ -90,9 +90,13 @@ impl Hash for Whom {
     }
 }
 
-/// The answer to a question. Whoever asks first fetches it, the others wait.
+/// The answer to a question. Whoever asks first fetches it; the others wait, unless an answer that was kept will do for them.
 #[derive(Debug, Default)]
-struct Kept(tokio::sync::Mutex<Answers>);
+struct Kept {
+    answers: Mutex<Answers>,
+    /// Held by who fetches.
+    asking: tokio::sync::Mutex<()>,
+}
 
 #[derive(Debug, Default)]
 struct Answers {
@@ -171,25 +175,33 @@ async fn from_kept(
     deadline: Instant,
 ) -> FetchResult {
     let entry = proxy.fetches.entry(question(whom.clone(), &ask));
-    let Ok(mut answers) = tokio::time::timeout_at(deadline.into(), entry.0.lock()).await else {
+    let known = || entry.answers.lock().known(&ask, Instant::now());
+    if let Some(known) = known() {
+        return known;
+    }
+    let Ok(_asking) = tokio::time::timeout_at(deadline.into(), entry.asking.lock()).await else {
         return Err(FetchError::Timeout);
     };
-    let now = Instant::now();
-    if let Some((at, answer)) = &answers.good
-        && now.duration_since(*at) < ask.keep
-    {
-        return Ok(answer.clone());
-    }
-    if let Some((at, other)) = &answers.other
-        && now.duration_since(*at) < KEPT_FAILURE
-    {
-        return answers.stale(&ask, now).map_or_else(|| other.clone(), Ok);
+    if let Some(known) = known() {
+        return known;
     }
     let result = in_time(config, &whom, &ask, deadline).await;
-    answers.keep(&ask, result, Instant::now())
+    entry.answers.lock().keep(&ask, result, Instant::now())
 }
 
 impl Answers {
+    /// What is said without asking.
+    fn known(&self, ask: &FetchRequest, now: Instant) -> Option<FetchResult> {
+        if let Some((at, answer)) = &self.good
+            && now.duration_since(*at) < ask.keep
+        {
+            return Some(Ok(answer.clone()));
+        }
+        let (at, other) = self.other.as_ref()?;
+        let is_new = now.duration_since(*at) < KEPT_FAILURE;
+        is_new.then(|| self.stale(ask, now).map_or_else(|| other.clone(), Ok))
+    }
+
     /// Keeps what has come, unless it is too large; gives what is to be said instead, if that is an older answer.
     fn keep(&mut self, ask: &FetchRequest, mut result: FetchResult, now: Instant) -> FetchResult {
         let mut fits = true;
@@ -237,7 +249,8 @@ impl Fetches {
         let mut kept = self.kept.lock();
         if kept.len() >= KEPT && !kept.contains_key(&question) {
             let age = |kept: &Arc<Kept>| {
-                let answers = kept.0.try_lock().ok()?;
+                let _asking = kept.asking.try_lock().ok()?;
+                let answers = kept.answers.lock();
                 Some(answers.good.as_ref().map_or(Duration::MAX, |(at, _)| at.elapsed()))
             };
             let oldest = kept

@@ -91,6 +91,10 @@ impl Answer {
     /// What the client is told of an error: the status, and no more than whose turn it is to look for the cause.
     pub fn error(error: &Error) -> Self {
         let status = error.status();
+        if matches!(error, Error::Memory) {
+            // A body would be held as long as a client over HTTP/2 opens no window for it.
+            return Self::new(status, "", Text::EMPTY, Source::Error(error.kind()));
+        }
         let mut body = format!("{status} {}\n", reason_phrase(status));
         if status < 500 && error.side() == crate::error::Side::Downstream {
             body.push_str(&format!("{error}\n"));

@@ -167,7 +167,7 @@ impl State {
             return Ok(self.refuse(stream, Reason::REFUSED_STREAM, now)?);
         }
         let is_too_large = asked.understood == Err(Error::Request(RequestError::HeadTooLarge));
-        self.streams.unread.counts_head(&mut asked.scratch.request);
+        self.streams.holding.counts_head(&mut asked.scratch.request);
         self.input.arrives(Arrived::Request(asked));
         if is_too_large {
             // It is answered, but to decode it costs more than any other request: who goes on is refused as one who forces resets.
@@ -220,7 +220,7 @@ impl State {
         };
         let memory = trailers.memory();
         entry.trailers = Some(trailers);
-        self.streams.unread.add(memory);
+        self.streams.holding.add(memory);
         self.end_of_body(stream);
         Ok(())
     }

@@ -295,7 +295,7 @@ impl State {
                     entry.body.extend_from_slice(content);
                     entry.expected = entry.expected.map(|left| left.saturating_sub(content.len() as u64));
                     entry.wake();
-                    self.streams.unread.add(content.len());
+                    self.streams.holding.add(content.len());
                 }
                 None => passing.to = To::Window,
             }

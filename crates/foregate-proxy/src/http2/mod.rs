@@ -9,7 +9,6 @@
 
 mod block;
 mod input;
-mod meter;
 mod output;
 mod stream;
 mod streams;
@@ -26,7 +25,6 @@ pub use output::COLLECT;
 pub use stream::ClientStream;
 
 use self::input::Input;
-use self::meter::Meter;
 use self::output::Output;
 use self::streams::Streams;
 use crate::connection::registry::Holdings;
@@ -35,6 +33,7 @@ use crate::exchange::scratch::Scratch;
 use crate::link::LinkError;
 use crate::link::buffer::Buffer;
 use crate::link::frames::kind;
+use crate::link::meter::{Flood, Meter};
 use crate::settings::Limits;
 use crate::telemetry::clock;
 
@@ -165,14 +164,8 @@ enum Fault {
     Stream(u32, Reason),
 }
 
-impl From<meter::Flood> for Reason {
-    fn from(_: meter::Flood) -> Self {
-        Self::ENHANCE_YOUR_CALM
-    }
-}
-
-impl From<meter::Flood> for Fault {
-    fn from(flood: meter::Flood) -> Self {
+impl From<Flood> for Fault {
+    fn from(flood: Flood) -> Self {
         Self::Connection(flood.into())
     }
 }
@@ -264,14 +257,14 @@ impl Shared {
         state.offer();
     }
 
-    /// What came of bodies and nobody has taken, bytes.
-    pub fn unread(&self) -> usize {
-        self.0.lock().streams.unread.held()
+    /// What came of bodies and nobody has taken, and what the streams have, bytes.
+    pub fn holding(&self) -> usize {
+        self.0.lock().streams.holding.held()
     }
 
     /// The connection is about to end, and with it all that has come: nobody shall count on it any more.
-    pub fn give_up_unread(&self) {
-        self.0.lock().streams.unread.give_up();
+    pub fn give_up_holding(&self) {
+        self.0.lock().streams.holding.give_up();
     }
 
     /// Whether there are no streams, and none is to come any more: the client knows that the connection is ending, or has said so.

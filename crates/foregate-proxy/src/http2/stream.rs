@@ -84,7 +84,7 @@ impl ClientStream {
         }
         self.received = true;
         if let Some(trailers) = entry.trailers.take() {
-            state.streams.unread.sub(trailers.memory());
+            state.streams.holding.sub(trailers.memory());
             self.trailers_charge.set(trailers.memory());
             self.trailers = trailers;
         }
@@ -105,7 +105,7 @@ impl ClientStream {
             self.used = 0;
         }
         let mut state = self.shared.0.lock();
-        state.streams.unread.sub(count);
+        state.streams.holding.sub(count);
         state.give_back(count);
         state.give_back_of(self.id, count);
     }
@@ -272,7 +272,7 @@ impl Drop for ClientStream {
     fn drop(&mut self) {
         let unused = self.data().len();
         let state = &mut *self.shared.0.lock();
-        state.streams.unread.sub(unused);
+        state.streams.holding.sub(unused);
         state.give_back(unused);
         if let (true, answers) = state.streams.state(self.id) {
             // What is left of a request is not needed once it has been answered (section 8.1).
@@ -280,7 +280,7 @@ impl Drop for ClientStream {
         }
         if let Some(entry) = state.streams.remove(self.id) {
             let trailers = entry.trailers.map_or(0, |trailers| trailers.memory());
-            state.streams.unread.sub(entry.body.len() + trailers);
+            state.streams.holding.sub(entry.body.len() + trailers);
             state.give_back(entry.body.len());
             if entry.turn {
                 state.output.turns -= 1;

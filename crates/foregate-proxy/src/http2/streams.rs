@@ -23,6 +23,11 @@ const LINGERING: usize = 2;
 
 /// Streams for which a connection without any keeps memory.
 const KEPT: usize = 4;
+/// What a stream has beside its head and its bodies, bytes: its task, its exchange, and what the allocator makes of these. Clients may have
+/// tens of thousands that wait for a window.
+const STREAM: usize = 3584;
+/// So many of them come or go before a connection counts them.
+const COUNTED_STREAMS: usize = 12;
 
 /// The streams of one connection.
 #[derive(Debug)]
@@ -41,7 +46,7 @@ pub struct Streams {
     stream_window: u32,
     /// It knows of that.
     settled: bool,
-    pub unread: Unread,
+    pub holding: Holding,
 }
 
 /// A stream, until its task is done with it.
@@ -130,17 +135,19 @@ impl Window {
     }
 }
 
-/// What came of bodies and nobody has taken, as memory.
+/// What a connection holds for its client, as memory: what came of bodies and nobody has taken, and its streams.
 #[derive(Debug)]
-pub struct Unread {
+pub struct Holding {
     bytes: usize,
+    /// Streams that are counted.
+    streams: usize,
     given_up: bool,
     charge: Charge,
     /// Among whose it counts.
     client: Option<Arc<Holdings>>,
 }
 
-impl Unread {
+impl Holding {
     /// Bytes that are counted.
     pub fn held(&self) -> usize {
         self.charge.bytes()
@@ -154,6 +161,14 @@ impl Unread {
     pub fn sub(&mut self, bytes: usize) {
         self.bytes = self.bytes.saturating_sub(bytes);
         self.count();
+    }
+
+    /// There are so many streams. They are counted by the dozen: most connections have few, and a request is to change no counter.
+    fn has_streams(&mut self, streams: usize) {
+        if streams.abs_diff(self.streams) >= COUNTED_STREAMS || streams == 0 && self.streams > 0 {
+            self.streams = streams;
+            self.count();
+        }
     }
 
     /// It is not counted any more.
@@ -171,19 +186,19 @@ impl Unread {
     }
 
     fn count(&mut self) {
-        let bytes = if self.given_up { 0 } else { self.bytes };
+        let bytes = if self.given_up { 0 } else { self.bytes + self.streams * STREAM };
         // Most streams have no body, and to count for a client concerns all of its connections.
         if bytes == self.charge.bytes() {
             return;
         }
         if let Some(client) = &self.client {
-            client.count_unread(self.charge.bytes(), bytes);
+            client.count_held(self.charge.bytes(), bytes);
         }
         self.charge.set(bytes);
     }
 }
 
-impl Drop for Unread {
+impl Drop for Holding {
     fn drop(&mut self) {
         self.give_up();
     }
@@ -216,7 +231,7 @@ impl Streams {
             window: Window::new(limits.h2_connection_window, WINDOW),
             stream_window: limits.h2_stream_window,
             settled: false,
-            unread: Unread { bytes: 0, given_up: false, charge: Charge::new(), client },
+            holding: Holding { bytes: 0, streams: 0, given_up: false, charge: Charge::new(), client },
         }
     }
 
@@ -282,6 +297,7 @@ impl Streams {
             counts: true,
         };
         self.entries.insert(stream, entry);
+        self.holding.has_streams(self.entries.len());
         self.open += 1;
         true
     }
@@ -336,7 +352,7 @@ impl Streams {
         let unread = std::mem::take(&mut entry.body).len();
         let trailers = entry.trailers.take().map_or(0, |trailers| trailers.memory());
         entry.wake();
-        self.unread.sub(unread + trailers);
+        self.holding.sub(unread + trailers);
         self.update(stream);
         unread
     }
@@ -361,6 +377,7 @@ impl Streams {
     /// A stream's task is done with it.
     pub fn remove(&mut self, stream: u32) -> Option<Entry> {
         let entry = self.entries.remove(&stream)?;
+        self.holding.has_streams(self.entries.len());
         self.open -= usize::from(entry.counts);
         // A connection that waits for its next request has no memory for many.
         if self.entries.is_empty() && self.entries.capacity() > KEPT {

@@ -252,7 +252,7 @@ fn a_request_and_its_response() {
     assert_eq!(sent[2], (kind::DATA, flag::END_STREAM, 1, b"abc".to_vec()));
     drop(stream);
     assert_eq!(peer.gets(), [], "it is over");
-    assert!(peer.shared.0.lock().streams.is_empty() && peer.shared.unread() == 0);
+    assert!(peer.shared.0.lock().streams.is_empty() && peer.shared.holding() == 0);
 }
 
 #[test]
@@ -423,7 +423,7 @@ fn what_is_wrong_with_a_stream_resets_it_alone() {
         peer.sends(kind::DATA, flag::END_STREAM, 1, b"");
         assert_eq!(peer.resets(), [], "case {number}");
         drop(other);
-        assert_eq!(peer.shared.unread(), 0);
+        assert_eq!(peer.shared.holding(), 0);
     }
 }
 
@@ -560,7 +560,7 @@ fn windows_come_back_whatever_becomes_of_a_body() {
         window += updates.map(|(.., by)| i64::from(u32::from_be_bytes(by.try_into().unwrap()))).sum::<i64>();
         peer.now += Duration::from_millis(100);
     }
-    assert_eq!(peer.shared.unread(), 0);
+    assert_eq!(peer.shared.holding(), 0);
     assert!(window >= 50_000, "{window}");
 }
 
@@ -608,6 +608,24 @@ fn output_that_nobody_takes_is_bounded() {
         while matches!(stream.poll_send(&mut noop(), &[0; 50_000]), Poll::Ready(Ok(_))) {}
     }
     assert!(peer.shared.output() < 120_000, "{}", peer.shared.output());
+}
+
+/// Those that wait for a window hold no output, but have memory of their own.
+#[test]
+fn streams_count_for_their_client_where_they_are_many() {
+    let client = Arc::new(Holdings::new(std::net::IpAddr::from([192, 0, 2, 1])));
+    let mut peer = Peer::of(&Limits::default(), Some(Arc::clone(&client)));
+    peer.writes(GREETING);
+    peer.sends(kind::SETTINGS, 0, 0, &[]);
+    let mut streams: Vec<_> = (1..21).step_by(2).map(|stream| peer.asks(stream)).collect();
+    assert_eq!(client.held(), 0, "few are not worth it");
+    streams.extend((21..201).step_by(2).map(|stream| peer.asks(stream)));
+    let held = client.held();
+    assert!((96 * 3584..=100 * 3584).contains(&held) && peer.shared.holding() == held, "{held}");
+    streams.truncate(50);
+    assert!(client.held() < held);
+    streams.clear();
+    assert_eq!((client.held(), peer.shared.holding()), (0, 0));
 }
 
 #[test]
@@ -679,5 +697,5 @@ fn a_connection_that_fails_tells_its_streams() {
     assert_eq!(stream.poll_abandoned(&mut noop()), Poll::Ready(LinkError::CutOff));
     assert_eq!(stream.poll_receive(&mut noop()), Poll::Ready(Err(LinkError::CutOff)));
     assert_eq!(stream.send_head(200, &HeaderList::new(), BodyLength::Empty, false), Err(LinkError::CutOff));
-    assert_eq!(peer.shared.unread(), 0);
+    assert_eq!(peer.shared.holding(), 0);
 }

@@ -4,7 +4,7 @@
 //! and drops others while the response goes on; of trailers that are too large it drops the last. So blocks are judged before it
 //! sees them ([`Inspector`]). One that is malformed or too large is replaced by one for which `h2` resets the stream (RFC 9113,
 //! section 8.1.1), and which leaves its dynamic table in step with the origin's. Everything else passes untouched, where it was
-//! read. Without I/O.
+//! read, up to a flood of frames that make no progress: `h2` would answer all of them. Without I/O.
 
 mod block;
 mod padding;
@@ -17,7 +17,10 @@ use self::block::{SCRATCH, Scratch, continuations, fragment, is_too_large, join,
 use self::padding::Padding;
 use crate::link::buffer::Buffer;
 use crate::link::frames::{Frame, HEADER, flag, kind};
+use crate::link::meter::Meter;
 use crate::pressure::Charge;
+use crate::settings::Limits;
+use crate::telemetry::clock;
 
 /// What the fields of a block may have together, by what is allowed for a head: what is only too large concerns its stream alone.
 /// Beyond, the connection ends.
@@ -50,6 +53,7 @@ pub struct HeadGate {
     /// Bytes that are of no interest.
     skip: usize,
     streams: Streams,
+    meter: Meter,
     /// What padding that was dropped has taken of windows.
     padding: Padding,
     /// What has come and cannot be judged yet; it begins with a frame.
@@ -86,6 +90,11 @@ impl Streams {
         if let Some(position) = self.awaited.iter().position(|(open, _)| *open == stream) {
             self.awaited.swap_remove(position);
         }
+    }
+
+    /// On how many the response has not come to its end.
+    fn open(&self) -> usize {
+        self.awaited.len()
     }
 
     /// Whether a response, or the rest of it, is to come on a stream.
@@ -138,6 +147,7 @@ impl HeadGate {
             inspector: Inspector::new(INITIAL_TABLE, list),
             skip: 0,
             streams: Streams::default(),
+            meter: Meter::new(&Limits::default(), clock::now()),
             padding: Padding::default(),
             held: Vec::new(),
             charge: Charge::new(),
@@ -217,8 +227,19 @@ impl HeadGate {
         if is_new {
             self.streams.last = stream;
             self.streams.awaited.push((stream, false));
+            self.meter.opened();
         }
         is_new
+    }
+
+    /// We have sent DATA of so many bytes.
+    pub fn data_was_sent(&mut self, bytes: usize) {
+        self.meter.sent(bytes);
+    }
+
+    /// We have sent something that the origin acknowledges: SETTINGS, or a PING.
+    pub fn awaits_ack(&mut self) {
+        self.meter.awaits_ack();
     }
 
     /// We have reset a stream: what comes for it is `h2`'s to ignore.
@@ -293,17 +314,33 @@ impl HeadGate {
             let Some(header) = input.first_chunk::<HEADER>() else { return Ok(Turn::Wait) };
             let frame = Frame::parse(header);
             if let Some(turn) = self.says_nothing(input, &frame) {
+                if matches!(turn, Turn::Replaced(_)) {
+                    self.meter.without_progress(clock::now())?;
+                }
                 return Ok(turn);
             }
             let turn = self.begin(input, &frame).inspect_err(|_| self.culprit = Some(frame.stream))?;
             if let Some(turn) = turn {
                 return Ok(turn);
             }
+            self.measure(&frame)?;
             self.skip = HEADER + frame.length;
         }
         let count = self.skip.min(input.len());
         self.skip -= count;
         Ok(Turn::Pass(count))
+    }
+
+    /// Takes note of a frame that is no block and that passes.
+    fn measure(&mut self, frame: &Frame) -> Result<(), Reason> {
+        match frame.kind {
+            kind::DATA if frame.length > 0 || frame.has(flag::END_STREAM) => return Ok(()),
+            kind::SETTINGS | kind::PING if frame.has(flag::ACK) => self.meter.ack(clock::now()),
+            kind::SETTINGS => self.meter.settings(clock::now(), self.streams.open()),
+            // What ends a stream has been paid for as that was opened.
+            _ => self.meter.without_progress(clock::now()),
+        }?;
+        Ok(())
     }
 
     /// Decides about the frame that begins here; `None` for one that passes.

@@ -10,6 +10,7 @@ pub mod frames;
 pub mod h1;
 pub mod h2;
 pub(crate) mod head_gate;
+pub(crate) mod meter;
 pub(crate) mod start;
 pub mod stream;
 pub mod sweep;

@@ -223,6 +223,8 @@ impl<IO> Guarded<IO> {
                     self.gate.stream_is_reset(frame.stream);
                     self.signs.resets.fetch_add(1, Ordering::Relaxed);
                 }
+                kind::DATA => self.gate.data_was_sent(frame.length),
+                kind::SETTINGS | kind::PING if !frame.has(flag::ACK) => self.gate.awaits_ack(),
                 _ => {}
             }
         }

@@ -472,6 +472,7 @@ impl Origin {
                 let bodiless = match head.status {
                     _ if request.head.method == Method::Head => Some(Bodiless::Head),
                     204 | 304 => Some(Bodiless::Status),
+                    _ if length == Some(0) && !link.is_received() => Some(Bodiless::Length),
                     _ => None,
                 };
                 if let Some(why) = bodiless.filter(|_| !tunnel) {
@@ -480,7 +481,10 @@ impl Origin {
                         return Err(rest::NO_BODY);
                     }
                     link.refuse_body(why);
-                    return Ok(BodyLength::Empty);
+                    return Ok(match why {
+                        Bodiless::Length => BodyLength::Fixed(0),
+                        Bodiless::Head | Bodiless::Status => BodyLength::Empty,
+                    });
                 }
                 return Ok(match length {
                     _ if tunnel => BodyLength::Tunnel,

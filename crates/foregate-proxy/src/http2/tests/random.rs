@@ -287,6 +287,6 @@ pub fn chaos(mut choices: Choices<'_>, seed: u64) -> u32 {
     }
     let state = peer.shared.0.lock();
     assert!(state.streams.is_empty() && state.streams.open() == 0, "seed {seed}");
-    assert_eq!((state.streams.unread.held(), state.output.turns), (0, 0), "seed {seed}");
+    assert_eq!((state.streams.holding.held(), state.output.turns), (0, 0), "seed {seed}");
     rounds
 }

@@ -348,6 +348,45 @@ fn a_window_beyond_the_largest_is_a_fault_of_flow_control() {
     assert_eq!(answered(&[], &[&settings(1 << 31)]).1, Some(Reason::FLOW_CONTROL_ERROR));
 }
 
+/// What comes of so many of these frames on a connection with one request.
+fn flooded(frames: &[u8], times: usize) -> Option<Reason> {
+    let mut gate = gate(&[1], HeadLimits::default());
+    gate.pass(&headers(flag::END_HEADERS, 1, &[OK]));
+    for _ in 0..times {
+        gate.pass(frames);
+        let ready = gate.ready();
+        ready.consume(ready.len());
+    }
+    gate.fault()
+}
+
+#[test]
+fn a_flood_without_progress_ends_the_connection() {
+    let window = frame(kind::WINDOW_UPDATE, 0, 0, &[0, 0, 0, 1]);
+    for flood in [
+        frame(kind::PING, 0, 0, b"foregate"),
+        frame(kind::PING, flag::ACK, 0, b"foregate"),
+        frame(kind::SETTINGS, 0, 0, b""),
+        frame(kind::DATA, 0, 1, b""),
+        frame(kind::DATA, flag::PADDED, 1, b"\x02\0\0"),
+        frame(kind::PRIORITY, 0, 1, &[0; 5]),
+        frame(0xfa, 0, 0, b"?"),
+        window.clone(),
+    ] {
+        assert_eq!(flooded(&flood, 900), None, "{flood:?}");
+        assert_eq!(flooded(&flood, 1200), Some(Reason::ENHANCE_YOUR_CALM), "{flood:?}");
+    }
+    assert_eq!(flooded(&frame(kind::DATA, 0, 1, b"body"), 2000), None);
+    // It answers what we send.
+    let mut gate = gate(&[1], HeadLimits::default());
+    for _ in 0..2000 {
+        gate.data_was_sent(16 * 1024);
+        gate.awaits_ack();
+        gate.pass(&[&window[..], &window, &frame(kind::PING, flag::ACK, 0, b"foregate")].concat());
+    }
+    assert_eq!(gate.fault(), None);
+}
+
 #[test]
 fn a_frame_that_is_too_large_is_not_waited_for() {
     let header = [0, 0x40, 1, kind::HEADERS, WHOLE, 0, 0, 0, 1];

@@ -1,4 +1,4 @@
-//! Counts what an HTTP/2 client does that makes no progress, and tells when it floods.
+//! Counts what an HTTP/2 peer does that makes no progress, and tells when it floods.
 //!
 //! - *Frames without progress* (PING, SETTINGS, PRIORITY, WINDOW_UPDATE, empty DATA, unknown types ...) draw on
 //!   a token bucket. An honest peer sends many of them as well, but in answer to what it gets: each request and
@@ -10,6 +10,8 @@
 //! - *CONTINUATION* frames are without progress where a header block has many of them, and its bytes have a limit.
 
 use std::time::Instant;
+
+use h2::Reason;
 
 use crate::settings::Limits;
 
@@ -39,6 +41,12 @@ pub enum Flood {
     Resets,
     /// Bytes of one header block.
     Continuation,
+}
+
+impl From<Flood> for Reason {
+    fn from(_: Flood) -> Self {
+        Self::ENHANCE_YOUR_CALM
+    }
 }
 
 /// Follows one connection. Each method says whether the peer floods with what it is told of.
@@ -72,7 +80,7 @@ impl Meter {
         }
     }
 
-    /// A stream was opened by the peer.
+    /// A stream was opened by the client.
     pub fn opened(&mut self) {
         self.earn(CREDITS_PER_REQUEST);
     }
