@@ -14,8 +14,9 @@ use std::sync::Arc;
 
 use foregate_module::settings::{Block, Context, FromNode, Key, Node, Problem, each, together};
 use foregate_module::{
-    Add, Added, Bail, BodyFilter, Count, DecodedBody, EditResponse, Edits, Filter, FilterResponseBody,
-    Filtered, Finding, Never, PlainBody, RequestFields, ResponseFields, Sink, Status, Step, Wish, phase,
+    Add, Added, Bail, BodyFilter, Count, DecodedBody, DryRun, EditResponse, Edits, Filter,
+    FilterResponseBody, Filtered, Finding, Never, PlainBody, RequestFields, ResponseFields, Sink, Status,
+    Step, Wish, phase,
 };
 
 use crate::features::flag;
@@ -138,7 +139,7 @@ pub struct Substitute;
 impl Step for Substitute {
     type At = phase::ResponseBody;
     type Settings = Settings;
-    type In<'r> = (Added<'r, DecodedBody>, ResponseFields<'r>, Status);
+    type In<'r> = (Added<'r, DecodedBody>, ResponseFields<'r>, Status, DryRun);
     type Out = (FilterResponseBody, Count);
     type Stop = Never;
     const NAME: &'static str = STEP;
@@ -148,7 +149,7 @@ impl Step for Substitute {
     fn run(
         &self,
         settings: &Settings,
-        (decoded, ResponseFields(response), Status(status)): Self::In<'_>,
+        (decoded, ResponseFields(response), Status(status), DryRun(dry)): Self::In<'_>,
     ) -> ControlFlow<Never, Self::Out> {
         let Some(substitutes) = settings.of(status, response) else {
             return ControlFlow::Continue((FilterResponseBody(None), Count(None)));
@@ -156,7 +157,7 @@ impl Step for Substitute {
         if is_encoded(response) && decoded.is_empty() {
             return ControlFlow::Continue((FilterResponseBody(None), Count(Some("coding-not-supported"))));
         }
-        let filter = Substituting::new(substitutes);
+        let filter = Substituting { dry, ..Substituting::new(substitutes) };
         let filtered = Filtered { budget: usize::MAX, ..Filtered::new(STEP, filter) };
         ControlFlow::Continue((FilterResponseBody(Some(filtered)), Count(None)))
     }
@@ -170,11 +171,13 @@ struct Substituting {
     /// There is more to write of it than was written at once.
     pending: bool,
     count: u64,
+    /// What it writes goes nowhere.
+    dry: bool,
 }
 
 impl Substituting {
     fn new(substitutes: &Arc<Substitutes>) -> Self {
-        Self { substitutes: Arc::clone(substitutes), held: Vec::new(), pending: false, count: 0 }
+        Self { substitutes: Arc::clone(substitutes), held: Vec::new(), pending: false, count: 0, dry: false }
     }
 
     fn work(&mut self, last: bool, out: &mut dyn Sink) {
@@ -229,7 +232,8 @@ impl BodyFilter for Substituting {
 
     fn report(&mut self, tell: &mut dyn FnMut(Finding)) {
         if self.count > 0 {
-            tell(Finding { step: STEP, event: "matches", count: self.count });
+            let event = if self.dry { "dry-run-matches" } else { "matches" };
+            tell(Finding { step: STEP, event, count: self.count });
         }
     }
 }
@@ -256,6 +260,28 @@ mod tests {
             filtered_at_every_split(make, b"{\"http://a\":\"http://a.b/x\",\"h\":\"http://\xff\"}http://a")
                 .unwrap();
         assert_eq!(out, b"{\"https://b\":\"c/\",\"h\":\"http://\xff\"}https://b");
+    }
+
+    #[test]
+    fn a_text_is_replaced_by_one_other() {
+        let replace = |from: &str, to: &str| node("replace").arg_literal(from).arg_literal(to);
+        let twice = node(STEP).with_child(replace("a", "b")).with_child(replace("a", "c"));
+        let problem = settings::<Settings>(&[twice]).unwrap_err();
+        assert_eq!(problem.message, "this text is replaced by an earlier line already");
+    }
+
+    #[test]
+    fn a_dry_run_counts_what_it_would_replace() {
+        let settings = of(&[("a", "b")]);
+        let substitutes = settings.substitutes.as_ref().unwrap();
+        for (dry, event) in [(false, "matches"), (true, "dry-run-matches")] {
+            let mut filter = Substituting { dry, ..Substituting::new(substitutes) };
+            let mut told = Vec::new();
+            filter.write(b"a a", &mut Vec::new()).unwrap();
+            filter.end(&mut Vec::new()).unwrap();
+            filter.report(&mut |finding| told.push((finding.event, finding.count)));
+            assert_eq!(told, [(event, 2)]);
+        }
     }
 
     #[test]

@@ -162,6 +162,9 @@ impl<'t> Patterns<'t> {
             return Err(wrong(format!("a name of more than {LENGTH_LIMIT} bytes")));
         }
         check(name.as_bytes()).map_err(|error| wrong(format!("`{text}`: {error}")))?;
+        if text.eq_ignore_ascii_case("host") {
+            return Err(wrong("`host` is the target of the request, which no field changes".into()));
+        }
         list.push(name.as_bytes());
         Ok(())
     }

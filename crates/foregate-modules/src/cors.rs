@@ -166,7 +166,8 @@ impl FromNode for Cors {
             .child("max-age")
             .map_or(Ok(MAX_AGE), |child| child.arg(0)?.duration(Duration::ZERO..=MAX_AGE_LIMIT));
         let methods = match node.child("methods") {
-            Some(child) => Grant::from_args(child.args()),
+            Some(child) => each::<_, ()>(child.args().iter().map(check_method))
+                .and_then(|()| Grant::from_args(child.args())),
             None => Ok(Grant::These(Some("GET, HEAD, POST".into()))),
         };
         let ((), credentials, max_age, origins, methods, headers, expose, private_network) = together((
@@ -182,6 +183,24 @@ impl FromNode for Cors {
         let max_age = shared(&alloc::format!("{}", max_age.as_secs()));
         Ok(Self { origins, methods, headers, expose, credentials, max_age, private_network })
     }
+}
+
+/// Whether pages may use a method at all, and whether browsers write it so (Fetch, section 2.2.1).
+fn check_method(argument: &Argument) -> Result<(), Problem> {
+    const FORBIDDEN: [&str; 3] = ["CONNECT", "TRACE", "TRACK"];
+    const IN_UPPER_CASE: [&str; 6] = ["DELETE", "GET", "HEAD", "OPTIONS", "POST", "PUT"];
+    let text = argument.text()?;
+    let like = |names: &[&str]| names.iter().any(|name| name.eq_ignore_ascii_case(text));
+    if like(&FORBIDDEN) {
+        return Err(argument.wrong("no page may use this method"));
+    }
+    let upper = text.to_ascii_uppercase();
+    if like(&IN_UPPER_CASE) && text != upper {
+        let problem =
+            argument.wrong("methods are told apart by their case, and browsers send this one in upper case");
+        return Err(problem.help(alloc::format!("write \"{upper}\"")));
+    }
+    Ok(())
 }
 
 impl Origins {

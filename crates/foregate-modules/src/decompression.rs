@@ -17,16 +17,19 @@ use core::ops::ControlFlow;
 
 use foregate_module::settings::{Block, together};
 use foregate_module::{
-    Add, Added, Context, Decoded, DecodedBody, EditRequest, EditResponse, Edits, Emit, Filter,
+    Add, Added, Context, Decoded, DecodedBody, EditRequest, EditResponse, Edits, Emit, Fields, Filter,
     FilterRequestBody, FilterResponseBody, Filtered, FromNode, Key, Never, Node, PlainBody, Problem,
     RequestFields, Respond, Response, ResponseFields, Status, Step, Value, phase,
 };
 
 use crate::accept_encoding::AcceptEncoding;
 use crate::coding::{self, Limits};
-use crate::compression::{VARY, is_whole};
+use crate::compression::{VARY, is_whole, known_validator};
 use crate::lists::vary;
 
+/// What the origin could not verify in a request any more: digests are of the content, or of it with its coding (RFC 9530, sections 2
+/// and 3).
+const DIGESTS: [&str; 4] = ["content-digest", "repr-digest", "digest", "content-md5"];
 /// The bounds of `limit`, bytes.
 const LIMIT: (u64, u64) = (1024, 1 << 40);
 /// The bounds of `ratio`.
@@ -154,7 +157,11 @@ impl Step for DecompressRequest {
         }
         match coding::coding_of(value).filter(|_| !several) {
             Some(coding) => ControlFlow::Continue((
-                EditRequest(Edits::new().remove("content-encoding")),
+                EditRequest(
+                    DIGESTS
+                        .iter()
+                        .fold(Edits::new().remove("content-encoding"), |edits, name| edits.remove(*name)),
+                ),
                 FilterRequestBody(Some(coding::decoder(Self::NAME, coding, settings.limits))),
             )),
             None => {
@@ -190,7 +197,7 @@ impl Step for DecompressResponse {
     type Stop = Never;
     const NAME: &'static str = "decompress-response";
     const ABOUT: &'static str = "Takes the content coding off responses.";
-    const FILTERS: &'static [Filter] = &[Filter::Status(200, 599), Filter::ResponseField("content-encoding")];
+    const FILTERS: &'static [Filter] = &[Filter::Status(200, 599)];
 
     fn run(
         &self,
@@ -199,6 +206,9 @@ impl Step for DecompressResponse {
     ) -> ControlFlow<Never, Self::Out> {
         let as_it_is =
             |edits| ControlFlow::Continue((EditResponse(edits), FilterResponseBody(None), Emit(None)));
+        if status == 304 {
+            return as_it_is(settings.revalidated(request, response));
+        }
         let mut values = response.all("content-encoding");
         let coding = values.next().and_then(coding::coding_of).filter(|_| values.next().is_none());
         let Some(coding) = coding.filter(|_| is_whole(status, response)) else {
@@ -218,6 +228,20 @@ impl Step for DecompressResponse {
         let filter = coding::response_decoder(Self::NAME, coding, settings.limits);
         let edits = edits.remove("content-encoding");
         ControlFlow::Continue((EditResponse(edits), FilterResponseBody(Some(filter)), Emit(Some(()))))
+    }
+}
+
+impl Decompression {
+    /// What a 304 has of the response that it stands for (RFC 9110, section 15.4.5), which may have been decoded.
+    fn revalidated(&self, request: &dyn Fields, response: &dyn Fields) -> Edits {
+        let mut edits = Edits::new();
+        if self.responses == Responses::Never {
+            return edits;
+        }
+        if let Some(validator) = known_validator(request, response) {
+            edits.push(validator);
+        }
+        if self.responses == Responses::UnlessAccepted { vary(edits, response, VARY) } else { edits }
     }
 }
 

@@ -28,14 +28,14 @@ use core::time::Duration;
 
 use foregate_module::settings::{ANY, Argument, Block, Mistakes, Prop, together};
 use foregate_module::{
-    ClientAddress, Context, Count, Emit, Fetch, FetchKey, FetchRequest, FetchResponse, FetchResult, Fetched,
-    Field, Fields, Filter, FromNode, Host, Key, Kind, Never, Node, Note, Notes, Path, Problem, Read, Replace,
-    RequestFields, Response, ResponseFields, ResponseSource, Shown, Source, Status, Step, Text, UpstreamId,
-    Value, phase,
+    ClientAddress, Context, Count, EditResponse, Edits, Emit, Fetch, FetchKey, FetchRequest, FetchResponse,
+    FetchResult, Fetched, Field, Fields, Filter, FromNode, Host, Key, Kind, Never, Node, Note, Notes, Path,
+    Problem, Read, Replace, RequestFields, Response, ResponseFields, ResponseSource, Shown, Source, Status,
+    Step, Text, UpstreamId, Value, phase,
 };
 
 use self::template::{Escape, Facts, Template};
-use crate::lists::{FULL, quality};
+use crate::lists::{FULL, quality, vary};
 use crate::request_id::RequestId;
 use crate::trace::Trace;
 
@@ -243,10 +243,13 @@ impl FromNode for ErrorPages {
                         status.wrong("the proxy never asks for this page: such a request is refused");
                     context.warn(warning.help("it has no site yet, and modules do not see the answer"));
                 }
-                for place in &mut settings.by_status[range] {
-                    if *place == NONE {
-                        *place = number as u8;
-                    }
+                let free = settings.by_status[range].iter_mut().filter(|place| **place == NONE);
+                if free.map(|place| *place = number as u8).count() == 0 {
+                    let problem =
+                        status.wrong("there is a page for this before it, so that it is never sent");
+                    mistakes.add(problem.help(
+                        "the first page that has a status is taken: put those for single statuses first",
+                    ));
                 }
             }
             settings.pages.extend(mistakes.kept(read_page(page, context)));
@@ -508,10 +511,13 @@ fn usable(fetched: Option<&FetchResult>) -> Option<&FetchResponse> {
     (answer.status == 200 && !coded).then_some(answer)
 }
 
-/// The fields that stay: those that say nothing of the body, nor of the framing.
-fn kept(fields: &dyn Fields) -> Vec<Field> {
-    let of_the_body =
-        |name: &[u8]| OF_THE_BODY.iter().any(|field| name.eq_ignore_ascii_case(field.as_bytes()));
+/// The fields that stay: those that say nothing of the body, nor of the framing. That of a 416 tells how long what was asked for is (RFC
+/// 9110, section 15.5.17).
+fn kept(fields: &dyn Fields, status: u16) -> Vec<Field> {
+    let of_the_body = |name: &[u8]| {
+        OF_THE_BODY.iter().any(|field| name.eq_ignore_ascii_case(field.as_bytes()))
+            && !(status == 416 && name.eq_ignore_ascii_case(b"content-range"))
+    };
     let stays = fields.iter().filter(|(name, _)| !of_the_body(name));
     // Those that are made beside these have room too.
     let mut kept = Vec::with_capacity(fields.count() + 2);
@@ -538,13 +544,13 @@ impl Step for Serve {
         Read<'r, Fetched<PageFetch>>,
         Read<'r, Chosen>,
     );
-    type Out = ();
+    type Out = (EditResponse,);
     type Stop = Replace;
     const NAME: &'static str = "error-pages";
     const ABOUT: &'static str = "Sends the page for an error.";
     const FILTERS: &'static [Filter] = Ask::FILTERS;
 
-    fn run(&self, settings: &ErrorPages, input: Self::In<'_>) -> ControlFlow<Replace, ()> {
+    fn run(&self, settings: &ErrorPages, input: Self::In<'_>) -> ControlFlow<Replace, (EditResponse,)> {
         let (Status(status), ResponseSource(source), ResponseFields(response), ..) = input;
         let (
             ..,
@@ -556,8 +562,18 @@ impl Step for Serve {
             Read(fetched),
             Read(chosen),
         ) = input;
-        let page = settings.page(status, source).zip(chosen.filter(|chosen| **chosen != ORIGINAL));
-        let Some((page, chosen)) = page else { return ControlFlow::Continue(()) };
+        let (Some(page), Some(chosen)) = (settings.page(status, source), chosen) else {
+            return ControlFlow::Continue((EditResponse(Edits::new()),));
+        };
+        let varies = settings.json.is_some();
+        // Others may get a page of another type.
+        let original = || {
+            let edits = Edits::new();
+            (EditResponse(if varies { vary(edits, response, "accept") } else { edits }),)
+        };
+        if *chosen == ORIGINAL {
+            return ControlFlow::Continue(original());
+        }
         let facts = Facts {
             status,
             error: match source {
@@ -574,11 +590,10 @@ impl Step for Serve {
             Some(json) if *chosen == JSON => Some(("application/json".into(), json.fill(&facts))),
             _ => page.make(&facts, fetched),
         };
-        let Some((content_type, body)) = made else { return ControlFlow::Continue(()) };
+        let Some((content_type, body)) = made else { return ControlFlow::Continue(original()) };
         let mut replaced = Response::new(page.status.unwrap_or(status));
-        replaced.fields = kept(response);
+        replaced.fields = kept(response, replaced.status);
         let replaced = replaced.body(content_type, body);
-        let varies = settings.json.is_some();
         ControlFlow::Break(Replace(if varies { replaced.field("vary", "accept") } else { replaced }))
     }
 }

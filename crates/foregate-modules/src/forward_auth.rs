@@ -35,12 +35,13 @@ const SENT: [&str; 2] = ["authorization", "cookie"];
 const SAID: [&str; 5] =
     ["x-forwarded-method", "x-forwarded-proto", "x-forwarded-host", "x-forwarded-uri", "x-forwarded-for"];
 /// What of a refusal goes to the client beside its status and body.
-const RELAYED: [&str; 7] = [
+const RELAYED: [&str; 8] = [
     "location",
     "set-cookie",
     "www-authenticate",
     "content-type",
     "content-language",
+    "content-encoding",
     "cache-control",
     "retry-after",
 ];

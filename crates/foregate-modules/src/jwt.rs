@@ -91,7 +91,12 @@ static JWKS_PROPS: [Prop; 5] = [
     prop("file", "FILE", "", "A file with the set."),
     prop("upstream", "NAME", "", "The server that has the set."),
     prop("path", "PATH", "\"/.well-known/jwks.json\"", "What it is asked for."),
-    prop("host", "HOST", "", "The host that it is asked for. Without it: the one of the request."),
+    prop(
+        "host",
+        "HOST",
+        "",
+        "The host that it is asked for. Without it: the upstream's `host`, or the address of its first server.",
+    ),
     prop(
         "keep",
         "DURATION",

@@ -13,6 +13,7 @@ mod table;
 #[cfg(test)]
 mod tests;
 
+use alloc::borrow::Cow;
 use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::String;
@@ -25,11 +26,15 @@ use foregate_module::settings::{
 };
 use foregate_module::{Authority, Filter, Host, Path, Query, Redirect, Scheme, Step, Text, phase};
 
-use self::address::{Pattern, Source, Target, Template};
+use self::address::{Pattern, Source, Target, Template, normal_path};
 use self::table::{Builder, Refused, Table};
 
 /// The most patterns of a route.
 const PATTERNS_LIMIT: usize = 1000;
+/// What wildcards stand for where redirects are followed to find out whether they end.
+const SAMPLE: &[u8] = b"a-sample";
+/// How many redirects in a row come to no end: browsers give up then.
+const FOLLOWED_MOST: usize = 20;
 
 /// The largest list, bytes.
 const LIST_LIMIT: usize = 128 * 1024 * 1024;
@@ -129,7 +134,7 @@ impl FromNode for Redirects {
     fn from_nodes(nodes: &[Node], _: &mut dyn Context) -> Result<Self, Problem> {
         let mut read = Read::default();
         each::<_, ()>(nodes.iter().map(|node| read.add(node)))?;
-        let Read { exact, arguments, patterns } = read;
+        let Read { exact, arguments, patterns, targets } = read;
         let problem = |number: usize, message: &str| match arguments.get(number) {
             Some(argument) => argument.wrong(message),
             None => Problem::new(nodes.first().map(Node::place).unwrap_or_default(), message),
@@ -139,7 +144,46 @@ impl FromNode for Redirects {
             Refused::Loop(number) => problem(number, "this redirect leads back to itself"),
         };
         let exact = exact.build().map_err(|all| all.problem(refused))?;
-        Ok(Self { exact, patterns: patterns.into() })
+        let read = Self { exact, patterns: patterns.into() };
+        each::<_, ()>(read.patterns.iter().zip(targets).map(
+            |(redirect, to)| match read.circles(redirect) {
+                true => {
+                    Err(to.wrong("this redirect leads back to its own source, at once or by way of others"))
+                }
+                false => Ok(()),
+            },
+        ))?;
+        Ok(read)
+    }
+}
+
+impl Redirects {
+    /// Where a request is led, as far as that is a path.
+    fn next(&self, host: &str, path: &[u8]) -> Option<Vec<u8>> {
+        let target = match self.exact.find(host, path) {
+            Some(found) => found.target.into(),
+            None => self.patterns.iter().find_map(|redirect| {
+                redirect.source.captures(host, path).map(|captures| redirect.target.expand(&captures))
+            })?,
+        };
+        let target = target.split(|byte| matches!(byte, b'?' | b'#')).next().unwrap_or_default();
+        target.starts_with(b"/").then(|| normal_path(target).into_owned())
+    }
+
+    /// Whether who follows a redirect is led back by it, or never comes to an end. One further on that leads to itself is the end: a
+    /// request for that passes.
+    fn circles(&self, redirect: &PatternRedirect) -> bool {
+        let host = redirect.source.host();
+        let first = redirect.source.sample(SAMPLE);
+        let mut path = first.clone();
+        for _ in 0..FOLLOWED_MOST {
+            match self.next(host, &path) {
+                Some(next) if next == first => return true,
+                Some(next) if next != path => path = next,
+                _ => return false,
+            }
+        }
+        true
     }
 }
 
@@ -150,6 +194,8 @@ struct Read<'n> {
     /// The sources of those, in their order.
     arguments: Vec<&'n Argument>,
     patterns: Vec<PatternRedirect>,
+    /// The targets of those.
+    targets: Vec<&'n Argument>,
 }
 
 impl<'n> Read<'n> {
@@ -186,24 +232,14 @@ impl<'n> Read<'n> {
             ),
             _ => to.wrong(message),
         })?;
-        check_circle(&pattern, &target, to)?;
         if self.patterns.len() >= PATTERNS_LIMIT {
             let message = format!("there are more than {PATTERNS_LIMIT} redirects with wildcards");
             return Err(argument.wrong(message));
         }
         self.patterns.push(PatternRedirect { source: pattern, target, status, keeps_query });
+        self.targets.push(to);
         Ok(())
     }
-}
-
-/// Whether a target leads into its own pattern, each time with another text.
-fn check_circle(pattern: &Pattern, target: &Template, to: &Argument) -> Result<(), Problem> {
-    let expanded = target.expand(&[b"x"; address::WILDCARDS_LIMIT]);
-    let path = expanded.split(|byte| matches!(byte, b'?' | b'#')).next().unwrap_or_default();
-    if target.varies() && path.starts_with(b"/") && pattern.takes(path) {
-        return Err(to.wrong("this target leads back to its own source"));
-    }
-    Ok(())
 }
 
 impl FromNode for RedirectLists {
@@ -474,15 +510,21 @@ pub(crate) fn is_same(
     let local = if target.starts_with(b"/") {
         Some(target)
     } else {
-        let rest = target.strip_prefix(scheme.as_bytes()).and_then(|rest| rest.strip_prefix(b"://"));
-        let host = rest.and_then(|rest| rest.split_at_checked(authority.len()));
-        host.filter(|(host, _)| host.eq_ignore_ascii_case(authority.as_bytes())).map(|(_, local)| local)
+        let named = target.split_at_checked(scheme.len());
+        let named = named.filter(|(named, _)| named.eq_ignore_ascii_case(scheme.as_bytes()));
+        let rest = named.and_then(|(_, rest)| rest.strip_prefix(b"://")).unwrap_or_default();
+        let host = rest.iter().position(|byte| matches!(byte, b'/' | b'?')).unwrap_or(rest.len());
+        let (host, local) = rest.split_at(host);
+        // The scheme's own port says nothing (RFC 9110, section 4.2.3).
+        let own_port: &[u8] = if scheme == "https" { b":443" } else { b":80" };
+        let host = host.strip_suffix(own_port).or_else(|| host.strip_suffix(b":")).unwrap_or(host);
+        host.eq_ignore_ascii_case(authority.as_bytes()).then_some(local)
     };
     let Some(local) = local else { return false };
     let mut parts = local.splitn(2, |byte| *byte == b'?');
     let target_path = match parts.next() {
-        None | Some(b"") => b"/",
-        Some(path) => path,
+        None | Some(b"") => Cow::Borrowed(&b"/"[..]),
+        Some(path) => normal_path(path),
     };
-    target_path == path && parts.next() == query
+    *target_path == *path && parts.next() == query
 }

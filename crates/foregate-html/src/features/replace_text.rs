@@ -11,6 +11,7 @@
 //! the document is the character that it stands for, never a text of its own; what takes its place means what it says there.
 
 use std::borrow::Cow;
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use foregate_module::settings::{Block, Context, Key, Mistakes, Node, Problem, together};
@@ -62,8 +63,13 @@ pub(crate) fn pairs_of(node: &Node) -> Result<Vec<(String, String)>, Problem> {
     let mut length = 0;
     let mut mistakes = Mistakes::default();
     let mut pairs = Vec::new();
+    let mut known = HashSet::new();
     for child in node.children_named("replace") {
         let Some((from, to)) = mistakes.kept(pair_of(child)) else { continue };
+        if !known.insert(from.clone()) {
+            mistakes.add(child.wrong("this text is replaced by an earlier line already"));
+            continue;
+        }
         length += from.len() + to.len();
         pairs.push((from, to));
         if length > Needles::LIMIT {

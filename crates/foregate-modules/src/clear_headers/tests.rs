@@ -138,6 +138,10 @@ fn mistakes_are_told() {
     assert_eq!(told(key().arg_literal("*")), "`*` alone would clear every field");
     assert_eq!(told(key().arg_literal("x-*-y")), "`x-*-y`: a `*` can only stand at the end");
     assert_eq!(
+        told(key().arg_literal("Host")),
+        "`host` is the target of the request, which no field changes"
+    );
+    assert_eq!(
         told(key().arg_literal("Content-Length")),
         "`Content-Length`: this field belongs to the connection or the framing, which no module changes"
     );

@@ -230,6 +230,15 @@ fn wrong_settings_are_refused_with_a_reason() {
         refused(&[all.clone(), list_of("methods", &["*", "GET"])]),
         "`*` stands for all, and stands alone"
     );
+    for forbidden in ["CONNECT", "trace", "TRACK"] {
+        let methods = list_of("methods", &["GET", forbidden]);
+        assert_eq!(refused(&[all.clone(), methods]), "no page may use this method");
+    }
+    assert_eq!(
+        refused(&[all.clone(), list_of("methods", &["put"])]),
+        "methods are told apart by their case, and browsers send this one in upper case"
+    );
+    assert!(cors(&[all.clone(), list_of("methods", &["patch", "PROPFIND"])]).is_ok());
     assert_eq!(refused(&[all.clone(), list_of("headers", &["X Y"])]), "this is neither a name nor `*`");
     assert_eq!(refused(&[all.clone(), list_of("max-age", &["25h"])]), "expected a duration from 0ms to 1d");
     assert_eq!(

@@ -203,6 +203,9 @@ fn mistakes_are_told() {
         told(pages(&[page(&["404"], "upstream", "pages").prop_literal("path", "e")])),
         "expected a path that starts with `/`"
     );
+    let never = "there is a page for this before it, so that it is never sent";
+    assert_eq!(told(pages(&[page(&["4xx"], "text", "a"), page(&["404"], "text", "b")])), never);
+    assert_eq!(told(pages(&[page(&["404", "404"], "text", "a")])), never);
     assert_eq!(told(pages(&[])), "`error-pages` needs a page");
     assert_eq!(told(node("error-pages").arg_literal("404.html")), "`error-pages` takes a block");
 }

@@ -493,8 +493,10 @@ fn mistakes_are_told() {
     let key = |algorithm: &str| node("key").arg_literal(algorithm).prop_literal("file", "f");
     let of_file =
         |text: &str, child: Node| read_with(with(vec![child]), vec![("f", text.as_bytes().to_vec())]);
-    let short =
-        format!("-----BEGIN PUBLIC KEY-----\n{}\n-----END PUBLIC KEY-----", STANDARD.encode([0; 162]));
+    let short = format!(
+        "-----BEGIN RSA PUBLIC KEY-----\n{}\n-----END RSA PUBLIC KEY-----",
+        STANDARD.encode([0; 162])
+    );
     let ec = pairs().swap_remove(2).pem;
     for (result, message) in [
         (read_with(with(vec![]), vec![]), "`jwt` has no keys, so nobody could come in"),
@@ -514,6 +516,7 @@ fn mistakes_are_told() {
         (of_file(&ec, key("ES384")), "this is not a public key for ES384"),
         (of_file(&ec, key("EdDSA")), "this is not a public key for EdDSA"),
         (of_file(&short, key("RS256")), "an RSA key needs 2048 bits at least"),
+        (of_file(&ec, key("RS256")), "this is not a public key for RS256"),
         (of_file("-----BEGIN PRIVATE KEY-----", key("ES256")), "this is a private key"),
         (of_file("-----BEGIN CERTIFICATE-----", key("ES256")), "this is a certificate"),
         (of_file("x", key("ES256")), "there is no public key in this file"),

@@ -89,6 +89,55 @@ pub(crate) fn check_path(path: &str) -> Result<(), &'static str> {
     Ok(())
 }
 
+/// The path of a target as a request for it has it (RFC 3986, section 6.2.2): dot segments resolved, letters, digits, `-`, `.`, `_` and
+/// `~` decoded, hexadecimal digits in upper case.
+pub(super) fn normal_path(path: &[u8]) -> Cow<'_, [u8]> {
+    if !path.contains(&b'%') && !path.windows(2).any(|pair| pair == b"/.") {
+        return Cow::Borrowed(path);
+    }
+    let mut normal = Vec::with_capacity(path.len());
+    let mut segments = path.split(|byte| *byte == b'/').skip(1).peekable();
+    while let Some(segment) = segments.next() {
+        let begin = normal.len();
+        normal.push(b'/');
+        decode_unreserved(segment, &mut normal);
+        let last = segments.peek().is_none();
+        let up = match normal.get(begin..) {
+            Some(b"/.") => 0,
+            Some(b"/..") => 1,
+            _ => continue,
+        };
+        normal.truncate(begin);
+        for _ in 0..up {
+            normal.truncate(normal.iter().rposition(|byte| *byte == b'/').unwrap_or(0));
+        }
+        if last {
+            normal.push(b'/');
+        }
+    }
+    Cow::Owned(normal)
+}
+
+fn decode_unreserved(segment: &[u8], into: &mut Vec<u8>) {
+    let mut rest = segment;
+    while let Some((first, behind)) = rest.split_first() {
+        rest = behind;
+        let digit = |at: usize| behind.get(at).and_then(|digit| char::from(*digit).to_digit(16));
+        let (b'%', Some(high), Some(low)) = (*first, digit(0), digit(1)) else {
+            into.push(*first);
+            continue;
+        };
+        let byte = (high << 4 | low) as u8;
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+            into.push(byte);
+        } else {
+            into.push(b'%');
+            into.extend(behind.iter().take(2).map(u8::to_ascii_uppercase));
+        }
+        rest = behind.get(2..).unwrap_or_default();
+    }
+}
+
 /// What is said of a `$` that names no wildcard.
 pub(super) const REFERENCE: &str =
     "`$` stands before a number in braces: `${1}`; write `%24` for the character";
@@ -200,14 +249,21 @@ impl Pattern {
         Ok(Some(pattern))
     }
 
+    /// A path that it takes, in which each wildcard stands for `sample`.
+    pub(super) fn sample(&self, sample: &[u8]) -> Vec<u8> {
+        let rest = self.rest.then_some(sample);
+        let segments = self.segments.iter().map(|segment| segment.as_deref().unwrap_or(sample));
+        segments.chain(rest).flat_map(|segment| [b"/", segment].concat()).collect()
+    }
+
+    /// The host that it is for; empty for any.
+    pub(super) fn host(&self) -> &str {
+        &self.host
+    }
+
     /// How many wildcards it has.
     pub(super) fn wildcards(&self) -> usize {
         self.segments.iter().filter(|segment| segment.is_none()).count() + usize::from(self.rest)
-    }
-
-    /// Whether it takes this path on its own host.
-    pub(super) fn takes(&self, path: &[u8]) -> bool {
-        self.captures(&self.host, path).is_some()
     }
 
     /// What its wildcards stand for, if it takes this request.
@@ -291,11 +347,6 @@ impl Template {
         parts.push(Part::Text(rest.as_bytes().into()));
         Target::parse(&sample)?;
         Ok(Self(parts.into()))
-    }
-
-    /// Whether it names a wildcard.
-    pub(super) fn varies(&self) -> bool {
-        self.0.iter().any(|part| matches!(part, Part::Capture(_) | Part::Value(_)))
     }
 
     /// The target for a path.

@@ -10,7 +10,7 @@ use core::hash::{BuildHasher, Hasher};
 
 use foregate_module::settings::{FURTHER_LIMIT, Problem};
 
-use super::address::{Source, Target};
+use super::address::{Source, Target, normal_path};
 
 /// The most entries of all tables of a route together.
 pub(super) const ENTRIES_LIMIT: usize = 1_000_000;
@@ -231,6 +231,7 @@ impl Table {
             if !path.starts_with(b"/") {
                 return None;
             }
+            let path = &*normal_path(path);
             let with_host = if host.is_empty() { None } else { self.number(host, path) };
             with_host.or_else(|| self.number(b"", path))
         };

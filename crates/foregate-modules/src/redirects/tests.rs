@@ -117,6 +117,55 @@ fn nobody_is_led_to_where_they_are() {
 }
 
 #[test]
+fn an_address_is_the_same_however_it_is_written() {
+    let asks = |target: &str, asked: &str, scheme: &str| {
+        let (path, query) = asked.split_once('?').map_or((asked, None), |(path, query)| (path, Some(query)));
+        super::is_same(target.as_bytes(), scheme, "example.com", path.as_bytes(), query.map(str::as_bytes))
+    };
+    for (target, asked, scheme, same) in [
+        ("https://example.com:443/a", "/a", "https", true),
+        ("https://example.com:/a", "/a", "https", true),
+        ("http://example.com:80/a?b#c", "/a?b", "http", true),
+        ("HTTPS://Example.com:443", "/", "https", true),
+        ("https://example.com:80/a", "/a", "https", false),
+        ("https://example.com:443/a", "/a", "http", false),
+        ("https://example.com.evil/a", "/a", "https", false),
+        ("https://example.com?b", "/?b", "https", true),
+        ("/./a", "/a", "http", true),
+        ("/b/../a", "/a", "http", true),
+        ("/%2e%2E/a/.", "/a/", "http", true),
+        ("/..", "/", "http", true),
+        ("/%61", "/a", "http", true),
+        ("/a%2fb", "/a%2Fb", "http", true),
+        ("/a%2fb", "/a/b", "http", false),
+        ("/a%zz%4", "/a%zz%4", "http", true),
+        ("/a.", "/a", "http", false),
+        ("/a/..b", "/a/..b", "http", true),
+    ] {
+        assert_eq!(asks(target, asked, scheme), same, "{target} {asked}");
+    }
+}
+
+#[test]
+fn who_follows_patterns_comes_to_an_end() {
+    const CIRCLE: &str = "this redirect leads back to its own source, at once or by way of others";
+    let all = |redirects: &[(&str, &str)]| {
+        let nodes: Vec<Node> = redirects.iter().map(|(from, to)| redirect(from, to)).collect();
+        refused(&nodes)
+    };
+    assert_eq!(all(&[("/a/*", "/b/*"), ("/b/*", "/a/*")]), CIRCLE);
+    assert_eq!(all(&[("/a/**", "/b/x/${1}"), ("/b/**", "/a/${1}")]), CIRCLE);
+    assert_eq!(all(&[("/a", "/b/x"), ("/b/*", "/a")]), CIRCLE);
+    assert_eq!(all(&[("/f/**", "/f/./${1}")]), CIRCLE);
+    assert_eq!(all(&[("h.example/a/*", "/b/*"), ("/b/*", "/a/*")]), CIRCLE);
+    assert_eq!(all(&[("/b/*", "/a/*"), ("g.example/a/*", "/b/*")]), CIRCLE);
+    assert_eq!(all(&[("/a", "/./a")]), "this redirect leads back to itself");
+    assert_eq!(all(&[("/a", "/%61")]), "this redirect leads back to itself");
+    assert_eq!(all(&[("/a/*", "/b/*"), ("/b/*", "/c/*"), ("/c/**", "/c/index")]), "");
+    assert_eq!(all(&[("/a/*", "https://b.example/b/*"), ("/b/*", "/a/*")]), "");
+}
+
+#[test]
 fn sources_that_no_request_has_are_refused() {
     for (source, message) in [
         ("old", "a source is a path, `/old`, or a host and a path, `example.com/old`"),
@@ -178,8 +227,8 @@ fn targets_that_lead_astray_are_refused() {
         ("/a/*", "/${0}", "the source has fewer wildcards than the target names"),
         ("/a/*", "/b/*/*", "the source has fewer wildcards than the target names"),
         ("/a/*", "/b/$1", "`$` stands before a number in braces: `${1}`; write `%24` for the character"),
-        ("/a/**", "/a/b/${1}", "this target leads back to its own source"),
-        ("/a/**", "/a/*", "this target leads back to its own source"),
+        ("/a/**", "/a/b/${1}", "this redirect leads back to its own source, at once or by way of others"),
+        ("/a/**", "/a/*", "this redirect leads back to its own source, at once or by way of others"),
         (
             "/a/*",
             "https://${1}.example/",

@@ -452,6 +452,9 @@ impl Reader<'_> {
             node.args().get(1).map_or(Ok(Given::Text(Arc::default())), |body| self.given(body, Use::Body));
         let content_type = node.prop("type").map_or(Ok("text/plain; charset=utf-8"), crate::content_type);
         let (status, body, content_type) = together((status, body, content_type))?;
+        if let Some(argument) = node.args().get(1).filter(|_| matches!(status, 204 | 205 | 304)) {
+            return Err(argument.wrong(format!("an answer with status {status} has no body")));
+        }
         Ok(Action::Respond { status: status as u16, content_type: content_type.as_bytes().into(), body })
     }
 

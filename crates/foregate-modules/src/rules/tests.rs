@@ -530,6 +530,7 @@ fn actions_that_cannot_be_are_refused() {
     for (action, message) in [
         (node("block").arg_literal(200), "expected a whole number from 400 to 999"),
         (node("respond").arg_literal(100), "expected a whole number from 200 to 999"),
+        (node("respond").arg_literal(205).arg_literal("text"), "an answer with status 205 has no body"),
         (
             action("redirect", &["//a"]),
             "a target that begins with `//` names another host; write its scheme too",

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-use foregate_wire::{BodyLength, Method, RequestError};
+use foregate_wire::{BodyLength, HeaderList, Method, NameId, RequestError};
 
 use super::{Connection, GRACE};
 use crate::error::Error;
@@ -55,7 +55,7 @@ struct Session {
     requests: u64,
     /// When the first byte of the next request came, if that was before its head is received.
     began: Option<Instant>,
-    /// The start of a head was dropped, and the rest of it is still to come.
+    /// What nobody takes is still to come: the rest of a head whose start was dropped, or the body of a request that was refused.
     cut: bool,
 }
 
@@ -198,6 +198,7 @@ impl Session {
                 // What follows cannot be told apart from a body: nothing of it may become a request.
                 self.client.close = true;
                 request.length = BodyLength::Empty;
+                self.cut |= announces_body(&request.head.headers);
             }
         }
         request.began = Some(began);
@@ -386,4 +387,10 @@ fn names_another_protocol(ahead: &[u8]) -> bool {
     let known = protocol.len().min(5);
     let is_http = protocol[..known].eq_ignore_ascii_case(&b"HTTP/"[..known]);
     !protocol.is_empty() && !is_http && words.next().is_none()
+}
+
+/// Whether a head, right or wrong, says that a body comes behind it.
+fn announces_body(headers: &HeaderList) -> bool {
+    headers.contains(NameId::TransferEncoding)
+        || headers.get_all(NameId::ContentLength).any(|length| length.iter().any(|digit| *digit != b'0'))
 }

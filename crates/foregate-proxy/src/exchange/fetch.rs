@@ -320,8 +320,8 @@ async fn in_time(config: &Config, whom: &Whom, ask: &FetchRequest, deadline: Ins
 /// The server that has been asked and not answered yet, and since when.
 type Asked = Option<(usize, Instant)>;
 
-/// Asks once, and again if a kept connection turns out to be dead, or another server if no connection can be made. `asked` is who
-/// has not answered yet, `origin` the connection to it, and since when it is there.
+/// Asks once, and again if a kept connection turns out to be dead, or another server within the upstream's `retries`, where nothing of
+/// a response has come. `asked` is who has not answered yet, `origin` the connection to it, and since when it is there.
 async fn attempts(
     upstream: &Arc<Upstream>,
     request: &Request,
@@ -333,6 +333,23 @@ async fn attempts(
     let mut tried = Tried::default();
     let mut fresh = false;
     let mut races = 0u8;
+    let mut retries = 0;
+    // Who is asked after an attempt has failed.
+    let mut next = |server, error: &Error| {
+        let now = Instant::now();
+        let safe = error.is_before_sending() || error.is_before_response() && request.is_repeatable();
+        if tried.last() != Some(server) {
+            tried.push(server);
+        }
+        let has_other = upstream.has_other(&tried, now);
+        let same = !error.is_of_the_server() && upstream.is_up(server, now);
+        if !safe || retries >= upstream.settings.retries || !has_other && !same || !active.may_retry() {
+            return None;
+        }
+        retries += 1;
+        let other = upstream.other(&tried, now).or_else(|| same.then_some(server))?;
+        Some((other, now))
+    };
     loop {
         let now = Instant::now();
         // A connection that was dead says nothing about its server, which is asked once more.
@@ -350,16 +367,7 @@ async fn attempts(
         let opened = match upstream.open(server, terms, now).await {
             Ok(opened) => opened,
             Err(error) => {
-                let first = tried.last().is_none();
-                tried.push(server);
-                let now = Instant::now();
-                let again = error.is_about_connecting()
-                    && first
-                    && upstream.settings.retries > 0
-                    && upstream.has_other(&tried, now)
-                    && active.may_retry();
-                let other = if again { upstream.other(&tried, now) } else { None };
-                *asked = Some((other.ok_or(fetch_error(error))?, now));
+                *asked = Some(next(server, &error).ok_or(fetch_error(error))?);
                 fresh = false;
                 continue;
             }
@@ -383,9 +391,13 @@ async fn attempts(
                     continue;
                 }
                 if !race {
+                    origin.gave_up(&error, &upstream.settings);
                     upstream.attempt_failed(server, &origin, now, Instant::now(), &error);
                 }
-                return Err(fetch_error(error));
+                // What has begun is not repeated.
+                let other = if origin.has_begun() { None } else { next(server, &error) };
+                *asked = Some(other.ok_or(fetch_error(error))?);
+                fresh = false;
             }
         }
     }
@@ -412,13 +424,16 @@ async fn attempt(
     let mut head = ResponseHead::new();
     let mut interim = 0;
     loop {
-        poll_fn(|cx| {
+        let came = poll_fn(|cx| {
             if let Poll::Ready(Err(_)) = origin.link.poll_flush(cx) {
                 // An origin may close its side and still have an answer for us, which comes next.
             }
             origin.poll_head(cx, upstream, &mut head)
-        })
-        .await?;
+        });
+        match tokio::time::timeout(upstream.settings.first_byte_timeout, came).await {
+            Ok(came) => came?,
+            Err(_) => return Err(Error::FirstByteTimeout),
+        }
         if head.status >= 200 {
             if let Some((server, _)) = asked.take() {
                 upstream.succeeded(server, Instant::now());

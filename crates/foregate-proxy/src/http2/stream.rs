@@ -254,11 +254,10 @@ impl ClientStream {
 
     /// Resets the stream.
     pub fn abort(&mut self) {
-        let reason = if self.sending == Sending::Nothing { Reason::INTERNAL_ERROR } else { Reason::CANCEL };
         let mut state = self.shared.0.lock();
         let (is_open, _) = state.streams.state(self.id);
         if is_open {
-            state.reset(self.id, reason);
+            state.reset(self.id, Reason::INTERNAL_ERROR);
         }
     }
 

@@ -507,11 +507,19 @@ fn a_stream_that_is_dropped_says_how() {
     head(&mut begun, BodyLength::Chunked);
     drop(begun);
     peer.asks(7).abort();
-    peer.asks(9).refuse();
-    let reset =
-        [(1, Reason::CANCEL), (3, Reason::NO_ERROR), (5, Reason::CANCEL), (7, Reason::INTERNAL_ERROR)];
+    let mut broken = peer.asks(11);
+    head(&mut broken, BodyLength::Chunked);
+    broken.abort();
+    peer.asks(13).refuse();
+    let reset = [
+        (1, Reason::CANCEL),
+        (3, Reason::NO_ERROR),
+        (5, Reason::CANCEL),
+        (7, Reason::INTERNAL_ERROR),
+        (11, Reason::INTERNAL_ERROR),
+    ];
     let mut expected: Vec<(u32, u32)> = reset.map(|(stream, reason)| (stream, reason.into())).to_vec();
-    expected.push((9, Reason::REFUSED_STREAM.into()));
+    expected.push((13, Reason::REFUSED_STREAM.into()));
     assert_eq!(peer.resets(), expected);
     // What was under way is ignored.
     assert_eq!(peer.sends(kind::DATA, flag::END_STREAM, 3, b"late"), None);

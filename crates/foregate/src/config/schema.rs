@@ -86,7 +86,7 @@ const CLIENT_CERTIFICATES: Key = Key::one(
     usage: "\"required\"|\"optional\"",
     required: false,
     default: "\"required\"",
-    about: "Whether a client without a certificate is refused. A site that asks for one itself answers requests in the clear with 421; what a listener asks for holds for that listener alone.",
+    about: "Whether a client without a certificate is refused. A site that requires one itself answers requests in the clear with 421; what a listener asks for holds for that listener alone.",
 }]);
 
 /// The block of `limits`.
