@@ -154,8 +154,7 @@ fn host_place(place: Place) -> problem::Place {
     problem::Place { file: place.file, span: Span { start: place.start, len: place.length } }
 }
 
-/// Where a part of a text stands in its literal, as the file writes it; `None` where that cannot be told, as behind an
-/// escape or a reference.
+/// Where a part of a text stands in its literal, as the file writes it; `None` where that cannot be told, as behind a reference.
 fn inside(literal: &str, text: &str, part: &Range<usize>) -> Option<Range<usize>> {
     if literal.is_empty() {
         return None;
@@ -167,14 +166,57 @@ fn inside(literal: &str, text: &str, part: &Range<usize>) -> Option<Range<usize>
         _ if hashes == 0 => 0,
         _ => return None,
     };
-    let same = |range: Range<usize>| {
-        let written = literal.get(open + range.start..open + range.end)?;
-        (written == text.get(range)?).then_some(())
+    let has_escapes = hashes == 0 && open > 0;
+    // Where the byte with this number is written, from 0.
+    let written = |byte: usize| {
+        let (mut at, mut read) = (open, 0);
+        while read < byte {
+            let rest = literal.get(at..)?;
+            let first = rest.chars().next()?;
+            let (length, says) =
+                if has_escapes && first == '\\' { escape(rest)? } else { (first.len_utf8(), Some(first)) };
+            at += length;
+            if let Some(says) = says {
+                text.get(read..).filter(|text| text.starts_with(says))?;
+                read += says.len_utf8();
+            }
+        }
+        (read == byte).then_some(at)
     };
-    same(0..part.start)?;
-    let end = if same(part.clone()).is_some() { part.end } else { part.start };
+    let start = written(part.start)?;
+    let end = written(part.end).unwrap_or(start);
     // A marker needs something to stand under.
-    Some(open + part.start..open + end.max(part.start + 1))
+    Some(start..end.max(start + 1))
+}
+
+/// How long the escape at the start of a text is, in KDL or JSON, and what it says; nothing for one before white space.
+fn escape(text: &str) -> Option<(usize, Option<char>)> {
+    let code = |digits: &str| u32::from_str_radix(digits, 16).ok();
+    let said = match text.chars().nth(1)? {
+        'n' => '\n',
+        'r' => '\r',
+        't' => '\t',
+        'b' => '\u{8}',
+        'f' => '\u{c}',
+        's' => ' ',
+        'u' => {
+            let digits = text.get(2..)?;
+            return match digits.strip_prefix('{') {
+                Some(digits) => {
+                    let digits = digits.split_once('}')?.0;
+                    Some((digits.len() + 4, Some(char::from_u32(code(digits)?)?)))
+                }
+                // Two of them make one character beyond the first plane; nobody writes those in an expression.
+                None => Some((6, Some(char::from_u32(code(digits.get(..4)?)?)?))),
+            };
+        }
+        blank if blank.is_whitespace() => {
+            let rest = text.get(1..)?;
+            return Some((1 + rest.len() - rest.trim_start().len(), None));
+        }
+        other => other,
+    };
+    Some((2, Some(said)))
 }
 
 /// What to write in place of an expression, where its own language cannot know.
@@ -233,7 +275,10 @@ mod tests {
         assert_eq!(inside("word", "word", &(1..2)), Some(1..2));
         assert_eq!(inside("\"a b\"", "a b", &(3..3)), Some(4..5), "the end");
         assert_eq!(inside("\"a\\\"b\"", "a\"b", &(0..1)), Some(1..2), "before an escape");
-        assert_eq!(inside("\"a\\\"b\"", "a\"b", &(2..3)), None, "behind an escape");
+        assert_eq!(inside("\"a\\\"b\"", "a\"b", &(2..3)), Some(4..5), "behind an escape");
+        assert_eq!(inside("\"a\\u0022bc\"", "a\"bc", &(2..4)), Some(8..10), "one of JSON");
+        assert_eq!(inside("\"\\u{e9}\\n\\  b\"", "é\nb", &(3..4)), Some(9..13), "several of KDL");
+        assert_eq!(inside("#\"a\\nb\"#", "a\\nb", &(3..4)), Some(5..6), "none in a raw string");
         assert_eq!(inside("\"${env:X} b\"", "value b", &(6..7)), None, "behind a reference");
         assert_eq!(inside("\"\"\"\n  a\n  \"\"\"", "a", &(0..1)), None, "lines are indented");
         assert_eq!(inside("", "a", &(0..1)), None);
