@@ -243,14 +243,15 @@ impl FromNode for ErrorPages {
                         status.wrong("the proxy never asks for this page: such a request is refused");
                     context.warn(warning.help("it has no site yet, and modules do not see the answer"));
                 }
-                let free = settings.by_status[range].iter_mut().filter(|place| **place == NONE);
-                if free.map(|place| *place = number as u8).count() == 0 {
+                let places = &mut settings.by_status[range];
+                if places.iter().all(|place| ![NONE, number as u8].contains(place)) {
                     let problem =
                         status.wrong("there is a page for this before it, so that it is never sent");
                     mistakes.add(problem.help(
                         "the first page that has a status is taken: put those for single statuses first",
                     ));
                 }
+                places.iter_mut().filter(|place| **place == NONE).for_each(|place| *place = number as u8);
             }
             settings.pages.extend(mistakes.kept(read_page(page, context)));
         }
