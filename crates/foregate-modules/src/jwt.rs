@@ -444,7 +444,7 @@ impl Remote {
             && !parsed.1.has(&id)
             && !own.has(&id)
         {
-            request.keep = request.keep.min(RENEWED);
+            request.renew_after = Some(RENEWED);
         }
         request
     }

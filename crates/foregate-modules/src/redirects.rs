@@ -13,7 +13,6 @@ mod table;
 #[cfg(test)]
 mod tests;
 
-use alloc::borrow::Cow;
 use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::String;
@@ -131,7 +130,7 @@ impl RedirectLists {
 impl FromNode for Redirects {
     const KEY: Option<&'static Key> = Some(&REDIRECT);
 
-    fn from_nodes(nodes: &[Node], _: &mut dyn Context) -> Result<Self, Problem> {
+    fn from_nodes(nodes: &[Node], context: &mut dyn Context) -> Result<Self, Problem> {
         let mut read = Read::default();
         each::<_, ()>(nodes.iter().map(|node| read.add(node)))?;
         let Read { exact, arguments, patterns, targets } = read;
@@ -145,14 +144,12 @@ impl FromNode for Redirects {
         };
         let exact = exact.build().map_err(|all| all.problem(refused))?;
         let read = Self { exact, patterns: patterns.into() };
-        each::<_, ()>(read.patterns.iter().zip(targets).map(
-            |(redirect, to)| match read.circles(redirect) {
-                true => {
-                    Err(to.wrong("this redirect leads back to its own source, at once or by way of others"))
-                }
-                false => Ok(()),
-            },
-        ))?;
+        for (redirect, to) in read.patterns.iter().zip(targets) {
+            if read.circles(redirect) {
+                let warning = to.wrong("this redirect leads back to its own source, by way of others");
+                context.warn(warning.help("unless requests on the way take other routes, browsers give up"));
+            }
+        }
         Ok(read)
     }
 }
@@ -232,6 +229,7 @@ impl<'n> Read<'n> {
             ),
             _ => to.wrong(message),
         })?;
+        check_circle(&pattern, &target, to)?;
         if self.patterns.len() >= PATTERNS_LIMIT {
             let message = format!("there are more than {PATTERNS_LIMIT} redirects with wildcards");
             return Err(argument.wrong(message));
@@ -240,6 +238,16 @@ impl<'n> Read<'n> {
         self.targets.push(to);
         Ok(())
     }
+}
+
+/// Whether a target leads into its own pattern, each time with another text.
+fn check_circle(pattern: &Pattern, target: &Template, to: &Argument) -> Result<(), Problem> {
+    let expanded = target.expand(&[SAMPLE; address::WILDCARDS_LIMIT]);
+    let path = expanded.split(|byte| matches!(byte, b'?' | b'#')).next().unwrap_or_default();
+    if target.varies() && path.starts_with(b"/") && pattern.takes(&normal_path(path)) {
+        return Err(to.wrong("this target leads back to its own source"));
+    }
+    Ok(())
 }
 
 impl FromNode for RedirectLists {
@@ -523,8 +531,9 @@ pub(crate) fn is_same(
     let Some(local) = local else { return false };
     let mut parts = local.splitn(2, |byte| *byte == b'?');
     let target_path = match parts.next() {
-        None | Some(b"") => Cow::Borrowed(&b"/"[..]),
-        Some(path) => normal_path(path),
+        None | Some(b"") => b"/",
+        Some(path) => path,
     };
-    *target_path == *path && parts.next() == query
+    // As it stands, too: a site may keep slashes as they come.
+    (target_path == path || *normal_path(target_path) == *path) && parts.next() == query
 }

@@ -444,13 +444,15 @@ fn keys_come_from_a_server() {
     );
     // What is signed with a key that is not there may be signed with a new one; this one has no name, and serves for all.
     let named = bearing(&signed_by(&json!({"alg": "ES256", "kid": "new"}), &valid(), &pair.sign));
-    assert_eq!(asked(named).unwrap().keep, Duration::from_secs(3600));
+    assert_eq!(asked(named).unwrap().renew_after, None);
     let mut old = pair.jwk.clone();
     old["kid"] = json!("old");
     assert_eq!(answered(Some(body(json!({"keys": [old]})))), None);
-    for (kid, keep) in [(json!("old"), 3600), (json!("new"), 10), (json!(7), 3600)] {
+    for (kid, renew_after) in
+        [(json!("old"), None), (json!("new"), Some(Duration::from_secs(10))), (json!(7), None)]
+    {
         let token = signed_by(&json!({"alg": "ES256", "kid": kid}), &valid(), &pair.sign);
-        assert_eq!(asked(bearing(&token)).unwrap().keep, Duration::from_secs(keep), "{kid}");
+        assert_eq!(asked(bearing(&token)).unwrap().renew_after, renew_after, "{kid}");
     }
     // Keys that are gone verify nothing more.
     assert_eq!(

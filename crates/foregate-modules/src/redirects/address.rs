@@ -89,10 +89,10 @@ pub(crate) fn check_path(path: &str) -> Result<(), &'static str> {
     Ok(())
 }
 
-/// The path of a target as a request for it has it (RFC 3986, section 6.2.2): dot segments resolved, letters, digits, `-`, `.`, `_` and
-/// `~` decoded, hexadecimal digits in upper case.
+/// The path of a target as a request for it has it (RFC 3986, section 6.2.2): dot segments resolved, slashes merged, letters, digits,
+/// `-`, `.`, `_` and `~` decoded, hexadecimal digits in upper case.
 pub(super) fn normal_path(path: &[u8]) -> Cow<'_, [u8]> {
-    if !path.contains(&b'%') && !path.windows(2).any(|pair| pair == b"/.") {
+    if !path.contains(&b'%') && !path.windows(2).any(|pair| pair == b"/." || pair == b"//") {
         return Cow::Borrowed(path);
     }
     let mut normal = Vec::with_capacity(path.len());
@@ -103,6 +103,7 @@ pub(super) fn normal_path(path: &[u8]) -> Cow<'_, [u8]> {
         decode_unreserved(segment, &mut normal);
         let last = segments.peek().is_none();
         let up = match normal.get(begin..) {
+            Some(b"/") if !last => 0,
             Some(b"/.") => 0,
             Some(b"/..") => 1,
             _ => continue,
@@ -261,6 +262,11 @@ impl Pattern {
         &self.host
     }
 
+    /// Whether it takes this path on its own host.
+    pub(super) fn takes(&self, path: &[u8]) -> bool {
+        self.captures(&self.host, path).is_some()
+    }
+
     /// How many wildcards it has.
     pub(super) fn wildcards(&self) -> usize {
         self.segments.iter().filter(|segment| segment.is_none()).count() + usize::from(self.rest)
@@ -347,6 +353,11 @@ impl Template {
         parts.push(Part::Text(rest.as_bytes().into()));
         Target::parse(&sample)?;
         Ok(Self(parts.into()))
+    }
+
+    /// Whether it names a wildcard.
+    pub(super) fn varies(&self) -> bool {
+        self.0.iter().any(|part| matches!(part, Part::Capture(_) | Part::Value(_)))
     }
 
     /// The target for a path.

@@ -192,10 +192,16 @@ async fn from_kept(
 impl Answers {
     /// What is said without asking.
     fn known(&self, ask: &FetchRequest, now: Instant) -> Option<FetchResult> {
-        if let Some((at, answer)) = &self.good
-            && now.duration_since(*at) < ask.keep
-        {
-            return Some(Ok(answer.clone()));
+        if let Some((at, answer)) = &self.good {
+            let age = now.duration_since(*at);
+            // Where a newer one could not be had, it is not asked for again at once.
+            let is_new = |after: Duration| {
+                let failed = self.other.as_ref().is_some_and(|(at, _)| now.duration_since(*at) < after);
+                age < after || failed
+            };
+            if age < ask.keep && ask.renew_after.is_none_or(is_new) {
+                return Some(Ok(answer.clone()));
+            }
         }
         let (at, other) = self.other.as_ref()?;
         let is_new = now.duration_since(*at) < KEPT_FAILURE;
@@ -521,6 +527,26 @@ mod tests {
         assert_eq!(answers.keep(&ask, answer(503, KEPT_BODY + 1), now + ask.keep), answer(200, 1));
         assert_eq!(answers.keep(&ask, answer(403, 3), now + ask.keep), answer(403, 3));
         assert_eq!(answers.keep(&ask, answer(503, 2), now + ask.keep * 2), answer(503, 2));
+    }
+
+    #[test]
+    fn a_newer_answer_is_asked_for_while_the_old_one_serves() {
+        let (mut answers, now) = (Answers::default(), Instant::now());
+        let ask = FetchRequest { keep: Duration::from_secs(300), ..ask() };
+        let renewing = FetchRequest { renew_after: Some(Duration::from_secs(10)), ..ask.clone() };
+        let after = |seconds| now + Duration::from_secs(seconds);
+        let _ = answers.keep(&ask, answer(200, 1), now);
+        assert_eq!(answers.known(&renewing, after(9)), Some(answer(200, 1)));
+        assert_eq!(
+            (answers.known(&renewing, after(10)), answers.known(&ask, after(10))),
+            (None, Some(answer(200, 1)))
+        );
+        // It could not be had.
+        assert_eq!(answers.keep(&renewing, answer(503, 2), after(11)), answer(200, 1));
+        assert_eq!(answers.known(&renewing, after(20)), Some(answer(200, 1)));
+        assert_eq!(answers.known(&renewing, after(21)), None);
+        let _ = answers.keep(&renewing, answer(200, 3), after(22));
+        assert_eq!(answers.known(&renewing, after(31)), Some(answer(200, 3)));
     }
 
     #[test]

@@ -27,7 +27,7 @@ const KEPT: usize = 4;
 /// tens of thousands that wait for a window.
 const STREAM: usize = 3584;
 /// So many of them come or go before a connection counts them.
-const COUNTED_STREAMS: usize = 12;
+const COUNTED_STREAMS: usize = 4;
 
 /// The streams of one connection.
 #[derive(Debug)]
@@ -163,7 +163,7 @@ impl Holding {
         self.count();
     }
 
-    /// There are so many streams. They are counted by the dozen: most connections have few, and a request is to change no counter.
+    /// There are so many streams. They are counted by four: most connections have few, and a request is to change no counter.
     fn has_streams(&mut self, streams: usize) {
         if streams.abs_diff(self.streams) >= COUNTED_STREAMS || streams == 0 && self.streams > 0 {
             self.streams = streams;

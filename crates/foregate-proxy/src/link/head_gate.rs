@@ -314,9 +314,6 @@ impl HeadGate {
             let Some(header) = input.first_chunk::<HEADER>() else { return Ok(Turn::Wait) };
             let frame = Frame::parse(header);
             if let Some(turn) = self.says_nothing(input, &frame) {
-                if matches!(turn, Turn::Replaced(_)) {
-                    self.meter.without_progress(clock::now())?;
-                }
                 return Ok(turn);
             }
             let turn = self.begin(input, &frame).inspect_err(|_| self.culprit = Some(frame.stream))?;
@@ -331,13 +328,13 @@ impl HeadGate {
         Ok(Turn::Pass(count))
     }
 
-    /// Takes note of a frame that is no block and that passes.
+    /// Takes note of a frame that is no block and that passes. Windows are opened, and DATA is sent, as an origin's own reads and writes go,
+    /// on a connection that many clients share: how many of these are honest cannot be told.
     fn measure(&mut self, frame: &Frame) -> Result<(), Reason> {
         match frame.kind {
-            kind::DATA if frame.length > 0 || frame.has(flag::END_STREAM) => return Ok(()),
+            kind::DATA | kind::WINDOW_UPDATE | kind::RST_STREAM | kind::GOAWAY => return Ok(()),
             kind::SETTINGS | kind::PING if frame.has(flag::ACK) => self.meter.ack(clock::now()),
             kind::SETTINGS => self.meter.settings(clock::now(), self.streams.open()),
-            // What ends a stream has been paid for as that was opened.
             _ => self.meter.without_progress(clock::now()),
         }?;
         Ok(())

@@ -367,16 +367,16 @@ fn a_flood_without_progress_ends_the_connection() {
         frame(kind::PING, 0, 0, b"foregate"),
         frame(kind::PING, flag::ACK, 0, b"foregate"),
         frame(kind::SETTINGS, 0, 0, b""),
-        frame(kind::DATA, 0, 1, b""),
-        frame(kind::DATA, flag::PADDED, 1, b"\x02\0\0"),
         frame(kind::PRIORITY, 0, 1, &[0; 5]),
         frame(0xfa, 0, 0, b"?"),
-        window.clone(),
     ] {
         assert_eq!(flooded(&flood, 900), None, "{flood:?}");
         assert_eq!(flooded(&flood, 1200), Some(Reason::ENHANCE_YOUR_CALM), "{flood:?}");
     }
-    assert_eq!(flooded(&frame(kind::DATA, 0, 1, b"body"), 2000), None);
+    // How small the pieces are that it reads and writes is its own affair.
+    for honest in [frame(kind::DATA, 0, 1, b"body"), frame(kind::DATA, 0, 1, b""), window.clone()] {
+        assert_eq!(flooded(&honest, 5000), None, "{honest:?}");
+    }
     // It answers what we send.
     let mut gate = gate(&[1], HeadLimits::default());
     for _ in 0..2000 {
