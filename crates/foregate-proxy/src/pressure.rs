@@ -54,8 +54,8 @@ const TOLD_EVERY: Duration = Duration::from_secs(10);
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 const LOOK_EVERY_SHORT: Duration = Duration::from_millis(50);
 /// From the second stage on clients whose bodies nobody takes, or who take nothing themselves, have connections ended, those first that
-/// hold the most, until it is over: what was let in while there was enough may grow by the windows. And from the first stage on those who hold more than is left
-/// until the second get no further requests. Who holds less than this part of the limit is left alone.
+/// hold the most, until it is over: what was let in while there was enough may grow by the windows. And from the first stage on those
+/// who hold more than is left until the second get no further requests. Who holds less than this part of the limit is left alone.
 const LARGE_HOLDER: usize = 64;
 
 /// The names of the stages, as metrics have them.

@@ -163,8 +163,8 @@ impl Holding {
         self.count();
     }
 
-    /// There are so many streams. They are counted by four: most connections have few, and a request is to change no counter.
-    fn has_streams(&mut self, streams: usize) {
+    /// Takes note that there are so many streams. They are counted by four: most connections have few, and a request is to change no counter.
+    fn count_streams(&mut self, streams: usize) {
         if streams.abs_diff(self.streams) >= COUNTED_STREAMS || streams == 0 && self.streams > 0 {
             self.streams = streams;
             self.count();
@@ -297,7 +297,7 @@ impl Streams {
             counts: true,
         };
         self.entries.insert(stream, entry);
-        self.holding.has_streams(self.entries.len());
+        self.holding.count_streams(self.entries.len());
         self.open += 1;
         true
     }
@@ -377,7 +377,7 @@ impl Streams {
     /// A stream's task is done with it.
     pub fn remove(&mut self, stream: u32) -> Option<Entry> {
         let entry = self.entries.remove(&stream)?;
-        self.holding.has_streams(self.entries.len());
+        self.holding.count_streams(self.entries.len());
         self.open -= usize::from(entry.counts);
         // A connection that waits for its next request has no memory for many.
         if self.entries.is_empty() && self.entries.capacity() > KEPT {

@@ -80,7 +80,7 @@ impl Meter {
         }
     }
 
-    /// A stream was opened by the client.
+    /// A stream was opened, by whichever side is the client.
     pub fn opened(&mut self) {
         self.earn(CREDITS_PER_REQUEST);
     }
