@@ -190,7 +190,11 @@ impl Session {
             {
                 return Outcome::Abort;
             }
-            Err(NoHead::Fault(HeadFault::Malformed(error))) => Err(Error::Request(error)),
+            Err(NoHead::Fault(HeadFault::Malformed(error))) => {
+                // What is left of the head, and a body that it announces, may be under way.
+                self.cut = true;
+                Err(Error::Request(error))
+            }
         };
         match understood {
             Ok(()) => self.link().begin_receive(request.length, &config.head_limits),

@@ -87,7 +87,14 @@ impl Exchange<'_> {
     /// Makes an answer the response; gives its body.
     fn take_answer(&mut self, answer: Answer) -> Text {
         let Answer { head, body, source } = answer;
+        // Which protocol has to be spoken instead no page says (RFC 9110, section 15.5.22).
+        let from_origin = self.run.as_ref().is_some_and(|run| run.facts.source == Source::Upstream);
+        let stays = from_origin && self.response.status == 426 && head.status == 426;
+        let protocols = self.response.headers.get(NameId::Upgrade).filter(|_| stays).map(<[u8]>::to_vec);
         **self.response = head;
+        if let Some(protocols) = protocols {
+            self.response.headers.push_id(NameId::Upgrade, &protocols);
+        }
         self.response_is_from(source);
         if let Some(run) = &mut self.run {
             // They were chosen for another response.

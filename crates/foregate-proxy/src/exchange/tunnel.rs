@@ -9,7 +9,7 @@ use foregate_wire::{BodyLength, Method, NameId, connection};
 
 use super::progress::Taking;
 use super::{Exchange, Step};
-use crate::error::Error;
+use crate::error::{Error, Side};
 use crate::link::copy::{Copy, CopyError, Waiting};
 use crate::link::{Link, LinkError};
 use crate::telemetry::clock;
@@ -85,6 +85,8 @@ impl Exchange<'_> {
             ways[0].observe(&self.upload, shut[0], now);
             ways[1].observe(&self.download, shut[1], now);
             ways[1].sink.has_left(self.client.link.left_at());
+            // An origin that has ended its side still reads, or has gone: only what the client sends to it can tell.
+            let idle = if shut[1] { idle.min(taking) } else { idle };
             let mut due = (ways[0].moved_at.max(ways[1].moved_at) + idle, Error::OriginIdle);
             for (way, (limit, error)) in ways.iter().zip(limits) {
                 if let Some(since) = way.sink.stuck()
@@ -98,6 +100,8 @@ impl Exchange<'_> {
         .await;
         match result {
             Ok(()) => Step::Done,
+            // The client has all that the origin had to say, and nothing is lost with what it goes on saying.
+            Err(error) if shut[1] && error.side() == Side::Upstream => Step::Done,
             Err(error) => self.give_up(origin, error),
         }
     }
@@ -126,8 +130,7 @@ impl Exchange<'_> {
                 _ => Error::Internal,
             },
         )?;
-        // Once the origin has ended nothing that the client could still say has a reader.
-        if shut[1] { Poll::Ready(Ok(())) } else { Poll::Pending }
+        if *shut == [true; 2] { Poll::Ready(Ok(())) } else { Poll::Pending }
     }
 }
 

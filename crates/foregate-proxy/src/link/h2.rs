@@ -47,8 +47,6 @@ pub enum Bodiless {
     Head,
     /// Its status has none.
     Status,
-    /// Its head says that it is empty.
-    Length,
 }
 
 impl H2Link {
@@ -190,8 +188,7 @@ impl H2Link {
                 true
             }
             Ok(_) => false,
-            // `h2` looks itself behind HEAD, and where the length is 0. Behind the others it minds a length that nothing follows, which is
-            // as it should be.
+            // `h2` looks itself behind HEAD. Behind the others it minds a length that nothing follows, which is as it should be.
             Err(error) => why != Bodiless::Status && error == LinkError::Reset(Reason::PROTOCOL_ERROR),
         })
     }

@@ -7,6 +7,7 @@
 //! read, up to a flood of frames that make no progress: `h2` would answer all of them. Without I/O.
 
 mod block;
+mod doubts;
 mod padding;
 
 use foregate_wire::HeadLimits;
@@ -14,6 +15,7 @@ use foregate_wire::hpack::{BlockError, INITIAL_TABLE, Inspected, Inspector, Sect
 use h2::Reason;
 
 use self::block::{SCRATCH, Scratch, continuations, fragment, is_too_large, join, replacement, write_head};
+use self::doubts::Doubts;
 use self::padding::Padding;
 use crate::link::buffer::Buffer;
 use crate::link::frames::{Frame, HEADER, flag, kind};
@@ -54,6 +56,8 @@ pub struct HeadGate {
     skip: usize,
     streams: Streams,
     meter: Meter,
+    /// Of frames that it cannot judge.
+    doubts: Doubts,
     /// What padding that was dropped has taken of windows.
     padding: Padding,
     /// What has come and cannot be judged yet; it begins with a frame.
@@ -148,6 +152,7 @@ impl HeadGate {
             skip: 0,
             streams: Streams::default(),
             meter: Meter::new(&Limits::default(), clock::now()),
+            doubts: Doubts::new(clock::now()),
             padding: Padding::default(),
             held: Vec::new(),
             charge: Charge::new(),
@@ -211,6 +216,11 @@ impl HeadGate {
         self.fault
     }
 
+    /// Whether the origin has flooded the connection with frames.
+    pub fn is_flood(&self) -> bool {
+        self.fault == Some(Reason::ENHANCE_YOUR_CALM)
+    }
+
     /// The stream whose frame is the reason for that, if it belongs to one.
     pub fn culprit(&self) -> Option<u32> {
         self.culprit.filter(|stream| *stream > 0)
@@ -235,6 +245,7 @@ impl HeadGate {
     /// We have sent DATA of so many bytes.
     pub fn data_was_sent(&mut self, bytes: usize) {
         self.meter.sent(bytes);
+        self.doubts.sent(bytes);
     }
 
     /// We have sent something that the origin acknowledges: SETTINGS, or a PING.
@@ -245,6 +256,7 @@ impl HeadGate {
     /// We have reset a stream: what comes for it is `h2`'s to ignore.
     pub fn stream_is_reset(&mut self, stream: u32) {
         self.streams.close(stream);
+        self.doubts.reset();
     }
 
     /// What becomes of DATA that says nothing; `None` for all other frames. `h2` ends a connection after a hundred of them in its life,
@@ -314,13 +326,17 @@ impl HeadGate {
             let Some(header) = input.first_chunk::<HEADER>() else { return Ok(Turn::Wait) };
             let frame = Frame::parse(header);
             if let Some(turn) = self.says_nothing(input, &frame) {
+                if !matches!(turn, Turn::Wait) {
+                    self.doubts.came(clock::now())?;
+                }
                 return Ok(turn);
             }
+            let was_open = self.streams.has(frame.stream);
             let turn = self.begin(input, &frame).inspect_err(|_| self.culprit = Some(frame.stream))?;
             if let Some(turn) = turn {
                 return Ok(turn);
             }
-            self.measure(&frame)?;
+            self.measure(&frame, was_open)?;
             self.skip = HEADER + frame.length;
         }
         let count = self.skip.min(input.len());
@@ -328,11 +344,12 @@ impl HeadGate {
         Ok(Turn::Pass(count))
     }
 
-    /// Takes note of a frame that is no block and that passes. Windows are opened, and DATA is sent, as an origin's own reads and writes go,
-    /// on a connection that many clients share: how many of these are honest cannot be told.
-    fn measure(&mut self, frame: &Frame) -> Result<(), Reason> {
+    /// Takes note of a frame that is no block and that passes, and whose stream, if it has one, `was_open`.
+    fn measure(&mut self, frame: &Frame, was_open: bool) -> Result<(), Reason> {
         match frame.kind {
-            kind::DATA | kind::WINDOW_UPDATE | kind::RST_STREAM | kind::GOAWAY => return Ok(()),
+            kind::GOAWAY => return Ok(()),
+            kind::DATA | kind::RST_STREAM if was_open => return Ok(()),
+            kind::DATA | kind::RST_STREAM | kind::WINDOW_UPDATE => self.doubts.came(clock::now()),
             kind::SETTINGS | kind::PING if frame.has(flag::ACK) => self.meter.ack(clock::now()),
             kind::SETTINGS => self.meter.settings(clock::now(), self.streams.open()),
             _ => self.meter.without_progress(clock::now()),
@@ -419,6 +436,9 @@ impl HeadGate {
         let block =
             if frame.has(flag::END_HEADERS) { fragment } else { join(fragment, frames, frame, block) };
         let section = self.streams.section(frame);
+        if section.is_none() {
+            self.doubts.came(clock::now())?;
+        }
         let inspected =
             self.inspector.inspect(block, section.unwrap_or(Section::Trailers), decoded).map_err(reason)?;
         // `h2` would not decode the block of a stream that depends on itself.

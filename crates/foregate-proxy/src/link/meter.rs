@@ -155,7 +155,7 @@ impl Meter {
 
 /// Allows a burst, then a rate.
 #[derive(Debug)]
-struct TokenBucket {
+pub struct TokenBucket {
     /// In thousandths.
     tokens: u64,
     burst: u64,
@@ -166,12 +166,14 @@ struct TokenBucket {
 impl TokenBucket {
     const TOKEN: u64 = 1000;
 
-    fn new(burst: u32, per_second: u32, now: Instant) -> Self {
+    /// A full one.
+    pub fn new(burst: u32, per_second: u32, now: Instant) -> Self {
         let burst = u64::from(burst) * Self::TOKEN;
         Self { tokens: burst, burst, per_second: u64::from(per_second), filled: now }
     }
 
-    fn take(&mut self, count: u32, now: Instant) -> bool {
+    /// Takes so many at once, if there are as many.
+    pub fn take(&mut self, count: u32, now: Instant) -> bool {
         let millis =
             u64::try_from(now.saturating_duration_since(self.filled).as_millis()).unwrap_or(u64::MAX);
         if millis > 0 {

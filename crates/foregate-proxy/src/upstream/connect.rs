@@ -263,7 +263,15 @@ impl Upstream {
         let pings = connection.ping_pong();
         let shared = Arc::new(Shared::new(sender.clone(), pings, now, address, streams, told, used));
         let lease = Shared::lease(&shared).ok_or(Error::NoServer)?;
-        tokio::spawn(Watched::new(drive(connection, signs, unused), Arc::clone(&self.metrics)));
+        let label = Arc::clone(&server.label);
+        let remembered = Arc::clone(&server.remembered);
+        let driven = async move {
+            drive(connection, &signs, unused).await;
+            if signs.is_flooded() && remembered.flood.again(Instant::now()) {
+                tracing::warn!(server = %label, "an origin has flooded an HTTP/2 connection, which is ended");
+            }
+        };
+        tokio::spawn(Watched::new(driven, Arc::clone(&self.metrics)));
         // A connection that starts with one client's PROXY header is for that client alone.
         if self.settings.send_proxy.is_none() {
             server.pool.share(shared);
@@ -280,7 +288,7 @@ impl Upstream {
 /// keep it.
 async fn drive(
     mut connection: h2::client::Connection<Guarded<Stream>, Piece>,
-    signs: Arc<Signs>,
+    signs: &Signs,
     unused: oneshot::Receiver<Infallible>,
 ) {
     let ended = tokio::select! {

@@ -36,6 +36,8 @@ pub struct Signs {
     closed: AtomicBool,
     /// The stream that has broken it; 0: none that is known.
     culprit: AtomicU32,
+    /// The origin has flooded it with frames.
+    flooded: AtomicBool,
     /// Microseconds from `born` to the last refusal that was held against the origin.
     blamed: AtomicU64,
     /// How many of its streams we have reset.
@@ -56,6 +58,7 @@ impl Signs {
             answered: AtomicU32::new(0),
             closed: AtomicBool::new(false),
             culprit: AtomicU32::new(0),
+            flooded: AtomicBool::new(false),
             blamed: AtomicU64::new(0),
             resets: AtomicU32::new(0),
             too_large: Mutex::new(Vec::new()),
@@ -76,6 +79,11 @@ impl Signs {
     /// Whether it takes no more streams.
     pub fn is_closed(&self) -> bool {
         self.closed.load(Ordering::Relaxed)
+    }
+
+    /// Whether it was ended since the origin has flooded it with frames.
+    pub fn is_flooded(&self) -> bool {
+        self.flooded.load(Ordering::Relaxed)
     }
 
     /// How many of its streams we have reset: origins bear only so many.
@@ -189,6 +197,7 @@ impl<IO> Guarded<IO> {
         }
         self.poisoned = true;
         self.signs.culprit.store(self.gate.culprit().unwrap_or(0), Ordering::Relaxed);
+        self.signs.flooded.store(self.gate.is_flood(), Ordering::Relaxed);
         self.signs.close();
         // Without room for it the connection ends all the same, but without a word.
         let fits = buffer.remaining() >= POISON.len();

@@ -80,7 +80,7 @@ pub struct Server {
     resolved: Option<Arc<Resolved>>,
     pool: Arc<Pool>,
     health: Health,
-    remembered: Remembered,
+    remembered: Arc<Remembered>,
     counters: Arc<ServerCounters>,
 }
 
@@ -200,7 +200,7 @@ impl Upstreams {
                 },
                 pool: self.pools.get(key),
                 health: Health::new(),
-                remembered: Remembered::default(),
+                remembered: Arc::default(),
             }
         });
         Upstream {

@@ -27,7 +27,7 @@ use crate::descriptors::OfClient;
 use crate::error::{Error, Side};
 use crate::exchange::request::Request;
 use crate::link::h1::HeadFault;
-use crate::link::{Bodiless, H2Link, Link, LinkError, fields};
+use crate::link::{Bodiless, H2Link, Link, LinkError, Received, fields};
 use crate::settings::{self, UpstreamProtocol};
 use crate::telemetry::clock;
 use crate::tls::Refusal;
@@ -472,7 +472,6 @@ impl Origin {
                 let bodiless = match head.status {
                     _ if request.head.method == Method::Head => Some(Bodiless::Head),
                     204 | 304 => Some(Bodiless::Status),
-                    _ if length == Some(0) && !link.is_received() => Some(Bodiless::Length),
                     _ => None,
                 };
                 if let Some(why) = bodiless.filter(|_| !tunnel) {
@@ -481,14 +480,20 @@ impl Origin {
                         return Err(rest::NO_BODY);
                     }
                     link.refuse_body(why);
-                    return Ok(match why {
-                        Bodiless::Length => BodyLength::Fixed(0),
-                        Bodiless::Head | Bodiless::Status => BodyLength::Empty,
-                    });
+                    return Ok(BodyLength::Empty);
                 }
                 return Ok(match length {
                     _ if tunnel => BodyLength::Tunnel,
                     _ if link.is_received() => BodyLength::Empty,
+                    Some(0) => match link.poll_receive(&mut Context::from_waker(Waker::noop())) {
+                        Poll::Ready(Ok(Received::End)) if link.trailers().is_empty() => BodyLength::Fixed(0),
+                        // Trailers may come behind it, which have no place behind a length in HTTP/1.
+                        Poll::Ready(Ok(Received::End)) | Poll::Pending => BodyLength::Chunked,
+                        Poll::Ready(Ok(Received::Data) | Err(LinkError::Reset(Reason::PROTOCOL_ERROR))) => {
+                            return Err(rest::NO_BODY);
+                        }
+                        Poll::Ready(Err(error)) => return Err(Error::Origin(error)),
+                    },
                     Some(length) => BodyLength::Fixed(length),
                     None => BodyLength::Chunked,
                 });

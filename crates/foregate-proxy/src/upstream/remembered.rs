@@ -25,6 +25,8 @@ pub(super) struct Remembered {
     pub handshake: Told,
     /// An address does not answer.
     pub address: Told,
+    /// Connections were flooded.
+    pub flood: Told,
 }
 
 impl Remembered {

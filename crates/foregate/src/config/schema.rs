@@ -219,7 +219,7 @@ pub static UPSTREAM_TIMEOUTS: Block = Block {
             "tunnel-idle",
             "DURATION",
             "tunnel-idle \"10m\"",
-            "Silence in both directions of an upgraded connection, such as a WebSocket. Beyond: it is closed.",
+            "Silence in both directions of an upgraded connection, such as a WebSocket. Beyond: it is closed. Once the origin has ended its side, `idle` is the limit.",
         )
         .default("\"1h\""),
         Key::one("keep-alive", "DURATION", "keep-alive \"15s\"", "How long an unused connection is kept.")

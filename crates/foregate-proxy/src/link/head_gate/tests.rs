@@ -373,9 +373,19 @@ fn a_flood_without_progress_ends_the_connection() {
         assert_eq!(flooded(&flood, 900), None, "{flood:?}");
         assert_eq!(flooded(&flood, 1200), Some(Reason::ENHANCE_YOUR_CALM), "{flood:?}");
     }
-    // How small the pieces are that it reads and writes is its own affair.
-    for honest in [frame(kind::DATA, 0, 1, b"body"), frame(kind::DATA, 0, 1, b""), window.clone()] {
-        assert_eq!(flooded(&honest, 5000), None, "{honest:?}");
+    assert_eq!(flooded(&frame(kind::DATA, 0, 1, b"body"), 100_000), None);
+    // How small the pieces are that it reads and writes is its own affair, within reason.
+    let trailers = headers(WHOLE, 3, &[TRAILER]);
+    for doubtful in [
+        frame(kind::DATA, 0, 1, b""),
+        frame(kind::DATA, flag::PADDED, 1, b"\x01\0"),
+        window.clone(),
+        frame(kind::DATA, 0, 3, b"reset before"),
+        frame(kind::RST_STREAM, 0, 3, &[0; 4]),
+        trailers,
+    ] {
+        assert_eq!(flooded(&doubtful, 15_000), None, "{doubtful:?}");
+        assert_eq!(flooded(&doubtful, 50_000), Some(Reason::ENHANCE_YOUR_CALM), "{doubtful:?}");
     }
     // It answers what we send.
     let mut gate = gate(&[1], HeadLimits::default());

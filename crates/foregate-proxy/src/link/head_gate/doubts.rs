@@ -1,0 +1,93 @@
+//! Frames that an origin sends as its own reads and writes go.
+//!
+//! An honest one may open windows in small steps, send pieces that are empty, and go on for a moment with a stream that we have reset: on a
+//! connection that many clients share, these are many. So only what takes a good part of a processor, with nothing of ours that would
+//! explain it, is a flood.
+
+use std::time::Instant;
+
+use crate::link::meter::{Flood, TokenBucket};
+
+/// Frames that nothing explains, at once and a second. `h2` takes some 100,000 of them a second with half of a processor.
+const BURST: u32 = 20_000;
+const RATE: u32 = 2_000;
+/// What explains them, at most.
+const MOST: u64 = 1 << 20;
+/// A DATA frame of ours explains so many, and one for each of these bytes.
+const PER_DATA: u64 = 4;
+const BYTES: usize = 64;
+/// A stream that we have reset explains so many: what was on its way.
+const PER_RESET: u64 = 1024;
+
+/// Counts them.
+#[derive(Debug)]
+pub(super) struct Doubts {
+    unexplained: TokenBucket,
+    explained: u64,
+}
+
+impl Doubts {
+    pub(super) fn new(now: Instant) -> Self {
+        Self { unexplained: TokenBucket::new(BURST, RATE, now), explained: 0 }
+    }
+
+    /// We have sent DATA of so many bytes.
+    pub(super) fn sent(&mut self, bytes: usize) {
+        self.explain(PER_DATA + (bytes / BYTES) as u64);
+    }
+
+    /// We have reset a stream.
+    pub(super) fn reset(&mut self) {
+        self.explain(PER_RESET);
+    }
+
+    /// One has come.
+    pub(super) fn came(&mut self, now: Instant) -> Result<(), Flood> {
+        if let Some(left) = self.explained.checked_sub(1) {
+            self.explained = left;
+            return Ok(());
+        }
+        self.unexplained.take(1, now).then_some(()).ok_or(Flood::Control)
+    }
+
+    fn explain(&mut self, frames: u64) {
+        self.explained = (self.explained + frames).min(MOST);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn come(doubts: &mut Doubts, frames: u64, now: Instant) -> bool {
+        (0..frames).all(|_| doubts.came(now).is_ok())
+    }
+
+    #[test]
+    fn what_our_data_explains_is_no_flood() {
+        let now = Instant::now();
+        let mut doubts = Doubts::new(now);
+        for _ in 0..100_000 {
+            doubts.sent(16_384);
+            // A window for each 64 bytes, of the stream or of the connection.
+            assert!(come(&mut doubts, 256, now));
+        }
+        doubts.reset();
+        assert!(come(&mut doubts, u64::from(BURST), now));
+    }
+
+    #[test]
+    fn a_flood_is() {
+        let now = Instant::now();
+        let mut doubts = Doubts::new(now);
+        assert!(come(&mut doubts, u64::from(BURST), now));
+        assert!(doubts.came(now).is_err());
+        let later = now + Duration::from_secs(1);
+        assert!(come(&mut doubts, u64::from(RATE), later));
+        assert!(doubts.came(later).is_err());
+        doubts.reset();
+        assert!(come(&mut doubts, PER_RESET, later) && doubts.came(later).is_err());
+    }
+}
