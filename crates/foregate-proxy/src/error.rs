@@ -4,6 +4,7 @@ use foregate_wire::hpack::Malformed;
 use foregate_wire::{FramingError, HostError, RequestError, ResponseError, TargetError};
 
 use crate::link::LinkError;
+use crate::link::copy::CopyError;
 use crate::spool::SpoolError;
 
 /// The side at fault.
@@ -135,6 +136,12 @@ pub enum Error {
     /// More interim responses than allowed, or one that nobody asked for.
     #[error("malformed response: {0}")]
     Interim(&'static str),
+    /// The origin switches protocols, and not as it was asked to.
+    #[error("malformed response: {0}")]
+    Switch(&'static str),
+    /// Bytes behind the end of a response: another response, or a body where there is none.
+    #[error("malformed response: {0}")]
+    Excess(&'static str),
     /// The origin did not answer in time.
     #[error("the origin did not answer in time")]
     FirstByteTimeout,
@@ -192,6 +199,32 @@ impl From<SpoolError> for Error {
 }
 
 impl Error {
+    /// Why a body did not get from the client to the origin.
+    pub fn of_upload(error: CopyError) -> Self {
+        match error {
+            CopyError::Source(error) => Self::Client(error),
+            CopyError::Sink(error) => Self::Origin(error),
+            CopyError::TooLarge => Self::BodyTooLarge,
+            CopyError::Filter(step) => Self::BodyUnreadable(step),
+            CopyError::Panicked(step) => Self::Step(step),
+            CopyError::Memory => Self::FilterMemory,
+            CopyError::File => Self::TemporaryFile,
+        }
+    }
+
+    /// Why a body did not get to the client from the origin, or from here.
+    pub fn of_download(error: CopyError) -> Self {
+        match error {
+            CopyError::Source(error) => Self::Origin(error),
+            CopyError::Sink(error) => Self::Client(error),
+            CopyError::TooLarge => Self::ResponseTooLarge,
+            CopyError::Filter(step) => Self::Filter(step),
+            CopyError::Panicked(step) => Self::Step(step),
+            CopyError::Memory => Self::FilterMemory,
+            CopyError::File => Self::TemporaryFile,
+        }
+    }
+
     /// Who is at fault.
     pub fn side(&self) -> Side {
         match self {
@@ -208,6 +241,8 @@ impl Error {
             | Self::Response(_)
             | Self::ResponseFraming(_)
             | Self::Interim(_)
+            | Self::Switch(_)
+            | Self::Excess(_)
             | Self::FirstByteTimeout
             | Self::OriginIdle
             | Self::OriginStall
@@ -275,6 +310,8 @@ impl Error {
             Self::Response(_) => "response",
             Self::ResponseFraming(_) => "response_framing",
             Self::Interim(_) => "interim_response",
+            Self::Switch(_) => "protocol_switch",
+            Self::Excess(_) => "excess_bytes",
             Self::FirstByteTimeout => "first_byte_timeout",
             Self::OriginIdle => "origin_idle",
             Self::OriginStall => "origin_stall",
@@ -370,6 +407,8 @@ impl Error {
                     | Self::Response(_)
                     | Self::ResponseFraming(_)
                     | Self::Interim(_)
+                    | Self::Switch(_)
+                    | Self::Excess(_)
                     | Self::FirstByteTimeout
                     | Self::OriginStall
             )

@@ -355,8 +355,8 @@ fn trailer_error(error: LineError) -> BodyError {
     }
 }
 
-/// Whether a field may come after the body: nothing that decides on framing, routing, authentication, caching or the
-/// connection (RFC 9110, 6.5.1).
+/// Whether a field may come after the body: nothing that decides on framing, routing, authentication, caching, the connection or what
+/// the request or response is about (RFC 9110, sections 6.5.1, 10.1 and 10.2).
 pub fn may_be_trailer(id: NameId) -> bool {
     !matches!(
         id,
@@ -388,6 +388,15 @@ pub fn may_be_trailer(id: NameId) -> bool {
             | NameId::Pragma
             | NameId::Vary
             | NameId::Age
+            | NameId::Expires
+            | NameId::Date
+            | NameId::Location
+            | NameId::RetryAfter
+            | NameId::IfMatch
+            | NameId::IfNoneMatch
+            | NameId::IfModifiedSince
+            | NameId::IfUnmodifiedSince
+            | NameId::IfRange
             | NameId::Range
             | NameId::ContentRange
             | NameId::ContentType

@@ -47,10 +47,7 @@ impl Exchange<'_> {
             let length = body.len().to_string();
             self.response.headers.push_id(NameId::ContentLength, length.as_bytes());
         }
-        if self.request.expect_continue && !self.upload.is_done() {
-            // The client was never told to go on, so it is not known whether its body will come.
-            self.client.close = true;
-        }
+        self.client.close |= self.body_may_not_come();
         let length =
             if head_only || forbidden { BodyLength::Empty } else { BodyLength::Fixed(body.len() as u64) };
         if let Err(error) = self.room().await {
@@ -130,15 +127,7 @@ impl Exchange<'_> {
             .map_err(|_| Ended::Failed(Error::FilterMemory))?;
         let filtered = self.filter_whole(&mut filter, &body).await;
         self.count_filters(&mut filter);
-        let body = filtered.map_err(|error| {
-            Ended::Failed(match error {
-                CopyError::Memory => Error::FilterMemory,
-                CopyError::Panicked(step) => Error::Step(step),
-                CopyError::Filter(step) => Error::Filter(step),
-                CopyError::Sink(error) => Error::Client(error),
-                _ => Error::Internal,
-            })
-        })?;
+        let body = filtered.map_err(|error| Ended::Failed(Error::of_download(error)))?;
         Ok(body.into())
     }
 

@@ -94,8 +94,8 @@ impl Hash for Whom {
 #[derive(Debug, Default)]
 struct Kept {
     answers: Mutex<Answers>,
-    /// Held by who fetches.
-    asking: tokio::sync::Mutex<()>,
+    /// Held while it is fetched.
+    asking: Arc<tokio::sync::Mutex<()>>,
 }
 
 #[derive(Debug, Default)]
@@ -109,7 +109,7 @@ struct Answers {
 /// Makes a request and waits for its answer, or takes one that was kept. `authority` is that of the client's request.
 pub(super) async fn fetch(
     proxy: &Proxy,
-    config: &Config,
+    config: &Arc<Config>,
     site: Option<HostId>,
     authority: &str,
     mut ask: FetchRequest,
@@ -169,24 +169,44 @@ fn authority_of(whom: &Whom) -> String {
 
 async fn from_kept(
     proxy: &Proxy,
-    config: &Config,
+    config: &Arc<Config>,
     whom: Whom,
     ask: FetchRequest,
     deadline: Instant,
 ) -> FetchResult {
     let entry = proxy.fetches.entry(question(whom.clone(), &ask));
-    let known = || entry.answers.lock().known(&ask, Instant::now());
-    if let Some(known) = known() {
+    if let Some(known) = entry.known(&ask) {
         return known;
     }
-    let Ok(_asking) = tokio::time::timeout_at(deadline.into(), entry.asking.lock()).await else {
-        return Err(FetchError::Timeout);
-    };
-    if let Some(known) = known() {
+    let answer = tokio::time::timeout_at(deadline.into(), ask_in_turn(&entry, config, whom, &ask));
+    answer.await.unwrap_or_else(|_| {
+        // Whose time is over before that of whoever asks takes what is there.
+        let stale = entry.answers.lock().stale(&ask, Instant::now());
+        stale.ok_or(FetchError::Timeout)
+    })
+}
+
+/// Asks, once those who have asked before have their answer, unless that serves here as well.
+async fn ask_in_turn(entry: &Arc<Kept>, config: &Arc<Config>, whom: Whom, ask: &FetchRequest) -> FetchResult {
+    let turn = Arc::clone(&entry.asking).lock_owned().await;
+    if let Some(known) = entry.known(ask) {
         return known;
     }
-    let result = in_time(config, &whom, &ask, deadline).await;
-    entry.answers.lock().keep(&ask, result, Instant::now())
+    // It has all of its time, whoever waits for it and leaves.
+    let (entry, config, ask) = (Arc::clone(entry), Arc::clone(config), ask.clone());
+    let asked = tokio::spawn(async move {
+        let _turn = turn;
+        let result = in_time(&config, &whom, &ask, Instant::now() + ask.timeout).await;
+        entry.answers.lock().keep(&ask, result, Instant::now())
+    });
+    asked.await.unwrap_or(Err(FetchError::Connection))
+}
+
+impl Kept {
+    /// What is said without asking.
+    fn known(&self, ask: &FetchRequest) -> Option<FetchResult> {
+        self.answers.lock().known(ask, Instant::now())
+    }
 }
 
 impl Answers {
@@ -352,8 +372,9 @@ async fn attempts(
         if !safe || retries >= upstream.settings.retries || !has_other && !same || !active.may_retry() {
             return None;
         }
-        retries += 1;
         let other = upstream.other(&tried, now).or_else(|| same.then_some(server))?;
+        retries += 1;
+        upstream.metrics.retries.inc();
         Some((other, now))
     };
     loop {
@@ -453,7 +474,7 @@ async fn attempt(
         }
     }
     if origin.begin_body(upstream, request, &head)? == BodyLength::Tunnel {
-        return Err(Error::Interim("a protocol switch that was not asked for"));
+        return Err(Error::Switch("a protocol switch that was not asked for"));
     }
     let mut body = Vec::new();
     while poll_fn(|cx| origin.link.poll_receive(cx)).await.map_err(Error::Origin)? == Received::Data {
@@ -474,7 +495,11 @@ async fn attempt(
 
 fn fetch_error(error: Error) -> FetchError {
     match error {
-        Error::Response(_) | Error::ResponseFraming(_) | Error::Interim(_) => FetchError::Malformed,
+        Error::Response(_)
+        | Error::ResponseFraming(_)
+        | Error::Interim(_)
+        | Error::Switch(_)
+        | Error::Excess(_) => FetchError::Malformed,
         Error::ConnectTimeout | Error::FirstByteTimeout => FetchError::Timeout,
         Error::Internal => FetchError::BadRequest,
         _ => FetchError::Connection,

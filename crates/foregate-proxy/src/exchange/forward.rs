@@ -52,6 +52,10 @@ impl Exchange<'_> {
             self.upload.kept = Some(kept);
         }
         self.upstream = Some(upstream);
+        if upstream.settings.protocol == UpstreamProtocol::Http2 && !self.request.fits_extended_connect() {
+            // The request goes on without the offer, which may be ignored (RFC 9110, section 7.8).
+            self.request.upgrade = None;
+        }
         let underscores = self.site.is_some_and(|site| self.config.settings.sites.allows_underscores(site));
         self.upload.underscores = if underscores { Underscores::Own } else { Underscores::None };
         let extended = self.request.head.version == Version::Http2 && self.request.upgrade.is_some();
@@ -223,10 +227,10 @@ impl Exchange<'_> {
     /// The protocol that the origin switches to must be one that the client offered.
     fn agreed_protocol(&mut self) -> Result<(), Error> {
         let chosen =
-            connection::upgrade(&self.response.headers).ok_or(Error::Interim("a switch to no protocol"))?;
+            connection::upgrade(&self.response.headers).ok_or(Error::Switch("a switch to no protocol"))?;
         let offered = self.request.upgrade.as_deref().unwrap_or_default();
         if !offered.split(|byte| *byte == b',').any(|offer| offer.trim_ascii().eq_ignore_ascii_case(chosen)) {
-            return Err(Error::Interim("a switch to a protocol that was not offered"));
+            return Err(Error::Switch("a switch to a protocol that was not offered"));
         }
         // A client that has sent a key of its own looks at this itself.
         if let Some(key) = &self.request.websocket_key
@@ -234,7 +238,7 @@ impl Exchange<'_> {
             && self.response.headers.get_name(b"sec-websocket-accept")
                 != Some(crate::websocket::accept(key.as_bytes()).as_bytes())
         {
-            return Err(Error::Interim("a WebSocket without the answer to its key"));
+            return Err(Error::Switch("a WebSocket without the answer to its key"));
         }
         self.request.upgrade = Some(chosen.to_vec());
         Ok(())
@@ -245,7 +249,7 @@ impl Exchange<'_> {
             return Err(Error::Interim("more than 16 interim responses"));
         }
         if self.response.status == 101 {
-            return Err(Error::Interim("a protocol switch that was not asked for"));
+            return Err(Error::Switch("a protocol switch that was not asked for"));
         }
         // It has no body, whatever it says; but one that contradicts itself may be read as another message (RFC 9112, section 6.3).
         foregate_wire::response_length(&self.request.head.method, self.response)
@@ -323,7 +327,7 @@ impl Exchange<'_> {
             }
         }
         if self.upload.gave_up() {
-            return Poll::Ready(Err(Error::Interim("a switch of protocols before the request was whole")));
+            return Poll::Ready(Err(Error::Switch("a switch of protocols before the request was whole")));
         }
         if self.upload.is_done() {
             return Poll::Ready(Ok(()));
@@ -341,24 +345,16 @@ impl Exchange<'_> {
     /// Judges a body that could not be moved to the origin.
     fn upload_failed(&mut self, error: CopyError) -> Result<(), Error> {
         match error {
-            CopyError::Source(LinkError::Body(_)) | CopyError::Source(LinkError::Length) => {
+            CopyError::Source(LinkError::Body(_) | LinkError::Length) => {
                 self.client.close = true;
-                Err(Error::Client(match error {
-                    CopyError::Source(error) => error,
-                    _ => LinkError::Length,
-                }))
+                Err(Error::of_upload(error))
             }
-            CopyError::Source(error) => Err(Error::Client(error)),
-            CopyError::TooLarge => Err(Error::BodyTooLarge),
-            CopyError::Filter(step) => Err(Error::BodyUnreadable(step)),
-            CopyError::Panicked(step) => Err(Error::Step(step)),
-            CopyError::Memory => Err(Error::FilterMemory),
-            CopyError::File => Err(Error::TemporaryFile),
             CopyError::Sink(_) => {
                 // The origin does not want the rest; it may have answered already.
                 self.upload.give_up();
                 Ok(())
             }
+            error => Err(Error::of_upload(error)),
         }
     }
 
@@ -536,8 +532,7 @@ impl Exchange<'_> {
             // RFC 9110, section 6.6.1.
             headers.push_id(NameId::Date, &date());
         }
-        if !self.upload.is_done() && self.request.expect_continue {
-            // The client was never told to go on, so it is not known whether its body will come.
+        if self.body_may_not_come() {
             self.client.close = true;
             self.upload.give_up();
         }
@@ -545,6 +540,11 @@ impl Exchange<'_> {
             return self.give_up(origin, Error::Client(error));
         }
         Step::Body(origin)
+    }
+
+    /// Whether the client was never told to go on, so that it is not known whether its body will come.
+    pub(super) fn body_may_not_come(&self) -> bool {
+        self.request.expect_continue && (!self.upload.is_done() || self.upload.gave_up())
     }
 
     /// Ends an exchange that cannot go on, and the origin's connection with it.
@@ -613,12 +613,7 @@ impl Exchange<'_> {
     async fn fetch_for_filter(&mut self, question: FetchRequest) -> Result<(), Error> {
         let answer = self.fetch_one(question).await.map_err(Error::Client)?;
         let Some(filter) = &mut self.download.filter else { return Ok(()) };
-        filter.answer(answer).map_err(|error| match error {
-            CopyError::Filter(step) => Error::Filter(step),
-            CopyError::Panicked(step) => Error::Step(step),
-            CopyError::Memory => Error::FilterMemory,
-            _ => Error::ResponseTooLarge,
-        })
+        filter.answer(answer).map_err(Error::of_download)
     }
 
     /// Moves what is left of the request's body while the response is on its way.
@@ -651,15 +646,8 @@ impl Exchange<'_> {
         if self.upload.gave_up() {
             self.client.drop_body(cx, self.config.settings.limits.early_response_drain);
         }
-        match downloaded {
-            Poll::Ready(Err(CopyError::Source(error))) => return Poll::Ready(Err(Error::Origin(error))),
-            Poll::Ready(Err(CopyError::Sink(error))) => return Poll::Ready(Err(Error::Client(error))),
-            Poll::Ready(Err(CopyError::Filter(step))) => return Poll::Ready(Err(Error::Filter(step))),
-            Poll::Ready(Err(CopyError::Panicked(step))) => return Poll::Ready(Err(Error::Step(step))),
-            Poll::Ready(Err(CopyError::TooLarge)) => return Poll::Ready(Err(Error::ResponseTooLarge)),
-            Poll::Ready(Err(CopyError::Memory)) => return Poll::Ready(Err(Error::FilterMemory)),
-            Poll::Ready(Err(CopyError::File)) => return Poll::Ready(Err(Error::TemporaryFile)),
-            Poll::Ready(Ok(())) | Poll::Pending => {}
+        if let Poll::Ready(Err(error)) = downloaded {
+            return Poll::Ready(Err(Error::of_download(error)));
         }
         if let Some(question) = self.download.question() {
             return Poll::Ready(Ok(Some(question)));

@@ -556,7 +556,6 @@ impl<'a> Exchange<'a> {
         if unprocessed {
             self.again.races.unprocessed += 1;
         } else if !raced && !active.may_retry() {
-            self.proxy.metrics.retries_denied.inc();
             return false;
         }
         self.again.races.lost |= raced;

@@ -183,6 +183,14 @@ impl Request {
         self.upgrade.is_some() || self.head.method == Method::Connect
     }
 
+    /// Whether HTTP/2 can carry the switch of protocols that is offered (RFC 8441): to WebSocket alone, and with nothing before it, as a
+    /// tunnel begins there with the head.
+    pub fn fits_extended_connect(&self) -> bool {
+        self.head.method == Method::Get
+            && self.length.is_empty()
+            && self.upgrade.as_ref().is_some_and(|protocol| protocol.eq_ignore_ascii_case(b"websocket"))
+    }
+
     /// How often OPTIONS or TRACE may still be handed on, where the client says so (RFC 9110, section 7.6.2).
     pub fn hops_left(&self) -> Option<u32> {
         let headers = &self.head.headers;

@@ -116,20 +116,9 @@ impl Exchange<'_> {
         if let Poll::Ready(error) = client.poll_abandoned(cx) {
             return Poll::Ready(Err(Error::Client(error)));
         }
-        poll_way(cx, &mut self.upload, client, &mut origin.link, &mut shut[0]).map_err(
-            |error| match error {
-                CopyError::Sink(error) => Error::Origin(error),
-                CopyError::Source(error) => Error::Client(error),
-                _ => Error::Internal,
-            },
-        )?;
-        poll_way(cx, &mut self.download, &mut origin.link, client, &mut shut[1]).map_err(
-            |error| match error {
-                CopyError::Sink(error) => Error::Client(error),
-                CopyError::Source(error) => Error::Origin(error),
-                _ => Error::Internal,
-            },
-        )?;
+        poll_way(cx, &mut self.upload, client, &mut origin.link, &mut shut[0]).map_err(Error::of_upload)?;
+        poll_way(cx, &mut self.download, &mut origin.link, client, &mut shut[1])
+            .map_err(Error::of_download)?;
         if *shut == [true; 2] { Poll::Ready(Ok(())) } else { Poll::Pending }
     }
 }

@@ -117,7 +117,8 @@ impl Window {
     /// The peer has sent so much; whether it may.
     pub fn take(&mut self, bytes: usize) -> bool {
         self.left -= bytes as i64;
-        self.left >= 0
+        // What has no bytes needs no window, also where what had come before the window was known is beyond it.
+        bytes == 0 || self.left >= 0
     }
 
     /// So much has been used up. What the peer is to be told, once that is worth a frame.

@@ -404,16 +404,16 @@ mod tests {
     }
 
     /// An upstream of one server that takes connections, and what takes them.
-    async fn taken(protocol: UpstreamProtocol) -> (Upstream, TcpListener) {
+    async fn taken(protocol: UpstreamProtocol) -> (Arc<Upstream>, TcpListener) {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
         let address = ServerAddress::Ip(listener.local_addr().unwrap());
         let mut settings = settings::Upstream::new("app", vec![settings::Server { address, weight: 1 }]);
         settings.protocol = protocol;
         let upstream = Upstreams::new(Arc::default()).start(&Arc::new(settings), None, HeadLimits::default());
-        (upstream, listener)
+        (Arc::new(upstream), listener)
     }
 
-    async fn open(upstream: &Upstream) -> Origin {
+    async fn open(upstream: &Arc<Upstream>) -> Origin {
         let opened = upstream.open(0, TERMS, Instant::now());
         tokio::time::timeout(Duration::from_secs(2), opened).await.unwrap().unwrap()
     }
@@ -434,6 +434,29 @@ mod tests {
         assert!(!open(&upstream).await.reused, "the first that is known to speak HTTP/1");
         let _connecting = pool.connecting.lock().await;
         assert!(!open(&upstream).await.reused);
+    }
+
+    #[tokio::test]
+    async fn a_connection_for_all_does_not_end_with_who_has_asked_for_it() {
+        let (upstream, listener) = taken(UpstreamProtocol::Http2).await;
+        let mut upstream = Arc::into_inner(upstream).unwrap();
+        // Nobody answers its handshake.
+        let tls = settings::UpstreamTls { verify: false, ..settings::UpstreamTls::default() };
+        upstream.connector = Some(Connector::new(&tls, UpstreamProtocol::Http2).unwrap());
+        let upstream = Arc::new(upstream);
+        let mut peers = Vec::new();
+        for _ in 0..5 {
+            let opened = upstream.open(0, TERMS, Instant::now());
+            assert!(tokio::time::timeout(Duration::from_millis(20), opened).await.is_err());
+            let next = tokio::time::timeout(Duration::from_millis(20), listener.accept()).await;
+            peers.extend(next.into_iter().flatten());
+        }
+        assert_eq!(peers.len(), 1, "the others wait for the connection of the first, which has gone");
+        drop(peers);
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        let opened = upstream.open(0, TERMS, Instant::now());
+        assert!(tokio::time::timeout(Duration::from_millis(50), opened).await.is_err());
+        assert!(listener.accept().await.is_ok(), "it has failed, and is made anew");
     }
 
     #[tokio::test]

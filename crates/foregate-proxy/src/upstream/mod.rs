@@ -65,7 +65,7 @@ pub struct Upstream {
     connector: Option<Connector>,
     active: AtomicU32,
     retrying: AtomicU32,
-    metrics: Arc<Metrics>,
+    pub(crate) metrics: Arc<Metrics>,
 }
 
 /// A server at work.
@@ -373,7 +373,7 @@ pub struct Active<'a> {
 }
 
 impl Active<'_> {
-    /// Whether the budget of the upstream allows this request a further attempt.
+    /// Whether the budget of the upstream allows this request a further attempt. One that is denied is counted.
     pub fn may_retry(&mut self) -> bool {
         if self.retrying {
             return true;
@@ -386,6 +386,9 @@ impl Active<'_> {
             (u64::from(retrying) < allowed).then_some(retrying + 1)
         });
         self.retrying = taken.is_ok();
+        if !self.retrying {
+            self.upstream.metrics.retries_denied.inc();
+        }
         self.retrying
     }
 

@@ -16,6 +16,7 @@ use foregate_wire::{
 use h2::client::ResponseFuture;
 use h2::ext::Protocol;
 use h2::{Reason, RecvStream};
+use tokio::sync::{OwnedMutexGuard, oneshot};
 use tokio::time::timeout_at;
 
 use super::connect::Connected;
@@ -83,6 +84,18 @@ pub struct Terms<'a> {
     pub http1: bool,
 }
 
+impl Terms<'_> {
+    /// Those of a connection that is made for whoever comes.
+    const OF_NOBODY: Self = Self {
+        fresh: true,
+        careful: false,
+        addresses: Addresses { client: None, local: None },
+        client: None,
+        own: None,
+        http1: false,
+    };
+}
+
 impl Upstream {
     /// A connection to `server`, kept or new.
     ///
@@ -90,7 +103,12 @@ impl Upstream {
     ///
     /// [`Error::Internal`] when there is no such server. Otherwise why no connection could be had: nothing of the request
     /// was sent, and [`Error::is_before_sending`] holds.
-    pub async fn open(&self, server: usize, terms: Terms<'_>, now: Instant) -> Result<Origin, Error> {
+    pub async fn open(
+        self: &Arc<Self>,
+        server: usize,
+        terms: Terms<'_>,
+        now: Instant,
+    ) -> Result<Origin, Error> {
         let server = self.servers.get(server).ok_or(Error::Internal)?;
         let exclusive = self.settings.send_proxy.is_some();
         let own = terms.own.filter(|_| exclusive).map(|own| own.get_or_init(Arc::default));
@@ -116,30 +134,75 @@ impl Upstream {
     }
 
     /// A stream on a shared connection; one is made if there is none with room.
-    async fn share(&self, server: &Server, terms: Terms<'_>, now: Instant) -> Result<Origin, Error> {
-        let deadline = Instant::now() + self.settings.connect_timeout;
-        let pool = &server.pool;
-        let mut guard = None;
+    async fn share(
+        self: &Arc<Self>,
+        server: &Server,
+        terms: Terms<'_>,
+        now: Instant,
+    ) -> Result<Origin, Error> {
+        let began = Instant::now();
+        let deadline = began + self.settings.connect_timeout;
         // Where each request needs a connection of its own nobody waits for those of others.
-        if !pool.speaks_http1.load(Ordering::Relaxed) {
+        if !server.pool.speaks_http1.load(Ordering::Relaxed) {
             // Requests that come while a connection is being made wait for it, each for as long as it may take to connect.
-            let lock = timeout_at(deadline.into(), pool.connecting.lock()).await;
-            guard = Some(lock.map_err(|_| Error::ConnectTimeout)?);
-            if let Some(origin) = self.shared(server, terms, now).await? {
-                self.counters.reused.inc();
+            let Ok(origin) = timeout_at(deadline.into(), self.share_in_turn(server, terms, now)).await else {
+                // What is the matter with the server whoever connects finds out.
+                server.health.inconclusive(began, Instant::now());
+                return Err(Error::ConnectTimeout);
+            };
+            if let Some(origin) = origin? {
                 return Ok(origin);
-            }
-            if pool.speaks_http1.load(Ordering::Relaxed) {
-                guard = None;
             }
         }
         let of_client = self.claim(server, terms)?;
         let made = self.connect(server, terms, deadline).await?;
-        pool.speaks_http1.store(matches!(made, Connected::H1(_)), Ordering::Relaxed);
-        drop(guard);
+        server.pool.has_made(&made);
         // One that is shared is nobody's.
         let of_client = of_client.filter(|_| matches!(made, Connected::H1(_)));
         Ok(self.attempt(server, made, false, None, of_client))
+    }
+
+    /// What others have made meanwhile, or else a connection that is made now; `None` where the server turns out to want one for each.
+    async fn share_in_turn(
+        self: &Arc<Self>,
+        server: &Server,
+        terms: Terms<'_>,
+        now: Instant,
+    ) -> Result<Option<Origin>, Error> {
+        let turn = Arc::clone(&server.pool.connecting).lock_owned().await;
+        if let Some(origin) = self.shared(server, terms, now).await? {
+            self.counters.reused.inc();
+            return Ok(Some(origin));
+        }
+        if server.pool.speaks_http1.load(Ordering::Relaxed) {
+            return Ok(None);
+        }
+        let of_client = self.claim(server, terms)?;
+        let (tell, made) = oneshot::channel();
+        tokio::spawn(Arc::clone(self).connect_for_all(server.number, turn, tell));
+        let made = made.await.map_err(|_| Error::Internal)??;
+        let of_client = of_client.filter(|_| matches!(made, Connected::H1(_)));
+        Ok(Some(self.attempt(server, made, false, None, of_client)))
+    }
+
+    /// Connects to a server and tells who has asked for it. It does not depend on that one's client, as others wait for the connection
+    /// too, and has all the time that connecting may take.
+    async fn connect_for_all(
+        self: Arc<Self>,
+        server: usize,
+        turn: OwnedMutexGuard<()>,
+        tell: oneshot::Sender<Result<Connected, Error>>,
+    ) {
+        let Some(server) = self.servers.get(server) else { return };
+        let deadline = Instant::now() + self.settings.connect_timeout;
+        let made = self.connect(server, Terms::OF_NOBODY, deadline).await;
+        if let Ok(made) = &made {
+            server.pool.has_made(made);
+        }
+        drop(turn);
+        if let Err(Ok(Connected::H1(link))) = tell.send(made) {
+            self.put_back(self.attempt(server, Connected::H1(link), false, None, None), Instant::now());
+        }
     }
 
     /// What others have made, or left, while this request waited for them.
@@ -268,8 +331,7 @@ impl Origin {
                 Ok(())
             }
             (Link::H2(link), Some(attempt)) => {
-                if request.upgrade.is_some() && !request.length.is_empty() {
-                    // A tunnel begins with the head there: what is sent of a body would pass for the other protocol (RFC 8441, section 5).
+                if request.upgrade.is_some() && !request.fits_extended_connect() {
                     return Err(Error::NoUpgrade);
                 }
                 let mut sender = attempt.lease.sender();
@@ -509,7 +571,7 @@ impl Origin {
             BodyLength::UntilClose | BodyLength::Tunnel => false,
         };
         if beyond {
-            return Err(Error::Interim("bytes beyond the body"));
+            return Err(Error::Excess("bytes beyond the body"));
         }
         self.keep_alive = connection::keep_alive(head.version, &head.headers)
             && !matches!(length, BodyLength::UntilClose | BodyLength::Tunnel);
@@ -590,9 +652,8 @@ fn h2_request(request: &Request, upstream: &settings::Upstream) -> Result<http::
     {
         built.headers_mut().insert(http::header::CONTENT_LENGTH, length.into());
     }
-    if let Some(protocol) = extended {
-        let protocol = std::str::from_utf8(protocol).map_err(|_| Error::Internal)?;
-        built.extensions_mut().insert(Protocol::from(protocol));
+    if extended.is_some() {
+        built.extensions_mut().insert(Protocol::from_static("websocket"));
     }
     Ok(built)
 }

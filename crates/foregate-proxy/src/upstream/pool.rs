@@ -17,6 +17,7 @@ use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
 use super::Own;
+use super::connect::Connected;
 use super::guarded::Signs;
 use crate::descriptors::OfClient;
 use crate::link::H1Link;
@@ -43,7 +44,7 @@ pub struct Pool {
     idle: Mutex<VecDeque<Idle>>,
     shared: Mutex<Vec<Arc<Shared>>>,
     /// One HTTP/2 connection is made at a time; whoever waits uses it too.
-    pub(super) connecting: tokio::sync::Mutex<()>,
+    pub(super) connecting: Arc<tokio::sync::Mutex<()>>,
     /// The connection that was made last speaks HTTP/1.
     pub(super) speaks_http1: AtomicBool,
     /// How many streams a connection takes, as one has said last; 0 before.
@@ -135,7 +136,7 @@ impl Pool {
         Self {
             idle: Mutex::default(),
             shared: Mutex::default(),
-            connecting: tokio::sync::Mutex::default(),
+            connecting: Arc::default(),
             speaks_http1: AtomicBool::new(false),
             streams: Arc::default(),
             all_idle: Arc::clone(all_idle),
@@ -278,6 +279,11 @@ impl Pool {
     pub fn streams_at_first(&self) -> (u32, Arc<AtomicU32>) {
         let said = self.streams.load(Ordering::Relaxed);
         (if said == 0 { STREAMS_AT_FIRST } else { said }, Arc::clone(&self.streams))
+    }
+
+    /// Takes note of what a connection that was made speaks.
+    pub(super) fn has_made(&self, made: &Connected) {
+        self.speaks_http1.store(matches!(made, Connected::H1(_)), Ordering::Relaxed);
     }
 
     /// Shares a new HTTP/2 connection.

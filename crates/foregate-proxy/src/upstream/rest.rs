@@ -16,7 +16,7 @@ const MOST: usize = 64 * 1024;
 const WITHIN: Duration = Duration::from_secs(2);
 
 /// What came where a response has no body.
-pub(super) const NO_BODY: Error = Error::Interim("a body behind a head that has none");
+pub(super) const NO_BODY: Error = Error::Excess("a body behind a head that has none");
 
 impl Upstream {
     /// The exchange with a server is over: its connection is kept for another one if it is fit for that.

@@ -8,7 +8,6 @@ use foregate_wire::BodyLength;
 
 use super::Exchange;
 use crate::error::Error;
-use crate::link::copy::CopyError;
 use crate::link::filter::{Filter, chain};
 use crate::link::sweep::{Of, Sweep};
 use crate::telemetry::metrics::Counter;
@@ -84,13 +83,7 @@ impl Exchange<'_> {
         }
         let changes = filters.iter().any(Filtered::changes_length);
         let share = self.proxy.filter_memory.share();
-        self.upload.filter_from_start(chain(filters), share).map_err(|error| match error {
-            CopyError::Memory => Error::FilterMemory,
-            CopyError::Panicked(step) => Error::Step(step),
-            CopyError::TooLarge => Error::BodyTooLarge,
-            CopyError::Filter(step) => Error::BodyUnreadable(step),
-            _ => Error::Internal,
-        })?;
+        self.upload.filter_from_start(chain(filters), share).map_err(Error::of_upload)?;
         if changes {
             self.request.length = BodyLength::Chunked;
         }

@@ -147,6 +147,10 @@ impl Request {
         self.host_len = self.authority.len();
         push_port(&mut self.authority, port, self.secure, &self.head.method);
         self.path_len = write_target(&target, Slashes::Merge, &self.authority, &mut self.target)?;
+        if matches!(target.form, TargetForm::Absolute { .. }) {
+            // What the field says does not count (RFC 9112, section 3.2.2), so that nobody may judge by it.
+            self.head.headers.set_name(b"Host", self.authority.as_bytes());
+        }
         Ok(())
     }
 
@@ -281,7 +285,12 @@ impl Request {
                 return Err(Error::Pseudo("Host differs from the authority"));
             }
         }
+        let is_named = host.is_some();
         self.push_port(port);
+        if !is_named {
+            // As it is over HTTP/1: whoever looks for the field finds the host that counts.
+            self.head.headers.push(b"host", self.authority.as_bytes());
+        }
         if self.head.method == Method::Connect {
             self.head.set_target(self.authority.as_bytes());
         } else if !self.head.target().starts_with(b"/") && self.head.target() != b"*" {
