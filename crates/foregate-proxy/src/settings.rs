@@ -161,7 +161,8 @@ pub struct CertificateFiles {
     pub key: PathBuf,
 }
 
-/// What a TLS handshake must satisfy. Two sites with different policies never share a connection or a ticket.
+/// What a TLS handshake must satisfy. Two sites with different policies never share a ticket, nor a connection but where neither asks
+/// for clients' certificates and the handshake satisfies both.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct TlsPolicy {
     /// The lowest version that is negotiated. Default: 1.2.

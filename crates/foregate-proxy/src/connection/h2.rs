@@ -212,7 +212,7 @@ impl Session {
             self.busy_at = now;
             self.quiet = quiet;
         }
-        let told = self.registered.poll_told(cx);
+        let told = self.registered.poll_told(cx) || self.peer.outdated.load(Ordering::Relaxed);
         if !self.ending {
             self.poll_reasons_to_end(now, told);
         }

@@ -2,6 +2,7 @@
 
 use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddr};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
@@ -26,7 +27,7 @@ use crate::upstream::Own;
 const UNWATCHED: Duration = Duration::from_millis(200);
 
 /// What is known of a client's connection.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub struct Peer {
     /// Where the client is, after the PROXY protocol; `None` for a Unix socket.
     pub client: Option<SocketAddr>,
@@ -41,6 +42,8 @@ pub struct Peer {
     /// Its handshake, over TLS, and the listener that it came to: what the handshake covers, the acceptor says that the
     /// listener has when a request comes, not the one that performed it.
     pub tls: Option<(Arc<tls::TlsInfo>, Arc<Listen>)>,
+    /// The handshake does not satisfy any more what its own name asks for: the client has to connect anew.
+    pub outdated: AtomicBool,
 }
 
 impl Peer {
@@ -54,6 +57,20 @@ impl Peer {
             local,
             own: OnceLock::new(),
             tls: None,
+            outdated: AtomicBool::new(false),
+        }
+    }
+
+    /// The same, for who cannot borrow it.
+    pub fn copied(&self) -> Self {
+        Self {
+            client: self.client,
+            client_text: self.client_text.clone(),
+            holdings: self.holdings.clone(),
+            local: self.local,
+            own: self.own.clone(),
+            tls: self.tls.clone(),
+            outdated: AtomicBool::new(false),
         }
     }
 

@@ -97,7 +97,7 @@ impl<'a> Exchange<'a> {
             request: std::mem::replace(self.request, shown),
             response: std::mem::take(self.response),
             run,
-            peer: self.peer.clone(),
+            peer: self.peer.copied(),
             config: Arc::clone(config),
             site: self.site,
             route: self.route.cloned(),

@@ -371,6 +371,11 @@ impl<'a> Exchange<'a> {
             None => info.sni.as_ref().is_none_or(|sni| sni.as_bytes() == host),
         });
         if !covered {
+            if acceptor.is_some_and(|(info, acceptor)| acceptor.is_some_and(|acceptor| !acceptor.holds(info)))
+            {
+                self.peer.outdated.store(true, Ordering::Relaxed);
+                self.client.close = true;
+            }
             return Step::Failed(Error::Misdirected);
         }
         let sites = &self.config.settings.sites;

@@ -140,7 +140,15 @@ impl H2Link {
             };
             match next {
                 Some(Ok(chunk)) => self.chunk = chunk,
-                Some(Err(error)) => return Poll::Ready(Err(error.into())),
+                Some(Err(error)) => {
+                    let has_all = |unread: &Arc<Unread>| unread.has_given_all(receive.stream_id().as_u32());
+                    let connection = error.is_io() || error.is_go_away();
+                    if !connection || !self.unread.as_ref().is_some_and(has_all) {
+                        return Poll::Ready(Err(error.into()));
+                    }
+                    // To `h2` a stream on which we still send is broken by the end of its connection, though its response is whole.
+                    self.receive = None;
+                }
                 None => {
                     if let Some(trailers) = ready!(receive.poll_trailers(cx))? {
                         fields::append(&mut self.trailers, &trailers);

@@ -100,6 +100,12 @@ impl Unread {
         self.0.lock().take(stream, bytes, 0);
     }
 
+    /// Whether all that an origin sends on a stream has come, its end too, and was taken.
+    pub(super) fn has_given_all(&self, stream: u32) -> bool {
+        // One that was reset is forgotten as well, but `h2` says so itself.
+        !self.0.lock().streams.contains_key(&stream)
+    }
+
     /// A stream has taken its trailers, or there are none.
     pub(super) fn took_trailers(&self, stream: u32) {
         self.0.lock().take_trailers(stream);

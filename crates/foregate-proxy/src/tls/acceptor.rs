@@ -234,12 +234,12 @@ impl Acceptor {
     ///
     /// It may when both hold:
     ///
-    /// - the policy of `host` is the one that the connection's handshake satisfied;
+    /// - the connection's handshake satisfies the policy of `host`;
     /// - the client asked for that very name or, having connected to an address, for none; or the certificate
     ///   that it got carries the name, or is of the files that the site of `host` states. Where a session was resumed,
     ///   it is the one that it would have got.
     pub fn covers(&self, info: &TlsInfo, host: &[u8]) -> bool {
-        if self.policy(host).id != info.policy {
+        if !self.policy(host).is_satisfied_by(info) {
             return false;
         }
         match &info.sni {
@@ -249,6 +249,20 @@ impl Acceptor {
                 sni.as_bytes() == host || info.served.as_ref().is_some_and(is_covered)
             }
         }
+    }
+
+    /// Whether a handshake still satisfies what the name that it was for asks for, which a reload may have changed.
+    pub fn holds(&self, info: &TlsInfo) -> bool {
+        self.policy(info.sni.as_deref().unwrap_or_default().as_bytes()).is_satisfied_by(info)
+    }
+}
+
+impl PolicyConfig {
+    /// An identity is worth something only under the policy that has asked for it.
+    fn is_satisfied_by(&self, info: &TlsInfo) -> bool {
+        let asks = |id: &PolicyId| id.policy().client_certificates.is_some();
+        let plain = || !asks(&self.id) && !asks(&info.policy);
+        self.id == info.policy || plain() && info.version >= self.id.policy().minimum_version
     }
 }
 

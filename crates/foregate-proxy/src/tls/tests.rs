@@ -262,11 +262,12 @@ async fn versions_groups_and_protocols_are_agreed_on() {
     assert_eq!((outcome.info.version, outcome.alpn), (TlsVersion::Tls13, Alpn::Http2));
     assert_eq!(outcome.info.group, Some("X25519MLKEM768"));
     assert_eq!(outcome.info.cipher, "TLS13_AES_128_GCM_SHA256");
-    assert!(!acceptor.covers(&outcome.info, b"a.test"), "another policy");
+    assert!(acceptor.holds(&outcome.info) && acceptor.covers(&outcome.info, b"a.test"), "it satisfies both");
 
     let old = Arc::new(client_with(None, &[&rustls::version::TLS12]));
     let outcome = shake(&acceptor, &old, "a.test").await.unwrap();
     assert_eq!((outcome.info.version, outcome.alpn), (TlsVersion::Tls12, Alpn::Http1));
+    assert!(!acceptor.covers(&outcome.info, b"strict.test"), "its version is too low");
     assert!(!outcome.info.resumed);
     assert!(shake(&acceptor, &old, "a.test").await.unwrap().info.resumed, "TLS 1.2 has tickets too");
     assert!(matches!(shake(&acceptor, &old, "strict.test").await, Err(HandshakeError::Protocol(_))));

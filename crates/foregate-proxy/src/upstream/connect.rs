@@ -422,17 +422,17 @@ mod tests {
     async fn who_speaks_http1_is_not_connected_to_one_at_a_time() {
         let (upstream, _listener) = taken(UpstreamProtocol::Auto).await;
         let pool = &upstream.servers[0].pool;
-        let connecting = pool.connecting.lock().await;
+        let making = pool.queue.make_ahead().unwrap();
         let (first, ()) = tokio::join!(open(&upstream), async {
             tokio::task::yield_now().await;
             // Somebody has a connection to spare meanwhile.
             let link = connect(&upstream).await;
             pool.put(link, Made::new(Instant::now(), None), Instant::now(), 10);
-            drop(connecting);
+            drop(making);
         });
         assert!(first.reused);
         assert!(!open(&upstream).await.reused, "the first that is known to speak HTTP/1");
-        let _connecting = pool.connecting.lock().await;
+        let _making = pool.queue.make_ahead().unwrap();
         assert!(!open(&upstream).await.reused);
     }
 

@@ -8,6 +8,7 @@ mod origin;
 mod own;
 mod pool;
 mod pools;
+mod queue;
 mod remembered;
 pub mod resolve;
 mod rest;

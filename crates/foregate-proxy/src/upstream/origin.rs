@@ -1,6 +1,7 @@
 //! One attempt at an origin: a connection for one request.
 
 use std::net::IpAddr;
+use std::pin::pin;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, Waker, ready};
@@ -16,12 +17,13 @@ use foregate_wire::{
 use h2::client::ResponseFuture;
 use h2::ext::Protocol;
 use h2::{Reason, RecvStream};
-use tokio::sync::{OwnedMutexGuard, oneshot};
+use tokio::sync::oneshot;
 use tokio::time::timeout_at;
 
 use super::connect::Connected;
 use super::guarded::Signs;
 use super::pool::{Lease, Made};
+use super::queue::Making;
 use super::{Own, Server, Upstream, rest};
 use crate::connection::registry::Holdings;
 use crate::descriptors::OfClient;
@@ -117,6 +119,7 @@ impl Upstream {
             && let Some(origin) = self.kept(server, terms, own, now)?
         {
             self.counters.reused.inc();
+            self.make_successor(server, &origin);
             return Ok(origin);
         }
         if self.settings.protocol == UpstreamProtocol::Http1 || exclusive || terms.http1 {
@@ -162,27 +165,53 @@ impl Upstream {
         Ok(self.attempt(server, made, false, None, of_client))
     }
 
-    /// What others have made meanwhile, or else a connection that is made now; `None` where the server turns out to want one for each.
+    /// A stream on a connection that others have made meanwhile, or else one that is made now; `None` where the server turns out to want
+    /// a connection for each.
     async fn share_in_turn(
         self: &Arc<Self>,
         server: &Server,
         terms: Terms<'_>,
         now: Instant,
     ) -> Result<Option<Origin>, Error> {
-        let turn = Arc::clone(&server.pool.connecting).lock_owned().await;
-        if let Some(origin) = self.shared(server, terms, now).await? {
-            self.counters.reused.inc();
-            return Ok(Some(origin));
+        let place = server.pool.queue.join();
+        loop {
+            let mut next = pin!(place.next());
+            // Nothing that happens from here on is missed.
+            next.as_mut().enable();
+            if let Some(origin) = self.shared(server, terms, now)? {
+                return Ok(Some(origin));
+            }
+            if server.pool.speaks_http1.load(Ordering::Relaxed) {
+                return Ok(None);
+            }
+            // A server that fails is not asked by many at once.
+            let requests = server.pool.streams_said().filter(|_| server.health.failures() == 0);
+            match place.make(requests) {
+                Some(making) => return self.make_shared(server, terms, now, making).await.map(Some),
+                None => next.await,
+            }
         }
-        if server.pool.speaks_http1.load(Ordering::Relaxed) {
-            return Ok(None);
+    }
+
+    /// Makes a connection for all who wait, unless the latest one turns out to have room.
+    async fn make_shared(
+        self: &Arc<Self>,
+        server: &Server,
+        terms: Terms<'_>,
+        now: Instant,
+        making: Making,
+    ) -> Result<Origin, Error> {
+        server.pool.settled().await;
+        if let Some(origin) = self.shared(server, terms, now)? {
+            return Ok(origin);
         }
         let of_client = self.claim(server, terms)?;
         let (tell, made) = oneshot::channel();
-        tokio::spawn(Arc::clone(self).connect_for_all(server.number, turn, tell));
+        tokio::spawn(Arc::clone(self).connect_for_all(server.number, making, tell));
         let made = made.await.map_err(|_| Error::Internal)??;
+        // One that is shared is nobody's.
         let of_client = of_client.filter(|_| matches!(made, Connected::H1(_)));
-        Ok(Some(self.attempt(server, made, false, None, of_client)))
+        Ok(self.attempt(server, made, false, None, of_client))
     }
 
     /// Connects to a server and tells who has asked for it. It does not depend on that one's client, as others wait for the connection
@@ -190,7 +219,7 @@ impl Upstream {
     async fn connect_for_all(
         self: Arc<Self>,
         server: usize,
-        turn: OwnedMutexGuard<()>,
+        making: Making,
         tell: oneshot::Sender<Result<Connected, Error>>,
     ) {
         let Some(server) = self.servers.get(server) else { return };
@@ -199,24 +228,36 @@ impl Upstream {
         if let Ok(made) = &made {
             server.pool.has_made(made);
         }
-        drop(turn);
+        drop(making);
         if let Err(Ok(Connected::H1(link))) = tell.send(made) {
-            self.put_back(self.attempt(server, Connected::H1(link), false, None, None), Instant::now());
+            let origin = self.attempt(server, Connected::H1(link), false, None, None);
+            self.put_back(origin, Instant::now());
         }
     }
 
-    /// What others have made, or left, while this request waited for them.
-    async fn shared(&self, server: &Server, terms: Terms<'_>, now: Instant) -> Result<Option<Origin>, Error> {
-        let mut lease = server.pool.lease(now, self.ages());
-        if lease.is_none() {
-            server.pool.settled().await;
-            lease = server.pool.lease(now, self.ages());
+    /// Makes the next connection before this one, some of whose streams were reset, takes no more: nobody has to wait for it then.
+    fn make_successor(self: &Arc<Self>, server: &Server, origin: &Origin) {
+        let is_worn = origin.h2.as_ref().is_some_and(|attempt| attempt.lease.is_worn());
+        if !is_worn || server.health.failures() > 0 || server.pool.has_fresh() {
+            return;
         }
-        match lease {
-            Some(lease) => Ok(Some(self.attempt(server, Connected::H2(lease), true, None, None))),
-            None if terms.fresh => Ok(None),
-            None => self.kept(server, terms, None, now),
+        if let Some(making) = server.pool.queue.make_ahead() {
+            let (tell, _) = oneshot::channel();
+            tokio::spawn(Arc::clone(self).connect_for_all(server.number, making, tell));
         }
+    }
+
+    /// What others have made, or left.
+    fn shared(&self, server: &Server, terms: Terms<'_>, now: Instant) -> Result<Option<Origin>, Error> {
+        let origin = match server.pool.lease(now, self.ages()) {
+            Some(lease) => Some(self.attempt(server, Connected::H2(lease), true, None, None)),
+            None if terms.fresh => None,
+            None => self.kept(server, terms, None, now)?,
+        };
+        if origin.is_some() {
+            self.counters.reused.inc();
+        }
+        Ok(origin)
     }
 
     /// A kept connection; one that is for one connection of a client alone if that is `own`.

@@ -19,6 +19,7 @@ use tokio::sync::oneshot;
 use super::Own;
 use super::connect::Connected;
 use super::guarded::Signs;
+use super::queue::Queue;
 use crate::descriptors::OfClient;
 use crate::link::H1Link;
 use crate::link::unread::Unread;
@@ -43,8 +44,8 @@ const SETTLED_WITHIN: Duration = Duration::from_millis(500);
 pub struct Pool {
     idle: Mutex<VecDeque<Idle>>,
     shared: Mutex<Vec<Arc<Shared>>>,
-    /// One HTTP/2 connection is made at a time; whoever waits uses it too.
-    pub(super) connecting: Arc<tokio::sync::Mutex<()>>,
+    /// Who waits for a connection to share.
+    pub(super) queue: Arc<Queue>,
     /// The connection that was made last speaks HTTP/1.
     pub(super) speaks_http1: AtomicBool,
     /// How many streams a connection takes, as one has said last; 0 before.
@@ -136,7 +137,7 @@ impl Pool {
         Self {
             idle: Mutex::default(),
             shared: Mutex::default(),
-            connecting: Arc::default(),
+            queue: Arc::default(),
             speaks_http1: AtomicBool::new(false),
             streams: Arc::default(),
             all_idle: Arc::clone(all_idle),
@@ -281,6 +282,16 @@ impl Pool {
         (if said == 0 { STREAMS_AT_FIRST } else { said }, Arc::clone(&self.streams))
     }
 
+    /// How many streams a connection takes, as one has said last.
+    pub(super) fn streams_said(&self) -> Option<u32> {
+        Some(self.streams.load(Ordering::Relaxed)).filter(|said| *said > 0)
+    }
+
+    /// Whether there is a connection that can bear many more resets.
+    pub(super) fn has_fresh(&self) -> bool {
+        self.shared.lock().iter().any(|shared| shared.takes_more() && !shared.is_worn())
+    }
+
     /// Takes note of what a connection that was made speaks.
     pub(super) fn has_made(&self, made: &Connected) {
         self.speaks_http1.store(matches!(made, Connected::H1(_)), Ordering::Relaxed);
@@ -348,6 +359,11 @@ impl Shared {
     /// How many more of its streams may be reset.
     fn resets_left(&self) -> u32 {
         RESETS_PER_CONNECTION.saturating_sub(self.signs.resets())
+    }
+
+    /// Whether so many of its streams were reset that it may soon take no more.
+    fn is_worn(&self) -> bool {
+        self.resets_left() <= RESETS_PER_CONNECTION / 2
     }
 
     /// A stream's place, unless all are taken.
@@ -457,6 +473,11 @@ impl Lease {
     /// Waits until the origin has said what it can do.
     pub async fn settled(&self) {
         self.shared.settled().await;
+    }
+
+    /// Whether the connection may soon take no more streams, for those that were reset.
+    pub fn is_worn(&self) -> bool {
+        self.shared.is_worn()
     }
 
     /// The connection refuses new streams: nobody else should try it.

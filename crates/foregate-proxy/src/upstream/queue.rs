@@ -1,0 +1,104 @@
+//! Requests that wait for a connection which they can share.
+
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+use tokio::sync::futures::Notified;
+
+/// How many wait, and how many connections are being made for them: one at a time as long as nobody knows how many requests it will take,
+/// and as many as it needs for all afterwards.
+#[derive(Debug, Default)]
+pub(super) struct Queue {
+    counts: Mutex<Counts>,
+    over: Notify,
+}
+
+#[derive(Debug, Default)]
+struct Counts {
+    waiting: u32,
+    making: u32,
+}
+
+impl Queue {
+    /// One more waits.
+    pub fn join(self: &Arc<Self>) -> Place {
+        self.counts.lock().waiting += 1;
+        Place { queue: Arc::clone(self) }
+    }
+
+    /// The right to make a connection that nobody waits for yet, unless one is being made.
+    pub fn make_ahead(self: &Arc<Self>) -> Option<Making> {
+        self.make(|counts| counts.making == 0)
+    }
+
+    fn make(self: &Arc<Self>, may: impl FnOnce(&Counts) -> bool) -> Option<Making> {
+        let mut counts = self.counts.lock();
+        if !may(&counts) {
+            return None;
+        }
+        counts.making += 1;
+        Some(Making { queue: Arc::clone(self) })
+    }
+}
+
+/// A request that waits.
+#[derive(Debug)]
+pub(super) struct Place {
+    queue: Arc<Queue>,
+}
+
+impl Place {
+    /// The next time that a connection has been made, or could not be.
+    pub fn next(&self) -> Notified<'_> {
+        self.queue.over.notified()
+    }
+
+    /// The right to make a connection, where those that are being made are too few for all who wait. Each takes so many `requests`;
+    /// `None` where that is not known, or one after the other shall be tried.
+    pub fn make(&self, requests: Option<u32>) -> Option<Making> {
+        self.queue.make(|Counts { waiting, making }| {
+            *making == 0 || requests.is_some_and(|requests| making.saturating_mul(requests) < *waiting)
+        })
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.queue.counts.lock().waiting -= 1;
+    }
+}
+
+/// A connection that is being made. Those who wait look again once it is dropped.
+#[derive(Debug)]
+pub(super) struct Making {
+    queue: Arc<Queue>,
+}
+
+impl Drop for Making {
+    fn drop(&mut self) {
+        self.queue.counts.lock().making -= 1;
+        self.queue.over.notify_waiters();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn as_many_are_made_as_are_needed() {
+        let queue = Arc::new(Queue::default());
+        let mut places: Vec<_> = (0..25).map(|_| queue.join()).collect();
+        let first = places[0].make(None);
+        assert!(first.is_some() && places[1].make(None).is_none() && queue.make_ahead().is_none());
+        let making: Vec<_> = places.iter().filter_map(|place| place.make(Some(10))).collect();
+        assert_eq!(making.len(), 2);
+        drop(first);
+        assert!(places[0].make(Some(10)).is_some());
+        places.truncate(20);
+        assert!(places[0].make(Some(10)).is_none());
+        drop(making);
+        assert!(queue.make_ahead().is_some());
+    }
+}
