@@ -160,21 +160,38 @@ fn inside(literal: &str, text: &str, part: &Range<usize>) -> Option<Range<usize>
         return None;
     }
     let hashes = literal.bytes().take_while(|byte| *byte == b'#').count();
+    let mut indent = None;
     let open = match literal.as_bytes().get(hashes..)? {
-        [b'"', b'"', b'"', ..] => return None,
+        [b'"', b'"', b'"', ..] => {
+            indent = Some(literal.rsplit_once('\n')?.1.split_once('"')?.0);
+            literal.find('\n')? + 1
+        }
         [b'"', ..] => hashes + 1,
         _ if hashes == 0 => 0,
         _ => return None,
     };
     let has_escapes = hashes == 0 && open > 0;
+    // How much of a line that begins here is no part of the text.
+    let indented = |at: usize| {
+        let (Some(indent), Some(rest)) = (indent, literal.get(at..)) else { return 0 };
+        match rest.lines().next().is_some_and(|line| line.trim_ascii().is_empty()) {
+            true => rest.len() - rest.trim_start_matches([' ', '\t']).len(),
+            false if rest.starts_with(indent) => indent.len(),
+            false => 0,
+        }
+    };
     // Where the byte with this number is written, from 0.
     let written = |byte: usize| {
-        let (mut at, mut read) = (open, 0);
+        let (mut at, mut read) = (open + indented(open), 0);
         while read < byte {
             let rest = literal.get(at..)?;
             let first = rest.chars().next()?;
-            let (length, says) =
-                if has_escapes && first == '\\' { escape(rest)? } else { (first.len_utf8(), Some(first)) };
+            let (length, says) = match first {
+                '\\' if has_escapes => escape(rest)?,
+                '\r' if rest.starts_with("\r\n") => (2 + indented(at + 2), Some('\n')),
+                '\n' => (1 + indented(at + 1), Some('\n')),
+                _ => (first.len_utf8(), Some(first)),
+            };
             at += length;
             if let Some(says) = says {
                 text.get(read..).filter(|text| text.starts_with(says))?;
@@ -280,7 +297,15 @@ mod tests {
         assert_eq!(inside("\"\\u{e9}\\n\\  b\"", "é\nb", &(3..4)), Some(9..13), "several of KDL");
         assert_eq!(inside("#\"a\\nb\"#", "a\\nb", &(3..4)), Some(5..6), "none in a raw string");
         assert_eq!(inside("\"${env:X} b\"", "value b", &(6..7)), None, "behind a reference");
-        assert_eq!(inside("\"\"\"\n  a\n  \"\"\"", "a", &(0..1)), None, "lines are indented");
+        let lines = "\"\"\"\n  ab\n    c\r\n\n  d\\te\n  \"\"\"";
+        for (part, start, length) in
+            [(0..2, 6, 2), (3..6, 11, 3), (5..6, 13, 1), (8..9, 19, 1), (9..10, 20, 2)]
+        {
+            let expected = Some(start..start + length);
+            assert_eq!(inside(lines, "ab\n  c\n\nd\te", &part), expected, "{part:?}");
+        }
+        let raw = "#\"\"\"\n\t\"a\" \\\n\tb\n\t\"\"\"#";
+        assert_eq!(inside(raw, "\"a\" \\\nb", &(6..7)), Some(13..14));
         assert_eq!(inside("", "a", &(0..1)), None);
     }
 }

@@ -139,7 +139,12 @@ impl FromNode for Compression {
         let levels = each::<_, Vec<_>>(node.children_named("level").map(read_level));
         let ((), mut codings, types, minimum, levels) =
             together((turned_on, read_codings(node.child("codings")), types, minimum, levels))?;
+        let mut said = Vec::new();
         each::<_, ()>(levels.into_iter().map(|(argument, coding, number)| {
+            if said.contains(&coding) {
+                return Err(argument.wrong("this coding has a level already"));
+            }
+            said.push(coding);
             let found = codings.iter_mut().find(|(named, _)| *named == coding);
             let (_, level) = found.ok_or_else(|| argument.wrong("this coding is not among `codings`"))?;
             *level = number;

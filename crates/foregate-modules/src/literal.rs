@@ -63,12 +63,16 @@ fn called(text: &str) -> Option<&'static str> {
 /// The first variable in a text, and what stands before it.
 fn variable(text: &str, of: Use) -> Option<(&str, &str)> {
     let in_name = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'_';
+    // A field of expressions, too.
+    let in_field = |byte: &u8| in_name(byte) || b".[]\"-".contains(byte);
     let found = |at: usize| {
         let rest = text.get(at + 1..)?;
         let length = match rest.strip_prefix('{') {
             Some(inner) => {
                 let (name, _) = inner.split_once('}')?;
-                (!name.is_empty() && name.as_bytes().iter().all(in_name)).then_some(name.len() + 2)?
+                let is_field = name.contains('.') && name.as_bytes().iter().all(in_field);
+                let is_name = !name.is_empty() && name.as_bytes().iter().all(in_name);
+                (is_field || is_name).then_some(name.len() + 2)?
             }
             None => {
                 let name: &[u8] = rest.as_bytes();
@@ -113,6 +117,9 @@ fn field(variable: &str) -> String {
     if let Some((_, field)) = FIELDS.iter().find(|(name, _)| *name == variable) {
         return (*field).to_string();
     }
+    if variable.contains('.') {
+        return variable.to_string();
+    }
     let part = |prefix: &str, field: &str| Some((variable.strip_prefix(prefix)?, field.to_string()));
     let of_map = part("http_", "http.request.headers").map(|(name, field)| (name.replace('_', "-"), field));
     let of_map = of_map
@@ -147,6 +154,11 @@ mod tests {
         assert!(help.ends_with("#\"http.request.headers[\"x-team\"][0]\"#"), "{help}");
         let (_, help) = told("a \"b\" $cookie_id", Use::Value).unwrap();
         assert!(help.contains("concat(\"...\", http.request.cookies[\"id\"][0])"), "{help}");
+        let (message, help) = told("by ${http.host}", Use::Value).unwrap();
+        assert!(message.starts_with("`${http.host}` is no variable"), "{message}");
+        assert!(help.ends_with("#\"concat(\"by \", http.host)\"#"), "{help}");
+        let (_, help) = told("/${http.request.headers[\"x-a\"][0]}", Use::Address).unwrap();
+        assert!(help.contains("concat(\"/\", http.request.headers[\"x-a\"][0])"), "{help}");
         let (message, help) = told("/q/${1}", Use::Address).unwrap();
         assert!(message.starts_with("`${1}` ") && help.contains("regex_replace("), "{message} {help}");
         for text in ["/$1", "/$Upper", "/a$b", "/%24${x}"] {

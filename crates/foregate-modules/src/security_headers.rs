@@ -153,7 +153,7 @@ static BLOCK: Block = Block {
         .default("\"SAMEORIGIN\""),
         Key::one(
             "frame-ancestors",
-            "SOURCE...",
+            "SOURCE...|#false",
             "frame-ancestors \"'self'\" \"https://partner.example\"",
             "Who may frame pages, as a content security policy besides others; `X-Frame-Options` is not said then.",
         )
@@ -250,7 +250,7 @@ impl FromNode for Headers {
         if mistakes.kept(flag(node.child("content-type-options"), true)) == Some(true) {
             say(&mut mistakes, "X-Content-Type-Options", "nosniff".to_string(), None);
         }
-        let ancestors = node.child("frame-ancestors");
+        let ancestors = node.child("frame-ancestors").filter(|child| !child.turns_off());
         for choice in &CHOICES {
             let framed_otherwise = choice.field == FRAME_OPTIONS && ancestors.is_some();
             if let Some(child) = node.child(choice.key).filter(|_| framed_otherwise) {
@@ -315,6 +315,7 @@ fn chosen(choice: &Choice, child: Option<&Node>) -> Result<Option<&'static str>,
 fn policy(child: Option<&Node>) -> Result<Option<(String, &Argument)>, Problem> {
     let Some(child) = child.filter(|child| !child.turns_off()) else { return Ok(None) };
     let argument = child.arg(0)?;
+    not_off(argument)?;
     // Long policies are written in several lines.
     let words: Vec<&str> = argument.text()?.split_ascii_whitespace().collect();
     let text = words.join(" ");
@@ -327,9 +328,24 @@ fn policy(child: Option<&Node>) -> Result<Option<(String, &Argument)>, Problem> 
     Ok(Some((text, argument)))
 }
 
+/// What is turned off has no properties.
+fn not_off(argument: &Argument) -> Result<(), Problem> {
+    match argument.flag() {
+        Ok(false) => Err(argument.wrong("`#false` stands alone: what it turns off has no properties")),
+        _ => Ok(()),
+    }
+}
+
 fn frame_ancestors(child: &Node) -> Result<Field, Problem> {
     let sources: Vec<&str> = each(child.args().iter().map(|argument| {
         let source = argument.text()?;
+        if let "self" | "none" = source {
+            let help = format!("write \"'{source}'\" for the word");
+            return Err(argument.wrong(format!("`{source}` without quotes of its own is a host")).help(help));
+        }
+        if source == "'none'" && child.args().len() > 1 {
+            return Err(argument.wrong("`'none'` stands alone"));
+        }
         if source.is_empty() || source.bytes().any(|byte| byte.is_ascii_whitespace() || b";,".contains(&byte))
         {
             return Err(argument.wrong("this is not one source").help("write each in quotes of its own"));
@@ -360,6 +376,7 @@ fn transport_security(child: Option<&Node>) -> Result<Option<String>, Problem> {
     if child.turns_off() {
         return Ok(None);
     }
+    not_off(child.arg(0)?)?;
     let age = child.arg(0)?.duration(Duration::ZERO..=TRANSPORT_AGE_LIMIT);
     let property = |name| child.prop(name).map_or(Ok(false), Argument::flag);
     let (age, subdomains, preload) = together((age, property("subdomains"), property("preload")))?;

@@ -55,7 +55,8 @@ pub(crate) fn token(text: &str, from: usize, quote: Quote) -> Result<(Token<'_>,
         return Ok((Token::Text(inner.as_bytes().to_vec()), start..start + len));
     }
     if let Some(name) = rest.strip_prefix('$') {
-        let len = name.bytes().take_while(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-')).count();
+        let len =
+            name.bytes().take_while(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'.' | b'-')).count();
         return match len {
             0 => Err(Error::new(start..start + 1, "a list's name has to follow `$`")),
             len => Ok((Token::List(&name[..len]), start..start + 1 + len)),

@@ -92,6 +92,10 @@ impl List {
             };
             let fits =
                 |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.' | b'_' | b':' | b'[' | b']');
+            if host.contains(':') && !(host.starts_with('[') && host.ends_with(']')) {
+                let message = format!("`{entry}` has a port, or lacks brackets: no host is written so");
+                return Err(ListError { line, message });
+            }
             if host.is_empty() || host.starts_with('.') || !host.bytes().all(fits) {
                 let message = format!("`{entry}` is no host; write `example.com` or `*.example.com`");
                 return Err(ListError { line, message });

@@ -209,6 +209,10 @@ impl<'t> Parser<'t> {
             }
             Token::Name(name) => {
                 let names = OPERATORS.iter().map(|(name, _)| *name).chain(["and", "or", "xor"]);
+                if names.clone().any(|operator| operator == name) {
+                    return error
+                        .with_help("what a comparison gives is true or false, which is not compared");
+                }
                 match crate::nearest::nearest(&name.to_ascii_lowercase(), names) {
                     Some(nearest) => error.with_help(format!("did you mean `{nearest}`?")),
                     None => error,

@@ -430,6 +430,10 @@ fn a_new_module_builds_and_passes_its_tests() {
     cargo(&["fmt", "--check"]);
     let again = folder.run(&["module", "new", "my-greeting"]);
     assert_eq!((again.status.code(), stderr(&again).contains("exists already")), (Some(1), true));
+    for (name, why) in [("site", "a key of the configuration"), ("foregate-module", "our own crates")] {
+        let refused = folder.run(&["module", "new", name]);
+        assert!(!refused.status.success() && stderr(&refused).contains(why), "{name}: {}", stderr(&refused));
+    }
     let taken = folder.run(&["module", "new", "clear-headers"]);
     assert_eq!((taken.status.code(), stderr(&taken).contains("there is one of this name")), (Some(2), true));
 }

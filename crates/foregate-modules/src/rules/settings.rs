@@ -271,7 +271,10 @@ fn rule<'n>(
 ) -> Option<(When, &'n Argument, Rule)> {
     let when = node.prop("phase").map_or(Ok(When::Request), |phase| phase.choice(&When::WORDS));
     let name = match node.prop("name") {
-        Some(name) => name.text().map(|name| name.as_bytes().into()),
+        Some(argument) => argument.text().and_then(|name| match name {
+            "" => Err(argument.wrong("this name is empty")),
+            name => Ok(name.as_bytes().into()),
+        }),
         None => Ok(format!("rule {number}").into_bytes().into()),
     };
     let dry_run = node.prop("dry-run").map_or(Ok(false), Argument::flag);
@@ -486,6 +489,14 @@ impl Reader<'_> {
         {
             return Err(argument.wrong("a path begins with `/` and has no query; that has its own property"));
         }
+        if let (Some(argument), Some(Given::Text(_))) = (path, &path_value) {
+            check_rewritten(argument.text()?).map_err(|why| argument.wrong(why))?;
+        }
+        if let (Some(argument), Some(Given::Text(text))) = (query, &query_value)
+            && (text.starts_with(b"?") || text.contains(&b'#'))
+        {
+            return Err(argument.wrong("a query is written without `?`, and has no `#`"));
+        }
         Ok(Action::Rewrite { path: path_value, query: query_value })
     }
 
@@ -543,4 +554,27 @@ impl Reader<'_> {
         }))?;
         Ok(Action::Skip { steps: steps.into_iter().fold(Steps::NONE, Steps::and), rules })
     }
+}
+
+/// Whether a request can have a path that is written so: any byte may stand in it, but what no path is refuses each request.
+fn check_rewritten(path: &str) -> Result<(), &'static str> {
+    for segment in path.split('/') {
+        let mut decoded = Vec::with_capacity(segment.len());
+        let mut bytes = segment.bytes();
+        while let Some(byte) = bytes.next() {
+            let mut digit = || char::from(bytes.next()?).to_digit(16);
+            let byte = match byte {
+                b'%' => digit().zip(digit()).map(|(high, low)| (high << 4 | low) as u8),
+                byte => Some(byte),
+            };
+            decoded.push(byte.ok_or("behind `%` stand two hexadecimal digits")?);
+        }
+        if decoded.contains(&0) {
+            return Err("no path has a NUL in it");
+        }
+        if decoded == b".." {
+            return Err("a path to which a request is rewritten has no `..`");
+        }
+    }
+    Ok(())
 }

@@ -548,6 +548,17 @@ fn actions_that_cannot_be_are_refused() {
             "`${1}` is no variable here: it is taken as it stands",
         ),
         (
+            node("rewrite").prop_literal("path", "/a/../b"),
+            "a path to which a request is rewritten has no `..`",
+        ),
+        (
+            node("rewrite").prop_literal("path", "/%2E%2e"),
+            "a path to which a request is rewritten has no `..`",
+        ),
+        (node("rewrite").prop_literal("path", "/a%0"), "behind `%` stand two hexadecimal digits"),
+        (node("rewrite").prop_literal("path", "/a%00"), "no path has a NUL in it"),
+        (node("rewrite").prop_literal("query", "?a=1"), "a query is written without `?`, and has no `#`"),
+        (
             node("rewrite").prop_literal("query", "a=$args"),
             "`$args` is no variable here: it is taken as it stands",
         ),

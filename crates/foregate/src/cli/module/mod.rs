@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 use clap::Subcommand;
 use foregate_module::Pipeline;
 
+use crate::config::schema;
+
 use super::output::{Outcome, complain, print};
 
 /// Where the contract comes from unless told otherwise.
@@ -132,6 +134,13 @@ fn problem_with(name: &str, pipeline: &Pipeline) -> Option<&'static str> {
     }
     if RESERVED.contains(&name) {
         return Some("it is a word of Rust");
+    }
+    if name.split('-').next() == Some("foregate") {
+        return Some("names that begin so are those of our own crates");
+    }
+    let blocks = [&schema::ROOT, &schema::SITE, &schema::ROUTE];
+    if blocks.iter().any(|block| block.keys.iter().any(|key| key.name == name)) {
+        return Some("a key of the configuration has this name already");
     }
     (!pipeline.named(name).is_empty()).then_some("there is one of this name already")
 }
