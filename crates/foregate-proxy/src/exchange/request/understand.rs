@@ -73,6 +73,10 @@ impl Request {
             Expectation::Continue => !self.length.is_empty() && self.head.version == Version::Http11,
             Expectation::None => false,
         };
+        if self.head.version == Version::Http10 {
+            // The expectation of one that cannot be told to go on is no other's either.
+            self.head.headers.remove(NameId::Expect);
+        }
         if self.head.method == Method::Connect {
             // A body would have no meaning (RFC 9110, section 9.3.6), and nothing sent early is forwarded.
             self.length = BodyLength::Empty;
