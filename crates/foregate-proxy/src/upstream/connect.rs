@@ -422,7 +422,7 @@ mod tests {
     async fn who_speaks_http1_is_not_connected_to_one_at_a_time() {
         let (upstream, _listener) = taken(UpstreamProtocol::Auto).await;
         let pool = &upstream.servers[0].pool;
-        let making = pool.queue.make_ahead().unwrap();
+        let making = pool.queue.make_ahead(1).unwrap();
         let (first, ()) = tokio::join!(open(&upstream), async {
             tokio::task::yield_now().await;
             // Somebody has a connection to spare meanwhile.
@@ -432,7 +432,7 @@ mod tests {
         });
         assert!(first.reused);
         assert!(!open(&upstream).await.reused, "the first that is known to speak HTTP/1");
-        let _making = pool.queue.make_ahead().unwrap();
+        let _making = pool.queue.make_ahead(1).unwrap();
         assert!(!open(&upstream).await.reused);
     }
 

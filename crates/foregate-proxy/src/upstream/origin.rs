@@ -159,7 +159,7 @@ impl Upstream {
         }
         let of_client = self.claim(server, terms)?;
         let made = self.connect(server, terms, deadline).await?;
-        server.pool.has_made(&made);
+        server.pool.has_made(&made, began.elapsed());
         // One that is shared is nobody's.
         let of_client = of_client.filter(|_| matches!(made, Connected::H1(_)));
         Ok(self.attempt(server, made, false, None, of_client))
@@ -223,10 +223,10 @@ impl Upstream {
         tell: oneshot::Sender<Result<Connected, Error>>,
     ) {
         let Some(server) = self.servers.get(server) else { return };
-        let deadline = Instant::now() + self.settings.connect_timeout;
-        let made = self.connect(server, Terms::OF_NOBODY, deadline).await;
+        let began = Instant::now();
+        let made = self.connect(server, Terms::OF_NOBODY, began + self.settings.connect_timeout).await;
         if let Ok(made) = &made {
-            server.pool.has_made(made);
+            server.pool.has_made(made, began.elapsed());
         }
         drop(making);
         if let Err(Ok(Connected::H1(link))) = tell.send(made) {
@@ -237,11 +237,15 @@ impl Upstream {
 
     /// Makes the next connection before this one, some of whose streams were reset, takes no more: nobody has to wait for it then.
     fn make_successor(self: &Arc<Self>, server: &Server, origin: &Origin) {
-        let is_worn = origin.h2.as_ref().is_some_and(|attempt| attempt.lease.is_worn());
-        if !is_worn || server.health.failures() > 0 || server.pool.has_fresh() {
+        let Some(H2Attempt { lease, .. }) = &origin.h2 else { return };
+        let now = clock::now();
+        if !lease.is_short()
+            || !lease.is_worn() && !server.pool.wears_out(now)
+            || server.health.failures() > 0
+        {
             return;
         }
-        if let Some(making) = server.pool.queue.make_ahead() {
+        if let Some(making) = server.pool.queue.make_ahead(server.pool.missing(now)) {
             let (tell, _) = oneshot::channel();
             tokio::spawn(Arc::clone(self).connect_for_all(server.number, making, tell));
         }

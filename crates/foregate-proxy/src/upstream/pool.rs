@@ -36,6 +36,8 @@ pub(super) const RESETS_PER_CONNECTION: u32 = 100;
 /// Streams that are opened on a connection before the origin has said how many it takes, where none has said so yet. Those that wait
 /// for more do so for little longer than a connection takes to be made; more might be refused.
 const STREAMS_AT_FIRST: u32 = 8;
+/// How long after a connection has borne all its resets the next one is made before those that are there are full.
+const WEARS_FOR: Duration = Duration::from_secs(10);
 /// How long a connection that has no more room is waited for to say that it has. Its SETTINGS come with its first bytes.
 const SETTLED_WITHIN: Duration = Duration::from_millis(500);
 
@@ -50,6 +52,7 @@ pub struct Pool {
     pub(super) speaks_http1: AtomicBool,
     /// How many streams a connection takes, as one has said last; 0 before.
     streams: Arc<AtomicU32>,
+    wear: Mutex<Wear>,
     /// How many connections are idle, here and in all other pools.
     all_idle: Arc<ShardedGauge>,
 }
@@ -140,6 +143,7 @@ impl Pool {
             queue: Arc::default(),
             speaks_http1: AtomicBool::new(false),
             streams: Arc::default(),
+            wear: Mutex::default(),
             all_idle: Arc::clone(all_idle),
         }
     }
@@ -261,7 +265,12 @@ impl Pool {
     /// A stream's place on a connection that has room for one more.
     pub fn lease(&self, now: Instant, ages: Ages) -> Option<Lease> {
         let mut shared = self.shared.lock();
-        retain(&mut shared, |shared| shared.takes_more());
+        retain(&mut shared, |shared| {
+            if shared.resets_left() == 0 {
+                self.wear.lock().out(now);
+            }
+            shared.takes_more()
+        });
         shared
             .iter()
             .filter(|shared| now.saturating_duration_since(shared.born) < ages.total)
@@ -287,20 +296,55 @@ impl Pool {
         Some(self.streams.load(Ordering::Relaxed)).filter(|said| *said > 0)
     }
 
-    /// Whether there is a connection that can bear many more resets.
-    pub(super) fn has_fresh(&self) -> bool {
-        self.shared.lock().iter().any(|shared| shared.takes_more() && !shared.is_worn())
+    /// Whether a connection has borne all its resets not long ago.
+    pub(super) fn wears_out(&self, now: Instant) -> bool {
+        let last = self.wear.lock().last;
+        last.is_some_and(|(last, _)| now.saturating_duration_since(last) < WEARS_FOR)
     }
 
-    /// Takes note of what a connection that was made speaks.
-    pub(super) fn has_made(&self, made: &Connected) {
+    /// How many connections should be made beside those that are there, so that one takes the place of each that has borne all its resets.
+    pub(super) fn missing(&self, now: Instant) -> u32 {
+        let is_fresh = |shared: &&Arc<Shared>| shared.takes_more() && !shared.is_short();
+        let fresh = self.shared.lock().iter().filter(is_fresh).count();
+        self.wear.lock().needed(now).saturating_sub(u32::try_from(fresh).unwrap_or(u32::MAX))
+    }
+
+    /// Takes note of what a connection speaks, and how long it has taken to make it.
+    pub(super) fn has_made(&self, made: &Connected, took: Duration) {
         self.speaks_http1.store(matches!(made, Connected::H1(_)), Ordering::Relaxed);
+        self.wear.lock().made_in = took;
     }
 
     /// Shares a new HTTP/2 connection.
     pub fn share(&self, shared: Arc<Shared>) {
         shared.is_found(&self.all_idle);
         self.shared.lock().push(shared);
+    }
+}
+
+/// How soon connections take no more streams, as too many were reset, and how long it takes to make others.
+#[derive(Debug, Default)]
+struct Wear {
+    made_in: Duration,
+    /// When one last did, and how long after the one before.
+    last: Option<(Instant, Duration)>,
+}
+
+impl Wear {
+    /// The most connections that are made before they are needed.
+    const AHEAD: u32 = 16;
+
+    fn out(&mut self, now: Instant) {
+        let lasted = self.last.map(|(last, _)| now.saturating_duration_since(last));
+        self.last = Some((now, lasted.unwrap_or(Duration::MAX)));
+    }
+
+    /// One, and as many more as wear out while one is made.
+    fn needed(&self, now: Instant) -> u32 {
+        let Some((last, lasted)) = self.last else { return 1 };
+        let lasted = lasted.max(now.saturating_duration_since(last)).as_micros().max(1);
+        let meanwhile = self.made_in.as_micros().div_ceil(lasted);
+        1 + u32::try_from(meanwhile).unwrap_or(u32::MAX).min(Self::AHEAD)
     }
 }
 
@@ -361,9 +405,11 @@ impl Shared {
         RESETS_PER_CONNECTION.saturating_sub(self.signs.resets())
     }
 
-    /// Whether so many of its streams were reset that it may soon take no more.
-    fn is_worn(&self) -> bool {
-        self.resets_left() <= RESETS_PER_CONNECTION / 2
+    /// Whether it has little room for more streams, now and once those that are open are reset as well.
+    fn is_short(&self) -> bool {
+        let allowed = self.streams_allowed();
+        let room = allowed.min(self.resets_left()).saturating_sub(self.streams.load(Ordering::Relaxed));
+        room <= allowed / 2
     }
 
     /// A stream's place, unless all are taken.
@@ -475,9 +521,14 @@ impl Lease {
         self.shared.settled().await;
     }
 
-    /// Whether the connection may soon take no more streams, for those that were reset.
+    /// Whether the connection may soon take no more streams.
+    pub fn is_short(&self) -> bool {
+        self.shared.is_short()
+    }
+
+    /// Whether streams of it were reset.
     pub fn is_worn(&self) -> bool {
-        self.shared.is_worn()
+        self.shared.resets_left() < RESETS_PER_CONNECTION
     }
 
     /// The connection refuses new streams: nobody else should try it.
@@ -525,5 +576,25 @@ impl Shared {
         let told = (Arc::new(Signs::new(now)), Arc::default(), Arc::default());
         let streams = (STREAMS_AT_FIRST, Arc::default());
         Arc::new(Self::new(sender, connection.ping_pong(), now, None, streams, told, oneshot::channel().0))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn as_many_are_made_ahead_as_wear_out_meanwhile() {
+        let start = Instant::now();
+        let at = |millis| start + Duration::from_millis(millis);
+        let mut wear = Wear { made_in: Duration::from_millis(100), last: None };
+        assert_eq!(wear.needed(start), 1);
+        wear.out(start);
+        assert_eq!(wear.needed(start), 2, "how soon the next one does is not known");
+        wear.out(at(60));
+        assert_eq!((wear.needed(at(60)), wear.needed(at(200))), (3, 2));
+        wear.out(at(201));
+        wear.out(at(202));
+        assert_eq!(wear.needed(at(202)), 1 + Wear::AHEAD);
     }
 }

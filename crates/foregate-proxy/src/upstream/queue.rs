@@ -27,9 +27,9 @@ impl Queue {
         Place { queue: Arc::clone(self) }
     }
 
-    /// The right to make a connection that nobody waits for yet, unless one is being made.
-    pub fn make_ahead(self: &Arc<Self>) -> Option<Making> {
-        self.make(|counts| counts.making == 0)
+    /// The right to make a connection that nobody waits for yet, unless as many as `most` are being made.
+    pub fn make_ahead(self: &Arc<Self>, most: u32) -> Option<Making> {
+        self.make(|counts| counts.making < most)
     }
 
     fn make(self: &Arc<Self>, may: impl FnOnce(&Counts) -> bool) -> Option<Making> {
@@ -91,7 +91,7 @@ mod tests {
         let queue = Arc::new(Queue::default());
         let mut places: Vec<_> = (0..25).map(|_| queue.join()).collect();
         let first = places[0].make(None);
-        assert!(first.is_some() && places[1].make(None).is_none() && queue.make_ahead().is_none());
+        assert!(first.is_some() && places[1].make(None).is_none() && queue.make_ahead(1).is_none());
         let making: Vec<_> = places.iter().filter_map(|place| place.make(Some(10))).collect();
         assert_eq!(making.len(), 2);
         drop(first);
@@ -99,6 +99,6 @@ mod tests {
         places.truncate(20);
         assert!(places[0].make(Some(10)).is_none());
         drop(making);
-        assert!(queue.make_ahead().is_some());
+        assert!(queue.make_ahead(1).is_some());
     }
 }
