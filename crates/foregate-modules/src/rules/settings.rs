@@ -558,23 +558,24 @@ impl Reader<'_> {
 
 /// Whether a request can have a path that is written so: any byte may stand in it, but what no path is refuses each request.
 fn check_rewritten(path: &str) -> Result<(), &'static str> {
-    for segment in path.split('/') {
-        let mut decoded = Vec::with_capacity(segment.len());
-        let mut bytes = segment.bytes();
-        while let Some(byte) = bytes.next() {
-            let mut digit = || char::from(bytes.next()?).to_digit(16);
-            let byte = match byte {
-                b'%' => digit().zip(digit()).map(|(high, low)| (high << 4 | low) as u8),
-                byte => Some(byte),
-            };
-            decoded.push(byte.ok_or("behind `%` stand two hexadecimal digits")?);
-        }
-        if decoded.contains(&0) {
-            return Err("no path has a NUL in it");
-        }
-        if decoded == b".." {
-            return Err("a path to which a request is rewritten has no `..`");
-        }
+    let mut decoded = Vec::with_capacity(path.len());
+    let mut bytes = path.bytes();
+    while let Some(byte) = bytes.next() {
+        let mut digit = || char::from(bytes.next()?).to_digit(16);
+        let byte = match byte {
+            b'%' => digit().zip(digit()).map(|(high, low)| (high << 4 | low) as u8),
+            byte => Some(byte),
+        };
+        decoded.push(byte.ok_or("behind `%` stand two hexadecimal digits")?);
+    }
+    if decoded.contains(&0) {
+        return Err("no path has a NUL in it");
+    }
+    // An origin may take each of these for a slash, or leave out what follows a semicolon.
+    let mut segments = decoded.split(|byte| matches!(byte, b'/' | b'\\'));
+    let is_parent = |segment: &[u8]| segment.split(|byte| *byte == b';').next() == Some(b"..");
+    if segments.any(is_parent) {
+        return Err("a path to which a request is rewritten has no `..`");
     }
     Ok(())
 }

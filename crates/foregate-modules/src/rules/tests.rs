@@ -555,6 +555,14 @@ fn actions_that_cannot_be_are_refused() {
             node("rewrite").prop_literal("path", "/%2E%2e"),
             "a path to which a request is rewritten has no `..`",
         ),
+        (
+            node("rewrite").prop_literal("path", "/a%2f..%2fb"),
+            "a path to which a request is rewritten has no `..`",
+        ),
+        (
+            node("rewrite").prop_literal("path", "/a\\..;x"),
+            "a path to which a request is rewritten has no `..`",
+        ),
         (node("rewrite").prop_literal("path", "/a%0"), "behind `%` stand two hexadecimal digits"),
         (node("rewrite").prop_literal("path", "/a%00"), "no path has a NUL in it"),
         (node("rewrite").prop_literal("query", "?a=1"), "a query is written without `?`, and has no `#`"),

@@ -8,7 +8,9 @@ mod understand;
 use std::sync::Arc;
 use std::time::Instant;
 
-use foregate_wire::{BodyLength, Method, NameId, RequestHead, Slashes, normalize_path, normalize_query};
+use foregate_wire::{
+    BodyLength, Method, NameId, RequestHead, Slashes, Version, normalize_path, normalize_query,
+};
 
 use self::onward::{OWN_NAME, Told};
 use self::understand::LastHost;
@@ -189,6 +191,11 @@ impl Request {
         self.head.method == Method::Get
             && self.length.is_empty()
             && self.upgrade.as_ref().is_some_and(|protocol| protocol.eq_ignore_ascii_case(b"websocket"))
+    }
+
+    /// Whether the client takes trailers, so far as it says so: over HTTP/2 they need no permission.
+    pub fn takes_trailers(&self) -> bool {
+        self.head.version == Version::Http2 || self.head.headers.contains(NameId::Te)
     }
 
     /// How often OPTIONS or TRACE may still be handed on, where the client says so (RFC 9110, section 7.6.2).

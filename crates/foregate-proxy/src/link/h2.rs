@@ -147,7 +147,7 @@ impl H2Link {
                         return Poll::Ready(Err(error.into()));
                     }
                     // To `h2` a stream on which we still send is broken by the end of its connection, though its response is whole.
-                    self.receive = None;
+                    self.stop_receiving();
                 }
                 None => {
                     if let Some(trailers) = ready!(receive.poll_trailers(cx))? {
@@ -155,10 +155,7 @@ impl H2Link {
                         self.trailers.retain(|field| may_be_trailer(field.id));
                         self.trailers_charge.set(self.trailers.memory());
                     }
-                    if let Some(unread) = &self.unread {
-                        unread.took_trailers(receive.stream_id().as_u32());
-                    }
-                    self.receive = None;
+                    self.stop_receiving();
                 }
             }
         }

@@ -26,7 +26,7 @@ pub struct Unread(Mutex<Streams>);
 
 #[derive(Debug, Default)]
 struct Streams {
-    /// Those on which more may come, or something waits.
+    /// Those on which more may come, or that somebody reads.
     streams: HashMap<u32, Waiting>,
     bytes: usize,
     frames: usize,
@@ -100,15 +100,9 @@ impl Unread {
         self.0.lock().take(stream, bytes, 0);
     }
 
-    /// Whether all that an origin sends on a stream has come, its end too, and was taken.
+    /// Whether all that an origin sends on a stream has come, its end too, and was taken. Of one that was reset nobody knows.
     pub(super) fn has_given_all(&self, stream: u32) -> bool {
-        // One that was reset is forgotten as well, but `h2` says so itself.
-        !self.0.lock().streams.contains_key(&stream)
-    }
-
-    /// A stream has taken its trailers, or there are none.
-    pub(super) fn took_trailers(&self, stream: u32) {
-        self.0.lock().take_trailers(stream);
+        self.0.lock().streams.get(&stream).is_some_and(|waiting| waiting.ended && waiting.is_empty())
     }
 
     /// Nobody reads a stream any more.
@@ -159,7 +153,7 @@ impl Streams {
         }
         waiting.ended |= ends;
         let reader = if waiting.frames > MANY { waiting.reader.take() } else { None };
-        if waiting.ended && (waiting.gone || waiting.is_empty()) {
+        if waiting.ended && waiting.gone {
             self.streams.remove(&frame.stream);
         }
         self.count();
@@ -191,9 +185,6 @@ impl Streams {
         waiting.frames -= frames;
         self.bytes -= bytes;
         self.frames -= frames;
-        if waiting.ended && waiting.is_empty() {
-            self.streams.remove(&stream);
-        }
         self.count();
     }
 
@@ -204,10 +195,14 @@ impl Streams {
     fn forget(&mut self, stream: u32) {
         self.take_trailers(stream);
         self.take(stream, usize::MAX, usize::MAX);
-        // Until it has been reset more of it may come.
-        if let Some(waiting) = self.streams.get_mut(&stream) {
-            waiting.gone = true;
-            waiting.reader = None;
+        match self.streams.get_mut(&stream) {
+            Some(waiting) if waiting.ended => drop(self.streams.remove(&stream)),
+            // Until it has been reset more of it may come.
+            Some(waiting) => {
+                waiting.gone = true;
+                waiting.reader = None;
+            }
+            None => {}
         }
     }
 
@@ -253,7 +248,11 @@ mod tests {
         unread.received(&frame(kind::HEADERS, flag::END_STREAM, 3, 10));
         assert_eq!(unread.0.lock().streams.len(), 1);
         unread.took(1, 5);
-        (0..2).for_each(|_| unread.took_frame(1));
+        unread.took_frame(1);
+        assert!(!unread.has_given_all(1), "its end waits");
+        unread.took_frame(1);
+        assert!(unread.has_given_all(1) && [3, 5, 7, 9].iter().all(|stream| !unread.has_given_all(*stream)));
+        unread.forget(1);
         assert!(unread.held() == 0 && unread.0.lock().streams.is_empty());
     }
 
@@ -269,14 +268,14 @@ mod tests {
         }
         let one = 1500 + TRAILERS;
         assert_eq!(unread.held(), 4 * one);
-        unread.took_trailers(1);
-        unread.took_trailers(1);
+        assert!(!unread.has_given_all(1));
+        unread.forget(1);
         unread.forget(3);
         unread.sent(&frame(kind::RST_STREAM, 0, 5, 4));
         assert_eq!((unread.held(), unread.0.lock().streams.len()), (one, 1));
         unread.received(&frame(kind::DATA, flag::END_STREAM, 7, 10));
         assert_eq!(unread.held(), one, "nothing comes behind the end");
-        unread.took_trailers(7);
+        unread.forget(7);
         assert!(unread.held() == 0 && unread.0.lock().streams.is_empty());
     }
 

@@ -225,8 +225,9 @@ impl Upstream {
         let Some(server) = self.servers.get(server) else { return };
         let began = Instant::now();
         let made = self.connect(server, Terms::OF_NOBODY, began + self.settings.connect_timeout).await;
-        if let Ok(made) = &made {
-            server.pool.has_made(made, began.elapsed());
+        match &made {
+            Ok(made) => server.pool.has_made(made, began.elapsed()),
+            Err(_) => server.pool.has_failed(Instant::now()),
         }
         drop(making);
         if let Err(Ok(Connected::H1(link))) = tell.send(made) {
@@ -239,10 +240,8 @@ impl Upstream {
     fn make_successor(self: &Arc<Self>, server: &Server, origin: &Origin) {
         let Some(H2Attempt { lease, .. }) = &origin.h2 else { return };
         let now = clock::now();
-        if !lease.is_short()
-            || !lease.is_worn() && !server.pool.wears_out(now)
-            || server.health.failures() > 0
-        {
+        let wears_out = lease.is_worn() || server.pool.wears_out(now);
+        if !wears_out || !lease.is_short() || server.health.failures() > 0 {
             return;
         }
         if let Some(making) = server.pool.queue.make_ahead(server.pool.missing(now)) {
@@ -595,7 +594,10 @@ impl Origin {
                     Some(0) => match link.poll_receive(&mut Context::from_waker(Waker::noop())) {
                         Poll::Ready(Ok(Received::End)) if link.trailers().is_empty() => BodyLength::Fixed(0),
                         // Trailers may come behind it, which have no place behind a length in HTTP/1.
-                        Poll::Ready(Ok(Received::End)) | Poll::Pending => BodyLength::Chunked,
+                        Poll::Ready(Ok(Received::End)) | Poll::Pending if request.takes_trailers() => {
+                            BodyLength::Chunked
+                        }
+                        Poll::Ready(Ok(Received::End)) | Poll::Pending => BodyLength::Fixed(0),
                         Poll::Ready(Ok(Received::Data) | Err(LinkError::Reset(Reason::PROTOCOL_ERROR))) => {
                             return Err(rest::NO_BODY);
                         }

@@ -38,6 +38,8 @@ pub(super) const RESETS_PER_CONNECTION: u32 = 100;
 const STREAMS_AT_FIRST: u32 = 8;
 /// How long after a connection has borne all its resets the next one is made before those that are there are full.
 const WEARS_FOR: Duration = Duration::from_secs(10);
+/// How long after a connection could not be made none is made before somebody needs it.
+const AFTER_FAILURE: Duration = Duration::from_secs(5);
 /// How long a connection that has no more room is waited for to say that it has. Its SETTINGS come with its first bytes.
 const SETTLED_WITHIN: Duration = Duration::from_millis(500);
 
@@ -309,6 +311,11 @@ impl Pool {
         self.wear.lock().needed(now).saturating_sub(u32::try_from(fresh).unwrap_or(u32::MAX))
     }
 
+    /// Takes note that a connection could not be made.
+    pub(super) fn has_failed(&self, now: Instant) {
+        self.wear.lock().failed = Some(now);
+    }
+
     /// Takes note of what a connection speaks, and how long it has taken to make it.
     pub(super) fn has_made(&self, made: &Connected, took: Duration) {
         self.speaks_http1.store(matches!(made, Connected::H1(_)), Ordering::Relaxed);
@@ -328,6 +335,8 @@ struct Wear {
     made_in: Duration,
     /// When one last did, and how long after the one before.
     last: Option<(Instant, Duration)>,
+    /// When one could not be made last.
+    failed: Option<Instant>,
 }
 
 impl Wear {
@@ -341,6 +350,9 @@ impl Wear {
 
     /// One, and as many more as wear out while one is made.
     fn needed(&self, now: Instant) -> u32 {
+        if self.failed.is_some_and(|failed| now.saturating_duration_since(failed) < AFTER_FAILURE) {
+            return 0;
+        }
         let Some((last, lasted)) = self.last else { return 1 };
         let lasted = lasted.max(now.saturating_duration_since(last)).as_micros().max(1);
         let meanwhile = self.made_in.as_micros().div_ceil(lasted);
@@ -587,7 +599,7 @@ mod tests {
     fn as_many_are_made_ahead_as_wear_out_meanwhile() {
         let start = Instant::now();
         let at = |millis| start + Duration::from_millis(millis);
-        let mut wear = Wear { made_in: Duration::from_millis(100), last: None };
+        let mut wear = Wear { made_in: Duration::from_millis(100), ..Wear::default() };
         assert_eq!(wear.needed(start), 1);
         wear.out(start);
         assert_eq!(wear.needed(start), 2, "how soon the next one does is not known");
@@ -596,5 +608,11 @@ mod tests {
         wear.out(at(201));
         wear.out(at(202));
         assert_eq!(wear.needed(at(202)), 1 + Wear::AHEAD);
+        wear.failed = Some(at(202));
+        assert_eq!(
+            (wear.needed(at(5000)), wear.needed(at(5202))),
+            (0, 2),
+            "an origin that takes none is left alone"
+        );
     }
 }
