@@ -12,6 +12,7 @@ mod queue;
 mod remembered;
 pub mod resolve;
 mod rest;
+mod sharing;
 mod tried;
 mod turns;
 

@@ -1,8 +1,6 @@
 //! One attempt at an origin: a connection for one request.
 
 use std::net::IpAddr;
-use std::pin::pin;
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, Waker, ready};
 use std::time::{Duration, Instant};
@@ -17,13 +15,10 @@ use foregate_wire::{
 use h2::client::ResponseFuture;
 use h2::ext::Protocol;
 use h2::{Reason, RecvStream};
-use tokio::sync::oneshot;
-use tokio::time::timeout_at;
 
 use super::connect::Connected;
 use super::guarded::Signs;
 use super::pool::{Lease, Made};
-use super::queue::Making;
 use super::{Own, Server, Upstream, rest};
 use crate::connection::registry::Holdings;
 use crate::descriptors::OfClient;
@@ -86,18 +81,6 @@ pub struct Terms<'a> {
     pub http1: bool,
 }
 
-impl Terms<'_> {
-    /// Those of a connection that is made for whoever comes.
-    const OF_NOBODY: Self = Self {
-        fresh: true,
-        careful: false,
-        addresses: Addresses { client: None, local: None },
-        client: None,
-        own: None,
-        http1: false,
-    };
-}
-
 impl Upstream {
     /// A connection to `server`, kept or new.
     ///
@@ -136,135 +119,8 @@ impl Upstream {
         Box::pin(self.share(server, terms, now)).await
     }
 
-    /// A stream on a shared connection; one is made if there is none with room.
-    async fn share(
-        self: &Arc<Self>,
-        server: &Server,
-        terms: Terms<'_>,
-        now: Instant,
-    ) -> Result<Origin, Error> {
-        let began = Instant::now();
-        let deadline = began + self.settings.connect_timeout;
-        // Where each request needs a connection of its own nobody waits for those of others.
-        if !server.pool.speaks_http1.load(Ordering::Relaxed) {
-            // Requests that come while a connection is being made wait for it, each for as long as it may take to connect.
-            let Ok(origin) = timeout_at(deadline.into(), self.share_in_turn(server, terms, now)).await else {
-                // What is the matter with the server whoever connects finds out.
-                server.health.inconclusive(began, Instant::now());
-                return Err(Error::ConnectTimeout);
-            };
-            if let Some(origin) = origin? {
-                return Ok(origin);
-            }
-        }
-        let of_client = self.claim(server, terms)?;
-        let made = self.connect(server, terms, deadline).await?;
-        server.pool.has_made(&made, began.elapsed());
-        // One that is shared is nobody's.
-        let of_client = of_client.filter(|_| matches!(made, Connected::H1(_)));
-        Ok(self.attempt(server, made, false, None, of_client))
-    }
-
-    /// A stream on a connection that others have made meanwhile, or else one that is made now; `None` where the server turns out to want
-    /// a connection for each.
-    async fn share_in_turn(
-        self: &Arc<Self>,
-        server: &Server,
-        terms: Terms<'_>,
-        now: Instant,
-    ) -> Result<Option<Origin>, Error> {
-        let place = server.pool.queue.join();
-        loop {
-            let mut next = pin!(place.next());
-            // Nothing that happens from here on is missed.
-            next.as_mut().enable();
-            if let Some(origin) = self.shared(server, terms, now)? {
-                return Ok(Some(origin));
-            }
-            if server.pool.speaks_http1.load(Ordering::Relaxed) {
-                return Ok(None);
-            }
-            // A server that fails is not asked by many at once.
-            let requests = server.pool.streams_said().filter(|_| server.health.failures() == 0);
-            match place.make(requests) {
-                Some(making) => return self.make_shared(server, terms, now, making).await.map(Some),
-                None => next.await,
-            }
-        }
-    }
-
-    /// Makes a connection for all who wait, unless the latest one turns out to have room.
-    async fn make_shared(
-        self: &Arc<Self>,
-        server: &Server,
-        terms: Terms<'_>,
-        now: Instant,
-        making: Making,
-    ) -> Result<Origin, Error> {
-        server.pool.settled().await;
-        if let Some(origin) = self.shared(server, terms, now)? {
-            return Ok(origin);
-        }
-        let of_client = self.claim(server, terms)?;
-        let (tell, made) = oneshot::channel();
-        tokio::spawn(Arc::clone(self).connect_for_all(server.number, making, tell));
-        let made = made.await.map_err(|_| Error::Internal)??;
-        // One that is shared is nobody's.
-        let of_client = of_client.filter(|_| matches!(made, Connected::H1(_)));
-        Ok(self.attempt(server, made, false, None, of_client))
-    }
-
-    /// Connects to a server and tells who has asked for it. It does not depend on that one's client, as others wait for the connection
-    /// too, and has all the time that connecting may take.
-    async fn connect_for_all(
-        self: Arc<Self>,
-        server: usize,
-        making: Making,
-        tell: oneshot::Sender<Result<Connected, Error>>,
-    ) {
-        let Some(server) = self.servers.get(server) else { return };
-        let began = Instant::now();
-        let made = self.connect(server, Terms::OF_NOBODY, began + self.settings.connect_timeout).await;
-        match &made {
-            Ok(made) => server.pool.has_made(made, began.elapsed()),
-            Err(_) => server.pool.has_failed(Instant::now()),
-        }
-        drop(making);
-        if let Err(Ok(Connected::H1(link))) = tell.send(made) {
-            let origin = self.attempt(server, Connected::H1(link), false, None, None);
-            self.put_back(origin, Instant::now());
-        }
-    }
-
-    /// Makes the next connection before this one, some of whose streams were reset, takes no more: nobody has to wait for it then.
-    fn make_successor(self: &Arc<Self>, server: &Server, origin: &Origin) {
-        let Some(H2Attempt { lease, .. }) = &origin.h2 else { return };
-        let now = clock::now();
-        let wears_out = lease.is_worn() || server.pool.wears_out(now);
-        if !wears_out || !lease.is_short() || server.health.failures() > 0 {
-            return;
-        }
-        if let Some(making) = server.pool.queue.make_ahead(server.pool.missing(now)) {
-            let (tell, _) = oneshot::channel();
-            tokio::spawn(Arc::clone(self).connect_for_all(server.number, making, tell));
-        }
-    }
-
-    /// What others have made, or left.
-    fn shared(&self, server: &Server, terms: Terms<'_>, now: Instant) -> Result<Option<Origin>, Error> {
-        let origin = match server.pool.lease(now, self.ages()) {
-            Some(lease) => Some(self.attempt(server, Connected::H2(lease), true, None, None)),
-            None if terms.fresh => None,
-            None => self.kept(server, terms, None, now)?,
-        };
-        if origin.is_some() {
-            self.counters.reused.inc();
-        }
-        Ok(origin)
-    }
-
     /// A kept connection; one that is for one connection of a client alone if that is `own`.
-    fn kept(
+    pub(super) fn kept(
         &self,
         server: &Server,
         terms: Terms<'_>,
@@ -291,7 +147,7 @@ impl Upstream {
     }
 
     /// Counts a connection that serves a client alone as its own, unless it has so many that too few are left for others.
-    fn claim(&self, server: &Server, terms: Terms<'_>) -> Result<Option<OfClient>, Error> {
+    pub(super) fn claim(&self, server: &Server, terms: Terms<'_>) -> Result<Option<OfClient>, Error> {
         let Some(client) = terms.client else { return Ok(None) };
         let claimed = OfClient::claim(client, || self.pools.idle());
         if claimed.is_none() {
@@ -303,7 +159,7 @@ impl Upstream {
     }
 
     /// `kept` is known of a connection that was kept.
-    fn attempt(
+    pub(super) fn attempt(
         &self,
         server: &Server,
         connected: Connected,
@@ -423,6 +279,11 @@ impl Origin {
             }
             (Link::H2(_) | Link::Client(_), _) => Err(Error::Internal),
         }
+    }
+
+    /// Its place on a shared connection.
+    pub(super) fn lease(&self) -> Option<&Lease> {
+        self.h2.as_ref().map(|attempt| &attempt.lease)
     }
 
     /// Where the connection leads, so far as it can be told.

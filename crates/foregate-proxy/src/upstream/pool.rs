@@ -319,7 +319,8 @@ impl Pool {
     /// Takes note of what a connection speaks, and how long it has taken to make it.
     pub(super) fn has_made(&self, made: &Connected, took: Duration) {
         self.speaks_http1.store(matches!(made, Connected::H1(_)), Ordering::Relaxed);
-        self.wear.lock().made_in = took;
+        let mut wear = self.wear.lock();
+        (wear.made_in, wear.failed) = (took, None);
     }
 
     /// Shares a new HTTP/2 connection.
