@@ -12,6 +12,7 @@ use foregate_wire::client_network;
 use parking_lot::{Condvar, Mutex};
 
 use crate::pressure;
+use crate::sys;
 use crate::telemetry::metrics::Metrics;
 
 /// A piece of work. It catches its own panics.
@@ -239,22 +240,9 @@ impl Drop for Offload {
 /// worker with a request that needs little must not wait for its turn behind one that needs much. While workers take all
 /// there is, a tenth is left for heavy work.
 const NICE: i32 = 10;
-/// The lowest that there is.
-const LOWEST: i32 = 19;
-
-/// Gives this thread its priority; where that cannot be, it is that of a worker.
-fn yield_to_workers() {
-    // Elsewhere than on Linux this call is about the whole process.
-    #[cfg(target_os = "linux")]
-    if let Err(error) = rustix::process::getpriority_process(None)
-        .and_then(|now| rustix::process::setpriority_process(None, (now + NICE).min(LOWEST)))
-    {
-        tracing::debug!(%error, "threads for heavy work have the priority of others");
-    }
-}
 
 fn work(queue: &Queue, metrics: &Metrics) {
-    yield_to_workers();
+    sys::yield_to_workers(NICE);
     loop {
         let mut jobs = queue.jobs.lock();
         let (job, since) = loop {
@@ -319,7 +307,7 @@ mod tests {
             .reserve(None, Patience::None)
             .unwrap()
             .submit(Box::new(move || told.send(priority()).unwrap()));
-        assert_eq!(there.recv_timeout(Duration::from_secs(10)).unwrap(), (before + NICE).min(LOWEST));
+        assert_eq!(there.recv_timeout(Duration::from_secs(10)).unwrap(), (before + NICE).min(19));
         assert_eq!(priority(), before, "of this thread alone");
     }
 

@@ -1,5 +1,6 @@
 //! The process: start, reload, and the end.
 
+mod aside;
 mod signals;
 mod sockets;
 #[cfg(test)]
@@ -15,9 +16,10 @@ use std::time::{Duration, Instant};
 
 use foregate_module::Plan;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 
+use self::aside::Aside;
 use self::signals::Signals;
 pub use self::signals::catch_early;
 use self::sockets::{Bound, Side, SocketFile};
@@ -55,7 +57,7 @@ const AFTER_DRAIN: Duration = Duration::from_secs(10);
 /// How often an old configuration is looked at, whether requests still hold it.
 const RETIRE_EVERY: Duration = Duration::from_millis(200);
 
-/// Where settings come from. Each is asked on a thread of its own, one after the other.
+/// Where settings come from, asked for them on a thread that may wait.
 pub trait Source: Send + Sync {
     /// Reads and validates the configuration anew.
     ///
@@ -145,6 +147,7 @@ struct Server {
     certificates: CertificateStore,
     source: Arc<dyn Source>,
     logs: LogFiles,
+    aside: Arc<Aside>,
     listening: HashMap<ListenAddress, Listening>,
     next_listener: usize,
     /// Sockets that were passed to the process. They stay while it serves: a listener that a reload takes out can come back.
@@ -219,6 +222,7 @@ impl Server {
             certificates,
             source,
             logs,
+            aside: Arc::new(Aside::start()?),
             listening: HashMap::new(),
             next_listener: 0,
             inherited: HashMap::new(),
@@ -449,19 +453,11 @@ impl Server {
 
     async fn try_reload(&mut self, cause: Cause) -> Result<(), String> {
         let source = Arc::clone(&self.source);
-        // Reading may take long and block, so it has a thread of its own.
-        let (sender, receiver) = oneshot::channel();
-        std::thread::Builder::new()
-            .name("foregate-reload".to_owned())
-            .spawn(move || {
-                // Whoever waits may be gone.
-                let _ = sender.send(match cause {
-                    Cause::Asked => source.read(),
-                    Cause::Changed => source.refresh(),
-                });
-            })
-            .map_err(|error| error.to_string())?;
-        let settings = receiver.await.map_err(|_| "reading the configuration panicked".to_owned())??;
+        let read = self.aside.run(move || match cause {
+            Cause::Asked => source.read(),
+            Cause::Changed => source.refresh(),
+        });
+        let settings = read.await.map_err(|_| "reading the configuration panicked".to_owned())??;
         let old = self.proxy.config();
         if settings.workers != old.settings.workers {
             tracing::warn!("a change of `workers` takes effect with the next start");
@@ -490,7 +486,7 @@ impl Server {
                 proxy.forget(&old);
             });
         }
-        retire(old);
+        retire(old, &self.aside);
         Ok(())
     }
 }
@@ -516,15 +512,14 @@ fn drain_listener(
     })
 }
 
-/// Lets a configuration go once no request holds it, on a thread of its own: to drop 100,000 sites takes so long that
-/// the requests of a worker would wait for it.
-fn retire(old: Arc<Config>) {
+/// Lets a configuration go once no request holds it.
+fn retire(old: Arc<Config>, aside: &Arc<Aside>) {
+    let aside = Arc::clone(aside);
     tokio::spawn(async move {
         while Arc::strong_count(&old) > 1 {
             tokio::time::sleep(RETIRE_EVERY).await;
         }
-        // Where no thread can be had, it is dropped here.
-        let _ = std::thread::Builder::new().name("foregate-retire".to_owned()).spawn(move || drop(old));
+        aside.run(move || drop(old));
     });
 }
 

@@ -43,6 +43,20 @@ pub fn collect_memory() {
     unsafe { libmimalloc_sys::mi_collect(true) }
 }
 
+/// The lowest priority that there is, in the steps of `nice`.
+const LOWEST: i32 = 19;
+
+/// Lowers the priority of this thread, and of those that it starts, by steps of `nice`. Where the system refuses, it stays.
+pub fn yield_to_workers(steps: i32) {
+    // Elsewhere than on Linux this call is about the whole process.
+    #[cfg(target_os = "linux")]
+    if let Err(error) = rustix::process::getpriority_process(None)
+        .and_then(|now| rustix::process::setpriority_process(None, (now + steps).min(LOWEST)))
+    {
+        tracing::debug!(%error, "a thread has the priority of workers");
+    }
+}
+
 /// The size of a huge page, bytes, and how they are aligned.
 const HUGE: usize = 2 << 20;
 

@@ -1,3 +1,5 @@
+use tokio::sync::oneshot;
+
 use super::*;
 
 #[tokio::test]

@@ -1,0 +1,78 @@
+//! The thread that reads configurations and lets them go, beside the workers.
+//!
+//! With 100,000 sites each of the two takes so long that requests would wait for it on a worker. Both are done by one
+//! thread that stays: the allocator gives memory back to the system when the thread that asked for it looks through its
+//! pages, and those of a thread that has ended would stay until another one comes upon them.
+
+use std::io;
+use std::panic::{self, AssertUnwindSafe};
+use std::sync::mpsc::{self, Sender};
+use std::thread;
+
+use tokio::sync::oneshot::{self, Receiver};
+
+use crate::sys;
+
+/// The priority of the thread below that of workers, in the steps of `nice`: a reload may take a little longer, while a
+/// worker that has just been given a request must not wait for a turn. Where workers take all there is, a quarter of a
+/// core is left for it.
+const NICE: i32 = 5;
+
+type Job = Box<dyn FnOnce() + Send>;
+
+/// A hand on the thread, which ends with it once it has done what it was given.
+pub(super) struct Aside {
+    jobs: Sender<Job>,
+}
+
+impl Aside {
+    /// Starts the thread.
+    ///
+    /// # Errors
+    ///
+    /// The system's refusal of a thread.
+    pub(super) fn start() -> io::Result<Self> {
+        let (jobs, given) = mpsc::channel::<Job>();
+        thread::Builder::new().name("foregate-reload".to_owned()).spawn(move || {
+            sys::yield_to_workers(NICE);
+            for job in given {
+                // The panic has been told of, and whoever waits for the job gets an error; the next one is done.
+                let _ = panic::catch_unwind(AssertUnwindSafe(job));
+                sys::collect_memory();
+            }
+        })?;
+        Ok(Self { jobs })
+    }
+
+    /// Has the thread do `job` after those that it has; an error stands for a job that panicked.
+    pub(super) fn run<T: Send + 'static>(&self, job: impl FnOnce() -> T + Send + 'static) -> Receiver<T> {
+        let (sender, receiver) = oneshot::channel();
+        // Whoever waits may be gone. The thread is not: it ends after this hand on it.
+        let _ = self.jobs.send(Box::new(move || drop(sender.send(job()))));
+        receiver
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_thread_below_workers_does_one_job_after_the_other() {
+        let aside = Aside::start().unwrap();
+        let look = || (thread::current().id(), rustix::process::getpriority_process(None).unwrap());
+        let (_, ours) = look();
+        let jobs = [aside.run(look), aside.run(look)];
+        let [first, second] = jobs.map(|job| job.blocking_recv().unwrap());
+        assert_eq!((first, first.1), (second, (ours + NICE).min(19)));
+    }
+
+    #[test]
+    fn a_panic_ends_its_own_job_alone() {
+        let aside = Aside::start().unwrap();
+        let panicked = aside.run(|| panic::panic_any("on purpose"));
+        let next = aside.run(|| 2);
+        assert!(panicked.blocking_recv().is_err());
+        assert_eq!(next.blocking_recv(), Ok(2));
+    }
+}
