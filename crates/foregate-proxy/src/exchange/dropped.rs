@@ -6,7 +6,7 @@ use std::sync::Arc;
 use foregate_module::Source;
 use foregate_wire::{BodyLength, Method, NameId};
 
-use super::{Again, Exchange, Step};
+use super::{Exchange, Step};
 use crate::upstream::Origin;
 
 impl Exchange<'_> {
@@ -47,9 +47,7 @@ impl Exchange<'_> {
     pub(super) fn ask_whole(&mut self, origin: Origin, length: BodyLength) -> Step {
         self.drop_response(origin, length);
         self.request.ask_for_all();
-        // This is no failure: the second request has as many attempts as the first.
-        let answered = u8::try_from(self.attempts).unwrap_or(u8::MAX);
-        self.again = Again { answered, ..Again::default() };
+        self.attempts.start_over();
         Step::Connect
     }
 

@@ -12,7 +12,6 @@ use foregate_module::{FetchError, FetchRequest, FetchResponse, FetchResult, Fetc
 use foregate_wire::{BodyLength, HeaderList, Method, ResponseHead, Slashes, connection};
 use parking_lot::Mutex;
 
-use super::UNPROCESSED_MOST;
 use super::request::Request;
 use crate::address::ServerAddress;
 use crate::error::Error;
@@ -20,7 +19,7 @@ use crate::link::Received;
 use crate::proxy::{Config, Proxy};
 use crate::routing::HostId;
 use crate::settings::{self, Action};
-use crate::upstream::{Addresses, Origin, Terms, Tried, Upstream};
+use crate::upstream::{Addresses, Attempts, Origin, Terms, Upstream};
 
 /// Questions whose answers are kept. Beyond, the one that is least fresh goes.
 const KEPT: usize = 256;
@@ -356,32 +355,10 @@ async fn attempts(
     origin: &mut Option<(Origin, Instant)>,
 ) -> FetchResult {
     let mut active = upstream.enter();
-    let mut tried = Tried::default();
-    let mut fresh = false;
-    let mut races = 0u8;
-    let mut retries = 0;
-    // Who is asked after an attempt has failed.
-    let mut next = |server, error: &Error| {
-        let now = Instant::now();
-        let safe = error.is_before_sending() || error.is_before_response() && request.is_repeatable();
-        if tried.last() != Some(server) {
-            tried.push(server);
-        }
-        let has_other = upstream.has_other(&tried, now);
-        let same = !error.is_of_the_server() && upstream.is_up(server, now);
-        if !safe || retries >= upstream.settings.retries || !has_other && !same || !active.may_retry() {
-            return None;
-        }
-        let other = upstream.other(&tried, now).or_else(|| same.then_some(server))?;
-        retries += 1;
-        upstream.metrics.retries.inc();
-        Some((other, now))
-    };
+    let mut attempts = Attempts::default();
     loop {
         let now = Instant::now();
-        // A connection that was dead says nothing about its server, which is asked once more.
-        let server = asked.map(|(server, _)| server).or_else(|| upstream.pick(now));
-        let server = server.ok_or(FetchError::Connection)?;
+        let (server, fresh) = attempts.begin(upstream, now).ok_or(FetchError::Connection)?;
         *asked = Some((server, now));
         let terms = Terms {
             fresh,
@@ -391,41 +368,32 @@ async fn attempts(
             own: None,
             http1: false,
         };
-        let opened = match upstream.open(server, terms, now).await {
-            Ok(opened) => opened,
-            Err(error) => {
-                *asked = Some(next(server, &error).ok_or(fetch_error(error))?);
-                fresh = false;
-                continue;
-            }
-        };
-        let (opened, _) = origin.insert((opened, Instant::now()));
-        let result = attempt(upstream, opened, request, ask, asked).await;
-        let Some((origin, _)) = origin.take() else { return Err(FetchError::Connection) };
-        match result {
-            Ok(answer) => {
-                upstream.recycle(origin, Some(server), Instant::now());
-                return answer;
-            }
-            Err(error) => {
-                let race = origin.is_race(&error);
-                let again = match error {
-                    Error::OriginRefused => races < UNPROCESSED_MOST,
-                    _ => request.is_repeatable() && !fresh,
+        let error = match upstream.open(server, terms, now).await {
+            Ok(opened) => {
+                let (opened, _) = origin.insert((opened, Instant::now()));
+                let result = attempt(upstream, opened, request, ask, asked).await;
+                let Some((origin, _)) = origin.take() else { return Err(FetchError::Connection) };
+                let error = match result {
+                    Ok(answer) => {
+                        upstream.recycle(origin, Some(server), Instant::now());
+                        return answer;
+                    }
+                    Err(error) => error,
                 };
-                if race && again {
-                    (fresh, races) = (true, races + 1);
-                    continue;
-                }
-                if !race {
+                if !attempts.failed_on(&origin, &error) {
                     origin.gave_up(&error, &upstream.settings);
                     upstream.attempt_failed(server, &origin, now, Instant::now(), &error);
                 }
                 // What has begun is not repeated.
-                let other = if origin.has_begun() { None } else { next(server, &error) };
-                *asked = Some(other.ok_or(fetch_error(error))?);
-                fresh = false;
+                if origin.has_begun() {
+                    return Err(fetch_error(error));
+                }
+                error
             }
+            Err(error) => error,
+        };
+        if !attempts.may_go_on(&mut active, &error, request.is_repeatable(), Instant::now()) {
+            return Err(fetch_error(error));
         }
     }
 }

@@ -9,7 +9,7 @@ use foregate_wire::{BodyLength, Method, NameId, Version, connection};
 
 use super::progress::Awaited;
 use super::respond::{Answer, date};
-use super::{Again, Exchange, Step};
+use super::{Exchange, Step};
 use crate::error::Error;
 use crate::link::copy::{CopyError, Underscores, Waiting};
 use crate::link::filter::{Filter, chain};
@@ -100,31 +100,19 @@ impl Exchange<'_> {
     pub(super) async fn connect(&mut self) -> Step {
         let Some(upstream) = self.upstream else { return Step::Failed(Error::Internal) };
         let now = clock::now();
-        let again = self.again;
-        self.again =
-            Again { races: again.races, answered: again.answered, http1: again.http1, ..Again::default() };
-        let last = self.tried.last();
-        let server = match last {
-            // The connection was at fault, not the server.
-            Some(last) if again.fresh => Some(last),
-            Some(last) => again.server.map(|server| server as usize).or(Some(last)),
-            None => upstream.pick(now),
+        let Some((server, fresh)) = self.attempts.begin(upstream, now) else {
+            return Step::Failed(Error::NoServer);
         };
-        let Some(server) = server else { return Step::Failed(Error::NoServer) };
-        if last != Some(server) {
-            self.tried.push(server);
-        }
-        self.attempts += 1;
         self.record.first_byte = None;
         self.upload.resume();
         self.record.attempt = now;
         let terms = Terms {
-            fresh: again.fresh,
+            fresh,
             careful: !self.request.is_repeatable(),
             addresses: Addresses { client: self.peer.client, local: self.peer.local },
             client: self.peer.holdings.as_ref(),
             own: Some(&self.peer.own),
-            http1: again.http1,
+            http1: self.over_http1,
         };
         let opened = {
             let (client, timer) = (&mut self.client, &mut self.timer);
@@ -152,7 +140,7 @@ impl Exchange<'_> {
             Err(error) => {
                 // Others need not wait for what comes of a request that nobody waits for any more.
                 if let (Error::Client(_), Some(upstream), Some(server)) =
-                    (error, self.upstream, self.tried.last())
+                    (error, self.upstream, self.attempts.last())
                 {
                     upstream.failed(server, self.record.attempt, clock::now(), &error);
                 }
@@ -167,8 +155,8 @@ impl Exchange<'_> {
             Ok(()) => Step::Response(origin),
             Err(Error::NoUpgrade) if self.may_use_http1() => {
                 // Nothing was sent: it is the same attempt.
-                self.again.http1 = true;
-                self.attempts = self.attempts.saturating_sub(1);
+                self.over_http1 = true;
+                self.attempts.go_on();
                 Step::Connect
             }
             Err(error) => self.attempt_failed(&origin, error),
@@ -178,7 +166,7 @@ impl Exchange<'_> {
     /// Whether a request that HTTP/2 does not take may go over HTTP/1.1 instead.
     fn may_use_http1(&self) -> bool {
         let is_auto = |upstream: &Upstream| upstream.settings.protocol == UpstreamProtocol::Auto;
-        !self.again.http1 && self.upstream.is_some_and(|upstream| is_auto(upstream))
+        !self.over_http1 && self.upstream.is_some_and(|upstream| is_auto(upstream))
     }
 
     async fn attempt(&mut self, origin: &mut Origin) -> Result<(), Error> {
@@ -210,14 +198,13 @@ impl Exchange<'_> {
 
     fn attempt_failed(&mut self, origin: &Origin, error: Error) -> Step {
         // A kept connection that turns out to be dead says nothing about the server.
-        self.again.fresh = origin.is_race(&error);
-        self.again.refused_alone = origin.is_refused_alone(&error);
+        let is_race = self.attempts.failed_on(origin, &error);
         // What has begun is not repeated.
         let begun = origin.has_begun().then(|| self.record.attempt.elapsed());
         self.record.first_byte = self.record.first_byte.or(begun);
-        if let (Some(upstream), Some(server)) = (self.upstream, self.tried.last()) {
+        if let (Some(upstream), Some(server)) = (self.upstream, self.attempts.last()) {
             origin.gave_up(&error, &upstream.settings);
-            if !self.again.fresh {
+            if !is_race {
                 upstream.attempt_failed(server, origin, self.record.attempt, clock::now(), &error);
             }
         }
@@ -407,7 +394,7 @@ impl Exchange<'_> {
             Ok(length) => length,
             Err(error) => return self.attempt_failed(&origin, error),
         };
-        if let Some(server) = self.tried.last() {
+        if let Some(server) = self.attempts.last() {
             upstream.succeeded(server, clock::now());
             upstream.address_answered(server, &origin);
         }
@@ -601,7 +588,7 @@ impl Exchange<'_> {
         }
         if self.upload.is_done() && !self.upload.gave_up() {
             if let Some(upstream) = self.upstream {
-                upstream.recycle(origin, self.tried.last(), clock::now());
+                upstream.recycle(origin, self.attempts.last(), clock::now());
             }
         } else if origin.link.is_h2() {
             origin.link.abort();

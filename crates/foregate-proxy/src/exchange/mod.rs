@@ -47,7 +47,7 @@ use crate::settings::{Action, Route};
 use crate::telemetry::access_log::Entry;
 use crate::telemetry::clock;
 use crate::timer::Timer;
-use crate::upstream::{Active, Origin, Tried, Upstream};
+use crate::upstream::{Active, Attempts, Origin, Upstream};
 
 /// What a request goes through. Steps of modules run in those that say so, in the order of their phases.
 enum Step {
@@ -108,11 +108,9 @@ struct Exchange<'a> {
     route: Option<&'a Arc<Route>>,
     upstream: Option<&'a Arc<Upstream>>,
     active: Option<Active<'a>>,
-    /// Servers that have been tried, in order.
-    tried: Tried,
-    attempts: u32,
-    /// What a further attempt has to observe.
-    again: Again,
+    attempts: Attempts,
+    /// The request switches protocols, which HTTP/2 does not do with this origin.
+    over_http1: bool,
     upload: Copy,
     download: Copy,
     progress: Progress,
@@ -141,36 +139,6 @@ impl Drop for Exchange<'_> {
         }
     }
 }
-
-/// What a further attempt has to observe.
-#[derive(Debug, Clone, Copy, Default)]
-struct Again {
-    /// A kept connection has turned out to be dead: use a new one.
-    fresh: bool,
-    /// The origin has refused this request, and not all that it is asked on the connection.
-    refused_alone: bool,
-    /// The request switches protocols, which HTTP/2 does not do with this origin. It stays for all further attempts.
-    http1: bool,
-    /// Another server than the one that was tried last.
-    server: Option<u32>,
-    races: Races,
-    /// How many attempts there had been when the present request was first sent: for another that was answered, but not with what
-    /// is needed. It stays for all further ones.
-    answered: u8,
-}
-
-/// Connections that have served others and ended just as this request came, and refusals. To repeat it elsewhere asks no more of an
-/// origin than it was asked before, so that no budget is needed.
-#[derive(Debug, Clone, Copy, Default)]
-struct Races {
-    /// How often the origin has said that it has not looked at the request.
-    unprocessed: u8,
-    /// A connection has ended without a word.
-    lost: bool,
-}
-
-/// How often a request that the origin has not looked at is repeated beyond `retries`.
-const UNPROCESSED_MOST: u8 = 3;
 
 /// What the log and the metrics are told.
 #[derive(Debug)]
@@ -302,9 +270,8 @@ impl<'a> Exchange<'a> {
             route: None,
             upstream: None,
             active: None,
-            tried: Tried::default(),
-            attempts: 0,
-            again: Again::default(),
+            attempts: Attempts::default(),
+            over_http1: false,
             upload,
             download: Copy::new(),
             progress: Progress::new(now),
@@ -529,50 +496,14 @@ impl<'a> Exchange<'a> {
     }
 
     fn may_try_again(&mut self, error: &Error) -> bool {
-        let (Some(upstream), Some(active)) = (self.upstream, &mut self.active) else { return false };
-        let unseen = error.is_before_sending();
-        let lost = error.is_before_response() && self.request.is_repeatable();
-        if self.record.first_byte.is_some() {
+        // What has begun is not repeated, and a body that has been taken from the client must still be at hand.
+        if self.record.first_byte.is_some() || self.client.head_sent || !self.upload.is_at_hand() {
             return false;
         }
-        // A body that has been taken from the client must still be at hand.
-        let whole = self.upload.is_at_hand();
-        // Where the server has died, a connection that was kept tells of it first; the one that was to take its place had nothing of
-        // the request.
-        let now = clock::now();
-        let has_other = upstream.has_other(&self.tried, now);
-        let dead = self.again.races.lost && (error.is_about_connecting() || has_other);
-        let free = u32::from(self.again.races.unprocessed) + u32::from(self.again.answered) + u32::from(dead);
-        let attempts = self.attempts.saturating_sub(free);
-        if !(unseen || lost) || !whole || attempts > upstream.settings.retries || self.client.head_sent {
-            return false;
-        }
-        // Only servers that are thought to be up are asked once more; the last one too, if it took the connection.
-        let last = self.tried.last();
-        let same_server = !error.is_of_the_server()
-            && last.is_some_and(|last| self.again.fresh || upstream.is_up(last, now));
-        if !same_server && !has_other {
-            return false;
-        }
-        let unprocessed = *error == Error::OriginRefused
-            && (has_other || self.again.refused_alone)
-            && self.again.races.unprocessed < UNPROCESSED_MOST;
-        let raced = !unprocessed && self.again.fresh && !self.again.races.lost;
-        if unprocessed {
-            self.again.races.unprocessed += 1;
-        } else if !raced && !active.may_retry() {
-            return false;
-        }
-        self.again.races.lost |= raced;
-        if !self.again.fresh {
-            self.again.server =
-                upstream.other(&self.tried, now).and_then(|server| u32::try_from(server).ok());
-        }
-        let again = same_server || self.again.server.is_some();
-        if again && !unprocessed {
-            self.proxy.metrics.retries.inc();
-        }
-        again
+        let repeatable = self.request.is_repeatable();
+        self.active
+            .as_mut()
+            .is_some_and(|active| self.attempts.may_go_on(active, error, repeatable, clock::now()))
     }
 
     fn log(&mut self) {
@@ -603,7 +534,7 @@ impl<'a> Exchange<'a> {
         let headers = asked.unwrap_or(&self.request.head.headers);
         let upstream = self.upstream;
         let server =
-            upstream.zip(self.tried.last()).and_then(|(upstream, server)| upstream.servers.get(server));
+            upstream.zip(self.attempts.last()).and_then(|(upstream, server)| upstream.servers.get(server));
         log.record(&Entry {
             time: SystemTime::now() - duration,
             client: self.client_address(),
@@ -620,7 +551,7 @@ impl<'a> Exchange<'a> {
             route: self.route.map(|route| &*route.pattern),
             upstream: upstream.map(|upstream| &*upstream.settings.name),
             server: server.map(|server| &*server.label),
-            attempts: self.attempts,
+            attempts: self.attempts.made(),
             upstream_first_byte: record.first_byte,
             upstream_reused: record.reused,
             error: record.error.as_ref().map(Error::kind),

@@ -1,5 +1,6 @@
 //! Origins: which server is tried, and the connections to it.
 
+mod attempts;
 mod balance;
 mod connect;
 mod guarded;
@@ -23,11 +24,11 @@ use std::time::{Duration, Instant};
 
 use foregate_wire::HeadLimits;
 
+pub use self::attempts::Attempts;
 pub use self::origin::{Addresses, Origin, Terms};
 pub use self::own::Own;
 pub use self::pool::Pool;
 pub use self::pools::Pools;
-pub use self::tried::Tried;
 
 use self::balance::RoundRobin;
 use self::health::{FAILURES_UNTIL_DOWN, Health, News};
@@ -35,6 +36,7 @@ use self::pool::Ages;
 use self::pools::PoolKey;
 use self::remembered::Remembered;
 use self::resolve::{Resolved, Resolver};
+use self::tried::Tried;
 use tokio::sync::Semaphore;
 
 use crate::address::ServerAddress;
@@ -258,7 +260,7 @@ impl Upstream {
 
     /// Another server that is up, beside those that were tried; where there is one, it is one that has not failed last: whose request
     /// has lost an attempt already is not the one to find out whether a server answers again.
-    pub fn other(&self, tried: &Tried, now: Instant) -> Option<usize> {
+    fn other(&self, tried: &Tried, now: Instant) -> Option<usize> {
         let is_well =
             |server: usize| self.servers.get(server).is_some_and(|server| server.health.failures() == 0);
         let untried = |server: usize| !tried.contains(server);
@@ -267,7 +269,7 @@ impl Upstream {
     }
 
     /// Whether there is one.
-    pub fn has_other(&self, tried: &Tried, now: Instant) -> bool {
+    fn has_other(&self, tried: &Tried, now: Instant) -> bool {
         (0..self.servers.len()).any(|server| !tried.contains(server) && self.is_up(server, now))
     }
 

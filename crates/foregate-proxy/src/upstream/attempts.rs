@@ -1,0 +1,134 @@
+//! The attempts at one request, and the rule for further ones: the same for what clients ask and for what steps ask.
+
+use std::time::Instant;
+
+use super::{Active, Origin, Tried, Upstream};
+use crate::error::Error;
+
+/// How often a request that the origin has not looked at is repeated beyond `retries`.
+const UNPROCESSED_MOST: u8 = 3;
+
+/// The attempts at a request so far.
+#[derive(Debug, Default)]
+pub struct Attempts {
+    tried: Tried,
+    made: u32,
+    next: Next,
+    races: Races,
+    /// How many attempts there had been when the present request was first sent: for another that was answered, but not with what
+    /// is needed.
+    answered: u32,
+}
+
+/// What the next attempt has to observe; each observes that of the one before alone.
+#[derive(Debug, Clone, Copy, Default)]
+struct Next {
+    /// A kept connection has turned out to be dead: use a new one.
+    fresh: bool,
+    /// The origin has refused this request, and not all that it is asked on the connection.
+    refused_alone: bool,
+    /// Another server than the one that was tried last.
+    server: Option<usize>,
+}
+
+/// Connections that have served others and ended just as this request came, and refusals. To repeat it elsewhere asks no more of an
+/// origin than it was asked before, so that no budget is needed.
+#[derive(Debug, Clone, Copy, Default)]
+struct Races {
+    /// How often the origin has said that it has not looked at the request.
+    unprocessed: u8,
+    /// A connection has ended without a word.
+    lost: bool,
+}
+
+impl Attempts {
+    /// Begins the next attempt: at which server, and whether that needs a connection of its own since a kept one was dead.
+    /// None if the upstream has no server.
+    pub fn begin(&mut self, upstream: &Upstream, now: Instant) -> Option<(usize, bool)> {
+        let next = std::mem::take(&mut self.next);
+        let last = self.tried.last();
+        let server = match last {
+            // The connection was at fault, not the server.
+            Some(last) if next.fresh => last,
+            Some(last) => next.server.unwrap_or(last),
+            None => upstream.pick(now)?,
+        };
+        if last != Some(server) {
+            self.tried.push(server);
+        }
+        self.made += 1;
+        Some((server, next.fresh))
+    }
+
+    /// Takes note that a connection, and not what was asked, may be at fault; whether it is.
+    pub fn failed_on(&mut self, origin: &Origin, error: &Error) -> bool {
+        self.next.fresh = origin.is_race(error);
+        self.next.refused_alone = origin.is_refused_alone(error);
+        self.next.fresh
+    }
+
+    /// The attempt goes on over another connection: nothing was sent.
+    pub fn go_on(&mut self) {
+        self.made = self.made.saturating_sub(1);
+    }
+
+    /// Another request is to be sent, since the answer to this one does not serve: that is no failure, and it has as many attempts.
+    pub fn start_over(&mut self) {
+        (self.next, self.races, self.answered) = (Next::default(), Races::default(), self.made);
+    }
+
+    /// The server that was tried last.
+    pub fn last(&self) -> Option<usize> {
+        self.tried.last()
+    }
+
+    /// How many there have been.
+    pub fn made(&self) -> u32 {
+        self.made
+    }
+
+    /// Whether there is to be another after `error`, where nothing of a response has come and all of the request is still at hand.
+    /// `repeatable` is whether the origin may see it twice (RFC 9110, section 9.2.2).
+    pub fn may_go_on(
+        &mut self,
+        active: &mut Active<'_>,
+        error: &Error,
+        repeatable: bool,
+        now: Instant,
+    ) -> bool {
+        let upstream = active.upstream;
+        // Where the server has died, a connection that was kept tells of it first; the one that was to take its place had nothing of
+        // the request.
+        let has_other = upstream.has_other(&self.tried, now);
+        let dead = self.races.lost && (error.is_about_connecting() || has_other);
+        let free = u32::from(self.races.unprocessed) + self.answered + u32::from(dead);
+        let safe = error.is_before_sending() || error.is_before_response() && repeatable;
+        if !safe || self.made.saturating_sub(free) > upstream.settings.retries {
+            return false;
+        }
+        // Only servers that are thought to be up are asked once more; the last one too, if it took the connection.
+        let same_server = !error.is_of_the_server()
+            && self.tried.last().is_some_and(|last| self.next.fresh || upstream.is_up(last, now));
+        if !same_server && !has_other {
+            return false;
+        }
+        let unprocessed = *error == Error::OriginRefused
+            && (has_other || self.next.refused_alone)
+            && self.races.unprocessed < UNPROCESSED_MOST;
+        let raced = !unprocessed && self.next.fresh && !self.races.lost;
+        if unprocessed {
+            self.races.unprocessed += 1;
+        } else if !raced && !active.may_retry() {
+            return false;
+        }
+        self.races.lost |= raced;
+        if !self.next.fresh {
+            self.next.server = upstream.other(&self.tried, now);
+        }
+        let again = same_server || self.next.server.is_some();
+        if again && !unprocessed {
+            upstream.metrics.retries.inc();
+        }
+        again
+    }
+}
