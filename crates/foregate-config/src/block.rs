@@ -35,6 +35,22 @@ pub type Nodes<'t> = Vec<(&'static Key, Item<'t>)>;
 /// Keys of modules by number, and their nodes. A node that turns off what stands further out may not fit its table.
 pub type ModuleNodes<'t> = Vec<(usize, Item<'t>)>;
 
+/// Whether a node is as its key has it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Fit {
+    /// In all.
+    Whole,
+    /// But for what there is too much of: its block can be read, so that mistakes in there are told of, too.
+    Readable,
+    /// It cannot be read.
+    No,
+}
+
+/// Whether the block of a key has such a key.
+fn has_key(key: &Key, name: &str) -> bool {
+    key.block.is_some_and(|block| block.keys.iter().any(|key| key.name == name))
+}
+
 impl<'p> Decoder<'p> {
     /// A decoder for files whose outermost block is `root`, and in which these keys of modules may stand, in the order of their
     /// numbers.
@@ -150,7 +166,8 @@ impl<'p> Decoder<'p> {
                 });
                 continue;
             }
-            if self.fits(key, item, &[]) {
+            let fit = self.fit(key, item, &[]);
+            if fit == Fit::Whole || fit == Fit::Readable && key.block.is_some() {
                 nodes.push((key, item));
             }
         }
@@ -210,7 +227,7 @@ impl<'p> Decoder<'p> {
             return;
         }
         let generic = if key.many { &[][..] } else { GENERIC };
-        if turns_off(item) || self.fits(key, item, generic) {
+        if turns_off(item) || self.fit(key, item, generic) == Fit::Whole {
             modules.push((number, item));
         }
     }
@@ -279,14 +296,14 @@ impl<'p> Decoder<'p> {
 
     /// Whether arguments, properties and block of a node are those of its key; the `generic` properties are allowed
     /// besides.
-    fn fits(&mut self, key: &'static Key, item: Item<'_>, generic: &'static [Prop]) -> bool {
+    fn fit(&mut self, key: &'static Key, item: Item<'_>, generic: &'static [Prop]) -> Fit {
         let usage = || match key.usage {
             "" => format!("such as `{}`", key.example),
             usage => format!("write `{} {usage}`", key.name),
         };
         let known = || key.props.iter().chain(generic);
         let children = || item.children().into_iter();
-        let mut fits = true;
+        let (mut fits, mut surplus) = (true, false);
         let mut count = 0_usize;
         let mut props: Vec<&str> = Vec::new();
         let first = item.node.entries().next();
@@ -297,7 +314,7 @@ impl<'p> Decoder<'p> {
                     let message = format!("`{}` takes no further value", key.name);
                     let help = unquoted(key, item).unwrap_or_else(usage);
                     self.push(Problem::new(Some(item.place_of(entry.span())), message).help(help));
-                    fits = false;
+                    surplus = true;
                 }
                 continue;
             };
@@ -309,10 +326,12 @@ impl<'p> Decoder<'p> {
                     None => self.instead_of_prop(key, name),
                 };
                 self.push(problem.help(help.unwrap_or_else(usage)));
-                fits = false;
+                surplus = true;
+                // What it stands for is not missing, too.
+                fits &= !has_key(key, name);
             } else if props.contains(&name) {
                 self.push(Problem::new(place, format!("the property `{name}` stands here twice")));
-                fits = false;
+                surplus = true;
             }
             props.push(name);
         }
@@ -341,7 +360,11 @@ impl<'p> Decoder<'p> {
             self.push(Problem::new(Some(child.place()), message).help(instead));
             fits = false;
         }
-        fits
+        match (fits, surplus) {
+            (true, false) => Fit::Whole,
+            (true, true) => Fit::Readable,
+            (false, _) => Fit::No,
+        }
     }
 
     /// What to write where a node of a block is a property of the node `of` that has the block.
@@ -354,8 +377,7 @@ impl<'p> Decoder<'p> {
 
     /// What to write in place of a property that a key does not have, where that can be told.
     fn instead_of_prop(&self, key: &Key, name: &str) -> Option<String> {
-        let in_block = key.block.is_some_and(|block| block.keys.iter().any(|key| key.name == name));
-        if key.props.is_empty() && in_block {
+        if key.props.is_empty() && has_key(key, name) {
             return Some(format!("it stands in the block: `{} {{ {name} ... }}`", key.name));
         }
         // Keys that may stand several times are done together, whatever the request.

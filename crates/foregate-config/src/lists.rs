@@ -43,7 +43,9 @@ pub fn decode(decoder: &mut Decoder<'_>, items: &[Item<'_>], files: &mut Files) 
         match (list.parse)(&list.text) {
             Ok(list) => lists.insert(&name, list),
             Err(error) => {
-                decoder.push(list.problem(*item, error));
+                for problem in list.problems(*item, error) {
+                    decoder.push(problem);
+                }
                 // It is there, so that expressions that name it have no mistake.
                 if let Ok(empty) = (list.parse)("") {
                     lists.insert(&name, empty);
@@ -77,6 +79,14 @@ struct Entries {
 }
 
 impl Entries {
+    /// What is wrong: with each entry of the configuration, if it is one of them, else with the first of the file.
+    fn problems(&self, item: Item<'_>, error: ListError) -> Vec<Problem> {
+        let entries = self.text.lines().zip(1..).take(self.places.len());
+        let wrong = |(entry, line)| (self.parse)(entry).err().map(|error| ListError { line, ..error });
+        let problems: Vec<_> = entries.filter_map(wrong).map(|error| self.problem(item, error)).collect();
+        if problems.is_empty() { Vec::from([self.problem(item, error)]) } else { problems }
+    }
+
     /// What is wrong, at the entry or in the file where it stands.
     fn problem(&self, item: Item<'_>, ListError { line, message }: ListError) -> Problem {
         if let Some(place) = self.places.get(line.saturating_sub(1)) {

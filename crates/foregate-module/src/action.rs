@@ -18,13 +18,22 @@ pub struct Response {
     pub body: Text,
     /// Whether the body is what the client is meant to get, so that no page for errors takes its place; see [`meant`](Self::meant).
     pub meant: bool,
+    /// Whether it stands for one of an origin that is longer than it may be; see [`too_long`](Self::too_long).
+    pub too_long: bool,
 }
 
 impl Response {
     /// A response without fields and body. A status out of range is 500.
     pub fn new(status: u16) -> Self {
         let status = if (200..1000).contains(&status) { status } else { 500 };
-        Self { status, fields: Vec::new(), body: Text::EMPTY, meant: false }
+        Self { status, fields: Vec::new(), body: Text::EMPTY, meant: false, too_long: false }
+    }
+
+    /// In place of an origin's response that is longer than it may be: 502, which the platform tells of as an error of the origin, as
+    /// where it finds out itself in the middle of a body.
+    pub fn too_long() -> Self {
+        let body = "502: the response of the origin is too long\n";
+        Self { too_long: true, ..Self::new(502).body("text/plain; charset=utf-8", body) }
     }
 
     /// The same with a body of a type, such as `text/plain; charset=utf-8`.

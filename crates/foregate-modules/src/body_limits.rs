@@ -182,19 +182,16 @@ impl Step for LimitResponse {
         settings: &ResponseLimit,
         (Method(method), Status(status), ResponseFields(response)): Self::In<'_>,
     ) -> ControlFlow<Replace, Self::Out> {
-        // What these say of a length is about a body that does not come.
-        if method == b"HEAD" || matches!(status, 204 | 304) {
+        // What these say of a length is about a response that the client has.
+        if matches!(status, 204 | 304) {
             return ControlFlow::Continue((FilterResponseBody(None),));
         }
         let length = response.get("content-length").and_then(|value| core::str::from_utf8(value).ok());
         let length: Option<u64> = length.and_then(|value| value.trim().parse().ok());
         match length {
-            Some(length) if length > settings.0 => {
-                let response = Response::new(502)
-                    .body("text/plain; charset=utf-8", "502: the response of the origin is too long\n");
-                ControlFlow::Break(Replace(response))
-            }
+            Some(length) if length > settings.0 => ControlFlow::Break(Replace(Response::too_long())),
             Some(_) => ControlFlow::Continue((FilterResponseBody(None),)),
+            None if method == b"HEAD" => ControlFlow::Continue((FilterResponseBody(None),)),
             None => {
                 let countdown = Filtered::new(Self::NAME, Countdown(settings.0));
                 let filtered = Filtered { keeps_length: true, ..countdown };
@@ -251,14 +248,17 @@ mod tests {
     fn a_response_that_says_that_it_is_too_long_is_502() {
         let run = |mut sample: Sample| {
             let verdict = sample.run(&LimitResponse, &response_limit(10));
+            assert!(!matches!(&verdict, Verdict::Stop(Action::Respond(response)) if !response.too_long));
             (status(verdict), sample.state.response_filters.len())
         };
         let sample = || Sample::get("/").response(200);
         assert_eq!(run(sample().response_field("Content-Length", "11")), (Some(502), 0));
         assert_eq!(run(sample().response_field("Content-Length", "10")), (None, 0));
         assert_eq!(run(sample()), (None, 1));
-        // Lengths of bodies that do not come.
-        assert_eq!(run(sample().method("HEAD").response_field("Content-Length", "11")), (None, 0));
+        // HEAD is answered as GET is.
+        assert_eq!(run(sample().method("HEAD").response_field("Content-Length", "11")), (Some(502), 0));
+        assert_eq!(run(sample().method("HEAD")), (None, 0));
+        // The length of a body that does not come.
         assert_eq!(run(sample().response(304).response_field("Content-Length", "11")), (None, 0));
     }
 

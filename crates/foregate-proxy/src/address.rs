@@ -1,7 +1,7 @@
 //! Addresses of origin servers and blocks of client addresses.
 
 use std::fmt;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::Arc;
@@ -101,39 +101,55 @@ pub struct AddressBlock {
 impl AddressBlock {
     /// Whether `address` lies in the block. IPv4 addresses mapped into IPv6 count as IPv4.
     pub fn contains(&self, address: IpAddr) -> bool {
-        match (self.base, address.to_canonical()) {
-            (IpAddr::V4(base), IpAddr::V4(address)) => {
-                let mask = u32::MAX.checked_shl(32 - u32::from(self.prefix)).unwrap_or(0);
-                base.to_bits() & mask == address.to_bits() & mask
-            }
-            (IpAddr::V6(base), IpAddr::V6(address)) => {
-                let mask = u128::MAX.checked_shl(128 - u32::from(self.prefix)).unwrap_or(0);
-                base.to_bits() & mask == address.to_bits() & mask
-            }
-            _ => false,
+        let address = address.to_canonical();
+        address.is_ipv4() == self.base.is_ipv4() && masked(address, self.prefix) == self.base
+    }
+}
+
+/// The first address of the block of an address.
+fn masked(address: IpAddr, prefix: u8) -> IpAddr {
+    match address {
+        IpAddr::V4(address) => {
+            let mask = u32::MAX.checked_shl(32 - u32::from(prefix)).unwrap_or(0);
+            Ipv4Addr::from_bits(address.to_bits() & mask).into()
+        }
+        IpAddr::V6(address) => {
+            let mask = u128::MAX.checked_shl(128 - u32::from(prefix)).unwrap_or(0);
+            Ipv6Addr::from_bits(address.to_bits() & mask).into()
         }
     }
 }
 
 /// A text that is not a CIDR block.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("expected an address or a block such as 10.0.0.0/8 or 2001:db8::/32")]
-pub struct AddressBlockError;
+pub enum AddressBlockError {
+    /// Another form.
+    #[error("expected an address or a block such as 10.0.0.0/8 or 2001:db8::/32")]
+    Form,
+    /// The address has bits beyond the prefix: a single one may be meant, or this block.
+    #[error("the address has bits beyond the prefix; the network is {0}/{1}")]
+    Bits(IpAddr, u8),
+}
 
 impl FromStr for AddressBlock {
     type Err = AddressBlockError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let (base, prefix) = match text.split_once('/') {
-            Some((base, prefix)) => (base, Some(prefix.parse::<u8>().map_err(|_| AddressBlockError)?)),
+            Some((base, prefix)) => (base, Some(prefix.parse::<u8>().map_err(|_| AddressBlockError::Form)?)),
             None => (text, None),
         };
-        let base = base.parse::<IpAddr>().map_err(|_| AddressBlockError)?;
+        let base = base.parse::<IpAddr>().map_err(|_| AddressBlockError::Form)?;
         let widest = if base.is_ipv4() { 32 } else { 128 };
-        match prefix.unwrap_or(widest) {
-            prefix if prefix <= widest => Ok(Self { base, prefix }),
-            _ => Err(AddressBlockError),
+        let prefix = prefix.unwrap_or(widest);
+        if prefix > widest {
+            return Err(AddressBlockError::Form);
         }
+        let network = masked(base, prefix);
+        if network != base {
+            return Err(AddressBlockError::Bits(network, prefix));
+        }
+        Ok(Self { base, prefix })
     }
 }
 
@@ -169,6 +185,12 @@ mod tests {
         assert!(block("0.0.0.0/0").contains(ip("1.2.3.4")));
         assert!(block("::/0").contains(ip("2001:db8::1")));
         assert!(!block("2001:db8::1").contains(ip("2001:db8::2")));
-        assert!("10.0.0.0/33".parse::<AddressBlock>().is_err());
+        let wrong = |text: &str| text.parse::<AddressBlock>().unwrap_err().to_string();
+        assert_eq!(
+            wrong("10.0.0.0/33"),
+            "expected an address or a block such as 10.0.0.0/8 or 2001:db8::/32"
+        );
+        assert_eq!(wrong("10.0.0.1/8"), "the address has bits beyond the prefix; the network is 10.0.0.0/8");
+        assert_eq!(wrong("::1/0"), "the address has bits beyond the prefix; the network is ::/0");
     }
 }

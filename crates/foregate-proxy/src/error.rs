@@ -70,7 +70,7 @@ pub enum Error {
     NoRoute,
     /// A path that servers may take for one of another route, or for which a condition comes to something else.
     #[error(
-        "the path belongs to another route, or to other conditions, where `%2F`, `%5C` or `;` is read otherwise"
+        "the path belongs to another route, or to other conditions, where `%2F`, `%5C`, `;` or `//` is read otherwise"
     )]
     AmbiguousPath,
     /// A step has asked for a path that is none, or leads out of what it names.
@@ -124,6 +124,9 @@ pub enum Error {
     /// The origin's connection or stream failed.
     #[error("origin: {0}")]
     Origin(LinkError),
+    /// The origin reset the stream without a byte of response.
+    #[error("the origin reset the stream without a response: {0}")]
+    OriginReset(h2::Reason),
     /// The origin closed the connection without a byte of response.
     #[error("the origin closed the connection without a response")]
     OriginClosed,
@@ -237,6 +240,7 @@ impl Error {
             | Self::OriginRefused
             | Self::NoUpgrade
             | Self::Origin(_)
+            | Self::OriginReset(_)
             | Self::OriginClosed
             | Self::Response(_)
             | Self::ResponseFraming(_)
@@ -306,6 +310,7 @@ impl Error {
             Self::OriginRefused => "origin_refused",
             Self::NoUpgrade => "no_upgrade",
             Self::Origin(_) => "origin_connection",
+            Self::OriginReset(_) => "origin_reset",
             Self::OriginClosed => "origin_closed",
             Self::Response(_) => "response",
             Self::ResponseFraming(_) => "response_framing",
@@ -387,7 +392,8 @@ impl Error {
     /// Whether nothing of a response has come: the origin may have lost the connection before it looked at the request, or
     /// be stuck. A repetition is safe for an idempotent request.
     pub fn is_before_response(&self) -> bool {
-        self.is_before_sending() || matches!(self, Self::OriginClosed | Self::FirstByteTimeout)
+        self.is_before_sending()
+            || matches!(self, Self::OriginReset(_) | Self::OriginClosed | Self::FirstByteTimeout)
     }
 
     /// Whether the same server would most likely fail again.
@@ -403,6 +409,7 @@ impl Error {
             && matches!(
                 self,
                 Self::Origin(_)
+                    | Self::OriginReset(_)
                     | Self::OriginClosed
                     | Self::Response(_)
                     | Self::ResponseFraming(_)

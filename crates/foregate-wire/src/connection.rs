@@ -108,11 +108,24 @@ pub fn upgrade(headers: &HeaderList) -> Option<&[u8]> {
     }
     let mut protocols = list(value).peekable();
     protocols.peek()?;
-    let is_http = |protocol: &[u8]| {
-        let name = trim(protocol.split(|&byte| byte == b'/').next().unwrap_or_default());
-        [&b"h2c"[..], b"h2", b"http"].iter().any(|http| name.eq_ignore_ascii_case(http))
-    };
     if protocols.any(is_http) { None } else { Some(value) }
+}
+
+/// The protocols that a request offers, without HTTP itself, which [`upgrade`] tells more of: those that may be asked of an origin.
+///
+/// `None` when Connection does not name Upgrade, or nothing else is offered.
+pub fn offered(headers: &HeaderList) -> Option<Vec<u8>> {
+    if !has_connection_option(headers, b"upgrade") {
+        return None;
+    }
+    let protocols = headers.get_all(NameId::Upgrade).flat_map(list).filter(|protocol| !is_http(protocol));
+    let offered = protocols.collect::<Vec<_>>().join(&b", "[..]);
+    (!offered.is_empty()).then_some(offered)
+}
+
+fn is_http(protocol: &[u8]) -> bool {
+    let name = trim(protocol.split(|&byte| byte == b'/').next().unwrap_or_default());
+    [&b"h2c"[..], b"h2", b"http"].iter().any(|http| name.eq_ignore_ascii_case(http))
 }
 
 /// What Expect asks for (RFC 9110, 10.1.1).

@@ -152,6 +152,24 @@ servers   127.0.0.1:3000, unix:app.sock weight=2
 ";
     assert_eq!(stdout(&output), expected);
     assert_eq!(json(&unix)["upstream"], "app");
+    let elsewhere = "listen \"127.0.0.1:8080\"
+upstream \"a\" { server \"127.0.0.1:1\"; }
+upstream \"b\" { server \"127.0.0.1:2\"; }
+site \"*\" {
+    rule \"http.request.uri.path eq \\\"/b\\\"\" { upstream \"b\"; }
+    rule \"true\" { set-header \"x\" \"y\"; }
+    route \"/**\" { canary upstream=\"b\" share=\"1%\"; proxy \"a\"; }
+    route \"/fixed\" { respond 200; }
+}
+";
+    folder.write("elsewhere.kdl", elsewhere);
+    let output = folder.run(&["explain", "example.com/b", "-c", "elsewhere.kdl"]);
+    let expected = "or        canary (elsewhere.kdl:7:19) may choose another upstream
+          rule (elsewhere.kdl:5:5) may choose another upstream\n";
+    assert!(stdout(&output).contains(expected), "{}", stdout(&output));
+    assert!(
+        !stdout(&folder.run(&["explain", "example.com/fixed", "-c", "elsewhere.kdl"])).contains("upstream")
+    );
     let output = folder.run(&["explain", "http://example.com/b"]);
     assert_eq!(output.status.code(), Some(1));
     assert!(stdout(&output).contains("none: no route of the site takes this path"));

@@ -233,7 +233,7 @@ pub enum Action {
     /// Closes the connection.
     Close,
     /// Closes the sending side.
-    Shutdown,
+    Shutdown(Goodbye),
     /// Resets the connection.
     Reset,
     /// Nobody can connect to the origin any more.
@@ -254,6 +254,15 @@ pub enum Action {
     Frames(usize, FrameOut),
     /// What is left unread does not matter from here on.
     Ignore,
+}
+
+/// Whether TLS is told of an end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Goodbye {
+    /// By close_notify.
+    Said,
+    /// The connection alone ends.
+    Unsaid,
 }
 
 /// How a connection has to end.

@@ -237,7 +237,7 @@ impl<'a> Script<'a> {
             Action::Closed(time, kind) => self.closed(*time, *kind),
             Action::Quiet(time) => self.quiet(*time),
             Action::Close => self.take_conn().map(Conn::close),
-            Action::Shutdown => self.conn().map(Conn::shutdown),
+            Action::Shutdown(goodbye) => self.conn().map(|conn| conn.shutdown(*goodbye)),
             Action::Reset => self.take_conn().map(Conn::reset),
             Action::Leave => self.leave(),
             Action::Pause(time) => {

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use crate::case::{
-    Action, CloseKind, Expect, Extent, FrameOut, ProxyAction, Receive, Request, Respond, Send, StartPart,
-    Wanted,
+    Action, CloseKind, Expect, Extent, FrameOut, Goodbye, ProxyAction, Receive, Request, Respond, Send,
+    StartPart, Wanted,
 };
 use crate::parse::read_connect;
 use crate::text::Text;
@@ -68,7 +68,11 @@ pub(crate) fn read(words: &mut Words) -> Result<Action, String> {
         "quiet" => Action::Quiet(duration(&words.word("a duration")?)?),
         "close" => Action::Close,
         "ignore" => Action::Ignore,
-        "shutdown" => Action::Shutdown,
+        "shutdown" => match words.next_if(|_| true).as_deref() {
+            None => Action::Shutdown(Goodbye::Said),
+            Some("silently") => Action::Shutdown(Goodbye::Unsaid),
+            Some(word) => return Err(format!("shutdown `{word}`: silently, or nothing")),
+        },
         "reset" => Action::Reset,
         "leave" => Action::Leave,
         "pause" => Action::Pause(duration(&words.word("a duration")?)?),

@@ -9,6 +9,8 @@ use std::time::{Duration, Instant};
 
 use rustls::{ClientConnection, ServerConnection, StreamOwned};
 
+use crate::case::Goodbye;
+
 /// How long one read waits before it looks at the clock and at the other scripts again.
 const SLICE: Duration = Duration::from_millis(20);
 
@@ -244,7 +246,10 @@ impl Conn {
     }
 
     /// Ends the sending side.
-    pub fn shutdown(&mut self) {
+    pub fn shutdown(&mut self, goodbye: Goodbye) {
+        if goodbye == Goodbye::Unsaid {
+            return drop(self.tcp_stream().map(|stream| stream.shutdown(Shutdown::Write)));
+        }
         match &mut self.socket {
             Socket::Tcp(stream) => drop(stream.shutdown(Shutdown::Write)),
             Socket::Unix(stream) => drop(stream.shutdown(Shutdown::Write)),
@@ -262,7 +267,7 @@ impl Conn {
     /// Closes in an orderly way.
     pub fn close(mut self) {
         if matches!(self.socket, Socket::Client(_) | Socket::Server(_)) {
-            self.shutdown();
+            self.shutdown(Goodbye::Said);
         }
     }
 

@@ -83,11 +83,17 @@ impl Exchange<'_> {
 
     /// Makes an answer the response; gives its body.
     fn take_answer(&mut self, answer: Answer) -> Text {
-        let Answer { head, body, source } = answer;
+        let Answer { mut head, body, source } = answer;
         // Which protocol has to be spoken instead no page says (RFC 9110, section 15.5.22).
         let from_origin = self.run.as_ref().is_some_and(|run| run.facts.source == Source::Upstream);
         let stays = from_origin && self.response.status == 426 && head.status == 426;
         let protocols = self.response.headers.get(NameId::Upgrade).filter(|_| stays).map(<[u8]>::to_vec);
+        // A page keeps the fields of the error that it stands for, also in that they do not name us any more.
+        let is_page = matches!(source, Source::Step { .. })
+            && self.run.as_ref().is_some_and(|run| run.next() == PhaseId::ResponseErrorPage.order());
+        if is_page && !self.response.headers.contains(NameId::Server) {
+            head.headers.remove(NameId::Server);
+        }
         **self.response = head;
         if let Some(protocols) = protocols {
             self.response.headers.push_id(NameId::Upgrade, &protocols);

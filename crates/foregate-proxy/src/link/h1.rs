@@ -114,7 +114,11 @@ impl H1Link {
 
     /// Waits for more bytes to come in ahead of the next message; `false` at the end of the stream.
     pub fn poll_ahead(&mut self, cx: &mut Context<'_>) -> Poll<Result<bool, LinkError>> {
-        let count = ready!(self.input.poll_fill(cx, &mut self.stream, MOST_OF_A_HEAD))?;
+        let count = match ready!(self.input.poll_fill(cx, &mut self.stream, MOST_OF_A_HEAD)) {
+            // Requests say how long they are: nothing is lost where TLS was not told of the end between them.
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof && self.stream.is_tls_server() => 0,
+            filled => filled?,
+        };
         self.ended |= count == 0;
         Poll::Ready(Ok(count > 0))
     }

@@ -341,6 +341,11 @@ impl Stream {
         !matches!(self, Self::Plain(_))
     }
 
+    /// Whether it is TLS with a client.
+    pub fn is_tls_server(&self) -> bool {
+        matches!(self, Self::TlsServer(_))
+    }
+
     /// Waits until there may be something to read, as far as that can be told without reading.
     pub fn poll_readable(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self {

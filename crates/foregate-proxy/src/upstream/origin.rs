@@ -610,6 +610,12 @@ fn h2_error(error: h2::Error, stream: u32, lease: &Lease) -> Error {
     if beyond_the_last || error.is_reset() && error.reason() == Some(Reason::REFUSED_STREAM) {
         return Error::OriginRefused;
     }
+    if error.is_reset()
+        && error.is_remote()
+        && let Some(reason) = error.reason()
+    {
+        return Error::OriginReset(reason);
+    }
     // Otherwise the origin has ended the connection, or what came on another stream, or on none.
     let broken_here = lease.signs().is_broken_by(stream);
     if connection && !broken_here { Error::OriginClosed } else { Error::Origin(error.into()) }

@@ -6,9 +6,10 @@ use serde::Serialize;
 use super::output::{print, print_json};
 use crate::config::schema::{self, Key};
 
-/// One key for machines.
+/// One key, or one of its properties, for machines.
 #[derive(Debug, Serialize)]
 struct Shown {
+    /// With those around it; a property ends with `=`.
     key: String,
     usage: &'static str,
     default: &'static str,
@@ -20,8 +21,17 @@ struct Shown {
 pub(super) fn show(pipeline: &Pipeline, json: bool) {
     let mut shown = Vec::new();
     let mut add = |path: &schema::Path, key: &'static Key, module| {
-        let default = default(key);
-        shown.push(Shown { key: path.join(" "), usage: key.usage, default, about: key.about, module });
+        let (name, default) = (path.join(" "), default(key));
+        let props = key.props.iter().map(|prop| Shown {
+            key: format!("{name} {}=", prop.name),
+            usage: prop.usage,
+            default: prop.default,
+            about: prop.about,
+            module,
+        });
+        let props: Vec<_> = props.collect();
+        shown.push(Shown { key: name, usage: key.usage, default, about: key.about, module });
+        shown.extend(props);
     };
     schema::walk(&mut |path, key| add(path, key, false));
     schema::walk_keys(pipeline.keys().into_iter().map(|(key, _)| key), &mut |path, key| add(path, key, true));

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::config;
 use clap::Args;
 use foregate_config::{Item, Problems, Tree, turns_off};
-use foregate_module::{PhaseId, Pipeline, Plan};
+use foregate_module::{ChooseUpstream, Decl, Output, PhaseId, Pipeline, Plan};
 use foregate_proxy::routing::{HostId, HostMatch, HostPattern};
 use foregate_proxy::settings::{Action, Listen, ListenAddress, Route, Settings};
 use foregate_wire::{
@@ -44,15 +44,17 @@ struct Explanation {
     answer: Option<String>,
     upstream: Option<String>,
     servers: Vec<String>,
+    /// Keys of modules that may choose another upstream.
+    elsewhere: Vec<Lines>,
     /// Keys of modules that may end the request before that.
-    before: Vec<Before>,
+    before: Vec<Lines>,
     /// The steps of modules that run, in their order.
     steps: Vec<PlannedStep>,
 }
 
-/// A key that may end a request before the route's own answer.
+/// A key of a module that the route uses.
 #[derive(Debug, Serialize)]
-struct Before {
+struct Lines {
     key: &'static str,
     /// Where it stands, `FILE:LINE:COLUMN`; the outermost first.
     places: Vec<String>,
@@ -165,7 +167,7 @@ fn explain_route(
     explanation.path = String::from_utf8_lossy(&normal).into_owned();
     if settings.sites.readings(site, &normal).is_err() {
         explanation.route_because =
-            "refused with 400: where `%2F`, `%5C` or `;` is read otherwise, it belongs to another route (`ambiguous-paths`)".into();
+            "refused with 400: where `%2F`, `%5C`, `;` or `//` is read otherwise, it belongs to another route (`ambiguous-paths`)".into();
         return Ok(());
     }
     let Some(route) = settings.sites.route(site, &normal) else {
@@ -180,8 +182,13 @@ fn explain_route(
     }
     .into();
     explain_action(settings, route, explanation);
-    explanation.before = route.plan.get().map(|plan| before(&settings.pipeline, plan)).unwrap_or_default();
-    explanation.steps = route.plan.get().map(|plan| steps(&settings.pipeline, plan)).unwrap_or_default();
+    if let Some(plan) = route.plan.get() {
+        explanation.before = keys(&settings.pipeline, plan, may_end_early);
+        if matches!(route.action, Action::Proxy(_)) {
+            explanation.elsewhere = keys(&settings.pipeline, plan, may_choose);
+        }
+        explanation.steps = steps(&settings.pipeline, plan);
+    }
     Ok(())
 }
 
@@ -201,18 +208,27 @@ fn explain_action(settings: &Settings, route: &Route, explanation: &mut Explanat
     }
 }
 
-/// The keys whose steps may end a request before an upstream has answered.
-fn before(pipeline: &Pipeline, plan: &Plan) -> Vec<Before> {
-    let mut before: Vec<Before> = Vec::new();
+/// The keys that have a step of which `does` holds.
+fn keys(pipeline: &Pipeline, plan: &Plan, does: fn(&Decl) -> bool) -> Vec<Lines> {
+    let mut keys: Vec<Lines> = Vec::new();
     for planned in plan.steps() {
         let Some(entry) = pipeline.entries().get(usize::from(planned.step)) else { continue };
         let Some(key) = entry.key() else { continue };
-        let ends = !entry.decl().stops.is_empty() && entry.decl().phase < PhaseId::UpstreamResponse;
-        if ends && !planned.dry_run && !before.iter().any(|known| known.key == key.name) {
-            before.push(Before { key: key.name, places: Vec::new() });
+        if does(entry.decl()) && !planned.dry_run && !keys.iter().any(|known| known.key == key.name) {
+            keys.push(Lines { key: key.name, places: Vec::new() });
         }
     }
-    before
+    keys
+}
+
+/// Whether a step may end a request before an upstream has answered.
+fn may_end_early(step: &Decl) -> bool {
+    !step.stops.is_empty() && step.phase < PhaseId::UpstreamResponse
+}
+
+/// Whether a step may choose another upstream than the route's.
+fn may_choose(step: &Decl) -> bool {
+    step.outputs.iter().any(|slot| slot.name == <ChooseUpstream as Output>::SLOT.name)
 }
 
 /// Finds the lines of the keys in the file, which has been read once already: the settings do not hold them.
@@ -228,23 +244,26 @@ fn find_places(path: &Path, explanation: &mut Explanation, pipeline: &Pipeline) 
     let route = site.iter().find(|item| item.node.name() == "route" && first(item) == explanation.route);
     let route = route.map(|route| route.children()).unwrap_or_default();
     let many = |name: &str| pipeline.keys().iter().any(|(key, _)| key.name == name && key.many);
-    for Before { key, places } in &mut explanation.before {
-        for item in [&roots, &site, &route].into_iter().flatten().filter(|item| item.node.name() == *key) {
-            if turns_off(*item) || !many(key) {
-                places.clear();
-            }
-            if !turns_off(*item) && may_end(*item) {
-                places.push(item.line());
+    // What a rule does its actions say.
+    let ends: &[&str] = &["block", "respond", "redirect", "challenge"];
+    for (keys, actions) in [(&mut explanation.before, ends), (&mut explanation.elsewhere, &["upstream"])] {
+        let does = |item: &Item<'_>| {
+            item.node.name() != "rule"
+                || item.children().iter().any(|action| actions.contains(&action.node.name()))
+        };
+        for Lines { key, places } in &mut *keys {
+            for item in [&roots, &site, &route].into_iter().flatten().filter(|item| item.node.name() == *key)
+            {
+                if turns_off(*item) || !many(key) {
+                    places.clear();
+                }
+                if !turns_off(*item) && does(item) {
+                    places.push(item.line());
+                }
             }
         }
+        keys.retain(|lines| lines.key != "rule" || !lines.places.is_empty());
     }
-    explanation.before.retain(|before| before.key != "rule" || !before.places.is_empty());
-}
-
-/// Whether a node of a key that may end requests is one that does: rules say it by their actions.
-fn may_end(item: Item<'_>) -> bool {
-    let ends = |child: &Item<'_>| matches!(child.node.name(), "block" | "respond" | "redirect" | "challenge");
-    item.node.name() != "rule" || item.children().iter().any(ends)
 }
 
 fn steps(pipeline: &Pipeline, plan: &Plan) -> Vec<PlannedStep> {
@@ -274,6 +293,7 @@ fn text(explanation: &Explanation) -> String {
         route_because,
         answer,
         servers,
+        elsewhere,
         before,
         steps,
         ..
@@ -305,10 +325,14 @@ fn text(explanation: &Explanation) -> String {
     if !servers.is_empty() {
         text.push_str(&format!("servers   {}\n", servers.join(", ")));
     }
-    for (number, Before { key, places }) in before.iter().enumerate() {
-        let label = if number == 0 { "before" } else { "" };
-        let places = if places.is_empty() { String::new() } else { format!(" ({})", places.join(", ")) };
-        text.push_str(&format!("{label:<10}{key}{places} may end the request\n"));
+    for (label, keys, what) in
+        [("or", elsewhere, "may choose another upstream"), ("before", before, "may end the request")]
+    {
+        for (number, Lines { key, places }) in keys.iter().enumerate() {
+            let label = if number == 0 { label } else { "" };
+            let places = if places.is_empty() { String::new() } else { format!(" ({})", places.join(", ")) };
+            text.push_str(&format!("{label:<10}{key}{places} {what}\n"));
+        }
     }
     let width = steps.iter().map(|step| step.phase.len()).max().unwrap_or_default();
     for (number, step) in steps.iter().enumerate() {

@@ -116,6 +116,7 @@ impl Exchange<'_> {
             self.start_over(Some(planned));
         }
         Err(match action {
+            Action::Respond(response) if response.too_long => Ended::Failed(Error::ResponseTooLarge),
             Action::Respond(response) => Ended::Answer(Box::new(response), counters.name),
             Action::Abort => Ended::Abort(counters.name),
         })

@@ -82,7 +82,7 @@ impl Request {
             self.length = BodyLength::Empty;
             self.keep_alive = false;
         } else if self.head.version == Version::Http11 {
-            self.upgrade = connection::upgrade(&self.head.headers).map(<[u8]>::to_vec);
+            self.upgrade = connection::offered(&self.head.headers);
         }
         self.understand_target(unnamed)
     }

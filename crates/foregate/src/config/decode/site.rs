@@ -20,6 +20,27 @@ const NO_EXPRESSION: &str = "a route is a path, `/a`, or all paths below one, `/
 
 /// What happens to paths that origins may read otherwise; true forwards them.
 const AMBIGUOUS_PATHS: &[(&str, bool)] = &[("refuse", false), ("forward", true)];
+/// What duplicate slashes in the pattern of a route would stand for.
+#[derive(Debug, Clone, Copy)]
+enum DuplicateSlashes {
+    /// Nothing: paths that are matched have none.
+    Merged,
+    /// Paths that are refused, since they would belong to another route without.
+    Refused,
+    /// Paths that have them.
+    Matched,
+}
+
+impl DuplicateSlashes {
+    fn of(options: &SiteOptions) -> Self {
+        match (options.keep_slashes, options.forward_ambiguous) {
+            (false, _) => Self::Merged,
+            (true, false) => Self::Refused,
+            (true, true) => Self::Matched,
+        }
+    }
+}
+
 /// What happens to duplicate slashes; true keeps them.
 const SLASHES: &[(&str, bool)] = &[("merge", false), ("keep", true)];
 
@@ -125,7 +146,8 @@ impl<'u> Sites<'u> {
             }
         }
         options.unrouted = RoutePlan::new(self.modules.plan(&scope, false));
-        let routes = self.routes(decoder, routes, options.keep_slashes, &scope, &answering);
+        let slashes = DuplicateSlashes::of(&options);
+        let routes = self.routes(decoder, routes, slashes, &scope, &answering);
         if let Some(host) = hosts.iter().find(|host| inspection.lacks(host)) {
             self.uncertified.push((host.clone(), item.place()));
         }
@@ -144,7 +166,7 @@ impl<'u> Sites<'u> {
         &mut self,
         decoder: &mut Decoder<'_>,
         items: Vec<Item<'_>>,
-        keep: bool,
+        slashes: DuplicateSlashes,
         site: &Scope,
         of_site: &[(usize, Item<'_>)],
     ) -> Option<RouteSet> {
@@ -152,7 +174,7 @@ impl<'u> Sites<'u> {
         let mut places = Vec::with_capacity(items.len());
         let mut whole = true;
         for item in items {
-            match self.route(decoder, item, keep, site) {
+            match self.route(decoder, item, slashes, site) {
                 Some(route) => {
                     routes.push(route);
                     places.push(item.place());
@@ -193,7 +215,7 @@ impl<'u> Sites<'u> {
         &mut self,
         decoder: &mut Decoder<'_>,
         item: Item<'_>,
-        keep: bool,
+        slashes: DuplicateSlashes,
         site: &Scope,
     ) -> Option<(PathPattern, RouteId)> {
         let pattern = decoder.read(item, 0, |value| {
@@ -209,11 +231,20 @@ impl<'u> Sites<'u> {
                     wrong
                 }
             })?;
-            if pattern.has_duplicate_slash() && !keep {
-                return Err(Wrong::new("duplicate slashes are merged before a path is matched")
-                    .help("write one slash, or `slashes \"keep\"` in the site"));
+            match slashes {
+                _ if !pattern.has_duplicate_slash() => Ok(pattern),
+                DuplicateSlashes::Matched => Ok(pattern),
+                DuplicateSlashes::Merged => Err(Wrong::new(
+                    "duplicate slashes are merged before a path is matched",
+                )
+                .help(
+                    "write one slash, or `slashes \"keep\"` and `ambiguous-paths \"forward\"` in the site",
+                )),
+                DuplicateSlashes::Refused => Err(Wrong::new(
+                    "no request comes here: a server that merges `//` takes the path for another route's",
+                )
+                .help("write `ambiguous-paths \"forward\"` in the site if its servers do not")),
             }
-            Ok(pattern)
         });
         let mut actions: Vec<(Place, Option<Action>)> = Vec::new();
         let mut body_limit = None;
