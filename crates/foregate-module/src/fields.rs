@@ -243,6 +243,22 @@ impl Edit {
             Self::RemoveNumbers(_) => None,
         }
     }
+
+    fn apply(&self, fields: &mut dyn FieldsMut) {
+        match self {
+            Self::Set(field) => fields.set(field.name(), field.value()),
+            Self::Append(field) => fields.append(field.name(), field.value()),
+            Self::Default(field) => {
+                if fields.find(field.name(), 0).is_none() {
+                    fields.append(field.name(), field.value());
+                }
+            }
+            // What is no name is that of no field.
+            Self::Remove(name) if is_framing(name) => {}
+            Self::Remove(name) => fields.remove(name),
+            Self::RemoveNumbers(numbers) => remove_numbers(fields, numbers),
+        }
+    }
 }
 
 /// Changes to the fields of a head, in their order.
@@ -379,19 +395,9 @@ impl Edits {
 
     /// Makes the changes. Whatever they are, the framing fields stay as they are.
     pub fn apply(&self, fields: &mut dyn FieldsMut) {
-        for edit in self.parts().flat_map(Part::edits) {
-            match edit {
-                Edit::Set(field) => fields.set(field.name(), field.value()),
-                Edit::Append(field) => fields.append(field.name(), field.value()),
-                Edit::Default(field) => {
-                    if fields.find(field.name(), 0).is_none() {
-                        fields.append(field.name(), field.value());
-                    }
-                }
-                // What is no name is that of no field.
-                Edit::Remove(name) if is_framing(name) => {}
-                Edit::Remove(name) => fields.remove(name),
-                Edit::RemoveNumbers(numbers) => remove_numbers(fields, numbers),
+        for part in self.parts() {
+            for edit in part.edits() {
+                edit.apply(fields);
             }
         }
     }

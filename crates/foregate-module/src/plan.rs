@@ -107,6 +107,8 @@ pub struct Plan {
     steps: Box<[Planned]>,
     /// Where the steps of each phase begin; one more entry for the end.
     phases: [u16; PhaseId::COUNT + 1],
+    /// The phases with steps, a bit each by their order.
+    used: u32,
     body: usize,
     body_in_memory: usize,
     body_is_optional: bool,
@@ -142,7 +144,18 @@ impl Plan {
     /// Whether any of the phases from the first to the second, both included, has a step.
     #[inline]
     pub fn has_any(&self, first: PhaseId, last: PhaseId) -> bool {
-        !self.range(first.order()..last.order() + 1).is_empty()
+        self.next_phase(first.order(), last).is_some()
+    }
+
+    /// The first phase with steps among those from this place in the order of phases up to `last`, both included.
+    #[inline]
+    pub fn next_phase(&self, from: usize, last: PhaseId) -> Option<PhaseId> {
+        let used = self.used & ((2 << last.order()) - 1);
+        let used = used.checked_shr(u32::try_from(from).ok()?)?;
+        if used == 0 {
+            return None;
+        }
+        PhaseId::ALL.get(from + used.trailing_zeros() as usize).copied()
     }
 
     /// The keys whose `when` has been evaluated before there was a response, by [`Planned::key`].
@@ -398,8 +411,13 @@ impl<'p> PlanBuilder<'p> {
         for planned in &mut steps {
             planned.guards = guards.contains(usize::from(planned.key));
         }
+        let phases = self.phases(&steps);
+        let used = |phase: &PhaseId| phases[phase.order()] < phases[phase.order() + 1];
+        let used =
+            PhaseId::ALL.iter().filter(|phase| used(phase)).fold(0, |used, phase| used | 1 << phase.order());
         Plan {
-            phases: self.phases(&steps),
+            phases,
+            used,
             body,
             body_in_memory,
             body_is_optional,

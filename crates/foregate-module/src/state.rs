@@ -17,7 +17,11 @@ use crate::value::Value;
 ///
 /// Values that own nothing, such as numbers, keep their memory when the slots are cleared: the next exchange writes into it.
 #[derive(Default)]
-pub struct Slots(Vec<Slot>);
+pub struct Slots {
+    all: Vec<Slot>,
+    /// Those of them that may have been written since they were cleared.
+    touched: Vec<u16>,
+}
 
 /// The largest value whose memory is kept, bytes.
 const KEPT: usize = 64;
@@ -51,7 +55,7 @@ impl Slots {
 
     /// The value in a slot, if it has been written; those of dry runs are seen by `dry` ones alone.
     pub(crate) fn see(&self, slot: u16, dry: bool) -> Option<&(dyn Any + Send + Sync)> {
-        let slot = self.0.get(usize::from(slot)).filter(|slot| slot.written && (dry || !slot.dry))?;
+        let slot = self.all.get(usize::from(slot)).filter(|slot| slot.written && (dry || !slot.dry))?;
         slot.value.as_deref()
     }
 
@@ -74,7 +78,7 @@ impl Slots {
 
     /// Drops a value, unless it owns nothing or `shrink` says that it is small now.
     pub(crate) fn forget(&mut self, slot: u16, shrink: fn(&mut (dyn Any + Send + Sync)) -> bool) {
-        if let Some(slot) = self.0.get_mut(usize::from(slot)).filter(|slot| slot.written && !slot.plain)
+        if let Some(slot) = self.all.get_mut(usize::from(slot)).filter(|slot| slot.written && !slot.plain)
             && !slot.value.as_deref_mut().is_some_and(shrink)
         {
             *slot = Slot::default();
@@ -83,27 +87,36 @@ impl Slots {
 
     /// The value has not been written.
     pub(crate) fn unwrite(&mut self, slot: u16) {
-        if let Some(slot) = self.0.get_mut(usize::from(slot)) {
+        if let Some(slot) = self.all.get_mut(usize::from(slot)) {
             slot.unwrite();
         }
     }
 
+    /// A slot that is about to be written.
     #[inline]
-    fn at(&mut self, slot: u16) -> &mut Slot {
-        let slot = usize::from(slot);
-        if self.0.len() <= slot {
-            self.0.resize_with(slot + 1, Slot::default);
+    fn at(&mut self, number: u16) -> &mut Slot {
+        let place = usize::from(number);
+        if self.all.len() <= place {
+            self.all.resize_with(place + 1, Slot::default);
         }
-        &mut self.0[slot]
+        let slot = &mut self.all[place];
+        if !slot.written {
+            self.touched.push(number);
+        }
+        slot
     }
 
     fn clear(&mut self) {
-        self.0.iter_mut().for_each(Slot::unwrite);
+        for slot in self.touched.drain(..) {
+            if let Some(slot) = self.all.get_mut(usize::from(slot)) {
+                slot.unwrite();
+            }
+        }
     }
 
     /// Adds to a list, in a dry run or not.
     pub(crate) fn add<T: Any + Send + Sync>(&mut self, slot: u16, item: T, dry: bool) {
-        let written = self.0.get_mut(usize::from(slot)).filter(|slot| slot.written);
+        let written = self.all.get_mut(usize::from(slot)).filter(|slot| slot.written);
         let list = written.and_then(|slot| slot.value.as_deref_mut());
         match list.and_then(|value| value.downcast_mut::<Vec<(T, bool)>>()) {
             Some(list) => list.push((item, dry)),
@@ -115,7 +128,7 @@ impl Slots {
     /// Takes the question out of the slot of a fetch.
     pub fn take_question(&mut self, slot: u16) -> Option<Question> {
         let Slot { value, dry, .. } =
-            core::mem::take(self.0.get_mut(usize::from(slot)).filter(|slot| slot.written)?);
+            core::mem::take(self.all.get_mut(usize::from(slot)).filter(|slot| slot.written)?);
         Some(Question { request: *value?.downcast().ok()?, dry })
     }
 

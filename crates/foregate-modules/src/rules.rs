@@ -369,7 +369,7 @@ impl Step for ChangeResponse {
 
 /// How rules have decided to end a request.
 fn stop(decided: Option<&Decision>) -> ControlFlow<Response> {
-    match decided.and_then(|decided| decided.stop.as_ref()) {
+    match decided.and_then(|decided| decided.stop.as_deref()) {
         Some(response) => ControlFlow::Break(response.clone()),
         None => ControlFlow::Continue(()),
     }

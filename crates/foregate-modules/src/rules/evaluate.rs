@@ -1,6 +1,7 @@
 //! Evaluating the rules of a phase.
 
 use alloc::borrow::Cow;
+use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::ops::ControlFlow;
@@ -16,7 +17,7 @@ use crate::redirects;
 #[derive(Default)]
 pub struct Decision {
     /// How the request ends.
-    pub(super) stop: Option<Response>,
+    pub(super) stop: Option<Box<Response>>,
     /// Changes to the request's fields.
     pub(super) request: Edits,
     /// Changes to the response's fields.
@@ -112,7 +113,7 @@ impl Evaluation {
                 Done::Stopped(response) => {
                     self.note("rule", Text::Shared(Arc::clone(&rule.name)));
                     self.tallies.push(("end", Text::Shared(Arc::clone(&rule.name))));
-                    self.decide().stop = Some(response);
+                    self.decide().stop = Some(Box::new(response));
                     return ControlFlow::Break(());
                 }
             }

@@ -1,7 +1,6 @@
 //! Responses of origins that the client does not get: a step has made another one, or needs the whole of what they are a part of.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
 
 use foregate_module::Source;
 use foregate_wire::{BodyLength, Method, NameId};
@@ -13,16 +12,16 @@ impl Exchange<'_> {
     /// Whether the origin has sent a part of a body of which a step needs all. That is asked for once: the request has no `Range`
     /// then.
     pub(super) fn needs_whole(&mut self) -> bool {
-        let tries_parts = self.run.as_ref().is_some_and(|run| !run.plan.parts().is_empty());
+        let tries_parts = self.plan().is_some_and(|plan| !plan.parts().is_empty());
         if !tries_parts || !self.request.length.is_empty() || !self.asks_for_part() {
             return false;
         }
         self.response_is_from(Source::Upstream);
         let config = self.config;
-        let Some(plan) = self.run.as_ref().map(|run| Arc::clone(&run.plan)) else { return false };
+        let Some(plan) = self.plan() else { return false };
         let Some((mut view, state)) = self.view() else { return false };
         let pipeline = &config.settings.pipeline;
-        match catch_unwind(AssertUnwindSafe(|| pipeline.asks_whole(&plan, &mut view, state))) {
+        match catch_unwind(AssertUnwindSafe(|| pipeline.asks_whole(plan, &mut view, state))) {
             Ok(None) => false,
             Ok(Some(step)) => {
                 if let Some(counters) = self.proxy.steps.get(step) {

@@ -504,12 +504,12 @@ impl Exchange<'_> {
         let sweep = if may_have_trailers { self.sweep() } else { None };
         self.download.sweep(sweep);
         let (head, status) = (self.request.head.method == Method::Head, self.response.status);
-        let headers = &mut self.response.headers;
         // A 204 has no length, whatever was asked for (RFC 9110, section 8.6).
         let has_length = match status {
-            304 => !self.run.as_ref().is_some_and(|run| run.plan.changes_bodies()),
+            304 => !self.plan().is_some_and(|plan| plan.changes_bodies()),
             _ => head && status != 204,
         };
+        let headers = &mut self.response.headers;
         if has_length {
             foregate_wire::collapse_content_length(headers);
         } else {

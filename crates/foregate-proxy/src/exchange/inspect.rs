@@ -49,20 +49,20 @@ const BURST: usize = 64 << 10;
 impl Exchange<'_> {
     /// Whether steps ask for the start of the request's body, and there is one.
     pub(super) fn wants_start(&self) -> bool {
-        self.run.as_ref().is_some_and(|run| run.plan.body() > 0) && !self.request.length.is_empty()
+        self.plan().is_some_and(|plan| plan.body() > 0) && !self.request.length.is_empty()
     }
 
     /// Receives as much of the request's body as the steps of the route ask for. It is sent to the origin like one that
     /// an earlier attempt has taken from the client; what is too long to be held in memory is sent from its file.
     pub(super) async fn receive_start(&mut self) -> Result<(), Error> {
-        let Some(run) = &self.run else { return Ok(()) };
-        let wanted = run.plan.body();
+        let Some(plan) = self.plan() else { return Ok(()) };
+        let wanted = plan.body();
         if self.request.expect_continue {
             let none = foregate_wire::HeaderList::new();
             self.client.send_interim(self.request, 100, &none).map_err(Error::Client)?;
             self.request.expect_continue = false;
         }
-        let (in_memory, may_use_file) = (run.plan.body_in_memory(), spool::is_used_by(&run.plan));
+        let (in_memory, may_use_file) = (plan.body_in_memory(), spool::is_used_by(plan));
         self.progress.restart(clock::now());
         let mut start = Vec::new();
         let mut share = self.proxy.filter_memory.share_of(self.client_address());
@@ -111,7 +111,8 @@ impl Exchange<'_> {
         let is_ours = matches!(error, Error::FilterMemory | Error::FilterFiles | Error::TemporaryFile);
         let Some(run) = self.run.as_mut().filter(|_| is_ours) else { return Err(error) };
         run.facts.unseen = Some(error.kind());
-        if run.plan.body_is_optional() { Ok(()) } else { Err(error) }
+        let is_optional = self.plan().is_some_and(|plan| plan.body_is_optional());
+        if is_optional { Ok(()) } else { Err(error) }
     }
 
     /// The request goes on with what has come of its body, and with what its client sends from now on.
@@ -197,7 +198,7 @@ impl Exchange<'_> {
         share: &mut Share,
         since: Instant,
     ) -> Poll<Result<Taken, Error>> {
-        let may_use_file = self.run.as_ref().is_some_and(|run| spool::is_used_by(&run.plan));
+        let may_use_file = self.plan().is_some_and(|plan| spool::is_used_by(plan));
         let memory = &self.proxy.filter_memory;
         let link = &mut self.client.link;
         if let Poll::Ready(Err(error)) = link.poll_flush(cx) {
@@ -244,7 +245,7 @@ impl Exchange<'_> {
                     let now = clock::now();
                     self.progress.observe(self.upload.moved, 0, now);
                     let deadline = self.progress.client_deadline(&self.config.settings.timeouts, now);
-                    if !self.run.as_ref().is_some_and(|run| run.plan.body_is_optional()) {
+                    if !self.plan().is_some_and(|plan| plan.body_is_optional()) {
                         return self.timer.poll(cx, deadline).map(|()| Err(Error::BodyTimeout));
                     }
                     let until = match self.request.length {
@@ -303,7 +304,7 @@ impl Exchange<'_> {
                     let count = data.len().min(wanted - held.len());
                     let data = data.get(..count).unwrap_or_default();
                     if !extend(held, data, wanted, Some(share)) {
-                        let goes_on = self.run.as_ref().is_some_and(|run| run.plan.hold_is_optional());
+                        let goes_on = self.plan().is_some_and(|plan| plan.hold_is_optional());
                         return Poll::Ready(if goes_on { Ok(false) } else { Err(Error::FilterMemory) });
                     }
                     origin.link.consume(count);

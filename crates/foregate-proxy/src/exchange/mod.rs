@@ -26,7 +26,7 @@ use std::sync::atomic::Ordering;
 use std::task::Poll;
 use std::time::{Instant, SystemTime};
 
-use foregate_module::PhaseId;
+use foregate_module::{PhaseId, Plan};
 use foregate_wire::{BodyLength, Method, NameId, Slashes, connection};
 use futures_util::FutureExt;
 
@@ -117,7 +117,9 @@ struct Exchange<'a> {
     record: Record,
     /// Why there is nothing to route.
     refused: Option<Error>,
-    /// What there is beside when the route uses steps of modules.
+    /// The steps of modules that the route uses.
+    plan: Option<&'a Arc<Plan>>,
+    /// What there is beside when it uses some.
     run: Option<Box<Run>>,
     /// What of it a heavy step has taken along.
     away: Option<Arc<Away>>,
@@ -285,6 +287,7 @@ impl<'a> Exchange<'a> {
                 logged: false,
             },
             refused: None,
+            plan: None,
             run: None,
             away: None,
         }
@@ -429,8 +432,8 @@ impl<'a> Exchange<'a> {
         if let Err(ended) = self.run_phases(PhaseId::RequestIdentity).await {
             return ended.into();
         }
-        if let Some(run) = &self.run {
-            self.request.remove_identity(run.plan.identity());
+        if let Some(plan) = self.plan() {
+            self.request.remove_identity(plan.identity());
         }
         if let Err(ended) = self.run_phases(PhaseId::RequestSecurity).await {
             return ended.into();
@@ -443,7 +446,7 @@ impl<'a> Exchange<'a> {
         {
             return Step::Failed(error);
         }
-        if self.run.as_ref().is_some_and(|run| run.plan.keeps_fields()) {
+        if self.plan().is_some_and(|plan| plan.keeps_fields()) {
             if let Err(ended) = self.run_phases(PhaseId::RequestBody).await {
                 return ended.into();
             }

@@ -10,7 +10,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::Poll;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use foregate_module::{
     self as module, Entry, FetchRequest, FetchResult, Load, PhaseId, Pipeline, Plan, Planned, Question,
@@ -42,8 +42,6 @@ const SHELVED: usize = 32;
 
 /// What an exchange has beside its heads when its route uses steps.
 pub(super) struct Run {
-    /// The steps.
-    pub plan: Arc<Plan>,
     /// What steps have written.
     pub state: State,
     /// What they have said of the exchange.
@@ -63,6 +61,23 @@ impl Run {
     pub(super) fn next(&self) -> usize {
         self.next
     }
+
+    /// The phases before this one have run, or have been left out.
+    fn go_on_at(&mut self, phase: usize) {
+        if self.next < phase {
+            self.next = phase;
+            let resumes = phase == PhaseId::ResponseBody.order();
+            self.begun = if resumes { std::mem::take(&mut self.resume) } else { 0 };
+        }
+    }
+}
+
+/// What stands in the way of the next steps.
+enum Wait<'a> {
+    /// What the steps of the phase have asked for.
+    Fetches,
+    /// A step belongs on another thread.
+    Heavy { planned: &'a Planned, when_full: WhenFull, wait: Duration },
 }
 
 /// How a step has ended the usual way of a request.
@@ -94,22 +109,23 @@ pub(super) enum Fault {
     Lost(Error),
 }
 
-impl Exchange<'_> {
+impl<'a> Exchange<'a> {
     /// Takes the steps of `plan` along.
-    pub(super) fn use_plan(&mut self, plan: Option<&Arc<Plan>>) {
+    pub(super) fn use_plan(&mut self, plan: Option<&'a Arc<Plan>>) {
+        self.plan = plan;
         self.run = plan.map(|plan| {
-            let (plan, mut facts) = (Arc::clone(plan), Facts::new(self.request.length.is_empty()));
+            let mut facts = Facts::new(self.request.length.is_empty());
             if plan.keeps_received() && self.refused.is_none() {
                 facts.received = Some(Box::new(Head::of(self.request)));
             }
             match SHELF.with_borrow_mut(Vec::pop) {
                 Some(mut run) => {
-                    (run.plan, run.facts, run.next, run.begun, run.resume) = (plan, facts, 0, 0, 0);
+                    (run.facts, run.next, run.begun, run.resume) = (facts, 0, 0, 0);
                     run
                 }
                 None => {
                     let (state, asked) = (State::default(), Asked::default());
-                    Box::new(Run { plan, state, facts, asked, next: 0, begun: 0, resume: 0 })
+                    Box::new(Run { state, facts, asked, next: 0, begun: 0, resume: 0 })
                 }
             }
         });
@@ -117,16 +133,11 @@ impl Exchange<'_> {
 
     /// The exchange is over: another one of this thread may use its memory.
     pub(super) fn shelve_run(&mut self) {
-        thread_local! {
-            /// What stands in for a plan: a route's would keep its configuration.
-            static NOTHING: Arc<Plan> = Arc::default();
-        }
         let Some(mut run) = self.run.take() else { return };
         SHELF.with_borrow_mut(|shelf| {
             if shelf.len() < SHELVED {
                 run.state.clear();
                 run.asked.put_away();
-                run.plan = NOTHING.with(Arc::clone);
                 (run.facts.body, run.facts.spool, run.facts.held) = (None, None, None);
                 (run.facts.response_body, run.facts.response_share) = (Vec::new(), None);
                 run.facts.received = None;
@@ -135,9 +146,15 @@ impl Exchange<'_> {
         });
     }
 
+    /// The steps of the route, unless they are away with all that the exchange has for them.
+    #[inline]
+    pub(super) fn plan(&self) -> Option<&'a Arc<Plan>> {
+        self.run.as_ref().and(self.plan)
+    }
+
     /// Whether any step is planned in the phases from `first` to `last`.
     pub(super) fn has_steps(&self, first: PhaseId, last: PhaseId) -> bool {
-        self.run.as_ref().is_some_and(|run| run.plan.has_any(first, last))
+        self.plan().is_some_and(|plan| plan.has_any(first, last))
     }
 
     /// Whether a body goes through filters.
@@ -172,55 +189,84 @@ impl Exchange<'_> {
     }
 
     /// Runs the steps of all phases up to `last` that have not run yet.
+    #[inline]
     pub(super) async fn run_phases(&mut self, last: PhaseId) -> Result<(), Ended> {
-        let Some(run) = &mut self.run else { return Ok(()) };
-        let first = PhaseId::ALL.get(run.next).filter(|first| **first <= last);
-        if first.is_none_or(|first| !run.plan.has_any(*first, last)) {
-            self.skip_to_behind(last);
-            return Ok(());
-        }
-        let (plan, config) = (Arc::clone(&run.plan), self.config);
-        while let Some(run) = &mut self.run
-            && run.next <= last.order()
-        {
-            let phase = PhaseId::ALL[run.next];
-            if !plan.phase(phase).is_empty() {
-                run.facts.now = now();
-                run.facts.memory_is_short = self.proxy.filter_memory.is_short();
-                let steps = plan.phase(phase).get(run.begun..).unwrap_or_default();
-                if let Err(ended) = self.run_phase(steps, &config.settings.pipeline).await {
-                    self.forget_fetches();
-                    return Err(ended);
-                }
-                if self.run.as_ref().is_some_and(|run| !run.state.fetches.is_empty()) {
-                    Box::pin(self.fetch_all()).await?;
-                }
+        while self.next_phase(last).is_some() {
+            let ran = match self.run_ahead(last) {
+                Ok(None) => break,
+                // Seldom, and large.
+                Ok(Some(wait)) => Box::pin(self.wait_for(wait)).await,
+                Err(ended) => Err(ended),
+            };
+            if let Err(ended) = ran {
+                self.forget_fetches();
+                return Err(ended);
             }
-            self.skip_to_behind(phase);
         }
+        self.go_on_behind(last);
         Ok(())
     }
 
+    /// Runs them as far as nothing has to be waited for.
+    #[inline(never)]
+    fn run_ahead(&mut self, last: PhaseId) -> Result<Option<Wait<'a>>, Ended> {
+        let mut is_told = false;
+        while let Some(phase) = self.next_phase(last) {
+            // All steps of a phase are told the same, and so are all phases of one poll.
+            if let Some(run) = self.run.as_mut().filter(|run| !is_told && run.begun == 0) {
+                run.facts.now = now();
+                run.facts.memory_is_short = self.proxy.filter_memory.is_short();
+                is_told = true;
+            }
+            if let Some(heavy) = self.run_phase(phase)? {
+                return Ok(Some(heavy));
+            }
+            if self.run.as_ref().is_some_and(|run| !run.state.fetches.is_empty()) {
+                return Ok(Some(Wait::Fetches));
+            }
+            self.go_on_behind(phase);
+        }
+        Ok(None)
+    }
+
+    /// The next phase up to `last` that has steps.
+    #[inline]
+    fn next_phase(&mut self, last: PhaseId) -> Option<PhaseId> {
+        let plan = self.plan?;
+        let run = self.run.as_mut()?;
+        let phase = plan.next_phase(run.next, last)?;
+        run.go_on_at(phase.order());
+        Some(phase)
+    }
+
     /// The phases up to this one have run.
-    fn skip_to_behind(&mut self, phase: PhaseId) {
-        if let Some(run) = &mut self.run
-            && run.next <= phase.order()
-        {
-            run.next = phase.order() + 1;
-            let resumes = run.next == PhaseId::ResponseBody.order();
-            run.begun = if resumes { std::mem::take(&mut run.resume) } else { 0 };
+    fn go_on_behind(&mut self, phase: PhaseId) {
+        if let Some(run) = &mut self.run {
+            run.go_on_at(phase.order() + 1);
+        }
+    }
+
+    /// Waits for what stands in the way of the next steps.
+    async fn wait_for(&mut self, wait: Wait<'_>) -> Result<(), Ended> {
+        match wait {
+            Wait::Fetches => self.fetch_all().await,
+            Wait::Heavy { planned, when_full, wait } => {
+                let verdict = self.run_heavy(planned, when_full, wait).await;
+                self.judge(planned, &self.config.settings.pipeline, verdict)
+            }
         }
     }
 
     /// The response is to be another one: what steps have done to the head of the old one, they do to that of the new one.
     /// `last` is the step that has replaced it or has failed.
     pub(super) fn start_over(&mut self, last: Option<&Planned>) {
+        let Some(plan) = self.plan else { return };
         let Some(run) = self.run.as_mut().filter(|_| !self.record.logged) else { return };
         // Where the steps of a phase have all run, `next` is behind it.
         let at = PhaseId::ALL.get(run.next).copied().unwrap_or(PhaseId::Log).min(PhaseId::ResponseBody);
-        if self.config.settings.pipeline.starts_over(&run.plan, at, last, &mut run.state) {
+        if self.config.settings.pipeline.starts_over(plan, at, last, &mut run.state) {
             if run.next >= PhaseId::ResponseBody.order() {
-                let all = run.plan.phase(PhaseId::ResponseBody).len();
+                let all = plan.phase(PhaseId::ResponseBody).len();
                 run.resume = if run.next == PhaseId::ResponseBody.order() { run.begun } else { all };
             }
             (run.next, run.begun) = (PhaseId::ResponseHeaders.order(), 0);
@@ -236,22 +282,19 @@ impl Exchange<'_> {
         }
     }
 
-    async fn run_phase(&mut self, steps: &[Planned], pipeline: &Pipeline) -> Result<(), Ended> {
+    /// Runs the steps of a phase that have not run yet, up to one that belongs on another thread.
+    fn run_phase(&mut self, phase: PhaseId) -> Result<Option<Wait<'a>>, Ended> {
+        let pipeline = &self.config.settings.pipeline;
         let mut since = self.proxy.steps.is_timed(clock::now).then(Instant::now);
-        let mut rest = steps;
-        loop {
-            rest = self.run_calmly(rest, pipeline, &mut since)?;
-            let Some((planned, behind)) = rest.split_first() else { return Ok(()) };
-            rest = behind;
+        let steps = self.plan.map_or(&[][..], |plan| plan.phase(phase));
+        while let Some(planned) = self.run_calmly(steps, &mut since)? {
             if let Some(run) = &mut self.run {
                 run.begun += 1;
             }
             let verdict = match self.load(planned, pipeline) {
                 Err(fault) => Err(fault),
                 Ok(Load::Heavy { when_full, wait }) => {
-                    let verdict = Box::pin(self.run_heavy(planned, when_full, wait)).await;
-                    since = since.map(|_| Instant::now());
-                    verdict
+                    return Ok(Some(Wait::Heavy { planned, when_full, wait }));
                 }
                 Ok(Load::Light) => {
                     let verdict = self.run_light(planned, pipeline);
@@ -263,34 +306,34 @@ impl Exchange<'_> {
             };
             self.judge(planned, pipeline, verdict)?;
         }
+        Ok(None)
     }
 
-    /// Runs steps one after the other on this thread, as far as there is nothing to think about: up to one that may belong on
-    /// another thread. Gives what is left of them.
-    fn run_calmly<'s>(
+    /// Runs steps of a phase one after the other on this thread, as far as there is nothing to think about: up to one that may
+    /// belong on another thread, which it gives.
+    fn run_calmly(
         &mut self,
-        steps: &'s [Planned],
-        pipeline: &Pipeline,
+        steps: &'a [Planned],
         since: &mut Option<Instant>,
-    ) -> Result<&'s [Planned], Ended> {
+    ) -> Result<Option<&'a Planned>, Ended> {
+        let (pipeline, counters) = (&self.config.settings.pipeline, &self.proxy.steps);
         let began = self.phase_began();
-        if self.proxy.steps.any_is_watched(began) {
-            return Ok(steps);
-        }
-        let mut rest = steps;
-        while !rest.is_empty() {
-            let mut done = 0;
-            let counters = &self.proxy.steps;
-            let Some((mut view, state, begun)) = self.parts() else { return Ok(&[]) };
+        let watched = counters.any_is_watched(began);
+        loop {
+            let Some((mut view, state, begun)) = self.parts() else { return Ok(None) };
             let in_file = view.facts.spool.is_some();
             // The verdict that has to be judged, of the step that ran last.
             let last = catch_unwind(AssertUnwindSafe(|| {
-                for planned in rest {
+                for planned in steps.get(*begun..).unwrap_or_default() {
                     let entry = pipeline.entries().get(usize::from(planned.step))?;
-                    if !matches!(entry.decl().weight, Weight::Light) || (in_file && entry.reads_body()) {
+                    let light = matches!(entry.decl().weight, Weight::Light);
+                    if !light
+                        || (in_file && entry.reads_body())
+                        || (watched && counters.is_watched(planned.step, began))
+                    {
                         return None;
                     }
-                    (done, *begun) = (done + 1, *begun + 1);
+                    *begun += 1;
                     if state.skipped.contains(usize::from(planned.step)) {
                         continue;
                     }
@@ -307,17 +350,14 @@ impl Exchange<'_> {
                 None
             }));
             let verdict = match last {
-                Ok(None) => return Ok(rest.get(done..).unwrap_or_default()),
+                Ok(None) => return Ok(steps.get(*begun)),
                 Ok(Some(verdict)) => Ok(verdict),
                 Err(_) => Err(Fault::Panicked),
             };
-            let (ran, behind) = rest.split_at(done);
-            if let Some(planned) = ran.last() {
+            if let Some(planned) = begun.checked_sub(1).and_then(|ran| steps.get(ran)) {
                 self.judge(planned, pipeline, verdict)?;
             }
-            rest = behind;
         }
-        Ok(rest)
     }
 
     /// Where a step is to run. What does not run at all is not worth the way to another thread.
@@ -480,8 +520,7 @@ impl Exchange<'_> {
         let Some(run) = &mut self.run else { return };
         run.facts.summary = summary;
         run.facts.now = now();
-        let plan = Arc::clone(&run.plan);
-        for planned in plan.phase(PhaseId::Log) {
+        for planned in self.plan.map_or(&[][..], |plan| plan.phase(PhaseId::Log)) {
             let verdict = self.run_light(planned, &config.settings.pipeline);
             // Nothing is left that could be ended.
             let _ = self.judge(planned, &config.settings.pipeline, verdict);

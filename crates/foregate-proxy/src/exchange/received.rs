@@ -188,7 +188,7 @@ pub(super) fn show<'r>(
     }
 }
 
-impl Exchange<'_> {
+impl<'a> Exchange<'a> {
     /// Shows a request that was refused before it had a route to the steps that ask for such; it has been answered.
     pub(super) async fn show_refused(&mut self, error: Error) {
         // What could not be parsed has not been consumed.
@@ -203,7 +203,7 @@ impl Exchange<'_> {
             Unparsed { bytes, parts }
         });
         let refused = Refused { kind: error.kind(), reason: error.to_string(), unparsed };
-        self.use_plan(Some(&plan));
+        self.use_plan(Some(plan));
         self.response_is_from(Source::Error(error.kind()));
         let summary = self.summary();
         if let Some(run) = &mut self.run {
@@ -224,7 +224,7 @@ impl Exchange<'_> {
     /// The plan of the route that a refused request seems to ask for, of its site where no route fits, or that of the top of
     /// the file; `None` where none of
     /// its steps looks at such requests.
-    fn plan_of_refused(&self, raw: Option<&[u8]>, parts: Option<&Parts>) -> Option<Arc<Plan>> {
+    fn plan_of_refused(&self, raw: Option<&[u8]>, parts: Option<&Parts>) -> Option<&'a Arc<Plan>> {
         let settings = &self.config.settings;
         let looks = |plan: &&Arc<Plan>| plan.of_refused(&settings.pipeline).next().is_some();
         let (host, target) = match raw.zip(parts) {
@@ -257,8 +257,7 @@ impl Exchange<'_> {
                 None => sites.site(site).options.unrouted.get(),
             }
         };
-        let plan = of_site().filter(looks).or_else(|| settings.unrouted.get().filter(looks));
-        plan.cloned()
+        of_site().filter(looks).or_else(|| settings.unrouted.get().filter(looks))
     }
 }
 

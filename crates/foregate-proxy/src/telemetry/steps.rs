@@ -124,12 +124,17 @@ impl StepCounters {
         Self { steps: names.map(step).collect(), runs, close_look: AtomicU64::new(0), watched }
     }
 
-    /// Whether any step may be [suspected](StepCounter::is_suspected), [slow](StepCounter::is_slow) or
-    /// [broken](StepCounter::is_broken) now; in milliseconds of the steady clock.
+    /// Whether any step may be [watched](Self::is_watched) now; in milliseconds of the steady clock.
     #[inline]
     pub fn any_is_watched(&self, now: u64) -> bool {
         let until = self.watched.load(Ordering::Relaxed);
         until != 0 && now < until
+    }
+
+    /// Whether a step is [suspected](StepCounter::is_suspected), [slow](StepCounter::is_slow) or
+    /// [broken](StepCounter::is_broken) now; in milliseconds of the steady clock.
+    pub fn is_watched(&self, step: u16, now: u64) -> bool {
+        self.get(step).is_some_and(|step| step.is_suspected(now) || step.is_slow(now) || step.is_broken(now))
     }
 
     /// A task has held its worker for longer than [`BLOCKED`]: it may have been a step.
@@ -334,6 +339,7 @@ mod tests {
         assert!(!step.is_suspected(1000));
         step.took(BLOCKED, 1000);
         assert!(step.is_suspected(1001) && !step.is_slow(1001));
+        assert!(counters.is_watched(0, 1001) && !counters.is_watched(1, 1001));
         // The system had let somebody else run.
         step.used(Duration::from_millis(1), 1001);
         assert!(!step.is_slow(1001));

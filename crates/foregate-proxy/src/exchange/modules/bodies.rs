@@ -64,8 +64,8 @@ impl Exchange<'_> {
     /// Has the origin send a whole response where a step makes another one of it each time, or may need it and could not ask
     /// again.
     pub(in crate::exchange) fn renew(&mut self) {
-        let Some(run) = &self.run else { return };
-        let (renews, tries_parts) = (run.plan.renews(), !run.plan.parts().is_empty());
+        let Some(plan) = self.plan() else { return };
+        let (renews, tries_parts) = (plan.renews(), !plan.parts().is_empty());
         if renews && let Some((mut view, _)) = self.view() {
             Plan::renew(&mut view);
         }
@@ -92,7 +92,7 @@ impl Exchange<'_> {
 
     /// What fields of interim responses and trailers go through on their way to the client; `None` if nothing.
     pub(in crate::exchange) fn sweep(&mut self) -> Option<Sweep> {
-        let nothing = self.run.as_ref()?.plan.sweeps().is_empty();
+        let nothing = self.plan()?.sweeps().is_empty();
         if nothing { None } else { self.sweep_of(Of::Response) }
     }
 
@@ -111,16 +111,16 @@ impl Exchange<'_> {
     fn sweep_of(&mut self, of: Of) -> Option<Sweep> {
         let config = self.config;
         let pipeline = &config.settings.pipeline;
-        let plan = Arc::clone(&self.run.as_ref()?.plan);
+        let plan = self.plan()?;
         let (view, state) = self.view()?;
         let mut left_out = Steps::NONE;
-        for (number, planned) in of.steps(&plan).iter().enumerate() {
+        for (number, planned) in of.steps(plan).iter().enumerate() {
             let skipped = state.skipped.contains(usize::from(planned.step));
             let wanted = catch_unwind(AssertUnwindSafe(|| pipeline.is_wanted(planned, &view, state)));
             if skipped || !wanted.unwrap_or(true) {
                 left_out = left_out.with(number);
             }
         }
-        Some(Sweep { pipeline: Arc::clone(pipeline), plan, of, left_out })
+        Some(Sweep { pipeline: Arc::clone(pipeline), plan: Arc::clone(plan), of, left_out })
     }
 }
