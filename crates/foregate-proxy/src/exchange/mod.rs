@@ -2,6 +2,7 @@
 
 mod answer;
 mod asked;
+mod back;
 pub mod client;
 mod dropped;
 pub(crate) mod fetch;
