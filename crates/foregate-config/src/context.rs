@@ -3,6 +3,7 @@
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use foregate_module::settings::{Argument, Context, LogId, Place, Problem, UpstreamId, Wrong};
 use foregate_module::{Condition, Conditions, Expression, PhaseId, Pipeline, Steps};
@@ -95,6 +96,10 @@ impl Context for Reading<'_> {
         let Problem { place, message, help, .. } = warning;
         self.warnings
             .push(problem::Problem { help, ..problem::Problem::new(Some(host_place(place)), message) });
+    }
+
+    fn unix_seconds(&self) -> Option<u64> {
+        SystemTime::now().duration_since(UNIX_EPOCH).ok().map(|since| since.as_secs())
     }
 
     fn condition(&mut self, argument: &Argument, phase: PhaseId) -> Result<Arc<dyn Condition>, Problem> {

@@ -89,7 +89,7 @@ pub struct SecurityTxtSettings {
 impl FromNode for SecurityTxtSettings {
     const KEY: Option<&'static Key> = Some(&SECURITY_KEY);
 
-    fn from_nodes(nodes: &[Node], _: &mut dyn Context) -> Result<Self, Problem> {
+    fn from_nodes(nodes: &[Node], context: &mut dyn Context) -> Result<Self, Problem> {
         let Some(node) = nodes.first() else {
             return Err(Problem::new(Default::default(), "`security-txt` has no settings"));
         };
@@ -119,7 +119,7 @@ impl FromNode for SecurityTxtSettings {
             let tags = each::<_, Vec<_>>(languages.args().iter().map(read_language));
             text += &format!("Preferred-Languages: {}\n", mistakes.kept(tags).unwrap_or_default().join(", "));
         }
-        let expires = mistakes.kept(read_expiry(node));
+        let expires = mistakes.kept(read_expiry(node, context));
         mistakes.none()?;
         let (time, expires) = expires.unwrap_or_default();
         text += &format!("Expires: {time}\n");
@@ -132,13 +132,19 @@ impl FromNode for SecurityTxtSettings {
 }
 
 /// When the text expires, as it is written and as a number.
-fn read_expiry(node: &Node) -> Result<(&str, u64), Problem> {
+fn read_expiry<'n>(node: &'n Node, context: &mut dyn Context) -> Result<(&'n str, u64), Problem> {
     let child = node.child("expires").ok_or_else(|| node.wrong("`security-txt` needs `expires`"))?;
     let argument = child.arg(0)?;
     let text = argument.text()?;
     let expires = expiry::read(text).ok_or_else(|| {
         argument.wrong("this is not a time").help("write something like \"2030-01-01T00:00:00Z\" (RFC 3339)")
     })?;
+    if context.unix_seconds().is_some_and(|now| now >= expires) {
+        let past = argument.wrong("this is in the past: readers are told not to trust the text");
+        context.warn(
+            past.help("write a time to come, at best less than a year ahead (RFC 9116, section 2.5.5)"),
+        );
+    }
     Ok((text, expires))
 }
 

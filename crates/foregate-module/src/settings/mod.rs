@@ -117,6 +117,12 @@ pub trait Context {
     /// for. By default nobody is told.
     fn warn(&mut self, _: Problem) {}
 
+    /// When the settings are read, in seconds since the start of 1970, UTC: for what cannot do what it seems to be there for any
+    /// more. `None`, the default, where the platform does not tell.
+    fn unix_seconds(&self) -> Option<u64> {
+        None
+    }
+
     /// An expression of type bool, to be evaluated in `phase`.
     ///
     /// # Errors
