@@ -1,5 +1,7 @@
 //! What is right, and does nothing where it stands: told as a warning.
 
+use std::collections::HashMap;
+
 use foregate_config::{Decoder, EntryRef, Item, ModuleNodes, Place, Problem, turns_off};
 use foregate_module::{Filter, Pipeline};
 use foregate_proxy::routing::PathPattern;
@@ -24,6 +26,8 @@ pub(super) struct Idle<'p> {
     /// What reads values of the firewall, and of the country.
     reads_waf: Option<Place>,
     reads_country: Option<Place>,
+    /// Answers in whose place another one of the same block stands, with their paths.
+    replaced: Vec<(Place, String)>,
     firewall: Firewall,
 }
 
@@ -68,14 +72,22 @@ impl Firewall {
 impl<'p> Idle<'p> {
     pub(super) fn new(pipeline: &'p Pipeline) -> Self {
         let first = pipeline.keys().iter().map(|_| None).collect();
-        Self { pipeline, first, reads_waf: None, reads_country: None, firewall: Firewall::default() }
+        let (replaced, firewall) = (Vec::new(), Firewall::default());
+        Self { pipeline, first, reads_waf: None, reads_country: None, replaced, firewall }
     }
 
     /// Takes note of the keys of one place.
     pub(super) fn see(&mut self, nodes: &ModuleNodes<'_>) {
+        let mut answers = HashMap::new();
         for (number, item) in nodes {
             if turns_off(*item) {
                 continue;
+            }
+            if item.node.name() == "answer"
+                && let Some(path) = path_of(*item)
+                && let Some(before) = answers.insert(path, item.place())
+            {
+                self.replaced.push((before, path.to_owned()));
             }
             if let Some(first @ None) = self.first.get_mut(*number) {
                 *first = self.pipeline.keys().get(*number).map(|(key, _)| (key.name, item.place()));
@@ -119,6 +131,10 @@ impl<'p> Idle<'p> {
                 let message = format!("`{key}` does nothing without {shown}, and none stands anywhere");
                 decoder.warn(Problem::new(Some(*place), message));
             }
+        }
+        for (place, path) in &self.replaced {
+            let message = format!("another `answer` to `{path}` follows in this block, which holds");
+            decoder.warn(Problem::new(Some(*place), message));
         }
         if let Some(place) = self.reads_country
             && !self.has("geoip")
