@@ -1,6 +1,7 @@
 //! What the compiler checks about a pipeline.
 
 use crate::phase_id::{Phase, PhaseId};
+use crate::settings::{FromNode, Key};
 use crate::step::{Filter, Step, Weight};
 use crate::value::{Kind, Value};
 use crate::{Inputs, Outputs, Terminal};
@@ -114,6 +115,17 @@ pub struct Decl {
     pub optional: bool,
     /// Whether a filter that comes of it asks for other documents.
     pub asks: bool,
+    /// Whether it runs behind the steps of its phase that do not say so.
+    pub last: bool,
+    /// The key of the configuration that turns it on.
+    pub key: Option<&'static Key>,
+}
+
+impl Decl {
+    /// Its turn: those of a phase that are no last ones, then the last ones.
+    pub(crate) const fn turn(&self) -> usize {
+        self.phase.order() * 2 + self.last as usize
+    }
 }
 
 /// What `S` declares.
@@ -129,11 +141,13 @@ pub const fn decl<S: Step>() -> Decl {
         weight: S::WEIGHT,
         optional: S::OPTIONAL,
         asks: S::ASKS,
+        last: S::LAST,
+        key: <S::Settings as FromNode>::KEY,
     }
 }
 
 /// Refuses a pipeline that cannot work, by a panic that the compiler shows. `groups` are merged phase by phase, the
-/// steps of an earlier group first.
+/// steps of an earlier group first, but for [those that come last](Step::LAST).
 ///
 /// # Panics
 ///
@@ -163,7 +177,13 @@ pub const fn check(groups: &[&[Decl]]) {
         count += 1;
         assert!(count <= crate::plan::Steps::LIMIT, "a pipeline has at most 256 steps");
         check_name(groups, &cursor, step);
+        check_key(groups, &cursor, step);
         let mut number = 0;
+        while number < step.filters.len() {
+            check_filter(groups, &cursor, step, step.filters[number]);
+            number += 1;
+        }
+        number = 0;
         while number < step.outputs.len() {
             check_writer(groups, &cursor, step, &step.outputs[number]);
             number += 1;
@@ -194,6 +214,8 @@ pub const fn merged<const N: usize>(groups: &[&[Decl]]) -> [Decl; N] {
         weight: Weight::Light,
         optional: false,
         asks: false,
+        last: false,
+        key: None,
     };
     let mut all = [NONE; N];
     let (mut cursor, mut at) = (Cursor::new(), 0);
@@ -207,37 +229,37 @@ pub const fn merged<const N: usize>(groups: &[&[Decl]]) -> [Decl; N] {
 /// Goes through the steps of all groups in the order in which they run.
 #[derive(Clone, Copy)]
 struct Cursor {
-    phase: usize,
+    turn: usize,
     group: usize,
     at: usize,
 }
 
 impl Cursor {
     const fn new() -> Self {
-        Self { phase: 0, group: 0, at: 0 }
+        Self { turn: 0, group: 0, at: 0 }
     }
 
     const fn next<'g>(&mut self, groups: &[&'g [Decl]]) -> Option<&'g Decl> {
-        while self.phase < PhaseId::COUNT {
+        while self.turn < PhaseId::COUNT * 2 {
             while self.group < groups.len() {
                 let steps = groups[self.group];
                 while self.at < steps.len() {
                     self.at += 1;
-                    if steps[self.at - 1].phase.order() == self.phase {
+                    if steps[self.at - 1].turn() == self.turn {
                         return Some(&steps[self.at - 1]);
                     }
                 }
                 self.group += 1;
                 self.at = 0;
             }
-            self.phase += 1;
+            self.turn += 1;
             self.group = 0;
         }
         None
     }
 
     const fn is(&self, other: &Self) -> bool {
-        self.phase == other.phase && self.group == other.group && self.at == other.at
+        self.turn == other.turn && self.group == other.group && self.at == other.at
     }
 }
 
@@ -256,6 +278,98 @@ const fn check_name(groups: &[&[Decl]], here: &Cursor, step: &Decl) {
             panic!("{}", text.as_str());
         }
     }
+}
+
+/// Steps whose keys have one name are of one module, so that their settings are the same.
+#[allow(clippy::panic, reason = "only evaluated by the compiler, whose error it becomes")]
+const fn check_key(groups: &[&[Decl]], here: &Cursor, step: &Decl) {
+    let Some(key) = step.key else { return };
+    let mut cursor = Cursor::new();
+    while let Some(other) = cursor.next(groups) {
+        if cursor.is(here) {
+            return;
+        }
+        if let Some(known) = other.key
+            && same(known.name, key.name)
+            && !(same(known.about, key.about)
+                && same(known.usage, key.usage)
+                && same(known.example, key.example))
+        {
+            let mut text = Sentence::new();
+            text.say("steps `")
+                .say(other.name)
+                .say("` and `")
+                .say(step.name)
+                .say("` have two keys of the name `");
+            text.say(key.name)
+                .say("`; steps of one module share the type of their settings, others need another name");
+            panic!("{}", text.as_str());
+        }
+    }
+}
+
+/// A step whose filter never holds would never run.
+#[allow(clippy::panic, reason = "only evaluated by the compiler, whose error it becomes")]
+const fn check_filter(groups: &[&[Decl]], here: &Cursor, step: &Decl, filter: Filter) {
+    let mut text = Sentence::new();
+    text.say("step `").say(step.name).say("` (phase ").say(step.phase.name()).say(") would never run: ");
+    match filter {
+        Filter::Status(..) | Filter::ResponseField(_)
+            if step.phase.order() < PhaseId::UpstreamResponse.order() =>
+        {
+            text.say("its filter is about the response, and there is none yet");
+        }
+        Filter::Method(method) if is_misspelt(method) => {
+            text.say("methods are compared with their case, and its filter says `").say(method).say("`");
+        }
+        Filter::Written(value) if !is_written(groups, here, step, value) => {
+            text.say("its filter asks for `")
+                .say(value)
+                .say("`, which no earlier step of the pipeline writes");
+        }
+        _ => return,
+    }
+    panic!("{}", text.as_str());
+}
+
+/// Whether this is a method that everybody knows, in another case.
+const fn is_misspelt(method: &str) -> bool {
+    const METHODS: [&str; 9] =
+        ["GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH"];
+    let mut at = 0;
+    while at < METHODS.len() {
+        if METHODS[at].eq_ignore_ascii_case(method) {
+            return !same(METHODS[at], method);
+        }
+        at += 1;
+    }
+    false
+}
+
+/// Whether an earlier step writes a value, or adds to a list, of this name. A list that the step reads may be empty.
+const fn is_written(groups: &[&[Decl]], here: &Cursor, step: &Decl, value: &str) -> bool {
+    let mut number = 0;
+    while number < step.inputs.len() {
+        let input = &step.inputs[number];
+        if matches!(input.access, Access::List) && same(input.name, value) {
+            return true;
+        }
+        number += 1;
+    }
+    let mut cursor = Cursor::new();
+    while let Some(other) = cursor.next(groups) {
+        if cursor.is(here) {
+            return false;
+        }
+        let mut number = 0;
+        while number < other.outputs.len() {
+            if other.outputs[number].is_kept() && same(other.outputs[number].name, value) {
+                return true;
+            }
+            number += 1;
+        }
+    }
+    false
 }
 
 /// A value may have one writer, which is not the platform.
@@ -310,6 +424,18 @@ const fn check_reader(groups: &[&[Decl]], here: &Cursor, step: &Decl, slot: &Slo
                 None => false,
             };
             let written = matches!(output.access, Access::Value) && same(output.name, slot.name);
+            if matches!(output.access, Access::List) && same(output.name, slot.name) {
+                refuse_kind(step, other, slot, "`Read`", "adds to it", "`Added`");
+            }
+            if written && !same(output.about, slot.about) {
+                let mut text = Sentence::new();
+                text.say("two values have the name `")
+                    .say(slot.name)
+                    .say("`: the one that step `")
+                    .say(step.name);
+                text.say("` reads is not the one that step `").say(other.name).say("` writes");
+                panic!("{}", text.as_str());
+            }
             if (written && before) || (answers && other.phase.order() < step.phase.order()) {
                 return;
             }
@@ -351,6 +477,9 @@ const fn check_list(groups: &[&[Decl]], here: &Cursor, step: &Decl, slot: &Slot)
         let mut number = 0;
         while number < other.outputs.len() {
             let output = &other.outputs[number];
+            if matches!(output.access, Access::Value) && same(output.name, slot.name) {
+                refuse_kind(step, other, slot, "`Added`", "writes it by `Emit`", "`Read`");
+            }
             if !before && matches!(output.access, Access::List) && same(output.name, slot.name) {
                 let mut text = Sentence::new();
                 text.say("step `").say(other.name).say("` (phase ").say(other.phase.name());
@@ -361,6 +490,16 @@ const fn check_list(groups: &[&[Decl]], here: &Cursor, step: &Decl, slot: &Slot)
             number += 1;
         }
     }
+}
+
+/// A list is read as one, and a value as one.
+#[allow(clippy::panic, reason = "only evaluated by the compiler, whose error it becomes")]
+const fn refuse_kind(step: &Decl, writer: &Decl, slot: &Slot, reads: &str, writes: &str, instead: &str) {
+    let mut text = Sentence::new();
+    text.say("`").say(slot.name).say("` is read as ").say(reads).say(" by step `").say(step.name);
+    text.say("` (phase ").say(step.phase.name()).say("), but step `").say(writer.name).say("` (phase ");
+    text.say(writer.phase.name()).say(") ").say(writes).say("; read it as ").say(instead);
+    panic!("{}", text.as_str());
 }
 
 const fn same(a: &str, b: &str) -> bool {

@@ -12,6 +12,10 @@ use crate::state::Slots;
 use crate::value::{Shown, Value};
 
 /// One thing that a step reads.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not an input of a step",
+    label = "a value is read as `Read<'r, {Self}>`, a list as `Added<'r, {Self}>`, an answer as `Read<'r, Fetched<KEY>>`"
+)]
 pub trait Input<'r>: Sized {
     /// What it is, for checks and descriptions.
     const SLOT: Slot;

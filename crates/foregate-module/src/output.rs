@@ -50,6 +50,10 @@ impl Apply<'_> {
 pub(crate) const DRY_RUN: &str = "dry-run";
 
 /// One thing that a step writes.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not an output of a step",
+    label = "a value is written as `Emit<{Self}>`, an entry of a list as `Add<{Self}>`, a question as `Emit<Fetch<KEY>>`"
+)]
 pub trait Output {
     /// What it is, for checks and descriptions.
     const SLOT: Slot;

@@ -203,12 +203,12 @@ pub struct Pipeline {
 }
 
 impl Pipeline {
-    /// Merges groups of steps phase by phase, the steps of an earlier group first. Programs use
+    /// Merges groups of steps phase by phase, the steps of an earlier group first, but for [those that come last](crate::Step::LAST). Programs use
     /// [`pipeline!`](crate::pipeline!), which has the compiler check the result.
     pub fn new(groups: Vec<Vec<Box<dyn Erased>>>) -> Self {
         let mut steps: Vec<_> = groups.into_iter().flatten().collect();
         // Stable: within a phase the order of the groups stays.
-        steps.sort_by_key(|step| step.decl().phase);
+        steps.sort_by_key(|step| step.decl().turn());
         steps.truncate(Steps::LIMIT);
         let mut values: Vec<ValueInfo> = Vec::new();
         let mut fetches = Vec::new();
@@ -272,6 +272,20 @@ impl Pipeline {
     pub(crate) fn writes(&self, step: u16, value: &str) -> bool {
         self.entries.get(usize::from(step)).is_some_and(|entry| {
             entry.decl().outputs.iter().any(|output| output.is_kept() && output.name == value)
+        })
+    }
+
+    /// Two steps whose settings are of two types, although their keys have one name: only one of them could be turned on.
+    /// Programs refuse to start with such a pipeline; what tells keys apart without a look at types, the compiler refuses.
+    pub fn clash(&self) -> Option<[&'static Decl; 2]> {
+        let of_key = |entry: &&Entry| entry.key().is_some();
+        let clashes = |one: &Entry, other: &Entry| {
+            one.key().map(|key| key.name) == other.key().map(|key| key.name)
+                && one.step.settings() != other.step.settings()
+        };
+        self.entries.iter().enumerate().filter(|(_, entry)| of_key(entry)).find_map(|(number, entry)| {
+            let other = self.entries[..number].iter().find(|other| clashes(other, entry))?;
+            Some([other.decl(), entry.decl()])
         })
     }
 
@@ -486,7 +500,7 @@ impl fmt::Debug for Pipeline {
 ///
 /// makes a function `steps() -> Pipeline`, and a type of the same name by which another list takes all of it in (`use`).
 /// Groups are merged phase by phase; within a phase the steps of a group that was taken in come first, those of one named
-/// earlier before those of the next.
+/// earlier before those of the next. Behind all of them are those that [come last](crate::Step::LAST).
 #[macro_export]
 macro_rules! pipeline {
     ($(#[$attribute:meta])* $vis:vis fn $name:ident { $(use $group:ty;)* $($step:ty),* $(,)? }) => {

@@ -3,7 +3,7 @@
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::any::Any;
+use core::any::{Any, TypeId};
 use core::ops::ControlFlow;
 use core::time::Duration;
 
@@ -52,6 +52,10 @@ pub trait Step: Default + Send + Sync + 'static {
     /// phase `upstream-request` ([`Plan::renew`](crate::Plan::renew)), whether the step runs or not. It takes the validators away
     /// from the responses itself. Default: no.
     const RENEWS: bool = false;
+
+    /// Whether it runs behind the steps of its phase that do not say so, whoever lists them: for what has to see a response as all
+    /// others have made it, such as codings of contents. Default: no.
+    const LAST: bool = false;
 
     /// Whether it is tried on a response that is a part of a body (206). Where the request can be repeated without `Range`, platforms
     /// run the steps of the phase `response-body` that say so on the head as it came, before any other step of the response, and
@@ -228,6 +232,9 @@ pub trait Erased: Send + Sync {
     /// The key of the configuration that turns it on.
     fn key(&self) -> Option<&'static Key>;
 
+    /// The type of its settings.
+    fn settings(&self) -> TypeId;
+
     /// Reads its settings.
     ///
     /// # Errors
@@ -312,6 +319,10 @@ impl<S: Step> Erased for Typed<S> {
 
     fn key(&self) -> Option<&'static Key> {
         S::Settings::KEY
+    }
+
+    fn settings(&self) -> TypeId {
+        TypeId::of::<S::Settings>()
     }
 
     fn decode(

@@ -521,7 +521,7 @@ steps! {
         |(), ()| ControlFlow::Continue(());
 }
 
-pipeline! { fn wishing { WishesOne, WishesMore, Grants, Wonders } }
+pipeline! { fn wishing { Counts, WishesOne, WishesMore, Grants, Wonders } }
 pipeline! { fn wishing_little { WishesMore, Grants } }
 
 #[test]
@@ -544,4 +544,61 @@ fn several_steps_add_to_a_list_and_dry_runs_are_told_apart() {
     let heard = pipeline.values().iter().position(|value| value.name == "test.heard").unwrap() as u16;
     let heard = state.slots.get(heard).unwrap().downcast_ref::<Vec<(usize, bool)>>().unwrap();
     assert_eq!(heard, &[(1, false), (7, true)]);
+}
+
+steps! {
+    Ordinary "ordinary" ResponseBody, (), () -> (), Never, &[], |(), ()| ControlFlow::Continue(());
+    Own "own" ResponseBody, (), () -> (), Never, &[], |(), ()| ControlFlow::Continue(());
+}
+
+/// A step that sees what all others have made.
+#[derive(Default)]
+struct Closing;
+
+impl Step for Closing {
+    type At = phase::ResponseBody;
+    type Settings = ();
+    type In<'r> = ();
+    type Out = ();
+    type Stop = Never;
+    const NAME: &'static str = "closing";
+    const ABOUT: &'static str = "A step.";
+    const FILTERS: &'static [Filter] = &[];
+    const LAST: bool = true;
+    fn run(&self, (): &(), (): ()) -> ControlFlow<Never> {
+        ControlFlow::Continue(())
+    }
+}
+
+pipeline! { fn closed { Closing, Ordinary, Last } }
+pipeline! { fn opened_again { use closed; Own } }
+
+#[test]
+fn what_comes_last_comes_behind_the_steps_of_later_groups() {
+    let names = |pipeline: Pipeline| pipeline.steps().map(|decl| decl.name).collect::<Vec<_>>();
+    assert_eq!(names(closed()), ["ordinary", "closing", "last"]);
+    assert_eq!(names(opened_again()), ["ordinary", "own", "closing", "last"]);
+}
+
+/// Another module's settings under the same key, word for word.
+struct Same;
+
+impl FromNode for Same {
+    const KEY: Option<&'static Key> = Settings::KEY;
+    fn from_nodes(_: &[Node], _: &mut dyn Context) -> Result<Self, Problem> {
+        Ok(Self)
+    }
+}
+
+steps! {
+    Another "another" RequestRewrite, Same, () -> (), Never, &[], |_, ()| ControlFlow::Continue(());
+}
+
+pipeline! { fn clashing { use theirs; Another } }
+
+#[test]
+fn settings_of_two_types_under_one_key_are_told() {
+    assert!(steps_of_two().clash().is_none(), "steps of a module share a type");
+    let clash = clashing().clash().map(|decls| decls.map(|decl| decl.name));
+    assert_eq!(clash, Some(["counts", "another"]));
 }

@@ -200,6 +200,8 @@ impl Step for Compress {
     const NAME: &'static str = "compress";
     const ABOUT: &'static str = "Compresses responses as clients ask for it.";
     const FILTERS: &'static [Filter] = &[Filter::Status(200, 599)];
+    // Its filter stands behind those that look at what is not encoded, also of modules that do not ship.
+    const LAST: bool = true;
 
     fn run(
         &self,
@@ -252,6 +254,7 @@ impl Step for EncodeAgain {
     const NAME: &'static str = "encode-again";
     const ABOUT: &'static str = "Compresses responses again that were decoded for other steps.";
     const FILTERS: &'static [Filter] = &[Filter::Written(DecodedBody::NAME)];
+    const LAST: bool = true;
 
     fn run(
         &self,

@@ -56,15 +56,6 @@ use self::arguments::{
 foregate_module::pipeline! {
     /// The steps that ship with this crate, in the order of their phases.
     pub fn shipped {
-        use first;
-        use last;
-    }
-}
-
-foregate_module::group! {
-    /// The steps up to those that take content codings off responses. Behind them come other crates' filters of bodies, and
-    /// then [`last`].
-    pub enum first {
         // request-early
         client_address::ClientAddress,
         clear_headers::ClearRequest,
@@ -126,12 +117,7 @@ foregate_module::group! {
         // response-body
         decompression::DecompressResponse,
         decompression::DecodeForFilters,
-    }
-}
-
-foregate_module::group! {
-    /// The steps that see a response as all others have made it.
-    pub enum last {
+        // behind all others of response-body, those of other crates as well
         compression::Compress,
         compression::EncodeAgain,
         clear_headers::ClearResponse,

@@ -2,12 +2,11 @@
 
 foregate_module::pipeline! {
     /// The steps of all modules that ship with the binary. Groups are merged phase by phase: in `response-body` content
-    /// codings come off after features are chosen, and on after documents are rewritten.
+    /// codings come off after features are chosen, and on, as the last, after documents are rewritten.
     pub fn shipped {
         use foregate_html::choosing;
-        use foregate_modules::first;
+        use foregate_modules::shipped;
         use foregate_waf::steps::waf;
         use foregate_html::rewriting;
-        use foregate_modules::last;
     }
 }

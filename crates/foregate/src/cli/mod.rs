@@ -23,6 +23,7 @@ use foregate_module::Pipeline;
 
 use self::output::{Outcome, complain, print, print_json};
 use crate::config;
+use crate::config::schema;
 use crate::demo::{DemoArguments, QuickstartArguments, QuickstartError};
 
 /// A programmable edge reverse proxy.
@@ -97,6 +98,10 @@ struct Json {
 
 /// Runs the verb of the command line.
 pub(crate) fn main(pipeline: Pipeline) -> ExitCode {
+    if let Some(wrong) = wrong_key(&pipeline) {
+        complain(&format!("error: {wrong}"));
+        return Outcome::Wrong.into();
+    }
     let pipeline = Arc::new(pipeline);
     match Cli::try_parse_from(arguments()).unwrap_or_else(|error| with_advice(error).exit()).verb {
         Verb::Run(run) => run.run(pipeline),
@@ -113,6 +118,20 @@ pub(crate) fn main(pipeline: Pipeline) -> ExitCode {
         Verb::Completions { shell } => completions(shell),
     }
     .into()
+}
+
+/// What is wrong with the keys of a binary's own modules: they would do nothing, or have others do nothing.
+fn wrong_key(pipeline: &Pipeline) -> Option<String> {
+    if let Some([one, other]) = pipeline.clash() {
+        let name = other.key.map_or("", |key| key.name);
+        let (one, other) = (one.name, other.name);
+        return Some(format!(
+            "steps `{one}` and `{other}` have the key `{name}` with settings of two types; steps of one module share a type, \
+             another module needs another name"
+        ));
+    }
+    let (key, _) = pipeline.keys().into_iter().find(|(key, _)| schema::is_key(key.name))?;
+    Some(format!("a module has the key `{}`, which is one of the configuration's own", key.name))
 }
 
 /// The arguments, with verbs for a leading `-t`, `-V` and `--version`, which clap would take for options.

@@ -138,8 +138,7 @@ fn problem_with(name: &str, pipeline: &Pipeline) -> Option<&'static str> {
     if name.split('-').next() == Some("foregate") {
         return Some("names that begin so are those of our own crates");
     }
-    let blocks = [&schema::ROOT, &schema::SITE, &schema::ROUTE];
-    if blocks.iter().any(|block| block.keys.iter().any(|key| key.name == name)) {
+    if schema::is_key(name) {
         return Some("a key of the configuration has this name already");
     }
     (!pipeline.named(name).is_empty()).then_some("there is one of this name already")
