@@ -278,6 +278,10 @@ impl BodyFilter for Upper {
     fn bail(&mut self, out: &mut dyn Sink) -> Result<(), Bail> {
         self.end(out)
     }
+
+    fn held(&self) -> usize {
+        0
+    }
 }
 
 #[test]

@@ -11,8 +11,8 @@ use std::sync::Arc;
 use foregate_module::settings::{Argument, Block, Context, FromNode, Key, Node, Problem, each, together};
 use foregate_module::{
     Add, Added, AskWhole, Count, DecodedBody, Edit, EditResponse, Edits, Emit, Fields, Filter,
-    FilterResponseBody, Method, Never, PlainBody, Random, Read, RequestFields, ResponseFields, Status, Step,
-    Value, Wish, phase,
+    FilterResponseBody, Method, Never, PART_PASSED, PlainBody, Random, Read, RequestFields, ResponseFields,
+    Status, Step, Value, Wish, phase,
 };
 
 use crate::feature::Features;
@@ -232,7 +232,7 @@ impl Step for Choose {
             // Counted where nobody asks again: on a trial, no event is.
             let event = match settings.is_unclear(response) {
                 true => Some("content-type-ambiguous"),
-                false => asks.then_some("part-passed"),
+                false => asks.then_some(PART_PASSED),
             };
             return says(Edits::new(), asks, event);
         }

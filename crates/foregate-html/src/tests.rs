@@ -136,6 +136,10 @@ impl BodyFilter for Boxed {
     fn bail(&mut self, out: &mut dyn Sink) -> Result<(), Bail> {
         self.0.bail(out)
     }
+
+    fn held(&self) -> usize {
+        0
+    }
 }
 
 fn rewritten(words: &[&'static str], html: &[u8]) -> String {

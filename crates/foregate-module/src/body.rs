@@ -105,10 +105,9 @@ pub trait BodyFilter: Send {
     /// [`Bail::Break`] if the rest cannot pass unchanged, as within a compressed stream.
     fn bail(&mut self, out: &mut dyn Sink) -> Result<(), Bail>;
 
-    /// Bytes that the filter holds now.
-    fn held(&self) -> usize {
-        0
-    }
+    /// Bytes that the filter holds now, which count for its [budget](Filtered::budget): the length of what it keeps of pieces
+    /// and has not written. 0 for a filter that keeps nothing.
+    fn held(&self) -> usize;
 
     /// What is to be counted of the body; asked once, when it is over or has been broken off. Default: nothing.
     fn report(&mut self, _tell: &mut dyn FnMut(Finding)) {}
@@ -169,6 +168,9 @@ impl Finding {
     pub const PANIC: &'static str = "dry-run-panic";
 }
 
+/// The event that a part of a body has passed without a filter, or a feature of one, that changes lengths.
+pub const PART_PASSED: &str = "part-passed";
+
 /// What a filter has moved.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Traffic {
@@ -202,7 +204,9 @@ pub struct Filtered {
     /// The most that it may hold, bytes. Beyond, it is told to bail out.
     pub budget: usize,
     /// Whether the body has the same length afterwards. If not, `content-length` goes, a strong validator becomes weak,
-    /// and ranges are no longer offered.
+    /// and ranges are no longer offered. A part of a body (206) passes without a filter that does not keep its length, which is
+    /// counted as [`PART_PASSED`]: one that has to see all of every body asks for the whole, see
+    /// [`Step::TRIES_PARTS`](crate::Step::TRIES_PARTS).
     pub keeps_length: bool,
     /// It sees the body, and the body goes on without it. Such filters behind each other get what the one before wrote.
     pub dry: bool,

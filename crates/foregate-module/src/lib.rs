@@ -61,8 +61,8 @@ pub use action::{
     Abort, Action, Either, Never, Noted, Redirect, Replace, Respond, Response, StopAt, Terminal,
 };
 pub use body::{
-    Bail, BodyFilter, Chain, Decoded, DecodedBody, Filtered, Finding, Guard, Passed, PlainBody, Sink, Start,
-    Traffic, Wish,
+    Bail, BodyFilter, Chain, Decoded, DecodedBody, Filtered, Finding, Guard, PART_PASSED, Passed, PlainBody,
+    Sink, Start, Traffic, Wish,
 };
 pub use check::{Access, Decl, Slot, check, decl, merged};
 pub use exchange::{Exchange, Now, Received, Refusal, Source, Summary, TlsFacts};

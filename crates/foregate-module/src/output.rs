@@ -236,13 +236,17 @@ effects! {
 }
 
 /// A filter of the response's body; filters run in the order of their steps. That of a step in a dry run is
-/// [dry](Filtered::dry): it sees the body, and the client gets it without.
+/// [dry](Filtered::dry): it sees the body, and the client gets it without. A part of a body (206) passes without filters that do
+/// not [keep its length](Filtered::keeps_length).
 pub struct FilterResponseBody(pub Option<Filtered>);
 
 impl Output for FilterResponseBody {
     const SLOT: Slot = Slot::effect("response body");
     fn apply(self, apply: &mut Apply<'_>, _: u16) {
         let dry = apply.dry;
+        if dry && self.0.as_ref().is_some_and(Filtered::changes_length) {
+            apply.leave_out("response body");
+        }
         let filter = self.0.map(|filtered| Filtered { dry: filtered.dry || dry, ..filtered });
         apply.state.response_filters.extend(filter);
     }

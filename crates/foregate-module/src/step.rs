@@ -41,7 +41,9 @@ pub trait Step: Default + Send + Sync + 'static {
     const FILTERS: &'static [Filter];
     /// Whether it belongs on the threads for heavy work. Default: no.
     const WEIGHT: Weight = Weight::Light;
-    /// Whether a request goes on without it when it panics; otherwise it is answered with 500. Default: no.
+    /// Whether a request goes on without it when it panics; otherwise it is answered with 500. The same where a light step has held
+    /// its thread for so long that the platform has moved it to those for heavy work, and there is no place; otherwise it is
+    /// answered with 503. Default: no.
     const OPTIONAL: bool = false;
     /// Whether a filter that comes of it [asks](crate::BodyFilter::question) for other documents: platforms that do not answer
     /// such questions refuse its key. Default: no.

@@ -82,6 +82,10 @@ impl BodyFilter for PassOn {
     fn bail(&mut self, _: &mut dyn Sink) -> Result<(), Bail> {
         Ok(())
     }
+
+    fn held(&self) -> usize {
+        0
+    }
 }
 
 /// What a filter makes of a body that comes in these pieces; `None` if it breaks the body off.
@@ -157,6 +161,10 @@ mod tests {
 
         fn bail(&mut self, _: &mut dyn Sink) -> Result<(), Bail> {
             Ok(())
+        }
+
+        fn held(&self) -> usize {
+            0
         }
     }
 

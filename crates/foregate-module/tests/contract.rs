@@ -303,6 +303,10 @@ impl BodyFilter for Capitals {
     fn bail(&mut self, _: &mut dyn Sink) -> Result<(), Bail> {
         Ok(())
     }
+
+    fn held(&self) -> usize {
+        0
+    }
 }
 
 fn reversed(budget: usize) -> Filtered {

@@ -23,6 +23,10 @@ impl BodyFilter for Stop {
     fn bail(&mut self, _: &mut dyn Sink) -> Result<(), Bail> {
         Ok(())
     }
+
+    fn held(&self) -> usize {
+        0
+    }
 }
 
 /// Panics at the end of the body, or before.
@@ -40,6 +44,10 @@ impl BodyFilter for Panics {
 
     fn bail(&mut self, _: &mut dyn Sink) -> Result<(), Bail> {
         Ok(())
+    }
+
+    fn held(&self) -> usize {
+        0
     }
 }
 

@@ -224,6 +224,10 @@ impl BodyFilter for Countdown {
         // It holds nothing, but what comes would pass unlimited.
         Err(Bail::Break)
     }
+
+    fn held(&self) -> usize {
+        0
+    }
 }
 
 #[cfg(test)]

@@ -241,6 +241,10 @@ mod tests {
         fn bail(&mut self, _: &mut dyn Sink) -> Result<(), Bail> {
             Ok(())
         }
+
+        fn held(&self) -> usize {
+            0
+        }
     }
 
     /// Asks for something after each piece, and writes what it is told.
@@ -282,6 +286,10 @@ mod tests {
 
         fn bail(&mut self, _: &mut dyn Sink) -> Result<(), Bail> {
             Ok(())
+        }
+
+        fn held(&self) -> usize {
+            0
         }
     }
 
@@ -360,6 +368,10 @@ mod tests {
 
         fn bail(&mut self, _: &mut dyn Sink) -> Result<(), Bail> {
             Ok(())
+        }
+
+        fn held(&self) -> usize {
+            0
         }
     }
 

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use foregate_module::{
-    Action, Bail, Chain, Exchange as _, Filtered, Load, PhaseId, Pipeline, Plan, Planned, Question, Response,
-    Source, Verdict, Weight, WhenFull,
+    Action, Bail, Chain, Exchange as _, Filtered, Load, PART_PASSED, PhaseId, Pipeline, Plan, Planned,
+    Question, Response, Source, Verdict, Weight, WhenFull,
 };
 
 use crate::body::{Body, Moved};
@@ -481,6 +481,9 @@ impl Run {
         let mut filters = std::mem::take(&mut self.state.response_filters);
         if status == Some(206) {
             // A part of a body cannot be changed as if it were all of it.
+            for filter in filters.iter().filter(|filter| filter.changes_length()) {
+                self.count(filter.name, PART_PASSED, 1);
+            }
             filters.retain(|filter| filter.keeps_length);
         }
         if filters.is_empty() || body == BodyOf::Empty {

@@ -143,6 +143,10 @@ impl BodyFilter for Louder {
     fn bail(&mut self, _: &mut dyn Sink) -> Result<(), Bail> {
         Ok(())
     }
+
+    fn held(&self) -> usize {
+        0
+    }
 }
 /// Panics when it sees an exclamation mark.
 struct Shy;
@@ -157,6 +161,10 @@ impl BodyFilter for Shy {
     }
     fn bail(&mut self, _: &mut dyn Sink) -> Result<(), Bail> {
         Ok(())
+    }
+
+    fn held(&self) -> usize {
+        0
     }
 }
 step!(ShiesOut, RequestRewrite, "x-shy-out", (), (FilterRequestBody, FilterRequestBody), Never, |()| {
@@ -320,7 +328,7 @@ fn start(queue: usize) -> Front {
     Front { address, metrics, log, lines }
 }
 
-/// An origin that answers with the head and the body that it got; with 500 on `/broken`.
+/// An origin that answers with the head and the body that it got; with 500 on `/broken`, with 206 on `/partly`.
 fn echo() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -341,7 +349,12 @@ fn answer(mut stream: TcpStream) {
             _ => return,
         }
     }
-    let status = if got.windows(7).any(|seven| seven == b"/broken") { "500 Oops" } else { "200 OK" };
+    let asks = |path: &[u8]| got.windows(path.len()).any(|part| part == path);
+    let status = match () {
+        () if asks(b"/broken") => "500 Oops",
+        () if asks(b"/partly") => "206 Partial Content",
+        () => "200 OK",
+    };
     let head = format!(
         "HTTP/1.1 {status}\r\nETag: \"a\"\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
         got.len()
@@ -525,6 +538,15 @@ fn filters_change_bodies_and_their_framing() {
     let large = "x".repeat(100_000);
     let answer = ask("POST", "/", "x-shout-out", &large);
     assert_eq!(answer.matches('X').count(), 200_000 + answer.matches("X-Forwarded").count());
+}
+
+#[test]
+fn parts_of_bodies_pass_filters_that_change_lengths_and_are_counted() {
+    let count = || metric(front(), "foregate_step_events_total{step=\"ShoutsBack\",event=\"part-passed\"}");
+    let before = count();
+    let answer = ask("GET", "/partly", "x-shout-back", "");
+    assert!(answer.contains("GET /partly") && answer.contains("ETag: \"a\"\r\n"), "{answer}");
+    assert_eq!(count(), before + 1);
 }
 
 /// The lengths of the chunks of an answer, and what they hold.

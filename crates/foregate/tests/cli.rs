@@ -414,6 +414,13 @@ fn influence_is_told_with_its_reason() {
     assert_eq!((&clear["by"], &clear["via"]), (&serde_json::json!(["response fields"]), &Value::Null));
     let text = stdout(&folder.run(&["modules", "--affects", "clear-headers"]));
     assert!(text.contains("can be changed by\n") && text.contains("can change\n"), "{text}");
+    // Nothing changes what has run before: not by a value that is written later, nor by a response that is not there.
+    for late in ["waf.score", "status", "response body"] {
+        let changes = json(&folder.run(&["modules", "--affects", late, "--json"]))["changes"].clone();
+        let changes = changes.as_array().unwrap();
+        assert!(changes.iter().all(|link| link["phase"] != "request-identity"), "{late}: {changes:?}");
+        assert!(late == "response body" || !changes.is_empty(), "{late}");
+    }
     assert_eq!(folder.run(&["modules", "--affects", "nothing-like-it"]).status.code(), Some(1));
 }
 

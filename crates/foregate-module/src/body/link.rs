@@ -175,6 +175,10 @@ impl BodyFilter for Gone {
     fn bail(&mut self, _: &mut dyn Sink) -> Result<(), Bail> {
         Ok(())
     }
+
+    fn held(&self) -> usize {
+        0
+    }
 }
 
 /// Notes what a filter has said of itself.

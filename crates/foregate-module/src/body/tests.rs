@@ -39,6 +39,10 @@ impl BodyFilter for Threes {
         out.write(&core::mem::take(&mut self.0));
         Ok(())
     }
+
+    fn held(&self) -> usize {
+        0
+    }
 }
 
 #[test]
@@ -85,6 +89,10 @@ impl BodyFilter for Thrice {
     fn bail(&mut self, out: &mut dyn Sink) -> Result<(), Bail> {
         out.write(&core::mem::take(&mut self.0));
         Ok(())
+    }
+
+    fn held(&self) -> usize {
+        0
     }
 }
 
@@ -258,6 +266,10 @@ impl BodyFilter for Asks {
 
     fn bail(&mut self, _: &mut dyn Sink) -> Result<(), Bail> {
         Ok(())
+    }
+
+    fn held(&self) -> usize {
+        0
     }
 }
 

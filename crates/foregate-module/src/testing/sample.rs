@@ -225,6 +225,16 @@ impl Sample {
 
     /// Runs one step as the platform does: filters, inputs, outputs.
     pub fn run<S: Step>(&mut self, step: &S, settings: &S::Settings) -> Verdict {
+        self.call(step, settings, false)
+    }
+
+    /// The same in a dry run: what the step would have changed is only noted, and what is returned changes nothing on a
+    /// platform.
+    pub fn run_dry<S: Step>(&mut self, step: &S, settings: &S::Settings) -> Verdict {
+        self.call(step, settings, true)
+    }
+
+    fn call<S: Step>(&mut self, step: &S, settings: &S::Settings, dry: bool) -> Verdict {
         let mut numbers = |slots: &[Slot]| -> Vec<u16> {
             let number = |slot: &Slot| match slot.access {
                 Access::Value | Access::List => self.slot(slot.name),
@@ -241,7 +251,7 @@ impl Sample {
             pipeline: &Pipeline::new(Vec::new()),
             inputs: &inputs,
             outputs: &outputs,
-            dry: false,
+            dry,
         };
         let verdict = run_typed(step, settings, call);
         self.state = state;

@@ -88,6 +88,10 @@ impl foregate_module::BodyFilter for Boxed {
     fn bail(&mut self, out: &mut dyn foregate_module::Sink) -> Result<(), foregate_module::Bail> {
         self.0.bail(out)
     }
+
+    fn held(&self) -> usize {
+        0
+    }
 }
 
 #[test]

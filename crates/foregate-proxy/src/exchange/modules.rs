@@ -375,7 +375,11 @@ impl<'a> Exchange<'a> {
         }
         catch_unwind(AssertUnwindSafe(|| match pipeline.applies(planned, &view, state) {
             // On its worker it would hold up the requests of others, also those of other routes.
-            true if light => Load::Heavy { when_full: WhenFull::Error, wait: LONGEST_WAIT },
+            true if light => {
+                let optional = entry.is_some_and(|entry| entry.decl().optional);
+                let when_full = if optional { WhenFull::Shed } else { WhenFull::Error };
+                Load::Heavy { when_full, wait: LONGEST_WAIT }
+            }
             true => match pipeline.load(planned, &view, state) {
                 load @ Load::Heavy { when_full: WhenFull::Shed | WhenFull::Error, .. } => load,
                 Load::Light if !in_file => Load::Light,

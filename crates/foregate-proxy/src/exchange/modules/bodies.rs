@@ -3,7 +3,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use foregate_module::{Filtered, Finding, Plan, Steps, Traffic};
+use foregate_module::{Filtered, Finding, PART_PASSED, Plan, Steps, Traffic};
 use foregate_wire::BodyLength;
 
 use super::Exchange;
@@ -20,7 +20,14 @@ impl Exchange<'_> {
         let mut filters = std::mem::take(&mut run.state.response_filters);
         if self.response.status == 206 {
             // A part of a body cannot be changed as if it were all of it.
-            filters.retain(|filter| filter.keeps_length);
+            filters.retain(|filter| {
+                if filter.changes_length()
+                    && let Some(counters) = self.proxy.steps.named(filter.name)
+                {
+                    counters.count(PART_PASSED, 1);
+                }
+                filter.keeps_length
+            });
         }
         filters
     }

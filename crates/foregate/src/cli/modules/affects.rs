@@ -1,6 +1,6 @@
 //! Who can change what: `foregate modules --affects X`.
 
-use foregate_module::{Decl, Pipeline};
+use foregate_module::{Decl, PhaseId, Pipeline};
 use serde::Serialize;
 
 use super::{decls, named, names, unknown};
@@ -17,6 +17,17 @@ const OF_A_RESPONSE: &[&str] = &["status", "response fields", "response source",
 
 /// Parts of the exchange that are read under other names than they are written.
 const READ_AS: &[(&str, &[&str])] = &[("target", &["path", "query"])];
+
+/// Parts of the exchange that nobody can read before a phase.
+const KNOWN_FROM: &[(&str, PhaseId)] = &[
+    ("request body", PhaseId::RequestBody),
+    ("status", PhaseId::UpstreamResponse),
+    ("response fields", PhaseId::UpstreamResponse),
+    ("response source", PhaseId::UpstreamResponse),
+    ("error", PhaseId::UpstreamResponse),
+    ("outcome", PhaseId::UpstreamResponse),
+    ("response body", PhaseId::ResponseBody),
+];
 
 /// Everything around one subject.
 #[derive(Debug, Serialize)]
@@ -77,7 +88,11 @@ fn of_part<'x>(decls: &[&'static Decl], subject: &'x str) -> Option<Report<'x>> 
         all.map(|(number, _)| number).collect()
     };
     let writers = numbers(&|decl| writes(decl).contains(&part));
-    let readers = numbers(&|decl| reads(decl, part, is_shown(decls, part)));
+    // A value is read behind the first who writes it.
+    let is_kept = |decl: &Decl| decl.outputs.iter().any(|slot| slot.is_kept() && slot.name == part);
+    let first = decls.iter().position(|decl| is_kept(decl));
+    let mut readers = numbers(&|decl| reads(decl, part, is_shown(decls, part)));
+    readers.retain(|number| first.is_none_or(|first| first < *number));
     let links = |numbers: &[usize]| -> Vec<Link> {
         let link = |number: &usize| Link {
             step: decls[*number].name,
@@ -131,6 +146,8 @@ fn is_shown(decls: &[&'static Decl], part: &str) -> bool {
 }
 
 fn reads(decl: &Decl, part: &str, shown: bool) -> bool {
+    let known = KNOWN_FROM.iter().find(|(known, _)| *known == part);
+    let shown = shown && known.is_none_or(|(_, from)| *from <= decl.phase);
     part == STEPS || decl.inputs.iter().any(|slot| slot.name == part || slot.name == EVERYTHING && shown)
 }
 
