@@ -469,7 +469,7 @@ fn target() -> PathBuf {
     std::env::current_exe().unwrap().ancestors().nth(3).unwrap().to_owned()
 }
 
-/// `examples/custom-binary` has one module more, and all the others.
+/// `examples/custom-binary` has two modules more, and all the others.
 #[test]
 fn the_custom_binary_runs() {
     let folder = Folder::new("custom");
@@ -492,6 +492,12 @@ fn the_custom_binary_runs() {
         |arguments: &[&str]| Command::new(&binary).args(arguments).current_dir(&folder.0).output().unwrap();
     let text = stdout(&run(&["modules"]));
     assert!(text.contains("  office-hours  ") && text.contains("  clear-headers-response  "), "{text}");
+    // Own filters of bodies see what is not compressed yet.
+    let place = |step: &str| text.find(&format!("  {step}  ")).unwrap();
+    assert!(
+        place("decode-for-filters") < place("quote-write") && place("quote-write") < place("compress"),
+        "{text}"
+    );
     folder.write(
         "foregate.kdl",
         "listen \":1\"\noffice-hours from=9 to=25\nsite \"*\" { route \"/**\" { respond 200 } }\n",

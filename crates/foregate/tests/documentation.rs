@@ -208,7 +208,7 @@ fn configurations_are_formatted() {
     assert!(wrong.is_empty(), "{wrong}");
 }
 
-/// The code of the chapter on modules is all of the example, which is built and run by `cli.rs`: whoever copies every
+/// The code of the chapters on modules is all of the example, which is built and run by `cli.rs`: whoever copies every
 /// block has what compiles.
 #[test]
 fn the_code_of_the_guide_is_that_of_the_example() {
@@ -217,14 +217,16 @@ fn the_code_of_the_guide_is_that_of_the_example() {
     let lines = |text: &str| -> Vec<String> {
         text.lines().filter(|line| !line.is_empty()).map(str::to_owned).collect()
     };
-    let chapter = snippets_of(&root().join("docs/guide/writing-a-module.md"));
-    let code = |kind: &str| {
+    let code = |chapter: &str, kind: &str| {
+        let chapter = snippets_of(&root().join("docs/guide").join(chapter));
         let of_kind = chapter.iter().filter(|snippet| snippet.kind == kind);
         of_kind.map(|snippet| snippet.text.as_str()).collect::<Vec<_>>().join("\n")
     };
-    assert_eq!(lines(&code("rust")), lines(&(source("office_hours.rs") + &source("main.rs"))));
-    let manifest = source("../Cargo.toml");
-    assert!(manifest.starts_with(&code("toml")) && code("toml").contains("[dependencies]"), "{manifest}");
+    let (first, second) = ("writing-a-module.md", "asking-and-rewriting.md");
+    assert_eq!(lines(&code(first, "rust")), lines(&(source("office_hours.rs") + &source("main.rs"))));
+    assert_eq!(lines(&code(second, "rust")), lines(&source("quote.rs")));
+    let (manifest, shown) = (source("../Cargo.toml"), code(first, "toml"));
+    assert!(manifest.starts_with(&shown) && shown.contains("[dependencies]"), "{manifest}");
 }
 
 #[test]

@@ -1,7 +1,8 @@
-//! Foregate with one module more: everything that ships stays, and `office-hours` comes with it.
+//! Foregate with two modules more: everything that ships stays, and `office-hours` and `quote` come with it.
 #![forbid(unsafe_code)]
 
 mod office_hours;
+mod quote;
 
 use std::process::ExitCode;
 
@@ -10,7 +11,10 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 foregate_module::pipeline! {
     /// All that ships, and ours. Steps are merged phase by phase; the compiler checks the result.
-    pub fn steps { use foregate::shipped; office_hours::OfficeHours }
+    pub fn steps {
+        use foregate::shipped;
+        office_hours::OfficeHours, quote::Ask, quote::Take, quote::Write,
+    }
 }
 
 fn main() -> ExitCode {
