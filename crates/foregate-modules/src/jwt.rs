@@ -427,10 +427,11 @@ impl Step for AskForKeys {
         settings: &JwtSettings,
         (RequestFields(fields),): Self::In<'_>,
     ) -> ControlFlow<Never, Self::Out> {
-        let question = match (brought(settings, fields), &settings.remote) {
-            (Brought::Token(token), Some(remote)) => Some(remote.question(token, &settings.keys)),
-            _ => None,
-        };
+        // Without a server nothing is asked, and what a request has brought is looked through once.
+        let question = settings.remote.as_ref().and_then(|remote| match brought(settings, fields) {
+            Brought::Token(token) => Some(remote.question(token, &settings.keys)),
+            Brought::Nothing | Brought::Unclear(_) => None,
+        });
         ControlFlow::Continue((Emit(question), EditRequest(Edits::shared(&settings.clear))))
     }
 }

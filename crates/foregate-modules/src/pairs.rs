@@ -27,7 +27,7 @@ impl Pairs {
     ) -> ControlFlow<()> {
         let mut rest = Some(text);
         while let Some(from) = rest {
-            let at = memchr::memchr(self.separator(), from);
+            let at = find(from, [self.separator(); 2]);
             let (pair, behind) = from.split_at(at.unwrap_or(from.len()));
             rest = behind.get(1..);
             if let Some(value) = self.value_of(pair.trim_ascii(), wanted) {
@@ -144,36 +144,84 @@ impl Pairs {
 ///
 /// More than [`Pairs::named`] finds, and for deciding that something is in doubt only.
 pub(crate) fn like_cookie<'t>(text: &'t [u8], wanted: &[u8]) -> impl Iterator<Item = &'t [u8]> {
-    text.split(|byte| *byte == b';').flat_map(move |pair| {
-        let (mut start, mut begins) = (0, true);
-        memchr::memchr_iter(b'=', pair).filter_map(move |equals| {
-            let name: Vec<u8> = Pairs::Cookies.decoded(pair.get(start..equals)?).collect();
-            let found = ends_like(&name, wanted, begins);
-            start = equals + 1;
-            begins &= name.trim_ascii().is_empty();
-            found.then(|| pair.get(equals + 1..).unwrap_or_default().trim_ascii())
-        })
+    let (mut rest, mut begins) = (text, true);
+    core::iter::from_fn(move || {
+        loop {
+            let (name, behind) = rest.split_at(find(rest, *b"=;")?);
+            let (sign, behind) = behind.split_first()?;
+            rest = behind;
+            let may_begin = begins;
+            begins = *sign == b';'
+                || begins && Pairs::Cookies.decoded(name).all(|byte| byte.is_ascii_whitespace());
+            if *sign == b'=' && ends_like(name, wanted, may_begin) {
+                let end = memchr::memchr(b';', behind).unwrap_or(behind.len());
+                return Some(behind.get(..end).unwrap_or_default().trim_ascii());
+            }
+        }
     })
 }
 
+/// Where the first of two bytes stands. Near ones are looked for without what a fast search costs to begin: a text may be full
+/// of them.
+fn find(text: &[u8], [one, other]: [u8; 2]) -> Option<usize> {
+    const NEAR: usize = 8;
+    let (near, far) = text.split_at(text.len().min(NEAR));
+    let found = near.iter().position(|byte| *byte == one || *byte == other);
+    found.or_else(|| memchr::memchr2(one, other, far).map(|at| NEAR + at))
+}
+
 /// Whether the last name of a text may be taken for this one. `begins`: whether one may begin where the text does.
+///
+/// Looks back from where names end, so that what is no such name costs next to nothing.
 fn ends_like(text: &[u8], wanted: &[u8], begins: bool) -> bool {
-    let alike = |byte: &u8| match byte {
+    // Decoding makes nothing longer.
+    if text.len() < wanted.len() {
+        return false;
+    }
+    // Nothing of an escape but its first byte is one of these.
+    let is_end = |at: usize, byte: u8| match byte {
+        0 | b'[' => true,
+        b'%' => matches!(text.get(at + 1..at + 3), Some(b"00" | b"5b" | b"5B")),
+        _ => false,
+    };
+    let ends = text.iter().enumerate().filter(|(at, byte)| is_end(*at, **byte)).map(|(at, _)| at);
+    ends.chain([text.len()]).any(|end| {
+        let name = text.get(..end).unwrap_or_default();
+        let mut alone = name;
+        while let Some((byte, before)) = last(alone)
+            && !byte.is_ascii_graphic()
+            && byte != 0
+        {
+            alone = before;
+        }
+        is_behind(name, wanted, begins) || alone.len() < end && is_behind(alone, wanted, begins)
+    })
+}
+
+/// Whether a text ends with a name like this one, and one may begin there.
+fn is_behind(text: &[u8], wanted: &[u8], begins: bool) -> bool {
+    let alike = |byte: u8| match byte {
         b'.' | b' ' | b'[' | b'+' => b'_',
         byte => byte.to_ascii_lowercase(),
     };
-    let is_last = |name: &[u8]| {
-        let Some(start) = name.len().checked_sub(wanted.len()) else { return false };
-        let (before, name) = name.split_at(start);
-        let at_start = before.last().map_or(begins, |byte| !byte.is_ascii_graphic() || b",\"".contains(byte));
-        at_start && name.iter().map(alike).eq(wanted.iter().map(alike))
-    };
-    let ends = text.iter().enumerate().filter(|(_, byte)| matches!(byte, 0 | b'[')).map(|(at, _)| at);
-    ends.chain([text.len()]).any(|end| {
-        let name = text.get(..end).unwrap_or_default();
-        let last = name.iter().rposition(|byte| byte.is_ascii_graphic() || *byte == 0);
-        is_last(name) || is_last(name.get(..last.map_or(0, |last| last + 1)).unwrap_or_default())
-    })
+    let mut rest = text;
+    for wanted in wanted.iter().rev() {
+        match last(rest) {
+            Some((byte, before)) if alike(byte) == alike(*wanted) => rest = before,
+            _ => return false,
+        }
+    }
+    last(rest).map_or(begins, |(byte, _)| !byte.is_ascii_graphic() || b",\"".contains(&byte))
+}
+
+/// The last byte of a text, decoded, and what stands before it. A `%` is no digit, so that escapes are the same from either end.
+fn last(text: &[u8]) -> Option<(u8, &[u8])> {
+    if let [before @ .., b'%', high, low] = text
+        && let (Some(high), Some(low)) = (digit(*high), digit(*low))
+    {
+        return Some((high << 4 | low, before));
+    }
+    text.split_last().map(|(byte, before)| (*byte, before))
 }
 
 /// What stands before and behind the first `=`.
@@ -190,6 +238,8 @@ fn digit(byte: u8) -> Option<u8> {
 #[cfg(test)]
 mod tests {
     use alloc::string::String;
+
+    use proptest::prelude::*;
 
     use super::*;
 
@@ -300,6 +350,51 @@ mod tests {
             assert_eq!(like_cookie(cookie.as_bytes(), b"s_t").count(), 0, "{cookie}");
         }
         assert_eq!(like_cookie(b"s_=x; s =y", b"s_").collect::<Vec<_>>(), [b"x", b"y"]);
+    }
+
+    /// What [`like_cookie`] finds, told as simply as it can be.
+    fn like_cookie_model(text: &[u8], wanted: &[u8]) -> Vec<Vec<u8>> {
+        let alike = |byte: &u8| if b". [+".contains(byte) { b'_' } else { byte.to_ascii_lowercase() };
+        let may_be_before = |byte: &u8| !byte.is_ascii_graphic() || b",\"".contains(byte);
+        let mut found = Vec::new();
+        for pair in text.split(|byte| *byte == b';') {
+            let parts: Vec<&[u8]> = pair.split(|byte| *byte == b'=').collect();
+            let mut begins = true;
+            for (number, part) in parts.iter().enumerate().take(parts.len() - 1) {
+                let name: Vec<u8> = Pairs::Cookies.decoded(part).collect();
+                let ends = (0..=name.len()).filter(|end| matches!(name.get(*end), None | Some(0 | b'[')));
+                let is_like = ends.into_iter().any(|end| {
+                    let kept = name[..end].iter().rposition(|byte| byte.is_ascii_graphic() || *byte == 0);
+                    [end, kept.map_or(0, |last| last + 1)].into_iter().any(|end| {
+                        let Some(start) = end.checked_sub(wanted.len()) else { return false };
+                        let at_start = name[..start].last().map_or(begins, may_be_before);
+                        at_start && name[start..end].iter().map(alike).eq(wanted.iter().map(alike))
+                    })
+                });
+                if is_like {
+                    found.push(parts[number + 1..].join(&b'=').trim_ascii().to_vec());
+                }
+                begins &= name.trim_ascii().is_empty();
+            }
+        }
+        found
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(20_000))]
+
+        #[test]
+        fn cookies_are_like_another_where_the_model_says_so(
+            pieces in proptest::collection::vec(prop::sample::select(&[
+                "a", "A", "%61", "_", ".", "[", "%5b", "%5B", "+", " ", "%20", "%09", "\0", "%00", "%01", "%", "%6", "b", "\"", "%2C",
+                "-", "=", "=", "=", "%3d", ";", ";", "\u{a0}",
+            ][..]), 0..14),
+            wanted in prop::sample::select(&["a", "a_", "_a", "__", "%", "a.b"][..]),
+        ) {
+            let text = pieces.concat();
+            let found: Vec<_> = like_cookie(text.as_bytes(), wanted.as_bytes()).map(<[u8]>::to_vec).collect();
+            prop_assert_eq!(found, like_cookie_model(text.as_bytes(), wanted.as_bytes()), "{:?} {}", text, wanted);
+        }
     }
 
     #[test]
