@@ -53,6 +53,8 @@ const LEEWAYS: RangeInclusive<Duration> = Duration::ZERO..=Duration::from_secs(3
 /// How old an answer is at least that does not have a token's key, and is asked for again: the key may be new.
 const RENEWED: Duration = Duration::from_secs(10);
 const KEEPS: RangeInclusive<Duration> = Duration::from_secs(10)..=Duration::from_secs(86_400);
+/// Schemes under which origins take a token.
+const TOKEN_SCHEMES: [&[u8]; 3] = [b"bearer", b"dpop", b"jwt"];
 
 static KEY: ConfigKey = ConfigKey {
     args: (0, 1),
@@ -81,7 +83,8 @@ static PROPS: [Prop; 7] = [
         "optional",
         "#true|#false",
         "#false",
-        "Whether requests without a token pass, also those with credentials of another scheme. Bad tokens never do.",
+        "Whether requests without a token pass, also those with credentials of another scheme. Bad tokens never do, nor those under \
+         `dpop` or `jwt`.",
     ),
     prop("strip-authorization", "#true|#false", "#false", "Whether `authorization` is kept from the origin."),
     prop("failure-status", "STATUS", "503", "The status when the keys cannot be had, 500 to 599."),
@@ -371,6 +374,7 @@ enum Brought<'r> {
 fn brought<'r>(settings: &JwtSettings, fields: &'r dyn Fields) -> Brought<'r> {
     const NO_BEARER: &str = "`authorization` is not one bearer token";
     let mut values = fields.all("authorization");
+    let mut of_others: &[u8] = b"";
     let bearer = match (values.next(), values.next()) {
         (Some(_), Some(_)) => return Brought::Unclear(NO_BEARER),
         (Some(value), None) => match scheme_of(value) {
@@ -381,7 +385,10 @@ fn brought<'r>(settings: &JwtSettings, fields: &'r dyn Fields) -> Brought<'r> {
             },
             b"" => return Brought::Unclear(NO_BEARER),
             // Somebody else's credentials.
-            _ => None,
+            _ => {
+                of_others = value;
+                None
+            }
         },
         (None, _) => None,
     };
@@ -393,12 +400,23 @@ fn brought<'r>(settings: &JwtSettings, fields: &'r dyn Fields) -> Brought<'r> {
     if cookies.len() == COOKIES_MOST || cookies.iter().any(|other| is_other(other)) {
         return Brought::Unclear("there are several tokens");
     }
+    if of_others.split(|byte| *byte == b',').filter_map(token_in).any(is_other) {
+        return Brought::Unclear("`authorization` has a token of another scheme, or behind one");
+    }
     let name = settings.cookie.as_deref().map(str::as_bytes);
     let like = |name| fields.all("cookie").flat_map(move |text| like_cookie(text, name));
     if name.is_some_and(|name| like(name).any(is_other)) {
         return Brought::Unclear("there is a cookie that may be taken for the one with the token");
     }
     token.map_or(Brought::Nothing, Brought::Token)
+}
+
+/// What stands in an element of `authorization` where some origin looks for a token.
+fn token_in(element: &[u8]) -> Option<&[u8]> {
+    let element = element.trim_ascii();
+    let scheme = scheme_of(element);
+    let is_known = TOKEN_SCHEMES.iter().any(|known| scheme.eq_ignore_ascii_case(known));
+    is_known.then(|| element.get(scheme.len()..).unwrap_or_default().trim_ascii_start())
 }
 
 /// The scheme at the start of credentials.

@@ -398,6 +398,38 @@ fn tokens_come_in_a_field_or_a_cookie() {
 }
 
 #[test]
+fn no_token_passes_under_another_scheme() {
+    let by_cookie = read(with(vec![secret()]).prop_literal("cookie", "session"));
+    let optional =
+        read(with(vec![secret()]).prop_literal("optional", true).prop_literal("cookie", "session"));
+    let good = token(&valid());
+    let why = Some((401, "`authorization` has a token of another scheme, or behind one".to_string()));
+    let of = |form: &str, token: &str| Sample::get("/").field("authorization", &form.replace("TOKEN", token));
+    for form in [
+        "DPoP TOKEN",
+        "dpop  TOKEN ",
+        "JWT TOKEN",
+        "Basic eA==, Bearer TOKEN",
+        "Basic eA==,bearer\tTOKEN",
+        "Basic eA==, , jwt TOKEN, x",
+        "Digest username=\"a\", DPoP TOKEN",
+    ] {
+        let with_cookie = |token: &str| of(form, token).field("cookie", &format!("session={good}"));
+        assert_eq!(refusal(&mut with_cookie("x"), &by_cookie), why, "{form}");
+        assert_eq!(refusal(&mut with_cookie("x"), &optional), why, "{form}");
+        // The same as the one that is verified, but nothing verifies this one alone.
+        assert_eq!(refusal(&mut with_cookie(&good), &by_cookie), None, "{form}");
+        for settings in [&by_cookie, &optional] {
+            assert_eq!(refusal(&mut of(form, &good), settings), why, "{form}");
+        }
+    }
+    for form in ["DPoP", "Basic eA==, Bearer", "Basic bearer x", "JWTs x", "Digest username=\"a\", realm=jwt"]
+    {
+        assert_eq!(refusal(&mut of(form, ""), &optional), None, "{form}");
+    }
+}
+
+#[test]
 fn clients_do_not_learn_the_reason() {
     let settings = read(with(vec![secret()]).prop_literal("realm", "api"));
     let challenge = |mut sample: Sample| {
