@@ -37,7 +37,7 @@ use once_cell::race::OnceBox;
 use siphasher::sip::SipHasher13;
 
 pub use self::algorithm::{Algorithm, Rule, Standing};
-use self::table::{SETS, Table};
+use self::table::{SETS, Table, UNTIL_MOST};
 
 /// The most limits that one route may have.
 const LIMITS_MOST: usize = 64;
@@ -47,6 +47,9 @@ const REQUESTS_MOST: u64 = 10_000_000;
 const NAME_MOST: usize = 64;
 /// The longest window.
 const WINDOW_MOST: Duration = Duration::from_secs(30 * 86_400);
+/// How long an empty bucket may take to fill, milliseconds: half of what a table tells, so that as much is left for how long the
+/// process runs. Beyond, it would count as filled before its time.
+const FILLS_WITHIN: u64 = UNTIL_MOST / 2;
 /// The most bytes of a body for what is refused.
 const BODY_MOST: usize = 64 * 1024;
 
@@ -281,7 +284,16 @@ fn read_rule(node: &Node) -> Result<Rule, Problem> {
         algorithm,
         burst,
     ))?;
-    Ok(Rule { algorithm, limit, window: window.as_millis() as u64, burst: burst.unwrap_or(limit) })
+    let window = window.as_millis() as u64;
+    // A bucket as large as the limit is full after one window.
+    let most = FILLS_WITHIN * u64::from(limit) / window;
+    if let (Some(argument), Some(size)) = (node.prop("burst"), burst)
+        && u64::from(size) > most
+    {
+        let problem = argument.wrong(format!("with this limit, a bucket holds {most} requests at most"));
+        return Err(problem.help("a larger one would take more than 17 years to fill"));
+    }
+    Ok(Rule { algorithm, limit, window, burst: burst.unwrap_or(limit) })
 }
 
 /// A name that can stand in a structured field (RFC 9651) without escapes.

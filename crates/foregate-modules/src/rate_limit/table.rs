@@ -34,13 +34,16 @@ const INHERITED_MOST: u8 = 127;
 const UNTIL_BITS: u32 = 40;
 const COUNT_BITS: u32 = 24;
 
+/// The latest time that an entry tells, milliseconds on the steady clock: 34 years.
+pub const UNTIL_MOST: u64 = (1 << UNTIL_BITS) - 1;
+
 /// The largest count that an entry holds.
 pub const COUNT_MOST: u32 = (1 << COUNT_BITS) - 1;
 
 /// What is remembered of one key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct State {
-    /// When it no longer matters: milliseconds on the steady clock, less than 2^40 (34 years).
+    /// When it no longer matters: milliseconds on the steady clock, at most [`UNTIL_MOST`].
     pub until: u64,
     /// A count, at most [`COUNT_MOST`].
     pub first: u32,
@@ -52,7 +55,7 @@ pub struct State {
 
 impl State {
     fn pack(self, fingerprint: u32) -> u128 {
-        let until = self.until.min((1 << UNTIL_BITS) - 1);
+        let until = self.until.min(UNTIL_MOST);
         let mut word = u128::from(fingerprint);
         word = word << UNTIL_BITS | u128::from(until);
         word = word << COUNT_BITS | u128::from(self.first.min(COUNT_MOST));

@@ -138,6 +138,23 @@ fn the_largest_limits_do_not_overflow() {
 }
 
 #[test]
+fn the_largest_bucket_is_emptied_where_a_process_is_old() {
+    let bucket = |burst: u64| {
+        let node = limit(1, "30d").prop_literal("algorithm", "token-bucket");
+        settings::<RateLimits>(&[node.prop_literal("burst", burst)])
+    };
+    let rule = bucket(212).unwrap().limits[0].rule;
+    let problem = bucket(213).err().map(|problem| problem.message);
+    assert_eq!(problem.as_deref(), Some("with this limit, a bucket holds 212 requests at most"));
+    for now in [0, FILLS_WITHIN] {
+        let table = Table::new(1, 0);
+        let admitted =
+            (0..500).filter(|_| table.update(1 << 32, now, |known| rule.take(known, now)).admitted);
+        assert_eq!(admitted.count(), 212);
+    }
+}
+
+#[test]
 fn many_other_keys_do_not_lift_a_limit() {
     // One set of eight entries, and an hour of requests by ten thousand keys that stay below their own limit.
     for algorithm in [Algorithm::FixedWindow, Algorithm::SlidingWindow, Algorithm::TokenBucket] {
