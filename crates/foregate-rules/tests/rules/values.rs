@@ -127,6 +127,10 @@ decode_base64("YWI/Pg")  =>  ab?>
 decode_base64("YWI/Pg==")  =>  ab?>
 decode_base64("YWI_Pg")  =>  ab?>
 decode_base64("not base64!")  =>
+decode_base64("YWI /Pg")  =>
+decode_base64("YWI/Pg===")  =>
+decode_base64("YWI/Ph==")  =>
+decode_base64("YWI/Pg-_")  =>
 decode_base64("")  =>  ""
 
 lookup_json_string("{\"company\": \"cloud\"}", "company")  =>  cloud
