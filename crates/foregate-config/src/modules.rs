@@ -2,19 +2,19 @@
 //! together to plans that routes share.
 
 use std::cell::OnceCell;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
 
 use foregate_module::settings::{self, Argument, Context, Node, UpstreamId, Wrong};
 use foregate_module::{
-    ChooseUpstream, Condition, Configured, Output as _, PhaseId, Pipeline, Plan, PlanBuilder, Slot,
+    ChooseUpstream, Condition, Configured, Output as _, PhaseId, Pipeline, Plan, PlanBuilder, Planned, Slot,
 };
-use foregate_modules::expressions::Compiler;
+use foregate_modules::expressions::{COUNTRY_VALUE, Compiler};
 
 use super::block::{Decoder, ModuleNodes, turns_off};
-use super::context::Reading;
+use super::context::{Reading, host_place};
 use super::files::Files;
 use crate::load::{Item, Tree};
 use crate::problem::Place;
@@ -55,6 +55,10 @@ pub struct Modules<'t> {
     settings: Vec<Configured>,
     /// By the settings of each key and whether an upstream is asked.
     plans: Map<(Vec<u32>, bool), Arc<Plan>>,
+    /// For settings, by their index: the values that their expressions read, each with the place of the node that does.
+    reads: Map<u32, Vec<(u16, Place)>>,
+    /// For such a place and value, whether a step of some route writes it there. Nodes further out count on routes further in.
+    written: BTreeMap<(u32, u32, u16), (Place, bool)>,
 }
 
 /// A key, and what is known of its steps.
@@ -128,6 +132,8 @@ impl<'t> Modules<'t> {
             known: Map::default(),
             settings: Vec::new(),
             plans: Map::default(),
+            reads: Map::default(),
+            written: BTreeMap::new(),
         }
     }
 
@@ -144,6 +150,32 @@ impl<'t> Modules<'t> {
     /// The lists that no expression has named.
     pub fn unused_lists(&self) -> Vec<&str> {
         self.expressions.unused_lists().collect()
+    }
+
+    /// Values that expressions read and that nobody writes on any route where they do, each with the place of the first node that
+    /// reads it.
+    pub fn unwritten(&self) -> Vec<(Place, &'static str)> {
+        let unwritten = self.written.iter().filter(|(_, (_, written))| !written);
+        unwritten.map(|((_, _, value), (place, _))| (*place, self.value(*value))).collect()
+    }
+
+    fn value(&self, number: u16) -> &'static str {
+        self.pipeline.values().get(usize::from(number)).map_or("", |value| value.name)
+    }
+
+    /// Takes note of what is written where settings read it.
+    fn note_reads(&mut self, numbers: &[u32], plan: &Plan) {
+        for (value, place) in numbers.iter().filter_map(|number| self.reads.get(number)).flatten() {
+            let name = self.value(*value);
+            let writes = |planned: &Planned| {
+                let entry = self.pipeline.entries().get(usize::from(planned.step));
+                let mut outputs = entry.iter().flat_map(|entry| entry.decl().outputs);
+                outputs.any(|slot| slot.is_kept() && slot.name == name)
+            };
+            let key = (place.file, place.span.start, *value);
+            let (_, written) = self.written.entry(key).or_insert((*place, false));
+            *written = *written || plan.steps().iter().any(writes);
+        }
     }
 
     /// What modules are told by `nodes`, and by `outer` where these say nothing.
@@ -270,6 +302,18 @@ impl<'t> Modules<'t> {
         let configured =
             Configured { key: key.name, settings: settings?, when: when?, dry_run: said.dry_run, reads };
         let number = self.settings.len() as u32;
+        let place = |value: &u16| {
+            let names = match self.value(*value) {
+                COUNTRY_VALUE => vec!["ip.src.country".to_owned(), "ip.geoip.country".to_owned()],
+                name => vec![name.replace('-', "_")],
+            };
+            let node = said.nodes.iter().find(|node| mentions(node, &names)).or(said.nodes.first());
+            node.map(|node| (*value, host_place(node.place())))
+        };
+        let reads: Vec<_> = configured.reads.iter().filter_map(place).collect();
+        if !reads.is_empty() {
+            self.reads.insert(number, reads);
+        }
         self.settings.push(configured);
         self.known.insert(said.clone(), number);
         Some(number)
@@ -278,8 +322,12 @@ impl<'t> Modules<'t> {
     /// The plan of a route that asks an upstream, or does not.
     pub fn plan(&mut self, scope: &Scope, proxied: bool) -> Arc<Plan> {
         let plan = &scope.0.plans[usize::from(proxied)];
-        plan.get_or_init(|| {
-            let numbers: Vec<u32> = scope.0.entries.iter().filter_map(|entry| entry.settings).collect();
+        if let Some(plan) = plan.get() {
+            return Arc::clone(plan);
+        }
+        let numbers: Vec<u32> = scope.0.entries.iter().filter_map(|entry| entry.settings).collect();
+        let made = plan.get_or_init(|| {
+            let numbers = numbers.clone();
             let pipeline = self.pipeline;
             let settings = &self.settings;
             let build = |(numbers, proxied): &(Vec<u32>, bool)| {
@@ -291,9 +339,20 @@ impl<'t> Modules<'t> {
             };
             let key = (numbers, proxied);
             self.plans.entry(key).or_insert_with_key(build).clone()
-        })
-        .clone()
+        });
+        let plan = Arc::clone(made);
+        self.note_reads(&numbers, &plan);
+        plan
     }
+}
+
+/// Whether a text of a node has one of these names of a field.
+fn mentions(node: &Node, names: &[String]) -> bool {
+    let says =
+        |argument: &Argument| argument.text().is_ok_and(|text| names.iter().any(|name| text.contains(name)));
+    node.args().iter().any(says)
+        || node.props().any(|(_, argument)| says(argument))
+        || node.children().iter().any(|child| mentions(child, names))
 }
 
 /// Whether what a step writes says who answers.

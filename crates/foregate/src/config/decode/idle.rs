@@ -3,7 +3,8 @@
 use std::collections::HashMap;
 
 use foregate_config::{Decoder, EntryRef, Item, ModuleNodes, Place, Problem, turns_off};
-use foregate_module::{Filter, Pipeline};
+use foregate_module::{Entry, Filter, Pipeline};
+use foregate_modules::expressions::COUNTRY_VALUE;
 use foregate_proxy::routing::PathPattern;
 
 /// Keys that only serve others, what these write or are called, and how that is said.
@@ -23,9 +24,8 @@ pub(super) struct Idle<'p> {
     pipeline: &'p Pipeline,
     /// Where each key stands first, by its number.
     first: Vec<Option<(&'static str, Place)>>,
-    /// What reads values of the firewall, and of the country.
-    reads_waf: Option<Place>,
-    reads_country: Option<Place>,
+    /// What of `access` asks for the country.
+    asks_country: Option<Place>,
     /// Answers in whose place another one of the same block stands, with their paths.
     replaced: Vec<(Place, String)>,
     firewall: Firewall,
@@ -73,7 +73,7 @@ impl<'p> Idle<'p> {
     pub(super) fn new(pipeline: &'p Pipeline) -> Self {
         let first = pipeline.keys().iter().map(|_| None).collect();
         let (replaced, firewall) = (Vec::new(), Firewall::default());
-        Self { pipeline, first, reads_waf: None, reads_country: None, replaced, firewall }
+        Self { pipeline, first, asks_country: None, replaced, firewall }
     }
 
     /// Takes note of the keys of one place.
@@ -93,22 +93,10 @@ impl<'p> Idle<'p> {
                 *first = self.pipeline.keys().get(*number).map(|(key, _)| (key.name, item.place()));
             }
             self.firewall.see(*item);
-            if self.reads_waf.is_none() && item.node.name() == "rule" {
-                let mut texts = item.node.entries().filter(|entry| entry.key().is_none());
-                let reads = texts.next().is_some_and(|entry| self.is_of_waf(entry.text()));
-                self.reads_waf = reads.then(|| item.place());
-            }
-            if self.reads_country.is_none() && is_of_country(*item) {
-                self.reads_country = Some(item.place());
+            if self.asks_country.is_none() && is_of_country(*item) {
+                self.asks_country = Some(item.place());
             }
         }
-    }
-
-    fn is_of_waf(&self, expression: &str) -> bool {
-        expression.contains("waf.")
-            && self.pipeline.values().iter().any(|value| {
-                value.shows.is_some() && value.name.starts_with("waf.") && expression.contains(value.name)
-            })
     }
 
     /// Whether a key of this name stands anywhere, or one whose steps write a value of this name.
@@ -121,8 +109,15 @@ impl<'p> Idle<'p> {
         self.first.iter().flatten().any(|(key, _)| *key == name || writes(key))
     }
 
-    /// Tells of keys that miss their company in the whole configuration.
-    pub(super) fn tell(self, decoder: &mut Decoder<'_>) {
+    /// The first key whose steps write a value.
+    fn writer(&self, value: &str) -> Option<&'static str> {
+        let writes =
+            |entry: &&Entry| entry.decl().outputs.iter().any(|slot| slot.is_kept() && slot.name == value);
+        self.pipeline.entries().iter().filter(writes).find_map(|entry| entry.key().map(|key| key.name))
+    }
+
+    /// Tells of keys that miss their company in the whole configuration, and of values that nobody writes where they are read.
+    pub(super) fn tell(self, decoder: &mut Decoder<'_>, unwritten: Vec<(Place, &str)>) {
         for (key, place) in self.first.iter().flatten() {
             let wants = COMPANIONS.iter().find(|(name, _, _)| name == key);
             if let Some((_, other, shown)) = wants
@@ -136,19 +131,19 @@ impl<'p> Idle<'p> {
             let message = format!("another `answer` to `{path}` follows in this block, which holds");
             decoder.warn(Problem::new(Some(*place), message));
         }
-        if let Some(place) = self.reads_country
-            && !self.has("geoip")
-        {
-            let message = "no client's country is known, as no `geoip` stands anywhere";
-            let help = "a country that is denied is let in then, and one that is allowed is not: add `geoip database=FILE`";
-            decoder.warn(Problem::new(Some(place), message).help(help));
+        let country = self.asks_country.filter(|_| !self.has("geoip")).map(|place| (place, COUNTRY_VALUE));
+        for (place, value) in country.into_iter().chain(unwritten) {
+            decoder.warn(if value == COUNTRY_VALUE {
+                let message = "no client's country is known, as no `geoip` holds here";
+                let help = "a country that is denied is let in then, and one that is allowed is not: add `geoip database=FILE`";
+                Problem::new(Some(place), message).help(help)
+            } else {
+                let key = self.writer(value).unwrap_or(value);
+                let message = format!("this reads `{}`, which `{key}` finds out, and no `{key}` holds here", value.replace('-', "_"));
+                Problem::new(Some(place), message)
+            });
         }
-        if let Some(place) = self.reads_waf
-            && !self.has("waf")
-        {
-            let message = "this rule reads what `waf` finds out, and no `waf` stands anywhere";
-            decoder.warn(Problem::new(Some(place), message));
-        } else {
+        if self.has("waf") {
             self.firewall.tell(decoder);
         }
     }
@@ -166,11 +161,10 @@ impl<'p> Idle<'p> {
     }
 }
 
-/// Whether a key asks for the client's country: in an expression, or in a rule of `access`.
+/// Whether a rule of `access` asks for the client's country.
 fn is_of_country(item: Item<'_>) -> bool {
-    let names =
-        |entry: EntryRef<'_>| entry.text().contains("ip.geoip.") || entry.text().starts_with("country:");
-    item.node.entries().any(names) || item.children().iter().any(|child| child.node.entries().any(names))
+    let names = |entry: EntryRef<'_>| entry.text().starts_with("country:");
+    item.children().iter().any(|child| child.node.entries().any(names))
 }
 
 /// Tells of keys that answer paths which none of these patterns takes, so that they are never asked.

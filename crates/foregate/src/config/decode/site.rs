@@ -96,7 +96,8 @@ impl<'u> Sites<'u> {
                 decoder.warn(Problem::new(Some(list.place()), message));
             }
         }
-        std::mem::replace(&mut self.idle, Idle::new(self.modules.pipeline())).tell(decoder);
+        let unwritten = self.modules.unwritten();
+        std::mem::replace(&mut self.idle, Idle::new(self.modules.pipeline())).tell(decoder, unwritten);
     }
 
     /// The sites, the files that were read for their modules, and the log files of these with the first place of each.
