@@ -187,7 +187,8 @@ impl Plan {
     }
 
     /// Fields of the request that the client may not set here, because modules of the route tell the origin by them who it
-    /// is: see [`Step::identity`](crate::Step::identity). Platforms take them away after the phase `request-identity`.
+    /// is: see [`Step::identity`](crate::Step::identity). Platforms take them away between the phases `request-early` and
+    /// `request-identity`.
     pub fn identity(&self) -> &[Text] {
         &self.identity
     }

@@ -97,9 +97,9 @@ pub trait Step: Default + Send + Sync + 'static {
     }
 
     /// Fields of the request in which the module tells the origin who the client is. On a route that configures the module
-    /// the client's own are taken away after the phase `request-identity`, whether the step runs or not: under a `when` that
-    /// does not hold, in a dry run, and when rules skip it. Names are compared without regard to case, and `_` counts as `-`,
-    /// as it does for many origins. Default: none.
+    /// the client's own are taken away before the phase `request-identity`, so that nothing which judges a request believes
+    /// them, whether the step runs or not: under a `when` that does not hold, in a dry run, and when rules skip it. Names are
+    /// compared without regard to case, and `_` counts as `-`, as it does for many origins. Default: none.
     fn identity(_settings: &Self::Settings) -> Vec<Text> {
         Vec::new()
     }

@@ -161,6 +161,7 @@ impl FromNode for ForwardAuthSettings {
             read_names(node, "copy", &["host"]),
             read_names(node, "copy-to-response", &[]),
         ))?;
+        refuse_sent(node, &copy)?;
         let clear = copy.iter().map(|name| Edit::Remove(Text::from(name.clone())));
         Ok(Self {
             upstream,
@@ -188,6 +189,20 @@ fn read_names(node: &Node, key: &str, refused: &[&str]) -> Result<Vec<String>, P
         }
     }
     mistakes.none().map(|()| names)
+}
+
+/// What a client sends under a name of `copy` is gone before the server is asked. Credentials are not: it is who verifies them.
+fn refuse_sent(node: &Node, copy: &[String]) -> Result<(), Problem> {
+    let gone = |name: &str| {
+        copy.iter().any(|copied| copied.eq_ignore_ascii_case(name) && !SENT.contains(&&**copied))
+    };
+    let mut sent = node.children_named("send").flat_map(|child| child.args());
+    match sent.find(|argument| argument.text().is_ok_and(gone)) {
+        Some(argument) => Err(argument
+            .wrong("this field is in `copy`, so that the client's own is removed before the server is asked")
+            .help("copy the answer under another name, or do not send it")),
+        None => Ok(()),
+    }
 }
 
 fn read_name(argument: &Argument, refused: &[&str]) -> Result<String, Problem> {

@@ -224,8 +224,9 @@ impl Run {
         if self.next == 0 && route.plan.keeps_received() && exchange.kept.received.is_none() {
             exchange.keep_received();
         }
-        if self.next <= PhaseId::RequestIdentity.order() {
-            self.phases(exchange, PhaseId::RequestIdentity)?;
+        if self.next <= PhaseId::RequestEarly.order() {
+            self.phases(exchange, PhaseId::RequestEarly)?;
+            // Before any condition or key looks at the fields: they would believe the client.
             exchange.remove_identity(route.plan.identity());
         }
         self.phases(exchange, PhaseId::RequestSecurity)?;

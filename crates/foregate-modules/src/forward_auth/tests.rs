@@ -163,7 +163,16 @@ fn mistakes_are_told() {
         (auth().with_child(names("copy", &["a b"])), "this is not the name of a field"),
         (auth().with_child(names("copy", &["Host"])), "this field is set by Foregate itself"),
         (auth().with_child(names("send", &["x-forwarded-uri"])), "this field is set by Foregate itself"),
+        (
+            auth().with_child(names("send", &["x-key", "X-User"])).with_child(names("copy", &["x-user"])),
+            "this field is in `copy`, so that the client's own is removed before the server is asked",
+        ),
     ] {
         assert_eq!(read(node).err().map(|problem| problem.message).as_deref(), Some(message));
     }
+    let both = auth().with_child(names("send", &["authorization"]));
+    assert!(
+        read(both.with_child(names("copy", &["authorization"]))).is_ok(),
+        "the server is sent the client's own"
+    );
 }

@@ -430,11 +430,12 @@ impl<'a> Exchange<'a> {
             return ended.into();
         }
         self.request.end_hop();
-        if let Err(ended) = self.run_phases(PhaseId::RequestIdentity).await {
-            return ended.into();
-        }
+        // Before any condition or key looks at the fields: they would believe the client.
         if let Some(plan) = self.plan() {
             self.request.remove_identity(plan.identity());
+        }
+        if let Err(ended) = self.run_phases(PhaseId::RequestIdentity).await {
+            return ended.into();
         }
         if let Err(ended) = self.run_phases(PhaseId::RequestSecurity).await {
             return ended.into();
