@@ -184,8 +184,7 @@ effects! {
         }
     };
     /// Another path and query for the request: what the origin sees; the route stays. `None` for a part that stays; an
-    /// empty query goes. A path that is none changes nothing; Foregate refuses
-    /// the request then.
+    /// empty query goes. A path that is none, or one with a `..` in any spelling, changes nothing: the request is refused.
     RewriteTarget(Option<(Option<Text>, Option<Text>)>), "target", effect, BeforeUpstream, |_, what| what.is_some(), |apply, target| {
         if let Some((path, query)) = target {
             apply.exchange.set_target(path.as_deref(), query.as_deref());

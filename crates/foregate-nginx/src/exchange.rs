@@ -355,9 +355,13 @@ impl module::Exchange for Exchange<'_, '_> {
             return false;
         }
         let path = match path {
-            Some(path) => match target::normal_path(path) {
+            Some(path) => match target::rewritten(path) {
                 Some(path) => path,
-                None => return false,
+                None => {
+                    // As it came, the origin must not see it: perhaps it was to be kept within a folder.
+                    self.kept.target_is_wrong = true;
+                    return false;
+                }
             },
             None => self.kept.path.clone(),
         };

@@ -62,6 +62,8 @@ pub(crate) struct Kept {
     pub secure: Option<bool>,
     /// The number of the upstream that steps have chosen.
     pub upstream: Option<u32>,
+    /// Whether a step has asked for a path that cannot be one.
+    pub target_is_wrong: bool,
     pub source: Source<'static>,
     pub summary: Summary,
     pub now: Now,
@@ -104,6 +106,7 @@ impl Request {
             client: None,
             secure: None,
             upstream: None,
+            target_is_wrong: false,
             source: Source::Nobody,
             summary: Summary::default(),
             now: Now::default(),
@@ -142,6 +145,7 @@ impl Kept {
             client: self.client,
             secure: self.secure,
             upstream: self.upstream,
+            target_is_wrong: self.target_is_wrong,
             source: self.source,
             summary: self.summary,
             now: self.now,

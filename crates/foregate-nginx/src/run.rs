@@ -235,6 +235,9 @@ impl Run {
             return Ok(Outcome::ReadBody);
         }
         self.phases(exchange, PhaseId::UpstreamRequest)?;
+        if exchange.kept.target_is_wrong {
+            return Err(Ended::Answer(made(400, "400: a rule has made no path of this one\n"), "foregate"));
+        }
         if route.plan.renews() {
             Plan::renew(exchange);
         }

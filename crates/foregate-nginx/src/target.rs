@@ -1,5 +1,6 @@
 //! Targets between their form in NGINX, decoded, and the normal form that steps see.
 
+use foregate_module::leads_up;
 use foregate_wire::{Slashes, normalize_path, normalize_query};
 
 /// The path and query of a request in their normal form, made of what was sent.
@@ -45,6 +46,12 @@ pub(crate) fn normal_path(path: &[u8]) -> Option<Vec<u8>> {
     Some(normal)
 }
 
+/// The same of one that takes the place of the client's. It was made of what a client sent: a `..` in it is none of the
+/// author's.
+pub(crate) fn rewritten(path: &[u8]) -> Option<Vec<u8>> {
+    if leads_up(path) { None } else { normal_path(path) }
+}
+
 /// The normal form of a query.
 pub(crate) fn normal_query(query: &[u8]) -> Vec<u8> {
     let mut normal = Vec::with_capacity(query.len());
@@ -87,6 +94,16 @@ mod tests {
         assert_eq!(of("/a?"), Some(("/a".into(), Some(String::new()))));
         assert_eq!(of("/a%zz"), None);
         assert_eq!(of("*"), Some(("*".into(), None)));
+    }
+
+    #[test]
+    fn paths_that_lead_up_are_none() {
+        assert_eq!(rewritten(b"/files/a//b"), Some(b"/files/a/b".to_vec()));
+        for path in
+            [&b"/files/../a"[..], b"/files/x%2f..%2fa", b"/files/%252e%252e/a", b"/files/..%253b/a", b"a"]
+        {
+            assert_eq!(rewritten(path), None, "{path:?}");
+        }
     }
 
     #[test]

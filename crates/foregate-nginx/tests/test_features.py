@@ -120,6 +120,16 @@ class Features(Case):
         nginx.get("/origin/x?q=1")
         self.assertIn("GET /b%20c/A/?q=1 HTTP/1.1", origin.requests[0])
 
+    def test_what_a_rule_makes_no_path_of_goes_to_no_origin(self):
+        route = 'rule "true" { rewrite path=#"concat("/files", http.request.uri.path)"# expression=#true; }'
+        origin = self.origin(lambda head: response(b"x"))
+        nginx = self.start(SITE, {"route.kdl": route}, origin=origin)
+        for path in ["/%252e%252e/admin", "/%252e%252e%252fadmin", "/..%252fadmin", "/..%253b/admin", "/..%3f", "/..%23x"]:
+            self.assertEqual(nginx.get("/origin" + path).status, 400, path)
+        self.assertEqual(origin.requests, [])
+        self.assertEqual(nginx.get("/origin/a..b").status, 200)
+        self.assertIn("GET /files/origin/a..b HTTP/1.1", origin.requests[0])
+
     def test_the_path_that_rules_see_is_the_normal_one(self):
         route = """
             headers { response { set "x-path" expression="http.request.uri.path"; set "x-query" expression="http.request.uri.query"; set "x-host" expression="http.host"; } }

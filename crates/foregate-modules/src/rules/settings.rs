@@ -571,10 +571,7 @@ fn check_rewritten(path: &str) -> Result<(), &'static str> {
     if decoded.contains(&0) {
         return Err("no path has a NUL in it");
     }
-    // An origin may take each of these for a slash, or leave out what follows a semicolon.
-    let mut segments = decoded.split(|byte| matches!(byte, b'/' | b'\\'));
-    let is_parent = |segment: &[u8]| segment.split(|byte| *byte == b';').next() == Some(b"..");
-    if segments.any(is_parent) {
+    if foregate_module::leads_up(path.as_bytes()) {
         return Err("a path to which a request is rewritten has no `..`");
     }
     Ok(())

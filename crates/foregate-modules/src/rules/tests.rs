@@ -556,6 +556,10 @@ fn actions_that_cannot_be_are_refused() {
             "a path to which a request is rewritten has no `..`",
         ),
         (
+            node("rewrite").prop_literal("path", "/%252e./..b"),
+            "a path to which a request is rewritten has no `..`",
+        ),
+        (
             node("rewrite").prop_literal("path", "/a%2f..%2fb"),
             "a path to which a request is rewritten has no `..`",
         ),

@@ -134,25 +134,6 @@ pub(super) fn now() -> Now {
     told
 }
 
-/// Whether a path has a `..` that some server follows. It was made of what a client sent then.
-fn leads_up(path: &[u8]) -> bool {
-    let mut plain = Vec::with_capacity(path.len());
-    let mut rest = path;
-    while let Some((byte, behind)) = rest.split_first() {
-        let (byte, behind) = match (byte, behind) {
-            (b'%', [b'2', b'e' | b'E', behind @ ..]) => (b'.', behind),
-            (b'%', [b'2', b'f' | b'F', behind @ ..]) => (b'/', behind),
-            (b'%', [b'5', b'c' | b'C', behind @ ..]) | (b'\\', behind) => (b'/', behind),
-            (b'%', [b'3', b'b' | b'B', behind @ ..]) => (b';', behind),
-            (byte, behind) => (*byte, behind),
-        };
-        plain.push(byte);
-        rest = behind;
-    }
-    let mut segments = plain.split(|byte| *byte == b'/');
-    segments.any(|segment| segment == b".." || segment.starts_with(b"..;"))
-}
-
 /// All that steps may see and change.
 pub(super) struct View<'a> {
     pub request: &'a mut Request,
@@ -338,8 +319,9 @@ impl module::Exchange for View<'_> {
         if !self.request.path().starts_with(b"/") {
             return false;
         }
+        // It was made of what a client sent.
         let rewritten =
-            !path.is_some_and(leads_up) && self.request.rewrite(path, query, self.slashes()).is_ok();
+            !path.is_some_and(module::leads_up) && self.request.rewrite(path, query, self.slashes()).is_ok();
         // As it came, the origin must not see it: perhaps it was to be kept within a folder.
         self.facts.target_is_wrong |= !rewritten;
         rewritten

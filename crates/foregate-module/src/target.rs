@@ -1,0 +1,95 @@
+//! What the target of a request may be changed to.
+
+use alloc::vec::Vec;
+
+/// Whether a path has a `..` that some server follows: encoded however often, behind a `\`, or before what ends a segment
+/// for some (`;`, `?`, `#`, NUL). What steps make of parts that a client sent may have one, and
+/// [`RewriteTarget`](crate::RewriteTarget) takes none.
+pub fn leads_up(path: &[u8]) -> bool {
+    let mut plain = Vec::with_capacity(path.len());
+    for &byte in path {
+        plain.push(byte);
+        // What comes of one encoding may end another that began before it: `%25%32%65` is a dot in the end. Each time two
+        // bytes go, so that all of it takes no longer than the path is.
+        while let [.., b'%', high, low] = *plain {
+            let digit = |byte: u8| (byte as char).to_digit(16);
+            let (Some(high), Some(low)) = (digit(high), digit(low)) else { break };
+            plain.truncate(plain.len() - 3);
+            plain.push((high << 4 | low) as u8);
+        }
+    }
+    let mut segments = plain.split(|byte| matches!(byte, b'/' | b'\\'));
+    segments.any(|segment| matches!(segment, b".." | [b'.', b'.', b';' | b'?' | b'#' | 0, ..]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::leads_up;
+
+    #[test]
+    fn paths_that_lead_up_are_known_in_any_spelling() {
+        for path in [
+            "/..",
+            "/../a",
+            "/a/..",
+            "/..\\a",
+            "/a\\..",
+            "/a%2f..%2Fb",
+            "/%2e%2E/a",
+            "/.%2e/a",
+            "/%252e%252e/admin",
+            "/%252e%252e%252fadmin",
+            "/..%252fadmin",
+            "/..%255cadmin",
+            "/%25252525252e./a",
+            "/%25%32%65%25%32%45/a",
+            "/%%32%65./a",
+            "/%2%35%32e./a",
+            "/..;",
+            "/..;x=1/a",
+            "/..%3b/a",
+            "/..%253b/admin",
+            "/..?",
+            "/..%3f",
+            "/..%253Fx",
+            "/..#",
+            "/..%23x",
+            "/..%2523",
+            "/..%00",
+            "/..%2500.html",
+        ] {
+            assert!(leads_up(path.as_bytes()), "{path}");
+        }
+        for path in [
+            "",
+            "/",
+            "/a/b.html",
+            "/.",
+            "/...",
+            "/.../a",
+            "/..a",
+            "/a..",
+            "/a..;/b",
+            "/.;./a",
+            "/.%3b./a",
+            "/what%3f..%23/a",
+            "/100%25",
+            "/100%25/a..b",
+            "/%2e",
+            "/%2e%2e%2e",
+            "/%",
+            "/%2",
+            "/%2g..",
+            "/..%zz",
+            "/..%25",
+            "/%E4%2e.",
+        ] {
+            assert!(!leads_up(path.as_bytes()), "{path}");
+        }
+        // Linear, though nothing but the last byte says what all of it is.
+        let deep = [b"/.%".as_slice(), &b"25".repeat(500_000), b"2e"].concat();
+        assert!(leads_up(&deep));
+        let broken = [b"/.".as_slice(), &b"%2".repeat(500_000), b"5"].concat();
+        assert!(!leads_up(&broken));
+    }
+}
