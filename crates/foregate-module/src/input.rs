@@ -74,6 +74,8 @@ pub struct View<'r> {
     pipeline: &'r Pipeline,
     /// A value that stands in for that of a slot.
     instead: Option<(u16, &'r (dyn Any + Send + Sync))>,
+    /// An address that stands in for the client's.
+    client: Option<IpAddr>,
     dry: bool,
     doubt: Doubt,
 }
@@ -95,7 +97,7 @@ impl<'r> View<'r> {
 
     /// For platforms: what steps may read of an exchange.
     pub fn new(exchange: &'r dyn Exchange, slots: &'r Slots, pipeline: &'r Pipeline) -> Self {
-        Self { exchange, slots, pipeline, instead: None, dry: false, doubt: Doubt::Refuses }
+        Self { exchange, slots, pipeline, instead: None, client: None, dry: false, doubt: Doubt::Refuses }
     }
 
     /// The same for a dry run, which sees what other dry runs have written.
@@ -111,6 +113,12 @@ impl<'r> View<'r> {
         let number = self.pipeline.values().iter().position(|value| value.name == V::NAME);
         let instead = number.map(|number| (number as u16, data as &'r (dyn Any + Send + Sync)));
         Self { instead, ..self }
+    }
+
+    /// The same with this address for the client's: for a step whose expressions take the clients of a network for one.
+    #[must_use]
+    pub fn with_client(self, client: IpAddr) -> Self {
+        Self { client: Some(client), ..self }
     }
 
     /// The same for conditions in doubt of which something else comes.
@@ -140,6 +148,11 @@ impl<'r> View<'r> {
     /// The exchange.
     pub fn exchange(&self) -> &'r dyn Exchange {
         self.exchange
+    }
+
+    /// The client's address, or what stands in for it: what expressions are told.
+    pub fn client(&self) -> Option<IpAddr> {
+        self.client.or_else(|| self.exchange.client())
     }
 
     /// A value that steps have written, by its number in [`Pipeline::values`].

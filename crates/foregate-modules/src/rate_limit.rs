@@ -81,8 +81,8 @@ static PROPS: [Prop; 12] = [
         "EXPRESSION",
         false,
         "\"ip.src\"",
-        "What is counted apart. `ip.src` is the client's address, IPv6 by `ipv6-prefix`. A request for which the \
-         expression has no value, or an empty one, counts by its client's address.",
+        "What is counted apart. `ip.src` in it is the client's address, IPv6 cut to `ipv6-prefix`. A request for which \
+         the expression has no value, or an empty one, counts by its client's address.",
     ),
     prop("ipv6-prefix", "N", false, "64", "How many bits of an IPv6 address tell clients apart, 1 to 128."),
     prop("burst", "REQUESTS", false, "", "The size of a token bucket. Without it: as much as the limit."),
@@ -217,11 +217,14 @@ impl Limit {
         }
         // No host has this byte: the site's end.
         hasher.write_u8(0xff);
+        // In whatever a key is made of: who has a network of addresses would have as many keys otherwise.
+        let client = request.client.map(|client| network(client, self.ipv6_prefix));
+        let view = client.map_or(request.view, |client| request.view.with_client(client));
         let expression = match &self.by {
             By::Client => None,
-            By::Expression(expression) => expression.evaluate(&request.view).filter(|key| !key.is_empty()),
+            By::Expression(expression) => expression.evaluate(&view).filter(|key| !key.is_empty()),
         };
-        match (expression, request.client.map(|client| client.to_canonical())) {
+        match (expression, client) {
             (Some(key), _) => {
                 hasher.write_u8(0);
                 hasher.write(&key);
@@ -233,9 +236,7 @@ impl Limit {
             }
             (None, Some(IpAddr::V6(client))) => {
                 hasher.write_u8(6);
-                let host_bits = 128 - u32::from(self.ipv6_prefix);
-                let prefix = u128::MAX.checked_shl(host_bits).unwrap_or_default();
-                hasher.write(&(client.to_bits() & prefix).to_be_bytes());
+                hasher.write(&client.octets());
             }
         }
         hasher.finish()
@@ -254,6 +255,18 @@ impl Limit {
         response
             .field("ratelimit-policy", Arc::clone(&self.policy))
             .field("ratelimit", member(&self.name, standing))
+    }
+}
+
+/// What of an address tells clients apart: of an IPv6 one so many bits.
+fn network(client: IpAddr, ipv6_prefix: u8) -> IpAddr {
+    match client.to_canonical() {
+        IpAddr::V6(client) => {
+            let host_bits = 128_u32.saturating_sub(ipv6_prefix.into());
+            let prefix = u128::MAX.checked_shl(host_bits).unwrap_or_default();
+            IpAddr::V6((client.to_bits() & prefix).into())
+        }
+        client => client,
     }
 }
 
@@ -312,6 +325,7 @@ type Expressions = (By, Option<Arc<dyn Condition>>, PhaseId);
 /// Key and condition, in the first phase that knows what both need.
 fn read_expressions(node: &Node, context: &mut dyn Context) -> Result<Expressions, Problem> {
     let key = match node.prop("key") {
+        // The default, written out, is the default: limits of one name count together.
         Some(key) if key.text()?.trim() != "ip.src" => Some(key),
         _ => None,
     };

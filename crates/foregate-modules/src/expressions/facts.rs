@@ -158,7 +158,7 @@ impl Facts for ExchangeFacts<'_> {
 
     fn ip(&self, field: FieldId) -> Option<IpAddr> {
         match field.standard() {
-            Some(Standard::IpSrc) => self.exchange().client(),
+            Some(Standard::IpSrc) => self.view.client(),
             Some(_) => None,
             None => match self.shown(field)? {
                 Shown::Ip(address) => Some(address),

@@ -3,12 +3,14 @@ use alloc::string::ToString;
 use alloc::vec;
 
 use foregate_module::settings::Problem;
-use foregate_module::testing::{Sample, node, settings};
-use foregate_module::{Action, Fields, Node, Verdict};
+use foregate_module::testing::{Literals, Sample, node, settings};
+use foregate_module::{Action, Fields, Node, Pipeline, Verdict};
+use foregate_rules::Lists;
 use proptest::prelude::*;
 
 use super::table::State;
 use super::*;
+use crate::expressions::Compiler;
 use crate::test_expressions::literals;
 
 fn limit(requests: u64, per: &str) -> Node {
@@ -251,6 +253,40 @@ fn clients_are_told_apart_by_address_and_ipv6_network() {
     let passes = |client: &str| !refused(&Sample::get("/").from(client).run(&step, &exact));
     assert!(passes("2001:db8::1"));
     assert!(passes("2001:db8::2"));
+}
+
+#[test]
+fn clients_of_an_ipv6_network_are_one_in_every_key() {
+    let compiler = Compiler::new(&Pipeline::new(Vec::new()), Lists::new()).unwrap();
+    let mut context = Literals { compile: Some(Box::new(compiler)), ..Literals::default() };
+    for key in ["ip.src", "(ip.src)", "concat(ip.src, http.host)", "concat(http.host, \"/\", (ip.src))"] {
+        let step = RateLimit::<Identity>::default();
+        let mut read =
+            |node: Node| RateLimits::from_nodes(&[node.prop_literal("key", key)], &mut context).unwrap();
+        let settings = read(limit(1, "1m"));
+        let passes = |client: &str| !refused(&Sample::get("/").from(client).run(&step, &settings));
+        assert!(passes("192.0.2.1"), "{key}");
+        assert!(!passes("::ffff:192.0.2.1"), "{key}: the same client");
+        assert!(passes("192.0.2.2"), "{key}");
+        assert!(passes("2001:db8::1"), "{key}");
+        assert!(!passes("2001:db8::ffff:ffff:ffff:ffff"), "{key}: the same network");
+        assert!(passes("2001:db8:0:1::1"), "{key}");
+        let exact = read(limit(1, "1m").prop_literal("ipv6-prefix", 128));
+        let passes = |client: &str| !refused(&Sample::get("/").from(client).run(&step, &exact));
+        assert!(passes("2001:db8::1") && passes("2001:db8::2"), "{key}");
+        // A condition is about the client, not about the network.
+        let one = read(limit(1, "1m").prop_literal("when", "ip.src eq 2001:db8::9"));
+        let passes = |client: &str| !refused(&Sample::get("/").from(client).run(&step, &one));
+        assert!(passes("2001:db8::9") && passes("2001:db8::8") && !passes("2001:db8::9"), "{key}");
+    }
+}
+
+#[test]
+fn the_default_key_written_out_is_the_default() {
+    let step = RateLimit::<Identity>::default();
+    let named = || limit(1, "1m").prop_literal("name", "all");
+    assert!(!refused(&Sample::get("/").run(&step, &read(&[named()]))));
+    assert!(refused(&Sample::get("/").run(&step, &read(&[named().prop_literal("key", "ip.src")]))));
 }
 
 #[test]
