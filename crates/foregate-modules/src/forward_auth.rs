@@ -26,7 +26,7 @@ use foregate_module::settings::{
 use foregate_module::{
     Authority, ClientAddress, Edit, EditRequest, EditResponse, Edits, Emit, Fetch, FetchKey, FetchRequest,
     FetchResponse, FetchTarget, Fetched, Field, Filter, Method, Never, Note, Noted, Path, Query, Read,
-    RequestFields, Respond, Response, Scheme, Step, Text, UpstreamId, phase,
+    RequestFields, Respond, Response, Scheme, Step, Text, UpstreamId, Value, phase,
 };
 
 /// What the authentication server is always told, as far as the client has sent it.
@@ -223,6 +223,17 @@ impl FetchKey for Question {
     const ANSWER: &'static str = "forward-auth.answer";
 }
 
+/// That a request has several `Authorization` fields. The server could believe one of them, and the origin another.
+#[derive(Debug)]
+pub struct SeveralCredentials;
+
+impl Value for SeveralCredentials {
+    type Data = ();
+    const NAME: &'static str = "forward-auth.several-credentials";
+    const ABOUT: &'static str =
+        "That the request has several `Authorization` fields, so that the server is not asked.";
+}
+
 /// Asks.
 #[derive(Debug, Default)]
 pub struct Ask;
@@ -243,7 +254,7 @@ impl Step for Ask {
         RequestFields<'r>,
         Read<'r, Preflight>,
     );
-    type Out = (Emit<Fetch<Question>>, EditRequest);
+    type Out = (Emit<Fetch<Question>>, Emit<SeveralCredentials>, EditRequest);
     type Stop = Never;
     const NAME: &'static str = "forward-auth-ask";
     const ABOUT: &'static str = "Asks another server whether the request may pass.";
@@ -257,7 +268,10 @@ impl Step for Ask {
         let clear = EditRequest(Edits::shared(&settings.clear));
         // It is answered before the answer would be looked at.
         if preflight == Some(&true) {
-            return ControlFlow::Continue((Emit(None), clear));
+            return ControlFlow::Continue((Emit(None), Emit(None), clear));
+        }
+        if fields.0.all("authorization").nth(1).is_some() {
+            return ControlFlow::Continue((Emit(None), Emit(Some(())), clear));
         }
         let input = (method, scheme, authority, path, query, client, fields);
         // A question that leaves something out could be answered with yes: rather none, which lets nobody in.
@@ -269,7 +283,7 @@ impl Step for Ask {
             limit: BODY_MOST,
             ..FetchRequest::get(settings.upstream, settings.path.clone())
         });
-        ControlFlow::Continue((Emit(question), clear))
+        ControlFlow::Continue((Emit(question), Emit(None), clear))
     }
 }
 
@@ -296,10 +310,14 @@ fn fields(settings: &ForwardAuthSettings, request: Request<'_>) -> Option<Vec<Fi
             sent.push(Field::new(name, value).ok()?);
         }
     }
-    for name in SENT {
-        if let Some(value) = crate::arguments::joined(fields, name) {
-            sent.push(Field::new(name, value.into_owned()).ok()?);
-        }
+    if let Some(value) = fields.get("authorization") {
+        sent.push(Field::new("authorization", value.to_vec()).ok()?);
+    }
+    // Put together as RFC 9113, section 8.2.3, does. Behind the last `;` of an empty one there would be a blank, with which no
+    // field ends.
+    let cookies: Vec<_> = fields.all("cookie").filter(|value| !value.is_empty()).collect();
+    if !cookies.is_empty() {
+        sent.push(Field::new("cookie", cookies.join(&b"; "[..])).ok()?);
     }
     for name in settings.send.iter().filter(|name| !SENT.contains(&&***name)) {
         for value in fields.all(name) {
@@ -324,7 +342,7 @@ pub struct ForwardAuth;
 impl Step for ForwardAuth {
     type At = phase::RequestSecurity;
     type Settings = ForwardAuthSettings;
-    type In<'r> = (Read<'r, Fetched<Question>>,);
+    type In<'r> = (Read<'r, Fetched<Question>>, Read<'r, SeveralCredentials>);
     type Out = (EditRequest,);
     type Stop = Noted<Respond>;
     const NAME: &'static str = "forward-auth";
@@ -340,7 +358,7 @@ impl Step for ForwardAuth {
     fn run(
         &self,
         settings: &ForwardAuthSettings,
-        (Read(answer),): Self::In<'_>,
+        (Read(answer), Read(several)): Self::In<'_>,
     ) -> ControlFlow<Self::Stop, Self::Out> {
         let refuse = |response: Response, why: String| {
             let notes = Vec::from([Note { name: "forward-auth".into(), value: why.into() }]);
@@ -366,6 +384,11 @@ impl Step for ForwardAuth {
                 refuse(response, alloc::format!("refused with {}", answer.status))
             }
             Some(Err(error)) => fail(error.to_string()),
+            None if several.is_some() => {
+                let response = Response::new(400);
+                let text = "There may be one `Authorization` field\n";
+                refuse(response.body("text/plain; charset=utf-8", text), "several credentials".into())
+            }
             None => fail("the server was not asked".into()),
         }
     }

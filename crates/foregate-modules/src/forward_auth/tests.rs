@@ -81,6 +81,41 @@ fn what_cannot_be_told_is_not_asked_and_lets_nobody_in() {
 }
 
 #[test]
+fn several_credentials_let_nobody_in() {
+    for (node, second) in [
+        (auth(), "Bearer other"),
+        (auth(), ""),
+        (auth().with_child(names("copy", &["authorization"])), "Bearer other"),
+    ] {
+        let settings = read(node).unwrap();
+        let mut sample = Sample::get("/").field("authorization", "Bearer t").field("Authorization", second);
+        assert_eq!(asked(&mut sample, &settings), None);
+        let Verdict::Stop(Action::Respond(response)) = sample.run(&ForwardAuth, &settings) else {
+            unreachable!()
+        };
+        assert_eq!(response.status, 400);
+        assert_eq!(sample.state.notes, vec![("forward-auth".into(), "several credentials".into())]);
+    }
+}
+
+#[test]
+fn an_empty_cookie_field_hinders_nobody() {
+    let settings = read(auth()).unwrap();
+    for (cookies, expected) in [
+        (&["a=1", ""][..], Some("a=1")),
+        (&["", "a=1", "", "b=2"], Some("a=1; b=2")),
+        (&["", ""], None),
+        (&[], None),
+    ] {
+        let with = |sample: Sample, value: &&str| sample.field("cookie", value);
+        let mut sample = cookies.iter().fold(Sample::get("/"), with);
+        let request = asked(&mut sample, &settings).unwrap();
+        let sent = request.fields.iter().find(|field| field.name() == b"cookie").map(Field::value);
+        assert_eq!(sent, expected.map(str::as_bytes), "{cookies:?}");
+    }
+}
+
+#[test]
 fn a_yes_brings_fields_which_no_client_can_bring() {
     let settings = read(auth().with_child(names("copy", &["X-User", "x-group"]))).unwrap();
     let mut sample = Sample::get("/").field("x-user", "root").field("X-Group", "wheel").field("x-other", "o");
