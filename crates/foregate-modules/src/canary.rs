@@ -71,7 +71,7 @@ static PROPS: [Prop; 6] = [
         usage: "EXPRESSION",
         required: false,
         default: "",
-        about: "Keeps requests of the same value together, without a cookie. Without a value chance decides.",
+        about: "Keeps requests of the same value together, without a cookie. Without a value, or with an empty one, chance decides.",
     },
     Prop {
         name: "header",
@@ -224,7 +224,9 @@ impl CanarySettings {
         if let Some(draw) = cookie.and_then(number) {
             return (self.side(draw), None);
         }
-        if let Some(value) = self.key.as_ref().and_then(|key| key.evaluate(view)) {
+        let value = self.key.as_ref().and_then(|key| key.evaluate(view));
+        // An empty one is that of all requests which lack what it is made of.
+        if let Some(value) = value.filter(|value| !value.is_empty()) {
             // The same everywhere and always: a fixed key, and nothing that anybody would gain from guessing it.
             let mut hasher = SipHasher13::new_with_keys(0, 0);
             hasher.write(self.salt.as_bytes());

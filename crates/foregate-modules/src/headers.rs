@@ -43,8 +43,8 @@ const EXPRESSION: &[Prop] = &[Prop {
     usage: "EXPRESSION",
     required: false,
     default: "",
-    about: "Makes the value; where a part that it needs is absent, or what it makes cannot stand in a field, nothing is \
-            added.",
+    about: "Makes the value; where that is empty, a part that it needs is absent, or what it makes cannot stand in a field, \
+            nothing is added.",
 }];
 
 const SET_EXPRESSION: &[Prop] = &[Prop {
@@ -224,13 +224,13 @@ impl Verb {
         if removes { field.removal() } else { self.edit(field) }
     }
 
-    /// What is done with the value that an expression has made.
+    /// What is done with the value that an expression has made. An empty one is none: `http.user_agent` of a request without.
     fn made(self, named: &Field, value: Option<Vec<u8>>) -> Option<Edit> {
         let field = value.and_then(|value| named.with_value(value).ok());
-        match (self, field) {
+        match (self, field.filter(|field| !field.value().is_empty())) {
             // What was to be ours must not be what the client says.
             (Self::Set, None) => Some(named.removal()),
-            (verb, field) => field.map(|field| verb.done(field)),
+            (verb, field) => field.map(|field| verb.edit(field)),
         }
     }
 }

@@ -104,7 +104,7 @@ impl Value<'_> {
 /// # Ok::<(), foregate_rules::Error>(())
 /// ```
 pub trait Facts {
-    /// The value of a text field.
+    /// The value of a text field. One that is empty where a request lacks something, as its description says, is never `None`.
     fn bytes(&self, field: FieldId) -> Option<Cow<'_, [u8]>>;
 
     /// The value of a number field.

@@ -262,7 +262,7 @@ standard_fields! {
     Uri "http.request.uri" BYTES Request "Path and query, the path in its normal form."
     UriPath "http.request.uri.path" BYTES Request "The path in its normal form."
     UriPathExtension "http.request.uri.path.extension" BYTES Request
-        "What follows the last dot of the path's last segment, in lower case; absent without a dot."
+        "What follows the last dot of the path's last segment, in lower case; empty without a dot, or where the only one begins it."
     UriQuery "http.request.uri.query" BYTES Request
         "The query without `?`, not decoded; empty without a query."
     UriArgs "http.request.uri.args" MAP Request
@@ -278,11 +278,13 @@ standard_fields! {
     Cookies "http.request.cookies" MAP Request
         "The cookies of the request, by name; names decoded, values as they were sent."
     Cookie "http.cookie" BYTES Request
-        "The header field Cookie as a whole; several of them joined with `; `."
-    UserAgent "http.user_agent" BYTES Request "The header field User-Agent; several joined with `, `."
-    Referer "http.referer" BYTES Request "The header field Referer; several joined with `, `."
+        "The header field Cookie as a whole; several of them joined with `; `; empty without one."
+    UserAgent "http.user_agent" BYTES Request
+        "The header field User-Agent; several joined with `, `; empty without one."
+    Referer "http.referer" BYTES Request
+        "The header field Referer; several joined with `, `; empty without one."
     XForwardedFor "http.x_forwarded_for" BYTES Request
-        "The header field X-Forwarded-For as the client sent it; several joined with `, `."
+        "The header field X-Forwarded-For as the client sent it; several joined with `, `; empty without one."
     BodySize "http.request.body.size" INT Body
         "The length of the request's body in bytes; where it is not known, comparisons take it for longer than any number."
     RawUri "raw.http.request.uri" BYTES Request "Path and query as they were sent."

@@ -81,6 +81,8 @@ fn chance_and_hashes_keep_to_the_share() {
         goes(drawing(2499), &settings) && !goes(drawing(2500), &settings),
         "without a value chance decides"
     );
+    let empty = |random| drawing(random).field("x-user", "");
+    assert!(goes(empty(2499), &settings) && !goes(empty(2500), &settings), "with an empty one as well");
     let other = CanarySettings {
         salt: "v3".into(),
         ..read(canary().prop_literal("share", "25%").prop_literal("key", "field x-user")).unwrap()

@@ -62,9 +62,10 @@ impl<'v> ExchangeFacts<'v> {
         }
     }
 
-    /// A field as a whole: where a client sends several of a name, an origin may take any of them, or all.
-    fn request_field(&self, name: &'v str) -> Option<Cow<'v, [u8]>> {
-        crate::arguments::joined(self.exchange().request_fields(), name)
+    /// A field as a whole: where a client sends several of a name, an origin may take any of them, or all. Empty where there
+    /// is none, as at Cloudflare: rules ask for `http.user_agent eq ""`.
+    fn request_field(&self, name: &'v str) -> Cow<'v, [u8]> {
+        crate::arguments::joined(self.exchange().request_fields(), name).unwrap_or(Cow::Borrowed(b""))
     }
 
     fn standard(&self, field: Standard) -> Option<Cow<'v, [u8]>> {
@@ -74,7 +75,7 @@ impl<'v> ExchangeFacts<'v> {
             Standard::Host => text(exchange.host()),
             Standard::Uri => Some(self.with_query(b"")),
             Standard::UriPath => Some(Cow::Borrowed(self.path())),
-            Standard::UriPathExtension => extension(self.path()).map(lower),
+            Standard::UriPathExtension => Some(lower(extension(self.path()))),
             Standard::UriQuery => Some(Cow::Borrowed(exchange.query().unwrap_or_default())),
             Standard::FullUri => {
                 // The port is what the client writes behind the host, wherever it has connected to.
@@ -83,10 +84,10 @@ impl<'v> ExchangeFacts<'v> {
             }
             Standard::Method => Some(Cow::Borrowed(exchange.method())),
             Standard::Version => text(exchange.protocol()),
-            Standard::Cookie => self.request_field("cookie"),
-            Standard::UserAgent => self.request_field("user-agent"),
-            Standard::Referer => self.request_field("referer"),
-            Standard::XForwardedFor => self.request_field("x-forwarded-for"),
+            Standard::Cookie => Some(self.request_field("cookie")),
+            Standard::UserAgent => Some(self.request_field("user-agent")),
+            Standard::Referer => Some(self.request_field("referer")),
+            Standard::XForwardedFor => Some(self.request_field("x-forwarded-for")),
             Standard::RawUri => Some(Cow::Borrowed(origin_form(exchange.raw_target()))),
             Standard::RawUriPath => Some(Cow::Borrowed(split_query(origin_form(exchange.raw_target())).0)),
             Standard::RawUriQuery => Some(Cow::Borrowed(split_query(origin_form(exchange.raw_target())).1)),
@@ -275,11 +276,14 @@ fn lower(text: &[u8]) -> Cow<'_, [u8]> {
     Cow::Borrowed(text)
 }
 
-/// What follows the last dot of the last segment.
-fn extension(path: &[u8]) -> Option<&[u8]> {
-    let segment = path.rsplit(|byte| *byte == b'/').next()?;
-    let dot = segment.iter().rposition(|byte| *byte == b'.')?;
-    segment.get(dot + 1..)
+/// What follows the last dot of the last segment; empty without one. A dot that begins the segment begins no extension: it
+/// hides a file.
+fn extension(path: &[u8]) -> &[u8] {
+    let segment = path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
+    match segment.iter().rposition(|byte| *byte == b'.') {
+        None | Some(0) => b"",
+        Some(dot) => segment.get(dot + 1..).unwrap_or_default(),
+    }
 }
 
 /// Path and query of a target, which may have come with scheme and host.

@@ -154,7 +154,7 @@ fn every_field_is_answered() {
         r#"http.request.cookies["c"][0] eq """#,
         r#"http.cookie contains "a=1""#,
         r#"http.user_agent eq "test""#,
-        r#"not http.referer eq """#,
+        r#"http.referer eq """#,
         r#"http.request.body.size eq 0"#,
         r#"raw.http.request.uri eq "/a//b.tar.GZ?x=1""#,
         r#"raw.http.request.uri.path eq "/a//b.tar.GZ""#,
@@ -222,8 +222,15 @@ fn fields_as_a_whole_are_all_of_their_name() {
             holds(&twice(name), &format!(r#"{field} contains "evil" and {field} eq "good, evil""#)),
             "{field}"
         );
-        assert!(!holds(&Sample::get("/"), &format!(r#"{field} contains """#)), "{field}");
+        let absent = format!(r#"http.request.headers["{name}"][0]"#);
+        for said in [r#"FIELD eq """#, r#"FIELD contains """#, r#"FIELD matches "^$""#, "len(FIELD) eq 0"] {
+            assert!(holds(&Sample::get("/"), &said.replace("FIELD", field)), "{said} of {field}");
+            assert!(!holds(&Sample::get("/"), &said.replace("FIELD", &absent)), "{said} of {absent}");
+        }
+        let not_ours = format!(r#"{field} ne "" and not {field} contains "ours""#);
+        assert!(!holds(&Sample::get("/"), &not_ours) && holds(&twice(name), &not_ours), "{field}");
     }
+    assert!(holds(&Sample::get("/"), r#"http.cookie eq "" and not has_key(http.request.headers, "cookie")"#));
     let cookies = Sample::get("/").field("Cookie", "a=1").field("cookie", "evil=2");
     assert!(holds(&cookies, r#"http.cookie eq "a=1; evil=2""#));
 }
@@ -260,15 +267,51 @@ fn what_a_request_lacks_is_absent() {
     let (plain, state) = (Sample::get("/a"), State::default());
     let view = View::new(&plain, &state.slots, &pipeline);
     for text in [
-        r#"http.user_agent eq "" or tls.version eq "" or ssl or tls.client.verified or known"#,
+        r#"tls.version eq "" or ssl or tls.client.verified or known"#,
         r#"any(http.request.headers["x"][*] eq "") or any(http.request.uri.args["x"][*] eq "")"#,
         r#"ip.src.country eq "" or bot.hot_score lt 1 or vars["a"][0] eq """#,
-        r#"http.request.uri.path.extension eq """#,
     ] {
         assert!(!compiler.condition(text, PhaseId::CacheKey).expect(text).holds(&view), "{text}");
     }
     let uri = compiler.condition(r#"http.request.uri eq "/a""#, PhaseId::CacheKey).expect("a condition");
     assert!(uri.holds(&view));
+}
+
+#[test]
+fn what_begins_with_its_only_dot_or_ends_with_one_has_no_extension() {
+    for (path, extension) in [
+        ("/foo", ""),
+        ("/foo.mp3", "mp3"),
+        ("/.mp3", ""),
+        ("/.foo.mp3", "mp3"),
+        ("/foo.tar.bz2", "bz2"),
+        ("/foo.", ""),
+        ("/foo.MP3", "mp3"),
+        ("/a.b/", ""),
+        ("/a.b/c", ""),
+        ("/", ""),
+    ] {
+        let text = format!("http.request.uri.path.extension eq \"{extension}\"");
+        assert!(holds(&Sample::get(path), &text), "{path}");
+    }
+}
+
+#[test]
+fn sets_of_rules_find_what_is_empty() {
+    let (pipeline, state, sample) = (Pipeline::default(), State::default(), Sample::get("/"));
+    let said =
+        [r#"eq """#, r#"in {"a" ""}"#, r#"matches "^$""#, r#"wildcard "*""#, r#"ne """#, r#"contains "a""#];
+    let fields = ["http.user_agent", "http.request.uri.path.extension"];
+    let texts: Vec<_> =
+        said.iter().flat_map(|said| fields.map(|field| [field, " ", said].concat())).collect();
+    let texts: Vec<_> = texts.iter().map(String::as_str).collect();
+    let conditions = compiler(&pipeline).conditions(&texts, PhaseId::RequestSecurity).expect("conditions");
+    let mut visited = Vec::new();
+    conditions.each(&View::new(&sample, &state.slots, &pipeline), &mut |number| {
+        visited.push(number);
+        ControlFlow::Continue(())
+    });
+    assert_eq!(visited, [0, 1, 2, 3, 4, 5, 6, 7]);
 }
 
 #[test]

@@ -144,8 +144,7 @@ fn values_are_made_by_expressions() {
         let mut sample = Sample::get("/").field("z", "theirs");
         sample.path = path.into();
         sample.run(&Request, &headers);
-        let added: &[&str] = if path.is_empty() { &["x: first", "x: "] } else { &["x: first"] };
-        assert_eq!(shown(&sample.request), added);
+        assert_eq!(shown(&sample.request), ["x: first"]);
     }
 }
 

@@ -196,7 +196,8 @@ enum Done {
     Stopped(Response),
 }
 
-/// Adds the change for a request; there is none where a value that would be added is absent or cannot stand in a field.
+/// Adds the change for a request; there is none where a value that would be added is empty, absent or cannot stand in a
+/// field.
 fn change_fields(change: &Change, view: &View<'_>, edits: &mut Edits) {
     let (named, appends, value) = match change {
         Change::Fixed(edit) => return edits.push_shared(edit),
@@ -204,12 +205,12 @@ fn change_fields(change: &Change, view: &View<'_>, edits: &mut Edits) {
     };
     let value = value.evaluate(view).map(Cow::into_owned);
     let field = value.and_then(|value| named.with_value(value).ok());
-    match field {
+    match field.filter(|field| !field.value().is_empty()) {
         Some(field) if appends => edits.push(Edit::Append(field)),
+        Some(field) => edits.push(Edit::Set(field)),
         None if appends => {}
-        Some(field) if !field.value().is_empty() => edits.push(Edit::Set(field)),
         // What was to be ours must not be what the client says.
-        _ => edits.push(named.removal()),
+        None => edits.push(named.removal()),
     }
 }
 

@@ -8,7 +8,8 @@ const EXPRESSION: Prop = Prop {
     required: false,
     default: "#false",
     about: "Whether the value is an expression, evaluated for each request; a text in it stands in quotes of its own. A value \
-            that is absent does nothing; `set-header` and `set-response-header` remove the field then, and a body is empty.",
+            that is absent does nothing; `set-header` and `set-response-header` remove the field then, and a body is empty. An \
+            empty value adds no field.",
 };
 
 const TYPE: Prop = Prop {

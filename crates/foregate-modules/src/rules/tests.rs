@@ -239,6 +239,7 @@ fn a_computed_field_that_comes_to_nothing_goes() {
                 computed("set-header", &["x-agent", "http.user_agent"]),
                 computed("set-header", &["x-empty", r#"concat("")"#]),
                 computed("add-header", &["x-added", r#"http.request.headers["x-absent"][0]"#]),
+                computed("add-header", &["x-added", "http.referer"]),
                 computed("set-response-header", &["server", r#"http.request.headers["x-absent"][0]"#]),
             ],
         ),

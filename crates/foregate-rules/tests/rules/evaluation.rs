@@ -124,14 +124,14 @@ const TABLE: &str = r####"
 0 false xor tls.client.verified
 1 true xor tls.client.verified
 
-0 http.referer eq "x"
-1 http.referer ne "x"
-0 http.referer contains ""
-0 len(http.referer) ge 0
-0 starts_with(http.referer, "")
-0 http.referer in {""}
-0 lower(http.referer) eq ""
-1 concat(http.referer, "a") eq "a"
+0 tls.version eq "x"
+1 tls.version ne "x"
+0 tls.version contains ""
+0 len(tls.version) ge 0
+0 starts_with(tls.version, "")
+0 tls.version in {""}
+0 lower(tls.version) eq ""
+1 concat(tls.version, "a") eq "a"
 0 http.request.headers["none"][0] eq "x"
 1 http.request.headers["none"][0] ne "x"
 0 any(http.request.headers["none"][*] ne "x")

@@ -33,7 +33,7 @@ enum Cond {
 enum Text {
     Host,
     Path,
-    Referer,
+    TlsVersion,
     First(&'static str),
     /// Of the array that is walked through.
     Element(&'static str),
@@ -101,7 +101,7 @@ impl fmt::Display for Text {
         match self {
             Self::Host => write!(f, "http.host"),
             Self::Path => write!(f, "http.request.uri.path"),
-            Self::Referer => write!(f, "http.referer"),
+            Self::TlsVersion => write!(f, "tls.version"),
             Self::First(name) => write!(f, "http.request.headers[\"{name}\"][0]"),
             Self::Element(name) => write!(f, "http.request.headers[\"{name}\"][*]"),
             // A function of elements makes an array, which is unpacked anew.
@@ -207,7 +207,7 @@ impl Request {
         match text {
             Text::Host => self.host.clone(),
             Text::Path => self.path.clone(),
-            Text::Referer => None,
+            Text::TlsVersion => None,
             Text::First(name) => self.values(name).next().cloned(),
             Text::Element(_) => element.map(str::to_owned),
             Text::Lower(inner) => Some(self.text(inner, element)?.to_ascii_lowercase()),
@@ -312,7 +312,7 @@ const NAMES: &[&str] = &["x", "y"];
 
 fn text(base: BoxedStrategy<Text>) -> BoxedStrategy<Text> {
     base.prop_recursive(2, 4, 2, |inner| {
-        let other = prop_oneof![Just(Text::Host), Just(Text::Referer), letters().prop_map(Text::Literal)];
+        let other = prop_oneof![Just(Text::Host), Just(Text::TlsVersion), letters().prop_map(Text::Literal)];
         prop_oneof![
             inner.clone().prop_map(|text| Text::Lower(text.into())),
             inner.clone().prop_map(|text| Text::Upper(text.into())),
@@ -327,7 +327,7 @@ fn request_text() -> BoxedStrategy<Text> {
     let base = prop_oneof![
         4 => Just(Text::Host),
         2 => Just(Text::Path),
-        1 => Just(Text::Referer),
+        1 => Just(Text::TlsVersion),
         1 => select(NAMES).prop_map(Text::First),
         1 => letters().prop_map(Text::Literal),
     ];

@@ -28,7 +28,7 @@ http.host eq "x"  =>  false
 ::  =>  ::
 ip.src  =>  192.0.2.7
 http.host  =>  www.example.com
-http.referer  =>
+tls.version  =>
 foregate.error  =>
 waf.score  =>  -5
 
@@ -38,9 +38,9 @@ len(http.host)  =>  15
 len("")  =>  0
 len(http.request.headers.names)  =>  4
 len(split(http.host, ".", 10))  =>  3
-concat("a", 1, ssl, ip.src, http.referer, -2)  =>  a1true192.0.2.7-2
+concat("a", 1, ssl, ip.src, tls.version, -2)  =>  a1true192.0.2.7-2
 concat("https://", http.host, http.request.uri.path, "?", http.request.uri.query)  =>  https://www.example.com/a/b.html?x=1&y=two&x=3
-concat(http.referer)  =>  ""
+concat(tls.version)  =>  ""
 to_string(http.response.code)  =>  404
 to_string(ssl)  =>  true
 to_string(ip.src)  =>  192.0.2.7
@@ -54,7 +54,7 @@ substring("asdfghjk", 5, 2)  =>  ""
 substring("asdfghjk", 100)  =>  ""
 substring("asdfghjk", -100, 100)  =>  asdfghjk
 substring("asdfghjk", -9223372036854775808, 9223372036854775807)  =>  asdfghjk
-substring(http.host, len(http.referer))  =>
+substring(http.host, len(tls.version))  =>
 remove_bytes(http.host, "\x2ew")  =>  examplecom
 remove_bytes(http.host, "")  =>  www.example.com
 
@@ -86,7 +86,7 @@ regex_replace("", "^", "x")  =>  x
 regex_replace(http.host, "\\.", "")  =>  wwwexample.com
 regex_replace(http.host, r"\.", "")  =>  wwwexample.com
 regex_replace("a\\b", "\\\\", "/")  =>  a/b
-regex_replace(http.referer, "a", "b")  =>
+regex_replace(tls.version, "a", "b")  =>
 wildcard_replace("https://apps.example.com/calendar/admin?expand=true", "https://*.example.com/*/*", "https://example.com/${1}/${2}/${3}")  =>  https://example.com/apps/calendar/admin?expand=true
 wildcard_replace(http.request.full_uri, "/applications/*", "/apps/${1}")  =>  https://www.example.com/a/b.html?x=1&y=two&x=3
 wildcard_replace("/calendar", "/*", "/apps/${1}")  =>  /apps/calendar
@@ -104,7 +104,7 @@ split(http.host, ".", 10)[3]  =>
 split(http.host, ".", 2)[1]  =>  example.com
 split("a,,b", ",", 9)[1]  =>  ""
 split("", ",", 9)[0]  =>  ""
-split(http.referer, ",", 9)[0]  =>
+split(tls.version, ",", 9)[0]  =>
 split(upper(http.host), ".", 9)[1]  =>  EXAMPLE
 join(split("a,b,c", ",", 9), "-")  =>  a-b-c
 join(split("a,b,c", ",", 2), "-")  =>  a-b,c
