@@ -27,7 +27,7 @@ pub(crate) enum Token<'t> {
 /// How the backslash is read in a text in plain quotes.
 #[derive(Clone, Copy, PartialEq)]
 pub(crate) enum Quote {
-    /// `\"`, `\\`, `\n`, `\r`, `\t` and `\xHH`.
+    /// `\"`, `\\`, `\n`, `\r`, `\t`, `\xHH` and `\OOO`.
     Text,
     /// `\"` alone; all other backslashes belong to the regular expression.
     Pattern,
@@ -95,8 +95,8 @@ fn classify(word: &str, span: Range<usize>) -> Result<Token<'_>, Error> {
     if begins_a_name && !word.contains([':', '/']) {
         return Ok(Token::Name(word));
     }
-    if let Ok(number) = word.parse() {
-        return Ok(Token::Int(number));
+    if let Some(number) = number(word) {
+        return number.map(Token::Int).map_err(|wrong| wrong.at(span));
     }
     if let Ok(address) = word.parse::<IpAddr>() {
         return Ok(Token::Ip(address.to_canonical()));
@@ -107,11 +107,48 @@ fn classify(word: &str, span: Range<usize>) -> Result<Token<'_>, Error> {
     if let Some((first, last)) = word.split_once("..") {
         return range(first, last, span);
     }
-    let digits = word.strip_prefix('-').unwrap_or(word);
-    if !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit()) {
-        return Err(Error::new(span, "this number does not fit into 64 bits"));
-    }
     Err(Error::new(span, format!("`{word}` is neither a name, nor a number, nor an address")))
+}
+
+/// Why digits are no number.
+enum NoNumber<'t> {
+    TooLarge,
+    /// Digits with a leading zero, of which not all are octal.
+    NotOctal(&'t str),
+}
+
+impl NoNumber<'_> {
+    fn at(self, span: Range<usize>) -> Error {
+        match self {
+            Self::TooLarge => Error::new(span, "this number does not fit into 64 bits"),
+            Self::NotOctal(digits) => {
+                let error =
+                    Error::new(span, format!("`{digits}` begins with 0, as octal numbers do, and is none"));
+                error.with_help(format!(
+                    "without the zero it is decimal: `{}`",
+                    digits.trim_start_matches('0')
+                ))
+            }
+        }
+    }
+}
+
+/// A number as Cloudflare writes it: decimal, hexadecimal behind `0x`, octal behind `0`; of these, only decimal ones have a
+/// sign. `None` if it is something else.
+fn number(word: &str) -> Option<Result<i64, NoNumber<'_>>> {
+    let all = |digits: &str, is: fn(&u8) -> bool| !digits.is_empty() && digits.as_bytes().iter().all(is);
+    let parsed = |digits, radix| i64::from_str_radix(digits, radix).map_err(|_| NoNumber::TooLarge);
+    if let Some(digits) = word.strip_prefix("0x") {
+        return all(digits, u8::is_ascii_hexdigit).then(|| parsed(digits, 16));
+    }
+    if !all(word.strip_prefix('-').unwrap_or(word), u8::is_ascii_digit) {
+        return None;
+    }
+    Some(match word.strip_prefix('0') {
+        Some(octal) if octal.contains(['8', '9']) => Err(NoNumber::NotOctal(word)),
+        Some(octal) if !octal.is_empty() => parsed(octal, 8),
+        _ => parsed(word, 10),
+    })
 }
 
 fn network(address: &str, bits: &str, span: Range<usize>) -> Result<Token<'static>, Error> {
@@ -126,7 +163,9 @@ fn network(address: &str, bits: &str, span: Range<usize>) -> Result<Token<'stati
 }
 
 fn range(first: &str, last: &str, span: Range<usize>) -> Result<Token<'static>, Error> {
-    if let (Ok(first), Ok(last)) = (first.parse(), last.parse()) {
+    if let (Some(first), Some(last)) = (number(first), number(last)) {
+        let wrong = |wrong: NoNumber<'_>| wrong.at(span.clone());
+        let (first, last) = (first.map_err(wrong)?, last.map_err(wrong)?);
         if first > last {
             return Err(Error::new(span, "this range ends before it begins"));
         }
@@ -182,15 +221,17 @@ fn escape(rest: &str) -> Option<(u8, usize)> {
             let digits = rest.get(2..4).filter(|digits| digits.bytes().all(|b| b.is_ascii_hexdigit()))?;
             Some((u8::from_str_radix(digits, 16).ok()?, 4))
         }
+        b'0'..=b'7' => Some((u8::from_str_radix(rest.get(1..4)?, 8).ok()?, 4)),
         _ => None,
     }
 }
 
 fn unknown_escape(rest: &str, at: usize) -> Error {
-    let sequence: String = rest.chars().take(2).collect();
+    let length = if rest.as_bytes().get(1).is_some_and(u8::is_ascii_digit) { 4 } else { 2 };
+    let sequence: String = rest.chars().take(length).take_while(|&character| character != '"').collect();
     let shown = sequence.replace(char::is_control, " ");
     Error::new(at..at + sequence.len(), format!("`{shown}` is no escape")).with_help(
-        r#"known are `\"`, `\\`, `\n`, `\r`, `\t` and `\xHH`; in r"..." a backslash is a backslash"#,
+        r#"known are `\"`, `\\`, `\n`, `\r`, `\t`, `\xHH` and `\OOO` up to `\377`; in r"..." a backslash is a backslash"#,
     )
 }
 

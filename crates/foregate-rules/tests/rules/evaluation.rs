@@ -77,6 +77,12 @@ const TABLE: &str = r####"
 1 http.request.timestamp.sec in {1 1600000000..1800000000}
 0 http.request.timestamp.sec in {1 2..3}
 1 waf.score in {-5..-5}
+1 http.response.code in {0x190..0x19F}
+1 http.response.code in {0624 0x1}
+0 http.response.code in {0404}
+1 concat("a\\101", http.host) matches "^a\\101"
+1 concat("A", http.host) matches "^\x41"
+1 http.request.headers["x-tag"][01] eq "two"
 1 waf.score lt 0
 1 waf.score < -4
 1 waf.score le -5
