@@ -14,7 +14,7 @@ use super::modules::Upstreams;
 use crate::document::Span;
 use crate::load::Tree;
 use crate::{glob, nginx, problem};
-use foregate_rules::nearest;
+use foregate_rules::{Entries, nearest};
 
 /// All that settings may depend on beside their nodes.
 pub(super) struct Reading<'a> {
@@ -43,7 +43,7 @@ impl Reading<'_> {
     /// Warns of hosts that no request has, whatever their case: they are compared in small letters.
     fn look_at_hosts(&mut self, argument: &Argument, text: &str) {
         let Some(span) = capitals_of_host(text) else { return };
-        let mistake = Mistake { span, message: "a host is in small letters here".into(), help: None };
+        let mistake = Mistake::new(span, "a host is in small letters here", None);
         let problem = self.mistake(argument, text, mistake);
         self.warn(problem.help("no request has this one; write it in small letters"));
     }
@@ -56,7 +56,7 @@ impl Reading<'_> {
             length: inside.len() as u32,
             ..place
         });
-        let help = mistake.help.or_else(|| advice(text, &mistake.message));
+        let help = mistake.help.clone().or_else(|| advice(text, &mistake));
         Problem { help, ..Problem::new(place, mistake.message) }
     }
 }
@@ -242,12 +242,17 @@ fn escape(text: &str) -> Option<(usize, Option<char>)> {
 }
 
 /// What to write in place of an expression, where its own language cannot know.
-fn advice(text: &str, message: &str) -> Option<String> {
+fn advice(text: &str, mistake: &Mistake) -> Option<String> {
     if let Some(field) = nginx::field_of(text.trim()) {
         return Some(format!("write `{field}`"));
     }
-    let list = missing_list(message)?;
-    Some(format!("add one at the top of the file, such as `list \"{list}\" \"192.0.2.0/24\" type=\"ip\"`"))
+    let list = missing_list(&mistake.message)?;
+    let entries = match mistake.missing_list? {
+        Entries::Ips => "\"192.0.2.0/24\" type=\"ip\"",
+        Entries::Hosts => "\"example.com\" \"*.example.org\" type=\"host\"",
+        Entries::Strings => "\"a text\" \"another\" type=\"string\"",
+    };
+    Some(format!("add one at the top of the file, such as `list \"{list}\" {entries}`"))
 }
 
 /// The list that a message of expressions says there is none of.

@@ -22,8 +22,8 @@ use core::ops::{ControlFlow, Range};
 
 use foregate_module::{Condition, Conditions, Doubt, Expression, Kind, PhaseId, Pipeline, View, testing};
 use foregate_rules::{
-    FactTable, FieldError, FieldId, Lists, Predicate, RuleSet, RuleSetError, Scalar, Scheme, Stage,
-    StandardField, Type, Value,
+    Entries, FactTable, FieldError, FieldId, Lists, Predicate, RuleSet, RuleSetError, Scalar, Scheme, Stage,
+    StandardField, Type, Value, Word, limits, words,
 };
 
 use self::facts::{ExchangeFacts, Numbers, is_of_path};
@@ -50,6 +50,16 @@ pub struct Mistake {
     pub message: String,
     /// What would fit, where that can be said.
     pub help: Option<String>,
+    /// If all that is wrong is that a named list is not there, what it would have to hold.
+    pub missing_list: Option<Entries>,
+}
+
+impl Mistake {
+    /// One of any other kind than a missing list.
+    #[must_use]
+    pub fn new(span: Range<usize>, message: impl Into<String>, help: Option<String>) -> Self {
+        Self { span, message: message.into(), help, missing_list: None }
+    }
 }
 
 impl fmt::Display for Mistake {
@@ -65,6 +75,7 @@ impl From<foregate_rules::Error> for Mistake {
             span: error.span(),
             message: error.message().to_string(),
             help: error.help().map(ToString::to_string),
+            missing_list: error.missing_list(),
         }
     }
 }
@@ -206,9 +217,15 @@ impl Compiler {
         let of_path: Box<[bool]> = of_path.collect();
         let reads_path = of_path.contains(&true);
         let rules = RuleSet::new(predicates).map_err(|error| {
-            let number = if let RuleSetError::Patterns(number) = error { number } else { 0 };
-            let span = 0..texts.get(number).map_or(0, |text| text.len());
-            (number, Mistake { span, message: error.to_string(), help: None })
+            // Rules are counted over all phases, and these are those of one: the place says which it is.
+            let (number, message) = match error {
+                RuleSetError::Patterns(number) => {
+                    let most = limits::MAX_COMPILED_PATTERNS;
+                    (number, format!("up to this rule the patterns of the rules take more than {most} bytes"))
+                }
+                RuleSetError::TooMany => (0, error.to_string()),
+            };
+            (number, Mistake::new(0..texts.get(number).map_or(0, |text| text.len()), message, None))
         })?;
         Ok(Arc::new(Many { rules, of_path, reads_path, numbers: Arc::clone(&self.numbers) }))
     }
@@ -241,7 +258,7 @@ impl Compiler {
                     (format!("nobody tells `{name}`"), Some("configure a module that knows it".to_string()))
                 }
             };
-            return Err(Mistake { span: place(text, self.scheme.field(field), name), message, help });
+            return Err(Mistake::new(place(text, self.scheme.field(field), name), message, help));
         }
         Ok(())
     }
@@ -274,17 +291,9 @@ fn kind_of(kind: Kind) -> Type {
 
 /// Where a field is named in a text that compiles; all of the text if it is not found.
 fn place(text: &str, field: Option<&foregate_rules::Field>, name: &str) -> Range<usize> {
-    let names = field.iter().flat_map(|field| field.aliases.iter().copied()).chain([name]);
-    let of_name = |byte: Option<&u8>| {
-        byte.is_some_and(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.'))
-    };
-    let bytes = text.as_bytes();
-    let mut found = names.filter_map(|name| {
-        text.match_indices(name).map(|(start, name)| start..start + name.len()).find(|span| {
-            !of_name(bytes.get(..span.start).and_then(<[u8]>::last)) && !of_name(bytes.get(span.end))
-        })
-    });
-    found.next().unwrap_or(0..text.len())
+    let is_named = |word: &str| word == name || field.is_some_and(|field| field.aliases.contains(&word));
+    let mut found = words(text).filter(|(word, _)| matches!(word, Word::Name(word) if is_named(word)));
+    found.next().map_or(0..text.len(), |(_, span)| span)
 }
 
 /// The readings of an exchange's path that are looked at.

@@ -3,17 +3,25 @@
 use std::fmt;
 use std::ops::Range;
 
+use crate::lists::Entries;
+
 /// Why an expression was refused: a place in its text, one sentence, and what would fit there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Error {
     span: Range<usize>,
     message: String,
     help: Option<String>,
+    missing_list: Option<Entries>,
 }
 
 impl Error {
     pub(crate) fn new(span: Range<usize>, message: impl Into<String>) -> Self {
-        Self { span, message: message.into(), help: None }
+        Self { span, message: message.into(), help: None, missing_list: None }
+    }
+
+    pub(crate) fn with_missing_list(mut self, holds: Entries) -> Self {
+        self.missing_list = Some(holds);
+        self
     }
 
     pub(crate) fn with_help(mut self, help: impl Into<String>) -> Self {
@@ -37,6 +45,12 @@ impl Error {
     #[must_use]
     pub fn help(&self) -> Option<&str> {
         self.help.as_deref()
+    }
+
+    /// If all that is wrong is that a named list is not there, what it would have to hold.
+    #[must_use]
+    pub fn missing_list(&self) -> Option<Entries> {
+        self.missing_list
     }
 }
 

@@ -24,6 +24,38 @@ pub(crate) enum Token<'t> {
     End,
 }
 
+/// A word of an expression, for who looks at one without compiling it.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Word<'t> {
+    /// A field, a function or an operator in letters.
+    Name(&'t str),
+    /// What a text in quotes stands for.
+    Text(Vec<u8>),
+    /// An operator or bracket.
+    Symbol(&'static str),
+    /// A number, an address, a network, a range or a list.
+    Other,
+}
+
+/// The words of an expression with their places, up to the first that is none.
+pub fn words(text: &str) -> impl Iterator<Item = (Word<'_>, Range<usize>)> {
+    let (mut at, mut quote) = (0, Quote::Text);
+    std::iter::from_fn(move || {
+        let (token, span) = token(text, at, quote).ok()?;
+        at = span.end;
+        let before_pattern = matches!(token, Token::Name("matches") | Token::Symbol("~"));
+        quote = if before_pattern { Quote::Pattern } else { Quote::Text };
+        let word = match token {
+            Token::End => return None,
+            Token::Name(name) => Word::Name(name),
+            Token::Text(text) => Word::Text(text),
+            Token::Symbol(symbol) => Word::Symbol(symbol),
+            Token::Int(_) | Token::Ints(..) | Token::Ip(_) | Token::Ips(_) | Token::List(_) => Word::Other,
+        };
+        Some((word, span))
+    })
+}
+
 /// How the backslash is read in a text in plain quotes.
 #[derive(Clone, Copy, PartialEq)]
 pub(crate) enum Quote {
@@ -76,9 +108,14 @@ pub(crate) fn token(text: &str, from: usize, quote: Quote) -> Result<(Token<'_>,
 }
 
 fn unexpected(character: char, span: Range<usize>) -> Error {
-    let shown =
-        if character.is_control() { character.escape_default().to_string() } else { character.into() };
-    let error = Error::new(span, format!("`{shown}` means nothing here"));
+    if is_invisible(character) {
+        let error = Error::new(span, format!("{} means nothing here", code_point(character)));
+        return error.with_help(match character.is_whitespace() {
+            true => "it looks like a blank and is none: write a blank",
+            false => "nobody sees this character: take it out",
+        });
+    }
+    let error = Error::new(span, format!("`{character}` means nothing here"));
     match character {
         '=' => error.with_help("to compare, write `==` or `eq`"),
         '&' => error.with_help("write `&&` or `and`"),
@@ -87,6 +124,39 @@ fn unexpected(character: char, span: Range<usize>) -> Error {
         '\'' | '\u{201c}' | '\u{201d}' => error.with_help("texts stand in straight double quotes"),
         _ => error,
     }
+}
+
+/// Whether nobody sees a character, or takes it for a blank.
+fn is_invisible(character: char) -> bool {
+    character != ' ' && (character.is_whitespace() || character.is_control())
+        || matches!(
+            character,
+            '\u{ad}'
+                | '\u{34f}'
+                | '\u{61c}'
+                | '\u{115f}'..='\u{1160}'
+                | '\u{17b4}'..='\u{17b5}'
+                | '\u{180b}'..='\u{180f}'
+                | '\u{200b}'..='\u{200f}'
+                | '\u{202a}'..='\u{202e}'
+                | '\u{2060}'..='\u{206f}'
+                | '\u{3164}'
+                | '\u{fe00}'..='\u{fe0f}'
+                | '\u{feff}'
+                | '\u{ffa0}'
+                | '\u{fff9}'..='\u{fffb}'
+                | '\u{e0000}'..='\u{e0fff}'
+        )
+}
+
+fn code_point(character: char) -> String {
+    format!("U+{:04X}", u32::from(character))
+}
+
+/// A part of an expression as a message shows it, in one line: what nobody sees by its code point.
+pub(crate) fn visible(text: &str) -> String {
+    let shown = |character| if is_invisible(character) { code_point(character) } else { character.into() };
+    text.chars().map(shown).collect()
 }
 
 fn classify(word: &str, span: Range<usize>) -> Result<Token<'_>, Error> {
@@ -229,8 +299,7 @@ fn escape(rest: &str) -> Option<(u8, usize)> {
 fn unknown_escape(rest: &str, at: usize) -> Error {
     let length = if rest.as_bytes().get(1).is_some_and(u8::is_ascii_digit) { 4 } else { 2 };
     let sequence: String = rest.chars().take(length).take_while(|&character| character != '"').collect();
-    let shown = sequence.replace(char::is_control, " ");
-    Error::new(at..at + sequence.len(), format!("`{shown}` is no escape")).with_help(
+    Error::new(at..at + sequence.len(), format!("`{}` is no escape", visible(&sequence))).with_help(
         r#"known are `\"`, `\\`, `\n`, `\r`, `\t`, `\xHH` and `\OOO` up to `\377`; in r"..." a backslash is a backslash"#,
     )
 }

@@ -14,6 +14,17 @@ pub struct List {
     len: usize,
 }
 
+/// What a list holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Entries {
+    /// Addresses, networks and ranges.
+    Ips,
+    /// Names of hosts.
+    Hosts,
+    /// Texts of any kind.
+    Strings,
+}
+
 #[derive(Clone, Debug)]
 pub(crate) enum ListKind {
     Ips(IpSet),
@@ -59,6 +70,16 @@ fn entries(text: &str) -> impl Iterator<Item = (usize, Result<&str, ListError>)>
         }
         (line, Ok(entry))
     })
+}
+
+impl ListKind {
+    pub(crate) fn entries(&self) -> Entries {
+        match self {
+            Self::Ips(_) => Entries::Ips,
+            Self::Hosts { .. } => Entries::Hosts,
+            Self::Strings(_) => Entries::Strings,
+        }
+    }
 }
 
 impl List {

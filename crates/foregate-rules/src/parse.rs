@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::ops::Range;
 
 use crate::error::Error;
-use crate::lex::{Quote, Token, token};
+use crate::lex::{Quote, Token, token, visible};
 use crate::limits::{MAX_ARGUMENTS, MAX_DEPTH, MAX_EXPRESSION, MAX_SET};
 use crate::sets::IpRange;
 
@@ -106,6 +106,10 @@ const OPERATORS: &[(&str, Operator)] = &[
     ("in", Operator::In),
 ];
 
+/// What other languages call an operator.
+const FOREIGN: &[(&str, &str)] =
+    &[("equal", "eq"), ("equals", "eq"), ("is", "eq"), ("like", "wildcard"), ("ilike", "wildcard")];
+
 /// Loosest first.
 const LOGIC: &[(Logic, &str, &str)] =
     &[(Logic::Or, "or", "||"), (Logic::Xor, "xor", "^^"), (Logic::And, "and", "&&")];
@@ -201,7 +205,7 @@ impl<'t> Parser<'t> {
     fn after_operand(&self) -> Error {
         let error = self.unexpected("an operator or the end");
         match self.token {
-            Token::Name("not") => {
+            Token::Name(name) if name.eq_ignore_ascii_case("not") => {
                 error.with_help("`not` stands before what it denies: `not http.host in {...}`")
             }
             Token::Name(name) if crate::functions::is_known(name) => {
@@ -209,11 +213,14 @@ impl<'t> Parser<'t> {
             }
             Token::Name(name) => {
                 let names = OPERATORS.iter().map(|(name, _)| *name).chain(["and", "or", "xor"]);
+                let names = names.filter(|name| name.starts_with(|first: char| first.is_ascii_alphabetic()));
                 if names.clone().any(|operator| operator == name) {
                     return error
                         .with_help("what a comparison gives is true or false, which is not compared");
                 }
-                match crate::nearest::nearest(&name.to_ascii_lowercase(), names) {
+                let name = name.to_ascii_lowercase();
+                let foreign = FOREIGN.iter().find(|(foreign, _)| *foreign == name).map(|(_, ours)| *ours);
+                match foreign.or_else(|| crate::nearest::nearest(&name, names)) {
                     Some(nearest) => error.with_help(format!("did you mean `{nearest}`?")),
                     None => error,
                 }
@@ -297,11 +304,11 @@ impl<'t> Parser<'t> {
                     error.with_help("sets, networks and lists follow `in`: `in {10.0.0.0/8}`, `in $name`")
                 );
             }
-            Token::Name(_) => {
+            Token::Name(name) => {
+                let name = *name;
                 let error = self.unexpected(&format!("the value of `{}`", operator.name()));
-                return Err(error.with_help(
-                    "on the right of an operator stands a literal; a text stands in double quotes",
-                ));
+                let help = "on the right of an operator stands a literal; a text stands in double quotes";
+                return Err(error.with_help(other_case(name).unwrap_or_else(|| help.to_owned())));
             }
             token => {
                 let quotes = operator == Operator::Matches && !matches!(token, Token::End);
@@ -402,6 +409,9 @@ impl<'t> Parser<'t> {
             Token::Name("false") => Kind::Bool(false),
             Token::Name(name) if !is_keyword(name) => {
                 let name = *name;
+                if let Some(meant) = other_case(name) {
+                    return Err(self.unexpected("a field, a function or a value").with_help(meant));
+                }
                 self.take(Quote::Text)?;
                 if self.token == Token::Symbol("(") {
                     let arguments = self.arguments(name)?;
@@ -438,11 +448,18 @@ impl<'t> Parser<'t> {
     }
 }
 
+/// What was meant by a word that stands before an operand or for a value, and is in capitals: no field has any.
+fn other_case(name: &str) -> Option<String> {
+    let lower = name.to_ascii_lowercase();
+    let meant = lower != name && matches!(&*lower, "not" | "true" | "false");
+    meant.then(|| format!("did you mean `{lower}`?"))
+}
+
 /// As much of a word as a message needs.
 fn brief(word: &str) -> String {
     const LONGEST: usize = 40;
     match word.char_indices().nth(LONGEST) {
-        Some((end, _)) => format!("{}...", &word[..end]),
-        None => word.to_owned(),
+        Some((end, _)) => format!("{}...", visible(&word[..end])),
+        None => visible(word),
     }
 }

@@ -1,5 +1,6 @@
 use alloc::format;
 use alloc::string::{String, ToString};
+use alloc::vec;
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr};
 use core::ops::ControlFlow;
@@ -8,7 +9,7 @@ use foregate_module::testing::{Handshake, Sample};
 use foregate_module::{
     Doubt, Emit, Filter, Kind, Never, PhaseId, Pipeline, Shown, State, Step, Text, Value, View, erase, phase,
 };
-use foregate_rules::{List, Lists};
+use foregate_rules::{Entries, List, Lists, Stage, limits};
 
 use super::{Compiler, Mistake};
 
@@ -334,7 +335,15 @@ fn a_phase_knows_what_earlier_ones_have_written() {
     let mistake = compiler.condition("ssl and bot.hot_score eq 1", PhaseId::RequestEarly).err();
     let message =
         "`bot.hot_score` is not known before phase request-security, and this is evaluated in request-early";
-    assert_eq!(mistake, Some(Mistake { span: 8..21, message: message.into(), help: None }));
+    assert_eq!(mistake, Some(Mistake::new(8..21, message, None)));
+    for text in [
+        r#"http.host eq "bot.hot_score" and bot.hot_score eq 1"#,
+        r#"http.host matches "\"bot.hot_score" and bot.hot_score eq 1"#,
+        r##"http.host eq r#"bot.hot_score "bot.hot_score"# and bot.hot_score eq 1"##,
+    ] {
+        let mistake = compiler.condition(text, PhaseId::RequestEarly).err();
+        assert_eq!(mistake.map(|mistake| mistake.span.end), Some(text.len() - " eq 1".len()), "{text}");
+    }
     let mistake = compiler.condition(r#"ip.geoip.country eq "DE""#, PhaseId::RequestEarly).err();
     assert_eq!(mistake.map(|mistake| mistake.span), Some(0..16));
     let mistake = Compiler::new(&Pipeline::default(), Lists::new()).expect("a compiler");
@@ -356,7 +365,20 @@ fn mistakes_have_their_place() {
     let texts = ["ssl", "not ssl", "ssl and"];
     assert_eq!(compiler.conditions(&texts, PhaseId::Log).err().map(|(number, _)| number), Some(2));
     let mistake = compiler.condition("http.host in $offices", PhaseId::Log).err().expect("no such list");
-    assert_eq!(mistake.span, 13..21);
+    assert_eq!((mistake.span, mistake.missing_list), (13..21, Some(Entries::Hosts)));
+}
+
+#[test]
+fn patterns_beyond_their_budget_are_told_with_the_rule() {
+    let compiler = compiler(&Pipeline::default());
+    let text = r#"http.host matches "(a{100}){100}""#;
+    let rule = compiler.scheme().compile(text, Stage::Request, &Lists::new()).expect("a rule");
+    let fits = limits::MAX_COMPILED_PATTERNS / rule.pattern_memory();
+    let mut texts = vec![text; fits + 1];
+    texts.insert(0, "ssl");
+    let (number, mistake) = compiler.conditions(&texts, PhaseId::Log).err().expect("too many patterns");
+    assert_eq!((number, mistake.span), (fits + 1, 0..text.len()));
+    assert_eq!(mistake.message, "up to this rule the patterns of the rules take more than 67108864 bytes");
 }
 
 #[test]

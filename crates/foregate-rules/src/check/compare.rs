@@ -7,7 +7,7 @@ use memchr::memmem::Finder;
 
 use super::{Checker, Shape, Typed};
 use crate::error::Error;
-use crate::lists::{List, ListKind};
+use crate::lists::{Entries, List};
 use crate::nearest::nearest;
 use crate::parse::{Comparison, Item as Member, Operator, Right};
 use crate::pattern::{Regex, Wildcard};
@@ -56,7 +56,10 @@ impl Checker<'_> {
                 });
                 TextTest::In(Arc::new(texts.collect::<Result<TextSet, _>>()?))
             }
-            Right::List(name) => TextTest::InList(self.list(name, Type::Bytes, &span)?),
+            Right::List(name) => {
+                let wanted = if is_host(&text) { Entries::Hosts } else { Entries::Strings };
+                TextTest::InList(self.list(name, Type::Bytes, Some(wanted), &span)?)
+            }
             other => return Err(misfit(span, Type::Bytes, other.kind(), "a text in quotes")),
         };
         Ok(Cond::Text(text, test))
@@ -108,7 +111,7 @@ impl Checker<'_> {
             }
             Right::List(name) => {
                 // No list holds numbers.
-                self.list(name, Type::Int, &span)?;
+                self.list(name, Type::Int, None, &span)?;
                 return Err(misfit(span, Type::Int, Type::Bytes, "`{80 8000..8080}`"));
             }
             other => return Err(misfit(span, Type::Int, other.kind(), "a number without quotes")),
@@ -137,26 +140,35 @@ impl Checker<'_> {
                 });
                 AddressTest::In(IpSet::new(&ranges.collect::<Result<Vec<_>, _>>()?))
             }
-            Right::List(name) => AddressTest::InList(self.list(name, Type::Ip, &span)?),
+            Right::List(name) => AddressTest::InList(self.list(name, Type::Ip, Some(Entries::Ips), &span)?),
             other => return Err(misfit(span, Type::Ip, other.kind(), "an address without quotes")),
         };
         Ok(Cond::Address(address, test))
     }
 
-    /// The list of this name, if it holds what it is asked for.
-    fn list(&mut self, name: &str, kind: Type, span: &Range<usize>) -> Result<Arc<List>, Error> {
+    /// The list of this name, if it holds values of a type; `wanted` is what a new one would best hold, if any can.
+    fn list(
+        &mut self,
+        name: &str,
+        kind: Type,
+        wanted: Option<Entries>,
+        span: &Range<usize>,
+    ) -> Result<Arc<List>, Error> {
+        let holds = |list: &List| match list.kind.entries() {
+            Entries::Ips => (Type::Ip, "addresses"),
+            Entries::Hosts => (Type::Bytes, "hosts"),
+            Entries::Strings => (Type::Bytes, "texts"),
+        };
         let Some(list) = self.lists.get(name) else {
             let error = Error::new(span.clone(), format!("there is no list `${name}`"));
-            return Err(match nearest(name, self.lists.names()) {
-                Some(nearest) => error.with_help(format!("did you mean `${nearest}`?")),
-                None => error,
+            let fits = |other: &&str| self.lists.get(other).is_some_and(|list| holds(list).0 == kind);
+            return Err(match (nearest(name, self.lists.names().filter(fits)), wanted) {
+                (Some(nearest), _) => error.with_help(format!("did you mean `${nearest}`?")),
+                (None, Some(wanted)) => error.with_missing_list(wanted),
+                (None, None) => error.with_help("no list holds numbers: write `{80 8000..8080}`"),
             });
         };
-        let (holds, what) = match list.kind {
-            ListKind::Ips(_) => (Type::Ip, "addresses"),
-            ListKind::Hosts { .. } => (Type::Bytes, "hosts"),
-            ListKind::Strings(_) => (Type::Bytes, "texts"),
-        };
+        let (holds, what) = holds(list);
         if holds != kind {
             let message =
                 format!("the list `${name}` holds {what}, and {} is looked up in it", kind.phrase());
@@ -164,6 +176,17 @@ impl Checker<'_> {
         }
         self.uses.lists.insert(name.into());
         Ok(Arc::clone(list))
+    }
+}
+
+/// Whether a text is the name of a host.
+fn is_host(text: &Text) -> bool {
+    match text {
+        Text::Field(field) => {
+            matches!(field.standard(), Some(StandardField::Host | StandardField::TlsServerName))
+        }
+        Text::Lower(inner) => is_host(inner),
+        _ => false,
     }
 }
 

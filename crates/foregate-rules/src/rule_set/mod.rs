@@ -37,8 +37,9 @@ pub enum RuleSetError {
     /// More than [`MAX_RULES`].
     #[error("there are more than {MAX_RULES} rules")]
     TooMany,
-    /// Together their patterns take more than [`MAX_COMPILED_PATTERNS`].
-    #[error("up to rule {0} the patterns of the rules take more than {MAX_COMPILED_PATTERNS} bytes")]
+    /// Together their patterns take more than [`MAX_COMPILED_PATTERNS`]: up to this rule, by its position from 0. The message
+    /// counts from 1.
+    #[error("up to rule {} the patterns of the rules take more than {MAX_COMPILED_PATTERNS} bytes", .0 + 1)]
     Patterns(usize),
 }
 

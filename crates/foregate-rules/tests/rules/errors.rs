@@ -1,6 +1,6 @@
 //! Every way to be refused: where, what is said, and what is proposed.
 
-use foregate_rules::{Error, FieldError, Lists, Scheme, Stage, Type, limits};
+use foregate_rules::{Entries, Error, FieldError, Lists, Scheme, Stage, Type, Word, limits, words};
 
 use crate::{LISTS, SCHEME};
 
@@ -50,6 +50,50 @@ fn an_error_is_one_line() {
     let error = refused("http.hots eq \"a\"");
     assert_eq!(error.to_string(), "at byte 0: there is no field `http.hots` (did you mean `http.host`?)");
     assert_eq!(error.span(), 0..9);
+}
+
+#[test]
+fn what_nobody_sees_is_named() {
+    for (text, message, help) in [
+        ("ssl\u{a0}and ssl", "U+00A0 means nothing here", "it looks like a blank and is none: write a blank"),
+        ("\u{200b}ssl", "U+200B means nothing here", "nobody sees this character: take it out"),
+        ("ssl \u{7f}", "U+007F means nothing here", "nobody sees this character: take it out"),
+    ] {
+        let error = refused(text);
+        assert_eq!((error.message(), error.help()), (message, Some(help)));
+    }
+    let message = |text| refused(text).message().to_owned();
+    assert_eq!(message("http.host eq \"\\\u{a0}\""), "`\\U+00A0` is no escape");
+    assert_eq!(message("ssl \"\n\""), "`\"U+000A\"` stands where an operator or the end has to stand");
+}
+
+#[test]
+fn it_is_told_what_a_missing_list_would_hold() {
+    for (text, expected) in [
+        ("ip.src in $none", Some(Entries::Ips)),
+        ("cidr(ip.src, 24, 64) in $none", Some(Entries::Ips)),
+        ("http.host in $none", Some(Entries::Hosts)),
+        ("lower(tls.server_name) in $none", Some(Entries::Hosts)),
+        ("http.user_agent in $none", Some(Entries::Strings)),
+        ("any(http.request.headers[\"x\"][*] in $none)", Some(Entries::Strings)),
+        ("waf.score in $none", None),
+        ("http.host in $hots", None),
+        ("http.host in $office", None),
+    ] {
+        assert_eq!(refused(text).missing_list(), expected, "{text}");
+    }
+}
+
+#[test]
+fn words_are_told_apart_without_compiling() {
+    let text = r##"http.host eq "http.cookie" or a-b matches "\d\"x" and r#"ssl "a"# in {1 $l} ? ssl"##;
+    let names: Vec<_> =
+        words(text).filter(|(word, _)| matches!(word, Word::Name(_))).map(|(_, span)| &text[span]).collect();
+    assert_eq!(names, ["http.host", "eq", "or", "a-b", "matches", "and", "in"]);
+    let texts: Vec<_> = words(text)
+        .filter_map(|(word, _)| if let Word::Text(text) = word { Some(text) } else { None })
+        .collect();
+    assert_eq!(texts, [&b"http.cookie"[..], br#"\d"x"#, b"ssl \"a"]);
 }
 
 #[test]

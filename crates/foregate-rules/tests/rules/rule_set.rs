@@ -264,7 +264,7 @@ fn patterns_have_a_budget_over_all_rules() {
     assert_eq!(error, RuleSetError::Patterns(fits));
     assert_eq!(
         error.to_string(),
-        format!("up to rule {fits} the patterns of the rules take more than 67108864 bytes")
+        format!("up to rule {} the patterns of the rules take more than 67108864 bytes", fits + 1)
     );
 }
 
