@@ -47,6 +47,8 @@ const TABLE: &str = r####"
 1 http.host ~ r"^www\.ex"
 1 http.host matches "(?i)EXAMPLE"
 0 http.host matches "EXAMPLE"
+1 concat("\"", http.host) matches r#"^["]www"#
+1 concat("\"", http.host) matches "^[\"]www"
 1 http.user_agent matches "Mozilla/\d\.\d \("
 1 concat("a\"b", http.host) matches "^a\"b"
 
@@ -160,6 +162,7 @@ const TABLE: &str = r####"
 0 all(not len(http.request.headers["x-tag"][*])[*] in {3 4})
 1 any(http.request.headers["x-tag"][*] eq "no" or http.request.headers["x-tag"][*] eq "two")
 0 any(http.request.headers["x-tag"][*] eq "One" and http.request.headers["x-tag"][*] eq "two")
+1 any(lower(http.request.headers["x-tag"][*])[*] eq "no" or http.request.headers["x-tag"][*] eq "two")
 1 any(ssl and http.request.headers["x-tag"][*] eq "two")
 1 any(http.request.headers.names[*] eq "x-tag")
 0 any(http.request.headers.names[*] eq "X-Tag")

@@ -121,6 +121,7 @@ join(http.request.headers.names, ",")  =>  accept,x-tag,x-tag,content-type
 join(http.request.headers["x-tag"], ";")  =>  One;two
 join(lower(http.request.headers["x-tag"][*]), ";")  =>  one;two
 join(http.request.headers["none"], ";")  =>
+join(http.response.headers.names, ";")  =>
 join(via.addresses, " ")  =>  10.0.0.1 127.0.0.1
 join(waf.flags, " ")  =>  true false
 join(waf.rules, ",")  =>  900,942
