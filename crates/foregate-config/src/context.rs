@@ -14,7 +14,7 @@ use super::modules::Upstreams;
 use crate::document::Span;
 use crate::load::Tree;
 use crate::{glob, nginx, problem};
-use foregate_rules::{Entries, nearest};
+use foregate_rules::{Entries, Word, nearest, words};
 
 /// All that settings may depend on beside their nodes.
 pub(super) struct Reading<'a> {
@@ -40,12 +40,12 @@ impl Reading<'_> {
         Ok(self.tree.base(path.place().file).unwrap_or(Path::new("")).join(text))
     }
 
-    /// Warns of hosts that no request has, whatever their case: they are compared in small letters.
+    /// Warns of a host that no request has: in the fields it is in small letters, without port and dot at its end.
     fn look_at_hosts(&mut self, argument: &Argument, text: &str) {
-        let Some(span) = capitals_of_host(text) else { return };
-        let mistake = Mistake::new(span, "a host is in small letters here", None);
-        let problem = self.mistake(argument, text, mistake);
-        self.warn(problem.help("no request has this one; write it in small letters"));
+        let Some((span, message, written)) = strange_host(text) else { return };
+        let help = format!("no request has this one; write `{}`", written.escape_ascii());
+        let problem = self.mistake(argument, text, Mistake::new(span, message, Some(help)));
+        self.warn(problem);
     }
 
     fn mistake(&self, argument: &Argument, text: &str, mistake: Mistake) -> Problem {
@@ -260,20 +260,45 @@ pub(super) fn missing_list(message: &str) -> Option<&str> {
     message.strip_prefix("there is no list `$")?.strip_suffix('`')
 }
 
-/// Where an expression compares the host with a text, or a set of them, in which there are capitals.
-fn capitals_of_host(text: &str) -> Option<Range<usize>> {
-    const OPERATORS: [&str; 6] = ["eq", "==", "ne", "!=", "contains", "in"];
-    text.match_indices("http.host").find_map(|(at, name)| {
-        let behind = text.get(at + name.len()..)?.trim_start();
-        let right = OPERATORS.iter().find_map(|operator| behind.strip_prefix(operator))?.trim_start();
-        let end = match right.strip_prefix('{') {
-            Some(set) => set.find('}')? + 1,
-            None => right.strip_prefix('"')?.find('"')? + 1,
+/// The first text that an expression compares with the host and that none is equal to: where it stands, what is strange about
+/// it, and how it is written.
+fn strange_host(text: &str) -> Option<(Range<usize>, &'static str, Vec<u8>)> {
+    let mut words = words(text).peekable();
+    while let Some((word, _)) = words.next() {
+        if word != Word::Name("http.host") {
+            continue;
+        }
+        let whole = match words.next()?.0 {
+            Word::Name("eq" | "ne" | "in") | Word::Symbol("==" | "!=") => true,
+            Word::Name("contains") => false,
+            _ => continue,
         };
-        let start = text.len() - right.len();
-        let literal = text.get(start..=start + end)?;
-        literal.bytes().any(|byte| byte.is_ascii_uppercase()).then_some(start..start + end + 1)
-    })
+        words.next_if(|(word, _)| *word == Word::Symbol("{"));
+        while let Some((Word::Text(host), span)) = words.next_if(|(word, _)| matches!(word, Word::Text(_))) {
+            if let Some((message, written)) = strangeness(&host, whole) {
+                return Some((span, message, written));
+            }
+        }
+    }
+    None
+}
+
+/// What is strange about a host, if it is whole or a part of one, and how it is written.
+fn strangeness(host: &[u8], whole: bool) -> Option<(&'static str, Vec<u8>)> {
+    if host.iter().any(u8::is_ascii_uppercase) {
+        return Some(("a host is in small letters here", host.to_ascii_lowercase()));
+    }
+    if !whole {
+        return None;
+    }
+    let colon = host.iter().rposition(|byte| *byte == b':');
+    if let Some((name, [b':', port @ ..])) = colon.map(|at| host.split_at(at))
+        && port.iter().all(u8::is_ascii_digit)
+        && (name.ends_with(b"]") || !name.contains(&b':'))
+    {
+        return Some(("a host has no port here", name.to_vec()));
+    }
+    host.strip_suffix(b".").map(|name| ("a host has no dot at its end here", name.to_vec()))
 }
 
 #[cfg(test)]
@@ -281,17 +306,36 @@ mod tests {
     use super::*;
 
     #[test]
-    fn capitals_of_hosts_are_found() {
-        assert_eq!(capitals_of_host("ssl and http.host eq \"A.example\" or ssl"), Some(21..32));
-        assert_eq!(capitals_of_host("http.host in {\"a\" \"B\"}"), Some(13..22));
+    fn hosts_that_no_request_has_are_found() {
+        for (text, strange, message, written) in [
+            (
+                "ssl and http.host eq \"A.example\" or ssl",
+                "A.example",
+                "a host is in small letters here",
+                "a.example",
+            ),
+            ("http.host in {\"a\" \"B\"}", "B", "a host is in small letters here", "b"),
+            ("http.host contains \"A.\"", "A.", "a host is in small letters here", "a."),
+            ("http.host==r#\"a.example.\"#", "a.example.", "a host has no dot at its end here", "a.example"),
+            ("ssl or http.host != \"a:8080\"", "a:8080", "a host has no port here", "a"),
+            ("http.host in {\"a\" \"[::1]:8080\"}", "[::1]:8080", "a host has no port here", "[::1]"),
+        ] {
+            let (span, found, fits) = strange_host(text).expect(text);
+            assert_eq!(text[span].trim_matches(['r', '#', '"']), strange, "{text}");
+            assert_eq!((found, &*fits), (message, written.as_bytes()), "{text}");
+        }
         for fine in [
             "http.host eq \"a\" and http.cookie eq \"A\"",
             "http.host wildcard \"*.A\"",
             "upper(http.host) eq \"A\"",
             "http.host in $A",
             "http.host eq \"",
+            "http.host contains \"a.\" or http.host contains \":80\"",
+            "http.host eq \"[2001:db8::1]\" or http.host eq \"a\"",
+            "http.referer eq \"http.host eq 'A.'\"",
+            "http.host",
         ] {
-            assert_eq!(capitals_of_host(fine), None, "{fine}");
+            assert_eq!(strange_host(fine), None, "{fine}");
         }
     }
 

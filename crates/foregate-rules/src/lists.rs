@@ -1,7 +1,7 @@
 //! Named lists: what `in $name` looks up.
 
 use std::collections::BTreeMap;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
 
 use crate::limits::{MAX_LIST, MAX_LIST_ENTRY};
@@ -98,7 +98,8 @@ impl List {
     }
 
     /// Reads hosts, one a line: `example.com`, or `*.example.com` for all names below it at any depth, but not for
-    /// itself. They are compared without regard to case. Comments are as in [`parse_ips`](Self::parse_ips).
+    /// itself. They are compared without regard to case. An IPv6 address stands in brackets, in any spelling. Comments are as
+    /// in [`parse_ips`](Self::parse_ips).
     ///
     /// # Errors
     ///
@@ -107,22 +108,19 @@ impl List {
         let (mut exact, mut below, mut len) = (TextSet::default(), TextSet::default(), 0);
         for (line, entry) in entries(text) {
             let entry = entry?.to_ascii_lowercase();
+            len += 1;
+            if let Some(address) = entry.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'))
+                && let Ok(address) = address.parse::<Ipv6Addr>()
+            {
+                exact.insert(format!("[{address}]").into_bytes().into());
+                continue;
+            }
             let (set, host) = match entry.strip_prefix("*.") {
                 Some(parent) => (&mut below, parent),
                 None => (&mut exact, &*entry),
             };
-            let fits =
-                |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.' | b'_' | b':' | b'[' | b']');
-            if host.contains(':') && !(host.starts_with('[') && host.ends_with(']')) {
-                let message = format!("`{entry}` has a port, or lacks brackets: no host is written so");
-                return Err(ListError { line, message });
-            }
-            if host.is_empty() || host.starts_with('.') || !host.bytes().all(fits) {
-                let message = format!("`{entry}` is no host; write `example.com` or `*.example.com`");
-                return Err(ListError { line, message });
-            }
+            host_name(host).map_err(|wrong| ListError { line, message: format!("`{entry}` {wrong}") })?;
             set.insert(host.as_bytes().into());
-            len += 1;
         }
         Ok(Self { kind: ListKind::Hosts { exact, below }, len })
     }
@@ -172,6 +170,21 @@ impl List {
             ListKind::Ips(ips) => ips.contains(address),
             ListKind::Hosts { .. } | ListKind::Strings(_) => false,
         }
+    }
+}
+
+/// What keeps a request from having this name for its host.
+fn host_name(name: &str) -> Result<(), &'static str> {
+    if name.contains(':') {
+        return Err("has a port, or lacks brackets: no host is written so");
+    }
+    if name.len() > 1 && name.ends_with('.') && !name.ends_with("..") {
+        return Err("has a dot at its end: no host is written so");
+    }
+    let fits = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_');
+    match name.split('.').all(|label| !label.is_empty() && label.bytes().all(fits)) {
+        true => Ok(()),
+        false => Err("is no host; write `example.com` or `*.example.com`"),
     }
 }
 

@@ -43,8 +43,8 @@ fn addresses_networks_and_ranges() {
 
 #[test]
 fn hosts_and_what_is_below_them() {
-    let list = List::parse_hosts("Example.com\n*.example.org\n# *.example.net\n").unwrap();
-    assert_eq!(list.len(), 2);
+    let list = List::parse_hosts("Example.com\n*.example.org\n# *.example.net\n[2001:DB8:0::1]\n").unwrap();
+    assert_eq!(list.len(), 3);
     for (host, expected) in [
         ("example.com", true),
         ("EXAMPLE.com", true),
@@ -54,6 +54,7 @@ fn hosts_and_what_is_below_them() {
         ("a.b.EXAMPLE.org", true),
         ("xexample.org", false),
         ("example.net", false),
+        ("[2001:db8::1]", true),
         ("", false),
     ] {
         assert_eq!(holds("http.host in $list", list.clone(), "http.host", host), expected, "{host}");
@@ -108,6 +109,21 @@ fn what_is_wrong_is_told_with_its_line() {
         (List::parse_hosts("a\nb c\n"), "line 2: `b c` is no host; write `example.com` or `*.example.com`"),
         (List::parse_hosts("*.\n"), "line 1: `*.` is no host; write `example.com` or `*.example.com`"),
         (List::parse_hosts("a.*.b\n"), "line 1: `a.*.b` is no host; write `example.com` or `*.example.com`"),
+        (List::parse_hosts("a\na..b\n"), "line 2: `a..b` is no host; write `example.com` or `*.example.com`"),
+        (List::parse_hosts(".a"), "line 1: `.a` is no host; write `example.com` or `*.example.com`"),
+        (List::parse_hosts("a.."), "line 1: `a..` is no host; write `example.com` or `*.example.com`"),
+        (List::parse_hosts("[a]"), "line 1: `[a]` is no host; write `example.com` or `*.example.com`"),
+        (List::parse_hosts("A.example."), "line 1: `a.example.` has a dot at its end: no host is written so"),
+        (
+            List::parse_hosts("*.a.example."),
+            "line 1: `*.a.example.` has a dot at its end: no host is written so",
+        ),
+        (List::parse_hosts("a:80"), "line 1: `a:80` has a port, or lacks brackets: no host is written so"),
+        (List::parse_hosts("::1"), "line 1: `::1` has a port, or lacks brackets: no host is written so"),
+        (
+            List::parse_hosts("[::1]:80"),
+            "line 1: `[::1]:80` has a port, or lacks brackets: no host is written so",
+        ),
         (List::parse_strings(&long), "line 2: the entry is longer than 4096 bytes"),
     ] {
         assert_eq!(outcome.unwrap_err().to_string(), message);
