@@ -280,6 +280,10 @@ impl BodyFilter for Grow {
         }
         Ok(())
     }
+
+    fn held(&self) -> usize {
+        self.held.len().saturating_sub(self.at)
+    }
 }
 
 const BUSY: Key =
