@@ -280,7 +280,7 @@ impl BodyFilter for Upper {
     }
 
     fn held(&self) -> usize {
-        0
+        usize::from(self.0.is_some())
     }
 }
 

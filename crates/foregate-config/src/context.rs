@@ -155,7 +155,7 @@ impl Context for Reading<'_> {
     }
 }
 
-pub fn host_place(place: Place) -> problem::Place {
+pub(super) fn host_place(place: Place) -> problem::Place {
     problem::Place { file: place.file, span: Span { start: place.start, len: place.length } }
 }
 

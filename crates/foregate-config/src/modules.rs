@@ -321,28 +321,26 @@ impl<'t> Modules<'t> {
 
     /// The plan of a route that asks an upstream, or does not.
     pub fn plan(&mut self, scope: &Scope, proxied: bool) -> Arc<Plan> {
-        let plan = &scope.0.plans[usize::from(proxied)];
-        if let Some(plan) = plan.get() {
+        let known = &scope.0.plans[usize::from(proxied)];
+        if let Some(plan) = known.get() {
             return Arc::clone(plan);
         }
         let numbers: Vec<u32> = scope.0.entries.iter().filter_map(|entry| entry.settings).collect();
-        let made = plan.get_or_init(|| {
-            let numbers = numbers.clone();
-            let pipeline = self.pipeline;
-            let settings = &self.settings;
-            let build = |(numbers, proxied): &(Vec<u32>, bool)| {
-                let mut builder = PlanBuilder::new(pipeline);
-                for configured in numbers.iter().filter_map(|number| settings.get(*number as usize)) {
+        let key = (numbers, proxied);
+        let plan = match self.plans.get(&key) {
+            Some(plan) => Arc::clone(plan),
+            None => {
+                let mut builder = PlanBuilder::new(self.pipeline);
+                for configured in key.0.iter().filter_map(|number| self.settings.get(*number as usize)) {
                     builder.configure(configured.clone());
                 }
-                Arc::new(builder.build(*proxied))
-            };
-            let key = (numbers, proxied);
-            self.plans.entry(key).or_insert_with_key(build).clone()
-        });
-        let plan = Arc::clone(made);
-        self.note_reads(&numbers, &plan);
-        plan
+                let plan = Arc::new(builder.build(proxied));
+                self.note_reads(&key.0, &plan);
+                self.plans.insert(key, Arc::clone(&plan));
+                plan
+            }
+        };
+        known.get_or_init(|| plan).clone()
     }
 }
 

@@ -138,7 +138,7 @@ impl BodyFilter for Boxed {
     }
 
     fn held(&self) -> usize {
-        0
+        self.0.held()
     }
 }
 

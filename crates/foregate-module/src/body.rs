@@ -218,6 +218,17 @@ impl Filtered {
         Self { name, filter: Box::new(filter), budget: 64 * 1024, keeps_length: false, dry: false }
     }
 
+    /// Leaves out the filters that cannot be put before a part of a body (206), which cannot be changed as if it were all of it.
+    /// `passed` is told the steps of those that would have changed its length: platforms count them as [`PART_PASSED`].
+    pub fn keep_for_part(filters: &mut Vec<Self>, mut passed: impl FnMut(&'static str)) {
+        filters.retain(|filter| {
+            if filter.changes_length() {
+                passed(filter.name);
+            }
+            filter.keeps_length
+        });
+    }
+
     /// Whether the body may have another length afterwards.
     pub fn changes_length(&self) -> bool {
         !self.keeps_length && !self.dry

@@ -203,8 +203,9 @@ pub struct Pipeline {
 }
 
 impl Pipeline {
-    /// Merges groups of steps phase by phase, the steps of an earlier group first, but for [those that come last](crate::Step::LAST). Programs use
-    /// [`pipeline!`](crate::pipeline!), which has the compiler check the result.
+    /// Merges groups of steps phase by phase, the steps of an earlier group first, but for
+    /// [those that come last](crate::Step::LAST). Programs use [`pipeline!`](crate::pipeline!), which has the compiler check
+    /// the result.
     pub fn new(groups: Vec<Vec<Box<dyn Erased>>>) -> Self {
         let mut steps: Vec<_> = groups.into_iter().flatten().collect();
         // Stable: within a phase the order of the groups stays.

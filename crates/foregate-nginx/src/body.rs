@@ -243,7 +243,7 @@ mod tests {
         }
 
         fn held(&self) -> usize {
-            0
+            self.held.len()
         }
     }
 

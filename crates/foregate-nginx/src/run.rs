@@ -484,11 +484,7 @@ impl Run {
     fn take_filters(&mut self, status: Option<u16>, body: BodyOf) -> Shaped {
         let mut filters = std::mem::take(&mut self.state.response_filters);
         if status == Some(206) {
-            // A part of a body cannot be changed as if it were all of it.
-            for filter in filters.iter().filter(|filter| filter.changes_length()) {
-                self.count(filter.name, PART_PASSED, 1);
-            }
-            filters.retain(|filter| filter.keeps_length);
+            Filtered::keep_for_part(&mut filters, |step| self.count(step, PART_PASSED, 1));
         }
         if filters.is_empty() || body == BodyOf::Empty {
             return Shaped::default();

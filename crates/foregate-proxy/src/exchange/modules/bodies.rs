@@ -19,14 +19,10 @@ impl Exchange<'_> {
         let Some(run) = &mut self.run else { return Vec::new() };
         let mut filters = std::mem::take(&mut run.state.response_filters);
         if self.response.status == 206 {
-            // A part of a body cannot be changed as if it were all of it.
-            filters.retain(|filter| {
-                if filter.changes_length()
-                    && let Some(counters) = self.proxy.steps.named(filter.name)
-                {
+            Filtered::keep_for_part(&mut filters, |step| {
+                if let Some(counters) = self.proxy.steps.named(step) {
                     counters.count(PART_PASSED, 1);
                 }
-                filter.keeps_length
             });
         }
         filters
