@@ -52,6 +52,7 @@
 #![forbid(unsafe_code)]
 
 mod check;
+mod cost;
 mod error;
 mod evaluate;
 mod facts;

@@ -2,14 +2,16 @@
 
 use std::borrow::Cow;
 
-use aho_corasick::AhoCorasick;
+use aho_corasick::{AhoCorasick, AhoCorasickKind};
 use memchr::memmem::Finder;
 use regex_automata::meta;
 use regex_automata::nfa::thompson::WhichCaptures;
 use regex_automata::util::syntax;
 
+use crate::cost;
 use crate::limits::{
-    MAX_COMPILED_PATTERN, MAX_PATTERN, MAX_PATTERN_CACHE, MAX_PATTERN_DEPTH, MAX_REFERENCES, MAX_REPLACED,
+    MAX_COMPILED_PATTERN, MAX_PATTERN, MAX_PATTERN_CACHE, MAX_PATTERN_DEPTH, MAX_PLACES, MAX_REFERENCES,
+    MAX_REPLACED,
 };
 use crate::literals::Needs;
 
@@ -44,10 +46,11 @@ impl Regex {
         match meta::Regex::builder().configure(config).syntax(syntax).build(pattern) {
             // The bound above is on one automaton of several.
             Ok(regex) if regex.memory_usage() > MAX_COMPILED_PATTERN => Err(too_large()),
-            Ok(regex) => {
-                let parsed = syntax::parse_with(pattern, &syntax).ok();
-                Ok(Self { regex, needs: parsed.as_ref().and_then(Needs::of) })
-            }
+            Ok(regex) => match syntax::parse_with(pattern, &syntax) {
+                Ok(parsed) if cost::is_bounded(&parsed) => Ok(Self { regex, needs: Needs::of(&parsed) }),
+                Ok(_) => Err(too_slow()),
+                Err(error) => Err(format!("this is no regular expression: {error}")),
+            },
             Err(error) => Err(explain(&error)),
         }
     }
@@ -64,6 +67,13 @@ impl Regex {
 
 fn too_large() -> String {
     format!("the regular expression takes more than {MAX_COMPILED_PATTERN} bytes when it is compiled")
+}
+
+fn too_slow() -> String {
+    format!(
+        "the regular expression is slow on texts made for it: more than {MAX_PLACES} places of it may be open at once, its \
+         repetitions written out; smaller counts help, and so do `*` and `+` in the place of counts"
+    )
 }
 
 /// One sentence out of the several lines of the parser's message.
@@ -84,6 +94,10 @@ fn explain(error: &meta::BuildError) -> String {
         None => format!("this regular expression cannot be used: {error}"),
     }
 }
+
+/// From this length on, in bytes, texts to look for are no more turned into deterministic automata, which takes time by the
+/// square of it.
+pub(crate) const LONG_TEXT: usize = 1024;
 
 /// A text with `*` for any bytes, which the whole of another has to match.
 #[derive(Debug)]
@@ -147,8 +161,10 @@ impl Wildcard {
         let prefix = parts.remove(0);
         let finder = |part: Vec<u8>| match strict {
             true => Ok(Middle::Exact(Box::new(Finder::new(&part).into_owned()))),
+            // Unlike a deterministic automaton, this one is built in linear time.
             false => AhoCorasick::builder()
                 .ascii_case_insensitive(true)
+                .kind((part.len() > LONG_TEXT).then_some(AhoCorasickKind::ContiguousNFA))
                 .build([&part])
                 .map(|finder| Middle::Folded(finder, part.len()))
                 .map_err(|error| format!("this pattern cannot be used: {error}")),

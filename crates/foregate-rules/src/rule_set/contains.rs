@@ -8,6 +8,7 @@ use memchr::memmem::Finder;
 use super::Candidates;
 use super::scan::name;
 use super::tables::Rules;
+use crate::pattern::LONG_TEXT;
 
 /// Found rules are sorted and counted once each whenever they have become twice as many and more than this.
 const COMPACT_FROM: usize = 4096;
@@ -50,7 +51,8 @@ impl Literals {
             return Some(Self { shortest, finder: Search::One(Box::new(finder), rules.clone()) });
         }
         // Several texts at one place are all wanted, which excludes the kinds of match that find one.
-        let kind = (texts.len() > 100).then_some(AhoCorasickKind::ContiguousNFA);
+        let is_large = texts.len() > 100 || texts.keys().any(|text| text.len() > LONG_TEXT);
+        let kind = is_large.then_some(AhoCorasickKind::ContiguousNFA);
         let automaton = AhoCorasick::builder().kind(kind).build(texts.keys()).ok()?;
         let any = Any::new(&texts);
         let rules = texts.into_values().collect();

@@ -2,10 +2,11 @@
 //!
 //! Most rules ask for something that is seldom so: this host, that network. For each such rule one of these conditions
 //! is chosen as its *anchor*, and the anchors of all rules over one field go into one *scan*: a hash table for whole
-//! texts, sorted tables for beginnings, ends and networks, an automaton for what a text contains. A scan names the rules
-//! whose anchor holds; only these are evaluated, in their order, together with those that have no anchor, and those that
-//! are the only ones to ask for a field and ask for little. Where the anchor is all that a rule says, or the opposite of it,
-//! nothing is evaluated. What a request costs depends on how many scans there are, and not on the number of rules.
+//! texts, sorted tables for beginnings and ends, a tree of ranges of addresses, an automaton for what a text contains. A
+//! scan names the rules whose anchor holds; only these are evaluated, in their order, together with those that have no
+//! anchor, and those that are the only ones to ask for a field and ask for little. Where the anchor is all that a rule
+//! says, or the opposite of it, nothing is evaluated. What a request costs depends on how many scans there are, and not on
+//! the number of rules.
 
 mod anchor;
 mod contains;

@@ -10,12 +10,11 @@ use smallvec::SmallVec;
 use super::Candidates;
 use super::anchor::{Anchor, Frequencies, Input, Member, Test, Texts, Which, anchor};
 use super::contains::Literals;
-use super::tables::{Affixes, Networks, Rules};
+use super::tables::{Affixes, Ranges, Rules};
 use crate::facts::{Facts, Value};
 use crate::predicate::Predicate;
 use crate::program::Cond;
 use crate::scheme::FieldId;
-use crate::sets::IpRange;
 
 /// The most bytes of literals in one automaton, which takes several times as much. Rules with literals beyond it are
 /// evaluated one by one.
@@ -63,8 +62,8 @@ struct Tests {
 
 #[derive(Debug)]
 struct AddressScan {
-    v4: Networks<u32>,
-    v6: Networks<u128>,
+    v4: Ranges<u32>,
+    v6: Ranges<u128>,
     members: Vec<(Member, Rules)>,
 }
 
@@ -381,18 +380,19 @@ impl Tests {
 
 impl AddressScan {
     fn new(tests: &[(&Test, u32)]) -> Self {
-        let mut members = Vec::new();
-        let (mut v4, mut v6): (Vec<(IpRange, u32)>, Vec<_>) = (Vec::new(), Vec::new());
+        let (mut members, mut v4, mut v6) = (Vec::new(), Vec::new(), Vec::new());
+        let narrow = |bits: u128| u32::try_from(bits).unwrap_or(u32::MAX);
         for (test, rule) in tests {
             match test {
-                Test::Within(range) if range.v4 => v4.push((*range, *rule)),
-                Test::Within(range) => v6.push((*range, *rule)),
+                Test::Within(range) if range.v4 => {
+                    v4.push((narrow(range.first), narrow(range.last), *rule));
+                }
+                Test::Within(range) => v6.push((range.first, range.last, *rule)),
                 Test::Member(set) => member(&mut members, set, *rule),
                 _ => {}
             }
         }
-        let narrow = |bits: u128| u32::try_from(bits).unwrap_or(u32::MAX);
-        Self { v4: Networks::new(&v4, 32, narrow), v6: Networks::new(&v6, 128, |bits| bits), members }
+        Self { v4: Ranges::new(v4), v6: Ranges::new(v6), members }
     }
 
     fn find(&self, address: IpAddr, found: &mut Candidates) {

@@ -1,14 +1,13 @@
-//! Tables that find all entries that enclose a value: beginnings of a text, networks of an address.
+//! Tables that find all entries that enclose a value: beginnings of a text, ranges around an address.
 //!
-//! Both have the property that two entries either lie one within the other or apart, so that the entries around a value
-//! are the innermost one and those around that.
+//! Of two beginnings, one either is a beginning of the other too or has nothing to do with it, so that those of a text are
+//! the longest one and those around that. Ranges may overlap in part, and are a tree.
 
 use std::cmp::Ordering;
 
 use smallvec::SmallVec;
 
 use super::Candidates;
-use crate::sets::IpRange;
 
 /// The rules that one entry names.
 pub(super) type Rules = SmallVec<[u32; 2]>;
@@ -122,89 +121,65 @@ impl Affixes {
     }
 }
 
-/// Networks of addresses of one family.
+/// Ranges of addresses of one family, which may overlap as they like.
+///
+/// A tree over the ranges in order: the one in the middle of a slice is the root of it, the halves beside it are below.
 #[derive(Debug)]
-pub(super) struct Networks<N> {
-    /// Where another network becomes the innermost one, in order.
-    starts: Vec<N>,
-    /// Which one that is from there on.
-    innermost: Vec<u32>,
-    nested: Nested,
+pub(super) struct Ranges<N>(Vec<Range<N>>);
+
+#[derive(Debug)]
+struct Range<N> {
+    first: N,
+    last: N,
+    /// The last address of those below this one, and of itself.
+    reach: N,
+    rule: u32,
 }
 
-impl<N: Ord + Copy> Networks<N> {
-    /// The ranges are taken apart into networks.
-    pub(super) fn new(ranges: &[(IpRange, u32)], width: u32, narrow: impl Fn(u128) -> N) -> Self {
-        let mut networks: Vec<(u128, u128, u32)> = Vec::new();
-        for (range, rule) in ranges {
-            networks.extend(split(*range, width).map(|(first, last)| (first, last, *rule)));
-        }
-        networks.sort_unstable_by_key(|&(first, last, rule)| (first, u128::MAX - last, rule));
-        let mut table = Self { starts: Vec::new(), innermost: Vec::new(), nested: Nested::default() };
-        // Those around the place at hand: where they end, and their entry.
-        let mut around: Vec<(u128, u32)> = Vec::new();
-        let mut before = None;
-        for (first, last, rule) in networks {
-            if before == Some((first, last)) {
-                if let Some(rules) = table.nested.rules.last_mut() {
-                    rules.push(rule);
-                }
-                continue;
-            }
-            before = Some((first, last));
-            table.leave(&mut around, Some(first), &narrow);
-            let entry = number(table.nested.rules.len());
-            table.nested.parents.push(around.last().map_or(NONE, |(_, entry)| *entry));
-            table.nested.rules.push(Rules::from_slice(&[rule]));
-            around.push((last, entry));
-            table.begin(narrow(first), entry);
-        }
-        table.leave(&mut around, None, &narrow);
-        table
-    }
-
-    /// Ends the networks that end before `next`, or all.
-    fn leave(&mut self, around: &mut Vec<(u128, u32)>, next: Option<u128>, narrow: &impl Fn(u128) -> N) {
-        while let Some((last, _)) = around.pop_if(|(last, _)| next.is_none_or(|next| *last < next)) {
-            let outer = around.last().map_or(NONE, |(_, entry)| *entry);
-            // Behind the last address of the family nothing begins.
-            if let Some(behind) = last.checked_add(1)
-                && narrow(behind) > narrow(last)
-            {
-                self.begin(narrow(behind), outer);
-            }
-        }
-    }
-
-    fn begin(&mut self, start: N, entry: u32) {
-        if self.starts.last() == Some(&start) {
-            self.innermost.pop();
-        } else {
-            self.starts.push(start);
-        }
-        self.innermost.push(entry);
+impl<N: Ord + Copy> Ranges<N> {
+    /// From first address, last address, and the rule.
+    pub(super) fn new(ranges: impl IntoIterator<Item = (N, N, u32)>) -> Self {
+        let ranges = ranges.into_iter().map(|(first, last, rule)| Range { first, last, reach: last, rule });
+        let mut ranges: Vec<_> = ranges.collect();
+        ranges.sort_unstable_by_key(|range| range.first);
+        reach(&mut ranges);
+        Self(ranges)
     }
 
     pub(super) fn find(&self, address: N, found: &mut Candidates) {
-        let after = self.starts.partition_point(|start| *start <= address);
-        if let Some(entry) = after.checked_sub(1).and_then(|at| self.innermost.get(at)) {
-            self.nested.collect(*entry, found);
-        }
+        around(&self.0, address, found);
     }
 }
 
-/// The fewest networks that make up a range, as first and last address.
-fn split(range: IpRange, width: u32) -> impl Iterator<Item = (u128, u128)> {
-    let mut next = Some(range.first);
-    std::iter::from_fn(move || {
-        let first = next.filter(|first| *first <= range.last)?;
-        let mut bits = first.trailing_zeros().min(width);
-        let end = |bits: u32| first | u128::MAX.checked_shr(128 - bits).unwrap_or(0);
-        while end(bits) > range.last {
-            bits -= 1;
+/// The halves beside the root of a slice. No deeper than there are bits in its length.
+fn halves<T>(slice: &[T]) -> Option<(&[T], &T, &[T])> {
+    let (below, rest) = slice.split_at(slice.len() / 2);
+    rest.split_first().map(|(root, above)| (below, root, above))
+}
+
+/// Fills in how far each root reaches, and says so of the topmost.
+fn reach<N: Ord + Copy>(ranges: &mut [Range<N>]) -> Option<N> {
+    let (below, rest) = ranges.split_at_mut(ranges.len() / 2);
+    let (root, above) = rest.split_first_mut()?;
+    let halves = [reach(below), reach(above)];
+    root.reach = halves.into_iter().flatten().fold(root.last, N::max);
+    Some(root.reach)
+}
+
+fn around<N: Ord + Copy>(ranges: &[Range<N>], address: N, found: &mut Candidates) {
+    let mut rest = ranges;
+    while let Some((below, root, above)) = halves(rest) {
+        if root.reach < address {
+            return;
         }
-        let last = end(bits);
-        next = last.checked_add(1);
-        Some((first, last))
-    })
+        if root.first > address {
+            rest = below;
+            continue;
+        }
+        around(below, address, found);
+        if address <= root.last {
+            found.push(root.rule);
+        }
+        rest = above;
+    }
 }

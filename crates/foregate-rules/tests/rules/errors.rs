@@ -209,11 +209,36 @@ fn bounds_of_patterns() {
         message(wildcard(&"a".repeat(limits::MAX_PATTERN + 1))).as_deref(),
         Some("the pattern is longer than 65536 bytes")
     );
-    let many: Vec<_> = (0..300).map(|n| format!("http.host matches \"{n}(a{{100}}){{50}}\"")).collect();
+    let many: Vec<_> = (0..300).map(|n| format!("http.host matches \"^{n}(a{{100}}){{50}}\"")).collect();
     assert_eq!(
         message(compile(&many.join(" or "))).as_deref(),
         Some("the patterns of the expression take more than 67108864 bytes")
     );
+}
+
+#[test]
+fn patterns_that_can_be_slow() {
+    let message = |pattern: &str| {
+        let text = format!("http.host matches r\"{pattern}\"");
+        SCHEME.compile(&text, Stage::Request, &Lists::new()).err().map(|error| error.message().to_owned())
+    };
+    let slow = "the regular expression is slow on texts made for it: more than 500 places of it may be open at once, its \
+                repetitions written out; smaller counts help, and so do `*` and `+` in the place of counts";
+    for pattern in ["a.{0,1000}z", "(?:.{0,100}a){80}z", "a[ab]{600}z", "(?i)a{4096}", "(?:a?){600}b"] {
+        assert_eq!(message(pattern).as_deref(), Some(slow), "{pattern}");
+    }
+    let words = |count: usize| (0..count).map(|n| format!("w{n}x")).collect::<Vec<_>>().join("|");
+    let fast = [
+        "(?i)select.{1,200}from",
+        "^[a-z]{1,4096}$",
+        "(?:.*a){100}z",
+        &words(2000),
+        &format!("(?i)\\b({})\\b", words(2000)),
+        &(0..300).map(|n| format!("^/w{n}/.*[.]php$")).collect::<Vec<_>>().join("|"),
+    ];
+    for pattern in fast {
+        assert_eq!(message(pattern), None, "{pattern}");
+    }
 }
 
 #[test]

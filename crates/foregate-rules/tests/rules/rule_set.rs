@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 use std::cell::RefCell;
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::ops::ControlFlow;
 
 use foregate_rules::{
@@ -202,6 +202,35 @@ fn one_within_the_other() {
 }
 
 #[test]
+fn ranges_of_addresses_overlap_as_they_like() {
+    // From the last number to the next, by a generator that repeats itself after 65,536.
+    let mut number = 1_u32;
+    let mut next = || {
+        number = number.wrapping_mul(25_173).wrapping_add(13_849) % 65_536;
+        number >> 8
+    };
+    let texts: Vec<_> = (0..200)
+        .map(|_| {
+            let (one, other) = (next(), next() >> (next() % 8));
+            let (first, last) = (one, (one + other).min(255));
+            format!("ip.src in {{10.0.0.{first}..10.0.0.{last} 2001:db8::{first:x}..2001:db8::{last:x}}}")
+        })
+        .collect();
+    let rules = rules(&texts.iter().map(String::as_str).collect::<Vec<_>>());
+    let set = RuleSet::new(rules.iter().cloned()).unwrap();
+    assert_eq!(set.unscanned(), 0);
+    let mut facts = FactTable::new(&SCHEME);
+    for last in 0..=255_u8 {
+        let v6 = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, last.into());
+        for address in [IpAddr::from(Ipv4Addr::new(10, 0, 0, last)), v6.into()] {
+            facts.set("ip.src", address);
+            let expected: Vec<_> = (0..rules.len()).filter(|index| rules[*index].matches(&facts)).collect();
+            assert_eq!(matches(&set, &facts), expected, "{address}");
+        }
+    }
+}
+
+#[test]
 fn a_rule_that_a_scan_decides_is_not_evaluated() {
     let texts = ["http.host eq \"www.example.com\"", "lower(http.host) in {\"a\" \"www.example.com\"}"];
     let set = RuleSet::new(rules(&texts)).unwrap();
@@ -257,7 +286,7 @@ fn a_set_without_rules_matches_nothing() {
 
 #[test]
 fn patterns_have_a_budget_over_all_rules() {
-    let rule = SCHEME.compile("http.host matches \"(a{100}){100}\"", Stage::Request, &Lists::new()).unwrap();
+    let rule = SCHEME.compile("http.host matches \"^(a{100}){100}\"", Stage::Request, &Lists::new()).unwrap();
     let fits = limits::MAX_COMPILED_PATTERNS / rule.pattern_memory();
     assert!(RuleSet::new(std::iter::repeat_n(rule.clone(), fits)).is_ok());
     let error = RuleSet::new(std::iter::repeat_n(rule, fits + 1)).unwrap_err();
