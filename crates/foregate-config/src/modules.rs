@@ -3,6 +3,7 @@
 
 use std::cell::OnceCell;
 use std::collections::{BTreeMap, HashMap};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -288,7 +289,10 @@ impl<'t> Modules<'t> {
         // What was compiled before is of others.
         self.expressions.take_read();
         let when = said.when.as_ref().map(|when| context.condition(when, phase)).transpose();
-        let settings = self.pipeline.entries()[step].decode(&said.nodes, &mut context);
+        let entry = &self.pipeline.entries()[step];
+        // A reload goes on with the old configuration then.
+        let settings = catch_unwind(AssertUnwindSafe(|| entry.decode(&said.nodes, &mut context)))
+            .unwrap_or_else(|_| Err(panicked(&said.nodes, entry.decl().name)));
         context.warnings.drain(..).for_each(|warning| decoder.warn(warning));
         let mut problem = |nodes: &[Node], problem| decoder.push_of_module(self.tree, nodes, problem);
         let when: Option<Option<Arc<dyn Condition>>> = when
@@ -342,6 +346,12 @@ impl<'t> Modules<'t> {
         };
         known.get_or_init(|| plan).clone()
     }
+}
+
+fn panicked(nodes: &[Node], step: &str) -> settings::Problem {
+    let place = nodes.first().map(Node::place).unwrap_or_default();
+    settings::Problem::new(place, format!("the module panicked while it read this for its step `{step}`"))
+        .help("this is a mistake of the module, whatever is written here; its own message tells where")
 }
 
 /// Whether a text of a node has one of these names of a field.

@@ -182,6 +182,8 @@ pub struct Traffic {
     pub given: u64,
     /// How long it was at work; 0 without a [clock](Chain::clock). Those behind it do not count.
     pub nanos: u64,
+    /// The longest that it was at work without a pause.
+    pub longest: u64,
 }
 
 /// Why a filter cannot go on.
@@ -295,9 +297,9 @@ impl Chain {
     /// What is to be counted, once the body is over or has been broken off.
     pub fn report(&mut self, moved: &mut dyn FnMut(Traffic), found: &mut dyn FnMut(Finding)) {
         for link in &mut self.links {
-            let (step, Link { taken, given, nanos, .. }) = (link.filtered.name, &link);
+            let (step, Link { taken, given, nanos, longest, .. }) = (link.filtered.name, &link);
             if !step.is_empty() {
-                moved(Traffic { step, taken: *taken, given: *given, nanos: *nanos });
+                moved(Traffic { step, taken: *taken, given: *given, nanos: *nanos, longest: *longest });
             }
             link.found.drain(..).for_each(&mut *found);
             if !link.running {
@@ -361,6 +363,11 @@ impl Chain {
     /// [`answer`](Self::answer)) before they hand in more, and take away what was written meanwhile.
     pub fn is_waiting(&self) -> bool {
         self.blocked().is_some()
+    }
+
+    /// The step whose filter waits for an answer.
+    pub fn asking(&self) -> Option<&'static str> {
+        Some(self.links.get(self.blocked()?)?.filtered.name)
     }
 
     /// What the filter that waits asks for; `None` if nobody asks, or it has been taken already.

@@ -351,7 +351,8 @@ impl<'r> Input<'r> for ErrorKind<'r> {
 
 impl<P: AfterResponse> ReadableAt<P> for ErrorKind<'_> {}
 
-/// The start of the request's body: as much as [`Step::body`](crate::Step::body) of the route's steps asked for.
+/// The start of the request's body: as much as [`Step::body`](crate::Step::body) of the route's steps asked for,
+/// which is nothing where none of them says how much.
 ///
 /// A platform may keep a long one in a file, see [`Step::body_in_memory`](crate::Step::body_in_memory). It is read for
 /// [`Step::run`](crate::Step::run) alone, on a thread for heavy work: [`Step::load`](crate::Step::load) finds no bytes, and

@@ -110,7 +110,7 @@ impl<V: Value> Output for Emit<V> {
         if let Some(data) = self.0 {
             apply.state.slots.write(slot, data, apply.dry);
             if V::ANSWER.is_some() {
-                apply.state.fetches.push(slot);
+                apply.state.fetches.push((slot, apply.step));
             }
         }
     }

@@ -176,8 +176,8 @@ pub struct State {
     pub hold: usize,
     /// Bytes that values hold, as their steps say.
     pub held: usize,
-    /// Slots of fetches that have been emitted and not been performed.
-    pub fetches: Vec<u16>,
+    /// Slots of fetches that have been emitted and not been performed, and the steps that ask.
+    pub fetches: Vec<(u16, &'static str)>,
 }
 
 impl State {

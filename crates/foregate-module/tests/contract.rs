@@ -194,7 +194,7 @@ fn values_are_written_by_one_step_and_read_by_later_ones() {
     assert_eq!(view.value(1), None, "only steps see it");
     assert_eq!(view.value(9), None);
     run(&pipeline, &plan, PhaseId::RequestIdentity, &mut sample, &mut state);
-    assert_eq!(state.fetches, [2]);
+    assert_eq!(state.fetches, [(2, "asks")]);
     let verdicts = run(&pipeline, &plan, PhaseId::RequestSecurity, &mut sample, &mut state);
     assert_eq!(verdicts, [Verdict::Stop(Action::Respond(Response::new(403))), Verdict::Continue]);
     sample.method = b"POST".to_vec();

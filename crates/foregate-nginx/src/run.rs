@@ -449,7 +449,7 @@ impl Run {
 
     /// Takes what steps have asked the platform to fetch; says whether it has to be waited for.
     fn ask(&mut self, exchange: &Exchange<'_, '_>) -> bool {
-        for slot in std::mem::take(&mut self.state.fetches) {
+        for (slot, _) in std::mem::take(&mut self.state.fetches) {
             let Some(Question { request, dry }) = self.state.slots.take_question(slot) else { continue };
             let Some(host) = exchange.host else { continue };
             let now = exchange.kept.now.steady_ms;

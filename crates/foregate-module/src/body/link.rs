@@ -15,6 +15,7 @@ pub(super) struct Link {
     pub taken: u64,
     pub given: u64,
     pub nanos: u64,
+    pub longest: u64,
     /// What the filter had come across when the body began to pass by.
     pub found: Vec<Finding>,
     /// The filter is at work; still so after it has panicked.
@@ -30,6 +31,7 @@ impl Link {
             taken: 0,
             given: 0,
             nanos: 0,
+            longest: 0,
             found: Vec::new(),
             running: false,
         }
@@ -152,7 +154,9 @@ pub(super) fn at_work(
     let done = work(&mut link.filtered, &mut next);
     link.running = false;
     link.given += next.given;
-    link.nanos += since(clock, began).saturating_sub(next.nanos);
+    let took = since(clock, began).saturating_sub(next.nanos);
+    link.nanos += took;
+    link.longest = link.longest.max(took);
     match next.failed {
         Some(failed) => Err(failed),
         None => settle(link, done, passed),

@@ -159,8 +159,8 @@ fn filters_are_measured_without_those_behind_them() {
     assert_eq!(
         moved,
         [
-            Traffic { step: "one", taken: 3, given: 3, nanos: 4 },
-            Traffic { step: "two", taken: 3, given: 3, nanos: 2 }
+            Traffic { step: "one", taken: 3, given: 3, nanos: 4, longest: 2 },
+            Traffic { step: "two", taken: 3, given: 3, nanos: 2, longest: 1 }
         ]
     );
 }

@@ -143,7 +143,8 @@ impl Exchange<'_> {
         for piece in pieces {
             let mut asked = filter.of_whole(piece, piece.is_none())?;
             while let Some(question) = asked {
-                let answer = Box::pin(self.fetch_one(question)).await.map_err(CopyError::Sink)?;
+                let answer =
+                    Box::pin(self.fetch_one(filter.asking(), question)).await.map_err(CopyError::Sink)?;
                 filter.answer(answer)?;
                 asked = filter.of_whole(None, false)?;
             }

@@ -229,7 +229,8 @@ impl Exchange<'_> {
 
     /// Fetches what a filter of the response needs; the body waits.
     async fn fetch_for_filter(&mut self, question: FetchRequest) -> Result<(), Error> {
-        let answer = self.fetch_one(question).await.map_err(Error::Client)?;
+        let step = self.download.filter.as_ref().map_or("", |filter| filter.asking());
+        let answer = self.fetch_one(step, question).await.map_err(Error::Client)?;
         let Some(filter) = &mut self.download.filter else { return Ok(()) };
         filter.answer(answer).map_err(Error::of_download)
     }

@@ -105,15 +105,20 @@ struct Answers {
     other: Option<(Instant, FetchResult)>,
 }
 
-/// Makes a request and waits for its answer, or takes one that was kept. `authority` is that of the client's request.
+/// Makes a request for a step and waits for its answer, or takes one that was kept. `authority` is that of the client's
+/// request.
 pub(super) async fn fetch(
     proxy: &Proxy,
     config: &Arc<Config>,
     site: Option<HostId>,
     authority: &str,
+    step: &'static str,
     mut ask: FetchRequest,
 ) -> FetchResult {
-    proxy.metrics.fetches.inc();
+    let counters = proxy.steps.named(step);
+    if let Some(counters) = counters {
+        counters.fetches.inc();
+    }
     let deadline = Instant::now() + ask.timeout;
     let result = match whom(config, site, &ask) {
         None => Err(FetchError::BadRequest),
@@ -128,8 +133,10 @@ pub(super) async fn fetch(
         }
     };
     if let Err(error) = &result {
-        proxy.metrics.fetches_failed.inc();
-        tracing::debug!(%error, "a step's request has no answer");
+        if let Some(counters) = counters {
+            counters.fetches_failed.inc();
+        }
+        tracing::debug!(step, %error, "a step's request has no answer");
     }
     result
 }

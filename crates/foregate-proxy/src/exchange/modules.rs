@@ -276,7 +276,7 @@ impl<'a> Exchange<'a> {
     /// Nobody will read what the steps of an ended phase have asked for.
     fn forget_fetches(&mut self) {
         if let Some(run) = &mut self.run {
-            for slot in std::mem::take(&mut run.state.fetches) {
+            for (slot, _) in std::mem::take(&mut run.state.fetches) {
                 run.state.slots.take_question(slot);
             }
         }
@@ -477,14 +477,14 @@ impl<'a> Exchange<'a> {
     /// Performs what the steps of the phase have asked for, all at once, unless the client gives up.
     async fn fetch_all(&mut self) -> Result<(), Ended> {
         let Some(run) = &mut self.run else { return Ok(()) };
-        let asked: Vec<(u16, Question)> = std::mem::take(&mut run.state.fetches)
+        let asked: Vec<(u16, &str, Question)> = std::mem::take(&mut run.state.fetches)
             .into_iter()
-            .filter_map(|slot| Some((slot, run.state.slots.take_question(slot)?)))
+            .filter_map(|(slot, step)| Some((slot, step, run.state.slots.take_question(slot)?)))
             .collect();
         let pipeline = Arc::clone(&self.config.settings.pipeline);
         let (proxy, config, site, request) = (self.proxy, self.config, self.site, &*self.request);
-        let answers = asked.into_iter().map(|(slot, Question { request: ask, dry })| async move {
-            (slot, dry, fetch::fetch(proxy, config, site, request.authority(), ask).await)
+        let answers = asked.into_iter().map(|(slot, step, Question { request: ask, dry })| async move {
+            (slot, dry, fetch::fetch(proxy, config, site, request.authority(), step, ask).await)
         });
         let answers = std::pin::pin!(futures_util::future::join_all(answers));
         let answers = unless_gone(self.client, self.timer, answers).await.map_err(gone)?;
@@ -498,10 +498,14 @@ impl<'a> Exchange<'a> {
         Ok(())
     }
 
-    /// Makes one request for a filter of the response, unless the client gives up.
-    pub(super) async fn fetch_one(&mut self, ask: FetchRequest) -> Result<FetchResult, LinkError> {
+    /// Makes one request for the filter of a step before the response, unless the client gives up.
+    pub(super) async fn fetch_one(
+        &mut self,
+        step: &'static str,
+        ask: FetchRequest,
+    ) -> Result<FetchResult, LinkError> {
         let (proxy, config, site, request) = (self.proxy, self.config, self.site, &*self.request);
-        let answer = std::pin::pin!(fetch::fetch(proxy, config, site, request.authority(), ask));
+        let answer = std::pin::pin!(fetch::fetch(proxy, config, site, request.authority(), step, ask));
         unless_gone(self.client, self.timer, answer).await
     }
 

@@ -110,6 +110,11 @@ impl Filter {
         Ok(self.chain.question())
     }
 
+    /// The step whose filter waits for an answer.
+    pub fn asking(&self) -> &'static str {
+        self.chain.asking().unwrap_or_default()
+    }
+
     /// What filters have made of a body.
     pub fn take_output(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.out)

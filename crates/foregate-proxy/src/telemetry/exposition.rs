@@ -176,8 +176,6 @@ fn modules(encoder: &mut DescriptorEncoder<'_>, metrics: &Metrics) -> fmt::Resul
     if let Some(counters) = metrics.known_steps() {
         steps(encoder, counters)?;
     }
-    counter(encoder, "fetches", "Requests made for steps of modules", metrics.fetches.get())?;
-    counter(encoder, "fetches_failed", "Of these, without an answer", metrics.fetches_failed.get())?;
     encoder
         .encode_descriptor("offload_queue", "Heavy work that waits for a thread", None, MetricType::Gauge)?
         .encode_gauge(&metrics.offload_queue.get())?;
@@ -207,7 +205,7 @@ fn files(encoder: &mut DescriptorEncoder<'_>, spools: &Spools) -> fmt::Result {
 
 fn steps(encoder: &mut DescriptorEncoder<'_>, counters: &StepCounters) -> fmt::Result {
     type Read = fn(&StepCounter) -> u64;
-    let families: [(&str, &str, Read); 10] = [
+    let families: [(&str, &str, Read); 12] = [
         ("step_stops", "Requests that a step ended", |step| step.stops.get()),
         ("step_dry_run_stops", "Requests that a step would have ended, in a dry run", |step| {
             step.dry_stops.get()
@@ -221,10 +219,14 @@ fn steps(encoder: &mut DescriptorEncoder<'_>, counters: &StepCounters) -> fmt::R
         }),
         ("step_bails", "Bodies that the filter of a step let pass unchanged", |step| step.bails.get()),
         ("step_breaks", "Bodies that the filter of a step broke off", |step| step.breaks.get()),
+        ("step_fetches", "Requests that a step and its filters have asked for", |step| step.fetches.get()),
+        ("step_fetches_failed", "Of these, without an answer", |step| step.fetches_failed.get()),
         ("step_timed", "Runs of a step that were timed", |step| step.timed.get()),
-        ("step_blocked", "Timed runs of a step that held their worker for more than 10 ms", |step| {
-            step.blocked.get()
-        }),
+        (
+            "step_blocked",
+            "Timed runs of a step, and bodies at its filter, that held their worker for more than 10 ms",
+            |step| step.blocked.get(),
+        ),
         (
             "step_moved",
             "Requests on which a light step ran on the threads for heavy work, being slow",

@@ -191,10 +191,6 @@ pub struct Metrics {
     pub filter_memory: Arc<Budget>,
     /// Starts of bodies in files.
     pub spools: Arc<Spools>,
-    /// Requests made for steps of modules.
-    pub fetches: Counter,
-    /// Of these, without an answer.
-    pub fetches_failed: Counter,
     steps: OnceLock<Arc<StepCounters>>,
     blocked: BlockedHistogram,
     sites: Labelled<SiteCounters>,

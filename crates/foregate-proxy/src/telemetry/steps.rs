@@ -76,11 +76,15 @@ pub struct StepCounter {
     pub filter_nanos: Counter,
     /// Bodies that its filter broke off.
     pub breaks: Counter,
+    /// Requests that it and its filters have asked for.
+    pub fetches: Counter,
+    /// Of these, without an answer.
+    pub fetches_failed: Counter,
     /// Runs that were timed.
     pub timed: Counter,
     /// How long these took, nanoseconds.
     pub nanos: Counter,
-    /// Runs among these that held a worker for more than 10 ms.
+    /// Runs among these that held a worker for more than 10 ms, and bodies of which a piece has held its filter so long.
     pub blocked: Counter,
     /// Requests on which it ran on the threads for heavy work although it is said to be light.
     pub moved: Counter,
@@ -193,6 +197,8 @@ impl StepCounter {
             filter_out: Counter::default(),
             filter_nanos: Counter::default(),
             breaks: Counter::default(),
+            fetches: Counter::default(),
+            fetches_failed: Counter::default(),
             timed: Counter::default(),
             nanos: Counter::default(),
             blocked: Counter::default(),
@@ -219,6 +225,9 @@ impl StepCounter {
         self.filter_in.add(traffic.taken);
         self.filter_out.add(traffic.given);
         self.filter_nanos.add(traffic.nanos);
+        if Duration::from_nanos(traffic.longest) >= BLOCKED {
+            self.blocked.inc();
+        }
     }
 
     /// What was counted so for the step.

@@ -32,6 +32,7 @@ impl FromNode for Greeting {
         let loud = node.prop("loud").map(|loud| loud.flag()).transpose()?;
         let times = node.child("times").map(|times| times.arg(0)?.number(1..=9)).transpose()?;
         assert!(node.prop("dry-run").is_none(), "the platform keeps it");
+        assert!(times != Some(7), "a mistake of the module");
         Ok(Self {
             text: node.arg(0)?.text()?.into(),
             loud: loud.unwrap_or_default(),
@@ -145,6 +146,13 @@ fn greeting(plan: &RoutePlan) -> Option<String> {
 
 fn tags(plan: &RoutePlan) -> Vec<String> {
     told::<Tags>(plan, "tag").map(|tags| tags.0.clone()).unwrap_or_default()
+}
+
+#[test]
+fn a_module_that_panics_while_it_reads_is_told_as_the_mistake() {
+    let told = refused("site \"*\" {\n    greeting \"a\" { times 7; }\n    proxy \"app\"\n}\n");
+    assert!(told.contains("test.kdl:4:5"), "{told}");
+    assert!(told.contains("the module panicked while it read this for its step `greeting`"), "{told}");
 }
 
 #[test]
