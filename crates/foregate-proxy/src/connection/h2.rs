@@ -19,9 +19,10 @@ use crate::exchange::scratch::Scratch;
 use crate::exchange::{self, Unserved};
 use crate::http2::{self, Arrived, Asked, COLLECT, ClientStream, HEADS, RefusedHead, Shared};
 use crate::link::buffer::Buffer;
-use crate::link::{H2Link, Link, LinkError, Stream};
+use crate::link::{H2Link, Link, LinkError, Received, Stream};
 use crate::pressure;
 use crate::proxy::{Proxy, Terms};
+use crate::settings::Settings;
 use crate::telemetry::blocked::Watched;
 use crate::telemetry::clock;
 use crate::timer::Timer;
@@ -37,6 +38,8 @@ const READS: u32 = 4;
 const LINGER: Duration = Duration::from_secs(5);
 /// How long the end of a connection may take whatever a client still sends or takes, in times of `write-stall`.
 const LONGEST: u32 = 4;
+/// How long after the response, or the last that came of the request, a stream is reset of which the request has not ended.
+const RESET_AFTER: Duration = Duration::from_millis(200);
 /// How long a client may take to go away after it was told why.
 const FAREWELL: Duration = Duration::from_secs(1);
 /// The most requests of one connection that are begun before those of others have their turn, and before it is looked at whether their
@@ -583,11 +586,43 @@ async fn serve_stream(
         response,
         timer: &mut timer,
     };
-    // What is left of the request is not needed: dropping the stream says so once the response has been sent
-    // (RFC 9113, section 8.1).
     exchange::serve(served, admitted).await;
     scratch.give();
+    if let Link::Client(stream) = &mut client.link
+        && stream.is_answered_early()
+    {
+        Box::pin(drain(stream, &config.settings, &mut timer)).await;
+    }
+    // What is left of the request is not needed: dropping the stream says so (RFC 9113, section 8.1).
+    drop(client);
     drop(place);
+}
+
+/// Reads and drops what is left of a request that has been answered. Clients such as curl 7.88 lose a response if they read it
+/// together with the reset behind it: so there is none where little is left, and beyond that it comes later.
+async fn drain(stream: &mut ClientStream, settings: &Settings, timer: &mut Timer) {
+    let latest = clock::now() + settings.timeouts.early_response_drain;
+    let mut deadline = latest.min(clock::now() + RESET_AFTER);
+    let mut left = settings.limits.early_response_drain;
+    poll_fn(|cx| {
+        while left > 0 {
+            match stream.poll_receive(cx) {
+                Poll::Ready(Ok(Received::Data)) => {
+                    let count = stream.data().len();
+                    stream.consume(count);
+                    left = left.saturating_sub(count);
+                    deadline = latest.min(clock::now() + RESET_AFTER);
+                }
+                Poll::Ready(Ok(Received::End) | Err(_)) => return Poll::Ready(()),
+                Poll::Pending => return timer.poll(cx, deadline),
+            }
+        }
+        if stream.poll_abandoned(cx).is_ready() {
+            return Poll::Ready(());
+        }
+        timer.poll(cx, deadline)
+    })
+    .await;
 }
 
 /// Logs a request whose head was refused, and shows it to steps that ask for such.

@@ -82,7 +82,10 @@ impl<'a> Exchange<'a> {
         let is_long = self.is_long(planned);
         let longest = if is_long { LONGEST_WAIT_OF_LONG } else { LONGEST_WAIT };
         let deadline = Instant::now() + wait.min(longest);
-        let patience = if is_long || full == WhenFull::Inline { Patience::Long } else { Patience::None };
+        // Those of a client that another one has made slow are many and short.
+        let moved_for_slowness = self.is_slow(planned);
+        let waits = is_long || moved_for_slowness || full == WhenFull::Inline;
+        let patience = if waits { Patience::Long } else { Patience::None };
         let place = match self.proxy.offload.reserve(self.client_address(), patience) {
             None if is_long && full == WhenFull::Error => self.wait_for_place(deadline).await?,
             place => place,
@@ -150,9 +153,9 @@ impl<'a> Exchange<'a> {
         if let Some(step) = self.proxy.steps.get(planned.step) {
             step.timed.inc();
             step.nanos.add(u64::try_from(took.as_nanos()).unwrap_or(u64::MAX));
-            if self.is_slow(planned) {
+            if moved_for_slowness {
                 step.moved.inc();
-                step.used(processor, self.phase_began());
+                step.used(processor, self.input_of(planned), self.phase_began());
             }
         }
         verdict.map_err(|_| Fault::Panicked)?.map_err(|error| {

@@ -28,7 +28,7 @@ use crate::error::Error;
 use crate::link::LinkError;
 use crate::offload::{LONG_BODY, LONGEST_WAIT, LONGEST_WAIT_OF_LONG};
 use crate::telemetry::clock;
-use crate::telemetry::steps::StepCounters;
+use crate::telemetry::steps::{Input, StepCounters};
 use crate::timer::Timer;
 
 thread_local! {
@@ -433,7 +433,7 @@ impl<'a> Exchange<'a> {
         }))
         .unwrap_or(Err(Fault::Panicked));
         if let (Some(step), Some(before)) = (suspect, before) {
-            step.used(clock::thread_time().saturating_sub(before), now);
+            step.used(clock::thread_time().saturating_sub(before), self.input_of(planned), now);
         }
         verdict
     }
@@ -469,9 +469,17 @@ impl<'a> Exchange<'a> {
         self.proxy.steps.get(planned.step).is_some_and(|step| step.is_broken(self.phase_began()))
     }
 
-    /// Whether a step that is said to be light has held a worker lately.
+    /// Whether a step that is said to be light has held a worker lately, with these settings and no more to look at.
     pub(super) fn is_slow(&self, planned: &Planned) -> bool {
-        self.proxy.steps.get(planned.step).is_some_and(|step| step.is_slow(self.phase_began()))
+        let counters = self.proxy.steps.get(planned.step);
+        counters.is_some_and(|step| step.is_slow(|| self.input_of(planned), self.phase_began()))
+    }
+
+    /// What a step is run with: settings, and a request of some size.
+    pub(super) fn input_of(&self, planned: &Planned) -> Input {
+        let body = self.run.as_ref().map_or(0, |run| run.facts.body().len());
+        let head = self.request.head.headers.arena_len() + self.request.head.target().len();
+        Input { settings: Arc::as_ptr(&planned.settings).addr(), size: head + body }
     }
 
     /// Performs what the steps of the phase have asked for, all at once, unless the client gives up.

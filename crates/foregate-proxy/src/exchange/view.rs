@@ -320,8 +320,8 @@ impl module::Exchange for View<'_> {
             return false;
         }
         // It was made of what a client sent.
-        let rewritten =
-            !path.is_some_and(module::leads_up) && self.request.rewrite(path, query, self.slashes()).is_ok();
+        let rewritten = !path.is_some_and(module::has_parent_segment)
+            && self.request.rewrite(path, query, self.slashes()).is_ok();
         // As it came, the origin must not see it: perhaps it was to be kept within a folder.
         self.facts.target_is_wrong |= !rewritten;
         rewritten

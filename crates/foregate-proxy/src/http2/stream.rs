@@ -252,6 +252,11 @@ impl ClientStream {
         Poll::Pending
     }
 
+    /// Whether the response has been sent, and the request is still coming.
+    pub fn is_answered_early(&self) -> bool {
+        self.shared.0.lock().streams.state(self.id) == (true, false)
+    }
+
     /// Resets the stream.
     pub fn abort(&mut self) {
         let mut state = self.shared.0.lock();

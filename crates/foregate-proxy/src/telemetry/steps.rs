@@ -35,6 +35,8 @@ const CLOSE_LOOK: u64 = 5_000;
 const SUSPECTED: u64 = 60_000;
 /// How long a light step runs on the threads for heavy work after it has used the processor for [`BLOCKED`], milliseconds.
 const MOVED: u64 = 60_000;
+/// Settings of one step that are known to be slow. Beyond, all are taken for slow.
+const SLOW_SETTINGS: usize = 64;
 
 /// Counters of all steps of a pipeline.
 #[derive(Debug)]
@@ -96,7 +98,8 @@ pub struct StepCounter {
     watched: Arc<AtomicU64>,
 }
 
-/// Until when the step is suspected of holding its worker, and until when it is known to; in milliseconds of the steady clock.
+/// Until when the step is suspected of holding its worker, and until when any of its settings are known to; in milliseconds of
+/// the steady clock.
 ///
 /// Suspected is who was at work while much time passed. That may be the system's doing, which let another process run. So
 /// the processor time of a suspect is taken, which costs a call of the system before and after each of its runs.
@@ -104,6 +107,26 @@ pub struct StepCounter {
 struct Slowness {
     suspected: AtomicU64,
     known: AtomicU64,
+    of_settings: Mutex<Vec<Slow>>,
+}
+
+/// Settings with which a step is slow: one regular expression of one site must not cost the others their workers.
+#[derive(Debug)]
+struct Slow {
+    settings: usize,
+    until: u64,
+    /// The least that it was slow with, bytes. What is less than half of it takes less than half of the time, as steps look
+    /// at their input once: it is none that harms others, and need not wait behind that.
+    from: usize,
+}
+
+/// What a step is run with, as far as that says how long it takes.
+#[derive(Debug, Clone, Copy)]
+pub struct Input {
+    /// Which settings: an address of theirs. One that is another's after a reload is forgotten in time.
+    pub settings: usize,
+    /// How much there is to look at, bytes.
+    pub size: usize,
 }
 
 /// Counts by event and part.
@@ -135,10 +158,12 @@ impl StepCounters {
         until != 0 && now < until
     }
 
-    /// Whether a step is [suspected](StepCounter::is_suspected), [slow](StepCounter::is_slow) or
+    /// Whether a step is [suspected](StepCounter::is_suspected), [slow](StepCounter::is_slow) with some settings, or
     /// [broken](StepCounter::is_broken) now; in milliseconds of the steady clock.
     pub fn is_watched(&self, step: u16, now: u64) -> bool {
-        self.get(step).is_some_and(|step| step.is_suspected(now) || step.is_slow(now) || step.is_broken(now))
+        let is_watched =
+            |step: &StepCounter| step.is_suspected(now) || step.may_be_slow(now) || step.is_broken(now);
+        self.get(step).is_some_and(is_watched)
     }
 
     /// A task has held its worker for longer than [`BLOCKED`]: it may have been a step.
@@ -288,23 +313,31 @@ impl StepCounter {
         until != 0 && now < until
     }
 
-    /// Whether it is said to be light and is not.
+    /// Whether it is said to be light and is not, with some settings.
     #[inline]
-    pub fn is_slow(&self, now: u64) -> bool {
+    fn may_be_slow(&self, now: u64) -> bool {
         let until = self.slowness.known.load(Ordering::Relaxed);
         until != 0 && now < until
     }
 
+    /// Whether it is said to be light and is not, with this input.
+    #[inline]
+    pub fn is_slow(&self, input: impl FnOnce() -> Input, now: u64) -> bool {
+        self.may_be_slow(now) && self.slowness.holds(input(), now)
+    }
+
     /// Takes note of the processor time of a run, wherever that was.
-    pub fn used(&self, processor: Duration, now: u64) {
+    pub fn used(&self, processor: Duration, input: Input, now: u64) {
         if processor < BLOCKED {
             return;
         }
-        if !self.is_slow(now) {
+        if self.slowness.note(input, now) {
             tracing::warn!(
                 step = self.name,
                 milliseconds = processor.as_millis(),
-                "a step that is said to be light held a worker; it runs on the threads for heavy work for 60 s"
+                bytes = input.size,
+                "a step that is said to be light held a worker; where it is configured like this, requests with as much to \
+                 look at have it on the threads for heavy work for 60 s"
             );
         }
         self.watch(&self.slowness.known, now + MOVED);
@@ -332,6 +365,29 @@ impl StepCounter {
     }
 }
 
+impl Slowness {
+    fn holds(&self, input: Input, now: u64) -> bool {
+        let slow = self.of_settings.lock();
+        let mut live = slow.iter().filter(|slow| now < slow.until);
+        let is_it = |slow: &Slow| slow.settings == input.settings && input.size >= slow.from / 2;
+        live.clone().count() >= SLOW_SETTINGS || live.any(is_it)
+    }
+
+    /// Takes note of a slow run. Whether none was known with these settings.
+    fn note(&self, input: Input, now: u64) -> bool {
+        let mut slow = self.of_settings.lock();
+        slow.retain(|slow| now < slow.until);
+        if let Some(known) = slow.iter_mut().find(|slow| slow.settings == input.settings) {
+            (known.until, known.from) = (now + MOVED, known.from.min(input.size));
+            return false;
+        }
+        if slow.len() < SLOW_SETTINGS {
+            slow.push(Slow { settings: input.settings, until: now + MOVED, from: input.size });
+        }
+        true
+    }
+}
+
 fn since_start(now: Instant) -> u64 {
     u64::try_from(now.saturating_duration_since(*START).as_millis()).unwrap_or(u64::MAX)
 }
@@ -347,15 +403,34 @@ mod tests {
         step.took(Duration::from_millis(9), 1000);
         assert!(!step.is_suspected(1000));
         step.took(BLOCKED, 1000);
-        assert!(step.is_suspected(1001) && !step.is_slow(1001));
+        let input = Input { settings: 1, size: 100 };
+        let is_slow = |now| step.is_slow(|| input, now);
+        assert!(step.is_suspected(1001) && !is_slow(1001));
         assert!(counters.is_watched(0, 1001) && !counters.is_watched(1, 1001));
         // The system had let somebody else run.
-        step.used(Duration::from_millis(1), 1001);
-        assert!(!step.is_slow(1001));
-        step.used(BLOCKED, 1002);
-        assert!(step.is_slow(1003) && !step.is_slow(1002 + MOVED));
-        assert!(!counters.get(1).unwrap().is_slow(1003));
+        step.used(Duration::from_millis(1), input, 1001);
+        assert!(!is_slow(1001));
+        step.used(BLOCKED, input, 1002);
+        assert!(is_slow(1003) && !is_slow(1002 + MOVED));
+        assert!(!counters.get(1).unwrap().is_slow(|| input, 1003));
         assert!(counters.any_is_watched(1003) && !counters.any_is_watched(1002 + MOVED));
+    }
+
+    #[test]
+    fn a_step_is_slow_with_settings_and_from_a_size_on() {
+        let counters = StepCounters::new(["a"].into_iter());
+        let step = counters.get(0).unwrap();
+        let is_slow = |settings, size, now| step.is_slow(|| Input { settings, size }, now);
+        step.used(BLOCKED, Input { settings: 1, size: 1000 }, 1000);
+        assert!(is_slow(1, 500, 1001) && !is_slow(1, 499, 1001) && !is_slow(2, 1000, 1001));
+        step.used(BLOCKED, Input { settings: 1, size: 400 }, 2000);
+        step.used(BLOCKED, Input { settings: 1, size: 9000 }, 3000);
+        assert!(is_slow(1, 200, 2999 + MOVED) && !is_slow(1, 199, 3001) && !is_slow(1, 9000, 3000 + MOVED));
+        for settings in 0..=SLOW_SETTINGS {
+            step.used(BLOCKED, Input { settings, size: 0 }, 70_000);
+        }
+        assert!(is_slow(1000, 0, 70_001), "too many to tell them apart");
+        assert!(!is_slow(1, 0, 70_000 + MOVED));
     }
 
     #[test]
