@@ -7,13 +7,13 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use foregate_module::settings::{Argument, Context, LogId, Place, Problem, UpstreamId, Wrong};
 use foregate_module::{Condition, Conditions, Expression, PhaseId, Pipeline, Steps};
-use foregate_modules::expressions::{Compiler, Mistake};
+use foregate_modules::expressions::{Compiler, Mistake, field_of_variable};
 
 use super::files::Files;
 use super::modules::Upstreams;
 use crate::document::Span;
 use crate::load::Tree;
-use crate::{glob, nginx, problem};
+use crate::{glob, problem};
 use foregate_rules::{Entries, Word, nearest, words};
 
 /// All that settings may depend on beside their nodes.
@@ -243,7 +243,8 @@ fn escape(text: &str) -> Option<(usize, Option<char>)> {
 
 /// What to write in place of an expression, where its own language cannot know.
 fn advice(text: &str, mistake: &Mistake) -> Option<String> {
-    if let Some(field) = nginx::field_of(text.trim()) {
+    let written = text.get(mistake.span.clone()).unwrap_or_default();
+    if let Some(field) = [text.trim(), written].into_iter().find_map(field_of_variable) {
         return Some(format!("write `{field}`"));
     }
     let list = missing_list(&mistake.message)?;

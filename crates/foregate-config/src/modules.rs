@@ -12,7 +12,8 @@ use foregate_module::settings::{self, Argument, Context, Node, UpstreamId, Wrong
 use foregate_module::{
     ChooseUpstream, Condition, Configured, Output as _, PhaseId, Pipeline, Plan, PlanBuilder, Planned, Slot,
 };
-use foregate_modules::expressions::{COUNTRY_VALUE, Compiler};
+use foregate_modules::expressions::{COUNTRY_VALUE, Compiler, VARIABLES};
+use foregate_rules::{Word, words};
 
 use super::block::{Decoder, ModuleNodes, turns_off};
 use super::context::{Reading, host_place};
@@ -59,7 +60,7 @@ pub struct Modules<'t> {
     /// For settings, by their index: the values that their expressions read, each with the place of the node that does.
     reads: Map<u32, Vec<(u16, Place)>>,
     /// For such a place and value, whether a step of some route writes it there. Nodes further out count on routes further in.
-    written: BTreeMap<(u32, u32, u16), (Place, bool)>,
+    written: BTreeMap<(u32, u32, &'static str), (Place, bool)>,
 }
 
 /// A key, and what is known of its steps.
@@ -157,11 +158,12 @@ impl<'t> Modules<'t> {
     /// reads it.
     pub fn unwritten(&self) -> Vec<(Place, &'static str)> {
         let unwritten = self.written.iter().filter(|(_, (_, written))| !written);
-        unwritten.map(|((_, _, value), (place, _))| (*place, self.value(*value))).collect()
+        unwritten.map(|((_, _, name), (place, _))| (*place, *name)).collect()
     }
 
+    /// The name of a value. Those that are one field have one name.
     fn value(&self, number: u16) -> &'static str {
-        self.pipeline.values().get(usize::from(number)).map_or("", |value| value.name)
+        self.pipeline.values().get(usize::from(number)).map_or("", |value| field_of(value.name))
     }
 
     /// Takes note of what is written where settings read it.
@@ -171,9 +173,9 @@ impl<'t> Modules<'t> {
             let writes = |planned: &Planned| {
                 let entry = self.pipeline.entries().get(usize::from(planned.step));
                 let mut outputs = entry.iter().flat_map(|entry| entry.decl().outputs);
-                outputs.any(|slot| slot.is_kept() && slot.name == name)
+                outputs.any(|slot| slot.is_kept() && field_of(slot.name) == name)
             };
-            let key = (place.file, place.span.start, *value);
+            let key = (place.file, place.span.start, name);
             let (_, written) = self.written.entry(key).or_insert((*place, false));
             *written = *written || plan.steps().iter().any(writes);
         }
@@ -308,7 +310,9 @@ impl<'t> Modules<'t> {
         let number = self.settings.len() as u32;
         let place = |value: &u16| {
             let names = match self.value(*value) {
-                COUNTRY_VALUE => vec!["ip.src.country".to_owned(), "ip.geoip.country".to_owned()],
+                COUNTRY_VALUE => {
+                    [COUNTRY_VALUE, "ip.src.country", "ip.geoip.country"].map(str::to_owned).into()
+                }
                 name => vec![name.replace('-', "_")],
             };
             let node = said.nodes.iter().find(|node| mentions(node, &names)).or(said.nodes.first());
@@ -354,10 +358,18 @@ fn panicked(nodes: &[Node], step: &str) -> settings::Problem {
         .help("this is a mistake of the module, whatever is written here; its own message tells where")
 }
 
-/// Whether a text of a node has one of these names of a field.
+/// The name under which expressions know a value together with others, or its own.
+fn field_of(value: &'static str) -> &'static str {
+    if VARIABLES.contains(&value) { VARIABLES[0] } else { value }
+}
+
+/// Whether an expression of a node has one of these names of a field.
 fn mentions(node: &Node, names: &[String]) -> bool {
-    let says =
-        |argument: &Argument| argument.text().is_ok_and(|text| names.iter().any(|name| text.contains(name)));
+    let is_named = |word: Word<'_>| matches!(word, Word::Name(word) if names.iter().any(|name| name == word));
+    let says = |argument: &Argument| match argument.text() {
+        Ok(text) => words(text).any(|(word, _)| is_named(word)),
+        Err(_) => false,
+    };
     node.args().iter().any(says)
         || node.props().any(|(_, argument)| says(argument))
         || node.children().iter().any(|child| mentions(child, names))

@@ -41,20 +41,6 @@ pub(crate) fn rate(key: &str, value: &str) -> Option<String> {
     (key == "rate-limit").then(|| format!("write `{key} {number} per=\"1{window}\"`"))
 }
 
-/// What expressions have in place of a variable.
-pub(crate) fn field_of(variable: &str) -> Option<&'static str> {
-    FIELDS.iter().find(|(name, _)| *name == variable).map(|(_, field)| *field)
-}
-
-const FIELDS: &[(&str, &str)] = &[
-    ("$remote_addr", "ip.src"),
-    ("$binary_remote_addr", "ip.src"),
-    ("$host", "http.host"),
-    ("$uri", "http.request.uri.path"),
-    ("$request_uri", "http.request.uri"),
-    ("$request_method", "http.request.method"),
-];
-
 const STATIC: &str =
     "files are not served here: have an origin do it, named by `proxy`; `respond` gives a fixed text";
 

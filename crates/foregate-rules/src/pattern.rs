@@ -10,7 +10,7 @@ use regex_automata::util::syntax;
 
 use crate::cost;
 use crate::limits::{
-    MAX_COMPILED_PATTERN, MAX_PATTERN, MAX_PATTERN_CACHE, MAX_PATTERN_DEPTH, MAX_PLACES, MAX_REFERENCES,
+    MAX_COMPILED_PATTERN, MAX_PATTERN, MAX_PATTERN_CACHE, MAX_PATTERN_DEPTH, MAX_POSITIONS, MAX_REFERENCES,
     MAX_REPLACED,
 };
 use crate::literals::Needs;
@@ -71,8 +71,8 @@ fn too_large() -> String {
 
 fn too_slow() -> String {
     format!(
-        "the regular expression is slow on texts made for it: more than {MAX_PLACES} places of it may be open at once, its \
-         repetitions written out; smaller counts help, and so do `*` and `+` in the place of counts"
+        "the regular expression is slow on texts made for it: more than {MAX_POSITIONS} of its positions may be active at \
+         once, with its repetitions written out; smaller counts help, and so do `*` and `+` in the place of counts"
     )
 }
 

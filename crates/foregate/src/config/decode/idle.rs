@@ -184,6 +184,29 @@ pub(super) fn paths(
     }
 }
 
+/// Keys that keep clients out.
+const GUARDS: [&str; 4] = ["access", "basic-auth", "forward-auth", "jwt"];
+
+/// Tells of routes that guard one segment below a path, where another route takes what is further below and does not guard it: in
+/// other servers such a pattern takes all.
+pub(super) fn open_below(decoder: &mut Decoder<'_>, patterns: &[&PathPattern], routes: &[Item<'_>]) {
+    let guards = |route: &Item<'_>| {
+        route.children().iter().any(|child| GUARDS.contains(&child.node.name()) && !turns_off(*child))
+    };
+    for (pattern, route) in patterns.iter().zip(routes) {
+        let above = pattern.text().strip_suffix("/*").filter(|above| !above.contains('*'));
+        let Some(above) = above.filter(|_| guards(route)) else { continue };
+        let below = format!("{above}/a/b");
+        let takes = patterns.iter().zip(routes).filter(|(pattern, _)| pattern.meets(&below));
+        let takes: Vec<_> = takes.map(|(_, route)| route).collect();
+        if !takes.is_empty() && !takes.into_iter().any(guards) {
+            let message =
+                format!("`*` takes one segment: another route takes `{below}`, without what guards this one");
+            decoder.warn(Problem::new(Some(route.place()), message).help(format!("write `{above}/**`")));
+        }
+    }
+}
+
 /// The path, or pattern of paths, that a key answers; `None` where it answers others, or where that cannot be told.
 fn path_of<'t>(item: Item<'t>) -> Option<&'t str> {
     let name = item.node.name();

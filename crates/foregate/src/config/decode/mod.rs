@@ -11,6 +11,7 @@ mod writable;
 use std::cell::Cell;
 use std::collections::HashMap;
 use std::net::SocketAddr;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -85,6 +86,15 @@ pub(super) fn decode(
     inspect: bool,
     problems: &mut Problems,
 ) -> Settings {
+    // A reload goes on with the old configuration, whatever a module does.
+    catch_unwind(AssertUnwindSafe(|| decode_all(tree, pipeline, inspect, problems))).unwrap_or_else(|_| {
+        let message = "a module of this program panicked while the configuration was read";
+        problems.push(Problem::new(None, message).help("its own message tells where"));
+        Settings::new(Arc::clone(pipeline))
+    })
+}
+
+fn decode_all(tree: &Tree, pipeline: &Arc<Pipeline>, inspect: bool, problems: &mut Problems) -> Settings {
     let mut inspection = tls::Inspection::new(inspect);
     let keys = pipeline.keys().into_iter().map(|(key, _)| key).collect();
     let mut decoder = Decoder::new(problems, &ROOT, keys);

@@ -174,8 +174,8 @@ impl<'u> Sites<'u> {
         let mut routes = Vec::with_capacity(items.len());
         let mut places = Vec::with_capacity(items.len());
         let mut whole = true;
-        for item in items {
-            match self.route(decoder, item, slashes, site) {
+        for item in &items {
+            match self.route(decoder, *item, slashes, site) {
                 Some(route) => {
                     routes.push(route);
                     places.push(item.place());
@@ -189,6 +189,10 @@ impl<'u> Sites<'u> {
             &routes.iter().map(|(pattern, _)| pattern).collect::<Vec<_>>(),
             "no route of this site takes",
         );
+        if whole {
+            let patterns: Vec<_> = routes.iter().map(|(pattern, _)| pattern).collect();
+            idle::open_below(decoder, &patterns, &items);
+        }
         let patterns: Vec<Arc<str>> = routes.iter().map(|(pattern, _)| pattern.text().clone()).collect();
         match self.builder.route_set(routes) {
             Ok(set) => whole.then_some(set),
