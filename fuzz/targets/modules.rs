@@ -122,7 +122,7 @@ impl Run<'_> {
                     return Some(action);
                 }
             }
-            for slot in std::mem::take(&mut self.state.fetches) {
+            for (slot, _) in std::mem::take(&mut self.state.fetches) {
                 let Some(question) = self.state.slots.take_question(slot) else { continue };
                 assert!(question.request.path.starts_with(b"/"));
                 if let Some(slot) = self.host.pipeline.answer_slot(slot) {

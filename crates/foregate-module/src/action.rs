@@ -82,6 +82,9 @@ pub trait Terminal: Sized {
     /// Its name in descriptions; `None` for none.
     const NAMES: &'static [&'static str];
 
+    /// Whether it may say something in the access log.
+    const NOTES: bool = false;
+
     /// What the access log is to say of it; see [`Noted`].
     fn notes(&mut self) -> Vec<Note> {
         Vec::new()
@@ -183,6 +186,7 @@ impl Terminal for Abort {
 
 impl<S: Terminal> Terminal for Noted<S> {
     const NAMES: &'static [&'static str] = S::NAMES;
+    const NOTES: bool = true;
     fn notes(&mut self) -> Vec<Note> {
         core::mem::take(&mut self.notes)
     }
@@ -199,6 +203,7 @@ impl<A: Terminal, B: Terminal> Terminal for Either<A, B> {
         (&[], b) => b,
         _ => &["respond", "redirect", "replace", "abort"],
     };
+    const NOTES: bool = A::NOTES || B::NOTES;
     fn notes(&mut self) -> Vec<Note> {
         match self {
             Self::A(stop) => stop.notes(),

@@ -1,5 +1,6 @@
 //! What the compiler checks about a pipeline.
 
+use crate::output::{Notes, Output};
 use crate::phase_id::{Phase, PhaseId};
 use crate::settings::{FromNode, Key};
 use crate::step::{Filter, Step, Weight};
@@ -107,6 +108,8 @@ pub struct Decl {
     pub outputs: &'static [Slot],
     /// How it may end a request.
     pub stops: &'static [&'static str],
+    /// Whether it may say in the access log why.
+    pub stop_notes: bool,
     /// When it runs at all.
     pub filters: &'static [Filter],
     /// Whether it belongs on the threads for heavy work.
@@ -122,6 +125,13 @@ pub struct Decl {
 }
 
 impl Decl {
+    /// What it may write, with the notes of how it ends requests.
+    pub fn writes(&self) -> impl Iterator<Item = &'static Slot> {
+        let notes = &const { Notes::SLOT };
+        let is_said = self.outputs.iter().any(|slot| slot.name == notes.name);
+        self.outputs.iter().chain((self.stop_notes && !is_said).then_some(notes))
+    }
+
     /// Its turn: those of a phase that are no last ones, then the last ones.
     pub(crate) const fn turn(&self) -> usize {
         self.phase.order() * 2 + self.last as usize
@@ -137,6 +147,7 @@ pub const fn decl<S: Step>() -> Decl {
         inputs: <S::In<'static> as Inputs<'static, S::At>>::SLOTS,
         outputs: <S::Out as Outputs<S::At>>::SLOTS,
         stops: <S::Stop as Terminal>::NAMES,
+        stop_notes: <S::Stop as Terminal>::NOTES,
         filters: S::FILTERS,
         weight: S::WEIGHT,
         optional: S::OPTIONAL,
@@ -210,6 +221,7 @@ pub const fn merged<const N: usize>(groups: &[&[Decl]]) -> [Decl; N] {
         inputs: &[],
         outputs: &[],
         stops: &[],
+        stop_notes: false,
         filters: &[],
         weight: Weight::Light,
         optional: false,
@@ -265,6 +277,11 @@ impl Cursor {
 
 #[allow(clippy::panic, reason = "only evaluated by the compiler, whose error it becomes")]
 const fn check_name(groups: &[&[Decl]], here: &Cursor, step: &Decl) {
+    if !is_name(step.name) {
+        let mut text = Sentence::new();
+        text.say("`").say(step.name).say("` is no name of a step: write letters, digits and `-`");
+        panic!("{}", text.as_str());
+    }
     let mut cursor = Cursor::new();
     while let Some(other) = cursor.next(groups) {
         if cursor.is(here) {
@@ -278,6 +295,19 @@ const fn check_name(groups: &[&[Decl]], here: &Cursor, step: &Decl) {
             panic!("{}", text.as_str());
         }
     }
+}
+
+/// Names of steps are labels of metrics, and words of configurations and command lines.
+const fn is_name(name: &str) -> bool {
+    let bytes = name.as_bytes();
+    let mut at = 0;
+    while at < bytes.len() {
+        if !(bytes[at].is_ascii_alphanumeric() || bytes[at] == b'-') {
+            return false;
+        }
+        at += 1;
+    }
+    !bytes.is_empty()
 }
 
 /// Steps whose keys have one name are of one module, so that their settings are the same.
@@ -308,7 +338,8 @@ const fn check_key(groups: &[&[Decl]], here: &Cursor, step: &Decl) {
     }
 }
 
-/// A step whose filter never holds would never run.
+/// A step whose filter never holds would never run. Filters are looked at one by one: two that exclude each other are not
+/// found.
 #[allow(clippy::panic, reason = "only evaluated by the compiler, whose error it becomes")]
 const fn check_filter(groups: &[&[Decl]], here: &Cursor, step: &Decl, filter: Filter) {
     let mut text = Sentence::new();
@@ -318,6 +349,9 @@ const fn check_filter(groups: &[&[Decl]], here: &Cursor, step: &Decl, filter: Fi
             if step.phase.order() < PhaseId::UpstreamResponse.order() =>
         {
             text.say("its filter is about the response, and there is none yet");
+        }
+        Filter::Status(first, last) if first > last => {
+            text.say("its filter is about statuses of which the first is greater than the last");
         }
         Filter::Method(method) if is_misspelt(method) => {
             text.say("methods are compared with their case, and its filter says `").say(method).say("`");

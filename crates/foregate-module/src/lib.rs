@@ -88,6 +88,6 @@ pub use plan::{Condition, Conditions, Configured, Expression, Plan, PlanBuilder,
 pub use settings::{Argument, Context, FromNode, Key, LogId, Node, Problem, UpstreamId};
 pub use state::{Added, Question, Read, Slots, State};
 pub use step::{Erased, Filter, Load, Step, Swept, Verdict, Weight, WhenFull, erase};
-pub use target::leads_up;
+pub use target::has_parent_segment;
 pub use text::Text;
 pub use value::{Kind, Shown, Value};

@@ -278,11 +278,11 @@ impl Pipeline {
 
     /// Two steps whose settings are of two types, although their keys have one name: only one of them could be turned on.
     /// Programs refuse to start with such a pipeline; what tells keys apart without a look at types, the compiler refuses.
-    pub fn clash(&self) -> Option<[&'static Decl; 2]> {
+    pub fn conflicting_keys(&self) -> Option<[&'static Decl; 2]> {
         let of_key = |entry: &&Entry| entry.key().is_some();
         let clashes = |one: &Entry, other: &Entry| {
             one.key().map(|key| key.name) == other.key().map(|key| key.name)
-                && one.step.settings() != other.step.settings()
+                && one.step.settings_type() != other.step.settings_type()
         };
         self.entries.iter().enumerate().filter(|(_, entry)| of_key(entry)).find_map(|(number, entry)| {
             let other = self.entries[..number].iter().find(|other| clashes(other, entry))?;

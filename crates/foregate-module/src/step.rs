@@ -235,7 +235,7 @@ pub trait Erased: Send + Sync {
     fn key(&self) -> Option<&'static Key>;
 
     /// The type of its settings.
-    fn settings(&self) -> TypeId;
+    fn settings_type(&self) -> TypeId;
 
     /// Reads its settings.
     ///
@@ -323,7 +323,7 @@ impl<S: Step> Erased for Typed<S> {
         S::Settings::KEY
     }
 
-    fn settings(&self) -> TypeId {
+    fn settings_type(&self) -> TypeId {
         TypeId::of::<S::Settings>()
     }
 

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 /// Whether a path has a `..` that some server follows: encoded however often, behind a `\`, or before what ends a segment
 /// for some (`;`, `?`, `#`, NUL). What steps make of parts that a client sent may have one, and
 /// [`RewriteTarget`](crate::RewriteTarget) takes none.
-pub fn leads_up(path: &[u8]) -> bool {
+pub fn has_parent_segment(path: &[u8]) -> bool {
     let mut plain = Vec::with_capacity(path.len());
     for &byte in path {
         plain.push(byte);
@@ -24,7 +24,7 @@ pub fn leads_up(path: &[u8]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::leads_up;
+    use super::has_parent_segment;
 
     #[test]
     fn paths_that_lead_up_are_known_in_any_spelling() {
@@ -58,7 +58,7 @@ mod tests {
             "/..%00",
             "/..%2500.html",
         ] {
-            assert!(leads_up(path.as_bytes()), "{path}");
+            assert!(has_parent_segment(path.as_bytes()), "{path}");
         }
         for path in [
             "",
@@ -84,12 +84,12 @@ mod tests {
             "/..%25",
             "/%E4%2e.",
         ] {
-            assert!(!leads_up(path.as_bytes()), "{path}");
+            assert!(!has_parent_segment(path.as_bytes()), "{path}");
         }
         // Linear, though nothing but the last byte says what all of it is.
         let deep = [b"/.%".as_slice(), &b"25".repeat(500_000), b"2e"].concat();
-        assert!(leads_up(&deep));
+        assert!(has_parent_segment(&deep));
         let broken = [b"/.".as_slice(), &b"%2".repeat(500_000), b"5"].concat();
-        assert!(!leads_up(&broken));
+        assert!(!has_parent_segment(&broken));
     }
 }

@@ -602,7 +602,7 @@ pipeline! { fn clashing { use theirs; Another } }
 
 #[test]
 fn settings_of_two_types_under_one_key_are_told() {
-    assert!(steps_of_two().clash().is_none(), "steps of a module share a type");
-    let clash = clashing().clash().map(|decls| decls.map(|decl| decl.name));
+    assert!(steps_of_two().conflicting_keys().is_none(), "steps of a module share a type");
+    let clash = clashing().conflicting_keys().map(|decls| decls.map(|decl| decl.name));
     assert_eq!(clash, Some(["counts", "another"]));
 }

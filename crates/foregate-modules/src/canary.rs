@@ -21,9 +21,11 @@ use core::time::Duration;
 use foregate_module::settings::{Argument, Context, FromNode, Key, Node, Problem, Prop, together};
 use foregate_module::{
     ChooseUpstream, EditResponse, Edits, Emit, Expression, Fields, Filter, Kind, Never, PhaseId, Random,
-    Read, RequestFields, Scheme, Shown, Step, UpstreamId, Value, View, phase,
+    Read, RequestFields, ResponseFields, Scheme, Shown, Step, Text, UpstreamId, Value, View, phase,
 };
 use siphasher::sip::SipHasher13;
+
+use crate::lists::{OF_SHARED_CACHES, vary};
 
 /// The numbers that clients draw are below this: a hundredth of a percent each.
 const DRAWS: u32 = 10_000;
@@ -92,7 +94,7 @@ pub struct CanarySettings {
     key: Option<Arc<dyn Expression>>,
     /// Makes the hashes of one canary others than those of the next.
     salt: Box<str>,
-    header: Option<Box<str>>,
+    header: Option<Text>,
 }
 
 impl FromNode for CanarySettings {
@@ -137,9 +139,9 @@ fn fit_together(node: &Node) -> Result<(), Problem> {
     }
 }
 
-fn read_header(argument: &Argument) -> Result<Box<str>, Problem> {
+fn read_header(argument: &Argument) -> Result<Text, Problem> {
     crate::field_name(argument)?;
-    Ok(argument.text()?.into())
+    Ok(Text::Shared(argument.text()?.as_bytes().into()))
 }
 
 /// A percentage with up to two decimals, in hundredths.
@@ -214,7 +216,7 @@ impl CanarySettings {
 
     /// The side of a request, and the number that it has drawn if its client is to keep that.
     fn decide(&self, view: &View<'_>, fields: &dyn Fields, random: u64) -> (Side, Option<u32>) {
-        if let Some(side) = self.header.as_ref().and_then(|name| word(fields.get(name)?)) {
+        if let Some(side) = self.header.as_ref().and_then(|name| word(fields.named(name).next()?)) {
             return (side, None);
         }
         let cookie = self.cookie.as_ref().and_then(|name| crate::cookie(fields, name));
@@ -280,29 +282,37 @@ impl Step for CanaryUpstream {
     }
 }
 
-/// Has clients keep what they have drawn.
+/// Has clients keep what they have drawn, and caches know what the choice depends on.
 #[derive(Debug, Default)]
 pub struct CanaryCookie;
 
 impl Step for CanaryCookie {
     type At = phase::ResponseHeaders;
     type Settings = CanarySettings;
-    type In<'r> = (Read<'r, Drawn>, Scheme<'r>);
+    type In<'r> = (Read<'r, Drawn>, Scheme<'r>, ResponseFields<'r>);
     type Out = (EditResponse,);
     type Stop = Never;
     const NAME: &'static str = "canary-cookie";
-    const ABOUT: &'static str = "Sets the cookie that keeps a client where it is.";
+    const ABOUT: &'static str = "Sets the cookie that keeps a client where it is, and Vary.";
     const FILTERS: &'static [Filter] = &[Filter::Proxied];
 
     fn run(&self, settings: &CanarySettings, input: Self::In<'_>) -> ControlFlow<Never, Self::Out> {
-        let (Read(draw), Scheme(scheme)) = input;
+        let (Read(draw), Scheme(scheme), ResponseFields(response)) = input;
         let mut edits = Edits::new();
+        // One client's choice must not be what a cache hands to others (RFC 9110, section 12.5.5).
+        if let Some(header) = &settings.header {
+            edits = vary(edits, response, header.clone());
+        }
+        if settings.cookie.is_some() {
+            edits = vary(edits, response, "cookie");
+        }
         if let (Some(draw), Some(name)) = (draw, &settings.cookie) {
             let age = settings.max_age.as_secs();
             let secure = if scheme == "https" { "; Secure" } else { "" };
             let cookie = format!("{name}={draw}; Path=/; Max-Age={age}; HttpOnly; SameSite=Lax{secure}");
             // Whoever got it out of a cache would have drawn the same.
             edits = edits.append("set-cookie", cookie).append("cache-control", "private");
+            edits = OF_SHARED_CACHES.iter().fold(edits, |edits, name| edits.remove(*name));
         }
         ControlFlow::Continue((EditResponse(edits),))
     }

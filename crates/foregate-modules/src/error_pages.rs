@@ -34,8 +34,8 @@ use foregate_module::{
     Step, Text, UpstreamId, Value, phase,
 };
 
-use self::template::{Escape, Facts, Template};
-use crate::lists::{FULL, quality, vary};
+use self::template::{Escape, Facts, Template, misspelt};
+use crate::lists::{FULL, OF_SHARED_CACHES, quality, vary};
 use crate::request_id::RequestId;
 use crate::trace::Trace;
 
@@ -56,7 +56,7 @@ const STATUSES: RangeInclusive<u64> = 300..=999;
 const HTML: &str = "text/html; charset=utf-8";
 
 /// Fields that describe the body that is replaced; all others stay.
-const OF_THE_BODY: [&str; 13] = [
+const OF_THE_BODY: [&str; 14] = [
     "content-type",
     "content-length",
     "content-encoding",
@@ -66,6 +66,7 @@ const OF_THE_BODY: [&str; 13] = [
     "content-disposition",
     "content-md5",
     "content-digest",
+    "digest",
     "repr-digest",
     "etag",
     "last-modified",
@@ -290,10 +291,19 @@ fn statuses_of(argument: &Argument) -> Result<RangeInclusive<usize>, Problem> {
 
 fn read_page(node: &Node, context: &mut dyn Context) -> Result<Page, Problem> {
     let content_type = node.prop("type").map_or(Ok(HTML.into()), read_type);
-    let status = node.prop("status").map(|status| status.number(200..=999)).transpose();
+    let status = node.prop("status").map(read_status).transpose();
     let escape = content_type.as_ref().map_or(Escape::Json, |content_type| Escape::for_type(content_type));
     let (body, content_type, status) = together((read_body(node, escape, context), content_type, status))?;
-    Ok(Page { body, content_type, status: status.map(|status| status as u16) })
+    Ok(Page { body, content_type, status })
+}
+
+fn read_status(argument: &Argument) -> Result<u16, Problem> {
+    match argument.number(200..=999)? {
+        204 | 205 | 304 => {
+            Err(argument.wrong("a response with this status has no body (RFC 9110, section 6.4.1)"))
+        }
+        status => Ok(status as u16),
+    }
 }
 
 fn read_type(argument: &Argument) -> Result<Text, Problem> {
@@ -309,8 +319,15 @@ fn read_body(node: &Node, escape: Escape, context: &mut dyn Context) -> Result<B
             let argument = only_fetched.map_or_else(|| node.place(), Argument::place);
             return Err(Problem::new(argument, "this belongs to pages that are fetched with upstream=NAME"));
         }
-        (Some(text), None, None) => Body::Text(Template::new(text.text()?.as_bytes(), escape)),
-        (None, Some(file), None) => Body::File(Template::new(&context.file(file, PAGE_LIMIT)?, escape)),
+        (Some(text), None, None) => {
+            warn_of_misspelt(text, text.text()?.as_bytes(), context);
+            Body::Text(Template::new(text.text()?.as_bytes(), escape))
+        }
+        (None, Some(file), None) => {
+            let text = context.file(file, PAGE_LIMIT)?;
+            warn_of_misspelt(file, &text, context);
+            Body::File(Template::new(&text, escape))
+        }
         (None, None, Some(upstream)) => {
             let (upstream, path, keep, timeout) = together((
                 context.upstream(upstream),
@@ -324,6 +341,14 @@ fn read_body(node: &Node, escape: Escape, context: &mut dyn Context) -> Result<B
             return Err(node.wrong("a page needs exactly one of text=TEXT, file=FILE and upstream=NAME"));
         }
     })
+}
+
+fn warn_of_misspelt(argument: &Argument, text: &[u8], context: &mut dyn Context) {
+    if let Some((written, token)) = misspelt(text) {
+        let warning =
+            argument.wrong(format!("`{{{written}}}` is nothing that is replaced: it is sent as it stands"));
+        context.warn(warning.help(format!("did you mean `{{{token}}}`?")));
+    }
 }
 
 fn read_path(path: Option<&Argument>) -> Result<String, Problem> {
@@ -485,11 +510,11 @@ impl Page {
         }
     }
 
-    /// Its type and its body.
-    fn make(&self, facts: &Facts<'_>, fetched: Option<&FetchResult>) -> Option<(Text, Text)> {
+    /// What it comes to.
+    fn make(&self, facts: &Facts<'_>, fetched: Option<&FetchResult>) -> Option<Made> {
         match &self.body {
             Body::Text(template) | Body::File(template) => {
-                Some((self.content_type.clone(), template.fill(facts)))
+                Some(Made::of(self.content_type.clone(), template, facts))
             }
             Body::Fetched { .. } => {
                 let answer = usable(fetched)?;
@@ -498,9 +523,23 @@ impl Page {
                     None => self.content_type.clone(),
                 };
                 let template = Template::new(&answer.body, Escape::for_type(&content_type));
-                Some((content_type, template.fill(facts)))
+                Some(Made::of(content_type, &template, facts))
             }
         }
+    }
+}
+
+/// A page as it is sent.
+struct Made {
+    content_type: Text,
+    body: Text,
+    /// Nobody else is to see it.
+    personal: bool,
+}
+
+impl Made {
+    fn of(content_type: Text, template: &Template, facts: &Facts<'_>) -> Self {
+        Self { content_type, body: template.fill(facts), personal: template.is_personal() }
     }
 }
 
@@ -513,15 +552,19 @@ fn usable(fetched: Option<&FetchResult>) -> Option<&FetchResponse> {
 }
 
 /// The fields that stay: those that say nothing of the body, nor of the framing. That of a 416 tells how long what was asked for is (RFC
-/// 9110, section 15.5.17).
-fn kept(fields: &dyn Fields, status: u16) -> Vec<Field> {
+/// 9110, section 15.5.17). What is `personal` no longer says how long it may be kept.
+fn kept(fields: &dyn Fields, status: u16, personal: bool) -> Vec<Field> {
+    let is_in =
+        |names: &[&str], name: &[u8]| names.iter().any(|field| name.eq_ignore_ascii_case(field.as_bytes()));
     let of_the_body = |name: &[u8]| {
-        OF_THE_BODY.iter().any(|field| name.eq_ignore_ascii_case(field.as_bytes()))
-            && !(status == 416 && name.eq_ignore_ascii_case(b"content-range"))
+        is_in(&OF_THE_BODY, name) && !(status == 416 && name.eq_ignore_ascii_case(b"content-range"))
     };
-    let stays = fields.iter().filter(|(name, _)| !of_the_body(name));
+    let of_caches = |name: &[u8]| {
+        personal && (is_in(&["cache-control", "expires"], name) || is_in(&OF_SHARED_CACHES, name))
+    };
+    let stays = fields.iter().filter(|(name, _)| !of_the_body(name) && !of_caches(name));
     // Those that are made beside these have room too.
-    let mut kept = Vec::with_capacity(fields.count() + 2);
+    let mut kept = Vec::with_capacity(fields.count() + 3);
     kept.extend(stays.filter_map(|(name, value)| Field::new(name.to_vec(), value.to_vec()).ok()));
     kept
 }
@@ -588,12 +631,17 @@ impl Step for Serve {
             trace_id: trace.map_or(&[], |hop| hop.trace()),
         };
         let made = match &settings.json {
-            Some(json) if *chosen == JSON => Some(("application/json".into(), json.fill(&facts))),
+            Some(json) if *chosen == JSON => Some(Made::of("application/json".into(), json, &facts)),
             _ => page.make(&facts, fetched),
         };
-        let Some((content_type, body)) = made else { return ControlFlow::Continue(original()) };
+        let Some(Made { content_type, body, personal }) = made else {
+            return ControlFlow::Continue(original());
+        };
         let mut replaced = Response::new(page.status.unwrap_or(status));
-        replaced.fields = kept(response, replaced.status);
+        replaced.fields = kept(response, replaced.status, personal);
+        if personal {
+            replaced = replaced.field("cache-control", "no-store");
+        }
         let replaced = replaced.body(content_type, body);
         ControlFlow::Break(Replace(if varies { replaced.field("vary", "accept") } else { replaced }))
     }

@@ -289,6 +289,11 @@ fn kind_of(kind: Kind) -> Type {
     }
 }
 
+/// The field that has what a variable of NGINX stands for, named with its `$`.
+pub fn field_of_variable(variable: &str) -> Option<String> {
+    crate::literal::field(variable.strip_prefix('$')?)
+}
+
 /// Where a field is named in a text that compiles; all of the text if it is not found.
 fn place(text: &str, field: Option<&foregate_rules::Field>, name: &str) -> Range<usize> {
     let is_named = |word: &str| word == name || field.is_some_and(|field| field.aliases.contains(&word));

@@ -194,7 +194,10 @@ fn read_names(node: &Node, key: &str, refused: &[&str]) -> Result<Vec<String>, P
 /// What a client sends under a name of `copy` is gone before the server is asked. Credentials are not: it is who verifies them.
 fn refuse_sent(node: &Node, copy: &[String]) -> Result<(), Problem> {
     let gone = |name: &str| {
-        copy.iter().any(|copied| copied.eq_ignore_ascii_case(name) && !SENT.contains(&&**copied))
+        // As for many origins, `_` is `-`.
+        let name = name.replace('_', "-");
+        let mut removed = copy.iter().filter(|copied| !SENT.contains(&&***copied));
+        removed.any(|copied| copied.replace('_', "-").eq_ignore_ascii_case(&name))
     };
     let mut sent = node.children_named("send").flat_map(|child| child.args());
     match sent.find(|argument| argument.text().is_ok_and(gone)) {

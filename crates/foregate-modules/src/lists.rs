@@ -1,6 +1,6 @@
 //! Fields whose values are lists (RFC 9110, section 5.6.1).
 
-use foregate_module::{Edits, Fields};
+use foregate_module::{Edits, Fields, Text};
 
 /// Whether a list has an element, in any case.
 pub(crate) fn has_element(fields: &dyn Fields, name: &str, wanted: &[u8]) -> bool {
@@ -9,12 +9,17 @@ pub(crate) fn has_element(fields: &dyn Fields, name: &str, wanted: &[u8]) -> boo
 }
 
 /// Adds a name to `Vary` unless it says so already.
-pub(crate) fn vary(edits: Edits, response: &dyn Fields, name: &'static str) -> Edits {
-    if has_element(response, "vary", name.as_bytes()) || has_element(response, "vary", b"*") {
+pub(crate) fn vary(edits: Edits, response: &dyn Fields, name: impl Into<Text>) -> Edits {
+    let name = name.into();
+    if has_element(response, "vary", &name) || has_element(response, "vary", b"*") {
         return edits;
     }
     edits.append("Vary", name)
 }
+
+/// Fields that tell shared caches of one kind more than `Cache-Control` does, and count more there (RFC 9213): where a response is
+/// for one client, they go.
+pub(crate) const OF_SHARED_CACHES: [&str; 2] = ["cdn-cache-control", "surrogate-control"];
 
 /// How much a client likes something, in thousandths; 0: not at all.
 pub(crate) type Quality = u16;

@@ -2,6 +2,7 @@
 
 use alloc::format;
 use alloc::string::{String, ToString};
+use alloc::vec::Vec;
 
 use foregate_module::{Argument, Problem};
 use foregate_rules::FUNCTIONS;
@@ -32,25 +33,60 @@ pub(crate) fn check(argument: &Argument, of: Use, written: fn(&str) -> String) -
             .wrong(format!("`{function}` is not called here: the text is taken as it stands"))
             .help(format!("write {}", written(text.trim()))));
     }
-    let Some((before, variable)) = variable(text, of) else { return Ok(()) };
-    let name = variable.trim_matches(['$', '{', '}']);
+    let Some((_, variable)) = variable(text, of) else { return Ok(()) };
+    let name = bare(variable);
     let problem = argument.wrong(format!("`{variable}` is no variable here: it is taken as it stands"));
     let advice = if name.bytes().all(|byte| byte.is_ascii_digit()) {
         let replaced = r#"regex_replace(http.request.uri.path, "^/old/(.*)$", "/new/${1}")"#;
         format!("a part of the path is had by an expression: {}", written(replaced))
     } else {
-        let plain = before.len() <= SHOWN_LIMIT && !before.contains(['"', '\\', '#']);
-        let (before, field) = (if plain { before } else { "..." }, field(name));
-        let whole = match before {
-            "" => field,
-            before => format!("concat(\"{before}\", {field})"),
-        };
-        format!("what depends on the request is an expression: {}", written(&whole))
+        match expression(text, of) {
+            Ok(whole) => format!("what depends on the request is an expression: {}", written(&whole)),
+            Err(unknown) => format!(
+                "what depends on the request is an expression, with `expression=#true`; none has what `{unknown}` stands for"
+            ),
+        }
     };
     Err(problem.help(match of {
         Use::Address => format!("{advice}; the character itself is `%24`"),
         _ => advice,
     }))
+}
+
+fn bare(variable: &str) -> &str {
+    variable.trim_matches(['$', '{', '}'])
+}
+
+/// The expression that a text with variables was meant as.
+///
+/// # Errors
+///
+/// The variable that there is no field for.
+fn expression(text: &str, of: Use) -> Result<String, &str> {
+    // Scheme, host, path and query are one field.
+    const WHOLE: [&str; 2] = ["$scheme://$host$request_uri", "$scheme://$http_host$request_uri"];
+    if WHOLE.contains(&text) {
+        return Ok("http.request.full_uri".to_string());
+    }
+    let (mut parts, mut rest) = (Vec::new(), text);
+    loop {
+        let (before, found) = match variable(rest, of) {
+            Some((before, found)) => (before, Some(found)),
+            None => (rest, None),
+        };
+        if !before.is_empty() {
+            let plain = before.len() <= SHOWN_LIMIT && !before.contains(['"', '\\', '#']);
+            parts.push(format!("\"{}\"", if plain { before } else { "..." }));
+        }
+        let Some(found) = found else { break };
+        parts.push(field(bare(found)).ok_or(found)?);
+        rest = &rest[before.len() + found.len()..];
+    }
+    if let [only] = &*parts {
+        return Ok(only.clone());
+    }
+    parts.iter_mut().filter(|part| *part == "ip.src").for_each(|part| *part = format!("to_string({part})"));
+    Ok(format!("concat({})", parts.join(", ")))
 }
 
 /// The function that a text calls, if it is a call and nothing else.
@@ -97,9 +133,9 @@ fn variable(text: &str, of: Use) -> Option<(&str, &str)> {
     }
 }
 
-/// What the expression language calls a variable of NGINX; an example where it has no such thing.
-fn field(variable: &str) -> String {
-    const FIELDS: [(&str, &str); 13] = [
+/// What the expression language calls a variable of NGINX, named without `$`.
+pub(crate) fn field(variable: &str) -> Option<String> {
+    const FIELDS: [(&str, &str); 14] = [
         ("request_uri", "http.request.uri"),
         ("uri", "http.request.uri.path"),
         ("document_uri", "http.request.uri.path"),
@@ -109,26 +145,24 @@ fn field(variable: &str) -> String {
         ("http_host", "http.host"),
         ("server_name", "http.host"),
         ("remote_addr", "ip.src"),
+        ("binary_remote_addr", "ip.src"),
         ("request_method", "http.request.method"),
         ("http_user_agent", "http.user_agent"),
         ("http_referer", "http.referer"),
         ("http_cookie", "http.cookie"),
     ];
     if let Some((_, field)) = FIELDS.iter().find(|(name, _)| *name == variable) {
-        return (*field).to_string();
+        return Some((*field).to_string());
     }
     if variable.contains('.') {
-        return variable.to_string();
+        return Some(variable.to_string());
     }
     let part = |prefix: &str, field: &str| Some((variable.strip_prefix(prefix)?, field.to_string()));
     let of_map = part("http_", "http.request.headers").map(|(name, field)| (name.replace('_', "-"), field));
     let of_map = of_map
         .or_else(|| part("arg_", "http.request.uri.args").map(|(name, field)| (name.into(), field)))
         .or_else(|| part("cookie_", "http.request.cookies").map(|(name, field)| (name.into(), field)));
-    match of_map {
-        Some((name, field)) => format!("{field}[\"{name}\"][0]"),
-        None => "http.request.uri".to_string(),
-    }
+    of_map.map(|(name, field)| format!("{field}[\"{name}\"][0]"))
 }
 
 #[cfg(test)]
@@ -154,6 +188,12 @@ mod tests {
         assert!(help.ends_with("#\"http.request.headers[\"x-team\"][0]\"#"), "{help}");
         let (_, help) = told("a \"b\" $cookie_id", Use::Value).unwrap();
         assert!(help.contains("concat(\"...\", http.request.cookies[\"id\"][0])"), "{help}");
+        let (_, help) = told("https://$host$request_uri", Use::Address).unwrap();
+        assert!(help.contains("#\"concat(\"https://\", http.host, http.request.uri)\"#"), "{help}");
+        let (_, help) = told("$scheme://$host$request_uri", Use::Address).unwrap();
+        assert!(help.contains("#\"http.request.full_uri\"#"), "{help}");
+        let (_, help) = told("at $msec", Use::Value).unwrap();
+        assert!(help.ends_with("none has what `$msec` stands for"), "{help}");
         let (message, help) = told("by ${http.host}", Use::Value).unwrap();
         assert!(message.starts_with("`${http.host}` is no variable"), "{message}");
         assert!(help.ends_with("#\"concat(\"by \", http.host)\"#"), "{help}");

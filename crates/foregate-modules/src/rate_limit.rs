@@ -484,6 +484,10 @@ where
     const ABOUT: &'static str = "Counts requests by key and refuses those beyond a limit.";
     const FILTERS: &'static [Filter] = &[];
 
+    fn is_idle(settings: &RateLimits) -> bool {
+        !settings.limits.iter().any(|limit| limit.phase == S::ID)
+    }
+
     fn run(&self, settings: &RateLimits, input: Self::In<'_>) -> ControlFlow<Self::Stop, Self::Out> {
         let (view, Time(now), Random(random), ClientAddress(client), SiteName(site)) = input;
         let asked = Asked { view, client, site };

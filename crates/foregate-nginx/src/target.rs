@@ -1,6 +1,6 @@
 //! Targets between their form in NGINX, decoded, and the normal form that steps see.
 
-use foregate_module::leads_up;
+use foregate_module::has_parent_segment;
 use foregate_wire::{Slashes, normalize_path, normalize_query};
 
 /// The path and query of a request in their normal form, made of what was sent.
@@ -49,7 +49,7 @@ pub(crate) fn normal_path(path: &[u8]) -> Option<Vec<u8>> {
 /// The same of one that takes the place of the client's. It was made of what a client sent: a `..` in it is none of the
 /// author's.
 pub(crate) fn rewritten(path: &[u8]) -> Option<Vec<u8>> {
-    if leads_up(path) { None } else { normal_path(path) }
+    if has_parent_segment(path) { None } else { normal_path(path) }
 }
 
 /// The normal form of a query.

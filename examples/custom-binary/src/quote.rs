@@ -11,9 +11,9 @@ use std::time::Duration;
 
 use foregate_module::settings::{Context, FromNode, Key, Node, Problem, Prop, UpstreamId};
 use foregate_module::{
-    Add, AskWhole, Bail, BodyFilter, Emit, Fetch, FetchKey, FetchRequest, Fetched, Filter,
-    FilterResponseBody, Filtered, Kind, Never, PlainBody, Read, ResponseFields, Shown, Sink, Status, Step,
-    Value, Wish, phase,
+    Add, AskWhole, Bail, BodyFilter, EditResponse, Edits, Emit, Fetch, FetchKey, FetchRequest, Fetched,
+    Fields, Filter, FilterResponseBody, Filtered, Kind, Never, PlainBody, Read, ResponseFields, Shown, Sink,
+    Status, Step, Value, Wish, phase,
 };
 
 /// Whom to ask, and for what.
@@ -100,7 +100,7 @@ impl Value for Text {
     }
 }
 
-/// Takes the answer, and wants the page without its content coding.
+/// Takes the answer, and wants the page without its content coding and without what says whether it is still the same.
 #[derive(Debug, Default)]
 pub struct Take;
 
@@ -108,19 +108,20 @@ impl Step for Take {
     type At = phase::ResponseHeaders;
     type Settings = Source;
     type In<'r> = (Read<'r, Fetched<Today>>, ResponseFields<'r>);
-    type Out = (Emit<Text>, Add<PlainBody>);
+    type Out = (Emit<Text>, Add<PlainBody>, EditResponse);
     type Stop = Never;
     const NAME: &'static str = "quote-take";
     const ABOUT: &'static str = "Takes the answer for a page that is HTML.";
     const FILTERS: &'static [Filter] = &[Filter::Status(200, 299)];
+    const RENEWS: bool = true;
 
     fn run(
         &self,
         _: &Source,
         (Read(answer), ResponseFields(fields)): Self::In<'_>,
     ) -> ControlFlow<Never, Self::Out> {
-        if !fields.get("content-type").is_some_and(|kind| kind.starts_with(b"text/html")) {
-            return ControlFlow::Continue((Emit(None), Add(None)));
+        if !is_html(fields) {
+            return ControlFlow::Continue((Emit(None), Add(None), EditResponse(Edits::default())));
         }
         // Without an answer there is a page without a quote.
         let text = match answer {
@@ -128,8 +129,14 @@ impl Step for Take {
             _ => b"",
         };
         let wish = Wish { step: Write::NAME, dry: false };
-        ControlFlow::Continue((Emit(Some(text.into())), Add(Some(wish))))
+        // The page changes with the quote, and the origin does not know.
+        let edits = Edits::default().remove("etag").remove("last-modified");
+        ControlFlow::Continue((Emit(Some(text.into())), Add(Some(wish)), EditResponse(edits)))
     }
+}
+
+fn is_html(fields: &dyn Fields) -> bool {
+    fields.get("content-type").is_some_and(|kind| kind.starts_with(b"text/html"))
 }
 
 /// Puts the quote into the page.
@@ -139,7 +146,7 @@ pub struct Write;
 impl Step for Write {
     type At = phase::ResponseBody;
     type Settings = Source;
-    type In<'r> = (Read<'r, Text>, Status);
+    type In<'r> = (Read<'r, Text>, Status, ResponseFields<'r>);
     type Out = (FilterResponseBody, AskWhole);
     type Stop = Never;
     const NAME: &'static str = "quote-write";
@@ -147,10 +154,14 @@ impl Step for Write {
     const FILTERS: &'static [Filter] = &[];
     const TRIES_PARTS: bool = true;
 
-    fn run(&self, _: &Source, (Read(text), Status(status)): Self::In<'_>) -> ControlFlow<Never, Self::Out> {
+    fn run(
+        &self,
+        _: &Source,
+        (Read(text), Status(status), ResponseFields(fields)): Self::In<'_>,
+    ) -> ControlFlow<Never, Self::Out> {
         let filter = text.map(|text| Filtered::new(Self::NAME, Replace::new(text)));
-        // In a part of a page, half of the place may be missing.
-        ControlFlow::Continue((FilterResponseBody(filter), AskWhole(status == 206)))
+        // In a part of a page, half of the place may be missing. Of a film, parts are parts.
+        ControlFlow::Continue((FilterResponseBody(filter), AskWhole(status == 206 && is_html(fields))))
     }
 }
 
@@ -224,6 +235,26 @@ mod tests {
         assert_eq!(said(Ok(answer()), "text/html"), Some(b"carpe diem".to_vec()));
         assert_eq!(said(Err(FetchError::Timeout), "text/html"), Some(Vec::new()));
         assert_eq!(said(Ok(answer()), "image/png"), None);
+    }
+
+    #[test]
+    fn a_page_with_a_quote_cannot_be_asked_whether_it_is_the_same() {
+        let mut sample = Sample::get("/").response(200);
+        for (name, value) in [("content-type", "text/html"), ("etag", "\"a\""), ("last-modified", "then")] {
+            sample = sample.response_field(name, value);
+        }
+        sample.run(&Take, &source());
+        assert_eq!(["etag", "last-modified"].map(|name| sample.response.get(name)), [None, None]);
+    }
+
+    #[test]
+    fn a_part_of_a_page_is_asked_for_as_a_whole() {
+        let asks = |kind: &str| {
+            let mut sample = Sample::get("/").response(206).response_field("content-type", kind);
+            sample.run(&Write, &source());
+            sample.state.asks_whole
+        };
+        assert_eq!([asks("text/html"), asks("video/mp4")], [true, false]);
     }
 
     #[test]

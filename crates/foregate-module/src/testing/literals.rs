@@ -10,7 +10,9 @@ use alloc::vec::Vec;
 use crate::phase_id::PhaseId;
 use crate::plan::{Condition, Conditions, Expression, Steps};
 use crate::settings::value::Kind;
-use crate::settings::{Argument, Context, FromNode, LogId, Node, Place, Problem, Scalar, UpstreamId};
+use crate::settings::{
+    ANY, Argument, Context, FromNode, Key, LogId, Node, Place, Problem, Scalar, UpstreamId,
+};
 
 /// A node of the configuration: `node("limit").arg(5).prop("per", "1s")`.
 pub fn node(name: &str) -> Node {
@@ -163,11 +165,62 @@ impl Context for Literals {
     }
 }
 
-/// Reads settings from nodes that ask for nothing else.
+/// Reads settings from nodes that ask for nothing else, as a configuration does: what the [key's](FromNode::KEY) table does not
+/// have is refused before the type is asked.
 ///
 /// # Errors
 ///
 /// What is wrong with them.
 pub fn settings<T: FromNode>(nodes: &[Node]) -> Result<T, Problem> {
+    if let Some(key) = T::KEY {
+        if nodes.is_empty() {
+            return Err(Problem::new(Place::default(), format!("`{}` stands nowhere", key.name)));
+        }
+        fit(nodes, core::slice::from_ref(key), &[])?;
+    }
     T::from_nodes(nodes, &mut Literals::default())
+}
+
+/// Whether these nodes are those of one block with these keys, and with names that others read.
+fn fit(nodes: &[Node], keys: &[Key], later: &[&str]) -> Result<(), Problem> {
+    for (number, node) in nodes.iter().enumerate() {
+        let name = node.name();
+        let Some(key) = keys.iter().find(|key| key.name == name) else {
+            match later.contains(&name) {
+                true => continue,
+                false => return Err(node.wrong(format!("there is no key `{name}` here"))),
+            }
+        };
+        let before = nodes.get(..number).unwrap_or_default();
+        if !key.many && before.iter().any(|before| before.name() == name) {
+            return Err(node.wrong(format!("`{name}` stands here already")));
+        }
+        let (least, most) = (usize::from(key.args.0), key.args.1);
+        if node.args().len() < least || (most != ANY && node.args().len() > usize::from(most)) {
+            return Err(node.wrong(format!("write `{name} {}`", key.usage)));
+        }
+        for (prop, value) in node.props() {
+            if !key.props.iter().any(|known| known.name == prop) {
+                return Err(value.wrong(format!("`{name}` has no property `{prop}`")));
+            }
+        }
+        if let Some(missing) = key.props.iter().find(|prop| prop.required && node.prop(prop.name).is_none()) {
+            return Err(node.wrong(format!("`{name}` needs the property `{}`", missing.name)));
+        }
+        match key.block {
+            Some(block) => {
+                fit(node.children(), block.keys, block.later)?;
+                let missing = block.keys.iter().find(|key| key.required && node.child(key.name).is_none());
+                if let Some(missing) = missing {
+                    return Err(node.wrong(format!("`{name}` needs `{}` in its block", missing.name)));
+                }
+            }
+            None => {
+                if let Some(child) = node.children().first() {
+                    return Err(child.wrong(format!("`{name}` has no block")));
+                }
+            }
+        }
+    }
+    Ok(())
 }

@@ -1,5 +1,6 @@
 //! Texts with tokens in braces.
 
+use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::net::IpAddr;
 
@@ -166,6 +167,12 @@ impl Template {
         Self { length: length.sum(), parts, escape }
     }
 
+    /// Whether what it is filled with is about one client or one request.
+    pub(super) fn is_personal(&self) -> bool {
+        let personal = [Token::RequestId, Token::Ray, Token::TraceId, Token::ClientIp];
+        self.parts.iter().any(|part| matches!(part, Part::Token(token) if personal.contains(token)))
+    }
+
     /// The text with the tokens replaced. One without tokens is shared, not copied.
     pub(super) fn fill(&self, facts: &Facts<'_>) -> Text {
         match &*self.parts {
@@ -201,6 +208,22 @@ impl Template {
             Token::Path => value(facts.path),
         }
     }
+}
+
+/// The first token of a text that is written with `_` for `-`, or in another case, and the token: it stays as it stands.
+pub(super) fn misspelt(text: &[u8]) -> Option<(String, &'static str)> {
+    let inner = text.split(|byte| *byte == b'{').skip(1);
+    let names = inner.filter_map(|rest| {
+        let end = rest.iter().take(TOKEN_LENGTH).position(|byte| *byte == b'}')?;
+        core::str::from_utf8(rest.get(..end)?).ok()
+    });
+    let token = |name: &str| {
+        let plain = name.replace('_', "-").to_ascii_lowercase();
+        let (token, _) =
+            TOKENS.iter().find(|(token, _)| *token == plain.as_bytes() && *token != name.as_bytes())?;
+        Some((name.to_string(), core::str::from_utf8(token).ok()?))
+    };
+    names.into_iter().find_map(token)
 }
 
 /// What a status is called (RFC 9110, section 15, and its registry); by its class where it has no name.
@@ -266,9 +289,8 @@ mod tests {
         trace_id: b"",
     };
 
-    fn filled(text: &str, escape: Escape) -> alloc::string::String {
-        alloc::string::String::from_utf8_lossy(&Template::new(text.as_bytes(), escape).fill(&FACTS))
-            .into_owned()
+    fn filled(text: &str, escape: Escape) -> String {
+        String::from_utf8_lossy(&Template::new(text.as_bytes(), escape).fill(&FACTS)).into_owned()
     }
 
     #[test]

@@ -417,7 +417,7 @@ fn mistakes_are_told() {
         (limit(1, "1m").prop_literal("type", "html"), "this is not a media type"),
         (limit(1, "1m").prop_literal("ipv6-prefix", 0), "expected a whole number from 1 to 128"),
         (limit(1, "1m").prop_literal("key", "field x"), "nobody compiles expressions here"),
-        (node("rate-limit").arg_literal(1), "`rate-limit` needs `per`, such as per=\"1m\""),
+        (node("rate-limit").arg_literal(1), "`rate-limit` needs the property `per`"),
     ] {
         assert_eq!(wrong(node).as_deref(), Some(message));
     }

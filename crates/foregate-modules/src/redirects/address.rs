@@ -173,9 +173,16 @@ impl<'t> Target<'t> {
         if text.bytes().any(|byte| byte < b' ' || byte == 0x7f) {
             return Err("a target has no control bytes, so no line breaks either");
         }
-        let fits = |byte: u8| byte.is_ascii_graphic() && !b"\"<>\\^`{|}".contains(&byte);
+        if text.contains(['{', '}']) {
+            return Err(
+                "a target has no braces but in `${1}`, what the first wildcard stands for; they are written `%7B` and `%7D`",
+            );
+        }
+        let fits = |byte: u8| byte.is_ascii_graphic() && !b"\"<>\\^`|".contains(&byte);
         if !text.bytes().all(fits) {
-            return Err("a target has this byte percent-encoded, as in `/a%20b`");
+            return Err(
+                "a target has blanks, quotes, `<`, `>`, `\\`, `^`, `|` and what is no ASCII percent-encoded, as in `/a%20b`",
+            );
         }
         if text.len() > ADDRESS_LIMIT {
             return Err("a target has at most 8 KiB");

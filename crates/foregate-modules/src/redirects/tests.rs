@@ -205,8 +205,16 @@ fn all_that_is_wrong_is_told() {
 fn targets_that_lead_astray_are_refused() {
     for (source, target, message) in [
         ("/a", "/b\r\nset-cookie: x", "a target has no control bytes, so no line breaks either"),
-        ("/a", "/b c", "a target has this byte percent-encoded, as in `/a%20b`"),
-        ("/a", "/\\evil.example", "a target has this byte percent-encoded, as in `/a%20b`"),
+        (
+            "/a",
+            "/b c",
+            "a target has blanks, quotes, `<`, `>`, `\\`, `^`, `|` and what is no ASCII percent-encoded, as in `/a%20b`",
+        ),
+        (
+            "/a",
+            "/\\evil.example",
+            "a target has blanks, quotes, `<`, `>`, `\\`, `^`, `|` and what is no ASCII percent-encoded, as in `/a%20b`",
+        ),
         ("/a", "//evil.example", "a target that begins with `//` names another host; write its scheme too"),
         ("/a", "b", "a target is a path, `/new`, or begins with `http://` or `https://`"),
         ("/a", "", "a target is a path, `/new`, or begins with `http://` or `https://`"),
@@ -273,7 +281,12 @@ fn lists_are_read_line_by_line() {
     let text = "\u{feff}# old pages\r\n/a,/b\r\n\r\nexample.com/c , https://d.example/ ,308\n\
                 \"/e,f\",\"/g,\"\"h\"\"\",\n/i,/j\n";
     let message = list(text).err().map(|problem| problem.message);
-    assert_eq!(message.as_deref(), Some("line 5: a target has this byte percent-encoded, as in `/a%20b`"));
+    assert_eq!(
+        message.as_deref(),
+        Some(
+            "line 5: a target has blanks, quotes, `<`, `>`, `\\`, `^`, `|` and what is no ASCII percent-encoded, as in `/a%20b`"
+        )
+    );
     let settings = list(&text.replace("\"\"", "")).expect("a list");
     assert_eq!(settings.len(), 5);
     assert_eq!(ask_list(&settings, "/a?x"), to(301, "/b"));

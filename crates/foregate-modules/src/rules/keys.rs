@@ -7,9 +7,9 @@ const EXPRESSION: Prop = Prop {
     usage: "#true|#false",
     required: false,
     default: "#false",
-    about: "Whether the value is an expression, evaluated for each request; a text in it stands in quotes of its own. A value \
-            that is absent does nothing; `set-header` and `set-response-header` remove the field then, and a body is empty. An \
-            empty value adds no field.",
+    about: "Whether the value is an expression, evaluated for each request; a text in it stands in quotes of its own. Where it \
+            has no value, the action does nothing; `set-header` and `set-response-header` remove the field then, also where it \
+            is empty, and a body is empty.",
 };
 
 const TYPE: Prop = Prop {

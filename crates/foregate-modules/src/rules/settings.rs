@@ -571,7 +571,7 @@ fn check_rewritten(path: &str) -> Result<(), &'static str> {
     if decoded.contains(&0) {
         return Err("no path has a NUL in it");
     }
-    if foregate_module::leads_up(path.as_bytes()) {
+    if foregate_module::has_parent_segment(path.as_bytes()) {
         return Err("a path to which a request is rewritten has no `..`");
     }
     Ok(())

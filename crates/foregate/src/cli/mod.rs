@@ -122,7 +122,7 @@ pub(crate) fn main(pipeline: Pipeline) -> ExitCode {
 
 /// What is wrong with the keys of a binary's own modules: they would do nothing, or have others do nothing.
 fn wrong_key(pipeline: &Pipeline) -> Option<String> {
-    if let Some([one, other]) = pipeline.clash() {
+    if let Some([one, other]) = pipeline.conflicting_keys() {
         let name = other.key.map_or("", |key| key.name);
         let (one, other) = (one.name, other.name);
         return Some(format!(

@@ -123,7 +123,7 @@ fn parts(decls: &[&'static Decl]) -> Vec<&'static str> {
 /// What a step may change, under the names by which it is read.
 fn writes(decl: &Decl) -> Vec<&'static str> {
     let mut parts = Vec::new();
-    for slot in decl.outputs {
+    for slot in decl.writes() {
         match READ_AS.iter().find(|(name, _)| *name == slot.name) {
             Some((_, names)) if !slot.is_kept() => parts.extend(*names),
             _ => parts.push(slot.name),

@@ -91,7 +91,7 @@ fn step(entry: &Entry) -> Step {
         about: decl.about,
         key: entry.key().map(|key| key.name),
         reads: decl.inputs.iter().map(part).collect(),
-        writes: decl.outputs.iter().map(part).collect(),
+        writes: decl.writes().map(part).collect(),
         stops: decl.stops,
         only: decl.filters.iter().map(filter).collect(),
         heavy: match decl.weight {
