@@ -303,7 +303,8 @@ impl Step for CanaryCookie {
         if let Some(header) = &settings.header {
             edits = vary(edits, response, header.clone());
         }
-        if settings.cookie.is_some() {
+        let by_header = settings.header.as_ref().is_some_and(|name| name.eq_ignore_ascii_case(b"cookie"));
+        if settings.cookie.is_some() && !by_header {
             edits = vary(edits, response, "cookie");
         }
         if let (Some(draw), Some(name)) = (draw, &settings.cookie) {

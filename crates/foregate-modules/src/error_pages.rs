@@ -260,8 +260,8 @@ impl FromNode for ErrorPages {
             mistakes.add(node.wrong("`error-pages` needs a page"));
         }
         let json = node.child("json").map(|json| {
-            let text = json.arg(0)?.text()?;
-            Ok(Template::new(text.as_bytes(), Escape::Json))
+            let json = json.arg(0)?;
+            Ok(read_template(json, json.text()?.as_bytes(), Escape::Json, context))
         });
         settings.json = mistakes.kept(json.transpose()).flatten();
         settings.of = of.unwrap_or(settings.of);
@@ -319,14 +319,10 @@ fn read_body(node: &Node, escape: Escape, context: &mut dyn Context) -> Result<B
             let argument = only_fetched.map_or_else(|| node.place(), Argument::place);
             return Err(Problem::new(argument, "this belongs to pages that are fetched with upstream=NAME"));
         }
-        (Some(text), None, None) => {
-            warn_of_misspelt(text, text.text()?.as_bytes(), context);
-            Body::Text(Template::new(text.text()?.as_bytes(), escape))
-        }
+        (Some(text), None, None) => Body::Text(read_template(text, text.text()?.as_bytes(), escape, context)),
         (None, Some(file), None) => {
             let text = context.file(file, PAGE_LIMIT)?;
-            warn_of_misspelt(file, &text, context);
-            Body::File(Template::new(&text, escape))
+            Body::File(read_template(file, &text, escape, context))
         }
         (None, None, Some(upstream)) => {
             let (upstream, path, keep, timeout) = together((
@@ -343,12 +339,14 @@ fn read_body(node: &Node, escape: Escape, context: &mut dyn Context) -> Result<B
     })
 }
 
-fn warn_of_misspelt(argument: &Argument, text: &[u8], context: &mut dyn Context) {
+/// The template of a text that `argument` says or names.
+fn read_template(argument: &Argument, text: &[u8], escape: Escape, context: &mut dyn Context) -> Template {
     if let Some((written, token)) = misspelt(text) {
         let warning =
             argument.wrong(format!("`{{{written}}}` is nothing that is replaced: it is sent as it stands"));
         context.warn(warning.help(format!("did you mean `{{{token}}}`?")));
     }
+    Template::new(text, escape)
 }
 
 fn read_path(path: Option<&Argument>) -> Result<String, Problem> {

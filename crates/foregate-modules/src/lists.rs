@@ -17,8 +17,8 @@ pub(crate) fn vary(edits: Edits, response: &dyn Fields, name: impl Into<Text>) -
     edits.append("Vary", name)
 }
 
-/// Fields that tell shared caches of one kind more than `Cache-Control` does, and count more there (RFC 9213): where a response is
-/// for one client, they go.
+/// Fields that count more than `Cache-Control` in caches of content delivery networks (RFC 9213, and its forerunner): where a response
+/// is for one client, they go.
 pub(crate) const OF_SHARED_CACHES: [&str; 2] = ["cdn-cache-control", "surrogate-control"];
 
 /// How much a client likes something, in thousandths; 0: not at all.

@@ -37,11 +37,11 @@ pub(crate) fn check(argument: &Argument, of: Use, written: fn(&str) -> String) -
     let name = bare(variable);
     let problem = argument.wrong(format!("`{variable}` is no variable here: it is taken as it stands"));
     let advice = if name.bytes().all(|byte| byte.is_ascii_digit()) {
-        let replaced = r#"regex_replace(http.request.uri.path, "^/old/(.*)$", "/new/${1}")"#;
-        format!("a part of the path is had by an expression: {}", written(replaced))
+        part_of_path(written)
     } else {
         match expression(text, of) {
             Ok(whole) => format!("what depends on the request is an expression: {}", written(&whole)),
+            Err(unknown) if bare(unknown).bytes().all(|byte| byte.is_ascii_digit()) => part_of_path(written),
             Err(unknown) => format!(
                 "what depends on the request is an expression, with `expression=#true`; none has what `{unknown}` stands for"
             ),
@@ -51,6 +51,11 @@ pub(crate) fn check(argument: &Argument, of: Use, written: fn(&str) -> String) -
         Use::Address => format!("{advice}; the character itself is `%24`"),
         _ => advice,
     }))
+}
+
+fn part_of_path(written: fn(&str) -> String) -> String {
+    let replaced = r#"regex_replace(http.request.uri.path, "^/old/(.*)$", "/new/${1}")"#;
+    format!("a part of the path is had by an expression: {}", written(replaced))
 }
 
 fn bare(variable: &str) -> &str {

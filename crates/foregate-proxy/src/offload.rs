@@ -23,6 +23,9 @@ type Job = Box<dyn FnOnce() + Send>;
 /// 64 bits.
 const PER_CLIENT: usize = 16;
 
+/// The same where the work is short as a rule, and as many as a page has.
+const PER_CLIENT_SHORT: usize = 64;
+
 /// The part of the queue that work may take of one client that waits with patience: an upload is better looked at later than
 /// not at all, or on the worker. It holds nobody else up, as clients take turns.
 const PATIENT_PART: usize = 4;
@@ -32,6 +35,8 @@ const PATIENT_PART: usize = 4;
 pub enum Patience {
     /// It is.
     None,
+    /// It is, but there may be several at a time of one client.
+    Short,
     /// It would be worse for everybody: it may wait behind many others of its client.
     Long,
 }
@@ -68,7 +73,7 @@ struct Queue {
 }
 
 /// Pieces of work of one client, by their [`Patience`].
-type Counts = [usize; 2];
+type Counts = [usize; 3];
 
 /// Work that waits. Clients take turns, so that whoever has much of it waits for itself.
 #[derive(Default)]
@@ -165,6 +170,7 @@ impl Offload {
         if let Some(client) = client {
             let most = match patience {
                 Patience::None => PER_CLIENT,
+                Patience::Short => PER_CLIENT_SHORT,
                 Patience::Long => PER_CLIENT.max(limit / PATIENT_PART),
             };
             let mut clients = self.queue.clients.lock();

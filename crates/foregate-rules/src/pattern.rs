@@ -72,7 +72,8 @@ fn too_large() -> String {
 fn too_slow() -> String {
     format!(
         "the regular expression is slow on texts made for it: more than {MAX_POSITIONS} of its positions may be active at \
-         once, with its repetitions written out; smaller counts help, and so do `*` and `+` in the place of counts"
+         once, with its repetitions written out; smaller counts help, `*` and `+` in the place of counts, and for long lists of \
+         words `lower()` in the place of `(?i)`"
     )
 }
 

@@ -213,7 +213,7 @@ impl Template {
 /// The first token of a text that is written with `_` for `-`, or in another case, and the token: it stays as it stands.
 pub(super) fn misspelt(text: &[u8]) -> Option<(String, &'static str)> {
     let inner = text.split(|byte| *byte == b'{').skip(1);
-    let names = inner.filter_map(|rest| {
+    let mut names = inner.filter_map(|rest| {
         let end = rest.iter().take(TOKEN_LENGTH).position(|byte| *byte == b'}')?;
         core::str::from_utf8(rest.get(..end)?).ok()
     });
@@ -223,7 +223,7 @@ pub(super) fn misspelt(text: &[u8]) -> Option<(String, &'static str)> {
             TOKENS.iter().find(|(token, _)| *token == plain.as_bytes() && *token != name.as_bytes())?;
         Some((name.to_string(), core::str::from_utf8(token).ok()?))
     };
-    names.into_iter().find_map(token)
+    names.find_map(token)
 }
 
 /// What a status is called (RFC 9110, section 15, and its registry); by its class where it has no name.

@@ -611,13 +611,16 @@ async fn drain(stream: &mut ClientStream, settings: &Settings, timer: &mut Timer
                     let count = stream.data().len();
                     stream.consume(count);
                     left = left.saturating_sub(count);
-                    deadline = latest.min(clock::now() + RESET_AFTER);
+                    if !stream.is_of_ending_connection() {
+                        deadline = latest.min(clock::now() + RESET_AFTER);
+                    }
                 }
                 Poll::Ready(Ok(Received::End) | Err(_)) => return Poll::Ready(()),
                 Poll::Pending => return timer.poll(cx, deadline),
             }
         }
-        if stream.poll_abandoned(cx).is_ready() {
+        // What has ended needs no reset, however much of it is unread.
+        if stream.poll_abandoned(cx).is_ready() || !stream.is_answered_early() {
             return Poll::Ready(());
         }
         timer.poll(cx, deadline)

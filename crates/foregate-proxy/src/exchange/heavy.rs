@@ -82,10 +82,14 @@ impl<'a> Exchange<'a> {
         let is_long = self.is_long(planned);
         let longest = if is_long { LONGEST_WAIT_OF_LONG } else { LONGEST_WAIT };
         let deadline = Instant::now() + wait.min(longest);
-        // Those of a client that another one has made slow are many and short.
-        let moved_for_slowness = self.is_slow(planned);
-        let waits = is_long || moved_for_slowness || full == WhenFull::Inline;
-        let patience = if waits { Patience::Long } else { Patience::None };
+        // The step may make the head longer.
+        let slow_with = self.is_slow(planned).then(|| self.input_of(planned));
+        let patience = match slow_with {
+            _ if is_long || full == WhenFull::Inline => Patience::Long,
+            // Another client may have made it slow for this one, which asks for many things at once.
+            Some(_) => Patience::Short,
+            None => Patience::None,
+        };
         let place = match self.proxy.offload.reserve(self.client_address(), patience) {
             None if is_long && full == WhenFull::Error => self.wait_for_place(deadline).await?,
             place => place,
@@ -153,9 +157,9 @@ impl<'a> Exchange<'a> {
         if let Some(step) = self.proxy.steps.get(planned.step) {
             step.timed.inc();
             step.nanos.add(u64::try_from(took.as_nanos()).unwrap_or(u64::MAX));
-            if moved_for_slowness {
+            if let Some(input) = slow_with {
                 step.moved.inc();
-                step.used(processor, self.input_of(planned), self.phase_began());
+                step.used(processor, input, self.phase_began());
             }
         }
         verdict.map_err(|_| Fault::Panicked)?.map_err(|error| {

@@ -421,7 +421,8 @@ impl<'a> Exchange<'a> {
     pub(super) fn run_light(&mut self, planned: &Planned, pipeline: &Pipeline) -> Result<Verdict, Fault> {
         let (broken, now) = (self.is_broken(planned), self.phase_began());
         let suspect = self.proxy.steps.get(planned.step).filter(|step| step.is_suspected(now));
-        let before = suspect.map(|_| clock::thread_time());
+        // What the step is run with: it may make the head longer.
+        let before = suspect.map(|step| (step, self.input_of(planned), clock::thread_time()));
         let Some((mut view, state)) = self.view() else { return Ok(Verdict::Passed) };
         if state.skipped.contains(usize::from(planned.step)) {
             return Ok(Verdict::Passed);
@@ -432,8 +433,8 @@ impl<'a> Exchange<'a> {
             true => Ok(Verdict::Passed),
         }))
         .unwrap_or(Err(Fault::Panicked));
-        if let (Some(step), Some(before)) = (suspect, before) {
-            step.used(clock::thread_time().saturating_sub(before), self.input_of(planned), now);
+        if let Some((step, input, before)) = before {
+            step.used(clock::thread_time().saturating_sub(before), input, now);
         }
         verdict
     }
@@ -469,13 +470,14 @@ impl<'a> Exchange<'a> {
         self.proxy.steps.get(planned.step).is_some_and(|step| step.is_broken(self.phase_began()))
     }
 
-    /// Whether a step that is said to be light has held a worker lately, with these settings and no more to look at.
+    /// Whether a step that is said to be light has held a worker lately, with these settings and at most twice as much to look at.
     pub(super) fn is_slow(&self, planned: &Planned) -> bool {
         let counters = self.proxy.steps.get(planned.step);
         counters.is_some_and(|step| step.is_slow(|| self.input_of(planned), self.phase_began()))
     }
 
-    /// What a step is run with: settings, and a request of some size.
+    /// What a step is run with: settings, and a request of some size, without what of it lies in a file: steps that read that are
+    /// never run on workers.
     pub(super) fn input_of(&self, planned: &Planned) -> Input {
         let body = self.run.as_ref().map_or(0, |run| run.facts.body().len());
         let head = self.request.head.headers.arena_len() + self.request.head.target().len();

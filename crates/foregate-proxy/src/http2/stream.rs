@@ -257,6 +257,11 @@ impl ClientStream {
         self.shared.0.lock().streams.state(self.id) == (true, false)
     }
 
+    /// Whether the client has been told that the connection is ending.
+    pub fn is_of_ending_connection(&self) -> bool {
+        self.shared.0.lock().ending != super::Ending::No
+    }
+
     /// Resets the stream.
     pub fn abort(&mut self) {
         let mut state = self.shared.0.lock();

@@ -373,7 +373,7 @@ impl Slowness {
         live.clone().count() >= SLOW_SETTINGS || live.any(is_it)
     }
 
-    /// Takes note of a slow run. Whether none was known with these settings.
+    /// Takes note of a slow run. Whether these settings are known from now on.
     fn note(&self, input: Input, now: u64) -> bool {
         let mut slow = self.of_settings.lock();
         slow.retain(|slow| now < slow.until);
@@ -381,10 +381,11 @@ impl Slowness {
             (known.until, known.from) = (now + MOVED, known.from.min(input.size));
             return false;
         }
-        if slow.len() < SLOW_SETTINGS {
+        let has_room = slow.len() < SLOW_SETTINGS;
+        if has_room {
             slow.push(Slow { settings: input.settings, until: now + MOVED, from: input.size });
         }
-        true
+        has_room
     }
 }
 

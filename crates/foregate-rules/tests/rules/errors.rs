@@ -209,7 +209,7 @@ fn bounds_of_patterns() {
         message(wildcard(&"a".repeat(limits::MAX_PATTERN + 1))).as_deref(),
         Some("the pattern is longer than 65536 bytes")
     );
-    let many: Vec<_> = (0..300).map(|n| format!("http.host matches \"^{n}(a{{100}}){{50}}\"")).collect();
+    let many: Vec<_> = (0..300).map(|n| format!("http.host matches \"^a{{1,5000}}{n}\"")).collect();
     assert_eq!(
         message(compile(&many.join(" or "))).as_deref(),
         Some("the patterns of the expression take more than 67108864 bytes")
@@ -223,13 +223,29 @@ fn patterns_that_can_be_slow() {
         SCHEME.compile(&text, Stage::Request, &Lists::new()).err().map(|error| error.message().to_owned())
     };
     let slow = "the regular expression is slow on texts made for it: more than 1000 of its positions may be active at once, \
-                with its repetitions written out; smaller counts help, and so do `*` and `+` in the place of counts";
-    for pattern in ["a.{0,1000}z", "(?:.{0,100}a){80}z", "a[ab]{1200}z", "(?i)a{4096}", "(?:a?){1100}b"] {
-        assert_eq!(message(pattern).as_deref(), Some(slow), "{pattern}");
-    }
+                with its repetitions written out; smaller counts help, `*` and `+` in the place of counts, and for long lists of words \
+                `lower()` in the place of `(?i)`";
     let letter = |n: usize| char::from(b'a' + (n % 26) as u8);
     let word = |n: usize| [n, n / 3, n / 7, n / 26, n / 5].map(letter).iter().collect::<String>();
     let words = |count: usize| (0..count).map(word).collect::<Vec<_>>().join("|");
+    let aa = |count: usize| "a".repeat(count);
+    let lockstep = (0..200).map(|n| format!("[ab]{{15}}c{n}|")).collect::<String>() + "z";
+    let slow_ones = [
+        "a.{0,1000}z",
+        "(?:.{0,100}a){80}z",
+        "a[ab]{1200}z",
+        "(?i)a{4096}",
+        "(?:a?){1100}b",
+        "^x?[a-z]{1,4096}$",
+        "^.*[a-z]{1,4096}$",
+        &format!("x|{}", aa(1100)),
+        &format!("(?i)({})", words(1100)),
+        &format!("(?:{})z", "|".repeat(1100)),
+        &lockstep,
+    ];
+    for pattern in slow_ones {
+        assert_eq!(message(pattern).as_deref(), Some(slow), "{pattern:.60}");
+    }
     let fast = [
         "(?i)select.{1,200}from",
         "^[a-z]{1,4096}$",
@@ -238,6 +254,11 @@ fn patterns_that_can_be_slow() {
         &format!("(?i)({})", words(800)),
         &format!("(?i)\\b({})\\b", words(800)),
         &format!("x(?:{})y", ["abcdef"; 100].join("|")),
+        "^([a-z0-9-]{1,2000})[.]example$",
+        &(0..1100)
+            .map(|n| format!("/wp-content/plugins/{}/readme.txt", word(n)))
+            .collect::<Vec<_>>()
+            .join("|"),
         &(0..200).map(|n| format!("/{}/.*[.]php$", word(n))).collect::<Vec<_>>().join("|"),
     ];
     for pattern in fast {

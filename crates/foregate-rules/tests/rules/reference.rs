@@ -47,10 +47,7 @@ fn bounds() -> String {
         ("arguments of a call", limits::MAX_ARGUMENTS.to_string()),
         ("text of a regular expression or pattern", size(limits::MAX_PATTERN)),
         ("memory of one compiled regular expression", size(limits::MAX_COMPILED_PATTERN)),
-        (
-            "positions of a regular expression that may be active at once (unless it has a small automaton)",
-            limits::MAX_POSITIONS.to_string(),
-        ),
+        ("positions of a regular expression that may be active at once", limits::MAX_POSITIONS.to_string()),
         ("groups within each other in a regular expression", limits::MAX_PATTERN_DEPTH.to_string()),
         ("memory of all patterns of an expression or of a set of rules", size(limits::MAX_COMPILED_PATTERNS)),
         ("references such as `${1}` in a replacement", limits::MAX_REFERENCES.to_string()),

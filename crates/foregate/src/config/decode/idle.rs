@@ -197,9 +197,9 @@ pub(super) fn open_below(decoder: &mut Decoder<'_>, patterns: &[&PathPattern], r
         let above = pattern.text().strip_suffix("/*").filter(|above| !above.contains('*'));
         let Some(above) = above.filter(|_| guards(route)) else { continue };
         let below = format!("{above}/a/b");
-        let takes = patterns.iter().zip(routes).filter(|(pattern, _)| pattern.meets(&below));
-        let takes: Vec<_> = takes.map(|(_, route)| route).collect();
-        if !takes.is_empty() && !takes.into_iter().any(guards) {
+        // Routes with wildcards are tried in the order of the file.
+        let takes = patterns.iter().zip(routes).find(|(pattern, _)| pattern.meets(&below));
+        if takes.is_some_and(|(_, route)| !guards(route)) {
             let message =
                 format!("`*` takes one segment: another route takes `{below}`, without what guards this one");
             decoder.warn(Problem::new(Some(route.place()), message).help(format!("write `{above}/**`")));

@@ -88,8 +88,10 @@ pub(super) fn decode(
 ) -> Settings {
     // A reload goes on with the old configuration, whatever a module does.
     catch_unwind(AssertUnwindSafe(|| decode_all(tree, pipeline, inspect, problems))).unwrap_or_else(|_| {
-        let message = "a module of this program panicked while the configuration was read";
-        problems.push(Problem::new(None, message).help("its own message tells where"));
+        let message = "the program, or a module of it, panicked while it read the configuration";
+        problems.push(
+            Problem::new(None, message).help("this is a mistake of the program; its own message tells where"),
+        );
         Settings::new(Arc::clone(pipeline))
     })
 }
