@@ -4,6 +4,8 @@
 //! positions are active, that is, wait for the next byte, since an automaton that would take one step for all of them may be
 //! too large to keep. `a[ab]{5000}c` has thousands, and takes 39 us for each byte.
 
+use std::collections::{BTreeMap, HashMap, VecDeque};
+
 use regex_syntax::hir::{Class, Hir, HirKind, Look, Repetition};
 
 use crate::limits::MAX_POSITIONS;
@@ -16,7 +18,7 @@ pub(crate) fn is_bounded(hir: &Hir) -> bool {
 /// At most so many positions of an expression are active at once, wherever in a text it may begin.
 fn active(hir: &Hir) -> usize {
     if let Some(word) = word(hir) {
-        return active_in_word(&word);
+        return active_of_word(word);
     }
     match hir.kind() {
         HirKind::Empty | HirKind::Look(_) => 0,
@@ -66,7 +68,7 @@ fn active_in_row(parts: &[Hir]) -> usize {
         let words: Vec<_> = rest.iter().map_while(word).collect();
         let (count, left) = match words.len() {
             0 => (active(first), behind),
-            length => (active_in_word(&words.concat()), rest.get(length..).unwrap_or_default()),
+            length => (active_of_word(words.concat()), rest.get(length..).unwrap_or_default()),
         };
         (sum, rest) = (sum.saturating_add(count), left);
     }
@@ -78,15 +80,114 @@ fn active_in_any(parts: &[Hir]) -> usize {
     if parts.iter().all(|part| matches!(part.kind(), HirKind::Literal(_))) {
         return parts.iter().filter_map(word).map(|word| word.len()).max().unwrap_or(0);
     }
-    let (mut words, mut sum) = (Vec::new(), 0_usize);
+    let (mut fixed, mut sum) = (Vec::new(), 0_usize);
     for part in parts {
-        match word(part) {
-            Some(word) => words.push(word),
+        match Fixed::of(part) {
+            Some(part) => fixed.push(part),
             None => sum = sum.saturating_add(active(part)),
         }
     }
     // All of them wait for their first byte.
-    sum.saturating_add(words.len()).saturating_add(beginnings_of_any(&mut words))
+    sum.saturating_add(fixed.len()).saturating_add(active_within(&fixed))
+}
+
+/// An expression of which each match has the same length.
+struct Fixed {
+    /// How it begins, but for the case of letters, up to the first byte that may be several.
+    word: Vec<u8>,
+    length: usize,
+}
+
+impl Fixed {
+    fn of(hir: &Hir) -> Option<Self> {
+        if let Some(word) = word(hir) {
+            return Some(Self { length: word.len(), word });
+        }
+        match hir.kind() {
+            HirKind::Class(Class::Bytes(_)) => Some(Self { word: Vec::new(), length: 1 }),
+            HirKind::Look(_) => Some(Self { word: Vec::new(), length: 0 }),
+            HirKind::Capture(capture) => Self::of(&capture.sub),
+            HirKind::Concat(parts) => {
+                let mut all = Self { word: Vec::new(), length: 0 };
+                for part in parts {
+                    let part = Self::of(part)?;
+                    if all.word.len() == all.length {
+                        all.word.extend(part.word);
+                    }
+                    all.length += part.length;
+                }
+                Some(all)
+            }
+            _ => None,
+        }
+    }
+}
+
+/// Of one word: the position before its first byte, and those behind beginnings of it.
+fn active_of_word(word: Vec<u8>) -> usize {
+    let length = word.len();
+    if length == 0 { 0 } else { 1 + active_within(&[Fixed { word, length }]) }
+}
+
+/// The positions behind the first byte of any of these that can be active at once.
+fn active_within(all: &[Fixed]) -> usize {
+    let words =
+        all.iter().map(|fixed| fixed.word.get(..fixed.length.saturating_sub(1)).unwrap_or(&fixed.word));
+    let longest = all.iter().map(|fixed| fixed.length).max().unwrap_or(0);
+    // Behind their words, of each length: those whose words are equal as far as both go.
+    let behind = |length: usize| {
+        let mut counts: HashMap<&[u8], usize> = HashMap::new();
+        for fixed in all.iter().filter(|fixed| fixed.word.len() < length && length < fixed.length) {
+            *counts.entry(&fixed.word).or_default() += 1;
+        }
+        let compatible = |word: &&[u8]| -> usize {
+            (0..=word.len()).filter_map(|length| counts.get(word.get(..length)?)).sum()
+        };
+        counts.keys().map(compatible).max().unwrap_or(0)
+    };
+    (1..longest).map(behind).fold(most_at_an_end(words), usize::saturating_add)
+}
+
+/// Of beginnings of these words, counted for each word that has them: the most that one text ends with.
+///
+/// The longest of them is a node of the tree of all words, and the shorter ones are those that end it (Aho and Corasick's
+/// failure links).
+fn most_at_an_end<'w>(words: impl Iterator<Item = &'w [u8]>) -> usize {
+    #[derive(Default)]
+    struct Node {
+        children: BTreeMap<u8, usize>,
+        shorter: usize,
+        count: usize,
+    }
+    let mut nodes = vec![Node::default()];
+    for word in words {
+        let mut at = 0;
+        for byte in word {
+            let new = nodes.len();
+            let next = *nodes[at].children.entry(*byte).or_insert(new);
+            if next == new {
+                nodes.push(Node::default());
+            }
+            nodes[next].count += 1;
+            at = next;
+        }
+    }
+    let mut most = 0;
+    let mut queue = VecDeque::from([0]);
+    while let Some(at) = queue.pop_front() {
+        for (byte, child) in nodes[at].children.clone() {
+            let mut shorter = nodes[at].shorter;
+            while at != 0 && shorter != 0 && !nodes[shorter].children.contains_key(&byte) {
+                shorter = nodes[shorter].shorter;
+            }
+            let shorter = nodes[shorter].children.get(&byte).copied().filter(|_| at != 0).unwrap_or(0);
+            nodes[child].shorter = shorter;
+            nodes[child].count += nodes[shorter].count;
+            most = most.max(nodes[child].count);
+            queue.push_back(child);
+        }
+    }
+    most
 }
 
 /// The text that an expression stands for, but for the case of its letters.
@@ -111,42 +212,4 @@ fn word(hir: &Hir) -> Option<Vec<u8>> {
         }
         _ => None,
     }
-}
-
-/// The position before the first byte, and those behind beginnings of the word: the longest that the text before ends with, and
-/// those that end that one.
-fn active_in_word(word: &[u8]) -> usize {
-    let Some((_, beginning)) = word.split_last() else { return 0 };
-    // By length: the longest shorter beginning that one ends with, and how many end it, with itself.
-    let (mut shorter, mut counts) = (vec![0_usize; 2], vec![0_usize, 1]);
-    let mut at = 0;
-    for byte in beginning.iter().skip(1) {
-        while at > 0 && beginning.get(at) != Some(byte) {
-            at = shorter.get(at).copied().unwrap_or(0);
-        }
-        at += usize::from(beginning.get(at) == Some(byte));
-        shorter.push(at);
-        counts.push(counts.get(at).map_or(1, |count| count + 1));
-    }
-    let most = if beginning.is_empty() { 0 } else { counts.into_iter().max().unwrap_or(0) };
-    most + 1
-}
-
-/// The beginnings of several words that a text may end with at once: of each length, the most that are equal.
-fn beginnings_of_any(words: &mut [Vec<u8>]) -> usize {
-    words.sort_unstable();
-    let longest = words.iter().map(Vec::len).max().unwrap_or(0);
-    let of_length = |length: usize| {
-        let mut beginnings = words.iter().filter_map(|word| word.get(..length)).peekable();
-        let mut most = 0;
-        while let Some(beginning) = beginnings.next() {
-            let mut count = 1;
-            while beginnings.next_if_eq(&beginning).is_some() {
-                count += 1;
-            }
-            most = most.max(count);
-        }
-        most
-    };
-    (1..longest).map(of_length).fold(0, usize::saturating_add)
 }
