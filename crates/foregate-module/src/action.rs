@@ -82,7 +82,7 @@ pub trait Terminal: Sized {
     /// Its name in descriptions; `None` for none.
     const NAMES: &'static [&'static str];
 
-    /// Whether it may say something in the access log.
+    /// Whether it may say something in the access log. Default: no.
     const NOTES: bool = false;
 
     /// What the access log is to say of it; see [`Noted`].
