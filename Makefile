@@ -91,6 +91,11 @@ cases: release ## Text cases against the release binary (ARGS: parts of their na
 	cargo build --locked --quiet --workspace --bins --tests
 	$(CARGO_TARGET_DIR)/debug/foregate-cases --binary $(BINARY) $(ARGS)
 
+.PHONY: case
+case: toolchain ## The same for the short loop: a build without link-time optimisation, in seconds (ARGS: parts of names)
+	cargo build --locked --quiet --profile cases -p foregate -p foregate-cases
+	$(CARGO_TARGET_DIR)/cases/foregate-cases --binary $(CARGO_TARGET_DIR)/cases/foregate $(ARGS)
+
 .PHONY: test-waf
 test-waf: release ## The regression files of the OWASP Core Rule Set, over sockets (ARGS: 942100 or 942100-3; installs Go)
 	@scripts/install-packages go:golang-go
