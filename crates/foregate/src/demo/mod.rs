@@ -26,6 +26,9 @@ const CONFIGURATION: &str = include_str!("../../../../examples/quickstart.kdl");
 /// The admin socket of [`CONFIGURATION`], beside it.
 const SOCKET: &str = "quickstart.sock";
 
+/// The end of the name of the copy that tells whether a configuration was edited.
+const SHIPPED: &str = "kdl.shipped";
+
 /// Where the demo origin listens unless told otherwise.
 const ORIGIN: SocketAddr = loopback(8081);
 
@@ -79,6 +82,9 @@ pub(crate) struct QuickstartArguments {
     /// Where to keep the certificate [default: $XDG_STATE_HOME/foregate, else ~/.local/state/foregate]
     #[arg(long, value_name = "FOLDER")]
     state: Option<PathBuf>,
+    /// Start with the original configuration; an edited one is kept as quickstart.kdl.old
+    #[arg(long, conflicts_with = "configuration")]
+    reset: bool,
 }
 
 /// What is ready when the quickstart has started.
@@ -102,7 +108,7 @@ impl QuickstartArguments {
     pub(crate) fn start(self) -> Result<Started, QuickstartError> {
         let folder = self.state.map_or_else(state_folder, Ok)?;
         let Some(configuration) = self.configuration else {
-            let quickstart = prepare(&folder)?;
+            let quickstart = prepare(&folder, self.reset)?;
             let banner = quickstart.banner();
             let Quickstart { configuration, lock, origin, .. } = quickstart;
             origin::spawn(origin).map_err(QuickstartError::Origin)?;
@@ -148,18 +154,28 @@ impl DemoArguments {
 /// Everything that the quickstart needs to start.
 #[derive(Debug)]
 struct Quickstart {
-    /// The configuration to start the proxy with: [`CONFIGURATION`], written beside the certificate
-    /// so that its relative paths hold, with other ports where the usual ones are taken.
+    /// The file to start the proxy with.
     configuration: PathBuf,
-    /// Says to others who start in the same folder that the usual configuration is in use.
+    /// Locked while this process runs: another quickstart in the same folder uses a file of its own.
     lock: fs::File,
-    /// What the configuration before is called now, where somebody has edited it.
-    kept: Option<PathBuf>,
+    /// Where the configuration comes from.
+    origin_of_file: FileOrigin,
     /// The demo origin's socket.
     origin: TcpListener,
     /// The certificate that the configuration names.
     certificate: certificate::Pair,
     addresses: Addresses,
+}
+
+/// Where the configuration of a start comes from.
+#[derive(Debug, PartialEq, Eq)]
+enum FileOrigin {
+    /// The shipped one, written at this start.
+    Shipped,
+    /// The file was edited since it was written, and is used as it is.
+    Edited,
+    /// The shipped one; the edited file now has this name.
+    Reset(PathBuf),
 }
 
 /// Where the quickstart's parts listen.
@@ -185,7 +201,7 @@ fn state_folder() -> Result<PathBuf, QuickstartError> {
 }
 
 /// Makes the certificate if needed, opens the demo origin's socket and writes the configuration, all
-/// in `folder` (see [`state_folder`]).
+/// in `folder` (see [`state_folder`]). An edited configuration is left as it is, unless `reset` is true.
 ///
 /// A usual port that is taken is replaced by a free one. The proxy opens its own sockets a moment
 /// later, so in theory somebody else can be faster; it then says which address is taken.
@@ -193,8 +209,32 @@ fn state_folder() -> Result<PathBuf, QuickstartError> {
 /// # Errors
 ///
 /// See [`QuickstartError`].
-fn prepare(folder: &Path) -> Result<Quickstart, QuickstartError> {
+fn prepare(folder: &Path, reset: bool) -> Result<Quickstart, QuickstartError> {
     let certificate = certificate::ensure(folder, NAMES)?;
+    let path = folder.join("quickstart.lock");
+    let lock = fs::File::create(&path).map_err(failed(&path))?;
+    let usual = folder.join("quickstart.kdl");
+    let is_first = match lock.try_lock() {
+        Ok(()) => true,
+        Err(fs::TryLockError::WouldBlock) => false,
+        Err(fs::TryLockError::Error(source)) => return Err(QuickstartError::Write { path, source }),
+    };
+    let edited = fs::read_to_string(&usual).ok().filter(|text| is_first && is_edited(&usual, text));
+    if let Some(text) = edited.as_ref().filter(|_| !reset) {
+        let addresses = Addresses::of(text);
+        let origin = TcpListener::bind(addresses.origin)
+            .map_err(|source| QuickstartError::Listen { address: addresses.origin, source })?;
+        let origin_of_file = FileOrigin::Edited;
+        return Ok(Quickstart { configuration: usual, lock, origin_of_file, origin, certificate, addresses });
+    }
+    let origin_of_file = match edited {
+        None => FileOrigin::Shipped,
+        Some(_) => {
+            let kept = free_name(&usual);
+            fs::rename(&usual, &kept).map_err(failed(&kept))?;
+            FileOrigin::Reset(kept)
+        }
+    };
     // All four are held until each has its port, so that no two get the same one.
     let http = listen(HTTP)?;
     let https = listen(HTTPS)?;
@@ -206,44 +246,35 @@ fn prepare(folder: &Path) -> Result<Quickstart, QuickstartError> {
         metrics: address(&metrics, METRICS)?,
         origin: address(&origin, ORIGIN)?,
     };
-    let Written { configuration, lock, kept } = write(folder, &addresses)?;
-    Ok(Quickstart { configuration, lock, kept, origin, certificate, addresses })
+    let name = match is_first {
+        true => "quickstart".to_owned(),
+        // No other process has this port.
+        false => format!("quickstart-{}", addresses.http.port()),
+    };
+    let configuration = write(folder, &name, &addresses)?;
+    Ok(Quickstart { configuration, lock, origin_of_file, origin, certificate, addresses })
 }
 
-/// A configuration that was written.
-struct Written {
-    configuration: PathBuf,
-    lock: fs::File,
-    /// What the one before is called now, where somebody has edited it.
-    kept: Option<PathBuf>,
+fn failed(path: &Path) -> impl FnOnce(io::Error) -> QuickstartError {
+    let path = path.to_owned();
+    move |source| QuickstartError::Write { path, source }
 }
 
-/// Writes the configuration, into a file of its own where another quickstart runs with the usual one. It runs for as long
-/// as it holds the lock, which is no lock of the configuration: editors replace files.
-fn write(folder: &Path, addresses: &Addresses) -> Result<Written, QuickstartError> {
-    let failed = |path: &Path| {
-        let path = path.to_owned();
-        move |source| QuickstartError::Write { path, source }
-    };
-    let path = folder.join("quickstart.lock");
-    let lock = fs::File::create(&path).map_err(failed(&path))?;
-    let name = match lock.try_lock() {
-        Ok(()) => "quickstart".to_owned(),
-        // Nobody else has this port.
-        Err(fs::TryLockError::WouldBlock) => format!("quickstart-{}", addresses.http.port()),
-        Err(fs::TryLockError::Error(source)) => return Err(QuickstartError::Write { path, source }),
-    };
+/// Writes the shipped configuration, and a copy that tells later whether it was edited.
+fn write(folder: &Path, name: &str, addresses: &Addresses) -> Result<PathBuf, QuickstartError> {
     let configuration = folder.join(format!("{name}.kdl"));
     let text = configuration_for(addresses).replace(&format!("\"{SOCKET}\""), &format!("\"{name}.sock\""));
-    // Somebody may have tried something in it.
-    let edited =
-        fs::read_to_string(&configuration).is_ok_and(|old| without_ports(&old) != without_ports(&text));
-    let kept = edited.then(|| free_name(&configuration));
-    if let Some(kept) = &kept {
-        fs::rename(&configuration, kept).map_err(failed(kept))?;
+    for path in [&configuration.with_extension(SHIPPED), &configuration] {
+        fs::write(path, &text).map_err(failed(path))?;
     }
-    fs::write(&configuration, text).map_err(failed(&configuration))?;
-    Ok(Written { configuration, lock, kept })
+    Ok(configuration)
+}
+
+/// Whether the text of a configuration differs from the one that was written, also by an older version.
+fn is_edited(configuration: &Path, text: &str) -> bool {
+    let written = fs::read_to_string(configuration.with_extension(SHIPPED));
+    let written = written.as_deref().unwrap_or(CONFIGURATION);
+    without_ports(text) != without_ports(written)
 }
 
 /// What is the same whichever ports were free.
@@ -286,28 +317,50 @@ fn configuration_for(addresses: &Addresses) -> String {
     })
 }
 
+impl Addresses {
+    /// The addresses that an edited configuration names in the places of the usual ones.
+    fn of(text: &str) -> Self {
+        let named = |key: &str, nth: usize, usual| {
+            let lines = text.lines().map(str::trim_start);
+            let mut found = lines.filter_map(|line| {
+                let value = line.strip_prefix(key)?.trim_start().strip_prefix('"')?;
+                value.split('"').next()?.parse::<SocketAddr>().ok()
+            });
+            found.nth(nth).unwrap_or(usual)
+        };
+        Self {
+            http: named("listen ", 0, HTTP),
+            https: named("listen ", 1, HTTPS),
+            metrics: named("metrics ", 0, METRICS),
+            origin: named("server ", 0, ORIGIN),
+        }
+    }
+}
+
 impl Quickstart {
     /// The commands to try, ready to be pasted, for the addresses of this start.
     fn banner(&self) -> String {
         let Addresses { http, https, origin, .. } = self.addresses;
         let configuration = self.configuration.display();
-        let kept = self.kept.as_ref().map_or(String::new(), |kept| {
-            format!(
-                "The one that you have edited is kept as {}; `--config FILE` starts with a file of yours.\n",
-                kept.display()
-            )
-        });
+        let note = match &self.origin_of_file {
+            FileOrigin::Shipped => String::new(),
+            FileOrigin::Edited => {
+                "You have edited it, so some commands below may do something else; `--reset` starts with the original.\n"
+                    .to_owned()
+            }
+            FileOrigin::Reset(kept) => format!("The edited one is kept as {}.\n", kept.display()),
+        };
         let mut text = format!(
             "Foregate on http://{http} and https://{https}, \
              with a demo origin on http://{origin}.\n\
-             Configuration: {configuration}\n{kept}\n\
+             Configuration: {configuration}\n{note}\n\
              Open http://{http}/ in a browser, or try in another terminal:\n\n"
         );
         for (what, command) in self.tour() {
             // Writing to a String cannot fail.
             let _ = writeln!(text, "  # {what}\n  {command}");
         }
-        text.push_str("\nCtrl-C stops it.\n");
+        text.push_str("\nThe access log follows, a line of JSON for each request. Ctrl-C stops the proxy.\n");
         text
     }
 
@@ -316,6 +369,8 @@ impl Quickstart {
         let Addresses { http, https, metrics, .. } = self.addresses;
         let certificate = self.certificate.certificate.display();
         let configuration = self.configuration.display();
+        let broken = self.configuration.with_file_name("broken.kdl");
+        let broken = broken.display();
         // As it was started: it need not be on the PATH.
         let program = env::current_exe().unwrap_or_else(|_| "foregate".into());
         let program = program.display();
@@ -354,10 +409,13 @@ impl Quickstart {
             ("an own page for errors", format!("curl -i http://{http}/no-such-page")),
             ("metrics", format!("curl http://{metrics}/metrics")),
             (
-                "break the configuration, and ask what is wrong",
-                format!("'{program}' check -c '{configuration}'"),
+                "a mistyped key: which line, and what was meant",
+                format!(
+                    "sed 's/rate-limit/rate-limits/' '{configuration}' > '{broken}'; \
+                     '{program}' check -c '{broken}'"
+                ),
             ),
-            ("after a change of it", format!("'{program}' reload -c '{configuration}'")),
+            ("after a change of the configuration", format!("'{program}' reload -c '{configuration}'")),
             (
                 "which route answers, and what runs before",
                 format!("'{program}' explain -c '{configuration}' http://{http}/hello"),
@@ -371,6 +429,9 @@ pub(crate) mod tests {
     use std::sync::atomic::{AtomicU32, Ordering};
 
     use super::*;
+
+    /// Held by a test that takes the usual ports, which there are only once.
+    static PORTS: parking_lot::Mutex<()> = parking_lot::Mutex::new(());
 
     /// A folder of its own for one test, removed at its end.
     pub(crate) struct Folder(PathBuf);
@@ -409,10 +470,11 @@ pub(crate) mod tests {
 
     #[test]
     fn taken_ports_are_replaced_in_configuration_and_banner() {
+        let _ports = PORTS.lock();
         let folder = Folder::new();
         // Taken by this test or by somebody else: either way the usual origin port is not free.
         let _taken = TcpListener::bind(ORIGIN);
-        let quickstart = prepare(folder.path()).unwrap();
+        let quickstart = prepare(folder.path(), false).unwrap();
         let actual = quickstart.origin.local_addr().unwrap();
         assert_ne!(actual, ORIGIN);
         let text = fs::read_to_string(&quickstart.configuration).unwrap();
@@ -423,40 +485,61 @@ pub(crate) mod tests {
         for part in ["curl", "/events", "/ws", "/large", "/slow", "/metrics", "localhost.pem"] {
             assert!(banner.contains(part), "{part} in {banner}");
         }
-        for part in ["/.git/config", "/limited", "/no-such-page", "check -c '", "explain -c '"] {
+        for part in ["/.git/config", "/limited", "/no-such-page", "broken.kdl'; '", "explain -c '"] {
             assert!(banner.contains(part), "{part} in {banner}");
         }
     }
 
     #[test]
-    fn what_was_edited_is_kept_and_told() {
+    fn an_edited_configuration_is_used_until_it_is_reset() {
+        let _ports = PORTS.lock();
         let folder = Folder::new();
-        let edit = |text: &str| fs::write(folder.path().join("quickstart.kdl"), text).unwrap();
-        let kept = |name: &str| fs::read_to_string(folder.path().join(name)).ok();
-        assert_eq!(prepare(folder.path()).unwrap().kept, None);
+        let path = folder.path().join("quickstart.kdl");
+        let start = |reset| prepare(folder.path(), reset).unwrap();
+        assert_eq!(start(false).origin_of_file, FileOrigin::Shipped);
         // Other ports are no edit.
-        assert_eq!(prepare(folder.path()).unwrap().kept, None);
-        for (text, name) in [("first", "quickstart.kdl.old"), ("second", "quickstart.kdl.old.1")] {
-            edit(text);
-            let banner = prepare(folder.path()).unwrap().banner();
-            assert!(banner.contains(&format!("{name};")), "{banner}");
+        assert_eq!(start(false).origin_of_file, FileOrigin::Shipped);
+        for name in ["quickstart.kdl.old", "quickstart.kdl.old.1"] {
+            let edited = fs::read_to_string(&path).unwrap().replace("Hello from", "Hello again from");
+            fs::write(&path, &edited).unwrap();
+            let quickstart = start(false);
+            assert_eq!(quickstart.origin_of_file, FileOrigin::Edited);
+            assert!(quickstart.banner().contains("`--reset`"), "{}", quickstart.banner());
+            assert!(edited.contains(&format!("server \"{}\"", quickstart.origin.local_addr().unwrap())));
+            assert!(edited.contains(&format!("listen \"{}\" {{", quickstart.addresses.https)));
+            assert_eq!(fs::read_to_string(&path).unwrap(), edited);
+            drop(quickstart);
+            let banner = start(true).banner();
+            assert!(banner.contains(&format!("{name}.\n")), "{banner}");
+            assert_eq!(fs::read_to_string(folder.path().join(name)).unwrap(), edited);
         }
-        assert_eq!(kept("quickstart.kdl.old").as_deref(), Some("first"));
-        assert_eq!(kept("quickstart.kdl.old.1").as_deref(), Some("second"));
+    }
+
+    #[test]
+    fn the_unedited_configuration_of_another_version_is_replaced() {
+        let _ports = PORTS.lock();
+        let folder = Folder::new();
+        for name in ["quickstart.kdl", "quickstart.kdl.shipped"] {
+            fs::write(folder.path().join(name), "listen \"127.0.0.1:8080\"\n").unwrap();
+        }
+        let quickstart = prepare(folder.path(), false).unwrap();
+        assert_eq!(quickstart.origin_of_file, FileOrigin::Shipped);
+        assert!(fs::read_to_string(&quickstart.configuration).unwrap().contains("site "));
     }
 
     #[test]
     fn a_second_quickstart_leaves_the_configuration_of_the_first() {
+        let _ports = PORTS.lock();
         let folder = Folder::new();
-        let first = prepare(folder.path()).unwrap();
+        let first = prepare(folder.path(), false).unwrap();
         assert_eq!(first.configuration, folder.path().join("quickstart.kdl"));
         let text = fs::read_to_string(&first.configuration).unwrap();
-        let second = prepare(folder.path()).unwrap();
+        let second = prepare(folder.path(), false).unwrap();
         assert_ne!(second.configuration, first.configuration);
         assert!(second.banner().contains(&second.configuration.display().to_string()));
         assert_eq!(fs::read_to_string(&first.configuration).unwrap(), text);
         drop((first, second));
-        let third = prepare(folder.path()).unwrap();
+        let third = prepare(folder.path(), false).unwrap();
         assert_eq!(third.configuration, folder.path().join("quickstart.kdl"));
     }
 }
