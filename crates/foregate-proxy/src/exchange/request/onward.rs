@@ -15,6 +15,10 @@ pub(super) const CLIENT_CLAIMS: [NameId; 5] = [
     NameId::XRealIp,
 ];
 
+/// The bit of `Request::claimed` that says that a module removed `Via`: the origin gets none of ours either. The bits below it
+/// belong to [`CLIENT_CLAIMS`].
+const VIA_REMOVED: u8 = 1 << 7;
+
 /// How we call ourselves in `Via`.
 pub(super) const OWN_NAME: &[u8] = b" foregate";
 
@@ -88,7 +92,9 @@ impl Request {
                 claim(headers, id, asked, client, secure, &self.authority);
             }
         }
-        headers.push_id(NameId::Via, via(version));
+        if self.claimed & VIA_REMOVED == 0 {
+            headers.push_id(NameId::Via, via(version));
+        }
     }
 
     /// Takes away the fields in which only modules say who the client is.
@@ -228,6 +234,9 @@ impl FieldsMut for Request {
 
     fn remove(&mut self, name: &[u8]) {
         let known = FieldName::from(name);
+        if known.id() == NameId::Via {
+            self.claimed |= VIA_REMOVED;
+        }
         if known.id() != NameId::Host {
             self.remove_spellings(known);
             self.head.headers.remove_name(known);
