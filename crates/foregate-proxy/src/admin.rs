@@ -17,6 +17,7 @@ use crate::link::Socket;
 use crate::listener::Listener;
 use crate::proxy::Proxy;
 use crate::telemetry::blocked::Watched;
+use crate::telemetry::metrics::ExpositionFormat;
 
 /// The longest admin request or metrics request head, in bytes.
 const LONGEST_REQUEST: u64 = 8 * 1024;
@@ -138,7 +139,7 @@ fn refusal(error: &str) -> String {
     format!("{}\n", serde_json::json!({ "ok": false, "error": error }))
 }
 
-/// Serves the metrics to whoever asks for `/metrics`.
+/// Serves `/metrics` and `/health` to whoever asks.
 pub async fn serve_metrics(listener: Listener, proxy: Arc<Proxy>) {
     let mut clients = Clients::default();
     loop {
@@ -169,14 +170,31 @@ async fn metrics(socket: Socket, proxy: &Proxy, asked: &Asked) -> io::Result<()>
     asked.set();
     let target = head.split(|byte| *byte == b' ').nth(1).unwrap_or_default();
     let path = target.split(|byte| *byte == b'?').next().unwrap_or_default();
+    const TEXT: &str = "text/plain; charset=utf-8";
     let (status, kind, body) = match (head.starts_with(b"GET ") || head.starts_with(b"HEAD "), path) {
         (true, b"/metrics") => {
-            ("200 OK", "application/openmetrics-text; version=1.0.0; charset=utf-8", proxy.metrics.render())
+            let format = ExpositionFormat::for_accept(&accept(&head));
+            let certificates = proxy.config().certificates.expiries();
+            ("200 OK", format.content_type(), proxy.metrics.render(format, certificates))
         }
-        (true, _) => ("404 Not Found", "text/plain", "see /metrics\n".to_owned()),
-        (false, _) => ("405 Method Not Allowed", "text/plain", "only GET and HEAD\n".to_owned()),
+        (true, b"/health") if proxy.is_draining() => {
+            ("503 Service Unavailable", TEXT, "draining\n".to_owned())
+        }
+        (true, b"/health") => ("200 OK", TEXT, "ok\n".to_owned()),
+        (true, _) => ("404 Not Found", TEXT, "see /metrics and /health\n".to_owned()),
+        (false, _) => ("405 Method Not Allowed", TEXT, "only GET and HEAD\n".to_owned()),
     };
     respond(&mut socket, status, kind, &body, head.starts_with(b"HEAD ")).await
+}
+
+/// The value of `Accept` in a head; several are joined.
+fn accept(head: &[u8]) -> String {
+    let lines = head.split(|byte| *byte == b'\n').filter_map(|line| std::str::from_utf8(line).ok());
+    let values = lines.filter_map(|line| {
+        let (name, value) = line.split_once(':')?;
+        name.eq_ignore_ascii_case("accept").then(|| value.trim())
+    });
+    values.collect::<Vec<_>>().join(",")
 }
 
 async fn respond(

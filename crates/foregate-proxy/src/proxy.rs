@@ -42,6 +42,8 @@ pub struct Config {
     pub upstreams: Vec<Arc<Upstream>>,
     /// The connections to origins that wait for their next request, also those of other configurations.
     pub pools: Arc<Pools>,
+    /// The certificates of the process.
+    pub certificates: CertificateStore,
     /// What connections keep.
     pub terms: Arc<Terms>,
     /// The limits of heads.
@@ -85,6 +87,7 @@ impl Config {
         let upstreams = upstreams.build(&settings.upstreams, head_limits, old)?;
         let terms = Terms { limits: settings.limits.clone(), timeouts: settings.timeouts.clone() };
         Ok(Self {
+            certificates: certificates.clone(),
             terms: Arc::new(terms),
             settings,
             upstreams,

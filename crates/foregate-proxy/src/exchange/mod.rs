@@ -260,6 +260,7 @@ impl<'a> Exchange<'a> {
         let now = clock::now();
         let began = request.began.take().unwrap_or(now);
         client.begin(began);
+        proxy.metrics.requests_active.add(1);
         let upload = if request.length.is_empty() { Copy::done() } else { Copy::new() };
         Self {
             proxy,
@@ -526,15 +527,15 @@ impl<'a> Exchange<'a> {
         }
         let record = &self.record;
         let sites = &self.config.settings.sites;
-        match self.site {
-            Some(site) => sites.counters(site).request(record.status),
-            None => self.proxy.unrouted.request(record.status),
-        }
+        let duration = record.start.elapsed();
+        let counters = self.site.map_or(&*self.proxy.unrouted, |site| sites.counters(site));
+        counters.request(record.status, duration);
+        self.proxy.metrics.requests_active.add(-1);
         if let Some(error) = &record.error {
-            self.proxy.metrics.error(error.kind(), error.side().as_str());
+            let upstream = self.upstream.map(|upstream| &upstream.settings.name);
+            counters.error(error.kind(), error.side().as_str(), upstream);
         }
         let Some(log) = self.config.access_log() else { return };
-        let duration = record.start.elapsed();
         let asked = self.run.as_ref().and_then(|run| run.asked.fields());
         let headers = asked.unwrap_or(&self.request.head.headers);
         let upstream = self.upstream;

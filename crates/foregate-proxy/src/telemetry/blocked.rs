@@ -61,7 +61,7 @@ mod tests {
         };
         Watched::new(task, Arc::clone(&metrics)).await;
         assert!(clock::now() < clock::now() + Duration::from_nanos(1));
-        let text = metrics.render();
+        let text = metrics.render(crate::telemetry::metrics::ExpositionFormat::OpenMetrics, Vec::new());
         assert!(text.contains("foregate_event_loop_blocked_seconds_count 2\n"), "{text}");
         assert!(text.contains("foregate_event_loop_blocked_seconds_bucket{le=\"0.0025\"} 1\n"), "{text}");
         assert!(text.contains("foregate_event_loop_blocked_seconds_bucket{le=\"+Inf\"} 2\n"), "{text}");

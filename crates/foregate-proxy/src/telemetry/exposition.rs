@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet};
@@ -11,18 +12,28 @@ use prometheus_client::registry::Unit;
 use crate::pressure;
 use crate::spool::Spools;
 
-use super::metrics::{BETWEEN, BLOCKED_BUCKETS, Metrics, STATUS_CLASSES, UpstreamCounters};
+use super::metrics::{
+    BETWEEN, BLOCKED_BUCKETS, CertificateExpiry, DURATION_BUCKETS, Metrics, STATUS_CLASSES, UpstreamCounters,
+};
 use super::steps::{StepCounter, StepCounters};
 
+/// The certificates whose expiry is shown: those that expire first.
+const CERTIFICATES_SHOWN: usize = 1000;
+
 #[derive(Debug)]
-pub(super) struct Exposition(pub(super) Arc<Metrics>);
+pub(super) struct Exposition {
+    pub(super) metrics: Arc<Metrics>,
+    pub(super) certificates: Vec<CertificateExpiry>,
+}
 
 impl Collector for Exposition {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
-        let metrics = &self.0;
+        let metrics = &self.metrics;
+        build(&mut encoder)?;
         requests(&mut encoder, metrics)?;
         upstreams(&mut encoder, metrics)?;
         connections(&mut encoder, metrics)?;
+        certificates(&mut encoder, &self.certificates)?;
         process(&mut encoder, metrics)?;
         modules(&mut encoder, metrics)?;
         let help = "How long a poll kept its worker from other tasks";
@@ -30,10 +41,51 @@ impl Collector for Exposition {
     }
 }
 
+/// The text format of Prometheus, version 0.0.4, made of that of OpenMetrics: a counter's family has the name of its samples there,
+/// and neither units nor an end are known.
+pub(super) fn prometheus_text(openmetrics: &str) -> String {
+    let mut text = String::with_capacity(openmetrics.len());
+    // The help of a family stands before its type.
+    let mut help = None;
+    for line in openmetrics.lines() {
+        if let Some(family) = line.strip_prefix("# HELP ") {
+            help = family.split_once(' ');
+        } else if let Some((name, kind)) = line.strip_prefix("# TYPE ").and_then(|rest| rest.split_once(' '))
+        {
+            let total = if kind == "counter" { "_total" } else { "" };
+            if let Some((_, help)) = help.take() {
+                text.extend(["# HELP ", name, total, " ", help, "\n"]);
+            }
+            text.extend(["# TYPE ", name, total, " ", kind, "\n"]);
+        } else if !line.starts_with('#') {
+            text.extend([line, "\n"]);
+        }
+    }
+    text
+}
+
+fn build(encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+    encoder
+        .encode_descriptor("build_info", "The version that runs", None, MetricType::Gauge)?
+        .encode_family(&[("version", env!("CARGO_PKG_VERSION"))])?
+        .encode_gauge(&1)
+}
+
+fn certificates(encoder: &mut DescriptorEncoder<'_>, certificates: &[CertificateExpiry]) -> fmt::Result {
+    let name = "tls_certificate_expiry_timestamp_seconds";
+    let help = "End of a certificate's validity, seconds since 1970";
+    let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+    for certificate in certificates.iter().take(CERTIFICATES_SHOWN) {
+        family.encode_family(&[("certificate", &*certificate.file)])?.encode_gauge(&certificate.not_after)?;
+    }
+    Ok(())
+}
+
 fn requests(encoder: &mut DescriptorEncoder<'_>, metrics: &Metrics) -> fmt::Result {
     let help = "Requests by site and class of the response's status";
+    let sites = metrics.sites();
     let mut requests = counters(encoder, "requests", help)?;
-    for (site, counters) in metrics.sites() {
+    for (site, counters) in &sites {
         for (class, count) in STATUS_CLASSES.into_iter().zip(counters.requests()) {
             // A site that has had no request yet still shows that it is there.
             if count > 0 || class == "2xx" {
@@ -41,10 +93,45 @@ fn requests(encoder: &mut DescriptorEncoder<'_>, metrics: &Metrics) -> fmt::Resu
             }
         }
     }
-    let mut errors = counters(encoder, "request_errors", "Failed requests by kind and side at fault")?;
-    for error in metrics.errors() {
-        labelled(&mut errors, &[("kind", error.kind), ("side", error.side)], error.count)?;
+    let help = "Failed requests by kind, side at fault, site and upstream";
+    let mut errors = counters(encoder, "request_errors", help)?;
+    for (site, counters) in &sites {
+        for error in counters.errors() {
+            let labels = [
+                ("kind", error.kind),
+                ("side", error.side),
+                ("site", &**site),
+                ("upstream", &*error.upstream),
+            ];
+            labelled(&mut errors, &labels, error.count)?;
+        }
     }
+    let help = "Time from the first byte of a request to the last of its response";
+    let mut durations =
+        encoder.encode_descriptor("request_duration", help, Some(&Unit::Seconds), MetricType::Histogram)?;
+    for (site, counters) in &sites {
+        let (counts, micros) = counters.durations();
+        // It takes many lines, so it is there from the first request on.
+        if counts.iter().all(|count| *count == 0) {
+            continue;
+        }
+        let ends = DURATION_BUCKETS.iter().map(|end| *end as f64 / 1e6).chain([f64::INFINITY]);
+        let buckets: Vec<_> = ends.zip(counts).collect();
+        durations.encode_family(&[("site", site.as_ref())])?.encode_histogram::<NoLabelSet>(
+            micros as f64 / 1e6,
+            counts.iter().sum(),
+            &buckets,
+            None,
+        )?;
+    }
+    encoder
+        .encode_descriptor(
+            "requests_active",
+            "Requests under way, tunnels among them",
+            None,
+            MetricType::Gauge,
+        )?
+        .encode_gauge(&metrics.requests_active.get())?;
     counter(encoder, "retries", "Further attempts of requests", metrics.retries.get())?;
     counter(
         encoder,
@@ -81,6 +168,13 @@ fn upstreams(encoder: &mut DescriptorEncoder<'_>, metrics: &Metrics) -> fmt::Res
     for (name, counters) in metrics.servers() {
         let (upstream, server) = name.split_once(BETWEEN).unwrap_or((&name, &name));
         labelled(&mut family, &[("upstream", upstream), ("server", server)], counters.failures.get())?;
+    }
+    let help = "Whether a server gets requests: 0 while it is passed over because it failed";
+    let mut family = encoder.encode_descriptor("upstream_server_up", help, None, MetricType::Gauge)?;
+    for (name, counters) in metrics.servers() {
+        let (upstream, server) = name.split_once(BETWEEN).unwrap_or((&name, &name));
+        let up = i64::from(!counters.is_down.load(Ordering::Relaxed));
+        family.encode_family(&[("upstream", upstream), ("server", server)])?.encode_gauge(&up)?;
     }
     Ok(())
 }

@@ -8,9 +8,9 @@ mod labelled;
 
 use std::cell::Cell;
 use std::fmt;
-use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use parking_lot::Mutex;
 use prometheus_client::encoding::text::encode;
@@ -18,15 +18,18 @@ use prometheus_client::registry::Registry;
 
 pub(super) use self::histogram::BLOCKED_BUCKETS;
 use self::histogram::BlockedHistogram;
+pub(super) use self::histogram::DURATION_BUCKETS;
 pub use self::histogram::WaitHistogram;
-use self::labelled::{Kinds, Labelled, UNROUTED};
-use super::exposition::Exposition;
+use self::labelled::{Kinds, Labelled, OTHER, UNROUTED};
+use super::exposition::{self, Exposition};
+use super::process::ProcessExposition;
 use super::steps::{BLOCKED, StepCounters};
 use crate::budget::Budget;
 use crate::spool::Spools;
 
-/// Kinds of errors, by side. There are a few dozen; the limit is there to be one.
-const ERRORS_LIMIT: usize = 256;
+/// Errors that a site counts apart, by kind, side and upstream. Beyond, they count for the upstream [`OTHER`]; the kinds are a few
+/// dozen.
+const ERRORS_LIMIT: usize = 64;
 /// Between the two labels of a server.
 pub(super) const BETWEEN: char = '\0';
 /// Copies of the counters that change with each request. A power of two.
@@ -157,12 +160,15 @@ impl ShardedGauge {
 /// All counters of the process; made once, shared by an `Arc`, kept across reloads.
 #[derive(Debug, Default)]
 pub struct Metrics {
+    started: StartTime,
     /// Client connections accepted.
     pub connections_accepted: ShardedCounter,
     /// Client connections open now.
     pub connections_active: ShardedGauge,
     /// Client connections closed at once, over a limit.
     pub connections_refused: Counter,
+    /// Requests under way, tunnels among them.
+    pub requests_active: ShardedGauge,
     /// Requests over HTTP/2 that their clients reset, or left, before they were begun.
     pub requests_reset: Counter,
     /// Handshakes with clients that succeeded.
@@ -196,38 +202,101 @@ pub struct Metrics {
     sites: Labelled<SiteCounters>,
     upstreams: Labelled<UpstreamCounters>,
     servers: Labelled<ServerCounters>,
-    errors: Mutex<Vec<ErrorCount>>,
     /// Handshakes with clients that failed, by what went wrong.
     handshake_failures: Kinds,
     /// PROXY protocol headers that were refused, by what was wrong with them.
     proxy_headers_refused: Kinds,
 }
 
-#[derive(Debug, Clone, Copy)]
+/// The time when this value was made.
+#[derive(Debug)]
+struct StartTime(SystemTime);
+
+impl Default for StartTime {
+    fn default() -> Self {
+        Self(SystemTime::now())
+    }
+}
+
+/// The number of failed requests of a site with the same kind of error at the same upstream.
+#[derive(Debug, Clone)]
 pub(super) struct ErrorCount {
     pub(super) kind: &'static str,
     pub(super) side: &'static str,
+    pub(super) upstream: Arc<str>,
     pub(super) count: u64,
 }
 
 /// Counters of one site.
 #[derive(Debug, Default)]
-pub struct SiteCounters([Padded<[AtomicU64; STATUS_CLASSES.len()]>; SHARDS]);
+pub struct SiteCounters {
+    shards: [Padded<SiteShard>; SHARDS],
+    errors: Mutex<Vec<ErrorCount>>,
+}
+
+#[derive(Debug, Default)]
+struct SiteShard {
+    /// Requests by [`STATUS_CLASSES`].
+    classes: [AtomicU64; STATUS_CLASSES.len()],
+    /// Requests by the first of [`DURATION_BUCKETS`] that they fit into; the last bucket has no end.
+    durations: [AtomicU64; DURATION_BUCKETS.len() + 1],
+    /// The sum of the durations.
+    micros: AtomicU64,
+}
 
 impl SiteCounters {
-    /// Counts a request by the status of its response; `None`: there was none.
-    pub fn request(&self, status: Option<u16>) {
+    /// Counts a request by the status of its response, `None` if there was none, and by its duration.
+    pub fn request(&self, status: Option<u16>, duration: Duration) {
         let class = match status {
             None => 0,
             Some(status @ 100..600) => usize::from(status / 100),
             Some(_) => STATUS_CLASSES.len() - 1,
         };
-        add_in_shard(|shard| self.0.get(shard)?.0.get(class), 1);
+        let micros = u64::try_from(duration.as_micros()).unwrap_or(u64::MAX);
+        let bucket = DURATION_BUCKETS.iter().position(|end| micros <= *end);
+        let bucket = bucket.unwrap_or(DURATION_BUCKETS.len());
+        add_in_shard(|shard| self.shards.get(shard)?.0.classes.get(class), 1);
+        add_in_shard(|shard| self.shards.get(shard)?.0.durations.get(bucket), 1);
+        add_in_shard(|shard| self.shards.get(shard).map(|shard| &shard.0.micros), micros);
+    }
+
+    /// Counts a failed request by the kind of its error, the side at fault and the upstream that it went to.
+    pub fn error(&self, kind: &'static str, side: &'static str, upstream: Option<&Arc<str>>) {
+        let name = upstream.map_or(UNROUTED, |upstream| upstream);
+        let mut errors = self.errors.lock();
+        let is = |known: &ErrorCount, name: &str| {
+            known.kind == kind && known.side == side && *known.upstream == *name
+        };
+        if let Some(known) = errors.iter_mut().find(|known| is(known, name)) {
+            known.count += 1;
+        } else if errors.len() < ERRORS_LIMIT {
+            let upstream = upstream.map_or_else(|| UNROUTED.into(), Arc::clone);
+            errors.push(ErrorCount { kind, side, upstream, count: 1 });
+        } else if let Some(other) = errors.iter_mut().find(|known| is(known, OTHER)) {
+            other.count += 1;
+        } else if errors.len() < 2 * ERRORS_LIMIT {
+            errors.push(ErrorCount { kind, side, upstream: OTHER.into(), count: 1 });
+        }
     }
 
     /// Requests so far, by [`STATUS_CLASSES`].
     pub(super) fn requests(&self) -> [u64; STATUS_CLASSES.len()] {
-        std::array::from_fn(|class| self.0.iter().map(|shard| shard.0[class].load(Ordering::Relaxed)).sum())
+        std::array::from_fn(|class| self.sum(|shard| &shard.classes[class]))
+    }
+
+    /// Requests so far by [`DURATION_BUCKETS`], and the sum of their durations in microseconds.
+    pub(super) fn durations(&self) -> ([u64; DURATION_BUCKETS.len() + 1], u64) {
+        let buckets = std::array::from_fn(|bucket| self.sum(|shard| &shard.durations[bucket]));
+        (buckets, self.sum(|shard| &shard.micros))
+    }
+
+    pub(super) fn errors(&self) -> Vec<ErrorCount> {
+        self.errors.lock().clone()
+    }
+
+    fn sum(&self, counter: impl Fn(&SiteShard) -> &AtomicU64) -> u64 {
+        let counts = self.shards.iter().map(|shard| counter(&shard.0).load(Ordering::Relaxed));
+        counts.fold(0, u64::wrapping_add)
     }
 }
 
@@ -249,6 +318,8 @@ pub struct UpstreamCounters {
 pub struct ServerCounters {
     /// Attempts that have failed in a way that says something about the server.
     pub failures: Counter,
+    /// Whether the server is passed over because it failed.
+    pub is_down: AtomicBool,
 }
 
 impl Metrics {
@@ -276,16 +347,6 @@ impl Metrics {
     /// The same for a server of it, by its address.
     pub fn server(&self, upstream: &str, server: &str) -> Arc<ServerCounters> {
         self.servers.get(&format!("{upstream}{BETWEEN}{server}"))
-    }
-
-    /// Counts a failed request by the kind of its error and the side at fault. Few fixed names, please.
-    pub fn error(&self, kind: &'static str, side: &'static str) {
-        let mut errors = self.errors.lock();
-        if let Some(known) = errors.iter_mut().find(|known| known.kind == kind && known.side == side) {
-            known.count += 1;
-        } else if errors.len() < ERRORS_LIMIT {
-            errors.push(ErrorCount { kind, side, count: 1 });
-        }
     }
 
     /// Counts a handshake with a client that failed, by what went wrong. Few fixed names, please.
@@ -318,19 +379,25 @@ impl Metrics {
         self.blocked.record(u64::try_from(span.as_nanos()).unwrap_or(u64::MAX));
     }
 
-    /// Everything in the OpenMetrics text format, for [`Self::CONTENT_TYPE`].
-    pub fn render(self: &Arc<Self>) -> String {
-        let mut registry = Registry::with_prefix("foregate");
-        registry.register_collector(Box::new(Exposition(Arc::clone(self))));
+    /// Everything, with the expiry of `certificates`, as text.
+    pub fn render(
+        self: &Arc<Self>,
+        format: ExpositionFormat,
+        certificates: Vec<CertificateExpiry>,
+    ) -> String {
+        let mut registry = Registry::default();
+        let exposition = Exposition { metrics: Arc::clone(self), certificates };
+        registry.sub_registry_with_prefix("foregate").register_collector(Box::new(exposition));
+        registry.register_collector(Box::new(ProcessExposition { started: self.started.0 }));
         let mut text = String::new();
         if let Err(fmt::Error) = encode(&mut text, &registry) {
             tracing::error!("the metrics could not be written");
         }
-        text
+        match format {
+            ExpositionFormat::OpenMetrics => text,
+            ExpositionFormat::Prometheus => exposition::prometheus_text(&text),
+        }
     }
-
-    /// The media type of what [`Self::render`] gives.
-    pub const CONTENT_TYPE: &'static str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
     pub(super) fn blocked_counts(&self) -> ([u64; BLOCKED_BUCKETS.len() + 1], u64) {
         self.blocked.counts()
@@ -356,9 +423,43 @@ impl Metrics {
     pub(super) fn proxy_headers_refused(&self) -> Vec<(&'static str, u64)> {
         self.proxy_headers_refused.all()
     }
+}
 
-    pub(super) fn errors(&self) -> Vec<ErrorCount> {
-        self.errors.lock().clone()
+/// When a certificate expires that the process uses.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct CertificateExpiry {
+    /// The file that it was read from.
+    pub file: String,
+    /// The end of its validity, seconds since 1970.
+    pub not_after: i64,
+}
+
+/// The text formats in which metrics are shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ExpositionFormat {
+    /// OpenMetrics 1.0.0.
+    OpenMetrics,
+    /// The text format of Prometheus, version 0.0.4: what tools such as `promtool check metrics` read.
+    Prometheus,
+}
+
+impl ExpositionFormat {
+    /// The format that a scraper asks for by `Accept`: OpenMetrics if the field names it, else that of Prometheus.
+    pub fn for_accept(accept: &str) -> Self {
+        let openmetrics = |part: &str| {
+            let mut parameters = part.split(';').map(str::trim);
+            parameters.next().is_some_and(|kind| kind.eq_ignore_ascii_case("application/openmetrics-text"))
+                && !parameters.any(|parameter| matches!(parameter, "q=0" | "q=0.0"))
+        };
+        if accept.split(',').any(openmetrics) { Self::OpenMetrics } else { Self::Prometheus }
+    }
+
+    /// The media type of the format.
+    pub fn content_type(self) -> &'static str {
+        match self {
+            Self::OpenMetrics => "application/openmetrics-text; version=1.0.0; charset=utf-8",
+            Self::Prometheus => "text/plain; version=0.0.4; charset=utf-8",
+        }
     }
 }
 
@@ -373,7 +474,7 @@ mod tests {
         let (sites, _) = metrics.set_sites([&"a\"b.example".into()].into_iter());
         let site = &sites[0];
         for status in [Some(200), Some(204), Some(404), Some(999), None] {
-            site.request(status);
+            site.request(status, Duration::from_millis(2));
         }
         let upstream = metrics.upstream("app");
         upstream.opened.inc();
@@ -382,8 +483,9 @@ mod tests {
         upstream.all_down.inc();
         let server = metrics.server("app", "[::1]:80");
         server.failures.inc();
-        metrics.error("timeout", "upstream");
-        metrics.error("timeout", "upstream");
+        site.error("timeout", "upstream", Some(&"app".into()));
+        site.error("timeout", "upstream", Some(&"app".into()));
+        site.error("head_timeout", "downstream", None);
         (0..3).for_each(|_| metrics.connections_accepted.inc());
         metrics.connections_active.add(1);
         metrics.handshake_failed("protocol");
@@ -392,13 +494,20 @@ mod tests {
         metrics.reloads_refused.inc();
         metrics.blocked(Duration::from_micros(50));
         metrics.blocked(Duration::from_secs(20));
-        let text = metrics.render();
+        let text = metrics.render(ExpositionFormat::OpenMetrics, Vec::new());
         for line in [
             "foregate_requests_total{site=\"a\\\"b.example\",status=\"2xx\"} 2",
             "foregate_requests_total{site=\"a\\\"b.example\",status=\"4xx\"} 1",
             "foregate_requests_total{site=\"a\\\"b.example\",status=\"other\"} 1",
             "foregate_requests_total{site=\"a\\\"b.example\",status=\"none\"} 1",
-            "foregate_request_errors_total{kind=\"timeout\",side=\"upstream\"} 2",
+            "foregate_request_errors_total{kind=\"timeout\",side=\"upstream\",site=\"a\\\"b.example\",upstream=\"app\"} 2",
+            "foregate_request_errors_total{kind=\"head_timeout\",side=\"downstream\",site=\"a\\\"b.example\",upstream=\"-\"} 1",
+            "foregate_request_duration_seconds_count{site=\"a\\\"b.example\"} 5",
+            "foregate_request_duration_seconds_sum{site=\"a\\\"b.example\"} 0.01",
+            "foregate_request_duration_seconds_bucket{le=\"0.001\",site=\"a\\\"b.example\"} 0",
+            "foregate_request_duration_seconds_bucket{le=\"0.0025\",site=\"a\\\"b.example\"} 5",
+            "foregate_requests_active 0",
+            "foregate_upstream_server_up{upstream=\"app\",server=\"[::1]:80\"} 1",
             "foregate_upstream_connections_opened_total{upstream=\"app\"} 1",
             "foregate_upstream_connections_reused_total{upstream=\"app\"} 2",
             "foregate_upstream_connections_failed_total{upstream=\"app\"} 0",
@@ -430,6 +539,103 @@ mod tests {
         assert!(!text.contains("status=\"5xx\""), "what never happened is left out:\n{text}");
     }
 
+    /// Reads the text format of Prometheus strictly: each family has its help and type once, before its samples, each sample is there
+    /// once, and the buckets of a histogram rise to its count.
+    fn check_prometheus(text: &str) {
+        let mut families = std::collections::HashSet::new();
+        let mut samples = std::collections::HashSet::new();
+        let (mut family, mut kind) = ("", "");
+        let mut bucket = 0.0;
+        let mut lines = text.lines();
+        while let Some(line) = lines.next() {
+            if let Some((name, help)) = line.strip_prefix("# HELP ").and_then(|rest| rest.split_once(' ')) {
+                assert!(!help.trim().is_empty() && families.insert(name), "{line}");
+                let kinds = lines.next().and_then(|line| line.strip_prefix("# TYPE ")?.split_once(' '));
+                (family, kind) = kinds.unwrap_or_else(|| panic!("no type behind {line}"));
+                assert_eq!(family, name, "{line}");
+                assert_eq!(kind == "counter", name.ends_with("_total"), "{line}");
+                continue;
+            }
+            let (sample, value) = line.rsplit_once(' ').unwrap();
+            let name = sample.split('{').next().unwrap();
+            let value: f64 = value.parse().unwrap();
+            assert!(samples.insert(sample), "twice: {line}");
+            match name.strip_prefix(family) {
+                Some("") => assert_ne!(kind, "histogram", "{line}"),
+                Some("_sum") => assert_eq!(kind, "histogram", "{line}"),
+                Some("_count") => bucket = 0.0,
+                Some("_bucket") => {
+                    assert!(kind == "histogram" && value >= bucket, "{line}");
+                    bucket = value;
+                    let count = sample.replacen("_bucket", "_count", 1).replacen("le=\"+Inf\",", "", 1);
+                    if sample.contains("le=\"+Inf\"") {
+                        assert!(
+                            text.contains(&format!("{} {value}\n", count.replace("{le=\"+Inf\"}", ""))),
+                            "{line}"
+                        );
+                    }
+                }
+                _ => panic!("{line} is no sample of {family}"),
+            }
+        }
+        assert!(samples.len() > 60, "{text}");
+    }
+
+    #[test]
+    fn the_format_of_prometheus_is_kept_to_the_letter() {
+        let metrics = Arc::new(Metrics::default());
+        let (sites, _) = metrics.set_sites([&"a\"b.example".into(), &"c.example".into()].into_iter());
+        for (millis, site) in sites.iter().cycle().take(9).enumerate() {
+            site.request(Some(200), Duration::from_millis(1 << millis));
+            site.error("timeout", "upstream", Some(&"app".into()));
+        }
+        let _server = metrics.server("app", "[::1]:80");
+        metrics.blocked(Duration::from_micros(50));
+        metrics.steps(["rules"].into_iter()).ran(0);
+        let certificates = vec![CertificateExpiry { file: "site.pem".to_owned(), not_after: 4_102_444_800 }];
+        let text = metrics.render(ExpositionFormat::Prometheus, certificates);
+        check_prometheus(&text);
+        for line in [
+            "foregate_tls_certificate_expiry_timestamp_seconds{certificate=\"site.pem\"} 4102444800",
+            concat!("foregate_build_info{version=\"", env!("CARGO_PKG_VERSION"), "\"} 1"),
+        ] {
+            assert!(text.lines().any(|found| found == line), "{line} is missing in\n{text}");
+        }
+        for name in
+            ["cpu_seconds_total", "start_time_seconds", "resident_memory_bytes", "open_fds", "max_fds"]
+        {
+            assert!(
+                text.contains(&format!("\nprocess_{name} ")) || text.contains(&format!("process_{name} ")),
+                "{name}"
+            );
+        }
+    }
+
+    #[test]
+    fn errors_of_a_site_are_capped() {
+        let site = SiteCounters::default();
+        let names: Vec<Arc<str>> = (0..ERRORS_LIMIT + 10).map(|n| n.to_string().into()).collect();
+        for name in names.iter().chain(&names) {
+            site.error("connect", "upstream", Some(name));
+        }
+        let errors = site.errors();
+        assert_eq!(errors.len(), ERRORS_LIMIT + 1);
+        let other = errors.iter().find(|error| &*error.upstream == OTHER).unwrap();
+        assert_eq!((other.count, errors[0].count), (20, 2));
+    }
+
+    #[test]
+    fn scrapers_get_the_format_that_they_ask_for() {
+        let prometheus_server =
+            "application/openmetrics-text;version=1.0.0;q=0.8,text/plain;version=0.0.4;q=0.5";
+        for accept in [prometheus_server, "text/plain, Application/OpenMetrics-Text"] {
+            assert_eq!(ExpositionFormat::for_accept(accept), ExpositionFormat::OpenMetrics, "{accept}");
+        }
+        for accept in ["", "*/*", "text/plain", "application/openmetrics-text;q=0, */*"] {
+            assert_eq!(ExpositionFormat::for_accept(accept), ExpositionFormat::Prometheus, "{accept}");
+        }
+    }
+
     #[test]
     fn labels_are_capped_and_make_room() {
         let metrics = Metrics::default();
@@ -451,7 +657,7 @@ mod tests {
         };
         let (old, indices) = metrics.set_sites([&"a".into(), &"b".into()].into_iter());
         assert_eq!(indices, [0, 1]);
-        old[1].request(Some(200));
+        old[1].request(Some(200), Duration::ZERO);
         let (new, _) = metrics.set_sites([&"b".into(), &"c".into()].into_iter());
         assert!(Arc::ptr_eq(&old[1], &new[0]), "what stays goes on counting");
         assert!(Arc::ptr_eq(&unrouted, &metrics.unrouted()));
@@ -486,7 +692,7 @@ mod tests {
         let site = metrics.unrouted();
         std::thread::scope(|scope| {
             for _ in 0..20 {
-                scope.spawn(|| (0..1000).for_each(|_| site.request(Some(200))));
+                scope.spawn(|| (0..1000).for_each(|_| site.request(Some(200), Duration::ZERO)));
             }
         });
         assert_eq!(site.requests()[2], 20_000);

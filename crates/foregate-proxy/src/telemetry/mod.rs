@@ -6,4 +6,5 @@ pub mod clock;
 mod exposition;
 pub mod log_file;
 pub mod metrics;
+mod process;
 pub mod steps;

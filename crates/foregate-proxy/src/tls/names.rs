@@ -48,6 +48,11 @@ impl CertificateNames {
         exact.chain(wildcards).chain(self.addresses.iter().map(ToString::to_string)).collect()
     }
 
+    /// The end of the certificate's validity, seconds since 1970.
+    pub(super) fn not_after(&self) -> i64 {
+        self.not_after
+    }
+
     pub(super) fn expired(&self) -> bool {
         let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
         i64::try_from(now.as_secs()).is_ok_and(|now| now > self.not_after)

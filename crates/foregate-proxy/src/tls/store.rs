@@ -20,6 +20,7 @@ use super::policy::Tickets;
 use super::sni::CertificateTable;
 use crate::files;
 use crate::settings::CertificateFiles;
+use crate::telemetry::metrics::CertificateExpiry;
 use crate::watch::FolderWatch;
 
 /// Bytes of a PEM file. Beyond, it is refused: no chain, key or list of authorities is that large.
@@ -138,6 +139,20 @@ impl CertificateStore {
     /// many certificates were replaced.
     pub fn check(&self) -> usize {
         self.shared.check()
+    }
+
+    /// When each certificate in use expires, the first one first.
+    pub fn expiries(&self) -> Vec<CertificateExpiry> {
+        let live: Vec<_> = self.shared.certificates.lock().values().filter_map(Weak::upgrade).collect();
+        let expiry = |certificate: &Arc<Certificate>| CertificateExpiry {
+            file: certificate.files.certificate.display().to_string(),
+            not_after: certificate.current().names.not_after(),
+        };
+        let mut expiries: Vec<_> = live.iter().map(expiry).collect();
+        expiries.sort_unstable_by(|a, b| (a.not_after, &a.file).cmp(&(b.not_after, &b.file)));
+        // Two keys may share one certificate file.
+        expiries.dedup_by(|a, b| a.file == b.file);
+        expiries
     }
 
     /// Has `table` follow the names of its certificates.

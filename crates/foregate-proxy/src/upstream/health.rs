@@ -67,6 +67,11 @@ impl Health {
         self.failures.load(Ordering::Relaxed)
     }
 
+    /// Whether the server is passed over, or on trial, because it failed.
+    pub(super) fn is_down(&self) -> bool {
+        self.down_until.load(Ordering::Relaxed) != 0
+    }
+
     /// Whether the server is up, or to be tried again.
     pub(super) fn is_up(&self, now: Instant) -> bool {
         let until = self.down_until.load(Ordering::Relaxed);

@@ -193,10 +193,13 @@ impl Upstreams {
                 head_limits: (settings.protocol != UpstreamProtocol::Http1).then_some(head_limits),
             };
             let label: Arc<str> = server.address.to_string().into();
+            let counters = self.metrics.server(&settings.name, &label);
+            // Nothing is known of it yet.
+            counters.is_down.store(false, Ordering::Relaxed);
             Server {
                 number,
                 address: server.address.clone(),
-                counters: self.metrics.server(&settings.name, &label),
+                counters,
                 label,
                 resolved: match &server.address {
                     ServerAddress::Name { host, .. } => Some(self.resolver.resolve(host)),
@@ -284,9 +287,12 @@ impl Upstream {
 
     /// Takes note that a server has answered.
     pub fn succeeded(&self, server: usize, now: Instant) {
-        if let Some(server) = self.servers.get(server)
-            && server.health.succeeded(now) == Some(News::Answers)
-        {
+        let Some(server) = self.servers.get(server).filter(|server| server.health.failures() > 0) else {
+            return;
+        };
+        let news = server.health.succeeded(now);
+        server.counters.is_down.store(server.health.is_down(), Ordering::Relaxed);
+        if news == Some(News::Answers) {
             tracing::info!(upstream = %self.settings.name, server = %server.label, "the server answers again");
         }
     }
@@ -331,7 +337,9 @@ impl Upstream {
 
     fn note_failure(&self, server: &Server, now: Instant, reason: &Error) {
         server.counters.failures.inc();
-        if server.health.failed(now) == Some(News::Fails) {
+        let news = server.health.failed(now);
+        server.counters.is_down.store(server.health.is_down(), Ordering::Relaxed);
+        if news == Some(News::Fails) {
             let consequence = match self.servers.len() {
                 1 => "; as the only one it goes on being tried",
                 _ => " and is passed over for a while",

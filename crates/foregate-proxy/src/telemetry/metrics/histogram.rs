@@ -7,6 +7,12 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
+/// The upper ends of the buckets of request durations, microseconds: 500 us to 10 s.
+pub(in crate::telemetry) const DURATION_BUCKETS: [u64; 14] = [
+    500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 500_000, 1_000_000, 2_500_000,
+    5_000_000, 10_000_000,
+];
+
 /// The upper ends of the buckets of the `event_loop_blocked` histogram, nanoseconds: 100 us to 10 s.
 pub(in crate::telemetry) const BLOCKED_BUCKETS: [u64; 16] = [
     100_000,
