@@ -1,10 +1,16 @@
-//! What servers may take a path for that read it in another way than it is read here.
+//! The paths that origins may read a path as, where they read it in another way than Foregate does.
+//!
+//! An origin is thought of as a sequence of operations on the text that it receives: it decodes escapes (all of them, or all but
+//! separators; once or twice), takes a backslash for a slash, strips parameters, merges slashes and resolves dot segments, in any
+//! order. The search applies each operation to each text that it has found. `tests/wire/origins.rs` holds it against all sequences.
+
+use std::collections::VecDeque;
 
 use crate::path::{PATH, Slashes, UNRESERVED, normalize_path};
 
-/// How often a path may be decoded on its way before nobody can be expected to mean what then stands there.
+/// How often `%25` may be decoded on the way to an origin.
 const DECODINGS: u8 = 2;
-/// Texts that are looked at for one path. Whoever layers more upon each other means harm.
+/// Texts that are looked at for one path. A path with more layers of encoding than that is refused.
 const TEXTS: usize = 128;
 /// Bytes that are written to find them, with some on top for each text, though at least as many as some texts of the path's own
 /// length have. A path that stands in the table of a connection of HTTP/2 costs its sender one byte each time.
@@ -12,11 +18,10 @@ const WORK: usize = 48 * 1024;
 const WORK_OF_TEXT: usize = 64;
 const TEXTS_LEAST: usize = 10;
 
-/// What servers may take a path in normal form for that is another one in the normal form, or the form itself with several slashes
-/// in a row merged: those that decode `%2F`, `%5C` or all that a path may hold before they look at segments, that take what follows
-/// `;` in a segment for parameters (RFC 3986, section 3.3), or that do so with a path that they have decoded already, in whatever
-/// order. `slashes` is what the normal form makes of several in a row. `None` if there are too many to look at, or `admits` says no
-/// to one, behind which none is looked at; empty, and without an allocation, where there is nothing to read otherwise.
+/// Returns the other paths that origins may read a path in normal form as: see the module. An empty segment (`//`) counts as a
+/// segment for some of them, so that `..` behind it removes nothing but the empty segment. `slashes` is what the normal form makes of several slashes in
+/// a row. `None` if there are too many readings to look at, or `admits` refuses one, after which none is looked at. Empty, and
+/// without an allocation, where nothing can be read otherwise.
 pub fn other_readings(
     path: &[u8],
     slashes: Slashes,
@@ -32,27 +37,27 @@ pub fn other_readings(
     }
     let mut search = Search {
         bytes: path.to_vec(),
-        texts: vec![Text { start: 0, end: path.len(), decodings: 0, is_reading: false }],
+        texts: vec![Text { start: 0, end: path.len(), decodings: 0, skipped: 0, done: 0 }],
+        unread: VecDeque::from([0]),
         escapes,
         written: Vec::new(),
         work: WORK.max(TEXTS_LEAST * (path.len() + WORK_OF_TEXT)),
         admits,
     };
-    let mut at = 0;
-    while let Some(text) = search.texts.get(at) {
-        let text = *text;
-        search.read(at, text, slashes)?;
-        at += 1;
+    while let Some(at) = search.unread.pop_front() {
+        search.read(at)?;
     }
-    let readings = search.texts.iter().filter(|text| text.is_reading);
+    let readings = search.texts.iter().skip(1);
     Some(readings.map(|text| text.of(&search.bytes).to_vec()).collect())
 }
 
-/// What a path turns into, step by step.
+/// What a path turns into, operation by operation.
 struct Search<F> {
-    /// All texts, one behind the other.
+    /// All texts, one behind the other. The first one is the path itself.
     bytes: Vec<u8>,
     texts: Vec<Text>,
+    /// The texts with operations that have not been applied yet.
+    unread: VecDeque<usize>,
     /// The escapes of the text that is being read.
     escapes: Vec<Escape>,
     /// The text that is being written, which may be a known one.
@@ -66,10 +71,12 @@ struct Search<F> {
 struct Text {
     start: usize,
     end: usize,
-    /// How often it was decoded.
+    /// How often `%25` was decoded.
     decodings: u8,
-    /// Whether it is the normal form of a text, and not the path itself.
-    is_reading: bool,
+    /// Operations that are not applied, because another order of the same operations leads to the same text.
+    skipped: u16,
+    /// Operations that were applied.
+    done: u16,
 }
 
 impl Text {
@@ -79,43 +86,44 @@ impl Text {
 }
 
 impl<F: FnMut(&[u8]) -> bool> Search<F> {
-    /// Adds what may become of a text. `None` if it is too much, or not admitted.
-    fn read(&mut self, at: usize, text: Text, slashes: Slashes) -> Option<()> {
+    /// Applies each operation to a text. `None` if that is too much work, or not admitted.
+    fn read(&mut self, at: usize) -> Option<()> {
+        let Some(&text) = self.texts.get(at) else { return Some(()) };
         self.escapes.clear();
         let signs = signs(text.of(&self.bytes), &mut self.escapes);
-        for sign in [SLASH, BACKSLASH, SEMICOLON, OTHER, PARAMETERS, QUERY, PERCENT] {
-            let is_decoding = sign == PERCENT;
-            if signs & sign == 0 || is_decoding && text.decodings == DECODINGS {
+        let mut open = operations(signs) & !text.skipped & !text.done;
+        if text.decodings == DECODINGS {
+            open &= !PERCENT;
+        }
+        if let Some(text) = self.texts.get_mut(at) {
+            text.done |= open;
+        }
+        let mut earlier = 0;
+        for operation in OPERATIONS {
+            if open & operation == 0 {
                 continue;
             }
             let (from, to) = (text.of(&self.bytes), &mut self.written);
-            match sign {
+            match operation {
                 PARAMETERS => without_parameters(from, to),
                 QUERY => without_query(from, &self.escapes, to),
+                EMPTY_SEGMENT => merge_slashes(from, to),
+                DOTS => resolve(from, Empty::Counts, to),
+                DOTS_PAST_EMPTY => resolve(from, Empty::IsPassed, to),
+                // What is no path is no reading.
+                LOOSE if normalize_path(from, Slashes::Keep, to).is_err() => continue,
+                LOOSE => {}
                 sign => decode(from, &self.escapes, sign, to),
             }
-            self.add(text.decodings + u8::from(is_decoding))?;
+            let skipped = if COMMUTING & operation == 0 { 0 } else { earlier | text.skipped };
+            self.add(text.decodings + u8::from(operation == PERCENT), skipped)?;
+            earlier |= operation & COMMUTING;
         }
-        if slashes == Slashes::Keep {
-            self.normalise(at, text, Slashes::Keep, signs & LOOSE == 0)?;
-        }
-        self.normalise(at, text, Slashes::Merge, signs & (LOOSE | EMPTY_SEGMENT) == 0)
+        Some(())
     }
 
-    fn normalise(&mut self, at: usize, text: Text, slashes: Slashes, is_normal: bool) -> Option<()> {
-        if is_normal {
-            return self.found(at);
-        }
-        // What is no path is no reading.
-        if normalize_path(text.of(&self.bytes), slashes, &mut self.written).is_err() {
-            return Some(());
-        }
-        let normal = self.add(text.decodings)?;
-        self.found(normal)
-    }
-
-    /// Adds what was written, unless it is there. Where it is, unless it is too much.
-    fn add(&mut self, decodings: u8) -> Option<usize> {
+    /// Adds the text that was written, unless it is known. `None` if there are too many, or it is not admitted.
+    fn add(&mut self, decodings: u8, skipped: u16) -> Option<()> {
         let written = std::mem::take(&mut self.written);
         self.work = self.work.checked_sub(written.len() + WORK_OF_TEXT)?;
         let known = self.texts.iter().position(|text| text.of(&self.bytes) == written);
@@ -123,28 +131,29 @@ impl<F: FnMut(&[u8]) -> bool> Search<F> {
         if at == TEXTS {
             return None;
         }
-        if known.is_none() {
+        if let Some(text) = self.texts.get_mut(at) {
+            if decodings < text.decodings || text.skipped & !skipped != 0 {
+                text.decodings = text.decodings.min(decodings);
+                text.skipped &= skipped;
+                self.unread.push_back(at);
+            }
+        } else {
             let start = self.bytes.len();
             self.bytes.extend_from_slice(&written);
-            self.texts.push(Text { start, end: self.bytes.len(), decodings, is_reading: false });
+            self.texts.push(Text { start, end: self.bytes.len(), decodings, skipped, done: 0 });
+            self.unread.push_back(at);
+            if !(self.admits)(&written) {
+                return None;
+            }
         }
         self.written = written;
         self.written.clear();
-        Some(at)
-    }
-
-    /// Notes that a text is in normal form.
-    fn found(&mut self, at: usize) -> Option<()> {
-        let Some(text) = self.texts.get_mut(at).filter(|text| at > 0 && !text.is_reading) else {
-            return Some(());
-        };
-        text.is_reading = true;
-        (self.admits)(text.of(&self.bytes)).then_some(())
+        Some(())
     }
 }
 
-// What stands in a text: escapes of a slash, of a backslash, of a semicolon, of others that a path may hold, of what begins a query
-// or a fragment, of a percent sign before what then is an escape; and a semicolon.
+// What stands in a text, each with the operation for it: escapes of a slash, of a backslash, of a semicolon, of others that a path may
+// hold, of what begins a query or a fragment, of a percent sign before what then is an escape; and a semicolon.
 const SLASH: u16 = 1;
 const BACKSLASH: u16 = 1 << 1;
 const SEMICOLON: u16 = 1 << 2;
@@ -152,11 +161,37 @@ const OTHER: u16 = 1 << 3;
 const QUERY: u16 = 1 << 4;
 const PERCENT: u16 = 1 << 5;
 const PARAMETERS: u16 = 1 << 6;
-/// What is not in normal form, whatever becomes of slashes; it may say so of what is.
+/// Escapes that the normal form does not have: of letters, with lower-case digits, broken ones.
 const LOOSE: u16 = 1 << 7;
 /// Several slashes in a row.
 const EMPTY_SEGMENT: u16 = 1 << 8;
+/// A dot segment, or one that begins with a dot; resolved with empty segments as segments.
+const DOTS: u16 = 1 << 9;
+/// The same beside several slashes in a row: `..` also removes the segment before empty ones.
+const DOTS_PAST_EMPTY: u16 = 1 << 10;
 const READ_OTHERWISE: u16 = SLASH | BACKSLASH | SEMICOLON | OTHER | QUERY | PERCENT | PARAMETERS;
+/// The order in which operations are applied.
+const OPERATIONS: [u16; 11] = [
+    QUERY,
+    SLASH,
+    BACKSLASH,
+    SEMICOLON,
+    OTHER,
+    DOTS,
+    EMPTY_SEGMENT,
+    DOTS_PAST_EMPTY,
+    PARAMETERS,
+    LOOSE,
+    PERCENT,
+];
+/// Operations whose order among each other makes no difference, as each of them has escapes of its own.
+const COMMUTING: u16 = QUERY | SLASH | BACKSLASH | SEMICOLON | OTHER;
+
+/// The operations that may change a text in which these signs stand.
+fn operations(signs: u16) -> u16 {
+    const PAST_EMPTY: u16 = DOTS | EMPTY_SEGMENT;
+    if signs & PAST_EMPTY == PAST_EMPTY { signs | DOTS_PAST_EMPTY } else { signs }
+}
 
 /// What an escape of each byte is.
 static ESCAPES: [u16; 256] = escapes();
@@ -224,7 +259,7 @@ fn signs(path: &[u8], escapes: &mut Vec<Escape>) -> u16 {
             b';' => signs |= PARAMETERS,
             b'/' => match path.get(at + 1) {
                 Some(b'/') => signs |= EMPTY_SEGMENT,
-                Some(b'.') => signs |= LOOSE,
+                Some(b'.') => signs |= DOTS,
                 _ => {}
             },
             _ => {}
@@ -273,4 +308,54 @@ fn without_parameters(path: &[u8], out: &mut Vec<u8>) {
         rest = parameters.get(end..).unwrap_or_default();
     }
     out.extend_from_slice(rest);
+}
+
+/// With several slashes in a row as one.
+fn merge_slashes(path: &[u8], out: &mut Vec<u8>) {
+    for &byte in path {
+        if byte != b'/' || out.last() != Some(&b'/') {
+            out.push(byte);
+        }
+    }
+}
+
+/// What an empty segment is to `..` behind it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Empty {
+    /// A segment like others, which `..` removes.
+    Counts,
+    /// None: `..` removes the segment before it, and the empty one stays.
+    IsPassed,
+}
+
+/// Without dot segments, of which only those count that stand there unencoded. `..` at the root stays at the root.
+fn resolve(path: &[u8], empty: Empty, out: &mut Vec<u8>) {
+    let mut segments = path.split(|&byte| byte == b'/').skip(1).peekable();
+    out.push(b'/');
+    while let Some(segment) = segments.next() {
+        match segment {
+            b"." => {}
+            b".." => remove_last(out, empty),
+            segment => {
+                out.extend_from_slice(segment);
+                if segments.peek().is_some() {
+                    out.push(b'/');
+                }
+            }
+        }
+    }
+}
+
+/// Takes the last segment away, with the slash behind it.
+fn remove_last(out: &mut Vec<u8>, empty: Empty) {
+    let mut end = out.len().saturating_sub(1);
+    if empty == Empty::IsPassed {
+        while end > 0 && out.get(end - 1) == Some(&b'/') {
+            end -= 1;
+        }
+    }
+    if end > 0 {
+        let above = out.iter().take(end).rposition(|&byte| byte == b'/').map_or(1, |at| at + 1);
+        out.drain(above..=end);
+    }
 }

@@ -9,6 +9,7 @@ mod framing;
 mod head;
 mod headers;
 mod hpack;
+mod origins;
 mod properties;
 mod proxy_protocol;
 mod target;
