@@ -75,6 +75,7 @@ fn snippets_of(path: &Path) -> Vec<Snippet> {
 const FILES: &[(&str, &str)] = &[
     ("moved.csv", "/old,/new\n"),
     ("5xx.html", "<p>Sorry.</p>\n"),
+    ("users", "ada:$2y$10$N9qo8uLOickgx2ZMRZoMyeIjZAgcfl7p92ldGxad68LJZdL17lhWy\n"),
     ("recommended.conf", "SecRequestBodyAccess On\n"),
     ("crs/crs-setup.conf", "SecAction id:2,phase:1,nolog\n"),
     ("crs/rules/rules.conf", "SecRule ARGS \"@contains <script\" \"id:1,phase:2,deny\"\n"),
@@ -150,7 +151,14 @@ impl Drop for Folder {
 fn check(folder: &Folder, name: &str, text: &str) -> Output {
     let file = folder.0.join(name);
     fs::write(&file, text).unwrap();
-    Command::new(BINARY).arg("check").arg("-c").arg(file).env("BUILD_PASSWORD", "secret").output().unwrap()
+    Command::new(BINARY)
+        .arg("check")
+        .arg("-c")
+        .arg(file)
+        .env("BUILD_PASSWORD", "secret")
+        .env("API_KEY", "secret")
+        .output()
+        .unwrap()
 }
 
 #[test]
