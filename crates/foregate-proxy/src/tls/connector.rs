@@ -2,6 +2,7 @@
 
 use std::hash::{Hash, Hasher};
 use std::io;
+use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
@@ -107,15 +108,18 @@ impl Connector {
             .with_safe_default_protocol_versions()
             .expect("the provider has cipher suites of both versions");
         let builder = if tls.verify {
-            let roots = match &tls.authorities {
+            let (file, roots) = match &tls.authorities {
                 Some(file) => {
                     let (roots, authorities) = read_authorities(file)?;
                     digest.extend_from_slice(&authorities);
-                    Arc::new(roots)
+                    (file.as_path(), Arc::new(roots))
                 }
-                None => system_roots(),
+                None => (Path::new(""), system_roots()),
             };
-            builder.with_webpki_verifier(verifier(roots, tls)?)
+            if roots.is_empty() {
+                return Err(TlsError::new(file, NO_ROOTS, NO_ROOTS_FIX));
+            }
+            builder.with_webpki_verifier(verifier(roots, file)?)
         } else {
             builder.dangerous().with_custom_certificate_verifier(Arc::new(Unverified))
         };
@@ -224,11 +228,15 @@ const CA_AS_SERVER: &str = "it is the certificate of an authority (CA:TRUE), whi
 
 const CLIENT_KEY_FIX: &str = "give the PEM key that the certificate was issued for";
 
-fn verifier(roots: Arc<RootCertStore>, tls: &UpstreamTls) -> Result<Arc<WebPkiServerVerifier>, TlsError> {
-    WebPkiServerVerifier::builder_with_provider(roots, Arc::clone(provider())).build().map_err(|error| {
-        let file = tls.authorities.clone().unwrap_or_default();
-        TlsError::new(&file, error, "install the system's `ca-certificates`, or set `authorities`")
-    })
+const NO_ROOTS: &str =
+    "the system has no authorities to trust, so that no certificate of a server can be checked";
+const NO_ROOTS_FIX: &str =
+    "install the package `ca-certificates`, or name who has signed the servers' certificates: `ca \"FILE\"`";
+
+fn verifier(roots: Arc<RootCertStore>, file: &Path) -> Result<Arc<WebPkiServerVerifier>, TlsError> {
+    WebPkiServerVerifier::builder_with_provider(roots, Arc::clone(provider()))
+        .build()
+        .map_err(|error| TlsError::new(file, error, NO_ROOTS_FIX))
 }
 
 /// The system's authorities. Those that cannot be read are logged and left out.

@@ -17,6 +17,7 @@ mod expiry;
 mod identity;
 mod names;
 mod noted;
+mod pem;
 mod policy;
 mod sni;
 mod store;

@@ -10,7 +10,7 @@ use rustls::crypto::aws_lc_rs::Ticketer;
 use rustls::server::danger::ClientCertVerifier;
 use rustls::server::{NoClientAuth, ProducesTickets, WebPkiClientVerifier};
 
-use super::store::{TlsError, read_chain};
+use super::store::{TlsError, read_authority_certificates};
 use super::{provider, sha256};
 use crate::settings::{ClientCertificates, TlsPolicy, TlsVersion};
 
@@ -96,14 +96,11 @@ const AUTHORITIES_FIX: &str = "give a PEM file with the certificates of the auth
 pub(super) fn read_authorities(file: &Path) -> Result<(RootCertStore, [u8; 32]), TlsError> {
     let mut roots = RootCertStore::empty();
     let mut all = Vec::new();
-    for certificate in read_chain(file)? {
+    for (line, certificate) in read_authority_certificates(file)? {
         all.extend_from_slice(&certificate);
         roots.add(certificate).map_err(|error| {
-            TlsError::new(
-                file,
-                format!("a certificate in it cannot be used as an authority: {error}"),
-                AUTHORITIES_FIX,
-            )
+            let problem = format!("line {line}: the certificate cannot be used as an authority: {error}");
+            TlsError::new(file, problem, AUTHORITIES_FIX)
         })?;
     }
     Ok((roots, sha256(&all)))

@@ -10,12 +10,13 @@ use std::sync::{Arc, Weak};
 
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
-use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::sign::CertifiedKey;
 use rustls::{Error as RustlsError, InconsistentKeys};
+use x509_parser::prelude::{FromDer as _, X509Certificate};
 
 use super::names::CertificateNames;
+use super::pem::{self, PemBlock};
 use super::policy::Tickets;
 use super::sni::CertificateTable;
 use crate::files;
@@ -28,9 +29,9 @@ const PEM_LIMIT: u64 = 4 * 1024 * 1024;
 
 /// A file that cannot be used, and what to do about it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{}: {problem}; {fix}", file.display())]
+#[error("{}{problem}; {fix}", self.file_shown())]
 pub struct TlsError {
-    /// The file at fault.
+    /// The file at fault; empty where none is.
     pub file: PathBuf,
     /// What is wrong with it.
     pub problem: String,
@@ -41,6 +42,15 @@ pub struct TlsError {
 impl TlsError {
     pub(super) fn new(file: &Path, problem: impl fmt::Display, fix: &'static str) -> Self {
         Self { file: file.to_owned(), problem: problem.to_string(), fix }
+    }
+
+    fn of_block(file: &Path, block: &PemBlock<'_>, problem: impl fmt::Display, fix: &'static str) -> Self {
+        Self::new(file, format!("line {}: {problem}", block.line), fix)
+    }
+
+    /// The file, if one is at fault, and what stands between it and the problem.
+    pub fn file_shown(&self) -> String {
+        if self.file.as_os_str().is_empty() { String::new() } else { format!("{}: ", self.file.display()) }
     }
 }
 
@@ -278,25 +288,98 @@ impl Loaded {
     }
 }
 
-const CHAIN_FIX: &str = "give a PEM file with the certificate first and its intermediates after it";
-const KEY_FIX: &str = "give an unencrypted PEM key (PKCS#8, PKCS#1 or SEC1; RSA, ECDSA or Ed25519)";
+pub(super) const CHAIN_FIX: &str =
+    "give a PEM file with the certificate first and its intermediates after it";
+pub(super) const KEY_FIX: &str =
+    "give an unencrypted PEM key (PKCS#8, PKCS#1 or SEC1; RSA, ECDSA or Ed25519)";
+const DECRYPT_FIX: &str =
+    "decrypt it: `openssl pkey -in FILE -out FILE.key`, in a file that only the proxy can read";
 
-/// Reads a PEM file with at least one certificate.
+/// Reads a PEM file with at least one certificate. Blocks of another kind, such as a key, are none of it.
 pub(super) fn read_chain(file: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
-    let pem = read_file(file)?;
-    let chain = CertificateDer::pem_slice_iter(&pem)
-        .collect::<Result<Vec<_>, _>>()
-        .map_err(|error| TlsError::new(file, format!("malformed PEM: {error}"), CHAIN_FIX))?;
-    if chain.is_empty() {
-        return Err(TlsError::new(file, "no certificate in it", CHAIN_FIX));
-    }
-    Ok(chain)
+    let read = |file: &Path, block: &PemBlock<'_>| {
+        // OpenSSL's own kind of block has its notes on trust behind the certificate.
+        let parsed = X509Certificate::from_der(&block.content);
+        let (rest, _) =
+            parsed.map_err(|_| TlsError::of_block(file, block, "this is no certificate", CHAIN_FIX))?;
+        let length = block.content.len() - rest.len();
+        Ok(CertificateDer::from(block.content.get(..length).unwrap_or_default().to_vec()))
+    };
+    Ok(read_certificates(file, read)?.into_iter().map(|(_, certificate)| certificate).collect())
 }
 
-/// Reads a PEM file with a private key.
+/// Reads a PEM file with certificates of authorities, and the lines on which they begin.
+pub(super) fn read_authority_certificates(
+    file: &Path,
+) -> Result<Vec<(usize, CertificateDer<'static>)>, TlsError> {
+    read_certificates(file, |file, block| match block.label {
+        // They may say that an authority is trusted for something else, or not at all.
+        "TRUSTED CERTIFICATE" => Err(TlsError::of_block(
+            file,
+            block,
+            "a `TRUSTED CERTIFICATE`, whose notes on trust are not read",
+            "write it as a plain one: `openssl x509 -in FILE -out FILE.pem`",
+        )),
+        _ => Ok(CertificateDer::from(block.content.clone())),
+    })
+}
+
+fn read_certificates(
+    file: &Path,
+    read: impl Fn(&Path, &PemBlock<'_>) -> Result<CertificateDer<'static>, TlsError>,
+) -> Result<Vec<(usize, CertificateDer<'static>)>, TlsError> {
+    let pem = read_file(file)?;
+    let blocks = pem::blocks(&pem).map_err(|fault| TlsError::new(file, fault, fault.fix(false)))?;
+    let mut certificates = Vec::new();
+    for block in &blocks {
+        match block.label {
+            "CERTIFICATE" | "X509 CERTIFICATE" | "TRUSTED CERTIFICATE" => {
+                certificates.push((block.line, read(file, block)?));
+            }
+            "PKCS7" | "PKCS #7 SIGNED DATA" | "CMS" => {
+                let problem = format!("certificates in `{}` are not read", block.label);
+                const FIX: &str = "take them out of it: `openssl pkcs7 -print_certs -in FILE -out FILE.pem`";
+                return Err(TlsError::of_block(file, block, problem, FIX));
+            }
+            _ => {}
+        }
+    }
+    match blocks.first().filter(|_| certificates.is_empty()) {
+        Some(other) => {
+            let problem = format!("no certificate in it, but `{}` on line {}", other.label, other.line);
+            Err(TlsError::new(file, problem, CHAIN_FIX))
+        }
+        None => Ok(certificates),
+    }
+}
+
+/// Reads the first private key of a PEM file.
 pub(super) fn read_key(file: &Path) -> Result<PrivateKeyDer<'static>, TlsError> {
-    PrivateKeyDer::from_pem_slice(&read_file(file)?)
-        .map_err(|error| TlsError::new(file, format!("no usable private key in it: {error}"), KEY_FIX))
+    let pem = read_file(file)?;
+    let blocks = pem::blocks(&pem).map_err(|fault| TlsError::new(file, fault, fault.fix(true)))?;
+    let Some(key) = blocks.iter().find(|block| block.label.ends_with("PRIVATE KEY")) else {
+        let first = blocks.first().map_or(("", 1), |block| (block.label, block.line));
+        let problem = format!("no usable private key in it, but `{}` on line {}", first.0, first.1);
+        return Err(TlsError::new(file, problem, KEY_FIX));
+    };
+    let content = || key.content.clone();
+    match key.label {
+        _ if key.encrypted || key.label == "ENCRYPTED PRIVATE KEY" => {
+            Err(TlsError::of_block(file, key, "the private key is encrypted", DECRYPT_FIX))
+        }
+        "PRIVATE KEY" => Ok(PrivateKeyDer::Pkcs8(content().into())),
+        "RSA PRIVATE KEY" => Ok(PrivateKeyDer::Pkcs1(content().into())),
+        "EC PRIVATE KEY" => Ok(PrivateKeyDer::Sec1(content().into())),
+        label => {
+            let problem = format!("a key in `{label}` is not read");
+            Err(TlsError::of_block(
+                file,
+                key,
+                problem,
+                "convert it: `openssl pkey -in FILE -out FILE.key`, or make a new one",
+            ))
+        }
+    }
 }
 
 /// Reads a file of at most [`PEM_LIMIT`] bytes.

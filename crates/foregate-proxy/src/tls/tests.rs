@@ -12,6 +12,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream, duplex};
 use tokio_rustls::TlsConnector;
 
+use super::store::{read_authority_certificates, read_chain, read_key};
 use super::*;
 use crate::settings::{
     CertificateFiles, ClientCertificates, Limits, ListenTls, SiteTls, TlsPolicy, TlsVersion,
@@ -175,7 +176,7 @@ pub(super) async fn shake(
 }
 
 fn der(files: &CertificateFiles) -> CertificateDer<'static> {
-    store::read_chain(&files.certificate).unwrap().remove(0)
+    read_chain(&files.certificate).unwrap().remove(0)
 }
 
 #[tokio::test]
@@ -557,6 +558,75 @@ fn errors_name_the_file_and_the_way_out() {
     assert!(file == a.certificate && text.contains("no usable private key"), "{text}");
     let (file, text) = error(Path::new("/nonexistent.pem"), &a.key);
     assert!(file == Path::new("/nonexistent.pem") && text.contains("check the path"), "{text}");
+}
+
+/// Every oddity that PEM files have is read as OpenSSL reads it, or refused with its line.
+#[test]
+fn oddities_of_pem_are_read_or_refused() {
+    let folder = Folder::new();
+    let files = folder.certificate("a", &["a.test"]);
+    let text = |file: &PathBuf| fs::read_to_string(file).unwrap().replace("\r\n", "\n");
+    let [pem, key] = [&files.certificate, &files.key].map(text);
+    let other = text(&folder.certificate("b", &["b.test"]).certificate);
+    let chain = |text: &str| {
+        read_chain(&folder.write("chain.pem", text)).map(|read| read.len()).map_err(|error| error.to_string())
+    };
+    let trusted = |pem: &str| pem.replace("CERTIFICATE", "TRUSTED CERTIFICATE");
+    let joined = format!("{pem}{other}").replace("-----\n-----BEGIN", "----------BEGIN");
+    let lines = pem.lines().count();
+    for text in [
+        format!("{pem}{other}"),
+        format!("{pem}{other}").replace('\n', "\r\n"),
+        format!("{key}{pem}text\n{other}"),
+        format!("\u{feff}{}", format!("{pem}{other}").trim_end()),
+        format!("{}{other}", trusted(&pem)),
+        format!("{}{other}", pem.replace("CERTIFICATE", "X509 CERTIFICATE")),
+        format!("-----BEGIN DH PARAMETERS-----\nMAA=\n-----END DH PARAMETERS-----\n{pem}{other}"),
+        joined,
+    ] {
+        assert_eq!(chain(&text), Ok(2), "{text}");
+    }
+    let fails = |text: String, expected: &str| {
+        let error = chain(&text).unwrap_err();
+        assert!(error.contains("chain.pem: ") && error.contains(expected), "{error}");
+    };
+    fails(format!("{pem} {other}"), &format!("line {}: this looks like", lines + 1));
+    fails(format!("{pem}{}", other.replace("-----END", "----END")), &format!("line {}", 2 * lines));
+    fails(
+        format!("{pem}{}", &other[..other.len() / 2]),
+        &format!("line {}: the block that begins", lines + 1),
+    );
+    fails(
+        format!("{pem}-----BEGIN CERTIFICATE-----\nMAA=\n-----END CERTIFICATE-----\n"),
+        "this is no certificate",
+    );
+    fails(format!("{pem}-----BEGIN PKCS7-----\nMAA=\n-----END PKCS7-----\n"), "openssl pkcs7 -print_certs");
+    fails(String::new(), "the file is empty");
+    fails(key.clone(), "no certificate in it, but `PRIVATE KEY` on line 1");
+    let authorities = folder.write("authorities.pem", &format!("{pem}{}", trusted(&other)));
+    let error = read_authority_certificates(&authorities).unwrap_err().to_string();
+    assert!(error.contains(&format!("line {}: a `TRUSTED CERTIFICATE`", lines + 1)), "{error}");
+    let keys =
+        |text: &str| read_key(&folder.write("key.pem", text)).map(drop).map_err(|error| error.to_string());
+    let parameters = "-----BEGIN EC PARAMETERS-----\nBggqhkjOPQMBBw==\n-----END EC PARAMETERS-----\n";
+    for text in
+        [key.clone(), format!("{parameters}{key}"), format!("{pem}{key}{key}"), key.replace('\n', "\r\n")]
+    {
+        assert_eq!(keys(&text), Ok(()), "{text}");
+    }
+    for (text, expected) in [
+        (key.replace("PRIVATE", "ENCRYPTED PRIVATE"), "encrypted; decrypt it: `openssl pkey -in"),
+        (
+            key.replacen('\n', "\nProc-Type: 4,ENCRYPTED\nDEK-Info: A,00\n\n", 1),
+            "line 1: the private key is encrypted",
+        ),
+        (key.replace("PRIVATE", "OPENSSH PRIVATE"), "`OPENSSH PRIVATE KEY` is not read"),
+        (parameters.to_owned(), "no usable private key in it, but `EC PARAMETERS`"),
+        (String::new(), "the file is empty"),
+    ] {
+        let error = keys(&text).unwrap_err();
+        assert!(error.contains(expected), "{error}");
+    }
 }
 
 #[tokio::test]

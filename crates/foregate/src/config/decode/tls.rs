@@ -94,7 +94,7 @@ impl Inspection {
 }
 
 fn problem(place: Place, error: TlsError) -> Problem {
-    Problem::new(Some(place), format!("{}: {}", error.file.display(), error.problem)).help(error.fix)
+    Problem::new(Some(place), format!("{}{}", error.file_shown(), error.problem)).help(error.fix)
 }
 
 /// What `tls` of a listener or a site states.
