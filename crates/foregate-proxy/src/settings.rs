@@ -117,6 +117,8 @@ pub struct Listen {
     pub http2: bool,
     /// Go on answering clients over HTTP/1 that have ended their side of the connection. Default: yes.
     pub half_close: bool,
+    /// It is one of the two that `:PORT` stands for; the one of IPv6 may be missing. Default: no.
+    pub of_all_addresses: bool,
 }
 
 impl Listen {
@@ -130,6 +132,7 @@ impl Listen {
             tls: None,
             http2: true,
             half_close: true,
+            of_all_addresses: false,
         }
     }
 }

@@ -6,6 +6,8 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use rustix::io::Errno;
+
 use super::{NotBound, Server, named};
 use crate::listener::Listener;
 use crate::settings::{Listen, ListenAddress, Settings};
@@ -79,7 +81,15 @@ impl Server {
                     (Arc::clone(listener), None)
                 }
                 None => {
-                    let listener = Listener::bind(listen).map_err(|error| {
+                    let bound_to = Listener::bind(listen);
+                    if let Err(error) = &bound_to
+                        && can_do_without(listen, error)
+                    {
+                        let ListenAddress::Tcp(address) = &listen.address else { continue };
+                        tracing::warn!(%error, "no IPv6 here: `listen \":{0}\"` takes 0.0.0.0:{0} alone", address.port());
+                        continue;
+                    }
+                    let listener = bound_to.map_err(|error| {
                         let what = format!("listen {}", listen.address);
                         let error = NotBound::named(error, &listen.address, &what);
                         match self.overlapping(&listen.address) {
@@ -149,6 +159,18 @@ impl Server {
     }
 }
 
+/// Whether a socket cannot be bound because the system has no IPv6, and its other half serves all clients that there are.
+fn can_do_without(listen: &Listen, error: &io::Error) -> bool {
+    let is_v6 = matches!(listen.address, ListenAddress::Tcp(SocketAddr::V6(_)));
+    // The kernel has no IPv6, or has been told not to use it.
+    let is_missing = error.raw_os_error().is_some_and(|code| {
+        [Errno::AFNOSUPPORT, Errno::ADDRNOTAVAIL, Errno::PROTONOSUPPORT]
+            .iter()
+            .any(|missing| missing.raw_os_error() == code)
+    });
+    listen.of_all_addresses && is_v6 && is_missing
+}
+
 fn bind_admin(path: &Path) -> io::Result<tokio::net::UnixListener> {
     let listen = Listen::new(ListenAddress::Unix(path.to_owned()));
     let Listener::Unix(listener) = Listener::bind(&listen)? else {
@@ -156,4 +178,22 @@ fn bind_admin(path: &Path) -> io::Result<tokio::net::UnixListener> {
     };
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))?;
     Ok(listener)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_half_of_ipv6_may_be_missing_and_only_where_there_is_none() {
+        let of = |address: &str, of_all_addresses| Listen {
+            of_all_addresses,
+            ..Listen::new(ListenAddress::Tcp(address.parse().unwrap()))
+        };
+        let errors = [Errno::AFNOSUPPORT, Errno::ADDRNOTAVAIL, Errno::ADDRINUSE, Errno::ACCESS];
+        let missing = |listen: Listen| errors.map(|errno| can_do_without(&listen, &errno.into()));
+        assert_eq!(missing(of("[::]:80", true)), [true, true, false, false]);
+        assert_eq!(missing(of("[::]:80", false)), [false; 4], "it was asked for by its address");
+        assert_eq!(missing(of("0.0.0.0:80", true)), [false; 4]);
+    }
 }

@@ -38,6 +38,7 @@ impl Listeners {
     ) {
         let addresses = decoder.read(item, 0, |value| addresses(value, item.base())).unwrap_or_default();
         let listen = decode(decoder, item, inspection);
+        let of_all_addresses = addresses.len() > 1;
         let mut told = false;
         for address in addresses {
             if let Some(first) = self.places.insert(address.clone(), item.place()) {
@@ -48,7 +49,7 @@ impl Listeners {
                 }
                 continue;
             }
-            self.list.push(Listen { address, ..listen.clone() });
+            self.list.push(Listen { address, of_all_addresses, ..listen.clone() });
         }
     }
 
