@@ -29,6 +29,9 @@ impl Side {
     }
 }
 
+/// How responses are counted behind whose end the origin has sent something. No exchange fails for that.
+pub const EXCESS: &str = "excess_bytes";
+
 /// Why an exchange failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
@@ -142,9 +145,6 @@ pub enum Error {
     /// The origin switches protocols, and not as it was asked to.
     #[error("malformed response: {0}")]
     Switch(&'static str),
-    /// Bytes behind the end of a response: another response, or a body where there is none.
-    #[error("malformed response: {0}")]
-    Excess(&'static str),
     /// The origin did not answer in time.
     #[error("the origin did not answer in time")]
     FirstByteTimeout,
@@ -246,7 +246,6 @@ impl Error {
             | Self::ResponseFraming(_)
             | Self::Interim(_)
             | Self::Switch(_)
-            | Self::Excess(_)
             | Self::FirstByteTimeout
             | Self::OriginIdle
             | Self::OriginStall
@@ -263,6 +262,25 @@ impl Error {
             | Self::TemporaryFile
             | Self::Aborted(_) => Side::Internal,
             _ => Side::Downstream,
+        }
+    }
+
+    /// Whether a peer has left where it may, once its response has begun: it has closed its connection, or reset its stream without
+    /// a complaint.
+    pub fn is_leaving(&self) -> bool {
+        use std::io::ErrorKind::{
+            BrokenPipe, ConnectionAborted, ConnectionReset, NotConnected, UnexpectedEof,
+        };
+        match self {
+            Self::Client(error) | Self::Origin(error) => match error {
+                LinkError::Io(kind) => matches!(
+                    kind,
+                    BrokenPipe | ConnectionAborted | ConnectionReset | NotConnected | UnexpectedEof
+                ),
+                LinkError::Reset(reason) => matches!(*reason, h2::Reason::NO_ERROR | h2::Reason::CANCEL),
+                _ => false,
+            },
+            _ => false,
         }
     }
 
@@ -316,7 +334,6 @@ impl Error {
             Self::ResponseFraming(_) => "response_framing",
             Self::Interim(_) => "interim_response",
             Self::Switch(_) => "protocol_switch",
-            Self::Excess(_) => "excess_bytes",
             Self::FirstByteTimeout => "first_byte_timeout",
             Self::OriginIdle => "origin_idle",
             Self::OriginStall => "origin_stall",
@@ -415,7 +432,6 @@ impl Error {
                     | Self::ResponseFraming(_)
                     | Self::Interim(_)
                     | Self::Switch(_)
-                    | Self::Excess(_)
                     | Self::FirstByteTimeout
                     | Self::OriginStall
             )

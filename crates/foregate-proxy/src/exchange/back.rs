@@ -25,6 +25,7 @@ impl Exchange<'_> {
             Ok(length) => length,
             Err(error) => return self.attempt_failed(&origin, error),
         };
+        upstream.bind(&mut origin, &self.peer.own);
         if let Some(server) = self.attempts.last() {
             upstream.succeeded(server, clock::now());
             upstream.address_answered(server, &origin);
@@ -219,7 +220,7 @@ impl Exchange<'_> {
         }
         if self.upload.is_done() && !self.upload.gave_up() {
             if let Some(upstream) = self.upstream {
-                upstream.recycle(origin, self.attempts.last(), clock::now());
+                upstream.recycle(origin, clock::now());
             }
         } else if origin.link.is_h2() {
             origin.link.abort();

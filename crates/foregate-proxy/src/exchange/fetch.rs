@@ -12,6 +12,7 @@ use foregate_module::{FetchError, FetchRequest, FetchResponse, FetchResult, Fetc
 use foregate_wire::{BodyLength, HeaderList, Method, ResponseHead, Slashes, connection};
 use parking_lot::Mutex;
 
+use super::forward::InterimBytes;
 use super::request::Request;
 use crate::address::ServerAddress;
 use crate::error::Error;
@@ -19,7 +20,7 @@ use crate::link::Received;
 use crate::proxy::{Config, Proxy};
 use crate::routing::HostId;
 use crate::settings::{self, Action};
-use crate::upstream::{Addresses, Attempts, Origin, Terms, Upstream};
+use crate::upstream::{Addresses, Attempts, Origin, Terms, Upstream, authentication};
 
 /// Questions whose answers are kept. Beyond, the one that is least fresh goes.
 const KEPT: usize = 256;
@@ -27,9 +28,6 @@ const KEPT: usize = 256;
 const KEPT_BODY: usize = 1 << 20;
 /// How long an answer other than 200, or a failure, is kept for those who ask the same.
 const KEPT_FAILURE: Duration = Duration::from_secs(1);
-/// Interim responses that are taken before the final one.
-const INTERIM_RESPONSES: u32 = 16;
-
 /// The answers of fetches that are kept for all requests of the process.
 #[derive(Debug, Default)]
 pub struct Fetches {
@@ -365,15 +363,17 @@ async fn attempts(
     let mut attempts = Attempts::default();
     loop {
         let now = Instant::now();
-        let (server, fresh) = attempts.begin(upstream, now).ok_or(FetchError::Connection)?;
+        let (server, fresh) = attempts.begin(upstream, None, now).ok_or(FetchError::Connection)?;
         *asked = Some((server, now));
         let terms = Terms {
             fresh,
             careful: !request.is_repeatable(),
             addresses: Addresses { client: None, local: None },
             client: None,
+            // Steps of different clients may ask the same: no user is bound to a connection that they have used.
             own: None,
             http1: false,
+            authenticates: authentication::has_credentials(&request.head.headers),
         };
         let error = match upstream.open(server, terms, now).await {
             Ok(opened) => {
@@ -382,7 +382,7 @@ async fn attempts(
                 let Some((origin, _)) = origin.take() else { return Err(FetchError::Connection) };
                 let error = match result {
                     Ok(answer) => {
-                        upstream.recycle(origin, Some(server), Instant::now());
+                        upstream.recycle(origin, Instant::now());
                         return answer;
                     }
                     Err(error) => error,
@@ -424,7 +424,7 @@ async fn attempt(
         origin.link.finish(&HeaderList::new()).map_err(Error::Origin)?;
     }
     let mut head = ResponseHead::new();
-    let mut interim = 0;
+    let mut interim = InterimBytes::new();
     loop {
         let came = poll_fn(|cx| {
             if let Poll::Ready(Err(_)) = origin.link.poll_flush(cx) {
@@ -443,8 +443,8 @@ async fn attempt(
             }
             break;
         }
-        interim += 1;
-        if head.status == 101 || interim > INTERIM_RESPONSES {
+        interim.add(&head)?;
+        if head.status == 101 {
             return Err(Error::Interim("an interim response that was not asked for"));
         }
     }
@@ -470,11 +470,9 @@ async fn attempt(
 
 fn fetch_error(error: Error) -> FetchError {
     match error {
-        Error::Response(_)
-        | Error::ResponseFraming(_)
-        | Error::Interim(_)
-        | Error::Switch(_)
-        | Error::Excess(_) => FetchError::Malformed,
+        Error::Response(_) | Error::ResponseFraming(_) | Error::Interim(_) | Error::Switch(_) => {
+            FetchError::Malformed
+        }
         Error::ConnectTimeout | Error::FirstByteTimeout => FetchError::Timeout,
         Error::Internal => FetchError::BadRequest,
         _ => FetchError::Connection,

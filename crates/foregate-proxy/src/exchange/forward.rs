@@ -5,7 +5,7 @@ use std::task::{Context, Poll};
 use std::time::Instant;
 
 use foregate_module::{PhaseId, Swept};
-use foregate_wire::{NameId, Version, connection};
+use foregate_wire::{NameId, ResponseHead, Version, connection};
 
 use super::progress::Awaited;
 use super::respond::Answer;
@@ -16,13 +16,35 @@ use crate::link::copy::{CopyError, Underscores, Waiting};
 use crate::link::start::Kept;
 use crate::settings::UpstreamProtocol;
 use crate::telemetry::clock;
-use crate::upstream::{Addresses, Origin, Terms, Upstream};
+use crate::upstream::{Addresses, Origin, Terms, Upstream, authentication};
 
-/// Interim responses that are taken before the final one.
-const INTERIM_RESPONSES: u32 = 16;
+/// The most that is taken of interim responses before the final one, bytes of their heads. Beyond: 502.
+const INTERIM_BYTES: usize = 64 * 1024;
 
 /// The fields that decide on framing or routing: they are written from what was understood, never copied.
 const FRAMING: [NameId; 3] = [NameId::ContentLength, NameId::TransferEncoding, NameId::Host];
+
+/// How many bytes the interim responses to a request have had, as they would have over HTTP/1.
+#[derive(Debug)]
+pub(super) struct InterimBytes(usize);
+
+impl InterimBytes {
+    /// None have come.
+    pub(super) fn new() -> Self {
+        Self(0)
+    }
+
+    /// Takes note of another one.
+    pub(super) fn add(&mut self, head: &ResponseHead) -> Result<(), Error> {
+        const LINE: usize = "HTTP/1.1 103 \r\n".len() + "\r\n".len();
+        let fields = head.headers.iter().map(|field| field.name.len() + field.value.len() + ": \r\n".len());
+        self.0 += LINE + head.reason().len() + fields.sum::<usize>();
+        match self.0 <= INTERIM_BYTES {
+            true => Ok(()),
+            false => Err(Error::Interim("more than 64 KiB of interim responses")),
+        }
+    }
+}
 
 impl Exchange<'_> {
     /// Makes the request what the origin shall see.
@@ -99,7 +121,8 @@ impl Exchange<'_> {
     pub(super) async fn connect(&mut self) -> Step {
         let Some(upstream) = self.upstream else { return Step::Failed(Error::Internal) };
         let now = clock::now();
-        let Some((server, fresh)) = self.attempts.begin(upstream, now) else {
+        let bound = upstream.bound_server(self.peer.own.get());
+        let Some((server, fresh)) = self.attempts.begin(upstream, bound, now) else {
             return Step::Failed(Error::NoServer);
         };
         self.record.first_byte = None;
@@ -112,6 +135,7 @@ impl Exchange<'_> {
             client: self.peer.holdings.as_ref(),
             own: Some(&self.peer.own),
             http1: self.over_http1,
+            authenticates: authentication::has_credentials(&self.request.head.headers),
         };
         let opened = {
             let (client, timer) = (&mut self.client, &mut self.timer);
@@ -174,7 +198,7 @@ impl Exchange<'_> {
         // What steps have looked at, or an earlier attempt has taken, goes first.
         self.upload.start_over();
         self.progress.restart(clock::now());
-        let mut interim = 0;
+        let mut interim = InterimBytes::new();
         loop {
             poll_fn(|cx| self.poll_request(cx, origin)).await?;
             if self.record.first_byte.is_none() {
@@ -189,9 +213,9 @@ impl Exchange<'_> {
                 // What of the request is still to come would pass for the other protocol (RFC 9110, section 7.8).
                 return poll_fn(|cx| self.poll_rest(cx, origin)).await;
             }
-            interim += 1;
+            interim.add(self.response)?;
             self.room().await?;
-            self.relay_interim(interim)?;
+            self.relay_interim()?;
         }
     }
 
@@ -230,10 +254,7 @@ impl Exchange<'_> {
         Ok(())
     }
 
-    fn relay_interim(&mut self, count: u32) -> Result<(), Error> {
-        if count > INTERIM_RESPONSES {
-            return Err(Error::Interim("more than 16 interim responses"));
-        }
+    fn relay_interim(&mut self) -> Result<(), Error> {
         if self.response.status == 101 {
             return Err(Error::Switch("a protocol switch that was not asked for"));
         }

@@ -38,7 +38,7 @@ use self::progress::Progress;
 use self::request::Request;
 use self::respond::Answer;
 use self::response::Response;
-use crate::error::Error;
+use crate::error::{Error, Side};
 use crate::link::copy::Copy;
 use crate::link::{Link, LinkError};
 use crate::pressure;
@@ -48,7 +48,7 @@ use crate::settings::{Action, Route};
 use crate::telemetry::access_log::Entry;
 use crate::telemetry::clock;
 use crate::timer::Timer;
-use crate::upstream::{Active, Attempts, Origin, Upstream};
+use crate::upstream::{Active, Attempts, Origin, Upstream, authentication};
 
 /// What a request goes through. Steps of modules run in those that say so, in the order of their phases.
 enum Step {
@@ -152,6 +152,10 @@ struct Record {
     reused: Option<bool>,
     status: Option<u16>,
     error: Option<Error>,
+    /// Who has ended a tunnel, or left before the response was whole.
+    ended_by: Option<Side>,
+    /// Bytes that are not HTTP have been moved.
+    tunnel: bool,
     /// The log knows of it.
     logged: bool,
 }
@@ -286,6 +290,8 @@ impl<'a> Exchange<'a> {
                 reused: None,
                 status: None,
                 error: None,
+                ended_by: None,
+                tunnel: false,
                 logged: false,
             },
             refused: None,
@@ -506,10 +512,31 @@ impl<'a> Exchange<'a> {
         if self.record.first_byte.is_some() || self.client.head_sent || !self.upload.is_at_hand() {
             return false;
         }
+        // The origin takes the steps of a handshake on one connection alone: its client has to begin anew.
+        if error.side() == Side::Upstream
+            && !error.is_before_sending()
+            && authentication::has_credentials(&self.request.head.headers)
+        {
+            self.client.close = true;
+            return false;
+        }
         let repeatable = self.request.is_repeatable();
         self.active
             .as_mut()
             .is_some_and(|active| self.attempts.may_go_on(active, error, repeatable, clock::now()))
+    }
+
+    /// Either side may end a tunnel, and a client may leave once its response has begun, unless it owes the rest of its request and
+    /// does not say that it takes it back. Neither is an error of anybody's.
+    fn excuse_leaving(&mut self) {
+        let Some(error) = self.record.error.filter(Error::is_leaving) else { return };
+        let is_whole = self.upload.is_done() && !self.upload.gave_up()
+            || matches!(error, Error::Client(LinkError::Reset(_)));
+        let may_leave = error.side() == Side::Downstream && self.client.head_sent && is_whole;
+        if self.record.tunnel || may_leave {
+            self.record.error = None;
+            self.record.ended_by.get_or_insert(error.side());
+        }
     }
 
     fn log(&mut self) {
@@ -517,6 +544,7 @@ impl<'a> Exchange<'a> {
         if self.record.error == Some(Error::Client(LinkError::CutOff)) {
             self.record.error = Some(Error::Shutdown);
         }
+        self.excuse_leaving();
         if self.refused.is_none() && (self.has_steps(PhaseId::Log, PhaseId::Log) || self.has_filters()) {
             self.run_log_phase();
         }
@@ -562,6 +590,10 @@ impl<'a> Exchange<'a> {
             upstream_reused: record.reused,
             error: record.error.as_ref().map(Error::kind),
             error_side: record.error.as_ref().map(|error| error.side().as_str()),
+            ended_by: record.ended_by.map(|side| match side {
+                Side::Downstream => "client",
+                Side::Upstream | Side::Internal => "origin",
+            }),
             tls: self.peer.tls.as_ref().map(|(info, _)| match info.version {
                 crate::settings::TlsVersion::Tls12 => "TLSv1.2",
                 crate::settings::TlsVersion::Tls13 => "TLSv1.3",

@@ -70,6 +70,7 @@ impl Exchange<'_> {
     pub(super) async fn tunnel(&mut self, mut origin: Origin) -> Step {
         self.upload = Copy::new();
         self.download = Copy::new();
+        self.record.tunnel = true;
         let idle = self.upstream.map_or(std::time::Duration::ZERO, |upstream| upstream.settings.tunnel_idle);
         let taking = self.upstream.map_or(idle, |upstream| upstream.settings.idle_timeout);
         let limits =
@@ -78,6 +79,13 @@ impl Exchange<'_> {
         let mut shut = [false; 2];
         let result = poll_fn(|cx| {
             let done = self.poll_tunnel(cx, &mut origin, &mut shut);
+            if self.record.ended_by.is_none() {
+                self.record.ended_by = match (self.upload.is_done(), self.download.is_done()) {
+                    (true, _) => Some(Side::Downstream),
+                    (false, true) => Some(Side::Upstream),
+                    (false, false) => None,
+                };
+            }
             if let Poll::Ready(result) = done {
                 return Poll::Ready(result);
             }

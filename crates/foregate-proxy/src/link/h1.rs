@@ -11,7 +11,7 @@ use foregate_wire::{
 use tokio::io::AsyncWrite;
 
 use super::buffer::{Buffer, LARGE};
-use super::stream::{Stream, poll_write_both};
+use super::stream::{IdleState, Stream, poll_write_both};
 use super::turn::Turn;
 use super::{LinkError, Received};
 use crate::pressure::Charge;
@@ -406,6 +406,22 @@ impl H1Link {
             && self.input.is_empty()
             && self.output.is_empty()
             && self.sending == Sending::Nothing
+    }
+
+    /// What has become of a connection that nobody uses. Consumes some of what there is: unless it is quiet, it has to be closed.
+    pub fn look(&mut self) -> IdleState {
+        if !self.stream.is_tls() {
+            return self.stream.socket().look();
+        }
+        // Records that hold nothing for us are no answer to anything.
+        match self.poll_ahead(&mut Context::from_waker(Waker::noop())) {
+            Poll::Pending => {
+                self.input.release();
+                IdleState::Quiet
+            }
+            Poll::Ready(Ok(true)) => IdleState::Excess,
+            Poll::Ready(_) => IdleState::Ended,
+        }
     }
 
     /// Whether TLS has decrypted bytes that nobody has asked for, or has ended: neither the input nor the socket shows that.

@@ -28,7 +28,7 @@ use crate::http2::ClientStream;
 
 pub use h1::H1Link;
 pub use h2::{Bodiless, H2Link};
-pub use stream::{Socket, Stream};
+pub use stream::{IdleState, Socket, Stream};
 
 /// What counts as progress of a peer that takes what waits for it, bytes: an HTTP/2 window that is opened a byte at a time must not
 /// keep a response, and the origin's connection behind it, for ever.

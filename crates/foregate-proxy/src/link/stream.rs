@@ -50,6 +50,17 @@ pub fn set_reset(socket: &socket2::Socket, resets: bool) -> io::Result<()> {
     socket.set_linger(resets.then_some(std::time::Duration::ZERO))
 }
 
+/// What has become of a connection that nobody uses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum IdleState {
+    /// Nothing has come.
+    Quiet,
+    /// Its peer has sent something that belongs to no message.
+    Excess,
+    /// Its peer has ended it, or it has failed.
+    Ended,
+}
+
 /// A connected socket, with bytes that were read ahead of its present reader.
 #[derive(Debug)]
 pub struct Socket {
@@ -228,10 +239,14 @@ impl Socket {
         }))
     }
 
-    /// Whether the peer has closed an idle connection or sent bytes that nobody asked for, as far as the event
-    /// loop knows; costs no system call while nothing has happened.
-    pub fn is_stale(&self) -> bool {
-        !matches!(self.try_read(&mut [0]), Err(error) if error.kind() == io::ErrorKind::WouldBlock)
+    /// What has become of an idle connection, as far as the event loop knows; costs no system call while nothing has happened. A byte
+    /// that has come is consumed.
+    pub fn look(&self) -> IdleState {
+        match self.try_read(&mut [0]) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => IdleState::Quiet,
+            Ok(1..) => IdleState::Excess,
+            Ok(0) | Err(_) => IdleState::Ended,
+        }
     }
 
     /// The same, asking the kernel.

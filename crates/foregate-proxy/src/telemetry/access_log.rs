@@ -63,6 +63,8 @@ pub struct Entry<'a> {
     pub error: Option<&'a str>,
     /// Whose fault that was: `downstream`, `upstream` or `internal`.
     pub error_side: Option<&'a str>,
+    /// Who has ended a tunnel, or left before the response was whole, where nothing went wrong: `client` or `origin`.
+    pub ended_by: Option<&'static str>,
     /// `TLSv1.2` or `TLSv1.3`.
     pub tls: Option<&'static str>,
     /// The field `User-Agent`, any bytes.

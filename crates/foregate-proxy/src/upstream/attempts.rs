@@ -43,15 +43,20 @@ struct Races {
 
 impl Attempts {
     /// Begins the next attempt: at which server, and whether that needs a connection of its own since a kept one was dead.
-    /// None if the upstream has no server.
-    pub fn begin(&mut self, upstream: &Upstream, now: Instant) -> Option<(usize, bool)> {
+    /// The first one is at the server that the client is `bound` to, if to any. None if the upstream has no server.
+    pub fn begin(
+        &mut self,
+        upstream: &Upstream,
+        bound: Option<usize>,
+        now: Instant,
+    ) -> Option<(usize, bool)> {
         let next = std::mem::take(&mut self.next);
         let last = self.tried.last();
         let server = match last {
             // The connection was at fault, not the server.
             Some(last) if next.fresh => last,
             Some(last) => next.server.unwrap_or(last),
-            None => upstream.pick(now)?,
+            None => bound.or_else(|| upstream.pick(now))?,
         };
         if last != Some(server) {
             self.tried.push(server);

@@ -160,7 +160,7 @@ impl Upstream {
             (UpstreamProtocol::Auto, alpn) => alpn == Some(Alpn::Http2),
         };
         if http2 {
-            self.start_h2(server, stream).await
+            self.start_h2(server, stream, terms.authenticates).await
         } else {
             Ok(Connected::H1(Box::new(H1Link::new(stream))))
         }
@@ -230,7 +230,12 @@ impl Upstream {
         }
     }
 
-    async fn start_h2(&self, server: &Server, stream: Stream) -> Result<Connected, Error> {
+    async fn start_h2(
+        &self,
+        server: &Server,
+        stream: Stream,
+        authenticates: bool,
+    ) -> Result<Connected, Error> {
         let failed = |error: h2::Error| {
             Error::Connect(error.get_io().map_or(io::ErrorKind::ConnectionAborted, io::Error::kind))
         };
@@ -272,8 +277,8 @@ impl Upstream {
             }
         };
         tokio::spawn(Watched::new(driven, Arc::clone(&self.metrics)));
-        // A connection that starts with one client's PROXY header is for that client alone.
-        if self.settings.send_proxy.is_none() {
+        // A connection that starts with one client's PROXY header, or has its credentials, is for that client alone.
+        if self.settings.send_proxy.is_none() && !authenticates {
             server.pool.share(shared);
         }
         std::future::poll_fn(|cx| sender.poll_ready(cx)).await.map_err(|error| {
@@ -344,6 +349,7 @@ mod tests {
         client: None,
         own: None,
         http1: false,
+        authenticates: false,
     };
 
     /// An upstream whose only server's name has these addresses.

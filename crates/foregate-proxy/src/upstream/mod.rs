@@ -1,6 +1,7 @@
 //! Origins: which server is tried, and the connections to it.
 
 mod attempts;
+pub(crate) mod authentication;
 mod balance;
 mod connect;
 mod guarded;
@@ -238,6 +239,7 @@ pub async fn sweep(mut present: impl FnMut() -> Vec<Arc<Upstream>>) {
         for upstream in present() {
             for server in &upstream.servers {
                 server.sweep(now, upstream.ages());
+                upstream.count_excess(server.pool.take_excess());
             }
         }
     }
@@ -259,6 +261,12 @@ impl Upstream {
             return Some(first);
         }
         self.balance.next(|server| self.admit(server, now)).or(Some(first))
+    }
+
+    /// The server on one of whose connections the client authenticates: it knows the client nowhere else.
+    pub fn bound_server(&self, own: Option<&Arc<Own>>) -> Option<usize> {
+        let own = own?;
+        self.servers.iter().position(|server| own.is_bound_to(&server.pool))
     }
 
     /// Another server that is up, beside those that were tried; where there is one, it is one that has not failed last: whose request

@@ -1,7 +1,7 @@
 //! One attempt at an origin: a connection for one request.
 
 use std::net::IpAddr;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
 use std::task::{Context, Poll, Waker, ready};
 use std::time::{Duration, Instant};
 
@@ -18,8 +18,9 @@ use h2::{Reason, RecvStream};
 
 use super::connect::Connected;
 use super::guarded::Signs;
+use super::own::Turn;
 use super::pool::{Lease, Made};
-use super::{Own, Server, Upstream, rest};
+use super::{Own, Server, Upstream, authentication};
 use crate::connection::registry::Holdings;
 use crate::descriptors::OfClient;
 use crate::error::{Error, Side};
@@ -51,6 +52,10 @@ pub struct Origin {
     keep_alive: bool,
     /// A head has come, if only an interim one.
     answered: bool,
+    /// The origin may take the connection for one user's: it has asked for credentials, or has got some.
+    binds: bool,
+    /// The origin has sent something behind the end of its response.
+    excess: bool,
     /// The origin has ended the handshake after all.
     refusal: Option<Refusal>,
     h2: Option<H2Attempt>,
@@ -79,6 +84,8 @@ pub struct Terms<'a> {
     pub own: Option<&'a OnceLock<Arc<Own>>>,
     /// Where ALPN may choose, it is to be HTTP/1.1.
     pub http1: bool,
+    /// The request has credentials that the origin may bind to the connection.
+    pub authenticates: bool,
 }
 
 impl Upstream {
@@ -95,6 +102,9 @@ impl Upstream {
         now: Instant,
     ) -> Result<Origin, Error> {
         let server = self.servers.get(server).ok_or(Error::Internal)?;
+        if terms.authenticates || self.is_authenticating(server, terms.own) {
+            return Box::pin(self.open_authenticated(server, terms, now)).await;
+        }
         let exclusive = self.settings.send_proxy.is_some();
         let own = terms.own.filter(|_| exclusive).map(|own| own.get_or_init(Arc::default));
         if !terms.fresh
@@ -111,12 +121,60 @@ impl Upstream {
             let deadline = Instant::now() + self.settings.connect_timeout;
             let made = Box::pin(self.connect(server, terms, deadline)).await?;
             let mut origin = self.attempt(server, made, false, None, of_client);
-            if let (Some(own), Some(made)) = (own, &mut origin.made) {
-                made.own = Arc::downgrade(own);
-            }
+            origin.belongs_to(own);
             return Ok(origin);
         }
         Box::pin(self.share(server, terms, now)).await
+    }
+
+    /// Whether the client has been asked to authenticate its connection to a server, or has done so. HTTP/2 alone has no place for that:
+    /// there the credentials are those of their request.
+    fn is_authenticating(&self, server: &Server, own: Option<&OnceLock<Arc<Own>>>) -> bool {
+        self.settings.protocol != UpstreamProtocol::Http2
+            && own.and_then(OnceLock::get).is_some_and(|own| own.is_authenticating_at(&server.pool))
+    }
+
+    /// A connection on which the client may authenticate, and nobody else is served: its own, kept or new; where there is no client, a new
+    /// one that ends with the request. It speaks HTTP/1 where it can: streams of HTTP/2 are for everybody.
+    async fn open_authenticated(
+        self: &Arc<Self>,
+        server: &Server,
+        terms: Terms<'_>,
+        now: Instant,
+    ) -> Result<Origin, Error> {
+        let http1 = terms.http1 || self.settings.protocol == UpstreamProtocol::Auto;
+        let terms = Terms { http1, authenticates: true, ..terms };
+        let own = terms.own.map(|own| own.get_or_init(Arc::default));
+        let mut turn = None;
+        if let Some(own) = own.filter(|_| self.settings.protocol != UpstreamProtocol::Http2) {
+            own.authenticates_at(&server.pool);
+            turn = own.turn(&server.pool, self.settings.connect_timeout).await;
+            let kept = if terms.fresh { None } else { self.kept(server, terms, Some(own), now)? };
+            if let Some(mut origin) = kept {
+                self.counters.reused.inc();
+                origin.authenticates(Some(own), turn);
+                return Ok(origin);
+            }
+        }
+        let of_client = self.claim(server, terms)?;
+        let deadline = Instant::now() + self.settings.connect_timeout;
+        let made = self.connect(server, terms, deadline).await?;
+        let mut origin = self.attempt(server, made, false, None, of_client);
+        origin.authenticates(own, turn);
+        Ok(origin)
+    }
+
+    /// Has a connection on which the origin asks its client to authenticate be that client's alone from here on. Where it is shared, the
+    /// client's next request gets one of its own.
+    pub fn bind(&self, origin: &mut Origin, own: &OnceLock<Arc<Own>>) {
+        let Some(server) = self.servers.get(origin.server).filter(|_| origin.binds) else { return };
+        let own = own.get_or_init(Arc::default);
+        own.authenticates_at(&server.pool);
+        if origin.made.as_ref().is_some_and(|made| made.own.is_none()) {
+            let turn = own.first_turn(&server.pool);
+            // Of streams that are challenged at the same time one gives its client the connection; those of the others end.
+            origin.authenticates(Some(own).filter(|_| turn.is_some()), turn);
+        }
     }
 
     /// A kept connection; one that is for one connection of a client alone if that is `own`.
@@ -138,12 +196,15 @@ impl Upstream {
             return Ok(None);
         }
         let of_client = self.claim(server, terms)?;
+        let mut kept = None;
         while let Some((link, made)) = server.pool.take(now, self.ages(), own) {
             if !terms.careful || !link.stream().socket().is_stale_now() {
-                return Ok(Some(self.attempt(server, Connected::H1(link), true, Some(made), of_client)));
+                kept = Some((link, made));
+                break;
             }
         }
-        Ok(None)
+        self.count_excess(server.pool.take_excess());
+        Ok(kept.map(|(link, made)| self.attempt(server, Connected::H1(link), true, Some(made), of_client)))
     }
 
     /// Counts a connection that serves a client alone as its own, unless it has so many that too few are left for others.
@@ -186,7 +247,18 @@ impl Upstream {
             }
         };
         let server = server.number;
-        Origin { link, reused, made, server, keep_alive: false, answered: false, refusal: None, h2 }
+        Origin {
+            link,
+            reused,
+            made,
+            server,
+            keep_alive: false,
+            answered: false,
+            binds: false,
+            excess: false,
+            refusal: None,
+            h2,
+        }
     }
 
     /// Keeps a new connection on which nothing was asked.
@@ -204,20 +276,48 @@ impl Upstream {
             && let Some(mut made) = origin.made
             && let Some(server) = self.servers.get(origin.server)
         {
-            let own = made.own.upgrade();
+            let own = made.own.as_ref().and_then(Weak::upgrade);
             // Were the client's connection gone, nobody would use it. If it goes now, this ends with it below.
-            if self.settings.send_proxy.is_some()
+            if (made.own.is_some() || origin.binds || self.settings.send_proxy.is_some())
                 && !own.as_ref().is_some_and(|own| own.keeps_in(&server.pool))
             {
                 return;
             }
             made.of_client = None;
+            // Whoever has the next turn finds it.
+            let turn = made.turn.take();
             server.pool.put(link, made, now, self.settings.keep_alive_connections);
+            drop(turn);
         }
     }
 }
 
 impl Origin {
+    /// The connection is for one connection of a client alone.
+    fn belongs_to(&mut self, own: Option<&Arc<Own>>) {
+        if let (Some(own), Some(made)) = (own, &mut self.made) {
+            made.own = Some(Arc::downgrade(own));
+        }
+    }
+
+    /// The client may authenticate on the connection, in this turn; without a client it serves this request alone.
+    fn authenticates(&mut self, own: Option<&Arc<Own>>, turn: Option<Turn>) {
+        self.binds = true;
+        if let Some(made) = &mut self.made {
+            made.own = Some(own.map_or_else(Weak::new, Arc::downgrade));
+            made.turn = turn;
+        }
+    }
+
+    /// Whether the origin has sent something behind the end of its response, so far as it has come: a body behind a head that has none,
+    /// another response, a stray line break. Its connection of HTTP/1 serves nobody any more.
+    pub(super) fn has_excess(&mut self) -> bool {
+        if let Link::H1(link) = &mut self.link {
+            self.excess |= link.is_received() && (!link.ahead().is_empty() || link.holds_back());
+        }
+        self.excess
+    }
+
     /// Puts the request's head on its way.
     ///
     /// # Errors
@@ -423,13 +523,14 @@ impl Origin {
     ///
     /// # Errors
     ///
-    /// Lengths that contradict each other, or bytes after a body that is complete.
+    /// Lengths that contradict each other, or a chunked body that begins with what is no chunk.
     pub fn begin_body(
         &mut self,
         upstream: &Upstream,
         request: &Request,
         head: &ResponseHead,
     ) -> Result<BodyLength, Error> {
+        self.binds |= authentication::has_challenge(&head.headers);
         let link = match &mut self.link {
             Link::H1(link) => link,
             Link::Client(_) => return Err(Error::Internal),
@@ -443,10 +544,12 @@ impl Origin {
                 };
                 if let Some(why) = bodiless.filter(|_| !tunnel) {
                     // What comes later is found when the exchange is over.
-                    if link.poll_refused(why, &mut Context::from_waker(Waker::noop())) == Poll::Ready(true) {
-                        return Err(rest::NO_BODY);
+                    let found = link.poll_refused(why, &mut Context::from_waker(Waker::noop()));
+                    self.excess = found == Poll::Ready(true);
+                    match self.excess {
+                        true => link.abort(),
+                        false => link.refuse_body(why),
                     }
-                    link.refuse_body(why);
                     return Ok(BodyLength::Empty);
                 }
                 return Ok(match length {
@@ -460,7 +563,9 @@ impl Origin {
                         }
                         Poll::Ready(Ok(Received::End)) | Poll::Pending => BodyLength::Fixed(0),
                         Poll::Ready(Ok(Received::Data) | Err(LinkError::Reset(Reason::PROTOCOL_ERROR))) => {
-                            return Err(rest::NO_BODY);
+                            self.excess = true;
+                            link.abort();
+                            BodyLength::Fixed(0)
                         }
                         Poll::Ready(Err(error)) => return Err(Error::Origin(error)),
                     },
@@ -470,16 +575,8 @@ impl Origin {
             }
         };
         let length = response_length(&request.head.method, head).map_err(Error::ResponseFraming)?;
-        let more = u64::from(link.holds_back());
-        let ahead = link.ahead();
-        let beyond = match length {
-            BodyLength::Empty => !ahead.is_empty() || more > 0,
-            BodyLength::Fixed(length) => ahead.len() as u64 + more > length,
-            BodyLength::Chunked => ends_before(ahead, &upstream.head_limits)?,
-            BodyLength::UntilClose | BodyLength::Tunnel => false,
-        };
-        if beyond {
-            return Err(Error::Excess("bytes beyond the body"));
+        if length == BodyLength::Chunked {
+            check_chunks(link.ahead(), &upstream.head_limits)?;
         }
         self.keep_alive = connection::keep_alive(head.version, &head.headers)
             && !matches!(length, BodyLength::UntilClose | BodyLength::Tunnel);
@@ -492,9 +589,9 @@ impl Origin {
     }
 }
 
-/// Whether a chunked body is complete in these bytes and something follows it. What is found now can still be answered with a
-/// status of its own; what comes later can only break the response off.
-fn ends_before(ahead: &[u8], limits: &HeadLimits) -> Result<bool, Error> {
+/// Looks for what is no chunk in the part of a body that has come with its head: found now, it can still be answered with a status of
+/// its own; what comes later can only break the response off.
+fn check_chunks(ahead: &[u8], limits: &HeadLimits) -> Result<(), Error> {
     let mut decoder = BodyDecoder::new(BodyLength::Chunked, limits);
     let mut trailers = HeaderList::default();
     let mut rest = ahead;
@@ -503,10 +600,10 @@ fn ends_before(ahead: &[u8], limits: &HeadLimits) -> Result<bool, Error> {
             decoder.decode(rest, &mut trailers).map_err(|error| Error::Origin(LinkError::Body(error)))?;
         rest = rest.get(decoded.consumed..).unwrap_or_default();
         if decoded.done {
-            return Ok(!rest.is_empty());
+            break;
         }
     }
-    Ok(false)
+    Ok(())
 }
 
 /// The head that an HTTP/1 origin gets, from the canonical request alone.

@@ -1,41 +1,114 @@
-//! Connections to origins that were made for one connection of a client, and serve no other: their PROXY header says whose they are.
+//! Connections to origins that belong to one connection of a client and serve no other: their PROXY header names it, or its user has
+//! authenticated on them.
 
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use parking_lot::Mutex;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::Pool;
 
 /// Servers at which a client's connection has such connections wait for its next request. At others they end with the request.
 const SERVERS_MOST: usize = 16;
 
-/// What a connection of a client has kept in pools. It is closed with that connection.
+/// The connections to origins of one connection of a client. They are closed with it.
 #[derive(Debug, Default)]
-pub struct Own(Mutex<Vec<Weak<Pool>>>);
+pub struct Own(Mutex<Vec<OwnServer>>);
+
+/// A server at which a client's connection has, or had, connections of its own.
+#[derive(Debug)]
+struct OwnServer {
+    pool: Weak<Pool>,
+    /// The right to use the connection on which the client authenticates; `None` where it does not.
+    turn: Option<Arc<Semaphore>>,
+}
+
+impl OwnServer {
+    fn is_at(&self, pool: &Arc<Pool>) -> bool {
+        std::ptr::eq(self.pool.as_ptr(), &**pool)
+    }
+}
+
+/// The right to use the connection on which a client authenticates. Its streams over HTTP/2 take turns: a handshake has several
+/// requests, all of which have to be on one connection.
+#[derive(Debug)]
+pub struct Turn {
+    _permit: OwnedSemaphorePermit,
+}
+
+impl From<OwnedSemaphorePermit> for Turn {
+    fn from(permit: OwnedSemaphorePermit) -> Self {
+        Self { _permit: permit }
+    }
+}
 
 impl Own {
     /// Whether a connection may be kept in this pool.
     pub(super) fn keeps_in(&self, pool: &Arc<Pool>) -> bool {
-        let mut pools = self.0.lock();
-        if pools.iter().any(|kept_in| std::ptr::eq(kept_in.as_ptr(), &**pool)) {
-            return true;
+        self.with(pool, |_| {}).is_some()
+    }
+
+    /// Takes note that the client authenticates at this server. From here on it uses connections of its own there.
+    pub(super) fn authenticates_at(&self, pool: &Arc<Pool>) {
+        self.with(pool, |server| {
+            server.turn.get_or_insert_with(|| Arc::new(Semaphore::new(1)));
+        });
+    }
+
+    /// Whether the client authenticates at this server.
+    pub(super) fn is_authenticating_at(&self, pool: &Arc<Pool>) -> bool {
+        self.turns_at(pool).is_some()
+    }
+
+    /// Whether it has a connection for that now, in use or idle.
+    pub(super) fn is_bound_to(self: &Arc<Self>, pool: &Arc<Pool>) -> bool {
+        self.turns_at(pool).is_some_and(|turns| turns.available_permits() == 0 || pool.has_own(self))
+    }
+
+    /// Waits for the turn to use the connection on which the client authenticates. `None` where that takes longer than `patience`, as
+    /// behind a response that does not end: the request goes over a further connection.
+    pub(super) async fn turn(&self, pool: &Arc<Pool>, patience: Duration) -> Option<Turn> {
+        let turns = self.turns_at(pool)?;
+        tokio::time::timeout(patience, turns.acquire_owned()).await.ok()?.ok().map(Turn::from)
+    }
+
+    /// The turn of the first connection on which the client is asked to authenticate; `None` where it has another one already.
+    pub(super) fn first_turn(self: &Arc<Self>, pool: &Arc<Pool>) -> Option<Turn> {
+        if self.is_bound_to(pool) {
+            return None;
+        }
+        self.turns_at(pool)?.try_acquire_owned().ok().map(Turn::from)
+    }
+
+    fn turns_at(&self, pool: &Arc<Pool>) -> Option<Arc<Semaphore>> {
+        self.0.lock().iter().find(|server| server.is_at(pool))?.turn.clone()
+    }
+
+    /// What `with` returns for the entry of a server, which is made; `None` where there are too many.
+    fn with<R>(&self, pool: &Arc<Pool>, with: impl FnOnce(&mut OwnServer) -> R) -> Option<R> {
+        let mut servers = self.0.lock();
+        if let Some(server) = servers.iter_mut().find(|server| server.is_at(pool)) {
+            return Some(with(server));
         }
         // Those of servers that are gone, with a reload or as names changed, have nothing any more.
-        if pools.len() >= SERVERS_MOST {
-            pools.retain(|kept_in| kept_in.strong_count() > 0);
+        if servers.len() >= SERVERS_MOST {
+            servers.retain(|server| server.pool.strong_count() > 0);
         }
-        if pools.len() >= SERVERS_MOST {
-            return false;
+        if servers.len() >= SERVERS_MOST {
+            return None;
         }
-        pools.push(Arc::downgrade(pool));
-        true
+        let mut server = OwnServer { pool: Arc::downgrade(pool), turn: None };
+        let result = with(&mut server);
+        servers.push(server);
+        Some(result)
     }
 }
 
 impl Drop for Own {
     fn drop(&mut self) {
         let own: *const Self = self;
-        for pool in self.0.get_mut().iter().filter_map(Weak::upgrade) {
+        for pool in self.0.get_mut().iter().filter_map(|server| server.pool.upgrade()) {
             pool.drop_own(own);
         }
     }
@@ -43,7 +116,7 @@ impl Drop for Own {
 
 #[cfg(test)]
 mod tests {
-    use std::time::{Duration, Instant};
+    use std::time::Instant;
 
     use tokio::net::UnixStream;
 
@@ -51,11 +124,13 @@ mod tests {
     use crate::link::{H1Link, Socket, Stream};
     use crate::upstream::pool::{Ages, Made};
 
-    fn keep(pool: &Pool, own: &Arc<Own>, now: Instant) -> UnixStream {
+    const AGES: Ages = Ages { idle: Duration::from_secs(60), total: Duration::from_secs(60) };
+
+    fn keep(pool: &Pool, own: Option<&Arc<Own>>, now: Instant, most: usize) -> UnixStream {
         let (ours, peer) = UnixStream::pair().unwrap();
         let mut made = Made::new(now, None);
-        made.own = Arc::downgrade(own);
-        pool.put(Box::new(H1Link::new(Stream::Plain(Socket::from(ours)))), made, now, 10);
+        made.own = own.map(Arc::downgrade);
+        pool.put(Box::new(H1Link::new(Stream::Plain(Socket::from(ours)))), made, now, most);
         peer
     }
 
@@ -63,17 +138,28 @@ mod tests {
     async fn each_has_its_own_until_it_ends() {
         let (pool, now) = (Arc::new(Pool::new(&Arc::default())), Instant::now());
         let (one, other) = (Arc::new(Own::default()), Arc::new(Own::default()));
-        let ages = Ages { idle: Duration::from_secs(60), total: Duration::from_secs(60) };
         assert!(one.keeps_in(&pool) && one.keeps_in(&pool));
-        let peers = [keep(&pool, &one, now), keep(&pool, &one, now)];
-        assert!(pool.take(now, ages, Some(&other)).is_none());
-        let taken = pool.take(now, ages, Some(&one));
+        let peers = [keep(&pool, Some(&one), now, 10), keep(&pool, Some(&one), now, 10)];
+        assert!(pool.take(now, AGES, Some(&other)).is_none());
+        assert!(pool.take(now, AGES, None).is_none(), "they are for nobody else");
+        let taken = pool.take(now, AGES, Some(&one));
         assert!(taken.is_some());
         drop(one);
         assert!(pool.oldest().is_none());
         peers[0].readable().await.unwrap();
         assert!(matches!(peers[0].try_read(&mut [0]), Ok(0)));
         assert!(peers[1].try_read(&mut [0]).is_err(), "it is in use");
+    }
+
+    #[tokio::test]
+    async fn those_of_one_client_do_not_push_out_those_of_all() {
+        let (pool, now) = (Arc::new(Pool::new(&Arc::default())), Instant::now());
+        let own = Arc::new(Own::default());
+        let _peers: Vec<_> = (0..4).map(|_| keep(&pool, None, now, 8)).collect();
+        let _own_peers: Vec<_> = (0..40).map(|_| keep(&pool, Some(&own), now, 8)).collect();
+        let common = std::iter::from_fn(|| pool.take(now, AGES, None)).count();
+        let owned = std::iter::from_fn(|| pool.take(now, AGES, Some(&own))).count();
+        assert_eq!((common, owned), (4, 4));
     }
 
     #[test]
@@ -85,5 +171,24 @@ mod tests {
         assert!(kept(&pools[0]), "there it was before");
         pools.remove(1);
         assert!(kept(&pools[SERVERS_MOST - 1]), "one of the others is gone");
+    }
+
+    #[tokio::test]
+    async fn the_connection_on_which_a_client_authenticates_is_used_in_turns() {
+        let (pool, now, soon) =
+            (Arc::new(Pool::new(&Arc::default())), Instant::now(), Duration::from_millis(5));
+        let own = Arc::new(Own::default());
+        own.keeps_in(&pool);
+        assert!(!own.is_authenticating_at(&pool) && own.turn(&pool, soon).await.is_none());
+        own.authenticates_at(&pool);
+        assert!(own.is_authenticating_at(&pool) && !own.is_bound_to(&pool));
+        let turn = own.turn(&pool, soon).await;
+        assert!(turn.is_some() && own.is_bound_to(&pool));
+        assert!(own.turn(&pool, soon).await.is_none());
+        let _peer = keep(&pool, Some(&own), now, 10);
+        drop(turn);
+        assert!(own.turn(&pool, soon).await.is_some());
+        assert!(own.is_bound_to(&pool), "it is idle");
+        assert!(pool.take(now, AGES, Some(&own)).is_some() && !own.is_bound_to(&pool));
     }
 }

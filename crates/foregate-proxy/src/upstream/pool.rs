@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::future::poll_fn;
 use std::net::IpAddr;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
@@ -16,14 +16,14 @@ use h2::{Ping, PingPong};
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
-use super::Own;
 use super::connect::Connected;
 use super::guarded::Signs;
+use super::own::{Own, Turn};
 use super::queue::Queue;
 use crate::descriptors::OfClient;
-use crate::link::H1Link;
 use crate::link::unread::Unread;
 use crate::link::unsent::{Piece, Unsent};
+use crate::link::{H1Link, IdleState};
 use crate::telemetry::clock;
 use crate::telemetry::metrics::ShardedGauge;
 
@@ -46,7 +46,7 @@ const SETTLED_WITHIN: Duration = Duration::from_millis(500);
 /// Connections to one origin server.
 #[derive(Debug)]
 pub struct Pool {
-    idle: Mutex<VecDeque<Idle>>,
+    idle: Mutex<IdleLists>,
     shared: Mutex<Vec<Arc<Shared>>>,
     /// Who waits for a connection to share.
     pub(super) queue: Arc<Queue>,
@@ -57,6 +57,8 @@ pub struct Pool {
     wear: Mutex<Wear>,
     /// How many connections are idle, here and in all other pools.
     all_idle: Arc<ShardedGauge>,
+    /// Connections on which something has come while they were idle, and that nobody has counted yet.
+    excess: AtomicU64,
 }
 
 /// What is known of a connection of HTTP/1 from when it was made.
@@ -68,14 +70,16 @@ pub struct Made {
     pub address: Option<IpAddr>,
     /// Counts it among those that serve its client; one that waits is nobody's.
     pub of_client: Option<OfClient>,
-    /// The client's connection that it is for, where it is for no other.
-    pub own: Weak<Own>,
+    /// The client's connection that it belongs to, where it is for no other. With one that is gone it serves nobody any more.
+    pub own: Option<Weak<Own>>,
+    /// The turn in which it is used, where the client authenticates on it.
+    pub turn: Option<Turn>,
 }
 
 impl Made {
     /// Of a connection that is made at `born`, and leads to `address`.
     pub fn new(born: Instant, address: Option<IpAddr>) -> Box<Self> {
-        Box::new(Self { born, address, of_client: None, own: Weak::new() })
+        Box::new(Self { born, address, of_client: None, own: None, turn: None })
     }
 }
 
@@ -88,7 +92,49 @@ struct Idle {
 
 impl Idle {
     fn is_of(&self, own: *const Own) -> bool {
-        std::ptr::eq(self.made.own.as_ptr(), own)
+        self.made.own.as_ref().is_some_and(|of| std::ptr::eq(of.as_ptr(), own))
+    }
+}
+
+/// The idle connections of HTTP/1, each list from the one that has been idle for longest. Those of one client's connection stand apart,
+/// so that nobody else looks through them.
+#[derive(Debug, Default)]
+struct IdleLists {
+    common: VecDeque<Idle>,
+    own: VecDeque<Idle>,
+}
+
+impl IdleLists {
+    fn len(&self) -> usize {
+        self.common.len() + self.own.len()
+    }
+
+    fn push(&mut self, entry: Idle) {
+        let list = if entry.made.own.is_some() { &mut self.own } else { &mut self.common };
+        list.push_back(entry);
+    }
+
+    /// Makes room: the longer list loses its oldest, so that those of one kind do not push out the others.
+    fn pop_for_room(&mut self) -> Option<Idle> {
+        if self.own.len() > self.common.len() { self.own.pop_front() } else { self.common.pop_front() }
+    }
+
+    fn pop_own(&mut self, own: *const Own) -> Option<Idle> {
+        let at = self.own.iter().rposition(|entry| entry.is_of(own))?;
+        self.own.remove(at)
+    }
+
+    fn pop_oldest(&mut self) -> Option<Idle> {
+        let since = |list: &VecDeque<Idle>| list.front().map(|entry| entry.since);
+        match (since(&self.common), since(&self.own)) {
+            (Some(common), Some(own)) if own < common => self.own.pop_front(),
+            (None, _) => self.own.pop_front(),
+            _ => self.common.pop_front(),
+        }
+    }
+
+    fn oldest(&self) -> Option<Instant> {
+        [&self.common, &self.own].into_iter().filter_map(|list| list.front()).map(|entry| entry.since).min()
     }
 }
 
@@ -147,30 +193,48 @@ impl Pool {
             streams: Arc::default(),
             wear: Mutex::default(),
             all_idle: Arc::clone(all_idle),
+            excess: AtomicU64::new(0),
         }
+    }
+
+    /// How many connections have been dropped since this was last asked because something had come behind the last response.
+    pub(super) fn take_excess(&self) -> u64 {
+        match self.excess.load(Ordering::Relaxed) {
+            0 => 0,
+            _ => self.excess.swap(0, Ordering::Relaxed),
+        }
+    }
+
+    /// Whether nothing has come on an idle connection. What has is taken note of.
+    fn is_quiet(&self, link: &mut H1Link) -> bool {
+        let state = link.look();
+        if state == IdleState::Excess {
+            self.excess.fetch_add(1, Ordering::Relaxed);
+        }
+        state == IdleState::Quiet
     }
 
     /// The connection used last, and how it was made; of those that are for one connection of a client alone, where that is `own`.
     /// Those that have died while idle are dropped on the way.
     pub fn take(&self, now: Instant, ages: Ages, own: Option<&Arc<Own>>) -> Option<(Box<H1Link>, Box<Made>)> {
         loop {
-            let entry = match own {
-                None => self.idle.lock().pop_back()?,
-                Some(own) => self.take_own(Arc::as_ptr(own))?,
+            let mut entry = match own {
+                None => self.idle.lock().common.pop_back()?,
+                Some(own) => self.idle.lock().pop_own(Arc::as_ptr(own))?,
             };
             self.all_idle.add(-1);
             let fresh = clock::is_within(now, entry.since, ages.idle)
                 && clock::is_within(now, entry.made.born, ages.total);
-            if fresh && !entry.link.stream().socket().is_stale() {
+            if self.is_quiet(&mut entry.link) && fresh {
                 return Some((entry.link, entry.made));
             }
         }
     }
 
-    fn take_own(&self, own: *const Own) -> Option<Idle> {
-        let mut idle = self.idle.lock();
-        let at = idle.iter().rposition(|entry| entry.is_of(own))?;
-        idle.remove(at)
+    /// Whether one is idle that belongs to this connection of a client.
+    pub(super) fn has_own(&self, own: &Arc<Own>) -> bool {
+        let own = Arc::as_ptr(own);
+        self.idle.lock().own.iter().any(|entry| entry.is_of(own))
     }
 
     /// Drops the connections that are for this connection of a client, which has ended.
@@ -183,8 +247,8 @@ impl Pool {
         link.release();
         let evicted = {
             let mut idle = self.idle.lock();
-            idle.push_back(Idle { link, made, since: now });
-            if idle.len() > most { idle.pop_front() } else { None }
+            idle.push(Idle { link, made, since: now });
+            if idle.len() > most { idle.pop_for_room() } else { None }
         };
         if evicted.is_none() {
             self.all_idle.add(1);
@@ -193,10 +257,10 @@ impl Pool {
 
     /// Drops connections that are too old or have died, and forgets closed HTTP/2 connections.
     pub fn sweep(&self, now: Instant, ages: Ages) {
-        let gone = |entry: &Idle| {
-            now.saturating_duration_since(entry.since) >= ages.idle
+        let gone = |entry: &mut Idle| {
+            !self.is_quiet(&mut entry.link)
+                || now.saturating_duration_since(entry.since) >= ages.idle
                 || now.saturating_duration_since(entry.made.born) >= ages.total
-                || entry.link.stream().socket().is_stale()
         };
         self.drop_idle(gone);
         retain(&mut self.shared.lock(), |shared| {
@@ -219,15 +283,18 @@ impl Pool {
         self.drop_idle(|entry| entry.made.born < moved && entry.made.address.is_some_and(&gone));
     }
 
-    fn drop_idle(&self, gone: impl Fn(&Idle) -> bool) {
+    fn drop_idle(&self, gone: impl Fn(&mut Idle) -> bool) {
         let mut dropped = Vec::new();
         let mut idle = self.idle.lock();
-        let mut index = 0;
-        while index < idle.len() {
-            if idle.get(index).is_some_and(&gone) {
-                dropped.extend(idle.remove(index));
-            } else {
-                index += 1;
+        let IdleLists { common, own } = &mut *idle;
+        for list in [common, own] {
+            let mut index = 0;
+            while index < list.len() {
+                if list.get_mut(index).is_some_and(&gone) {
+                    dropped.extend(list.remove(index));
+                } else {
+                    index += 1;
+                }
             }
         }
         // Closed once others can go on.
@@ -241,7 +308,7 @@ impl Pool {
 
     /// Since when the connection that has been idle for longest is.
     pub fn oldest(&self) -> Option<Instant> {
-        let idle = self.idle.lock().front().map(|entry| entry.since);
+        let idle = self.idle.lock().oldest();
         let shared = self.shared.lock().iter().filter_map(|shared| shared.idle_since()).min();
         idle.into_iter().chain(shared).min()
     }
@@ -259,7 +326,7 @@ impl Pool {
             return true;
         }
         drop(shared);
-        let evicted = self.idle.lock().pop_front();
+        let evicted = self.idle.lock().pop_oldest();
         self.count_less(usize::from(evicted.is_some()));
         evicted.is_some()
     }

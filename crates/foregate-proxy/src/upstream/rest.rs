@@ -6,7 +6,7 @@ use std::task::{Context, Poll, Waker, ready};
 use std::time::{Duration, Instant};
 
 use super::{Origin, Upstream};
-use crate::error::Error;
+use crate::error::{EXCESS, Side};
 use crate::link::{Link, Received};
 
 /// The most that is read of it, bytes. Beyond, the origin's connection ends, or its stream is reset.
@@ -15,35 +15,39 @@ const MOST: usize = 64 * 1024;
 /// How long that may take.
 const WITHIN: Duration = Duration::from_secs(2);
 
-/// What came where a response has no body.
-pub(super) const NO_BODY: Error = Error::Excess("a body behind a head that has none");
-
 impl Upstream {
     /// The exchange with a server is over: its connection is kept for another one if it is fit for that.
-    pub fn recycle(self: &Arc<Self>, mut origin: Origin, server: Option<usize>, now: Instant) {
+    pub fn recycle(self: &Arc<Self>, mut origin: Origin, now: Instant) {
+        self.note_excess(&mut origin);
         let Link::H2(link) = &mut origin.link else { return self.keep(origin, now) };
         let Some(why) = link.take_refused() else { return };
         // Origins may end a stream behind a head that has no body with a frame of its own. Were it reset instead, they would have
         // had enough of us after some.
         if let Poll::Ready(found) = link.poll_refused(why, &mut Context::from_waker(Waker::noop())) {
-            return self.end_without_body(server, found);
+            return self.count_excess(u64::from(found));
         }
         let upstream = Arc::clone(self);
         let end = async move {
             if let Link::H2(link) = &mut origin.link {
                 let found = poll_fn(|cx| link.poll_refused(why, cx)).await;
-                upstream.end_without_body(server, found);
+                upstream.count_excess(u64::from(found));
             }
         };
         tokio::spawn(tokio::time::timeout(WITHIN, end));
     }
 
-    /// A response without a body is over. The client has it already, so only the server is told of by what was found.
-    fn end_without_body(&self, server: Option<usize>, found: bool) {
-        if let Some(server) = server.filter(|_| found) {
-            let now = Instant::now();
-            tracing::debug!(upstream = %self.settings.name, error = %NO_BODY, "an origin broke the protocol");
-            self.failed(server, now, now, &NO_BODY);
+    /// Counts what has come behind the end of a response. Its client has the response whole, so it is a failure of neither the request
+    /// nor the server.
+    pub(super) fn note_excess(&self, origin: &mut Origin) {
+        self.count_excess(u64::from(origin.has_excess()));
+    }
+
+    /// Counts responses behind whose end something has come.
+    pub(super) fn count_excess(&self, responses: u64) {
+        for _ in 0..responses {
+            tracing::debug!(upstream = %self.settings.name, "an origin has sent bytes behind the end of a response");
+            // It may come when no request is left that it belongs to.
+            self.metrics.unrouted().error(EXCESS, Side::Upstream.as_str(), Some(&self.settings.name));
         }
     }
 
@@ -55,13 +59,17 @@ impl Upstream {
         let mut left = MOST;
         // Mostly all of it has come with the head.
         match poll_drop(&mut origin, &mut left, &mut Context::from_waker(Waker::noop())) {
-            Poll::Ready(Some(())) => return self.keep(origin, Instant::now()),
+            Poll::Ready(Some(())) => {
+                self.note_excess(&mut origin);
+                return self.keep(origin, Instant::now());
+            }
             Poll::Ready(None) => return,
             Poll::Pending => {}
         }
         let upstream = Arc::clone(self);
         let drop = async move {
             poll_fn(|cx| poll_drop(&mut origin, &mut left, cx)).await?;
+            upstream.note_excess(&mut origin);
             upstream.keep(origin, Instant::now());
             Some(())
         };

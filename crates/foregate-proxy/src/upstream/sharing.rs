@@ -24,6 +24,7 @@ impl Terms<'_> {
         client: None,
         own: None,
         http1: false,
+        authenticates: false,
     };
 }
 

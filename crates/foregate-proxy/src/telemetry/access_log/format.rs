@@ -40,6 +40,7 @@ pub(super) fn line(line: &mut Vec<u8>, entry: &Entry<'_>) {
     origin(line, entry);
     optional(line, entry.error, |line, error| text(line, b",\"error\":\"", error.as_bytes()));
     optional(line, entry.error_side, |line, side| text(line, b",\"error_side\":\"", side.as_bytes()));
+    optional(line, entry.ended_by, |line, side| plain(line, b",\"ended_by\":\"", side));
     optional(line, entry.tls, |line, tls| plain(line, b",\"tls\":\"", tls));
     optional(line, entry.user_agent, |line, agent| {
         cut_text(line, b",\"user_agent\":\"", agent, CLIENT_VALUE_LIMIT);
