@@ -33,15 +33,19 @@ release: toolchain ## Build the optimised binary
 	cargo build --locked --release -p foregate
 
 .PHONY: install
-install: release ## Install the binary into PREFIX/bin (default /usr/local)
-	install -Dm755 $(BINARY) $(DESTDIR)$(or $(PREFIX),/usr/local)/bin/foregate
+install: release ## Install the binary into PREFIX/bin (default /usr/local), its symbols into PREFIX/bin/.debug
+	scripts/install $(BINARY) $(DESTDIR)$(or $(PREFIX),/usr/local)/bin
 
 ##@ Check
 
 .PHONY: test
 test: ## Everything that has to pass before a merge, counted; installs what is missing
 	@$(MAKE) packages toolchain
-	@MAKE="$(MAKE)" scripts/test fmt-check deny lint unit harness cases test-waf nginx
+	@MAKE="$(MAKE)" scripts/test fmt-check deny lint unit harness cases check-install test-waf nginx
+
+.PHONY: check-install
+check-install: release ## Check that the installed binary is small, runs, and leads to its symbols
+	scripts/check-install $(BINARY)
 
 .PHONY: fmt-check
 fmt-check: ## Check the formatting
