@@ -16,7 +16,12 @@ const HIDDEN: &str = "data-fg-email=\"";
 /// What becomes of the document, and whether the filter gave up: with elements in elements it needs ever more memory.
 fn hidden(document: &str, stride: usize) -> (String, bool) {
     let chosen = Chosen { step: "fuzz", feature: Arc::new(Emails::new("-")) };
-    let terms = Terms { content_type: Some("text/html; charset=utf-8".into()), nonce: None, budget: 1 << 20 };
+    let terms = Terms {
+        content_type: Some("text/html; charset=utf-8".into()),
+        nonce: None,
+        path: None,
+        budget: 1 << 20,
+    };
     let mut chain = Chain::new(vec![Pass::filter(vec![(chosen, false)], terms)]);
     let (mut out, mut gave_up) = (Vec::new(), false);
     for piece in document.as_bytes().chunks(stride) {

@@ -42,7 +42,7 @@ fn features(dry: bool) -> Vec<(Chosen, bool)> {
 
 /// What becomes of the document, and whether there was too little memory for it.
 fn through(document: &[u8], content_type: &str, stride: usize, dry: bool, budget: usize) -> (Vec<u8>, bool) {
-    let terms = Terms { content_type: Some(content_type.into()), nonce: None, budget };
+    let terms = Terms { content_type: Some(content_type.into()), nonce: None, path: None, budget };
     let mut chain = Chain::new(vec![Pass::filter(features(dry), terms)]);
     let (mut out, mut exceeded) = (Vec::new(), false);
     for piece in document.chunks(stride) {

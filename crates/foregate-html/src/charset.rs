@@ -20,6 +20,9 @@ use crate::carry;
 /// How much of a document is searched for a `meta` that tells its encoding, bytes (HTML, "prescan a byte stream").
 pub const PRESCAN: usize = 1024;
 
+/// Byte-order marks: of UTF-8, and of the two forms of UTF-16.
+pub(crate) const MARKS: [&[u8]; 3] = [b"\xef\xbb\xbf", b"\xfe\xff", b"\xff\xfe"];
+
 /// The first character of those that stand for second bytes below 0x80.
 const MASK: u32 = 0xe000;
 
@@ -66,6 +69,11 @@ impl Charset {
     /// Its name.
     pub fn name(self) -> &'static str {
         self.0.name()
+    }
+
+    /// Whether the document says so, or the head of the response.
+    pub(crate) fn is_told(self) -> bool {
+        self.1 == Said::Told
     }
 
     /// A text that means the same whatever encoding a browser takes the document to be in: where nobody has told it, what is
@@ -179,7 +187,6 @@ impl Charset {
 
 /// What the first bytes of a document and its `content-type` tell. `whole` says that there are no more.
 pub(crate) fn sniff(content_type: Option<&[u8]>, start: &[u8], whole: bool) -> Sniffed {
-    const MARKS: [&[u8]; 3] = [b"\xef\xbb\xbf", b"\xfe\xff", b"\xff\xfe"];
     if start.starts_with(MARKS[0]) {
         return Sniffed::Known(Charset::UTF_8);
     }
@@ -195,10 +202,26 @@ pub(crate) fn sniff(content_type: Option<&[u8]>, start: &[u8], whole: bool) -> S
     }
     let window = start.get(..PRESCAN).unwrap_or(start);
     match prescan(window) {
-        Prescan::Found(encoding) => Charset::of(encoding).map_or(Sniffed::Unsupported, Sniffed::Known),
+        Prescan::Found(encoding, _) => Charset::of(encoding).map_or(Sniffed::Unsupported, Sniffed::Known),
         Prescan::RanOut if !whole && start.len() < PRESCAN => Sniffed::More,
         Prescan::RanOut | Prescan::Nothing => Sniffed::Known(Charset::ASSUMED),
     }
+}
+
+/// Where the `meta` ends that alone tells the encoding of a document; `None` where something else tells it, or nothing.
+pub(crate) fn declaring_meta(content_type: Option<&[u8]>, start: &[u8]) -> Option<usize> {
+    let told = start.starts_with(MARKS[0])
+        || content_type.and_then(charset_of).and_then(Encoding::for_label).is_some();
+    match prescan(start.get(..PRESCAN).unwrap_or(start)) {
+        Prescan::Found(_, end) if !told => Some(end),
+        _ => None,
+    }
+}
+
+/// Whether the first bytes of what a document has become still tell this encoding.
+pub(crate) fn is_declared(charset: Charset, start: &[u8]) -> bool {
+    let found = prescan(start.get(..PRESCAN).unwrap_or(start));
+    matches!(found, Prescan::Found(encoding, _) if encoding == charset.0)
 }
 
 /// The value of the parameter `charset` of a media type.
@@ -216,7 +239,8 @@ fn charset_of(content_type: &[u8]) -> Option<&[u8]> {
 
 /// What was found in the start of a document.
 enum Prescan {
-    Found(&'static Encoding),
+    /// An encoding, by a `meta` that ends there.
+    Found(&'static Encoding, usize),
     /// The head is over, and did not say.
     Nothing,
     /// It ended before.
@@ -242,7 +266,7 @@ fn prescan(bytes: &[u8]) -> Prescan {
             Tag::Other(length) => rest = rest.get(length..).unwrap_or_default(),
             Tag::Meta(attributes, length) => {
                 if let Some(encoding) = named_by(&attributes) {
-                    return Prescan::Found(encoding);
+                    return Prescan::Found(encoding, bytes.len() - rest.len() + length);
                 }
                 rest = rest.get(length..).unwrap_or_default();
             }

@@ -1,7 +1,10 @@
 //! What is inserted at the edges of head and body.
 //!
 //! The ends of `head` and `body` are found where their tags were left out, too, as far as that can be told without building a
-//! tree: at the start of `body`, at the end of `html`, at the end of the document.
+//! tree: at the start of `body`, at the end of `html`, at the end of the document. Only documents have edges: see
+//! [`BodyKind`]. What stands in a `template` is none of the document.
+
+use crate::kind::BodyKind;
 
 /// An edge.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,6 +26,23 @@ pub struct Edges {
     head_end: String,
     body_start: String,
     body_end: String,
+    /// What the body is, as far as is known.
+    kind: BodyKind,
+    /// How many templates are open.
+    templates: u32,
+    side: Side,
+}
+
+/// On which side of the tag where a head begins markup for its start may go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum Side {
+    /// On either.
+    #[default]
+    Both,
+    /// Before a tag, where that of the head was left out.
+    Before,
+    /// Behind the tag of the head.
+    Behind,
 }
 
 /// What tells where edges are.
@@ -33,10 +53,12 @@ pub(crate) enum Mark {
     Body,
     /// What may come first where the tags of the head were left out.
     First,
+    /// What holds no part of the document.
+    Template,
 }
 
 /// The elements that are marks.
-pub(crate) const MARKS: [(Mark, &str); 9] = [
+pub(crate) const MARKS: [(Mark, &str); 10] = [
     (Mark::Html, "html"),
     (Mark::Head, "head"),
     (Mark::Body, "body"),
@@ -46,21 +68,23 @@ pub(crate) const MARKS: [(Mark, &str); 9] = [
     (Mark::First, "base"),
     (Mark::First, "script"),
     (Mark::First, "style"),
+    (Mark::Template, "template"),
 ];
 
 impl Mark {
     /// Whether it tells where an edge is.
     pub fn tells(self, edge: Edge) -> bool {
-        match edge {
-            Edge::HeadStart => self != Self::Html,
-            Edge::HeadEnd => matches!(self, Self::Head | Self::Body),
-            Edge::BodyStart => self == Self::Body,
-            Edge::BodyEnd => matches!(self, Self::Html | Self::Body),
-        }
+        // All others tell whether it is a document.
+        self != Self::First || edge == Edge::HeadStart
     }
 }
 
 impl Edges {
+    /// Those of a body of this kind.
+    pub(crate) fn of(kind: BodyKind, side: Side) -> Self {
+        Self { kind, side, ..Self::default() }
+    }
+
     /// Inserts markup at an edge, behind what is inserted there already. It has to have the form that texts have in the
     /// document ([`Page::text`](crate::Page::text)).
     pub fn insert(&mut self, edge: Edge, html: &str) {
@@ -83,30 +107,61 @@ impl Edges {
 
     /// The start tag of an element of HTML: what comes before it, in order, and what comes behind the tag.
     pub(crate) fn start(&mut self, mark: Mark) -> ([Option<String>; 2], Option<String>) {
-        match mark {
-            Mark::Html => ([None, None], None),
+        self.see(mark);
+        if self.kind != BodyKind::Document || self.templates > 0 {
+            return ([None, None], None);
+        }
+        let (mut before, mut inside) = match mark {
+            Mark::Html | Mark::Template => ([None, None], None),
             Mark::Head => ([None, None], self.take(Edge::HeadStart)),
             Mark::Body => {
                 ([self.take(Edge::HeadStart), self.take(Edge::HeadEnd)], self.take(Edge::BodyStart))
             }
             // In a document whose head has no tag of its own, this is the first of it.
             Mark::First => ([self.take(Edge::HeadStart), None], None),
+        };
+        match self.side {
+            Side::Both => {}
+            Side::Before => inside = None,
+            Side::Behind => before = [None, None],
+        }
+        (before, inside)
+    }
+
+    /// Notes what a start tag says of the body, and where a template begins.
+    fn see(&mut self, mark: Mark) {
+        let shows = match self.kind {
+            BodyKind::HeadContent => matches!(mark, Mark::Html | Mark::Head | Mark::Body),
+            BodyKind::Fragment => mark == Mark::Html,
+            _ => false,
+        };
+        match mark {
+            Mark::Template => self.templates = self.templates.saturating_add(1),
+            _ if shows && self.templates == 0 => self.kind = BodyKind::Document,
+            _ => {}
         }
     }
 
     /// The end tag of an element: what comes before it.
     pub(crate) fn end(&mut self, mark: Mark) -> Option<String> {
+        if mark == Mark::Template {
+            self.templates = self.templates.saturating_sub(1);
+        }
+        if self.kind != BodyKind::Document || self.templates > 0 {
+            return None;
+        }
         match mark {
             Mark::Head => self.take(Edge::HeadEnd),
             Mark::Html | Mark::Body => self.take(Edge::BodyEnd),
-            Mark::First => None,
+            Mark::First | Mark::Template => None,
         }
     }
 
     /// The end of the document: what comes there, in order.
     pub(crate) fn rest(&mut self) -> impl Iterator<Item = String> {
+        let is_document = self.kind == BodyKind::Document && self.templates == 0;
         let edges = [Edge::HeadStart, Edge::HeadEnd, Edge::BodyStart, Edge::BodyEnd];
-        edges.map(|edge| self.take(edge)).into_iter().flatten()
+        edges.map(|edge| self.take(edge).filter(|_| is_document)).into_iter().flatten()
     }
 
     /// Whether there is something for the start of the head, which may be wherever its first element is.
@@ -114,10 +169,19 @@ impl Edges {
         !self.head_start.is_empty()
     }
 
-    /// Whether all has been inserted.
+    /// Whether all has been inserted, or nothing will be.
     pub(crate) fn is_done(&self) -> bool {
-        [&self.head_start, &self.head_end, &self.body_start, &self.body_end]
-            .iter()
-            .all(|held| held.is_empty())
+        let held = [&self.head_start, &self.head_end, &self.body_start, &self.body_end];
+        self.kind == BodyKind::Text || held.iter().all(|held| held.is_empty())
+    }
+
+    /// Whether a template is open.
+    pub(crate) fn is_in_template(&self) -> bool {
+        self.templates > 0
+    }
+
+    /// Whether something belongs into the document that has found no place.
+    pub(crate) fn lacks_place(&self) -> bool {
+        self.kind == BodyKind::Document && !self.is_done()
     }
 }

@@ -11,6 +11,7 @@ use lol_html::send;
 use crate::charset::Charset;
 use crate::edges::Edges;
 use crate::fragments::Fragment;
+use crate::kind::BodyKind;
 use crate::removal;
 use crate::rewriter::end_text;
 use crate::selector::Selector;
@@ -34,6 +35,11 @@ pub trait Feature: Send + Sync + 'static {
     /// The most that it may add for each byte of the document, bytes. Much growth makes the pass take the document in small
     /// slices, so that what comes of one stays small. What is added once for a document does not count.
     fn growth(&self) -> usize;
+
+    /// About how much it adds once for a document, bytes. Default: nothing.
+    fn adds_once(&self) -> usize {
+        0
+    }
 
     /// Whether it wants a nonce for scripts and styles ([`Page::nonce`]), which the response's
     /// `content-security-policy` then allows. Default: no.
@@ -140,12 +146,17 @@ pub struct Page {
     pub(crate) nonce: Option<Arc<str>>,
     /// A text of a feature contains stand-ins for bytes.
     pub(crate) stands_in: Cell<bool>,
+    /// What the body is, by its start.
+    pub(crate) kind: BodyKind,
+    /// The path of the document: what relative paths in it are taken from.
+    pub(crate) path: Option<Arc<str>>,
 }
 
 impl Page {
     /// A document in an encoding, with a nonce that its `content-security-policy` allows.
     pub fn new(charset: Charset, nonce: Option<Arc<str>>) -> Self {
-        Self { charset, nonce, stands_in: Cell::new(false) }
+        let (stands_in, kind) = (Cell::new(false), BodyKind::Document);
+        Self { charset, nonce, stands_in, kind, path: None }
     }
 
     /// Its encoding.
@@ -229,6 +240,8 @@ pub(crate) struct Deed {
     pub remove: bool,
     /// Elements that should have been changed and could not be.
     pub left: u64,
+    /// Directives that are not understood.
+    pub unsupported: u64,
     pub dry: bool,
     pub matches: u64,
     pub watch: bool,
@@ -478,6 +491,11 @@ impl Comment<'_, '_> {
         }
     }
 
+    /// Counts a directive that is not understood and stays.
+    pub(crate) fn leave(&mut self) {
+        self.deed.unsupported += u64::from(!self.deed.dry);
+    }
+
     /// Takes it away.
     pub fn remove(&mut self) {
         self.deed.matches += 1;
@@ -497,6 +515,11 @@ pub struct End<'a, 'd> {
 }
 
 impl End<'_, '_> {
+    /// Counts that something has found no place.
+    pub(crate) fn leave_out(&mut self) {
+        self.deed.left_out |= !self.deed.dry;
+    }
+
     /// Adds markup, for who [has said](Reads::end) that it would; nothing where the document ends within a tag, a comment or a script, which it would be a part of.
     pub fn append(&mut self, html: &str) {
         if self.unfinished {

@@ -8,6 +8,7 @@ use foregate_module::{FetchRequest, FetchResponse, FetchTarget, Text};
 use lol_html::html_content::{StreamingHandler, StreamingHandlerSink};
 
 use crate::carry;
+use crate::charset::MARKS;
 use crate::rewriter::written;
 
 /// How fragments are fetched.
@@ -30,8 +31,10 @@ pub struct FragmentRules {
 /// A place of a document where a fragment belongs.
 #[derive(Debug, Clone)]
 pub struct Fragment {
-    /// Path and query of where it is.
+    /// Path and query of where it is; of a literal one the path of the document.
     pub path: String,
+    /// The fragment itself, as bytes of the document, where it need not be fetched.
+    pub literal: Option<Vec<u8>>,
     /// The same of another that serves instead.
     pub alternative: Option<String>,
     /// Nothing takes its place if neither can be had.
@@ -57,10 +60,11 @@ impl Fragment {
     }
 }
 
-/// Whether an answer can be put into a document: a whole one without content coding.
+/// Whether an answer can be put into a document: a whole one without content coding, and not in UTF-16.
 pub(crate) fn is_usable(answer: &FetchResponse) -> bool {
     (200..300).contains(&answer.status)
         && answer.status != 206
+        && !MARKS.iter().skip(1).any(|mark| answer.body.starts_with(mark))
         && answer.field("content-encoding").is_none_or(|coding| coding.eq_ignore_ascii_case(b"identity"))
 }
 
@@ -125,6 +129,8 @@ pub(crate) struct Frame {
     pub written: Written,
     /// What has been handed on.
     pub at: usize,
+    /// It was not fetched, but stood in what is around it.
+    pub literal: bool,
 }
 
 /// Notes where a fragment belongs, at the moment when what comes before it has been written.

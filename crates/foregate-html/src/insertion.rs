@@ -139,10 +139,11 @@ impl Insertion {
     pub fn end(&mut self, out: &mut dyn Sink) {
         self.pass_held(out);
         if self.scanner.is_unfinished() {
-            self.left_out = self.running.iter().any(|running| !running.dry && !running.edges.is_done());
+            self.left_out = self.running.iter().any(|running| !running.dry && running.edges.lacks_place());
             return self.let_go(out);
         }
         for running in &mut self.running {
+            self.left_out |= !running.dry && running.edges.lacks_place() && running.edges.is_in_template();
             for html in running.edges.rest().collect::<Vec<_>>() {
                 running.insert(&html, self.charset, &mut self.opens, out);
             }

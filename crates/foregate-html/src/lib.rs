@@ -47,6 +47,7 @@
 
 mod carry;
 mod charset;
+mod declaration;
 mod edges;
 mod feature;
 pub mod features;
@@ -54,6 +55,7 @@ mod fragments;
 mod guard;
 mod holding;
 mod insertion;
+mod kind;
 mod needles;
 mod nonce;
 mod pass;
@@ -64,6 +66,7 @@ mod rewriter;
 mod scan;
 mod selector;
 mod spare;
+mod ssi;
 pub mod steps;
 pub mod substitute;
 mod tail;

@@ -7,12 +7,14 @@ use foregate_module::{Bail, BodyFilter, FetchRequest, FetchResult, Filtered, Fin
 use lol_html::errors::RewritingError;
 use lol_html::send::HtmlRewriter;
 
-use crate::charset::{Charset, Sniffed, sniff};
+use crate::charset::{Charset, MARKS, Sniffed, sniff};
+use crate::declaration::keep_declared;
 use crate::feature::{Chosen, Page, Removes};
 use crate::fragments::{Fragment, Frame, Written, is_usable};
 use crate::guard::{Guard, Why};
 use crate::holding::Holding;
 use crate::insertion::Insertion;
+use crate::kind::{BodyKind, body_kind};
 use crate::rewriter::{Output, Shared, at_work, rewriter};
 use crate::spare::Plan;
 
@@ -39,13 +41,15 @@ pub struct Terms {
     pub content_type: Option<Vec<u8>>,
     /// What scripts and styles that are inserted may say.
     pub nonce: Option<Arc<str>>,
+    /// The path of the document, if relative paths in it are to be taken from that.
+    pub path: Option<Arc<str>>,
     /// The most that the rewriter may hold, bytes; see [`BUDGET`].
     pub budget: usize,
 }
 
 impl Default for Terms {
     fn default() -> Self {
-        Self { content_type: None, nonce: None, budget: BUDGET }
+        Self { content_type: None, nonce: None, path: None, budget: BUDGET }
     }
 }
 
@@ -73,8 +77,9 @@ pub struct Pass {
     guard: Guard,
     /// Why it gave up.
     gave_up: Option<&'static str>,
-    /// The encoding, once it is known.
+    /// The encoding, and whether it is known.
     charset: Charset,
+    sniffed: bool,
     /// Features that run over fragments too.
     nested: Vec<Chosen>,
     /// Output behind fragments that are still to come.
@@ -83,6 +88,8 @@ pub struct Pass {
     asking: Option<Asking>,
     asked: usize,
     missing: u64,
+    /// Directives within fragments that are not understood.
+    unsupported: u64,
     /// The body has ended.
     ending: bool,
 }
@@ -134,11 +141,13 @@ impl Pass {
             guard: Guard::default(),
             gave_up: None,
             charset: Charset::UTF_8,
+            sniffed: false,
             nested: Vec::new(),
             frames: Vec::new(),
             asking: None,
             asked: 0,
             missing: 0,
+            unsupported: 0,
             ending: false,
         }
     }
@@ -277,54 +286,89 @@ impl Pass {
         }
     }
 
-    /// Finds the encoding, and begins to rewrite once it is known.
+    /// Finds the encoding and what the body is, and begins to rewrite once both are known.
     fn begin(&mut self, whole: bool, out: &mut dyn Sink) -> Result<(), Bail> {
-        let State::Begins(features) = &mut self.state else { return Ok(()) };
-        let content_type = self.terms.content_type.as_deref();
-        match sniff(content_type, &self.queue, whole) {
-            Sniffed::More => Ok(()),
-            Sniffed::Unsupported => {
-                self.state = State::Over;
-                self.gave_up = Some("encoding-not-supported");
-                self.hand_on(out);
-                Err(Bail::Pass)
+        if !matches!(self.state, State::Begins(_)) {
+            return Ok(());
+        }
+        if !self.sniffed {
+            match sniff(self.terms.content_type.as_deref(), &self.queue, whole) {
+                Sniffed::More => return Ok(()),
+                Sniffed::Unsupported => return self.pass_all("encoding-not-supported", out),
+                Sniffed::Known(charset) => (self.charset, self.sniffed) = (charset, true),
             }
-            Sniffed::Known(charset) => {
-                let features = std::mem::take(features);
-                self.charset = charset;
-                let page = Page::new(charset, self.terms.nonce.clone());
-                let edges: Option<Vec<_>> = features
-                    .iter()
-                    .map(|(chosen, dry)| Some((chosen.step, *dry, chosen.feature.edges(&page)?)))
-                    .collect();
-                if let Some(edges) = edges {
-                    self.insertion = Some(Box::new(Insertion::new(edges.into_iter(), charset)));
-                    self.state = State::Inserts;
-                    self.guard.how.alone = true;
-                    return Ok(());
+        }
+        match body_kind(&self.queue, whole) {
+            None => {
+                // A stream may begin with blanks that keep its connection open.
+                if self.queue.trim_ascii_start().is_empty() {
+                    self.hand_on(out);
                 }
-                self.nested = features
-                    .iter()
-                    .filter(|(chosen, dry)| !dry && chosen.feature.in_fragments())
-                    .map(|(chosen, _)| chosen.clone())
-                    .collect();
-                // In a dry run it stops no feature that is in none.
-                let all_dry = features.iter().all(|(_, dry)| *dry);
-                let removes = |(chosen, dry): &(Chosen, bool)| {
-                    (!dry || all_dry) && chosen.feature.removes() != Removes::Nothing
-                };
-                self.guard.how.removes = features.iter().any(removes);
-                let plan = Plan::new(&features, charset, self.terms.budget);
-                let rewriter = plan.take().unwrap_or_else(|| {
-                    let features = features.iter().map(|(chosen, _)| &*chosen.feature);
-                    Box::new(rewriter(features, charset, self.terms.budget))
-                });
-                self.plan = Some(plan);
-                self.shared = Some(Shared::of(features, &page));
-                self.state = State::Rewrites(rewriter);
+                Ok(())
+            }
+            Some(BodyKind::Other) => self.pass_all("not-html", out),
+            Some(BodyKind::Empty) => {
+                self.state = State::Over;
+                Ok(())
+            }
+            Some(kind) => {
+                self.start(kind);
                 Ok(())
             }
         }
+    }
+
+    /// The body passes as it is.
+    fn pass_all(&mut self, event: &'static str, out: &mut dyn Sink) -> Result<(), Bail> {
+        self.state = State::Over;
+        self.gave_up = Some(event);
+        self.hand_on(out);
+        Err(Bail::Pass)
+    }
+
+    /// What features are told of this document.
+    fn page(&self, path: Option<Arc<str>>, kind: BodyKind) -> Page {
+        Page { kind, path, ..Page::new(self.charset, self.terms.nonce.clone()) }
+    }
+
+    /// Begins to rewrite.
+    fn start(&mut self, kind: BodyKind) {
+        let page = self.page(self.terms.path.clone(), kind);
+        let State::Begins(features) = &mut self.state else { return };
+        let (mut features, charset) = (std::mem::take(features), self.charset);
+        if charset.is_told() {
+            let content_type = self.terms.content_type.as_deref();
+            keep_declared(&mut features, content_type, &self.queue, &page, self.terms.budget);
+        }
+        let edges: Option<Vec<_>> = features
+            .iter()
+            .map(|(chosen, dry)| Some((chosen.step, *dry, chosen.feature.edges(&page)?)))
+            .collect();
+        if let Some(edges) = edges {
+            self.insertion = Some(Box::new(Insertion::new(edges.into_iter(), charset)));
+            self.state = State::Inserts;
+            self.guard.how.alone = true;
+            return;
+        }
+        self.nested = features
+            .iter()
+            .filter(|(chosen, dry)| !dry && chosen.feature.in_fragments())
+            .map(|(chosen, _)| chosen.clone())
+            .collect();
+        // In a dry run it stops no feature that is in none.
+        let all_dry = features.iter().all(|(_, dry)| *dry);
+        let removes = |(chosen, dry): &(Chosen, bool)| {
+            (!dry || all_dry) && chosen.feature.removes() != Removes::Nothing
+        };
+        self.guard.how.removes = features.iter().any(removes);
+        let plan = Plan::new(&features, charset, self.terms.budget);
+        let rewriter = plan.take().unwrap_or_else(|| {
+            let features = features.iter().map(|(chosen, _)| &*chosen.feature);
+            Box::new(rewriter(features, charset, self.terms.budget))
+        });
+        self.plan = Some(plan);
+        self.shared = Some(Shared::of(features, &page));
+        self.state = State::Rewrites(rewriter);
     }
 
     /// Whether something has to come before more can be written.
@@ -357,7 +401,7 @@ impl Pass {
             // The document goes on behind what is held up.
             Some(document) => document.written.bytes.extend(taken.bytes),
             None => {
-                self.frames.push(Frame { written: taken, at: 0 });
+                self.frames.push(Frame { written: taken, ..Frame::default() });
                 self.advance(out);
             }
         }
@@ -388,8 +432,14 @@ impl Pass {
     }
 
     /// Asks for a fragment. What cannot be asked for is replaced; says how much was written for it.
-    fn ask(&mut self, fragment: Fragment, out: &mut dyn Sink) -> usize {
-        let allowed = self.asked < fragment.rules.count && self.frames.len() <= fragment.rules.depth;
+    fn ask(&mut self, mut fragment: Fragment, out: &mut dyn Sink) -> usize {
+        if let Some(literal) = fragment.literal.take() {
+            let written = self.nested(&literal, &fragment.path);
+            self.frames.push(Frame { written, at: 0, literal: true });
+            return 0;
+        }
+        let depth = self.frames.iter().filter(|frame| !frame.literal).count();
+        let allowed = self.asked < fragment.rules.count && depth <= fragment.rules.depth;
         match fragment.request().filter(|_| allowed) {
             Some(request) => {
                 self.asked += 1;
@@ -423,21 +473,27 @@ impl Pass {
 
     /// Writes what is left of this, with what takes the place of fragments that nobody waits for any more.
     fn write_out(&mut self, frame: Frame, out: &mut dyn Sink) {
-        let Frame { written, mut at } = frame;
+        let Frame { written, mut at, .. } = frame;
         for (end, fragment) in written.holes {
             out.write(written.bytes.get(at..end).unwrap_or_default());
-            self.fall_back(&fragment, out);
+            match &fragment.literal {
+                Some(literal) => out.write(literal),
+                None => drop(self.fall_back(&fragment, out)),
+            }
             at = end;
         }
         out.write(written.bytes.get(at..).unwrap_or_default());
     }
 
     /// What a fragment has become, with the places of those within it.
-    fn nested(&self, body: &[u8]) -> Written {
+    fn nested(&mut self, body: &[u8], path: &str) -> Written {
+        // A mark means something at the start of a document alone.
+        let body = body.strip_prefix(MARKS[0]).unwrap_or(body);
         let features = self.nested.iter().map(|chosen| &*chosen.feature);
         let mut rewriter = rewriter(features, self.charset, self.terms.budget);
         let features = self.nested.iter().map(|chosen| (chosen.clone(), false)).collect();
-        let mut shared = Shared::of(features, &Page::new(self.charset, self.terms.nonce.clone()));
+        let path = path.split(['?', '#']).next().unwrap_or_default();
+        let mut shared = Shared::of(features, &self.page(Some(path.into()), BodyKind::Fragment));
         let (loaded, _) = self.charset.load(body, true);
         shared.written.stands_in |= matches!(loaded, Cow::Owned(_));
         let mut shared = Some(shared);
@@ -449,6 +505,7 @@ impl Pass {
         });
         let mut written = shared.map(|mut shared| {
             shared.let_go();
+            self.unsupported += shared.unsupported;
             shared.written
         });
         let mut written = written.take().unwrap_or_default();
@@ -562,8 +619,8 @@ impl BodyFilter for Pass {
         let Some(Asking { fragment, .. }) = self.asking.take() else { return Ok(()) };
         match answer {
             Ok(response) if is_usable(&response) => {
-                let written = self.nested(&response.body);
-                self.frames.push(Frame { written, at: 0 });
+                let written = self.nested(&response.body, &fragment.path);
+                self.frames.push(Frame { written, ..Frame::default() });
             }
             _ => {
                 self.miss(fragment, out);
@@ -619,6 +676,10 @@ impl BodyFilter for Pass {
         let left = self.shared.as_ref().map_or(0, |shared| shared.left);
         if left > 0 {
             tell(Finding { step: STEP, event: "elements-left", count: left });
+        }
+        let unsupported = self.unsupported + self.shared.as_ref().map_or(0, |shared| shared.unsupported);
+        if unsupported > 0 {
+            tell(Finding { step: STEP, event: "directives-unsupported", count: unsupported });
         }
         if self.missing > 0 {
             tell(Finding { step: STEP, event: "fragments-missing", count: self.missing });

@@ -73,6 +73,8 @@ pub(crate) struct Shared {
     pub tables: u32,
     /// How many that should have been were left.
     pub left: u64,
+    /// How many directives are not understood.
+    pub unsupported: u64,
     /// A handler has run.
     pub ran: bool,
     /// What it ends within.
@@ -268,6 +270,7 @@ impl Shared {
                 let deed = run(&mut *running.rewrite, Deed { dry: running.dry, ..Deed::default() });
                 running.matches += deed.matches;
                 self.left += deed.left;
+                self.unsupported += deed.unsupported;
                 deed
             }
             _ => Deed::default(),

@@ -11,8 +11,8 @@ use std::sync::Arc;
 use foregate_module::settings::{Argument, Block, Context, FromNode, Key, Node, Problem, each, together};
 use foregate_module::{
     Add, Added, AskWhole, Count, DecodedBody, Edit, EditResponse, Edits, Emit, Fields, Filter,
-    FilterResponseBody, Method, Never, PART_PASSED, PlainBody, Random, Read, RequestFields, ResponseFields,
-    Status, Step, Value, Wish, phase,
+    FilterResponseBody, Method, Never, PART_PASSED, Path, PlainBody, Random, Read, RequestFields,
+    ResponseFields, Status, Step, Value, Wish, phase,
 };
 
 use crate::feature::Features;
@@ -177,6 +177,7 @@ impl Step for Choose {
         RequestFields<'r>,
         ResponseFields<'r>,
         Method<'r>,
+        Path<'r>,
         Status,
         Random,
         Random,
@@ -197,6 +198,7 @@ impl Step for Choose {
             RequestFields(request),
             ResponseFields(response),
             Method(method),
+            Path(path),
             Status(status),
             one,
             other,
@@ -237,7 +239,8 @@ impl Step for Choose {
             return says(Edits::new(), asks, event);
         }
         let content_type = response.get("content-type");
-        if !types(response).any(|value| settings.fits(value)) || !is_whole(status, response) {
+        let is_empty = method != b"HEAD" && response.get("content-length") == Some(b"0");
+        if !types(response).any(|value| settings.fits(value)) || !is_whole(status, response) || is_empty {
             return nothing(Edits::new());
         }
         // Recipients differ in which one counts.
@@ -249,7 +252,9 @@ impl Step for Choose {
         if features.iter().any(|(chosen, dry)| !dry && chosen.feature.renews()) {
             remove(&VALIDATORS, response, &mut edits);
         }
-        let terms = Terms { content_type: content_type.map(<[u8]>::to_vec), nonce, budget: settings.memory };
+        let path = std::str::from_utf8(path).ok().map(Arc::from);
+        let content_type = content_type.map(<[u8]>::to_vec);
+        let terms = Terms { content_type, nonce, path, budget: settings.memory };
         let wish = Wish { step: STEP, dry };
         let (terms, wish) = (Emit(Some(terms)), Add(Some(wish)));
         ControlFlow::Continue((terms, wish, EditResponse(edits), AskWhole(false), Count(None)))

@@ -338,8 +338,32 @@ fn documents_in_other_encodings_pass_and_are_counted() {
 }
 
 #[test]
-fn an_empty_document_stays_one_but_for_what_features_add() {
-    assert_eq!(rewritten(&["x"], b""), "<!-- over -->");
+fn what_is_empty_stays_empty() {
+    for body in ["", "\u{feff}", " \n"] {
+        assert_eq!(rewritten(&["x"], body.as_bytes()), body);
+    }
+}
+
+#[test]
+fn what_is_no_html_passes_as_it_is() {
+    for body in
+        ["{\"a\": \"<p><a href=/>x</a>\"}", " \r\n[\"<p>\"]", "<?xml version='1.0'?><rss><p>x</p></rss>"]
+    {
+        let (out, found, gave_up) =
+            bailed(pass(&[("x", false)], "text/html; charset=utf-8", crate::BUDGET), body.as_bytes(), 1);
+        assert_eq!((String::from_utf8(out).unwrap(), gave_up), (body.into(), true));
+        assert_eq!(found, [("not-html", 1)]);
+    }
+}
+
+#[test]
+fn blanks_before_a_body_are_not_held() {
+    let mut filter = pass(&[("x", false)], "text/html; charset=utf-8", crate::BUDGET).filter;
+    let mut out = Vec::new();
+    filter.write(b" \n", &mut out).unwrap();
+    assert_eq!(out, b" \n");
+    filter.write(b" {", &mut out).unwrap_err();
+    assert_eq!(out, b" \n {");
 }
 
 /// Repeats its text behind every element.

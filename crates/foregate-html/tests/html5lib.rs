@@ -76,7 +76,7 @@ fn rewritten<'d>(
     content_type: &str,
     dry: bool,
 ) -> (Vec<u8>, Vec<Finding>) {
-    let terms = Terms { content_type: Some(content_type.into()), nonce: None, budget: 1 << 20 };
+    let terms = Terms { content_type: Some(content_type.into()), nonce: None, path: None, budget: 1 << 20 };
     let mut chain = Chain::new(vec![Pass::filter(features(dry), terms)]);
     let mut out = Vec::new();
     for piece in pieces {

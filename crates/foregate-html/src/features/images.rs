@@ -13,6 +13,7 @@ use std::sync::Arc;
 use foregate_module::settings::{Block, Context, Key, Mistakes, Node, Problem, Prop, together};
 
 use super::{Configured, chooses, flag};
+use crate::references;
 use crate::{Element, Feature, Page, Rewrite, Selector};
 
 /// The step that chooses the feature.
@@ -171,10 +172,19 @@ impl Rewrite for Hints {
         }
         if selector == image && self.left > 0 {
             self.left -= 1;
-        } else if (selector == image || selector == frame) && !element.has_attribute("loading") {
+        } else if (selector == image || selector == frame)
+            && !element.has_attribute("loading")
+            && !is_urgent(element)
+        {
             element.set_attribute("loading", "lazy");
         }
     }
+}
+
+/// Whether the page says that it is needed at once.
+fn is_urgent(element: &Element<'_, '_, '_>) -> bool {
+    let priority = element.attribute("fetchpriority");
+    priority.is_some_and(|priority| references::resolve(&priority).trim().eq_ignore_ascii_case("high"))
 }
 
 /// Says how large an image is, unless it says something of its size itself.
@@ -213,13 +223,16 @@ mod tests {
             Boxed(of(vec![Arc::new(images)], "text/html; charset=utf-8").filter)
         };
         let html = "<img src=/a-640x480.jpg?v=1><img class=logo src=l-1x1.png><img loading=eager src=x-0x1.png>\
-                    <img width=3 src=y-3x4.png><iframe src=z></iframe><p>x</p>";
+                    <img width=3 src=y-3x4.png><iframe src=z></iframe><p>x</p>\
+                    <img fetchpriority=high src=h.png><img fetchpriority=\" HIGH\" src=i.png><img fetchpriority=low src=l.png>";
         let out = String::from_utf8(filtered_at_every_split(make, html.as_bytes()).unwrap()).unwrap();
         assert_eq!(
             out,
             "<img src=/a-640x480.jpg?v=1 width=\"640\" height=\"480\">\
              <img class=logo src=l-1x1.png width=\"12\" height=\"4\" loading=\"lazy\"><img loading=eager src=x-0x1.png>\
-             <img width=3 src=y-3x4.png loading=\"lazy\"><iframe src=z loading=\"lazy\"></iframe><p>x</p>"
+             <img width=3 src=y-3x4.png loading=\"lazy\"><iframe src=z loading=\"lazy\"></iframe><p>x</p>\
+             <img fetchpriority=high src=h.png><img fetchpriority=\" HIGH\" src=i.png>\
+             <img fetchpriority=low src=l.png loading=\"lazy\">"
         );
     }
 }

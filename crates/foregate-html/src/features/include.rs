@@ -7,8 +7,8 @@
 //! }
 //! ```
 //!
-//! Understood are `<esi:include src="/path" alt="/path" onerror="continue"/>` (ESI 1.0) and
-//! `<!--#include virtual="/path" -->` (server-side includes).
+//! Understood are `<esi:include src="/path" alt="/path" onerror="continue"/>`, `<esi:remove>`, `<esi:comment/>` and `<!--esi -->`
+//! (ESI 1.0), and `<!--#include virtual="/path" -->` (server-side includes).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,8 +17,10 @@ use foregate_module::FetchTarget;
 use foregate_module::settings::{Block, Context, Key, Node, Problem, Prop, together};
 
 use super::{Configured, chooses};
+use crate::charset::Charset;
 use crate::references;
-use crate::{Comment, Element, Feature, Fragment, FragmentRules, Page, Reads, Rewrite, Selector};
+use crate::ssi::{self, Directive};
+use crate::{Comment, Element, Feature, Fragment, FragmentRules, Page, Reads, Removes, Rewrite, Selector};
 
 /// The step that chooses the feature.
 const STEP: &str = "html-include";
@@ -96,7 +98,8 @@ fn read_fallback(node: &Node) -> Result<&str, Problem> {
     if text.len() > FALLBACK {
         return Err(node.wrong(format!("a fallback has at most {FALLBACK} bytes")));
     }
-    Ok(text)
+    // The mark of a file means something at its own start alone.
+    Ok(text.strip_prefix('\u{feff}').unwrap_or(text))
 }
 
 chooses! {
@@ -107,7 +110,7 @@ chooses! {
 /// The feature.
 #[derive(Debug)]
 pub struct Include {
-    selectors: [Selector; 1],
+    selectors: [Selector; 3],
     rules: Arc<FragmentRules>,
 }
 
@@ -132,7 +135,8 @@ impl Default for Include {
 impl Include {
     /// With fragments that are fetched so.
     pub fn new(rules: FragmentRules) -> Self {
-        Self { selectors: [Selector::constant("esi\\:include")], rules: Arc::new(rules) }
+        let selectors = ["esi\\:include", "esi\\:remove", "esi\\:comment"].map(Selector::constant);
+        Self { selectors, rules: Arc::new(rules) }
     }
 }
 
@@ -149,6 +153,18 @@ impl Feature for Include {
         0
     }
 
+    fn adds_once(&self) -> usize {
+        self.rules.size
+    }
+
+    fn removes(&self) -> Removes {
+        Removes::Closed
+    }
+
+    fn takes(&self, selector: usize) -> bool {
+        selector > 0
+    }
+
     fn renews(&self) -> bool {
         true
     }
@@ -157,50 +173,73 @@ impl Feature for Include {
         true
     }
 
-    fn begin(self: Arc<Self>, _: &Page) -> Box<dyn Rewrite> {
-        Box::new(Including(Arc::clone(&self.rules)))
+    fn begin(self: Arc<Self>, page: &Page) -> Box<dyn Rewrite> {
+        Box::new(Including {
+            rules: Arc::clone(&self.rules),
+            document: page.path.clone(),
+            charset: page.charset(),
+        })
     }
 }
 
-struct Including(Arc<FragmentRules>);
+struct Including {
+    rules: Arc<FragmentRules>,
+    /// The path of the document.
+    document: Option<Arc<str>>,
+    charset: Charset,
+}
+
+impl Including {
+    fn fragment(&self, path: &str) -> Fragment {
+        let path = ssi::absolute(references::resolve(path), self.document.as_deref());
+        let rules = Arc::clone(&self.rules);
+        Fragment { path, literal: None, alternative: None, optional: false, rules }
+    }
+}
 
 impl Rewrite for Including {
-    fn element(&mut self, _: usize, element: &mut Element<'_, '_, '_>) {
+    fn element(&mut self, selector: usize, element: &mut Element<'_, '_, '_>) {
+        if selector > 0 {
+            return element.remove();
+        }
         let Some(source) = element.attribute("src") else { return };
         let fragment = Fragment {
-            path: references::resolve(&source),
-            alternative: element.attribute("alt").map(|path| references::resolve(&path)),
+            alternative: element.attribute("alt").map(|path| self.fragment(&path).path),
             optional: element.attribute("onerror").as_deref() == Some("continue"),
-            rules: Arc::clone(&self.0),
+            ..self.fragment(&source)
         };
         element.include(fragment);
     }
 
     fn comment(&mut self, comment: &mut Comment<'_, '_>) {
         let text = comment.text();
-        let Some(path) = virtual_of(&text) else { return };
-        let path = references::resolve(path);
-        let fragment = Fragment { path, alternative: None, optional: false, rules: Arc::clone(&self.0) };
-        comment.include(fragment);
+        if let Some(markup) = text.strip_prefix("esi").filter(|rest| rest.starts_with(is_blank)) {
+            // What other servers hide from themselves; it may hold fragments.
+            let literal = Some(self.charset.bytes_of(markup).into_owned());
+            let path = self.document.as_deref().unwrap_or_default().to_owned();
+            return comment.include(Fragment { literal, path, ..self.fragment("") });
+        }
+        match ssi::directive(&text) {
+            Some(Directive::Include(path)) => comment.include(self.fragment(&path)),
+            Some(Directive::Unsupported) => comment.leave(),
+            None => {}
+        }
     }
 }
 
-/// The path of `#include virtual="/path" `.
-fn virtual_of(comment: &str) -> Option<&str> {
-    let rest = comment.strip_prefix("#include")?;
-    let rest = rest.strip_prefix(|blank: char| blank.is_ascii_whitespace())?.trim_start();
-    let value = rest.strip_prefix("virtual")?.trim_start().strip_prefix('=')?.trim_start();
-    let quote = value.chars().next().filter(|first| "\"'".contains(*first))?;
-    let (path, rest) = value.get(1..)?.split_once(quote)?;
-    rest.trim().is_empty().then_some(path)
+fn is_blank(character: char) -> bool {
+    character.is_ascii_whitespace()
 }
 
 #[cfg(test)]
 mod tests {
     use foregate_module::{Chain, FetchError, FetchResponse};
 
+    use foregate_module::BodyFilter;
+
     use super::*;
     use crate::tests::of;
+    use crate::{Chosen, Pass, Terms};
 
     fn rules() -> FragmentRules {
         FragmentRules {
@@ -256,10 +295,10 @@ mod tests {
         let fragments = [("/a?x=1&y", "<b>A</b>"), ("/c", "C<!--#include virtual='/d'-->C"), ("/d", "D")];
         assert_eq!(
             included(
-                "1<esi:include src='/a?x=1&amp;y'/>2<!--#include virtual=\"/c\" -->3<!-- #include virtual='/d' -->",
+                "1<esi:include src='/a?x=1&amp;y'/>2<!--#include virtual=\"/c\" -->3<!-- #include virtual='/d' -->4<!--# include file='/d' wait='yes' -->",
                 &fragments
             ),
-            "1<b>A</b>2CDC3<!-- #include virtual='/d' -->"
+            "1<b>A</b>2CDC3<!-- #include virtual='/d' -->4D"
         );
         assert_eq!(included("<p><esi:include src=/c></p>", &fragments), "<p>CDC</p>");
         for (html, expected) in [
@@ -273,6 +312,50 @@ mod tests {
         ] {
             assert_eq!(included(html, &fragments), expected);
         }
+    }
+
+    #[test]
+    fn markup_for_servers_goes_and_what_they_hide_comes() {
+        let fragments =
+            [("/d", "\u{feff}D"), ("/e", "<esi:remove>x</esi:remove>E<!--esi <p>-->"), ("/u", "\u{feff}")];
+        for (html, expected) in [
+            ("1<esi:remove><a href=/x>x</a></esi:remove>2<esi:comment text='x'/>3", "123"),
+            ("1<!--esi <p>a<esi:include src=/d />b</p>-->2", "1 <p>aDb</p>2"),
+            ("1<!--esi-->2<!--esix <p>-->", "1<!--esi-->2<!--esix <p>-->"),
+            ("1<esi:include src=/e />2", "1E <p>2"),
+            ("1<esi:include src=/u />2<!-- # echo -->", "12<!-- # echo -->"),
+        ] {
+            assert_eq!(included(html, &fragments), expected, "{html}");
+        }
+    }
+
+    #[test]
+    fn relative_paths_are_those_of_the_document() {
+        let terms = Terms {
+            content_type: Some(b"text/html; charset=utf-8".to_vec()),
+            path: Some("/shop/index.html".into()),
+            ..Terms::default()
+        };
+        let feature: Arc<dyn Feature> = Arc::new(Include::new(rules()));
+        let mut pass = Pass::filter(vec![(Chosen { step: "test", feature }, false)], terms).filter;
+        let asked = |pass: &mut dyn BodyFilter, body: &'static str| {
+            let question = pass.question().unwrap();
+            let body = body.as_bytes().to_vec().into();
+            pass.answer(Ok(FetchResponse { status: 200, fields: vec![], body }), &mut Vec::new()).unwrap();
+            std::str::from_utf8(&question.path).unwrap().to_owned()
+        };
+        pass.write(
+            b"<p><!--# include file='foot.html' --><!--# echo var=x --><esi:include src=b/c><!--esi <esi:include src=x>-->",
+            &mut Vec::new(),
+        )
+        .unwrap();
+        assert_eq!(asked(&mut *pass, "A"), "/shop/foot.html");
+        assert_eq!(asked(&mut *pass, "<esi:include src='d?x=1'><!--#set var='a' value='b' -->"), "/shop/b/c");
+        assert_eq!(asked(&mut *pass, ""), "/shop/b/d?x=1");
+        assert_eq!(asked(&mut *pass, ""), "/shop/x");
+        let mut events = Vec::new();
+        pass.report(&mut |finding| events.push((finding.event, finding.count)));
+        assert!(events.contains(&("directives-unsupported", 2)), "{events:?}");
     }
 
     #[test]

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use foregate_module::settings::{Argument, Block, Context, Key, Node, Problem, Prop, each, together};
 
 use super::{Configured, chooses};
-use crate::edges::{MARKS, Mark};
+use crate::edges::{MARKS, Mark, Side};
 use crate::{Edge, Edges, Element, End, EndTag, Feature, Page, Reads, Rewrite, Selector};
 
 /// The step that chooses the feature.
@@ -135,7 +135,8 @@ fn read_markup(argument: &Argument) -> Result<&str, Problem> {
     if html.len() > MARKUP_LIMIT {
         return Err(argument.wrong(format!("markup to insert has at most {MARKUP_LIMIT} bytes")));
     }
-    Ok(html)
+    // The mark of a file means something at its own start alone.
+    Ok(html.strip_prefix('\u{feff}').unwrap_or(html))
 }
 
 chooses! {
@@ -151,6 +152,7 @@ pub struct Insert {
     marks: Vec<Mark>,
     edges: Vec<(Edge, String)>,
     elements: Vec<(Place, String, Option<u64>)>,
+    side: Side,
 }
 
 impl Place {
@@ -178,6 +180,13 @@ impl Insert {
         self.marks = told.into_iter().map(|(mark, _)| mark).collect();
     }
 
+    /// What inserts markup at the start of the head, on this side of a tag.
+    pub(crate) fn head_start(html: &str, side: Side) -> Self {
+        let mut insert = Self { side, ..Self::default() };
+        insert.edge(Place::HeadStart, html);
+        insert
+    }
+
     /// Inserts markup at elements, at so many of a document at most.
     pub fn at(&mut self, place: Place, selector: Selector, html: &str, limit: Option<u64>) {
         self.selectors.push(selector);
@@ -186,7 +195,7 @@ impl Insert {
 
     /// What is inserted at edges, as it has to be in a document.
     fn ready_edges(&self, page: &Page) -> Edges {
-        let mut edges = Edges::default();
+        let mut edges = Edges::of(page.kind, self.side);
         self.edges.iter().for_each(|(edge, html)| edges.insert(*edge, &ready(html, page)));
         edges
     }
@@ -209,6 +218,10 @@ impl Feature for Insert {
     fn growth(&self) -> usize {
         let unlimited = self.elements.iter().filter(|(_, _, limit)| limit.is_none());
         1 + unlimited.map(|(_, html, _)| html.len()).sum::<usize>() / TAG
+    }
+
+    fn adds_once(&self) -> usize {
+        self.markup().map(str::len).sum()
     }
 
     fn wants_nonce(&self) -> bool {
@@ -260,7 +273,7 @@ impl Rewrite for Inserting {
         }
         let ends = match mark {
             Mark::Html => true,
-            Mark::Head | Mark::Body => element.is_html(),
+            Mark::Head | Mark::Body | Mark::Template => element.is_html(),
             Mark::First => false,
         };
         if ends {
@@ -280,6 +293,9 @@ impl Rewrite for Inserting {
     }
 
     fn end(&mut self, end: &mut End<'_, '_>) {
+        if self.edges.lacks_place() && self.edges.is_in_template() {
+            end.leave_out();
+        }
         self.edges.rest().for_each(|html| end.append(&html));
     }
 
@@ -388,14 +404,17 @@ mod tests {
         assert_eq!(rewritten(edges, "<head></head><body>1 <"), "<head>/a</head><body>1 &lt;b>");
         let tag = |insert: &mut Insert| insert.edge(Place::BodyEnd, "<i>");
         assert_eq!(rewritten(tag, "<body>1 << </body> <</html>"), "<body>1 << <i></body> <</html>");
-        assert_eq!(rewritten(tag, "1 <</body>"), "1 <</body><i>");
+        assert_eq!(rewritten(tag, "<html>1 <</body>"), "<html>1 <</body><i>");
         let around = |insert: &mut Insert| {
             insert.edge(Place::BodyEnd, "?");
             insert.at(Place::Before, Selector::parse("p").unwrap(), "a", None);
             insert.at(Place::Append, Selector::parse("p").unwrap(), "!b", None);
             insert.at(Place::Before, Selector::parse("i").unwrap(), "<b>", None);
         };
-        assert_eq!(rewritten(around, "<<p>2 <</p> <<i><</i> <"), "&lt;a<p>2 &lt;!b</p> <<b><i><</i> &lt;?");
+        assert_eq!(
+            rewritten(around, "<html><<p>2 <</p> <<i><</i> <"),
+            "<html>&lt;a<p>2 &lt;!b</p> <<b><i><</i> &lt;?"
+        );
     }
 
     #[test]
@@ -431,6 +450,7 @@ mod tests {
             ("", true),
         ] {
             for (places, text) in [(&[][..], false), (&[Place::After], false), (&[], true)] {
+                let html = &*format!("<!doctype html>{html}");
                 let out = filtered_at_every_split(|| make(places, text), html.as_bytes()).unwrap();
                 let expected = [html, if whole { "<i title=\"\">-->" } else { "" }].concat();
                 assert_eq!(String::from_utf8(out).unwrap(), expected, "{html} {places:?} {text}");
@@ -454,13 +474,34 @@ mod tests {
             ("<head><title>t</title><body>x", "<head>1<title>t</title>2<body>3x4ü"),
             ("<meta charset=utf-8><title>t</title><p>x", "1<meta charset=utf-8><title>t</title><p>x234ü"),
             ("<html><body>x</html>", "<html>12<body>3x4ü</html>"),
-            ("<p>x</p>", "<p>x</p>1234ü"),
+            ("<!doctype html><p>x</p>", "<!doctype html><p>x</p>1234ü"),
             ("<head></head><body></body><body></body>", "<head>12</head><body>34ü</body><body></body>"),
             (
                 "<script>'</head></body>'</script><body></body>",
-                "1<script>'</head></body>'</script>2<body>34ü</body>",
+                "<script>'</head></body>'</script>12<body>34ü</body>",
             ),
-            ("", "1234ü"),
+            (
+                "<head></head><template><body></body></template><body><template></div></template>x</body>",
+                "<head>12</head><template><body></body></template><body>3<template></div></template>x4ü</body>",
+            ),
+            (
+                "<html><template><head></head></template><head><title></title></head>",
+                "<html><template><head></head></template><head>1<title></title>2</head>34ü",
+            ),
+            // The browser is still in the template.
+            ("<body><div><template></div><p>x", "12<body>3<div><template></div><p>x"),
+            // What is no document has no edges.
+            ("", ""),
+            ("<p>x</p>", "<p>x</p>"),
+            ("<tr><td><title>x</title></td></tr>", "<tr><td><title>x</title></td></tr>"),
+            ("<style>x</style><p>x</p>", "<style>x</style><p>x</p>"),
+            ("<note><to>x</to><body>y</body></note>", "<note><to>x</to><body>y</body></note>"),
+            ("f(\"<html><body></body>\")", "f(\"<html><body></body>\")"),
+            // A warning comes before the page.
+            (
+                "<br><b>Warning</b><html><body>x</body></html>",
+                "<br><b>Warning</b><html>12<body>3x4ü</body></html>",
+            ),
         ] {
             assert_eq!(rewritten(edges, html), expected, "{html}");
         }

@@ -549,7 +549,7 @@ impl Scanner {
         if has_content {
             let awaited = match mark {
                 Some(Mark::Html) => true,
-                Some(Mark::Head | Mark::Body) => is_html,
+                Some(Mark::Head | Mark::Body | Mark::Template) => is_html,
                 Some(Mark::First) | None => false,
             };
             self.open.push(name, awaited);

@@ -106,6 +106,7 @@ pub(super) fn meaning(name: Name) -> (Means, Option<Mark>) {
         Err(_) => match name {
             TEXTAREA | NOFRAMES | NOSCRIPT => (Means::Text, None),
             PLAINTEXT => (Means::Plain, None),
+            TEMPLATE => (Means::Element, Some(Mark::Template)),
             BASEFONT | ESI_COMMENT | ESI_INCLUDE => (Means::Void, None),
             _ => (Means::Element, None),
         },
@@ -153,6 +154,7 @@ pub(super) fn end_mark(name: Name) -> Option<Mark> {
         HTML => Some(Mark::Html),
         HEAD => Some(Mark::Head),
         BODY => Some(Mark::Body),
+        TEMPLATE => Some(Mark::Template),
         _ => None,
     }
 }

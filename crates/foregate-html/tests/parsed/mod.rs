@@ -43,7 +43,7 @@ pub fn inserted(
     if parsed {
         features.push((Chosen { step: "parses", feature: Arc::new(Parses) }, false));
     }
-    let terms = Terms { content_type: Some(content_type.into()), nonce: None, budget: 1 << 20 };
+    let terms = Terms { content_type: Some(content_type.into()), nonce: None, path: None, budget: 1 << 20 };
     let mut chain = Chain::new(vec![Pass::filter(features, terms)]);
     let (mut out, mut rest) = (Vec::new(), html);
     for length in pieces.iter().cycle() {

@@ -1,0 +1,159 @@
+//! The declaration of a document's encoding, kept where browsers look for it.
+//!
+//! Browsers read the first 1,024 bytes of a document for a `meta` that tells its encoding (HTML, section 13.2.3.2). What features add
+//! before it may push it further back; then another one is inserted at the start of the head.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use crate::charset::{Charset, PRESCAN, declaring_meta, is_declared};
+use crate::edges::Side;
+use crate::feature::{Chosen, Feature, Page};
+use crate::features::insert::Insert;
+use crate::fragments::Written;
+use crate::insertion::Insertion;
+use crate::pass::STEP;
+use crate::rewriter::{Shared, at_work, rewriter};
+
+/// What declares an encoding before a tag, and behind that of the head.
+type Declaring = [Arc<Insert>; 2];
+
+thread_local! {
+    /// By the name of the encoding. The same features each time, since rewriters are kept for those.
+    static FEATURES: RefCell<HashMap<&'static str, Declaring>> = RefCell::default();
+}
+
+/// Puts features around the others that declare the encoding once more, if the others push its declaration out of the start.
+/// `start` is what has come of the document.
+pub(crate) fn keep_declared(
+    features: &mut Vec<(Chosen, bool)>,
+    content_type: Option<&[u8]>,
+    start: &[u8],
+    page: &Page,
+    budget: usize,
+) {
+    let Some(end) = declaring_meta(content_type, start) else { return };
+    let work: Vec<_> = features.iter().filter(|(_, dry)| !dry).collect();
+    let most = work.iter().fold(end, |sum, (chosen, _)| {
+        let feature = &chosen.feature;
+        sum.saturating_add(end.saturating_mul(feature.growth())).saturating_add(feature.adds_once())
+    });
+    if most <= PRESCAN {
+        return;
+    }
+    let start = start.get(..end).unwrap_or_default();
+    let written = trial(work.into_iter().cloned().collect(), start, page, budget);
+    if is_declared(page.charset(), &written) {
+        return;
+    }
+    let [before, behind] = declaring(page.charset());
+    let chosen = |feature: Arc<Insert>| (Chosen { step: STEP, feature: feature as Arc<dyn Feature> }, false);
+    // The first one is the first before a tag; the last one is the first behind it.
+    features.insert(0, chosen(before));
+    features.push(chosen(behind));
+}
+
+/// The features that declare an encoding at the start of the head.
+fn declaring(charset: Charset) -> Declaring {
+    let make = || {
+        let html = format!("<meta charset=\"{}\">", charset.name());
+        [Side::Before, Side::Behind].map(|side| Arc::new(Insert::head_start(&html, side)))
+    };
+    FEATURES.with_borrow_mut(|features| features.entry(charset.name()).or_insert_with(make).clone())
+}
+
+/// What features make of the start of a document, up to the first fragment that would be fetched.
+fn trial(features: Vec<(Chosen, bool)>, start: &[u8], page: &Page, budget: usize) -> Vec<u8> {
+    let edges = |(chosen, dry): &(Chosen, bool)| Some((chosen.step, *dry, chosen.feature.edges(page)?));
+    if let Some(edges) = features.iter().map(edges).collect::<Option<Vec<_>>>() {
+        let mut written = Vec::new();
+        Insertion::new(edges.into_iter(), page.charset()).write(start, &mut written);
+        return written;
+    }
+    let mut rewriter = rewriter(features.iter().map(|(chosen, _)| &*chosen.feature), page.charset(), budget);
+    let mut shared = Some(Shared::of(features, page));
+    let (loaded, _) = page.charset().load(start, true);
+    // The end of the document is not told, lest features write something there.
+    let done = at_work(&mut shared, || rewriter.write(&loaded));
+    let Some(Written { mut bytes, holes, .. }) = shared.map(|shared| shared.written) else {
+        return Vec::new();
+    };
+    at_work(&mut None, || drop(rewriter));
+    if let Some((at, _)) = holes.front() {
+        bytes.truncate(*at);
+    }
+    if done.is_err() { Vec::new() } else { bytes }
+}
+
+#[cfg(test)]
+mod tests {
+    use foregate_module::testing::filtered_at_every_split;
+
+    use crate::features::insert::Place;
+    use crate::features::links::Links;
+    use crate::tests::{Boxed, of};
+    use crate::{Feature, Selector};
+
+    use super::*;
+
+    fn rewritten(features: &dyn Fn() -> Vec<Arc<dyn Feature>>, content_type: &str, html: &str) -> String {
+        let make = || Boxed(of(features(), content_type).filter);
+        String::from_utf8(filtered_at_every_split(make, html.as_bytes()).unwrap()).unwrap()
+    }
+
+    fn at(place: Place, length: usize) -> Vec<Arc<dyn Feature>> {
+        let mut insert = Insert::default();
+        match place {
+            Place::Before => insert.at(place, Selector::constant("title"), &"x".repeat(length), None),
+            _ => insert.edge(place, &"x".repeat(length)),
+        }
+        vec![Arc::new(insert)]
+    }
+
+    #[test]
+    fn a_declaration_that_is_pushed_back_is_repeated() {
+        const HEAD: &str = "<html><head><title>ü</title><meta charset=utf-8></head><body>";
+        let long = "x".repeat(1100);
+        for place in [Place::HeadStart, Place::Before] {
+            let out = rewritten(&|| at(place, 1100), "text/html", HEAD);
+            let expected = format!("<html><head><meta charset=\"UTF-8\">{long}<title>");
+            assert!(
+                out.starts_with(&expected) && out.ends_with("<meta charset=utf-8></head><body>"),
+                "{out}"
+            );
+        }
+        let out = rewritten(&|| at(Place::HeadStart, 1100), "text/html", "<meta charset=koi8-r><title>x");
+        assert_eq!(out, format!("<meta charset=\"KOI8-R\">{long}<meta charset=koi8-r><title>x"));
+        // Shorter ones, those behind it, and documents whose field tells the encoding are left alone.
+        for (place, length, content_type) in [
+            (Place::HeadStart, 500, "text/html"),
+            (Place::HeadEnd, 1100, "text/html"),
+            (Place::HeadStart, 1100, "text/html; charset=utf-8"),
+        ] {
+            let out = rewritten(&|| at(place, length), content_type, HEAD);
+            assert_eq!(out.len(), HEAD.len() + length, "{out}");
+        }
+        let marked = format!("\u{feff}{HEAD}");
+        assert_eq!(
+            rewritten(&|| at(Place::HeadStart, 1100), "text/html", &marked).len(),
+            marked.len() + 1100
+        );
+        let own = "<head><!-- c --></head>";
+        assert!(!rewritten(&|| at(Place::HeadStart, 1100), "text/html", own).contains("<meta"));
+    }
+
+    #[test]
+    fn addresses_that_grow_before_a_declaration_count() {
+        let html = format!("<html><head>{}<meta charset=utf-8>", "<link rel=a href=/s/a.css>".repeat(20));
+        let links = || -> Vec<Arc<dyn Feature>> {
+            let links = Links::default().prefix("/s/", &format!("https://{}.example/", "a".repeat(50)));
+            vec![Arc::new(links)]
+        };
+        let out = rewritten(&links, "text/html", &html);
+        assert!(
+            out.starts_with("<html><head><meta charset=\"UTF-8\"><link rel=a href=\"https://aaa"),
+            "{out}"
+        );
+    }
+}

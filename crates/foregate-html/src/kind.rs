@@ -1,0 +1,172 @@
+//! What the start of a body says that the body is.
+//!
+//! Servers send JSON, text, and parts of pages as `text/html`. Markup at the edges of head and body belongs into documents alone:
+//! behind JSON it breaks a script that reads it, and in a part of a page it runs once more each time.
+
+use crate::charset::{MARKS, PRESCAN};
+
+/// What a body is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum BodyKind {
+    /// A document.
+    #[default]
+    Document,
+    /// It begins with what may stand in a head, such as a script: a document if tags of `html`, `head` or `body` follow.
+    HeadContent,
+    /// It begins with another element: a document if a tag of `html` follows, as behind a warning of an interpreter.
+    Fragment,
+    /// It begins with text, in which tags may be quoted: never a document.
+    Text,
+    /// No HTML: JSON, XML, UTF-16 without a mark.
+    Other,
+    /// Nothing but blanks.
+    Empty,
+}
+
+/// What a body is, by its start; `None` if more of it is needed. `whole` says that there is no more.
+pub(crate) fn body_kind(start: &[u8], whole: bool) -> Option<BodyKind> {
+    let rest = start.strip_prefix(MARKS[0]).unwrap_or(start).trim_ascii_start();
+    let undecided = || match whole {
+        true => Some(BodyKind::Fragment),
+        false => (start.len() >= PRESCAN).then_some(BodyKind::HeadContent),
+    };
+    match rest {
+        [] => whole.then_some(BodyKind::Empty),
+        [b'{' | b'[', ..] | [0, ..] | [_, 0, ..] => Some(BodyKind::Other),
+        [b'<'] => undecided(),
+        [b'<', ..] => by_tags(rest).or_else(undecided),
+        _ => Some(BodyKind::Text),
+    }
+}
+
+/// The same for what begins with `<`: comments, declarations and end tags are skipped.
+fn by_tags(mut rest: &[u8]) -> Option<BodyKind> {
+    let mut is_xml = false;
+    let other = |is_xml| Some(if is_xml { BodyKind::Other } else { BodyKind::Fragment });
+    loop {
+        rest = match rest.trim_ascii_start() {
+            [] => return None,
+            [b'<', rest @ ..] => rest,
+            _ => return other(is_xml),
+        };
+        let skips_to: &[u8] = match rest {
+            [] => return None,
+            [b'!', ..] if b"!--".starts_with(rest) => return None,
+            [b'!', b'-', b'-', text @ ..] => {
+                if text.starts_with(b"#include") || text.starts_with(b"# ") {
+                    // The head may be in the file.
+                    return Some(BodyKind::Document);
+                }
+                // `<!-->` is a whole comment.
+                rest = rest.get(1..).unwrap_or_default();
+                b"-->"
+            }
+            [b'!', declaration @ ..] => {
+                let end = memchr::memchr(b'>', declaration)?;
+                if is_doctype(declaration.get(..end).unwrap_or_default()) {
+                    return Some(BodyKind::Document);
+                }
+                b">"
+            }
+            [b'?', ..] => {
+                is_xml |= rest.get(1..4).is_some_and(|name| name.eq_ignore_ascii_case(b"xml"));
+                b">"
+            }
+            [b'/', ..] => b">",
+            [first, ..] if first.is_ascii_alphabetic() => {
+                let ends = |byte: &u8| byte.is_ascii_whitespace() || b"/>".contains(byte);
+                let end = rest.iter().position(ends)?;
+                return match by_name(&rest.get(..end)?.to_ascii_lowercase()) {
+                    kind if !is_xml => Some(kind),
+                    _ if rest.get(..end)?.eq_ignore_ascii_case(b"html") => Some(BodyKind::Document),
+                    _ => Some(BodyKind::Other),
+                };
+            }
+            _ => return other(is_xml),
+        };
+        let end = memchr::memmem::find(rest, skips_to)?;
+        rest = rest.get(end + skips_to.len()..).unwrap_or_default();
+    }
+}
+
+/// Whether `doctype html ...` stands there.
+fn is_doctype(declaration: &[u8]) -> bool {
+    let Some((word, name)) = declaration.split_at_checked(7) else { return false };
+    let name = name.trim_ascii_start();
+    let name = name.split(u8::is_ascii_whitespace).next().unwrap_or_default();
+    word.eq_ignore_ascii_case(b"doctype") && name.eq_ignore_ascii_case(b"html")
+}
+
+/// What begins with an element of this name.
+fn by_name(name: &[u8]) -> BodyKind {
+    match name {
+        b"html" | b"head" | b"body" | b"frameset" | b"title" | b"meta" | b"base" => BodyKind::Document,
+        // The head may be in the fragment.
+        b"esi:include" => BodyKind::Document,
+        b"script" | b"style" | b"link" | b"noscript" => BodyKind::HeadContent,
+        _ => BodyKind::Fragment,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_start_says_what_a_body_is() {
+        for (start, expected) in [
+            ("<!DOCTYPE html><p>x", BodyKind::Document),
+            ("\u{feff} \n<!-- a > b --><!doctype HTML PUBLIC \"x\"><p>", BodyKind::Document),
+            ("<?xml version=\"1.0\"?><!DOCTYPE html PUBLIC 'x'><html>", BodyKind::Document),
+            ("<?xml version=\"1.0\"?>\n<html xmlns=x>", BodyKind::Document),
+            ("<HTML><p>", BodyKind::Document),
+            ("<!--><head/>", BodyKind::Document),
+            ("<body class=a>", BodyKind::Document),
+            ("<title>t</title><p>", BodyKind::Document),
+            ("<!--#include virtual=\"/head.html\" --><p>", BodyKind::Document),
+            ("<!--# include virtual=\"/head.html\" --><p>", BodyKind::Document),
+            ("<esi:include src=/head.html /><p>", BodyKind::Document),
+            ("<script>x</script><body>", BodyKind::HeadContent),
+            ("<link rel=a href=b>", BodyKind::HeadContent),
+            ("<p>x</p>", BodyKind::Fragment),
+            ("<tr><td>1</td></tr>", BodyKind::Fragment),
+            ("<header>x</header>", BodyKind::Fragment),
+            ("<!-- c -->x", BodyKind::Fragment),
+            ("<3 <html>", BodyKind::Fragment),
+            ("<template><body></body></template>", BodyKind::Fragment),
+            ("<!-- c ", BodyKind::Fragment),
+            ("<", BodyKind::Fragment),
+            ("<ht", BodyKind::Fragment),
+            ("<!doctype note SYSTEM 'x'><note>", BodyKind::Fragment),
+            ("Hello <html>", BodyKind::Text),
+            ("\"<html><body></body>\"", BodyKind::Text),
+            (")]}',\n{\"a\":\"<body>\"}", BodyKind::Text),
+            ("while(1);[\"<html>\"]", BodyKind::Text),
+            ("true", BodyKind::Text),
+            (" \r\n\t{\"a\": \"<html>\"}", BodyKind::Other),
+            ("\u{feff}[]", BodyKind::Other),
+            ("<?xml version='1.0'?><rss><title>x</title>", BodyKind::Other),
+            ("<?xml version='1.0'?><!-- x --><title>x</title>", BodyKind::Other),
+            ("<\0h\0t\0m\0l\0>\0", BodyKind::Other),
+            ("\0<\0h", BodyKind::Other),
+            ("", BodyKind::Empty),
+            ("\u{feff}", BodyKind::Empty),
+            (" \n", BodyKind::Empty),
+        ] {
+            assert_eq!(body_kind(start.as_bytes(), true), Some(expected), "{start:?}");
+            // Whoever finds the encoding waits for a whole mark.
+            let mark = if start.starts_with('\u{feff}') { 3 } else { 0 };
+            for at in mark..start.len() {
+                let early = body_kind(&start.as_bytes()[..at], false);
+                assert!(early.is_none_or(|early| early == expected), "{at} of {start:?}: {early:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn no_more_than_a_kilobyte_is_awaited() {
+        let comment = ["<!--", &"x".repeat(PRESCAN - 4)].concat();
+        assert_eq!(body_kind(&comment.as_bytes()[..PRESCAN - 1], false), None);
+        assert_eq!(body_kind(comment.as_bytes(), false), Some(BodyKind::HeadContent));
+    }
+}
