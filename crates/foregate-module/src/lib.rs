@@ -56,6 +56,7 @@ mod step;
 mod target;
 pub mod testing;
 mod text;
+mod validators;
 mod value;
 
 pub use action::{
@@ -90,4 +91,5 @@ pub use state::{Added, Question, Read, Slots, State};
 pub use step::{Erased, Filter, Load, Step, Swept, Verdict, Weight, WhenFull, erase};
 pub use target::has_parent_segment;
 pub use text::Text;
+pub use validators::restore_validators;
 pub use value::{Kind, Shown, Value};

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 
 use foregate_module::{
     Action, Bail, Chain, Exchange as _, Filtered, Load, PART_PASSED, PhaseId, Pipeline, Plan, Planned,
-    Question, Response, Source, Verdict, Weight, WhenFull,
+    Question, Response, Source, Verdict, Weight, WhenFull, restore_validators,
 };
 
 use crate::body::{Body, Moved};
@@ -237,6 +237,9 @@ impl Run {
         self.phases(exchange, PhaseId::UpstreamRequest)?;
         if exchange.kept.target_is_wrong {
             return Err(Ended::Answer(made(400, "400: a rule has made no path of this one\n"), "foregate"));
+        }
+        if route.plan.changes_bodies() {
+            restore_validators(exchange);
         }
         if route.plan.renews() {
             Plan::renew(exchange);

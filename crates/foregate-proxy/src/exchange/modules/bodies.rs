@@ -3,7 +3,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use foregate_module::{Filtered, Finding, PART_PASSED, Plan, Steps, Traffic};
+use foregate_module::{Filtered, Finding, PART_PASSED, Plan, Steps, Traffic, restore_validators};
 use foregate_wire::BodyLength;
 
 use super::Exchange;
@@ -69,6 +69,11 @@ impl Exchange<'_> {
     pub(in crate::exchange) fn renew(&mut self) {
         let Some(plan) = self.plan() else { return };
         let (renews, tries_parts) = (plan.renews(), !plan.parts().is_empty());
+        if plan.changes_bodies()
+            && let Some((mut view, _)) = self.view()
+        {
+            restore_validators(&mut view);
+        }
         if renews && let Some((mut view, _)) = self.view() {
             Plan::renew(&mut view);
         }

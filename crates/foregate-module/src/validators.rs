@@ -1,0 +1,99 @@
+//! Validators of responses that filters may change, as requests name them.
+//!
+//! Where a filter changes a body, its strong validator `"a"` becomes the weak one `W/"a"` (RFC 9110, section 8.8.1). Clients send that back:
+//!
+//! - `If-None-Match` is compared weakly (section 13.1.2), so that it goes on as it is.
+//! - `If-Match` is compared strongly (section 13.1.1): a weak validator never matches, and every `PUT` of an API would fail with 412. It
+//!   is turned back into the strong one, which is the state of the resource that the client has seen.
+//! - `If-Range` with a weak validator never matches either (section 13.1.5), so that the whole is sent. Not all origins see to that, and
+//!   a part of their body must not be joined with one that was changed: the range is not asked for.
+
+use alloc::vec::Vec;
+
+use crate::exchange::Exchange;
+
+/// Has a request name the validators that its origin knows. Platforms call it where a plan [changes
+/// bodies](crate::Plan::changes_bodies), before the request goes out.
+pub fn restore_validators(exchange: &mut dyn Exchange) {
+    let fields = exchange.request_fields();
+    let weak = |value: &[u8]| strong_form(value.trim_ascii()).is_some();
+    let ranges = fields.get("if-range").is_some_and(weak);
+    let matches = fields.get("if-match").is_some().then(|| {
+        let values: Vec<_> = fields.all("if-match").collect();
+        restored(&values.join(&b", "[..]))
+    });
+    let fields = exchange.request_fields_mut();
+    if ranges {
+        fields.remove(b"if-range");
+        fields.remove(b"range");
+    }
+    if let Some(restored) = matches.flatten() {
+        fields.set(b"If-Match", &restored);
+    }
+}
+
+/// The strong form of a validator that is weak.
+fn strong_form(tag: &[u8]) -> Option<&[u8]> {
+    tag.strip_prefix(b"W/").filter(|strong| strong.starts_with(b"\""))
+}
+
+/// A list of validators with the strong forms of those that are weak; `None` if none is.
+fn restored(list: &[u8]) -> Option<Vec<u8>> {
+    let (mut restored, mut rest) = (Vec::with_capacity(list.len()), list);
+    let mut quoted = false;
+    while let [byte, behind @ ..] = rest {
+        // Nothing is escaped in a validator (RFC 9110, section 8.8.3).
+        match strong_form(rest).filter(|_| !quoted) {
+            Some(strong) => rest = strong,
+            None => {
+                quoted ^= *byte == b'"';
+                restored.push(*byte);
+                rest = behind;
+            }
+        }
+    }
+    (restored.len() < list.len()).then_some(restored)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Fields;
+    use crate::testing::Sample;
+
+    #[test]
+    fn weak_validators_are_those_that_the_origin_knows() {
+        for (list, expected) in [
+            ("W/\"a\"", Some("\"a\"")),
+            ("\"a\"", None),
+            ("*", None),
+            ("", None),
+            ("W/\"a\", \"b\" ,W/\"c,W/\"", Some("\"a\", \"b\" ,\"c,W/\"")),
+            ("\"W/\", W/\"\"", Some("\"W/\", \"\"")),
+            ("W/a", None),
+            ("w/\"a\"", None),
+            ("W/", None),
+        ] {
+            let restored = restored(list.as_bytes());
+            assert_eq!(restored.as_deref(), expected.map(str::as_bytes), "{list}");
+        }
+    }
+
+    #[test]
+    fn requests_name_them_in_each_of_their_fields() {
+        let mut sample = Sample::get("/")
+            .method("PUT")
+            .field("If-Match", "W/\"a\"")
+            .field("if-match", "W/\"b\"")
+            .field("If-None-Match", "W/\"c\"")
+            .field("If-Range", "W/\"a\"")
+            .field("Range", "bytes=0-1");
+        restore_validators(&mut sample);
+        assert_eq!(sample.request.get("if-match"), Some(&b"\"a\", \"b\""[..]));
+        assert_eq!(sample.request.get("if-none-match"), Some(&b"W/\"c\""[..]));
+        assert_eq!((sample.request.get("if-range"), sample.request.get("range")), (None, None));
+        let mut sample = Sample::get("/").field("If-Range", "\"a\"").field("Range", "bytes=0-1");
+        restore_validators(&mut sample);
+        assert!(sample.request.get("if-range").is_some() && sample.request.get("range").is_some());
+    }
+}
