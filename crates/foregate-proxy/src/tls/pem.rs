@@ -214,7 +214,9 @@ fn boundary(line: &[u8]) -> Option<Boundary<'_>> {
 
 /// Whether somebody took a line for a boundary which is none: too few dashes, spaces before it, text beside it.
 fn is_nearly_boundary(line: &[u8]) -> bool {
-    [&b"-BEGIN "[..], b"-END "].iter().any(|word| line.windows(word.len()).any(|part| part == *word))
+    [&b"-BEGIN "[..], b"-END ", b"--BEGIN", b"--END"]
+        .iter()
+        .any(|word| line.windows(word.len()).any(|part| part == *word))
 }
 
 fn beginning(file: &[u8]) -> Beginning {
