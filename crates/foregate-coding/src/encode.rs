@@ -1,6 +1,7 @@
 //! Encoders: one loop for all codings, and each coding behind a trait of two functions.
 
 use alloc::boxed::Box;
+use alloc::vec::Vec;
 
 use brotli::enc::encode::{
     BrotliEncoderDestroyInstance, BrotliEncoderOperation, BrotliEncoderParameter, BrotliEncoderStateStruct,
@@ -16,18 +17,30 @@ use super::{ContentCoding, DEFLATE_MEMORY};
 /// The base-2 logarithms of the largest windows that bodies get: what more would save is little, what it would cost both
 /// sides is not.
 const DEFLATE_WINDOW_LOG: u32 = 15;
-const BROTLI_WINDOW_LOG: u32 = 18;
-const ZSTD_WINDOW_LOG: u32 = 19;
+const BROTLI_WINDOW_LOG: u32 = 20;
+const BROTLI_DEEP_WINDOW_LOG: u32 = 21;
+const ZSTD_WINDOW_LOG: u32 = 21;
+const ZSTD_DEEP_WINDOW_LOG: u32 = 20;
+/// That of streams.
+const STREAM_WINDOW_LOG: u32 = 18;
 /// The base-2 logarithms of the least windows of the formats.
 const DEFLATE_LEAST_WINDOW_LOG: u32 = 9;
 const BROTLI_LEAST_WINDOW_LOG: u32 = 10;
 const ZSTD_LEAST_WINDOW_LOG: u32 = 10;
-/// From this level on, brotli takes a search for windows of up to 64 KiB that needs 32 MiB; so they get a larger one.
+/// From this level on, brotli takes a search for windows of up to 64 KiB that needs 32 MiB, and one that finds little in windows of
+/// less than 1 MiB: the result is half as large again as at lower levels. So they get a larger one.
 const BROTLI_DEEP_LEVEL: u32 = 5;
-const BROTLI_DEEP_LEAST_WINDOW_LOG: u32 = 17;
+const BROTLI_DEEP_LEAST_WINDOW_LOG: u32 = 20;
 
-/// Bodies up to so many bytes need a third of the memory.
-const SHORT: u64 = 16 * 1024;
+/// From this level on, zstd has tables that need several times the window's memory.
+const ZSTD_DEEP_LEVEL: u32 = 7;
+/// Up to this level, brotli looks for nothing beyond what it gets at once.
+const BROTLI_SHALLOW_LEVEL: u32 = 1;
+
+/// So much of a body is gathered before it is known how long it is, bytes. Most bodies end before, and need little memory then.
+const GATHERED: usize = 64 * 1024;
+/// From this length on, bytes, brotli takes a search that looks further, with tables of 4 MiB.
+const LONG: u64 = 1 << 20;
 
 /// What an encoder is to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,7 +66,11 @@ pub(super) struct Encoder {
     coding: ContentCoding,
     level: u32,
     length: Option<u64>,
-    /// Made when the first byte comes.
+    /// It was flushed before much had come: a stream, which has the memory for long.
+    streams: bool,
+    /// What waits for more.
+    gathered: Vec<u8>,
+    /// Made once something is to be written, or much has come.
     codec: Option<Box<dyn Encode>>,
     /// Whether something has come since the last flush.
     dirty: bool,
@@ -61,31 +78,64 @@ pub(super) struct Encoder {
 
 impl Encoder {
     pub(super) fn new(coding: ContentCoding, level: u32, length: Option<u64>) -> Self {
-        Self { coding, level, length, codec: None, dirty: false }
+        Self { coding, level, length, streams: false, gathered: Vec::new(), codec: None, dirty: false }
+    }
+
+    /// Whether what comes is gathered first.
+    fn gathers(&self) -> bool {
+        match self.coding {
+            ContentCoding::Gzip | ContentCoding::Deflate => false,
+            ContentCoding::Brotli => self.codec.is_none() || self.level <= BROTLI_SHALLOW_LEVEL,
+            ContentCoding::Zstd => self.codec.is_none(),
+        }
+    }
+
+    /// Encodes what was gathered.
+    fn let_go(&mut self, out: &mut dyn Sink) -> Result<(), Bail> {
+        let gathered = core::mem::take(&mut self.gathered);
+        if gathered.is_empty() { Ok(()) } else { self.run(Aim::Gather, &gathered, out) }
+    }
+
+    /// The window that it has at most, by its base-2 logarithm.
+    fn most_window_log(&self) -> u32 {
+        match (self.coding, self.level) {
+            (ContentCoding::Gzip | ContentCoding::Deflate, _) => DEFLATE_WINDOW_LOG,
+            (ContentCoding::Brotli | ContentCoding::Zstd, _) if self.streams => STREAM_WINDOW_LOG,
+            (ContentCoding::Brotli, ..BROTLI_DEEP_LEVEL) => BROTLI_WINDOW_LOG,
+            (ContentCoding::Brotli, _) => BROTLI_DEEP_WINDOW_LOG,
+            (ContentCoding::Zstd, ..ZSTD_DEEP_LEVEL) => ZSTD_WINDOW_LOG,
+            (ContentCoding::Zstd, _) => ZSTD_DEEP_WINDOW_LOG,
+        }
     }
 
     /// The base-2 logarithm of the least window that holds the whole body, within bounds.
-    fn window_log(&self, least: u32, most: u32) -> u32 {
+    fn window_log(&self, least: u32) -> u32 {
+        let most = self.most_window_log();
         let whole = |length: u64| length.max(1).checked_next_power_of_two().map_or(most, u64::ilog2);
-        self.length.map_or(most, whole).clamp(least, most)
+        self.length.map_or(most, whole).min(most).max(least)
     }
 
     /// What it is going to hold, about, bytes: who counts memory must know before the body comes.
     fn expected(&self) -> usize {
-        let whole = match (self.coding, self.level) {
-            (ContentCoding::Gzip | ContentCoding::Deflate, _) => return DEFLATE_MEMORY,
-            (ContentCoding::Brotli, ..BROTLI_DEEP_LEVEL) => 5 << 20,
-            (ContentCoding::Brotli, _) => 6 << 20,
-            (ContentCoding::Zstd, ..=3) => 2 << 20,
-            (ContentCoding::Zstd, 4..=6) => 4 << 20,
+        let is_long = self.length.is_some_and(|length| length >= LONG);
+        let is_short = self.length.is_some_and(|length| length <= GATHERED as u64);
+        match (self.coding, self.level) {
+            (ContentCoding::Gzip | ContentCoding::Deflate, _) => DEFLATE_MEMORY,
+            (ContentCoding::Brotli, ..BROTLI_DEEP_LEVEL) if is_short => 3 << 19,
+            (ContentCoding::Brotli, ..BROTLI_DEEP_LEVEL) if !is_long => 6 << 20,
+            (ContentCoding::Brotli, ..BROTLI_DEEP_LEVEL) => 12 << 20,
+            (ContentCoding::Brotli, _) if !is_long => 8 << 20,
+            (ContentCoding::Brotli, _) => 15 << 20,
+            (ContentCoding::Zstd, _) if is_short => 2 << 20,
+            (ContentCoding::Zstd, ..=3) => 4 << 20,
+            (ContentCoding::Zstd, ..ZSTD_DEEP_LEVEL) => 6 << 20,
             (ContentCoding::Zstd, _) => 12 << 20,
-        };
-        if self.length.is_some_and(|length| length <= SHORT) { whole / 3 } else { whole }
+        }
     }
 
     fn make(&self) -> Result<Box<dyn Encode>, Broken> {
         let level = Compression::new(self.level);
-        let deflate_window = self.window_log(DEFLATE_LEAST_WINDOW_LOG, DEFLATE_WINDOW_LOG) as u8;
+        let deflate_window = self.window_log(DEFLATE_LEAST_WINDOW_LOG) as u8;
         Ok(match self.coding {
             ContentCoding::Gzip => Box::new(Deflate(Compress::new_gzip(level, deflate_window))),
             ContentCoding::Deflate => {
@@ -94,11 +144,9 @@ impl Encoder {
             ContentCoding::Brotli => {
                 let deep = self.level >= BROTLI_DEEP_LEVEL;
                 let least = if deep { BROTLI_DEEP_LEAST_WINDOW_LOG } else { BROTLI_LEAST_WINDOW_LOG };
-                Box::new(Brotli::new(self.level, self.window_log(least, BROTLI_WINDOW_LOG)))
+                Box::new(Brotli::new(self.level, self.window_log(least), self.length.unwrap_or(0)))
             }
-            ContentCoding::Zstd => {
-                Box::new(Zstd::new(self.level, self.window_log(ZSTD_LEAST_WINDOW_LOG, ZSTD_WINDOW_LOG))?)
-            }
+            ContentCoding::Zstd => Box::new(Zstd::new(self.level, self.window_log(ZSTD_LEAST_WINDOW_LOG))?),
         })
     }
 
@@ -128,14 +176,27 @@ impl BodyFilter for Encoder {
             return Ok(());
         }
         self.dirty = true;
-        self.run(Aim::Gather, piece, out)
+        if !self.gathers() {
+            return self.run(Aim::Gather, piece, out);
+        }
+        self.gathered.extend_from_slice(piece);
+        if self.gathered.len() >= GATHERED { self.let_go(out) } else { Ok(()) }
     }
 
     fn flush(&mut self, out: &mut dyn Sink) -> Result<(), Bail> {
-        if core::mem::take(&mut self.dirty) { self.run(Aim::Flush, b"", out) } else { Ok(()) }
+        if !core::mem::take(&mut self.dirty) {
+            return Ok(());
+        }
+        self.streams |= self.codec.is_none() && self.length.is_none();
+        self.let_go(out)?;
+        self.run(Aim::Flush, b"", out)
     }
 
     fn end(&mut self, out: &mut dyn Sink) -> Result<(), Bail> {
+        if self.codec.is_none() {
+            self.length = Some(self.gathered.len() as u64);
+        }
+        self.let_go(out)?;
         self.run(Aim::Finish, b"", out)
     }
 
@@ -145,7 +206,8 @@ impl BodyFilter for Encoder {
     }
 
     fn held(&self) -> usize {
-        self.codec.as_ref().map_or_else(|| self.expected(), |codec| codec.held())
+        let codec = self.codec.as_ref().map_or_else(|| self.expected(), |codec| codec.held());
+        codec + self.gathered.capacity()
     }
 }
 
@@ -186,11 +248,14 @@ struct Brotli {
 }
 
 impl Brotli {
-    fn new(level: u32, window_log: u32) -> Self {
+    fn new(level: u32, window_log: u32, length: u64) -> Self {
         let memory = Counted::default();
         let mut state = Box::new(BrotliEncoderStateStruct::new(memory.clone()));
         state.set_parameter(BrotliEncoderParameter::BROTLI_PARAM_QUALITY, level);
         state.set_parameter(BrotliEncoderParameter::BROTLI_PARAM_LGWIN, window_log);
+        // Long bodies get a search that looks further.
+        let hint = length.min(1 << 30) as u32;
+        state.set_parameter(BrotliEncoderParameter::BROTLI_PARAM_SIZE_HINT, hint);
         Self { state, memory }
     }
 }

@@ -6,8 +6,11 @@
 //! | coding | decoder | encoder |
 //! |---|---|---|
 //! | `gzip`, `deflate` | 48 KiB: a window of 32 KiB | 372 KiB |
-//! | `br` | as much as the body needs, at most [`BROTLI_DECODER_MEMORY`]: a window of up to 16 MiB; large windows are refused | 1 to 5 MiB up to level 4, 6 MiB at level 6, with a window of 256 KiB; a third of that for bodies of some 10 KiB |
-//! | `zstd` | a window as the frame states, at most 8 MiB (RFC 9659); beyond, it is refused | 2 MiB at level 3, 4 at 6, 12 at 9, with a window of 512 KiB; 1 MiB less for bodies of some 10 KiB |
+//! | `br` | as much as the body needs, at most [`BROTLI_DECODER_MEMORY`]: a window of up to 16 MiB; large windows are refused | 4 MiB at level 3 and 12 at level 4, with a window of 1 MiB; 15 MiB at level 6, with one of 2 MiB; half of that where the length is not known, or less than 1 MiB |
+//! | `zstd` | a window as the frame states, at most 8 MiB (RFC 9659); beyond, it is refused | 4 MiB at level 3, 6 at 6, with a window of 2 MiB; 12 at 9, with one of 1 MiB |
+//!
+//! Those of `br` and `zstd` gather up to 64 KiB before they begin, so that they know how long most bodies are; a body that is flushed
+//! before is a stream, with a window of 256 KiB. `bench/RESULTS.md` compares all levels with the programs of the codings.
 //!
 //! Encoders write when they have gathered enough, and all that they hold when they are told to
 //! [`flush`](BodyFilter::flush). Their windows shrink with the length of the body, where that is known.
@@ -40,7 +43,7 @@ use self::decode::Behind;
 /// The most that decoding `br` holds, bytes: its window, and tables.
 pub const BROTLI_DECODER_MEMORY: usize = (16 << 20) + (1 << 20);
 /// The most that encoding `br` holds, bytes.
-pub const BROTLI_ENCODER_MEMORY: usize = 8 << 20;
+pub const BROTLI_ENCODER_MEMORY: usize = 16 << 20;
 /// The most that decoding `zstd` holds, bytes: its window, a block, and tables.
 pub const ZSTD_DECODER_MEMORY: usize = (8 << 20) + (1 << 20);
 /// The most that encoding `zstd` holds, bytes.

@@ -394,7 +394,7 @@ fn what_codecs_hold_is_told_before_and_while_they_do() {
                 decoding.write(piece, &mut plain).unwrap();
             }
             let held = decoding.held();
-            assert!((30_000..2_000_000).contains(&held), "{coding:?} {level}: {held} to decode");
+            assert!((30_000..5_000_000).contains(&held), "{coding:?} {level}: {held} to decode");
         }
     }
 }
