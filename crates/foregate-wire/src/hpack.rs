@@ -95,6 +95,7 @@ impl Inspector {
                 reader.at += 1;
                 judge.plain();
                 list.add(size);
+                list.repeated += size - OVERHEAD;
                 fields = true;
                 continue;
             }
@@ -114,9 +115,11 @@ impl Inspector {
                 continue;
             };
             judge.field(field.kind, field.fault);
-            match field.kind.is_pseudo() {
-                true => list.size += field.size,
-                false => list.add(field.size),
+            list.repeated += field.repeated;
+            match field.kind {
+                Kind::Cookie if section == Section::Request => list.add_crumb(field.size),
+                kind if kind.is_pseudo() => list.size += field.size,
+                _ => list.add(field.size),
             }
             fields = true;
         }
@@ -146,11 +149,12 @@ impl Inspector {
     fn indexed(&self, index: usize) -> Result<Judged, BlockError> {
         if index > STATIC {
             let entry = self.table.get(index - STATIC).ok_or(BlockError::Compression)?;
-            return Ok(Judged { kind: entry.kind, fault: entry.fault, size: entry.size() });
+            let size = entry.size();
+            return Ok(Judged { kind: entry.kind, fault: entry.fault, size, repeated: size - OVERHEAD });
         }
         let (name, value) = static_field(index).ok_or(BlockError::Compression)?;
         let (kind, fault) = static_kind(index);
-        Ok(Judged { kind, fault, size: name.len() + value.len() + OVERHEAD })
+        Ok(Judged { kind, fault, size: name.len() + value.len() + OVERHEAD, repeated: 0 })
     }
 
     fn literal(
@@ -192,7 +196,8 @@ impl Inspector {
                 }
             }
         }
-        Ok(Judged { kind, fault, size: name_size + value.len() + OVERHEAD })
+        let repeated = if matches!(name, Named::Entry(_)) { name_size } else { 0 };
+        Ok(Judged { kind, fault, size: name_size + value.len() + OVERHEAD, repeated })
     }
 }
 
@@ -201,8 +206,11 @@ impl Inspector {
 struct List {
     /// Bytes, with [`OVERHEAD`] for each field.
     size: usize,
-    /// Those that are no pseudo-fields.
+    /// Those that are no pseudo-fields, the pieces of a cookie being one.
     count: usize,
+    has_cookie: bool,
+    /// Bytes of names and values that the dynamic table has, and not the block.
+    repeated: usize,
     /// The size of the largest of these.
     largest: usize,
 }
@@ -214,6 +222,13 @@ impl List {
         self.count += 1;
         self.largest = self.largest.max(size);
     }
+
+    /// A cookie may be in as many pieces as its client likes, since they are one field for whoever reads them. Each has its bytes, and the 32
+    /// of any field.
+    fn add_crumb(&mut self, size: usize) {
+        self.add(size);
+        self.count -= usize::from(core::mem::replace(&mut self.has_cookie, true));
+    }
 }
 
 /// What is to be known of a field.
@@ -221,6 +236,8 @@ struct Judged {
     kind: Kind,
     fault: Option<Malformed>,
     size: usize,
+    /// Bytes of name and value that the dynamic table has, and not the block.
+    repeated: usize,
 }
 
 /// A name that has been looked up or decoded.
@@ -259,7 +276,14 @@ impl Inspected<'_> {
         self.list.size
     }
 
-    /// How many fields it has, without pseudo-fields.
+    /// Bytes of its names and values that are taken from the dynamic table, each time that they are. Where each entry is taken once, that is
+    /// less than the size of the table.
+    #[inline]
+    pub fn repeated(&self) -> usize {
+        self.list.repeated
+    }
+
+    /// How many fields it has, without pseudo-fields. The pieces of a cookie are one.
     #[inline]
     pub fn count(&self) -> usize {
         self.list.count

@@ -86,6 +86,8 @@ pub enum Section {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     Field,
+    /// A field that may come in pieces, each of which is a field here (RFC 9113, section 8.2.3).
+    Cookie,
     Te,
     Method,
     /// The method CONNECT.
@@ -121,6 +123,7 @@ impl Kind {
         }
         match name {
             b"te" => Ok(Self::Te),
+            b"cookie" => Ok(Self::Cookie),
             b"connection" | b"keep-alive" | b"proxy-connection" | b"transfer-encoding" | b"upgrade" => {
                 Err(Malformed::ConnectionField)
             }
@@ -132,7 +135,7 @@ impl Kind {
     /// for a wrong one, the name is spoilt with it.
     pub(super) fn with(self, value: &[u8]) -> (Self, Option<Malformed>) {
         match self {
-            Self::Field => (self, fault_of_value(value)),
+            Self::Field | Self::Cookie => (self, fault_of_value(value)),
             Self::Te => (self, (value != b"trailers").then_some(Malformed::Te)),
             Self::Method | Self::Connect => {
                 let kind = match value {
@@ -165,7 +168,7 @@ impl Kind {
     #[inline]
     fn bit(self) -> u8 {
         match self {
-            Self::Field | Self::Te | Self::Malformed => 0,
+            Self::Field | Self::Cookie | Self::Te | Self::Malformed => 0,
             Self::Method | Self::Connect => METHOD,
             Self::Scheme => SCHEME,
             Self::Authority => AUTHORITY,

@@ -76,6 +76,7 @@ static STATIC_FIELDS: [(&str, &str); STATIC] = [
 
 /// The number of `transfer-encoding` in the static table.
 pub(super) const TRANSFER_ENCODING: usize = 57;
+const COOKIE: usize = 32;
 
 /// Name and value of the static entry with this number, from 1.
 pub(super) fn static_field(index: usize) -> Option<(&'static [u8], &'static [u8])> {
@@ -92,6 +93,7 @@ pub(super) fn static_kind(index: usize) -> (Kind, Option<Malformed>) {
         4 | 5 => (Kind::Path, None),
         6 | 7 => (Kind::Scheme, None),
         8..=14 => (Kind::Status, None),
+        COOKIE => (Kind::Cookie, None),
         TRANSFER_ENCODING => (Kind::Malformed, Some(Malformed::ConnectionField)),
         _ => (Kind::Field, None),
     }

@@ -627,3 +627,39 @@ proptest! {
         prop_assert_eq!(shown, vec![(b"a".to_vec(), value)]);
     }
 }
+
+/// Count, size and bytes out of the dynamic table of each of these blocks, which follow each other.
+fn lists(blocks: &[(&[u8], Section)]) -> Vec<(usize, usize, usize)> {
+    let mut inspector = Inspector::new(4096, 1 << 20);
+    let mut scratch = Vec::new();
+    let list = |(block, section): &(&[u8], Section)| {
+        let inspected = inspector.inspect(block, *section, &mut scratch).unwrap();
+        (inspected.count(), inspected.size(), inspected.repeated())
+    };
+    blocks.iter().map(list).collect()
+}
+
+#[test]
+fn crumbs_of_a_cookie_are_one_field_of_a_request() {
+    // Literal, by the name of the static table, added to the dynamic one, by its index, and by its name.
+    let crumbs = b"\x00\x06cookie\x01a\x0f\x11\x01b\x60\x01c\xbe\x0f\x2f\x01d\x00\x01x\x01y";
+    let size = 5 * (6 + 1 + 32) + 34;
+    assert_eq!(
+        lists(&[(crumbs, Section::Request), (crumbs, Section::Response), (b"\xbe\xbe", Section::Request)]),
+        [(2, size, 7 + 6), (6, size, 7 + 6), (1, 2 * 39, 14)]
+    );
+}
+
+#[test]
+fn what_the_table_holds_is_told_from_what_the_block_has() {
+    let entry = [&b"\x40\x03abc\x7f\x73"[..], &[b'v'; 242]].concat();
+    assert_eq!(
+        lists(&[
+            (&entry, Section::Trailers),
+            (b"\xbe\xbe\xbe\x0f\x2f\x00", Section::Trailers),
+            // The static table is not counted: 53 bytes at most.
+            (b"\x90\x90\x0f\x00\x00", Section::Trailers),
+        ]),
+        [(1, 277, 0), (4, 3 * 277 + 35, 3 * 245 + 3), (3, 2 * 60 + 46, 0)]
+    );
+}
