@@ -92,6 +92,12 @@ impl Method {
         self.is_safe() || matches!(self, Self::Put | Self::Delete)
     }
 
+    /// Whether its requests usually have a body, so that one without should say so (RFC 9110, 8.6).
+    #[inline]
+    pub fn has_body_usually(&self) -> bool {
+        matches!(self, Self::Post | Self::Put | Self::Patch)
+    }
+
     /// Whether the request only reads (RFC 9110, 9.2.1).
     #[inline]
     pub fn is_safe(&self) -> bool {

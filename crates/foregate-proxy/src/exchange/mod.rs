@@ -16,6 +16,7 @@ pub mod request;
 mod respond;
 pub mod response;
 pub mod scratch;
+mod settled_length;
 mod tunnel;
 mod view;
 
@@ -305,7 +306,10 @@ impl<'a> Exchange<'a> {
         let mut step = first;
         let outcome = loop {
             step = match step {
-                Step::Route => self.route(),
+                Step::Route => {
+                    let next = self.route();
+                    self.settle_length(next).await
+                }
                 Step::Screen => self.screen().await,
                 Step::Prepare(upstream) => self.prepare(upstream),
                 Step::Outgoing => self.outgoing().await,

@@ -628,6 +628,8 @@ fn write_head(out: &mut Vec<u8>, request: &Request, upstream: &settings::Upstrea
     match request.length {
         BodyLength::Fixed(length) => write_content_length(out, length),
         BodyLength::Chunked => write_field(out, b"Transfer-Encoding", b"chunked"),
+        // Origins may ask for a length of what usually has a body (RFC 9110, section 8.6).
+        BodyLength::Empty if request.head.method.has_body_usually() => write_content_length(out, 0),
         _ => {}
     }
     end_head(out);
