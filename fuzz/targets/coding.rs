@@ -37,7 +37,7 @@ pub(crate) fn content_coding(data: &[u8]) {
     let Some((choice, body)) = data.split_first() else { return };
     let coding = ContentCoding::ALL[usize::from(choice & 3)];
     let stride = [Chain::PIECE, 1, 3, 17][usize::from(choice >> 2 & 3)];
-    let limits = Limits { total: TOTAL, ratio: u64::MAX };
+    let limits = Limits { total: TOTAL, ratio: u64::MAX, free: 0 };
 
     let whole = through(decoder("decode", coding, limits), body, Chain::PIECE);
     let split = through(decoder("decode", coding, limits), body, stride);

@@ -68,7 +68,7 @@ struct Decoder<D> {
     behind: Behind,
     /// Its end has been seen, and bytes behind it.
     over: bool,
-    /// Bytes that went in, and that came out.
+    /// Bytes that have come in, and that came out.
     total: (u64, u64),
     /// Input that waits until more may be written.
     rest: Vec<u8>,
@@ -94,7 +94,6 @@ impl<D: Decode> Decoder<D> {
             let bytes = buffer.get(..moved.written).unwrap_or_default();
             used += moved.read;
             burst += bytes.len();
-            self.total.0 = self.total.0.saturating_add(moved.read as u64);
             self.total.1 = self.total.1.saturating_add(bytes.len() as u64);
             self.check()?;
             out.write(bytes);
@@ -115,13 +114,15 @@ impl<D: Decode> Decoder<D> {
 
     fn check(&self) -> Result<(), Bail> {
         let (read, written) = self.total;
-        let ratio = written > Limits::RATIO_FREE && written > read.saturating_mul(self.limits.ratio);
+        let ratio = written > self.limits.free && written > read.saturating_mul(self.limits.ratio);
         if ratio || written > self.limits.total { Err(Bail::TooLarge) } else { Ok(()) }
     }
 }
 
 impl<D: Decode> BodyFilter for Decoder<D> {
     fn write(&mut self, piece: &[u8], out: &mut dyn Sink) -> Result<(), Bail> {
+        // What has come counts, also before it is read: the start of a body may be its most repetitive part.
+        self.total.0 = self.total.0.saturating_add(piece.len() as u64);
         if self.rest.is_empty() {
             if !piece.is_empty() || self.pending {
                 let used = self.run(piece, out)?;

@@ -114,13 +114,15 @@ impl ContentCoding {
 pub struct Limits {
     /// The most that comes out, bytes.
     pub total: u64,
-    /// How many bytes may come out of each that goes in, once more than [`RATIO_FREE`](Self::RATIO_FREE) have.
+    /// How many bytes may come out of each that has come in, once more than [`free`](Self::free) have.
     pub ratio: u64,
+    /// Up to so many bytes the ratio is not looked at: small bodies of one repeated line are no attack.
+    pub free: u64,
 }
 
 impl Limits {
-    /// Up to so many bytes the ratio is not looked at: small bodies of one repeated line are no attack.
-    pub const RATIO_FREE: u64 = 1 << 20;
+    /// The default of [`free`](Self::free).
+    pub const FREE: u64 = 1 << 20;
     /// The default of [`total`](Self::total). The body streams, so this costs no memory.
     pub const TOTAL: u64 = 1 << 30;
     /// The default of [`ratio`](Self::ratio): text seldom reaches 50.
@@ -129,7 +131,7 @@ impl Limits {
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { total: Self::TOTAL, ratio: Self::RATIO }
+        Self { total: Self::TOTAL, ratio: Self::RATIO, free: Self::FREE }
     }
 }
 

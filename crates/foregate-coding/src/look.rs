@@ -20,7 +20,7 @@ pub struct Start {
 /// Decodes as much of `body` as makes at most `limit` bytes; `whole` says whether that is all of the body. No more than that
 /// is decoded, and 64 KiB, whatever the body is made of.
 pub fn start(coding: ContentCoding, body: &[u8], whole: bool, limit: usize) -> Start {
-    let limits = Limits { total: u64::MAX, ratio: u64::MAX };
+    let limits = Limits { total: u64::MAX, ratio: u64::MAX, free: 0 };
     let mut chain = Chain::new(Vec::from([response_decoder("start", coding, limits)]));
     let mut bytes = Vec::new();
     let mut decode = || {

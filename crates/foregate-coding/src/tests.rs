@@ -180,6 +180,28 @@ fn little_that_becomes_much_is_broken_off_and_never_gathered() {
     }
 }
 
+/// However small a body is, no more comes of it than is free, or than its ratio allows; by which all that has come counts.
+#[test]
+fn bodies_are_bounded_by_what_has_come_of_them() {
+    let limits = Limits { ratio: 100, free: 4096, ..Limits::default() };
+    // Zeros, then what cannot be made smaller.
+    let mut noise = 1_u32;
+    let mut body = vec![0; 100_000];
+    body.extend(
+        std::iter::repeat_with(|| {
+            noise = noise.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            (noise >> 24) as u8
+        })
+        .take(4000),
+    );
+    for coding in ContentCoding::ALL {
+        let decoded = |length| decode_with(coding, limits, &encode(coding, 5, &vec![0; length]));
+        assert!(decoded(4096).is_ok(), "{coding:?}");
+        assert_eq!(decoded(300_000), Err(Bail::TooLarge), "{coding:?}");
+        assert!(decode_with(coding, limits, &encode(coding, 5, &body)) == Ok(body.clone()), "{coding:?}");
+    }
+}
+
 #[test]
 fn windows_beyond_the_bounds_are_refused() {
     let frame = |window: u8| [b"\x28\xb5\x2f\xfd\0", &[window][..], b"\x09\0\0a"].concat();

@@ -6,6 +6,7 @@
 //!     requests
 //!     limit "64MiB"
 //!     ratio 100
+//!     request-ratio 20
 //! }
 //! ```
 //!
@@ -73,9 +74,23 @@ static BLOCK: Block = Block {
             "ratio",
             "NUMBER",
             "ratio 100",
-            "How many bytes may come of each, once a body has more than 1 MiB; beyond, as for `limit`.",
+            "How many bytes may come of each of a response, once it has more than 1 MiB; beyond, as for `limit`.",
         )
         .default("200"),
+        Key::one(
+            "request-ratio",
+            "NUMBER",
+            "request-ratio 20",
+            "How many bytes may come of each of a request, once it has more than `request-free`; beyond, as for `limit`.",
+        )
+        .default("100"),
+        Key::one(
+            "request-free",
+            "SIZE",
+            "request-free \"1MiB\"",
+            "How many bytes may come of a request however few it has: a client may have the origin get as much for some forty.",
+        )
+        .default("\"4KiB\""),
     ],
     later: &[],
 };
@@ -93,7 +108,14 @@ pub struct Decompression {
     responses: Responses,
     requests: bool,
     limits: Limits,
+    request_limits: Limits,
 }
+
+/// What may come of requests, unless settings say otherwise: nobody shall be able to have an origin get more than a hundred bytes for each
+/// that it sends.
+const REQUESTS: Limits = Limits { total: Limits::TOTAL, ratio: 100, free: 4 << 10 };
+/// The bounds of `request-free`, bytes.
+const FREE: (u64, u64) = (0, 1 << 40);
 
 impl FromNode for Decompression {
     const KEY: Option<&'static Key> = Some(&KEY);
@@ -106,11 +128,17 @@ impl FromNode for Decompression {
         ];
         let limits = Limits::default();
         let Some(node) = nodes.last() else {
-            return Ok(Self { responses: Responses::UnlessAccepted, requests: false, limits });
+            let request_limits = REQUESTS;
+            return Ok(Self {
+                responses: Responses::UnlessAccepted,
+                requests: false,
+                limits,
+                request_limits,
+            });
         };
         let first = |name| node.child(name).map(|child| child.arg(0)).transpose();
         let requests = node.child("requests").map(|child| child.args().first());
-        let ((), responses, requests, total, ratio) = together((
+        let ((), responses, requests, total, ratio, request_ratio, free) = together((
             node.only_flag(),
             first("responses")
                 .and_then(|word| word.map_or(Ok(Responses::UnlessAccepted), |word| word.choice(&MODES))),
@@ -119,11 +147,17 @@ impl FromNode for Decompression {
                 .and_then(|size| size.map_or(Ok(limits.total), |size| size.size(LIMIT.0..=LIMIT.1))),
             first("ratio")
                 .and_then(|ratio| ratio.map_or(Ok(limits.ratio), |ratio| ratio.number(RATIO.0..=RATIO.1))),
+            first("request-ratio")
+                .and_then(|ratio| ratio.map_or(Ok(REQUESTS.ratio), |ratio| ratio.number(RATIO.0..=RATIO.1))),
+            first("request-free")
+                .and_then(|size| size.map_or(Ok(REQUESTS.free), |size| size.size(FREE.0..=FREE.1))),
         ))?;
         if responses == Responses::Never && !requests {
             return Err(node.wrong("this decompresses nothing").help("add `requests`, or take it out"));
         }
-        Ok(Self { responses, requests, limits: Limits { total, ratio } })
+        let limits = Limits { total, ratio, ..limits };
+        let request_limits = Limits { total, ratio: request_ratio, free };
+        Ok(Self { responses, requests, limits, request_limits })
     }
 }
 
@@ -162,7 +196,7 @@ impl Step for DecompressRequest {
                         .iter()
                         .fold(Edits::new().remove("content-encoding"), |edits, name| edits.remove(*name)),
                 ),
-                FilterRequestBody(Some(coding::decoder(Self::NAME, coding, settings.limits))),
+                FilterRequestBody(Some(coding::decoder(Self::NAME, coding, settings.request_limits))),
             )),
             None => {
                 // RFC 9110, section 15.5.16: what would have been taken.

@@ -155,7 +155,7 @@ class Uploads(Case):
         self.assertEqual(nginx.get("/", "POST", headers=[("Content-Encoding", "gzip")], body=packed).status, 200)
 
     def test_who_answers_instead_gets_nothing_of_it(self):
-        nginx = self.start_site("decompress { requests; ratio 20; }\n")
+        nginx = self.start_site("decompress { requests; request-ratio 20; }\n")
         for body in [b"not packed at all", gzip.compress(bytes(10_000_000))]:
             self.assertEqual(nginx.get("/told/", "POST", headers=[("Content-Encoding", "gzip")], body=body).body, b"taken")
             self.arrived(b"", "/told/")
@@ -164,7 +164,7 @@ class Uploads(Case):
 
     def test_bombs_are_refused(self):
         bomb = gzip.compress(bytes(30_000_000))
-        for setting in ["", 'limit "1MiB";', "ratio 20;"]:
+        for setting in ["", 'limit "1MiB";', "request-ratio 20;"]:
             nginx = self.start_site("decompress { requests; %s }" % setting)
             for path in ["/", "/through/", "/memory/", "/small/"]:
                 before = nginx.resident()
@@ -231,7 +231,7 @@ class Uploads(Case):
 
     def test_clients_that_go(self):
         nginx = self.start_site()
-        packed = gzip.compress(bytes(range(256)) * 4000, 1)
+        packed = gzip.compress(TEXT, 1)
         for left in [0, 10, len(packed) // 2]:
             for _ in range(5):
                 with socket.create_connection(("127.0.0.1", nginx.port), PATIENCE) as client:
@@ -241,7 +241,7 @@ class Uploads(Case):
         self.assertEqual(nginx.get("/", "POST", headers=[("Content-Encoding", "gzip")], body=packed).status, 200)
 
     def test_others_are_served_in_between(self):
-        nginx = self.start_site('decompress { requests; ratio 2000; }\n')
+        nginx = self.start_site('decompress { requests; request-ratio 2000; }\n')
         bomb = gzip.compress(bytes(100_000_000))
         done = threading.Event()
 

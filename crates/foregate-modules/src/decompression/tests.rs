@@ -139,5 +139,16 @@ fn wrong_settings_are_refused_with_a_reason() {
     assert_eq!(refused(&[node("ratio").arg_literal(1)]), "expected a whole number from 2 to 100000");
     assert_eq!(refused(&[node("limit").arg_literal(1)]), "expected a size from 1KiB to 1TiB");
     let limits = with(&[node("limit").arg_literal("64MiB"), node("ratio").arg_literal(9)]).unwrap().limits;
-    assert_eq!(limits, Limits { total: 64 << 20, ratio: 9 });
+    assert_eq!(limits, Limits { total: 64 << 20, ratio: 9, ..Limits::default() });
+}
+
+#[test]
+fn requests_have_bounds_of_their_own() {
+    assert_eq!(
+        with(&[node("requests"), node("ratio").arg_literal(9)]).unwrap().request_limits,
+        Limits { total: 1 << 30, ratio: 100, free: 4096 }
+    );
+    let children =
+        [node("requests"), node("request-ratio").arg_literal(20), node("request-free").arg_literal("1MiB")];
+    assert_eq!(with(&children).unwrap().request_limits, Limits { total: 1 << 30, ratio: 20, free: 1 << 20 });
 }
