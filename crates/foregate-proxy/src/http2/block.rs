@@ -126,7 +126,8 @@ impl State {
                 })?;
             self.input.decoded += inspected.size();
             let limits = &self.input.limits;
-            let is_too_large = inspected.size() > limits.bytes;
+            let is_too_large =
+                inspected.size() > limits.bytes || inspected.repeated() > self.input.repeated_limit;
             let judged = if section == Section::Request {
                 Block::request(head, &inspected, is_too_large, (decoded, authority), terms)
             } else {

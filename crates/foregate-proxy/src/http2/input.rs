@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::time::Instant;
 
 use foregate_wire::HeadLimits;
-use foregate_wire::hpack::Inspector;
+use foregate_wire::hpack::{INITIAL_TABLE, Inspector};
 use h2::Reason;
 
 use super::block::{Block, LIST_FACTOR};
@@ -45,6 +45,9 @@ pub struct Input {
     pub head_since: Option<Instant>,
     /// For trailers, and the bytes of heads.
     pub limits: HeadLimits,
+    /// What a block may take from the dynamic table, bytes: as much as that holds. A client that has each entry once needs no more; one that
+    /// repeats them would have us send the origin 64 KiB for some thirty bytes.
+    pub repeated_limit: usize,
 }
 
 /// A payload that is taken as it comes.
@@ -85,6 +88,7 @@ impl Input {
                 line: limits.head_line,
                 fields: limits.head_fields,
             },
+            repeated_limit: INITIAL_TABLE.max(limits.h2_header_table as usize),
         }
     }
 
