@@ -66,6 +66,11 @@ impl Budget {
         Self { memory: true, ..Self::of_files(limit) }
     }
 
+    /// So many bytes that windows promise to peers: what comes in them is counted as memory when it comes.
+    pub fn reserved(limit: usize) -> Self {
+        Self::of_files(limit)
+    }
+
     /// So many bytes in files.
     pub fn of_files(limit: usize) -> Self {
         Self {

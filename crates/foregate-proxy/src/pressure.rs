@@ -263,6 +263,11 @@ pub fn reached() -> [u64; 3] {
     [0, 1, 2].map(|stage: usize| MEMORY.reached.get(stage).map_or(0, Counter::get))
 }
 
+/// Whether so little is held that nobody has to do with less than is of use.
+pub fn has_plenty() -> bool {
+    largest_buffer() == LARGE
+}
+
 /// The largest buffer that a body may have.
 pub fn largest_buffer() -> usize {
     MEMORY.largest_buffer()

@@ -137,6 +137,9 @@ impl Config {
     }
 }
 
+/// Windows of uploads may have this part of the memory that peers may make the process hold beyond their base, all of them together.
+const UPLOAD_WINDOWS: usize = 8;
+
 /// What all connections of the process share. Survives reloads.
 #[derive(Debug)]
 pub struct Proxy {
@@ -157,6 +160,8 @@ pub struct Proxy {
     pub offload: Offload,
     /// What filters of bodies hold together.
     pub filter_memory: Arc<Budget>,
+    /// What windows of uploads over HTTP/2 have beyond their base.
+    pub upload_windows: Arc<Budget>,
     /// Starts of bodies in files.
     pub spools: Arc<Spools>,
     /// Requests that steps have asked for.
@@ -185,6 +190,7 @@ impl Proxy {
         Self {
             steps,
             filter_memory,
+            upload_windows: Arc::new(Budget::reserved(config.settings.memory() / UPLOAD_WINDOWS)),
             spools,
             offload,
             fetches: Fetches::default(),
@@ -245,6 +251,8 @@ impl Proxy {
         let limits = &config.settings.limits;
         self.filter_memory.set_limit(limits.filter_memory, limits.filter_per_client);
         self.spools.budget.set_limit(limits.filter_files, limits.filter_per_client);
+        let windows = config.settings.memory() / UPLOAD_WINDOWS;
+        self.upload_windows.set_limit(windows, limits.filter_per_client);
         self.config.store(Arc::new(config));
     }
 

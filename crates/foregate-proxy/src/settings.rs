@@ -229,6 +229,9 @@ pub struct Limits {
     pub h2_streams: u32,
     /// HTTP/2 flow-control window of a stream, bytes. Default: 64 KiB.
     pub h2_stream_window: u32,
+    /// The largest window, bytes, that a stream may come to have while its origin takes a body as fast as it comes. As much again may be
+    /// added to the window of a connection. Default: 4 MiB.
+    pub h2_largest_window: u32,
     /// HTTP/2 flow-control window of a connection, bytes. Default: 1 MiB.
     pub h2_connection_window: u32,
     /// HPACK dynamic table, bytes. Default: 4096.
@@ -276,6 +279,7 @@ impl Default for Limits {
             client_hello: 64 * KIB,
             h2_streams: 100,
             h2_stream_window: 64 * KIB as u32,
+            h2_largest_window: 4 * MIB as u32,
             h2_connection_window: MIB as u32,
             h2_header_table: 4096,
             h2_resets_burst: 100,

@@ -50,8 +50,9 @@ const BEGUN_IN_A_ROW: u32 = 16;
 /// Serves the connection until it ends.
 pub(super) async fn serve(connection: Connection, stream: Stream) {
     let Connection { proxy, terms, peer, registered, born, .. } = connection;
+    let windows = proxy.upload_windows.share_of(peer.client.map(|client| client.ip()));
     let mut session = Session {
-        shared: Shared::new(&terms.limits, registered.holdings().cloned()),
+        shared: Shared::new(&terms.limits, registered.holdings().cloned(), Some(windows)),
         stream,
         input: Buffer::new(),
         held_back: false,
@@ -409,7 +410,8 @@ impl Session {
             deadline = now + idle;
         }
         let own = deadline;
-        deadline = [blocked, head].into_iter().flatten().fold(deadline, Instant::min);
+        let held = self.shared.release_openings(now);
+        deadline = [blocked, head, held].into_iter().flatten().fold(deadline, Instant::min);
         ready!(self.timer.poll(cx, deadline));
         if deadline == own && self.ending && quiet {
             return Poll::Ready(Event::Stalled);

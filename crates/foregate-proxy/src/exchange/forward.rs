@@ -365,6 +365,14 @@ impl Exchange<'_> {
         }
     }
 
+    /// Until when `awaited` must have happened. An origin that takes nothing has less time where a window that has grown waits for it.
+    fn deadline_of(&mut self, awaited: Awaited, upstream: &Upstream, now: Instant) -> Instant {
+        let timeouts = &self.config.settings.timeouts;
+        let deadline = self.progress.deadline(awaited, timeouts, &upstream.settings, now);
+        let holds = awaited == Awaited::OriginRead && self.client.link.holds_grown_window();
+        if holds { deadline.min(self.progress.moved_at() + timeouts.write_stall) } else { deadline }
+    }
+
     pub(super) fn poll_deadline(
         &mut self,
         cx: &mut Context<'_>,
@@ -372,7 +380,6 @@ impl Exchange<'_> {
         now: Instant,
     ) -> Poll<Result<(), Error>> {
         let Some(upstream) = self.upstream else { return Poll::Pending };
-        let timeouts = &self.config.settings.timeouts;
         let waits = awaited.contains(&Awaited::ClientRead);
         self.progress.observe_client(self.download.sent, waits, self.client.link.left_at(), now);
         if !awaited.contains(&Awaited::ClientBody) {
@@ -380,7 +387,7 @@ impl Exchange<'_> {
         }
         let next = awaited
             .iter()
-            .map(|&awaited| (self.progress.deadline(awaited, timeouts, &upstream.settings, now), awaited))
+            .map(|&awaited| (self.deadline_of(awaited, upstream, now), awaited))
             .min_by_key(|(deadline, _)| *deadline);
         let Some((deadline, awaited)) = next else { return Poll::Pending };
         if let Some(watch) = self.client.unwatched_until(now).filter(|watch| *watch < deadline) {
@@ -393,7 +400,7 @@ impl Exchange<'_> {
             return Poll::Pending;
         }
         // The end of a span in which the client was fast enough is no timeout.
-        let still = self.progress.deadline(awaited, timeouts, &upstream.settings, Instant::now());
+        let still = self.deadline_of(awaited, upstream, Instant::now());
         if still > deadline {
             cx.waker().wake_by_ref();
             return Poll::Pending;

@@ -161,7 +161,7 @@ impl Progress {
     }
 
     /// When a byte was last moved in either direction. Nothing is taken for downloaded before the response has begun.
-    fn moved_at(&self) -> Instant {
+    pub fn moved_at(&self) -> Instant {
         self.uploaded_at.max(self.downloaded_at)
     }
 

@@ -8,8 +8,9 @@ use foregate_wire::hpack::{INITIAL_TABLE, Inspector};
 use h2::Reason;
 
 use super::block::{Block, LIST_FACTOR};
+use super::receive_window::MEASURES;
 use super::streams::Known;
-use super::{Arrived, Asked, ENDED, ENDING, Ending, FRAME, Fault, HEADS, LARGEST_WINDOW, State, Terms};
+use super::{Arrived, Asked, ENDED, ENDING, Ending, FRAME, Fault, HEADS, State, Terms};
 use crate::link::frames::{Frame, HEADER, PREFACE, flag, kind};
 use crate::pressure;
 use crate::settings::Limits;
@@ -249,7 +250,12 @@ impl State {
         // What is no content is used up at once.
         self.give_back(beside);
         let to = match self.may_have(stream, length, content, ends) {
-            Ok(true) => To::Body { stream, ends },
+            Ok(true) => {
+                if content > 0 && !ends {
+                    self.measure(stream, now);
+                }
+                To::Body { stream, ends }
+            }
             Ok(false) => {
                 // What was under way is as large as its client has made it.
                 if content > 0 && content < SMALL_DATA {
@@ -296,7 +302,7 @@ impl State {
         if let To::Body { stream, .. } = passing.to {
             match self.streams.entry(stream).filter(|entry| entry.end.is_none()) {
                 Some(entry) => {
-                    entry.body.extend_from_slice(content);
+                    entry.append(content);
                     entry.expected = entry.expected.map(|left| left.saturating_sub(content.len() as u64));
                     entry.wake();
                     self.streams.holding.add(content.len());
@@ -409,7 +415,8 @@ impl State {
             return Err(Reason::FRAME_SIZE_ERROR.into());
         }
         self.input.settled = true;
-        self.meter.settings(now, self.streams.open())?;
+        let resizes = payload.chunks_exact(SETTING).filter(|setting| setting.starts_with(&RESIZES)).count();
+        self.meter.settings(now, self.streams.open(), payload.len() / SETTING, resizes)?;
         for setting in payload.chunks_exact(SETTING) {
             let Some(([a, b], [c, d, e, f])) =
                 setting.split_first_chunk().and_then(|(id, value)| Some((id, value.first_chunk()?)))
@@ -423,12 +430,7 @@ impl State {
                     return Err(Reason::PROTOCOL_ERROR.into());
                 }
                 setting::INITIAL_WINDOW_SIZE => {
-                    let size = i64::from(value);
-                    let by = size - self.output.stream_window;
-                    self.output.stream_window = size;
-                    if size > LARGEST_WINDOW || !self.streams.resize(by, LARGEST_WINDOW) {
-                        return Err(Reason::FLOW_CONTROL_ERROR.into());
-                    }
+                    self.resize_windows(value, now)?;
                 }
                 setting::MAX_FRAME_SIZE => {
                     let size = usize::try_from(value).unwrap_or(usize::MAX);
@@ -457,43 +459,11 @@ impl State {
         if *data == ENDING && self.ending == Ending::Told {
             self.end_at_last();
         }
+        if *data == MEASURES {
+            self.is_measured(now);
+        }
         if *data == ENDED {
             self.has_read_all = self.has_read_all.map(|_| true);
-        }
-        Ok(())
-    }
-
-    /// WINDOW_UPDATE (section 6.9).
-    fn window_update(&mut self, stream: u32, payload: &[u8], now: Instant) -> Result<(), Fault> {
-        let bytes: &[u8; 4] = payload.try_into().map_err(|_| Reason::FRAME_SIZE_ERROR)?;
-        let bytes = i64::from(u32::from_be_bytes(*bytes) & 0x7fff_ffff);
-        self.meter.without_progress(now)?;
-        if stream == 0 {
-            if bytes == 0 {
-                return Err(Reason::PROTOCOL_ERROR.into());
-            }
-            self.output.window += bytes;
-            if self.output.window > LARGEST_WINDOW {
-                return Err(Reason::FLOW_CONTROL_ERROR.into());
-            }
-            self.offer();
-            return Ok(());
-        }
-        if self.streams.known(stream) == Known::Idle {
-            return Err(Reason::PROTOCOL_ERROR.into());
-        }
-        let Some(entry) = self.streams.entry(stream).filter(|entry| entry.end.is_none()) else {
-            return Ok(());
-        };
-        if bytes == 0 {
-            return Err(Fault::Stream(stream, Reason::PROTOCOL_ERROR));
-        }
-        entry.window += bytes;
-        if entry.window > LARGEST_WINDOW {
-            return Err(Fault::Stream(stream, Reason::FLOW_CONTROL_ERROR));
-        }
-        if entry.window > 0 {
-            entry.wake();
         }
         Ok(())
     }
@@ -507,6 +477,9 @@ mod setting {
     pub const MAX_FRAME_SIZE: u16 = 5;
     pub const ENABLE_CONNECT_PROTOCOL: u16 = 8;
 }
+
+/// How a setting begins that changes the windows of streams.
+const RESIZES: [u8; 2] = setting::INITIAL_WINDOW_SIZE.to_be_bytes();
 
 /// Bytes of a priority (section 6.3).
 pub const PRIORITY: usize = 5;

@@ -10,6 +10,8 @@
 mod block;
 mod input;
 mod output;
+mod receive_window;
+mod send_window;
 mod stream;
 mod streams;
 
@@ -26,7 +28,9 @@ pub use stream::ClientStream;
 
 use self::input::Input;
 use self::output::Output;
+use self::send_window::HeldOpenings;
 use self::streams::Streams;
+use crate::budget::Share;
 use crate::connection::registry::Holdings;
 use crate::error::Error;
 use crate::exchange::scratch::Scratch;
@@ -128,6 +132,7 @@ struct State {
     streams: Streams,
     output: Output,
     meter: Meter,
+    openings: HeldOpenings,
     /// The task of the connection.
     task: Option<Waker>,
     /// It has been woken since it looked last.
@@ -177,14 +182,15 @@ impl From<Reason> for Fault {
 }
 
 impl Shared {
-    /// A connection of which nothing has come. What its client holds counts as `holdings`.
-    pub fn new(limits: &Limits, holdings: Option<Arc<Holdings>>) -> Arc<Self> {
+    /// A connection of which nothing has come. What its client holds counts as `holdings`, and what its windows grow by is of `windows`.
+    pub fn new(limits: &Limits, holdings: Option<Arc<Holdings>>, windows: Option<Share>) -> Arc<Self> {
         let now = clock::now();
         let mut state = State {
             input: Input::new(limits, now),
-            streams: Streams::new(limits, holdings),
+            streams: Streams::new(limits, holdings, windows),
             output: Output::new(),
             meter: Meter::new(limits, now),
+            openings: HeldOpenings::default(),
             task: None,
             woken: false,
             over: None,
@@ -255,6 +261,11 @@ impl Shared {
         let mut state = self.0.lock();
         state.output.wrote(bytes, clock::now());
         state.offer();
+    }
+
+    /// Lets streams go on for whose windows little was opened, once it is time. When it will be, if any wait for that.
+    pub fn release_openings(&self, now: Instant) -> Option<Instant> {
+        self.0.lock().release_openings(now)
     }
 
     /// What came of bodies and nobody has taken, and what the streams have, bytes.
@@ -382,7 +393,10 @@ impl State {
 
     /// So much of the connection's window is not needed any more for what came: the client may send as much again.
     fn give_back(&mut self, bytes: usize) {
-        if let Some(bytes) = self.streams.window.give_back(bytes)
+        let streams = &mut self.streams;
+        let update = streams.window.give_back(bytes);
+        streams.consumed.add(bytes, &streams.window, streams.growth.round);
+        if let Some(bytes) = update
             && self.over.is_none()
         {
             self.output.window_update(0, bytes);
@@ -400,11 +414,14 @@ impl State {
 
     /// So much that came for a stream has been used up: its client may send as much again.
     fn give_back_of(&mut self, stream: u32, bytes: usize) {
+        let round = self.streams.growth.round;
         let Some(entry) = self.streams.entry(stream).filter(|entry| entry.end.is_none() && entry.receives)
         else {
             return;
         };
-        if let Some(update) = entry.received.give_back(bytes) {
+        let update = entry.received.give_back(bytes);
+        entry.consumed.add(bytes, &entry.received, round);
+        if let Some(update) = update {
             self.output.window_update(stream, update);
             self.wake();
         }

@@ -7,6 +7,7 @@ use foregate_wire::hpack::Encoder;
 use foregate_wire::{HeaderList, NameId};
 use h2::Reason;
 
+use super::send_window::SendWindow;
 use super::{FRAME, WINDOW};
 use crate::link::LEAST_TAKEN;
 use crate::link::buffer::Buffer;
@@ -39,8 +40,8 @@ pub struct Output {
     buffer: Buffer,
     /// What the task of the connection has taken of it and not written.
     writing: usize,
-    /// What all bodies together may be; below 0 there is a debt.
-    pub window: i64,
+    /// What all bodies together may be.
+    pub window: SendWindow,
     /// The window that new streams have.
     pub stream_window: i64,
     pub encoder: Encoder,
@@ -59,7 +60,7 @@ impl Output {
         Self {
             buffer: Buffer::new(),
             writing: 0,
-            window: WINDOW,
+            window: SendWindow::new(WINDOW),
             stream_window: WINDOW,
             encoder: Encoder::new(),
             waiting: Default::default(),
@@ -107,7 +108,7 @@ impl Output {
     pub fn room(&self, what: What, has_turn: bool) -> Option<usize> {
         let left = Self::limit(what).checked_sub(self.used()).filter(|left| *left > 0)?;
         let windowless = what == What::Head;
-        if !windowless && self.window <= 0 {
+        if !windowless && self.window.open() <= 0 {
             return None;
         }
         let others = !self.waiting[what as usize].is_empty();
@@ -115,7 +116,7 @@ impl Output {
             return None;
         }
         let room = if others { left.min(TURN) } else { left }.max(LEAST);
-        let window = usize::try_from(self.window).unwrap_or(0);
+        let window = usize::try_from(self.window.open()).unwrap_or(0);
         Some(if windowless { room } else { room.min(window) })
     }
 
@@ -124,13 +125,19 @@ impl Output {
         self.waiting[what as usize].push_back(stream);
     }
 
+    /// Whether streams wait to send what needs the connection's window.
+    pub fn awaits_window(&self) -> bool {
+        let waits = |what: What| !self.waiting[what as usize].is_empty();
+        waits(What::Begin) || waits(What::Amid)
+    }
+
     /// The next stream for which there is room.
     pub fn next_turn(&mut self) -> Option<u32> {
         // Those that were told of room before will take some of it.
         let used = self.used() + self.turns * TURN;
         for what in [What::Head, What::Begin, What::Amid] {
             let promised = i64::try_from(self.turns * TURN).unwrap_or(i64::MAX);
-            let is_open = what == What::Head || self.window > promised;
+            let is_open = what == What::Head || self.window.open() > promised;
             if is_open
                 && used < Self::limit(what)
                 && let Some(stream) = self.waiting[what as usize].pop_front()
@@ -159,7 +166,7 @@ impl Output {
 
     /// Appends some of a body, for which there has to be a window.
     pub fn data(&mut self, stream: u32, mut data: &[u8], ends: bool) {
-        self.window -= data.len() as i64;
+        self.window.spend(data.len());
         self.given += data.len() as u64;
         while let Some((frame, rest)) = data.split_at_checked(FRAME).filter(|(_, rest)| !rest.is_empty()) {
             self.frame(kind::DATA, 0, stream, frame);
@@ -241,7 +248,7 @@ mod tests {
     /// An output with streams that wait for the window of the connection, of which all that leaves has been written.
     fn starved() -> Output {
         let mut output = Output::new();
-        output.window = 0;
+        output.window = SendWindow::new(0);
         (1..=9).step_by(2).for_each(|stream| output.queue(What::Amid, stream));
         output
     }
@@ -256,7 +263,7 @@ mod tests {
     fn a_window_of_a_few_bytes_is_progress_of_nobody() {
         let mut output = starved();
         for _ in 0..10 {
-            output.window += 50;
+            output.window.add(50, None);
             (0..50).for_each(|_| output.data(1, b"a", false));
             writes_all(&mut output, Instant::now());
         }
@@ -267,9 +274,9 @@ mod tests {
     fn a_window_that_one_stream_uses_up_is_progress_of_those_behind_it() {
         let mut output = starved();
         let now = Instant::now();
-        output.window += 1500;
+        output.window.add(1500, None);
         output.data(1, &[0; 1500], false);
         writes_all(&mut output, now);
-        assert_eq!((output.left_at, output.window), (Some(now), 0));
+        assert_eq!((output.left_at, output.window.open()), (Some(now), 0));
     }
 }

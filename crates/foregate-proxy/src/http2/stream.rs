@@ -180,10 +180,10 @@ impl ClientStream {
         let state = &mut *self.shared.0.lock();
         state.sendable(self.id)?;
         let what = if begun { What::Amid } else { What::Begin };
-        let window = state.streams.entry(self.id).map_or(0, |entry| entry.window);
+        let window = state.streams.entry(self.id).map_or(0, |entry| entry.window.open());
         let Some(window) = usize::try_from(window).ok().filter(|window| *window > 0) else {
             self.awaits_room = false;
-            state.wait_for_window(self.id, cx);
+            state.wait_for_window(self.id, data.len(), cx);
             return Poll::Pending;
         };
         let room = state.poll_room(self.id, what, cx);
@@ -191,7 +191,8 @@ impl ClientStream {
         let taken = ready!(room).min(window).min(data.len());
         let left = left.map(|left| left - taken as u64);
         let ends = left == Some(0);
-        state.send(self.id, data.get(..taken).unwrap_or_default(), ends);
+        let (data, rest) = data.split_at_checked(taken).unwrap_or((data, &[]));
+        state.send(self.id, data, !rest.is_empty(), ends);
         self.sending = if ends { Sending::Done } else { Sending::Body { left, begun: true } };
         Poll::Ready(Ok(taken))
     }
@@ -209,6 +210,13 @@ impl ClientStream {
         }
         self.awaits_room = room.is_pending();
         room.map(|_| ())
+    }
+
+    /// Whether more of the body waits to be taken than an ordinary window allows.
+    pub fn holds_grown_window(&self) -> bool {
+        let streams = &mut self.shared.0.lock().streams;
+        let base = streams.growth.base();
+        streams.entry(self.id).is_some_and(|entry| entry.body.len() + self.data().len() > base)
     }
 
     /// When the peer has taken something of its connection last, if that is what is waited for and not this stream's own window.
@@ -231,7 +239,7 @@ impl ClientStream {
         let state = &mut *self.shared.0.lock();
         state.sendable(self.id)?;
         if trailers.is_empty() {
-            state.send(self.id, &[], true);
+            state.send(self.id, &[], false, true);
         } else {
             state.output.head(self.id, None, trailers, None, true);
             state.has_sent(self.id);
@@ -320,13 +328,21 @@ impl State {
         }
     }
 
-    /// Sends some of a body, for which there is room.
-    fn send(&mut self, stream: u32, data: &[u8], ends: bool) {
+    /// Sends some of a body, for which there is room. Whether it is there that more `waits`.
+    fn send(&mut self, stream: u32, data: &[u8], waits: bool, ends: bool) {
+        let mut is_used_up = false;
         if let Some(entry) = self.streams.entry(stream) {
-            entry.window -= data.len() as i64;
+            entry.window.spend(data.len());
+            entry.awaits_window = 0;
+            is_used_up = entry.window.open() <= 0;
         }
         self.output.data(stream, data, ends);
-        self.meter.sent(data.len());
+        is_used_up |= self.output.window.open() <= 0;
+        if waits && is_used_up {
+            self.meter.sent_all_that_may_be(data.len());
+        } else {
+            self.meter.sent(data.len());
+        }
         if ends {
             self.has_sent(stream);
         }
@@ -334,10 +350,11 @@ impl State {
         self.wake();
     }
 
-    /// A stream waits for its own window, and needs no room until then.
-    fn wait_for_window(&mut self, stream: u32, cx: &Context<'_>) {
+    /// A stream waits for its own window to send so many bytes, and needs no room until then.
+    fn wait_for_window(&mut self, stream: u32, bytes: usize, cx: &Context<'_>) {
         if let Some(entry) = self.streams.entry(stream) {
             entry.wait(cx);
+            entry.awaits_window = bytes;
             if std::mem::take(&mut entry.turn) {
                 self.output.turns -= 1;
                 self.offer();

@@ -8,6 +8,9 @@ use foldhash::fast::RandomState;
 use foregate_wire::HeaderList;
 
 use super::WINDOW;
+use super::receive_window::{Consumption, Growth, ReceiveWindow};
+use super::send_window::{Opening, SendWindow};
+use crate::budget::Share;
 use crate::connection::registry::Holdings;
 use crate::exchange::request::Request;
 use crate::link::LinkError;
@@ -21,6 +24,8 @@ const RECENT: usize = 128;
 /// Streams may be there, those included that are over and whose tasks have still to end, so many times as may be open.
 const LINGERING: usize = 2;
 
+/// From so many bytes on that wait, memory for them does not double any more.
+const LONG_BODY: usize = 64 * 1024;
 /// Streams for which a connection without any keeps memory.
 const KEPT: usize = 4;
 /// What a stream has beside its head and its bodies, bytes: its task, its exchange, and what the allocator makes of these. Clients may have
@@ -32,7 +37,7 @@ const COUNTED_STREAMS: usize = 4;
 /// The streams of one connection.
 #[derive(Debug)]
 pub struct Streams {
-    entries: HashMap<u32, Entry, RandomState>,
+    pub(super) entries: HashMap<u32, Entry, RandomState>,
     /// Those that are open, as far as their limit is concerned.
     open: usize,
     limit: usize,
@@ -41,7 +46,10 @@ pub struct Streams {
     recent: VecDeque<u32>,
     reset: VecDeque<u32>,
     /// What the client may send on all of them.
-    pub window: Window,
+    pub window: ReceiveWindow,
+    /// What origins take of all of them.
+    pub consumed: Consumption,
+    pub growth: Growth,
     /// What it may send on each.
     stream_window: u32,
     /// It knows of that.
@@ -63,9 +71,11 @@ pub struct Entry {
     pub trailers: Option<HeaderList>,
     /// It carries what is not HTTP: nothing but DATA may come (RFC 9113, section 8.5).
     pub is_tunnel: bool,
-    pub received: Window,
-    /// What may be sent, bytes; below 0 there is a debt.
-    pub window: i64,
+    pub received: ReceiveWindow,
+    pub consumed: Consumption,
+    pub window: SendWindow,
+    /// What of the body waits for that window, bytes; 0 where nothing does.
+    pub awaits_window: usize,
     /// The response has not been sent to its end.
     pub sends: bool,
     /// It is among those that wait for room, and it has been told that there is some.
@@ -93,46 +103,26 @@ impl Entry {
         }
     }
 
+    /// More of the body has come. A long one gets not much more memory than it needs.
+    pub fn append(&mut self, content: &[u8]) {
+        if self.body.len() >= LONG_BODY && self.body.capacity() - self.body.len() < content.len() {
+            self.body.reserve_exact(content.len().max(self.body.len() / 4));
+        }
+        self.body.extend_from_slice(content);
+    }
+
+    /// The client has changed the window by so much.
+    pub fn opens(&mut self, by: i64) -> Opening {
+        let wanted = Some(self.awaits_window).filter(|wanted| *wanted > 0);
+        let opening = self.window.add(by, wanted);
+        if opening == Opening::Open && wanted.is_some() {
+            self.wake();
+        }
+        opening
+    }
+
     fn is_open(&self) -> bool {
         self.end.is_none() && (self.receives || self.sends)
-    }
-}
-
-/// What a peer may send, and how much of that it is to be given back.
-#[derive(Debug, Clone, Copy)]
-pub struct Window {
-    size: u32,
-    /// What it may send still.
-    left: i64,
-    /// What has been used up since it was told last.
-    used: i64,
-}
-
-impl Window {
-    /// One that is to have `size` bytes, of which the peer knows of `known`.
-    fn new(size: u32, known: i64) -> Self {
-        Self { size, left: known, used: i64::from(size) - known }
-    }
-
-    /// The peer has sent so much; whether it may.
-    pub fn take(&mut self, bytes: usize) -> bool {
-        self.left -= bytes as i64;
-        // What has no bytes needs no window, also where what had come before the window was known is beyond it.
-        bytes == 0 || self.left >= 0
-    }
-
-    /// So much has been used up. What the peer is to be told, once that is worth a frame.
-    pub fn give_back(&mut self, bytes: usize) -> Option<u32> {
-        self.used += bytes as i64;
-        if self.used >= i64::from(self.size / 2) { self.announce() } else { None }
-    }
-
-    /// What the peer does not know yet that it may send.
-    pub fn announce(&mut self) -> Option<u32> {
-        let told = u32::try_from(self.used).ok().filter(|told| *told > 0)?;
-        self.used = 0;
-        self.left += i64::from(told);
-        Some(told)
     }
 }
 
@@ -221,7 +211,7 @@ pub enum Known {
 }
 
 impl Streams {
-    pub fn new(limits: &Limits, client: Option<Arc<Holdings>>) -> Self {
+    pub fn new(limits: &Limits, client: Option<Arc<Holdings>>, share: Option<Share>) -> Self {
         Self {
             entries: HashMap::default(),
             open: 0,
@@ -229,7 +219,9 @@ impl Streams {
             last: 0,
             recent: VecDeque::new(),
             reset: VecDeque::new(),
-            window: Window::new(limits.h2_connection_window, WINDOW),
+            window: ReceiveWindow::new(limits.h2_connection_window, WINDOW),
+            consumed: Consumption::default(),
+            growth: Growth::new(limits, share),
             stream_window: limits.h2_stream_window,
             settled: false,
             holding: Holding { bytes: 0, streams: 0, given_up: false, charge: Charge::new(), client },
@@ -277,10 +269,10 @@ impl Streams {
         }
         let size = self.stream_window;
         let received = if self.settled {
-            Window::new(size, size.into())
+            ReceiveWindow::new(size, size.into())
         } else {
             // It sends by what is usual until it has been told.
-            Window { size, left: WINDOW.max(size.into()), used: 0 }
+            ReceiveWindow::of_unsettled(size, WINDOW)
         };
         let entry = Entry {
             task: None,
@@ -290,7 +282,9 @@ impl Streams {
             trailers: None,
             is_tunnel: false,
             received,
-            window,
+            consumed: Consumption::default(),
+            window: SendWindow::new(window),
+            awaits_window: 0,
             sends: true,
             queued: false,
             turn: false,
@@ -317,22 +311,14 @@ impl Streams {
         if !std::mem::replace(&mut self.settled, true) {
             let beyond = WINDOW - i64::from(self.stream_window);
             for entry in self.entries.values_mut().filter(|_| beyond > 0) {
-                entry.received.left -= beyond;
+                entry.received.settle(beyond);
             }
         }
     }
 
-    /// The client has changed the window of its streams by so much. Whether that can be.
-    pub fn resize(&mut self, by: i64, largest: i64) -> bool {
-        let mut fits = true;
-        for entry in self.entries.values_mut() {
-            entry.window += by;
-            fits &= entry.window <= largest;
-            if by > 0 && entry.window > 0 {
-                entry.wake();
-            }
-        }
-        fits
+    /// All of them.
+    pub fn each(&mut self) -> impl Iterator<Item = (&u32, &mut Entry)> {
+        self.entries.iter_mut()
     }
 
     /// Looks whether a stream of which something has ended is still open.
@@ -378,6 +364,7 @@ impl Streams {
     /// A stream's task is done with it.
     pub fn remove(&mut self, stream: u32) -> Option<Entry> {
         let entry = self.entries.remove(&stream)?;
+        self.end_growth(&entry.received);
         self.holding.count_streams(self.entries.len());
         self.open -= usize::from(entry.counts);
         // A connection that waits for its next request has no memory for many.

@@ -13,6 +13,7 @@ use crate::link::frames::{Frame, HEADER, flag, written};
 
 mod floods;
 pub mod random;
+mod windows;
 
 const GREETING: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 const TERMS: Terms =
@@ -55,7 +56,7 @@ impl Peer {
     }
 
     fn of(limits: &Limits, client: Option<Arc<Holdings>>) -> Self {
-        let shared = Shared::new(limits, client);
+        let shared = Shared::new(limits, client, None);
         let decoder = Inspector::new(4096, 1 << 20);
         Self { shared, now: Instant::now(), rest: Vec::new(), decoder, fault: None }
     }

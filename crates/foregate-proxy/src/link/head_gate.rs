@@ -351,7 +351,7 @@ impl HeadGate {
             kind::DATA | kind::RST_STREAM if was_open => return Ok(()),
             kind::DATA | kind::RST_STREAM | kind::WINDOW_UPDATE => self.doubts.came(clock::now()),
             kind::SETTINGS | kind::PING if frame.has(flag::ACK) => self.meter.ack(clock::now()),
-            kind::SETTINGS => self.meter.settings(clock::now(), self.streams.open()),
+            kind::SETTINGS => self.meter.settings(clock::now(), self.streams.open(), 1, 1),
             _ => self.meter.without_progress(clock::now()),
         }?;
         Ok(())

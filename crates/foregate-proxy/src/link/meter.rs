@@ -2,14 +2,15 @@
 //!
 //! - *Frames without progress* (PING, SETTINGS, PRIORITY, WINDOW_UPDATE, empty DATA, unknown types ...) draw on
 //!   a token bucket. An honest peer sends many of them as well, but in answer to what it gets: each request and
-//!   each DATA frame that we send earn credits, and only what no credit covers is drawn from the bucket. SETTINGS
+//!   the DATA that we send earn credits, and only what no credit covers is drawn from the bucket. DATA that a window has cut short
+//!   earns them by its bytes alone: updates that open hardly anything are not paid for by what is sent for them. SETTINGS
 //!   are drawn from it always, and the more the more streams are open.
 //! - *Premature resets* draw on a second bucket, and have a total: a RST_STREAM of the peer for a stream whose
 //!   response is not complete, and one of ours whose error code blames the peer. What comes late for a stream that has been answered
 //!   early is no fault: a reset that says so is only a frame without progress.
 //! - *CONTINUATION* frames are without progress where a header block has many of them, and its bytes have a limit.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use h2::Reason;
 
@@ -24,13 +25,15 @@ const BLOCK_FACTOR: usize = 2;
 const CREDITS_LIMIT: u32 = 4096;
 /// Credits of one request: a window for its stream, and its priority.
 const CREDITS_PER_REQUEST: u32 = 2;
-/// A DATA frame of ours earns this for itself and again for each [`CREDIT_BYTES`]: a window for the stream, one
-/// for the connection.
+/// DATA of ours earns this beside a credit for each [`CREDIT_BYTES`], unless it is as little as it is because the peer has opened a window no
+/// further: a window for the stream, one for the connection.
 const CREDITS_PER_DATA: u32 = 2;
 /// SETTINGS are as much work as a frame without progress for so many open streams.
 const STREAMS_FOR_A_FRAME: usize = 8;
-/// Windows are hardly ever opened in smaller steps.
-const CREDIT_BYTES: usize = 4096;
+/// And for so many settings.
+const SETTINGS_FOR_A_FRAME: usize = 32;
+/// Bytes of DATA that earn a credit: a peer that opens a window of 1 KiB each time it is used up, and that of the connection, makes progress.
+const CREDIT_BYTES: usize = 512;
 
 /// What a peer does too much of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,6 +60,8 @@ pub struct Meter {
     /// Premature resets that are left of those that the connection may have.
     resets_left: u32,
     credits: u32,
+    /// Bytes of DATA that were sent and have earned nothing yet.
+    uncredited: usize,
     /// SETTINGS and PING that we sent and that were not acknowledged yet.
     awaited_acks: u32,
     /// CONTINUATION frames, and bytes, of the header block that comes.
@@ -73,6 +78,7 @@ impl Meter {
             resets: TokenBucket::new(limits.h2_resets_burst, limits.h2_resets_rate, now),
             resets_left: limits.h2_resets_total,
             credits: 0,
+            uncredited: 0,
             awaited_acks: 0,
             continuations: 0,
             block: 0,
@@ -85,10 +91,23 @@ impl Meter {
         self.earn(CREDITS_PER_REQUEST);
     }
 
-    /// A DATA frame of so many bytes was sent.
+    /// DATA of so many bytes was sent.
     pub fn sent(&mut self, bytes: usize) {
-        let steps = 1 + u32::try_from(bytes / CREDIT_BYTES).unwrap_or(u32::MAX);
-        self.earn(CREDITS_PER_DATA.saturating_mul(steps));
+        self.earn(CREDITS_PER_DATA);
+        self.sent_all_that_may_be(bytes);
+    }
+
+    /// DATA of so many bytes was sent, which are as few as they are because the peer has opened a window no further.
+    pub fn sent_all_that_may_be(&mut self, bytes: usize) {
+        let all = self.uncredited.saturating_add(bytes);
+        self.uncredited = all % CREDIT_BYTES;
+        self.earn(u32::try_from(all / CREDIT_BYTES).unwrap_or(u32::MAX));
+    }
+
+    /// How long the peer has to wait until it may send another frame without progress, if it has sent so many that less than half of
+    /// the burst is left.
+    pub fn scarce(&mut self, now: Instant) -> Option<Duration> {
+        self.control.scarce(now)
     }
 
     /// SETTINGS or a PING were sent, which the peer acknowledges.
@@ -107,10 +126,18 @@ impl Meter {
         }
     }
 
-    /// The peer has sent SETTINGS, while so many streams are open. No DATA of ours is answered by those, so that no credit pays for
-    /// them. They change the window of each open stream, and may have each send a byte (CVE-2019-9511).
-    pub fn settings(&mut self, now: Instant, streams: usize) -> Result<(), Flood> {
-        let frames = u32::try_from(1 + streams / STREAMS_FOR_A_FRAME).unwrap_or(u32::MAX);
+    /// The peer has sent so many `settings` in one frame, while so many streams are open. No DATA of ours is answered by those, so that no
+    /// credit pays for them. Each that `resizes` changes the window of each open stream, and may have each send a byte (CVE-2019-9511);
+    /// one frame may hold 2,730 of them.
+    pub fn settings(
+        &mut self,
+        now: Instant,
+        streams: usize,
+        settings: usize,
+        resizes: usize,
+    ) -> Result<(), Flood> {
+        let work = resizes.max(1) * (1 + streams / STREAMS_FOR_A_FRAME) + settings / SETTINGS_FOR_A_FRAME;
+        let frames = u32::try_from(work).unwrap_or(u32::MAX);
         self.control.take(frames, now).then_some(()).ok_or(Flood::Control)
     }
 
@@ -172,8 +199,14 @@ impl TokenBucket {
         Self { tokens: burst, burst, per_second: u64::from(per_second), filled: now }
     }
 
-    /// Takes so many at once, if there are as many.
-    pub fn take(&mut self, count: u32, now: Instant) -> bool {
+    /// How long one token takes to come, if less than half of them are left.
+    fn scarce(&mut self, now: Instant) -> Option<Duration> {
+        self.fill(now);
+        let millis = Self::TOKEN.checked_div(self.per_second).unwrap_or(Self::TOKEN);
+        (self.tokens < self.burst / 2).then(|| Duration::from_millis(millis))
+    }
+
+    fn fill(&mut self, now: Instant) {
         let millis =
             u64::try_from(now.saturating_duration_since(self.filled).as_millis()).unwrap_or(u64::MAX);
         if millis > 0 {
@@ -181,6 +214,11 @@ impl TokenBucket {
             self.tokens = self.tokens.saturating_add(millis.saturating_mul(self.per_second)).min(self.burst);
             self.filled = now;
         }
+    }
+
+    /// Takes so many at once, if there are as many.
+    pub fn take(&mut self, count: u32, now: Instant) -> bool {
+        self.fill(now);
         match self.tokens.checked_sub(u64::from(count) * Self::TOKEN) {
             Some(left) => {
                 self.tokens = left;

@@ -200,6 +200,14 @@ impl Link {
         }
     }
 
+    /// Whether more of a body waits here than fits in an ordinary window.
+    pub fn holds_grown_window(&self) -> bool {
+        match self {
+            Self::H1(_) | Self::H2(_) => false,
+            Self::Client(link) => link.holds_grown_window(),
+        }
+    }
+
     /// When the peer has taken something of other streams last, while there is no room for what this one is to send.
     pub fn left_at(&self) -> Option<Instant> {
         match self {

@@ -142,6 +142,7 @@ fn transfer(seed: u64) {
         }
         assert_eq!(peer.fault, None);
         peer.now += Duration::from_secs(1);
+        peer.shared.release_openings(peer.now);
     }
     drop(serving);
     let state = peer.shared.0.lock();

@@ -40,6 +40,7 @@ pub(super) fn limits(decoder: &mut Decoder<'_>, item: Item<'_>, limits: &mut Lim
             "filter-files" => set(&mut limits.filter_files, size(MIB..=GIB << 20)),
             "client-hello" => set(&mut limits.client_hello, size(512..=MIB)),
             "h2-stream-window" => set(&mut limits.h2_stream_window, size(WINDOWS)),
+            "h2-largest-window" => set(&mut limits.h2_largest_window, size(WINDOWS)),
             // The window of a connection starts with 65,535 and cannot be less (RFC 9113, section 6.9.2).
             "h2-connection-window" => set(&mut limits.h2_connection_window, size(65_535..=*WINDOWS.end())),
             "h2-header-table" => set(&mut limits.h2_header_table, size(0..=MIB)),

@@ -1,0 +1,292 @@
+//! The windows in which a client may send, and how they follow the pace of its uploads.
+//!
+//! A window of 64 KiB is as much as a client gets through in one round trip: 0.6 MB/s where that takes 100 ms. So while a body comes, round
+//! trips are measured by PING, and a stream of which the origin has taken most of a window within one gets a larger window for the next.
+//! An origin that takes less than comes has bytes wait here: by these the window shrinks again. What windows have beyond their base is
+//! reserved in a budget that all connections share, by client, so that many uploads together cannot have more waiting than that.
+
+use std::time::{Duration, Instant};
+
+use super::streams::Streams;
+use super::{FRAME, LARGEST_WINDOW, State};
+use crate::budget::Share;
+use crate::link::frames::kind;
+use crate::pressure;
+use crate::settings::Limits;
+
+/// The payload of the PING that measures a round trip.
+pub const MEASURES: [u8; 8] = *b"uploaded";
+/// A longer round trip says nothing: the PING has waited behind what the client sends, or the client holds it back.
+const LONGEST_ROUND: Duration = Duration::from_secs(1);
+/// How long nothing is measured after a round that has changed nothing; twice as long each time, up to the longest.
+const PAUSES: [Duration; 2] = [Duration::from_millis(20), Duration::from_secs(1)];
+/// Windows become so many times as large at once: clients that have waited for a few round trips may be done.
+const GROWTH: usize = 8;
+/// A window that has changed is given back in so many steps.
+const STEPS: u32 = 8;
+/// The windows of one connection may have so many times the largest window of a stream beyond their base together.
+const LARGEST_SUM: usize = 2;
+
+/// The window in which a peer may send.
+#[derive(Debug, Clone, Copy)]
+pub struct ReceiveWindow {
+    size: u32,
+    /// What the peer may send still.
+    left: i64,
+    /// What has been used up since it was told last. Below 0 where the window has shrunk: so much is not to be given back.
+    used: i64,
+    /// What has to be used up before the peer is told.
+    step: i64,
+}
+
+impl ReceiveWindow {
+    /// One that is to have `size` bytes, of which the peer knows of `known`.
+    pub fn new(size: u32, known: i64) -> Self {
+        Self { size, left: known, used: i64::from(size) - known, step: i64::from(size / 2) }
+    }
+
+    /// One that is to have `size` bytes, where the peer may know of more yet.
+    pub fn of_unsettled(size: u32, usual: i64) -> Self {
+        Self { left: usual.max(size.into()), used: 0, ..Self::new(size, size.into()) }
+    }
+
+    pub fn size(&self) -> usize {
+        self.size as usize
+    }
+
+    /// The peer has sent so much; whether it may.
+    pub fn take(&mut self, bytes: usize) -> bool {
+        self.left -= bytes as i64;
+        // What has no bytes needs no window, also where what had come before the window was known is beyond it.
+        bytes == 0 || self.left >= 0
+    }
+
+    /// The peer knows now that its window is smaller than usual, by so much.
+    pub fn settle(&mut self, by: i64) {
+        self.left -= by;
+    }
+
+    /// Whether the peer has sent more than a little of what it may.
+    fn is_in_use(&self) -> bool {
+        self.left + FRAME as i64 <= i64::from(self.size)
+    }
+
+    /// So much has been used up. What the peer is to be told, once that is worth a frame.
+    pub fn give_back(&mut self, bytes: usize) -> Option<u32> {
+        self.used += bytes as i64;
+        if self.used < self.step { None } else { self.announce() }
+    }
+
+    /// What the peer does not know yet that it may send.
+    pub fn announce(&mut self) -> Option<u32> {
+        let told = u32::try_from(self.used).ok().filter(|told| *told > 0)?;
+        self.used = 0;
+        self.left += i64::from(told);
+        Some(told)
+    }
+
+    /// What has come and has not been used up, bytes.
+    fn waiting(&self) -> usize {
+        usize::try_from(i64::from(self.size) - self.left - self.used).unwrap_or(0)
+    }
+
+    /// It has this size from now on. What the peer knows of is taken back as it is used up.
+    fn resize(&mut self, size: usize) {
+        let size = u32::try_from(size).unwrap_or(u32::MAX).min(LARGEST_WINDOW as u32);
+        self.used += i64::from(size) - i64::from(self.size);
+        self.size = size;
+        // In small steps, so that the client need not wait for large ones to be used up.
+        self.step = i64::from(size / STEPS);
+    }
+}
+
+/// What origins have taken within the round trip that is measured.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Consumption {
+    round: u32,
+    bytes: usize,
+    /// The least that waited after something was taken.
+    least_waiting: usize,
+}
+
+impl Consumption {
+    /// So many bytes were taken in this round.
+    pub fn add(&mut self, bytes: usize, window: &ReceiveWindow, round: u32) {
+        if self.round != round {
+            *self = Self { round, bytes: 0, least_waiting: usize::MAX };
+        }
+        self.bytes += bytes;
+        self.least_waiting = self.least_waiting.min(window.waiting());
+    }
+
+    /// The size that the window should have, from `base` to `largest`.
+    fn wanted(&self, window: &ReceiveWindow, round: u32, (base, largest): (usize, usize)) -> usize {
+        let size = window.size();
+        let queue = self.least_waiting;
+        let wanted = match () {
+            () if self.round != round => size,
+            // So much of the window has never been of use.
+            () if queue > base / 2 => size.saturating_sub(queue),
+            () if self.bytes * 3 < size * 2 => size,
+            () => size * GROWTH,
+        };
+        wanted.clamp(base, largest.max(base))
+    }
+}
+
+/// How the windows of a connection have grown.
+#[derive(Debug)]
+pub struct Growth {
+    /// The window of a stream that has not grown, and the largest.
+    base: usize,
+    largest: usize,
+    /// The window of the connection without what follows.
+    base_connection: usize,
+    /// What the windows of streams have beyond their base, and what the window of the connection has for all of them, bytes.
+    streams: usize,
+    connection: usize,
+    /// What of the budget is reserved for that. Without one nothing grows.
+    share: Option<Share>,
+    /// The round that is measured, or was last; since when, while it is.
+    pub round: u32,
+    since: Option<Instant>,
+    /// When the next may begin, and how long the pause was.
+    next: Option<Instant>,
+    pause: Duration,
+}
+
+impl Growth {
+    pub fn new(limits: &Limits, share: Option<Share>) -> Self {
+        Self {
+            base: limits.h2_stream_window as usize,
+            largest: limits.h2_largest_window as usize,
+            base_connection: limits.h2_connection_window as usize,
+            streams: 0,
+            connection: 0,
+            share,
+            round: 0,
+            since: None,
+            next: None,
+            pause: PAUSES[0],
+        }
+    }
+
+    /// The window of a stream that has not grown, bytes.
+    pub fn base(&self) -> usize {
+        self.base
+    }
+
+    fn largest_sum(&self) -> usize {
+        LARGEST_SUM * self.largest.saturating_sub(self.base)
+    }
+
+    /// Reserves so much for the windows of streams and that of the connection. What they have stays where there is not as much.
+    fn reserve(&mut self, streams: usize, connection: usize) -> bool {
+        let sum = streams + connection;
+        let grows = sum > self.streams + self.connection;
+        if grows && sum > self.largest_sum() {
+            return false;
+        }
+        let reserved = self.share.as_mut().is_some_and(|share| share.hold(sum));
+        if reserved {
+            (self.streams, self.connection) = (streams, connection);
+        }
+        reserved
+    }
+}
+
+impl Streams {
+    /// The window of a stream that is over is an ordinary one again, and so is that of the connection once there is none.
+    pub(super) fn end_growth(&mut self, window: &ReceiveWindow) {
+        let growth = &mut self.growth;
+        let beyond = window.size().saturating_sub(growth.base);
+        if beyond == 0 && (growth.connection == 0 || !self.entries.is_empty()) {
+            return;
+        }
+        let connection = if self.entries.is_empty() { 0 } else { growth.connection };
+        growth.reserve(growth.streams.saturating_sub(beyond), connection);
+        self.window.resize(growth.base_connection + growth.streams + growth.connection);
+    }
+
+    /// A round trip is over: windows become as large as what was taken within it says.
+    fn end_round(&mut self, told: &mut Vec<(u32, u32)>) {
+        let growth = &mut self.growth;
+        let round = growth.round;
+        let may_grow = pressure::has_plenty();
+        let mut is_bound_by_stream = false;
+        for (stream, entry) in &mut self.entries {
+            let (base, size) = (growth.base, entry.received.size());
+            let largest = if may_grow { growth.largest } else { base };
+            let wanted = entry.consumed.wanted(&entry.received, round, (base, largest));
+            is_bound_by_stream |= wanted > size;
+            // Where there is not as much left for all, half of it may be.
+            let mut reserves =
+                |wanted: &usize| growth.reserve(growth.streams + wanted - size, growth.connection);
+            if wanted != size
+                && let Some(wanted) =
+                    [wanted, size.midpoint(wanted)].into_iter().find(|wanted| reserves(wanted))
+            {
+                entry.received.resize(wanted);
+                told.extend(entry.received.announce().filter(|_| entry.receives).map(|by| (*stream, by)));
+            }
+        }
+        // Many streams may use up the window of the connection, where none uses up its own.
+        let size = growth.base_connection + growth.streams;
+        self.window.resize(size + growth.connection);
+        let most = match may_grow {
+            true if is_bound_by_stream => growth.connection,
+            true => growth.largest_sum().saturating_sub(growth.streams),
+            false => 0,
+        };
+        let largest = size + most;
+        let wanted = self.consumed.wanted(&self.window, round, (size, largest));
+        growth.reserve(growth.streams, wanted - size);
+        self.window.resize(growth.base_connection + growth.streams + growth.connection);
+        told.extend(self.window.announce().map(|by| (0, by)));
+    }
+}
+
+impl State {
+    /// Some of a body has come: a round trip is measured, if it is time to.
+    pub(super) fn measure(&mut self, stream: u32, now: Instant) {
+        let growth = &mut self.streams.growth;
+        let is_due = growth.since.is_none() && growth.next.is_none_or(|next| next <= now);
+        if !is_due || growth.share.is_none() || growth.largest <= growth.base {
+            return;
+        }
+        let Some(entry) = self.streams.entries.get(&stream) else { return };
+        let rest = entry.expected.unwrap_or(u64::MAX);
+        if !entry.received.is_in_use() || rest <= entry.received.size() as u64 {
+            return;
+        }
+        growth.round = growth.round.wrapping_add(1);
+        growth.since = Some(now);
+        self.output.frame(kind::PING, 0, 0, &MEASURES);
+        self.meter.awaits_ack();
+        self.wake();
+    }
+
+    /// The answer to that PING has come.
+    pub(super) fn is_measured(&mut self, now: Instant) {
+        let growth = &mut self.streams.growth;
+        let Some(since) = growth.since.take() else { return };
+        let before = growth.streams + growth.connection;
+        let mut told = Vec::new();
+        if now.saturating_duration_since(since) <= LONGEST_ROUND {
+            self.streams.end_round(&mut told);
+        }
+        for (stream, by) in told {
+            self.output.window_update(stream, by);
+            self.wake();
+        }
+        let growth = &mut self.streams.growth;
+        if growth.streams + growth.connection > before {
+            // What comes within the next round trip was sent in the windows as they were.
+            (growth.pause, growth.next) =
+                (PAUSES[0], Some(now + now.saturating_duration_since(since) * 3 / 4));
+        } else {
+            growth.next = Some(now + growth.pause);
+            growth.pause = PAUSES[1].min(2 * growth.pause);
+        }
+    }
+}
