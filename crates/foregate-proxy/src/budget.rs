@@ -1,18 +1,14 @@
 //! What filters of bodies, buffered starts of bodies and bodies kept for another attempt hold together.
 //!
 //! Each of them has a bound of its own, but a thousand requests at the bound are a thousand times that. All of the process
-//! share one [`Budget`], and each takes its [`Share`] of it as it grows. The more is held, the smaller the largest share
-//! that is given out: whoever asks for much is refused long before those who ask for little notice anything.
+//! share one [`Budget`], and each takes its [`Share`] of it as it grows, on the [`Account`] of its client. One client may hold a
+//! part of the budget: beyond that it is refused, and others are not. The more is held, the smaller the largest share that is given
+//! out: requests that ask for much are refused long before those that ask for little.
 
-use std::collections::HashMap;
-use std::net::IpAddr;
-use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use foregate_wire::client_network;
-use parking_lot::Mutex;
-
+use crate::account::{Account, Ledger, part};
 use crate::pressure::Charge;
 use crate::telemetry::metrics::Counter;
 
@@ -25,39 +21,23 @@ const GRAIN: usize = 4096;
 #[derive(Debug)]
 pub struct Budget {
     limit: AtomicUsize,
-    /// What one client may hold of it with several bodies, percent.
+    /// The part of it that one client may hold with all its requests, percent.
     per_client: AtomicUsize,
     held: AtomicUsize,
-    /// What those hold whose shares are counted by client.
-    clients: Mutex<HashMap<Client, usize, foldhash::fast::RandomState>>,
+    clients: Ledger,
     /// Whether it is memory, which counts among what the process holds, and not room in files.
     memory: bool,
     /// Shares that could not grow.
     pub refused: Counter,
 }
 
-/// What one body holds of it. Given back when it is dropped.
+/// The part of the budget that one body holds, on the account of its client. Given back when it is dropped.
 #[derive(Debug)]
 pub struct Share {
     budget: Arc<Budget>,
     held: usize,
-    client: Option<Client>,
+    account: Account,
     charge: Charge,
-}
-
-/// What tells clients apart, in little room: a body has several shares.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-struct Client(NonZeroU64);
-
-impl Client {
-    /// The network of an IPv6 client; IPv4 addresses lie among such as no client has (RFC 4291, section 2.4).
-    fn of(address: IpAddr) -> Self {
-        let bits = match client_network(address) {
-            IpAddr::V4(address) => 1 << 32 | u64::from(address.to_bits()),
-            IpAddr::V6(address) => (address.to_bits() >> 64) as u64,
-        };
-        Self(NonZeroU64::new(bits).unwrap_or(NonZeroU64::MIN))
-    }
 }
 
 impl Budget {
@@ -78,7 +58,7 @@ impl Budget {
             limit: AtomicUsize::new(limit),
             per_client: AtomicUsize::new(crate::settings::FILTER_PER_CLIENT),
             held: AtomicUsize::new(0),
-            clients: Mutex::default(),
+            clients: Ledger::default(),
             refused: Counter::default(),
         }
     }
@@ -94,56 +74,54 @@ impl Budget {
         self.held.load(Ordering::Relaxed)
     }
 
-    /// Whether more than half is held: whoever can do without more should.
-    pub fn is_short(&self) -> bool {
-        self.held() > self.limit.load(Ordering::Relaxed) / 2
+    /// The part of it that one client may hold, percent.
+    pub fn per_client(&self) -> usize {
+        self.per_client.load(Ordering::Relaxed)
     }
 
-    /// A share of nothing yet.
-    pub fn share(self: &Arc<Self>) -> Share {
-        Share { budget: Arc::clone(self), held: 0, client: None, charge: Charge::new() }
+    /// Whether more than half is held, of all or of the part that this client may hold: requests that can do without more
+    /// should.
+    pub fn is_short(&self, account: Account) -> bool {
+        self.is_held(account, 2)
     }
 
-    /// The same for what a client sends: with all its bodies together it may hold no more than its part, unless it has but
-    /// one. IPv6 clients are told apart by their networks of 64 bits.
-    pub fn share_of(self: &Arc<Self>, client: Option<IpAddr>) -> Share {
-        let client = client.map(Client::of);
-        Share { budget: Arc::clone(self), held: 0, client, charge: Charge::new() }
+    /// The same for a quarter: a request that needs much may be refused.
+    pub fn is_felt(&self, account: Account) -> bool {
+        self.is_held(account, 4)
     }
 
-    fn grow(&self, from: usize, to: usize) -> bool {
+    /// Whether more than one part in `parts` is held, of all or of the part that this client may hold.
+    fn is_held(&self, account: Account, parts: usize) -> bool {
+        let (held, limit) = (self.held(), self.limit.load(Ordering::Relaxed));
+        let own = part(limit, self.per_client()) / parts;
+        // Where all clients together hold less than that, no entry has to be looked at.
+        held > limit / parts || held > own && self.clients.held(account) > own
+    }
+
+    /// A share of nothing yet, on the account of a client. With all its shares together a client may hold no more than its
+    /// part, unless it has but one.
+    pub fn share(self: &Arc<Self>, account: Account) -> Share {
+        Share { budget: Arc::clone(self), held: 0, account, charge: Charge::new() }
+    }
+
+    fn grow(&self, account: Account, from: usize, to: usize) -> bool {
         let limit = self.limit.load(Ordering::Relaxed);
+        let most = part(limit, self.per_client());
         let grow = |held: usize| {
             let others = held.saturating_sub(from);
             let largest = limit.saturating_sub(others) / LARGEST_SHARE;
             (to <= largest).then(|| others.saturating_add(to))
         };
-        self.held.fetch_update(Ordering::Relaxed, Ordering::Relaxed, grow).is_ok()
+        self.clients.change(account, from, to, |others| {
+            (others == 0 || others.saturating_add(to) <= most)
+                && self.held.fetch_update(Ordering::Relaxed, Ordering::Relaxed, grow).is_ok()
+        })
     }
 
-    /// The same where the client may hold so much.
-    fn grow_of(&self, client: Client, from: usize, to: usize) -> bool {
-        let percent = self.per_client.load(Ordering::Relaxed);
-        let most = self.limit.load(Ordering::Relaxed) / 100 * percent;
-        let mut clients = self.clients.lock();
-        let others = clients.get(&client).map_or(0, |held| held.saturating_sub(from));
-        let may = others == 0 || others.saturating_add(to) <= most;
-        if !may || !self.grow(from, to) {
-            return false;
-        }
-        clients.insert(client, others.saturating_add(to));
-        true
-    }
-
-    fn shrink(&self, client: Option<Client>, by: usize) {
-        self.held.fetch_sub(by, Ordering::Relaxed);
-        let Some(client) = client.filter(|_| by > 0) else { return };
-        let mut clients = self.clients.lock();
-        if let Some(held) = clients.get_mut(&client) {
-            *held = held.saturating_sub(by);
-            if *held == 0 {
-                clients.remove(&client);
-            }
+    fn shrink(&self, account: Account, from: usize, to: usize) {
+        if from > to {
+            self.held.fetch_sub(from - to, Ordering::Relaxed);
+            self.clients.change(account, from, to, |_| true);
         }
     }
 }
@@ -155,9 +133,14 @@ impl Default for Budget {
 }
 
 impl Share {
-    /// A share of nothing yet, of the same and for the same client.
+    /// A share of nothing yet, of the same budget and on the same account.
     pub fn another(&self) -> Self {
-        Self { budget: Arc::clone(&self.budget), held: 0, client: self.client, charge: Charge::new() }
+        self.budget.share(self.account)
+    }
+
+    /// Bytes that it holds, without what is too little to be counted.
+    pub fn held(&self) -> usize {
+        self.held
     }
 
     /// Makes this the size of the share, bytes. False: there is not enough, and the share is what it was. To hold less is
@@ -166,33 +149,29 @@ impl Share {
     pub fn hold(&mut self, bytes: usize) -> bool {
         let wanted = bytes - bytes % GRAIN;
         if wanted <= self.held {
-            self.budget.shrink(self.client, self.held - wanted);
-            self.set(wanted);
+            self.budget.shrink(self.account, self.held, wanted);
+            self.set(wanted, bytes);
             return true;
         }
-        let grown = match self.client {
-            Some(client) => self.budget.grow_of(client, self.held, wanted),
-            None => self.budget.grow(self.held, wanted),
-        };
-        if !grown {
+        if !self.budget.grow(self.account, self.held, wanted) {
             self.budget.refused.inc();
             return false;
         }
-        self.set(wanted);
+        self.set(wanted, bytes);
         true
     }
 
-    fn set(&mut self, held: usize) {
+    fn set(&mut self, held: usize, bytes: usize) {
         self.held = held;
         if self.budget.memory {
-            self.charge.set(held);
+            self.charge.set(bytes);
         }
     }
 }
 
 impl Drop for Share {
     fn drop(&mut self) {
-        self.budget.shrink(self.client, self.held);
+        self.budget.shrink(self.account, self.held, 0);
     }
 }
 
@@ -207,21 +186,21 @@ mod tests {
         let budget = Arc::new(Budget::new(64 * MIB));
         let mut large = Vec::new();
         loop {
-            let mut share = budget.share();
+            let mut share = budget.share(Account::PROCESS);
             if !share.hold(8 * MIB) {
                 break;
             }
             large.push(share);
         }
         // The fifth leaves 24 MiB, of which no share may take 8.
-        assert_eq!((large.len(), budget.held(), budget.is_short()), (5, 40 * MIB, true));
-        let mut small = budget.share();
+        assert_eq!((large.len(), budget.held(), budget.is_short(Account::PROCESS)), (5, 40 * MIB, true));
+        let mut small = budget.share(Account::PROCESS);
         assert!(small.hold(MIB), "who needs little still gets it");
         assert_eq!(budget.refused.get(), 1);
         assert!(!small.hold(32 * MIB) && small.held == MIB, "a refused share is what it was");
         drop(large);
         assert!(small.hold(8 * MIB) && small.hold(MIB));
-        assert_eq!((budget.held(), budget.is_short()), (MIB, false));
+        assert_eq!((budget.held(), budget.is_short(Account::PROCESS)), (MIB, false));
         drop(small);
         assert_eq!(budget.held(), 0);
     }
@@ -229,7 +208,7 @@ mod tests {
     #[test]
     fn nothing_is_ever_held_beyond_the_limit() {
         let budget = Arc::new(Budget::new(MIB));
-        let mut shares: Vec<Share> = (0..1000).map(|_| budget.share()).collect();
+        let mut shares: Vec<Share> = (0..1000).map(|_| budget.share(Account::PROCESS)).collect();
         for size in [64 * 1024, GRAIN, 1000] {
             for share in &mut shares {
                 let _ = share.hold(size);
@@ -243,9 +222,25 @@ mod tests {
     }
 
     #[test]
+    fn memory_is_short_for_the_client_that_holds_it() {
+        let budget = Arc::new(Budget::new(64 * MIB));
+        let (one, other) =
+            (Account::of(Some([192, 0, 2, 1].into())), Account::of(Some([192, 0, 2, 2].into())));
+        let mut shares: Vec<_> = (0..16).map(|_| budget.share(one)).collect();
+        let mut said = Vec::new();
+        for share in &mut shares {
+            assert!(share.hold(MIB));
+            said.push((budget.is_felt(one), budget.is_short(one)));
+        }
+        let expected = (1..=16).map(|held| (held > 4, held > 8));
+        assert_eq!(said, expected.collect::<Vec<_>>());
+        assert!(!budget.is_felt(other) && !budget.share(one).hold(MIB) && budget.share(other).hold(12 * MIB));
+    }
+
+    #[test]
     fn one_client_has_its_part_but_always_one_body() {
         let budget = Arc::new(Budget::new(64 * MIB));
-        let of = |text: &str| budget.share_of(Some(text.parse().unwrap()));
+        let of = |text: &str| budget.share(Account::of(Some(text.parse().unwrap())));
         let mut large = of("192.0.2.1");
         budget.set_limit(64 * MIB, 10);
         assert!(large.hold(12 * MIB), "one body of a client is bounded as any other");
@@ -256,6 +251,6 @@ mod tests {
         let (mut one, mut same, mut other) = (of("2001:db8::1"), of("2001:db8::2"), of("2001:db8:0:1::1"));
         assert!(one.hold(6 * MIB) && !same.hold(MIB) && other.hold(6 * MIB));
         drop((one, same, other, large, second));
-        assert_eq!((budget.held(), budget.clients.lock().len()), (0, 0));
+        assert_eq!((budget.held(), budget.clients.clients()), (0, 0));
     }
 }

@@ -4,12 +4,13 @@
 //! all have found the last descriptor free.
 
 use std::io;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, LazyLock};
 
 use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
 
+use crate::account::{Account, Ledger, part};
 use crate::connection::registry::Holdings;
 
 /// Descriptors that connections and temporary files leave for health checks, admin, metrics, logs and configuration files.
@@ -26,6 +27,8 @@ const FEW: usize = 64;
 static USED: AtomicUsize = AtomicUsize::new(0);
 /// Those of [`USED`] that connections to origins have.
 static OF_ORIGINS: AtomicUsize = AtomicUsize::new(0);
+/// The temporary files of each client.
+static FILES: LazyLock<Ledger> = LazyLock::new(Ledger::default);
 static ALLOWED: AtomicUsize = AtomicUsize::new(usize::MAX);
 
 /// Sees how many descriptors the process may have, and how many of them listeners, logs and the like have open: for when these
@@ -64,14 +67,22 @@ fn all_but(part: usize) -> usize {
 /// The place of one descriptor. It moves into what has the descriptor, and counts until that is dropped.
 #[derive(Debug)]
 pub struct Used {
-    of_origin: bool,
+    of: Kind,
+}
+
+/// What has the descriptor.
+#[derive(Debug)]
+enum Kind {
+    Client,
+    Origin,
+    File(Account),
 }
 
 impl Used {
     /// Counts a connection of a client, which is there already.
     pub fn new() -> Self {
         USED.fetch_add(1, Ordering::Relaxed);
-        Self { of_origin: false }
+        Self { of: Kind::Client }
     }
 
     /// A place for a connection to an origin, unless there is none left.
@@ -81,12 +92,16 @@ impl Used {
             OF_ORIGINS.fetch_sub(1, Ordering::Relaxed);
             return None;
         }
-        Some(Self { of_origin: true })
+        Some(Self { of: Kind::Origin })
     }
 
-    /// A place for a temporary file.
-    pub fn take_for_file() -> Option<Self> {
-        take(&USED, all_but(NOT_FOR_FILES)).map(|()| Self { of_origin: false })
+    /// A place for a temporary file on the account of a client, which may have so many `percent` of those that files may have.
+    pub fn take_for_file(account: Account, percent: usize) -> Option<Self> {
+        let all = all_but(NOT_FOR_FILES);
+        let took =
+            FILES.change(account, 0, 1, |others| others < part(all, percent) && take(&USED, all).is_some());
+        // Not `then_some`, which would make a place, and give one back, that was never taken.
+        took.then(|| Self { of: Kind::File(account) })
     }
 }
 
@@ -130,8 +145,14 @@ fn take(used: &AtomicUsize, limit: usize) -> Option<()> {
 impl Drop for Used {
     fn drop(&mut self) {
         USED.fetch_sub(1, Ordering::Relaxed);
-        if self.of_origin {
-            OF_ORIGINS.fetch_sub(1, Ordering::Relaxed);
+        match self.of {
+            Kind::Client => {}
+            Kind::Origin => {
+                OF_ORIGINS.fetch_sub(1, Ordering::Relaxed);
+            }
+            Kind::File(account) => {
+                FILES.change(account, 1, 0, |_| true);
+            }
         }
     }
 }

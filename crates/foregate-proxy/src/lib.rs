@@ -5,6 +5,7 @@
 
 #![deny(unsafe_code)]
 
+mod account;
 pub mod address;
 mod admin;
 mod budget;
@@ -17,6 +18,7 @@ mod files;
 pub mod http2;
 #[cfg(not(fuzzing))]
 mod http2;
+mod lanes;
 mod link;
 mod listener;
 mod memory;

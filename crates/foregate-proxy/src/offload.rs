@@ -3,14 +3,13 @@
 //! The queue is bounded: whoever has work asks for a place first, and decides what to do when there is none.
 
 use std::collections::{HashMap, VecDeque};
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use foregate_wire::client_network;
 use parking_lot::{Condvar, Mutex};
 
+use crate::account::{Account, part};
 use crate::pressure;
 use crate::sys;
 use crate::telemetry::metrics::Metrics;
@@ -26,9 +25,9 @@ const PER_CLIENT: usize = 16;
 /// The same where the work is short as a rule, and as many as a page has.
 const PER_CLIENT_SHORT: usize = 64;
 
-/// The part of the queue that work may take of one client that waits with patience: an upload is better looked at later than
-/// not at all, or on the worker. It holds nobody else up, as clients take turns.
-const PATIENT_PART: usize = 4;
+/// The part of the queue that the work of one client may take, percent. Work that waits with patience may take all of that: an
+/// upload is better looked at later than not at all, or on the worker. It holds nobody else up, as clients take turns.
+const PART: usize = 25;
 
 /// Whether a piece of work for which there is no place is done otherwise at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -67,7 +66,7 @@ struct Queue {
     /// Jobs that wait or have a place.
     taken: AtomicUsize,
     /// Those of each client, and the ones on a thread.
-    clients: Mutex<HashMap<IpAddr, Counts, foldhash::fast::RandomState>>,
+    clients: Mutex<HashMap<Account, Counts, foldhash::fast::RandomState>>,
     ready: Condvar,
     closed: AtomicBool,
 }
@@ -78,14 +77,14 @@ type Counts = [usize; 3];
 /// Work that waits. Clients take turns, so that whoever has much of it waits for itself.
 #[derive(Default)]
 struct Jobs {
-    /// Of each client that has any; there is one for all those without an address.
-    clients: HashMap<Option<IpAddr>, VecDeque<(Job, Instant)>, foldhash::fast::RandomState>,
+    /// Of each client that has any; those without an address are one.
+    clients: HashMap<Account, VecDeque<(Job, Instant)>, foldhash::fast::RandomState>,
     /// Whose turn it is, once for each that has any.
-    turns: VecDeque<Option<IpAddr>>,
+    turns: VecDeque<Account>,
 }
 
 impl Jobs {
-    fn push(&mut self, client: Option<IpAddr>, job: Job) {
+    fn push(&mut self, client: Account, job: Job) {
         let own = self.clients.entry(client).or_default();
         if own.is_empty() {
             self.turns.push_back(client);
@@ -116,24 +115,24 @@ impl std::fmt::Debug for Queue {
 pub struct Place<'o> {
     offload: &'o Offload,
     used: bool,
-    share: Share,
+    share: Option<Share>,
+    account: Account,
 }
 
 /// A place among those of its client, until the work is done.
 struct Share {
     queue: Arc<Queue>,
-    client: Option<IpAddr>,
+    account: Account,
     patience: Patience,
 }
 
 impl Drop for Share {
     fn drop(&mut self) {
-        let Some(client) = self.client else { return };
         let mut clients = self.queue.clients.lock();
-        if let Some(counts) = clients.get_mut(&client) {
+        if let Some(counts) = clients.get_mut(&self.account) {
             counts[self.patience as usize] -= 1;
             if *counts == Counts::default() {
-                clients.remove(&client);
+                clients.remove(&self.account);
             }
         }
     }
@@ -163,28 +162,32 @@ impl Offload {
         self.limit.store(limit, Ordering::Relaxed);
     }
 
-    /// A place in the queue, unless it is full, or the client has too many already.
-    pub fn reserve(&self, client: Option<IpAddr>, patience: Patience) -> Option<Place<'_>> {
-        let client = client.map(client_network);
+    /// A place in the queue on the account of a client, unless the queue is full, or the client has too many already.
+    pub fn reserve(&self, account: Account, patience: Patience) -> Option<Place<'_>> {
         let limit = self.limit.load(Ordering::Relaxed);
-        if let Some(client) = client {
-            let most = match patience {
-                Patience::None => PER_CLIENT,
-                Patience::Short => PER_CLIENT_SHORT,
-                Patience::Long => PER_CLIENT.max(limit / PATIENT_PART),
-            };
+        // Where the queue is short, one piece for each thread to do, and one to wait.
+        let few = part(limit, PART).max(2 * self.threads);
+        let most = match patience {
+            _ if !account.is_client() => usize::MAX,
+            Patience::None => PER_CLIENT.min(few),
+            Patience::Short => PER_CLIENT_SHORT.min(few),
+            Patience::Long => few,
+        };
+        {
             let mut clients = self.queue.clients.lock();
-            let count = &mut clients.entry(client).or_default()[patience as usize];
-            if *count >= most {
+            let counts = clients.entry(account).or_default();
+            let has: usize = counts.iter().sum();
+            let count = &mut counts[patience as usize];
+            if *count >= most || account.is_client() && has >= few {
                 return None;
             }
             *count += 1;
         }
-        let share = Share { queue: Arc::clone(&self.queue), client, patience };
+        let share = Share { queue: Arc::clone(&self.queue), account, patience };
         let take = |taken: usize| (taken < limit).then_some(taken + 1);
         let reserved = self.queue.taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take);
         // Not `then_some`, which would make a place, and give one back, that was never taken.
-        reserved.is_ok().then(|| Place { offload: self, used: false, share })
+        reserved.is_ok().then(|| Place { offload: self, used: false, share: Some(share), account })
     }
 
     /// Starts the threads. Whether there are any.
@@ -215,14 +218,13 @@ impl Place<'_> {
             return job();
         }
         self.used = true;
-        let client = self.share.client.take();
-        let share = Share { queue: Arc::clone(&self.share.queue), client, patience: self.share.patience };
+        let (account, share) = (self.account, self.share.take());
         let job: Job = Box::new(move || {
             job();
             drop(share);
         });
         self.offload.metrics.offload_queue.inc();
-        self.offload.queue.jobs.lock().push(client, job);
+        self.offload.queue.jobs.lock().push(account, job);
         self.offload.queue.ready.notify_one();
     }
 }
@@ -276,14 +278,18 @@ mod tests {
 
     use super::*;
 
+    fn of(text: &str) -> Account {
+        Account::of(Some(text.parse().unwrap()))
+    }
+
     #[test]
     fn the_queue_is_bounded_and_places_that_are_not_used_come_back() {
         let offload = Offload::new(1, 2, Arc::default());
-        drop(offload.reserve(None, Patience::None).unwrap());
+        drop(offload.reserve(Account::of(None), Patience::None).unwrap());
         let (done, told) = mpsc::channel();
         let (go, wait) = mpsc::channel::<()>();
         let first = done.clone();
-        offload.reserve(None, Patience::None).unwrap().submit(Box::new(move || {
+        offload.reserve(Account::of(None), Patience::None).unwrap().submit(Box::new(move || {
             first.send("begun").unwrap();
             wait.recv().unwrap();
         }));
@@ -291,15 +297,15 @@ mod tests {
         for _ in 0..2 {
             let done = done.clone();
             offload
-                .reserve(None, Patience::None)
+                .reserve(Account::of(None), Patience::None)
                 .unwrap()
                 .submit(Box::new(move || done.send("done").unwrap()));
         }
-        assert!(offload.reserve(None, Patience::None).is_none());
+        assert!(offload.reserve(Account::of(None), Patience::None).is_none());
         go.send(()).unwrap();
         assert_eq!(told.recv_timeout(Duration::from_secs(10)).unwrap(), "done");
         assert_eq!(told.recv_timeout(Duration::from_secs(10)).unwrap(), "done");
-        assert!(offload.reserve(None, Patience::None).is_some());
+        assert!(offload.reserve(Account::of(None), Patience::None).is_some());
     }
 
     #[test]
@@ -310,7 +316,7 @@ mod tests {
         let offload = Offload::new(1, 1, Arc::default());
         let (told, there) = mpsc::channel();
         offload
-            .reserve(None, Patience::None)
+            .reserve(Account::of(None), Patience::None)
             .unwrap()
             .submit(Box::new(move || told.send(priority()).unwrap()));
         assert_eq!(there.recv_timeout(Duration::from_secs(10)).unwrap(), (before + NICE).min(19));
@@ -320,16 +326,28 @@ mod tests {
     #[test]
     fn one_client_has_a_share() {
         let offload = Offload::new(1, 1000, Arc::default());
-        let one = |text: &str| offload.reserve(Some(text.parse().unwrap()), Patience::None);
+        let one = |text: &str| offload.reserve(of(text), Patience::None);
         let places: Vec<_> = (0..PER_CLIENT).map(|_| one("2001:db8::1").unwrap()).collect();
         assert!(
             one("2001:db8::2").is_none() && one("2001:db8:0:1::1").is_some() && one("192.0.2.1").is_some()
         );
-        let patient = |text: &str| offload.reserve(Some(text.parse().unwrap()), Patience::Long);
-        let more: Vec<_> = (0..250).map(|_| patient("2001:db8::1").unwrap()).collect();
+        let patient = |text: &str| offload.reserve(of(text), Patience::Long);
+        let more: Vec<_> = (0..234).map(|_| patient("2001:db8::1").unwrap()).collect();
         assert!(patient("2001:db8::1").is_none() && patient("192.0.2.1").is_some());
         drop((places, more));
         assert!(one("2001:db8::2").is_some());
+        assert!(offload.queue.clients.lock().is_empty());
+    }
+
+    #[test]
+    fn one_client_leaves_room_in_a_short_queue() {
+        let offload = Offload::new(1, 8, Arc::default());
+        for patience in [Patience::None, Patience::Short, Patience::Long] {
+            let all: Vec<_> = std::iter::from_fn(|| offload.reserve(of("192.0.2.1"), patience)).collect();
+            assert_eq!(all.len(), 2, "{patience:?}");
+            assert!(offload.reserve(of("192.0.2.1"), Patience::None).is_none());
+            assert!(offload.reserve(of("192.0.2.2"), patience).is_some());
+        }
         assert!(offload.queue.clients.lock().is_empty());
     }
 
@@ -339,7 +357,7 @@ mod tests {
         let (told, there) = mpsc::channel();
         let (go, wait) = mpsc::channel::<()>();
         let submit = |client: &str, job: Job| {
-            offload.reserve(Some(client.parse().unwrap()), Patience::Long).unwrap().submit(job);
+            offload.reserve(of(client), Patience::Long).unwrap().submit(job);
         };
         submit("192.0.2.9", Box::new(move || wait.recv().unwrap()));
         for (client, number) in [(1, 11), (1, 12), (1, 13), (2, 21), (1, 14), (2, 22), (3, 31)] {

@@ -260,9 +260,9 @@ pub struct Limits {
     /// What starts of bodies that steps look at may hold together in temporary files, bytes. Beyond: 503. Default:
     /// [`FILTER_FILES`].
     pub filter_files: usize,
-    /// The part of [`filter_memory`](Self::filter_memory) and [`filter_files`](Self::filter_files) that bodies of one
-    /// client address (IPv6: of a network of 64 bits) may hold, percent; one body alone may hold more. Beyond: 503. Default:
-    /// [`FILTER_PER_CLIENT`].
+    /// The part of [`filter_memory`](Self::filter_memory), of [`filter_files`](Self::filter_files), of the descriptors for these files
+    /// and of the places for fetches to one upstream that the requests of one client address (IPv6: of a network of 64 bits) may
+    /// hold, percent; one body alone may hold more. Beyond: 503 for this client. Default: [`FILTER_PER_CLIENT`].
     pub filter_per_client: usize,
 }
 

@@ -18,10 +18,11 @@ use std::time::{Duration, Instant};
 use foregate_module::Plan;
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
-use tokio::sync::Semaphore;
 
+use crate::account::Account;
 use crate::budget::{Budget, Share};
 use crate::descriptors::Used;
+use crate::lanes::Lanes;
 use crate::pressure::{self, Charge};
 use crate::telemetry::metrics::Counter;
 
@@ -53,7 +54,7 @@ pub enum SpoolError {
 /// What the files of the process share.
 #[derive(Debug)]
 pub struct Spools {
-    turns: Arc<Semaphore>,
+    turns: Arc<Lanes>,
     /// What they hold together.
     pub budget: Arc<Budget>,
     /// Files that could not be made, written or read.
@@ -70,6 +71,7 @@ pub struct Spool {
     file: Option<(File, Used)>,
     length: AtomicU64,
     share: Mutex<Share>,
+    account: Account,
     of: Arc<Spools>,
     /// Whose threads read it for those that may block, but not for ever.
     runtime: Handle,
@@ -79,7 +81,7 @@ impl Spools {
     /// No file yet. They may hold so many bytes together.
     pub fn new(limit: usize) -> Self {
         Self {
-            turns: Arc::new(Semaphore::new(TURNS)),
+            turns: Lanes::new(TURNS),
             budget: Arc::new(Budget::of_files(limit)),
             failed: Counter::default(),
             told: Mutex::default(),
@@ -93,37 +95,38 @@ impl Spools {
         self.stuck.lock().is_some_and(|since| since.elapsed() < LONGEST)
     }
 
-    /// Makes a file in this folder; what it holds counts for `share`.
+    /// Makes a file in this folder, on the account of a client.
     ///
     /// # Errors
     ///
-    /// It could not be made, or there is no descriptor for it.
-    pub async fn create(self: &Arc<Self>, folder: &Path, share: Share) -> Result<Arc<Spool>, SpoolError> {
+    /// It could not be made, or there is no descriptor for it, or the client has its part of them.
+    pub async fn create(self: &Arc<Self>, folder: &Path, account: Account) -> Result<Arc<Spool>, SpoolError> {
         if self.is_stuck() {
             self.failed.inc();
             return Err(SpoolError::Io);
         }
-        let Some(place) = Used::take_for_file() else {
+        let Some(place) = Used::take_for_file(account, self.budget.per_client()) else {
             self.budget.refused.inc();
             return Err(SpoolError::Limit);
         };
         let path = folder.to_owned();
-        let made = in_turn(Arc::clone(&self.turns), move || {
+        let made = in_turn(&self.turns, account, move || {
             let file = tempfile::tempfile_in(path)?;
             file.set_permissions(Permissions::from_mode(0o600))?;
             Ok((file, place))
         })
         .await;
         let file = made.map_err(|error| self.failure(&error, Some(folder)))?;
-        let (length, share) = (AtomicU64::new(0), Mutex::new(share));
+        let (length, share) = (AtomicU64::new(0), Mutex::new(self.budget.share(account)));
         let runtime = Handle::current();
-        Ok(Arc::new(Spool { file: Some(file), length, share, of: Arc::clone(self), runtime }))
+        Ok(Arc::new(Spool { file: Some(file), length, share, account, of: Arc::clone(self), runtime }))
     }
 
     /// Tries whether a file can be made in this folder, and tells if not: better at the start than with the first long body.
     pub async fn probe(&self, folder: PathBuf) {
         let path = folder.clone();
-        let made = in_turn(Arc::clone(&self.turns), move || tempfile::tempfile_in(path).map(drop)).await;
+        let make = move || tempfile::tempfile_in(path).map(drop);
+        let made = in_turn(&self.turns, Account::PROCESS, make).await;
         if let Err(error) = made {
             tell_of_folder(&error, &folder);
         }
@@ -161,16 +164,18 @@ impl Default for Spools {
 }
 
 /// Does something that may block, on a thread that may, in its turn, which lasts until it is over: what hangs keeps its place.
+/// Clients take turns, so that the files of one do not keep those of others waiting.
 #[expect(
     clippy::disallowed_methods,
     reason = "as many are under way as there are turns; others wait here, each for its own"
 )]
 async fn in_turn<T: Send + 'static>(
-    turns: Arc<Semaphore>,
+    turns: &Arc<Lanes>,
+    account: Account,
     work: impl FnOnce() -> io::Result<T> + Send + 'static,
 ) -> io::Result<T> {
     let done = async {
-        let turn = turns.acquire_owned().await.map_err(io::Error::other)?;
+        let turn = turns.turn(account).await;
         let work = move || {
             let done = work();
             drop(turn);
@@ -185,7 +190,8 @@ impl Drop for Spool {
     /// The system frees the room of a file when it is closed, which for a long one takes milliseconds. It counts until then.
     fn drop(&mut self) {
         let Some(file) = self.file.take() else { return };
-        let share = std::mem::replace(self.share.get_mut(), self.of.budget.share());
+        let none = self.of.budget.share(self.account);
+        let share = std::mem::replace(self.share.get_mut(), none);
         if let Ok(runtime) = Handle::try_current() {
             runtime.spawn_blocking(move || {
                 drop(file);
@@ -220,7 +226,7 @@ impl Spool {
         let (spool, ours) = (Arc::clone(self), Arc::new(std::mem::take(bytes)));
         let theirs = Arc::clone(&ours);
         let written =
-            in_turn(Arc::clone(&self.of.turns), move || spool.file()?.write_all_at(&theirs, at)).await;
+            in_turn(&self.of.turns, self.account, move || spool.file()?.write_all_at(&theirs, at)).await;
         if let Err(error) = written {
             // A write that hangs has them as well.
             *bytes = Arc::try_unwrap(ours).unwrap_or_else(|ours| ours.to_vec());
@@ -337,12 +343,19 @@ impl Reader {
             let (spool, at) = (Arc::clone(&self.spool), self.at);
             let turns = Arc::clone(&spool.of.turns);
             let mut piece = std::mem::take(&mut self.piece);
-            Box::pin(in_turn(turns, move || {
-                let left = spool.len().saturating_sub(at);
-                piece.resize(usize::try_from(left).unwrap_or(PIECE).min(PIECE), 0);
-                spool.file()?.read_exact_at(&mut piece, at)?;
-                Ok(piece)
-            }))
+            // As with other buffers: a peer that takes little holds the less the more of them there are.
+            let most = PIECE.min(pressure::largest_buffer());
+            Box::pin(async move {
+                let account = spool.account;
+                let read = move || {
+                    let left = spool.len().saturating_sub(at);
+                    piece.resize(usize::try_from(left).unwrap_or(most).min(most), 0);
+                    piece.shrink_to(most);
+                    spool.file()?.read_exact_at(&mut piece, at)?;
+                    Ok(piece)
+                };
+                in_turn(&turns, account, read).await
+            })
         });
         let read = ready!(reading.as_mut().poll(cx));
         self.reading = None;
@@ -389,7 +402,7 @@ mod tests {
     fn what_is_written_is_read_as_often_as_is_asked_for() {
         run(async {
             let spools = Arc::new(Spools::new(64 << 20));
-            let spool = spools.create(&std::env::temp_dir(), spools.budget.share()).await.unwrap();
+            let spool = spools.create(&std::env::temp_dir(), Account::PROCESS).await.unwrap();
             let body: Vec<u8> = (0..3 * PIECE + 77).map(|at| (at % 251) as u8).collect();
             for piece in body.chunks(10_000) {
                 spool.append(&mut piece.to_vec()).await.unwrap();
@@ -414,13 +427,13 @@ mod tests {
     fn there_is_a_limit_and_what_is_there_stays() {
         run(async {
             let spools = Arc::new(Spools::new(1 << 20));
-            let spool = spools.create(&std::env::temp_dir(), spools.budget.share()).await.unwrap();
+            let spool = spools.create(&std::env::temp_dir(), Account::PROCESS).await.unwrap();
             spool.append(&mut vec![1; 200_000]).await.unwrap();
             let mut more = vec![2; 200_000];
             assert_eq!(spool.append(&mut more).await, Err(SpoolError::Limit));
             assert_eq!(spool.read().unwrap(), vec![1; 200_000]);
             let both = [vec![1; 200_000], more.clone()].concat();
-            let mut reader = Reader::new(spool).followed_by(more, spools.budget.share());
+            let mut reader = Reader::new(spool).followed_by(more, spools.budget.share(Account::PROCESS));
             assert_eq!(reader.len(), 400_000);
             assert_eq!(drain(&mut reader, PIECE).await, both);
             reader.rewind();
@@ -434,7 +447,7 @@ mod tests {
         run(async {
             let spools = Arc::new(Spools::new(1 << 20));
             let missing = std::env::temp_dir().join("foregate-spool-missing/folder");
-            let made = spools.create(&missing, spools.budget.share()).await;
+            let made = spools.create(&missing, Account::PROCESS).await;
             assert_eq!((made.err(), spools.failed.get()), (Some(SpoolError::Io), 1));
         });
     }
@@ -444,7 +457,7 @@ mod tests {
         use std::os::unix::fs::MetadataExt;
         run(async {
             let spools = Arc::new(Spools::new(1 << 20));
-            let spool = spools.create(&std::env::temp_dir(), spools.budget.share()).await.unwrap();
+            let spool = spools.create(&std::env::temp_dir(), Account::PROCESS).await.unwrap();
             let metadata = spool.file().unwrap().metadata().unwrap();
             assert_eq!((metadata.nlink(), metadata.mode() & 0o777), (0, 0o600));
         });

@@ -111,10 +111,19 @@ impl Exchange<'_> {
         self.skip_to(PhaseId::ResponseHeaders);
         self.response.headers.push_id(NameId::ContentLength, body.len().to_string().as_bytes());
         self.run_phases(PhaseId::ResponseErrorPage).await?;
+        let mut share = self.proxy.filter_memory.share(self.account());
+        let goes_on = self.plan().is_some_and(|plan| plan.hold_is_optional());
         if let Some(run) = &mut self.run {
-            let start = body.get(..run.state.hold).unwrap_or(&body);
+            let mut start = body.get(..run.state.hold).unwrap_or(&body);
+            if !share.hold(start.len()) {
+                if !goes_on {
+                    return Err(Ended::Failed(Error::FilterMemory));
+                }
+                start = &[];
+            }
             run.facts.response_body_is_whole = start.len() == body.len();
             run.facts.response_body = start.to_vec();
+            run.facts.response_share = Some(share);
         }
         self.run_phases(PhaseId::ResponseBody).await?;
         let filters = self.take_response_filters();
@@ -129,11 +138,15 @@ impl Exchange<'_> {
         if filters.iter().any(Filtered::changes_length) {
             self.response.body_changes(BodyLength::Empty);
         }
-        let mut filter = Filter::new(chain(filters), self.proxy.filter_memory.share())
+        let mut filter = Filter::new(chain(filters), self.proxy.filter_memory.share(self.account()))
             .map_err(|_| Ended::Failed(Error::FilterMemory))?;
         let filtered = self.filter_whole(&mut filter, &body).await;
         self.count_filters(&mut filter);
         let body = filtered.map_err(|error| Ended::Failed(Error::of_download(error)))?;
+        if let Some(run) = &mut self.run {
+            // The client may take it slowly.
+            run.facts.shares.push(filter.into_share(body.capacity()));
+        }
         Ok(body.into())
     }
 

@@ -2,6 +2,7 @@
 
 use std::future::poll_fn;
 use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
 
 use foregate_module::{FetchRequest, Filtered, PhaseId, Source};
 use foregate_wire::{BodyLength, Method, NameId, Version, connection};
@@ -16,6 +17,9 @@ use crate::link::start::Front;
 use crate::link::{Link, LinkError};
 use crate::telemetry::clock;
 use crate::upstream::Origin;
+
+/// How long a response whose filters may be refused their memory waits for the first piece of its body before its head is sent.
+const BEGINS_WITHIN: Duration = Duration::from_secs(1);
 
 impl Exchange<'_> {
     /// Makes the response what the client shall see, and sends its head.
@@ -88,19 +92,56 @@ impl Exchange<'_> {
         let changes = filters.iter().any(Filtered::changes_length);
         let length = if changes { self.response.body_changes(length) } else { length };
         if !length.is_empty() {
-            match Filter::new(chain(filters), self.proxy.filter_memory.share()) {
-                Ok(filter) => {
-                    let mut filter = filter.begins_soon();
-                    filter.rewrites = changes;
-                    self.download.filter = Some(Box::new(filter));
-                }
-                Err(_) => {
+            match self.filter_response(&mut origin, filters, changes).await {
+                Ok(filter) => self.download.filter = Some(filter),
+                Err(error) => {
                     self.drop_response(origin, length);
-                    return Step::Failed(Error::FilterMemory);
+                    return Step::Failed(error);
                 }
             }
         }
         Step::Head(origin, length)
+    }
+
+    /// Puts filters before the response's body, and has them take what is at hand of it: where their memory is refused, which decoders
+    /// only know once they have seen how a body begins, the client gets an error instead of the head of a response that breaks off.
+    async fn filter_response(
+        &mut self,
+        origin: &mut Origin,
+        filters: Vec<Filtered>,
+        changes: bool,
+    ) -> Result<Box<Filter>, Error> {
+        let (memory, account) = (&self.proxy.filter_memory, self.account());
+        let filter = Filter::new(chain(filters), memory.share(account)).map_err(|_| Error::FilterMemory)?;
+        let mut filter = Box::new(filter.begins_soon());
+        filter.rewrites = changes;
+        let until = memory.is_felt(account).then(|| clock::now() + BEGINS_WITHIN);
+        poll_fn(|cx| self.poll_begin(cx, origin, &mut filter, until)).await?;
+        Ok(filter)
+    }
+
+    /// Has filters take the first piece of the response's body, which is waited for at most `until`.
+    fn poll_begin(
+        &mut self,
+        cx: &mut Context<'_>,
+        origin: &mut Origin,
+        filter: &mut Filter,
+        until: Option<Instant>,
+    ) -> Poll<Result<(), Error>> {
+        match self.download.poll_begin(cx, filter, &mut origin.link) {
+            Poll::Ready(Ok(())) => return Poll::Ready(Ok(())),
+            Poll::Ready(Err(error)) => {
+                self.count_filters(filter);
+                return Poll::Ready(Err(Error::of_download(error)));
+            }
+            Poll::Pending => {}
+        }
+        let Some(until) = until else { return Poll::Ready(Ok(())) };
+        self.poll_upload(cx, origin)?;
+        if let Poll::Ready(error) = self.client.poll_abandoned(cx, self.timer) {
+            return Poll::Ready(Err(Error::Client(error)));
+        }
+        self.timer.poll(cx, until).map(Ok)
     }
 
     /// Sends the head of what the client gets from the origin.

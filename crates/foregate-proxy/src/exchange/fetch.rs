@@ -1,37 +1,72 @@
 //! Requests that steps of modules have asked for.
 
+mod attempts;
+
 use std::collections::HashMap;
 use std::fmt;
-use std::future::poll_fn;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
-use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use foregate_module::{FetchError, FetchRequest, FetchResponse, FetchResult, FetchTarget, Field, Text};
-use foregate_wire::{BodyLength, HeaderList, Method, ResponseHead, Slashes, connection};
+use foregate_wire::{Method, Slashes};
 use parking_lot::Mutex;
 
-use super::forward::InterimBytes;
+use self::attempts::AttemptsOf;
 use super::request::Request;
+use crate::account::{Account, Place, part};
 use crate::address::ServerAddress;
+use crate::budget::{Budget, Share};
+use crate::connection::registry::Holdings;
 use crate::error::Error;
-use crate::link::Received;
+use crate::lanes::Lanes;
 use crate::proxy::{Config, Proxy};
 use crate::routing::HostId;
 use crate::settings::{self, Action};
-use crate::upstream::{Addresses, Attempts, Origin, Terms, Upstream, authentication};
+use crate::upstream::Upstream;
 
 /// Questions whose answers are kept. Beyond, the one that is least fresh goes.
 const KEPT: usize = 256;
+/// The part of them that the requests of one client may have asked, percent. Beyond, the least fresh of its own goes.
+const KEPT_PART: usize = 25;
 /// The largest answer that is kept, bytes of its body.
 const KEPT_BODY: usize = 1 << 20;
 /// How long an answer other than 200, or a failure, is kept for those who ask the same.
 const KEPT_FAILURE: Duration = Duration::from_secs(1);
+
 /// The answers of fetches that are kept for all requests of the process.
 #[derive(Debug, Default)]
 pub struct Fetches {
-    kept: Mutex<HashMap<Question, Arc<Kept>, foldhash::fast::RandomState>>,
+    kept: Mutex<HashMap<Question, KeptEntry, foldhash::fast::RandomState>>,
+}
+
+#[derive(Debug)]
+struct KeptEntry {
+    kept: Arc<Kept>,
+    /// The client whose request has asked first.
+    account: Account,
+}
+
+/// The client on whose account a fetch is made: its place, its memory, and the connection.
+#[derive(Debug, Clone)]
+pub(super) struct Asker {
+    pub account: Account,
+    /// For connections to origins.
+    pub holdings: Option<Arc<Holdings>>,
+}
+
+/// The answer to a fetch, and the memory that its body holds.
+#[derive(Debug)]
+pub(super) struct Fetched {
+    pub answer: FetchResult,
+    /// `None` where the body is shared with others.
+    pub share: Option<Share>,
+}
+
+impl From<FetchResult> for Fetched {
+    fn from(answer: FetchResult) -> Self {
+        Self { answer, share: None }
+    }
 }
 
 /// What has to be the same for an answer to serve again.
@@ -88,11 +123,18 @@ impl Hash for Whom {
 }
 
 /// The answer to a question. Whoever asks first fetches it; the others wait, unless an answer that was kept will do for them.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Kept {
     answers: Mutex<Answers>,
-    /// Held while it is fetched.
-    asking: Arc<tokio::sync::Mutex<()>>,
+    /// The turn at fetching it. What has failed for want of the asker's own memory or places, the next one asks again; so the turn
+    /// goes from client to client.
+    asking: Arc<Lanes>,
+}
+
+impl Default for Kept {
+    fn default() -> Self {
+        Self { answers: Mutex::default(), asking: Lanes::new(1) }
+    }
 }
 
 #[derive(Debug, Default)]
@@ -109,28 +151,32 @@ pub(super) async fn fetch(
     proxy: &Proxy,
     config: &Arc<Config>,
     site: Option<HostId>,
-    authority: &str,
+    (authority, asker): (&str, Asker),
     step: &'static str,
     mut ask: FetchRequest,
-) -> FetchResult {
+) -> Fetched {
     let counters = proxy.steps.named(step);
     if let Some(counters) = counters {
         counters.fetches.inc();
     }
     let deadline = Instant::now() + ask.timeout;
     let result = match whom(config, site, &ask) {
-        None => Err(FetchError::BadRequest),
+        None => Err(FetchError::BadRequest).into(),
         Some(whom) if ask.keep.is_zero() => {
             ask.authority.get_or_insert_with(|| authority.to_owned().into());
-            in_time(config, &whom, &ask, deadline).await
+            let called = Called { config, asker: &asker, memory: &proxy.filter_memory };
+            match called.place(&whom) {
+                Ok(place) => called.in_time(place, &whom, &ask, deadline).await,
+                Err(error) => Err(error).into(),
+            }
         }
         Some(whom) => {
             // What serves other clients must not depend on what this one has put into its Host.
             ask.authority.get_or_insert_with(|| authority_of(&whom).into());
-            from_kept(proxy, config, whom, ask, deadline).await
+            from_kept(proxy, config, asker, whom, ask, deadline).await.into()
         }
     };
-    if let Err(error) = &result {
+    if let Err(error) = &result.answer {
         if let Some(counters) = counters {
             counters.fetches_failed.inc();
         }
@@ -174,15 +220,17 @@ fn authority_of(whom: &Whom) -> String {
 async fn from_kept(
     proxy: &Proxy,
     config: &Arc<Config>,
+    asker: Asker,
     whom: Whom,
     ask: FetchRequest,
     deadline: Instant,
 ) -> FetchResult {
-    let entry = proxy.fetches.entry(question(whom.clone(), &ask));
+    let entry = proxy.fetches.entry(question(whom.clone(), &ask), asker.account);
     if let Some(known) = entry.known(&ask) {
         return known;
     }
-    let answer = tokio::time::timeout_at(deadline.into(), ask_in_turn(&entry, config, whom, &ask));
+    let answer =
+        tokio::time::timeout_at(deadline.into(), ask_in_turn(proxy, &entry, config, asker, whom, &ask));
     answer.await.unwrap_or_else(|_| {
         // Whose time is over before that of whoever asks takes what is there.
         let stale = entry.answers.lock().stale(&ask, Instant::now());
@@ -191,17 +239,31 @@ async fn from_kept(
 }
 
 /// Asks, once those who have asked before have their answer, unless that serves here as well.
-async fn ask_in_turn(entry: &Arc<Kept>, config: &Arc<Config>, whom: Whom, ask: &FetchRequest) -> FetchResult {
-    let turn = Arc::clone(&entry.asking).lock_owned().await;
+async fn ask_in_turn(
+    proxy: &Proxy,
+    entry: &Arc<Kept>,
+    config: &Arc<Config>,
+    asker: Asker,
+    whom: Whom,
+    ask: &FetchRequest,
+) -> FetchResult {
+    let turn = entry.asking.turn(asker.account).await;
     if let Some(known) = entry.known(ask) {
         return known;
     }
+    let memory = Arc::clone(&proxy.filter_memory);
+    let place = Called { config, asker: &asker, memory: &memory }.place(&whom)?;
     // It has all of its time, whoever waits for it and leaves.
     let (entry, config, ask) = (Arc::clone(entry), Arc::clone(config), ask.clone());
     let asked = tokio::spawn(async move {
         let _turn = turn;
-        let result = in_time(&config, &whom, &ask, Instant::now() + ask.timeout).await;
-        entry.answers.lock().keep(&ask, result, Instant::now())
+        let called = Called { config: &config, asker: &asker, memory: &memory };
+        let fetched = called.in_time(place, &whom, &ask, Instant::now() + ask.timeout).await;
+        match fetched.answer {
+            // That this client has too much under way says nothing to others.
+            Err(FetchError::Busy) => Err(FetchError::Busy),
+            answer => entry.answers.lock().keep(&ask, answer, Instant::now()),
+        }
     });
     asked.await.unwrap_or(Err(FetchError::Connection))
 }
@@ -275,207 +337,113 @@ fn question(whom: Whom, ask: &FetchRequest) -> Question {
 }
 
 impl Fetches {
-    fn entry(&self, question: Question) -> Arc<Kept> {
+    fn entry(&self, question: Question, account: Account) -> Arc<Kept> {
         let mut kept = self.kept.lock();
-        if kept.len() >= KEPT && !kept.contains_key(&question) {
-            let age = |kept: &Arc<Kept>| {
-                let _asking = kept.asking.try_lock().ok()?;
+        if let Some(entry) = kept.get(&question) {
+            return Arc::clone(&entry.kept);
+        }
+        let own = kept.values().filter(|entry| entry.account == account).count();
+        let is_over = account.is_client() && own >= part(KEPT, KEPT_PART);
+        if is_over || kept.len() >= KEPT {
+            let age = |kept: &Kept| {
                 let answers = kept.answers.lock();
-                Some(answers.good.as_ref().map_or(Duration::MAX, |(at, _)| at.elapsed()))
+                let age = answers.good.as_ref().map_or(Duration::MAX, |(at, _)| at.elapsed());
+                kept.asking.has_free().then_some(age)
             };
             let oldest = kept
                 .iter()
-                .filter_map(|(question, kept)| Some((age(kept)?, question)))
+                .filter(|(_, entry)| !is_over || entry.account == account)
+                .filter_map(|(question, entry)| Some((age(&entry.kept)?, question)))
                 .max_by_key(|(age, _)| *age);
-            if let Some(question) = oldest.map(|(_, question)| question.clone()) {
-                kept.remove(&question);
-            }
+            let Some(question) = oldest.map(|(_, question)| question.clone()) else {
+                // All are being fetched now.
+                return Arc::default();
+            };
+            kept.remove(&question);
         }
-        if kept.len() >= KEPT && !kept.contains_key(&question) {
-            // All are being fetched now.
-            return Arc::default();
-        }
-        Arc::clone(kept.entry(question).or_default())
+        let entry = KeptEntry { kept: Arc::default(), account };
+        Arc::clone(&kept.entry(question).or_insert(entry).kept)
     }
 }
 
-async fn in_time(config: &Config, whom: &Whom, ask: &FetchRequest, deadline: Instant) -> FetchResult {
-    let upstream = match whom {
-        Whom::Fixed(fixed) => {
-            let content_type = Field::new("content-type", "text/plain; charset=utf-8");
-            return Ok(FetchResponse {
-                status: fixed.status,
-                fields: content_type.into_iter().collect(),
-                body: Text::Shared(Arc::clone(&fixed.body)),
-            });
-        }
-        Whom::Upstream(settings) => config
-            .upstreams
-            .iter()
-            .find(|upstream| Arc::ptr_eq(&upstream.settings, settings))
-            .or_else(|| config.upstreams.iter().find(|upstream| upstream.settings.name == settings.name)),
-    };
-    let upstream = upstream.ok_or(FetchError::BadRequest)?;
-    let authority = ask.authority.as_deref().unwrap_or_default();
-    let method = Method::from_bytes(&ask.method).ok_or(FetchError::BadRequest)?;
-    let request = Request::make(method, &ask.path, authority, &ask.fields, ask.body.len() as u64)
-        .map_err(|_| FetchError::BadRequest)?;
-    // Each upstream has places of its own, so that one that is silent does not hold up the others.
-    let Ok(_place) = upstream.fetches.try_acquire() else { return Err(FetchError::Busy) };
-    let (mut server, mut origin) = (None, None);
-    let asked = attempts(upstream, &request, ask, &mut server, &mut origin);
-    if let Ok(asked) = tokio::time::timeout_at(deadline.into(), asked).await {
-        return asked;
-    }
-    if let Some((origin, opened)) = &origin {
-        origin.gave_up_after(opened.elapsed());
-    }
-    let now = Instant::now();
-    match server {
-        // Another server may have used up the time of this one.
-        Some((server, since)) if 2 * now.saturating_duration_since(since) < ask.timeout => {
-            upstream.gave_up(server, since, now);
-        }
-        Some((server, since)) => {
-            if let Some((origin, _)) = &origin {
-                upstream.address_failed(server, origin, now, &Error::FirstByteTimeout);
-            }
-            upstream.failed(server, since, now, &Error::FirstByteTimeout);
-        }
-        None => {}
-    }
-    Err(FetchError::Timeout)
+/// A fetch under way.
+#[derive(Clone, Copy)]
+struct Called<'a> {
+    config: &'a Config,
+    asker: &'a Asker,
+    memory: &'a Arc<Budget>,
 }
 
-/// The server that has been asked and not answered yet, and since when.
-type Asked = Option<(usize, Instant)>;
+impl Called<'_> {
+    fn upstream(&self, settings: &Arc<settings::Upstream>) -> Result<&Arc<Upstream>, FetchError> {
+        let upstreams = &self.config.upstreams;
+        let same = upstreams.iter().find(|upstream| Arc::ptr_eq(&upstream.settings, settings));
+        let named = || upstreams.iter().find(|upstream| upstream.settings.name == settings.name);
+        same.or_else(named).ok_or(FetchError::BadRequest)
+    }
 
-/// Asks once, and again if a kept connection turns out to be dead, or another server within the upstream's `retries`, where nothing of
-/// a response has come. `asked` is who has not answered yet, `origin` the connection to it, and since when it is there.
-async fn attempts(
-    upstream: &Arc<Upstream>,
-    request: &Request,
-    ask: &FetchRequest,
-    asked: &mut Asked,
-    origin: &mut Option<(Origin, Instant)>,
-) -> FetchResult {
-    let mut active = upstream.enter();
-    let mut attempts = Attempts::default();
-    loop {
-        let now = Instant::now();
-        let (server, fresh) = attempts.begin(upstream, None, now).ok_or(FetchError::Connection)?;
-        *asked = Some((server, now));
-        let terms = Terms {
-            fresh,
-            careful: !request.is_repeatable(),
-            addresses: Addresses { client: None, local: None },
-            client: None,
-            // Steps of different clients may ask the same: no user is bound to a connection that they have used.
-            own: None,
-            http1: false,
-            authenticates: authentication::has_credentials(&request.head.headers),
+    /// A place among what is asked of an upstream. Each upstream has places of its own, so that one that is silent does not hold up the
+    /// others, and each client has its part of them.
+    fn place(&self, whom: &Whom) -> Result<Option<Place>, FetchError> {
+        let Whom::Upstream(settings) = whom else { return Ok(None) };
+        let percent = self.config.settings.limits.filter_per_client;
+        let place = self.upstream(settings)?.fetches.take(self.asker.account, percent);
+        place.map(Some).ok_or(FetchError::Busy)
+    }
+
+    async fn in_time(
+        self,
+        _place: Option<Place>,
+        whom: &Whom,
+        ask: &FetchRequest,
+        deadline: Instant,
+    ) -> Fetched {
+        let settings = match whom {
+            Whom::Fixed(fixed) => {
+                let content_type = Field::new("content-type", "text/plain; charset=utf-8");
+                return Fetched::from(Ok(FetchResponse {
+                    status: fixed.status,
+                    fields: content_type.into_iter().collect(),
+                    body: Text::Shared(Arc::clone(&fixed.body)),
+                }));
+            }
+            Whom::Upstream(settings) => settings,
         };
-        let error = match upstream.open(server, terms, now).await {
-            Ok(opened) => {
-                let (opened, _) = origin.insert((opened, Instant::now()));
-                let result = attempt(upstream, opened, request, ask, asked).await;
-                let Some((origin, _)) = origin.take() else { return Err(FetchError::Connection) };
-                let error = match result {
-                    Ok(answer) => {
-                        upstream.recycle(origin, Instant::now());
-                        return answer;
-                    }
-                    Err(error) => error,
-                };
-                if !attempts.failed_on(&origin, &error) {
-                    origin.gave_up(&error, &upstream.settings);
-                    upstream.attempt_failed(server, &origin, now, Instant::now(), &error);
-                }
-                // What has begun is not repeated.
-                if origin.has_begun() {
-                    return Err(fetch_error(error));
-                }
-                error
-            }
-            Err(error) => error,
+        let upstream = match self.upstream(settings) {
+            Ok(upstream) => upstream,
+            Err(error) => return Err(error).into(),
         };
-        if !attempts.may_go_on(&mut active, &error, request.is_repeatable(), Instant::now()) {
-            return Err(fetch_error(error));
-        }
-    }
-}
-
-/// One request and its answer. The outer error is the connection's, the inner one that of what came. `asked` is told once the
-/// server has answered, if only with a head.
-async fn attempt(
-    upstream: &Upstream,
-    origin: &mut Origin,
-    request: &Request,
-    ask: &FetchRequest,
-    asked: &mut Asked,
-) -> Result<FetchResult, Error> {
-    origin.send_head(request, &upstream.settings).await?;
-    let mut sent = 0;
-    while sent < ask.body.len() {
-        let taken = poll_fn(|cx| origin.link.poll_send(cx, &ask.body[sent..])).await;
-        sent += taken.map_err(|_| Error::OriginClosed)?;
-    }
-    if !ask.body.is_empty() {
-        origin.link.finish(&HeaderList::new()).map_err(Error::Origin)?;
-    }
-    let mut head = ResponseHead::new();
-    let mut interim = InterimBytes::new();
-    loop {
-        let came = poll_fn(|cx| {
-            if let Poll::Ready(Err(_)) = origin.link.poll_flush(cx) {
-                // An origin may close its side and still have an answer for us, which comes next.
-            }
-            origin.poll_head(cx, upstream, &mut head)
+        let authority = ask.authority.as_deref().unwrap_or_default();
+        let request = Method::from_bytes(&ask.method).and_then(|method| {
+            Request::make(method, &ask.path, authority, &ask.fields, ask.body.len() as u64).ok()
         });
-        match tokio::time::timeout(upstream.settings.first_byte_timeout, came).await {
-            Ok(came) => came?,
-            Err(_) => return Err(Error::FirstByteTimeout),
+        let Some(request) = request else { return Err(FetchError::BadRequest).into() };
+        let mut share = self.memory.share(self.asker.account);
+        let (mut server, mut origin) = (None, None);
+        let client = self.asker.holdings.as_ref();
+        let mut attempts = AttemptsOf { upstream, request: &request, ask, client, share: &mut share };
+        let asked = attempts.make(&mut server, &mut origin);
+        if let Ok(answer) = tokio::time::timeout_at(deadline.into(), asked).await {
+            return Fetched { answer, share: Some(share) };
         }
-        if head.status >= 200 {
-            if let Some((server, _)) = asked.take() {
-                upstream.succeeded(server, Instant::now());
-                upstream.address_answered(server, origin);
+        if let Some((origin, opened)) = &origin {
+            origin.gave_up_after(opened.elapsed());
+        }
+        let now = Instant::now();
+        match server {
+            // Another server may have used up the time of this one.
+            Some((server, since)) if 2 * now.saturating_duration_since(since) < ask.timeout => {
+                upstream.gave_up(server, since, now);
             }
-            break;
+            Some((server, since)) => {
+                if let Some((origin, _)) = &origin {
+                    upstream.address_failed(server, origin, now, &Error::FirstByteTimeout);
+                }
+                upstream.failed(server, since, now, &Error::FirstByteTimeout);
+            }
+            None => {}
         }
-        interim.add(&head)?;
-        if head.status == 101 {
-            return Err(Error::Interim("an interim response that was not asked for"));
-        }
-    }
-    if origin.begin_body(upstream, request, &head)? == BodyLength::Tunnel {
-        return Err(Error::Switch("a protocol switch that was not asked for"));
-    }
-    let mut body = Vec::new();
-    while poll_fn(|cx| origin.link.poll_receive(cx)).await.map_err(Error::Origin)? == Received::Data {
-        let data = origin.link.data();
-        if body.len() + data.len() > ask.limit {
-            return Ok(Err(FetchError::TooLarge));
-        }
-        body.extend_from_slice(data);
-        let count = data.len();
-        origin.link.consume(count);
-    }
-    connection::strip_hop_by_hop(&mut head.headers, false);
-    // A field that modules may not set, such as a length, is left out.
-    let fields =
-        head.headers.iter().filter_map(|field| Field::new(field.name.to_vec(), field.value.to_vec()).ok());
-    Ok(Ok(FetchResponse { status: head.status, fields: fields.collect(), body: body.into() }))
-}
-
-fn fetch_error(error: Error) -> FetchError {
-    match error {
-        Error::Response(_) | Error::ResponseFraming(_) | Error::Interim(_) | Error::Switch(_) => {
-            FetchError::Malformed
-        }
-        Error::ConnectTimeout | Error::FirstByteTimeout => FetchError::Timeout,
-        Error::Internal => FetchError::BadRequest,
-        _ => FetchError::Connection,
+        Err(FetchError::Timeout).into()
     }
 }
 

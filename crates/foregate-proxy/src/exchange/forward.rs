@@ -67,7 +67,7 @@ impl Exchange<'_> {
         if keeps && !self.upload.is_done() {
             // What steps have looked at already has to be sent first.
             let kept = self.upload.kept.take();
-            let share = || self.proxy.filter_memory.share_of(self.client_address());
+            let share = || self.proxy.filter_memory.share(self.account());
             let mut kept = kept.unwrap_or_else(|| Kept::new(0, share()));
             kept.limit = upstream.settings.retry_body.max(kept.len());
             self.upload.kept = Some(kept);

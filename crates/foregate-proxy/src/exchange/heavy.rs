@@ -90,7 +90,7 @@ impl<'a> Exchange<'a> {
             Some(_) => Patience::Short,
             None => Patience::None,
         };
-        let place = match self.proxy.offload.reserve(self.client_address(), patience) {
+        let place = match self.proxy.offload.reserve(self.account(), patience) {
             None if is_long && full == WhenFull::Error => self.wait_for_place(deadline).await?,
             place => place,
         };
@@ -180,7 +180,7 @@ impl<'a> Exchange<'a> {
                 Poll::Pending => self.timer.poll(cx, next).map(Ok),
             })
             .await?;
-            let place = self.proxy.offload.reserve(self.client_address(), Patience::Long);
+            let place = self.proxy.offload.reserve(self.account(), Patience::Long);
             if place.is_some() {
                 return Ok(place);
             }

@@ -65,7 +65,7 @@ impl Exchange<'_> {
         let (in_memory, may_use_file) = (plan.body_in_memory(), spool::is_used_by(plan));
         self.progress.restart(clock::now());
         let mut start = Vec::new();
-        let mut share = self.proxy.filter_memory.share_of(self.client_address());
+        let mut share = self.proxy.filter_memory.share(self.account());
         let most = wanted.min(in_memory);
         let since = clock::now();
         let received = poll_fn(|cx| self.poll_start(cx, most, &mut start, &mut share, since)).await;
@@ -132,9 +132,8 @@ impl Exchange<'_> {
         start: Vec<u8>,
         mut share: Share,
     ) -> Result<Option<(Vec<u8>, Share)>, Error> {
-        let files = self.proxy.spools.budget.share_of(self.client_address());
-        let folder = self.config.settings.spool_folder();
-        let spool = match self.proxy.spools.create(&folder, files).await {
+        let (account, folder) = (self.account(), self.config.settings.spool_folder());
+        let spool = match self.proxy.spools.create(&folder, account).await {
             Ok(spool) => spool,
             Err(error) => {
                 self.go_on_after(error.into())?;
@@ -199,7 +198,7 @@ impl Exchange<'_> {
         since: Instant,
     ) -> Poll<Result<Taken, Error>> {
         let may_use_file = self.plan().is_some_and(|plan| spool::is_used_by(plan));
-        let memory = &self.proxy.filter_memory;
+        let (memory, account) = (&self.proxy.filter_memory, self.account());
         let link = &mut self.client.link;
         if let Poll::Ready(Err(error)) = link.poll_flush(cx) {
             return Poll::Ready(Err(Error::Client(error)));
@@ -227,7 +226,7 @@ impl Exchange<'_> {
                     }
                     let length = start.len() + count;
                     // Half of it is for short bodies, for which there is no other place.
-                    let belongs_in_file = may_use_file && length > spool::SHORT && memory.is_short();
+                    let belongs_in_file = may_use_file && length > spool::SHORT && memory.is_short(account);
                     let data = data.get(..count).unwrap_or_default();
                     if belongs_in_file || !extend(start, data, most, Some(share)) {
                         return Poll::Ready(Err(Error::FilterMemory));
@@ -270,7 +269,7 @@ impl Exchange<'_> {
             return Ok(());
         }
         let mut held = Vec::new();
-        let mut share = self.proxy.filter_memory.share();
+        let mut share = self.proxy.filter_memory.share(self.account());
         let mut whole = length.is_empty();
         if !whole {
             let now = clock::now();

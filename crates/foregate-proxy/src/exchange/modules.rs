@@ -24,6 +24,7 @@ use super::received::Head;
 use super::respond::Answer;
 use super::view::{Facts, View, now};
 use super::{Exchange, Step};
+use crate::account::Account;
 use crate::error::Error;
 use crate::link::LinkError;
 use crate::offload::{LONG_BODY, LONGEST_WAIT, LONGEST_WAIT_OF_LONG};
@@ -141,6 +142,7 @@ impl<'a> Exchange<'a> {
                 (run.facts.body, run.facts.spool, run.facts.held) = (None, None, None);
                 (run.facts.response_body, run.facts.response_share) = (Vec::new(), None);
                 run.facts.received = None;
+                run.facts.shares = Vec::new();
                 shelf.push(run);
             }
         });
@@ -169,6 +171,11 @@ impl<'a> Exchange<'a> {
             None => self.away.as_ref().and_then(|away| away.client),
         };
         said.or_else(|| self.peer.client.map(|client| client.ip()))
+    }
+
+    /// The client on whose account the request holds memory and places.
+    pub(super) fn account(&self) -> Account {
+        Account::of(self.client_address())
     }
 
     /// Leaves out the phases before `phase` that have not run.
@@ -213,9 +220,10 @@ impl<'a> Exchange<'a> {
         let mut is_told = false;
         while let Some(phase) = self.next_phase(last) {
             // All steps of a phase are told the same, and so are all phases of one poll.
+            let account = self.account();
             if let Some(run) = self.run.as_mut().filter(|run| !is_told && run.begun == 0) {
                 run.facts.now = now();
-                run.facts.memory_is_short = self.proxy.filter_memory.is_short();
+                run.facts.memory_is_short = self.proxy.filter_memory.is_short(account);
                 is_told = true;
             }
             if let Some(heavy) = self.run_phase(phase)? {
@@ -492,16 +500,20 @@ impl<'a> Exchange<'a> {
             .filter_map(|(slot, step)| Some((slot, step, run.state.slots.take_question(slot)?)))
             .collect();
         let pipeline = Arc::clone(&self.config.settings.pipeline);
+        let asker = self.asker();
         let (proxy, config, site, request) = (self.proxy, self.config, self.site, &*self.request);
-        let answers = asked.into_iter().map(|(slot, step, Question { request: ask, dry })| async move {
-            (slot, dry, fetch::fetch(proxy, config, site, request.authority(), step, ask).await)
+        let answers = asked.into_iter().map(|(slot, step, Question { request: ask, dry })| {
+            let asks = (request.authority(), asker.clone());
+            async move { (slot, dry, fetch::fetch(proxy, config, site, asks, step, ask).await) }
         });
         let answers = std::pin::pin!(futures_util::future::join_all(answers));
         let answers = unless_gone(self.client, self.timer, answers).await.map_err(gone)?;
         if let Some(run) = &mut self.run {
-            for (slot, dry, answer) in answers {
+            for (slot, dry, fetched) in answers {
                 if let Some(slot) = pipeline.answer_slot(slot) {
-                    run.state.slots.answer(slot, answer, dry);
+                    run.state.slots.answer(slot, fetched.answer, dry);
+                    // A step may answer the client with it.
+                    run.facts.shares.extend(fetched.share.filter(|share| share.held() > 0));
                 }
             }
         }
@@ -514,9 +526,16 @@ impl<'a> Exchange<'a> {
         step: &'static str,
         ask: FetchRequest,
     ) -> Result<FetchResult, LinkError> {
+        let asker = self.asker();
         let (proxy, config, site, request) = (self.proxy, self.config, self.site, &*self.request);
-        let answer = std::pin::pin!(fetch::fetch(proxy, config, site, request.authority(), step, ask));
-        unless_gone(self.client, self.timer, answer).await
+        let asks = (request.authority(), asker);
+        let fetched = std::pin::pin!(fetch::fetch(proxy, config, site, asks, step, ask));
+        // From here on it counts as the filter's.
+        unless_gone(self.client, self.timer, fetched).await.map(|fetched| fetched.answer)
+    }
+
+    fn asker(&self) -> fetch::Asker {
+        fetch::Asker { account: self.account(), holdings: self.peer.holdings.clone() }
     }
 
     /// What became of the exchange so far.

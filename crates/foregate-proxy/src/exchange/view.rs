@@ -56,6 +56,8 @@ pub(super) struct Facts {
     pub response_body: Vec<u8>,
     /// What it holds of the memory that all share.
     pub response_share: Option<Share>,
+    /// What else the exchange holds of that memory until it is over, such as answers to fetches.
+    pub shares: Vec<Share>,
     /// Whether that is all of it.
     pub response_body_is_whole: bool,
     /// Who has made the response.
@@ -87,6 +89,7 @@ impl Facts {
             refused: None,
             response_body: Vec::new(),
             response_share: None,
+            shares: Vec::new(),
             response_body_is_whole: false,
             source: Source::Nobody,
             summary: Summary::default(),

@@ -1,6 +1,6 @@
 //! Moves a body from one peer to the other with backpressure: what is not consumed is not read.
 
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use foregate_module::{Chain, FetchRequest};
 
@@ -91,6 +91,8 @@ pub struct Copy {
     pub front: Option<Front>,
     pub(super) end: End,
     gave_up: bool,
+    /// Why filters could not take the start of the body; told once its head has been sent.
+    broken: Option<CopyError>,
 }
 
 /// What is taken and given at a time, bytes. Beyond, other tasks of the worker have their turn: a peer that is always ready would
@@ -116,6 +118,7 @@ impl Copy {
             front: None,
             end: End::Ahead,
             gave_up: false,
+            broken: None,
         }
     }
 
@@ -148,6 +151,47 @@ impl Copy {
             self.waiting = Waiting::Sink;
         }
         Ok(())
+    }
+
+    /// Has filters that are about to be put before the body take its first piece, before the head is sent. Pending: it has not come.
+    ///
+    /// # Errors
+    ///
+    /// Filters need more memory than there is. Other faults of the body break it off behind its head.
+    pub fn poll_begin(
+        &mut self,
+        cx: &mut Context<'_>,
+        filter: &mut Filter,
+        source: &mut Link,
+    ) -> Poll<Result<(), CopyError>> {
+        let (written, count) = match &mut self.front {
+            Some(front) => {
+                let piece = front.data();
+                let piece = piece.get(..Chain::PIECE).unwrap_or(piece);
+                let (written, count) = (filter.write(piece), piece.len());
+                front.consume(count);
+                if front.is_done() {
+                    self.front = None;
+                }
+                (written, count)
+            }
+            None => {
+                // What fails here fails again when it is moved.
+                let Ok(Received::Data) = ready!(source.poll_receive(cx)) else { return Poll::Ready(Ok(())) };
+                let piece = filter.start.piece(source.data());
+                let (written, count) = (filter.write(piece), piece.len());
+                source.consume(count);
+                (written, count)
+            }
+        };
+        self.moved += count as u64;
+        match written {
+            Err(CopyError::Memory) => Poll::Ready(Err(CopyError::Memory)),
+            written => {
+                self.broken = written.err();
+                Poll::Ready(Ok(()))
+            }
+        }
     }
 
     /// The filters, if the body goes through them: the rest of one may pass by.
@@ -211,6 +255,9 @@ impl Copy {
         source: &mut Link,
         sink: &mut Link,
     ) -> Poll<Result<(), CopyError>> {
+        if let Some(error) = self.broken.take() {
+            return Poll::Ready(Err(error));
+        }
         let start = self.progress();
         loop {
             if self.end == End::Told {

@@ -120,6 +120,14 @@ impl Filter {
         std::mem::take(&mut self.out)
     }
 
+    /// Ends the filters; what is left is the share of the bytes that they have written and that were [taken](Self::take_output).
+    pub fn into_share(self, bytes: usize) -> Share {
+        let mut share = self.share;
+        // It has counted them until now, and what the filters held besides.
+        let _ = share.hold(bytes);
+        share
+    }
+
     /// Gives filters what they have asked for.
     ///
     /// # Errors
@@ -275,12 +283,14 @@ mod tests {
     use foregate_module::testing::PassOn;
 
     use super::*;
+    use crate::account::Account;
     use crate::budget::Budget;
 
     #[test]
     fn what_never_empties_does_not_grow() {
         let budget = Arc::new(Budget::new(64 << 20));
-        let mut filter = Filter::new(chain(vec![Filtered::new("plain", PassOn)]), budget.share()).unwrap();
+        let mut filter =
+            Filter::new(chain(vec![Filtered::new("plain", PassOn)]), budget.share(Account::PROCESS)).unwrap();
         let piece: Vec<u8> = (0..4096).map(|at| (at % 251) as u8).collect();
         let (mut written, mut read) = (Vec::new(), Vec::new());
         filter.write(&piece).unwrap();

@@ -190,6 +190,7 @@ impl Copy {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::account::Account;
     use crate::budget::Budget;
 
     #[test]
@@ -197,7 +198,7 @@ mod tests {
         for (most, ends) in [(usize::MAX, 1_050_000), (100_000, 100_000), (600_000, 600_000)] {
             // A share may have a quarter of what there is.
             let budget = Arc::new(Budget::new(4 << 20));
-            let (mut share, mut bytes) = (budget.share(), Vec::new());
+            let (mut share, mut bytes) = (budget.share(Account::PROCESS), Vec::new());
             while bytes.len() < most && extend(&mut bytes, &[0; 10_000], most, Some(&mut share)) {
                 assert!(bytes.capacity() <= most.min(2 * bytes.len()));
             }

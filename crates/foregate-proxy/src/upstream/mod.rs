@@ -38,8 +38,8 @@ use self::pools::PoolKey;
 use self::remembered::Remembered;
 use self::resolve::{Resolved, Resolver};
 use self::tried::Tried;
-use tokio::sync::Semaphore;
 
+use crate::account::Places;
 use crate::address::ServerAddress;
 use crate::error::Error;
 use crate::settings::{self, UpstreamProtocol};
@@ -49,7 +49,7 @@ use crate::tls::{Connector, Refusal, TlsError};
 /// How often pools are looked through for connections that are too old or have died.
 const SWEEP_EVERY: Duration = Duration::from_secs(1);
 
-/// Requests that steps of modules may have under way to one upstream. Beyond, they get none.
+/// Requests that steps of modules may have under way to one upstream, those of one client a part of them. Beyond, they get none.
 const FETCHES: usize = 1024;
 
 /// An upstream at work.
@@ -64,7 +64,7 @@ pub struct Upstream {
     /// Limits for the heads of responses.
     pub head_limits: HeadLimits,
     /// Places for requests that steps of modules make.
-    pub fetches: Semaphore,
+    pub fetches: Arc<Places>,
     pools: Arc<Pools>,
     balance: RoundRobin,
     connector: Option<Connector>,
@@ -214,7 +214,7 @@ impl Upstreams {
         Upstream {
             servers: servers.collect(),
             counters: self.metrics.upstream(&settings.name),
-            fetches: Semaphore::new(FETCHES),
+            fetches: Places::new(FETCHES),
             pools: Arc::clone(&self.pools),
             balance: RoundRobin::new(
                 &settings.servers.iter().map(|server| server.weight).collect::<Vec<_>>(),

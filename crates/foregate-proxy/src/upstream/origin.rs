@@ -67,6 +67,8 @@ struct H2Attempt {
     /// Microseconds after its connection.
     opened: u64,
     response: Option<ResponseFuture>,
+    /// Counts the stream as a connection of its client's, where connections take but a few.
+    _of_client: Option<OfClient>,
 }
 
 /// How to get a connection.
@@ -190,7 +192,8 @@ impl Upstream {
             && !terms.http1
             && let Some(lease) = server.pool.lease(now, self.ages())
         {
-            return Ok(Some(self.attempt(server, Connected::H2(lease), true, None, None)));
+            let of_client = self.claim_stream(server, terms)?;
+            return Ok(Some(self.attempt(server, Connected::H2(lease), true, None, of_client)));
         }
         if protocol == UpstreamProtocol::Http2 {
             return Ok(None);
@@ -219,6 +222,11 @@ impl Upstream {
         claimed.map(Some).ok_or(Error::NoDescriptors)
     }
 
+    /// The same for a stream of a shared connection, where those to this server take so few that each is nearly a connection.
+    pub(super) fn claim_stream(&self, server: &Server, terms: Terms<'_>) -> Result<Option<OfClient>, Error> {
+        if server.pool.takes_few_streams() { self.claim(server, terms) } else { Ok(None) }
+    }
+
     /// `kept` is known of a connection that was kept.
     pub(super) fn attempt(
         &self,
@@ -243,7 +251,11 @@ impl Upstream {
                 link.count_in(lease.unread());
                 link.count_out(lease.unsent());
                 let opened = lease.signs().since_born(clock::now());
-                (Link::H2(link), None, Some(H2Attempt { lease, opened, response: None }))
+                (
+                    Link::H2(link),
+                    None,
+                    Some(H2Attempt { lease, opened, response: None, _of_client: of_client }),
+                )
             }
         };
         let server = server.number;

@@ -36,6 +36,9 @@ pub(super) const RESETS_PER_CONNECTION: u32 = 100;
 /// Streams that are opened on a connection before the origin has said how many it takes, where none has said so yet. Those that wait
 /// for more do so for little longer than a connection takes to be made; more might be refused.
 const STREAMS_AT_FIRST: u32 = 8;
+/// Where a connection takes no more streams than this, each counts as a connection of its client's: a client must not use up the
+/// descriptors of others by one stream after the other either.
+const FEW_STREAMS: u32 = 8;
 /// How long after a connection has borne all its resets the next one is made before those that are there are full.
 const WEARS_FOR: Duration = Duration::from_secs(10);
 /// How long after a connection could not be made none is made before somebody needs it.
@@ -363,6 +366,11 @@ impl Pool {
     /// How many streams a connection takes, as one has said last.
     pub(super) fn streams_said(&self) -> Option<u32> {
         Some(self.streams.load(Ordering::Relaxed)).filter(|said| *said > 0)
+    }
+
+    /// Whether connections take but a few streams.
+    pub(super) fn takes_few_streams(&self) -> bool {
+        self.streams_said().is_some_and(|said| said <= FEW_STREAMS)
     }
 
     /// Whether a connection has borne all its resets not long ago.

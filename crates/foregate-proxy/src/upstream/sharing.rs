@@ -53,8 +53,9 @@ impl Upstream {
         let of_client = self.claim(server, terms)?;
         let made = self.connect(server, terms, deadline).await?;
         server.pool.has_made(&made, began.elapsed());
-        // One that is shared is nobody's.
-        let of_client = of_client.filter(|_| matches!(made, Connected::H1(_)));
+        // One that many can share is nobody's.
+        let of_client =
+            of_client.filter(|_| matches!(made, Connected::H1(_)) || server.pool.takes_few_streams());
         Ok(self.attempt(server, made, false, None, of_client))
     }
 
@@ -102,8 +103,9 @@ impl Upstream {
         let (tell, made) = oneshot::channel();
         tokio::spawn(Arc::clone(self).connect_for_all(server.number, making, tell));
         let made = made.await.map_err(|_| Error::Internal)??;
-        // One that is shared is nobody's.
-        let of_client = of_client.filter(|_| matches!(made, Connected::H1(_)));
+        // One that many can share is nobody's.
+        let of_client =
+            of_client.filter(|_| matches!(made, Connected::H1(_)) || server.pool.takes_few_streams());
         Ok(self.attempt(server, made, false, None, of_client))
     }
 
@@ -146,7 +148,10 @@ impl Upstream {
     /// What others have made, or left.
     fn shared(&self, server: &Server, terms: Terms<'_>, now: Instant) -> Result<Option<Origin>, Error> {
         let origin = match server.pool.lease(now, self.ages()) {
-            Some(lease) => Some(self.attempt(server, Connected::H2(lease), true, None, None)),
+            Some(lease) => {
+                let of_client = self.claim_stream(server, terms)?;
+                Some(self.attempt(server, Connected::H2(lease), true, None, of_client))
+            }
             None if terms.fresh => None,
             None => self.kept(server, terms, None, now)?,
         };

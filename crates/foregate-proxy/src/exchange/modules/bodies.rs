@@ -84,13 +84,14 @@ impl Exchange<'_> {
 
     /// Puts the filters that steps have asked for before the request's body.
     pub(in crate::exchange) fn filter_request(&mut self) -> Result<(), Error> {
+        let account = self.account();
         let Some(run) = &mut self.run else { return Ok(()) };
         let filters = std::mem::take(&mut run.state.request_filters);
         if filters.is_empty() || self.request.length.is_empty() {
             return Ok(());
         }
         let changes = filters.iter().any(Filtered::changes_length);
-        let share = self.proxy.filter_memory.share();
+        let share = self.proxy.filter_memory.share(account);
         self.upload.filter_from_start(chain(filters), share).map_err(Error::of_upload)?;
         if changes {
             self.request.length = BodyLength::Chunked;

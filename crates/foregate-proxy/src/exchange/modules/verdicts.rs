@@ -71,13 +71,13 @@ impl Exchange<'_> {
         pipeline: &Pipeline,
         counters: &StepCounter,
     ) -> Result<(), Ended> {
-        let client = self.client_address();
+        let account = self.account();
         let Some(run) = &mut self.run else { return Ok(()) };
         let more = std::mem::take(&mut run.state.held);
         if more == 0 {
             return Ok(());
         }
-        let none = || (0, self.proxy.filter_memory.share_of(client));
+        let none = || (0, self.proxy.filter_memory.share(account));
         let (held, share) = run.facts.held.get_or_insert_with(none);
         if share.hold(held.saturating_add(more)) {
             *held = held.saturating_add(more);

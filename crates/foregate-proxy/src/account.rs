@@ -1,0 +1,176 @@
+//! The clients on whose account requests hold memory, places and descriptors.
+//!
+//! Everything that a request makes the process hold, and of which there is a bounded amount, is taken on an [`Account`].
+//! There is no way to take memory of a [`Budget`](crate::budget::Budget) or a place of [`Places`] without one, so that code
+//! that forgets the client does not compile.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::net::IpAddr;
+use std::num::NonZeroU64;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use foregate_wire::client_network;
+use parking_lot::Mutex;
+
+/// Parts of a ledger that are locked on their own.
+const SHARDS: usize = 16;
+
+/// A client that holds something: an IPv4 address, or an IPv6 network of 64 bits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Account(Option<NonZeroU64>);
+
+impl Account {
+    /// The process itself, for what it keeps for the requests of all clients, such as answers of fetches that are kept. Its
+    /// users have bounds of their own.
+    pub const PROCESS: Self = Self(None);
+
+    /// The account of the client with this address. Clients without one come over a Unix socket, from a proxy in front that
+    /// stands for many: they are not bounded as one client.
+    pub fn of(address: Option<IpAddr>) -> Self {
+        let bits = |address| match client_network(address) {
+            // Among such as no IPv6 client has (RFC 4291, section 2.4).
+            IpAddr::V4(address) => 1 << 32 | u64::from(address.to_bits()),
+            IpAddr::V6(address) => (address.to_bits() >> 64) as u64,
+        };
+        Self(address.map(|address| NonZeroU64::new(bits(address)).unwrap_or(NonZeroU64::MIN)))
+    }
+
+    /// Whether it is bounded as one client.
+    pub fn is_client(self) -> bool {
+        self.0.is_some()
+    }
+}
+
+/// How much of something each client holds.
+#[derive(Default)]
+pub struct Ledger {
+    shards: [Mutex<HashMap<NonZeroU64, usize, foldhash::fast::RandomState>>; SHARDS],
+}
+
+impl Ledger {
+    fn shard(&self, client: NonZeroU64) -> &Mutex<HashMap<NonZeroU64, usize, foldhash::fast::RandomState>> {
+        let bits = client.get();
+        &self.shards[(bits ^ (bits >> 8) ^ (bits >> 16) ^ (bits >> 32)) as usize % SHARDS]
+    }
+
+    /// How much an account holds; 0 for those that are not [counted](Account::is_client).
+    pub fn held(&self, account: Account) -> usize {
+        account.0.map_or(0, |client| self.shard(client).lock().get(&client).copied().unwrap_or(0))
+    }
+
+    /// Lets an account that holds `from` of something hold `to` instead, where `may` agrees, which is told what else the
+    /// client holds. `may` is asked with the client's entry locked, so that what it takes elsewhere and this entry agree.
+    pub fn change(&self, account: Account, from: usize, to: usize, may: impl FnOnce(usize) -> bool) -> bool {
+        let Some(client) = account.0 else { return may(0) };
+        let mut clients = self.shard(client).lock();
+        let others = clients.get(&client).map_or(0, |held| held.saturating_sub(from));
+        if !may(others) {
+            return false;
+        }
+        match others.saturating_add(to) {
+            0 => clients.remove(&client),
+            held => clients.insert(client, held),
+        };
+        true
+    }
+
+    /// How many clients hold something.
+    #[cfg(test)]
+    pub fn clients(&self) -> usize {
+        self.shards.iter().map(|shard| shard.lock().len()).sum()
+    }
+}
+
+impl fmt::Debug for Ledger {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Ledger").finish_non_exhaustive()
+    }
+}
+
+/// The part of `all` that one client may have, at least one.
+pub fn part(all: usize, percent: usize) -> usize {
+    (all / 100 * percent + all % 100 * percent / 100).max(1)
+}
+
+/// Places of which there is a bounded number, such as for requests under way to an upstream. One client may have a part of them.
+#[derive(Debug)]
+pub struct Places {
+    most: usize,
+    taken: AtomicUsize,
+    clients: Ledger,
+}
+
+/// A place, until it is dropped.
+#[derive(Debug)]
+pub struct Place {
+    places: Arc<Places>,
+    account: Account,
+}
+
+impl Places {
+    /// So many of them.
+    pub fn new(most: usize) -> Arc<Self> {
+        Arc::new(Self { most, taken: AtomicUsize::new(0), clients: Ledger::default() })
+    }
+
+    /// A place for this account, which may have so many `percent` of them; `None` where it has these, or all are taken.
+    pub fn take(self: &Arc<Self>, account: Account, percent: usize) -> Option<Place> {
+        let part = part(self.most, percent);
+        let take = |taken: usize| (taken < self.most).then_some(taken + 1);
+        let took = self.clients.change(account, 0, 1, |others| {
+            others < part && self.taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).is_ok()
+        });
+        took.then(|| Place { places: Arc::clone(self), account })
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.places.taken.fetch_sub(1, Ordering::Relaxed);
+        self.places.clients.change(self.account, 1, 0, |_| true);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(text: &str) -> Account {
+        Account::of(Some(text.parse().unwrap()))
+    }
+
+    #[test]
+    fn clients_are_told_apart_by_address_or_network() {
+        assert_eq!(of("2001:db8::1"), of("2001:db8::ffff:1"));
+        assert_eq!(of("::ffff:192.0.2.1"), of("192.0.2.1"));
+        let different =
+            [of("192.0.2.1"), of("192.0.2.2"), of("2001:db8::1"), of("2001:db8:0:1::1"), of("0.0.0.0")];
+        for (at, one) in different.iter().enumerate() {
+            assert!(one.is_client() && !different[..at].contains(one), "{one:?}");
+        }
+        assert!(!Account::of(None).is_client());
+    }
+
+    #[test]
+    fn one_client_has_its_part_of_the_places() {
+        let places = Places::new(100);
+        let mut taken: Vec<_> = (0..25).map(|_| places.take(of("192.0.2.1"), 25).unwrap()).collect();
+        assert!(places.take(of("192.0.2.1"), 25).is_none());
+        taken.extend((0..75).filter_map(|_| places.take(Account::of(None), 25)));
+        assert_eq!(taken.len(), 100);
+        assert!(places.take(of("192.0.2.2"), 25).is_none(), "there are no more");
+        taken.drain(..1);
+        let other = places.take(of("192.0.2.2"), 25);
+        assert!(other.is_some() && places.take(of("192.0.2.1"), 25).is_none());
+        drop((taken, other));
+        assert_eq!((places.taken.load(Ordering::Relaxed), places.clients.clients()), (0, 0));
+    }
+
+    #[test]
+    fn a_part_is_never_nothing() {
+        assert_eq!([part(3, 25), part(1024, 25), part(0, 100), part(10, 100)], [1, 256, 1, 10]);
+        assert_eq!(part(usize::MAX / 100, 100), usize::MAX / 100);
+    }
+}

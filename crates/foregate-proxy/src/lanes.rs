@@ -1,0 +1,165 @@
+//! Turns at something of which only so much may be under way, such as reads and writes of files: clients take turns, so that one
+//! that has much to do waits for itself.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use tokio::sync::oneshot;
+
+use crate::account::Account;
+
+/// A bounded number of turns at a time.
+#[derive(Debug)]
+pub struct Lanes(Mutex<Waiting>);
+
+#[derive(Debug)]
+struct Waiting {
+    /// How many turns may begin at once.
+    free: usize,
+    /// Those who wait, of each client.
+    lanes: HashMap<Account, VecDeque<oneshot::Sender<Turn>>, foldhash::fast::RandomState>,
+    /// The clients that wait, the next one first.
+    order: VecDeque<Account>,
+}
+
+/// A turn, until it is dropped.
+#[derive(Debug)]
+pub struct Turn(Option<Arc<Lanes>>);
+
+impl Lanes {
+    /// So many turns at a time.
+    pub fn new(turns: usize) -> Arc<Self> {
+        Arc::new(Self(Mutex::new(Waiting { free: turns, lanes: HashMap::default(), order: VecDeque::new() })))
+    }
+
+    /// Waits for a turn.
+    pub async fn turn(self: &Arc<Self>, account: Account) -> Turn {
+        loop {
+            let waits = {
+                let mut waiting = self.0.lock();
+                if waiting.free > 0 {
+                    waiting.free -= 1;
+                    return Turn(Some(Arc::clone(self)));
+                }
+                let (tell, waits) = oneshot::channel();
+                waiting.join(account, tell);
+                waits
+            };
+            // The sender is kept until it has been told.
+            if let Ok(turn) = waits.await {
+                return turn;
+            }
+        }
+    }
+
+    /// Whether a turn may begin at once.
+    pub fn has_free(&self) -> bool {
+        self.0.lock().free > 0
+    }
+
+    /// Gives a turn that is over to the next who waits.
+    fn hand_on(self: Arc<Self>) {
+        let mut turn = Turn(Some(Arc::clone(&self)));
+        loop {
+            let Some(next) = self.0.lock().next() else { break };
+            match next.send(turn) {
+                Ok(()) => return,
+                // That one does not wait any more.
+                Err(unused) => turn = unused,
+            }
+        }
+        turn.0 = None;
+    }
+}
+
+impl Waiting {
+    fn join(&mut self, account: Account, tell: oneshot::Sender<Turn>) {
+        let lane = self.lanes.entry(account).or_default();
+        if lane.is_empty() {
+            self.order.push_back(account);
+        }
+        // Those who have left make room for those who come.
+        lane.retain(|waits| !waits.is_closed());
+        lane.push_back(tell);
+    }
+
+    /// The next who waits; where there is none, a turn more may begin at once.
+    fn next(&mut self) -> Option<oneshot::Sender<Turn>> {
+        while let Some(account) = self.order.pop_front() {
+            let Some(lane) = self.lanes.get_mut(&account) else { continue };
+            let next = lane.pop_front();
+            if lane.is_empty() {
+                self.lanes.remove(&account);
+            } else {
+                self.order.push_back(account);
+            }
+            if next.is_some() {
+                return next;
+            }
+        }
+        self.free += 1;
+        None
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        if let Some(lanes) = self.0.take() {
+            lanes.hand_on();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn of(last: u8) -> Account {
+        Account::of(Some([192, 0, 2, last].into()))
+    }
+
+    #[tokio::test]
+    async fn clients_take_turns() {
+        let lanes = Lanes::new(1);
+        let held = lanes.turn(of(9)).await;
+        let (told, mut there) = tokio::sync::mpsc::unbounded_channel();
+        for (client, number) in [(1, 11), (1, 12), (1, 13), (2, 21), (1, 14), (2, 22), (3, 31)] {
+            let (lanes, told) = (Arc::clone(&lanes), told.clone());
+            tokio::spawn(async move {
+                let _turn = lanes.turn(of(client)).await;
+                told.send(number).unwrap();
+            });
+            tokio::task::yield_now().await;
+        }
+        drop(held);
+        let mut order = Vec::new();
+        for _ in 0..7 {
+            order.push(there.recv().await.unwrap());
+        }
+        assert_eq!(order, [11, 21, 31, 12, 22, 13, 14]);
+        assert_eq!(lanes.0.lock().free, 1);
+    }
+
+    #[tokio::test]
+    async fn turns_of_those_who_have_left_go_to_others() {
+        let lanes = Lanes::new(2);
+        let held = [lanes.turn(of(1)).await, lanes.turn(of(1)).await];
+        for _ in 0..1000 {
+            let left = tokio::time::timeout(Duration::ZERO, lanes.turn(of(1)));
+            assert!(left.await.is_err());
+        }
+        assert!(lanes.0.lock().lanes[&of(1)].len() <= 1, "they leave no trace");
+        let waits = tokio::spawn({
+            let lanes = Arc::clone(&lanes);
+            async move { drop(lanes.turn(of(2)).await) }
+        });
+        tokio::task::yield_now().await;
+        drop(held);
+        tokio::time::timeout(Duration::from_secs(10), waits).await.unwrap().unwrap();
+        let waiting = lanes.0.lock();
+        assert_eq!((waiting.free, waiting.lanes.len()), (2, 0));
+    }
+}
