@@ -140,7 +140,8 @@ impl Eq for Usable {}
 pub enum FetchTarget {
     /// A server of this upstream.
     Upstream(UpstreamId),
-    /// The route of the same site that the path leads to, without its modules.
+    /// The route of the same site that the path leads to, for filters of bodies: the steps of the request judge it as if the client
+    /// had asked for it; those of the response do not run.
     Site,
 }
 

@@ -390,7 +390,8 @@ impl<'p> PlanBuilder<'p> {
                 continue;
             }
             renews |= entry.renews() && !planned.dry_run;
-            keeps_received |= entry.reads_received();
+            // A document that a filter asks for is judged with the fields that the client has sent.
+            keeps_received |= entry.reads_received() || decl.asks;
             keeps_fields |= decl.phase >= PhaseId::UpstreamResponse
                 && (planned.when.is_some() || entry.reads_request_fields());
             sees_refused |= entry.reads_received() && decl.phase == PhaseId::Log;

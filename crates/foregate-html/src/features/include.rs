@@ -46,7 +46,7 @@ static KEY: Key = Key {
     usage: "NAME",
     required: false,
     default: "",
-    about: "Who is asked for fragments; without it, the route of the site that their path leads to, without its modules.",
+    about: "Who is asked for fragments; without it, the route of the site that their path leads to, if it lets the client in; its modules of the response do not run.",
 }]);
 
 static BLOCK: Block = Block {

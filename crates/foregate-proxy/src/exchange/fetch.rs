@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use foregate_module::{FetchError, FetchRequest, FetchResponse, FetchResult, FetchTarget, Field, Text};
-use foregate_wire::{Method, Slashes};
+use foregate_wire::Method;
 use parking_lot::Mutex;
 
 use self::attempts::AttemptsOf;
@@ -21,8 +21,7 @@ use crate::connection::registry::Holdings;
 use crate::error::Error;
 use crate::lanes::Lanes;
 use crate::proxy::{Config, Proxy};
-use crate::routing::HostId;
-use crate::settings::{self, Action};
+use crate::settings;
 use crate::upstream::Upstream;
 
 /// Questions whose answers are kept. Beyond, the one that is least fresh goes.
@@ -89,28 +88,12 @@ impl fmt::Debug for Question {
 
 /// Who is asked. An upstream is known by all of its settings: its number, and its name, may mean another one after a
 /// reload.
-#[derive(Debug, Clone)]
-enum Whom {
-    Upstream(Arc<settings::Upstream>),
-    Fixed(Arc<settings::FixedResponse>),
-}
+#[derive(Debug, Clone, PartialEq)]
+struct Whom(Arc<settings::Upstream>);
 
 impl Whom {
     fn name(&self) -> &str {
-        match self {
-            Self::Upstream(upstream) => &upstream.name,
-            Self::Fixed(_) => "",
-        }
-    }
-}
-
-impl PartialEq for Whom {
-    fn eq(&self, other: &Self) -> bool {
-        match (self, other) {
-            (Self::Upstream(one), Self::Upstream(other)) => one == other,
-            (Self::Fixed(one), Self::Fixed(other)) => one == other,
-            _ => false,
-        }
+        &self.0.name
     }
 }
 
@@ -150,17 +133,12 @@ struct Answers {
 pub(super) async fn fetch(
     proxy: &Proxy,
     config: &Arc<Config>,
-    site: Option<HostId>,
     (authority, asker): (&str, Asker),
     step: &'static str,
     mut ask: FetchRequest,
 ) -> Fetched {
-    let counters = proxy.steps.named(step);
-    if let Some(counters) = counters {
-        counters.fetches.inc();
-    }
     let deadline = Instant::now() + ask.timeout;
-    let result = match whom(config, site, &ask) {
+    let result = match whom(config, &ask) {
         None => Err(FetchError::BadRequest).into(),
         Some(whom) if ask.keep.is_zero() => {
             ask.authority.get_or_insert_with(|| authority.to_owned().into());
@@ -176,44 +154,41 @@ pub(super) async fn fetch(
             from_kept(proxy, config, asker, whom, ask, deadline).await.into()
         }
     };
+    count(proxy, step, result.answer.as_ref().err());
     if let Err(error) = &result.answer {
-        if let Some(counters) = counters {
-            counters.fetches_failed.inc();
-        }
         tracing::debug!(step, %error, "a step's request has no answer");
     }
     result
 }
 
 /// Who answers a question, by the configuration of the request.
-fn whom(config: &Config, site: Option<HostId>, ask: &FetchRequest) -> Option<Whom> {
+fn whom(config: &Config, ask: &FetchRequest) -> Option<Whom> {
     let upstream = match ask.target {
         FetchTarget::Upstream(upstream) => upstream.0 as usize,
-        FetchTarget::Site => {
-            let path = ask.path.split(|byte| *byte == b'?').next().unwrap_or_default();
-            let mut normal = Vec::new();
-            foregate_wire::normalize_path(path, Slashes::Merge, &mut normal).ok()?;
-            match &config.settings.sites.route(site?, &normal)?.action {
-                Action::Proxy(upstream) => *upstream,
-                Action::Respond(fixed) => return Some(Whom::Fixed(Arc::clone(fixed))),
-            }
-        }
+        // The steps of its route have to judge it first: see `Exchange::judge_inner`.
+        FetchTarget::Site => return None,
     };
-    Some(Whom::Upstream(Arc::clone(config.settings.upstreams.get(upstream)?)))
+    Some(Whom(Arc::clone(config.settings.upstreams.get(upstream)?)))
+}
+
+/// Counts a fetch that is over.
+pub(super) fn count(proxy: &Proxy, step: &'static str, error: Option<&FetchError>) {
+    if let Some(counters) = proxy.steps.named(step) {
+        counters.fetches.inc();
+        if error.is_some() {
+            counters.fetches_failed.inc();
+        }
+    }
 }
 
 /// The host that an upstream is asked for where a step names none: the upstream's, else its first server's.
 fn authority_of(whom: &Whom) -> String {
-    match whom {
-        Whom::Upstream(upstream) => {
-            let server = upstream.servers.first().map(|server| &server.address);
-            match (&upstream.host, server) {
-                (Some(host), _) => host.to_string(),
-                (None, Some(ServerAddress::Unix(_)) | None) => "localhost".to_owned(),
-                (None, Some(address)) => address.to_string(),
-            }
-        }
-        Whom::Fixed(_) => "localhost".to_owned(),
+    let Whom(upstream) = whom;
+    let server = upstream.servers.first().map(|server| &server.address);
+    match (&upstream.host, server) {
+        (Some(host), _) => host.to_string(),
+        (None, Some(ServerAddress::Unix(_)) | None) => "localhost".to_owned(),
+        (None, Some(address)) => address.to_string(),
     }
 }
 
@@ -384,31 +359,21 @@ impl Called<'_> {
 
     /// A place among what is asked of an upstream. Each upstream has places of its own, so that one that is silent does not hold up the
     /// others, and each client has its part of them.
-    fn place(&self, whom: &Whom) -> Result<Option<Place>, FetchError> {
-        let Whom::Upstream(settings) = whom else { return Ok(None) };
+    fn place(&self, whom: &Whom) -> Result<Place, FetchError> {
+        let Whom(settings) = whom;
         let percent = self.config.settings.limits.filter_per_client;
         let place = self.upstream(settings)?.fetches.take(self.asker.account, percent);
-        place.map(Some).ok_or(FetchError::Busy)
+        place.ok_or(FetchError::Busy)
     }
 
     async fn in_time(
         self,
-        _place: Option<Place>,
+        _place: Place,
         whom: &Whom,
         ask: &FetchRequest,
         deadline: Instant,
     ) -> Fetched {
-        let settings = match whom {
-            Whom::Fixed(fixed) => {
-                let content_type = Field::new("content-type", "text/plain; charset=utf-8");
-                return Fetched::from(Ok(FetchResponse {
-                    status: fixed.status,
-                    fields: content_type.into_iter().collect(),
-                    body: Text::Shared(Arc::clone(&fixed.body)),
-                }));
-            }
-            Whom::Upstream(settings) => settings,
-        };
+        let Whom(settings) = whom;
         let upstream = match self.upstream(settings) {
             Ok(upstream) => upstream,
             Err(error) => return Err(error).into(),
@@ -529,7 +494,7 @@ mod tests {
     fn questions_hide_their_fields() {
         let fields = vec![Field::new("authorization", "secret").unwrap()];
         let ask = FetchRequest { fields, body: "secret".into(), ..ask() };
-        let whom = Whom::Upstream(Arc::new(settings::Upstream::new("app", Vec::new())));
+        let whom = Whom(Arc::new(settings::Upstream::new("app", Vec::new())));
         let shown = format!("{:?} {ask:?}", question(whom, &ask));
         assert!(shown.contains("app") && shown.contains("authorization"), "{shown}");
         assert!(!shown.contains("secret") && !shown.contains("115, 101, 99"), "{shown}");

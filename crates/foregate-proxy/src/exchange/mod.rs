@@ -8,6 +8,7 @@ mod dropped;
 pub(crate) mod fetch;
 mod forward;
 mod heavy;
+mod inner;
 mod inspect;
 mod modules;
 mod progress;
@@ -34,6 +35,7 @@ use futures_util::FutureExt;
 
 use self::client::{Client, Peer};
 use self::heavy::Away;
+use self::inner::Outer;
 use self::modules::Run;
 use self::progress::Progress;
 use self::request::Request;
@@ -125,6 +127,8 @@ struct Exchange<'a> {
     run: Option<Box<Run>>,
     /// What of it a heavy step has taken along.
     away: Option<Arc<Away>>,
+    /// The client's own request, while that of a fragment is judged in its place.
+    outer: Option<Box<Outer<'a>>>,
 }
 
 /// An exchange that has begun is logged, also where its task is dropped in the middle of it: as the process ends.
@@ -134,6 +138,7 @@ impl Drop for Exchange<'_> {
             self.record.error = Some(Error::Shutdown);
             // Nobody would look at what a step that waits for a thread had to say.
             self.call_back();
+            self.end_inner();
             // What ends with the connection would look whole.
             if let Link::H1(link) = &mut self.client.link {
                 link.abort();
@@ -232,6 +237,7 @@ pub async fn serve(served: Served<'_>, admitted: Result<(), Unserved>) -> Outcom
             exchange.upstream = None;
             exchange.client.close = true;
             exchange.call_back();
+            exchange.end_inner();
             match AssertUnwindSafe(exchange.drive(Step::Failed(Error::Internal))).catch_unwind().await {
                 Ok(outcome) => outcome,
                 Err(_) => {
@@ -299,6 +305,7 @@ impl<'a> Exchange<'a> {
             plan: None,
             run: None,
             away: None,
+            outer: None,
         }
     }
 

@@ -13,13 +13,14 @@ use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use foregate_module::{
-    self as module, Entry, FetchRequest, FetchResult, Load, PhaseId, Pipeline, Plan, Planned, Question,
-    Source, State, Summary, Verdict, Weight, WhenFull,
+    self as module, Entry, FetchRequest, FetchResult, FetchTarget, Load, PhaseId, Pipeline, Plan, Planned,
+    Question, Source, State, Summary, Verdict, Weight, WhenFull,
 };
 
 use super::asked::Asked;
 use super::client::Client;
 use super::fetch;
+use super::inner::Judged;
 use super::received::Head;
 use super::respond::Answer;
 use super::view::{Facts, View, now};
@@ -501,10 +502,10 @@ impl<'a> Exchange<'a> {
             .collect();
         let pipeline = Arc::clone(&self.config.settings.pipeline);
         let asker = self.asker();
-        let (proxy, config, site, request) = (self.proxy, self.config, self.site, &*self.request);
+        let (proxy, config, request) = (self.proxy, self.config, &*self.request);
         let answers = asked.into_iter().map(|(slot, step, Question { request: ask, dry })| {
             let asks = (request.authority(), asker.clone());
-            async move { (slot, dry, fetch::fetch(proxy, config, site, asks, step, ask).await) }
+            async move { (slot, dry, fetch::fetch(proxy, config, asks, step, ask).await) }
         });
         let answers = std::pin::pin!(futures_util::future::join_all(answers));
         let answers = unless_gone(self.client, self.timer, answers).await.map_err(gone)?;
@@ -524,12 +525,21 @@ impl<'a> Exchange<'a> {
     pub(super) async fn fetch_one(
         &mut self,
         step: &'static str,
-        ask: FetchRequest,
+        mut ask: FetchRequest,
     ) -> Result<FetchResult, LinkError> {
+        if ask.target == FetchTarget::Site {
+            match Box::pin(self.judge_inner(ask)).await? {
+                Judged::Ask(judged) => ask = judged,
+                Judged::Answered(answer) => {
+                    fetch::count(self.proxy, step, answer.as_ref().err());
+                    return Ok(answer);
+                }
+            }
+        }
         let asker = self.asker();
-        let (proxy, config, site, request) = (self.proxy, self.config, self.site, &*self.request);
+        let (proxy, config, request) = (self.proxy, self.config, &*self.request);
         let asks = (request.authority(), asker);
-        let fetched = std::pin::pin!(fetch::fetch(proxy, config, site, asks, step, ask));
+        let fetched = std::pin::pin!(fetch::fetch(proxy, config, asks, step, ask));
         // From here on it counts as the filter's.
         unless_gone(self.client, self.timer, fetched).await.map(|fetched| fetched.answer)
     }

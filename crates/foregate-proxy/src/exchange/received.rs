@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use foregate_module::{self as module, Fields, Plan, Planned, Refusal, Source};
-use foregate_wire::{RequestHead, Slashes, normalize_path, parse_authority};
+use foregate_wire::{HeaderList, RequestHead, Slashes, normalize_path, parse_authority};
 
 use super::Exchange;
 use super::client::Peer;
@@ -23,6 +23,10 @@ pub(super) struct Head(RequestHead);
 impl Head {
     pub(super) fn of(request: &Request) -> Self {
         Self(request.head.clone())
+    }
+
+    pub(super) fn headers(&self) -> &HeaderList {
+        &self.0.headers
     }
 }
 

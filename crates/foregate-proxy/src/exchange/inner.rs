@@ -1,0 +1,169 @@
+//! Requests for other documents of the site, judged as requests of the client.
+//!
+//! A fragment that a document asks for is named by text that the origin wrote, or one of its users. So the site, the readings of the
+//! path, the route and the steps of the request decide about it exactly as if the client had sent it: with the client's address,
+//! certificate and fields. While they run, the request of the fragment stands in the place of the client's own.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use foregate_module::{
+    FetchError, FetchRequest, FetchResponse, FetchResult, FetchTarget, Field, PhaseId, Plan, Text, UpstreamId,
+};
+use foregate_wire::{HeaderList, Method, NameId, Slashes};
+
+use super::Exchange;
+use super::modules::{Ended, Run};
+use super::request::Request;
+use super::response::Response;
+use crate::error::Error;
+use crate::link::LinkError;
+use crate::settings::{Action, FixedResponse, Route};
+
+/// Fields that belong to the body, the range, the freshness or the connection of the client's own request.
+const LEFT_OUT: [NameId; 13] = [
+    NameId::Host,
+    NameId::ContentLength,
+    NameId::ContentType,
+    NameId::ContentEncoding,
+    NameId::TransferEncoding,
+    NameId::Trailer,
+    NameId::Expect,
+    NameId::Upgrade,
+    NameId::Range,
+    NameId::IfRange,
+    NameId::IfMatch,
+    NameId::IfNoneMatch,
+    NameId::IfModifiedSince,
+];
+
+/// The client's own request, while that of a fragment stands in its place.
+pub(super) struct Outer<'a> {
+    request: Request,
+    response: Response,
+    route: Option<&'a Arc<Route>>,
+    plan: Option<&'a Arc<Plan>>,
+    run: Option<Box<Run>>,
+}
+
+/// The decision about a request for another document.
+pub(super) enum Judged {
+    /// This is to be asked.
+    Ask(FetchRequest),
+    /// The site answers by itself, or refuses.
+    Answered(FetchResult),
+}
+
+impl<'a> Exchange<'a> {
+    /// Decides about a request for a document of the site.
+    ///
+    /// # Errors
+    ///
+    /// The client has gone.
+    pub(super) async fn judge_inner(&mut self, ask: FetchRequest) -> Result<Judged, LinkError> {
+        const REFUSED: Result<Judged, LinkError> = Ok(Judged::Answered(Err(FetchError::BadRequest)));
+        let sites = &self.config.settings.sites;
+        let (Some(site), Some(mut request)) = (self.site, self.inner_request(&ask)) else { return REFUSED };
+        if sites.keeps_slashes(site) && request.normalise(Slashes::Keep).is_err() {
+            return REFUSED;
+        }
+        let Ok(readings) = sites.readings(site, request.path()) else { return REFUSED };
+        let Some(route) = sites.route(site, request.path()) else { return REFUSED };
+        let Some(plan) = route.plan.get() else {
+            return Ok(ask_route(route, None, request.target(), ask));
+        };
+        self.outer = Some(Box::new(Outer {
+            request: std::mem::replace(self.request, request),
+            response: std::mem::take(self.response),
+            route: self.route.replace(route),
+            plan: self.plan,
+            run: self.run.take(),
+        }));
+        self.use_plan(Some(plan));
+        if let (Some(run), Some(readings)) = (&mut self.run, readings) {
+            run.facts.other_paths = Some(readings).into();
+        }
+        let ended = self.screen_inner(plan).await;
+        let judged = match ended {
+            Ok(()) => Ok(self.dispatch_inner(route, ask)),
+            Err(Ended::Failed(Error::Client(error))) => Err(error),
+            Err(Ended::Answer(answer, _)) => {
+                let foregate_module::Response { status, fields, body, .. } = *answer;
+                Ok(Judged::Answered(Ok(FetchResponse { status, fields, body })))
+            }
+            Err(Ended::Failed(_) | Ended::Abort(_)) => REFUSED,
+        };
+        self.end_inner();
+        judged
+    }
+
+    /// Puts the client's own request back into its place.
+    pub(super) fn end_inner(&mut self) {
+        let Some(outer) = self.outer.take() else { return };
+        self.shelve_run();
+        let Outer { request, response, route, plan, run } = *outer;
+        (*self.request, *self.response) = (request, response);
+        (self.route, self.plan, self.run) = (route, plan, run);
+    }
+
+    /// The request as the client would have sent it; `None` if the path is none.
+    fn inner_request(&self, ask: &FetchRequest) -> Option<Request> {
+        let received = self.run.as_ref().and_then(|run| run.facts.received.as_ref());
+        let mut headers: HeaderList =
+            received.map_or(&self.request.head.headers, |head| head.headers()).clone();
+        headers.remove_each(&LEFT_OUT);
+        let authority = self.request.authority();
+        let method = Method::from_bytes(&ask.method)?;
+        let mut request = Request::make(method, &ask.path, authority.as_bytes(), &[], 0).ok()?;
+        request.head.headers = headers;
+        request.set_secure(self.request.secure);
+        Some(request)
+    }
+
+    /// Runs the steps of the request for a fragment.
+    async fn screen_inner(&mut self, plan: &Plan) -> Result<(), Ended> {
+        self.request.sent = self.request.head.headers.arena_len();
+        self.request.begin_hop();
+        self.run_phases(PhaseId::RequestEarly).await?;
+        self.request.end_hop();
+        self.request.remove_identity(plan.identity());
+        self.run_phases(PhaseId::UpstreamSelect).await
+    }
+
+    /// Goes where the route, or a step, says.
+    fn dispatch_inner(&self, route: &Route, ask: FetchRequest) -> Judged {
+        let facts = self.run.as_ref().map(|run| &run.facts);
+        let is_wrong = facts
+            .is_some_and(|facts| facts.path_is_in_doubt.load(Ordering::Relaxed) || facts.target_is_wrong);
+        if is_wrong {
+            return Judged::Answered(Err(FetchError::BadRequest));
+        }
+        ask_route(route, facts.and_then(|facts| facts.upstream), self.request.target(), ask)
+    }
+}
+
+/// Asks for a target whoever answers for a route.
+fn ask_route(route: &Route, chosen: Option<UpstreamId>, target: &[u8], ask: FetchRequest) -> Judged {
+    let upstream = match (&route.action, chosen) {
+        (_, Some(upstream)) => upstream,
+        (Action::Proxy(upstream), None) => match u32::try_from(*upstream) {
+            Ok(upstream) => UpstreamId(upstream),
+            Err(_) => return Judged::Answered(Err(FetchError::BadRequest)),
+        },
+        (Action::Respond(fixed), None) => return Judged::Answered(Ok(fixed_answer(fixed))),
+    };
+    Judged::Ask(FetchRequest {
+        target: FetchTarget::Upstream(upstream),
+        path: Text::from(target.to_vec()),
+        ..ask
+    })
+}
+
+fn fixed_answer(fixed: &FixedResponse) -> FetchResponse {
+    let content_type = Field::new("content-type", "text/plain; charset=utf-8");
+    FetchResponse {
+        status: fixed.status,
+        fields: content_type.into_iter().collect(),
+        body: Text::Shared(Arc::clone(&fixed.body)),
+    }
+}
