@@ -44,11 +44,44 @@ const NAMES: &[&str] = &[
     "apikey",
     "api-key",
     "private_key",
+    "privatekey",
+    "private-key",
+    "access_key",
+    "accesskey",
+    "access-key",
+    "signing_key",
+    "signingkey",
+    "signing-key",
+    "encryption_key",
+    "encryptionkey",
+    "encryption-key",
+    "account_key",
+    "accountkey",
+    "subscription-key",
     "credential",
     "session_id",
     "sessionid",
+    "session-id",
+    "sessid",
     "card_number",
     "cardnumber",
+    "card-number",
+    "security_code",
+    "securitycode",
+    "security-code",
+    "verification_code",
+    "verificationcode",
+    "verification-code",
+    "one_time",
+    "onetime",
+    "one-time",
+    "passcode",
+    "passkey",
+    "passwort",
+    "kennwort",
+    "mnemonic",
+    "samlresponse",
+    "assertion",
     "cvv",
 ];
 
@@ -59,8 +92,43 @@ static PARTS: LazyLock<Option<AhoCorasick>> = LazyLock::new(|| {
     builder.ascii_case_insensitive(true).kind(Some(AhoCorasickKind::DFA)).build(NAMES).ok()
 });
 
-/// Words of such names; as parts of words they say nothing (`author`).
-const WORDS: &[&[u8]] = &[b"pass", b"pw", b"session", b"jwt", b"auth"];
+/// Words of such names; as parts of words they say nothing (`author`, `shipping`, `design`).
+const WORDS: &[&[u8]] = &[
+    b"pass",
+    b"pw",
+    b"session",
+    b"jwt",
+    b"auth",
+    b"otp",
+    b"totp",
+    b"hotp",
+    b"pin",
+    b"puk",
+    b"tan",
+    b"sig",
+    b"signature",
+    b"hmac",
+    b"mfa",
+    b"csrf",
+    b"xsrf",
+    b"bearer",
+    b"cvc",
+    b"csc",
+    b"sid",
+    b"ssn",
+    b"iban",
+];
+
+/// The last word of names under which a form or an object of JSON has the name of a value that stands beside it.
+const NAMING: &[&[u8]] =
+    &[b"name", b"key", b"field", b"id", b"param", b"parameter", b"label", b"header", b"type", b"k", b"n"];
+/// The last word of names under which it has that value.
+const VALUES: &[&[u8]] =
+    &[b"value", b"val", b"values", b"v", b"content", b"data", b"text", b"answer", b"input"];
+/// Bytes on each side of a value in which its name is looked for.
+const BESIDE: usize = 1024;
+/// Arguments among which a value's name is looked for. Where there are more, it is taken for that of a secret.
+const ARGUMENTS: usize = 256;
 
 /// Bytes at the beginning and at the end of a name by which it is taken for that of a secret.
 const NAME: usize = 256;
@@ -83,10 +151,30 @@ pub(crate) fn is_secret_name(name: &[u8]) -> bool {
     has_secret(start) || has_secret(&name[NAME.max(name.len() - NAME)..])
 }
 
-/// Whether a name has one of [`WORDS`] among its words.
+/// Whether a name has one of [`WORDS`] among its words: `user_pin`, `user-pin`, `userPin` and `pin1` have.
 fn has_secret_word(name: &[u8]) -> bool {
-    let mut words = name.split(|byte| !byte.is_ascii_alphanumeric());
-    words.any(|word| WORDS.iter().any(|secret| word.eq_ignore_ascii_case(secret)))
+    let is_secret = |word: &[u8]| WORDS.iter().any(|secret| word.eq_ignore_ascii_case(secret));
+    name.split(|byte| !byte.is_ascii_alphanumeric()).any(|word| is_secret(word) || parts(word).any(is_secret))
+}
+
+/// The parts of a word: letters up to a digit, or to a capital behind a small letter.
+fn parts(word: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let begins = |before: &u8, byte: &u8| {
+        before.is_ascii_lowercase() && byte.is_ascii_uppercase()
+            || before.is_ascii_digit() != byte.is_ascii_digit()
+    };
+    word.chunk_by(move |before, byte| !begins(before, byte))
+}
+
+/// The last word of a name, and what stands before it: `json.0.` and `value`, `fields[0][` and `value`.
+fn last_word(name: &[u8]) -> (&[u8], &[u8]) {
+    let name = name.strip_suffix(b"]").unwrap_or(name);
+    let length = name.iter().rev().take_while(|byte| byte.is_ascii_alphanumeric()).count();
+    name.split_at(name.len() - length)
+}
+
+fn is_among(word: &[u8], words: &[&[u8]]) -> bool {
+    words.iter().any(|known| word.eq_ignore_ascii_case(known))
 }
 
 /// Whether a name contains one of [`NAMES`].
@@ -113,10 +201,27 @@ impl Run<'_> {
                 Variable::RequestCookies => true,
                 Variable::RequestHeaders | Variable::ResponseHeaders => is_secret_field(name),
                 Variable::Args | Variable::ArgsGet | Variable::ArgsPost | Variable::FilesTmpContent => {
-                    is_secret_name(name)
+                    is_secret_name(name) || self.is_named_beside(name)
                 }
                 _ => false,
             }
+    }
+
+    /// Whether an argument has the value of a secret whose name stands in another one, as in `{"name": "password", "value": "x"}`.
+    fn is_named_beside(&self, name: &[u8]) -> bool {
+        let (path, last) = last_word(name);
+        if path.is_empty() || !is_among(last, VALUES) {
+            return false;
+        }
+        let values = &self.state.values;
+        let units = values.units(Family::Args);
+        units.len() > ARGUMENTS
+            || units.iter().any(|unit| {
+                let (other, naming) = last_word(values.text.get(unit.name));
+                other.eq_ignore_ascii_case(path)
+                    && is_among(naming, NAMING)
+                    && is_secret_named(values.text.get(unit.value))
+            })
     }
 
     /// Whether the rule that runs says that what it matches is not to be shown.
@@ -323,7 +428,7 @@ pub(crate) fn hide_pairs_and(text: &[u8], masks: &Masks) -> Vec<u8> {
             continue;
         }
         let is_field = is_known_field(&plain) || masks.has_field(&plain);
-        if !is_field && !is_key(&plain) {
+        if !is_field && !is_key(&plain) && !is_named_beside(text, at - len, &plain) {
             out.extend_from_slice(name);
             continue;
         }
@@ -429,6 +534,57 @@ fn is_secret_key(key: &[u8]) -> bool {
     }
 }
 
+/// Whether a value that names another one names a secret: a field's name as well.
+fn is_secret_named(value: &[u8]) -> bool {
+    let value = value.trim_ascii();
+    value.len() <= NAME && (is_secret_key(value) || is_known_field(value))
+}
+
+/// Whether the name of a value (`"value": "x"`, `fields[0][value]=x`) that stands in a text at `start` is that of a secret by what
+/// stands beside it (`"name": "password"`, `fields[0][name]=password`).
+fn is_named_beside(text: &[u8], start: usize, name: &[u8]) -> bool {
+    let (path, last) = last_word(name);
+    if !is_among(last, VALUES) {
+        return false;
+    }
+    let near = &text[start.saturating_sub(BESIDE)..text.len().min(start + BESIDE)];
+    if !path.is_empty() {
+        return pairs(near).any(|(other, value)| {
+            let (other, naming) = last_word(other);
+            other.eq_ignore_ascii_case(path) && is_among(naming, NAMING) && is_secret_named(value)
+        });
+    }
+    // In JSON, what stands in the same object.
+    let at = start - start.saturating_sub(BESIDE);
+    let from = near[..at].iter().rposition(|byte| matches!(byte, b'{' | b'}')).map_or(0, |brace| brace + 1);
+    let to =
+        near[at..].iter().position(|byte| matches!(byte, b'{' | b'}')).map_or(near.len(), |brace| at + brace);
+    pairs(&near[from..to]).any(|(name, value)| is_among(name, NAMING) && is_secret_named(value))
+}
+
+/// The names and values that may stand in a text, as in JSON or in a form.
+fn pairs(text: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
+    let mut at = 0;
+    std::iter::from_fn(move || {
+        loop {
+            let rest = text.get(at..).filter(|rest| !rest.is_empty())?;
+            let len = rest.iter().take_while(|byte| is_name(**byte)).count();
+            at += len.max(1);
+            let behind = &rest[len..];
+            let signs = behind.iter().take_while(|byte| {
+                matches!(byte, b'"' | b'\'' | b'\\' | b':' | b'=' | b' ' | b'\t' | b'\r' | b'\n')
+            });
+            let signs = signs.count();
+            if len == 0 || !behind[..signs].iter().any(|byte| matches!(byte, b':' | b'=')) {
+                continue;
+            }
+            let value = &behind[signs..];
+            let length = value.iter().take_while(|byte| is_name(**byte)).count();
+            return Some((&rest[..len], &value[..length]));
+        }
+    })
+}
+
 /// What follows a value behind a blank: the protocol of a request line, and what the Core Rule Set says of where it was found.
 const BEHIND: &[&[u8]] = &[b"HTTP/", b"found within "];
 
@@ -500,7 +656,32 @@ mod tests {
             ("{\"password\":\t\"x y\",\"a\":\"b\"}", "{\"password\":\t\"***\",\"a\":\"b\"}"),
             ("{\"password\"\t:\r\n \"x y\",\"a\":\"b\"}", "{\"password\"\t:\r\n \"***\",\"a\":\"b\"}"),
             ("password=\r\nb: c", "password=\r\nb: c"),
-            (r#"{"pin":1,"password":1234,"a":2}"#, r#"{"pin":1,"password":***,"a":2}"#),
+            (r#"{"pin":1,"password":1234,"a":2}"#, r#"{"pin":***,"password":***,"a":2}"#),
+            ("otp=123456&a=b&pin=1&spin=2&sig=x&design=3", "otp=***&a=b&pin=***&spin=2&sig=***&design=3"),
+            (
+                "X-Amz-Signature=ab&X-Amz-Date=1&X-Amz-Credential=c",
+                "X-Amz-Signature=***&X-Amz-Date=1&X-Amz-Credential=***",
+            ),
+            (
+                r#"{"userPin":1,"otpCode":"2","shipping":3,"accessKey":4}"#,
+                r#"{"userPin":***,"otpCode":"***","shipping":3,"accessKey":***}"#,
+            ),
+            (
+                r#"[{"name":"password","value":"x"},{"name":"q","value":"y"}]"#,
+                r#"[{"name":"password","value":"***"},{"name":"q","value":"y"}]"#,
+            ),
+            (
+                r#"[{"value":"x","name":"otp"},{"value":5,"key":"pin"}]"#,
+                r#"[{"value":"***","name":"otp"},{"value":***,"key":"pin"}]"#,
+            ),
+            (
+                r#"{"headers":[{"name":"Cookie","value":"x"}]}"#,
+                r#"{"headers":[{"name":"Cookie","value":"***"}]}"#,
+            ),
+            (
+                "f[0][name]=password&f[0][value]=x&f[1][name]=q&f[1][value]=y",
+                "f[0][name]=password&f[0][value]=***&f[1][name]=q&f[1][value]=y",
+            ),
             (r#"{"\u0070assword":"x y","a":"b"}"#, r#"{"\u0070assword":"***","a":"b"}"#),
             ("Data: token=two words found within ARGS:q", "Data: token=*** found within ARGS:q"),
             ("session.name=abc&json.session.0=abc", "session.name=abc&json.session.0=***"),
@@ -524,7 +705,8 @@ mod tests {
             (r#"{"password": ["x", {"y":"]"}], "a":"b"}"#, r#"{"password": ***, "a":"b"}"#),
             (r#"{"password":{"old":"x\"}","new":["y"]},"a":"b"}"#, r#"{"password":***,"a":"b"}"#),
             (r#"{"token":[]} {"password":{"old":"cut o"#, r#"{"token":***} {"password":***"#),
-            (r#"{"a":["b"],"c":{"pin":["d"]}}"#, r#"{"a":["b"],"c":{"pin":["d"]}}"#),
+            (r#"{"a":["b"],"c":{"pin":["d"]}}"#, r#"{"a":["b"],"c":{"pin":***}}"#),
+            (r#"{"a":["b"],"c":{"pine":["d"]}}"#, r#"{"a":["b"],"c":{"pine":["d"]}}"#),
             ("ftp://ada:hunter2@10.0.0.1/x?a=b", "ftp://ada:***@10.0.0.1/x?a=b"),
             ("r=ftp%3A//ada%3Ahunter2%4010.0.0.1/x&a=b", "r=ftp%3A//***/x&a=b"),
             ("http://h:80/@a http://ada@h/ http://:p@q@h", "http://h:80/@a http://ada@h/ http://:***@h"),
