@@ -8,6 +8,7 @@ use foregate_module::settings::{Argument, Node, Scalar};
 use crate::context::missing_list;
 use crate::document::{EntryRef, Kind, Span};
 use crate::elsewhere;
+use crate::foreign;
 use crate::load::{Item, Tree};
 use crate::nginx;
 use crate::problem::{Place, Problem, Problems};
@@ -266,6 +267,9 @@ impl<'p> Decoder<'p> {
             is_one.then(|| "it stands at the top of the file, in a `site`, or in a `route`".to_owned())
         };
         let elsewhere = in_modules().or_else(elsewhere);
+        // A key of ours that stands in another block is meant rather than the word of another proxy.
+        let is_foreign = elsewhere.is_none() && of_module.is_none() && for_nginx && within != "rule";
+        let help = help.or_else(|| foreign::instead_of(name).filter(|_| is_foreign).map(str::to_owned));
         let near = nearest(name, known()).filter(|near| {
             help.is_none() && (elsewhere.is_none() || is_plural(name, near) || is_plural(near, name))
         });
@@ -482,7 +486,12 @@ impl<'p> Decoder<'p> {
         read: impl FnOnce(&Value<'_>) -> Result<T, Wrong>,
     ) -> Option<T> {
         let text = match entry.kind() {
-            Kind::String => value::expand(entry.text(), item.base()),
+            Kind::String => {
+                let problems = &mut *self.problems;
+                value::expand(entry.text(), item.base(), &mut |reference, value| {
+                    problems.hide(reference, value)
+                })
+            }
             _ => Ok(Cow::Borrowed(entry.text())),
         };
         match text.and_then(|text| read(&Value { kind: entry.kind(), text })) {

@@ -221,7 +221,8 @@ impl Tree {
         for node in file.document.all().filter(|node| node.name() == INCLUDE) {
             for entry in include_arguments(number, node, problems) {
                 let place = Place { file: number, span: entry.span() };
-                match value::expand(entry.text(), &base) {
+                let hide = &mut |reference: &str, value: &str| problems.hide(reference, value);
+                match value::expand(entry.text(), &base, hide) {
                     Ok(pattern) => wanted.push((node.index(), place, base.join(&*pattern))),
                     Err(wrong) => problems.push(value::at(wrong, place)),
                 }

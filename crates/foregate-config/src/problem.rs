@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use super::document::Span;
 use super::load::Tree;
+use super::references::References;
 
 /// How many problems are kept; of further ones there is only the number.
 const PROBLEMS_LIMIT: usize = 100;
@@ -60,12 +61,26 @@ pub struct Problems {
     /// How many say that a file is missing.
     missing: usize,
     warnings: Vec<Problem>,
+    /// The references to the environment and to files that values have been read from: no text shows their values.
+    references: References,
 }
 
 impl Problems {
+    /// From here on this reference stands in texts where its value would.
+    pub(crate) fn hide(&mut self, reference: &str, value: &str) {
+        self.references.add(reference, value);
+    }
+
+    fn without_values(&self, problem: Problem) -> Problem {
+        let Problem { place, message, help, also } = problem;
+        let shown = |text: String| self.references.in_place_of_values(text);
+        Problem { place, message: shown(message), help: help.map(shown), also }
+    }
+
     /// Adds one.
     pub fn push(&mut self, problem: Problem) {
         if self.kept.len() < PROBLEMS_LIMIT {
+            let problem = self.without_values(problem);
             self.kept.push(problem);
         } else {
             self.more += 1;
@@ -91,6 +106,7 @@ impl Problems {
     /// Adds something that is right, and does nothing or not what it seems to be there for.
     pub fn warn(&mut self, warning: Problem) {
         if self.warnings.len() < PROBLEMS_LIMIT {
+            let warning = self.without_values(warning);
             self.warnings.push(warning);
         }
     }

@@ -21,13 +21,17 @@ pub fn at(wrong: Wrong, place: Place) -> Problem {
 }
 
 /// Replaces `${env:NAME}` and `${file:PATH}` in a text; `$${` stands for `${`. Other dollar signs stay, and so do names
-/// without a colon, as in `${1}`.
+/// without a colon, as in `${1}`. `used` is told each reference with its value, so that no message shows the value.
 ///
 /// # Errors
 ///
 /// The variable is not set, the file cannot be read, a `${env:` is not closed, or another word stands there: who mistypes
 /// a reference to a secret must not get one that everybody can read in the file.
-pub fn expand<'t>(text: &'t str, base: &Path) -> Result<Cow<'t, str>, Wrong> {
+pub fn expand<'t>(
+    text: &'t str,
+    base: &Path,
+    used: &mut dyn FnMut(&str, &str),
+) -> Result<Cow<'t, str>, Wrong> {
     if !text.contains("${") {
         return Ok(Cow::Borrowed(text));
     }
@@ -55,7 +59,9 @@ pub fn expand<'t>(text: &'t str, base: &Path) -> Result<Cow<'t, str>, Wrong> {
                 Wrong::new(format!("`${{{source}` is not closed")).help("write `$${` for the text `${`")
             );
         };
-        expanded.push_str(&if source == "env:" { variable(name)? } else { file(name, base)? });
+        let value = if source == "env:" { variable(name)? } else { file(name, base)? };
+        used(&format!("${{{source}{name}}}"), &value);
+        expanded.push_str(&value);
         rest = after;
     }
     expanded.push_str(rest);
@@ -112,7 +118,7 @@ mod tests {
 
     #[test]
     fn references_are_resolved() {
-        let expand = |text: &str| expand(text, Path::new("/proc/self")).map(Cow::into_owned);
+        let expand = |text: &str| expand(text, Path::new("/proc/self"), &mut |_, _| {}).map(Cow::into_owned);
         assert_eq!(expand("a$b${c}").as_deref(), Ok("a$b${c}"));
         assert_eq!(expand("$${env:HOME}").as_deref(), Ok("${env:HOME}"));
         assert_eq!(expand("<${env:PATH}>"), Ok(format!("<{}>", std::env::var("PATH").unwrap())));
@@ -124,7 +130,7 @@ mod tests {
 
     #[test]
     fn what_looks_like_a_reference_is_one() {
-        let expand = |text: &'static str| expand(text, Path::new("/"));
+        let expand = |text: &'static str| expand(text, Path::new("/"), &mut |_, _| {});
         for text in ["${ENV:HOME}", "a${ env:HOME}", "${evn:HOME}", "${env :HOME}", "${Env:HOME"] {
             let wrong = expand(text).unwrap_err();
             assert_eq!(wrong.message, "a reference begins with `${env:` or `${file:`", "{text}");
@@ -147,7 +153,7 @@ mod tests {
         std::fs::create_dir_all(&folder).unwrap();
         let pipe = folder.join("pipe");
         assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
-        let wrong = expand("${file:pipe}", &folder).unwrap_err();
+        let wrong = expand("${file:pipe}", &folder, &mut |_, _| {}).unwrap_err();
         std::fs::remove_dir_all(&folder).unwrap();
         assert!(wrong.message.ends_with("it is not a file"), "{}", wrong.message);
     }

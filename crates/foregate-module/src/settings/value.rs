@@ -210,9 +210,46 @@ pub fn choose<T: Copy>(value: &Scalar<'_>, words: &[(&str, T)]) -> Result<T, Wro
         let wrong = Wrong::new(format!("expected {}", known()));
         match words.iter().any(|(word, _)| *word == value.text) {
             true => wrong.help(format!("put it in quotes: \"{}\"", value.text)),
-            false => wrong,
+            false => match meant(&value.text, words.iter().map(|(word, _)| *word)) {
+                Some(word) => wrong.help(format!("did you mean \"{word}\"?")),
+                None => wrong,
+            },
         }
     })
+}
+
+/// The word among the known ones that another name stands for, or the same one in other letters.
+fn meant<'w>(text: &str, mut known: impl Iterator<Item = &'w str> + Clone) -> Option<&'w str> {
+    /// Other names of words that settings choose from.
+    const NAMES: &[(&str, &str)] = &[
+        ("brotli", "br"),
+        ("gz", "gzip"),
+        ("x-gzip", "gzip"),
+        ("zlib", "deflate"),
+        ("zstandard", "zstd"),
+        ("zst", "zstd"),
+        ("h2", "2"),
+        ("http2", "2"),
+        ("http/2", "2"),
+        ("h1", "1"),
+        ("tls1.2", "1.2"),
+        ("tlsv1.2", "1.2"),
+        ("tls12", "1.2"),
+        ("tls1.3", "1.3"),
+        ("tlsv1.3", "1.3"),
+        ("tls13", "1.3"),
+        ("require", "required"),
+        ("requireandverifyclientcert", "required"),
+        ("round_robin", "round-robin"),
+        ("roundrobin", "round-robin"),
+        ("rr", "round-robin"),
+    ];
+    let text = text.to_ascii_lowercase();
+    let other = NAMES.iter().find(|(name, _)| *name == text).map(|(_, word)| *word);
+    known
+        .clone()
+        .find(|word| Some(*word) == other)
+        .or_else(|| known.find(|word| word.eq_ignore_ascii_case(&text)))
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 mod call;
 mod compare;
+mod foreign;
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -189,7 +190,8 @@ impl<'c> Checker<'c> {
             if crate::functions::is_known(name) {
                 return Err(error.with_help(format!("`{name}` is a function: `{name}(...)`")));
             }
-            return Err(match self.scheme.nearest(name) {
+            let meant = foreign::field_of(name).filter(|field| self.scheme.id(field).is_some());
+            return Err(match meant.or_else(|| self.scheme.nearest(name)) {
                 Some(nearest) => error.with_help(format!("did you mean `{nearest}`?")),
                 None => error,
             });
