@@ -7,6 +7,8 @@
 //! For each level: the bytes that come of all files together, those of the program at the same level, our speed, and the most that an
 //! encoder held. The programs run with their own defaults, so that `brotli` has windows of up to 16 MiB.
 
+#![allow(clippy::print_stdout, reason = "a table for whoever runs it")]
+
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
