@@ -153,6 +153,11 @@ impl Entry {
         self.step.body_in_memory(&**settings)
     }
 
+    /// See [`Step::body_pause`](crate::Step::body_pause).
+    pub fn body_pause(&self, settings: &Arc<dyn Any + Send + Sync>) -> Option<Duration> {
+        self.step.body_pause(&**settings)
+    }
+
     /// Whether no 304 may keep an old response of it in use: see [`Step::RENEWS`](crate::Step::RENEWS).
     pub fn renews(&self) -> bool {
         self.step.renews()

@@ -7,6 +7,7 @@ use alloc::vec::Vec;
 use core::any::Any;
 use core::fmt;
 use core::ops::{ControlFlow, Range};
+use core::time::Duration;
 
 use crate::exchange::Exchange;
 use crate::input::View;
@@ -112,6 +113,7 @@ pub struct Plan {
     body: usize,
     body_in_memory: usize,
     body_is_optional: bool,
+    body_pause: Option<Duration>,
     hold_is_optional: bool,
     identity: Box<[Text]>,
     request_sweeps: Box<[Planned]>,
@@ -179,6 +181,12 @@ impl Plan {
     /// [only watch](crate::Step::only_watches).
     pub fn body_is_optional(&self) -> bool {
         self.body_is_optional
+    }
+
+    /// After which pause in a request's body of unknown length the steps run on what has come: see
+    /// [`Step::body_pause`](crate::Step::body_pause). `None` if one of them waits for more.
+    pub fn body_pause(&self) -> Option<Duration> {
+        self.body_pause
     }
 
     /// The same for the start of the response's body: all steps that may ask for it are in a dry run or only watch.
@@ -369,6 +377,7 @@ impl<'p> PlanBuilder<'p> {
         let mut steps: Vec<Planned> = Vec::new();
         let (mut body, mut body_in_memory) = (0, usize::MAX);
         let (mut body_is_optional, mut hold_is_optional) = (true, true);
+        let (mut waits, mut body_pause) = (false, None);
         let mut identity: Vec<Text> = Vec::new();
         let (mut request_sweeps, mut sweeps, mut parts) = (Vec::new(), Vec::new(), Vec::new());
         let (mut renews, mut keeps_received, mut sees_refused) = (false, false, false);
@@ -397,6 +406,11 @@ impl<'p> PlanBuilder<'p> {
             sees_refused |= entry.reads_received() && decl.phase == PhaseId::Log;
             body = body.max(entry.body(&planned.settings).min(BODY_LIMIT));
             body_is_optional &= entry.body(&planned.settings) == 0 || self.pipeline.may_fail(&planned);
+            if entry.body(&planned.settings) > 0 && !self.pipeline.may_fail(&planned) {
+                let pause = entry.body_pause(&planned.settings);
+                waits |= pause.is_none();
+                body_pause = body_pause.max(pause);
+            }
             hold_is_optional &= !entry.holds_response() || self.pipeline.may_fail(&planned);
             body_in_memory = body_in_memory.min(entry.body_in_memory(&planned.settings));
             if !planned.dry_run && entry.sweeps(&planned.settings) {
@@ -423,6 +437,7 @@ impl<'p> PlanBuilder<'p> {
             body,
             body_in_memory,
             body_is_optional,
+            body_pause: body_pause.filter(|_| !waits),
             hold_is_optional,
             identity: identity.into(),
             request_sweeps: request_sweeps.into(),

@@ -96,6 +96,13 @@ pub trait Step: Default + Send + Sync + 'static {
         usize::MAX
     }
 
+    /// After which pause in a request's body of unknown length the step runs on what has come so far, so that a client which waits
+    /// for an answer to it gets one: the rest goes on without the step. The longest of what the steps of a route say counts.
+    /// Default: after none, unless all of them [only watch](Self::only_watches).
+    fn body_pause(_settings: &Self::Settings) -> Option<Duration> {
+        None
+    }
+
     /// Fields of the request in which the module tells the origin who the client is. On a route that configures the module
     /// the client's own are taken away before the phase `request-identity`, so that nothing which judges a request believes
     /// them, whether the step runs or not: under a `when` that does not hold, in a dry run, and when rules skip it. Names are
@@ -263,6 +270,9 @@ pub trait Erased: Send + Sync {
     /// See [`Step::body_in_memory`].
     fn body_in_memory(&self, settings: &(dyn Any + Send + Sync)) -> usize;
 
+    /// See [`Step::body_pause`].
+    fn body_pause(&self, settings: &(dyn Any + Send + Sync)) -> Option<Duration>;
+
     /// See [`Step::identity`].
     fn identity(&self, settings: &(dyn Any + Send + Sync)) -> Vec<Text>;
 
@@ -353,6 +363,10 @@ impl<S: Step> Erased for Typed<S> {
 
     fn body_in_memory(&self, settings: &(dyn Any + Send + Sync)) -> usize {
         settings.downcast_ref().map_or(usize::MAX, |settings| S::body_in_memory(settings))
+    }
+
+    fn body_pause(&self, settings: &(dyn Any + Send + Sync)) -> Option<Duration> {
+        settings.downcast_ref().and_then(|settings| S::body_pause(settings))
     }
 
     fn identity(&self, settings: &(dyn Any + Send + Sync)) -> Vec<Text> {

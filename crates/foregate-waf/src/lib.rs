@@ -15,6 +15,9 @@
 
 #![forbid(unsafe_code)]
 
+/// The settings and rules that come before the Core Rule Set: which bodies are looked at, and which are refused.
+pub const RECOMMENDED: &str = include_str!("recommended.conf");
+
 pub mod body;
 mod date;
 pub mod engine;

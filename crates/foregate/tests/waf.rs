@@ -155,9 +155,19 @@ fn install_crs_unpacks_what_has_the_digest() {
 
     let right = install(&folder, "crs", &digest(&archive).to_uppercase(), from);
     assert_eq!(right.status.code(), Some(0), "{}", stderr(&right));
-    assert!(stdout(&right).starts_with("installed 4 files in crs\n"), "{}", stdout(&right));
-    let checked = folder.run(&["waf", "check", "crs/crs-setup.conf", "crs/rules/*.conf"]);
-    assert!(stdout(&checked).starts_with("2 rules"), "{}", stderr(&checked));
+    assert!(stdout(&right).starts_with("installed 5 files in crs\n"), "{}", stdout(&right));
+    let block = "waf mode=\"detect\" log=\"waf.log\" {\n    \
+                 rules \"crs/recommended.conf\" \"crs/crs-setup.conf\" \"crs/rules/*.conf\"\n}\n";
+    assert!(stdout(&right).ends_with(block), "{}", stdout(&right));
+    let site =
+        format!("listen \"127.0.0.1:1\"\nsite \"*\" {{\n{block}route \"/**\" {{ respond 204; }}\n}}\n");
+    folder.write("site.kdl", site.as_bytes());
+    let checked = folder.run(&["check", "-c", "site.kdl"]);
+    assert_eq!(checked.status.code(), Some(0), "{}", stderr(&checked));
+    std::fs::remove_file(folder.0.join("site.kdl")).unwrap();
+    let files = ["crs/recommended.conf", "crs/crs-setup.conf", "crs/rules/*.conf"];
+    let checked = folder.run(&[&["waf", "check"], &files[..]].concat());
+    assert!(stdout(&checked).starts_with("6 rules"), "{}", stderr(&checked));
     assert!(!folder.0.join("crs/tests").exists());
 
     let again = install(&folder, "crs", &digest(&archive), from);

@@ -25,9 +25,13 @@ const HELD: usize = 1 << 20;
 /// How long a response is held for that at most: a stream that has the media type of something else must get going.
 const HELD_FOR: Duration = Duration::from_secs(10);
 
-/// How long the body of a request is waited for that has come in part, where steps only watch: its client may wait for an answer
-/// to that part. One whose length is known is hardly such a stream.
-const PAUSE: Duration = Duration::from_secs(3);
+/// The pause in a body of unknown length after which steps that only watch see what has come: its client may wait for an answer to
+/// that part. One whose length is known is hardly such a stream.
+const PAUSE: Duration = Duration::from_millis(5);
+
+/// How long a body of unknown length is held at most where a pause ends that: one that says something all the time may be a stream
+/// as well.
+const STREAM_HELD_FOR: Duration = Duration::from_millis(250);
 
 /// Why steps do not see all of such a body.
 const PAUSED: &str = "body_pause";
@@ -244,14 +248,19 @@ impl Exchange<'_> {
                     let now = clock::now();
                     self.progress.observe(self.upload.moved, 0, now);
                     let deadline = self.progress.client_deadline(&self.config.settings.timeouts, now);
-                    if !self.plan().is_some_and(|plan| plan.body_is_optional()) {
+                    let is_fixed = matches!(self.request.length, BodyLength::Fixed(_));
+                    let pause = self.plan().and_then(|plan| {
+                        let watched =
+                            plan.body_is_optional().then_some(if is_fixed { HELD_FOR } else { PAUSE });
+                        watched.or(plan.body_pause().filter(|_| !is_fixed))
+                    });
+                    let Some(pause) = pause else {
                         return self.timer.poll(cx, deadline).map(|()| Err(Error::BodyTimeout));
-                    }
-                    let until = match self.request.length {
-                        BodyLength::Fixed(_) => self.progress.silent_for(HELD_FOR),
-                        // One that says something all the time may wait for an answer as well.
-                        _ => self.progress.silent_for(PAUSE).min(since + HELD_FOR),
                     };
+                    let mut until = self.progress.silent_for(pause);
+                    if !is_fixed {
+                        until = until.min(since + STREAM_HELD_FOR.max(pause));
+                    }
                     return self.timer.poll(cx, deadline.min(until)).map(|()| Ok(Taken::Paused));
                 }
             }

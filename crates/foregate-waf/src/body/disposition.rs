@@ -33,6 +33,8 @@ pub(super) fn parse(value: &[u8]) -> Disposition {
 #[derive(Default)]
 struct Seen {
     name: bool,
+    /// `name*`, as `reqwest` writes names that are not plain.
+    extended_name: bool,
     filename: bool,
     extended: bool,
     /// Something else than one space, or nothing, behind a semicolon.
@@ -94,12 +96,18 @@ impl Disposition {
         // An empty one is there as well.
         let twice = match name {
             b"name" => std::mem::replace(&mut seen.name, true),
+            b"name*" => std::mem::replace(&mut seen.extended_name, true),
             b"filename" => std::mem::replace(&mut seen.filename, true),
             b"filename*" => std::mem::replace(&mut seen.extended, true),
             _ => return Err("has a parameter that is not known"),
         };
         if twice {
             return Err(TWICE);
+        }
+        if name == b"name*" {
+            let (text, after) = extended_value(after)?;
+            self.name = text;
+            return Ok(after);
         }
         if name == b"filename*" {
             let (text, after) = extended_value(after)?;
@@ -121,6 +129,10 @@ impl Disposition {
 
     /// What the parameters are together.
     fn check(&mut self, seen: &Seen) -> Result<(), &'static str> {
+        // To those who do not know the extended form a part without the other has no name, and is left out.
+        if seen.name && seen.extended_name {
+            return Err("has a name and a name*");
+        }
         if seen.odd_escape {
             return Err("has an escape in the name that not all read");
         }
@@ -234,7 +246,9 @@ mod tests {
             ("form-data; name=", "", "", false, Some("without value")),
             ("form-data; name=; filename=x", "", "", false, Some("without value")),
             ("form-data; Name=a", "", "", false, Some("not known")),
-            ("form-data; name*=utf-8''a", "", "", false, Some("not known")),
+            ("form-data; name*=utf-8''a%20b", "a b", "", false, None),
+            ("form-data; name*=utf-8''a; name=\"b\"", "b", "", false, Some("name and a name*")),
+            ("form-data; name*=latin1''a", "", "", false, Some("not in UTF-8")),
             ("form-data; name=a;", "a", "", false, Some("after a semicolon")),
             ("form-data; size=1", "", "", false, Some("not known")),
             ("form-data; name=a; filename*=UTF-8''x", "a", "", false, Some("without filename")),

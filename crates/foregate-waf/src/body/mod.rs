@@ -4,11 +4,14 @@
 //! with it. What was found before an error, and behind it where there is a place to go on from, has been handed on: rules
 //! look at it all the same. Nothing is kept but the path to where the pass is, so memory does not grow with the body.
 
+mod boundary;
+pub(crate) mod charset;
 mod disposition;
 mod encoded;
 mod json;
 mod multipart;
 mod part;
+mod transfer;
 mod urlencoded;
 mod xml;
 
@@ -16,6 +19,11 @@ pub use json::json;
 pub use multipart::{Multipart, multipart};
 pub use urlencoded::{UrlEncoded, urlencoded};
 pub use xml::xml;
+
+/// Whether a byte belongs to a token (RFC 9110 section 5.6.2).
+pub(crate) fn is_token(byte: &u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(byte)
+}
 
 /// Bytes from which on a secret of XML is told: shorter ones nobody looks for.
 pub(crate) const SECRET_LEAST: usize = 4;
@@ -83,8 +91,10 @@ pub struct File<'a> {
     pub filename: &'a [u8],
     /// What others may take for that: what `filename*` says where it is something else, and what comes of an encoded word.
     pub other_filenames: &'a [Vec<u8>],
-    /// What is in it.
+    /// What is in it, as it came.
     pub content: &'a [u8],
+    /// What is in it to those who decode its `Content-Transfer-Encoding`, where that is something else.
+    pub decoded: Option<&'a [u8]>,
 }
 
 /// How much is taken from a body.

@@ -1,13 +1,16 @@
 //! `multipart/form-data` (RFC 7578, RFC 2046 section 5.1).
 
+use std::borrow::Cow;
+
 use memchr::{memchr, memmem};
 
+use super::boundary::{Boundary, boundary};
+use super::charset;
 use super::disposition::{self, Disposition};
 use super::part::Header;
+use super::transfer::{self, Decoded};
 use super::{BodyError, File, Limits, Sink};
 
-/// The longest `Content-Type`, bytes; of a longer one no boundary is taken.
-const MAX_CONTENT_TYPE: usize = 1024;
 /// The most parts that are read beyond the arguments and files that are wanted.
 const SPARE_PARTS: usize = 100;
 
@@ -20,9 +23,9 @@ pub struct Multipart {
     pub boundary_quoted: bool,
     /// White space around the boundary's `=`.
     pub boundary_whitespace: bool,
-    /// Something before the first boundary.
+    /// Something before the first boundary that is not one line end.
     pub data_before: bool,
-    /// Something behind the last one.
+    /// Something behind the last one, and behind the end of its line, that is not one more line end.
     pub data_after: bool,
     /// A folded line in a part's header.
     pub header_folding: bool,
@@ -55,10 +58,10 @@ impl Multipart {
         self.crlf_line && self.lf_line
     }
 
-    /// Whether anything is wrong (`MULTIPART_STRICT_ERROR`).
+    /// Whether anything is wrong (`MULTIPART_STRICT_ERROR`). Quotes around the boundary are not: clients of .NET and Java write
+    /// them, as RFC 2046 has it.
     pub fn strict_error(&self) -> bool {
         self.error.is_some()
-            || self.boundary_quoted
             || self.boundary_whitespace
             || self.data_before
             || self.data_after
@@ -92,8 +95,18 @@ pub fn multipart(
     sink: &mut dyn Sink,
 ) -> Multipart {
     let mut outcome = Multipart::default();
-    let Some(boundary) = boundary(content_type, &mut outcome) else { return outcome };
-    let delimiter = [b"--", &boundary[..]].concat();
+    let boundary = match boundary(content_type) {
+        Ok(boundary) => boundary,
+        Err(what) => {
+            outcome.fail(what);
+            return outcome;
+        }
+    };
+    let Boundary { text, quoted, whitespace, missing_semicolon } = boundary;
+    outcome.boundary_quoted = quoted;
+    outcome.boundary_whitespace = whitespace;
+    outcome.missing_semicolon = missing_semicolon;
+    let delimiter = [b"--", text].concat();
     let finder = memmem::Finder::new(&delimiter);
     let mut reader =
         Reader { body, outcome, finder, limits, sink, place: Place::Before, arguments: 0, files: 0 };
@@ -156,7 +169,8 @@ impl<'a> Reader<'a> {
         let mut before: &[u8] = b"";
         while at < self.body.len() {
             if matches!(self.place, Place::Behind) {
-                self.outcome.data_after = true;
+                // Some clients end their last line twice.
+                self.outcome.data_after = &self.body[at..] != b"\r\n";
                 return;
             }
             let line = self.line(at);
@@ -249,7 +263,10 @@ impl<'a> Reader<'a> {
 
     fn other(&mut self, line: &Line<'_>) {
         match &mut self.place {
-            Place::Before => self.outcome.data_before = true,
+            // Some clients begin with the line end that belongs to a boundary.
+            Place::Before => {
+                self.outcome.data_before |= line.start > 0 || line.end != b"\r\n" || !line.text.is_empty()
+            }
             Place::Header(header) => {
                 self.outcome.length_without_files += line.text.len() + line.end.len();
                 match line.end {
@@ -297,19 +314,43 @@ impl<'a> Reader<'a> {
         for line in header.lines() {
             self.sink.part_header(&disposition.name, line);
         }
+        let decoded = self.decoded(&header, content);
         let is_file = !disposition.filename.is_empty();
         if is_file {
-            self.file(&disposition, content);
+            self.file(&disposition, content, decoded.as_deref());
         }
         let has_type = || header.field(b"Content-Type").is_some_and(|kind| !kind.trim_ascii().is_empty());
         let is_unclear = || self.limits.unclear_files && !(disposition.filename_clear && has_type());
         // Behind a header that is wrong, others may find a text.
         if !is_file || disposition.error.is_some() || is_unclear() {
             self.text(&disposition, content);
+            if let Some(decoded) = decoded {
+                self.other_text(&disposition, &decoded);
+            }
         }
     }
 
-    fn file(&mut self, disposition: &Disposition, content: &[u8]) {
+    /// What a part's content is to those who decode it, where that is something else. Encodings and charsets that hide it from
+    /// rules are errors.
+    fn decoded<'c>(&mut self, header: &Header, content: &'c [u8]) -> Option<Cow<'c, [u8]>> {
+        if let Some(why) = header.field(b"Content-Type").and_then(charset::unclear) {
+            self.outcome.fail(format_args!("a part of which {why}"));
+        }
+        let is_plain = |coding: &[u8]| coding.is_empty() || coding.eq_ignore_ascii_case(b"identity");
+        if header.field(b"Content-Encoding").is_some_and(|coding| !is_plain(coding.trim_ascii())) {
+            self.outcome.fail("a part has a content coding");
+        }
+        match transfer::decode(header.field(b"Content-Transfer-Encoding")?, content) {
+            Decoded::Same => None,
+            Decoded::Other(decoded) => Some(decoded),
+            Decoded::Unknown(why) => {
+                self.outcome.fail(why);
+                None
+            }
+        }
+    }
+
+    fn file(&mut self, disposition: &Disposition, content: &[u8], decoded: Option<&[u8]>) {
         let Disposition { name, filename, other_filenames, .. } = disposition;
         self.sink.multipart_filename(filename);
         other_filenames.iter().for_each(|other| self.sink.multipart_filename(other));
@@ -317,7 +358,7 @@ impl<'a> Reader<'a> {
         if self.files > self.limits.files {
             self.outcome.file_limit_exceeded = true;
         } else {
-            self.sink.file(&File { name, filename, other_filenames, content });
+            self.sink.file(&File { name, filename, other_filenames, content, decoded });
         }
     }
 
@@ -332,84 +373,14 @@ impl<'a> Reader<'a> {
             }
         }
     }
-}
 
-/// The boundary of a `Content-Type`.
-fn boundary(content_type: &[u8], outcome: &mut Multipart) -> Option<Vec<u8>> {
-    match find_boundary(content_type, outcome) {
-        Ok(boundary) => Some(boundary),
-        Err(what) => {
-            outcome.fail(what);
-            None
+    /// Hands on what else a text is to some; it counts as an argument.
+    fn other_text(&mut self, disposition: &Disposition, content: &[u8]) {
+        self.arguments += 1;
+        if self.arguments > self.limits.arguments {
+            self.outcome.over_limit = true;
+        } else {
+            self.sink.value(&disposition.name, content);
         }
     }
-}
-
-fn find_boundary(content_type: &[u8], outcome: &mut Multipart) -> Result<Vec<u8>, &'static str> {
-    const TYPE: &[u8] = b"multipart/form-data";
-    const NAME: &[u8] = b"boundary";
-    if content_type.len() > MAX_CONTENT_TYPE {
-        return Err("Invalid boundary in C-T (length).");
-    }
-    if content_type.len() < TYPE.len() || !content_type[..TYPE.len()].eq_ignore_ascii_case(TYPE) {
-        return Err("Invalid MIME type.");
-    }
-    let lower = content_type.to_ascii_lowercase();
-    let with_value = |at: &usize| lower[*at..].contains(&b'=');
-    if memmem::find_iter(&lower, NAME).filter(with_value).count() > 1 {
-        return Err("Multiple boundary parameters in C-T.");
-    }
-    let at = memmem::find(content_type, NAME).ok_or(match memmem::find(&lower, NAME) {
-        Some(_) => "Invalid boundary in C-T (case sensitivity).",
-        None => "Boundary not found in C-T.",
-    })?;
-    let before: Vec<u8> =
-        content_type[TYPE.len()..at].iter().copied().filter(|byte| !is_white(*byte)).collect();
-    match &before[..] {
-        b";" => {}
-        b"" => outcome.missing_semicolon = true,
-        _ => return Err("Invalid boundary in C-T (malformed)."),
-    }
-    let rest = &content_type[at + NAME.len()..];
-    let sign = memchr(b'=', rest).ok_or("Invalid boundary in C-T (malformed).")?;
-    if rest[..sign].iter().any(|byte| !is_white(*byte)) {
-        return Err("Invalid boundary in C-T (parameter name).");
-    }
-    let value = &rest[sign + 1..];
-    outcome.boundary_whitespace = sign > 0 || value.first().is_some_and(|byte| is_white(*byte));
-    let value = match value {
-        [b'"', quoted @ .., b'"'] => {
-            outcome.boundary_quoted = true;
-            quoted
-        }
-        [b'"', ..] | [_, .., b'"'] => return Err("Invalid boundary in C-T (quote)."),
-        plain => plain,
-    };
-    // Some send a charset behind it.
-    let value = match memchr(b';', value) {
-        Some(end) if !outcome.boundary_quoted => &value[..end],
-        _ => value,
-    };
-    // Outside of quotes some take the boundary to end at what no token has (RFC 9110 section 5.6.2), such as PHP at a comma and
-    // Werkzeug at a slash: for them the parts are others.
-    if !outcome.boundary_quoted && value.iter().any(|byte| b" ()/:=?,".contains(byte)) {
-        return Err("Invalid boundary in C-T (characters).");
-    }
-    if value.is_empty() {
-        return Err("Invalid boundary in C-T (empty).");
-    }
-    if !is_boundary(value) {
-        return Err("Invalid boundary in C-T (characters).");
-    }
-    Ok(value.to_vec())
-}
-
-fn is_white(byte: u8) -> bool {
-    matches!(byte, b' ' | b'\t'..=b'\r')
-}
-
-/// Whether a boundary has no other characters than those that it may have.
-fn is_boundary(text: &[u8]) -> bool {
-    let is_known = |byte: &u8| byte.is_ascii_alphanumeric() || b" '()+_,-./:=?".contains(byte);
-    text.iter().all(is_known) && text.last() != Some(&b' ')
 }

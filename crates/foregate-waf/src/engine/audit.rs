@@ -127,6 +127,9 @@ fn decision(json: &mut Json, report: &Report) {
     if let Some(limit) = report.beyond {
         json.key("beyond").text(limit);
     }
+    if let Some(why) = &report.unreadable {
+        json.key("unreadable").text(why);
+    }
     json.key("omitted_matches").number(report.omitted);
     json.close('}');
 }

@@ -1,10 +1,10 @@
 //! What rules see of a request's body, and of its query.
 
-use super::limits::NAMES;
+use super::limits::{Beyond, NAMES, Unreadable};
 use super::run::Run;
 use super::state::Over;
 use super::values::{Family, Span};
-use crate::body::{self, File, Limits, Multipart, Sink};
+use crate::body::{self, File, Limits, Multipart, Sink, charset};
 use crate::model::{BeyondLimit, BodyProcessor, EngineMode, Variable, XmlArguments};
 
 /// What rules are told of a body that is longer than it may be without its files.
@@ -44,8 +44,10 @@ impl Run<'_> {
     /// well.
     pub(crate) fn request_body(&mut self, body: &[u8], whole: bool) -> bool {
         let most = self.plan.settings.request_body_no_files_limit;
+        // What is not taken apart is a file, as an upload by PUT is.
+        let is_file = matches!(self.state.switches.processor, None | Some(BodyProcessor::Raw));
         let has_files = self.state.switches.processor == Some(BodyProcessor::Multipart);
-        if !has_files && body.len() as u64 > most && self.refuses_long_bodies() {
+        if !is_file && !has_files && body.len() as u64 > most && self.refuses_long_bodies() {
             // Nothing that could be found in megabytes would change what becomes of them.
             self.body_error(TOO_LONG);
             return false;
@@ -65,24 +67,35 @@ impl Run<'_> {
             self.state.values.set_text(Variable::RequestBody, body);
         }
         let files = match switches.processor {
-            Some(processor) if !body.is_empty() => self.take_apart(processor, body, whole),
-            _ => 0,
+            _ if body.is_empty() => 0,
+            Some(processor) => {
+                let files = self.take_apart(processor, body, whole);
+                // Many programs read JSON and XML whatever the type says, and some clients call all they send a form.
+                if processor == BodyProcessor::UrlEncoded {
+                    self.guess(body, whole);
+                }
+                files
+            }
+            None => {
+                self.guess_all(body, whole);
+                0
+            }
         };
         if !body.is_empty() && self.is_coded() {
             // What it says is in none of the arguments; whoever decodes it behind us sees what rules have not seen.
-            self.body_error("the body has a content coding");
+            self.unreadable("the body has a content coding");
         }
         if !body.is_empty() && self.has_several_types() {
-            self.body_error("there are several fields Content-Type, and they differ");
+            self.unreadable("there are several fields Content-Type, and they differ");
         }
         let unclear = self.types_of_body().find_map(super::media::unclear);
         if let Some(why) = unclear.filter(|_| !body.is_empty()) {
-            self.body_error(why);
+            self.unreadable(why);
         }
         self.sums(files);
         self.full_request(body);
         self.state.has_room(0);
-        let within = (body.len() as u64).saturating_sub(files) <= most;
+        let within = is_file || (body.len() as u64).saturating_sub(files) <= most;
         if !within {
             self.body_error(TOO_LONG);
         }
@@ -101,9 +114,68 @@ impl Run<'_> {
         self.body_error("there is more than SecArgumentsLimit and the limits of parts allow");
     }
 
+    /// The body cannot be read, or is read otherwise by some.
+    fn unreadable(&mut self, why: &str) {
+        self.state.unreadable.get_or_insert_with(|| why.to_owned());
+        self.body_error(why);
+    }
+
+    /// Why the host refuses the body: it cannot be read, and no rule asks whether it can.
+    pub(crate) fn refuses_unreadable(&self) -> Option<u16> {
+        let limits = &self.plan.limits;
+        let Unreadable::Deny(status) = limits.unreadable else { return None };
+        self.state.unreadable.as_ref()?;
+        let form = self.state.values.text.get(self.state.values.scalar(Variable::ReqbodyError)) != b"1";
+        let asked = if form { Variable::MultipartStrictError } else { Variable::ReqbodyError };
+        // An operator who lets requests through that are over their budget has decided about those.
+        let is_over = self.state.over.is_some() && limits.beyond == Beyond::Continue;
+        (!self.uses(asked) && !is_over).then_some(status)
+    }
+
     fn body_error(&mut self, why: &str) {
         self.state.values.set_text(Variable::ReqbodyError, b"1");
         self.state.values.set_text(Variable::ReqbodyErrorMsg, why.as_bytes());
+    }
+
+    /// Names and values of a body that nothing takes apart by its type: many programs do not look at the type. Of what is wrong
+    /// with it nothing is told, since it may be something else; that it has more than is looked at is.
+    fn guess_all(&mut self, body: &[u8], whole: bool) {
+        if self.guess(body, whole) {
+            return;
+        }
+        let kind = self.type_of_body();
+        let kind = super::request::media_type(&kind).to_ascii_lowercase();
+        if kind.starts_with(b"multipart/") {
+            let (field, limits) = (self.type_of_body(), self.body_limits());
+            let mut collector = Collector::new(self);
+            let found = body::multipart(&field, body, whole, &limits, &mut collector);
+            collector.finish();
+            if found.over_limit {
+                self.too_many();
+            }
+        } else if kind.is_empty() || kind.starts_with(b"text/") {
+            let limits = self.body_limits();
+            if body::urlencoded(body, b'&', &limits, &mut Pairs(Collector::new(self))).over_limit {
+                self.too_many();
+            }
+        }
+    }
+
+    /// Takes a body for JSON or XML if it begins like that; whether it is.
+    fn guess(&mut self, body: &[u8], whole: bool) -> bool {
+        let limits = self.body_limits();
+        let start = body.strip_prefix(b"\xef\xbb\xbf").unwrap_or(body);
+        let mut collector = Collector::new(self);
+        let outcome = match start.trim_ascii_start().first() {
+            Some(b'{' | b'[' | b'"') => body::json(start, whole, &limits, &mut collector),
+            Some(b'<') => body::xml(body, whole, false, &limits, &mut collector),
+            _ => return false,
+        };
+        collector.finish();
+        if outcome.as_ref().is_err_and(body::BodyError::is_limit) {
+            self.too_many();
+        }
+        outcome.is_ok()
     }
 
     /// Names and values of a body; returns the bytes of its files.
@@ -140,7 +212,7 @@ impl Run<'_> {
             self.multipart(&multipart);
         }
         if let Err(error) = outcome {
-            self.body_error(&error.to_string());
+            self.unreadable(&error.to_string());
             // Where a document ends for rules, it does not for others: that must not depend on a rule that says so.
             if error.is_limit() {
                 self.state.exceed(Over::Arguments);
@@ -200,6 +272,11 @@ impl Run<'_> {
             values.set_text(variable, if set { b"1" } else { b"0" });
         }
         values.set_number(Variable::MultipartUnmatchedBoundary, u64::from(found.unmatched_boundary));
+        if found.strict_error() {
+            let unclear = "two programs may read the form in different ways";
+            let why = found.error.as_ref().map_or_else(|| unclear.to_owned(), ToString::to_string);
+            self.state.unreadable.get_or_insert(why);
+        }
         if found.over_limit {
             self.too_many();
         }
@@ -236,6 +313,26 @@ impl Run<'_> {
         out.extend_from_slice(body);
         values.set_number(Variable::FullRequestLength, out.len() as u64);
         values.set_text(Variable::FullRequest, &out);
+    }
+}
+
+/// The longest name of an argument in a text that may be a form, bytes: a longer one is hardly a name.
+const GUESSED_NAME: usize = 8192;
+
+/// Takes from a text that may be a form what has a name and a value.
+struct Pairs<'r, 'p>(Collector<'r, 'p>);
+
+impl Sink for Pairs<'_, '_> {
+    fn argument(&mut self, name: &[u8], value: &[u8]) {
+        if name.len() <= GUESSED_NAME && !value.is_empty() {
+            self.0.argument(name, value);
+        }
+    }
+
+    fn value(&mut self, name: &[u8], value: &[u8]) {
+        if name.len() <= GUESSED_NAME && !value.is_empty() {
+            self.0.value(name, value);
+        }
     }
 }
 
@@ -289,6 +386,10 @@ impl<'r, 'p> Collector<'r, 'p> {
 
 impl Sink for Collector<'_, '_> {
     fn argument(&mut self, name: &[u8], value: &[u8]) {
+        // Some decode the other values of a form by it.
+        if name == b"_charset_" && !value.is_empty() && !charset::is_ascii_based(value) {
+            self.run.unreadable("the field _charset_ names a charset in which rules cannot read the form");
+        }
         self.add(Family::Args, Some(Family::ArgNames), name, value);
     }
 
@@ -304,6 +405,9 @@ impl Sink for Collector<'_, '_> {
         self.add(Family::FileSizes, None, file.name, file.content.len().to_string().as_bytes());
         if self.run.uses(Variable::FilesTmpContent) {
             self.add(Family::FileContents, None, file.name, file.content);
+            if let Some(decoded) = file.decoded {
+                self.add(Family::FileContents, None, file.name, decoded);
+            }
         }
     }
 

@@ -28,6 +28,8 @@ pub struct Limits {
     pub message: usize,
     /// What happens to a transaction that is over its budget.
     pub beyond: Beyond,
+    /// What happens to a request whose body cannot be read, where no rule asks for that. Default: 400.
+    pub unreadable: Unreadable,
     /// Whether files that are texts to some programs are arguments as well: see
     /// [`unclear_files`](crate::body::Limits::unclear_files). Default no.
     pub unclear_files: bool,
@@ -65,6 +67,16 @@ pub enum Beyond {
     Deny(u16),
 }
 
+/// What happens to a request with a body that rules cannot read, or of which two programs read different things, where no rule
+/// looks at `REQBODY_ERROR` or `MULTIPART_STRICT_ERROR`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unreadable {
+    /// It goes on; rules have seen what could be read.
+    Pass,
+    /// It is denied with this status.
+    Deny(u16),
+}
+
 impl Default for Limits {
     fn default() -> Self {
         Self {
@@ -77,6 +89,7 @@ impl Default for Limits {
             shown: 200,
             message: 1_024,
             beyond: Beyond::Deny(413),
+            unreadable: Unreadable::Deny(400),
             unclear_files: false,
         }
     }

@@ -42,8 +42,8 @@ mod would;
 
 use std::sync::Arc;
 
-use crate::model::{Problem, RuleSet};
-pub use limits::{BODY_TEXT, Beyond, ENVIRONMENT, LOOK, Limits, NAMES};
+use crate::model::{Phase, Problem, RuleSet};
+pub use limits::{BODY_TEXT, Beyond, ENVIRONMENT, LOOK, Limits, NAMES, Unreadable};
 pub use report::{Match, Report};
 pub use state::Over;
 pub use store::Store;
@@ -84,6 +84,27 @@ impl Engine {
     /// What the rules say besides themselves.
     pub fn settings(&self) -> &crate::model::Settings {
         &self.plan.settings
+    }
+
+    /// Whether rules may look at bodies of responses.
+    pub fn looks_at_responses(&self) -> bool {
+        let turns_on = |rule: &plan::Rule| {
+            let mut effects = rule.links.iter().flat_map(|link| &link.effects);
+            effects.any(|effect| matches!(effect, plan::Effect::ResponseBodyAccess(true)))
+        };
+        let rules = &self.plan.rules;
+        rules.iter().any(|rule| rule.about.phase == Phase::ResponseBody)
+            && (self.plan.settings.response_body_access || rules.iter().any(turns_on))
+    }
+
+    /// Whether rules look at bodies of responses with this `Content-Type`.
+    pub fn looks_at_type(&self, field: &[u8]) -> bool {
+        let kind = field.split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii();
+        // Who asks for all types does not mean those that would not come if they were held.
+        let is_stream = kind.eq_ignore_ascii_case(b"text/event-stream");
+        let is_it =
+            |wanted: &str| kind.eq_ignore_ascii_case(wanted.as_bytes()) || (wanted == "*" && !is_stream);
+        self.plan.settings.response_body_types.iter().any(|wanted| is_it(wanted))
     }
 
     /// How many rules there are.

@@ -9,7 +9,10 @@ use super::secrets::{HIDDEN, may_copy};
 use super::state::{Found, NameRef, Over};
 use super::values::Span;
 use super::verdict::Verdict;
-use crate::model::{Number, Operator, Phase, Place, RuleId, Severity, Template, Variable};
+use crate::model::{
+    Action, Change, Number, Operator, Phase, Place, Rule, RuleId, Severity, Template, Variable,
+    WritableCollection,
+};
 
 /// Most bytes of an operator's argument that a report shows.
 const PARAMETER: usize = 200;
@@ -53,6 +56,8 @@ pub struct Match {
     pub values: Vec<(String, String)>,
     /// What it did to the request: nothing, unless the engine is on.
     pub verdict: Verdict,
+    /// Whether it adds to a score.
+    pub scores: bool,
     /// Whether it is to be written to the log.
     pub log: bool,
     /// Whether it belongs into the audit log.
@@ -83,6 +88,8 @@ pub struct Report {
     /// The limit that the request's body was longer than, if nothing had been decided before: it was denied for that, or would have
     /// been, or neither where rules have the engine only detect. See [`deny_for`](super::Transaction::deny_for).
     pub beyond: Option<&'static str>,
+    /// Why rules could not read the request's body, if it was denied for that by the host, or would have been.
+    pub unreadable: Option<String>,
     /// The worst severity of the rules that matched.
     pub highest_severity: Option<u8>,
     /// `TX.blocking_inbound_anomaly_score`, the sum by which the Core Rule Set decides; `None` where no rule sets it.
@@ -98,6 +105,18 @@ pub struct Report {
 }
 
 impl Report {
+    /// The rules that made the score, the most severe first, at most `most`.
+    pub fn scoring_rules(&self, most: usize) -> Vec<RuleId> {
+        let mut found: Vec<(u8, RuleId)> = Vec::new();
+        for matched in self.matches.iter().filter(|matched| matched.scores && matched.log) {
+            if !found.iter().any(|(_, rule)| *rule == matched.rule) {
+                found.push((matched.severity.map_or(u8::MAX, Severity::number), matched.rule));
+            }
+        }
+        found.sort_by_key(|(severity, _)| *severity);
+        found.into_iter().take(most).map(|(_, rule)| rule).collect()
+    }
+
     /// The lines for the log, one for each match that is to be written there, and one if it was over its budget or its body
     /// longer than a limit.
     pub fn lines(&self) -> impl Iterator<Item = String> + '_ {
@@ -116,7 +135,14 @@ impl Report {
                 "body-limit",
             )
         });
-        matched.chain(over).chain(beyond)
+        let unreadable = self.unreadable.as_ref().map(|why| {
+            self.line(
+                self.denied(),
+                &format!("Rules cannot read the request's body: {}.", escape(why.as_bytes())),
+                "unreadable",
+            )
+        });
+        matched.chain(over).chain(beyond).chain(unreadable)
     }
 
     /// The status with which the request was denied, if not by a rule.
@@ -267,6 +293,19 @@ fn parameter(operator: &Operator) -> String {
     }
 }
 
+/// Whether a rule adds to a variable that is called a score, as those of the Core Rule Set do.
+fn adds_to_score(rule: &Rule) -> bool {
+    let is_score = |name: &str| name.to_ascii_lowercase().contains("score");
+    rule.links.iter().flat_map(|link| &link.actions).any(|action| match action {
+        Action::SetVar(set) => {
+            set.collection == WritableCollection::Tx
+                && matches!(set.change, Change::Add(_))
+                && set.name.literal().is_some_and(is_score)
+        }
+        _ => false,
+    })
+}
+
 /// What a rule says of a match.
 enum Told<'a> {
     /// The same each time: nothing of a request is in it that could be a secret.
@@ -347,6 +386,7 @@ impl<'a> Run<'a> {
             value,
             values,
             verdict,
+            scores: adds_to_score(about),
             log: about.log,
             audit_log: about.audit_log,
         });

@@ -3,6 +3,7 @@
 use super::run::Run;
 use super::state::Over;
 use super::values::{Family, Span, Text, UNNAMED};
+use crate::body::is_token;
 use crate::model::{BodyProcessor, Variable};
 
 impl Run<'_> {
@@ -160,11 +161,6 @@ pub(super) fn media_type(field: &[u8]) -> &[u8] {
     let start = field.iter().take_while(|byte| !is_token(byte)).count();
     let len = field[start..].iter().take_while(|byte| is_token(byte) || **byte == b'/').count();
     &field[start..start + len]
-}
-
-/// Whether a token may have a byte (RFC 9110 section 5.6.2).
-pub(super) fn is_token(byte: &u8) -> bool {
-    byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(byte)
 }
 
 /// The last segment of a path.

@@ -168,6 +168,10 @@ pub(crate) struct State {
     /// The limit that the request's body was longer than, if nothing had been decided before: the host has denied the request for it, or
     /// would have. It is set as well where rules have the engine only detect, so that neither holds.
     pub(crate) beyond: Option<&'static str>,
+    /// Why rules cannot read the request's body, if they cannot.
+    pub(crate) unreadable: Option<String>,
+    /// Whether the request is denied for that by the host, or would be.
+    pub(crate) refused_unreadable: bool,
     pub(crate) matches: Vec<Match>,
     pub(crate) omitted: u64,
     /// Exact looks at values so far.
@@ -261,6 +265,8 @@ impl State {
             text_most: plan.limits.text,
             over: None,
             beyond: None,
+            unreadable: None,
+            refused_unreadable: false,
             matches: Vec::new(),
             omitted: 0,
             looks: 0,

@@ -190,7 +190,22 @@ impl Transaction {
                 self.reject_body();
             }
         }
-        self.phase(Phase::RequestBody)
+        match self.phase(Phase::RequestBody) {
+            Verdict::Pass => self.refuse_unreadable(),
+            stopped => stopped,
+        }
+    }
+
+    /// Denies a request whose body rules could not read, unless they have asked for that themselves or look at no body.
+    fn refuse_unreadable(&mut self) -> Verdict {
+        if self.request_body_limit().is_none() {
+            return Verdict::Pass;
+        }
+        let Some(status) = self.run().refuses_unreadable() else { return Verdict::Pass };
+        if self.deny(status) {
+            self.state.refused_unreadable = true;
+        }
+        self.verdict()
     }
 
     /// Denies a request for its body, if that is what `SecRequestBodyLimitAction` says.
@@ -204,6 +219,14 @@ impl Transaction {
     /// requests. Where not, it would have been; where rules have turned themselves off or have the engine only detect, it would
     /// not; in the latter case the limit is noted all the same.
     pub fn deny_for(&mut self, limit: &'static str) -> Verdict {
+        if self.deny(413) {
+            self.state.beyond = Some(limit);
+        }
+        self.verdict()
+    }
+
+    /// Denies the request with a status, as [`deny_for`](Self::deny_for) says; whether that is to be told.
+    fn deny(&mut self, status: u16) -> bool {
         let state = &mut self.state;
         let (decided, stops) = match state.switches.mode {
             EngineMode::On => (&mut state.verdict, true),
@@ -212,13 +235,13 @@ impl Transaction {
                 state.would.limited |= stops;
                 (&mut state.would.verdict, stops)
             }
-            EngineMode::Off => return Verdict::Pass,
+            EngineMode::Off => return false,
         };
-        if decided.is_none() {
-            *decided = stops.then_some(Verdict::Deny { status: 413, rule: None });
-            state.beyond = Some(limit);
+        let is_first = decided.is_none();
+        if is_first {
+            *decided = stops.then_some(Verdict::Deny { status, rule: None });
         }
-        self.verdict()
+        is_first
     }
 
     /// Phase 3: the head of the response is there.
@@ -243,14 +266,7 @@ impl Transaction {
             return None;
         }
         let kind = self.state.values.text.get(self.state.values.scalar(Variable::ResponseContentType));
-        let kind = kind.split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii();
-        let wanted = &self.engine.plan.settings.response_body_types;
-        // Who asks for all types does not mean those that would not come if they were held.
-        let is_stream = kind.eq_ignore_ascii_case(b"text/event-stream");
-        let is_it =
-            |wanted: &str| kind.eq_ignore_ascii_case(wanted.as_bytes()) || (wanted == "*" && !is_stream);
-        let looks = wanted.iter().any(|wanted| is_it(wanted));
-        looks.then_some(switches.response_body_limit)
+        self.engine.looks_at_type(kind).then_some(switches.response_body_limit)
     }
 
     /// Phase 4: the body of the response is there, or as much of it as rules look at.
@@ -371,6 +387,7 @@ impl Transaction {
             would: self.would(),
             over: state.over,
             beyond: state.beyond,
+            unreadable: state.unreadable.clone().filter(|_| state.refused_unreadable),
             highest_severity: state.highest_severity,
             inbound_score: score("blocking_inbound_anomaly_score"),
             outbound_score: score("blocking_outbound_anomaly_score"),

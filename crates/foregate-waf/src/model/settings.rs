@@ -13,6 +13,8 @@ pub struct Settings {
     pub request_body_access: bool,
     /// `SecRequestBodyLimit`, in bytes. Default: 134,217,728.
     pub request_body_limit: u64,
+    /// Whether `SecRequestBodyLimit` stands in the files.
+    pub request_body_limit_said: bool,
     /// `SecRequestBodyInMemoryLimit`, in bytes: longer bodies may be kept in a file until rules look at them. Default: 131,072.
     pub request_body_in_memory_limit: u64,
     /// `SecRequestBodyNoFilesLimit`, in bytes without the contents of uploaded files. Default: 1,048,576.
@@ -20,7 +22,7 @@ pub struct Settings {
     /// `SecRequestBodyLimitAction`: what happens to a request whose body is larger. Default: it is rejected.
     pub request_body_limit_action: BeyondLimit,
     /// Whether `SecRequestBodyLimitAction` stands in the files: a default is nobody's wish.
-    pub request_body_limit_said: bool,
+    pub request_body_limit_action_said: bool,
     /// `SecRequestBodyJsonDepthLimit`, in levels. Default: 512.
     pub request_body_json_depth_limit: u32,
     /// `SecArgumentsLimit`: arguments of a request that are kept. Default: 1,000.
@@ -63,10 +65,11 @@ impl Default for Settings {
             engine: None,
             request_body_access: false,
             request_body_limit: 134_217_728,
+            request_body_limit_said: false,
             request_body_in_memory_limit: 131_072,
             request_body_no_files_limit: 1_048_576,
             request_body_limit_action: BeyondLimit::Reject,
-            request_body_limit_said: false,
+            request_body_limit_action_said: false,
             request_body_json_depth_limit: 512,
             arguments_limit: 1000,
             upload_file_limit: 100,

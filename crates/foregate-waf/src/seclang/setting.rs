@@ -176,6 +176,7 @@ const DIRECTIVES: &[(&str, Effect)] = &[
         "SecRequestBodyLimit",
         Effect::Set(|said, part, findings| {
             said.settings.request_body_limit = bytes(part, findings)?;
+            said.settings.request_body_limit_said = true;
             Some(())
         }),
     ),
@@ -183,7 +184,7 @@ const DIRECTIVES: &[(&str, Effect)] = &[
         "SecRequestBodyLimitAction",
         Effect::Set(|said, part, findings| {
             said.settings.request_body_limit_action = choice(part, BEYOND, findings)?;
-            said.settings.request_body_limit_said = true;
+            said.settings.request_body_limit_action_said = true;
             Some(())
         }),
     ),

@@ -113,6 +113,7 @@ pub(super) fn begin(
         began: now.steady_ms,
         head,
         values,
+        is_cut: false,
         answered: false,
         holds: false,
         coding: None,

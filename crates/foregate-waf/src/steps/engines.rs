@@ -7,6 +7,7 @@ use foregate_module::settings::{Argument, Context, Node, Problem};
 use foregate_module::settings::{Scalar, value::Kind};
 use parking_lot::Mutex;
 
+use super::settings::{BODY, BODY_MOST};
 use crate::engine::{Compile, Engine, Limits};
 use crate::model::{self, AuditEngine, RuleSet};
 use crate::seclang::{Files, Source, load, needs};
@@ -22,8 +23,8 @@ const EXCLUDE: &str = "exclude";
 pub(super) struct Terms {
     /// Bounds of one transaction.
     pub(super) limits: Limits,
-    /// What rules see of a request's body, bytes.
-    pub(super) body: u64,
+    /// What rules see of a request's body, bytes, where the configuration says so.
+    pub(super) body: Option<u64>,
     /// Media types of responses that are looked at, where the configuration says so.
     pub(super) response_types: Option<Vec<Box<str>>>,
     /// What rules see of a response's body, bytes, where the configuration says so; 0 for nothing.
@@ -106,7 +107,7 @@ pub(super) fn engine(
     let first = Source::text(EXCLUDE, terms.excludes.clone());
     let sources: Vec<Source> = std::iter::once(first).chain(roots.iter().map(Source::files)).collect();
     let rules = load(&sources, &mut through).map_err(|problems| told(key, &problems))?;
-    for need in needs(&rules, terms.body > 0) {
+    for need in needs(&rules, terms.body != Some(0)) {
         warn(through.context, key, &need);
     }
     for warning in rules.warnings.iter().filter(|warning| &*warning.place.file == EXCLUDE) {
@@ -151,7 +152,10 @@ fn known(roots: &[String], terms: &Terms, key: &Argument, context: &mut dyn Cont
 /// What the configuration says besides the rules.
 fn with_terms(mut rules: RuleSet, terms: &Terms) -> RuleSet {
     let settings = &mut rules.settings;
-    settings.request_body_limit = terms.body;
+    settings.request_body_limit = terms.body.unwrap_or(match settings.request_body_limit_said {
+        true => settings.request_body_limit.min(BODY_MOST),
+        false => BODY,
+    });
     if let Some(limit) = terms.response_body {
         settings.response_body_access = limit > 0;
         settings.response_body_limit = limit;

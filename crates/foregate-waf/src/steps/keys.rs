@@ -39,7 +39,7 @@ const PROPS: [Prop; 3] = [
 
 const BLOCK: Block = Block { keys: &KEYS, later: &[] };
 
-static KEYS: [Key; 10] = [
+static KEYS: [Key; 13] = [
     Key {
         args: (1, ANY),
         many: true,
@@ -71,9 +71,9 @@ static KEYS: [Key; 10] = [
             "SIZE",
             "body-limit \"64KiB\"",
             "The most that rules see of a request's body; it is held until they have. 0 for nothing, at most 64 MiB. Nothing \
-             either where `SecRequestBodyAccess` is off.",
+             either where `SecRequestBodyAccess` is off. Without it: what `SecRequestBodyLimit` says, otherwise 12,800 KiB.",
         )
-        .default("128KiB")
+        .otherwise("as `SecRequestBodyLimit` says, or `12800KiB`")
     },
     Key::one(
         "unclear-files",
@@ -84,6 +84,30 @@ static KEYS: [Key; 10] = [
          one to some programs, such as formidable for Node.",
     )
     .default("files"),
+    Key::one(
+        "unreadable",
+        "WORD",
+        "unreadable \"pass\"",
+        "What happens to a request whose body rules cannot read, or of which two programs may read different things, where no rule \
+         looks at `REQBODY_ERROR` or `MULTIPART_STRICT_ERROR`: `refuse`, it is answered with 400 if rules may stop it; `pass`.",
+    )
+    .default("refuse"),
+    Key::one(
+        "stream-pause",
+        "DURATION",
+        "stream-pause \"20ms\"",
+        "Where rules may stop requests: the pause, at most 10s, in a request's body of unknown length after which they see what has \
+         come so far; the rest passes unseen, which is counted and logged. For streams, such as those of gRPC. Without it such a \
+         body is held up to its end. Where rules only detect it is 5 ms.",
+    )
+    .otherwise("no pause ends what rules wait for"),
+    Key::one(
+        "trailers",
+        "WORD",
+        "trailers \"pass\"",
+        "What happens to the trailers of requests, which no rule sees, where rules may stop requests: `remove`, or `pass`.",
+    )
+    .default("remove"),
     Key {
         props: &RESPONSE,
         ..Key::one(
@@ -136,9 +160,10 @@ const BODY: [Prop; 2] = [
     prop(
         "beyond",
         "WORD",
-        "start",
-        "What happens to a body that is longer: `start`, rules see its start; `refuse`, the request is answered with 413 \
-         if rules may stop it.",
+        "refuse",
+        "What happens to a body that is longer: `refuse`, the request is answered with 413 if rules may stop it; `start`, rules \
+         see its start, and the rest passes unseen, which is counted and logged. Without it `start` only if the rules say \
+         `SecRequestBodyLimitAction ProcessPartial`.",
     ),
     prop(
         "memory",

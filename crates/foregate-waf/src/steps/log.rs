@@ -20,6 +20,12 @@ const STEP: i64 = 5;
 /// ... up to this one, those above with it.
 const HIGHEST: i64 = 100;
 
+/// Most rules that made the score in the access log, before the one that decided.
+const RULES: usize = 10;
+
+/// Why rules have not seen all of a body that is longer than `body-limit`.
+const CUT: &str = "body_limit";
+
 /// Phase 5, and all of them for requests that were refused as malformed.
 #[derive(Debug, Default)]
 pub struct Log;
@@ -74,6 +80,7 @@ impl Step for Log {
             sampled.then(begin).flatten()
         };
         let out_of_memory = held.is_some_and(|held| held.lock().report.is_some());
+        let unseen = unseen.or(held.and_then(|held| held.lock().is_cut.then_some(CUT)));
         let found = match (held, received.refusal) {
             (Some(held), _) => held.lock().found(now),
             (None, Some(_)) => start().map(|transaction| of_refused(transaction, &received, status)),
@@ -170,7 +177,12 @@ fn notes(report: &Report, unseen: Option<&'static str>) -> Vec<Note> {
     let decided = if report.verdict.passes() { &report.would } else { &report.verdict };
     let mut notes = Vec::new();
     notes.extend(score.map(|score| note("waf.score", score.to_string())));
-    notes.extend(decided.rule().map(|rule| note("waf.rule", rule.to_string())));
+    let mut rules = if score.is_some() { report.scoring_rules(RULES) } else { Vec::new() };
+    rules.extend(decided.rule().filter(|rule| !rules.contains(rule)));
+    if !rules.is_empty() {
+        let rules: Vec<String> = rules.iter().map(ToString::to_string).collect();
+        notes.push(note("waf.rule", rules.join(",")));
+    }
     let word = match (decided, report.verdict.passes()) {
         (Verdict::Pass, _) => None,
         (Verdict::Drop { .. }, false) => Some("dropped"),

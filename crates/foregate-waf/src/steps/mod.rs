@@ -6,6 +6,7 @@
 //! | `waf-request` | `request-security` | phase 1 of the rules |
 //! | `waf-body` | `request-body` | phase 2, and what later steps and expressions may know |
 //! | `waf-response` | `response-headers` | phase 3; asks for the response's body where rules look at it |
+//! | `waf-response-part` | `response-body` | asks for the whole where the origin has sent a part that rules would look at |
 //! | `waf-response-body` | `response-body` | phase 4 |
 //! | `waf-log` | `log` | phase 5, the logs; also of requests that were refused as malformed |
 //!
@@ -30,11 +31,11 @@ use foregate_module::group;
 pub use self::begin::Begin;
 pub use self::log::Log;
 pub use self::request::{RequestBody, RequestHead};
-pub use self::response::{ResponseHead, ResponseStart};
+pub use self::response::{ResponseHead, ResponsePart, ResponseStart};
 pub use self::settings::Settings;
 pub use self::values::{Blocked, Held, OverBudget, Rule, Rules, Score, TransactionValue};
 
 group! {
     /// The steps of the firewall, for lists that take them in. The list of a program stands in its binary.
-    pub enum waf { Begin, RequestHead, RequestBody, ResponseHead, ResponseStart, Log }
+    pub enum waf { Begin, RequestHead, RequestBody, ResponseHead, ResponsePart, ResponseStart, Log }
 }

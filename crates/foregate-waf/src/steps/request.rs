@@ -1,10 +1,11 @@
 //! Phases 1 and 2: the request.
 
 use std::ops::ControlFlow;
+use std::time::Duration;
 
 use foregate_module::{
-    Abort, Body, Either, Emit, Filter, GiveWay, Holds, Load, Now, Read, Respond, Step, Time, Unseen, Weight,
-    phase,
+    Abort, Body, Either, Emit, Filter, GiveWay, Holds, Load, Now, Read, Respond, Step, Swept, Time, Unseen,
+    Weight, phase,
 };
 
 use super::answer::end;
@@ -24,7 +25,7 @@ pub(super) fn with<T>(
 ) -> Option<T> {
     let mut transaction = held.transaction.take()?;
     transaction.give_way(give_way);
-    transaction.elapsed(std::time::Duration::from_millis(now.steady_ms.saturating_sub(held.began)));
+    transaction.elapsed(Duration::from_millis(now.steady_ms.saturating_sub(held.began)));
     let seen = look(&mut transaction);
     held.transaction = Some(transaction);
     Some(seen)
@@ -95,6 +96,18 @@ impl Step for RequestBody {
         settings.body_in_memory
     }
 
+    fn body_pause(settings: &Settings) -> Option<Duration> {
+        settings.stream_pause
+    }
+
+    fn sweeps(settings: &Settings) -> bool {
+        settings.drops_trailers
+    }
+
+    fn keeps(&self, _: &Settings, _: Swept, _: &[u8]) -> bool {
+        false
+    }
+
     fn load(&self, settings: &Settings, (Read(held), body, ..): &Self::In<'_>) -> Load {
         // What divides values, in forms and in JSON.
         let values = || memchr::memchr2_iter(b'&', b',', body.bytes).count();
@@ -118,8 +131,10 @@ impl Step for RequestBody {
             return nothing;
         }
         // A body that could not be kept is not therefore long.
-        let is_long = settings.refuses_long && !body.whole && unseen.is_none();
+        let has_more = settings.body > 0 && !body.whole && unseen.is_none();
         let seen = with(held, now, way, |transaction| {
+            let has_more = has_more && transaction.request_body_limit().is_some();
+            let is_long = has_more && settings.refuses_long;
             let denied = if is_long { transaction.deny_for("body-limit") } else { Verdict::Pass };
             // Where rules only detect, they look at its start.
             let verdict = match denied {
@@ -130,9 +145,10 @@ impl Step for RequestBody {
             let score = score.and_then(|score| std::str::from_utf8(&score).ok()?.parse().ok());
             let over = transaction.over().map(Over::name);
             let would = (transaction.would(), transaction.would_stop());
-            (verdict, score.unwrap_or(0), would, over, transaction.text())
+            (verdict, score.unwrap_or(0), would, over, transaction.text(), has_more && !is_long)
         });
-        let Some((verdict, score, (would, rules), over, text)) = seen else { return nothing };
+        let Some((verdict, score, (would, rules), over, text, is_cut)) = seen else { return nothing };
+        held.is_cut = is_cut;
         if let Some(end) = end(verdict, held) {
             return ControlFlow::Break(end.of_request());
         }

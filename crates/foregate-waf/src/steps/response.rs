@@ -4,8 +4,8 @@ use std::ops::ControlFlow;
 
 use foregate_coding::ContentCoding;
 use foregate_module::{
-    Abort, Count, Either, Fields, Filter, GiveWay, HoldResponseBody, Holds, Load, Protocol, Read, Replace,
-    ResponseBody, ResponseFields, Status, Step, Time, Weight, phase,
+    Abort, AskWhole, Count, DryRun, Either, Fields, Filter, GiveWay, HoldResponseBody, Holds, Load, Never,
+    Protocol, Read, Replace, ResponseBody, ResponseFields, Status, Step, Time, Weight, phase,
 };
 
 use super::answer::{End, end};
@@ -88,6 +88,43 @@ impl Step for ResponseHead {
         };
         (held.holds, held.coding, held.limit) = (true, coding, limit);
         ControlFlow::Continue((HoldResponseBody(Some(limit)), Count(None)))
+    }
+}
+
+/// Has the origin send the whole where it has sent a part of a body that rules look at: what they would find in the whole may stand
+/// in no part.
+#[derive(Debug, Default)]
+pub struct ResponsePart;
+
+impl Step for ResponsePart {
+    type At = phase::ResponseBody;
+    type Settings = Settings;
+    type In<'r> = (Status, ResponseFields<'r>, DryRun);
+    type Out = (AskWhole,);
+    type Stop = Never;
+    const NAME: &'static str = "waf-response-part";
+    const ABOUT: &'static str = "Asks for all of a response of which rules would see a part.";
+    const FILTERS: &'static [Filter] = &[Filter::Status(206, 206)];
+    const TRIES_PARTS: bool = true;
+
+    fn is_idle(settings: &Settings) -> bool {
+        settings.only_detects() || !settings.engine.looks_at_responses()
+    }
+
+    fn only_watches(settings: &Settings) -> bool {
+        settings.only_detects()
+    }
+
+    fn run(&self, settings: &Settings, input: Self::In<'_>) -> ControlFlow<Never, Self::Out> {
+        let (Status(status), ResponseFields(fields), DryRun(dry_run)) = input;
+        // A response of several parts, or without a type (RFC 9110, section 15.3.7), does not tell what they are parts of.
+        let is_looked_at = |kind: &[u8]| {
+            let is_several = kind.trim_ascii().to_ascii_lowercase().starts_with(b"multipart/byteranges");
+            is_several || settings.engine.looks_at_type(kind)
+        };
+        let mut types = fields.all("content-type").peekable();
+        let asks = status == 206 && !dry_run && (types.peek().is_none() || types.any(is_looked_at));
+        ControlFlow::Continue((AskWhole(asks),))
     }
 }
 

@@ -10,17 +10,20 @@ use foregate_module::{Condition, Load, PhaseId, View, WhenFull};
 
 use super::engines::{self, Terms};
 use super::keys::WAF;
-use crate::engine::{Beyond, ENVIRONMENT, Engine, Limits};
+use crate::engine::{Beyond, ENVIRONMENT, Engine, Limits, Unreadable};
 use crate::model::{BeyondLimit, EngineMode};
 
 /// The most of a request's body that rules can see, bytes: platforms receive no more for steps.
-const BODY_MOST: u64 = 64 << 20;
+pub(super) const BODY_MOST: u64 = 64 << 20;
 /// The same of a response's body, and the most that can be said to be too little for another thread.
 const RESPONSE_MOST: u64 = 1 << 20;
-/// What rules see of a request's body, bytes.
-const BODY: u64 = 128 << 10;
+/// What rules see of a request's body where neither the configuration nor the rules say anything, bytes: what the recommended
+/// configuration of ModSecurity says.
+pub(super) const BODY: u64 = 13_107_200;
 /// The longest that a request may wait for a thread.
 const DEADLINE_MOST: Duration = Duration::from_secs(5);
+/// How long the pause in a stream may be after which rules see what has come.
+const PAUSES: std::ops::RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_secs(10);
 /// What of it is held in memory where nothing else is said, bytes: a file for each would cost more than the memory is worth.
 const IN_MEMORY: u64 = 1 << 20;
 /// What a value weighs, bytes.
@@ -46,6 +49,10 @@ pub struct Settings {
     pub(super) body_in_memory: usize,
     /// Whether longer bodies are refused.
     pub(super) refuses_long: bool,
+    /// After which pause in a body of unknown length rules see what has come, where they may stop requests.
+    pub(super) stream_pause: Option<Duration>,
+    /// Whether trailers of requests do not go on.
+    pub(super) drops_trailers: bool,
     heavy: usize,
     when_full: WhenFull,
     deadline: Duration,
@@ -120,15 +127,17 @@ impl FromNode for Settings {
         let longer = [("start", false), ("refuse", true)];
         let beyond = body.and_then(|body| body.prop("beyond"));
         let memory = body.and_then(|body| body.prop("memory"));
-        let (mode, log, audit, refuses, memory, load, (excludes, terms)) = together((
-            node.prop("mode").map_or(Ok(EngineMode::DetectionOnly), |mode| mode.choice(&modes)),
-            node.prop("log").map(|file| context.log(file)).transpose(),
-            node.prop("audit").map(|file| context.log(file)).transpose(),
-            beyond.map_or(Ok(false), |beyond| beyond.choice(&longer)),
-            memory.map(|memory| memory.size(0..=BODY_MOST)).transpose(),
-            read_load(node),
-            read_terms(node, context),
-        ))?;
+        let (mode, log, audit, refuses, memory, (drops_trailers, stream_pause), load, (excludes, terms)) =
+            together((
+                node.prop("mode").map_or(Ok(EngineMode::DetectionOnly), |mode| mode.choice(&modes)),
+                node.prop("log").map(|file| context.log(file)).transpose(),
+                node.prop("audit").map(|file| context.log(file)).transpose(),
+                beyond.map(|beyond| beyond.choice(&longer)).transpose(),
+                memory.map(|memory| memory.size(0..=BODY_MOST)).transpose(),
+                read_streams(node),
+                read_load(node),
+                read_terms(node, context),
+            ))?;
         let (sample, heavy, when_full, deadline) = load;
         let files: Vec<Argument> =
             node.children_named("rules").flat_map(|rules| rules.args().iter().cloned()).collect();
@@ -137,11 +146,21 @@ impl FromNode for Settings {
         }
         let engine =
             engines::engine(&files, &terms, &node.children_named("exclude").collect::<Vec<_>>(), context)?;
-        if mode == EngineMode::On && beyond.is_none() {
-            warn_of_rest(node, &engine, terms.body, context);
-        }
-        let seen = if engine.settings().request_body_access { terms.body as usize } else { 0 };
+        let said = engine.settings();
+        let seen = if said.request_body_access { said.request_body_limit as usize } else { 0 };
+        let says_start = said.request_body_limit_action_said
+            && said.request_body_limit_action == BeyondLimit::ProcessPartial;
+        let refuses = refuses.unwrap_or(!says_start);
         let memory = memory.unwrap_or_else(|| engine.settings().request_body_in_memory_limit.max(IN_MEMORY));
+        if mode == EngineMode::On {
+            let what = Unlooked {
+                body: (seen > 0 && !refuses).then_some(seen),
+                sample,
+                when_full,
+                stream_pause: stream_pause.is_some(),
+            };
+            warn_of_rest(node, &what, &terms, context);
+        }
         Ok(Self {
             mode,
             log,
@@ -152,6 +171,8 @@ impl FromNode for Settings {
             body_in_memory: usize::try_from(memory).unwrap_or(usize::MAX),
             // What rules do not look at at all is not too long.
             refuses_long: refuses && seen > 0,
+            stream_pause,
+            drops_trailers: drops_trailers && mode == EngineMode::On,
             heavy: heavy as usize,
             when_full,
             deadline,
@@ -173,25 +194,71 @@ fn read_load(node: &Node) -> Result<(u64, u64, WhenFull, Duration), Problem> {
     ))
 }
 
+/// Whether trailers of requests are removed, and after which pause rules see what has come of a stream.
+fn read_streams(node: &Node) -> Result<(bool, Option<Duration>), Problem> {
+    let argument = |name| node.child(name).map(|child| child.arg(0)).transpose();
+    let words = [("remove", true), ("pass", false)];
+    together((
+        argument("trailers").and_then(|word| word.map_or(Ok(true), |word| word.choice(&words))),
+        argument("stream-pause").and_then(|time| time.map(|time| time.duration(PAUSES)).transpose()),
+    ))
+}
+
 fn read_terms(node: &Node, context: &mut dyn Context) -> Result<(Vec<Exclude>, Terms), Problem> {
     let excludes = excludes(node, context);
     let terms = terms(node, excludes.as_deref().unwrap_or_default());
     together((excludes, terms))
 }
 
-/// Tells of bodies whose end passes unseen although the rules refuse such: whoever sends enough before an attack gets it past
-/// them.
-fn warn_of_rest(node: &Node, engine: &Engine, most: u64, context: &mut dyn Context) {
-    let settings = engine.settings();
-    let refuses =
-        settings.request_body_limit_said && settings.request_body_limit_action == BeyondLimit::Reject;
-    if settings.request_body_access && refuses && most > 0 {
-        let warning = node.wrong(format!(
-            "what a body has beyond {most} bytes passes unseen, where `SecRequestBodyLimitAction` says `Reject`"
-        ));
-        context.warn(warning.help(
-            "write `body-limit \"12MiB\" beyond=\"refuse\"` with the most that a body may have, or `beyond=\"start\"`",
-        ));
+/// What of requests a firewall that blocks does not look at.
+struct Unlooked {
+    /// What bodies have beyond so many bytes.
+    body: Option<usize>,
+    /// All but so many hundredths of a percent of requests.
+    sample: u64,
+    when_full: WhenFull,
+    /// What streams send behind a pause.
+    stream_pause: bool,
+}
+
+/// Says what passes unseen by what the configuration says: whoever knows of it gets an attack past the rules. Each warning names
+/// the key that closes the gap.
+fn warn_of_rest(node: &Node, unlooked: &Unlooked, terms: &Terms, context: &mut dyn Context) {
+    let place = |key: &str| node.child(key).unwrap_or(node);
+    let mut warn = |key: &str, what: String, help: &str| {
+        context.warn(place(key).wrong(format!("rules do not see all: {what}")).help(help));
+    };
+    if let Some(most) = unlooked.body {
+        let what = format!("what a request's body has beyond {most} bytes passes unseen");
+        warn(
+            "body-limit",
+            what,
+            "write `beyond=\"refuse\"` at `body-limit`, with the most that a body may have",
+        );
+    }
+    if terms.body == Some(0) {
+        let what = "bodies of requests pass unseen".to_owned();
+        warn("body-limit", what, "leave out `body-limit` where the route is not for streams");
+    }
+    if unlooked.sample < ALL {
+        let what = "requests beyond `sample` pass unseen".to_owned();
+        warn("sample", what, "leave out `sample` once the rules block");
+    }
+    if unlooked.when_full == WhenFull::Shed {
+        let what = "requests pass unseen while all threads for heavy work are busy".to_owned();
+        warn("when-full", what, "write `when-full \"error\"`");
+    }
+    if unlooked.stream_pause {
+        let what = "what a body of unknown length has behind a pause passes unseen".to_owned();
+        warn("stream-pause", what, "leave out `stream-pause` where the route is not for streams");
+    }
+    if terms.limits.beyond == Beyond::Continue {
+        let what = "what a request has beyond its budget passes unseen".to_owned();
+        warn("budget", what, "leave out `beyond=\"pass\"`");
+    }
+    if terms.limits.unreadable == Unreadable::Pass {
+        let what = "bodies that cannot be read pass".to_owned();
+        warn("unreadable", what, "write `unreadable \"refuse\"`");
     }
 }
 
@@ -210,6 +277,11 @@ fn terms(node: &Node, excludes: &[Exclude]) -> Result<Terms, Problem> {
         let read = files.arg(0).and_then(|word| word.choice(&[("files", false), ("both", true)]));
         limits.unclear_files = mistakes.kept(read).unwrap_or_default();
     }
+    if let Some(unreadable) = node.child("unreadable") {
+        let words = [("refuse", Unreadable::Deny(400)), ("pass", Unreadable::Pass)];
+        let read = unreadable.arg(0).and_then(|word| word.choice(&words));
+        limits.unreadable = mistakes.kept(read).unwrap_or(limits.unreadable);
+    }
     let types = node.child("response-body").and_then(|node| node.prop("types"));
     let types = types.map(|types| {
         let types: Vec<Box<str>> =
@@ -224,7 +296,7 @@ fn terms(node: &Node, excludes: &[Exclude]) -> Result<Terms, Problem> {
     ))?;
     Ok(Terms {
         limits,
-        body: body.unwrap_or(BODY),
+        body,
         response_types,
         response_body,
         excludes: excludes.iter().enumerate().map(|(number, exclude)| exclude.rule(number)).collect(),

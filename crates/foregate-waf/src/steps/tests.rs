@@ -87,7 +87,10 @@ fn what_rules_need_is_warned_of() {
             "rules.conf:1:1: bodies of requests are not looked at, and the rule 71 would: what a POST sends passes"
         ]
     );
-    assert_eq!(warnings(blind, Some(node("body-limit").arg_literal("0"))), [""; 0]);
+    assert_eq!(
+        warnings(blind, Some(node("body-limit").arg_literal("0"))),
+        ["rules do not see all: bodies of requests pass unseen"]
+    );
     assert_eq!(warnings(&format!("SecRequestBodyAccess On\n{blind}"), None), [""; 0]);
     assert_eq!(warnings(&blind.replace("phase:2", "phase:1"), None), [""; 0]);
 }
@@ -457,6 +460,7 @@ fn nothing() -> Held {
         began: 0,
         head: 0,
         values: 0,
+        is_cut: false,
         answered: false,
         holds: false,
         coding: None,

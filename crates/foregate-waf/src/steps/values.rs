@@ -22,6 +22,8 @@ pub struct Held {
     pub(super) head: usize,
     /// Values in the request's head.
     pub(super) values: usize,
+    /// Whether rules have seen the start of the request's body alone, since it was longer than the limit.
+    pub(super) is_cut: bool,
     /// Whether rules have seen the head of a response.
     pub(super) answered: bool,
     /// Whether rules look at the response's body.

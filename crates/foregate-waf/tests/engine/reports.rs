@@ -407,3 +407,21 @@ fn any_number_of_names_is_masked() {
         }
     }
 }
+
+#[test]
+fn the_rules_that_made_the_score_are_told_by_severity() {
+    let engine = engine(
+        r#"
+        SecRule ARGS "@contains a" "id:1,phase:2,pass,log,severity:WARNING,setvar:tx.anomaly_score_pl1=+3"
+        SecRule ARGS "@contains b" "id:2,phase:2,pass,log,severity:CRITICAL,setvar:tx.anomaly_score_pl1=+5"
+        SecRule ARGS "@contains c" "id:3,phase:2,pass,log,severity:CRITICAL,setvar:tx.other=+5"
+        SecRule ARGS "@contains d" "id:4,phase:2,pass,nolog,severity:CRITICAL,setvar:tx.anomaly_score_pl1=+5"
+        SecRule ARGS "@contains e" "id:5,phase:2,pass,log,setvar:tx.anomaly_score_pl1=+1"
+        SecRule TX:ANOMALY_SCORE_PL1 "@ge 5" "id:6,phase:2,deny,log"
+    "#,
+    );
+    let report = get(&engine, "/?q=abcde");
+    assert_eq!(report.scoring_rules(10), [2, 1, 5]);
+    assert_eq!(report.scoring_rules(1), [2]);
+    assert!(get(&engine, "/?q=x").scoring_rules(10).is_empty());
+}

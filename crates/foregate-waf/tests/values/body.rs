@@ -356,9 +356,11 @@ fn what_is_wrong_with_a_form_is_said() {
     let end = "--B--\r\n";
     let cases: Vec<(String, Flag)> = vec![
         (format!("x\r\n{good}{end}"), |form| form.data_before),
-        (format!("\r\n{good}{end}"), |form| form.data_before),
+        (format!("\r\n\r\n{good}{end}"), |form| form.data_before),
+        (format!("\n{good}{end}"), |form| form.data_before),
         (format!("{good}{end}x"), |form| form.data_after),
-        (format!("{good}{end}\r\n"), |form| form.data_after),
+        (format!("{good}{end}\r\nx"), |form| form.data_after),
+        (format!("{good}{end}\r\n\r\n"), |form| form.data_after),
         (good.replace("\r\n", "\n") + "--B--\n", |form| form.lf_line),
         (good.replacen("--B\r\n", "--B\n", 1) + end, |form| form.lf_line && form.mixed_lines()),
         (good.replace("1\r\n", "1\n") + end, |form| form.lf_line),
@@ -408,7 +410,9 @@ fn what_is_wrong_with_a_form_is_said() {
         assert!(flag(&outcome), "{}: {outcome:?}", text(body.as_bytes()));
         assert!(outcome.strict_error(), "{}", text(body.as_bytes()));
     }
+    // The line ends that belong to a boundary.
     assert!(!form(&(good.clone() + end)).0.strict_error());
+    assert!(!form(&format!("\r\n{good}{end}\r\n")).0.strict_error());
     let (unmatched, _) = form(&(good.replace("\r\n1", "\r\n--A") + "--B--"));
     assert_eq!((unmatched.unmatched_boundary, unmatched.strict_error()), (2, false));
     let (inside, _) = form(&good.replace("\r\n1", "\r\nx--B"));
@@ -459,7 +463,9 @@ fn boundaries_come_from_the_content_type() {
         ("multipart/form-data; boundary=B", |form| !form.strict_error()),
         ("Multipart/Form-Data;boundary=B", |form| !form.strict_error()),
         ("multipart/form-data; boundary=B; charset=utf-8", |form| !form.strict_error()),
-        ("multipart/form-data; boundary=\"B\"", |form| form.boundary_quoted && form.error.is_none()),
+        ("multipart/form-data; boundary=\"B\"", |form| form.boundary_quoted && !form.strict_error()),
+        ("multipart/form-data; charset=utf-8; boundary=B", |form| !form.strict_error()),
+        ("multipart/form-data; x=1 ; boundary=B ;", |form| !form.strict_error()),
         ("multipart/form-data; boundary =B", |form| form.boundary_whitespace && form.error.is_none()),
         ("multipart/form-data boundary=B", |form| form.missing_semicolon && form.error.is_none()),
     ];
@@ -472,18 +478,28 @@ fn boundaries_come_from_the_content_type() {
     #[rustfmt::skip]
     let bad = [
         ("text/plain; boundary=B", "MIME type"),
+        ("multipart/; boundary=B", "MIME type"),
         ("multipart/form-data", "not found"),
         ("multipart/form-data; Boundary=B", "case sensitivity"),
         ("multipart/form-data; boundary=B; boundary=C", "Multiple"),
-        ("multipart/form-data; x=1; boundary=B", "malformed"),
+        ("multipart/form-data; boundary=B; boundary=B", "Multiple"),
+        ("multipart/form-data; boundary=B; x=boundary", "Multiple"),
+        ("multipart/form-data; x=\"boundary=C\"; boundary=B", "Multiple"),
+        ("multipart/form-data; boundary=\"B boundary =C\"", "Multiple"),
         ("multipart/form-data; boundary", "malformed"),
+        ("multipart/form-data; x; boundary=B", "malformed"),
+        ("multipart/form-data, boundary=B", "malformed"),
+        ("multipart/form-data; boundary=\"B\"x", "malformed"),
         ("multipart/form-data; boundary x=B", "parameter name"),
+        ("multipart/form-data; boundary*=B", "parameter name"),
+        ("multipart/form-data; xboundary=B", "parameter name"),
         ("multipart/form-data; boundary=\"B", "quote"),
         ("multipart/form-data; boundary=B\"", "quote"),
+        ("multipart/form-data; boundary=\"B\\C\"", "quote"),
         ("multipart/form-data; boundary=", "empty"),
         ("multipart/form-data; boundary=\"\"", "empty"),
         ("multipart/form-data; boundary=B@C", "characters"),
-        ("multipart/form-data; boundary=B ", "characters"),
+        ("multipart/form-data; boundary=\"B \"", "characters"),
         ("multipart/form-data; boundary=B,C", "characters"),
         ("multipart/form-data; boundary=B/C", "characters"),
         ("multipart/form-data; boundary=B=C", "characters"),

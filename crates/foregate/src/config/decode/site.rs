@@ -4,10 +4,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use foregate_config::{Decoder, Item, Modules, Place, Problem, Scope, Upstreams as _};
+use foregate_module::Plan;
 use foregate_proxy::routing::{
     HostPattern, HostPatternError, PathPattern, RouteId, RouteSet, SiteTable, SiteTableBuilder,
 };
-use foregate_proxy::settings::{Action, FixedResponse, Route, RoutePlan, SiteOptions};
+use foregate_proxy::settings::{Action, FixedResponse, Route, RoutePlan, SiteOptions, UpstreamProtocol};
 
 use super::idle::{self, Idle};
 use super::{Upstreams, tls};
@@ -273,9 +274,30 @@ impl<'u> Sites<'u> {
         let action = self.action(decoder, item, actions);
         let pattern = pattern?;
         let action = action?;
-        let plan = RoutePlan::new(self.modules.plan(&scope, matches!(action, Action::Proxy(_))));
+        let plan = self.modules.plan(&scope, matches!(action, Action::Proxy(_)));
+        if let Action::Proxy(upstream) = &action {
+            self.warn_of_streams(decoder, item, &plan, *upstream);
+        }
+        let plan = RoutePlan::new(plan);
         let route = Route { body_limit, allow_connect, plan, ..Route::new(pattern.text().clone(), action) };
         Some((pattern, self.builder.route(route)))
+    }
+
+    /// Tells of bodies that are held up to their end for a module on their way to servers to which streams go.
+    fn warn_of_streams(&self, decoder: &mut Decoder<'_>, item: Item<'_>, plan: &Plan, upstream: usize) {
+        let holds = plan.body() > 0 && !plan.body_is_optional() && plan.body_pause().is_none();
+        let Some(upstream) = self.upstreams.list.get(upstream) else { return };
+        if holds && upstream.protocol == UpstreamProtocol::Http2 {
+            let message = format!(
+                "bodies of requests are held for a module up to their end, and the upstream `{}` says `http \"2\"`: the client \
+                 of a stream, such as one of gRPC, would wait in vain for an answer to its first message",
+                upstream.name
+            );
+            decoder.warn(Problem::new(Some(item.place()), message).help(
+                "for streams, give the route a `waf` with `body-limit \"0B\"` or `stream-pause \"20ms\"`; otherwise \
+                 leave it as it is",
+            ));
+        }
     }
 
     /// The one answer of a route, of those that it names.

@@ -70,8 +70,13 @@ impl Install {
         write(&self.folder, &files)?;
         let folder = self.folder.display();
         Ok(format!(
-            "installed {} files in {folder}\ncheck them with: foregate waf check {folder}/{COPY} '{folder}/rules/*.conf'\n",
-            files.len() + 1
+            "installed {} files in {folder}\n\
+             check them with: foregate waf check {folder}/{RECOMMENDED} {folder}/{COPY} '{folder}/rules/*.conf'\n\
+             and put this into a site, to see what they would refuse:\n\n\
+             waf mode=\"detect\" log=\"waf.log\" {{\n    \
+                 rules \"{folder}/{RECOMMENDED}\" \"{folder}/{COPY}\" \"{folder}/rules/*.conf\"\n\
+             }}\n",
+            files.len() + 2
         ))
     }
 
@@ -98,6 +103,8 @@ impl Install {
 /// What a release calls its settings, and what they are called where they are used.
 const SETUP: &str = "crs-setup.conf.example";
 const COPY: &str = "crs-setup.conf";
+/// What says which bodies rules look at.
+const RECOMMENDED: &str = "recommended.conf";
 
 fn digest(text: &str) -> Result<[u8; 32], String> {
     let wrong = || format!("`{text}` is no SHA-256: it has 64 hexadecimal digits");
@@ -145,5 +152,6 @@ fn write_into(partial: &Path, files: &[(PathBuf, Vec<u8>)]) -> std::io::Result<(
         }
         fs::write(&path, content)?;
     }
+    fs::write(partial.join(RECOMMENDED), foregate_waf::RECOMMENDED)?;
     fs::copy(partial.join(SETUP), partial.join(COPY)).map(|_| ())
 }

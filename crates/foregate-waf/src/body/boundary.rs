@@ -1,0 +1,161 @@
+//! The boundary of a form, from its `Content-Type` (RFC 9110 section 8.3.1, RFC 2046 section 5.1.1).
+//!
+//! Clients send the parameter first or last, quoted or not, with a charset on either side of it. Where two programs could take
+//! different boundaries out of the field, it is an error: the word `boundary` outside of the parameter, several of them,
+//! `boundary*` (RFC 2231), a value that ends earlier for some.
+
+use memchr::memmem;
+
+use super::is_token;
+
+/// The longest `Content-Type`, bytes; of a longer one no boundary is taken.
+const MAX_CONTENT_TYPE: usize = 1024;
+
+const NAME: &[u8] = b"boundary";
+
+/// A boundary, and how it was written.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Boundary<'a> {
+    pub(super) text: &'a [u8],
+    pub(super) quoted: bool,
+    /// White space around its `=`.
+    pub(super) whitespace: bool,
+    /// No semicolon before it.
+    pub(super) missing_semicolon: bool,
+}
+
+/// A parameter of the field.
+struct Parameter<'a> {
+    name: &'a [u8],
+    value: &'a [u8],
+    quoted: bool,
+    whitespace: bool,
+    /// What is before its name and behind its value.
+    before: &'a [u8],
+    behind: &'a [u8],
+}
+
+/// Reads the boundary.
+pub(super) fn boundary(field: &[u8]) -> Result<Boundary<'_>, &'static str> {
+    if field.len() > MAX_CONTENT_TYPE {
+        return Err("Invalid boundary in C-T (length).");
+    }
+    let kind = field.iter().take_while(|byte| is_token(byte) || **byte == b'/').count();
+    let lower = field[..kind].to_ascii_lowercase();
+    if !lower.starts_with(b"multipart/") || lower.len() == b"multipart/".len() {
+        return Err("Invalid MIME type.");
+    }
+    let mut rest = &field[kind..];
+    let mut found = None;
+    let mut missing_semicolon = false;
+    loop {
+        let after = trim_start(rest);
+        let next = match after {
+            [] => break,
+            [b';', next @ ..] => trim_start(next),
+            // Some clients forget it before the boundary; only there it does not matter.
+            _ if found.is_none() && after.len() < rest.len() && after.starts_with(NAME) => {
+                missing_semicolon = true;
+                after
+            }
+            _ => return Err("Invalid boundary in C-T (malformed)."),
+        };
+        if next.is_empty() {
+            break;
+        }
+        let parameter = parameter(field, next)?;
+        rest = parameter.behind;
+        if parameter.name.eq_ignore_ascii_case(NAME) {
+            if found.is_some() {
+                return Err("Multiple boundary parameters in C-T.");
+            }
+            found = Some(parameter);
+        } else if names_it(parameter.name) {
+            return Err("Invalid boundary in C-T (parameter name).");
+        }
+    }
+    let found = found.ok_or("Boundary not found in C-T.")?;
+    check(&found)?;
+    Ok(Boundary { text: found.value, quoted: found.quoted, whitespace: found.whitespace, missing_semicolon })
+}
+
+/// The parameter that begins there.
+fn parameter<'a>(field: &'a [u8], text: &'a [u8]) -> Result<Parameter<'a>, &'static str> {
+    let before = &field[..field.len() - text.len()];
+    let len = text.iter().take_while(|byte| is_token(byte)).count();
+    let (name, rest) = text.split_at(len);
+    let after = trim_start(rest);
+    let Some(value) = after.strip_prefix(b"=") else {
+        return Err(match names_it(name) && !after.is_empty() && !after.starts_with(b";") {
+            true => "Invalid boundary in C-T (parameter name).",
+            false => "Invalid boundary in C-T (malformed).",
+        });
+    };
+    let text = trim_start(value);
+    let whitespace = after.len() < rest.len() || text.len() < value.len();
+    if let Some(text) = text.strip_prefix(b"\"") {
+        let end = memchr::memchr(b'"', text).ok_or("Invalid boundary in C-T (quote).")?;
+        let (value, behind) = (&text[..end], &text[end + 1..]);
+        if value.contains(&b'\\') {
+            // Some take the quote behind it for the end of the value.
+            return Err("Invalid boundary in C-T (quote).");
+        }
+        return Ok(Parameter { name, value, quoted: true, whitespace, before, behind });
+    }
+    let end = memchr::memchr(b';', text).unwrap_or(text.len());
+    let value = text[..end].trim_ascii_end();
+    Ok(Parameter { name, value, quoted: false, whitespace, before, behind: &text[end..] })
+}
+
+/// Whether all take the same boundary out of the parameter.
+fn check(parameter: &Parameter<'_>) -> Result<(), &'static str> {
+    let Parameter { name, value, quoted, before, behind, .. } = parameter;
+    if *name != NAME {
+        return Err("Invalid boundary in C-T (case sensitivity).");
+    }
+    // Some look for the first word of that name in the field, and some for the last.
+    if names_it(before) || names_it(behind) || names_another(value) {
+        return Err("Multiple boundary parameters in C-T.");
+    }
+    if value.is_empty() {
+        return Err("Invalid boundary in C-T (empty).");
+    }
+    if !quoted && value.contains(&b'"') {
+        return Err("Invalid boundary in C-T (quote).");
+    }
+    let is_fine = if *quoted { is_quotable(value) } else { is_plain(value) };
+    if is_fine { Ok(()) } else { Err("Invalid boundary in C-T (characters).") }
+}
+
+/// Whether a boundary in quotes has no other characters than those that it may have.
+fn is_quotable(text: &[u8]) -> bool {
+    let is_known = |byte: &u8| is_token(byte) || b" (),/:=?".contains(byte);
+    text.iter().all(is_known) && text.last() != Some(&b' ')
+}
+
+/// Whether one outside of quotes is a token: some take it to end at anything else, such as PHP at a comma and Werkzeug at a slash,
+/// and for them the parts are others. Those that begin with `=`, as a widespread class for Java makes them, are whole to all who
+/// take them at all.
+fn is_plain(text: &[u8]) -> bool {
+    let is_known: fn(&u8) -> bool = match text.first() {
+        Some(b'=') => |byte| is_token(byte) || *byte == b'=',
+        _ => is_token,
+    };
+    text.iter().all(is_known)
+}
+
+fn names_it(text: &[u8]) -> bool {
+    memmem::find(&text.to_ascii_lowercase(), NAME).is_some()
+}
+
+/// Whether a value looks like another parameter to those who search for one.
+fn names_another(value: &[u8]) -> bool {
+    let lower = value.to_ascii_lowercase();
+    memmem::find_iter(&lower, NAME)
+        .any(|at| matches!(trim_start(&lower[at + NAME.len()..]).first(), Some(b'=' | b'*')))
+}
+
+fn trim_start(text: &[u8]) -> &[u8] {
+    let white = text.iter().take_while(|byte| matches!(byte, b' ' | b'\t'..=b'\r')).count();
+    &text[white..]
+}
