@@ -13,6 +13,7 @@ use tokio::io::AsyncWrite;
 
 use super::Connection;
 use super::registry::{Holdings, Registered};
+use crate::account::Account;
 use crate::error::Error;
 use crate::exchange::client::{Client, Peer};
 use crate::exchange::scratch::Scratch;
@@ -50,7 +51,7 @@ const BEGUN_IN_A_ROW: u32 = 16;
 /// Serves the connection until it ends.
 pub(super) async fn serve(connection: Connection, stream: Stream) {
     let Connection { proxy, terms, peer, registered, born, .. } = connection;
-    let windows = proxy.upload_windows.share_of(peer.client.map(|client| client.ip()));
+    let windows = proxy.upload_windows.share(Account::of(peer.client.map(|client| client.ip())));
     let mut session = Session {
         shared: Shared::new(&terms.limits, registered.holdings().cloned(), Some(windows)),
         stream,

@@ -366,13 +366,7 @@ impl Called<'_> {
         place.ok_or(FetchError::Busy)
     }
 
-    async fn in_time(
-        self,
-        _place: Place,
-        whom: &Whom,
-        ask: &FetchRequest,
-        deadline: Instant,
-    ) -> Fetched {
+    async fn in_time(self, _place: Place, whom: &Whom, ask: &FetchRequest, deadline: Instant) -> Fetched {
         let Whom(settings) = whom;
         let upstream = match self.upstream(settings) {
             Ok(upstream) => upstream,

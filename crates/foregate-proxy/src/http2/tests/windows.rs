@@ -1,6 +1,7 @@
 //! Windows, in both directions.
 
 use super::*;
+use crate::account::Account;
 use crate::budget::Budget;
 
 /// A stream whose window is used up, with data that waits for more of it.
@@ -137,7 +138,7 @@ struct Uploader {
 
 impl Uploader {
     fn new(budget: &Arc<Budget>) -> Self {
-        let shared = Shared::new(&Limits::default(), None, Some(budget.share()));
+        let shared = Shared::new(&Limits::default(), None, Some(budget.share(Account::PROCESS)));
         let (now, decoder) = (Instant::now(), Inspector::new(4096, 1 << 20));
         let mut peer = Peer { shared, now, rest: Vec::new(), decoder, fault: None };
         peer.writes(GREETING);
