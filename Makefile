@@ -41,7 +41,7 @@ install: release ## Install the binary into PREFIX/bin (default /usr/local), its
 .PHONY: test
 test: ## Everything that has to pass before a merge, counted; installs what is missing
 	@$(MAKE) packages toolchain
-	@MAKE="$(MAKE)" scripts/test fmt-check deny lint unit harness cases check-install test-waf nginx
+	@MAKE="$(MAKE)" scripts/test fmt-check deny lint unit test-names harness cases check-install test-waf nginx
 
 .PHONY: check-install
 check-install: release ## Check that the installed binary is small, runs, and leads to its symbols
@@ -79,6 +79,11 @@ audit: cargo-deny ## Compare the dependencies with the advisory database (needs 
 .PHONY: unit
 unit: toolchain ## Unit tests, properties, fuzz corpora, documentation snippets, rules of the house
 	cargo test --locked --workspace --no-fail-fast
+
+.PHONY: test-names
+test-names: toolchain ## Resolve names by a nameserver of others (installs dnsmasq)
+	@scripts/install-packages dnsmasq:dnsmasq-base
+	cargo test --locked --workspace --lib -- --ignored a_nameserver_of_others
 
 .PHONY: harness
 harness: toolchain ## Tests of the benchmark's own programs, which measure nothing

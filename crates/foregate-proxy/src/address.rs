@@ -25,7 +25,7 @@ pub enum ServerAddress {
     Ip(SocketAddr),
     /// A name, resolved off the request path.
     Name {
-        /// Lower case, without a trailing dot.
+        /// In lower case. With a dot at its end it is the whole name, and no search list is used.
         host: Arc<str>,
         /// TCP port.
         port: u16,
@@ -35,13 +35,27 @@ pub enum ServerAddress {
 }
 
 impl ServerAddress {
-    /// The host, as it is used for SNI and certificate checks; `None` for a Unix socket.
+    /// The host, as it is used for SNI and certificate checks, which know no dot at the end; `None` for a Unix socket.
     pub fn host(&self) -> Option<String> {
         match self {
             Self::Ip(address) => Some(address.ip().to_string()),
-            Self::Name { host, .. } => Some(host.to_string()),
+            Self::Name { host, .. } => Some(without_dot(host).to_owned()),
             Self::Unix(_) => None,
         }
+    }
+
+    /// Host and port, as a request to the server names them; `None` for a Unix socket.
+    pub fn authority(&self) -> Option<String> {
+        match self {
+            Self::Ip(address) => Some(address.to_string()),
+            Self::Name { host, port } => Some(format!("{}:{port}", without_dot(host))),
+            Self::Unix(_) => None,
+        }
+    }
+
+    /// Whether it has to be resolved.
+    pub fn is_name(&self) -> bool {
+        matches!(self, Self::Name { .. })
     }
 }
 
@@ -57,27 +71,51 @@ impl fmt::Display for ServerAddress {
 
 /// A text that is not an address of an origin server.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("expected HOST:PORT, IP:PORT, [IPV6]:PORT or unix:PATH")]
-pub struct ServerAddressError;
+pub enum ServerAddressError {
+    /// Another form.
+    #[error("expected HOST:PORT, IP:PORT, [IPV6]:PORT or unix:PATH")]
+    Form,
+    /// Numbers that are no address of IPv4. No name consists of numbers alone.
+    #[error("`{0}` is no IPv4 address: that is four numbers from 0 to 255 with dots between them")]
+    Ipv4(String),
+}
 
 impl FromStr for ServerAddress {
     type Err = ServerAddressError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         if let Some(path) = text.strip_prefix("unix:") {
-            return if path.starts_with('/') { Ok(Self::Unix(path.into())) } else { Err(ServerAddressError) };
+            return if path.starts_with('/') { Ok(Self::Unix(path.into())) } else { Err(Self::Err::Form) };
         }
         if let Ok(address) = text.parse::<SocketAddr>() {
-            return if address.port() == 0 { Err(ServerAddressError) } else { Ok(Self::Ip(address)) };
+            return if address.port() == 0 { Err(Self::Err::Form) } else { Ok(Self::Ip(address)) };
         }
-        let (host, port) = text.rsplit_once(':').ok_or(ServerAddressError)?;
-        let port = port.parse::<u16>().ok().filter(|port| *port != 0).ok_or(ServerAddressError)?;
-        let host = host.strip_suffix('.').unwrap_or(host).to_ascii_lowercase();
-        if !is_host_name(&host) {
-            return Err(ServerAddressError);
+        let (host, port) = text.rsplit_once(':').ok_or(Self::Err::Form)?;
+        let digits = port.bytes().all(|byte| byte.is_ascii_digit());
+        let port = port.parse::<u16>().ok().filter(|port| *port != 0 && digits).ok_or(Self::Err::Form)?;
+        let host = host.to_ascii_lowercase();
+        if !is_host_name(without_dot(&host)) {
+            return Err(Self::Err::Form);
+        }
+        if is_numeric(without_dot(&host)) {
+            return Err(Self::Err::Ipv4(host));
         }
         Ok(Self::Name { host: host.into(), port })
     }
+}
+
+fn without_dot(host: &str) -> &str {
+    host.strip_suffix('.').unwrap_or(host)
+}
+
+/// Whether a host consists of numbers alone, decimal, octal or hexadecimal. It is an IPv4 address then, or a mistake: libc takes it
+/// for a number where it can, and asks nobody for it.
+pub fn is_numeric(host: &str) -> bool {
+    let is_number = |label: &str| match label.strip_prefix("0x").or_else(|| label.strip_prefix("0X")) {
+        Some(digits) => digits.bytes().all(|byte| byte.is_ascii_hexdigit()),
+        None => !label.is_empty() && label.bytes().all(|byte| byte.is_ascii_digit()),
+    };
+    host.split('.').all(is_number)
 }
 
 /// A host name of RFC 1123, underscores allowed: labels of 1 to 63 characters, 253 in all.
@@ -168,11 +206,26 @@ mod tests {
         let parse = |text: &str| text.parse::<ServerAddress>().map(|a| a.to_string());
         assert_eq!(parse("127.0.0.1:80"), Ok("127.0.0.1:80".into()));
         assert_eq!(parse("[::1]:80"), Ok("[::1]:80".into()));
-        assert_eq!(parse("Origin.Example.:8080"), Ok("origin.example:8080".into()));
+        assert_eq!(parse("Origin.Example.:8080"), Ok("origin.example.:8080".into()));
+        assert_eq!(parse("shop_web_1:80"), Ok("shop_web_1:80".into()));
+        assert_eq!(parse("_a.b_:80"), Ok("_a.b_:80".into()));
+        assert_eq!(parse("node.1:80"), Ok("node.1:80".into()));
         assert_eq!(parse("unix:/run/app.sock"), Ok("unix:/run/app.sock".into()));
-        for bad in ["", "host", "host:0", "host:70000", "unix:rel", "-a:80", "a..b:80", "http://a:80"] {
-            assert_eq!(parse(bad), Err(ServerAddressError), "{bad}");
+        let wrong =
+            ["", "host", "host:0", "host:70000", "host:+80", "unix:rel", "-a:80", "a..b:80", "a.b..:80"];
+        for bad in wrong.into_iter().chain([".:80", "http://a:80", "::1:80", "[::1.:80"]) {
+            assert_eq!(parse(bad), Err(ServerAddressError::Form), "{bad}");
         }
+        for bad in
+            ["256.1.1.1", "1.2.3", "1.2.3.4.5", "1.2.3.4.", "010.0.0.1", "0x7f.0.0.1", "127.1", "8080", "0x"]
+        {
+            let error = ServerAddressError::Ipv4(bad.into());
+            assert_eq!(parse(&format!("{bad}:80")), Err(error), "{bad}");
+        }
+        let absolute: ServerAddress = "api.example.:80".parse().unwrap();
+        assert_eq!(absolute.host().as_deref(), Some("api.example"));
+        assert_eq!(absolute.authority().as_deref(), Some("api.example:80"));
+        assert_ne!(absolute, "api.example:80".parse().unwrap());
     }
 
     #[test]

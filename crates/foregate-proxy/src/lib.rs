@@ -22,6 +22,7 @@ mod lanes;
 mod link;
 mod listener;
 mod memory;
+mod names;
 mod notify;
 mod offload;
 mod pressure;

@@ -354,6 +354,9 @@ pub struct Upstream {
     pub name: Arc<str>,
     /// At least one.
     pub servers: Vec<Server>,
+    /// The nameservers that are asked for the names of its servers, in this order. Default (`None`): the system's, behind its hosts
+    /// file.
+    pub resolver: Option<Arc<[SocketAddr]>>,
     /// What its servers get as `Host` or `:authority`: a name or address, with a port where it has one. Default (`None`):
     /// what the client has sent.
     pub host: Option<Arc<str>>,
@@ -394,6 +397,7 @@ impl Upstream {
         Self {
             name: name.into(),
             servers,
+            resolver: None,
             host: None,
             protocol: UpstreamProtocol::Http1,
             tls: None,

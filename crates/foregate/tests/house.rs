@@ -68,8 +68,7 @@ const PURE: &[&str] = &[
     "foregate-html",
     "foregate-modules",
 ];
-const IMPURE: &[&str] =
-    &["tokio", "mio", "h2", "hyper", "rustls", "rustix", "socket2", "notify", "hickory-resolver"];
+const IMPURE: &[&str] = &["tokio", "mio", "h2", "hyper", "rustls", "rustix", "socket2", "notify"];
 
 /// The only files that may hold unsafe code: system calls that no safe crate offers, and the border to NGINX. Their crates
 /// deny what they cannot forbid.

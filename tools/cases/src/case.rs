@@ -4,6 +4,7 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::dns::Record;
 use crate::text::Text;
 
 /// One text case.
@@ -23,6 +24,8 @@ pub struct Case {
     pub certificates: Vec<Certificate>,
     /// Further files to write into the folder of the case.
     pub files: Vec<(String, Text)>,
+    /// The scripted nameservers: the name and the records of each.
+    pub nameservers: Vec<(String, Vec<Record>)>,
     /// The scripted origins.
     pub origins: Vec<Origin>,
     /// The scripted clients; all of them start together.
@@ -108,6 +111,8 @@ pub struct Origin {
     pub wants_certificate: bool,
     /// Listens on a Unix socket.
     pub unix: bool,
+    /// Listens on `::1`.
+    pub ipv6: bool,
     /// What it does.
     pub steps: Vec<Step>,
 }
@@ -250,6 +255,21 @@ pub enum Action {
     Eventually(Time, Vec<Step>),
     /// Speaks to the proxy's process.
     Proxy(ProxyAction),
+    /// The nameserver answers by this record for its name.
+    Records(String, Record),
+    /// The nameserver was asked for a name so often.
+    Asked {
+        /// Which nameserver.
+        at: String,
+        /// The name.
+        name: String,
+        /// `=`, `>=` or `<=`.
+        compare: String,
+        /// How often.
+        count: usize,
+        /// When.
+        time: Time,
+    },
     /// Writes HTTP/2 frames.
     Frames(usize, FrameOut),
     /// What is left unread does not matter from here on.

@@ -15,6 +15,7 @@
 
 pub mod case;
 pub mod certificates;
+pub mod dns;
 mod expects;
 pub mod http1;
 pub mod http2;

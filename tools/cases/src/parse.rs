@@ -7,6 +7,7 @@ use crate::case::{
     Action, Case, Certificate, Client, ClientTls, Command, ConfigParts, Connect, Origin, OriginMode,
     OutputCheck, Start, Step,
 };
+use crate::dns::Record;
 use crate::steps;
 use crate::text::Text;
 use crate::words::Words;
@@ -61,6 +62,7 @@ fn read(name: &str, path: &Path, source: &str) -> Result<Case, LineError> {
         start: Start::default(),
         certificates: Vec::new(),
         files: Vec::new(),
+        nameservers: Vec::new(),
         origins: Vec::new(),
         clients: Vec::new(),
         commands: Vec::new(),
@@ -113,13 +115,17 @@ fn read_block(case: &mut Case, block: &Block<'_>) -> Result<(), LineError> {
             let hosts = std::iter::from_fn(|| words.next_if(|_| true)).collect();
             case.certificates.push(Certificate { name, hosts, stranger, expired });
         }
+        "dns" => {
+            let name = words.next_if(|_| true).unwrap_or_else(|| "dns".to_owned());
+            case.nameservers.push((name, read_records(block)?));
+        }
         "file" => {
             let name = words.word("the name").map_err(at)?;
             case.files.push((name, raw_lines(block)?));
         }
         _ => {
             return Err(at(format!(
-                "no block `{kind}`: config, start, origin, client, command, certificate, file"
+                "no block `{kind}`: config, start, origin, client, dns, command, certificate, file"
             )));
         }
     }
@@ -157,6 +163,16 @@ fn raw_lines(block: &Block<'_>) -> Result<Text, LineError> {
     Ok(text)
 }
 
+fn read_records(block: &Block<'_>) -> Result<Vec<Record>, LineError> {
+    let read = |&(line, source): &(usize, &str)| {
+        let mut words = Words::cut(source).map_err(|message| (line, message))?;
+        let record = Record::read(&mut words).map_err(|message| (line, message))?;
+        words.finish().map_err(|message| (line, message))?;
+        Ok(record)
+    };
+    block.body.iter().map(read).collect()
+}
+
 fn read_origin(words: &mut Words, block: &Block<'_>) -> Result<Origin, LineError> {
     let mut origin = Origin {
         name: "origin".to_owned(),
@@ -167,6 +183,7 @@ fn read_origin(words: &mut Words, block: &Block<'_>) -> Result<Origin, LineError
         tls: None,
         wants_certificate: false,
         unix: false,
+        ipv6: false,
         steps: Vec::new(),
     };
     while let Some(word) = words.next_if(|_| true) {
@@ -176,6 +193,7 @@ fn read_origin(words: &mut Words, block: &Block<'_>) -> Result<Origin, LineError
             "tls" => origin.tls = Some("origin".to_owned()),
             "mutual" => origin.wants_certificate = true,
             "unix" => origin.unix = true,
+            "ipv6" => origin.ipv6 = true,
             "each" => origin.mode = OriginMode::Each,
             "down" => origin.mode = OriginMode::Down,
             "full" => origin.mode = OriginMode::Full,

@@ -12,6 +12,7 @@ use parking_lot::Mutex;
 
 use crate::case::{Case, Command, Origin, OriginMode};
 use crate::certificates;
+use crate::dns::Nameserver;
 use crate::http1::{Message, Peer};
 use crate::parse::parse;
 use crate::ports::free_port;
@@ -136,7 +137,13 @@ fn run_in(case: &Case, options: &Options, folder: &Path) -> Result<(), String> {
     let listeners: Vec<Option<Listener>> = listeners.collect::<Result<_, _>>().map_err(bare)?;
     let config = render_config(case, &variables).map_err(bare)?;
     fs::write(folder.join("case.kdl"), &config).map_err(|error| bare(error.to_string()))?;
-    let shared = Shared::new(variables, folder.to_owned());
+    let nameservers = case.nameservers.iter().map(|(name, records)| {
+        let address = variables.get(name).map(String::as_str).unwrap_or_default();
+        Nameserver::new(name, address, records).map_err(|error| format!("dns {name}: {error}"))
+    });
+    let nameservers = nameservers.collect::<Result<Vec<_>, _>>().map_err(bare)?;
+    let mut shared = Shared::new(variables, folder.to_owned());
+    shared.nameservers = nameservers;
     for command in &case.commands {
         run_command(&shared, options, command);
     }
@@ -167,12 +174,17 @@ fn variables(case: &Case, options: &Options, folder: &Path) -> Result<Variables,
         variables.insert(name.to_owned(), format!("127.0.0.1:{}", free_port()?));
     }
     for origin in &case.origins {
-        let address = if origin.unix {
+        let address = if origin.ipv6 {
+            format!("[::1]:{}", free_port()?)
+        } else if origin.unix {
             format!("unix:{}", folder.join(format!("{}.sock", origin.name)).display())
         } else {
             format!("127.0.0.1:{}", free_port()?)
         };
         variables.insert(origin.name.clone(), address);
+    }
+    for (name, _) in &case.nameservers {
+        variables.insert(name.clone(), format!("127.0.0.1:{}", free_port()?));
     }
     for (name, address) in variables.clone() {
         if let Some((_, port)) = address.rsplit_once(':') {
@@ -242,6 +254,9 @@ fn full(address: &str) -> std::io::Result<Listener> {
 fn run_scripts(case: &Case, shared: &Shared, listeners: &[Option<Listener>]) {
     let scripted = case.origins.iter().filter(|origin| origin.mode == OriginMode::Script).count();
     std::thread::scope(|scope| {
+        for nameserver in &shared.nameservers {
+            scope.spawn(move || nameserver.serve(scope, || shared.stopped()));
+        }
         for (origin, listener) in case.origins.iter().zip(listeners) {
             let Some(listener) = listener else { continue };
             match origin.mode {

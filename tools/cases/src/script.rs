@@ -10,6 +10,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
 use crate::case::{Action, Client, CloseKind, Connect, Origin, Step, Time};
+use crate::dns::Nameserver;
 use crate::http1::{Message, Peer};
 use crate::http2::{self, Http2, PREFACE, settings_payload};
 use crate::shared::{Failure, Shared};
@@ -252,12 +253,30 @@ impl<'a> Script<'a> {
             Action::Await(name) => Err(format!("the mark `{name}` was not reached")),
             Action::Repeat(..) | Action::Eventually(..) => Ok(()),
             Action::Proxy(action) => proxy_steps::run(self.shared, action),
+            Action::Records(at, record) => {
+                self.nameserver(at)?.replace(std::slice::from_ref(record));
+                Ok(())
+            }
+            Action::Asked { at, name, compare, count, time } => self.shared.until(time.within, || {
+                let asked = self.nameserver(at)?.asked(name);
+                let fits = match compare.as_str() {
+                    ">=" => asked >= *count,
+                    "<=" => asked <= *count,
+                    _ => asked == *count,
+                };
+                if fits { Ok(()) } else { Err(format!("{:?}", self.nameserver(at)?.all_asked())) }
+            }),
             Action::Frames(times, frame) => (0..*times).try_for_each(|_| self.write_frame(frame)),
             Action::Ignore => {
                 self.ignore = true;
                 Ok(())
             }
         }
+    }
+
+    fn nameserver(&self, name: &str) -> Result<&Nameserver, String> {
+        let mut all = self.shared.nameservers.iter();
+        all.find(|server| server.name == name).ok_or_else(|| format!("there is no block `dns {name}`"))
     }
 
     /// The bytes of a text.

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 
+use crate::dns::Nameserver;
 use crate::process::Proxy;
 use crate::text::Variables;
 
@@ -33,6 +34,8 @@ pub struct Shared {
     pub folder: PathBuf,
     /// Set when a script failed or the clients are done: all waiting stops.
     pub stop: Arc<AtomicBool>,
+    /// The scripted nameservers.
+    pub nameservers: Vec<Nameserver>,
     /// The proxy, absent in a case that only runs commands.
     pub proxy: Mutex<Option<Proxy>>,
     marks: Mutex<HashSet<String>>,
@@ -51,6 +54,7 @@ impl Shared {
             variables,
             folder,
             stop: Arc::new(AtomicBool::new(false)),
+            nameservers: Vec::new(),
             proxy: Mutex::new(None),
             marks: Mutex::new(HashSet::new()),
             marked: Condvar::new(),

@@ -6,6 +6,7 @@ use crate::case::{
     Action, CloseKind, Expect, Extent, FrameOut, Goodbye, ProxyAction, Receive, Request, Respond, Send,
     StartPart, Wanted,
 };
+use crate::dns::Record;
 use crate::parse::read_connect;
 use crate::text::Text;
 use crate::words::{Words, duration};
@@ -81,6 +82,7 @@ pub(crate) fn read(words: &mut Words) -> Result<Action, String> {
         "repeat" => Action::Repeat(words.number("a number")?, Vec::new()),
         "eventually" => Action::Eventually(words.time()?, Vec::new()),
         "proxy" => Action::Proxy(proxy(words)?),
+        "dns" => dns(words)?,
         _ => Action::Frames(words.number_option("times")?.unwrap_or(1), frames(&verb, words)?),
     })
 }
@@ -219,6 +221,21 @@ fn expect(words: &mut Words) -> Result<Expect, String> {
         },
         _ => return Err(format!("nothing to expect about `{what}`")),
     })
+}
+
+/// `dns [at=NAME] asked HOST =|>=|<= N`, or a record.
+fn dns(words: &mut Words) -> Result<Action, String> {
+    let at = words.option("at").unwrap_or_else(|| "dns".to_owned());
+    if !words.flag("asked") {
+        return Ok(Action::Records(at, Record::read(words)?));
+    }
+    let time = words.time()?;
+    let name = words.word("a name")?;
+    let compare = words.word("=, >= or <=")?;
+    if !["=", ">=", "<="].contains(&compare.as_str()) {
+        return Err(format!("`{compare}` is not =, >= or <="));
+    }
+    Ok(Action::Asked { at, name, compare, count: words.number("a number")?, time })
 }
 
 fn proxy(words: &mut Words) -> Result<ProxyAction, String> {

@@ -187,8 +187,9 @@ fn authority_of(whom: &Whom) -> String {
     let server = upstream.servers.first().map(|server| &server.address);
     match (&upstream.host, server) {
         (Some(host), _) => host.to_string(),
-        (None, Some(ServerAddress::Unix(_)) | None) => "localhost".to_owned(),
-        (None, Some(address)) => address.to_string(),
+        (None, address) => {
+            address.and_then(ServerAddress::authority).unwrap_or_else(|| "localhost".to_owned())
+        }
     }
 }
 

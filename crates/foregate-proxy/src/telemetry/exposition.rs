@@ -176,6 +176,24 @@ fn upstreams(encoder: &mut DescriptorEncoder<'_>, metrics: &Metrics) -> fmt::Res
         let up = i64::from(!counters.is_down.load(Ordering::Relaxed));
         family.encode_family(&[("upstream", upstream), ("server", server)])?.encode_gauge(&up)?;
     }
+    names(encoder, metrics)
+}
+
+fn names(encoder: &mut DescriptorEncoder<'_>, metrics: &Metrics) -> fmt::Result {
+    let help = "Known addresses of a server's name; 0: it does not resolve";
+    let mut family = encoder.encode_descriptor("upstream_server_addresses", help, None, MetricType::Gauge)?;
+    for (name, counters) in metrics.servers() {
+        if let Some(addresses) = counters.name.load().as_ref().map(|name| name.addresses.get()) {
+            let (upstream, server) = name.split_once(BETWEEN).unwrap_or((&name, &name));
+            family.encode_family(&[("upstream", upstream), ("server", server)])?.encode_gauge(&addresses)?;
+        }
+    }
+    let mut lookups = counters(encoder, "name_lookups", "Lookups of servers' names by their outcome")?;
+    let counts = &metrics.name_lookups;
+    for (result, count) in [("found", &counts.found), ("absent", &counts.absent), ("failed", &counts.failed)]
+    {
+        labelled(&mut lookups, &[("result", result)], count.get())?;
+    }
     Ok(())
 }
 

@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering}
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime};
 
+use arc_swap::ArcSwapOption;
 use parking_lot::Mutex;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::registry::Registry;
@@ -118,6 +119,11 @@ impl Gauge {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
 
+    /// Sets it.
+    pub fn set(&self, n: usize) {
+        self.0.store(i64::try_from(n).unwrap_or(i64::MAX), Ordering::Relaxed);
+    }
+
     /// What it stands at.
     pub fn get(&self) -> i64 {
         self.0.load(Ordering::Relaxed)
@@ -189,6 +195,8 @@ pub struct Metrics {
     pub reloads_refused: Counter,
     /// Panics caught.
     pub panics: Counter,
+    /// Lookups of origins' names.
+    pub name_lookups: NameLookups,
     /// Pieces of heavy work that wait for a thread.
     pub offload_queue: Gauge,
     /// How long they waited.
@@ -320,6 +328,26 @@ pub struct ServerCounters {
     pub failures: Counter,
     /// Whether the server is passed over because it failed.
     pub is_down: AtomicBool,
+    /// Those of its name, where it has one.
+    pub name: ArcSwapOption<NameCounters>,
+}
+
+/// Metrics of an origin's name.
+#[derive(Debug, Default)]
+pub struct NameCounters {
+    /// Addresses that are known.
+    pub addresses: Gauge,
+}
+
+/// Lookups of origins' names, by their outcome.
+#[derive(Debug, Default)]
+pub struct NameLookups {
+    /// The name has addresses.
+    pub found: Counter,
+    /// It has none.
+    pub absent: Counter,
+    /// No nameserver could say.
+    pub failed: Counter,
 }
 
 impl Metrics {
@@ -486,6 +514,11 @@ mod tests {
         site.error("timeout", "upstream", Some(&"app".into()));
         site.error("timeout", "upstream", Some(&"app".into()));
         site.error("head_timeout", "downstream", None);
+        let name = Arc::new(NameCounters::default());
+        name.addresses.set(3);
+        let named = metrics.server("app", "app.test:80");
+        named.name.store(Some(name));
+        metrics.name_lookups.absent.inc();
         (0..3).for_each(|_| metrics.connections_accepted.inc());
         metrics.connections_active.add(1);
         metrics.handshake_failed("protocol");
@@ -513,6 +546,10 @@ mod tests {
             "foregate_upstream_connections_failed_total{upstream=\"app\"} 0",
             "foregate_upstream_all_down_total{upstream=\"app\"} 1",
             "foregate_upstream_server_failures_total{upstream=\"app\",server=\"[::1]:80\"} 1",
+            "foregate_upstream_server_addresses{upstream=\"app\",server=\"app.test:80\"} 3",
+            "foregate_name_lookups_total{result=\"found\"} 0",
+            "foregate_name_lookups_total{result=\"absent\"} 1",
+            "foregate_name_lookups_total{result=\"failed\"} 0",
             "foregate_connections_accepted_total 3",
             "foregate_connections_active 1",
             "foregate_connections_refused_total 0",

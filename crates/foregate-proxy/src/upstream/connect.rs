@@ -74,8 +74,8 @@ impl Upstream {
             tracing::debug!(server = %server.label, "no descriptor for a connection");
             return Err(Error::NoDescriptors);
         };
-        let mut reached = None;
-        let establish = self.establish(server, terms, place, &mut reached);
+        let mut suspects = Vec::new();
+        let establish = self.establish(server, terms, place, &mut suspects);
         let connected = match timeout_at(deadline.into(), establish).await {
             Ok(connected) => connected,
             Err(_) => Err(Error::ConnectTimeout),
@@ -89,7 +89,7 @@ impl Upstream {
                 let now = Instant::now();
                 self.note_failure(server, now, error);
                 self.counters.failed.inc();
-                if let Some(address) = reached {
+                for address in suspects {
                     server.remembered.turns.failed(address, now, false);
                 }
             }
@@ -117,18 +117,16 @@ impl Upstream {
         Used::take_for_origin()
     }
 
-    /// `reached` is told which of a name's addresses has taken the connection: it may be what fails.
+    /// `suspects` are those of a name's addresses that have had the time so far, and may be what fails: those that are being connected
+    /// to, then the one that has taken the connection.
     async fn establish(
         &self,
         server: &Server,
         terms: Terms<'_>,
         place: Used,
-        reached: &mut Option<IpAddr>,
+        suspects: &mut Vec<IpAddr>,
     ) -> Result<Connected, Error> {
-        let mut socket = self.socket(server, place).await?;
-        if server.resolved.is_some() {
-            *reached = socket.peer_address();
-        }
+        let mut socket = self.socket(server, place, suspects).await?;
         if let Some(version) = self.settings.send_proxy {
             let mut header = Vec::new();
             write_proxy_header(&mut header, version, terms.addresses);
@@ -166,7 +164,12 @@ impl Upstream {
         }
     }
 
-    async fn socket(&self, server: &Server, place: Used) -> Result<Socket, Error> {
+    async fn socket(
+        &self,
+        server: &Server,
+        place: Used,
+        suspects: &mut Vec<IpAddr>,
+    ) -> Result<Socket, Error> {
         let failed = |error: io::Error| match descriptors::are_missing(&error) {
             true => Error::NoDescriptors,
             false => Error::Connect(error.kind()),
@@ -183,50 +186,10 @@ impl Upstream {
                     None => resolved.wait(self.settings.connect_timeout).await,
                 };
                 let found = found.filter(|found| !found.is_empty()).ok_or(Error::Unresolved)?;
-                Ok(Socket::tcp(self.first_of(server, &found, *port).await.map_err(failed)?, place))
+                let (stream, place) =
+                    self.first_of(server, &found, *port, place, suspects).await.map_err(failed)?;
+                Ok(Socket::tcp(stream, place))
             }
-        }
-    }
-
-    /// A connection to the first of these addresses that takes one, each with its share of the time. They take turns.
-    async fn first_of(&self, server: &Server, found: &[IpAddr], port: u16) -> io::Result<TcpStream> {
-        // A server that is down costs one attempt, at each of its addresses in turn: one that takes connections may be what fails.
-        let is_well = server.health.failures() == 0;
-        let order = server.remembered.turns.order(found, is_well, Instant::now());
-        let most = if is_well { order.len() } else { 1 };
-        let share = self.settings.connect_timeout / u32::try_from(most).unwrap_or(1).max(1);
-        let share = share.max(Duration::from_millis(50));
-        let mut failed = None;
-        for address in order.into_iter().take(most) {
-            if failed.is_some() {
-                // Whether the server is well is another question: it may have one that answers.
-                self.counters.failed.inc();
-            }
-            match tokio::time::timeout(share, tcp(SocketAddr::new(address, port))).await {
-                Ok(Ok(stream)) => {
-                    if let Some((other, error)) = failed {
-                        self.tell_of_address(server, other, &error);
-                    }
-                    return Ok(stream);
-                }
-                Ok(Err(error)) => failed = Some((address, error)),
-                Err(_) => failed = Some((address, io::ErrorKind::TimedOut.into())),
-            }
-            server.remembered.turns.failed(address, Instant::now(), false);
-        }
-        Err(failed.map_or(io::ErrorKind::AddrNotAvailable.into(), |(_, error)| error))
-    }
-
-    /// No request fails for an address that does not answer beside one that does: somebody has to be told.
-    fn tell_of_address(&self, server: &Server, address: IpAddr, error: &io::Error) {
-        if server.remembered.address.again(Instant::now()) {
-            tracing::warn!(
-                upstream = %self.settings.name,
-                server = %server.label,
-                %address,
-                %error,
-                "an address of the server does not answer; another one does, and this one is passed over for a while"
-            );
         }
     }
 
@@ -310,7 +273,7 @@ async fn drive(
 }
 
 /// A connection that is reset if it is closed, until [`Stream::close_in_order`]: also where its handshake fails.
-async fn tcp(address: SocketAddr) -> io::Result<TcpStream> {
+pub(super) async fn tcp(address: SocketAddr) -> io::Result<TcpStream> {
     let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
     // If it is dropped while it is being made, the system may have made it already, and would keep its port for a minute.
     stream::set_reset(&SockRef::from(&socket), true)?;
@@ -354,7 +317,7 @@ mod tests {
 
     /// An upstream whose only server's name has these addresses.
     fn upstream(upstreams: &mut Upstreams, addresses: &[IpAddr], port: u16) -> Upstream {
-        upstreams.resolver = super::super::resolve::tests::fixed(addresses);
+        upstreams.resolver = crate::names::tests::fixed(addresses);
         let address = ServerAddress::Name { host: "origin.test".into(), port };
         let server = settings::Server { address, weight: 1 };
         let mut settings = settings::Upstream::new("app", vec![server]);
@@ -383,6 +346,55 @@ mod tests {
         }
         assert_eq!((upstream.counters.opened.get(), upstream.counters.failed.get()), (10, 2));
         assert_eq!(upstream.servers[0].health.failures(), 0);
+    }
+
+    /// A listener that takes no more connections, so that the kernel gives no answer to whoever comes.
+    async fn full(address: Ipv4Addr, port: u16) -> (TcpListener, Vec<TcpStream>) {
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.bind((address, port).into()).unwrap();
+        let listener = socket.listen(1).unwrap();
+        let mut queue = Vec::new();
+        let limit = Duration::from_millis(200);
+        while let Ok(stream) = tokio::time::timeout(limit, TcpStream::connect((address, port))).await {
+            queue.push(stream.unwrap());
+        }
+        (listener, queue)
+    }
+
+    #[tokio::test]
+    async fn beside_an_address_that_is_slow_the_next_one_is_tried() {
+        let [slow, quick] = [21, 22].map(|last| Ipv4Addr::new(127, 0, 0, last));
+        let listener = TcpListener::bind((quick, 0)).await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let _full = full(slow, port).await;
+        let mut upstreams = Upstreams::new(Arc::default());
+        let upstream = upstream(&mut upstreams, &[slow, quick].map(IpAddr::from), port);
+        let mut took = Vec::new();
+        for _ in 0..4 {
+            let start = Instant::now();
+            let link = connect(&upstream).await;
+            assert_eq!(link.stream().socket().peer_address(), Some(quick.into()));
+            took.push(start.elapsed());
+        }
+        assert!((Duration::from_millis(250)..Duration::from_millis(900)).contains(&took[0]), "{took:?}");
+        assert!(took[1..].iter().all(|took| *took < Duration::from_millis(250)), "{took:?}");
+        assert_eq!((upstream.counters.opened.get(), upstream.counters.failed.get()), (4, 1));
+        assert_eq!(upstream.servers[0].health.failures(), 0);
+    }
+
+    #[tokio::test]
+    async fn addresses_without_a_route_are_no_failures() {
+        let four = Ipv4Addr::new(127, 0, 0, 23);
+        let listener = TcpListener::bind((four, 0)).await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let mut upstreams = Upstreams::new(Arc::default());
+        // Of the link alone, without saying which: no socket can reach it.
+        let six: IpAddr = "fe80::1".parse().unwrap();
+        let upstream = upstream(&mut upstreams, &[six, four.into()], port);
+        for _ in 0..4 {
+            assert_eq!(connect(&upstream).await.stream().socket().peer_address(), Some(four.into()));
+        }
+        assert_eq!((upstream.counters.opened.get(), upstream.counters.failed.get()), (4, 0));
     }
 
     #[tokio::test]

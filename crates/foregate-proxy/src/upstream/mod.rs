@@ -11,8 +11,8 @@ mod own;
 mod pool;
 mod pools;
 mod queue;
+mod race;
 mod remembered;
-pub mod resolve;
 mod rest;
 mod sharing;
 mod tried;
@@ -36,12 +36,12 @@ use self::health::{FAILURES_UNTIL_DOWN, Health, News};
 use self::pool::Ages;
 use self::pools::PoolKey;
 use self::remembered::Remembered;
-use self::resolve::{Resolved, Resolver};
 use self::tried::Tried;
 
 use crate::account::Places;
 use crate::address::ServerAddress;
 use crate::error::Error;
+use crate::names::{Resolved, Resolver};
 use crate::settings::{self, UpstreamProtocol};
 use crate::telemetry::metrics::{Metrics, ServerCounters, UpstreamCounters};
 use crate::tls::{Connector, Refusal, TlsError};
@@ -110,9 +110,16 @@ impl Server {
     /// Drops idle connections that are too old, have died, or lead to where its name has not led for a while.
     fn sweep(&self, now: Instant, ages: Ages) {
         self.pool.sweep(now, ages);
-        if let Some(addresses) = self.resolved.as_ref().and_then(|resolved| resolved.addresses())
-            && let Some(moved) = self.remembered.see(&addresses, now)
-        {
+        let Some(resolved) = &self.resolved else { return };
+        // A reload puts servers to work where there is no runtime.
+        resolved.start();
+        let moved = match resolved.addresses() {
+            Some(addresses) if resolved.is_complete() => self.remembered.see_all(&addresses, now),
+            Some(addresses) => self.remembered.see(&addresses, now),
+            None if resolved.is_absent() => self.remembered.see_all(&[], now),
+            None => None,
+        };
+        if let Some(moved) = moved {
             self.pool.retire(moved, |address| !self.remembered.has(address));
         }
     }
@@ -129,7 +136,7 @@ pub struct Upstreams {
 impl Upstreams {
     /// No pools yet.
     pub fn new(metrics: Arc<Metrics>) -> Self {
-        Self { resolver: Resolver::new(), metrics, pools: Arc::default() }
+        Self { resolver: Resolver::new(Arc::clone(&metrics)), metrics, pools: Arc::default() }
     }
 
     /// The pools of all upstreams.
@@ -191,10 +198,18 @@ impl Upstreams {
                 protocol: settings.protocol,
                 tls: connector.clone(),
                 send_proxy: settings.send_proxy,
+                resolver: settings.resolver.clone().filter(|_| server.address.is_name()),
                 head_limits: (settings.protocol != UpstreamProtocol::Http1).then_some(head_limits),
             };
             let label: Arc<str> = server.address.to_string().into();
+            let resolved = match &server.address {
+                ServerAddress::Name { host, .. } => {
+                    Some(self.resolver.resolve(host, settings.resolver.as_ref()))
+                }
+                _ => None,
+            };
             let counters = self.metrics.server(&settings.name, &label);
+            counters.name.store(resolved.as_ref().map(|resolved| Arc::clone(resolved.counters())));
             // Nothing is known of it yet.
             counters.is_down.store(false, Ordering::Relaxed);
             Server {
@@ -202,10 +217,7 @@ impl Upstreams {
                 address: server.address.clone(),
                 counters,
                 label,
-                resolved: match &server.address {
-                    ServerAddress::Name { host, .. } => Some(self.resolver.resolve(host)),
-                    _ => None,
-                },
+                resolved,
                 pool: self.pools.get(key),
                 health: Health::new(),
                 remembered: Arc::default(),

@@ -1,6 +1,7 @@
 //! The pools of all upstreams, found by what connections to a server have in common.
 
 use std::collections::HashMap;
+use std::net::SocketAddr;
 use std::sync::{Arc, Weak};
 
 use foregate_wire::HeadLimits;
@@ -19,6 +20,8 @@ pub(super) struct PoolKey {
     pub protocol: UpstreamProtocol,
     pub tls: Option<Connector>,
     pub send_proxy: Option<ProxyProtocolVersion>,
+    /// The nameservers that are asked where the server's name leads.
+    pub resolver: Option<Arc<[SocketAddr]>>,
     /// To which connections over HTTP/2 hold from when they are made.
     pub head_limits: Option<HeadLimits>,
 }
@@ -85,7 +88,14 @@ mod tests {
 
     fn key(path: &str) -> PoolKey {
         let address = ServerAddress::Unix(path.into());
-        PoolKey { address, protocol: UpstreamProtocol::Http1, tls: None, send_proxy: None, head_limits: None }
+        PoolKey {
+            address,
+            protocol: UpstreamProtocol::Http1,
+            tls: None,
+            send_proxy: None,
+            resolver: None,
+            head_limits: None,
+        }
     }
 
     fn connection(born: Instant) -> ((Box<H1Link>, Box<Made>), UnixStream) {

@@ -36,6 +36,17 @@ impl Remembered {
         self.seen.lock().see(addresses, now)
     }
 
+    /// The same where the name has these addresses and no others: those that it had are gone at once.
+    pub fn see_all(&self, addresses: &[IpAddr], now: Instant) -> Option<Instant> {
+        let mut seen = self.seen.lock();
+        let before = seen.addresses.len();
+        seen.addresses.retain(|(address, _)| addresses.contains(address));
+        if seen.addresses.len() < before {
+            seen.moved = Some(now);
+        }
+        seen.see(addresses, now)
+    }
+
     /// Whether the name has this address, or had it a while ago.
     pub fn has(&self, address: IpAddr) -> bool {
         self.seen.lock().addresses.iter().any(|(seen, _)| *seen == address)
@@ -109,6 +120,12 @@ mod tests {
         assert_eq!(remembered.see(&[address(2)], moved), Some(moved));
         assert!(!remembered.has(address(1)) && remembered.has(address(2)));
         assert_eq!(remembered.see(&[address(2)], moved + SECOND), Some(moved));
+        let gone = moved + SECOND * 2;
+        assert_eq!(remembered.see_all(&[address(3)], gone), Some(gone), "at once");
+        assert!(!remembered.has(address(2)) && remembered.has(address(3)));
+        assert_eq!(remembered.see_all(&[], gone + SECOND), Some(gone + SECOND));
+        assert!(!remembered.has(address(3)));
+        assert_eq!(Remembered::default().see_all(&[], gone), None);
     }
 
     #[test]

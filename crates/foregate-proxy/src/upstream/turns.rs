@@ -6,13 +6,15 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
+use crate::names::interleave;
+
 /// How long an address is passed over at first that did not take a connection, or failed on a request. Then one connection tries it,
 /// and where it fails again, it is passed over for twice as long, up to [`HELD_LONGEST`]: one that drops what it gets costs the
 /// connection that tries it a share of its time.
 const HELD_FIRST: Duration = Duration::from_secs(10);
 const HELD_LONGEST: Duration = Duration::from_mins(5);
 /// Addresses that are passed over. Beyond, that of the longest ago is tried again.
-const HELD_MOST: usize = 64;
+const HELD_MOST: usize = 256;
 
 /// Whose turn it is.
 #[derive(Debug, Default)]
@@ -33,13 +35,13 @@ struct Held {
 }
 
 impl Turns {
-    /// These addresses in the order in which a connection tries them, those that are passed over last. Where it may `try_held`, one
-    /// whose time is up comes first, for this connection alone.
+    /// These addresses in the order in which a connection tries them: IPv4 and IPv6 in turns (RFC 8305, section 4), those that are
+    /// passed over last. Where it may `try_held`, one whose time is up comes first, for this connection alone.
     pub fn order(&self, addresses: &[IpAddr], try_held: bool, now: Instant) -> Vec<IpAddr> {
         let first = self.next.fetch_add(1, Ordering::Relaxed) % addresses.len().max(1);
         let turns = || addresses.iter().cycle().skip(first).take(addresses.len()).copied();
         if !self.any_held.load(Ordering::Relaxed) {
-            return turns().collect();
+            return interleave(turns());
         }
         let mut held = self.held.lock();
         let is_due = |held: &&mut Held| try_held && held.until <= now && addresses.contains(&held.address);
@@ -57,7 +59,8 @@ impl Turns {
             })
         };
         // One that was slow for a request is better than one that takes no connection.
-        due.into_iter().chain(well).chain(last(true)).chain(last(false)).collect()
+        let parts = [interleave(well), interleave(last(true)), interleave(last(false))];
+        due.into_iter().chain(parts.into_iter().flatten()).collect()
     }
 
     /// An address did not take a connection, or has failed on a request although it `connects`.
@@ -106,6 +109,19 @@ mod tests {
         assert!(firsts().iter().all(|first| *first != address(2)));
         assert_eq!(turns.order(&addresses, true, now)[2], address(2), "it is tried when the others fail");
         assert!(turns.order(&[], true, now).is_empty());
+    }
+
+    #[test]
+    fn families_are_tried_in_turns() {
+        let (turns, now) = (Turns::default(), Instant::now());
+        let v6: IpAddr = [0x2001, 0xdb8, 0, 0, 0, 0, 0, 1].into();
+        let addresses = [v6, address(1), address(2), address(3)];
+        let orders: Vec<_> = (0..4).map(|_| turns.order(&addresses, true, now)).collect();
+        assert_eq!(orders[0], addresses, "each is the first in its turn");
+        assert_eq!(orders[1], [address(1), v6, address(2), address(3)]);
+        assert_eq!(orders[2], [address(2), v6, address(3), address(1)]);
+        turns.failed(v6, now, false);
+        assert_eq!(turns.order(&addresses, true, now)[3], v6);
     }
 
     #[test]

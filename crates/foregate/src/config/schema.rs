@@ -147,10 +147,13 @@ pub static TIMEOUTS: Block = Block {
 /// The block of `upstream`.
 pub static UPSTREAM: Block = Block {
     keys: &[
-        Key::one("server", "ADDRESS weight=NUMBER", "server \"127.0.0.1:3001\" weight=2", "An origin server: `IP:PORT`, `[IPV6]:PORT`, `NAME:PORT` or `unix:PATH`. Names are resolved off the request path.")
+        Key::one("server", "ADDRESS weight=NUMBER", "server \"127.0.0.1:3001\" weight=2", "An origin server: `IP:PORT`, `[IPV6]:PORT`, `NAME:PORT` or `unix:PATH`. Names are resolved off the request path, by the rules of libc: a dot at the end (`api.example.com.:443`) leaves out the search list.")
             .props(&[Prop { name: "weight", usage: "NUMBER", required: false, default: "1", about: "Its share, 1 to 1000." }])
             .many()
             .required(),
+        Key::one("resolver", "ADDRESS...", "resolver \"127.0.0.53:53\"", "The nameservers to ask for the names of the servers, in this order, port 53 where none is given. They get each name as it stands here; neither `/etc/hosts` nor a search list counts.")
+            .args(1, ANY)
+            .otherwise("`/etc/hosts`, then the nameservers of `/etc/resolv.conf`"),
         Key::one("balance", "\"round-robin\"", "balance \"round-robin\"", "How requests are spread over the servers.").default("\"round-robin\""),
         Key::one("host", "NAME", "host \"app.internal\"", "What the servers get as `Host` (`:authority` of HTTP/2): a name or address, with `:PORT` where it has one.").otherwise("the client's"),
         Key::one("http", "\"1.1\"|\"2\"|\"auto\"", "http \"2\"", "The protocol: HTTP/1.1; HTTP/2, by ALPN over TLS and by prior knowledge on cleartext; or what ALPN gives.").default("\"1.1\""),

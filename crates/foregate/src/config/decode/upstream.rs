@@ -1,10 +1,11 @@
 //! `upstream`.
 
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use foregate_config::{Decoder, Item, Place, Problem};
-use foregate_proxy::address::{ServerAddress, is_host_name};
+use foregate_proxy::address::{ServerAddress, ServerAddressError, is_host_name, is_numeric};
 use foregate_proxy::settings::{ProxyProtocolVersion, Server, Upstream, UpstreamProtocol, UpstreamTls};
 
 use super::Upstreams;
@@ -15,6 +16,9 @@ use foregate_config::value::{self, Value, Wrong};
 
 const PROTOCOLS: &[(&str, UpstreamProtocol)] =
     &[("1.1", UpstreamProtocol::Http1), ("2", UpstreamProtocol::Http2), ("auto", UpstreamProtocol::Auto)];
+
+/// Nameservers of an upstream: each lookup may ask all of them.
+const NAMESERVERS: usize = 8;
 
 const PROXY_VERSIONS: &[(&str, ProxyProtocolVersion)] =
     &[("v1", ProxyProtocolVersion::V1), ("v2", ProxyProtocolVersion::V2)];
@@ -30,12 +34,22 @@ pub(super) fn decode(
         name => Ok(Arc::<str>::from(name)),
     });
     let mut upstream = Upstream::new(name.as_deref().unwrap_or_default(), Vec::new());
+    let mut resolver = None;
     for (key, item) in decoder.block(item, &UPSTREAM) {
         match key.name {
             "server" => {
                 let address = decoder.read(item, 0, |value| address(value, item));
                 let weight = decoder.prop(item, "weight", |v| value::number(v, 1..=1000)).unwrap_or(1);
                 upstream.servers.extend(address.map(|address| Server { address, weight: weight as u32 }));
+            }
+            "resolver" => {
+                let servers = decoder.read_all(item, nameserver);
+                if servers.len() > NAMESERVERS {
+                    let message = format!("an upstream has at most {NAMESERVERS} nameservers");
+                    decoder.push(Problem::new(Some(item.place()), message));
+                }
+                upstream.resolver = Some(servers.into());
+                resolver = Some(item.place());
             }
             "balance" => balance(decoder, item),
             "host" => upstream.host = decoder.read(item, 0, host),
@@ -63,6 +77,9 @@ pub(super) fn decode(
             name => debug_assert!(false, "{name} is not read"),
         }
     }
+    if resolver.is_some() && !upstream.servers.iter().any(|server| server.address.is_name()) {
+        decoder.warn(Problem::new(resolver, "no server of this upstream has a name that is to be resolved"));
+    }
     let Some(name) = name else { return };
     let index = upstreams.list.len();
     if let Some((_, first)) = upstreams.by_name.insert(name, (index, item.place())) {
@@ -81,6 +98,9 @@ fn address(value: &Value<'_>, item: Item<'_>) -> Result<ServerAddress, Wrong> {
         Some(path) => Ok(ServerAddress::Unix(socket_path(item.base(), path)?)),
         None => text.parse().map_err(|error| {
             let wrong = Wrong::new(format!("{error}"));
+            if let ServerAddressError::Ipv4(_) = error {
+                return wrong.help("write an address such as `server \"192.0.2.1:80\"`, or a name");
+            }
             match text.split_once("://") {
                 Some(("https", _)) => wrong.help("write `server \"HOST:443\"`, and `tls` beside it"),
                 Some(_) => wrong.help("write it without a scheme, such as `server \"127.0.0.1:3000\"`"),
@@ -91,6 +111,18 @@ fn address(value: &Value<'_>, item: Item<'_>) -> Result<ServerAddress, Wrong> {
             }
         }),
     }
+}
+
+/// An address, with a port where it is not that of DNS.
+fn nameserver(value: &Value<'_>) -> Result<SocketAddr, Wrong> {
+    let text = value::string(value)?;
+    let bare = text.trim_start_matches('[').trim_end_matches(']');
+    let address =
+        text.parse().or_else(|_| bare.parse::<IpAddr>().map(|address| SocketAddr::new(address, 53)));
+    address.ok().filter(|address| address.port() != 0).ok_or_else(|| {
+        Wrong::new("expected the address of a nameserver: IP, IP:PORT or [IPV6]:PORT")
+            .help("write it without a name, such as `resolver \"127.0.0.53:53\"`")
+    })
 }
 
 /// A host with a port where it has one, in its normal form.
@@ -144,7 +176,8 @@ fn upstream_tls(decoder: &mut Decoder<'_>, of: Item<'_>, inspection: &mut tls::I
             "server-name" => {
                 settings.server_name = decoder.read(item, 0, |value| {
                     let name = value::string(value)?.to_ascii_lowercase();
-                    let valid = is_host_name(&name);
+                    let valid =
+                        is_host_name(&name) && (!is_numeric(&name) || name.parse::<Ipv4Addr>().is_ok());
                     valid.then_some(name).ok_or_else(|| Wrong::new("expected a host name without a port"))
                 });
             }

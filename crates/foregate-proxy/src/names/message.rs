@@ -1,0 +1,361 @@
+//! Messages of DNS (RFC 1035): a question for the addresses of a name, and the answer to it. Bytes in, values out.
+
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// The longest name, in the form that it has in messages (RFC 1035, section 2.3.4).
+const NAME_LIMIT: usize = 255;
+const LABEL_LIMIT: usize = 63;
+const HEADER: usize = 12;
+/// Aliases that are followed within one answer.
+const ALIASES_LIMIT: usize = 16;
+
+const CLASS_IN: u16 = 1;
+const TYPE_CNAME: u16 = 5;
+const FLAG_RESPONSE: u16 = 0x8000;
+const FLAG_AUTHORITATIVE: u16 = 0x0400;
+const FLAG_TRUNCATED: u16 = 0x0200;
+const FLAG_RECURSION_DESIRED: u16 = 0x0100;
+const FLAG_RECURSION_AVAILABLE: u16 = 0x0080;
+const OPCODE: u16 = 0x7800;
+const CODE: u16 = 0x000f;
+const CODE_NO_NAME: u16 = 3;
+
+/// A family of addresses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Family {
+    /// Records of type A.
+    V4,
+    /// Records of type AAAA.
+    V6,
+}
+
+impl Family {
+    fn record_type(self) -> u16 {
+        match self {
+            Self::V4 => 1,
+            Self::V6 => 28,
+        }
+    }
+
+    fn address(self, data: &[u8]) -> Option<IpAddr> {
+        Some(match self {
+            Self::V4 => Ipv4Addr::from(<[u8; 4]>::try_from(data).ok()?).into(),
+            Self::V6 => Ipv6Addr::from(<[u8; 16]>::try_from(data).ok()?).into(),
+        })
+    }
+}
+
+/// An absolute name, in lower case and in the form that it has in messages, without compression.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Name(Vec<u8>);
+
+impl Name {
+    /// The name that `text` is, without search list; a dot at the end changes nothing. `None` where a label or the whole has a
+    /// length that no name has.
+    pub fn new(text: &str) -> Option<Self> {
+        let mut wire = Vec::with_capacity(text.len() + 2);
+        for label in text.strip_suffix('.').unwrap_or(text).split('.') {
+            let length = u8::try_from(label.len()).ok().filter(|length| (1..=63).contains(length))?;
+            wire.push(length);
+            wire.extend(label.bytes().map(|byte| byte.to_ascii_lowercase()));
+        }
+        wire.push(0);
+        (wire.len() <= NAME_LIMIT).then_some(Self(wire))
+    }
+
+    /// Reads a name at `at`, following pointers; also returns the position behind it. Pointers only lead backwards, so that
+    /// there is an end.
+    fn read(message: &[u8], at: usize) -> Option<(Self, usize)> {
+        let (mut wire, mut at, mut behind) = (Vec::new(), at, None);
+        let mut before = at;
+        loop {
+            let length = usize::from(*message.get(at)?);
+            if length & 0xc0 == 0xc0 {
+                let to = (length & 0x3f) << 8 | usize::from(*message.get(at + 1)?);
+                behind.get_or_insert(at + 2);
+                if to >= before {
+                    return None;
+                }
+                (at, before) = (to, to);
+                continue;
+            }
+            if length > LABEL_LIMIT || wire.len() + length + 1 > NAME_LIMIT {
+                return None;
+            }
+            let label = message.get(at..=at + length)?;
+            wire.extend(label.iter().map(u8::to_ascii_lowercase));
+            at += length + 1;
+            if length == 0 {
+                return Some((Self(wire), behind.unwrap_or(at)));
+            }
+        }
+    }
+}
+
+impl fmt::Display for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut rest = &*self.0;
+        while let Some((length, after)) = rest.split_first().filter(|(length, _)| **length > 0) {
+            let (label, after) = after.split_at_checked(usize::from(*length)).unwrap_or((after, &[]));
+            write!(f, "{}.", label.escape_ascii())?;
+            rest = after;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// A question for the addresses of one family.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Question {
+    /// A number that nobody else can know.
+    pub id: u16,
+    /// The name that is asked for.
+    pub name: Name,
+    /// The family of addresses.
+    pub family: Family,
+}
+
+/// The answer to a question.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Reply {
+    /// The addresses, and how many seconds all records on the way to them are valid.
+    Addresses(Vec<IpAddr>, u32),
+    /// The name is an alias of one whose addresses the server has not added.
+    Alias(Name, u32),
+    /// The name has no address of this family.
+    NoAddress,
+    /// There is no such name.
+    NoName,
+    /// The answer did not fit; TCP has room for it.
+    Truncated,
+    /// The server failed, or refused to answer: the response code.
+    Code(u16),
+    /// The server sent something that is no answer.
+    Malformed,
+}
+
+impl Question {
+    /// The message that asks it.
+    pub fn message(&self) -> Vec<u8> {
+        let mut message = Vec::with_capacity(HEADER + self.name.0.len() + 4);
+        for number in [self.id, FLAG_RECURSION_DESIRED, 1, 0, 0, 0] {
+            message.extend(number.to_be_bytes());
+        }
+        message.extend(&self.name.0);
+        message.extend(self.family.record_type().to_be_bytes());
+        message.extend(CLASS_IN.to_be_bytes());
+        message
+    }
+
+    /// The answer that a message is to this question; `None` where it belongs to another one, or to none.
+    pub fn reply(&self, message: &[u8]) -> Option<Reply> {
+        let header = |number: usize| number_at(message, number * 2);
+        let (id, flags) = (header(0)?, header(1)?);
+        if id != self.id || flags & FLAG_RESPONSE == 0 || flags & OPCODE != 0 {
+            return None;
+        }
+        let code = flags & CODE;
+        let [questions, answers, authorities, additional] = [header(2)?, header(3)?, header(4)?, header(5)?];
+        if questions == 0 && code != 0 {
+            // Some servers do not repeat a question that they do not answer. An answer of this kind changes nothing.
+            return Some(if code == CODE_NO_NAME { Reply::Malformed } else { Reply::Code(code) });
+        }
+        let (name, at) = Name::read(message, HEADER)?;
+        let (asked, class) = (number_at(message, at)?, number_at(message, at + 2)?);
+        if questions != 1 || name != self.name || asked != self.family.record_type() || class != CLASS_IN {
+            return None;
+        }
+        if flags & FLAG_TRUNCATED != 0 {
+            return Some(Reply::Truncated);
+        }
+        if code == CODE_NO_NAME {
+            return Some(Reply::NoName);
+        }
+        if code != 0 {
+            return Some(Reply::Code(code));
+        }
+        let knows = flags & (FLAG_AUTHORITATIVE | FLAG_RECURSION_AVAILABLE) != 0;
+        if answers == 0 && !knows && authorities > 0 && additional == 0 {
+            // A server that points to others, and asks nobody itself (libc passes it over as well).
+            return Some(Reply::Malformed);
+        }
+        Some(self.answer(message, at + 4, answers).unwrap_or(Reply::Malformed))
+    }
+
+    /// Reads the records of the answer; `None` where they are cut or broken.
+    fn answer(&self, message: &[u8], mut at: usize, count: u16) -> Option<Reply> {
+        let (mut aliases, mut addresses) = (Vec::new(), Vec::new());
+        for _ in 0..count {
+            let (owner, behind) = Name::read(message, at)?;
+            let (kind, class) = (number_at(message, behind)?, number_at(message, behind + 2)?);
+            let ttl =
+                u32::from(number_at(message, behind + 4)?) << 16 | u32::from(number_at(message, behind + 6)?);
+            // RFC 2181, section 8.
+            let ttl = if ttl > i32::MAX.cast_unsigned() { 0 } else { ttl };
+            let data = behind + 10;
+            at = data + usize::from(number_at(message, behind + 8)?);
+            let content = message.get(data..at)?;
+            if class == CLASS_IN && kind == TYPE_CNAME {
+                aliases.push((owner, Name::read(message, data)?.0, ttl));
+            } else if class == CLASS_IN && kind == self.family.record_type() {
+                addresses.push((owner, self.family.address(content)?, ttl));
+            }
+        }
+        let (mut name, mut valid) = (self.name.clone(), u32::MAX);
+        for hop in 0..=ALIASES_LIMIT {
+            let own = addresses.iter().filter(|(owner, ..)| *owner == name);
+            let (found, ttls): (Vec<IpAddr>, Vec<u32>) =
+                own.map(|(_, address, ttl)| (*address, *ttl)).unzip();
+            if !found.is_empty() {
+                return Some(Reply::Addresses(found, ttls.into_iter().fold(valid, u32::min)));
+            }
+            match aliases.iter().find(|(owner, ..)| *owner == name) {
+                Some((_, target, ttl)) => (name, valid) = (target.clone(), valid.min(*ttl)),
+                None if hop == 0 => return Some(Reply::NoAddress),
+                None => return Some(Reply::Alias(name, valid)),
+            }
+        }
+        None
+    }
+}
+
+fn number_at(message: &[u8], at: usize) -> Option<u16> {
+    let bytes = message.get(at..at.checked_add(2)?)?;
+    Some(u16::from_be_bytes(bytes.try_into().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn question(name: &str, family: Family) -> Question {
+        Question { id: 0x1234, name: Name::new(name).unwrap(), family }
+    }
+
+    /// An answer to `question` with these flags and records.
+    fn message(question: &Question, flags: u16, records: &[(&str, u16, u32, Vec<u8>)]) -> Vec<u8> {
+        let mut message = question.message();
+        message[2..4].copy_from_slice(&(FLAG_RESPONSE | flags).to_be_bytes());
+        message[6..8].copy_from_slice(&u16::try_from(records.len()).unwrap().to_be_bytes());
+        for (owner, kind, ttl, data) in records {
+            match *owner {
+                // A pointer to the question's name.
+                "" => message.extend([0xc0, 12]),
+                owner => message.extend(Name::new(owner).unwrap().0),
+            }
+            message.extend(kind.to_be_bytes());
+            message.extend(CLASS_IN.to_be_bytes());
+            message.extend(ttl.to_be_bytes());
+            message.extend(u16::try_from(data.len()).unwrap().to_be_bytes());
+            message.extend(data);
+        }
+        message
+    }
+
+    fn a(last: u8) -> Vec<u8> {
+        vec![192, 0, 2, last]
+    }
+
+    fn alias(name: &str) -> Vec<u8> {
+        Name::new(name).unwrap().0
+    }
+
+    #[test]
+    fn names_have_a_form_in_messages() {
+        for name in ["shop_web_1", "_http._tcp.app.internal", "a.b-.c", &"a.".repeat(127)] {
+            assert!(Name::new(name).is_some(), "{name}");
+        }
+        assert_eq!(Name::new("API.example.com."), Name::new("api.example.com"));
+        assert_eq!(Name::new("A.b").unwrap().to_string(), "a.b.");
+        for bad in ["", ".", "a..b", &"a".repeat(64), &"a.".repeat(128), &"a".repeat(300)] {
+            assert_eq!(Name::new(bad), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_question_is_asked() {
+        let asked = question("a.b", Family::V6).message();
+        assert_eq!(asked, *b"\x12\x34\x01\x00\x00\x01\x00\x00\x00\x00\x00\x00\x01a\x01b\x00\x00\x1c\x00\x01");
+    }
+
+    #[test]
+    fn addresses_are_found_through_aliases_in_any_order() {
+        let ask = question("a.test", Family::V4);
+        let records =
+            [("c.test", 1, 30, a(1)), ("b.test", 5, 7, alias("c.test")), ("", 5, 600, alias("B.test"))];
+        let found = Reply::Addresses(vec![[192, 0, 2, 1].into()], 7);
+        assert_eq!(ask.reply(&message(&ask, 0x80, &records)), Some(found));
+        let open = Reply::Alias(Name::new("c.test").unwrap(), 7);
+        assert_eq!(ask.reply(&message(&ask, 0x80, &records[1..])), Some(open));
+        let circle = [("", 5, 1, alias("b.test")), ("b.test", 5, 1, alias("a.test"))];
+        assert_eq!(ask.reply(&message(&ask, 0x80, &circle)), Some(Reply::Malformed));
+        let of_others = [("other.test", 1, 30, a(9)), ("", 1, u32::MAX, a(1)), ("", 1, 60, a(2))];
+        let both = Reply::Addresses(vec![[192, 0, 2, 1].into(), [192, 0, 2, 2].into()], 0);
+        assert_eq!(ask.reply(&message(&ask, 0, &of_others)), Some(both));
+    }
+
+    #[test]
+    fn what_is_no_address_is_told_apart() {
+        let ask = question("a.test", Family::V6);
+        let reply = |flags: u16| ask.reply(&message(&ask, flags, &[]));
+        assert_eq!(reply(0x80), Some(Reply::NoAddress));
+        assert_eq!(reply(3), Some(Reply::NoName));
+        assert_eq!(reply(2), Some(Reply::Code(2)));
+        assert_eq!(reply(5), Some(Reply::Code(5)));
+        assert_eq!(reply(FLAG_TRUNCATED), Some(Reply::Truncated));
+        let mut referral = message(&ask, 0, &[]);
+        referral[9] = 1;
+        assert_eq!(ask.reply(&referral), Some(Reply::Malformed));
+        let bare = |code: u8| [0x12, 0x34, 0x80, code, 0, 0, 0, 0, 0, 0, 0, 0];
+        assert_eq!(ask.reply(&bare(1)), Some(Reply::Code(1)));
+        assert_eq!(ask.reply(&bare(3)), Some(Reply::Malformed), "no name that was not asked for");
+    }
+
+    #[test]
+    fn answers_to_other_questions_are_none() {
+        let ask = question("a.test", Family::V4);
+        let good = message(&ask, 0x80, &[("", 1, 60, a(1))]);
+        assert!(matches!(ask.reply(&good), Some(Reply::Addresses(..))));
+        let wrong = |other: &Question| other.reply(&good);
+        assert_eq!(wrong(&Question { id: 0x1235, ..ask.clone() }), None);
+        assert_eq!(wrong(&question("b.test", Family::V4)), None);
+        assert_eq!(wrong(&question("a.test", Family::V6)), None);
+        assert_eq!(ask.reply(&ask.message()), None, "a question is no answer");
+        // Cut anywhere it is no answer, or a broken one.
+        for cut in 0..good.len() {
+            assert!(matches!(ask.reply(&good[..cut]), None | Some(Reply::Malformed)), "{cut}");
+        }
+    }
+
+    #[test]
+    fn pointers_lead_backwards() {
+        let ask = question("a.test", Family::V4);
+        let good = message(&ask, 0x80, &[("", 1, 60, a(1))]);
+        let at = ask.message().len();
+        for to in [at, at + 1, 0x3fff] {
+            let mut bad = good.clone();
+            bad[at..at + 2].copy_from_slice(&(0xc000 | u16::try_from(to).unwrap()).to_be_bytes());
+            assert_eq!(ask.reply(&bad), Some(Reply::Malformed), "{to}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_message_is_read(mut bytes in proptest::collection::vec(any::<u8>(), 0..200), from in 0..31_usize) {
+            let ask = question("a.test", Family::V4);
+            let good = message(&ask, 0x80, &[("", 5, 60, alias("b.test")), ("b.test", 1, 60, a(1))]);
+            bytes.splice(0..0, good[..from].iter().copied());
+            let _ = ask.reply(&bytes);
+            prop_assert!(ask.reply(&good).is_some());
+        }
+    }
+}

@@ -1,0 +1,368 @@
+//! Addresses of origins' names, looked up off the request path.
+//!
+//! Each name has one task that looks it up again when its records expire, and at once when the system's files change. A request reads
+//! the addresses that are known; it never waits for a lookup, unless it is the first.
+//!
+//! Pure are `hosts.rs` and `resolv_conf.rs` (the system's files), `message.rs` (questions and answers) and `schedule.rs` (what is
+//! believed, and when to ask again). `stub.rs` asks nameservers, `system.rs` reads files.
+
+mod hosts;
+mod message;
+mod resolv_conf;
+mod schedule;
+mod stub;
+mod system;
+#[cfg(test)]
+pub mod tests;
+
+use std::collections::HashMap;
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+
+use arc_swap::ArcSwapOption;
+use parking_lot::Mutex;
+use tokio::runtime::Handle;
+use tokio::sync::{Notify, Semaphore, watch};
+use tokio::time::sleep;
+
+pub use self::schedule::interleave;
+
+use self::resolv_conf::Nameservers;
+use self::schedule::{Found, Knowledge, Outcome, Schedule, TTL_MAX};
+use self::stub::Stub;
+use self::system::{Paths, System};
+use crate::random;
+use crate::telemetry::metrics::{Metrics, NameCounters};
+
+/// Lookups at a time; more wait for their turn.
+const CONCURRENT_LOOKUPS: usize = 16;
+/// How often the system's files are looked at.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// While nothing is known of a name, the second family is waited for so long after the first (RFC 8305, section 3).
+const PATIENCE_AT_FIRST: Duration = Duration::from_millis(50);
+/// The same once addresses are known.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// A request for a name without addresses brings the next lookup forward, to so long after the last one.
+const AGAIN_AFTER: Duration = Duration::from_secs(1);
+/// How often operators are told of the same trouble with a name.
+const TOLD_EVERY: Duration = Duration::from_secs(30);
+
+/// Resolves names and keeps them fresh. A clone shares the names.
+#[derive(Debug, Clone)]
+pub struct Resolver {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    source: Arc<Source>,
+    names: Mutex<HashMap<NameKey, Weak<Resolved>>>,
+}
+
+/// A name as it is configured, and the servers that are asked for it, where they are not the system's.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct NameKey {
+    host: Arc<str>,
+    servers: Option<Arc<[SocketAddr]>>,
+}
+
+/// Where addresses come from, and whose turn it is to ask.
+struct Source {
+    lookup: Box<dyn Lookup>,
+    turns: Semaphore,
+    metrics: Arc<Metrics>,
+    /// Changes with the files that lookups depend on.
+    changes: watch::Sender<()>,
+    watching: AtomicBool,
+}
+
+impl fmt::Debug for Shared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Shared").field("names", &self.names.lock().len()).finish_non_exhaustive()
+    }
+}
+
+/// A name that is kept resolved as long as this value lives.
+pub struct Resolved {
+    key: NameKey,
+    current: ArcSwapOption<Arc<[IpAddr]>>,
+    /// The nameservers say that it has no address.
+    absent: AtomicBool,
+    /// The addresses are all that it has.
+    complete: AtomicBool,
+    /// Whether a lookup has ended, well or not.
+    looked_up: watch::Sender<bool>,
+    /// A request needs the name.
+    wanted: Arc<Notify>,
+    counters: Arc<NameCounters>,
+    /// What the name's task needs; taken when it starts.
+    start: Mutex<Option<Arc<Source>>>,
+}
+
+impl fmt::Debug for Resolved {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Resolved").field("key", &self.key).field("addresses", &self.addresses()).finish()
+    }
+}
+
+impl Resolver {
+    /// A resolver by the system's files.
+    pub fn new(metrics: Arc<Metrics>) -> Self {
+        let lookup = SystemLookup { system: System::new(Paths::default()), stub: Stub::default() };
+        Self::with_lookup(Box::new(lookup), metrics)
+    }
+
+    fn with_lookup(lookup: Box<dyn Lookup>, metrics: Arc<Metrics>) -> Self {
+        let source = Source {
+            lookup,
+            turns: Semaphore::new(CONCURRENT_LOOKUPS),
+            metrics,
+            changes: watch::Sender::default(),
+            watching: AtomicBool::new(false),
+        };
+        Self { shared: Arc::new(Shared { source: Arc::new(source), names: Mutex::default() }) }
+    }
+
+    /// Starts to keep `host` (in lower case) resolved; the same value for the same name. A dot at its end says that no search list
+    /// is used. `servers` are asked instead of the system's; no file is read for them. `localhost` and addresses need no lookup.
+    /// A name that does not resolve is tried again and again.
+    ///
+    /// Outside of a runtime no lookup is made; [`Resolved::start`] or the first [`Resolved::wait`] starts it then.
+    pub fn resolve(&self, host: &str, servers: Option<&Arc<[SocketAddr]>>) -> Arc<Resolved> {
+        let key = NameKey { host: host.into(), servers: servers.cloned() };
+        let mut names = self.shared.names.lock();
+        if let Some(known) = names.get(&key).and_then(Weak::upgrade) {
+            return known;
+        }
+        names.retain(|_, name| name.strong_count() > 0);
+        let fixed = fixed_addresses(host);
+        let counters = Arc::<NameCounters>::default();
+        counters.addresses.set(fixed.as_ref().map_or(0, |fixed| fixed.len()));
+        let resolved = Arc::new(Resolved {
+            key: key.clone(),
+            current: ArcSwapOption::from_pointee(fixed.clone()),
+            absent: AtomicBool::new(false),
+            complete: AtomicBool::new(fixed.is_some()),
+            looked_up: watch::Sender::new(fixed.is_some()),
+            wanted: Arc::default(),
+            counters,
+            start: Mutex::new(fixed.is_none().then(|| Arc::clone(&self.shared.source))),
+        });
+        names.insert(key, Arc::downgrade(&resolved));
+        resolved.start();
+        resolved
+    }
+}
+
+/// The addresses of a host that no lookup is needed for (RFC 6761, section 6.3, for `localhost`).
+fn fixed_addresses(host: &str) -> Option<Arc<[IpAddr]>> {
+    if let Ok(address) = host.parse::<IpAddr>() {
+        return Some([address].into());
+    }
+    let host = host.strip_suffix('.').unwrap_or(host);
+    let localhost = host == "localhost" || host.ends_with(".localhost");
+    localhost.then(|| [Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()].into())
+}
+
+impl Resolved {
+    /// Its addresses, the families in turns; `None` when none are known (yet, or any more). Costs little more than a pointer read.
+    /// The same `Arc` as long as the set is the same.
+    pub fn addresses(&self) -> Option<Arc<[IpAddr]>> {
+        self.current.load().as_deref().cloned()
+    }
+
+    /// Whether the nameservers say that it has no address, and not only nothing is known.
+    pub fn is_absent(&self) -> bool {
+        self.absent.load(Ordering::Relaxed)
+    }
+
+    /// Whether its addresses are all that it has, and not a part of many.
+    pub fn is_complete(&self) -> bool {
+        self.complete.load(Ordering::Relaxed)
+    }
+
+    /// Its metrics.
+    pub fn counters(&self) -> &Arc<NameCounters> {
+        &self.counters
+    }
+
+    /// Its addresses, waiting at most `limit` for the first lookup to end; later calls do not wait. Where there are none it is soon
+    /// looked up again.
+    pub async fn wait(self: &Arc<Self>, limit: Duration) -> Option<Arc<[IpAddr]>> {
+        if !*self.looked_up.borrow() {
+            self.start();
+            let mut looked_up = self.looked_up.subscribe();
+            // Late or never: what is known is what counts.
+            let _ = tokio::time::timeout(limit, looked_up.wait_for(|done| *done)).await;
+        } else if self.current.load().is_none() {
+            self.wanted.notify_one();
+        }
+        self.addresses()
+    }
+
+    /// Starts the name's task, once, if there is a runtime.
+    pub fn start(self: &Arc<Self>) {
+        let Ok(runtime) = Handle::try_current() else { return };
+        if let Some(source) = self.start.lock().take() {
+            if !source.watching.swap(true, Ordering::Relaxed) {
+                runtime.spawn(watch_files(Arc::downgrade(&source)));
+            }
+            runtime.spawn(keep(Arc::downgrade(self), source));
+        }
+    }
+
+    fn store(&self, knowledge: Knowledge, complete: bool) {
+        let absent = knowledge == Knowledge::Absent;
+        let new = match knowledge {
+            Knowledge::Addresses(addresses) => Some(addresses),
+            Knowledge::Absent | Knowledge::Unknown => None,
+        };
+        let known = self.addresses();
+        let same = match (&known, &new) {
+            (Some(known), Some(new)) => known.len() == new.len() && new.iter().all(|new| known.contains(new)),
+            (None, None) => true,
+            _ => false,
+        };
+        self.counters.addresses.set(new.as_ref().map_or(0, Vec::len));
+        if !same {
+            self.current.store(new.map(|new| Arc::new(new.into())));
+        }
+        self.absent.store(absent, Ordering::Relaxed);
+        self.complete.store(complete, Ordering::Relaxed);
+        self.looked_up.send_replace(true);
+    }
+}
+
+/// Looks a name up again and again, until nobody uses it any more.
+async fn keep(resolved: Weak<Resolved>, source: Arc<Source>) {
+    let (mut schedule, mut trouble) = (Schedule::default(), Trouble::default());
+    let mut changes = source.changes.subscribe();
+    loop {
+        let Some(strong) = resolved.upgrade() else { return };
+        let (key, wanted) = (strong.key.clone(), Arc::clone(&strong.wanted));
+        let patience = if strong.addresses().is_some() { PATIENCE } else { PATIENCE_AT_FIRST };
+        drop(strong);
+        changes.mark_unchanged();
+        let outcome = match source.turns.acquire().await {
+            Ok(_turn) => source.lookup.lookup(&key, patience).await,
+            Err(_) => return,
+        };
+        let Some(strong) = resolved.upgrade() else { return };
+        let lookups = &source.metrics.name_lookups;
+        match &outcome {
+            Outcome::Found(_) => lookups.found.inc(),
+            Outcome::Absent(_) => lookups.absent.inc(),
+            Outcome::Failed(_) => lookups.failed.inc(),
+        }
+        let told = outcome.clone();
+        let (knowledge, wait) = schedule.next(Instant::now(), outcome, random::number());
+        trouble.tell(&key.host, &told, &knowledge, Instant::now());
+        strong.store(knowledge, matches!(told, Outcome::Found(Found { complete: true, .. })));
+        drop(strong);
+        let wanted = async {
+            sleep(AGAIN_AFTER).await;
+            wanted.notified().await;
+        };
+        tokio::select! {
+            () = sleep(wait) => {}
+            () = wanted => {}
+            // The sender lives as long as the source, which this task has a part in.
+            _ = changes.changed(), if key.servers.is_none() => {}
+        }
+    }
+}
+
+/// Looks at the system's files as long as there is a resolver.
+async fn watch_files(source: Weak<Source>) {
+    loop {
+        match source.upgrade() {
+            Some(source) if source.lookup.look() => _ = source.changes.send_replace(()),
+            Some(_) => {}
+            None => return,
+        }
+        sleep(LOOK_EVERY).await;
+    }
+}
+
+/// What operators were told of a name.
+#[derive(Debug, Default)]
+struct Trouble(Option<(String, Instant)>);
+
+impl Trouble {
+    /// Tells operators of a lookup that did not give all that it should have, and when it does again.
+    fn tell(&mut self, host: &str, outcome: &Outcome, knowledge: &Knowledge, now: Instant) {
+        let reason = match outcome {
+            Outcome::Found(Found { doubt: None, .. }) => {
+                if self.0.take().is_some() {
+                    tracing::info!(host, "an origin's name resolves again");
+                }
+                return;
+            }
+            Outcome::Found(Found { doubt: Some(reason), .. }) | Outcome::Failed(reason) => reason.clone(),
+            Outcome::Absent(absence) => absence.to_string(),
+        };
+        let known = match knowledge {
+            Knowledge::Addresses(_) => "the addresses that are known are used further on",
+            Knowledge::Absent | Knowledge::Unknown => "it has no address",
+        };
+        let told = format!("{reason}: {known}");
+        let last = self.0.as_ref();
+        if last.is_none_or(|(last, at)| *last != told || now.saturating_duration_since(*at) >= TOLD_EVERY) {
+            tracing::warn!(host, error = reason, "an origin's name does not resolve; {known}");
+            self.0 = Some((told, now));
+        }
+    }
+}
+
+type LookupFuture<'a> = Pin<Box<dyn Future<Output = Outcome> + Send + 'a>>;
+
+/// Where addresses come from.
+trait Lookup: Send + Sync {
+    /// Looks a name up. Where one family has been found, the other one is waited for as long as `patience` says.
+    fn lookup<'a>(&'a self, key: &'a NameKey, patience: Duration) -> LookupFuture<'a>;
+
+    /// Looks at the files that lookups depend on; whether they have changed.
+    fn look(&self) -> bool {
+        false
+    }
+}
+
+/// The hosts file first, then the nameservers of the configuration or of the system.
+struct SystemLookup {
+    system: System,
+    stub: Stub,
+}
+
+impl Lookup for SystemLookup {
+    fn lookup<'a>(&'a self, key: &'a NameKey, patience: Duration) -> LookupFuture<'a> {
+        Box::pin(async move {
+            let bare = key.host.strip_suffix('.').unwrap_or(&key.host);
+            if let Some(servers) = &key.servers {
+                let servers =
+                    Nameservers { timeout: Duration::from_secs(2), ..Nameservers::new(servers.to_vec()) };
+                return self.stub.lookup(&servers, &[bare.to_owned()], patience).await;
+            }
+            let contents = self.system.contents();
+            let addresses = contents.hosts.get(bare);
+            if !addresses.is_empty() {
+                let (v4, v6) = addresses.iter().partition(|address| address.is_ipv4());
+                return Outcome::Found(Found {
+                    v4: Some(v4),
+                    v6: Some(v6),
+                    valid_for: TTL_MAX,
+                    complete: true,
+                    doubt: None,
+                });
+            }
+            let conf = &contents.resolv_conf;
+            self.stub.lookup(&conf.nameservers, &conf.candidates(&key.host), patience).await
+        })
+    }
+
+    fn look(&self) -> bool {
+        self.system.look().1
+    }
+}

@@ -1,0 +1,295 @@
+//! Asks nameservers over UDP and TCP for the addresses of names (a stub resolver: RFC 1123, section 6.1.3.1).
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::pin::pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use futures_util::StreamExt as _;
+use futures_util::future::{Either, select};
+use futures_util::stream::FuturesUnordered;
+use parking_lot::Mutex;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpStream, UdpSocket};
+use tokio::sync::Semaphore;
+use tokio::time::{sleep, timeout};
+
+use super::message::{Family, Name, Question, Reply};
+use super::resolv_conf::Nameservers;
+use super::schedule::{Absence, Found, Outcome};
+use crate::random;
+
+/// Sockets at a time, of all lookups; further questions wait. They come out of the reserve that connections leave.
+const SOCKETS: usize = 32;
+/// After this time without an answer the next server is asked as well. The first one may still answer.
+const NEXT_AFTER: Duration = Duration::from_secs(1);
+/// How long a server that gave no answer is asked last.
+const TROUBLED_FOR: Duration = Duration::from_secs(30);
+/// Servers that are remembered for that.
+const TROUBLED_LIMIT: usize = 64;
+/// Questions for one name and those that it is an alias of.
+const ALIASES_LIMIT: usize = 8;
+/// The longest answer over UDP that is read.
+const UDP_LIMIT: usize = 4096;
+
+/// Asks nameservers, and remembers which of them do not answer.
+#[derive(Debug)]
+pub struct Stub {
+    sockets: Semaphore,
+    troubled: Mutex<Vec<(SocketAddr, Instant)>>,
+    turn: AtomicUsize,
+}
+
+/// The answer to the question for one family.
+enum Asked {
+    Found(Vec<IpAddr>, Duration),
+    Absent(Absence),
+    Failed(Failure),
+}
+
+/// Why no server has answered.
+struct Failure {
+    reason: String,
+    /// The last one could be reached.
+    reached: bool,
+}
+
+impl Failure {
+    fn of_server(server: SocketAddr, reason: impl std::fmt::Display, reached: bool) -> Self {
+        Self { reason: format!("nameserver {server}: {reason}"), reached }
+    }
+}
+
+impl Default for Stub {
+    fn default() -> Self {
+        Self { sockets: Semaphore::new(SOCKETS), troubled: Mutex::default(), turn: AtomicUsize::new(0) }
+    }
+}
+
+impl Stub {
+    /// Looks for the first of `candidates` that has addresses. Where one family has been found, the other one is waited for as long
+    /// as `patience` says.
+    pub async fn lookup(&self, servers: &Nameservers, candidates: &[String], patience: Duration) -> Outcome {
+        let (mut absence, mut doubt) = (Absence::NoName, None);
+        for name in candidates.iter().filter_map(|name| Name::new(name)) {
+            match self.both(servers, &name, patience).await {
+                (Asked::Found(v4, first), Asked::Found(v6, second)) => {
+                    let (v4, v6) = (Some(v4), Some(v6));
+                    return Outcome::Found(Found {
+                        v4,
+                        v6,
+                        valid_for: first.min(second),
+                        complete: false,
+                        doubt,
+                    });
+                }
+                (Asked::Found(v4, valid_for), v6) => {
+                    let v6 = v6.is_absent().then(Vec::new);
+                    return Outcome::Found(Found { v4: Some(v4), v6, valid_for, complete: false, doubt });
+                }
+                (v4, Asked::Found(v6, valid_for)) => {
+                    let v4 = v4.is_absent().then(Vec::new);
+                    return Outcome::Found(Found { v4, v6: Some(v6), valid_for, complete: false, doubt });
+                }
+                // A server that fails for one name may know the next one; libc goes on as well. Where none is reached, none knows.
+                (Asked::Failed(failure), _) | (_, Asked::Failed(failure)) if failure.reached => {
+                    doubt = Some(failure.reason);
+                }
+                (Asked::Failed(failure), _) | (_, Asked::Failed(failure)) => {
+                    return Outcome::Failed(failure.reason);
+                }
+                (Asked::Absent(v4), Asked::Absent(v6)) => {
+                    if v4 == Absence::NoAddress || v6 == Absence::NoAddress {
+                        absence = Absence::NoAddress;
+                    }
+                }
+            }
+        }
+        doubt.map_or(Outcome::Absent(absence), Outcome::Failed)
+    }
+
+    /// Asks for both families of a name.
+    async fn both(&self, servers: &Nameservers, name: &Name, patience: Duration) -> (Asked, Asked) {
+        if servers.only_v4 {
+            return (self.ask(servers, name, Family::V4).await, Asked::Absent(Absence::NoAddress));
+        }
+        if servers.one_at_a_time {
+            return (self.ask(servers, name, Family::V4).await, self.ask(servers, name, Family::V6).await);
+        }
+        let v4 = pin!(self.ask(servers, name, Family::V4));
+        let v6 = pin!(self.ask(servers, name, Family::V6));
+        match select(v4, v6).await {
+            Either::Left((v4, v6)) => {
+                let v6 = within(patience, v4.is_found(), v6).await;
+                (v4, v6)
+            }
+            Either::Right((v6, v4)) => (within(patience, v6.is_found(), v4).await, v6),
+        }
+    }
+
+    /// Asks for one family of a name, and of those that it is an alias of where the servers do not add them.
+    async fn ask(&self, servers: &Nameservers, name: &Name, family: Family) -> Asked {
+        let (mut name, mut valid) = (name.clone(), u32::MAX);
+        for _ in 0..ALIASES_LIMIT {
+            match self.ask_servers(servers, &name, family).await {
+                Ok(Reply::Addresses(found, ttl)) => {
+                    return Asked::Found(found, Duration::from_secs(ttl.min(valid).into()));
+                }
+                Ok(Reply::Alias(target, ttl)) => (name, valid) = (target, ttl.min(valid)),
+                Ok(Reply::NoName) => return Asked::Absent(Absence::NoName),
+                Ok(_) => return Asked::Absent(Absence::NoAddress),
+                Err(failure) => return Asked::Failed(failure),
+            }
+        }
+        Asked::Failed(Failure { reason: format!("too many aliases lead to {name}"), reached: true })
+    }
+
+    /// Asks the servers one after the other, as often as there are attempts, and beside one that is slow also the next.
+    async fn ask_servers(
+        &self,
+        servers: &Nameservers,
+        name: &Name,
+        family: Family,
+    ) -> Result<Reply, Failure> {
+        let order = self.order(servers, Instant::now());
+        let tries: Vec<_> = order.iter().cycle().take(order.len() * servers.attempts).copied().collect();
+        let mut tries = tries.into_iter();
+        let mut pending = FuturesUnordered::new();
+        let mut failure = Failure { reason: "there is no nameserver".to_owned(), reached: false };
+        loop {
+            match tries.next() {
+                Some(server) => pending.push(self.exchange(server, servers, name, family)),
+                None if pending.is_empty() => return Err(failure),
+                None => {}
+            }
+            tokio::select! {
+                biased;
+                Some(result) = pending.next() => match result {
+                    Ok(reply) => return Ok(reply),
+                    Err(reason) => failure = reason,
+                },
+                () = sleep(servers.timeout.min(NEXT_AFTER)), if tries.len() > 0 => {}
+            }
+        }
+    }
+
+    /// The servers in the order in which a lookup asks them, those that gave no answer a while ago last.
+    fn order(&self, servers: &Nameservers, now: Instant) -> Vec<SocketAddr> {
+        let mut order = servers.servers.clone();
+        if servers.rotate && !order.is_empty() {
+            let first = self.turn.fetch_add(1, Ordering::Relaxed) % order.len();
+            order.rotate_left(first);
+        }
+        let mut troubled = self.troubled.lock();
+        troubled.retain(|(_, since)| now.saturating_duration_since(*since) < TROUBLED_FOR);
+        order.sort_by_key(|server| troubled.iter().any(|(of, _)| of == server));
+        order
+    }
+
+    /// One question to one server.
+    async fn exchange(
+        &self,
+        server: SocketAddr,
+        servers: &Nameservers,
+        name: &Name,
+        family: Family,
+    ) -> Result<Reply, Failure> {
+        let _socket = self.sockets.acquire().await;
+        let question = Question { id: random::number() as u16, name: name.clone(), family };
+        let result = timeout(servers.timeout, talk(server, &question, servers.tcp)).await;
+        let result = result.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()));
+        let mut troubled = self.troubled.lock();
+        troubled.retain(|(of, _)| *of != server);
+        match result {
+            Ok(Reply::Code(code)) => Err(Failure::of_server(server, code_name(code), true)),
+            Ok(Reply::Malformed | Reply::Truncated) => {
+                Err(Failure::of_server(server, "the answer cannot be understood", true))
+            }
+            Ok(reply) => Ok(reply),
+            Err(error) => {
+                if troubled.len() >= TROUBLED_LIMIT {
+                    troubled.remove(0);
+                }
+                troubled.push((server, Instant::now()));
+                let reason = match error.kind() {
+                    io::ErrorKind::TimedOut => "no answer in time".to_owned(),
+                    _ => error.to_string(),
+                };
+                Err(Failure::of_server(server, reason, false))
+            }
+        }
+    }
+}
+
+impl Asked {
+    fn is_found(&self) -> bool {
+        matches!(self, Self::Found(..))
+    }
+
+    fn is_absent(&self) -> bool {
+        matches!(self, Self::Absent(_))
+    }
+}
+
+async fn within(patience: Duration, found: bool, other: impl Future<Output = Asked>) -> Asked {
+    if !found {
+        return other.await;
+    }
+    let late = Failure { reason: "no answer in time".to_owned(), reached: false };
+    timeout(patience, other).await.unwrap_or(Asked::Failed(late))
+}
+
+/// The names of RFC 1035, section 4.1.1.
+fn code_name(code: u16) -> String {
+    match code {
+        1 => "FORMERR".to_owned(),
+        2 => "SERVFAIL".to_owned(),
+        4 => "NOTIMP".to_owned(),
+        5 => "REFUSED".to_owned(),
+        code => format!("response code {code}"),
+    }
+}
+
+async fn talk(server: SocketAddr, question: &Question, tcp: bool) -> io::Result<Reply> {
+    if !tcp {
+        match over_udp(server, question).await? {
+            Reply::Truncated => {}
+            reply => return Ok(reply),
+        }
+    }
+    over_tcp(server, question).await
+}
+
+/// The kernel chooses a port by chance, and gives us nothing that comes from elsewhere. Answers to other questions are passed over.
+async fn over_udp(server: SocketAddr, question: &Question) -> io::Result<Reply> {
+    let any: IpAddr = match server {
+        SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+        SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+    };
+    let socket = UdpSocket::bind((any, 0)).await?;
+    socket.connect(server).await?;
+    socket.send(&question.message()).await?;
+    let mut message = vec![0; UDP_LIMIT];
+    loop {
+        let length = socket.recv(&mut message).await?;
+        if let Some(reply) = question.reply(message.get(..length).unwrap_or_default()) {
+            return Ok(reply);
+        }
+    }
+}
+
+async fn over_tcp(server: SocketAddr, question: &Question) -> io::Result<Reply> {
+    let mut stream = TcpStream::connect(server).await?;
+    let message = question.message();
+    let length = u16::try_from(message.len()).map_err(io::Error::other)?;
+    stream.write_all(&[&length.to_be_bytes(), &*message].concat()).await?;
+    loop {
+        let length = stream.read_u16().await?;
+        let mut message = vec![0; length.into()];
+        stream.read_exact(&mut message).await?;
+        if let Some(reply) = question.reply(&message) {
+            return Ok(reply);
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! Connects to one of the addresses of a server's name: the next one is tried beside one that is slow (RFC 8305).
+
+use std::io::{self, ErrorKind};
+use std::net::{IpAddr, SocketAddr};
+use std::time::{Duration, Instant};
+
+use futures_util::StreamExt as _;
+use futures_util::stream::FuturesUnordered;
+use rustix::io::Errno;
+use tokio::net::TcpStream;
+use tokio::time::{sleep, timeout};
+
+use super::connect::tcp;
+use super::{Server, Upstream};
+use crate::descriptors::{self, Used};
+
+/// How long a connection is waited for before the next address is tried as well (RFC 8305, section 5).
+const NEXT_AFTER: Duration = Duration::from_millis(250);
+/// The least time that an address has before its attempt makes room for those of others. So there are few at a time.
+const SHARE_MIN: Duration = Duration::from_secs(1);
+
+impl Upstream {
+    /// A connection to the first of these addresses that takes one. They take turns to be tried first. `suspects` are those that are
+    /// being tried, in the order in which they were begun; at the end the one that has taken the connection.
+    pub(super) async fn first_of(
+        &self,
+        server: &Server,
+        found: &[IpAddr],
+        port: u16,
+        place: Used,
+        suspects: &mut Vec<IpAddr>,
+    ) -> io::Result<(TcpStream, Used)> {
+        // A server that is down costs one attempt, at each of its addresses in turn: one that takes connections may be what fails.
+        let is_well = server.health.failures() == 0;
+        let mut order = server.remembered.turns.order(found, is_well, Instant::now());
+        order.truncate(if is_well { order.len() } else { 1 });
+        let mut losers = Vec::new();
+        let count = u32::try_from(order.len()).unwrap_or(u32::MAX).max(1);
+        let share = (self.settings.connect_timeout / count).max(SHARE_MIN);
+        let race = race(order, port, share, place, suspects, |address, error| {
+            if !descriptors::are_missing(error) {
+                // The next connection does not begin with it.
+                server.remembered.turns.failed(address, Instant::now(), false);
+            }
+            // Without a route there was no attempt.
+            if !is_without_route(error) {
+                losers.push((address, error.to_string()));
+            }
+        });
+        let won = race.await;
+        if won.is_err() {
+            // This one is counted for the connection as a whole.
+            losers.pop();
+        } else if let Some((address, error)) = losers.last() {
+            self.tell_of_address(server, *address, error);
+        }
+        self.counters.failed.add(losers.len() as u64);
+        won
+    }
+
+    /// No request fails for an address that does not answer beside one that does: somebody has to be told.
+    fn tell_of_address(&self, server: &Server, address: IpAddr, error: &str) {
+        if server.remembered.address.again(Instant::now()) {
+            tracing::warn!(
+                upstream = %self.settings.name,
+                server = %server.label,
+                %address,
+                error,
+                "an address of the server does not answer; another one does, and this one is passed over for a while"
+            );
+        }
+    }
+}
+
+/// Tries addresses in their order: the next one as soon as one has failed, or is slow while there is a descriptor for another. Each has
+/// its `share` of the time, but for the last one, which has all that is left. The first to take a connection wins. `lost` is told of each
+/// that has failed, or was overtaken by one that began later.
+async fn race(
+    order: Vec<IpAddr>,
+    port: u16,
+    share: Duration,
+    place: Used,
+    suspects: &mut Vec<IpAddr>,
+    mut lost: impl FnMut(IpAddr, &io::Error),
+) -> io::Result<(TcpStream, Used)> {
+    let mut order = order.into_iter();
+    let mut place = Some(place);
+    let mut attempts = FuturesUnordered::new();
+    let mut failure = io::Error::from(ErrorKind::AddrNotAvailable);
+    loop {
+        if order.len() > 0
+            && let Some(place) = place.take().or_else(Used::take_for_origin)
+            && let Some(address) = order.next()
+        {
+            suspects.push(address);
+            let limit = if order.len() > 0 { share } else { Duration::MAX };
+            attempts.push(attempt(SocketAddr::new(address, port), limit, place));
+        }
+        tokio::select! {
+            biased;
+            ended = attempts.next() => match ended {
+                Some((address, Ok(stream), place)) => {
+                    let began = suspects.iter().position(|suspect| *suspect == address).unwrap_or(0);
+                    let late = ErrorKind::TimedOut.into();
+                    suspects.drain(..began).for_each(|slower| lost(slower, &late));
+                    *suspects = vec![address];
+                    return Ok((stream, place));
+                }
+                Some((address, Err(error), of_attempt)) => {
+                    suspects.retain(|suspect| *suspect != address);
+                    lost(address, &error);
+                    (failure, place) = (error, Some(of_attempt));
+                }
+                // Each that fails leaves its place to the next one: there is none.
+                None => return Err(failure),
+            },
+            () = sleep(NEXT_AFTER), if order.len() > 0 => {}
+        }
+    }
+}
+
+async fn attempt(address: SocketAddr, limit: Duration, place: Used) -> (IpAddr, io::Result<TcpStream>, Used) {
+    let connected = timeout(limit, tcp(address)).await;
+    (address.ip(), connected.unwrap_or_else(|_| Err(ErrorKind::TimedOut.into())), place)
+}
+
+/// Whether the machine has no way to an address, such as one of IPv6 where it has none itself, or one of a link that is not named.
+fn is_without_route(error: &io::Error) -> bool {
+    let code = error.raw_os_error().map(Errno::from_raw_os_error);
+    matches!(code, Some(Errno::NETUNREACH | Errno::ADDRNOTAVAIL | Errno::AFNOSUPPORT | Errno::INVAL))
+}
